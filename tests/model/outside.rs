@@ -7,6 +7,7 @@ use kubenodeop::node::boot::GateReport;
 use kubenodeop::node::gate::{GateStatus, Layer};
 use kubenodeop::{Marks, WatchedBlockers};
 use nodeagent::core::Took;
+use outage::turn::rule::CordonMark;
 use topics::{CordonOwner, NodeDrainRequest, Requester};
 use zedkube::core::{AttemptFailure, DrainSuccess, NodeLook, RemainingPod, StartObstacle};
 
@@ -30,6 +31,40 @@ impl State {
             context: "by hand".to_owned(),
         });
         self.request(2, request);
+    }
+
+    /// What a task changes at the node, whether anybody hears of it or not.
+    fn carried_out(&mut self, work: Work, mark: Option<CordonMark>) {
+        let is_open = self.under.node.cordon == CordonOwner::None;
+        match work {
+            Work::Cordon => {
+                if is_open {
+                    self.cordon(CordonOwner::Ours);
+                }
+                let under = self.under();
+                if under.node.cordon == CordonOwner::Ours {
+                    (under.node.boot, under.node.mark) = (under.boot, mark);
+                }
+            }
+            Work::Drain => {
+                if is_open {
+                    // The engine puts the cordon back.
+                    self.cordon(CordonOwner::Ours);
+                    self.under().node.mark = mark;
+                }
+                let under = self.under();
+                (under.node.drained, under.node.has_new_pods) = (true, false);
+            }
+            Work::Probe | Work::Await | Work::Margin => {}
+        }
+    }
+
+    /// zedkube is stopped in the middle of a cordon or of evictions: what is under way comes to its end, and is never heard.
+    pub(crate) fn stop_in_task(&mut self) {
+        if let Some(Task { work, mark, .. }) = self.under().task.take() {
+            self.carried_out(work, mark);
+        }
+        self.crash(Who::Zedkube);
     }
 
     pub(crate) fn task_ends(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
@@ -60,12 +95,8 @@ impl State {
                 Event::Probed(run, if well { Ok(()) } else { Err(trouble()) })
             }
             Work::Cordon => {
-                if well && self.under.node.cordon == CordonOwner::None {
-                    self.cordon(CordonOwner::Ours);
-                }
-                if well && self.under.node.cordon == CordonOwner::Ours {
-                    let under = self.under();
-                    (under.node.boot, under.node.mark) = (under.boot, mark);
+                if well {
+                    self.carried_out(work, mark);
                 }
                 let whose = self.under.node.cordon;
                 Event::Cordoned(run, if well { Ok(whose) } else { Err("trouble".into()) })
@@ -76,14 +107,8 @@ impl State {
             }
             Work::Drain => match how {
                 How::Well => {
-                    if self.under.node.cordon == CordonOwner::None {
-                        // The engine puts the cordon back.
-                        self.cordon(CordonOwner::Ours);
-                        self.under().node.mark = mark;
-                    }
-                    let under = self.under();
-                    (under.node.drained, under.node.has_new_pods) = (true, false);
-                    under.ghost.drained.extend(standing);
+                    self.carried_out(work, mark);
+                    self.under().ghost.drained.extend(standing);
                     Event::Drained(
                         run,
                         Ok(DrainSuccess {

@@ -60,6 +60,8 @@ pub(crate) enum Action {
     NoticeOver,
     /// An agent ends.
     Crash(Who),
+    /// zedkube ends in the middle of a cordon or of evictions, as with a package upgrade: those calls come to their end.
+    StopInTask,
     /// The power goes and comes back.
     Power,
     /// An agent ends within a step, after so many effects.
@@ -157,6 +159,9 @@ impl State {
         }
         if left.crashes > 0 {
             out.extend(ALL.into_iter().filter(|who| self.runs(*who)).map(Action::Crash));
+            let is_at_work =
+                under.task.as_ref().is_some_and(|it| matches!(it.work, Work::Cordon | Work::Drain));
+            out.extend((is_at_work && self.runs(Who::Zedkube)).then_some(Action::StopInTask));
         }
         if left.cuts > 0 {
             out.push(Action::Power);
@@ -263,6 +268,7 @@ impl State {
             | Action::ByHand(_)
             | Action::PodComes
             | Action::Crash(_)
+            | Action::StopInTask
             | Action::Power
             | Action::Within(..) => None,
         }
@@ -375,6 +381,12 @@ impl State {
                 *touched = Touched::ALL;
                 self.under().left.crashes -= 1;
                 self.crash(*who);
+                Ok(())
+            }
+            Action::StopInTask => {
+                *touched = Touched::ALL;
+                self.under().left.crashes -= 1;
+                self.stop_in_task();
                 Ok(())
             }
             Action::Power => {

@@ -75,6 +75,7 @@ pub(crate) fn is_trouble(action: &Action) -> bool {
     matches!(
         action,
         Action::Crash(_)
+            | Action::StopInTask
             | Action::Power
             | Action::Within(..)
             | Action::Force(_)
