@@ -5,7 +5,7 @@
 use step::{Fault, Mono, planted};
 
 use super::event::{Effect, Unconfirmed};
-use super::record::{EarlierGrant, Fence, LEASE, Phase};
+use super::record::{EarlierGrant, Fence, Holder, LEASE, Phase};
 use super::rule::{TurnRefusal, TurnRule};
 use super::state::{DesiredTurn, KnownRecord, Turn, TurnGrant};
 
@@ -59,6 +59,9 @@ impl Turn {
                 let earlier = EarlierGrant { fence: *fence, lease_uid: lease_uid.clone() };
                 // Whoever releases finds its entry missing.
                 let leaves = self.paused.is_some() || self.want == DesiredTurn::Nothing;
+                // Agents of a node alone grant it a turn, and this one did not.
+                let took = |it: &Holder| it.boot_id == self.me.boot_id && it.fence > earlier.fence;
+                self.rival = self.own().is_some_and(took);
                 if !leaves && !self.is_forgotten(&earlier) {
                     let why = self.why_lost();
                     out.push(Effect::Say(why.clone()));
@@ -90,6 +93,9 @@ impl Turn {
         let KnownRecord::There(held) = &self.seen else {
             return format!("Lease {LEASE} was deleted, and our turn with it");
         };
+        if let Some(why) = self.rivals() {
+            return why;
+        }
         match held.record.forced.iter().rev().find(|it| it.node_uid == self.me.uid) {
             Some(it) => format!("{} released our turn with fence {}: {}", it.who, it.fence, it.why),
             None => format!(
@@ -98,13 +104,22 @@ impl Turn {
         }
     }
 
+    /// Whose turn for this node it is, where another zedkube has taken ours.
+    fn rivals(&self) -> Option<String> {
+        let fence = self.own().filter(|_| self.rival)?.fence;
+        Some(format!(
+            "another zedkube acts for this node and has taken its turn (fence {fence}): one node is for one zedbox"
+        ))
+    }
+
     /// A reading of the Lease is fresh: what follows from it.
     pub(super) fn decide(&mut self, now: Mono, out: &mut Vec<Effect>) {
         self.reconcile(now, out);
+        self.rival &= self.own().is_some();
         match (self.grant.clone(), self.want.clone()) {
             (TurnGrant::Lost { .. }, DesiredTurn::Nothing) => {
                 self.grant = TurnGrant::None;
-                self.leave(now, None, out);
+                self.decide(now, out);
             }
             (TurnGrant::Held { .. }, DesiredTurn::Turn(_)) if self.paused.is_some() => {
                 self.leave(now, None, out);
@@ -112,6 +127,17 @@ impl Turn {
             (TurnGrant::Held { .. }, DesiredTurn::Turn(_)) if self.forgotten => self.read_cluster(out),
             (TurnGrant::None, DesiredTurn::Turn(want)) if want.emergency => {
                 self.enter(now, self.record(), &want, out);
+            }
+            // What the other one took is not taken from it, or both would go on for ever.
+            (TurnGrant::None, DesiredTurn::Turn(_) | DesiredTurn::Nothing) if self.rival => {
+                let next = "pgrep -a zedbox".to_owned();
+                let why = self.rivals().unwrap_or_default();
+                self.refusal = Some(TurnRefusal {
+                    rule: TurnRule::Holder,
+                    nodes: vec![self.me.node.clone()],
+                    why,
+                    next,
+                });
             }
             (TurnGrant::None, DesiredTurn::Turn(_)) if self.is_paused(now) => {
                 let until = self.paused.max(self.barred);

@@ -83,6 +83,8 @@ pub struct Turn {
     pub(super) grant: TurnGrant,
     /// The turn is ours, and the Lease does not have it any more, though nobody ended it: it is written in again.
     pub(super) forgotten: bool,
+    /// Another zedkube acts for this node: it took our turn.
+    pub(super) rival: bool,
     /// The fence of a grant that was written without a known result, and until when it may come through.
     pub(super) attempt: Option<(Fence, Mono)>,
     /// Until when a write that we do not remember, or whose result we do not know, may come through.
@@ -135,6 +137,7 @@ impl Turn {
             memory: LeaseMemory::default(),
             grant: TurnGrant::None,
             forgotten: false,
+            rival: false,
             attempt: None,
             doubt: None,
             gate: None,

@@ -277,3 +277,31 @@ fn t5_a_turn_that_is_lost_again_and_again_is_taken_after_a_growing_pause_whoever
         last = pause;
     }
 }
+
+#[test]
+fn a_turn_that_another_zedkube_of_this_node_took_is_named_and_not_taken_back() {
+    let mut stage = Stage::new(None);
+    stage.wants();
+    assert_eq!(stage.fence(), Some(1));
+    stage.edit(|record| {
+        record.release("a", "a-uid");
+        record.grant(holder("a", 0));
+    });
+    stage.serve();
+    let TurnState::Lost { why } = stage.turn.state() else { panic!("{:?}", stage.turn.state()) };
+    assert!(why.contains("another zedkube acts for this node") && why.contains("fence 2"), "{why}");
+    stage.hear(Event::Retry("the turn was lost".to_owned()));
+    stage.serve();
+    assert!(!stage.pass(7_200).contains('W'), "what the other one took is not taken from it");
+    assert!(stage.waiting().why.contains("another zedkube"), "{:?}", stage.waiting());
+    assert!(stage.waiting().next_step().contains("`pgrep -a zedbox`"), "{:?}", stage.waiting());
+    // A request that is withdrawn meanwhile leaves it there as well.
+    stage.hear(Event::Want(None));
+    stage.serve();
+    assert_eq!(stage.record().holders.len(), 1);
+    stage.wants();
+    stage.edit(|record| record.holders.clear());
+    stage.serve();
+    stage.pass(60);
+    assert_eq!(stage.fence(), Some(3), "the other one is done");
+}
