@@ -198,6 +198,14 @@ impl Cluster {
         nodes.patch_status(&self.place.node, &PatchParams::default(), &patch).await.unwrap();
     }
 
+    /// Three nodes on a server of `assets`, and what is behind them.
+    pub(crate) async fn of_three(assets: &Path) -> (Self, Arc<Real>) {
+        let cluster = Self::at(ApiServer::of_assets(assets).await, Place::new(), THREE).await;
+        let Backend::Real(real) = &cluster.backend else { unreachable!("it was made of a server") };
+        let real = real.clone();
+        (cluster, real)
+    }
+
     async fn on(server: ApiServer) -> Self {
         Self::at(server, Place::new(), 2).await
     }

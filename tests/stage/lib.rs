@@ -38,6 +38,7 @@ pub use power::{Asked, folders_of_a_device, power_lost};
 pub use process::{Processes, script};
 pub use server::SKIPPED;
 pub use server::etcd::{NO_ETCD, RealEtcd, assets, etcd_programs, etcd_version};
+pub use server::kubevirt::{Door, GUESTS, KubeVirt, KubeVirtPrograms, kubevirt_programs};
 pub use story::{Story, bring_image, with_image};
 pub use turns::turns_in_trouble;
 pub use world::{Agent, PENDING, World, reboot_config};

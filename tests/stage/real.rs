@@ -101,6 +101,10 @@ impl Real {
         &self.server
     }
 
+    pub(crate) fn nodes(&self) -> &[String] {
+        &self.nodes
+    }
+
     /// `node` loses power, or gets it back: it is Ready or not, and its kubelet renews its lease or does not.
     pub(crate) async fn power(&self, node: &str, on: bool) {
         {
@@ -239,7 +243,8 @@ async fn kubelet(client: Client, node: String) {
     let on_it = ListParams::default().fields(&here);
     loop {
         let all = answered(|| pods.list(&on_it)).await;
-        for pod in &all.items {
+        // Pods of KubeVirt have players of their own.
+        for pod in all.items.iter().filter(|it| !it.labels().contains_key("kubevirt.io")) {
             let own: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
             let running = pod.status.as_ref().and_then(|it| it.phase.as_deref()) == Some("Running");
             // A pod that went, or another one of its name, needs nothing: the next round looks again.

@@ -18,6 +18,9 @@ use tokio::sync::Mutex;
 use crate::real::create;
 
 pub(crate) mod etcd;
+pub(crate) mod handlers;
+pub(crate) mod kubevirt;
+pub(crate) mod virt_api;
 
 /// Why the scenarios on a real API server are left out.
 pub const SKIPPED: &str = "neither KUBECONFIG (a throw-away cluster) nor KUBEBUILDER_ASSETS (a directory with etcd \
@@ -26,6 +29,9 @@ pub const SKIPPED: &str = "neither KUBECONFIG (a throw-away cluster) nor KUBEBUI
 const API: &str = "kube-apiserver";
 /// Of its administrator.
 const TOKEN: &str = "scenario-token";
+/// Of virt-api and virt-controller, as the service accounts by which their webhooks know them.
+const VIRT_API: &str = "virt-api-token";
+const CONTROLLER: &str = "virt-controller-token";
 /// How often a server is started: a port that was free may be another's before the server listens there.
 const STARTS: u8 = 5;
 /// How long a server may take until it answers.
@@ -37,7 +43,7 @@ pub(crate) struct ApiServer {
     config: Config,
     /// Whether a controller manager keeps budgets up to date there.
     pub(crate) has_controllers: bool,
-    /// Of one that was started here: its certificate, and its processes.
+    /// Of one that was started here: the folder of its files, and its processes.
     own: Option<(PathBuf, Mutex<Processes>)>,
 }
 
@@ -64,8 +70,12 @@ impl ApiServer {
         if let Some(file) = std::env::var_os("KUBECONFIG").filter(|it| !it.is_empty()) {
             return Some(Self::of_kubeconfig(Path::new(&file)).await);
         }
-        let assets = std::env::var_os("KUBEBUILDER_ASSETS").filter(|it| !it.is_empty())?;
-        Some(Self::start(Path::new(&assets), None).await)
+        Some(Self::of_assets(&etcd::assets()?).await)
+    }
+
+    /// One of `assets` with its own etcd.
+    pub(crate) async fn of_assets(assets: &Path) -> Self {
+        Self::start(assets, None).await
     }
 
     /// One of `assets` that keeps its objects in the etcd at these addresses.
@@ -82,22 +92,43 @@ impl ApiServer {
 
     /// The kubeconfig of its administrator, of a server that was started here.
     pub(crate) fn kubeconfig(&self) -> Option<String> {
-        let (ca, _) = self.own.as_ref()?;
+        self.own.as_ref().map(|_| self.kubeconfig_with(TOKEN))
+    }
+
+    /// Where the files of a server that was started here are.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.own.as_ref().unwrap().0
+    }
+
+    /// A file with the kubeconfig of who has this token.
+    pub(crate) fn kubeconfig_file(&self, name: &str, token: &str) -> PathBuf {
+        let file = self.dir().join(name);
+        store::replace(&file, self.kubeconfig_with(token).as_bytes()).unwrap();
+        file
+    }
+
+    fn kubeconfig_with(&self, token: &str) -> String {
+        let ca = self.dir().join("certs/apiserver.crt");
         let cluster = json!({ "server": self.config.cluster_url.to_string(), "certificate-authority": ca });
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
             "contexts": [{ "name": "c", "context": { "cluster": "k", "user": "u" } }],
             "clusters": [{ "name": "k", "cluster": cluster }],
-            "users": [{ "name": "u", "user": { "token": TOKEN } }],
+            "users": [{ "name": "u", "user": { "token": token } }],
         });
-        Some(kubeconfig.to_string())
+        kubeconfig.to_string()
     }
 
-    /// The same server as `user` sees it, who has nothing but what it was given; nothing is retried behind its back.
+    /// The same server as `user` sees it, who has nothing but what it was given.
     pub(crate) fn client_of(&self, user: String) -> Client {
+        self.unretried(Some(user))
+    }
+
+    /// Nothing is retried behind its back; in the name of `user` where there is one.
+    pub(crate) fn unretried(&self, user: Option<String>) -> Client {
         let mut config = self.config.clone();
         config.default_retry = false;
-        config.auth_info.impersonate = Some(user);
+        config.auth_info.impersonate = user;
         Client::try_from(config).unwrap()
     }
 
@@ -117,11 +148,22 @@ impl ApiServer {
         let own = format!("http://127.0.0.1:{etcd}");
         let at = |name: &str| dir.path().join(name);
         let key = at("service-account.pem");
-        let made = Command::new("openssl").args(["genrsa", "-out"]).arg(&key).arg("2048").output();
-        let made = made.expect("openssl is needed to make the service account key; install it");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        store::replace(&at("tokens.csv"), format!("{TOKEN},scenario,scenario,system:masters\n").as_bytes())
-            .unwrap();
+        openssl(Command::new("openssl").args(["genrsa", "-out"]).arg(&key).arg("2048"));
+        // By it the server shows itself to what it aggregates, and virt-api to the server.
+        let front = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=front"];
+        let name = "subjectAltName=DNS:virt-api.kubevirt.svc";
+        let mut made = Command::new("openssl");
+        made.args(front).args(["-addext", name, "-keyout"]).arg(at("front.key")).arg("-out");
+        openssl(made.arg(at("front.crt")));
+        let account = |token: &str, name: &str| {
+            format!("{token},system:serviceaccount:kubevirt:{name},{name},system:masters\n")
+        };
+        let tokens = [
+            format!("{TOKEN},scenario,scenario,system:masters\n"),
+            account(VIRT_API, "kubevirt-apiserver"),
+            account(CONTROLLER, "kubevirt-controller"),
+        ];
+        store::replace(&at("tokens.csv"), tokens.concat().as_bytes()).unwrap();
         let words = vec![
             format!("--etcd-servers={}", others.unwrap_or(&own)),
             "--bind-address=127.0.0.1".to_owned(),
@@ -135,6 +177,14 @@ impl ApiServer {
             "--service-account-issuer=https://127.0.0.1/".to_owned(),
             format!("--service-account-key-file={}", key.display()),
             format!("--service-account-signing-key-file={}", key.display()),
+            "--enable-aggregator-routing=true".to_owned(),
+            format!("--requestheader-client-ca-file={}", at("front.crt").display()),
+            "--requestheader-allowed-names=front".to_owned(),
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+            "--requestheader-group-headers=X-Remote-Group".to_owned(),
+            "--requestheader-username-headers=X-Remote-User".to_owned(),
+            format!("--proxy-client-cert-file={}", at("front.crt").display()),
+            format!("--proxy-client-key-file={}", at("front.key").display()),
         ];
         let mut children = vec![child(assets, API, &words)];
         let started = (assets.to_owned(), words);
@@ -153,7 +203,7 @@ impl ApiServer {
         config.accept_invalid_certs = true;
         config.auth_info.token = Some(TOKEN.to_owned().into());
         let client = Client::try_from(config.clone()).unwrap();
-        let ca = at("certs/apiserver.crt");
+        let place = dir.path().to_owned();
         let mut own = Processes { children, started, _dir: dir };
         if !until_it_answers(&client, &mut own).await {
             return None;
@@ -161,7 +211,7 @@ impl ApiServer {
         // Where the agents' lease lies; on a cluster of theirs it is there.
         let apps = json!({ "metadata": { "name": "eve-kube-app" } });
         create::<Namespace>(&Api::all(client.clone()), apps).await;
-        Some(Self { client, config, has_controllers: false, own: Some((ca, Mutex::new(own))) })
+        Some(Self { client, config, has_controllers: false, own: Some((place, Mutex::new(own))) })
     }
 
     /// Ends kube-apiserver, and starts it again at its place after `meanwhile`.
@@ -177,6 +227,11 @@ impl ApiServer {
         own.children.insert(0, again);
         assert!(until_it_answers(&self.client, &mut own).await, "{API} ended before it answered");
     }
+}
+
+fn openssl(command: &mut Command) {
+    let made = command.output().expect("openssl is needed to make keys; install it");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
 /// A port that nobody listens on now. It is asked for a moment later.

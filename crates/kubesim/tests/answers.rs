@@ -275,6 +275,15 @@ async fn aborted(version: &str) -> Value {
     json!({ "condition": lines.lines().find_map(named) })
 }
 
+/// Somebody else than KubeVirt removes its mark.
+async fn status_of_others(version: &str) -> Value {
+    let sim = with_guest(version, "External").await;
+    assert_eq!(evict(&sim, &launchers(&sim, "db")[0]).await.0, 429);
+    let patch = json!([{ "op": "remove", "path": "/status/evacuationNodeName" }]).to_string();
+    let (code, _) = send(&sim, "PATCH", &object("virtualmachineinstances", "db"), &patch).await;
+    json!({ "code": code, "kept": !guest(&sim, "db")["status"]["evacuationNodeName"].is_null() })
+}
+
 /// Longhorn under its own eviction, a volume with one copy on n1, and pod db there that uses it.
 async fn volume(policy: &str) -> Sim {
     let sim = Sim::new(SimConfig::default());
@@ -428,6 +437,7 @@ async fn tried(row: &str, version: &str, answer: &Value) -> (Value, Value) {
         ("migration", rest) => migration(rest, version, answer).await,
         ("evacuation", rest) => plain(evacuation(rest, version).await),
         ("abort", _) => plain(aborted(version).await),
+        ("status", _) => plain(status_of_others(version).await),
         ("ticket", rest) => plain(ticket(rest).await),
         _ => kubernetes(row, answer).await,
     }

@@ -119,7 +119,7 @@ async fn withdrawn(version: &str) {
 
 #[test]
 fn d19_within_five_seconds_of_a_withdrawal_in_any_phase_no_migration_begins_any_more() {
-    for version in ["v1.3.1", "v1.7.3"] {
+    for version in ["v1.7.3", "v1.9.0"] {
         within_still(Box::pin(withdrawn(version)));
     }
 }

@@ -305,10 +305,10 @@ pub fn unusual(kubevirt: &Value) -> Vec<String> {
 pub fn settings(kubevirt: &Value) -> (MigrationSettings, EvictionStrategy) {
     let version = text(&kubevirt["status"]["observedKubeVirtVersion"]);
     let mut numbers = version.trim_start_matches('v').split('.').map(|it| it.parse::<u32>().ok());
-    // Nothing said is the oldest that is known.
+    // Where nothing is said, limits are those of the oldest, and what it offers is asked for.
     let version = match (numbers.next().flatten(), numbers.next().flatten()) {
         (Some(major), Some(minor)) => (major, minor),
-        _ => (1, 0),
+        _ => (0, 0),
     };
     let configuration = &kubevirt["spec"]["configuration"];
     let (said, usual) = (&configuration["migrations"], MigrationSettings::of_version(version));

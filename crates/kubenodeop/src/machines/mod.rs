@@ -167,6 +167,8 @@ pub struct VirtualMachine {
     pub migratable: Migratable,
     /// It is marked for leaving our node.
     pub marked: bool,
+    /// Its mark can be removed.
+    pub clearable: bool,
     /// What this drain, or an earlier one of our node, has written there.
     pub asked: Option<MigrationRequest>,
     /// Who made it.
@@ -238,10 +240,11 @@ impl MigrationSettings {
         }
     }
 
-    /// Whether a mark is cleared by its own subresource.
+    /// Whether KubeVirt lets a mark be removed: by a subresource from 1.7 on, and before by nobody but its own parts. One of an
+    /// unknown version is asked.
     #[must_use]
     pub const fn cancels(&self) -> bool {
-        self.version.0 > 1 || (self.version.0 == 1 && self.version.1 >= 7)
+        !matches!(self.version, (1, 0..=6))
     }
 }
 

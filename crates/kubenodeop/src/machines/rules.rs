@@ -315,10 +315,11 @@ fn given_up(drain: &DrainIdentity, it: &VirtualMachine, why: &str) -> Decision {
     if it.migration.as_ref().is_some_and(|it| it.post_copy) {
         return decision(MachineState::Moving, "migrates; in post-copy it cannot be ended");
     }
-    if it.marked {
+    if it.marked && it.clearable {
         return aborting(format!("is not migrated: {why}"), Some(Action::ClearMark));
     }
-    if let Some(migration) = &it.migration {
+    // For each that is ended, KubeVirt makes another one as long as its mark is there.
+    if let Some(migration) = it.migration.as_ref().filter(|_| !it.marked) {
         let act = (!migration.ending).then(|| Action::DeleteMigration(migration.object.clone()));
         return aborting(format!("its migration is ended: {why}"), act);
     }

@@ -102,6 +102,9 @@ pub fn next_step(error: &Error) -> String {
     if matches!(error.reply(), Reply::Unanswered { .. }) {
         return VIRT_API.to_owned();
     }
+    if matches!(error, Error::Unaskable { .. }) {
+        return "wait; `kubectl get vmim -A` shows how far its migration is".to_owned();
+    }
     error.next_step()
 }
 

@@ -167,6 +167,7 @@ pub(crate) fn replace(
             machines::eviction::admit_update(store, &target.resource)?;
         }
         let mut new = target.inward(change(&target.outward(held.clone()))?);
+        machines::eviction::keep_status(&target.resource, &held, &mut new);
         check_types(shared, target, &new, asked)?;
         if target.resource == "events" {
             events::admit(target, &new, Some(&held))?;

@@ -61,6 +61,7 @@ fn machine(name: &str) -> VirtualMachine {
         strategy: EvictionStrategy::LiveMigrate,
         migratable: Migratable::Yes,
         marked: false,
+        clearable: true,
         asked: None,
         owner: vm(name, "Always"),
         manager: None,

@@ -224,6 +224,9 @@ fn d12_after_three_failed_migrations_the_mark_goes_then_the_migration_then_the_p
     assert!(written.gave_up.contains("stuck for 150 seconds"), "{written:?}");
     it.asked = Some(written);
     assert_eq!(worded(&now(&it)), ("clear", Aborting));
+    // Before 1.7 the mark stays, and each migration that is ended is followed by another.
+    let kept = VirtualMachine { clearable: false, ..it.clone() };
+    assert_eq!(worded(&now(&kept)), ("stop", ShuttingDown));
     it.marked = false;
     assert_eq!(worded(&now(&it)), ("delete", Aborting));
     it.migration.as_mut().unwrap().ending = true;

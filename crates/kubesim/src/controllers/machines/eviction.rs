@@ -29,6 +29,13 @@ pub(crate) fn admit_update(store: &ObjectStore, resource: &str) -> Result<(), Fa
     }
 }
 
+/// A status that somebody else than KubeVirt writes on an instance is put back (row `status/of-others`).
+pub(crate) fn keep_status(resource: &str, held: &Value, new: &mut Value) {
+    if resource == GUESTS {
+        new["status"] = held["status"].clone();
+    }
+}
+
 fn launcher(store: &mut ObjectStore, pod: &Value) -> Result<(), Failure> {
     let settings = KubevirtSettings::read(store);
     let minor = settings.minor;
