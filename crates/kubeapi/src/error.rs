@@ -118,6 +118,11 @@ impl Error {
         }
     }
 
+    /// Whether a Node object is not this device's, or not of this machine: nothing is written to it.
+    pub fn is_of_another(&self) -> bool {
+        matches!(self, Self::WrongNode { .. } | Self::OtherMachine { .. } | Self::OtherName { .. })
+    }
+
     /// Whether the API is there (spec/agents.md 4.3 step 2; D-K2). No usable kubeconfig counts as not there.
     pub fn reach(&self) -> Reach {
         match self {

@@ -45,7 +45,9 @@ impl Shell {
             forced: Arc::default(),
             used: false,
         };
+        let is_older = |(key, _): &(&str, &DeviceOpPending)| shell.pending.was_older(key);
         let found = SavedDeviceOps {
+            older: shell.pending.iter().filter(is_older).map(|(_, pending)| pending.op).collect(),
             counters: saved::counters(topic_root)?,
             pending: shell.pending.iter().map(|(_, pending)| pending.clone()).collect(),
             request: shell.request.get(GLOBAL).cloned(),
@@ -237,6 +239,14 @@ fn say(said: &DeviceOpLogEvent) {
         }
         DeviceOpLogEvent::Executed(op, counter) => {
             info!(op = op.word(), counter, "carried out: the boot after it has come");
+        }
+        DeviceOpLogEvent::Again(op, counter) => {
+            warn!(
+                op = op.word(),
+                counter,
+                "its record was damaged and an older copy is used, by which it is still to be carried out; if it was \
+                 carried out already, this is once more"
+            );
         }
     }
 }

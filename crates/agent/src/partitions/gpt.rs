@@ -106,12 +106,12 @@ impl GptStore {
                     "{count} partitions are named {label}; one IMGA and one IMGB are needed"
                 )));
             };
-            table.is_apart(slot).map_err(|why| self.refuse(&why))?;
             pair.push((label, (*slot).clone()));
         }
         let current = self.current(&pair)?;
         let mut found = Vec::new();
         for (label, slot) in pair {
+            table.is_apart(&slot, label == current, &self.disk).map_err(|why| self.refuse(&why))?;
             found.push(self.partition(label, slot, current)?);
         }
         match <[GptEntry; 2]>::try_from(found) {

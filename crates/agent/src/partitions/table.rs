@@ -25,6 +25,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 
 /// One header, and each of its fields that is used, by offset.
 const SIGNATURE: &[u8] = b"EFI PART\0\0\x01\0";
@@ -52,6 +53,8 @@ const LEAST_ENTRY_BYTES: usize = 128;
 const MOST_ENTRIES_BYTES: usize = 1 << 20;
 /// Sizes of a sector that disks have.
 const SECTORS: [usize; 2] = [512, 4096];
+/// A partition that is made to end with the disk keeps more sectors than this: the second copy of the table is behind it.
+const LEAST_SHORTENED: u64 = 64;
 /// The primary copy is here.
 const PRIMARY_LBA: u64 = 1;
 
@@ -93,6 +96,8 @@ pub(super) struct Slot {
     pub(super) number: usize,
     /// Its name.
     pub(super) label: String,
+    /// The identity of its type, in lower case.
+    pub(super) kind: String,
     /// Its own identity (PARTUUID), in lower case.
     pub(super) guid: String,
     /// Where it begins.
@@ -176,6 +181,7 @@ impl GptTable {
         Slot {
             number: nth,
             label: String::from_utf16_lossy(&name),
+            kind: guid(entry.get(..GUID).unwrap_or_default()),
             guid: guid(entry.get(GUID..FIRST_LBA).unwrap_or_default()),
             offset: first.saturating_mul(sector),
             bytes: last.saturating_add(1).saturating_sub(first).saturating_mul(sector),
@@ -208,25 +214,50 @@ impl GptTable {
         Err(NotWritten::Failed("what was written is not what is read".to_owned()))
     }
 
-    /// Whether a partition has all of its sectors to itself, on this disk; else who has some of them.
-    pub(super) fn is_apart(&self, of: &Slot) -> Result<(), String> {
-        let last = of.offset.saturating_add(of.bytes) / wide(self.sector);
-        if last > self.sectors {
-            return Err(format!("{} ends at sector {last}, and the disk has {}", of.label, self.sectors));
+    /// Whether a partition has all of its sectors to itself, on this `disk`; else who has some of them, or what a person can
+    /// do where it ends past the end. What `runs` cannot be made smaller.
+    pub(super) fn is_apart(&self, of: &Slot, runs: bool, disk: &Path) -> Result<(), String> {
+        let sectors = self.sectors_of(of);
+        if sectors.end > self.sectors {
+            let Slot { number, label, kind, guid, .. } = of;
+            let first = sectors.start;
+            let way_out = match self
+                .slots()
+                .iter()
+                .find(|it| *it != of && self.sectors_of(it).end > self.sectors)
+            {
+                None if !runs && first.saturating_add(LEAST_SHORTENED) < self.sectors => format!(
+                    "it does not run, so type sgdisk -a 1 -d {number} -e -n {number}:{first}:0 -t {number}:{kind} \
+                     -u {number}:{guid} -c {number}:{label} {}: it then ends with the disk, and what it holds is lost",
+                    disk.display()
+                ),
+                other => {
+                    let also =
+                        other.map(|it| format!("{} ends past it as well; ", it.label)).unwrap_or_default();
+                    format!("{also}install this device again, from an image for a disk of this size")
+                }
+            };
+            return Err(format!(
+                "{label} ends at sector {}, and the disk has {}; {way_out}",
+                sectors.end, self.sectors
+            ));
         }
-        let begins = of.offset / wide(self.sector);
-        match self.holder(begins..last, Some(of.number)) {
+        match self.holder(sectors, Some(of.number)) {
             Some(other) => Err(format!("partitions {} ({}) and {other} overlap", of.number, of.label)),
             None => Ok(()),
         }
     }
 
+    fn sectors_of(&self, of: &Slot) -> Range<u64> {
+        let size = wide(self.sector);
+        of.offset / size..of.offset.saturating_add(of.bytes) / size
+    }
+
     /// The partition, other than `but`, that has some of these sectors.
     fn holder(&self, sectors: Range<u64>, but: Option<usize>) -> Option<String> {
-        let size = wide(self.sector);
         let has = |it: &Slot| {
-            let (first, end) = (it.offset / size, it.offset.saturating_add(it.bytes) / size);
-            Some(it.number) != but && first < sectors.end && sectors.start < end
+            let its = self.sectors_of(it);
+            Some(it.number) != but && its.start < sectors.end && sectors.start < its.end
         };
         self.slots().iter().find(|it| has(it)).map(|it| format!("{} ({})", it.number, it.label))
     }

@@ -14,7 +14,6 @@ use crate::machines::MachinePolicy;
 use crate::machines::kubevirt::MachineReader;
 use crate::{calls::evict, calls::pods, calls::remove, node};
 use kubeapi::ApiClient;
-use kubeapi::Error;
 use kubeapi::names::NodeName;
 use kubeapi::pace::Pace;
 use kubeapi::reply::{Reply, ReplyClass};
@@ -123,7 +122,7 @@ async fn rehearse(cluster: &ApiClient, node: &NodeName, call: &RefusedCall) -> R
     };
     // Whose node it is was no matter of refusal.
     match result {
-        Err(error) if !matches!(error, Error::WrongNode { .. } | Error::OtherMachine { .. }) => error.reply(),
+        Err(error) if !error.is_of_another() => error.reply(),
         Ok(()) | Err(_) => Reply::Done,
     }
 }

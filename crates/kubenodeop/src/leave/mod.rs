@@ -183,7 +183,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
 
     /// What an error about our Node object ends, if anything.
     fn ends(error: &Error) -> Option<LeaveEnd> {
-        if matches!(error, Error::WrongNode { .. } | Error::OtherMachine { .. } | Error::OtherName { .. }) {
+        if error.is_of_another() {
             Some(LeaveEnd::NotOurs(error.advice()))
         } else {
             error.is_not_found().then_some(LeaveEnd::Gone)

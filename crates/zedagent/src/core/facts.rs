@@ -117,6 +117,8 @@ pub enum DeviceOpLogEvent {
     Commanded(DeviceOp, String),
     /// The boot that it asked for has happened.
     Executed(DeviceOp, u32),
+    /// An older copy of its record counts, and this boot was not it, as far as nodeagent knows: it is carried out.
+    Again(DeviceOp, u32),
 }
 
 /// What an earlier run left.
@@ -126,6 +128,8 @@ pub struct SavedDeviceOps {
     pub counters: BTreeMap<DeviceOp, DeviceOpsCmd>,
     /// Operations that were pending.
     pub pending: Vec<DeviceOpPending>,
+    /// Of these an older copy was read: they may have been commanded since, and carried out.
+    pub older: Vec<DeviceOp>,
     /// The request that is still open.
     pub request: Option<NodeDrainRequest>,
     /// A person's pause on this node.

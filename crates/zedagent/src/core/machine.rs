@@ -17,7 +17,7 @@ use super::facts::{DesiredDevice, DeviceOpLogEvent, Effect, Event, SavedDeviceOp
 use crate::limits::Limits;
 
 /// Operations in the order in which they are served.
-const OPERATIONS: [DeviceOp; 2] = [DeviceOp::Reboot, DeviceOp::Shutdown];
+pub(super) const OPERATIONS: [DeviceOp; 2] = [DeviceOp::Reboot, DeviceOp::Shutdown];
 
 /// What is in the way of an operation.
 pub(super) enum OperationGate {
@@ -43,6 +43,8 @@ pub struct Zedagent {
     pub(super) wanted: Option<DesiredDevice>,
     pub(super) counters: BTreeMap<DeviceOp, DeviceOpsCmd>,
     pub(super) pending: BTreeMap<DeviceOp, DeviceOpPending>,
+    /// Pending by an older copy of the record, of an earlier boot: nodeagent's word of how that ended is waited for.
+    pub(super) older: Vec<DeviceOp>,
     /// Operations that have waited for the test of an image.
     pub(super) tested: Vec<DeviceOp>,
     /// Our request.
@@ -94,6 +96,7 @@ impl Zedagent {
                 .into_iter()
                 .map(|it| (it.op, it))
                 .into_map(),
+            older: found.older,
             tested: Vec::new(),
             own: found.request.as_ref().map(OwnRequest::survived),
             ask_from: None,
@@ -113,6 +116,7 @@ impl Zedagent {
             heard: now,
         };
         let mut out = core.count_executed();
+        core.older.retain(|op| core.pending.get(op).is_some_and(|it| it.boot_id != core.boot_id));
         core.set_clock(booted_at, &mut out);
         if core.pending.is_empty() {
             core.withdraw(&mut out);
@@ -124,34 +128,6 @@ impl Zedagent {
         }
         out.push(Effect::Publish(Box::new(core.status.clone())));
         (core, out)
-    }
-
-    /// What was commanded in an earlier boot has been carried out by the boot that lies between (goals R3).
-    pub(super) fn count_executed(&mut self) -> Vec<Effect> {
-        let mut out = Vec::new();
-        for op in OPERATIONS {
-            // Whatever boot it was, a machine that was to go down by an order was off.
-            let went = |it: &DeviceOpPending| it.state == PendingState::Commanded || !it.site.is_empty();
-            if self.pending.get(&op).is_some_and(|it| went(it) && it.boot_id != self.boot_id) {
-                self.executed(op, &mut out);
-            }
-        }
-        out
-    }
-
-    /// It has been carried out; what an order alone wanted has no counter.
-    pub(super) fn executed(&mut self, op: DeviceOp, out: &mut Vec<Effect>) {
-        let Some(DeviceOpPending { counter, desired_state, ops_time, site, .. }) = self.pending.remove(&op)
-        else {
-            return;
-        };
-        if counter != 0 || site.is_empty() {
-            let command = DeviceOpsCmd { counter, desired_state, ops_time };
-            out.push(Effect::SaveCounter(op, command.clone()));
-            self.counters.insert(op, command);
-        }
-        out.push(Effect::Forget(op));
-        out.push(Effect::Say(DeviceOpLogEvent::Executed(op, counter)));
     }
 
     /// The controller's counters against what was carried out and what is pending.
@@ -268,6 +244,14 @@ impl Zedagent {
     }
 
     pub(super) fn gate(&mut self, now: Mono, op: DeviceOp) -> OperationGate {
+        if self.older.contains(&op) {
+            return OperationGate::Wait {
+                waiting_for:
+                    "nodeagent to say why this machine has booted: an older copy of the record is used"
+                        .to_owned(),
+                next_step: "look at the log of nodeagent",
+            };
+        }
         if self.update_in_progress {
             if !self.tested.contains(&op) {
                 self.tested.push(op);
@@ -419,6 +403,7 @@ impl Core for Zedagent {
             Event::HasToLeave(it) => self.has_to_leave = Some(it),
             Event::Nodeagent(status) => {
                 self.nodeagent(&status);
+                self.settle_older(&status, &mut out);
                 let asked = |op: &DeviceOp| self.own.as_ref().is_some_and(|it| it.context == op.word());
                 if planted(Fault::A3)
                     && !status.wait_drain_in_progress

@@ -3,6 +3,7 @@
 //! Not here: the judgement whether one may be carried out (`requester`), carrying it out (nodeagent).
 
 mod act;
+mod executed;
 mod facts;
 mod machine;
 mod ordered;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use agent::wire::{self, GLOBAL};
 use agent::{Clock, device};
+use kubeapi::nodes::{self, MachineIds};
 use kubeapi::{ApiClient, NodeName};
 use kubenodeop::node::boot::{self, BootWatch, GateReport};
 use kubenodeop::node::gate::{GateFact, Layer};
@@ -25,7 +26,7 @@ use crate::runtime;
 /// zedkube does beside it is the same, no more and no sooner.
 ///
 /// # Errors
-/// Nothing says which node this is, or which boot.
+/// Nothing says which node this is, or which boot; or the Node of its name is another device's or machine's.
 pub async fn once(
     topic_root: &TopicRoot,
     cluster: &ApiClient,
@@ -38,6 +39,13 @@ pub async fn once(
     let info = info.ok_or("zedagent has written no EdgeNodeInfo here: type the command on the node")?;
     let node = NodeName::parse(&info.kube_name()).map_err(|it| chain(&it))?;
     let (boot_id, limits) = (device::kernel_boot_id().map_err(|it| chain(&it))?, Limits::default());
+    let cluster = &cluster.clone().on_machine(MachineIds::here(topic_root.root(), &boot_id));
+    // An API that is away is waited for below.
+    if let Err(error) = nodes::own(cluster, &node, &info.device_id.to_string()).await
+        && error.is_of_another()
+    {
+        return Err(error.advice());
+    }
     let boot = BootWatch {
         node,
         device_uuid: info.device_id.to_string(),
@@ -192,6 +200,31 @@ mod tests {
         let _runtime = serve(&socket, list).unwrap();
         assert_eq!(once(&topic_root, &cluster, clock, limit, |_| ()).await, Ok(true));
         assert_eq!(names(), ["known"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn t10_fix_leaves_a_node_alone_that_another_machine_or_device_reports_and_names_both() {
+        let (root, topic_root, sim) = after_an_outage().await;
+        sim.power("n1", true);
+        store::replace(&root.path().join("etc/machine-id"), b"machine-here").unwrap();
+        let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
+        let refused = async || {
+            let limit = Duration::from_mins(15);
+            let refused = once(&topic_root, &cluster, Clock::new(), limit, |it| panic!("{it}")).await;
+            assert_eq!(taints(&sim), TAINTED.len());
+            refused.unwrap_err()
+        };
+        sim.edit("nodes", "", "n1", |node| {
+            node["status"]["nodeInfo"]["bootID"] = "boot-there".into();
+            node["status"]["nodeInfo"]["machineID"] = "machine-there".into();
+        });
+        let why = refused().await;
+        for word in ["node n1", "machineID machine-there", "machineID machine-here"] {
+            assert!(why.contains(word), "{why}");
+        }
+        sim.edit("nodes", "", "n1", |node| node["metadata"]["labels"]["node-uuid"] = "there".into());
+        let why = refused().await;
+        assert!(why.contains("there") && why.contains("node-uuid"), "{why}");
     }
 
     #[tokio::test]

@@ -13,7 +13,7 @@ mod programs;
 mod table;
 
 use std::fs::Permissions;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 

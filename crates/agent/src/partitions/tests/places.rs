@@ -168,8 +168,23 @@ async fn t8_an_image_partition_that_is_not_its_own_or_not_on_the_disk_is_refused
     let rows = [
         (moved(disk(), 3, 704, 1216), "partitions 3 (IMGB) and 4 (CONFIG) overlap"),
         (moved(disk(), 3, 500, 600), "partitions 2 (IMGA) and 3 (IMGB) overlap"),
-        (moved(disk(), 3, 704, SECTORS), "IMGB ends at sector 3073, and the disk has 3072"),
-        (moved(disk(), 3, 704, u64::MAX), "IMGB ends at sector"),
+        (
+            moved(disk(), 3, 704, SECTORS),
+            "IMGB ends at sector 3073, and the disk has 3072; it does not run, so type sgdisk",
+        ),
+        (moved(disk(), 3, 704, u64::MAX), "so type sgdisk"),
+        (
+            moved(disk(), 2, 192, SECTORS),
+            "IMGA ends at sector 3073, and the disk has 3072; install this device again",
+        ),
+        (
+            moved(disk(), 3, 3040, SECTORS),
+            "IMGB ends at sector 3073, and the disk has 3072; install this device again",
+        ),
+        (
+            moved(moved(disk(), 9, 1344, SECTORS), 3, 704, SECTORS),
+            "; P3 ends past it as well; install this device again",
+        ),
     ];
     for (bytes, why) in rows {
         let machine = Machine::new();
@@ -178,4 +193,30 @@ async fn t8_an_image_partition_that_is_not_its_own_or_not_on_the_disk_is_refused
         let refused = crate::report::chain(&store.read().await.unwrap_err());
         assert!(refused.contains(why), "{refused}");
     }
+}
+
+#[tokio::test]
+async fn t8_the_command_for_an_image_partition_that_ends_past_the_disk_makes_it_usable() {
+    // The last one of the disk, in a free part of it.
+    let bytes = moved(moved(disk(), 9, 1344, 2000), 3, 2001, SECTORS + 100);
+    let machine = Machine::new();
+    machine.put("disk.img", &bytes);
+    let mut store = GptStore::new(&machine.topic_root, &machine.disk, None);
+    let refused = crate::report::chain(&store.read().await.unwrap_err());
+    let (_, command) = refused.split_once("type sgdisk ").unwrap();
+    let (words, _) = command.split_once(": ").unwrap();
+    let run = std::process::Command::new("sgdisk").args(words.split(' ')).output();
+    let Ok(run) = run else {
+        writeln!(std::io::stderr(), "skipped: there is no program `sgdisk` here").unwrap();
+        return;
+    };
+    assert!(run.status.success(), "{refused}: {run:?}");
+    let now = store.read().await.unwrap();
+    assert_eq!((now.current, now.b.state), (Label::A, PartitionState::Unused));
+    assert_eq!(now.b.size_bytes, (3038 - 2001 + 1) * 512);
+    let file = machine.put("new", &root_fs(vec![7; 9000]));
+    store.write_image(Label::B, image(Bytes::Path(file)), nobody()).await.unwrap();
+    store.set_state(Label::B, PartitionState::Updating).await.unwrap();
+    machine.runs(PARTUUIDS[1], "2.0");
+    assert_eq!(store.read().await.unwrap().current, Label::B, "it keeps its PARTUUID");
 }

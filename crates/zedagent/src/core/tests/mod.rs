@@ -1,6 +1,7 @@
 //! The core, fact by fact.
 
 mod faults;
+mod older;
 mod paused;
 mod rules;
 mod site;

@@ -1,0 +1,47 @@
+//! Which operations the boot before this one has carried out. Pure: no clock, no I/O, no task.
+
+use topics::{BootReason, DeviceOp, DeviceOpPending, DeviceOpsCmd, NodeAgentStatus, PendingState};
+
+use super::facts::{DeviceOpLogEvent, Effect};
+use super::machine::{OPERATIONS, Zedagent};
+
+impl Zedagent {
+    /// What was commanded in an earlier boot has been carried out by the boot that lies between (goals R3).
+    pub(super) fn count_executed(&mut self) -> Vec<Effect> {
+        let mut out = Vec::new();
+        for op in OPERATIONS {
+            // Whatever boot it was, a machine that was to go down by an order was off.
+            let went = |it: &DeviceOpPending| it.state == PendingState::Commanded || !it.site.is_empty();
+            if self.pending.get(&op).is_some_and(|it| went(it) && it.boot_id != self.boot_id) {
+                self.executed(op, &mut out);
+            }
+        }
+        out
+    }
+
+    /// What an older copy says is pending was commanded since if the boot before this one ended by the command.
+    pub(super) fn settle_older(&mut self, status: &NodeAgentStatus, out: &mut Vec<Effect>) {
+        for op in std::mem::take(&mut self.older) {
+            if op == DeviceOp::Reboot && status.boot_reason == BootReason::RebootCmd {
+                self.executed(op, out);
+            } else if let Some(pending) = self.pending.get(&op) {
+                out.push(Effect::Say(DeviceOpLogEvent::Again(op, pending.counter)));
+            }
+        }
+    }
+
+    /// It has been carried out; what an order alone wanted has no counter.
+    pub(super) fn executed(&mut self, op: DeviceOp, out: &mut Vec<Effect>) {
+        let Some(DeviceOpPending { counter, desired_state, ops_time, site, .. }) = self.pending.remove(&op)
+        else {
+            return;
+        };
+        if counter != 0 || site.is_empty() {
+            let command = DeviceOpsCmd { counter, desired_state, ops_time };
+            out.push(Effect::SaveCounter(op, command.clone()));
+            self.counters.insert(op, command);
+        }
+        out.push(Effect::Forget(op));
+        out.push(Effect::Say(DeviceOpLogEvent::Executed(op, counter)));
+    }
+}
