@@ -29,6 +29,8 @@ use crate::{Finding, Severity, lvm, network, token};
 
 /// The time for a connection, and for each answer.
 pub const LIMIT: Duration = Duration::from_secs(2);
+/// The time for everything.
+const WHOLE: Duration = Duration::from_secs(20);
 /// The kubelet and etcd of this node.
 pub const SERVERS: [(&str, &str); 2] = [("kubelet", "127.0.0.1:10250"), ("etcd", "127.0.0.1:2379")];
 /// Data of k3s and rke2, below the root.
@@ -56,6 +58,20 @@ pub struct Host {
     pub own: Option<(String, Result<Vec<u8>, String>)>,
     /// Folders whose disks are looked at, below the root.
     pub disks: Vec<String>,
+}
+
+/// [`look`] off the runtime, and for no longer than a disk that hangs lets it be; `now` is the wall clock.
+pub async fn looked(machine: Host, now: Timestamp) -> Vec<Finding> {
+    let found = tokio::time::timeout(WHOLE, tokio::task::spawn_blocking(move || look(&machine, now))).await;
+    let cannot = |why: String| {
+        let next = "a disk of this machine may not answer: dmesg shows it; then type the command again";
+        vec![Finding::new("certificates", format!("{UNREAD}{why}"), next).with(Severity::Warns)]
+    };
+    match found {
+        Ok(Ok(found)) => found,
+        Ok(Err(cause)) => cannot(cause.to_string()),
+        Err(_) => cannot(format!("no answer within {} s", WHOLE.as_secs())),
+    }
 }
 
 /// Everything that is found; `now` is the wall clock.

@@ -12,7 +12,7 @@ use agent::reasons::{
     IMAGE, LOG, LOG_LIMIT_BYTES, NUMBER, REASON, RunningImage, STACK, UNWRITTEN, append, is_stored,
 };
 use agent::{Error, report};
-use pubsub::{TopicRoot, store};
+use pubsub::{TopicRoot, reach, store};
 use serde::Deserialize;
 use topics::{BootReason, GoTime};
 use tracing::{debug, warn};
@@ -241,7 +241,8 @@ fn content(topic_root: &TopicRoot, file: &str, limit: u64) -> Result<Option<Stri
 }
 
 fn written_at(path: &Path) -> Option<GoTime> {
-    let modified = fs::symlink_metadata(path).ok()?.modified().ok()?;
+    let file = path.to_owned();
+    let modified = reach::look(path, move || fs::symlink_metadata(file)?.modified()).ok()?.ok()?;
     jiff::Timestamp::try_from(modified).ok().map(GoTime::from)
 }
 

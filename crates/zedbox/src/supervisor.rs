@@ -170,6 +170,12 @@ pub(crate) async fn run(agents: &[Agent], options: &AgentOptions, levels: &LogLe
         warn!(%error, "cannot report the stop to systemd");
     }
     crew.stop().await;
+    for place in reach::hanging().iter().flat_map(|hanging| hanging.borrow().clone()) {
+        warn!(
+            "{} does not answer: what waits for it is done by the next start; the kernel keeps this process until it answers",
+            place.display()
+        );
+    }
     match left {
         None => Ok(()),
         Some(agent) => bail!(

@@ -13,7 +13,7 @@ use agent::Clock;
 use agent::clock::sync;
 use kubenodeop::node::boot::LocalHealth;
 use kubenodeop::node::gate::DEVICE_NODES;
-use pubsub::TopicRoot;
+use pubsub::{TopicRoot, reach};
 use topics::GoTime;
 
 /// Where our agents keep what outlives a boot.
@@ -34,11 +34,17 @@ pub(crate) struct ClockCheck {
 impl ClockCheck {
     /// Reads the time stamps as they are now.
     pub(crate) fn new(topic_root: &TopicRoot, clock: Clock) -> Self {
-        let mut newest = None;
-        for agent in OURS {
-            stamps(&topic_root.path("persist/status").join(agent), DEPTH, &mut newest);
-        }
-        Self { topic_root: topic_root.clone(), clock, newest }
+        let status = topic_root.path("persist/status");
+        let folders = OURS.map(|agent| status.join(agent));
+        let newest = reach::look(&status, move || {
+            let mut newest = None;
+            for folder in &folders {
+                stamps(folder, DEPTH, &mut newest);
+            }
+            newest
+        });
+        // A disk that does not answer says nothing of time.
+        Self { topic_root: topic_root.clone(), clock, newest: newest.ok().flatten() }
     }
 
     /// What it shows now.

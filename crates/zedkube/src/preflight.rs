@@ -132,8 +132,7 @@ impl PreflightRunner {
             .extend(of_cluster.into_iter().map(|(source, found)| (PreflightPart::Cluster(source), found)));
         if machine {
             let (machine, now) = (machine_of(self.context.topic_root.root(), cluster), own());
-            let found = tokio::task::spawn_blocking(move || local::look(&machine, now)).await;
-            seen.found.insert(PreflightPart::Machine, found.unwrap_or_default());
+            seen.found.insert(PreflightPart::Machine, local::looked(machine, now).await);
         }
         Ok(seen)
     }

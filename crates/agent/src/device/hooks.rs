@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use pubsub::{TopicRoot, trust};
+use pubsub::{TopicRoot, reach, trust};
 use topics::cut_text;
 
 use super::program;
+use crate::report;
 
 /// Where the folders of all stages are.
 pub const FOLDER: &str = "etc/zedbox/hooks";
@@ -105,8 +106,15 @@ pub struct About {
 /// The hooks of `stage`.
 ///
 /// # Errors
-/// The folder cannot be read, or others than root may write in it: then nothing in it can be trusted.
+/// The folder cannot be read, its disk does not answer, or others than root may write in it: then nothing in it can be
+/// trusted.
 pub fn find(topic_root: &TopicRoot, stage: HookStage) -> Result<HookFolder, String> {
+    let topic_root = topic_root.clone();
+    let found = reach::look(&topic_root.path(FOLDER), move || find_here(&topic_root, stage));
+    found.map_err(|cause| report::chain(&cause))?
+}
+
+fn find_here(topic_root: &TopicRoot, stage: HookStage) -> Result<HookFolder, String> {
     let folder = topic_root.path(FOLDER).join(stage.folder());
     let mut found = HookFolder::default();
     // Without hooks nothing is called, whoever may write above.

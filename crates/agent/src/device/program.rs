@@ -60,20 +60,10 @@ pub async fn run(mut command: Command, words: &[&str], limit: Duration) -> Resul
     let wrong = |why: &str| wrong(&program, words, why);
     command.args(words).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut tries = 1;
-    let child = loop {
-        match command.spawn() {
-            // It was just written, and a process that is being started still holds what its parent had open.
-            Err(cause) if cause.kind() == io::ErrorKind::ExecutableFileBusy && tries < BUSY_TRIES => {
-                tries += 1;
-                tokio::time::sleep(BUSY_PAUSE).await;
-            }
-            started => break started.map_err(|cause| wrong(&format!("cannot be run: {cause}")))?,
-        }
-    };
-    let running = RunningProgram(Arc::new(Mutex::new(Some(Pid::from_child(&child)))));
+    let running = RunningProgram::default();
     let held = running.0.clone();
-    let mut ended = tokio::task::spawn_blocking(move || to_its_end(child, &held));
+    // Its start too: it waits for the disk that the program is on.
+    let mut ended = tokio::task::spawn_blocking(move || started(command, &held));
     let Ok(ended) = tokio::time::timeout(limit, &mut ended).await else {
         running.kill();
         let left = match tokio::time::timeout(KILLED, ended).await {
@@ -84,7 +74,7 @@ pub async fn run(mut command: Command, words: &[&str], limit: Duration) -> Resul
         return Err(wrong(&format!("did not end within {secs} s and {left}; see why it hangs")));
     };
     let ended = ended.map_err(|cause| wrong(&format!("was not waited for: {cause}")))?;
-    let (status, said, complaint) = ended.map_err(|cause| wrong(&format!("cannot be heard: {cause}")))?;
+    let (status, said, complaint) = ended.map_err(|why| wrong(&why))?;
     if !status.success() {
         let why = if complaint.trim().is_empty() { &said } else { &complaint };
         return Err(wrong(&format!("ended with {status}: {}", why.trim())));
@@ -92,14 +82,29 @@ pub async fn run(mut command: Command, words: &[&str], limit: Duration) -> Resul
     Ok(said)
 }
 
-/// The process group of a program, until it has been collected.
-struct RunningProgram(Arc<Mutex<Option<Pid>>>);
+/// How far a program is.
+#[derive(Debug, Default)]
+enum ProgramState {
+    /// It may still be started.
+    #[default]
+    Starting,
+    /// Its process group.
+    Running(Pid),
+    /// It was collected, or is not wanted any more.
+    Over,
+}
+
+/// A program that ends with this.
+#[derive(Default)]
+struct RunningProgram(Arc<Mutex<ProgramState>>);
 
 impl RunningProgram {
     fn kill(&self) {
-        let group = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(group) = *group {
-            end(group);
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match *state {
+            ProgramState::Running(group) => end(group),
+            ProgramState::Starting => *state = ProgramState::Over,
+            ProgramState::Over => {}
         }
     }
 }
@@ -121,19 +126,34 @@ fn end(group: Pid) {
 /// Its status, its output and its complaints.
 type Ended = (ExitStatus, String, String);
 
-fn to_its_end(mut child: Child, running: &Mutex<Option<Pid>>) -> io::Result<Ended> {
+/// Starts it and waits for its end; what went wrong, in words.
+fn started(mut command: Command, state: &Mutex<ProgramState>) -> Result<Ended, String> {
+    let child = unless_busy(|| command.spawn()).map_err(|cause| format!("cannot be run: {cause}"))?;
+    let pid = Pid::from_child(&child);
+    {
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*state, ProgramState::Over) {
+            end(pid);
+        } else {
+            *state = ProgramState::Running(pid);
+        }
+    }
+    to_its_end(child, state).map_err(|cause| format!("cannot be heard: {cause}"))
+}
+
+fn to_its_end(mut child: Child, state: &Mutex<ProgramState>) -> io::Result<Ended> {
     let pid = Pid::from_child(&child);
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let complaint = thread::spawn(move || text(err));
     let said = text(out);
     // Its number stays its own until it is collected, so that whoever kills it kills nobody else.
     let waited = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-    let mut group = running.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
     // What it has left running.
     end(pid);
-    *group = None;
+    *state = ProgramState::Over;
     let status = child.wait()?;
-    drop(group);
+    drop(state);
     waited?;
     let complaint = complaint.join().unwrap_or_else(|_| Ok(String::new()))?;
     Ok((status, said?, complaint))

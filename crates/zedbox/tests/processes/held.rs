@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use scenarios::{Agent, World};
-use topics::{AgentTrouble, DrainStatus, NodeDrainRequest, Requester, go_json};
+use topics::{AgentTrouble, DrainStatus, NodeDrainProgress, NodeDrainRequest, Requester, go_json};
 
 /// A planned end takes no longer.
 const END: Duration = Duration::from_secs(5);
@@ -198,6 +198,66 @@ async fn t7_a_disk_that_hangs_holds_what_waits_for_its_record_and_nothing_else_a
     world.status(DrainStatus::Complete).await;
     world.no_agent_ended();
     world.kill_all().await;
+}
+
+/// What its first thread is doing, as `R`, `S` or `Z`; `Z` as well once the process is gone.
+fn first_thread(process: &Process) -> char {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.0.id())).unwrap_or_default();
+    stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).unwrap_or('Z')
+}
+
+#[tokio::test]
+async fn t7_an_end_while_the_disk_hangs_comes_within_its_limit_names_the_disk_and_loses_nothing_of_the_drain()
+{
+    let clock = agent::Clock::new();
+    let world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
+    let Some(disk) = Frozen::under(&world) else { return };
+    world.cluster.block().await;
+    let log = world.topic_root.path("err");
+    let start = || {
+        Process::start(
+            &world,
+            Stdio::null(),
+            File::options().create(true).append(true).open(&log).unwrap().into(),
+        )
+    };
+    let mut process = start();
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    world.status(DrainStatus::Cordoned).await;
+    let begun =
+        |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.attempt == 1 && !it.started_at.is_zero());
+    world.until::<NodeDrainProgress>("zedkube", "the first attempt", begun).await;
+    let before = progress(&world);
+    disk.freeze("-f");
+    // COMPLETE needs its record, so it has to wait.
+    world.cluster.unblock().await;
+    let hangs = format!("{} does not answer", disk.persist.display());
+    let says =
+        |it: Option<&AgentTrouble>| it.is_some_and(|it| it.troubles.iter().any(|it| it.error == hangs));
+    world.until::<AgentTrouble>("zedkube", "the disk that hangs", says).await;
+    kill_process(Pid::from_child(&process.0), Signal::TERM).unwrap();
+    let until = clock.now() + END;
+    // A thread that the kernel keeps in its call is all that is left.
+    while first_thread(&process) != 'Z' {
+        assert!(clock.now() < until, "it has not ended in {END:?}");
+        clock.sleep_until(Some(clock.now() + Duration::from_millis(20))).await;
+    }
+    let said = fs::read_to_string(&log).unwrap();
+    assert!(said.lines().any(|it| it.contains(&hangs) && it.contains("done by the next start")), "{said}");
+    assert_ne!(progress(&world).status, DrainStatus::Complete);
+    disk.freeze("-u");
+    assert!(process.0.wait().unwrap().success());
+    let _next = start();
+    world.recorded_count(1).await;
+    let after = progress(&world);
+    assert_eq!((after.attempt, after.started_at), (1, before.started_at), "it is the same attempt");
+    assert_eq!(world.cluster.pods_to_leave().await, [""; 0]);
+}
+
+fn progress(world: &World) -> NodeDrainProgress {
+    let text = world.text("run/zedkube/NodeDrainProgress/global.json").unwrap();
+    go_json::from_slice(text.as_bytes()).unwrap()
 }
 
 #[tokio::test]

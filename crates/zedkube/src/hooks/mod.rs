@@ -14,6 +14,7 @@ use std::time::Duration;
 use agent::device::hooks::{self, About, Hook, HookFolder, HookStage, HookVerb};
 use agent::{AgentContext, Outbox};
 use kubeapi::OwnNode;
+use pubsub::reach;
 use tokio::sync::Mutex;
 use topics::{NodeDrainRequest, Requester};
 use tracing::{info, warn};
@@ -57,7 +58,9 @@ impl DrainHooks {
         });
         let boot = &self.context.boot_id;
         let in_place = record.is_of(boot) && !record.called.is_empty();
-        let after_boot = record.after_boot != *boot && self.context.topic_root.path(hooks::FOLDER).exists();
+        let folder = self.context.topic_root.path(hooks::FOLDER);
+        let are_there = reach::look(&folder.clone(), move || folder.exists()).unwrap_or(true);
+        let after_boot = record.after_boot != *boot && are_there;
         [Event::HooksLeft { in_place, after_boot }, Event::HookNotes(record.notes)]
     }
 
