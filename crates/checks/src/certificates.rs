@@ -55,6 +55,27 @@ pub fn events(events: &[Value]) -> Vec<Finding> {
     all.iter().filter(|it| !it.is_ok).map(warning).collect()
 }
 
+/// Where Harvester keeps whether it renews certificates of rke2 by itself; the one setting that is asked for.
+pub const ROTATION: &str = "auto-rotate-rke2-certs";
+
+/// What that setting says, for a person; `None` where there is none. Its value goes before what it is by default.
+#[must_use]
+pub fn rotation(settings: &[Value]) -> Option<String> {
+    let setting = settings.iter().find(|it| it["metadata"]["name"] == ROTATION)?;
+    let said = [&setting["value"], &setting["default"]].map(text);
+    let said = said.into_iter().find(|it| !it.is_empty()).unwrap_or_default();
+    let value: Value = serde_json::from_str(&said).unwrap_or_default();
+    let words = match (value["enable"].as_bool(), value["expiringInHours"].as_u64()) {
+        (Some(true), Some(hours)) => {
+            format!("on, {hours} h before they end; it restarts rke2 without a turn")
+        }
+        (Some(true), None) => "on; it restarts rke2 without a turn".to_owned(),
+        (Some(false), _) => "off".to_owned(),
+        (None, _) => format!("not known ({said})"),
+    };
+    Some(format!("rotation by {ROTATION}: {words}"))
+}
+
 /// One that ends sooner is warned of.
 pub const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// One that ends sooner blocks.

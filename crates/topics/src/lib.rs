@@ -10,7 +10,7 @@ mod node_status;
 mod others;
 mod report;
 
-use form::{cidr, numbers, reread, secret, shared, time};
+use form::{cidr, letters, numbers, reread, secret, shared, time};
 pub use form::{fit, go_json, schema};
 
 pub use cidr::Cidr;
@@ -19,6 +19,7 @@ pub use device::*;
 pub use drain::*;
 pub use fit::{Most, cut_text};
 pub use go_json::Error;
+pub use letters::{acts, harmless_json, harmless_text};
 pub use node_status::*;
 pub use others::*;
 pub use report::*;

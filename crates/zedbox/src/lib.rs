@@ -68,6 +68,14 @@ enum Exit {
     Interrupted = 130,
 }
 
+/// What fuzzing and its kept files try: bytes as the settings file of an image. How many options it sets.
+///
+/// # Errors
+/// A fault of it that names neither what was expected nor what was found.
+pub fn settings_trial(bytes: &[u8]) -> Result<usize, String> {
+    args::settings::trial(bytes)
+}
+
 /// The whole program.
 pub fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();

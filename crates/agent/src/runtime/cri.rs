@@ -168,6 +168,12 @@ async fn read(mut body: RecvStream) -> Result<(BytesMut, Option<HeaderMap>), Cri
     Ok((bytes, body.trailers().await?))
 }
 
+/// What each call makes of an answer.
+pub(super) fn trial(bytes: &[u8]) -> [Result<usize, CriError>; 2] {
+    let pods = message::<Sandboxes>(BytesMut::from(bytes)).map(|it| it.items.len());
+    [pods, message::<ContainerList>(BytesMut::from(bytes)).map(|it| it.containers.len())]
+}
+
 /// The one frame of an answer.
 fn message<M: Message + Default>(mut bytes: BytesMut) -> Result<M, CriError> {
     let garbled = |why: &str| CriError::Garbled(why.to_owned());

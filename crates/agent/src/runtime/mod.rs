@@ -24,6 +24,11 @@ pub const SOCKETS: [&str; 3] = [
     "run/containerd-user/containerd.sock",
 ];
 
+/// What fuzzing and its kept files try: bytes as the answer to each call, how many it lists, or why it is refused.
+pub fn trial(bytes: &[u8]) -> [Result<usize, String>; 2] {
+    cri::trial(bytes).map(|it| it.map_err(|why| why.to_string()))
+}
+
 /// The seam to the container runtime.
 #[derive(Debug, Clone)]
 pub struct Runtime {

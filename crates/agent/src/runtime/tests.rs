@@ -232,3 +232,22 @@ fn k6_what_is_no_socket_of_roots_is_not_asked() {
     let why = "the container runtime cannot be asked: S: it belongs to user 1234, not to root";
     assert_eq!(said(&real).unwrap_err(), why);
 }
+
+#[test]
+fn s4_any_bytes_as_an_answer_are_refused_with_a_reason_or_read() {
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/runtime");
+    let (mut read, mut refused) = (0, 0);
+    for file in std::fs::read_dir(kept).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        for outcome in super::trial(&bytes) {
+            match outcome {
+                Ok(_) => read += 1,
+                Err(why) => {
+                    assert!(!why.is_empty(), "{bytes:?}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(read >= 6 && refused >= 10, "{read} read, {refused} refused");
+}

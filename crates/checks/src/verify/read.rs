@@ -51,13 +51,14 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
             many("volume attachments", "/apis/storage.k8s.io/v1/volumeattachments")
         )),
     );
-    let (pods, deployments, sets, daemons, guests, disruptions) = join!(
+    let (pods, deployments, sets, daemons, guests, disruptions, settings) = join!(
         Box::pin(listed::<Value>(cluster, many("pods", "/api/v1/pods"))),
         Box::pin(listed::<Value>(cluster, many("deployments", "/apis/apps/v1/deployments"))),
         Box::pin(listed::<Value>(cluster, many("stateful sets", "/apis/apps/v1/statefulsets"))),
         Box::pin(listed::<Value>(cluster, many("daemon sets", "/apis/apps/v1/daemonsets"))),
         Box::pin(listed::<Value>(cluster, many("virtual machines", &path(MACHINES)))),
         Box::pin(listed::<Value>(cluster, many("budgets", "/apis/policy/v1/poddisruptionbudgets"))),
+        Box::pin(listed::<Value>(cluster, rotation_setting())),
     );
     let known = all_nodes.as_deref().unwrap_or_default();
     // Of nodes that could not be read nothing is said.
@@ -97,9 +98,7 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
         |all| by_nodes(storage::stale_attachments(all, known)),
     );
     vec![
-        LayerCheck::default()
-            .list("events of nodes", events.as_deref(), |all| warnings(certificates::events(all)))
-            .layer("certificates"),
+        of_certificates(events.as_deref(), settings.as_deref()).layer("certificates"),
         clock.layer("clock"),
         LayerCheck::default()
             .list("leases", leases.as_deref(), |all| by_nodes(network::addresses(all, known, now)))
@@ -119,6 +118,27 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
             .list("virtual machines", guests.as_deref(), machines::not_running)
             .layer("machines"),
     ]
+}
+
+/// The other settings of Harvester may hold secrets.
+fn rotation_setting() -> WatchScope {
+    let all = WatchScope::all("settings", "/apis/harvesterhci.io/v1beta1/settings".to_owned());
+    WatchScope { fields: Some(format!("metadata.name={}", certificates::ROTATION)), ..all }
+}
+
+fn of_certificates(events: Result<&[Value], &Error>, settings: Result<&[Value], &Error>) -> LayerCheck {
+    let mut layer = LayerCheck::default();
+    layer.list("events of nodes", events, |all| warnings(certificates::events(all)));
+    match settings.map(certificates::rotation) {
+        Ok(None) => {}
+        Ok(Some(said)) => {
+            layer.read(said);
+        }
+        Err(error) => {
+            layer.found([Finding::unreadable("certificates", error)]);
+        }
+    }
+    layer
 }
 
 fn of_taints(all: &[Value]) -> Vec<Finding> {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use topics::VerifyResult::{Fail, Pass, Skipped, Unknown, Warn};
 
 use super::*;
+use crate::certificates;
 
 const NOW: &str = "2026-11-23T12:00:00Z";
 
@@ -114,7 +115,7 @@ async fn v1_a_cluster_in_which_all_is_well_passes_with_what_was_read_in_a_dozen_
     let expected: Vec<&str> =
         LAYERS.into_iter().filter(|it| !["devices", "turns", "probes"].contains(it)).collect();
     assert_eq!(order, expected);
-    assert_eq!(calls.lines().len(), 15, "{:?}", calls.lines());
+    assert_eq!(calls.lines().len(), 16, "{:?}", calls.lines());
 }
 
 type Change = fn(&mut Vec<Value>);
@@ -341,4 +342,36 @@ fn v1_the_worst_finding_is_the_result_of_a_layer() {
     assert_eq!(layer.result, Fail);
     assert_eq!(layer.findings.iter().map(|it| it.result).collect::<Vec<_>>(), [Fail, Warn, Pass]);
     assert_eq!(LayerCheck::default().layer("api").result, Skipped);
+}
+
+/// Row 2-30.
+#[tokio::test(start_paused = true)]
+async fn whether_harvester_renews_certificates_by_itself_is_shown_in_words() {
+    let setting = |value: &str, default: &str| json!({ "metadata": { "name": certificates::ROTATION }, "value": value, "default": default });
+    let off = r#"{"enable":false,"expiringInHours":240}"#;
+    let on = r#"{"enable":true,"expiringInHours":72}"#;
+    let rows = [
+        (vec![], None),
+        (vec![json!({ "metadata": { "name": "backup-target" }, "value": on })], None),
+        (vec![setting("", off)], Some("off")),
+        (vec![setting(on, off)], Some("on, 72 h before they end; it restarts rke2 without a turn")),
+        (vec![setting(r#"{"enable":true}"#, off)], Some("on; it restarts rke2 without a turn")),
+        (vec![setting("yes", off)], Some("not known (yes)")),
+    ];
+    for (settings, words) in rows {
+        let shown = words.map(|it| format!("rotation by auto-rotate-rke2-certs: {it}"));
+        assert_eq!(certificates::rotation(&settings), shown);
+    }
+    let (cluster, calls) = site(move |kind, all| {
+        if kind == "settings" {
+            all.push(json!({ "metadata": { "name": certificates::ROTATION }, "value": on }));
+        }
+        None
+    });
+    let read = layer(&looked(&cluster).await, "certificates").read.clone();
+    assert!(read.ends_with(
+        "rotation by auto-rotate-rke2-certs: on, 72 h before they end; it restarts rke2 without a turn"
+    ));
+    let asked = calls.lines().into_iter().find(|it| it.contains("/settings")).unwrap();
+    assert!(asked.contains("fieldSelector=metadata.name%3Dauto-rotate-rke2-certs"), "{asked}");
 }

@@ -280,7 +280,7 @@ fn report(topic_root: &TopicRoot, app: Option<Uuid>, now: GoTime) -> String {
 fn indented(value: &impl Serialize) -> String {
     let text = go_json::to_vec_indented(value).map(String::from_utf8);
     if let Ok(Ok(text)) = text {
-        return text;
+        return topics::harmless_json(&text);
     }
     warn!("an answer has no JSON form");
     "{}".to_owned()
@@ -320,6 +320,14 @@ fn respond(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_letter_of_a_text_acts_on_the_terminal_that_shows_an_answer() {
+        let text = "BLOCKED: \u{1b}[2J\u{9b}\u{202e}";
+        let answer = indented(&topics::Headline { text: text.to_owned(), ..topics::Headline::default() });
+        assert!(!answer.chars().any(|it| it != '\n' && topics::acts(it)), "{answer:?}");
+        assert_eq!(serde_json::from_str::<topics::Headline>(&answer).unwrap().text, text);
+    }
 
     #[test]
     fn a_path_is_a_leaf_with_a_uuid_or_none_at_all() {

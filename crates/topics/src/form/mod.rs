@@ -5,6 +5,7 @@
 pub(crate) mod cidr;
 pub mod fit;
 pub mod go_json;
+pub(crate) mod letters;
 pub(crate) mod numbers;
 pub(crate) mod reread;
 pub mod schema;

@@ -169,6 +169,24 @@ fn read(path: &Path, table: &Command) -> Result<Vec<(String, String)>, Vec<Setti
     }
 }
 
+/// What [`crate::settings_trial`] does.
+pub(crate) fn trial(bytes: &[u8]) -> Result<usize, String> {
+    let text = String::from_utf8_lossy(bytes);
+    match judge(&text, &options()) {
+        Ok(set) => Ok(set.len()),
+        Err(faults) => {
+            let lines = text.lines().count() + 1;
+            let is_blank = |it: &&SettingsFault| it.expected.is_empty() || it.line > lines;
+            let blank = faults.iter().find(is_blank).map(|it| format!("{it:?}"));
+            if faults.is_empty() {
+                Err("refused without a fault".to_owned())
+            } else {
+                blank.map_or(Ok(0), Err)
+            }
+        }
+    }
+}
+
 /// All options that `text` sets, or all that is wrong in it.
 fn judge(text: &str, table: &Command) -> Result<Vec<(String, String)>, Vec<SettingsFault>> {
     let line = |at: usize| 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
@@ -228,6 +246,18 @@ mod tests {
     use agent::{device, partitions};
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn s4_any_bytes_as_a_settings_file_are_read_or_each_fault_is_named() {
+        let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/settings");
+        let mut set = 0;
+        for file in fs::read_dir(kept).unwrap() {
+            let path = file.unwrap().path();
+            let tried = trial(&fs::read(&path).unwrap());
+            set += tried.unwrap_or_else(|broken| panic!("{}: {broken}", path.display()));
+        }
+        assert!(set >= 4, "{set}");
+    }
 
     fn tree(text: &str) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();

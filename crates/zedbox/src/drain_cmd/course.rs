@@ -265,7 +265,10 @@ fn line(seen: &DrainView) -> String {
     for pending in seen.pending().filter(|_| seen.requests.is_empty()) {
         line = format!("{line}; {} waits for {}", pending.op.word(), pending.waiting_for);
     }
-    if seen.live.is_dead() { format!("{line}; zedkube is not running") } else { line }
+    match seen.zedkube_away() {
+        Some(why) => format!("{line}; {why}"),
+        None => line,
+    }
 }
 
 #[cfg(test)]

@@ -138,8 +138,8 @@ pub(super) async fn cancel(topic_root: &TopicRoot, clock: Clock, voice: &Voice) 
             voice.paragraph(after_cancel(&seen))?;
         }
     }
-    if seen.live.is_dead() {
-        Voice::warn("zedkube is not running: it acts on this once it runs");
+    if let Some(why) = seen.zedkube_away() {
+        Voice::warn(&format!("{why}; it acts on this once it runs"));
     }
     Ok(Exit::Done)
 }
@@ -168,11 +168,8 @@ fn after_cancel(seen: &DrainView) -> &'static str {
 /// What a person should know who requests a drain in this state.
 pub(super) fn doubts(seen: &DrainView, member: Option<bool>) -> Vec<String> {
     let mut lines = Vec::new();
-    if seen.live.is_dead() {
-        lines.push(
-            "zedkube is not running (nobody holds its lock): start it, or the request is not served"
-                .to_owned(),
-        );
+    if let Some(why) = seen.zedkube_away() {
+        lines.push(format!("{why}: the request is not served until it does"));
     }
     match member {
         Some(false) if seen.is_outside(member) => lines.push(format!(
@@ -231,6 +228,8 @@ fn refuse_second(
 
 #[cfg(test)]
 mod tests {
+    use topics::{AgentTrouble, Trouble};
+
     use super::*;
     use crate::drain_cmd::view::Live;
 
@@ -253,6 +252,19 @@ mod tests {
         assert!(doubts(&seen, Some(false))[0].contains("names no cluster"));
         seen.live.running = Some(false);
         assert!(doubts(&seen, None)[0].contains("not running"));
+        // Its process is there, and cannot open what it needs.
+        let trouble = Trouble {
+            what: "start of zedkube".to_owned(),
+            error: "too many open files".to_owned(),
+            ..Trouble::default()
+        };
+        let troubles = AgentTrouble { troubles: vec![trouble], ..AgentTrouble::default() };
+        seen.troubles.insert("zedkube", troubles);
+        assert_eq!(
+            doubts(&seen, None),
+            ["zedkube cannot start: too many open files: the request is not served until it does"]
+        );
+        seen.troubles.clear();
         // What is not known is not said.
         seen.live.running = None;
         assert_eq!(doubts(&seen, None).len(), 0);

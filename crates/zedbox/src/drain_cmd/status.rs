@@ -143,7 +143,7 @@ pub(super) fn sheet(seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
     }
     add(RowWeight::Essential, "next step", &next_step(seen));
     let weight = if seen.live.is_dead() { RowWeight::Cause } else { RowWeight::Detail };
-    add(weight, "zedkube", &live_words(seen.live, now));
+    add(weight, "zedkube", &live_words(seen, now));
     out
 }
 

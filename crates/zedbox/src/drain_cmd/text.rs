@@ -1,6 +1,6 @@
 //! Words, times and columns for a person. Pure: no clock, no I/O, no task.
 
-use topics::GoTime;
+use topics::{GoTime, acts};
 
 /// Columns of the labels on the left, with the blanks behind them.
 const LABEL: usize = 11;
@@ -17,12 +17,6 @@ pub(crate) fn clean(text: &str) -> String {
         other => other,
     };
     text.chars().map(shown).collect()
-}
-
-/// Whether a letter is a control character, or changes the direction of what follows.
-pub(crate) fn acts(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// All `lines` in one text, each with `end` behind it.

@@ -127,6 +127,16 @@ fn touched(path: &Path) -> GoTime {
 }
 
 impl DrainView {
+    /// Why no process serves zedkube's topics, where that is certain.
+    pub(super) fn zedkube_away(&self) -> Option<String> {
+        let troubles = self.troubles.get("zedkube").map(|it| it.troubles.as_slice()).unwrap_or_default();
+        let start = troubles.iter().find(|it| it.what == "start of zedkube");
+        self.live.is_dead().then(|| match start {
+            Some(it) => format!("zedkube cannot start: {}", it.error),
+            None => "zedkube is not running".to_owned(),
+        })
+    }
+
     /// The request of an agent, or that there is none.
     pub(super) fn requested(&mut self, agent: &'static str, request: Option<&NodeDrainRequest>) {
         match request {

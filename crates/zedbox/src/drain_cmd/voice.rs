@@ -1,12 +1,12 @@
 //! The way out to a person or a program: standard output and standard error, as wide as the terminal.
 
-use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _, stderr, stdout};
 
 use anyhow::Context as _;
 use serde::Serialize;
+use topics::harmless_json;
 
-use super::text::{acts, clean, paragraph};
+use super::text::{clean, paragraph};
 use crate::Exit;
 use crate::args::{Output, Surroundings};
 
@@ -16,19 +16,6 @@ const COLUMNS: usize = 80;
 const ROWS: usize = 24;
 /// A narrower terminal is written to as if it had these.
 const FEWEST_COLUMNS: usize = 40;
-
-/// JSON in which letters that act on a terminal are escaped, as JSON itself asks of the oldest of them only.
-fn harmless(json: &str) -> String {
-    let mut out = String::with_capacity(json.len());
-    for letter in json.chars() {
-        if letter != '\n' && acts(letter) {
-            write!(out, "\\u{:04x}", u32::from(letter)).unwrap_or_default();
-        } else {
-            out.push(letter);
-        }
-    }
-    out
-}
 
 /// Where results and warnings go, and in which form.
 #[derive(Debug, Clone)]
@@ -82,7 +69,7 @@ impl Voice {
     /// Prints `value` as JSON and a new line: in one line for a stream of values, else for reading.
     pub(crate) fn json(value: &impl Serialize, one_line: bool) -> anyhow::Result<bool> {
         let text = if one_line { serde_json::to_string(value) } else { serde_json::to_string_pretty(value) };
-        Self::print(&format!("{}\n", harmless(&text.context("print as JSON")?)))
+        Self::print(&format!("{}\n", harmless_json(&text.context("print as JSON")?)))
     }
 
     /// How a command ends; what went wrong is said on standard error.

@@ -7,7 +7,7 @@ use topics::{
 
 use super::state::DrainState;
 use super::text::{RowWeight, bar, moment, number, span, unix_secs};
-use super::view::{DrainView, Live};
+use super::view::DrainView;
 
 /// Blockers beyond these are counted only; `-o json` has them all.
 const SHOWN: usize = 10;
@@ -321,7 +321,8 @@ pub(super) fn next_step(seen: &DrainView) -> String {
 }
 
 /// Whether zedkube runs and has turns.
-pub(super) fn live_words(live: Live, now: GoTime) -> String {
+pub(super) fn live_words(seen: &DrainView, now: GoTime) -> String {
+    let live = seen.live;
     let at = live.last_turn;
     let late = !at.is_zero() && unix_secs(now) - unix_secs(at) > STUCK_SECS;
     let turn =
@@ -330,7 +331,11 @@ pub(super) fn live_words(live: Live, now: GoTime) -> String {
         Some(true) if late => format!("running, but {turn}: stuck, or the clock was changed since"),
         Some(true) if at.is_zero() => "running".to_owned(),
         Some(true) => format!("running, {turn}"),
-        Some(false) => format!("not running: what is shown is what it wrote last; {turn}"),
+        Some(false) => {
+            let why = seen.zedkube_away().unwrap_or_default();
+            let why = why.trim_start_matches("zedkube ").trim_start_matches("is ");
+            format!("{why}: what is shown is what it wrote last; {turn}")
+        }
         None if late => format!("{turn}; while it works it has one every 25 s"),
         None => turn,
     }

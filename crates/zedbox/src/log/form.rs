@@ -10,6 +10,7 @@ use std::fmt::{self, Debug};
 
 use agent::Clock;
 use serde_json::{Map, Value};
+use topics::acts;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::{Format, Full, Writer};
@@ -18,7 +19,6 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::level::agent_of;
 use crate::args::{LogFormat, NAMES};
-use crate::drain_cmd::text::acts;
 
 /// Members that newlogd takes for something else than a field.
 const OWN: [&str; 10] =

@@ -1,7 +1,7 @@
 //! The page at `/`: whether it is safe to work on this node, what blocks its drain and what to do, and the cluster's
 //! nodes, for a person, on a phone too. It loads nothing and runs nothing, and asks for itself again.
 //!
-//! The templates escape every text. Not here: what it tells (`report`), its first sentence (`headline`). Pure: no clock,
+//! The templates escape every text, and no letter in it acts on a terminal or turns a line. Not here: what it tells (`report`), its first sentence (`headline`). Pure: no clock,
 //! no I/O, no task.
 
 mod headline;
@@ -11,7 +11,9 @@ mod report;
 mod text;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use topics::{CordonOwner, DrainPhase, GoTime, NodeDrainProgress, NodeState, NodeStatus, Requester};
+use topics::{
+    CordonOwner, DrainPhase, GoTime, NodeDrainProgress, NodeState, NodeStatus, Requester, harmless_text,
+};
 
 use super::metrics::word;
 
@@ -71,7 +73,7 @@ pub(super) fn page(status: &NodeStatus) -> String {
             }
         }
     };
-    page.into_string()
+    harmless_text(&page.into_string())
 }
 
 /// How a state is shown: a colour, and a shape and a letter that say the same without it.

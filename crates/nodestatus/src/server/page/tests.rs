@@ -12,7 +12,7 @@ use topics::{
     KubeStatsState, MachineProgress, StorageWait,
 };
 
-const EVIL: &str = "<script>alert(\"1\")</script>&'";
+const EVIL: &str = "<script>alert(\"1\")</script>&'\u{1b}[2J\u{9b}\u{202e}";
 
 fn now() -> GoTime {
     "2026-03-14T09:31:10Z".parse().unwrap()
@@ -56,6 +56,7 @@ fn every_text_is_escaped_wherever_it_comes_from() {
     };
     let member = ReachableNode { name: text.clone(), ..ReachableNode::default() };
     let page = shown(&view, Some(&NodesSnapshot::at(now(), [member])));
+    assert!(!page.chars().any(|it| it != '\n' && topics::acts(it)), "{page:?}");
     assert!(!page.contains("<script") && !page.contains("alert(\"") && !page.contains("'\"<"), "{page}");
     // Title three times, node, headline twice, first step, blocker four times, drain three times, machine three times,
     // one volume, storage twice, one left, leader, node of the cluster, and its headline twice.

@@ -53,8 +53,8 @@ fn needs_none(seen: &DrainView) -> Option<String> {
     if let Some(it) = seen.pending.values().find(|it| it.state == PendingState::Commanded) {
         return Some(format!("these agents have commanded the {}, behind its drain", it.op.word()));
     }
-    if seen.live.is_dead() {
-        return Some("zedkube does not run".to_owned());
+    if let Some(why) = seen.zedkube_away() {
+        return Some(why);
     }
     if let Some(pause) = &seen.pause {
         return Some(format!("operations are {}", pause.words()));

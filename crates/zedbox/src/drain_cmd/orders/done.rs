@@ -56,8 +56,10 @@ pub(in crate::drain_cmd) async fn run(
                 format!("the time is over and the node is not schedulable yet: {}", why(follow.view()));
             return said(voice, Exit::UnderWay, &words);
         }
-        if follow.view().live.is_dead() && until.is_none() {
-            bail!("wait until the node is schedulable: zedkube is not running, and it is what uncordons it");
+        if let Some(why) = follow.view().zedkube_away()
+            && until.is_none()
+        {
+            bail!("wait until the node is schedulable: {why}, and it is what uncordons it");
         }
         tokio::select! {
             _ = interrupt.recv() => {

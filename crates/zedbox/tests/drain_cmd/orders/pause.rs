@@ -163,7 +163,7 @@ fn x3_a_machine_that_goes_down_by_other_means_drains_within_its_time_and_is_neve
     for (node, why) in [
         (&commanded, "these agents have commanded the reboot"),
         (&paused, "paused by field"),
-        (&dead, "zedkube does not run"),
+        (&dead, "zedkube is not running"),
         (&Node::of("single-node").with_zedkube(), "NOTSUPPORTED (1)"),
     ] {
         let told = said(node, "drain", "at-shutdown");

@@ -1,0 +1,46 @@
+//! Letters of texts of others that act on a terminal or on a reader's eye in place of being shown.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use std::fmt::Write as _;
+
+/// Whether a letter is a control character, or changes the direction of what follows.
+pub fn acts(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// JSON in which such letters are escaped, as JSON itself asks of the oldest of them only. Ends of lines stay.
+pub fn harmless_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for letter in json.chars() {
+        if letter != '\n' && acts(letter) {
+            write!(out, "\\u{:04x}", u32::from(letter)).unwrap_or_default();
+        } else {
+            out.push(letter);
+        }
+    }
+    out
+}
+
+/// A text in which U+FFFD is in the place of each such letter. Ends of lines stay.
+pub fn harmless_text(text: &str) -> String {
+    let shown =
+        |letter: char| if letter != '\n' && acts(letter) { char::REPLACEMENT_CHARACTER } else { letter };
+    text.chars().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_that_act_are_escaped_or_replaced_and_all_others_stay() {
+        let text = "a\u{1b}[2J\u{9b}1m\u{202e}b\u{e4}\u{1f600}\u{7f}";
+        let json = serde_json::to_string_pretty(&[text]).unwrap();
+        let escaped = harmless_json(&json);
+        assert!(!escaped.chars().any(|it| it != '\n' && acts(it)), "{escaped:?}");
+        assert_eq!(serde_json::from_str::<[String; 1]>(&escaped).unwrap(), [text]);
+        assert_eq!(harmless_text(text), "a\u{fffd}[2J\u{fffd}1m\u{fffd}b\u{e4}\u{1f600}\u{fffd}");
+    }
+}

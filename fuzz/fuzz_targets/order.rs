@@ -1,0 +1,11 @@
+//! Any bytes as a person's order, pause or pass on a node: refused with a reason, or read with words and an end.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Err(broken) = agent::operator::trial(bytes) {
+        panic!("{broken}");
+    }
+});
