@@ -1,5 +1,7 @@
 //! Wires the rules of k3s updates to topics and files, and to the Node object of this node.
 
+use std::time::Duration;
+
 use agent::{AgentContext, Error, Hands, Tasks, Troubles, Weight, publication, turn, wire};
 use kubenodeop::node::boot::GateReport;
 use nodestatus::{ClusterMembership, Membership};
@@ -20,6 +22,10 @@ use crate::{GLOBAL, NAME};
 const VAULT: &str = "persist/vault";
 /// What the kube container puts beside the settings of k3s.
 const FILE: &str = "persist/vault/k3s-user-override.yaml";
+/// What is in trouble, in words, while the topic that the kube container reads cannot be had.
+const CONFIG: &str = "KubeConfig";
+/// Between two tries to have it, first and at last.
+const OPEN_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 /// Name of the task that reads what the kubelet reports.
 const LOOK: &str = "look at the kubelet";
 /// Name of the task that watches over the gate.
@@ -31,9 +37,10 @@ const READ: &str = "read the override file";
 pub(crate) struct Updates {
     context: AgentContext,
     limits: Limits,
-    shell: Shell,
-    inbox: agent::Inbox<Event>,
-    found: SavedK3sUpdate,
+    work: TaskContext,
+    record: Publication<K3sUpdate>,
+    request: Publication<NodeDrainRequest>,
+    hold: watch::Sender<K3sHold>,
 }
 
 struct Shell {
@@ -47,38 +54,20 @@ struct Shell {
 }
 
 impl Updates {
-    /// Becomes the publisher of what the kube container reads, with what is in force there.
+    /// Reads what an earlier run has left of an update: the drain has to know it before anything else.
     ///
     /// # Errors
     /// A topic that cannot be had.
     pub(crate) fn open(context: &AgentContext, limits: &Limits, work: TaskContext) -> Result<Self, Error> {
-        let topic_root = &context.topic_root;
-        let (outbox, inbox) = agent::inbox();
-        let record: Publication<K3sUpdate> = publication(topic_root, NAME)?;
-        let shell = Shell {
-            config: publication(topic_root, NAME)?,
-            request: publication(topic_root, NAME)?,
-            hold: watch::Sender::new(hold(record.get(GLOBAL))),
-            record,
-            work,
-            topic_root: topic_root.clone(),
-            tasks: Tasks::new(outbox),
-        };
-        let found = SavedK3sUpdate {
-            version: shell.config.get(GLOBAL).map(|it| it.k3s_version.clone()).unwrap_or_default(),
-            on_boot: shell.config.get(GLOBAL).is_some_and(|it| it.vmi_deschedule_events.on_boot),
-            record: shell.record.get(GLOBAL).cloned(),
-            request: shell.request.get(GLOBAL).cloned(),
-            pause: None,
-            boot_id: context.boot_id.clone(),
-            booted_at: context.clock.booted_at(),
-        };
-        Ok(Self { context: context.clone(), limits: limits.clone(), shell, inbox, found })
+        let record: Publication<K3sUpdate> = publication(&context.topic_root, NAME)?;
+        let request = publication(&context.topic_root, NAME)?;
+        let hold = watch::Sender::new(hold(record.get(GLOBAL)));
+        Ok(Self { context: context.clone(), limits: limits.clone(), work, record, request, hold })
     }
 
     /// What an update says of this node, from before the first fact on.
     pub(crate) fn hold(&self) -> watch::Receiver<K3sHold> {
-        self.shell.hold.subscribe()
+        self.hold.subscribe()
     }
 
     /// Goes on until `context` says stop.
@@ -90,13 +79,51 @@ impl Updates {
         cluster_membership: watch::Receiver<ClusterMembership>,
         troubles: &Troubles,
     ) -> Result<(), Error> {
-        let Self { context, limits, mut shell, inbox, mut found } = *self;
+        let Self { context, limits, work, record, request, hold } = *self;
+        let Some(config) = published(&context, troubles).await else { return Ok(()) };
         let mut pauses = context.pauses();
-        found.pause = pauses.next().await;
+        let found = SavedK3sUpdate {
+            version: config.get(GLOBAL).map(|it| it.k3s_version.clone()).unwrap_or_default(),
+            on_boot: config.get(GLOBAL).is_some_and(|it| it.vmi_deschedule_events.on_boot),
+            record: record.get(GLOBAL).cloned(),
+            request: request.get(GLOBAL).cloned(),
+            pause: pauses.next().await,
+            boot_id: context.boot_id.clone(),
+            booted_at: context.clock.booted_at(),
+        };
+        let (outbox, inbox) = agent::inbox();
+        let (topic_root, tasks) = (context.topic_root.clone(), Tasks::new(outbox));
+        let mut shell = Shell { topic_root, tasks, work, config, record, request, hold };
         shell.tasks.follow_pause(pauses, Event::Pause);
         shell.follow(&context, cluster_membership);
         let core = K3s::new(limits, found, context.clock.now());
         turn::beside(core, shell, inbox, &context, troubles).await
+    }
+}
+
+/// Becomes the publisher of what the kube container reads, once that can be had: updates wait for it, and no drain does
+/// (goals K5). `None` when `context` says stop.
+async fn published(context: &AgentContext, troubles: &Troubles) -> Option<Publication<KubeConfig>> {
+    let mut stop = context.stop.clone();
+    let mut failed = 0;
+    loop {
+        match publication(&context.topic_root, NAME) {
+            Ok(config) => {
+                troubles.over(CONFIG);
+                return Some(config);
+            }
+            Err(cause) => {
+                troubles.note(CONFIG, &cause);
+                troubles.holds(CONFIG, vec!["updates of k3s".to_owned()]);
+                troubles.publish();
+            }
+        }
+        failed += 1;
+        let again = context.clock.now() + step::doubled(OPEN_AGAIN.0, OPEN_AGAIN.1, failed);
+        tokio::select! {
+            () = stop.stopped() => return None,
+            () = context.clock.sleep_until(Some(again)) => {}
+        }
     }
 }
 
