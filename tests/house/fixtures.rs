@@ -13,6 +13,8 @@ use topics::{
     OutageQuestion, PAUSE_FILE, Topic, ZedAgentStatus, go_json,
 };
 
+use crate::{files, is_of_tests, product, sources};
+
 fn trees() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../run-fixtures")
 }
@@ -88,6 +90,79 @@ fn every_tree_but_the_malformed_one_holds_exact_topic_files_that_agree() {
     statuses.sort_unstable();
     statuses.dedup();
     assert_eq!(statuses, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+}
+
+/// Members whose texts agents make for a person.
+const WORDS: [&str; 9] =
+    ["Reason", "NextStep", "WaitingFor", "Words", "Text", "Effect", "Skip", "Left", "Held"];
+/// Objects whose texts are a person's own, and the names, words and numbers that agents fill into theirs.
+const PERSONS: [&str; 2] = ["Pause", "Pauses"];
+const FILLED_IN: [&str; 7] = ["by", "field", "root", "shop", "application", "reboot", "no"];
+
+fn texts(value: &Value, member: &str, into: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            members
+                .iter()
+                .filter(|(name, _)| !PERSONS.contains(&name.as_str()))
+                .for_each(|(name, it)| texts(it, name, into));
+        }
+        Value::Array(items) => items.iter().for_each(|it| texts(it, member, into)),
+        Value::String(text) if WORDS.contains(&member) => into.push(text.clone()),
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// The words of a text that stand together without a name, a number, a command or a mark between them, if more than one.
+fn runs(text: &str) -> Vec<String> {
+    let plain =
+        |it: &str| it.chars().all(|it| it.is_ascii_alphabetic() || it == '-') && !FILLED_IN.contains(&it);
+    let mut all: Vec<Vec<&str>> = vec![Vec::new()];
+    for word in text.split('`').step_by(2).flat_map(|it| it.split(' ').chain([""])) {
+        let bare = word.trim_matches(|it: char| it.is_ascii_punctuation());
+        if bare.is_empty() || !plain(bare) {
+            all.push(Vec::new());
+            continue;
+        }
+        if word.starts_with(|it: char| it.is_ascii_punctuation()) {
+            all.push(Vec::new());
+        }
+        all.last_mut().unwrap().push(bare);
+        if word.ends_with(|it: char| it.is_ascii_punctuation()) {
+            all.push(Vec::new());
+        }
+    }
+    all.into_iter().filter(|it| it.len() > 1).map(|it| it.join(" ")).collect()
+}
+
+/// What the agents no longer say is in no tree: documents, pages and tests show it as theirs.
+#[test]
+fn the_texts_of_the_trees_are_in_the_words_of_the_agents() {
+    let sources = sources().into_iter().filter(|(path, _)| !is_of_tests(path)).map(|(_, text)| {
+        let lines = product(&text).lines().filter(|it| !it.trim_start().starts_with("//"));
+        // A text of several lines is one.
+        lines.map(|it| it.trim_start().trim_end_matches('\\')).collect::<String>()
+    });
+    let said: String = sources.collect();
+    let mut looked_at = 0;
+    for tree in names().iter().filter(|name| *name != "malformed") {
+        for (path, text) in files(&[&format!("run-fixtures/{tree}")], "json") {
+            let by_agents = ["run/zed", "run/nodeagent", "run/baseosmgr", "persist/status"];
+            if !by_agents.iter().any(|it| path.to_string_lossy().contains(&format!("{tree}/{it}"))) {
+                continue;
+            }
+            let mut all = Vec::new();
+            texts(&serde_json::from_str(&text).unwrap(), "", &mut all);
+            // What a person has written is shown, not said.
+            for text in all.iter().filter(|it| *it != "server is lost") {
+                for run in runs(text) {
+                    looked_at += 1;
+                    assert!(said.contains(&run), "{}: no agent says `{run}`: {text}", path.display());
+                }
+            }
+        }
+    }
+    assert!(looked_at > 100, "{looked_at} runs of words only");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use scenarios::{AT_ONCE, by_chance, folders_of_a_device, power_lost, within, within_still};
 
-/// The clock stands still while nobody waits for it, so that these cost ten seconds of a small machine.
-const RUNS: u64 = 25;
+/// The clock stands still while nobody waits for it, so that these cost half a minute of a small machine.
+const RUNS: u64 = 100;
 
 #[test]
 fn r6_three_nodes_that_lose_power_anywhere_come_back_in_any_order_with_wrong_clocks() {

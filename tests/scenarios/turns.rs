@@ -9,7 +9,7 @@ use topics::DrainStatus;
 use scenarios::{AT_ONCE, Cluster, World, by_chance, turns_in_trouble, within_still};
 
 /// Each takes some ten minutes of the agents' time, and seconds of a machine's.
-const RUNS: u64 = 2;
+const RUNS: u64 = 10;
 
 #[test]
 fn u1_u14_nodes_told_together_go_one_at_a_time_whatever_happens_to_them_and_to_the_lease() {

@@ -7,7 +7,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::{StreamExt as _, stream};
@@ -112,32 +112,39 @@ impl Course {
         world.unfollow_writes();
     }
 
-    /// Tells the story with that crash. False when the write did not come this time.
-    pub async fn crashed(&self, crash: Crash) -> bool {
-        let dealt = Arc::new(AtomicBool::new(false));
-        let (told, mut seen) = (dealt.clone(), 0);
+    /// Tells the story with these crashes, in their order. Returns those whose write did not come this time.
+    async fn crashed(&self, crashes: Vec<Crash>) -> Vec<Crash> {
+        let left = Arc::new(Mutex::new(crashes));
+        let (told, mut seen) = (left.clone(), BTreeMap::new());
         let hear = move |written: Option<&str>, processes: &Processes| {
-            seen += usize::from(written == Some(crash.path.as_str()));
-            if seen == crash.nth && !told.load(Ordering::Relaxed) {
-                told.store(processes.kill(crash.agent), Ordering::Relaxed);
-            }
+            let Some(path) = written else { return };
+            let nth = seen.entry(path.to_owned()).or_insert(0);
+            *nth += 1;
+            let due = |it: &Crash| it.path == path && it.nth == *nth;
+            told.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .retain(|it| !(due(it) && processes.kill(it.agent)));
         };
         self.watched(hear).await;
-        dealt.load(Ordering::Relaxed)
+        let mut left = left.lock().unwrap();
+        std::mem::take(&mut *left)
     }
 
-    /// All of these, several at once. A write that did not come is waited for in a second and a third story: some are
-    /// spared where there was no time for them.
-    pub fn all_crashed(&self, crashes: impl IntoIterator<Item = Crash>) -> Outcome {
-        let jobs = crashes.into_iter().map(|crash| {
-            let label = format!("{:?}: {crash}", self.story);
+    /// Tells a story for each of these, several at once. A write that did not come is waited for in a second and a third
+    /// story: some are spared where there was no time for them.
+    pub fn all_crashed(&self, stories: impl IntoIterator<Item = Vec<Crash>>) -> Outcome {
+        let jobs = stories.into_iter().map(|crashes| {
+            let named: Vec<String> = crashes.iter().map(Crash::to_string).collect();
+            let label = format!("{:?}: {}", self.story, named.join(", "));
             let told = async move {
+                let (all, mut left) = (crashes.len(), crashes);
                 for _ in 0..3 {
-                    if self.crashed(crash.clone()).await {
-                        return 1;
+                    left = self.crashed(left).await;
+                    if left.is_empty() {
+                        break;
                     }
                 }
-                0
+                all - left.len()
             };
             (label, move || within(told))
         });

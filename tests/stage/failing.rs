@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::{Agent, World};
+use crate::{Agent, Dice, World};
 
 /// Every call that names a file, by path or descriptor.
 const FILE_CALLS: &str = "%file,%desc";
@@ -24,13 +24,20 @@ const PID: &str = "PID";
 /// A process of which a call has failed writes more temporary files than another.
 const MORE_TEMPS: u64 = 40;
 
-/// How calls of a process fail.
+/// How calls of processes fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failing {
-    /// Whose calls.
-    pub agent: Agent,
+    /// Whose calls; those of each agent for `None`.
+    pub agent: Option<Agent>,
+    /// Which of them, each of another kind.
+    pub calls: Vec<FailingCall>,
+}
+
+/// Calls of one kind that fail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailingCall {
     /// Name of the system call.
-    pub call: String,
+    pub name: String,
     /// Which of its calls to the tree, from 1.
     pub nth: usize,
     /// How many in a row.
@@ -39,14 +46,11 @@ pub struct Failing {
 
 impl fmt::Display for Failing {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "{} call(s) {} of {} from number {} on",
-            self.count,
-            self.call,
-            self.agent.name(),
-            self.nth
-        )
+        write!(out, "{}", self.agent.map_or("each agent", |it| it.name()))?;
+        for FailingCall { name, nth, count } in &self.calls {
+            write!(out, ", {count} call(s) {name} from number {nth} on")?;
+        }
+        Ok(())
     }
 }
 
@@ -55,8 +59,8 @@ impl fmt::Display for Failing {
 pub(crate) enum Tracing {
     /// Writes all calls down.
     All,
-    /// Lets one call fail, of those to files that the list names.
-    Fail { call: String, nth: usize, count: usize, paths: String },
+    /// Lets calls fail, of those to files that the list names.
+    Fail { calls: Vec<FailingCall>, paths: String },
     /// Lets each call that waits for the disk, of those to files that the list names, take so many microseconds more.
     Slow { micros: u128, paths: String },
 }
@@ -70,10 +74,12 @@ impl Tracing {
         let start = format!("exec strace -D -f -y -qqq -s 0 -o {trace} -e trace={FILE_CALLS} -e signal=none");
         let script = match self {
             Self::All => format!("{start} \"$@\""),
-            Self::Fail { call, nth, count, paths } => format!(
-                "{start} -e inject={call}:error=EIO:when={nth}..{last} $(sed \"s/{PID}/$(printf %010d $$)/\" {paths}) \"$@\"",
-                last = nth + count - 1,
-            ),
+            Self::Fail { calls, paths } => {
+                let inject = calls.iter().fold(String::new(), |all, FailingCall { name, nth, count }| {
+                    format!("{all} -e inject={name}:error=EIO:when={nth}..{last}", last = nth + count - 1)
+                });
+                format!("{start}{inject} $(sed \"s/{PID}/$(printf %010d $$)/\" {paths}) \"$@\"")
+            }
             Self::Slow { micros, paths } => format!(
                 "{start} -e inject={DISK_CALLS}:delay_enter={micros} $(sed \"s/{PID}/$(printf %010d $$)/\" {paths}) \"$@\"",
             ),
@@ -136,17 +142,35 @@ impl Calls {
 
     /// Every single call in turn.
     pub fn each(&self) -> Vec<Failing> {
-        let all = self.counts.iter().flat_map(|((agent, call), count)| {
-            (1..=*count).map(|nth| Failing { agent: *agent, call: call.clone(), nth, count: 1 })
+        let all = self.counts.iter().flat_map(|((agent, name), count)| {
+            (1..=*count).map(|nth| Failing {
+                agent: Some(*agent),
+                calls: vec![FailingCall { name: name.clone(), nth, count: 1 }],
+            })
         });
         all.collect()
+    }
+
+    /// By chance so many kinds of calls of each agent: one call of each, or that and the next ones.
+    pub fn some(&self, kinds: usize, dice: &mut Dice) -> Failing {
+        let mut most: BTreeMap<&String, usize> = BTreeMap::new();
+        for ((_, name), count) in &self.counts {
+            let known = most.entry(name).or_default();
+            *known = *count.max(known);
+        }
+        let mut most: Vec<_> = most.into_iter().collect();
+        let mut below = |limit: usize| usize::try_from(dice.below(limit as u64)).unwrap();
+        let calls = (0..kinds).map(|_| {
+            let (name, most) = most.swap_remove(below(most.len()));
+            FailingCall { name: name.clone(), nth: 1 + below(most), count: [1, 4][below(2)] }
+        });
+        Failing { agent: None, calls: calls.collect() }
     }
 
     /// Lets `world` fail so, in processes that are started from now on.
     pub fn plant(&self, world: &mut World, failing: &Failing) {
         let paths = self.list(world, "/");
-        let Failing { call, nth, count, .. } = failing.clone();
-        world.trace(Some(failing.agent), Tracing::Fail { call, nth, count, paths });
+        world.trace(failing.agent, Tracing::Fail { calls: failing.calls.clone(), paths });
     }
 
     /// Lets the disk of `persist` take so much longer for all agents of `world`, in processes that are started from now on.

@@ -32,7 +32,7 @@ pub use cluster::{Cluster, UUID};
 pub use crashes::{
     AT_ONCE, Course, Crash, Dice, Outcome, at_once, by_chance, side_by_side, within, within_still,
 };
-pub use failing::{Calls, Failing};
+pub use failing::{Calls, Failing, FailingCall};
 pub use hold::{ALL_STATES, At};
 pub use power::{Asked, folders_of_a_device, power_lost};
 pub use process::{Processes, script};
@@ -40,5 +40,6 @@ pub use server::SKIPPED;
 pub use server::etcd::{NO_ETCD, RealEtcd, assets, etcd_programs, etcd_version};
 pub use server::kubevirt::{Door, GUESTS, KubeVirt, KubeVirtPrograms, kubevirt_programs};
 pub use story::{Story, bring_image, with_image};
+pub use tasks::PLANTED_TOKEN;
 pub use turns::turns_in_trouble;
 pub use world::{Agent, PENDING, World, reboot_config};

@@ -1,5 +1,7 @@
-//! Agents as tasks of the test's process.
+//! Agents as tasks of the test's process, and the tree that agents of any kind write in: at its end no file of it tells a
+//! secret that was planted (goals S2), but those that are meant to.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use agent::AgentContext;
@@ -11,13 +13,64 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::Agent;
 
+/// A secret in the device config, as those of its datastores are.
+pub(crate) const PASSWORD: &str = "planted-by-the-stage-password-7730";
+/// The token of kubeconfigs of processes.
+pub const PLANTED_TOKEN: &str = "planted-by-the-stage-token-5512";
+/// Both begin so.
+const PLANTED: &[u8] = b"planted-by-the-stage-";
+/// What may hold them: the device config as the controller and zedagent keep it, and the kubeconfig.
+const MEANT: [&str; 3] = ["persist/config/", "persist/checkpoint/", "kubeconfig"];
+
+/// The root of a device.
+#[derive(Debug)]
+pub(crate) struct DeviceRoot(TempDir);
+
+impl DeviceRoot {
+    /// In memory where there is such a place: what a disk does is tried elsewhere.
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Paths below it of files that tell a secret and are not meant to.
+    fn telling(&self) -> Vec<String> {
+        let (mut telling, mut folders) = (Vec::new(), vec![self.path().to_owned()]);
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+                let (path, kind) = (entry.path(), entry.file_type().unwrap());
+                let name = path.strip_prefix(self.path()).unwrap().display().to_string();
+                if kind.is_dir() {
+                    folders.push(path);
+                } else if kind.is_file() && !MEANT.iter().any(|it| name.starts_with(it)) {
+                    let content = std::fs::read(&path).unwrap_or_default();
+                    telling.extend(content.windows(PLANTED.len()).any(|it| it == PLANTED).then_some(name));
+                }
+            }
+        }
+        telling
+    }
+}
+
+impl Drop for DeviceRoot {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let telling = self.telling();
+            assert!(telling.is_empty(), "a secret is told by {telling:#?}");
+        }
+    }
+}
+
 /// Starts `agent`; the handle ends it from any thread. What it writes at its end finds `root` there.
 pub(crate) fn start(
     agent: Agent,
     context: AgentContext,
     limits: Value,
     cluster: kubeapi::ApiClient,
-    root: Arc<TempDir>,
+    root: Arc<DeviceRoot>,
 ) -> (JoinSet<()>, AbortHandle) {
     let mut task = JoinSet::new();
     let handle = task.spawn(async move {

@@ -10,7 +10,6 @@ use agent::{AgentContext, Clock, Stopper, wire};
 use kubesim::SimServer;
 use pubsub::{Change, FileRule, FileState, TopicRoot, store};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::task::JoinSet;
 use topics::{DrainStatus, NodeDrainStatus, Topic, go_json};
 
@@ -70,7 +69,7 @@ pub struct World {
     /// The agents that are processes of their own.
     pub processes: Processes,
     halt: Halt,
-    pub(crate) root: Arc<TempDir>,
+    pub(crate) root: Arc<tasks::DeviceRoot>,
     /// Its files.
     pub topic_root: TopicRoot,
     clock: Clock,
@@ -97,8 +96,7 @@ impl World {
 
     /// The same on another cluster.
     pub fn on(cluster: Cluster) -> Self {
-        // In memory where there is such a place: what a disk does is tried elsewhere.
-        let root = Arc::new(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap());
+        let root = Arc::new(tasks::DeviceRoot::new());
         let topic_root = TopicRoot::open(root.path()).unwrap();
         let world = Self {
             writes: None,
@@ -134,7 +132,8 @@ impl World {
     /// Agents that are started from now on are processes of `zedbox`, whose wall clock may be wrong.
     pub(crate) async fn becomes_processes(&mut self, zedbox: &Path, clock: Option<WrongClock>) {
         let api = self.cluster.sim().serve_to(self.cluster.device_name()).await.unwrap();
-        self.put("kubeconfig", &api.kubeconfig());
+        let user = format!("user: {{token: {}}}", tasks::PLANTED_TOKEN);
+        self.put("kubeconfig", &api.kubeconfig().replace("user: {}", &user));
         self.limits["zedkube"]["uncordon_poll_ms"] = 50.into(); // Their time is real.
         self.program = Some(Program { path: zedbox.to_owned(), whole: false, clock, _api: api });
     }
@@ -166,6 +165,7 @@ impl World {
         let mut config = config.clone();
         config["deviceName"] = self.cluster.device_name().into();
         config["id"]["uuid"] = self.cluster.device_uuid().into();
+        config["datastores"] = json!([{ "password": tasks::PASSWORD }]);
         let longhorn = json!([{ "key": "storage.longhorn.node-drain-policy", "value": "" }]);
         config.as_object_mut().unwrap().entry("configItems").or_insert(longhorn);
         self.put("persist/config/edge-dev-config.json", &config.to_string());

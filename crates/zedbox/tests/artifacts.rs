@@ -12,6 +12,7 @@ use std::time::Duration;
 use agent::Clock;
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::process::{Pid, Signal, kill_process};
+use scenarios::{Cluster, World};
 use serde_json::Value;
 use tempfile::TempDir;
 use xtask::dist::{self, DistOptions};
@@ -335,8 +336,9 @@ impl Drop for Bare {
     }
 }
 
+/// From a bare system to a drained node, whose reboot is recorded: of what a person edits, one file.
 #[tokio::test]
-async fn x4_the_package_is_installed_tried_upgraded_removed_and_purged_on_a_bare_system() {
+async fn x4_the_package_is_installed_drains_its_node_is_upgraded_removed_and_purged_on_a_bare_system() {
     let mut bare = match Bare::make() {
         Ok(bare) => bare,
         Err(why) => return skipped(&why),
@@ -358,21 +360,45 @@ async fn x4_the_package_is_installed_tried_upgraded_removed_and_purged_on_a_bare
     assert!(bare.run(&["zedbox", "--version"]).starts_with("zedbox "));
     bare.run(&["zedbox", "check", "/etc/zedbox/zedbox.toml"]);
 
-    let log = fs::File::create(dir.path().join("log")).unwrap();
-    let mut agents = bare.command(&["zedbox", "run", "--root", "/tmp/device"]);
-    let child = agents.stdout(Stdio::null()).stderr(log).spawn().unwrap();
+    // What its cluster and its controller give to a node, and the file that a person edits.
+    let cluster = Cluster::embedded().await;
+    let api = cluster.sim().serve_to(cluster.device_name()).await.unwrap();
+    let given = World::on(cluster);
+    let config = "persist/config/edge-dev-config.json";
+    let edited = fs::read_to_string(bare.path(SETTINGS)).unwrap();
+    let edited = edited.replace("#kubeconfig", "kubeconfig").replace("#limits", "limits");
+    for (file, text) in [
+        ("etc/zedbox/kubeconfig", api.kubeconfig()),
+        (config, given.text(config).unwrap()),
+        ("etc/zedbox/limits.json", r#"{"nodeagent":{"min_reboot_delay_ms":20}}"#.to_owned()),
+        (SETTINGS, edited),
+    ] {
+        pubsub::store::replace(&bare.path(file), text.as_bytes()).unwrap();
+    }
+    bare.run(&["zedbox", "check", "/etc/zedbox/zedbox.toml"]);
+    let log = dir.path().join("log");
+    let mut agents = bare.command(&["zedbox", "run", "--root", "/"]);
+    let child = agents.stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
     let pid = Pid::from_child(&child);
     bare.process = Some(child);
-    let status = bare.path("tmp/device/run/zedkube/NodeDrainStatus/global.json");
-    let clock = Clock::new();
-    let seen = async {
-        while !status.exists() {
-            clock.sleep_until(Some(clock.now() + Duration::from_millis(20))).await;
-        }
+    let until = async |file: &str, words: &str| {
+        let clock = Clock::new();
+        let seen = async {
+            while !fs::read_to_string(bare.path(file)).is_ok_and(|it| it.contains(words)) {
+                clock.sleep_until(Some(clock.now() + Duration::from_millis(20))).await;
+            }
+        };
+        let in_time = tokio::time::timeout(TOO_LONG, seen).await.is_ok();
+        assert!(in_time, "{file} has no {words}: {}", fs::read_to_string(&log).unwrap());
     };
-    let in_time = tokio::time::timeout(TOO_LONG, seen).await.is_ok();
-    assert!(in_time, "no status: {}", fs::read_to_string(dir.path().join("log")).unwrap());
-    bare.run(&["zedbox", "check", "/tmp/device/run"]);
+    until("run/zedkube/NodeDrainStatus/global.json", "\"Status\":2").await;
+    bare.run(&["zedbox", "check", "/run"]);
+    let mut order = bare.command(&["zedbox", "reboot", "--reason", "fan"]);
+    tokio::task::spawn_blocking(move || run(&mut order)).await.unwrap();
+    until("persist/device/recorded.jsonl", "\"reboot\"").await;
+    assert!(given.cluster.cordoned().await);
+    let history = bare.run(&["zedbox", "drain", "history"]);
+    assert!(history.contains("drained, verified"), "{history}");
     kill_process(pid, Signal::TERM).unwrap();
     assert!(bare.process.take().unwrap().wait().unwrap().success());
 

@@ -23,7 +23,8 @@ const KEY_FILE: &str = "persist/certs/ecdh.key.pem";
 const CONFIG_FILES: [&str; 2] = ["persist/config/edge-dev-config.json", "persist/checkpoint/lastconfig.json"];
 const TOKEN_FILE: &str = "run/zedkube/EdgeNodeClusterStatus/global.json";
 
-const KUBE_TOKEN: &str = "planted-kubeconfig-token-8812";
+/// The stage plants it.
+const KUBE_TOKEN: &str = scenarios::PLANTED_TOKEN;
 /// A client key that is none: whoever complains of it must not quote it.
 const CLIENT_KEY: &str = "planted-client-key-4471";
 const IN_CONFIG: &str = "planted-config-secret-3095";
@@ -193,8 +194,9 @@ async fn s2_a_whole_reboot_at_the_loudest_log_tells_no_secret_but_where_it_belon
     world.filter = Some("trace,kube_client=trace");
     world.limits["zedkube"]["server_port"] = 0.into();
     let kubeconfig = world.text(KUBECONFIG).unwrap();
-    let with = |user: &str| kubeconfig.replace("user: {}", &format!("user: {{{user}}}"));
-    world.put(KUBECONFIG, &with(&format!("token: {KUBE_TOKEN}")));
+    let planted = format!("token: {KUBE_TOKEN}");
+    assert!(kubeconfig.contains(&planted));
+    let with = |user: &str| kubeconfig.replace(&planted, user);
     world.put(KEY_FILE, DEVICE_KEY);
     world.config(&config(6));
     let mut found = Found::default();
@@ -296,8 +298,6 @@ async fn s2_a_whole_reboot_at_the_loudest_log_tells_no_secret_but_where_it_belon
 async fn s2_an_update_of_the_os_at_the_loudest_log_tells_no_secret_but_where_it_belongs() {
     let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
     world.filter = Some("trace,kube_client=trace");
-    let kubeconfig = world.text(KUBECONFIG).unwrap();
-    world.put(KUBECONFIG, &kubeconfig.replace("user: {}", &format!("user: {{token: {KUBE_TOKEN}}}")));
     world.put(KEY_FILE, DEVICE_KEY);
     Story::Update.play(&mut world).await;
     let mut found = Found::default();
