@@ -100,13 +100,17 @@ async fn seed_2_15_what_a_hook_scales_down_before_the_drain_is_up_again_when_it_
     windows::what_a_hook_scales_down_is_up_again_when_the_operation_is_withdrawn(&mut world).await;
 }
 
+/// Says why a test did nothing: past its own output, which nobody sees when it passes.
 #[expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
-/// The cluster that the environment names, or why `name` is skipped: past the test's own output, which nobody sees when
-/// it passes.
+pub(crate) fn say(text: &str) {
+    writeln!(std::io::stderr(), "{text}").unwrap();
+}
+
+/// The cluster that the environment names, or why `name` is skipped.
 async fn real_cluster(name: &str) -> Option<Cluster> {
     let cluster = Cluster::of_environment().await;
     if cluster.is_none() {
-        writeln!(std::io::stderr(), "skipped on a real API server: {name}: {SKIPPED}").unwrap();
+        say(&format!("skipped on a real API server: {name}: {SKIPPED}"));
     }
     cluster
 }

@@ -1,6 +1,8 @@
 //! A node that has the last healthy copy of a volume (goal D14): asked to reboot, it goes down only once another copy is
 //! healthy, or a policy names the volume.
 
+mod real;
+
 use kubenodeop::storage;
 use kubesim::{ScriptedFault, Sim};
 use scenarios::{Agent, Cluster, World, side_by_side};

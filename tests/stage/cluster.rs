@@ -31,7 +31,7 @@ const NODES: [(&str, &str); 5] = [
     ("edge-node-5", "c3a9e1f0-12bb-4f5d-8e2c-6f7d0b0e0e55"),
 ];
 /// How many of them a cluster has that does not say.
-const THREE: usize = 3;
+pub(crate) const THREE: usize = 3;
 /// The mark of our cordon on a node.
 pub(crate) const OWNER: &str = "pillar-rs/cordon-owner";
 /// Namespace of the guarded application and its budget.
@@ -49,13 +49,13 @@ pub(crate) struct Place {
 
 impl Place {
     /// One of its own name on a real cluster.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let name = format!("pillar-scenario-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
         Self { node: name.clone(), uuid: UUID, namespace: name }
     }
 
     /// Up to five nodes of a real cluster, this one first.
-    fn nodes(&self, count: usize) -> Vec<(String, &'static str)> {
+    pub(crate) fn nodes(&self, count: usize) -> Vec<(String, &'static str)> {
         let name =
             |nth: usize| if nth == 0 { self.node.clone() } else { format!("{}-{}", self.node, nth + 1) };
         NODES[..count].iter().enumerate().map(|(nth, (_, uuid))| (name(nth), *uuid)).collect()
@@ -73,7 +73,7 @@ enum Backend {
 pub struct Cluster {
     backend: Backend,
     place: Place,
-    client: Client,
+    pub(crate) client: Client,
     noted: Noted,
     /// The kubeconfig that agents have; without one they get a way in of the stage.
     kubeconfig: Option<PathBuf>,
@@ -210,7 +210,7 @@ impl Cluster {
         Self::at(server, Place::new(), 2).await
     }
 
-    async fn at(server: ApiServer, place: Place, count: usize) -> Self {
+    pub(crate) async fn at(server: ApiServer, place: Place, count: usize) -> Self {
         let real = Real::build(server, &place, &place.nodes(count)).await;
         Self {
             client: real.client().clone(),
@@ -263,6 +263,11 @@ impl Cluster {
     /// The device's name, which gives our node its own.
     pub fn device_name(&self) -> &str {
         &self.place.node
+    }
+
+    /// Namespace of the guarded application.
+    pub fn namespace(&self) -> &str {
+        &self.place.namespace
     }
 
     /// The kubeconfig of the administrator of a real server that was started for this cluster.

@@ -39,6 +39,7 @@ pub use process::{Processes, script};
 pub use server::SKIPPED;
 pub use server::etcd::{NO_ETCD, RealEtcd, assets, etcd_programs, etcd_version};
 pub use server::kubevirt::{Door, GUESTS, KubeVirt, KubeVirtPrograms, kubevirt_programs};
+pub use server::longhorn::{NO_LONGHORN, RealLonghorn, at, has_own_network, longhorn_folders};
 pub use story::{Story, bring_image, with_image};
 pub use tasks::PLANTED_TOKEN;
 pub use turns::turns_in_trouble;

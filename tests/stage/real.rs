@@ -10,8 +10,9 @@ use std::time::Duration;
 use agent::Clock;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchParams};
 use kube::core::WatchEvent;
 use kube::{Client, ResourceExt as _};
@@ -29,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Names of nodes without power.
 type Off = Arc<Mutex<BTreeSet<String>>>;
+/// A kubelet looks again at what a pod waits for.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// A cluster on a real API server.
 pub(crate) struct Real {
@@ -243,6 +246,7 @@ async fn kubelet(client: Client, node: String) {
     let on_it = ListParams::default().fields(&here);
     loop {
         let all = answered(|| pods.list(&on_it)).await;
+        let mut waits = false;
         // Pods of KubeVirt have players of their own.
         for pod in all.items.iter().filter(|it| !it.labels().contains_key("kubevirt.io")) {
             let own: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
@@ -252,21 +256,67 @@ async fn kubelet(client: Client, node: String) {
                 let uid = Preconditions { uid: pod.uid(), resource_version: None };
                 let now = DeleteParams::default().grace_period(0).preconditions(uid);
                 drop(own.delete(&pod.name_any(), &now).await);
-            } else if !running {
-                let status = json!({ "status": {
-                    "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }],
-                } });
+            } else if !running && is_attached(&client, pod, &node).await {
+                let status = runs(&client, pod, &node).await;
                 drop(
                     own.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(status))
                         .await,
                 );
+            } else {
+                waits |= !running;
             }
         }
         let version = all.metadata.resource_version.unwrap_or_default();
         if let Ok(changes) = pods.watch(&WatchParams::default().fields(&here), &version).await {
-            drop(changes.boxed().try_next().await);
+            let limit = if waits { LOOK } else { Duration::MAX };
+            drop(tokio::time::timeout(limit, changes.boxed().try_next()).await);
         }
     }
+}
+
+/// Whether the volumes of a pod are attached here.
+async fn is_attached(client: &Client, pod: &Pod, node: &str) -> bool {
+    let volumes = pod.spec.iter().flat_map(|it| it.volumes.iter().flatten());
+    let claims: Vec<String> = volumes
+        .filter_map(|it| it.persistent_volume_claim.as_ref())
+        .map(|it| it.claim_name.clone())
+        .collect();
+    if claims.is_empty() {
+        return true;
+    }
+    let all: Api<PersistentVolumeClaim> =
+        Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
+    let attachments: Api<VolumeAttachment> = Api::all(client.clone());
+    let attachments = attachments.list(&ListParams::default()).await.unwrap();
+    for claim in claims {
+        let Some(claim) = all.get_opt(&claim).await.unwrap() else { return false };
+        let bound = claim.spec.and_then(|it| it.volume_name);
+        let holds = |it: &VolumeAttachment| {
+            it.spec.node_name == node
+                && it.spec.source.persistent_volume_name == bound
+                && it.metadata.deletion_timestamp.is_none()
+                && it.status.as_ref().is_some_and(|it| it.attached)
+        };
+        if !attachments.items.iter().any(holds) {
+            return false;
+        }
+    }
+    true
+}
+
+/// The status of a pod that runs, at the address of its node, if that has one.
+async fn runs(client: &Client, pod: &Pod, node: &str) -> Value {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let addresses = nodes.get(node).await.unwrap().status.and_then(|it| it.addresses).unwrap_or_default();
+    let address = addresses.first().map(|it| it.address.clone());
+    let containers = pod.spec.iter().flat_map(|it| &it.containers);
+    let container =
+        |name: &String| json!({ "name": name, "ready": true, "restartCount": 0, "image": "", "imageID": "" });
+    json!({ "status": {
+        "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }],
+        "podIP": address, "podIPs": address.iter().map(|ip| json!({ "ip": ip })).collect::<Vec<_>>(),
+        "containerStatuses": containers.map(|it| container(&it.name)).collect::<Vec<_>>(),
+    } })
 }
 
 /// The lease of a node without a machine, renewed as its kubelet would, but more often.

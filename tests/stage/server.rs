@@ -1,7 +1,7 @@
 //! A real API server for the scenarios: the one of `KUBECONFIG`, or etcd and kube-apiserver of `KUBEBUILDER_ASSETS`,
 //! started here and ended with the test.
 
-use std::net::TcpListener;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -20,6 +20,8 @@ use crate::real::create;
 pub(crate) mod etcd;
 pub(crate) mod handlers;
 pub(crate) mod kubevirt;
+
+pub(crate) mod longhorn;
 pub(crate) mod virt_api;
 
 /// Why the scenarios on a real API server are left out.
@@ -27,6 +29,7 @@ pub const SKIPPED: &str = "neither KUBECONFIG (a throw-away cluster) nor KUBEBUI
                            and kube-apiserver) is set";
 /// The program of the server.
 const API: &str = "kube-apiserver";
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Of its administrator.
 const TOKEN: &str = "scenario-token";
 /// Of virt-api and virt-controller, as the service accounts by which their webhooks know them.
@@ -75,12 +78,17 @@ impl ApiServer {
 
     /// One of `assets` with its own etcd.
     pub(crate) async fn of_assets(assets: &Path) -> Self {
-        Self::start(assets, None).await
+        Self::start(assets, None, LOOPBACK).await
     }
 
     /// One of `assets` that keeps its objects in the etcd at these addresses.
     pub(crate) async fn keeping_in(assets: &Path, etcd: &str) -> Self {
-        Self::start(assets, Some(etcd)).await
+        Self::start(assets, Some(etcd), LOOPBACK).await
+    }
+
+    /// One of `assets` at this address.
+    pub(crate) async fn listening_at(assets: &Path, address: IpAddr) -> Self {
+        Self::start(assets, None, address).await
     }
 
     pub(crate) async fn of_kubeconfig(file: &Path) -> Self {
@@ -119,6 +127,13 @@ impl ApiServer {
         kubeconfig.to_string()
     }
 
+    /// Port and folder of a server that was started here.
+    pub(crate) fn own_place(&self) -> (u16, PathBuf) {
+        let (ca, _) = self.own.as_ref().unwrap();
+        let dir = ca.ancestors().nth(2).unwrap().to_owned();
+        (self.config.cluster_url.port_u16().unwrap(), dir)
+    }
+
     /// The same server as `user` sees it, who has nothing but what it was given.
     pub(crate) fn client_of(&self, user: String) -> Client {
         self.unretried(Some(user))
@@ -132,9 +147,9 @@ impl ApiServer {
         Client::try_from(config).unwrap()
     }
 
-    async fn start(assets: &Path, etcd: Option<&str>) -> Self {
+    async fn start(assets: &Path, etcd: Option<&str>, address: IpAddr) -> Self {
         for _ in 0..STARTS {
-            if let Some(started) = Self::try_start(assets, etcd).await {
+            if let Some(started) = Self::try_start(assets, etcd, address).await {
                 return started;
             }
         }
@@ -142,7 +157,7 @@ impl ApiServer {
     }
 
     /// `None` when a process ended before the server answered.
-    async fn try_start(assets: &Path, others: Option<&str>) -> Option<Self> {
+    async fn try_start(assets: &Path, others: Option<&str>, address: IpAddr) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let (etcd, etcd_peer, api) = (free_port(), free_port(), free_port());
         let own = format!("http://127.0.0.1:{etcd}");
@@ -166,12 +181,15 @@ impl ApiServer {
         store::replace(&at("tokens.csv"), tokens.concat().as_bytes()).unwrap();
         let words = vec![
             format!("--etcd-servers={}", others.unwrap_or(&own)),
-            "--bind-address=127.0.0.1".to_owned(),
+            format!("--bind-address={address}"),
             format!("--secure-port={api}"),
             format!("--cert-dir={}", at("certs").display()),
             format!("--token-auth-file={}", at("tokens.csv").display()),
             "--authorization-mode=RBAC".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            // Webhooks are asked without a proxy on a node; Longhorn's pods are privileged.
+            "--enable-aggregator-routing=true".to_owned(),
+            "--allow-privileged=true".to_owned(),
             // As no controller makes service accounts here.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
             "--service-account-issuer=https://127.0.0.1/".to_owned(),
@@ -198,7 +216,7 @@ impl ApiServer {
             ];
             children.push(child(assets, "etcd", &words));
         }
-        let mut config = Config::new(format!("https://127.0.0.1:{api}").parse().unwrap());
+        let mut config = Config::new(format!("https://{address}:{api}").parse().unwrap());
         // Its certificate is made at the start by itself, on the loopback address.
         config.accept_invalid_certs = true;
         config.auth_info.token = Some(TOKEN.to_owned().into());

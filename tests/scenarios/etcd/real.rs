@@ -1,6 +1,5 @@
 //! Servers with real members of etcd: the margin on each version, and three servers on a real API server (goals T1, U1, U3).
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -23,13 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// From a peer that is back, seen by its lease, to the next one's cordon.
 const TURN: Duration = Duration::from_secs(5);
 
-#[expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
-pub(super) fn say(text: &str) {
-    writeln!(std::io::stderr(), "{text}").unwrap();
-}
-
 pub(super) fn skipped(what: &str, why: &str) {
-    say(&format!("skipped on real members of etcd: {what}: {why}"));
+    crate::say(&format!("skipped on real members of etcd: {what}: {why}"));
 }
 
 fn access(etcd: &RealEtcd, data: &Path) -> EtcdAccess {
@@ -213,7 +207,7 @@ async fn three_servers(clusters: Vec<Cluster>, etcd: &mut RealEtcd) {
         });
         let (nth, ..) = futures::future::select_all(first).await;
         let took = clock.now().since(free);
-        say(&format!("etcd {}: turn of server {nth} after {} ms", etcd.version, took.as_millis()));
+        crate::say(&format!("etcd {}: turn of server {nth} after {} ms", etcd.version, took.as_millis()));
         let world = &mut worlds[nth];
         let reboot = async {
             world.recorded_count(1).await;

@@ -15,7 +15,8 @@ use scenarios::{
 };
 use topics::{DrainPhase, DrainStatus, NodeDrainProgress};
 
-use super::real::{say, skipped};
+use super::real::skipped;
+use crate::say;
 
 /// Sooner than a watch that hears nothing is given up.
 const SOON: Duration = Duration::from_secs(60);
