@@ -127,11 +127,9 @@ impl ApiServer {
         kubeconfig.to_string()
     }
 
-    /// Port and folder of a server that was started here.
-    pub(crate) fn own_place(&self) -> (u16, PathBuf) {
-        let (ca, _) = self.own.as_ref().unwrap();
-        let dir = ca.ancestors().nth(2).unwrap().to_owned();
-        (self.config.cluster_url.port_u16().unwrap(), dir)
+    /// Its port.
+    pub(crate) fn port(&self) -> u16 {
+        self.config.cluster_url.port_u16().unwrap()
     }
 
     /// The same server as `user` sees it, who has nothing but what it was given.
@@ -195,7 +193,6 @@ impl ApiServer {
             "--service-account-issuer=https://127.0.0.1/".to_owned(),
             format!("--service-account-key-file={}", key.display()),
             format!("--service-account-signing-key-file={}", key.display()),
-            "--enable-aggregator-routing=true".to_owned(),
             format!("--requestheader-client-ca-file={}", at("front.crt").display()),
             "--requestheader-allowed-names=front".to_owned(),
             "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),

@@ -191,7 +191,9 @@ slim! {
     /// The nodes that a volume can be used on.
     VolumeNodeAffinity { required: Option<NodeSelector>, }
     /// A volume on its way to, on or from a node.
-    VolumeAttachment { metadata: Meta, spec: AttachmentSpec, }
+    VolumeAttachment { metadata: Meta, spec: AttachmentSpec, status: Option<AttachmentStatus>, }
+    /// Whether it has been done.
+    AttachmentStatus { attached: Option<bool>, }
     /// What is attached where.
     AttachmentSpec { node_name: String, source: AttachmentSource, }
     /// The volume of an attachment.

@@ -313,6 +313,12 @@ async fn ticket(row: &str) -> Value {
     let held = sim.list(TICKETS);
     let owner = sim.list(VOLUMES)[0]["status"]["ownerID"].clone();
     let of_eviction = held[0]["spec"]["attachmentTickets"]["volume-eviction-controller-pvc-1"].clone();
+    if row == "kept" {
+        // The copy that leaves has been deleted.
+        let here = |it: &Value| it["spec"]["nodeID"] == "n1";
+        soon(&sim, "longhorn/replicas", |all| !all.iter().any(here)).await;
+        return json!({ "kept": types(&sim.list(TICKETS)).contains("volume-eviction-controller") });
+    }
     if row == "attached" {
         assert_eq!((&of_eviction["nodeID"], &owner), (&json!("n1"), &json!("n1")));
         return json!({ "tickets": types(&held), "node": "owner" });

@@ -303,6 +303,11 @@ pub(crate) fn pod_action(then: PodAction) -> &'static str {
     words::POD.iter().find(|(_, meaning)| *meaning == then).map_or("", |(word, _)| word)
 }
 
+/// The word of what is done when volumes are over their time.
+pub(crate) fn volume_action(then: VolumeAction) -> &'static str {
+    words::VOLUME.iter().find(|(_, meaning)| *meaning == then).map_or("", |(word, _)| word)
+}
+
 /// The words of members; one that nobody knows is refused with the member and the words known.
 mod words {
     use serde::Deserialize as _;
@@ -315,7 +320,7 @@ mod words {
 
     pub(super) const POD: [(&str, PodAction); 3] =
         [("wait", PodAction::Wait), ("give-up", PodAction::GiveUp), ("delete", PodAction::Delete)];
-    const VOLUME: [(&str, VolumeAction); 3] =
+    pub(super) const VOLUME: [(&str, VolumeAction); 3] =
         [("wait", VolumeAction::Wait), ("give-up", VolumeAction::GiveUp), ("go-on", VolumeAction::GoOn)];
     const STICKY: [(&str, StickyAction); 3] =
         [("leave", StickyAction::Leave), ("wait", StickyAction::Wait), ("give-up", StickyAction::GiveUp)];

@@ -63,7 +63,7 @@ pub(crate) fn say(said: &DrainLogEvent) {
                 "attempt failed before zedkube restarted, waiting for the rest of the pause"
             );
         }
-        DrainLogEvent::Left(what) => warn!(what, "left in place by policy"),
+        DrainLogEvent::Left(what) => warn!(what, "left by policy"),
         DrainLogEvent::GivingUp(why) => error!(error = why, "nodedrain-step:drain-failure-givingup"),
         DrainLogEvent::SkipWaits(later) => {
             warn!(

@@ -323,6 +323,31 @@ fn t3_a_pod_whose_volume_has_its_last_copy_here_stays_up_until_another_is_whole_
     }
 }
 
+/// A volume with another copy elsewhere that Longhorn moves all the same: it gives it to no other node until that is done.
+async fn moved() {
+    let mut world = world(SimConfig::default(), "v1.7.3").await;
+    let sim = world.cluster.sim().clone();
+    sim.add_longhorn("block-for-eviction");
+    sim.add_longhorn_volume("shop", "data", "data", &[NODE, OTHER]);
+    sim.add_mounting_pod("shop", "db", NODE, "data");
+    until(&sim, VOLUMES, |all| all[0]["status"]["robustness"] == "healthy").await;
+    asked(&mut world, 7).await;
+    let runs = |it: &Value| it["metadata"]["name"] == "db" && it["metadata"]["deletionTimestamp"].is_null();
+    until(&sim, "pods", |all| !all.iter().any(runs)).await;
+    let ticket =
+        |it: &Value| it["spec"]["attachmentTickets"].to_string().contains("volume-eviction-controller");
+    assert!(!sim.list(TICKETS).iter().any(ticket), "it was ended while its volume is held here");
+    let here = |it: &Value| it["spec"]["nodeID"] == NODE;
+    assert!(!sim.list("longhorn/replicas").iter().any(here), "it was ended before its copy was moved");
+    world.recorded_count(1).await;
+    world.kill_all().await;
+}
+
+#[test]
+fn t3_a_pod_stays_up_while_longhorn_moves_a_copy_of_its_volume_as_the_volume_is_held_here() {
+    within_still(Box::pin(moved()));
+}
+
 /// A volume without a copy on our node, which a person has attached there in Longhorn's page.
 async fn attached_by_hand() {
     let mut world = world(SimConfig::default(), "v1.7.3").await;
@@ -335,6 +360,9 @@ async fn attached_by_hand() {
     };
     tickets(json!({ "ui": { "id": "ui", "type": "longhorn-api", "nodeID": NODE } }));
     until(&sim, VOLUMES, |all| all[0]["status"]["currentNodeID"] == NODE).await;
+    let plan = plan(&world, MachinePolicy::MigrateOrShutdown).await;
+    let foretold: Vec<_> = plan.blockers.iter().map(|it| (it.subject.to_string(), it.code.text())).collect();
+    assert!(foretold.contains(&("volume shop/data (data)".to_owned(), "storage-manager")), "{foretold:?}");
     asked(&mut world, 7).await;
     let mut course = Course::default();
     let code = |course: &Course| -> Option<String> {
@@ -349,6 +377,6 @@ async fn attached_by_hand() {
 }
 
 #[test]
-fn d7_the_budget_of_a_manager_that_serves_a_volume_without_a_copy_here_is_explained() {
+fn d7_o5_the_budget_of_a_manager_that_serves_a_volume_without_a_copy_here_is_explained_and_foretold() {
     within_still(Box::pin(attached_by_hand()));
 }

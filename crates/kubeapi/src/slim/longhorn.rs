@@ -101,6 +101,7 @@ types! {
         healthy_at: String,
         failed_at: String,
         desire_state: String,
+        eviction_requested: bool,
     }
     /// How a copy is.
     InstanceStatus { current_state: String, conditions: Vec<Condition>, }
@@ -136,6 +137,17 @@ types! {
     }
     /// What runs in it.
     ManagerStatus { current_state: String, instance_engines: KeySet, }
+    /// Who needs a volume attached, by the volume's name.
+    Attachment { metadata: Meta, spec: AttachmentSpec, }
+    /// The tickets of all of them.
+    AttachmentSpec { attachment_tickets: BTreeMap<String, Ticket>, }
+    /// What needs it where.
+    Ticket {
+        #[serde(rename = "type")]
+        kind: String,
+        #[serde(rename = "nodeID")]
+        node: String,
+    }
     /// A setting.
     Setting { metadata: Meta, value: String, }
 }

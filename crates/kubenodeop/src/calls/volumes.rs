@@ -30,12 +30,23 @@ pub struct AttachmentFacts {
     pub volume: String,
     /// Namespace and name of the claim that the volume is bound to.
     pub claim: ClaimName,
+    /// It is detached, and only these finalizers keep its object; empty otherwise.
+    pub kept_by: Vec<String>,
 }
 
 /// For a person: `shop/data (pv pvc-1)`.
 impl fmt::Display for AttachmentFacts {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}/{} (pv {})", self.claim.0, self.claim.1, self.volume)
+        write!(out, "{}/{} (pv {})", self.claim.0, self.claim.1, self.volume)?;
+        if self.kept_by.is_empty() {
+            return Ok(());
+        }
+        write!(
+            out,
+            ", detached but for the finalizer {} of VolumeAttachment {}",
+            self.kept_by.join(", "),
+            self.name
+        )
     }
 }
 
@@ -95,7 +106,10 @@ pub(crate) fn facts(
     let volume = attachment.spec.source.persistent_volume_name.as_ref().filter(|_| here)?;
     let claim = bound.get(volume)?.clone();
     let name = attachment.metadata.name.clone().unwrap_or_default();
-    Some(AttachmentFacts { name, volume: volume.clone(), claim })
+    let meta = &attachment.metadata;
+    let detached = attachment.status.as_ref().is_none_or(|it| it.attached != Some(true));
+    let kept = meta.finalizers.as_ref().filter(|_| detached && meta.deletion_timestamp.is_some());
+    Some(AttachmentFacts { name, volume: volume.clone(), claim, kept_by: kept.cloned().unwrap_or_default() })
 }
 
 enum VolumeStep {

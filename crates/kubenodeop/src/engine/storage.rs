@@ -337,18 +337,22 @@ impl LastCopyGuard {
         self.changed = true;
     }
 
-    /// Claims whose pods stay for now, each with why: their volume is attached here and has no other copy. The copy is made
-    /// while they use it; where none can be made the drain stops there, and nothing is won by ending them.
+    /// Claims whose pods stay for now, each with why: their volume is attached here and has no other copy, or Longhorn moves
+    /// the one here. That is done while they use it; where none can be made the drain stops there, and nothing is won by
+    /// ending them.
     fn in_use(&self) -> BTreeMap<ClaimName, (BlockCode, String)> {
         let Some(look) = self.look().filter(|_| !self.goes_on()) else { return BTreeMap::new() };
         let of = |it: &VolumeFinding| {
-            let VolumeState::LastCopy(cause) = &it.state else { return None };
+            let VolumeState::LastCopy(cause) = &it.state else {
+                return it.moves.then(|| (it.claim.clone(), (BlockCode::Copying, it.moving())));
+            };
             let refused = matches!(self.asked.get(&it.volume), Some(CopyRequest::Failed(..)));
             let none = cause.code().filter(|_| refused || *cause != Cause::Enough);
             let code = none.unwrap_or(BlockCode::Copying);
             Some((it.claim.clone(), (code, it.sentence(&look.policy))))
         };
-        self.last().filter(|it| it.here).filter_map(of).into_map()
+        let here = look.findings.iter().filter(|it| it.here && !self.is_passed(it));
+        here.filter_map(of).into_map()
     }
 
     fn limit_secs(&self) -> u64 {

@@ -6,8 +6,11 @@ use std::collections::BTreeSet;
 
 use step::Inserted as _;
 
+use kubeapi::slim::longhorn::named;
+
+use crate::calls::volumes::AttachmentFacts;
 use crate::plan::held::Foreseen;
-use crate::progress::BlockCode;
+use crate::progress::{BlockCode, Subject};
 use crate::storage::{Cause, StorageView, VolumeFinding, VolumeState};
 
 /// Volumes that would keep the node, and what a person should know of others.
@@ -52,6 +55,22 @@ pub(super) fn foreseen(look: &StorageView) -> (Vec<Foreseen>, Vec<String>) {
     (blockers, notes)
 }
 
+/// Volumes that are attached here, and not for a pod: nothing of a drain detaches them.
+pub(super) fn attached_by_hand(look: &StorageView, for_pods: &[AttachmentFacts]) -> Vec<Foreseen> {
+    let by_hand = look.attached.iter().filter(|(_, claim)| !for_pods.iter().any(|it| it.claim == **claim));
+    let of = |(volume, (namespace, claim)): (&String, &(String, String))| {
+        let (namespace, claim, volume) = (namespace.clone(), claim.clone(), volume.clone());
+        let reason = format!(
+            "volume {} is attached here, and no VolumeAttachment says that a pod needs it: until it is detached in Longhorn, \
+             the budget of its instance manager stays closed",
+            named(&namespace, &claim, &volume)
+        );
+        let subject = Subject::Volume { namespace, claim, volume };
+        Foreseen { subject, code: BlockCode::StorageManager, reason }
+    };
+    by_hand.map(of).collect()
+}
+
 /// Virtual machines that run with degraded volumes, and with one of which a single copy is healthy.
 fn at_risk(look: &StorageView) -> Vec<String> {
     let machines: BTreeSet<&String> = look.findings.iter().flat_map(|it| &it.machines).into_set();
@@ -85,6 +104,7 @@ mod tests {
             claim: ("shop".to_owned(), "data".to_owned()),
             attached: String::new(),
             here: false,
+            moves: false,
             elsewhere: vec![],
             percent: None,
             failed: String::new(),
@@ -129,6 +149,25 @@ mod tests {
         let expected =
             "volume-full: the disk with a copy of volume shop/data (a) is full on node n2: make room";
         assert!(notes(&[full]).starts_with(expected));
+    }
+
+    #[test]
+    fn o5_d7_a_volume_that_is_attached_for_no_pod_is_foreseen_by_its_code_and_one_for_a_pod_is_not() {
+        let claim = |name: &str| ("shop".to_owned(), name.to_owned());
+        let attached = [("pvc-1", claim("data")), ("pvc-2", claim("logs"))];
+        let attached = attached.map(|(name, claim)| (name.to_owned(), claim)).into();
+        let look = StorageView { attached, ..StorageView::default() };
+        let for_pod = AttachmentFacts {
+            name: "csi-1".to_owned(),
+            volume: "pvc-1".to_owned(),
+            claim: claim("data"),
+            kept_by: vec![],
+        };
+        let found = attached_by_hand(&look, &[for_pod]);
+        let said: Vec<(String, BlockCode)> =
+            found.iter().map(|it| (it.subject.to_string(), it.code)).collect();
+        assert_eq!(said, [("volume shop/logs (pvc-2)".to_owned(), BlockCode::StorageManager)]);
+        assert!(found[0].reason.starts_with("volume shop/logs (pvc-2) is attached here"), "{found:?}");
     }
 
     #[test]

@@ -183,6 +183,8 @@ pub fn forecast(survey: &Survey) -> Plan {
     let mut blockers = survey.blockers(&pods);
     blockers.extend(survey.long_graces(&pods, &blockers));
     blockers.extend(held);
+    let by_hand = survey.storage.as_ref().map(|it| copies::attached_by_hand(it, &survey.attached));
+    blockers.extend(by_hand.unwrap_or_default());
     blockers.sort_by(|one, other| one.subject.cmp(&other.subject));
     pods.sort_by_key(|(class, pod)| (class.stays(), pod.facts.tier, pod.facts.priority, &pod.facts.pod));
 

@@ -5,7 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use kubeapi::slim::longhorn::{Engine, Manager, Replica, StorageNode, Volume, condition};
+use kubeapi::slim::longhorn::{Attachment, Engine, Manager, Replica, StorageNode, Volume, condition};
+
+/// The ticket of who moves copies away.
+const EVICTION: &str = "volume-eviction-controller";
 
 /// Longhorn's setting `node-drain-policy`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -85,6 +88,8 @@ pub struct StorageFacts {
     pub replicas: BTreeMap<String, Replica>,
     /// What serves the attached ones.
     pub engines: BTreeMap<String, Engine>,
+    /// Who needs them attached.
+    pub attachments: BTreeMap<String, Attachment>,
     /// Instance managers.
     pub managers: BTreeMap<String, Manager>,
     /// Nodes as Longhorn knows them.
@@ -110,6 +115,14 @@ impl StorageFacts {
         } else {
             None
         }
+    }
+
+    /// The volumes that Longhorn keeps attached on `node` for the move of a copy, also a while after that is done.
+    pub(super) fn kept_for_moves<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a str> {
+        let keeps = move |it: &Attachment| {
+            it.spec.attachment_tickets.values().any(|it| it.kind == EVICTION && it.node == node)
+        };
+        self.attachments.iter().filter(move |(_, it)| keeps(it)).map(|(name, _)| name.as_str())
     }
 
     /// Whether the disk with this copy is full.

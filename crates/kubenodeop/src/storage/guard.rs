@@ -25,6 +25,8 @@ pub struct VolumeFinding {
     pub attached: String,
     /// That is ours: what uses it here would lose it.
     pub here: bool,
+    /// Longhorn moves a copy away from our node, and keeps the volume attached where it is until that is done.
+    pub moves: bool,
     /// Nodes besides ours with a healthy copy that counts.
     pub elsewhere: Vec<String>,
     /// How far a copy elsewhere is rebuilt.
@@ -171,6 +173,13 @@ impl VolumeFinding {
         format!("the last healthy copy is here; {more}{failed}")
     }
 
+    /// Why what uses it here stays for now, although another copy is healthy: until the move is done, no other node gets it.
+    pub fn moving(&self) -> String {
+        format!(
+            "volume {self}: Longhorn moves its copy away from this node, and gives it to no other node before"
+        )
+    }
+
     /// The same with its name, a sentence without its end.
     pub fn sentence(&self, policy: &NodeDrainPolicy) -> String {
         format!("volume {self}: {}", self.words(policy))
@@ -214,13 +223,14 @@ impl VolumeFinding {
     }
 }
 
-/// All volumes with a copy on the node `own`, by name.
+/// All volumes with a copy on the node `own`, or that are kept attached there for a move, by name.
 pub fn judge(facts: &StorageFacts, own: &str) -> Vec<VolumeFinding> {
     let mut names: Vec<&str> = present(facts)
         .filter(|(_, it)| {
             it.spec.node == own && (!it.spec.healthy_at.is_empty() || !it.spec.failed_at.is_empty())
         })
         .map(|(_, it)| it.spec.volume_name.as_str())
+        .chain(facts.kept_for_moves(own))
         .collect();
     names.sort_unstable();
     names.dedup();
@@ -248,6 +258,14 @@ fn of_volume(facts: &StorageFacts, own: &str, name: &str) -> VolumeFinding {
         let why = failed.message.clone().or_else(|| failed.reason.clone()).unwrap_or_default();
         Some(format!("node {}: {why}", it.spec.node))
     });
+    let volume = facts.volumes.get(name);
+    // The cordon asks for it within seconds; without a place for another copy nothing is moved.
+    let asked = |it: &Replica| it.spec.eviction_requested || facts.policy == NodeDrainPolicy::EvictAll;
+    let leaves = replicas.iter().any(|(_, it)| it.spec.node == own && asked(it))
+        && volume.is_some_and(|it| {
+            condition(&it.status.conditions, "Scheduled").is_none_or(|it| it.status != "False")
+        });
+    let moves = leaves || facts.kept_for_moves(own).any(|it| it == name);
     let (here, others): (Vec<_>, Vec<_>) =
         replicas.into_iter().filter(healthy).partition(|(_, it)| it.spec.node == own);
     let mut behind = Vec::new();
@@ -259,7 +277,6 @@ fn of_volume(facts: &StorageFacts, own: &str, name: &str) -> VolumeFinding {
         }
     }
     let (rebuilds, percent) = engine.map_or((false, None), |engine| rebuilt(facts, engine, own));
-    let volume = facts.volumes.get(name);
     let state = if here.is_empty() && others.is_empty() {
         VolumeState::Faulted
     } else if here.is_empty() || !elsewhere.is_empty() {
@@ -289,6 +306,7 @@ fn of_volume(facts: &StorageFacts, own: &str, name: &str) -> VolumeFinding {
         machines,
         claim: (claimed.namespace, claimed.pvc_name),
         here: attached == own,
+        moves,
         attached,
         elsewhere,
         percent,

@@ -9,7 +9,9 @@ use futures::future::{BoxFuture, FutureExt, try_join};
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use kubeapi::names::NodeName;
 use kubeapi::slim::NodeObject;
-use kubeapi::slim::longhorn::{Engine, Manager, Replica, Setting, StorageNode, Volume, condition, scope};
+use kubeapi::slim::longhorn::{
+    Attachment, Engine, Manager, Replica, Setting, StorageNode, Volume, condition, scope,
+};
 use kubeapi::slim::{Condition, Meta};
 use kubeapi::watch::{Update, WatchScope, follow};
 use kubeapi::{ApiClient, Error, found};
@@ -109,8 +111,11 @@ async fn read(cluster: &ApiClient, node: &NodeName) -> Result<Option<StorageFact
         return Ok(Some(facts));
     }
     let settings = WatchScope { fields: Some(format!("metadata.name={POLICY}")), ..scope("settings") };
-    let ((volumes, engines), (storage_nodes, (nodes, settings))) = try_join(
-        try_join(all(cluster, scope("volumes")), all(cluster, scope("engines"))),
+    let ((volumes, (engines, attachments)), (storage_nodes, (nodes, settings))) = try_join(
+        try_join(
+            all(cluster, scope("volumes")),
+            try_join(all(cluster, scope("engines")), all(cluster, scope("volumeattachments"))),
+        ),
         try_join(
             all(cluster, scope("nodes")),
             try_join(all::<PlainNode>(cluster, nodes()), all::<Setting>(cluster, settings)),
@@ -121,6 +126,7 @@ async fn read(cluster: &ApiClient, node: &NodeName) -> Result<Option<StorageFact
     facts.policy = NodeDrainPolicy::parse(policy.map_or("", |it| &it.value));
     put(&mut facts.volumes, Update::Listed(volumes), |it: &Volume| &it.metadata);
     put(&mut facts.engines, Update::Listed(engines), |it: &Engine| &it.metadata);
+    put(&mut facts.attachments, Update::Listed(attachments), |it: &Attachment| &it.metadata);
     put(&mut facts.storage_nodes, Update::Listed(storage_nodes), |it: &StorageNode| &it.metadata);
     facts.nodes = nodes.iter().map(|it| (name(&it.metadata), it.state())).collect();
     Ok(Some(facts))
@@ -154,6 +160,7 @@ enum StorageUpdate {
     Volume(Update<Volume>),
     Replica(Update<Replica>),
     Engine(Update<Engine>),
+    Attachment(Update<Attachment>),
     Manager(Update<Manager>),
     StorageNode(Update<StorageNode>),
     Node(Update<PlainNode>),
@@ -166,6 +173,7 @@ impl StorageUpdate {
             Self::Volume(it) => put(&mut facts.volumes, it, |it| &it.metadata),
             Self::Replica(it) => put(&mut facts.replicas, it, |it| &it.metadata),
             Self::Engine(it) => put(&mut facts.engines, it, |it| &it.metadata),
+            Self::Attachment(it) => put(&mut facts.attachments, it, |it| &it.metadata),
             Self::Manager(it) => put(&mut facts.managers, it, |it| &it.metadata),
             Self::StorageNode(it) => put(&mut facts.storage_nodes, it, |it| &it.metadata),
             Self::Node(Update::Listed(all)) => {
@@ -220,6 +228,7 @@ fn pieces(cluster: &ApiClient, seed: u64) -> BoxStream<'static, StorageUpdate> {
         updates(cluster, scope("volumes"), seed, StorageUpdate::Volume),
         updates(cluster, scope("replicas"), seed, StorageUpdate::Replica),
         updates(cluster, scope("engines"), seed, StorageUpdate::Engine),
+        updates(cluster, scope("volumeattachments"), seed, StorageUpdate::Attachment),
         updates(cluster, scope("instancemanagers"), seed, StorageUpdate::Manager),
         updates(cluster, scope("nodes"), seed, StorageUpdate::StorageNode),
         updates(cluster, nodes(), seed, StorageUpdate::Node),

@@ -28,6 +28,7 @@ pub use settings::{SettingWrite, keep_drain_policy, keep_snapshot_job};
 
 use std::collections::BTreeMap;
 
+use kubeapi::slim::longhorn::Volume;
 use step::Inserted as _;
 
 use crate::plan::PodFacts;
@@ -46,6 +47,8 @@ pub struct StorageView {
     pub findings: Vec<VolumeFinding>,
     /// The budget of each instance manager of our node.
     pub managers: BTreeMap<String, ClosedBudget>,
+    /// Volumes that are attached here, by their names in Longhorn: namespace and name of the claim of each.
+    pub attached: BTreeMap<String, (String, String)>,
 }
 
 /// Why the budget of an instance manager is closed.
@@ -64,7 +67,13 @@ impl StorageView {
     pub fn of(facts: &StorageFacts, own: &str) -> Self {
         let managers = facts.managers.iter().filter(|(_, it)| it.spec.node == own);
         let findings = judge(facts, own);
+        let attached = facts.volumes.iter().filter(|(_, it)| it.status.current_node == own);
+        let claim = |it: &Volume| {
+            let claimed = &it.status.kubernetes_status;
+            (claimed.namespace.clone(), claimed.pvc_name.clone())
+        };
         Self {
+            attached: attached.map(|(name, it)| (name.clone(), claim(it))).into_map(),
             policy: facts.policy.clone(),
             managers: managers
                 .map(|(name, _)| (name.clone(), guard::manager_budget(facts, own, name, &findings)))

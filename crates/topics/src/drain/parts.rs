@@ -38,13 +38,13 @@ impl StorageWait {
 #[serde(rename_all = "PascalCase", default)]
 #[schemars(rename = "RunningLimit")]
 pub struct RunningLimit {
-    /// Of what: `attempt` or `drain`.
+    /// Of what: `attempt`, `drain`, `volumes` (that pods have left) or `last-copies`.
     pub of: String,
     /// Since when it runs.
     pub since: GoTime,
     /// When it is over.
     pub until: GoTime,
-    /// What is done then: `give-up`, `wait` or `delete`.
+    /// What is done then: `give-up`, `wait`, `go-on` or `delete`.
     pub then: String,
 }
 

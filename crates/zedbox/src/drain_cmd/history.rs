@@ -98,7 +98,7 @@ fn drain(record: &DrainRecord, columns: usize) -> String {
         add("blocked", &format!("… and {} more", record.more_blockers));
     }
     for it in &record.left {
-        add("left", &format!("in place by policy: {it}"));
+        add("left", &format!("by policy: {it}"));
     }
     if record.more_left > 0 {
         add("left", &format!("… and {} more", record.more_left));

@@ -126,13 +126,13 @@ pub(super) fn progress_rows(
     rows.extend(more("machine", 0, progress.machines_omitted));
     let detail = |label: &'static str, text: String| (RowWeight::Detail, label, text);
     rows.extend(
-        progress.volumes.iter().map(|it| (RowWeight::Cause, "volume", format!("{it} is still attached"))),
+        progress.volumes.iter().map(|it| (RowWeight::Cause, "volume", format!("still attached: {it}"))),
     );
     rows.extend(more("volume", 0, progress.volumes_omitted));
     let storage = |it: &topics::StorageWait| format!("{}: {}; {}", it.volume, it.reason, it.next_step);
     rows.extend(progress.storage.iter().map(|it| (RowWeight::Cause, "storage", storage(it))));
     rows.extend(more("storage", 0, progress.storage_omitted));
-    rows.extend(progress.left.iter().map(|it| detail("left", format!("in place by policy: {it}"))));
+    rows.extend(progress.left.iter().map(|it| detail("left", format!("by policy: {it}"))));
     rows.extend(more("left", 0, progress.left_omitted));
     rows.extend(progress.hooks.iter().map(|it| detail("hooks", it.clone())));
     if progress.cordon == CordonOwner::Foreign {
@@ -176,10 +176,16 @@ fn limit_words(limit: &RunningLimit, now: GoTime) -> String {
     let secs = |from, to| u64::try_from(unix_secs(to) - unix_secs(from)).unwrap_or_default();
     let (all, left) = (secs(limit.since, limit.until), secs(now, limit.until));
     let whole = limit.of == "drain";
-    let of = if whole { "the whole drain" } else { "this attempt" };
+    let of = match limit.of.as_str() {
+        "drain" => "the whole drain",
+        "volumes" => "volumes that are still attached",
+        "last-copies" => "last healthy copies",
+        _ => "this attempt",
+    };
     let then = match limit.then.as_str() {
         "give-up" if whole => "the drain fails, and our cordon is removed",
         "give-up" => "the attempt fails; another one follows, unless it was the last",
+        "go-on" => "the drain continues without waiting for them, and names them",
         "delete" => {
             "pods that are left are deleted with their grace period, whatever their PodDisruptionBudgets say"
         }

@@ -293,7 +293,12 @@ impl World {
                     let gone = self.pods.remove(place);
                     let claim = ("shop".to_owned(), gone.claims[0].clone());
                     let volume = format!("pv-{}", claim.1);
-                    self.attached.push(AttachmentFacts { name: claim.1.clone(), volume, claim });
+                    self.attached.push(AttachmentFacts {
+                        name: claim.1.clone(),
+                        volume,
+                        claim,
+                        kept_by: vec![],
+                    });
                     self.watch.push_back(Event::PodGone(gone.pod.uid));
                 }
             }

@@ -20,7 +20,12 @@ fn with_claim(name: &str) -> PodFacts {
 
 fn attached() -> Event {
     let claim = ("shop".to_owned(), "data".to_owned());
-    Event::Volumes(vec![AttachmentFacts { name: "va".to_owned(), volume: "pv".to_owned(), claim }])
+    Event::Volumes(vec![AttachmentFacts {
+        name: "va".to_owned(),
+        volume: "pv".to_owned(),
+        claim,
+        kept_by: vec![],
+    }])
 }
 
 fn look_fails(reply: Reply) -> Bench {

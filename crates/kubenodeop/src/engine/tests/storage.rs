@@ -13,6 +13,7 @@ fn finding(state: VolumeState, percent: Option<u8>) -> VolumeFinding {
         claim: ("shop".to_owned(), "data".to_owned()),
         attached: "n1".to_owned(),
         here: true,
+        moves: false,
         elsewhere: vec![],
         percent,
         failed: String::new(),

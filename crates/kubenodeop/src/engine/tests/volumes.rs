@@ -15,6 +15,7 @@ fn attached(claims: &[&str]) -> Event {
         name: format!("va-{name}"),
         volume: format!("pv-{name}"),
         claim: claim(name),
+        kept_by: vec![],
     };
     Event::Volumes(claims.iter().map(facts).collect())
 }

@@ -251,6 +251,7 @@ fn the_state_of_nodes_and_volumes_is_told() {
         name: format!("va-{claim}"),
         volume: format!("pv-{claim}"),
         claim: ("shop".to_owned(), claim.to_owned()),
+        kept_by: vec![],
     };
     let mut given = survey(vec![on_node(claimed)], vec![]);
     given.attached = vec![attached("data"), attached("other")];

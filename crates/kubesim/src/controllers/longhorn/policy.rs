@@ -17,7 +17,10 @@ pub(super) fn ask(store: &mut ObjectStore, policy: &str) {
             let leaves = is_cordoned(store, &named)
                 && match policy {
                     "block-for-eviction" => true,
-                    "block-for-eviction-if-contains-last-replica" => !is_protected(store, &replica),
+                    // Its node is looked at again each 30 s only: by then the copy has been moved.
+                    "block-for-eviction-if-contains-last-replica" => {
+                        replica["spec"]["evictionRequested"] == true || !is_protected(store, &replica)
+                    }
                     _ => false,
                 };
             auto |= leaves;

@@ -100,7 +100,12 @@ fn rebuild(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value) {
     let (leaving, staying): (Vec<_>, Vec<_>) =
         healthy.into_iter().partition(|it| it["spec"]["evictionRequested"] == true);
     if staying.len() as u64 >= wanted {
-        release(store, volume);
+        // Not at once: the ticket of the eviction holds the volume meanwhile.
+        if let Some(gone) = leaving.first()
+            && tick.is_time(&key(volume), &format!("{} leaves", uid(gone)), tick.config.rebuild_time)
+        {
+            store.remove(REPLICAS, NAMESPACE, &name(gone));
+        }
         return edit(store, VOLUMES, named, |it| put_condition(it, "Scheduled", Some((true, "", ""))));
     }
     if setting(store, "concurrent-replica-rebuild-per-node-limit", 5) == 0 {
@@ -142,19 +147,6 @@ fn rebuild(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value) {
             all.remove(WAITED);
         }
     });
-}
-
-/// Removes a replica that was asked to leave, once there are enough others.
-fn release(store: &mut ObjectStore, volume: &Value) {
-    let replicas = replicas_of(store, &name(volume));
-    let (leaving, staying): (Vec<_>, Vec<_>) = replicas
-        .into_iter()
-        .filter(|it| is_healthy(it))
-        .partition(|it| it["spec"]["evictionRequested"] == true);
-    let wanted = volume["spec"]["numberOfReplicas"].as_u64().unwrap_or(3);
-    if let Some(gone) = leaving.first().filter(|_| staying.len() as u64 >= wanted) {
-        store.remove(REPLICAS, NAMESPACE, &name(gone));
-    }
 }
 
 /// Whether a replica was asked to leave whose copy has been made, is being made or has a place.
@@ -272,8 +264,6 @@ fn proceed(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value, replica
                 it["spec"]["lastHealthyAt"] = stamp(0).into();
                 put_condition(it, "RebuildFailed", None);
             });
-            // Before the cordon's policy looks again: then the old one may count as safe.
-            release(store, volume);
             record_volume_event(store, volume, "Normal", "Rebuilt", "Replica has been rebuilt");
         }
         _ => {}

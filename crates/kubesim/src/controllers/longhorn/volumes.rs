@@ -14,7 +14,7 @@ use crate::volumes::claims;
 pub(super) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value) {
     let named = &name(volume);
     note_workloads(store, volume);
-    let tickets = tickets(store, volume);
+    let tickets = tickets(store, tick, volume);
     let here = text(volume, "/status/currentNodeID");
     let wanted = match tickets.iter().find(|it| *it == here).or(tickets.first()) {
         Some(node) => node.clone(),
@@ -96,7 +96,7 @@ fn crash(store: &mut ObjectStore, volume: &Value) {
 }
 
 /// The nodes that tickets name, those of the CSI driver brought up to date before.
-fn tickets(store: &mut ObjectStore, volume: &Value) -> Vec<String> {
+fn tickets(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value) -> Vec<String> {
     let named = &name(volume);
     let held = store.get(TICKETS, NAMESPACE, named).cloned().unwrap_or_default();
     let mut all_tickets = held["spec"]["attachmentTickets"].as_object().cloned().unwrap_or_default();
@@ -110,7 +110,13 @@ fn tickets(store: &mut ObjectStore, volume: &Value) -> Vec<String> {
         }
     }
     let id = format!("volume-eviction-controller-{named}");
-    all_tickets.remove(&id);
+    // What made it looks again each 30 s only: it stays for a while after the copy has been moved.
+    if all_tickets.contains_key(&id)
+        && !replicas::can_evict(store, volume)
+        && tick.is_time(&key(volume), "ticket", tick.config.rebuild_time)
+    {
+        all_tickets.remove(&id);
+    }
     // Where it is attached it is held there until the copy is made that an eviction needs, if that has a place: this ticket
     // gives way to none. A detached one is attached for it.
     if replicas::can_evict(store, volume) {

@@ -3,8 +3,10 @@
 //! Not here: what `delete` means for pods, and the other limits (kubenodeop). Source: goals D15.
 //! Pure: no clock, no I/O, no task.
 
+use std::time::Duration;
+
 use kubeapi::listed;
-use kubenodeop::{PodAction, Progress};
+use kubenodeop::{Limit, PodAction, Progress, VolumeAction};
 use step::Mono;
 use topics::{DrainStatus, RunningLimit};
 
@@ -12,7 +14,7 @@ use super::life::{Drain, DrainStepOutcome};
 use super::run::{DrainEnd, DrainRun};
 use crate::core::context::NodeContext;
 use crate::core::facts::{DrainLogEvent, Effect};
-use crate::limits::pod_action;
+use crate::limits::{Limits, pod_action, volume_action};
 
 impl Drain {
     /// When the first attempt of the drain that is under way began.
@@ -83,21 +85,43 @@ impl Drain {
         format!("{} of {} pods gone", counts.gone, counts.total)
     }
 
+    /// When the attempt fails on volumes that it waits for, if it does.
+    pub(super) fn volumes_end(&self, node: &NodeContext) -> Option<Mono> {
+        let DrainRun::Draining { now, .. } = &self.run else { return None };
+        let fails = waits(now, &node.limits).filter(|(.., then)| *then == VolumeAction::GiveUp);
+        fails.map(|(_, (_, until), _)| until).min()
+    }
+
     /// The limits that run, for a reader.
     pub(super) fn running_limits(&self, node: &NodeContext) -> Vec<RunningLimit> {
-        let shown = |of: &str, (since, until): (Mono, Mono), then: PodAction| RunningLimit {
+        let shown = |of: &str, (since, until): (Mono, Mono), then: &str| RunningLimit {
             of: of.to_owned(),
             since: node.wall(since),
             until: node.wall(until),
-            then: pod_action(then).to_owned(),
+            then: then.to_owned(),
         };
-        let attempt = if let DrainRun::Draining { deadline, now, .. } = &self.run {
-            now.marks.attempt.map(|since| (since, *deadline))
-        } else {
-            None
-        };
-        let drain = self.drain_limit(node).map(|it| shown("drain", it, node.limits.drain_limit_then));
-        let attempt = attempt.map(|it| shown("attempt", it, node.limits.attempt_limit_then));
-        drain.into_iter().chain(attempt).collect()
+        let limits = &node.limits;
+        let drain = self.drain_limit(node).map(|it| shown("drain", it, pod_action(limits.drain_limit_then)));
+        let mut all: Vec<RunningLimit> = drain.into_iter().collect();
+        if let DrainRun::Draining { deadline, now, .. } = &self.run {
+            let attempt = now.marks.attempt.map(|since| (since, *deadline));
+            all.extend(attempt.map(|it| shown("attempt", it, pod_action(limits.attempt_limit_then))));
+            all.extend(waits(now, limits).map(|(of, when, then)| shown(of, when, volume_action(then))));
+        }
+        all
     }
+}
+
+/// What of volumes is waited for, since when and until when, and what is done then.
+fn waits(
+    now: &Progress,
+    limits: &Limits,
+) -> impl Iterator<Item = (&'static str, (Mono, Mono), VolumeAction)> + use<> {
+    let rules = limits.rules(Duration::ZERO);
+    let of = |name, since: Option<Mono>, limit: Limit<VolumeAction>| {
+        let since = since?;
+        Some((name, (since, since + limit.after?), limit.then))
+    };
+    let volumes = of("volumes", now.marks.volumes, rules.volumes);
+    volumes.into_iter().chain(of("last-copies", now.marks.storage, rules.last_copy))
 }

@@ -85,7 +85,7 @@ impl Drain {
             | DrainRun::Confirming { .. }
             | DrainRun::Ended(_) => (None, None, None),
         };
-        let deadline = deadline.into_iter().chain(self.gives_up_at(node)).min();
+        let deadline = deadline.into_iter().chain(self.gives_up_at(node)).chain(self.volumes_end(node)).min();
         let wall = |at: Option<Mono>| at.map_or(GoTime::ZERO, |at| node.wall(at));
         let serves = answers.shown(self.serves.as_ref());
         let (evicted, recordons) = self.sums();

@@ -206,7 +206,7 @@ impl Drain {
         if self.left.is_empty() {
             String::new()
         } else {
-            format!("; left in place by policy: {}", listed(&self.left, "; "))
+            format!("; by policy: {}", listed(&self.left, "; "))
         }
     }
 }

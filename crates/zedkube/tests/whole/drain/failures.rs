@@ -273,16 +273,12 @@ async fn what_a_rule_lets_pass_is_named_in_the_complete_progress_and_in_the_log(
         let progress = device.progress();
         assert!(progress.left.iter().any(|it| it.contains(name)), "{name}: {:?}", progress.left);
         assert!(
-            progress.reason.contains("left in place by policy: ") && progress.reason.contains(name),
+            progress.reason.contains("; by policy: ") && progress.reason.contains(name),
             "{}",
             progress.reason
         );
         assert!(
-            device
-                .diary
-                .lines()
-                .iter()
-                .any(|it| it.text.contains("left in place by policy") && it.text.contains(name))
+            device.diary.lines().iter().any(|it| it.text.contains("; by policy: ") && it.text.contains(name))
         );
         // Nor does a restart forget it.
         device.kill().await;

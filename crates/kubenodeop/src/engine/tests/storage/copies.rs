@@ -78,6 +78,23 @@ fn d14_a_pod_stays_up_until_another_copy_is_healthy_in_each_policy_and_for_each_
 }
 
 #[test]
+fn t3_a_pod_stays_while_longhorn_moves_the_copy_here_as_no_other_node_gets_the_volume_before() {
+    let of = |moves, here| StorageView {
+        findings: vec![VolumeFinding { moves, here, ..finding(VolumeState::Safe, None) }],
+        ..StorageView::default()
+    };
+    let mut bench = with_pods(of(true, true));
+    bench.pass(secs(5000));
+    assert_eq!(bench.evicted_names(), ["web"]);
+    let blocker = bench.blockers().into_iter().find(|it| it.code == BlockCode::Copying).unwrap();
+    assert!(blocker.reason.contains("moves its copy away from this node"), "{blocker:?}");
+    becomes(&mut bench, of(false, true));
+    assert_eq!(bench.evicted_names(), ["web", "db"]);
+    // It is attached on another node.
+    assert_eq!(with_pods(of(true, false)).evicted_names(), ["web", "db"]);
+}
+
+#[test]
 fn d14_a_pod_stays_whichever_comes_first_the_event_of_our_request_or_its_answer() {
     let seen = [
         last(),
