@@ -139,7 +139,7 @@ impl Engines {
                 let name = decoded::<Named>(asked).name;
                 table.engines.remove(&name);
                 let mut gone = table.processes.remove(&(node, name)).ok_or(NOT_THERE)?;
-                gone.state.get_or_insert_default().state = "stopped".to_owned();
+                gone.state.get_or_insert_default().phase = String::from("stopped");
                 self.0.changed.send_replace(());
                 gone.encode_to_vec()
             }
@@ -196,7 +196,7 @@ impl Engines {
         };
         set(WRITE_ONLY)?;
         let mut may_end = self.0.may_end.subscribe();
-        may_end.wait_for(|may| *may).await.map_err(|_| FAILED)?;
+        may_end.wait_for(|may| *may).await.map_err(|_closed| FAILED)?;
         set(READ_WRITE)?;
         Ok(Vec::new())
     }
@@ -218,7 +218,7 @@ impl Table {
         let first = self.last_port + 1;
         self.last_port += spec.port_count.max(1);
         let state = State {
-            state: "running".to_owned(),
+            phase: "running".to_owned(),
             port_start: first,
             port_end: self.last_port,
             uuid: uuid::Uuid::new_v4().to_string(),

@@ -184,11 +184,14 @@ impl RealLonghorn {
     ) -> Self {
         let engines = Engines::new();
         let mut players = JoinSet::new();
+        for nth in 0..3 {
+            engines.serve(addresses(nth).1, &mut players).await;
+        }
+        players.spawn(attacher::play(client.clone()));
         let dir = tempfile::tempdir().unwrap();
-        let mut longhorn = Self { client, engines, nodes, processes, dir, _players: JoinSet::new() };
+        let mut longhorn = Self { client, engines, nodes, processes, dir, _players: players };
         for (nth, node) in (0..).zip(longhorn.nodes.clone()) {
             let played = addresses(nth).1;
-            longhorn.engines.serve(played, &mut players).await;
             let annotation = json!({ "volumes.kubernetes.io/controller-managed-attach-detach": "true" });
             let labels = json!({ "kubernetes.io/hostname": node });
             let meta = json!({ "metadata": { "annotations": annotation, "labels": labels } });
@@ -198,8 +201,6 @@ impl RealLonghorn {
             let status = json!({ "status": { "capacity": room, "allocatable": room, "addresses": address } });
             longhorn.merge(&format!("/api/v1/nodes/{node}/status"), &status).await;
         }
-        players.spawn(attacher::play(longhorn.client.clone()));
-        longhorn._players = players;
         longhorn.install(folder).await;
         longhorn.lay_out(server);
         for (nth, node) in (0..).zip(longhorn.nodes.clone()) {

@@ -35,7 +35,7 @@ pub(super) struct Command {
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct State {
     #[prost(string, tag = "1")]
-    pub(super) state: String,
+    pub(super) phase: String,
     #[prost(int32, tag = "3")]
     pub(super) port_start: i32,
     #[prost(int32, tag = "4")]
