@@ -156,7 +156,7 @@ async fn t3_with_the_real_manager_an_application_stays_up_until_its_copy_is_made
         if NodeDrainPolicy::parse(policy).copies_by_cordon() {
             assert_eq!(tickets(&longhorn, "one").await, row("ticket/attached"), "{policy}");
         }
-        assert_eq!(longhorn.runs_on(&space, "one").await, [node.clone()], "{policy}: ended before its copy");
+        assert_eq!(longhorn.runs_on(&space, "one").await, [node.as_str()], "{policy}: ended before its copy");
         assert_eq!(world.recorded().len(), usize::try_from(counter).unwrap() - 7, "{policy}");
         longhorn.let_rebuilds_end(true);
         let outage = down(&longhorn, &space, "one", &node).await;
