@@ -80,7 +80,7 @@ fn d14_a_pod_stays_up_until_another_copy_is_healthy_in_each_policy_and_for_each_
 #[test]
 fn t3_a_pod_stays_while_longhorn_moves_the_copy_here_as_no_other_node_gets_the_volume_before() {
     let of = |moves, here| StorageView {
-        findings: vec![VolumeFinding { moves, here, ..finding(VolumeState::Safe, None) }],
+        findings: vec![VolumeFinding { here, moves, ..finding(VolumeState::Safe, None) }],
         ..StorageView::default()
     };
     let mut bench = with_pods(of(true, true));
