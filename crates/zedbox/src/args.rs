@@ -39,7 +39,7 @@ pub(crate) use drain::{
 };
 pub(crate) use join::{JoinAction, JoinCommand, WaitOptions};
 pub(crate) use kubeconfig::KubeconfigCommand;
-pub(crate) use lock::{First, LockAction, LockCommand};
+pub(crate) use lock::{LockAction, LockCommand};
 use log::checked;
 pub(crate) use log::{LogFormat, filter};
 pub(crate) use machines::{MachinesAction, MachinesCommand};

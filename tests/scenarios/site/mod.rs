@@ -5,7 +5,6 @@ mod restart;
 
 use std::cell::RefCell;
 use std::future::Future;
-use std::time::Duration;
 
 use agent::Clock;
 use agent::device::MachineOperation;
@@ -16,7 +15,7 @@ use outage::site::record::{OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use outage::turn::record::{LEASE, MODE};
 use scenarios::{Cluster, Dice, World, within_still};
 use serde_json::{Value, json};
-use topics::{DrainPhase, DrainStatus, NodeDrainProgress};
+use topics::DrainStatus;
 
 const GUESTS: &str = "kubevirt/virtualmachineinstances";
 pub(crate) const PENDING: &str = "persist/status/zedagent/DeviceOpPending/reboot.json";
@@ -75,7 +74,12 @@ impl Place {
     }
 
     pub(crate) async fn begin(&self, kind: SiteKind) {
-        self.begin_as(kind, false).await;
+        let wish = SiteRequest { kind, ..Self::wish() };
+        let handle = self.worlds[0].cluster.handle();
+        let nodes: Vec<_> =
+            outage::calls::glance(&handle).await.unwrap().into_iter().map(|(node, _)| node).collect();
+        let wall = Clock::new().wall().to_timestamp();
+        lease::change(&handle, wall, |record| operator::begin(record, &wish, &nodes)).await.unwrap();
     }
 
     pub(crate) fn wish() -> SiteRequest {
@@ -85,18 +89,8 @@ impl Place {
             by: said(),
             leave_machines: false,
             although_held: false,
-            by_config: false,
             findings: vec![],
         }
-    }
-
-    async fn begin_as(&self, kind: SiteKind, by_config: bool) {
-        let wish = SiteRequest { kind, by_config, ..Self::wish() };
-        let handle = self.worlds[0].cluster.handle();
-        let nodes: Vec<_> =
-            outage::calls::glance(&handle).await.unwrap().into_iter().map(|(node, _)| node).collect();
-        let wall = Clock::new().wall().to_timestamp();
-        lease::change(&handle, wall, |record| operator::begin(record, &wish, &nodes)).await.unwrap();
     }
 
     pub(crate) fn mode(&self) -> Option<SiteRecord> {
@@ -244,56 +238,6 @@ fn u13_a_site_reboots_and_comes_back_to_the_saved_values() {
         place.nothing_was_evicted();
         assert_eq!(place.worlds.iter().map(|it| it.recorded().len()).sum::<usize>(), 3, "each went once");
         place.kill_all().await;
-    });
-}
-
-#[test]
-fn u13_a_site_that_is_armed_reboots_once_all_device_configs_order_it_and_each_node_once() {
-    still(async {
-        let mut place = Place::new().await;
-        place.begin_as(SiteKind::Reboot, true).await;
-        for (at, late) in [(0, "a reboot: edge-node-2, edge-node-3"), (1, "a reboot: edge-node-3")] {
-            place.worlds[at].ask_reboot(7);
-            place.until_mode(|it| it.is_some_and(|it| it.waits.ends_with(late))).await;
-        }
-        // An agent that is killed waits on, as the others do.
-        place.worlds[1].kill_all().await;
-        place.worlds[1].start_all();
-        for at in [0, 1] {
-            let named = |it: Option<&NodeDrainProgress>| {
-                it.is_some_and(|it| {
-                    it.phase == DrainPhase::WaitingForTurn && it.reason.contains("a reboot: edge-node-3")
-                })
-            };
-            place.worlds[at].until("zedkube", "the wait for the third node", named).await;
-        }
-        for world in &place.worlds {
-            assert!(!world.cluster.cordoned().await && world.recorded().is_empty());
-        }
-        // While nothing changes the record is watched, and not read again and again.
-        let clock = Clock::new();
-        let reads = || place.sim.faults().count("GET", "leases/pillar-rs-outage");
-        clock.sleep_until(Some(clock.now() + Duration::from_secs(60))).await;
-        let before = reads();
-        clock.sleep_until(Some(clock.now() + Duration::from_secs(600))).await;
-        assert!(reads() - before <= 3, "{} reads in ten minutes", reads() - before);
-        // One order is taken back and given again.
-        place.worlds[0].ask_reboot(6);
-        place.until_mode(|it| it.is_some_and(|it| it.waits.contains("edge-node-1"))).await;
-        place.worlds[2].ask_reboot(7);
-        place.until_mode(|it| it.is_some_and(|it| it.waits.ends_with("a reboot: edge-node-1"))).await;
-        assert_eq!(place.mode().unwrap().phase, SitePhase::Armed);
-        place.worlds[0].ask_reboot(7);
-        place.each_goes(MachineOperation::Reboot, |_| ()).await;
-        place.until_over(None).await;
-        for world in &place.worlds {
-            world.executed(7).await;
-            world.until_file(PENDING, "nothing to be pending", |text| text.is_none()).await;
-            assert_eq!(world.recorded().len(), 1, "each went once");
-        }
-        place.nothing_was_evicted();
-        place.kill_all().await;
-        place.worlds.iter().for_each(|it| crate::role::is_granted(&it.cluster.asked_by_agents()));
     });
 }
 

@@ -36,8 +36,7 @@ pub fn need(phase: &SitePhase) -> Need {
         SitePhase::Detaching => Need::Attached,
         SitePhase::Starting => Need::Faulted,
         SitePhase::Restoring => Need::Scaled,
-        SitePhase::Armed
-        | SitePhase::Announced
+        SitePhase::Announced
         | SitePhase::Cordoning
         | SitePhase::WorkersGoing
         | SitePhase::ServersGoing
@@ -61,13 +60,9 @@ pub fn is_gone(site: &SiteRecord, member: &SiteMember, nodes: &[TurnNode]) -> bo
 }
 
 /// Whether this node works for all: the first by name of the servers that are there and do not go, or of all nodes
-/// where there is no server. Before it begins, each server does: the record alone decides then.
+/// where there is no server.
 #[must_use]
 pub fn is_coordinator(node: &str, site: &SiteRecord, nodes: &[TurnNode]) -> bool {
-    let servers = site.nodes.iter().any(SiteMember::is_server);
-    if site.phase == SitePhase::Armed {
-        return site.nodes.iter().any(|it| it.node == node && (!servers || it.is_server()));
-    }
     site.nodes.iter().map(|it| it.node.as_str()).filter(|it| may_coordinate(it, site, nodes)).min()
         == Some(node)
 }
@@ -76,7 +71,6 @@ pub fn is_coordinator(node: &str, site: &SiteRecord, nodes: &[TurnNode]) -> bool
 #[must_use]
 pub fn next(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
     match &site.phase {
-        SitePhase::Armed => armed(site, found),
         SitePhase::Announced => all_said(site, &NodeStep::Seen, SitePhase::Cordoning),
         SitePhase::Cordoning => all_said(site, &NodeStep::Cordoned, SitePhase::Stopping),
         SitePhase::Stopping => stopping(site, found),
@@ -100,25 +94,6 @@ pub fn next(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Mov
             "update the software of this node".to_owned(),
         ),
     }
-}
-
-/// It begins once all nodes are ordered it, and nobody holds a turn. An operator ends the first wait alone.
-fn armed(site: &SiteRecord, found: &PhaseReadings) -> Move {
-    let asked = |it: &SiteMember| site.step(&it.node).is_some_and(|it| *it != NodeStep::NotAsked);
-    let late: Vec<String> = site.nodes.iter().filter(|it| !asked(it)).map(|it| it.node.clone()).collect();
-    if !late.is_empty() && !site.is_passed() {
-        return Move::Wait(
-            format!("nodes whose device config is to order a {}: {}", site.kind.text(), listed(&late, ", ")),
-            format!("order it for them; or begin without: {}; or withdraw: {CANCEL}", pass_step(site)),
-        );
-    }
-    if found.holders.is_empty() {
-        return to(site, SitePhase::Announced);
-    }
-    Move::Wait(
-        format!("the turn of node {} to end", listed(&found.holders, ", node ")),
-        "zedbox lock status shows it".to_owned(),
-    )
 }
 
 /// Machines first, and only then what their guests may need.
@@ -193,8 +168,7 @@ fn to(site: &SiteRecord, phase: SitePhase) -> Move {
 /// Waits until every node has said `step`, the first or the second of all, or a later one.
 fn all_said(site: &SiteRecord, step: &NodeStep, then: SitePhase) -> Move {
     let first = *step == NodeStep::Seen;
-    let before =
-        |it: &NodeStep| matches!(it, NodeStep::NotAsked | NodeStep::Asked) || *it == NodeStep::Seen && !first;
+    let before = |it: &NodeStep| *it == NodeStep::Seen && !first;
     let late = |it: &&SiteMember| site.step(&it.node).is_none_or(before);
     let late: Vec<String> = site.nodes.iter().filter(late).map(|it| it.node.clone()).collect();
     if late.is_empty() || site.is_passed() {

@@ -64,8 +64,6 @@ pub enum LeaseReading {
 pub struct SiteFacts {
     /// It is cordoned, by whomever.
     pub cordoned: bool,
-    /// Its device config has ordered what the operation does, and that waits.
-    pub asked: bool,
     /// It carries no cordon of ours.
     pub open: bool,
     /// It leads etcd.
@@ -148,11 +146,6 @@ pub fn next(own: &OwnIdentity, local: Option<&LocalSite>, word: &LeaseReading, f
             if site.kind == SiteKind::Restart {
                 return of_restart(own, site, facts);
             }
-            let known = local.is_some_and(|it| it.id == site.id);
-            if site.phase == SitePhase::Armed && !known {
-                let step = if facts.asked { NodeStep::Asked } else { NodeStep::NotAsked };
-                return Next { say: Some(step), ..Next::out() };
-            }
             let fresh = || LocalSite {
                 id: site.id.clone(),
                 kind: site.kind.clone(),
@@ -203,7 +196,7 @@ fn with_site(own: &OwnIdentity, mut local: LocalSite, site: &SiteRecord, facts: 
         return booted(own, local, facts);
     }
     match site.phase {
-        SitePhase::Armed | SitePhase::Announced => Next::kept(local, Some(NodeStep::Seen), ""),
+        SitePhase::Announced => Next::kept(local, Some(NodeStep::Seen), ""),
         SitePhase::WorkersGoing | SitePhase::ServersGoing if !local.server && facts.cordoned => {
             go(own, local)
         }
@@ -362,9 +355,7 @@ fn of_restart(own: &OwnIdentity, site: &SiteRecord, facts: &SiteFacts) -> Next {
             }
         }
         // Its turn is over or has not come: it says who leads, and nothing else.
-        step @ (NodeStep::NotAsked
-        | NodeStep::Asked
-        | NodeStep::Seen
+        step @ (NodeStep::Seen
         | NodeStep::Cordoned
         | NodeStep::Ready
         | NodeStep::Open

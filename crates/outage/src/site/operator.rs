@@ -23,8 +23,6 @@ pub struct SiteRequest {
     pub by: OperatorStatement,
     /// Virtual machines may go down with their nodes.
     pub leave_machines: bool,
-    /// The nodes' device configs begin it.
-    pub by_config: bool,
     /// Begin although a node holds a turn.
     pub although_held: bool,
     /// What speaks against it, and is passed.
@@ -104,11 +102,7 @@ pub fn begun(
         kind: wish.kind.clone(),
         by: wish.by.clone(),
         leave_machines: wish.leave_machines,
-        phase: match (restarts, wish.by_config) {
-            (true, _) => SitePhase::Restarting,
-            (false, true) => SitePhase::Armed,
-            (false, false) => SitePhase::Announced,
-        },
+        phase: if restarts { SitePhase::Restarting } else { SitePhase::Announced },
         nodes: nodes.iter().map(member).collect(),
         order: Vec::new(),
         leader: String::new(),
@@ -164,7 +158,7 @@ pub fn hear(record: &TurnRecord, from: &SiteRecord, ack: &Ack) -> Result<TurnRec
 }
 
 /// The record with `to` in place of `from`, `None` for the end of the operation; as it was where it is not `from` any
-/// more, or where it would begin while a node holds a turn.
+/// more.
 ///
 /// # Errors
 /// [`OperatorRefusal::Site`]: it cannot be read or written.
@@ -173,10 +167,6 @@ pub fn advance(
     from: &SiteRecord,
     to: Option<&SiteRecord>,
 ) -> Result<TurnRecord, OperatorRefusal> {
-    let begins = from.phase == SitePhase::Armed && to.is_some_and(|it| it.phase != SitePhase::Armed);
-    if begins && !record.holders.is_empty() {
-        return Ok(record.clone());
-    }
     match (current(record)?, to) {
         (Some(held), Some(to)) if held == *from => with(record, to),
         (Some(held), None) if held == *from => ended(record, &held),
@@ -184,8 +174,7 @@ pub fn advance(
     }
 }
 
-/// The record with its operation withdrawn: the cordons go, and the applications come back. One that has not begun is
-/// taken out at once.
+/// The record with its operation withdrawn: the cordons go, and the applications come back.
 ///
 /// # Errors
 /// [`OperatorRefusal`]: there is none, or the servers go already.
@@ -194,9 +183,6 @@ pub fn cancel(record: &TurnRecord, said: &OperatorStatement) -> Result<TurnRecor
     let mut site = existing(record)?;
     if site.cancelled.is_some() {
         return Ok(record.clone());
-    }
-    if site.phase == SitePhase::Armed {
-        return Ok(TurnRecord { mode: None, ..record.clone() });
     }
     if !site.phase.may_cancel() {
         return Err(OperatorRefusal::Site(format!(

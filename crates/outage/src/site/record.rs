@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::machines::VmRecord;
 use super::preflight::Finding;
-use crate::turn::record::{ARMED, Class, Mode, RESTART, words};
+use crate::turn::record::{Class, Mode, RESTART, words};
 
 words! {
     /// What is done with every machine.
@@ -25,8 +25,6 @@ words! {
 words! {
     /// How far the site is.
     SitePhase {
-        /// Each node waits until all are ordered it by their device configs; nothing else is done yet.
-        Armed = ARMED,
         /// Each node writes the operation to its own disk.
         Announced = "announced",
         /// Each node is cordoned.
@@ -57,10 +55,6 @@ words! {
 words! {
     /// How far one node is.
     NodeStep {
-        /// Its device config has not ordered it.
-        NotAsked = "not-asked",
-        /// Its device config has ordered it, and that waits.
-        Asked = "asked",
         /// The operation is on its disk.
         Seen = "seen",
         /// It is cordoned.
@@ -107,8 +101,7 @@ impl SitePhase {
     }
 }
 
-const COURSE: [SitePhase; 10] = [
-    SitePhase::Armed,
+const COURSE: [SitePhase; 9] = [
     SitePhase::Announced,
     SitePhase::Cordoning,
     SitePhase::Stopping,

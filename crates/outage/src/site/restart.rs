@@ -197,9 +197,7 @@ pub(super) fn next(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings)
             }
         },
         NodeStep::Open => to(site, member, NodeStep::Verifying),
-        NodeStep::NotAsked
-        | NodeStep::Asked
-        | NodeStep::Seen
+        NodeStep::Seen
         | NodeStep::Cordoned
         | NodeStep::Ready
         | NodeStep::Done

@@ -46,10 +46,6 @@ impl Turn {
     pub(super) fn seek(&mut self, now: Mono, want: &TurnClaim, out: &mut Vec<Effect>) {
         let mut record = self.record();
         let mine = self.waiter(want, &record);
-        if let Some(refusal) = rule::held_back(&want.op, &record).filter(|_| self.own().is_none()) {
-            self.stand_back(now, record, refusal, out);
-            return;
-        }
         let near = Self::is_near(&mine, &record);
         let far = *self.far.get_or_insert(now + FAR_LOOK);
         if near || self.seen == KnownRecord::Absent || self.own().is_some() || far <= now {

@@ -150,12 +150,9 @@ pub(crate) fn rebuild(reading: &TurnReading, memory: &LeaseMemory, me: Option<&M
     let newest = seen.filter(|it| held.is_some_and(|held| it.uid == held.uid)).map(|it| it.record.fence);
     let mut record = match (held, seen) {
         (Some(held), _) => held.record.clone(),
-        (None, Some(SeenLease { record, .. })) => TurnRecord {
-            limit: record.limit,
-            order: record.order.clone(),
-            forced: record.forced.clone(),
-            ..TurnRecord::default()
-        },
+        (None, Some(SeenLease { record, .. })) => {
+            TurnRecord { limit: record.limit, forced: record.forced.clone(), ..TurnRecord::default() }
+        }
         (None, None) => TurnRecord::default(),
     };
     let marks = || reading.nodes.iter().filter_map(|it| it.mark.as_ref().map(|mark| (it, mark)));

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use super::words::words;
-pub use super::words::{Class, Op, Phase, Sequence};
+pub use super::words::{Class, Op, Phase};
 
 /// Name of the Lease, in the namespace of applications.
 pub const LEASE: &str = "pillar-rs-outage";
@@ -21,8 +21,6 @@ pub const LEASE: &str = "pillar-rs-outage";
 pub const HOLDERS: &str = "pillar-rs/outage-holders";
 /// Annotation: the queue, a JSON list of [`Waiter`]; the place within a class is the order.
 pub const QUEUE: &str = "pillar-rs/outage-queue";
-/// The phase of a whole-cluster operation that the nodes' device configs begin.
-pub const ARMED: &str = "armed";
 /// Annotation: the whole-cluster operation, a JSON object [`Mode`]; absent when there is none.
 pub const MODE: &str = "pillar-rs/outage-mode";
 /// The kind of a whole-cluster operation in which nodes reboot one after another, each in a turn.
@@ -31,8 +29,6 @@ pub const RESTART: &str = "restart";
 pub const FORCED: &str = "pillar-rs/outage-forced";
 /// Annotation: how many nodes may be down at once, a number from 1; control-plane nodes are always limited to one.
 pub const LIMIT: &str = "pillar-rs/outage-limit";
-/// Annotation: which nodes go first, a [`Sequence`]; absent, workers do.
-pub const ORDER: &str = "pillar-rs/outage-order";
 /// Annotation: the version of this format, a number.
 pub const VERSION: &str = "pillar-rs/outage-version";
 /// The version of the format that this program writes and the newest that it reads.
@@ -125,16 +121,10 @@ pub struct Mode {
 }
 
 impl Mode {
-    /// Whether it waits for the device configs of its nodes. Until they have all ordered it, turns go on.
-    #[must_use]
-    pub fn is_armed(&self) -> bool {
-        self.rest.get("phase").is_some_and(|it| it == ARMED)
-    }
-
-    /// Whether turns are granted and used in it: while it is armed, and in a restart of one node after another.
+    /// Whether turns are granted and used in it: in a restart of one node after another.
     #[must_use]
     pub fn keeps_turns(&self) -> bool {
-        self.is_armed() || self.kind == RESTART
+        self.kind == RESTART
     }
 
     /// What it waits for, a sentence or empty.
@@ -182,8 +172,6 @@ pub struct TurnRecord {
     pub forced: Vec<ForcedRelease>,
     /// How many nodes may be down at once, from 1.
     pub limit: u32,
-    /// Which nodes go first.
-    pub order: Sequence,
     /// Number of the last grant: `spec.leaseTransitions`.
     pub fence: Fence,
     /// Annotations of others and of other versions.
@@ -199,7 +187,6 @@ impl Default for TurnRecord {
             mode: None,
             forced: Vec::new(),
             limit: 1,
-            order: Sequence::WorkersFirst,
             fence: 0,
             others: BTreeMap::new(),
         }
@@ -305,7 +292,6 @@ impl TurnRecord {
             mode: annotations.remove(MODE).map(|text| json(&text, MODE, "-")).transpose()?,
             forced: list(annotations.remove(FORCED), FORCED)?,
             limit: number(annotations.remove(LIMIT), LIMIT)?,
-            order: annotations.remove(ORDER).map_or(Sequence::WorkersFirst, Sequence::from),
             fence,
             others: annotations,
         })
@@ -320,9 +306,6 @@ impl TurnRecord {
         let mut set = |key: &str, text: String| all.insert(key.to_owned(), text);
         set(VERSION, FORMAT.to_string());
         set(LIMIT, self.limit.to_string());
-        if self.order != Sequence::WorkersFirst {
-            set(ORDER, self.order.text().to_owned());
-        }
         set(HOLDERS, serde_json::to_string(&self.holders)?);
         set(QUEUE, serde_json::to_string(&self.queue)?);
         if let Some(mode) = &self.mode {

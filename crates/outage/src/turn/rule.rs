@@ -10,8 +10,7 @@ use step::{Fault, planted};
 
 use super::pulses::Pulse;
 use super::record::{
-    Class, EarlierGrant, FENCE_MOST, Fence, ForcedRelease, Holder, Op, RecordSnapshot, Sequence, TurnRecord,
-    Waiter,
+    Class, EarlierGrant, FENCE_MOST, Fence, ForcedRelease, Holder, Op, RecordSnapshot, TurnRecord, Waiter,
 };
 
 /// Annotation of a Node: an operator says that it is away and does not count. Not honoured for an etcd member.
@@ -225,12 +224,11 @@ pub fn taken(me: &Me, record: &TurnRecord) -> Option<String> {
 }
 
 /// The place of a waiter among the classes: lower goes first. For a k3s update servers go first, as a kubelet must not
-/// be newer than the API server, and where an operator wants it so; else workers do. Of servers the etcd leader goes last.
-pub fn rank(waiter: &Waiter, order: &Sequence) -> u8 {
-    let servers_first = waiter.op == Op::K3sUpdate || *order == Sequence::ServersFirst;
-    let worker = if servers_first { 5 } else { 1 };
+/// be newer than the API server; else workers do. Of servers the etcd leader goes last.
+pub fn rank(waiter: &Waiter) -> u8 {
     match &waiter.class {
-        Class::Worker => worker,
+        Class::Worker if waiter.op == Op::K3sUpdate => 5,
+        Class::Worker => 1,
         Class::TieBreaker => 2,
         Class::Follower => 3,
         Class::Leader | Class::Stranger(_) => 4,
@@ -240,13 +238,13 @@ pub fn rank(waiter: &Waiter, order: &Sequence) -> u8 {
 /// The queue in the order of turns.
 pub fn order(record: &TurnRecord) -> Vec<&Waiter> {
     let mut ordered: Vec<&Waiter> = record.queue.iter().collect();
-    ordered.sort_by_key(|it| rank(it, &record.order));
+    ordered.sort_by_key(|it| rank(it));
     ordered
 }
 
 /// Those before `mine`, in order. A node that is not in the queue is last of its class.
 pub fn ahead<'a>(record: &'a TurnRecord, mine: &Waiter) -> Vec<&'a Waiter> {
-    let (queue, rank) = (&record.queue, |it: &Waiter| rank(it, &record.order));
+    let queue = &record.queue;
     let queued = queue.iter().position(|it| it.node == mine.node);
     let before = |(at, it): (usize, &Waiter)| {
         it.node != mine.node && (rank(it), at) < (rank(mine), queued.unwrap_or(usize::MAX))
@@ -274,7 +272,7 @@ pub fn may_enter(
     passed: &BTreeSet<String>,
     margin: &Result<(), String>,
 ) -> Result<(), TurnRefusal> {
-    let down = may_be_down(me, &mine.op, record, nodes)?;
+    let down = may_be_down(me, record, nodes)?;
     if is_alone(me, nodes) {
         return Ok(());
     }
@@ -313,30 +311,14 @@ pub fn may_enter(
     })
 }
 
-/// Why a node that wants this takes no turn for it: an operation of the whole site does it, once all nodes are ordered it.
-#[must_use]
-pub fn held_back(op: &Op, record: &TurnRecord) -> Option<TurnRefusal> {
-    let mode = record.mode.as_ref().filter(|it| it.is_armed() && it.kind == op.text())?;
-    let waits = if mode.waits().is_empty() { "its first look" } else { mode.waits() };
-    Some(TurnRefusal {
-        rule: TurnRule::Mode,
-        nodes: Vec::new(),
-        why: format!("it goes with the whole-site {} {}, which waits for {waits}", mode.kind, mode.id),
-        next: "zedbox site status".to_owned(),
-    })
-}
-
 /// Whether the number of nodes that are down allows one more, `me`; those that are down and do not prevent it.
-fn may_be_down(me: &Me, op: &Op, record: &TurnRecord, nodes: &[TurnNode]) -> Result<Vec<Down>, TurnRefusal> {
+fn may_be_down(me: &Me, record: &TurnRecord, nodes: &[TurnNode]) -> Result<Vec<Down>, TurnRefusal> {
     let refuse = |rule, down: &[&Down], why: String, next: String| {
         Err(TurnRefusal { rule, nodes: down.iter().map(|it| it.node.clone()).collect(), why, next })
     };
     if !nodes.iter().any(|it| it.name == me.node && it.uid == me.uid) {
         let why = format!("the cluster has no node {} with UID {}", me.node, me.uid);
         return refuse(TurnRule::NotListed, &[], why, format!("kubectl get node {} -o yaml", me.node));
-    }
-    if let Some(refusal) = held_back(op, record) {
-        return Err(refusal);
     }
     if let Some(mode) = record.mode.as_ref().filter(|it| !it.keeps_turns()) {
         let why = format!("the whole-cluster operation {} ({}) is in progress", mode.kind, mode.id);
@@ -369,7 +351,7 @@ fn may_be_down(me: &Me, op: &Op, record: &TurnRecord, nodes: &[TurnNode]) -> Res
 pub fn is_open_for(waiter: &Waiter, record: &TurnRecord, nodes: &[TurnNode]) -> bool {
     let server = !matches!(waiter.class, Class::Worker);
     let (node, uid) = (waiter.node.clone(), waiter.node_uid.clone());
-    may_be_down(&Me { node, uid, boot_id: String::new(), server }, &waiter.op, record, nodes).is_ok()
+    may_be_down(&Me { node, uid, boot_id: String::new(), server }, record, nodes).is_ok()
 }
 
 /// Why the turn of `holder` may be taken over, as far as one reading can show it. It must show it again a minute later.

@@ -97,13 +97,3 @@ words! {
         Leader = "leader",
     }
 }
-
-words! {
-    /// Which nodes go first.
-    Sequence {
-        /// Workers, the tie-breaker, servers; the one that leads etcd last. For updates of k3s servers go first.
-        WorkersFirst = "workers-first",
-        /// The tie-breaker, servers, workers; for everything.
-        ServersFirst = "servers-first",
-    }
-}

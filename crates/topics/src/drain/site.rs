@@ -122,7 +122,7 @@ pub struct SiteNode {
     pub node: String,
     /// `worker`, `tie-breaker` or `follower`.
     pub class: String,
-    /// How far it is, see `Step` of SiteOperation, or `asked` or `not-asked` while the site is armed; empty before it has
+    /// How far it is, see `Step` of SiteOperation; empty before it has
     /// said anything. Of a restart: `seen` while it waits, `draining`, `going`, `booted`, `open`, `verifying`, `done` or
     /// `failed`.
     pub step: String,

@@ -1,6 +1,6 @@
 //! `zedbox lock`: the words of an operator about turns.
 
-use clap::{Args as Group, Subcommand, ValueEnum};
+use clap::{Args as Group, Subcommand};
 
 use super::OverCluster;
 
@@ -42,14 +42,11 @@ pub(crate) enum LockAction {
         #[arg(value_name = "NODE")]
         node: String,
         /// Why, in at most 200 bytes; it is kept with your name.
-        #[arg(long, value_name = "TEXT")]
-        reason: String,
-    },
-    /// Undo `ignore`: the node counts again.
-    Count {
-        /// The node.
-        #[arg(value_name = "NODE")]
-        node: String,
+        #[arg(long, value_name = "TEXT", required_unless_present = "undo", conflicts_with = "undo")]
+        reason: Option<String>,
+        /// The node counts again.
+        #[arg(long)]
+        undo: bool,
     },
     /// Set how many nodes may be down at once; of the control plane it is always one.
     Limit {
@@ -57,21 +54,4 @@ pub(crate) enum LockAction {
         #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
     },
-    /// Set which nodes go first: workers, which spares etcd for as long as may be, or the control plane.
-    Order {
-        /// Who goes first.
-        #[arg(value_name = "ORDER")]
-        first: First,
-    },
-}
-
-/// Which nodes go first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum First {
-    /// Workers, the tie-breaker, the control plane.
-    #[value(name = "workers-first")]
-    Workers,
-    /// The tie-breaker, the control plane, workers.
-    #[value(name = "servers-first")]
-    Servers,
 }

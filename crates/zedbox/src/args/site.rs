@@ -76,10 +76,6 @@ pub(crate) struct BeginOptions {
     /// Let virtual machines go down with their nodes. They are not stopped before that, and their volumes stay attached.
     #[arg(long)]
     pub(crate) leave_machines: bool,
-    /// Wait until the device configs of all nodes have ordered it; a node that is ordered it waits for the others. Turns go
-    /// on, and are waited for. `continue --phase armed` begins it without those that are not ordered it.
-    #[arg(long)]
-    pub(crate) by_config: bool,
     /// Begin although a node holds a turn; what it does under that stops.
     #[arg(long)]
     pub(crate) although_held: bool,

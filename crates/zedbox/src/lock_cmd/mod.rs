@@ -8,12 +8,12 @@ use agent::Clock;
 use anyhow::Context as _;
 use kubeapi::{ApiClient, NodeName};
 use outage::operator::{self, AwayMark};
-use outage::turn::record::{ForcedRelease, Sequence, TurnRecord};
+use outage::turn::record::{ForcedRelease, TurnRecord};
 use outage::turn::rule;
 use serde::Serialize;
 
 use crate::Exit;
-use crate::args::{First, LockAction, LockCommand, Output, Surroundings};
+use crate::args::{LockAction, LockCommand, Output, Surroundings};
 use crate::drain_cmd::person;
 use crate::drain_cmd::text::number;
 use crate::drain_cmd::voice::Voice;
@@ -34,13 +34,12 @@ async fn act(command: &LockCommand, surroundings: &Surroundings, voice: &Voice) 
             let word = word(clock, surroundings, reason).context("release a turn")?;
             release(&cluster, clock, node, *fence, word, voice).await
         }
-        LockAction::Ignore { node, reason } => {
+        LockAction::Ignore { node, reason: None, .. } => count(&cluster, node, voice).await,
+        LockAction::Ignore { node, reason: Some(reason), .. } => {
             let word = word(clock, surroundings, reason).context("ignore a node")?;
             ignore(&cluster, node, &word, voice).await
         }
-        LockAction::Count { node } => count(&cluster, node, voice).await,
         LockAction::Limit { limit } => set_limit(&cluster, clock, *limit, voice).await,
-        LockAction::Order { first } => set_order(&cluster, clock, *first, voice).await,
     }
 }
 
@@ -57,7 +56,7 @@ fn word(clock: Clock, surroundings: &Surroundings, reason: &str) -> anyhow::Resu
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct LockResult<'a> {
-    /// `released`, `ignored`, `counted`, `limited`, `ordered`, or `unchanged`.
+    /// `released`, `ignored`, `counted`, `limited`, or `unchanged`.
     result: &'a str,
     /// The node concerned, or empty.
     node: &'a str,
@@ -118,7 +117,7 @@ async fn ignore(cluster: &ApiClient, node: &str, word: &AwayMark, voice: &Voice)
     let before = before.with_context(|| format!("ignore node {node}"))?;
     let text = format!(
         "Node {node} does not count as down from now on, by {}: {}. If it holds a turn, that still counts. \
-         `zedbox lock count {node}` undoes this; type it when the node is repaired.",
+         `zedbox lock ignore {node} --undo` undoes this; type it when the node is repaired.",
         word.who, word.why
     );
     let text = if before.seen.ready {
@@ -139,26 +138,6 @@ async fn count(cluster: &ApiClient, node: &str, voice: &Voice) -> anyhow::Result
         None => ("unchanged", format!("Node {node} was not ignored: it counts as before.")),
     };
     say(voice, &LockResult { result, node, fence: None, limit: None }, &text)
-}
-
-async fn set_order(cluster: &ApiClient, clock: Clock, first: First, voice: &Voice) -> anyhow::Result<()> {
-    let (order, text) = match first {
-        First::Workers => (
-            Sequence::WorkersFirst,
-            "Workers go before the tie-breaker and the control plane; for updates of k3s the control plane goes first.",
-        ),
-        First::Servers => {
-            (Sequence::ServersFirst, "The tie-breaker and the control plane go before workers.")
-        }
-    };
-    let edit = |record: &TurnRecord| Ok(TurnRecord { order: order.clone(), ..record.clone() });
-    let (before, _) =
-        operator::change(cluster, clock.wall().to_timestamp(), edit).await.context("set the order")?;
-    let result = if before.order == order { "unchanged" } else { "ordered" };
-    let text = format!(
-        "{text} Turns that are held stay. Nodes with an older version of this program keep to workers first."
-    );
-    say(voice, &LockResult { result, node: "", fence: None, limit: None }, &text)
 }
 
 async fn set_limit(cluster: &ApiClient, clock: Clock, limit: u32, voice: &Voice) -> anyhow::Result<()> {

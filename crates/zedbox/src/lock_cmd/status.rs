@@ -8,7 +8,7 @@ use agent::Clock;
 use anyhow::{Context as _, bail};
 use kubeapi::{ApiClient, NodeName};
 use outage::operator::{self, AwayMark, TurnView};
-use outage::turn::record::{Class, Holder, Sequence, TurnRecord, Waiter};
+use outage::turn::record::{Class, Holder, TurnRecord, Waiter};
 use outage::turn::rule::{self, Me, TurnRefusal, TurnRule};
 use serde::Serialize;
 use topics::GoTime;
@@ -124,10 +124,9 @@ impl<'a> LockStatusView<'a> {
 
     fn headline(&self) -> String {
         let TurnRecord { holders, queue, mode, .. } = &self.record;
-        let armed = mode.as_ref().filter(|it| it.keeps_turns());
-        let armed = armed.map_or_else(String::new, |it| {
-            let does = if it.is_armed() { "waits for device configs" } else { "is in progress" };
-            format!("; the whole-site {} ({}) {does}: zedbox site status", it.kind, it.id)
+        let restart = mode.as_ref().filter(|it| it.keeps_turns());
+        let restart = restart.map_or_else(String::new, |it| {
+            format!("; the whole-site {} ({}) is in progress: zedbox site status", it.kind, it.id)
         });
         match (mode.as_ref().filter(|it| !it.keeps_turns()), holders.len(), queue.len()) {
             (Some(mode), ..) => {
@@ -136,13 +135,13 @@ impl<'a> LockStatusView<'a> {
                     mode.kind, mode.id
                 )
             }
-            (None, 0, 0) => format!("no node holds or waits for a turn{armed}"),
+            (None, 0, 0) => format!("no node holds or waits for a turn{restart}"),
             (None, holding, waiting) => {
                 let (holds, waits) = (
                     if holding == 1 { "holds" } else { "hold" },
                     if waiting == 1 { "waits" } else { "wait" },
                 );
-                format!("{} {holds} a turn, {waiting} {waits}{armed}", number_of(holding))
+                format!("{} {holds} a turn, {waiting} {waits}{restart}", number_of(holding))
             }
         }
     }
@@ -159,12 +158,6 @@ impl<'a> LockStatusView<'a> {
                 self.down.len()
             ),
         );
-        if self.record.order != Sequence::WorkersFirst {
-            add(
-                "order",
-                &format!("{}; `zedbox lock order workers-first` undoes that", self.record.order.text()),
-            );
-        }
         for it in &self.record.holders {
             add("holder", &holder_words(it, now));
         }
@@ -184,7 +177,10 @@ impl<'a> LockStatusView<'a> {
             } else {
                 "does not count"
             };
-            add("ignored", &format!("node {node} {effect}; by {by}; `zedbox lock count {node}` undoes that"));
+            add(
+                "ignored",
+                &format!("node {node} {effect}; by {by}; `zedbox lock ignore {node} --undo` undoes that"),
+            );
         }
         for it in self.record.forced.iter().rev() {
             let by = format!("by {}, {}: {}", it.who, when(&it.when, now), it.why);
@@ -217,7 +213,6 @@ impl<'a> LockStatusView<'a> {
         TurnsForm {
             lease: self.view.held.is_some(),
             limit: self.record.limit,
-            order: self.record.order.text(),
             fence: self.record.fence,
             mode: self.record.mode.as_ref().map(|it| ModeForm { id: &it.id, kind: &it.kind }),
             holders: self.record.holders.iter().map(HolderForm::from).collect(),
@@ -286,7 +281,6 @@ struct TurnsForm<'a> {
     /// There is a record; without one no node ever asked for a turn.
     lease: bool,
     limit: u32,
-    order: &'a str,
     /// Number of the last turn.
     fence: u32,
     mode: Option<ModeForm<'a>>,

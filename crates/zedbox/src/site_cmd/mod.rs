@@ -107,10 +107,6 @@ async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) 
                 return say(voice, "cancelled", text);
             }
             let phase = before.map(|it| it.phase);
-            if phase == Some(SitePhase::Armed) {
-                let text = "Withdrew the whole-site operation, which had not begun: nodes that are ordered it take turns.";
-                return say(voice, "cancelled", text);
-            }
             let off = phase == Some(SitePhase::WorkersGoing);
             let machines = if off { " Workers that are off have to be switched on." } else { "" };
             let text = format!(
@@ -151,15 +147,13 @@ async fn begin(
         kind,
         by,
         leave_machines: options.leave_machines,
-        by_config: options.by_config,
         although_held: pass.iter().any(|it| it == "turn"),
         findings,
     };
     change(cluster, clock, |record| operator::begin(record, &wish, &nodes), what).await?;
     let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
-    let begun = if wish.by_config { "waits for the device configs of" } else { "has begun for" };
     let text = format!(
-        "The whole-site {} {} {begun} {}, by {}: {}. `zedbox site status` shows \
+        "The whole-site {} {} has begun for {}, by {}: {}. `zedbox site status` shows \
          how far it is; `zedbox site cancel` withdraws it until the servers go.",
         wish.kind.text(),
         wish.id,
@@ -167,7 +161,7 @@ async fn begin(
         wish.by.who,
         wish.by.why
     );
-    say(voice, if wish.by_config { "armed" } else { "begun" }, &text)
+    say(voice, "begun", &text)
 }
 
 /// Two persons at once get two identities; the record takes one.
@@ -240,7 +234,7 @@ struct Checked<'a> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct SiteResult<'a> {
-    /// `begun`, `armed`, `continued`, `cancelled`.
+    /// `begun`, `continued`, `cancelled`.
     result: &'a str,
 }
 

@@ -45,7 +45,6 @@ pub(super) async fn begin(
         kind: SiteKind::Restart,
         by,
         leave_machines: false,
-        by_config: false,
         although_held: true,
         findings,
     };

@@ -163,9 +163,7 @@ pub(super) fn word(step: &NodeStep) -> &str {
         NodeStep::Going => "rebooting",
         NodeStep::Booted => "checks after boot",
         NodeStep::Open => "back",
-        other @ (NodeStep::NotAsked
-        | NodeStep::Asked
-        | NodeStep::Cordoned
+        other @ (NodeStep::Cordoned
         | NodeStep::Ready
         | NodeStep::Draining
         | NodeStep::Verifying

@@ -211,8 +211,8 @@ fn what_is_printed_as_a_command_can_be_typed() {
         assert_eq!((told.code, told.err.as_str()), (0, ""), "{told:?}");
     }
     let said = words(&place.lock("status", &[]).out);
-    assert_eq!(commands(&said), ["count n4"], "{said}");
-    assert_eq!(place.lock("count n4", &[]).code, 0);
+    assert_eq!(commands(&said), ["ignore n4 --undo"], "{said}");
+    assert_eq!(place.lock("ignore n4 --undo", &[]).code, 0);
     let told = place.lock("release n2 --fence 7 --reason x", &[]);
     let next = told.err.split("look again: zedbox lock ").nth(1).unwrap_or_default();
     assert_eq!(place.lock(next.trim(), &[]).code, 0, "{told:?}");
@@ -227,8 +227,8 @@ fn turns_for_programs_are_one_object() {
     let shown = told.json();
     let members: Vec<&String> = shown.as_object().unwrap().keys().collect();
     let known = [
-        "Down", "Fence", "Holders", "Ignored", "Lease", "Limit", "Mode", "NextStep", "Order", "Queue",
-        "Released", "Why",
+        "Down", "Fence", "Holders", "Ignored", "Lease", "Limit", "Mode", "NextStep", "Queue", "Released",
+        "Why",
     ];
     assert_eq!(members, known);
     assert_eq!((&shown["Lease"], &shown["Limit"], &shown["Fence"]), (&json!(true), &json!(1), &json!(7)));

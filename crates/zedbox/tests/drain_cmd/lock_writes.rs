@@ -138,7 +138,7 @@ fn a_node_is_ignored_and_counted_again() {
     assert_eq!((&shown["Ignored"][0]["Node"], &shown["Ignored"][0]["Counts"]), (&json!("n4"), &json!(false)));
 
     for (result, present) in [("counted", true), ("unchanged", false)] {
-        let told = place.lock("count n4 -o json", &[]);
+        let told = place.lock("ignore n4 --undo -o json", &[]);
         assert_eq!((told.code, &told.json()["Result"]), (0, &json!(result)), "{told:?}");
         assert_eq!(place.written().len(), 2, "{present}");
     }
@@ -156,8 +156,8 @@ fn a_member_of_etcd_is_not_ignored_and_a_node_that_is_not_there_is_named() {
             "node n1 is a member of etcd and always counts; delete the node if it is gone for good",
         ),
         ("ignore n9 --reason x", "check the name with kubectl get nodes"),
-        ("count n9", "check the name with kubectl get nodes"),
-        ("count N_9", "as a node name"),
+        ("ignore n9 --undo", "check the name with kubectl get nodes"),
+        ("ignore N_9 --undo", "as a node name"),
     ] {
         let told = place.lock(words, &[]);
         assert_eq!((told.code, told.out.as_str()), (1, ""), "{words}: {told:?}");
@@ -172,22 +172,6 @@ fn a_member_of_etcd_is_not_ignored_and_a_node_that_is_not_there_is_named() {
     let shown = words(&place.lock("status", &[]).out);
     assert!(shown.contains("node n1 is a member of etcd and counts all the same; by gone"), "{shown}");
     assert!(shown.contains("down node n1 is cordoned"), "{shown}");
-}
-
-#[test]
-fn which_nodes_go_first_is_set_and_shown() {
-    let place = place();
-    let said = words(&place.lock("order servers-first", &[]).out);
-    assert!(said.starts_with("The tie-breaker and the control plane go before workers."), "{said}");
-    let order = |lease: &Value| lease["metadata"]["annotations"]["pillar-rs/outage-order"].clone();
-    assert_eq!(order(&record(&place)), "servers-first");
-    let shown = words(&place.lock("status", &[]).out);
-    assert!(shown.contains("order servers-first; `zedbox lock order workers-first` undoes that"), "{shown}");
-    assert_eq!(place.lock("status -o json", &[]).json()["Order"], "servers-first");
-    assert_eq!(place.lock("order servers-first -o json", &[]).json()["Result"], "unchanged");
-    assert_eq!(place.lock("order workers-first", &[]).code, 0);
-    assert_eq!(order(&record(&place)), Value::Null);
-    assert_eq!(place.lock("order leaders-first", &[]).code, 2);
 }
 
 #[test]

@@ -229,36 +229,6 @@ fn v3_with_the_lease_deleted_status_says_what_nodes_have_under_way_and_what_to_t
 }
 
 #[test]
-fn u13_an_operation_by_device_config_is_armed_shown_and_withdrawn_before_it_begins() {
-    let place = place();
-    let told = place.site("reboot --by-config --reason", &["new kernel"]);
-    assert_eq!((told.code, told.err.as_str()), (0, ""), "{told:?}");
-    assert!(words(&told.out).contains("waits for the device configs of 4 nodes, by operator field on "));
-    assert_eq!((&place.mode()["phase"], &place.mode()["kind"]), (&json!("armed"), &json!("reboot")));
-    place.edit_mode(|it| {
-        it["seen"] = json!([
-            { "node": "n1", "uid": it["nodes"][0]["uid"], "step": "asked", "bootID": "b1" },
-            { "node": "n2", "uid": it["nodes"][1]["uid"], "step": "not-asked", "bootID": "b1" },
-        ]);
-    });
-    let shown = words(&place.site("status", &[]).out);
-    for part in [": armed by operator field on ", "node n1 (follower): asked", "node n2 (worker): not-asked"]
-    {
-        assert!(shown.contains(part), "no `{part}` in {shown}");
-    }
-    let turns = words(&place.lock("status", &[]).out);
-    assert!(turns.contains("waits for device configs: zedbox site status"), "{turns}");
-    assert!(!turns.contains("no turn is granted"), "{turns}");
-    assert_eq!(place.site("continue --phase armed --reason x", &[]).code, 0);
-    assert_eq!(place.mode()["passed"][0]["phase"], "armed");
-    let told = place.site("cancel", &[]);
-    assert!(told.code == 0 && words(&told.out).contains("which had not begun"), "{told:?}");
-    assert_eq!(place.mode(), Value::Null);
-    let told = place.site("shutdown --by-config --reason x -o json", &[]);
-    assert_eq!(told.json(), json!({ "Result": "armed" }), "{told:?}");
-}
-
-#[test]
 fn a_shutdown_waits_for_the_turn_of_a_node_unless_it_is_told_otherwise() {
     let place = place();
     place.turns("2026-03-14T09:30:30Z");

@@ -9,14 +9,6 @@ mod run;
 
 pub(crate) use run::Sites;
 
-/// Whether the device config has ordered what the operation does, and that waits.
-fn asked(context: &agent::AgentContext, site: &outage::site::record::SiteRecord) -> Result<bool, String> {
-    let op = local::op(&site.kind);
-    let pending = agent::wire::peek::<topics::DeviceOpPending>(&context.topic_root, "zedagent", op.word());
-    let pending = pending.map_err(|why| format!("cannot read DeviceOpPending {}: {why}", op.word()))?;
-    Ok(pending.is_some_and(|it| it.state == topics::PendingState::Pending && it.site.is_empty()))
-}
-
 /// What is waited for, without the figures and names behind it that change.
 fn topic_of(waits: &str) -> &str {
     waits.split(':').next().unwrap_or_default()

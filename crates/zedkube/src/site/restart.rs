@@ -286,7 +286,6 @@ mod tests {
             kind: SiteKind::Restart,
             by: OperatorStatement { why: "update".to_owned(), ..OperatorStatement::default() },
             leave_machines: false,
-            by_config: false,
             although_held: true,
             findings,
         };

@@ -30,7 +30,7 @@ use tokio::sync::watch;
 use topics::{GoTime, SiteOperation};
 use tracing::{info, warn};
 
-use super::{asked, local, log_changed, restart, topic_of};
+use super::{local, log_changed, restart, topic_of};
 use crate::core::SiteHold;
 use crate::limits::Limits;
 use crate::{GLOBAL, NAME};
@@ -57,7 +57,7 @@ pub(crate) struct Sites {
     /// Of a restart: how this node's own reboot is.
     ordered: restart::Ordered,
     /// What the last look found where it waits for device configs: until that changes, nobody is asked again.
-    looked: Option<(TurnRecord, bool)>,
+    looked: Option<TurnRecord>,
     /// The last look failed, and nothing is on disk yet.
     failed: bool,
 }
@@ -131,11 +131,11 @@ impl Sites {
                 }
                 match membership {
                     Membership::Member => {
-                        let armed = if at_rest { self.armed(&lease) } else { None };
-                        if armed.is_none() || armed != self.looked {
+                        let stopped = if at_rest { stopped(&lease) } else { None };
+                        if stopped.is_none() || stopped != self.looked {
                             let (name, device_uuid) = own_node.known().await;
                             self.look(&cluster, &name, &device_uuid).await;
-                            self.looked = armed.filter(|_| !self.failed);
+                            self.looked = stopped.filter(|_| !self.failed);
                         }
                     }
                     // Of a cluster that the node has left nothing holds it.
@@ -155,15 +155,6 @@ impl Sites {
                 changed = cluster_membership.changed() => if changed.is_err() { return stop.stopped().await },
             }
         }
-    }
-
-    /// The record of an operation that has not begun, and whether it is ordered here; of a restart that has stopped, the
-    /// record.
-    fn armed(&self, lease: &Newest) -> Option<(TurnRecord, bool)> {
-        let record = lease.borrow().as_ref()?.record.clone();
-        let site = operator::current(&record).ok()??;
-        let asked = asked(&self.context, &site).ok()?;
-        matches!(site.phase, SitePhase::Armed | SitePhase::Stopped).then_some((record, asked))
     }
 
     async fn look(&mut self, cluster: &ApiClient, name: &NodeName, device_uuid: &str) {
@@ -220,8 +211,7 @@ impl Sites {
         let now = self.context.clock.now();
         let alone = !site.nodes.iter().any(outage::site::record::SiteMember::is_server);
         // Only servers look at the others: one of them works for all, and they go one after another.
-        let begun = site.phase != SitePhase::Armed;
-        let nodes = if begun && (member.is_server() || alone) {
+        let nodes = if member.is_server() || alone {
             let looked = calls::look(cluster, name, &mut self.pulses, now).await;
             looked.map_err(|it| it.to_string())?.nodes
         } else {
@@ -236,7 +226,6 @@ impl Sites {
             .collect();
         let facts = SiteFacts {
             cordoned: facts.unschedulable,
-            asked: !begun && asked(&self.context, site)?,
             open: !matches!(facts.cordon, Cordon::Ours(_)),
             gone,
             waited: self.waited(false),
@@ -477,4 +466,11 @@ impl Sites {
 
 fn waiting(site: &SiteRecord, waits: String, next: String) -> SiteRecord {
     SiteRecord { waits, next, ..site.clone() }
+}
+
+/// The record of a restart that has stopped.
+fn stopped(lease: &Newest) -> Option<TurnRecord> {
+    let record = lease.borrow().as_ref()?.record.clone();
+    let site = operator::current(&record).ok()??;
+    (site.phase == SitePhase::Stopped).then_some(record)
 }

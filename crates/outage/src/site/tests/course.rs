@@ -15,7 +15,7 @@ use super::super::member::{
 };
 use super::super::moves::{Move, NODE_LIMIT, PhaseReadings, ScaledWorkload};
 use super::super::operator::{self, SiteRequest};
-use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord};
+use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use crate::turn::record::TurnRecord;
 use crate::turn::rule::TurnNode;
 
@@ -25,7 +25,6 @@ struct Machine {
     boot: u32,
     up: bool,
     /// Its device config has ordered what the operation does.
-    asked: bool,
     /// It never comes back.
     dead: bool,
     disk: Option<LocalSite>,
@@ -70,10 +69,6 @@ fn name(at: usize) -> String {
 
 impl Site3 {
     fn new(seed: u64, servers: usize, workers: usize, kind: SiteKind) -> Self {
-        Self::begun(seed, servers, workers, kind, false)
-    }
-
-    fn begun(seed: u64, servers: usize, workers: usize, kind: SiteKind, by_config: bool) -> Self {
         let machine = |server| Machine { server, boot: 1, up: true, ..Machine::default() };
         let all = (0..servers).map(|_| machine(true)).chain((0..workers).map(|_| machine(false)));
         let mut site = Self {
@@ -94,7 +89,6 @@ impl Site3 {
             by: said(),
             leave_machines: false,
             although_held: false,
-            by_config,
             findings: vec![],
         };
         site.record = operator::begin(&site.record, &wish, &site.nodes()).unwrap();
@@ -189,7 +183,6 @@ impl Site3 {
         let machine = &self.machines[at];
         let facts = SiteFacts {
             cordoned: machine.cordoned,
-            asked: machine.asked,
             open: !machine.cordoned,
             leads: at == 0 && machine.server,
             peers: machine.server.then(|| others.count()),
@@ -289,11 +282,6 @@ impl Site3 {
                 if site.phase == SitePhase::WorkersGoing {
                     assert_eq!(self.replicas, 0, "the volumes of applications are still in use");
                     assert!(!self.vm.alive, "a machine runs");
-                }
-                if site.phase == SitePhase::Announced && version == self.version {
-                    let asked = |it: &SiteMember| site.step(&it.node) == Some(&NodeStep::Asked);
-                    assert!(site.nodes.iter().all(asked), "not all are ordered it: {site:?}");
-                    assert!(self.record.holders.is_empty(), "a node is down in its turn");
                 }
                 let record = TurnRecord { mode: Some(site.mode().unwrap()), ..self.record.clone() };
                 self.write(version, record);

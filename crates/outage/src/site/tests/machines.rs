@@ -60,7 +60,6 @@ impl Place {
             by: said(),
             leave_machines: false,
             although_held: false,
-            by_config: false,
             findings: vec![],
         };
         let nodes: Vec<_> =

@@ -39,7 +39,6 @@ pub(super) fn wish() -> SiteRequest {
         by: said(),
         leave_machines: false,
         although_held: true,
-        by_config: false,
         findings: vec![],
     }
 }

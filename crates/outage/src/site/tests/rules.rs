@@ -8,7 +8,7 @@ use super::super::member::{
     self, GOING_LIMIT, LeaseReading, LocalSite, OwnIdentity, SiteFacts, SiteMemberAction,
 };
 use super::super::moves::{Move, NODE_LIMIT, PhaseReadings};
-use super::super::operator::{SiteRequest, advance, begin, cancel, current, pass};
+use super::super::operator::{SiteRequest, begin, cancel, current, pass};
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use crate::turn::pulses::Pulse;
 use crate::turn::record::{Class, Holder, Op, Phase, TurnRecord};
@@ -48,7 +48,6 @@ fn wish() -> SiteRequest {
         by: said(),
         leave_machines: false,
         although_held: false,
-        by_config: false,
         findings: vec![],
     }
 }
@@ -167,8 +166,6 @@ fn found(blocking: &[&str]) -> PhaseReadings {
 #[test]
 fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
     let (cordoned, booted) = (NodeStep::Cordoned, NodeStep::Booted);
-    let mut unasked = site(SitePhase::Armed, &NodeStep::Asked);
-    unasked.hear(ack("w", NodeStep::NotAsked));
     let mut late = site(SitePhase::Announced, &NodeStep::Seen);
     late.seen.retain(|it| it.node != "w");
     let mut slow = site(SitePhase::Cordoning, &cordoned);
@@ -180,14 +177,6 @@ fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
     let mut missing = site(SitePhase::Starting, &booted);
     missing.hear(ack("w", NodeStep::Going));
     let table = [
-        (unasked, found(&[]), "nodes whose device config is to order a shutdown: w", SitePhase::Announced),
-        // What was said before it began is no word of a disk.
-        (
-            site(SitePhase::Announced, &NodeStep::Asked),
-            found(&[]),
-            "write the operation to their disks: a, b, t, w",
-            SitePhase::Cordoning,
-        ),
         (late, found(&[]), "write the operation to their disks: w", SitePhase::Cordoning),
         (slow, found(&[]), "nodes to be cordoned: b", SitePhase::Stopping),
         (
@@ -236,22 +225,6 @@ fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
         };
         assert_eq!(after.phase, then, "{waits}");
     }
-}
-
-#[test]
-fn a_turn_is_waited_for_before_an_armed_operation_begins_whoever_continues_it() {
-    let armed = record(&site(SitePhase::Armed, &NodeStep::NotAsked));
-    let mut held = pass(&armed, &SitePhase::Armed, None, &said()).unwrap();
-    let from = current(&held).unwrap().unwrap();
-    let turn = PhaseReadings { holders: vec!["b".to_owned()], ..PhaseReadings::default() };
-    let Move::Wait(waits, _) = next(&from, &nodes(), &turn) else { panic!("it begins") };
-    assert_eq!(waits, "the turn of node b to end");
-    let Move::To(to) = next(&from, &nodes(), &PhaseReadings::default()) else { panic!("it waits") };
-    // One that is taken between the look and the write.
-    held.grant(holder());
-    assert_eq!(advance(&held, &from, Some(&to)).unwrap(), held);
-    held.holders.clear();
-    assert_eq!(current(&advance(&held, &from, Some(&to)).unwrap()).unwrap().unwrap(), *to);
 }
 
 #[test]

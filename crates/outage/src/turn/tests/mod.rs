@@ -5,7 +5,6 @@
 mod actions;
 mod alone;
 mod arbitrary;
-mod armed;
 mod life;
 mod look;
 mod model;

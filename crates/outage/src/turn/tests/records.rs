@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::record::{
-    BadRecord, Class, HOLDERS, LIMIT, MODE, ORDER, Op, Phase, QUEUE, Sequence, TurnRecord, VERSION,
-};
+use super::super::record::{BadRecord, Class, HOLDERS, LIMIT, MODE, Op, Phase, QUEUE, TurnRecord, VERSION};
 use super::rules::{holder, waiter};
 
 fn annotations(all: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -26,7 +24,7 @@ fn what_another_version_has_written_is_kept() {
         (QUEUE, queue),
         (MODE, mode),
         (LIMIT, "2"),
-        (ORDER, "by-moon"),
+        ("pillar-rs/outage-order", "by-moon"),
         (VERSION, "1"),
         ("pillar-rs/outage-hereafter", "x"),
         ("someone.else/note", "y"),
@@ -42,7 +40,7 @@ fn what_another_version_has_written_is_kept() {
 #[test]
 fn what_is_written_is_read_again_as_the_same() {
     let queue = vec![waiter("a", Class::Worker), waiter("b", Class::Leader)];
-    let mut record = TurnRecord { queue, order: Sequence::ServersFirst, ..TurnRecord::default() };
+    let mut record = TurnRecord { queue, ..TurnRecord::default() };
     assert_eq!(record.grant(holder("a", 0)), 1);
     assert_eq!((record.queue.len(), record.holder_identity()), (1, "a".to_owned()));
     record.stamp("2026-03-14T09:00:00Z");

@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Map;
 
 use super::super::pulses::Pulse;
-use super::super::record::{
-    Class, Fence, ForcedRelease, Holder, Mode, Op, Phase, Sequence, TurnRecord, Waiter,
-};
+use super::super::record::{Class, Fence, ForcedRelease, Holder, Mode, Op, Phase, TurnRecord, Waiter};
 use super::super::rule::{
     CordonMark, Me, OperatorRefusal, TakeoverProof, TurnNode, TurnRule, ahead, down, may_enter, may_ignore,
     order, proof, rank, release, with_limit,
@@ -148,10 +146,6 @@ fn a_grant_needs_every_row_of_the_rule() {
     let off = |name: &str| TurnNode { ready: false, ..node(name) };
     let lost = |name: &str| TurnNode { ready: false, ..server(name) };
     let mode = Mode { id: "m1".to_owned(), kind: "shutdown".to_owned(), rest: Map::new() };
-    let armed = |kind: &str| {
-        let rest = [("phase", "armed"), ("waits", "nodes: b")].map(|(key, it)| (key.to_owned(), it.into()));
-        Mode { id: "m1".to_owned(), kind: kind.to_owned(), rest: Map::from_iter(rest) }
-    };
     let b_holds = || holding(vec![holder("b", 7)], 1);
     let servers = || vec![server("a"), server("b"), node("c")];
     let server_holds = Holder { server: true, ..holder("b", 7) };
@@ -162,14 +156,6 @@ fn a_grant_needs_every_row_of_the_rule() {
         Case {
             record: TurnRecord { mode: Some(mode), ..TurnRecord::default() },
             ..case("whole-cluster operation", Some((TurnRule::Mode, "shutdown (m1)")))
-        },
-        Case {
-            record: TurnRecord { mode: Some(armed("reboot")), ..TurnRecord::default() },
-            ..case("armed for the same", Some((TurnRule::Mode, "reboot m1, which waits for nodes: b")))
-        },
-        Case {
-            record: TurnRecord { mode: Some(armed("shutdown")), ..TurnRecord::default() },
-            ..case("armed for another", None)
         },
         Case { record: b_holds(), ..case("held", Some((TurnRule::Holder, "node b holds a turn"))) },
         Case {
@@ -259,26 +245,24 @@ fn a_refusal_names_the_holder_and_the_command() {
 }
 
 #[test]
-fn workers_go_first_and_the_leader_last_but_servers_for_k3s_and_where_an_operator_wants_that() {
+fn workers_go_first_and_the_leader_last_but_servers_for_k3s() {
     let classes = [Class::Leader, Class::Worker, Class::Follower, Class::TieBreaker, Class::Worker];
     let names = ["l", "w1", "f", "t", "w2"];
     let queue = |op: Op| -> Vec<Waiter> {
         let of = |(name, class): (&str, Class)| Waiter { op: op.clone(), ..waiter(name, class) };
         names.into_iter().zip(classes.clone()).map(of).collect()
     };
-    let ordered = |op: Op, sequence: Sequence| {
-        let record = TurnRecord { queue: queue(op), order: sequence, ..TurnRecord::default() };
+    let ordered = |op: Op| {
+        let record = TurnRecord { queue: queue(op), ..TurnRecord::default() };
         let last = ahead(&record, &record.queue[0]).len();
         let names: Vec<String> = order(&record).iter().map(|it| it.node.clone()).collect();
         (names, last)
     };
     let workers = || ["w1", "w2", "t", "f", "l"].map(str::to_owned).to_vec();
     let servers = || ["t", "f", "l", "w1", "w2"].map(str::to_owned).to_vec();
-    assert_eq!(ordered(Op::Reboot, Sequence::WorkersFirst), (workers(), 4));
-    assert_eq!(ordered(Op::K3sUpdate, Sequence::WorkersFirst), (servers(), 2));
-    assert_eq!(ordered(Op::Reboot, Sequence::ServersFirst), (servers(), 2));
-    assert_eq!(ordered(Op::Reboot, Sequence::Stranger("odd".to_owned())), (workers(), 4));
-    let rank = |class| rank(&waiter("x", class), &Sequence::WorkersFirst);
+    assert_eq!(ordered(Op::Reboot), (workers(), 4));
+    assert_eq!(ordered(Op::K3sUpdate), (servers(), 2));
+    let rank = |class| rank(&waiter("x", class));
     assert_eq!(rank(Class::Stranger("new".to_owned())), rank(Class::Leader));
 }
 
