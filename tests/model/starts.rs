@@ -30,6 +30,7 @@ impl State {
                     pending: disk.pending.values().cloned().collect(),
                     request: disk.run.requests[0].clone(),
                     pause: disk.pause.clone(),
+                    older: Vec::new(),
                     boot_id,
                 };
                 let (core, effects) =

@@ -35,6 +35,6 @@ pub use plan::{Foreseen, Plan, PlanClass, PlanCounts, Planned, PlannedMachine, T
 pub use preflight::{PreflightError, PreflightFindings, preflight};
 pub use progress::{
     AttemptBlocker, AttemptPhase, BlockCode, Counts, Left, MachineShown, MachineState, Marks, Progress,
-    Remaining, Subject, VolumeWait,
+    Subject, VolumeWait,
 };
 pub use storage::last_of_volume;

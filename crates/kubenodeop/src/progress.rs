@@ -39,8 +39,6 @@ pub struct Progress {
     pub left: Vec<Left>,
     /// When the attempt is expected to be done, where that can be told.
     pub estimate: Option<Mono>,
-    /// Node and pods as they were read last; `None` while they were not in this attempt.
-    pub remaining: Option<Remaining>,
     /// What a restart must not forget.
     pub marks: Marks,
     /// Evictions that the server has accepted.
@@ -56,15 +54,6 @@ pub struct Progress {
     /// Why the container runtime cannot say whether pods past their grace period still run; empty when it can, and while
     /// nobody asks it.
     pub runtime: String,
-}
-
-/// What still is on the node, as far as it matters to who may not wait for the rest of the drain.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remaining {
-    /// The node has the control plane or etcd.
-    pub server: bool,
-    /// A virtual machine that runs here, as `apps/virt-launcher-x`; the first by name.
-    pub machine: Option<String>,
 }
 
 /// Since when the limits of an attempt run, so that a restart in the same boot does not start them again, and what

@@ -45,9 +45,6 @@ agent::limits! {
     /// Waits in milliseconds, counts bare, rules as words.
     pub struct Limits;
     waits {
-        /// How long the API may be silent in the middle of a drain of a worker node before the rest of it is skipped; 0
-        /// for never.
-        api_lost_skip, api_lost_skip_ms = 0;
         /// How long one hook may take.
         hook_limit, hook_limit_ms = 300_000;
         /// Pause between two tries to cordon.

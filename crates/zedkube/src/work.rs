@@ -39,8 +39,6 @@ use crate::preflight::PreflightRunner;
 use crate::runtime;
 use kubeapi::OwnNode;
 
-/// Between two looks for last replicas.
-const REPLICAS_AGAIN: Duration = Duration::from_secs(30);
 
 /// The time for the list of nodes that is read for times without an API.
 const LEARN_LIMIT: Duration = Duration::from_secs(10);
@@ -265,14 +263,12 @@ impl TaskContext {
         let outcome = {
             let drain = kubenodeop::drain(&self.cluster, &order, || clock.now(), &sender);
             let reach = self.ask_in_trouble(run, receiver.clone(), &outbox);
-            let replicas = self.look_for_replicas(run, &order.node, &outbox);
             let tell = pass_on(receiver, outbox.clone(), |newest| Event::Draining(run, Box::new(newest)));
             tokio::pin!(drain, tell);
             tokio::select! {
                 outcome = &mut drain => outcome,
                 () = &mut tell => drain.await,
                 () = reach => drain.await,
-                () = replicas => drain.await,
             }
         };
         let newest = sender.borrow().clone();
@@ -311,23 +307,6 @@ impl TaskContext {
             }
             clock.sleep_until(Some(clock.now() + PROBE_PAUSE)).await;
         }
-    }
-
-    /// Looks for last replicas on our node as long as an attempt lasts, where they matter. What was read last holds
-    /// while the API is silent. It ends only when nobody listens any more.
-    async fn look_for_replicas(&self, run: RunId, node: &NodeName, outbox: &Outbox<Event>) {
-        while self.limits.api_lost_skip() > Duration::ZERO {
-            let found = kubenodeop::last_of_volume(&self.cluster, node).await;
-            if !matches!(&found, Err(error) if error.is_silence()) {
-                let volume = found.map(|it| it.unwrap_or_else(|| "none".to_owned())).unwrap_or_default();
-                if !outbox.send(Event::LastReplica(run, volume)).await {
-                    return;
-                }
-            }
-            let clock = self.context.clock;
-            clock.sleep_until(Some(clock.now() + REPLICAS_AGAIN)).await;
-        }
-        std::future::pending::<()>().await;
     }
 
     /// Waits until something that held a failed attempt up has changed. Dropping it loses nothing.

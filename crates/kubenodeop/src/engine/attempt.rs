@@ -18,7 +18,7 @@ use super::words::{AttemptLogEvent, AttemptOutcome, AttemptRules, CallFailure, E
 use crate::changes::watched::{NodeMark, PermanentRefusal, RefusedCall, WatchedBlockers};
 use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
-use crate::progress::{AttemptBlocker, AttemptPhase, Counts, Left, Marks, Progress, Remaining};
+use crate::progress::{AttemptBlocker, AttemptPhase, Counts, Left, Marks, Progress};
 use crate::storage::{StorageView, VolumesBefore};
 use kubeapi::names::listed;
 use kubeapi::pace::Pace;
@@ -50,8 +50,6 @@ pub struct Engine {
     node: Option<NodeMark>,
     /// Its object was deleted since.
     node_gone: Option<CallFailure>,
-    /// Whether it has the control plane or etcd.
-    server: Option<bool>,
     /// The pods of the node have been read.
     listed: bool,
     look: CallState,
@@ -91,7 +89,6 @@ impl Engine {
             guard: LastCopyGuard::new(rules.last_copy, rules.last_copy_pass.clone(), marks.storage),
             node: None,
             node_gone: None,
-            server: None,
             listed: false,
             rules,
             look: CallState::Due(now),
@@ -132,10 +129,6 @@ impl Engine {
             storage: self.guard.waits(),
             left: self.left(),
             estimate: self.estimate(now),
-            remaining: self
-                .server
-                .filter(|_| self.listed)
-                .map(|server| Remaining { server, machine: self.roster.machine() }),
             marks: self.marks(now),
             evicted: self.roster.book.evicted,
             replies: self.roster.replies.clone(),

@@ -92,14 +92,6 @@ impl PodTable {
         names
     }
 
-    /// The first by name of the virtual machines that are not gone; one that stays by a rule counts too.
-    pub(super) fn machine(&self) -> Option<String> {
-        let is_machine =
-            |it: &PodTrack| it.is_on_node() && !it.facts.finished && tier::is_machine(&it.facts.labels);
-        let machines = self.book.all().filter(|(_, track)| is_machine(track));
-        machines.map(|(_, track)| track.facts.pod.to_string()).min()
-    }
-
     /// What a rule lets stay, or had deleted.
     pub(super) fn left(&self) -> Vec<Left> {
         let stay = self.book.in_state(&PodState::Left).map(|track| Left {

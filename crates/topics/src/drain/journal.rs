@@ -30,11 +30,6 @@ pub struct DrainJournal {
     pub pause_end_ms: u64,
     /// Since when the limits of this attempt run.
     pub marks: DrainMarks,
-    /// Since when the API has not answered, on the monotonic clock of the boot, in milliseconds; 0 while it does. Only
-    /// with the limit `api_lost_skip_ms`, as `Stake`.
-    pub api_silent_since_ms: u64,
-    /// What skipping the rest of the drain would put at risk.
-    pub stake: DrainStake,
     /// What was known of the cluster; kept over boots.
     pub known: ClusterKnown,
     /// Whose cordon was on the node.
@@ -57,18 +52,6 @@ pub struct DrainJournal {
     pub booted_at: GoTime,
     /// Until when each repair of the last day counts towards a warning, by its kind; kept over boots.
     pub repairs: BTreeMap<String, Vec<GoTime>>,
-}
-
-/// What skipping the rest of a drain would put at risk, as it was read last. Each member is empty while it is not known.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "PascalCase", default)]
-pub struct DrainStake {
-    /// `worker`, or `server` for a node that has the control plane or etcd.
-    pub role: String,
-    /// A virtual machine that runs here, as `apps/virt-launcher-x`, or `none`.
-    pub machine: String,
-    /// A Longhorn volume whose last healthy replica is here, or `none`.
-    pub volume: String,
 }
 
 /// What this node knew of its cluster when the API answered last: it decides what may be done without the API.

@@ -57,8 +57,6 @@ pub enum Event {
     /// Whether the API answers: while [`Effect::Drain`] has trouble with it, and with each [`Effect::Probe`]. Throttled or
     /// refused, or with a certificate that is not accepted, it does.
     Away(RunId, Option<Box<UnansweredCall>>),
-    /// A Longhorn volume whose last healthy replica is on our node, or `none`; empty where that cannot be known.
-    LastReplica(RunId, String),
     /// Answer to [`Effect::Drain`].
     Drained(RunId, Result<DrainSuccess, Box<AttemptFailure>>),
     /// Answer to [`Effect::Await`]: what has changed, in words.

@@ -177,13 +177,11 @@ impl Core for Zedkube {
                 self.follow(now, outcome);
             }
             Event::Draining(run, newest) if run == self.drain.run_id() => {
-                self.drain.draining(newest, &self.node);
+                self.drain.draining(newest);
             }
             Event::Away(run, away) if run == self.drain.run_id() => {
-                let outcome = self.drain.api_silent(now, away, &self.answers, &self.node, &mut out);
-                self.follow(now, outcome);
+                self.drain.api_silent(now, away);
             }
-            Event::LastReplica(run, volume) if run == self.drain.run_id() => self.drain.last_replica(volume),
             Event::Drained(run, result) if run == self.drain.run_id() => {
                 let outcome = self.drain.drained(now, result, &self.node, &mut out);
                 self.follow(now, outcome);
@@ -220,7 +218,6 @@ impl Core for Zedkube {
             | Event::Hooked(..)
             | Event::Draining(..)
             | Event::Away(..)
-            | Event::LastReplica(..)
             | Event::Drained(..)
             | Event::BlockerChanged(..)
             | Event::Looked(..)

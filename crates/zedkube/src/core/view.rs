@@ -106,7 +106,7 @@ impl Zedkube {
             asked: self.answers.asked().to_vec(),
             booted_at: self.node.booted_at,
             repairs: self.cleanup.after_boot.repairs.counted(&self.node),
-            ..self.drain.journal(&self.node)
+            ..self.drain.journal()
         })
     }
 

@@ -16,7 +16,6 @@ impl Engine {
     pub(super) fn node(&mut self, now: Mono, node: &NodeFacts, effects: &mut Vec<Effect>) {
         self.node = Some(NodeMark::from(node));
         self.node_gone = None;
-        self.server = Some(node.is_server());
         self.roster.hear_kubelet(now, node);
         if node.unschedulable {
             if !self.roster.counts_returns() {

@@ -12,12 +12,16 @@ use kubeapi::listed;
 use step::{Dice, Fault, Mono, planted};
 use topics::ClusterKnown;
 
-use super::api_lost::{NONE, WORKER};
 use super::life::{Drain, DrainStepOutcome};
 use super::run::{ApiAbsence, DrainRun};
 use crate::core::context::NodeContext;
 use crate::core::facts::{API_AWAY, DrainLogEvent, Effect};
 use crate::limits::{PROBE_PAUSE, SKIP_SPREAD};
+
+/// What is known not to be there.
+const NONE: &str = "none";
+/// The role of a node without control plane and etcd.
+const WORKER: &str = "worker";
 
 /// Whether the drain may be skipped, as far as this node knows.
 #[derive(Debug, Clone, PartialEq, Eq)]

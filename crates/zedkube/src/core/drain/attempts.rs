@@ -68,7 +68,7 @@ impl Drain {
     }
 
     /// Hears how far the attempt is.
-    pub(crate) fn draining(&mut self, newest: Box<Progress>, node: &NodeContext) {
+    pub(crate) fn draining(&mut self, newest: Box<Progress>) {
         if let DrainRun::Draining { now: held, .. } = &mut self.run {
             let marks = std::mem::take(&mut held.marks);
             *held = newest;
@@ -78,7 +78,6 @@ impl Drain {
             } else {
                 held.marks.drain = marks.drain;
             }
-            self.remaining(node);
         }
     }
 
@@ -105,7 +104,7 @@ impl Drain {
         node: &NodeContext,
         out: &mut Vec<Effect>,
     ) -> Option<DrainStepOutcome> {
-        self.api_answers();
+        self.silence = None;
         let DrainRun::Draining { attempt, now: last, .. } = &self.run else { return None };
         let (attempt, last) = (*attempt, last.clone());
         let failure = match result {

@@ -8,9 +8,9 @@ use agent::settings::Properties;
 use kubenodeop::StickyAction;
 use outage::keeper::Ask;
 use step::Mono;
-use topics::{CordonOwner, DrainJournal, DrainStake, DrainStatus, GoTime, NodeDrainRequest};
+use topics::{CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainRequest};
 
-use super::resume::{EarlierWork, Resume, some};
+use super::resume::{EarlierWork, Resume};
 use super::run::{DrainEnd, DrainRun, PreflightState, Silence};
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
@@ -31,10 +31,6 @@ pub(crate) struct Drain {
     pub(super) run_id: RunId,
     /// The API does not answer in the middle of this drain.
     pub(super) silence: Option<Silence>,
-    /// Since when, over restarts of this agent.
-    pub(super) silent_since: Option<Mono>,
-    /// What skipping the rest of this drain would put at risk.
-    pub(super) stake: DrainStake,
     /// The request in whose name the run works.
     pub(super) serves: Option<NodeDrainRequest>,
     pub(super) started_at: GoTime,
@@ -81,7 +77,6 @@ impl Drain {
     /// None; after a start in the same boot, what `journal` says of one.
     pub(crate) fn new(journal: Option<&DrainJournal>) -> Self {
         let resume = journal.and_then(Resume::from);
-        let of_resumed = journal.filter(|_| resume.is_some());
         let status = journal.map(|it| it.status).filter(|it| *it != DrainStatus::NotRequested);
         Self {
             properties: Properties::default(),
@@ -89,8 +84,6 @@ impl Drain {
             run: status.map_or(DrainRun::Idle, |it| DrainRun::Ended(DrainEnd::Resumed(it))),
             run_id: 0,
             silence: None,
-            silent_since: of_resumed.and_then(|it| some(it.api_silent_since_ms)),
-            stake: of_resumed.map(|it| it.stake.clone()).unwrap_or_default(),
             serves: None,
             started_at: journal.map_or(GoTime::ZERO, |it| it.started_at),
             next_start: None,
@@ -203,8 +196,7 @@ impl Drain {
     /// Ends whatever is under way, with every task; `None` leaves no drain at all.
     pub(crate) fn end(&mut self, end: Option<DrainEnd>, out: &mut Vec<Effect>) {
         self.run_id += 1;
-        self.api_answers();
-        self.stake = DrainStake::default();
+        self.silence = None;
         self.serves = None;
         self.floor = None;
         self.resume = None;
@@ -237,10 +229,7 @@ impl Drain {
     ) {
         let floor = self.resumed().filter(|status| status.is_under_way());
         let resume = self.resume.take().filter(|it| it.is_for(answers.requests()));
-        // Silence and what was known continue with the attempt.
-        let kept = resume.is_some().then(|| (self.silent_since, self.stake.clone()));
         self.end(None, out);
-        (self.silent_since, self.stake) = kept.unwrap_or_default();
         let from = self.next_start.filter(|_| resume.is_none()).unwrap_or(now).max(now);
         if resume.is_none() {
             self.started_at = node.wall(now);

@@ -150,7 +150,7 @@ fn mono(at_ms: u64) -> Mono {
     Mono::from_start(Duration::from_millis(at_ms))
 }
 
-pub(super) fn some(at_ms: u64) -> Option<Mono> {
+fn some(at_ms: u64) -> Option<Mono> {
     (at_ms > 0).then(|| mono(at_ms))
 }
 

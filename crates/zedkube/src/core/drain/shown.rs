@@ -9,10 +9,9 @@ use topics::{
     StorageWait, TurnShown,
 };
 
-use super::api_lost::may_be_skipped;
 use super::attempts::add_left;
 use super::life::Drain;
-use super::resume::{EarlierWork, SavedAttempts, ms};
+use super::resume::{EarlierWork, SavedAttempts};
 use super::run::{DrainEnd, DrainRun};
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
@@ -108,7 +107,7 @@ impl Drain {
             started_at: if self.is_idle() { GoTime::ZERO } else { self.started_at },
             deadline: self.opens(node).unwrap_or_else(|| wall(deadline)),
             estimate: wall(estimate),
-            api_silent_since: wall(self.silence.as_ref().and(self.silent_since)),
+            api_silent_since: wall(self.silence.as_ref().map(|it| it.since)),
             limits: self.running_limits(node),
             hooks: node.hooks.notes.clone(),
             skip: self.run.skip(),
@@ -133,7 +132,7 @@ impl Drain {
 
     /// Where it is, for the next start: the members that are about the drain. Holds nothing that changes with every
     /// pod, but for the marks of limits.
-    pub(crate) fn journal(&self, node: &NodeContext) -> DrainJournal {
+    pub(crate) fn journal(&self) -> DrainJournal {
         let serves = self.serves.clone().unwrap_or_default();
         let SavedAttempts { attempt, pause_end_ms, marks, reason } =
             SavedAttempts::of(&self.run, self.resume.as_ref());
@@ -144,12 +143,6 @@ impl Drain {
             attempt,
             pause_end_ms,
             marks,
-            api_silent_since_ms: self
-                .silent_since
-                .filter(|_| may_be_skipped(node))
-                .map(ms)
-                .unwrap_or_default(),
-            stake: self.stake.clone(),
             started_at: self.started_at,
             skip: self.run.skip(),
             reason,

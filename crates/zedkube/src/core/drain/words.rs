@@ -169,7 +169,7 @@ impl Drain {
         let mut reason = format!("the Kubernetes API is not reachable: {}", away.trouble);
         if self.resume.is_some() {
             let then = "the drain that was under way continues by itself once it answers";
-            return (reason, format!("{then}{}", self.skip_words(answers, node)));
+            return (reason, then.to_owned());
         }
         let secs = self.properties.time(settings::DRAIN_SKIP).as_secs();
         let after = format!("once it has been unreachable for {secs} s, without a break");

@@ -404,9 +404,6 @@ pub(crate) fn kept_short(mut journal: DrainJournal) -> DrainJournal {
         answer.context = cut(&answer.context, NAME_BYTES);
         sentence(&mut answer.skip);
     }
-    for name in [&mut journal.stake.machine, &mut journal.stake.volume] {
-        *name = cut(name, NAME_BYTES);
-    }
     shorten(&mut journal.marks);
     journal
 }

@@ -5,7 +5,6 @@ mod bench;
 mod clock;
 mod gated;
 mod log_events;
-mod losing;
 mod membership;
 mod operator;
 mod records;
