@@ -99,7 +99,7 @@ pub async fn preflight(
         // What only warns of room stops nothing.
         Err(_) => pods::list(cluster, node).await.map_err(PreflightError::Pods)?,
     };
-    let blockers = if [&rules.pod, &rules.tier].into_iter().any(ends_otherwise) {
+    let blockers = if ends_otherwise(&rules.pod) {
         Vec::new()
     } else {
         let (asked, rest) = samples(own);

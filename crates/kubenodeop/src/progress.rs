@@ -64,8 +64,6 @@ pub struct Marks {
     pub attempt: Option<Mono>,
     /// When the first attempt of this drain began.
     pub drain: Option<Mono>,
-    /// The tier that leaves, and since when.
-    pub tier: Option<(Tier, Mono)>,
     /// Since when volumes are waited for.
     pub volumes: Option<Mono>,
     /// Since when nothing but the storage is waited for.

@@ -160,11 +160,6 @@ agent::limits! {
         /// What is done about it then: `wait` or `delete`.
         #[serde(deserialize_with = "words::never_ready_then")]
         never_ready_then: NeverReadyAction = AttemptRules::default().never_ready.then;
-        /// How long one tier may take, from the end of the one before it; 0 for no limit.
-        tier_limit_ms: u64 = 0;
-        /// What is done about the pods of a tier that is over its time: `wait`, `give-up` or `delete`.
-        #[serde(deserialize_with = "words::tier_limit_then")]
-        tier_limit_then: PodAction = AttemptRules::default().tier.then;
         /// How long volumes may take to be detached once the last pod is gone; 0 for no limit.
         volumes_limit_ms: u64 = 600_000;
         /// What is done about volumes that are over their time: `wait`, `give-up` or `go-on`.
@@ -218,7 +213,6 @@ impl Limits {
             proof_gap: self.proof_gap(),
             pod: Limit { after: some(self.pod_limit_ms), then: self.pod_limit_then },
             never_ready: Limit { after: some(self.never_ready_hold_ms), then: self.never_ready_then },
-            tier: Limit { after: some(self.tier_limit_ms), then: self.tier_limit_then },
             volumes: Limit { after: some(self.volumes_limit_ms), then: self.volumes_limit_then },
             last_copy: Limit { after: some(self.last_copy_limit_ms), then: self.last_copy_then },
             last_copy_pass: self.last_copy_pass.iter().cloned().collect(),
@@ -338,7 +332,6 @@ mod words {
         attempt_limit_then: PodAction = POD,
         pod_limit_then: PodAction = POD,
         never_ready_then: NeverReadyAction = NEVER_READY,
-        tier_limit_then: PodAction = POD,
         volumes_limit_then: VolumeAction = VOLUME,
         last_copy_then: VolumeAction = VOLUME,
         sticky_then: StickyAction = STICKY,
@@ -417,7 +410,7 @@ mod tests {
     fn d15_each_limit_has_its_time_and_its_action() {
         let rules = read(
             r#"{"surge":"annotated","surge_limit_ms":8000,"drain_limit_ms":6000,"drain_limit_then":"delete","attempt_limit_then":"wait",
-                "pod_limit_ms":1000,"pod_limit_then":"delete","tier_limit_ms":2000,"tier_limit_then":"give-up",
+                "pod_limit_ms":1000,"pod_limit_then":"delete",
                 "volumes_limit_ms":3000,"volumes_limit_then":"wait","last_copy_limit_ms":4000,
                 "last_copy_then":"go-on","never_ready_hold_ms":5000,"never_ready_then":"delete",
                 "last_copy_pass":["shop/data"],"sticky_then":"give-up","sticky_returns":5,
@@ -437,7 +430,6 @@ mod tests {
             proof_gap: Duration::from_secs(4),
             pod: Limit { after: after(1), then: PodAction::Delete },
             never_ready: Limit { after: after(5), then: NeverReadyAction::Delete },
-            tier: Limit { after: after(2), then: PodAction::GiveUp },
             volumes: Limit { after: after(3), then: VolumeAction::Wait },
             last_copy: Limit { after: after(4), then: VolumeAction::GoOn },
             last_copy_pass: ["shop/data".to_owned()].into(),
@@ -452,7 +444,6 @@ mod tests {
     fn a_word_that_nobody_knows_is_refused_with_its_member_and_the_words_known() {
         for (text, words) in [
             (r#"{"pod_limit_then":"kill"}"#, ["pod_limit_then", "\"kill\"", "wait, give-up, delete"]),
-            (r#"{"tier_limit_then":"go-on"}"#, ["tier_limit_then", "\"go-on\"", "wait, give-up, delete"]),
             (
                 r#"{"volumes_limit_then":"delete"}"#,
                 ["volumes_limit_then", "\"delete\"", "wait, give-up, go-on"],

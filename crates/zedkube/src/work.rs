@@ -39,7 +39,6 @@ use crate::preflight::PreflightRunner;
 use crate::runtime;
 use kubeapi::OwnNode;
 
-
 /// The time for the list of nodes that is read for times without an API.
 const LEARN_LIMIT: Duration = Duration::from_secs(10);
 

@@ -1,4 +1,4 @@
-//! The times of an attempt: since when the open tier leaves, the limits of the whole attempt and drain, when the container
+//! The times of an attempt: the limits of the whole attempt and drain, when the container
 //! runtime is asked, when all is expected to be done.
 //!
 //! Not here: what is done then (`limits`, `containers`). Sources: goals D9, D15, O1.
@@ -10,49 +10,12 @@ use step::Mono;
 
 use super::track::Over;
 use super::words::{AttemptRules, Effect, PodAction};
-use crate::plan::tier::Tier;
 use crate::progress::{Counts, Marks};
 
 /// From one answer to the next question.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 /// The same after an answer that says nothing.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
-/// Since when the open tier leaves.
-#[derive(Debug)]
-pub(super) struct TierClock {
-    /// What an attempt that was cut off has noted.
-    mark: Option<(Tier, Mono)>,
-    open: Option<(Tier, Mono)>,
-    pub(super) over: bool,
-}
-
-impl TierClock {
-    pub(super) fn new(mark: Option<(Tier, Mono)>) -> Self {
-        Self { mark, open: None, over: false }
-    }
-
-    /// The open tier, and since when it is.
-    pub(super) fn open(&self) -> Option<(Tier, Mono)> {
-        self.open
-    }
-
-    /// Whether the limit of this tier is over.
-    pub(super) fn is_over(&self, tier: Tier) -> bool {
-        self.over && self.open.is_some_and(|(open, _)| open == tier)
-    }
-
-    pub(super) fn follow(&mut self, now: Mono, tier: Option<Tier>) {
-        if self.open.map(|(open, _)| open) == tier {
-            return;
-        }
-        let marked = |tier| self.mark.filter(|(of, _)| *of == tier).map_or(now, |(_, since)| since.min(now));
-        self.open = tier.map(|tier| (tier, marked(tier)));
-        self.over = false;
-        if tier.is_some() {
-            self.mark = None;
-        }
-    }
-}
 
 /// The limits of the attempt and of the whole drain, where pods that are left are not the end of it.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! The limits for a pod, a tier, the attempt and the whole drain, and what is done about pods when one is over.
+//! The limits for a pod, the attempt and the whole drain, and what is done about pods when one is over.
 //!
 //! Not here: the limits for volumes (`volumes`), an attempt that fails by its own (`attempt`), a drain that does (zedkube). Source: goals D15.
 //! Pure: no clock, no I/O, no task.
@@ -10,7 +10,7 @@ use step::Mono;
 use super::pod_table::PodTable;
 use super::track::{Over, PodTrack};
 use super::words::{AttemptRules, Effect, NeverReadyAction, PodAction};
-use kubeapi::names::{PodUid, listed};
+use kubeapi::names::PodUid;
 
 impl AttemptRules {
     /// How long an attempt lasts before it fails on that.
@@ -40,7 +40,6 @@ impl AttemptRules {
     pub(super) fn action(&self, over: Over) -> PodAction {
         match over {
             Over::Pod => self.pod.then,
-            Over::Tier => self.tier.then,
             Over::Attempt => self.attempt_then,
             Over::Drain => self.drain.then,
         }
@@ -50,17 +49,15 @@ impl AttemptRules {
 impl PodTable {
     /// The limit that a pod is over: one that has it deleted before others.
     pub(super) fn over(&self, track: &PodTrack) -> Option<Over> {
-        let tier = self.clock.is_over(track.facts.tier).then_some(Over::Tier);
         // Nothing is done about a pod that was never asked.
-        let asked = self.wholes.over().chain(tier).filter(|_| track.asked.is_some());
+        let asked = self.wholes.over().filter(|_| track.asked.is_some());
         let all: Vec<Over> = track.over.into_iter().chain(asked).collect();
         let deletes = all.iter().find(|over| self.rules.action(**over) == PodAction::Delete);
         deletes.or(all.first()).copied()
     }
 
-    /// Does what is due about pods and tiers that are over their time. The reason, when the attempt fails on it.
+    /// Does what is due about pods that are over their time. The reason, when the attempt fails on it.
     pub(super) fn enforce(&mut self, now: Mono, effects: &mut Vec<Effect>) -> Option<String> {
-        self.clock.follow(now, self.book.open_tier());
         if let Some(after) = self.rules.pod.after {
             while let Some((asked, uid)) = self.book.first_in_time().cloned() {
                 if asked + after > now {
@@ -84,21 +81,6 @@ impl PodTable {
             for uid in uids {
                 self.settle(now, &uid, effects);
             }
-        }
-        let (tier, since) = self.clock.open()?;
-        let after = self.rules.tier.after.filter(|after| !self.clock.over && since + *after <= now)?;
-        self.clock.over = true;
-        let here = self.book.all().filter(|(_, track)| track.is_here() && track.facts.tier == tier);
-        let uids: Vec<PodUid> = here.map(|(uid, _)| uid.clone()).collect();
-        if self.rules.tier.then == PodAction::GiveUp {
-            let left = listed(&self.left_names(), ", ");
-            let (tier, secs) = (tier.text(), after.as_secs());
-            return Some(format!(
-                "the {tier} pods have not left within {secs} s, the limit for a tier: {left}"
-            ));
-        }
-        for uid in uids {
-            self.settle(now, &uid, effects);
         }
         None
     }
@@ -126,11 +108,9 @@ impl PodTable {
     /// When [`PodTable::enforce`] has something to do.
     pub(super) fn next_limit(&self, now: Mono) -> Option<Mono> {
         let pod = self.rules.pod.after.and_then(|after| Some(self.book.first_in_time()?.0 + after));
-        let tier = self.rules.tier.after.filter(|_| !self.clock.over);
-        let tier = tier.and_then(|after| Some(self.clock.open()?.1 + after));
         let hold = self.hold_time();
         let hold =
             hold.and_then(|after| self.book.never_ready.iter().map(|it| it.0 + after).find(|at| *at > now));
-        pod.into_iter().chain(tier).chain(hold).chain(self.wholes.next_due()).min()
+        pod.into_iter().chain(hold).chain(self.wholes.next_due()).min()
     }
 }

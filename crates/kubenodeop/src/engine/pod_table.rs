@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use step::{Inserted as _, Mono};
 
-use super::clocks::{RuntimeLooks, TierClock, WholeLimits, given_up_at};
+use super::clocks::{RuntimeLooks, WholeLimits, given_up_at};
 use super::index::PodIndex;
 use super::namespace_budgets::NamespaceBudgets;
 use super::sentence;
@@ -38,7 +38,6 @@ pub(super) struct PodTable {
     pub(super) rules: AttemptRules,
     pub(super) book: PodIndex,
     pub(super) spaces: NamespaceBudgets,
-    pub(super) clock: TierClock,
     pub(super) wholes: WholeLimits,
     pub(super) returns: Returns,
     /// From then on a pod that comes is a return; `None` while the scheduler may place any pod here.
@@ -75,7 +74,6 @@ impl PodTable {
         Self {
             book: PodIndex::owing(marks.claims.clone()),
             spaces: NamespaceBudgets::default(),
-            clock: TierClock::new(marks.tier),
             wholes: WholeLimits::new(&rules, marks, now),
             given_up_at: given_up_at(&rules, marks, now),
             returns: Returns::new(rules.sticky_returns, marks.returns.clone()),

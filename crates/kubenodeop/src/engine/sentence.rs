@@ -109,7 +109,6 @@ pub(super) fn blocker(
 pub(super) fn limit(over: Over, rules: &AttemptRules) -> String {
     let (after, what) = match over {
         Over::Pod => (rules.pod.after, "a pod"),
-        Over::Tier => (rules.tier.after, "a tier"),
         Over::Attempt => (Some(rules.attempt), "an attempt"),
         Over::Drain => (rules.drain.after, "the whole drain"),
     };

@@ -14,7 +14,6 @@ use super::track::{PodState, PodTrack, RemovalCall, SecondCopy};
 use crate::calls::volumes::ClaimName;
 use crate::changes::watched::{PermanentRefusal, RefusedCall};
 use crate::plan::PodFacts;
-use crate::plan::tier;
 use crate::progress::{AttemptBlocker, Left, Marks};
 use kubeapi::names::{PodUid, listed};
 use kubeapi::reply::Reply;
@@ -141,7 +140,6 @@ impl PodTable {
     /// What a restart must not forget about the pods.
     pub(super) fn marks(&self, now: Mono) -> Marks {
         Marks {
-            tier: self.clock.open(),
             pods: self.marked(now).map(|(asked, uid)| (uid.clone(), *asked)).into_map(),
             returns: self.returns.marks(),
             claims: self.book.all_claims(),

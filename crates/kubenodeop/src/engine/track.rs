@@ -93,8 +93,6 @@ pub(super) enum RemovalCall {
 pub(super) enum Over {
     /// Its own.
     Pod,
-    /// Its tier's.
-    Tier,
     /// The attempt's.
     Attempt,
     /// That of the whole drain.

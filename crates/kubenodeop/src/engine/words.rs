@@ -41,8 +41,6 @@ pub struct AttemptRules {
     pub surge_limit: Duration,
     /// For a pod that was never Ready and that a budget holds, from its first eviction call (goals D8).
     pub never_ready: Limit<NeverReadyAction>,
-    /// For one tier, from the moment that the one before it is over.
-    pub tier: Limit<PodAction>,
     /// For the volumes, from the moment that the last pod is gone.
     pub volumes: Limit<VolumeAction>,
     /// For volumes whose last healthy copy is here, from the moment that nothing else is waited for (goals D14).
@@ -120,7 +118,6 @@ impl Default for AttemptRules {
             surge: SurgeRule::Never,
             surge_limit: Duration::from_secs(300),
             never_ready: Limit { after: Some(Duration::from_secs(600)), then: NeverReadyAction::Wait },
-            tier: Limit { after: None, then: PodAction::Wait },
             volumes: Limit { after: Some(Duration::from_secs(600)), then: VolumeAction::GoOn },
             last_copy: Limit { after: None, then: VolumeAction::Wait },
             last_copy_pass: BTreeSet::new(),

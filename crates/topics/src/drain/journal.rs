@@ -81,10 +81,6 @@ pub struct DrainMarks {
     pub attempt_ms: u64,
     /// When the first attempt of the drain began.
     pub drain_ms: u64,
-    /// The tier that leaves, or empty.
-    pub tier: String,
-    /// When it began to leave.
-    pub tier_ms: u64,
     /// Since when volumes are waited for.
     pub volumes_ms: u64,
     /// Since when nothing but the storage is waited for.
@@ -101,7 +97,6 @@ pub struct DrainMarks {
 
 impl DrainMarks {
     pub(crate) fn cut(&mut self, most: Most) {
-        most.text(&mut self.tier);
         most.map(&mut self.pods_ms);
         most.map(&mut self.returns);
         self.claims_omitted = self.claims_omitted.saturating_add(most.set(&mut self.claims));
@@ -121,10 +116,6 @@ impl Topic for DrainJournal {
             answer.cut(most);
         }
         self.marks.cut(most);
-        for text in
-            [&mut self.stake.role, &mut self.stake.machine, &mut self.stake.volume, &mut self.known.volume]
-        {
-            most.text(text);
-        }
+        most.text(&mut self.known.volume);
     }
 }

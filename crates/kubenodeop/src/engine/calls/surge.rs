@@ -9,7 +9,7 @@ use step::Mono;
 
 use crate::calls::surge::{SurgeAnswer, SurgeOrder};
 use crate::engine::pod_table::PodTable;
-use crate::engine::track::{Over, PodState, PodTrack, RemovalCall, SecondCopy};
+use crate::engine::track::{PodState, PodTrack, RemovalCall, SecondCopy};
 use crate::engine::words::{AttemptLogEvent, CallFailure, Effect, PodAction};
 use crate::plan::surge::{SurgeRule, deployment_of};
 use crate::plan::{PodFacts, tier};
@@ -41,8 +41,7 @@ impl PodTable {
                 track.is_held_by_budget() && track.looked.is_none_or(|at| at + LOOK_SETTLED <= now)
             }
         };
-        let tier = self.clock.is_over(facts.tier).then_some(Over::Tier);
-        let mut over = self.wholes.over().chain(tier).chain(track.over);
+        let mut over = self.wholes.over().chain(track.over);
         open && self.rules.surge != SurgeRule::Never
             && track.delete_reason.is_none()
             && !track.sticky

@@ -44,14 +44,13 @@ fn rules() -> impl Strategy<Value = AttemptRules> {
     let volumes = (after(), volumes).prop_map(|(after, then)| Limit { after, then });
     let sticky = prop_oneof![Just(StickyAction::Leave), Just(StickyAction::Wait), Just(StickyAction::GiveUp)];
     let surge = prop_oneof![Just(SurgeRule::Never), Just(SurgeRule::All)];
-    let all = (action(), action(), volumes, sticky, 1usize..4, 1u32..4, surge);
-    all.prop_map(|(pod, tier, volumes, sticky, at_once, sticky_returns, surge)| AttemptRules {
+    let all = (action(), volumes, sticky, 1usize..4, 1u32..4, surge);
+    all.prop_map(|(pod, volumes, sticky, at_once, sticky_returns, surge)| AttemptRules {
         surge,
         attempt: secs(2000),
         at_once,
         proof_gap: secs(1),
         pod,
-        tier,
         volumes,
         sticky,
         machines: crate::machines::MachinePolicy::MigrateOrShutdown,

@@ -51,7 +51,7 @@ fn comes_back() -> Bench {
     bench
 }
 
-const WAYS: [RemovalCall; 19] = [
+const WAYS: [RemovalCall; 18] = [
     ("all pods refused", || {
         let mut bench = Bench::started(vec![pod("a")]);
         bench.reply("a", permanent());
@@ -67,12 +67,6 @@ const WAYS: [RemovalCall; 19] = [
         let rules = AttemptRules { pod: limit(60, PodAction::GiveUp), ..AttemptRules::default() };
         let mut bench = Bench::by(vec![pod("a")], rules);
         bench.reply("a", Reply::Done);
-        bench.pass(secs(60));
-        bench
-    }),
-    ("tier limit", || {
-        let rules = AttemptRules { tier: limit(60, PodAction::GiveUp), ..AttemptRules::default() };
-        let mut bench = Bench::by(vec![pod("a")], rules);
         bench.pass(secs(60));
         bench
     }),

@@ -1,13 +1,9 @@
-//! Limits for a pod, a tier and the attempt, with what is done when they are over (goals D15).
+//! Limits for a pod, the attempt and the drain, with what is done when they are over (goals D15).
 
 use super::*;
 
 fn by_pod(secs: u64, then: PodAction) -> AttemptRules {
     AttemptRules { pod: Limit { after: Some(Duration::from_secs(secs)), then }, ..AttemptRules::default() }
-}
-
-fn by_tier(secs: u64, then: PodAction) -> AttemptRules {
-    AttemptRules { tier: Limit { after: Some(Duration::from_secs(secs)), then }, ..AttemptRules::default() }
 }
 
 /// Passes time; every eviction is refused for a budget.
@@ -27,20 +23,17 @@ fn deleted(bench: &Bench) -> Vec<&str> {
 
 #[test]
 fn d15_a_pod_over_its_limit_is_named_and_waited_for() {
-    for rules in [by_pod(300, PodAction::Wait), by_tier(300, PodAction::Wait)] {
-        let what = if rules.pod.after.is_some() { "pod" } else { "tier" };
-        let mut bench = Bench::by(vec![pod("a")], rules);
-        refuse_for(&mut bench, secs(299));
-        assert_eq!(bench.blockers()[0].code, BlockCode::Budget, "{what}");
-        refuse_for(&mut bench, secs(2));
-        let blocker = bench.blockers().remove(0);
-        assert_eq!(blocker.code, BlockCode::OverTime, "{what}");
-        let end = format!("it is over the limit of 300 s for a {what}");
-        assert!(blocker.reason.starts_with("pod shop/a") && blocker.reason.ends_with(&end), "{blocker:?}");
-        refuse_for(&mut bench, secs(60));
-        assert_eq!((bench.end.clone(), deleted(&bench)), (None, vec![]));
-        assert!(bench.evictions.len() > 20, "it is asked on");
-    }
+    let mut bench = Bench::by(vec![pod("a")], by_pod(300, PodAction::Wait));
+    refuse_for(&mut bench, secs(299));
+    assert_eq!(bench.blockers()[0].code, BlockCode::Budget);
+    refuse_for(&mut bench, secs(2));
+    let blocker = bench.blockers().remove(0);
+    assert_eq!(blocker.code, BlockCode::OverTime);
+    let end = "it is over the limit of 300 s for a pod";
+    assert!(blocker.reason.starts_with("pod shop/a") && blocker.reason.ends_with(end), "{blocker:?}");
+    refuse_for(&mut bench, secs(60));
+    assert_eq!((bench.end.clone(), deleted(&bench)), (None, vec![]));
+    assert!(bench.evictions.len() > 20, "it is asked on");
 }
 
 #[test]
@@ -97,49 +90,38 @@ fn d15_a_pod_over_its_limit_fails_the_attempt_where_the_rule_says_so() {
     bench.leave("b");
     refuse_for(&mut bench, secs(301));
     assert_eq!(bench.reason(), "pod shop/a has not left within 300 s, the limit for a pod");
-    let mut bench = Bench::by(vec![pod("b"), pod("a")], by_tier(300, PodAction::GiveUp));
-    refuse_for(&mut bench, secs(301));
-    assert_eq!(
-        bench.reason(),
-        "the application pods have not left within 300 s, the limit for a tier: shop/a, shop/b"
-    );
 }
 
 #[test]
 fn d15_a_pod_over_its_limit_is_deleted_once_and_named_where_the_rule_says_so() {
-    for rules in [by_pod(300, PodAction::Delete), by_tier(300, PodAction::Delete)] {
-        let what = if rules.pod.after.is_some() { "pod" } else { "tier" };
-        let mut bench = Bench::by(vec![pod("a"), pod("b")], rules);
-        bench.reply("b", Reply::Done);
-        refuse_for(&mut bench, secs(299));
-        assert_eq!(deleted(&bench), Vec::<&str>::new());
-        bench.pass(secs(1));
-        if bench.flying.contains(&pod("a").pod.uid) && bench.deletions.is_empty() {
-            bench.reply("a", budget_reply());
-        }
-        assert_eq!(deleted(&bench), ["a"], "{what}: the other one is ending already");
-        let before = bench.evictions.len();
-        bench.reply("a", transient());
-        bench.pass(secs(15));
-        assert_eq!(deleted(&bench), ["a", "a"], "a deletion that failed is repeated");
-        bench.leave("a");
-        bench.pass(secs(200));
-        assert_eq!((deleted(&bench).len(), bench.evictions.len()), (2, before), "and no more");
-        bench.there.clear();
-        bench.hear(Event::PodGone(pod("b").pod.uid));
-        bench.prove();
-        let why = format!("deleted whatever its budgets say: over the limit of 300 s for a {what}");
-        let expected = [Left { what: "shop/a".to_owned(), why }];
-        let Some(AttemptOutcome::Drained { left, evicted, .. }) = &bench.end else {
-            panic!("{:?}", bench.end)
-        };
-        assert_eq!((left.as_slice(), *evicted), (expected.as_slice(), 1));
+    let mut bench = Bench::by(vec![pod("a"), pod("b")], by_pod(300, PodAction::Delete));
+    bench.reply("b", Reply::Done);
+    refuse_for(&mut bench, secs(299));
+    assert_eq!(deleted(&bench), Vec::<&str>::new());
+    bench.pass(secs(1));
+    if bench.flying.contains(&pod("a").pod.uid) && bench.deletions.is_empty() {
+        bench.reply("a", budget_reply());
     }
+    assert_eq!(deleted(&bench), ["a"], "the other one is ending already");
+    let before = bench.evictions.len();
+    bench.reply("a", transient());
+    bench.pass(secs(15));
+    assert_eq!(deleted(&bench), ["a", "a"], "a deletion that failed is repeated");
+    bench.leave("a");
+    bench.pass(secs(200));
+    assert_eq!((deleted(&bench).len(), bench.evictions.len()), (2, before), "and no more");
+    bench.there.clear();
+    bench.hear(Event::PodGone(pod("b").pod.uid));
+    bench.prove();
+    let why = "deleted whatever its budgets say: over the limit of 300 s for a pod".to_owned();
+    let expected = [Left { what: "shop/a".to_owned(), why }];
+    let Some(AttemptOutcome::Drained { left, evicted, .. }) = &bench.end else { panic!("{:?}", bench.end) };
+    assert_eq!((left.as_slice(), *evicted), (expected.as_slice(), 1));
 }
 
 #[test]
 fn d15_no_limit_deletes_a_pod_that_was_never_asked() {
-    let rules = AttemptRules { at_once: 1, ..by_tier(300, PodAction::Delete) };
+    let rules = AttemptRules { at_once: 1, ..by_pod(300, PodAction::Delete) };
     let mut bench = Bench::by(vec![pod("a"), pod("b")], rules);
     bench.pass(secs(400));
     assert_eq!((bench.evicted_names(), deleted(&bench)), (vec!["a"], vec![]), "the answer is still out");
@@ -153,23 +135,13 @@ fn d15_no_limit_deletes_a_pod_that_was_never_asked() {
 fn d15_limits_go_on_after_a_restart() {
     let at = |secs| Mono::from_start(Duration::from_secs(secs));
     // The bench's clock starts at 1000 s.
-    let marks = Marks {
-        attempt: Some(at(500)),
-        tier: Some((Tier::Application, at(800))),
-        pods: [(pod("a").pod.uid, at(900))].into(),
-        ..Marks::default()
-    };
+    let marks =
+        Marks { attempt: Some(at(500)), pods: [(pod("a").pod.uid, at(900))].into(), ..Marks::default() };
     let mut bench = Bench::on_from(vec![pod("a"), pod("b")], by_pod(300, PodAction::GiveUp), &marks);
     refuse_for(&mut bench, secs(199));
     assert_eq!(bench.end, None);
     refuse_for(&mut bench, secs(2));
     assert_eq!(bench.reason(), "pod shop/a has not left within 300 s, the limit for a pod");
-
-    let mut bench = Bench::on_from(vec![pod("a")], by_tier(300, PodAction::GiveUp), &marks);
-    refuse_for(&mut bench, secs(99));
-    assert_eq!(bench.end, None);
-    refuse_for(&mut bench, secs(2));
-    assert!(bench.reason().contains("the limit for a tier"));
 
     let rules = AttemptRules { attempt: secs(600), ..AttemptRules::default() };
     let mut bench = Bench::on_from(vec![pod("a")], rules, &marks);
@@ -188,7 +160,7 @@ fn d15_what_a_restart_must_not_forget_is_told_and_bounded() {
     bench.leave("p000");
     bench.pass(Duration::from_millis(29_999));
     let marks = bench.progress().marks;
-    assert_eq!((marks.attempt, marks.tier), (Some(start), Some((Tier::Application, start))));
+    assert_eq!(marks.attempt, Some(start));
     assert_eq!(marks.pods.len(), 0, "nobody is held for long yet");
     assert_eq!(bench.engine.next_wake(), Some(start + secs(30)));
     bench.pass(Duration::from_millis(1));
@@ -196,18 +168,6 @@ fn d15_what_a_restart_must_not_forget_is_told_and_bounded() {
     assert_eq!(marks.pods.len(), 64);
     assert!(marks.pods.values().all(|since| *since == start));
     assert!(!marks.pods.contains_key(&pod("p000").pod.uid), "it is gone");
-}
-
-#[test]
-fn d15_the_limit_of_a_tier_starts_when_the_one_before_it_is_over() {
-    let disk = PodFacts { tier: Tier::Storage, ..pod("disk") };
-    let mut bench = Bench::by(vec![pod("a"), disk], by_tier(300, PodAction::GiveUp));
-    refuse_for(&mut bench, secs(200));
-    bench.leave("a");
-    refuse_for(&mut bench, secs(299));
-    assert_eq!(bench.end, None);
-    refuse_for(&mut bench, secs(2));
-    assert!(bench.reason().starts_with("the storage pods have not left within 300 s"));
 }
 
 #[test]

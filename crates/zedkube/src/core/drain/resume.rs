@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kubeapi::PodUid;
-use kubenodeop::{Marks, Progress, Tier};
+use kubenodeop::{Marks, Progress};
 use step::{Inserted as _, Mono};
 use topics::{DrainJournal, DrainMarks, NodeDrainRequest, PodCounts, RequestId};
 
@@ -160,8 +160,6 @@ pub(crate) fn kept_marks(held: &Marks) -> DrainMarks {
     DrainMarks {
         attempt_ms: at(held.attempt),
         drain_ms: at(held.drain),
-        tier: held.tier.map(|(tier, _)| tier.text().to_owned()).unwrap_or_default(),
-        tier_ms: at(held.tier.map(|(_, since)| since)),
         volumes_ms: at(held.volumes),
         storage_ms: at(held.storage),
         pods_ms: held.pods.iter().map(|(uid, since)| (uid.to_string(), ms(*since))).into_map(),
@@ -177,11 +175,9 @@ pub(crate) fn kept_marks(held: &Marks) -> DrainMarks {
 
 /// Marks from disk; of this boot.
 pub(crate) fn marks(kept: &DrainMarks) -> Marks {
-    let tier = Tier::parse(&kept.tier);
     Marks {
         attempt: some(kept.attempt_ms),
         drain: some(kept.drain_ms),
-        tier: tier.zip(some(kept.tier_ms)),
         volumes: some(kept.volumes_ms),
         storage: some(kept.storage_ms),
         pods: kept.pods_ms.iter().map(|(uid, since)| (PodUid::new(uid.clone()), mono(*since))).into_map(),
@@ -209,21 +205,18 @@ mod tests {
     #[test]
     fn d15_marks_come_back_from_the_journal_as_they_went_in() {
         let at = |secs| Mono::from_start(Duration::from_secs(secs));
-        for &tier in Tier::ALL {
-            let held = Marks {
-                attempt: Some(at(1)),
-                drain: Some(at(1)),
-                tier: Some((tier, at(2))),
-                volumes: Some(at(3)),
-                storage: Some(at(4)),
-                pods: BTreeMap::from([(PodUid::new("u1".to_owned()), at(4))]),
-                returns: BTreeMap::from([(("shop".to_owned(), "ReplicaSet/web".to_owned()), 2)]),
-                claims: BTreeSet::from([("shop".to_owned(), "data".to_owned())]),
-                // The Deployments themselves say that.
-                surged: BTreeSet::new(),
-            };
-            assert_eq!(marks(&kept_marks(&held)), held);
-        }
+        let held = Marks {
+            attempt: Some(at(1)),
+            drain: Some(at(1)),
+            volumes: Some(at(3)),
+            storage: Some(at(4)),
+            pods: BTreeMap::from([(PodUid::new("u1".to_owned()), at(4))]),
+            returns: BTreeMap::from([(("shop".to_owned(), "ReplicaSet/web".to_owned()), 2)]),
+            claims: BTreeSet::from([("shop".to_owned(), "data".to_owned())]),
+            // The Deployments themselves say that.
+            surged: BTreeSet::new(),
+        };
+        assert_eq!(marks(&kept_marks(&held)), held);
         assert_eq!(marks(&kept_marks(&Marks::default())), Marks::default());
         // The next attempt knows what it need not ask twice.
         let surged = Marks { surged: BTreeSet::from(["shop/web".to_owned()]), ..Marks::default() };

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kubeapi::PodUid;
-use kubenodeop::{Marks, Progress, Tier};
+use kubenodeop::{Marks, Progress};
 use step::Mono;
 use topics::{CordonOwner, DrainJournal, DrainStatus, NodeDrainRequest, Requester};
 
@@ -74,7 +74,6 @@ fn d15_after_a_restart_an_attempt_goes_on_with_its_number_deadline_and_marks() {
     let marks = Marks {
         attempt: Some(began),
         drain: Some(T0),
-        tier: Some((Tier::Storage, began + Duration::from_secs(5))),
         volumes: None,
         storage: None,
         pods: BTreeMap::from([(PodUid::new("u1"), began + Duration::from_secs(7))]),

@@ -119,17 +119,14 @@ async fn never_complete_when_an_attempts_time_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn never_complete_when_the_limit_of_a_pod_or_a_tier_gives_up() {
+async fn never_complete_when_the_limit_of_a_pod_gives_up() {
     let pod = Limits { pod_limit_ms: 60_000, pod_limit_then: PodAction::GiveUp, ..limits() };
-    let tier = Limits { tier_limit_ms: 60_000, tier_limit_then: PodAction::GiveUp, ..limits() };
-    for limits in [pod, tier] {
-        let device = device(limits).await;
-        device.block(true);
-        let device = fails(device, DrainStatus::FailedDrain).await;
-        let failures = device.diary.times("nodedrain-step:drain-failure ");
-        let attempts = device.diary.times("nodedrain-step:drain-attempt");
-        assert!(failures[0].since(attempts[0]) < Duration::from_secs(65), "{failures:?}");
-    }
+    let device = device(pod).await;
+    device.block(true);
+    let device = fails(device, DrainStatus::FailedDrain).await;
+    let failures = device.diary.times("nodedrain-step:drain-failure ");
+    let attempts = device.diary.times("nodedrain-step:drain-attempt");
+    assert!(failures[0].since(attempts[0]) < Duration::from_secs(65), "{failures:?}");
 }
 
 #[tokio::test(start_paused = true)]
