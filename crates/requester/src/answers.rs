@@ -16,7 +16,8 @@ pub struct OwnRequest {
     /// A final status that was there already when it was made. Without an id in it, it answers an older request until
     /// another one is seen.
     pub(crate) before: Option<NodeDrainStatus>,
-    /// Its failure was counted; it stays until the next one is made.
+    /// Its failure was counted. It stays until the next one is made: zedkube drains for it again by itself once the cause
+    /// of the failure has ended.
     pub failed: bool,
 }
 

@@ -80,6 +80,13 @@ pub enum DrainJudgement {
     Held(NodeDrainStatus),
 }
 
+impl OwnRequest {
+    /// To be called after each judgement: when zedkube is at work for it again, its next failure counts as another one.
+    pub fn judged(&mut self, judgement: &DrainJudgement) {
+        self.failed &= *judgement != DrainJudgement::Wait;
+    }
+}
+
 /// The last look: what keeps the operation that the node was drained for in the name of `by` from being carried out
 /// now, as the drain is under way again or has failed since. The status names one requester; whoever is answered by
 /// name is judged by that. COMPLETE in the force file is a person's word to continue whatever zedkube says, or does not.
@@ -148,7 +155,7 @@ pub fn serves(forced: NodeDrainStatus, by: Requester) -> bool {
 fn judge_forced(view: JudgeInput<'_>, forced: NodeDrainStatus) -> DrainJudgement {
     match forced.status.defer() {
         Defer::Proceed => DrainJudgement::Open(ProceedReason::Forced(forced)),
-        Defer::Ask if forced.status.is_failure() && view.own.is_some() => {
+        Defer::Ask if forced.status.is_failure() && view.own.is_some_and(|own| !own.failed) => {
             DrainJudgement::Failed(format!("the force file says {forced}; remove or change it"))
         }
         Defer::Ask if forced.status == DrainStatus::NotRequested && view.own.is_none() => DrainJudgement::Ask,

@@ -8,7 +8,7 @@
 use agent::partitions::PartitionState;
 use requester::{
     DrainJudgement, JudgeInput, Orderer, OwnRequest, PausableOperation, Paused, ProceedReason, is_used,
-    judge, paused, serves,
+    judge, paused,
 };
 use step::{Fault, Mono, planted};
 use topics::Requester;
@@ -52,15 +52,14 @@ impl BaseOs {
         };
         if let Some(Paused { withdraws, .. }) = self.paused() {
             self.waiting = None;
-            if withdraws {
+            if withdraws || self.own.as_ref().is_some_and(|own| own.failed) {
                 self.withdraw(effects);
             }
             return;
         }
-        let mut verdict = self.patient(now, &want);
-        if let DrainJudgement::Failed(reason) = verdict {
-            self.fail(now, &want, reason, effects);
-            verdict = self.patient(now, &want);
+        let verdict = self.patient(now, &want, effects);
+        if let Some(own) = &mut self.own {
+            own.judged(&verdict);
         }
         if verdict != DrainJudgement::Ask && self.own.as_ref().is_some_and(|own| own.context != want.context)
         {
@@ -70,10 +69,10 @@ impl BaseOs {
         match verdict {
             DrainJudgement::Open(why) => self.go(now, &want, why, effects),
             DrainJudgement::Ask => self.ask(now, want, effects),
+            DrainJudgement::Failed(reason) => self.failed(now, want, reason, effects),
             DrainJudgement::Wait
             | DrainJudgement::Stranger(_)
             | DrainJudgement::Held(_)
-            | DrainJudgement::Failed(_)
             | DrainJudgement::Silent
             | DrainJudgement::Unanswered(_) => {}
         }
@@ -82,11 +81,12 @@ impl BaseOs {
     /// Whether a person's pause keeps the switch waiting.
     fn paused(&self) -> Option<Paused> {
         let (by, from, forced) = (Requester::Update, Orderer::Controller, self.facts.forced);
-        paused(self.facts.pause.as_ref(), PausableOperation { by, from, started: self.own.is_some(), forced })
+        let started = self.own.as_ref().is_some_and(|own| !own.failed);
+        paused(self.facts.pause.as_ref(), PausableOperation { by, from, started, forced })
     }
 
     /// What the gate says, once it has said the same for as long as it may.
-    fn patient(&mut self, now: Mono, want: &WantedSwitch) -> DrainJudgement {
+    fn patient(&mut self, now: Mono, want: &WantedSwitch, effects: &mut Vec<Effect>) -> DrainJudgement {
         let verdict = self.verdict(want);
         let (kind, limit) = if matches!(verdict, DrainJudgement::Silent) {
             (WaitReason::Silent, self.limits.unknown_wait())
@@ -106,10 +106,14 @@ impl BaseOs {
         let DrainJudgement::Unanswered(status) = verdict else {
             return DrainJudgement::Open(ProceedReason::Silent { waited_secs });
         };
-        DrainJudgement::Failed(format!(
+        let reason = format!(
             "zedkube did not take up the request within {waited_secs} s and says {}; see that it runs",
             status.text()
-        ))
+        );
+        self.count_failure(now, want.context.clone(), reason, effects);
+        effects.push(Effect::Withdraw);
+        (self.own, self.waiting) = (None, None);
+        DrainJudgement::Ask
     }
 
     /// Which image the gate holds back, why, and what opens it again, where others would not show that.
@@ -241,26 +245,19 @@ impl BaseOs {
     }
 
     /// The machine is to restart: until it does, the node stays drained. zedkube drains again by itself when COMPLETE
-    /// does not hold any more; when that fails, it is asked for again after a pause, and the failed request stays open
-    /// until then, so that nodeagent continues waiting.
+    /// does not hold any more.
     fn stay_drained(&mut self, now: Mono, effects: &mut Vec<Effect>) {
         if self.ordered.is_some() || !self.is_leaving() {
             return;
         }
         let Some(own) = &self.own else { return };
         let want = WantedSwitch { context: own.context.clone(), fallback: None };
-        let counted = own.failed;
-        if let DrainJudgement::Failed(reason) = self.verdict(&want) {
-            if !counted {
-                self.count_failure(now, &want, reason, effects);
-            }
-            if let Some(own) = &mut self.own {
-                own.failed = true;
-            }
-            // Against a force file nothing helps that is asked.
-            if !self.facts.forced.is_some_and(|it| serves(it, Requester::Update)) {
-                self.ask(now, want, effects);
-            }
+        let verdict = self.verdict(&want);
+        if let Some(own) = &mut self.own {
+            own.judged(&verdict);
+        }
+        if let DrainJudgement::Failed(reason) = verdict {
+            self.failed(now, want, reason, effects);
         }
     }
 
@@ -289,16 +286,19 @@ impl BaseOs {
         self.own = Some(OwnRequest::new(want.context, None, &self.facts.drain));
     }
 
-    fn fail(&mut self, now: Mono, want: &WantedSwitch, reason: String, effects: &mut Vec<Effect>) {
-        self.count_failure(now, want, reason, effects);
-        effects.push(Effect::Withdraw);
-        self.own = None;
+    /// The drain failed: it is requested again after a pause. The failed request stays until then: zedkube drains for it
+    /// again by itself once the cause has ended, and nodeagent continues waiting.
+    fn failed(&mut self, now: Mono, want: WantedSwitch, reason: String, effects: &mut Vec<Effect>) {
         self.waiting = None;
+        let Some(own) = self.own.as_mut().filter(|own| !own.failed) else {
+            return self.ask(now, want, effects);
+        };
+        own.failed = true;
+        self.count_failure(now, want.context, reason, effects);
     }
 
-    fn count_failure(&mut self, now: Mono, want: &WantedSwitch, reason: String, effects: &mut Vec<Effect>) {
-        let trouble =
-            FailurePause::grow(self.drain_trouble.take(), want.context.clone(), reason, now, &self.limits);
+    fn count_failure(&mut self, now: Mono, of: String, reason: String, effects: &mut Vec<Effect>) {
+        let trouble = FailurePause::grow(self.drain_trouble.take(), of, reason, now, &self.limits);
         effects.push(Effect::Say(UpdateLogEvent::DrainFailed {
             context: trouble.of.clone(),
             reason: trouble.reason.clone(),

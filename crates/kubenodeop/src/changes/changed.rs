@@ -154,7 +154,7 @@ mod tests {
         let known = budgets::facts(&serde_json::from_value(budget(0, 2, "1")).unwrap());
         WatchedBlockers {
             budgets: [("shop".to_owned(), vec![known])].into(),
-            node: Some(NodeMark { unschedulable: true, ready: false }),
+            node: Some(NodeMark { unschedulable: Some(true), ready: false }),
             volumes: [("va-1".to_owned(), "shop/data (pv pv-1)".to_owned())].into(),
             ..WatchedBlockers::default()
         }

@@ -80,8 +80,8 @@ pub struct PodMark {
 /// As much of the node as can make a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeMark {
-    /// No pod is placed there.
-    pub unschedulable: bool,
+    /// No pod is placed there; `None` where that does not matter.
+    pub unschedulable: Option<bool>,
     /// Its kubelet is well.
     pub ready: bool,
 }
@@ -99,7 +99,7 @@ impl From<&PodFacts> for PodMark {
 
 impl From<&NodeFacts> for NodeMark {
     fn from(facts: &NodeFacts) -> Self {
-        Self { unschedulable: facts.unschedulable, ready: facts.ready }
+        Self { unschedulable: Some(facts.unschedulable), ready: facts.ready }
     }
 }
 
@@ -108,6 +108,15 @@ impl WatchedBlockers {
     #[must_use]
     pub fn with_pods<'a>(mut self, pods: impl IntoIterator<Item = &'a PodFacts>) -> Self {
         self.pods.extend(pods.into_iter().map(|facts| (facts.pod.uid.clone(), PodMark::from(facts))));
+        self
+    }
+
+    /// The same for after the last attempt: we remove our cordon ourselves, and calls that are refused for good are not
+    /// tried for as long as nobody asks for a drain again.
+    #[must_use]
+    pub fn after_all_attempts(mut self) -> Self {
+        self.refused.clear();
+        self.node = self.node.filter(|it| !it.ready).map(|it| NodeMark { unschedulable: None, ..it });
         self
     }
 
@@ -170,7 +179,7 @@ impl WatchedBlockers {
         let known = self.node?;
         if now.ready && !known.ready {
             Some(format!("node {} is Ready again", now.name))
-        } else if now.unschedulable != known.unschedulable {
+        } else if known.unschedulable.is_some_and(|it| it != now.unschedulable) {
             let what = if now.unschedulable { "is unschedulable again" } else { "is schedulable again" };
             Some(format!("node {} {what}", now.name))
         } else {

@@ -40,43 +40,48 @@ impl Zedagent {
         out.push(Effect::Request(request));
     }
 
-    pub(super) fn failed(&mut self, now: Mono, op: DeviceOp, reason: String, out: &mut Vec<Effect>) {
-        self.count_failure(now, op, reason, out);
-        self.withdraw(out);
-        if let OperationGate::Wait { waiting_for, next_step } = self.ask_gate(now) {
-            self.wait(op, &waiting_for, next_step, out);
+    /// The drain for `op`, which is in `state`, failed: it is requested again after a pause. The failed request stays until
+    /// then: zedkube drains for it again by itself once the cause has ended, and nodeagent continues waiting.
+    pub(super) fn failed(
+        &mut self,
+        now: Mono,
+        (op, state): (DeviceOp, PendingState),
+        reason: String,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Some(own) = self.own.as_mut().filter(|it| !it.failed) {
+            own.failed = true;
+            self.failures = self.failures.saturating_add(1);
+            let pause = self.limits.ask_again(self.failures);
+            self.ask_from = Some(now + pause);
+            out.push(Effect::Say(DeviceOpLogEvent::DrainFailed(op, reason, pause.as_secs())));
+        }
+        match self.ask_gate(now) {
+            OperationGate::Wait { waiting_for, next_step } => {
+                self.record_wait(op, state, &waiting_for, next_step, out);
+            }
+            OperationGate::Open(_) | OperationGate::Ask | OperationGate::Failed(_) => self.ask(now, op, out),
         }
     }
 
     /// What is commanded needs the node drained until the machine goes down. zedkube drains again by itself when
-    /// COMPLETE does not hold any more; nodeagent waits for that. When it fails, it is asked for again after a
-    /// pause. The failed request stays open until then, so that nodeagent continues waiting.
+    /// COMPLETE does not hold any more; nodeagent waits for that.
     pub(super) fn stay_drained(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let (Some(op), Some(own)) = (self.commanded(), &self.own) else { return };
+        let (Some(op), Some(own)) = (self.commanded(), self.own.as_ref()) else { return };
         let under_way = self.drain.status.is_some_and(|it| it.status.is_under_way());
-        match self.judge(Some(own), None) {
+        let judgement = self.judge(Some(own), None);
+        if let Some(own) = &mut self.own {
+            own.judged(&judgement);
+        }
+        match judgement {
             DrainJudgement::Failed(_) if planted(Fault::CommandedOnce) => {}
-            DrainJudgement::Failed(reason) => {
-                if !own.failed {
-                    self.count_failure(now, op, reason, out);
-                }
-                if let Some(own) = &mut self.own {
-                    own.failed = true;
-                }
-                match self.ask_gate(now) {
-                    OperationGate::Wait { waiting_for, next_step } => {
-                        self.record_wait(op, PendingState::Commanded, &waiting_for, next_step, out);
-                    }
-                    OperationGate::Open(_) | OperationGate::Ask | OperationGate::Failed(_) => {
-                        self.ask(now, op, out);
-                    }
-                }
-            }
+            DrainJudgement::Failed(reason) => self.failed(now, (op, PendingState::Commanded), reason, out),
             DrainJudgement::Open(ProceedReason::Complete { .. }) => {
                 self.record_wait(op, PendingState::Commanded, CARRIED_OUT.0, CARRIED_OUT.1, out);
             }
             DrainJudgement::Wait | DrainJudgement::Unanswered(_) if under_way => {
-                let waiting_for = format!("the node to be drained again: {}", self.drain.words(own));
+                let words = self.own.as_ref().map(|own| self.drain.words(own)).unwrap_or_default();
+                let waiting_for = format!("the node to be drained again: {words}");
                 let next_step = "see run/zedkube/NodeDrainProgress/global.json";
                 self.record_wait(op, PendingState::Commanded, &waiting_for, next_step, out);
             }
@@ -111,13 +116,6 @@ impl Zedagent {
     fn says_not_supported(&self) -> bool {
         self.wanted.as_ref().is_none_or(|it| it.clustered)
             && self.drain.status.is_some_and(|it| it.status == DrainStatus::NotSupported)
-    }
-
-    fn count_failure(&mut self, now: Mono, op: DeviceOp, reason: String, out: &mut Vec<Effect>) {
-        self.failures = self.failures.saturating_add(1);
-        let pause = self.limits.ask_again(self.failures);
-        self.ask_from = Some(now + pause);
-        out.push(Effect::Say(DeviceOpLogEvent::DrainFailed(op, reason, pause.as_secs())));
     }
 
     pub(super) fn wait(&mut self, op: DeviceOp, waiting_for: &str, next_step: &str, out: &mut Vec<Effect>) {

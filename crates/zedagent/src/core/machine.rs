@@ -235,7 +235,7 @@ impl Zedagent {
         match self.paused(op, out).unwrap_or_else(|| self.gate(now, op)) {
             OperationGate::Open(why) => self.command(op, why, out),
             OperationGate::Ask => self.ask(now, op, out),
-            OperationGate::Failed(reason) => self.failed(now, op, reason, out),
+            OperationGate::Failed(reason) => self.failed(now, (op, PendingState::Pending), reason, out),
             OperationGate::Wait { waiting_for, next_step } => self.wait(op, &waiting_for, next_step, out),
         }
         for later in OPERATIONS.into_iter().filter(|it| *it > op) {
@@ -268,10 +268,12 @@ impl Zedagent {
         if planted(Fault::A1) && self.drain.status.is_some_and(|it| it.status == DrainStatus::Cordoned) {
             return drained();
         }
-        // What was commanded under this request needs the node drained until the next boot; its drain is shared.
         let shared = self.commanded().is_some();
-        let own = self.own.as_ref().filter(|own| shared || own.context == op.word());
-        match self.judge(own, self.forced) {
+        let judgement = self.judge(self.own_for(op), self.forced);
+        if let Some(own) = self.own.as_mut().filter(|own| shared || own.context == op.word()) {
+            own.judged(&judgement);
+        }
+        match judgement {
             DrainJudgement::Open(why) => OperationGate::Open(why),
             DrainJudgement::Ask => self.ask_gate(now),
             // Asked for again in the name of what is commanded.
@@ -289,10 +291,16 @@ impl Zedagent {
                 next_step: "see run/zedkube/NodeDrainProgress/global.json",
             },
             DrainJudgement::Wait | DrainJudgement::Unanswered(_) => OperationGate::Wait {
-                waiting_for: own.map(|own| self.drain.words(own)).unwrap_or_default(),
+                waiting_for: self.own_for(op).map(|own| self.drain.words(own)).unwrap_or_default(),
                 next_step: "see run/zedkube/NodeDrainProgress/global.json",
             },
         }
+    }
+
+    /// Our request, where it is for `op`. What was commanded under one needs the node drained until the next boot; its
+    /// drain is shared.
+    pub(super) fn own_for(&self, op: DeviceOp) -> Option<&OwnRequest> {
+        self.own.as_ref().filter(|own| self.commanded().is_some() || own.context == op.word())
     }
 
     pub(super) fn judge(&self, own: Option<&OwnRequest>, forced: Option<NodeDrainStatus>) -> DrainJudgement {
@@ -452,9 +460,8 @@ impl Core for Zedagent {
         if self.pending.is_empty() {
             return None;
         }
-        let commanded = self.commanded().is_some();
         let unknown = (!self.drain.is_clustered() && self.wanted.is_some()).then_some(self.unknown_until);
-        let ask = self.ask_from.filter(|_| self.own.is_none() || commanded);
+        let ask = self.ask_from.filter(|_| self.own.as_ref().is_none_or(|own| own.failed));
         [unknown, ask].into_iter().flatten().filter(|at| *at > self.heard).min()
     }
 

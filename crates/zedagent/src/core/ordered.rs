@@ -56,7 +56,9 @@ impl Zedagent {
     /// refuses what has started.
     pub(super) fn paused(&mut self, op: DeviceOp, out: &mut Vec<Effect>) -> Option<OperationGate> {
         let shared = self.commanded().is_some();
-        let started = self.own.as_ref().is_some_and(|own| shared || own.context == op.word());
+        let own = self.own_for(op);
+        let failed = own.is_some_and(|own| own.failed);
+        let started = own.is_some() && !failed;
         let of_site = self.site.iter().flatten().any(|it| it.op == op);
         let from = match (self.is_ordered(op), of_site) {
             (true, true) => Orderer::Site,
@@ -65,7 +67,7 @@ impl Zedagent {
         };
         let operation = PausableOperation { by: Requester::DeviceOp, from, started, forced: self.forced };
         let Paused { waiting_for, next_step, withdraws } = paused(self.pause.as_ref(), operation)?;
-        if withdraws && !shared {
+        if (withdraws || failed) && !shared {
             self.withdraw(out);
         }
         Some(OperationGate::Wait { waiting_for, next_step })

@@ -187,7 +187,7 @@ impl Core for Zedkube {
                 self.follow(now, outcome);
             }
             Event::BlockerChanged(run, what) if run == self.drain.run_id() => {
-                self.drain.blocker_changed(now, what, &self.node, &mut out);
+                self.blocker_changed(now, what, &mut out);
             }
             Event::Looked(nth, seen) if self.cleanup.awaits(nth) => self.looked(now, seen, &mut out),
             Event::NodeActivity(what) => self.cleanup.node_changed(now, self.wanted(), what, &mut out),

@@ -235,6 +235,22 @@ impl Zedkube {
         }
     }
 
+    /// Hears that what held the last attempt up is no longer what it was. With no attempt left, the failures that were
+    /// answered to agents are void: each gets a new drain, under the same request (goals T13). A person who was told of a
+    /// failure asks again, or does not.
+    pub(super) fn blocker_changed(&mut self, now: Mono, what: String, out: &mut Vec<Effect>) {
+        if self.drain.own_status() != DrainStatus::FailedDrain {
+            self.drain.blocker_changed(now, what, &self.node, out);
+            return;
+        }
+        let of_agent = |it: &Answer| it.status.is_failure() && it.requested_by != Requester::Operator;
+        if self.answers.given().iter().any(of_agent) {
+            out.push(Effect::Say(DrainLogEvent::BlockerChanged(what)));
+            self.answers.void(of_agent);
+            self.drain.cause_ended(now, &self.node);
+        }
+    }
+
     /// Hears what a check of the node has found.
     pub(super) fn looked(&mut self, now: Mono, seen: Result<NodeLook, String>, out: &mut Vec<Effect>) {
         let wanted = self.wanted();

@@ -63,10 +63,11 @@ impl K3s {
         // What was answered for a turn alone is no answer to a drain.
         let own = self.own.as_ref().filter(|it| !drains || it.context != K3S_RESTART);
         let (by, from, forced) = (Requester::K3sUpdate, Orderer::Controller, self.forced);
-        let operation = PausableOperation { by, from, started: self.own.is_some(), forced };
+        let failed = self.own.as_ref().is_some_and(|it| it.failed);
+        let operation = PausableOperation { by, from, started: self.own.is_some() && !failed, forced };
         if let Some(Paused { waiting_for, next_step, withdraws }) = paused(self.pause.as_ref(), operation) {
             // One that replaces what was applied keeps its turn: the node is not healthy in between.
-            if withdraws && !self.is_applied() {
+            if (withdraws || failed) && !self.is_applied() {
                 self.withdraw(out);
             }
             return self.waits(&waiting_for, next_step, out);
@@ -80,6 +81,9 @@ impl K3s {
             forced: self.forced,
         });
         let words = own.map(|own| self.heard.words(own)).unwrap_or_default();
+        if let Some(own) = &mut self.own {
+            own.judged(&verdict);
+        }
         match verdict {
             DrainJudgement::Open(why) => self.apply(now, change, skip(why), out),
             DrainJudgement::Silent if self.member == DeviceClustering::Undecided || now < self.patience => {
@@ -89,7 +93,7 @@ impl K3s {
                 let secs = PATIENCE.as_secs();
                 self.apply(now, change, format!("nothing was said about its drain for {secs} s"), out);
             }
-            DrainJudgement::Failed(reason) => self.refused(now, reason, out),
+            DrainJudgement::Failed(reason) => self.failed(now, reason, context, out),
             DrainJudgement::Ask if self.drain_read && self.ask_from.is_none_or(|at| now >= at) => {
                 self.ask(now, context, out);
             }
@@ -105,15 +109,21 @@ impl K3s {
         }
     }
 
-    /// The drain failed: it is asked for again after a pause that grows. The failed request is taken back, so that the
-    /// turn goes to others meanwhile.
-    fn refused(&mut self, now: Mono, reason: String, out: &mut Vec<Effect>) {
+    /// The drain failed: it is requested again after a pause that grows. The failed request stays until then: it holds no
+    /// turn, and zedkube drains for it again by itself once the cause has ended.
+    fn failed(&mut self, now: Mono, reason: String, context: String, out: &mut Vec<Effect>) {
+        let Some(own) = self.own.as_mut().filter(|own| !own.failed) else {
+            if self.ask_from.is_none_or(|at| now >= at) {
+                self.ask(now, context, out);
+            }
+            return;
+        };
+        own.failed = true;
         self.failures = self.failures.saturating_add(1);
         let pause = doubled(ASK_AGAIN.0, ASK_AGAIN.1, self.failures);
         self.ask_from = Some(now + pause);
         let waits = format!("the next try, after {} failed: {reason}", self.failures);
         out.push(Effect::Say(K3sLogEvent::Refused(reason, pause.as_secs())));
-        self.withdraw(out);
         self.waits(&waits, SEE_DRAIN, out);
     }
 

@@ -184,7 +184,7 @@ fn d16_a_failure_tells_what_to_watch() {
     let Some(AttemptOutcome::Failed { watched, blockers, marks, .. }) = bench.end else { panic!() };
     assert_eq!(watched.pods.keys().collect::<Vec<_>>(), [&pod("a").pod.uid]);
     assert_eq!(watched.budgets["shop"][0].name, "web");
-    assert!(watched.node.is_some_and(|node| node.unschedulable));
+    assert!(watched.node.is_some_and(|node| node.unschedulable == Some(true)));
     assert_eq!((blockers.len(), marks.pods.len()), (1, 1));
 
     let mut bench = Bench::by(vec![with_claim("a")], short());

@@ -2,17 +2,22 @@
 //!
 //! Not here: the pods. Sources: spec/agents.md 4.3; goals D15, D16. Pure: no clock, no I/O, no task.
 
+use std::time::Duration;
+
 use agent::settings;
 use kubenodeop::{Counts, Left, Marks, Progress};
 use step::{Fault, Mono, planted};
-use topics::DrainStatus;
+use topics::{DrainStatus, NodeDrainRequest};
 
 use super::life::{Drain, DrainStepOutcome};
 use super::resume::{Resume, learned};
-use super::run::{DrainEnd, DrainRun};
+use super::run::{DrainEnd, DrainRun, Repeats};
 use crate::core::context::NodeContext;
 use crate::core::facts::{AttemptFailure, DrainLogEvent, DrainSuccess, Effect};
 use crate::limits::HOLD_LIMIT;
+
+/// The longest pause before a drain whose cause of failure ends again and again.
+const REPEAT_MOST: Duration = Duration::from_mins(30);
 
 /// Adds to `all`, in words and each once, what was left in place by policy.
 pub(super) fn add_left(all: &mut Vec<String>, left: &[Left]) {
@@ -81,6 +86,21 @@ impl Drain {
         }
     }
 
+    /// What the drain has failed of has ended, and whoever asked for it asks still: another one begins at once, and after
+    /// that, for the same request, ever later.
+    pub(crate) fn cause_ended(&mut self, now: Mono, node: &NodeContext) {
+        let id = self.serves.as_ref().map(NodeDrainRequest::id);
+        if self.repeats.of != id {
+            self.repeats = Repeats { of: id, nth: 0 };
+        }
+        let pause = match self.repeats.nth {
+            0 => Duration::ZERO,
+            nth => step::doubled(node.limits.drain_gap(), REPEAT_MOST, nth),
+        };
+        self.repeats.nth += 1;
+        self.next_start = self.next_start.max(Some(now + pause));
+    }
+
     /// What held the failed attempt up is no longer what it was: the next one starts at once (goals D16).
     pub(crate) fn blocker_changed(
         &mut self,
@@ -139,6 +159,7 @@ impl Drain {
             return None;
         }
         out.push(Effect::Say(DrainLogEvent::GivingUp(reason.clone())));
+        out.push(Effect::Await(self.run_id, Box::new(failure.watched.after_all_attempts())));
         Some(self.fail(DrainStatus::FailedDrain, DrainEnd::FailedDrain { attempt, reason, last }))
     }
 }

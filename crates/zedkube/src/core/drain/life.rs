@@ -11,7 +11,7 @@ use step::Mono;
 use topics::{CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainRequest};
 
 use super::resume::{EarlierWork, Resume};
-use super::run::{DrainEnd, DrainRun, PreflightState, Silence};
+use super::run::{DrainEnd, DrainRun, PreflightState, Repeats, Silence};
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
 use crate::core::facts::{CordonFailure, DrainLogEvent, Effect, RemainingPod, RunId};
@@ -35,7 +35,8 @@ pub(crate) struct Drain {
     pub(super) serves: Option<NodeDrainRequest>,
     pub(super) started_at: GoTime,
     /// Before this no drain starts for a new request.
-    next_start: Option<Mono>,
+    pub(super) next_start: Option<Mono>,
+    pub(super) repeats: Repeats,
     /// The attempt of an earlier run of this agent, until it is continued.
     pub(super) resume: Option<Resume>,
     /// What this drain had done before the task that is at work now.
@@ -87,6 +88,7 @@ impl Drain {
             serves: None,
             started_at: journal.map_or(GoTime::ZERO, |it| it.started_at),
             next_start: None,
+            repeats: Repeats::default(),
             resume,
             before: EarlierWork::default(),
             left: journal.map(|it| it.left.clone()).unwrap_or_default(),

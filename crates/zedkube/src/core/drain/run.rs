@@ -4,9 +4,16 @@
 
 use kubenodeop::{AttemptBlocker, Progress};
 use step::Mono;
-use topics::DrainStatus;
+use topics::{DrainStatus, RequestId};
 
 use crate::core::facts::{CordonFailure, DrainSuccess, StartObstacle, UnansweredCall};
+
+/// Drains that began again by themselves for one request.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Repeats {
+    pub(super) of: Option<RequestId>,
+    pub(super) nth: u32,
+}
 
 /// One drain, from the request to its end; each state holds what is valid in it.
 #[derive(Debug, Clone, PartialEq)]

@@ -14,7 +14,7 @@ use step::Mono;
 use topics::{CordonOwner, DrainJournal, DrainStatus, NodeDrainRequest, Requester};
 
 use super::bench::{Bench, T0, alone, request};
-use super::{DrainLogEvent, Effect, Event};
+use super::{DrainLogEvent, Effect, Event, NodeLook};
 use crate::limits::Limits;
 
 const US: Requester = Requester::DeviceOp;
@@ -239,15 +239,33 @@ fn d16_without_a_change_the_pause_holds() {
 }
 
 #[test]
-fn d16_the_last_failure_waits_for_no_change() {
-    let (mut bench, _) = retrying();
+fn t13_after_the_last_failure_a_change_begins_a_drain_for_the_same_request_at_once_and_then_ever_later() {
+    let (mut bench, reboot) = retrying();
+    bench.core.node.limits.drain_gap_ms = 7_000;
     let run = bench.core.drain.run_id();
     for _ in 2..=5 {
         bench.wait();
         bench.fail(run);
     }
-    assert_eq!(bench.status(), (DrainStatus::FailedDrain.number(), 2));
-    assert!(!awaits(&bench));
-    bench.hear(Event::BlockerChanged(run, "node n2 is Ready".into()));
-    assert_eq!(bench.status(), (8, 2));
+    for pause in [0, 7, 14, 28] {
+        let run = bench.core.drain.run_id();
+        assert_eq!(bench.status(), (DrainStatus::FailedDrain.number(), 2));
+        assert_eq!(bench.core.progress().answers[0].status, DrainStatus::FailedDrain);
+        assert!(awaits(&bench));
+        bench.look(NodeLook::Open);
+        bench.hear(Event::BlockerChanged(run, "node n2 is Ready".into()));
+        let from = bench.now;
+        assert_eq!(bench.core.progress().answers[0].id(), reboot.id());
+        assert!(!bench.core.progress().answers[0].status.is_final());
+        while !has_probe(&bench) {
+            bench.wait();
+        }
+        assert_eq!(bench.now.since(from), Duration::from_secs(pause));
+        bench.until_draining();
+        bench.fail_all(bench.core.drain.run_id());
+    }
+}
+
+fn has_probe(bench: &Bench) -> bool {
+    bench.last.iter().any(|it| matches!(it, Effect::Probe(_)))
 }

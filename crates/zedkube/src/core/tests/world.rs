@@ -213,7 +213,7 @@ impl World {
                 Effect::Look { nth, uncordon, gate_open } => {
                     assert_eq!(gate_open, self.gate == Some(true), "the gate is not what it was said to be");
                     assert!(self.look.is_none(), "two looks at once");
-                    assert!(!uncordon || self.task.is_none(), "a drain loses its cordon");
+                    assert!(!uncordon || self.is_at_rest(), "a drain loses its cordon");
                     self.look = Some((nth, uncordon, gate_open));
                 }
                 Effect::History(history) => {
@@ -227,15 +227,14 @@ impl World {
                 }
                 Effect::Taints(wanted) => {
                     assert_ne!(wanted, self.sentry, "watched for taints twice, or not at all");
-                    assert!(!wanted || !self.watching && self.task.is_none(), "two watches of the node");
+                    assert!(!wanted || !self.watching && self.is_at_rest(), "two watches of the node");
                     self.sentry = wanted;
                 }
                 Effect::Leftovers(scope) => {
                     assert_ne!(scope, self.undone, "undone twice, or not at all");
-                    let is_drain =
-                        matches!(self.task, Some(Task::Cordon(_) | Task::Drain(_) | Task::Await(_)));
+                    let is_drain = !self.is_at_rest() && !matches!(self.task, Some(Task::Probe(_)));
                     assert!(scope == UndoScope::Nothing || !is_drain, "a drain loses its migrations");
-                    assert!(scope != UndoScope::All || self.task.is_none(), "a drain loses its machines");
+                    assert!(scope != UndoScope::All || self.is_at_rest(), "a drain loses its machines");
                     self.undone = scope;
                 }
                 Effect::Candidacy(candidacy) => self.candidacy = Some(candidacy),

@@ -3,13 +3,19 @@
 //! Pure: no clock, no I/O, no task.
 
 use kubenodeop::node::gate::Layer;
-use topics::CordonOwner;
+use topics::{CordonOwner, DrainStatus};
 
-use super::World;
+use super::{Task, World};
 use crate::core::tests::bench::gate;
 use crate::core::{Event, NodeLook};
 
 impl World {
+    /// Nobody is at work on the cluster: what a failed drain waits for is only watched.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let failed = self.core.drain.own_status() == DrainStatus::FailedDrain;
+        self.task.is_none() || failed && matches!(self.task, Some(Task::Await(_)))
+    }
+
     pub(in crate::core::tests) fn looked(&mut self, well: bool) {
         let Some((nth, uncordon, gate_open)) = self.look.take() else { return };
         if !well {
