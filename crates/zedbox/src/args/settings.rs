@@ -5,10 +5,10 @@
 //! of its own, and each value is judged by the parser of the words.
 
 use std::error::Error as _;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use clap::{ArgMatches, Command, CommandFactory as _, FromArgMatches as _, parser::ValueSource};
+use clap::{Arg, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, parser::ValueSource};
 use pubsub::{FileRule, FileState};
 use toml::de::DeTable;
 
@@ -55,7 +55,7 @@ pub(crate) enum StartRefusal {
 /// environment, both before the file. A link runs on `/` unless another root is named.
 pub(crate) fn parse(words: Vec<OsString>, link: bool) -> Result<Args, StartRefusal> {
     let refused = |error| StartRefusal::Words(error);
-    let given = rootless(Args::command()).try_get_matches_from(words.clone()).map_err(refused)?;
+    let given = rootless(command()).try_get_matches_from(words.clone()).map_err(refused)?;
     let mut words = words;
     if let Some((_, given)) = given.subcommand().filter(|(name, _)| is_agent(name)) {
         words.extend(from_file(given)?);
@@ -63,13 +63,26 @@ pub(crate) fn parse(words: Vec<OsString>, link: bool) -> Result<Args, StartRefus
             words.push("--root=/".into());
         }
     }
-    let matches = Args::command().try_get_matches_from(words).map_err(refused)?;
+    let matches = command().try_get_matches_from(words).map_err(refused)?;
     Args::from_arg_matches(&matches).map_err(refused)
+}
+
+/// The command line. A variable of the environment that is empty says nothing, as for `kubectl`.
+fn command() -> Command {
+    without_empty(Args::command())
+}
+
+fn without_empty(command: Command) -> Command {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|it| it.is_empty());
+    let heard = |option: Arg| {
+        if option.get_env().is_some_and(is_empty) { option.env(None::<&str>) } else { option }
+    };
+    command.mut_args(heard).mut_subcommands(without_empty)
 }
 
 /// In which form, and as which agent, words say why the program does not start: what of them can be read.
 pub(crate) fn voice(words: &[OsString]) -> (Option<LogFormat>, Option<&'static str>) {
-    let read = rootless(Args::command()).ignore_errors(true).try_get_matches_from(words).ok();
+    let read = rootless(command()).ignore_errors(true).try_get_matches_from(words).ok();
     let form = |read: &ArgMatches| read.try_get_one("log_format").ok().flatten().copied();
     let agent = |read: &ArgMatches| NAMES.into_iter().find(|name| read.subcommand_name() == Some(name));
     (read.as_ref().and_then(form), read.as_ref().and_then(agent))

@@ -382,6 +382,11 @@ fn v1_a_workstation_needs_a_kubeconfig_and_nothing_else() {
     assert_eq!(layer(&report, "probes")["Read"], "dns (end points only: this machine is no node)");
     // The same by the variable, and on the node, which tries the address.
     assert_eq!(verify(&[], &[("KUBECONFIG", &file)]).code, 0);
+    // One that is empty names none.
+    let (none, empty) = (verify(&[], &[]), verify(&[], &[("KUBECONFIG", Path::new(""))]));
+    assert_eq!((empty.code, &empty.err), (none.code, &none.err));
+    let given = verify(&["--kubeconfig", file.to_str().unwrap()], &[("KUBECONFIG", Path::new(""))]);
+    assert_eq!(given.code, 0, "{given:?}");
     let told = place.verify("-o json");
     let read = format!("dns at {}", listener.local_addr().unwrap());
     assert_eq!((told.code, &layer(&told.json(), "probes")["Read"]), (0, &json!(read)), "{told:?}");
