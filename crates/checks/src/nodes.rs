@@ -190,27 +190,35 @@ fn keeps_away(node: &Value) -> impl Iterator<Item = (String, String)> {
 /// Nobody here removes them.
 #[must_use]
 pub fn unusual_taints(nodes: &[Value]) -> Vec<Finding> {
+    nodes.iter().filter_map(|it| unusual_taints_of(nodes, it)).collect()
+}
+
+/// Whether a taint keeps pods away, and is not of what a node is for: whether it is usual, [`unusual_taints`] says.
+#[must_use]
+pub fn may_be_unusual(key: &str, effect: &str) -> bool {
+    matches!(effect, "NoSchedule" | "NoExecute") && !is_expected(key)
+}
+
+/// The same as [`unusual_taints`] of one of the nodes.
+#[must_use]
+pub fn unusual_taints_of(nodes: &[Value], node: &Value) -> Option<Finding> {
     let is_common = |node: &Value, taint: &(String, String)| {
         let others: Vec<&Value> = nodes.iter().filter(|it| named(it) != named(node)).collect();
         let have = others.iter().filter(|it| keeps_away(it).any(|other| other == *taint)).count();
         taint.0 != OUT_OF_SERVICE && have * 2 > others.len()
     };
-    let of = |node: &Value| {
-        let taints = keeps_away(node).filter(|it| !is_expected(&it.0) && !is_common(node, it));
-        let taints: Vec<String> = taints.map(|(key, effect)| format!("{key}:{effect}")).collect();
-        let first = taints.first()?;
-        let name = named(node);
-        let ends = if first.starts_with(OUT_OF_SERVICE) { "; its pods are deleted by force" } else { "" };
-        let text = format!(
-            "node {name} has taints that most nodes do not have, and that keep pods away: {}{ends}",
-            taints.join(", ")
-        );
-        let commands: Vec<String> =
-            taints.iter().map(|it| format!("kubectl taint node {name} {it}-")).collect();
-        let next = format!("once whoever put it there agrees: {}", commands.join("; "));
-        Some(Finding::new("taints", text, next).with(Severity::Warns))
-    };
-    nodes.iter().filter_map(of).collect()
+    let taints = keeps_away(node).filter(|it| may_be_unusual(&it.0, &it.1) && !is_common(node, it));
+    let taints: Vec<String> = taints.map(|(key, effect)| format!("{key}:{effect}")).collect();
+    let first = taints.first()?;
+    let name = named(node);
+    let ends = if first.starts_with(OUT_OF_SERVICE) { "; its pods are deleted by force" } else { "" };
+    let text = format!(
+        "node {name} has taints that most nodes do not have, and that keep pods away: {}{ends}",
+        taints.join(", ")
+    );
+    let commands: Vec<String> = taints.iter().map(|it| format!("kubectl taint node {name} {it}-")).collect();
+    let next = format!("once whoever put it there agrees: {}", commands.join("; "));
+    Some(Finding::new("taints", text, next).with(Severity::Warns))
 }
 
 #[cfg(test)]

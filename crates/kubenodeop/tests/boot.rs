@@ -300,7 +300,7 @@ async fn r5_v2_taints_that_come_back_are_heard_of_by_one_watch_without_a_list() 
         assert_eq!(*cordon.borrow(), Some(shown));
     }
     taint("n2", "node.kubernetes.io/unreachable");
-    taint("n1", "example.com/mine");
+    taint("n1", "node-role.kubernetes.io/control-plane");
     assert!(tokio::time::timeout(hour, wait.as_mut()).await.is_err(), "another node's, and another key");
     taint("n1", "node.kubernetes.io/unreachable");
     let heard = tokio::time::timeout(Duration::from_secs(2), wait).await.unwrap();
@@ -309,6 +309,42 @@ async fn r5_v2_taints_that_come_back_are_heard_of_by_one_watch_without_a_list() 
         sim.faults().requests().into_iter().filter(|it| !it.uri.contains("watch=true")).collect();
     assert_eq!(lists.len(), 1, "{lists:#?}");
     assert!(sim.faults().requests().iter().all(|it| it.uri.contains("metadata.name%3Dn1")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn k6_a_taint_that_most_nodes_do_not_have_is_heard_of_at_rest_and_a_warning_of_the_gate_as_long_as_it_is_there()
+ {
+    let mut stage = Stage::new().await;
+    stage.sim.add_node("n2", "u2");
+    stage.open().await;
+    assert!(stage.report.borrow().verdict.as_ref().unwrap().warnings.is_empty());
+    let sim = stage.sim.clone();
+    let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
+    let (boot, (seen, _cordon)) = (boot_of(NodeName::parse("n1").unwrap()), watch::channel(None));
+    let mut wait = std::pin::pin!(until_tainted(&cluster, &boot, &seen));
+    let mine = [("example.com/mine", "NoSchedule")];
+    // One that the other node has as well is usual.
+    sim.edit("nodes", "", "n2", |it| {
+        it["spec"]["taints"] = json!([{ "key": mine[0].0, "effect": mine[0].1 }]);
+    });
+    stage.taint(&mine);
+    assert!(tokio::time::timeout(Duration::from_hours(1), wait.as_mut()).await.is_err());
+    stage.taint(&[("node.kubernetes.io/out-of-service", "NoExecute")]);
+    let heard = tokio::time::timeout(Duration::from_secs(2), wait).await.unwrap();
+    assert!(
+        heard[0].ends_with("node.kubernetes.io/out-of-service:NoExecute; its pods are deleted by force"),
+        "{heard:?}"
+    );
+    stage
+        .until("warned of", |it| {
+            let warnings = it.verdict.as_ref().map(|it| it.warnings.as_slice()).unwrap_or_default();
+            warnings.iter().any(|it| it.layer == Layer::Node && it.failed && it.words == heard[0])
+        })
+        .await;
+    assert!(stage.report.borrow().verdict.as_ref().unwrap().is_open(), "it keeps nothing shut");
+    assert_eq!(stage.taints().len(), 1, "it is not ours to remove");
+    stage.taint(&[]);
+    stage.until("over", |it| it.verdict.as_ref().is_some_and(|it| it.warnings.is_empty())).await;
 }
 
 #[tokio::test(start_paused = true)]

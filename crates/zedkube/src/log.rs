@@ -54,7 +54,7 @@ pub(crate) fn say(said: &DrainLogEvent) {
             warn!(attempt, error = why, "nodedrain-step:drain-failure");
         }
         DrainLogEvent::BlockerChanged(what) => {
-            info!(change = what, "a blocker has changed, the next attempt starts now");
+            info!(change = what, "a blocker has changed, the drain is tried again now");
         }
         DrainLogEvent::PauseKept(attempt, rest) => {
             info!(
@@ -118,8 +118,8 @@ pub(crate) fn say(said: &DrainLogEvent) {
         DrainLogEvent::Tainted(taints) => {
             info!(
                 taints = taints.join(", "),
-                "taints of an outage are on the node; they are removed once kubelet is Ready and has renewed its lease \
-                 for 60 s"
+                "taints keep pods away from the node; those of an outage are removed once kubelet is Ready and has renewed \
+                 its lease for 60 s"
             );
         }
         DrainLogEvent::RepairsAgain(words, next_step) => warn!(next_step, "{words}"),

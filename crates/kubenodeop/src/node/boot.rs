@@ -23,6 +23,7 @@ use tracing::{debug, warn};
 
 use crate::node::cordon::CordonSeen;
 use crate::node::gate::{Gate, GateFact, GateNode, GateStatus, Layer, LayerLimits, LeaseSeen};
+use crate::node::taints::UnusualTaints;
 use crate::storage::VolumesSeen;
 use crate::{node, node::taints, storage};
 use kubeapi::ApiClient;
@@ -159,7 +160,7 @@ pub async fn watch_over<W: Future<Output = String>>(
     }
 }
 
-/// Ends when taints of an outage are on our node, and says which; until then `cordon` has its cordon. It keeps one watch
+/// Ends when taints are on our node that an outage has left, or that most nodes do not have, and says which; until then `cordon` has its cordon. It keeps one watch
 /// open, of our Node object alone, and lists once. Dropping the future loses nothing.
 pub async fn until_tainted(
     cluster: &ApiClient,
@@ -170,6 +171,7 @@ pub async fn until_tainted(
     loop {
         match facts.next().await {
             Some(GateFact::Node(GateNode { taints, .. })) if !taints.is_empty() => return taints,
+            Some(GateFact::Node(GateNode { unusual: Some((words, _)), .. })) => return vec![words],
             Some(GateFact::Node(node)) => {
                 cordon.send_if_modified(|held| step::update(held, Some(node.cordon)));
             }
@@ -204,7 +206,8 @@ fn looked(cluster: ApiClient, boot: BootWatch) -> BoxStream<'static, GateFact> {
         {
             return vec![GateFact::Service(Err(error.line()))];
         }
-        let node = node_fact(&cluster, &boot, listed(&cluster, &node::scope(&boot.node)).await);
+        let node = listed(&cluster, &node::scope(&boot.node)).await;
+        let node = node_fact(&cluster, &boot, node, &mut UnusualTaints::default()).await;
         let lease = lease_fact(&boot, listed(&cluster, &lease_scope(&boot)).await);
         let pods = pods::look(&cluster, &boot).await;
         let volumes = volume_fact(storage::troubled(&cluster).await);
@@ -255,12 +258,23 @@ fn follow_objects<K: DeserializeOwned + Send + 'static>(
 
 fn node_facts(cluster: &ApiClient, boot: &BootWatch) -> BoxStream<'static, GateFact> {
     let (boot, asks) = (boot.clone(), cluster.clone());
-    follow_objects::<NodeObject>(cluster, node::scope(&boot.node))
-        .map(move |heard| node_fact(&asks, &boot, heard))
-        .boxed()
+    let heard = follow_objects::<NodeObject>(cluster, node::scope(&boot.node));
+    let next = move |(mut heard, mut unusual): (BoxStream<'static, _>, UnusualTaints)| {
+        let (boot, asks) = (boot.clone(), asks.clone());
+        async move {
+            let fact = node_fact(&asks, &boot, heard.next().await?, &mut unusual).await;
+            Some((fact, (heard, unusual)))
+        }
+    };
+    stream::unfold((heard, UnusualTaints::default()), next).boxed()
 }
 
-fn node_fact(cluster: &ApiClient, boot: &BootWatch, heard: Update<NodeObject>) -> GateFact {
+async fn node_fact(
+    cluster: &ApiClient,
+    boot: &BootWatch,
+    heard: Update<NodeObject>,
+    unusual: &mut UnusualTaints,
+) -> GateFact {
     let node = match heard {
         Update::Listed(all) => {
             all.into_iter().find(|it| it.metadata.name.as_deref() == Some(boot.node.as_str()))
@@ -276,6 +290,7 @@ fn node_fact(cluster: &ApiClient, boot: &BootWatch, heard: Update<NodeObject>) -
         Ok(facts) => GateFact::Node(GateNode {
             not_ready: node::not_ready(&node),
             taints: taints::of_outage(&node),
+            unusual: unusual.of(cluster, &node).await,
             addresses: addresses(&node),
             cordon: facts.seen(),
             volumes: node::recorded_volumes(&node).filter(|it| it.is_before(&boot.boot_id)),

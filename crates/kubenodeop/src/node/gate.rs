@@ -144,6 +144,7 @@ impl Gate {
                     self.checks.await_upper();
                 }
                 self.checks.addressed(now, &self.node_name, &node.addresses);
+                self.checks.tainted(now, node.unusual.clone());
                 self.node = Ok(node);
             }
             GateFact::Lease(lease) => self.beat(now, lease),
@@ -286,6 +287,9 @@ impl Gate {
         let finding = finding.or_else(|| self.api()).or_else(|| self.kubelet(now));
         if let Some((since, (words, next_step))) = self.checks.moved.clone().filter(|_| finding.is_none()) {
             warnings.push(Warning { layer: Layer::Network, words, next_step, since, failed: true });
+        }
+        if let Some((since, (words, next_step))) = self.checks.unusual.clone() {
+            warnings.push(Warning { layer: Layer::Node, words, next_step, since, failed: true });
         }
         let finding = self.timed(now, finding, Layer::Runtime, warnings);
         let finding = self.timed(now, finding, Layer::Network, warnings);

@@ -3,14 +3,16 @@
 //! Not here: when they are stale (`gate`). Source: goals R5; the Kubernetes page "Taints and Tolerations", taint
 //! based evictions.
 
+use checks::nodes;
 use k8s_openapi::api::core::v1::Taint;
 use kubeapi::slim::NodeObject;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::node;
 use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::names::{NodeName, OUTAGE_TAINTS};
+use kubeapi::watch::WatchScope;
 
 /// Of [`OUTAGE_TAINTS`]. No other key or effect is ever touched.
 const EFFECTS: [&str; 2] = ["NoSchedule", "NoExecute"];
@@ -31,6 +33,35 @@ fn taints(node: &NodeObject) -> impl Iterator<Item = &Taint> {
 /// The taints of an outage on `node`, in words.
 pub(crate) fn of_outage(node: &NodeObject) -> Vec<String> {
     taints(node).filter(|it| is_of_outage(it)).map(text).collect()
+}
+
+/// Which taints of our node keep pods away and are not of what it is for, and what a look at the other nodes says of them.
+#[derive(Debug, Default)]
+pub(crate) struct UnusualTaints {
+    known: Vec<String>,
+    said: Option<(String, String)>,
+}
+
+impl UnusualTaints {
+    /// What is unusual on `node`, and what a person can do. The other nodes are read when its taints are other ones than
+    /// before; as long as they cannot be, nothing is.
+    pub(crate) async fn of(&mut self, cluster: &ApiClient, node: &NodeObject) -> Option<(String, String)> {
+        let now: Vec<String> =
+            taints(node).filter(|it| nodes::may_be_unusual(&it.key, &it.effect)).map(text).collect();
+        if now != self.known {
+            self.said = None;
+            if !now.is_empty() {
+                let scope = WatchScope::all("nodes", NodeObject::url_path(None));
+                let Ok(all) = scope.list_all::<Value>(cluster).await else { return None };
+                let name = node.metadata.name.as_deref();
+                let own = all.items.iter().find(|it| it["metadata"]["name"].as_str() == name)?;
+                let found = nodes::unusual_taints_of(&all.items, own);
+                self.said = found.map(|it| (it.text, it.next));
+            }
+            self.known = now;
+        }
+        self.said.clone()
+    }
 }
 
 /// Removes the taints of an outage from our node if it is Ready, by one patch that names the version that was read.

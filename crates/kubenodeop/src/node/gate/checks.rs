@@ -101,6 +101,8 @@ pub(super) struct Checks {
     pub(super) known: Vec<String>,
     /// That it has others now, with since when that is known.
     pub(super) moved: Option<(Mono, LayerTrouble)>,
+    /// Taints on the node that nobody here removes, with since when that is known.
+    pub(super) unusual: Option<(Mono, LayerTrouble)>,
     /// What is wrong with the container runtime.
     pub(super) runtime: String,
     /// Each virtual IP, and whether its lease was renewed since the reading before.
@@ -120,6 +122,7 @@ impl Checks {
             clock: String::new(),
             known: Vec::new(),
             moved: None,
+            unusual: None,
             runtime: why.to_owned(),
             virtual_ips: Err(why.to_owned()),
             unconnected: Vec::new(),
@@ -135,6 +138,12 @@ impl Checks {
         let why = || Err("not looked at since the node is Ready".to_owned());
         (self.pending, self.machines) = (why(), why());
         self.probes = None;
+    }
+
+    /// Takes in taints of the node that nobody here removes.
+    pub(super) fn tainted(&mut self, now: Mono, seen: Option<LayerTrouble>) {
+        let since = self.unusual.as_ref().map_or(now, |it| it.0);
+        self.unusual = seen.map(|trouble| (since, trouble));
     }
 
     /// Takes in the leases of virtual IPs.

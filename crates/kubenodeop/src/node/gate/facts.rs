@@ -78,6 +78,8 @@ pub struct GateNode {
     pub not_ready: String,
     /// Taints of an outage that are on it, as `node.kubernetes.io/unreachable:NoExecute`.
     pub taints: Vec<String>,
+    /// Other taints that keep pods away from it, and that most nodes do not have: what was seen, and what a person can do.
+    pub unusual: Option<(String, String)>,
     /// Its addresses of the type `InternalIP`.
     pub addresses: Vec<String>,
     /// Its cordon.

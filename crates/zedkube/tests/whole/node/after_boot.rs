@@ -97,7 +97,7 @@ async fn r5_v2_taints_that_come_back_go_as_long_as_the_agent_runs() {
     let taint = |device: &Device| {
         let all = json!([
             { "key": "node.kubernetes.io/unreachable", "effect": "NoExecute" },
-            { "key": "example.com/mine", "effect": "NoSchedule" },
+            { "key": "node-role.kubernetes.io/db", "effect": "NoSchedule" },
         ]);
         device.sim.edit("nodes", "", "n1", |node| node["spec"]["taints"] = all);
     };
@@ -107,7 +107,7 @@ async fn r5_v2_taints_that_come_back_go_as_long_as_the_agent_runs() {
         device.pass(Duration::from_secs(55)).await;
         assert_eq!(stands(&device).as_array().unwrap().len(), 2, "not before 60 s of renewals");
         device.pass(Duration::from_secs(100)).await;
-        assert_eq!(stands(&device), json!([{ "key": "example.com/mine", "effect": "NoSchedule" }]));
+        assert_eq!(stands(&device), json!([{ "key": "node-role.kubernetes.io/db", "effect": "NoSchedule" }]));
         let repairs = device.progress().repairs;
         assert_eq!(repairs, [("node.kubernetes.io/unreachable:NoExecute".to_owned(), times)].into());
         let warned = usize::from(times == 3);
