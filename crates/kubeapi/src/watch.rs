@@ -215,8 +215,8 @@ struct Follower {
     pace: Pace,
     /// Trouble was told, and nothing good since.
     troubled: bool,
-    /// Since then it was seen that the store is not older than what we know: of one that was restored while the server was away
-    /// a watch hears nothing until it has caught up, and never what was lost.
+    /// The server was not away, or it was seen since that the store is not older than what we know: of one that was restored
+    /// meanwhile a watch hears nothing until it has caught up, and never what was lost.
     looked: bool,
     /// Failures in a row.
     tries: u32,
@@ -269,7 +269,7 @@ impl<K: DeserializeOwned + Send> Followed<K> {
             manner,
             pace: Pace::new(seed),
             troubled: false,
-            looked: false,
+            looked: true,
             tries: 0,
             rest: None,
             quiet: now() + QUIET,
@@ -309,7 +309,7 @@ impl Follower {
                         return heard;
                     }
                 }
-                FollowStep::Resume { version } if self.troubled && !self.looked => {
+                FollowStep::Resume { version } if !self.looked => {
                     match self.scope.list(&self.cluster, Some(1), None, kind).await {
                         Ok(list) if list.is_before(&version) => self.list_again("restored"),
                         Ok(_) => {
@@ -445,7 +445,9 @@ impl Follower {
     }
 
     fn trouble(&mut self, error: Error) -> FollowEvent {
-        (self.troubled, self.looked) = (true, false);
+        self.troubled = true;
+        // A server that refuses us was not away.
+        self.looked &= error.is_refused();
         self.tries = self.tries.saturating_add(1);
         self.rest = Some(self.pace.pause(self.tries, error.reply().retry_after()));
         FollowEvent::Trouble(error)

@@ -117,6 +117,7 @@ async fn s1_verify_asks_for_what_its_own_role_grants_and_nothing_else() {
     let layers = verify::look(&handle, || Clock::new().wall().to_timestamp()).await;
     let unknown = layers.iter().filter(|it| it.result == VerifyResult::Unknown);
     assert_eq!(unknown.collect::<Vec<_>>(), Vec::<&VerifyLayer>::new());
+    assert_eq!(verify::rotation(&handle).await, Ok(None));
     // What a probe of a service asks.
     let slices =
         WatchScope::all("end points", "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices".to_owned());

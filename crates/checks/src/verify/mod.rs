@@ -10,7 +10,7 @@ mod tests;
 use kubeapi::Error;
 use topics::{VerifyFinding, VerifyLayer, VerifyResult};
 
-pub use read::look;
+pub use read::{look, rotation};
 
 use crate::{Finding, Severity};
 

@@ -51,14 +51,13 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
             many("volume attachments", "/apis/storage.k8s.io/v1/volumeattachments")
         )),
     );
-    let (pods, deployments, sets, daemons, guests, disruptions, settings) = join!(
+    let (pods, deployments, sets, daemons, guests, disruptions) = join!(
         Box::pin(listed::<Value>(cluster, many("pods", "/api/v1/pods"))),
         Box::pin(listed::<Value>(cluster, many("deployments", "/apis/apps/v1/deployments"))),
         Box::pin(listed::<Value>(cluster, many("stateful sets", "/apis/apps/v1/statefulsets"))),
         Box::pin(listed::<Value>(cluster, many("daemon sets", "/apis/apps/v1/daemonsets"))),
         Box::pin(listed::<Value>(cluster, many("virtual machines", &path(MACHINES)))),
         Box::pin(listed::<Value>(cluster, many("budgets", "/apis/policy/v1/poddisruptionbudgets"))),
-        Box::pin(listed::<Value>(cluster, rotation_setting())),
     );
     let known = all_nodes.as_deref().unwrap_or_default();
     // Of nodes that could not be read nothing is said.
@@ -98,7 +97,9 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
         |all| by_nodes(storage::stale_attachments(all, known)),
     );
     vec![
-        of_certificates(events.as_deref(), settings.as_deref()).layer("certificates"),
+        LayerCheck::default()
+            .list("events of nodes", events.as_deref(), |all| warnings(certificates::events(all)))
+            .layer("certificates"),
         clock.layer("clock"),
         LayerCheck::default()
             .list("leases", leases.as_deref(), |all| by_nodes(network::addresses(all, known, now)))
@@ -120,25 +121,18 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
     ]
 }
 
-/// The other settings of Harvester may hold secrets.
-fn rotation_setting() -> WatchScope {
+/// Whether Harvester renews the certificates of rke2 by itself, in words; nothing without Harvester.
+///
+/// # Errors
+/// [`Finding`] of `certificates`: it cannot be read.
+pub async fn rotation(cluster: &ApiClient) -> Result<Option<String>, Finding> {
+    // The other settings of Harvester may hold secrets.
     let all = WatchScope::all("settings", "/apis/harvesterhci.io/v1beta1/settings".to_owned());
-    WatchScope { fields: Some(format!("metadata.name={}", certificates::ROTATION)), ..all }
-}
-
-fn of_certificates(events: Result<&[Value], &Error>, settings: Result<&[Value], &Error>) -> LayerCheck {
-    let mut layer = LayerCheck::default();
-    layer.list("events of nodes", events, |all| warnings(certificates::events(all)));
-    match settings.map(certificates::rotation) {
-        Ok(None) => {}
-        Ok(Some(said)) => {
-            layer.read(said);
-        }
-        Err(error) => {
-            layer.found([Finding::unreadable("certificates", error)]);
-        }
+    let fields = Some(format!("metadata.name={}", certificates::ROTATION));
+    match listed::<Value>(cluster, WatchScope { fields, ..all }).await {
+        Ok(settings) => Ok(certificates::rotation(&settings)),
+        Err(error) => Err(Finding::unreadable("certificates", &error)),
     }
-    layer
 }
 
 fn of_taints(all: &[Value]) -> Vec<Finding> {

@@ -368,10 +368,11 @@ async fn whether_harvester_renews_certificates_by_itself_is_shown_in_words() {
         }
         None
     });
-    let read = layer(&looked(&cluster).await, "certificates").read.clone();
-    assert!(read.ends_with(
+    let read = rotation(&cluster).await.unwrap().unwrap();
+    assert_eq!(
+        read,
         "rotation by auto-rotate-rke2-certs: on, 72 h before they end; it restarts rke2 without a turn"
-    ));
+    );
     let asked = calls.lines().into_iter().find(|it| it.contains("/settings")).unwrap();
     assert!(asked.contains("fieldSelector=metadata.name%3Dauto-rotate-rke2-certs"), "{asked}");
 }

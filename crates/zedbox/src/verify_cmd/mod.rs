@@ -104,6 +104,13 @@ async fn report(
         network.read = [network.read.as_str(), &port].join(", ");
     }
     if api {
+        match (verify::rotation(cluster).await, layers.iter_mut().find(|it| it.layer == "certificates")) {
+            (Ok(Some(said)), Some(certificates)) => {
+                certificates.read = [certificates.read.as_str(), &said].join(", ");
+            }
+            (Err(finding), _) => merge(&mut layers, "certificates", finding),
+            (Ok(_), _) => {}
+        }
         let port = zedkube::Limits::default().server_port;
         for found in outage::findings::lead(cluster, port).await {
             merge(&mut layers, "etcd", found);

@@ -121,9 +121,9 @@ fn d15_a_pod_over_its_limit_is_deleted_once_and_named_where_the_rule_says_so() {
 
 #[test]
 fn d15_no_limit_deletes_a_pod_that_was_never_asked() {
-    let rules = AttemptRules { at_once: 1, ..by_pod(300, PodAction::Delete) };
-    let mut bench = Bench::by(vec![pod("a"), pod("b")], rules);
-    bench.pass(secs(400));
+    let [(attempt, after, _), _] = wholes(PodAction::Delete);
+    let mut bench = amid(vec![pod("a"), pod("b")], AttemptRules { at_once: 1, ..attempt });
+    bench.pass(secs(after + 100));
     assert_eq!((bench.evicted_names(), deleted(&bench)), (vec!["a"], vec![]), "the answer is still out");
     bench.leave("a");
     assert_eq!(bench.evicted_names(), ["a", "b"]);

@@ -275,7 +275,11 @@ async fn what_a_rule_lets_pass_is_named_in_the_complete_progress_and_in_the_log(
             progress.reason
         );
         assert!(
-            device.diary.lines().iter().any(|it| it.text.contains("; by policy: ") && it.text.contains(name))
+            device
+                .diary
+                .lines()
+                .iter()
+                .any(|it| it.text.contains("left by policy") && it.text.contains(name))
         );
         // Nor does a restart forget it.
         device.kill().await;
