@@ -19,8 +19,10 @@ pub(crate) const PASSWORD: &str = "planted-by-the-stage-password-7730";
 pub const PLANTED_TOKEN: &str = "planted-by-the-stage-token-5512";
 /// Both begin so.
 const PLANTED: &[u8] = b"planted-by-the-stage-";
-/// What may hold them: the device config as the controller and zedagent keep it, and the kubeconfig.
-const MEANT: [&str; 3] = ["persist/config/", "persist/checkpoint/", "kubeconfig"];
+/// What may hold them: the device config as the controller and zedagent keep it, also beside and in the image of a disk
+/// that is mounted over it, and the kubeconfig.
+const MEANT: [&str; 5] =
+    ["persist/config/", "persist/checkpoint/", "kubeconfig", "persist.before/config/", "persist.img"];
 
 /// The root of a device.
 #[derive(Debug)]
