@@ -14,6 +14,12 @@ const DEVELOPMENT: [&str; 9] = [
     "crates/agent/src/runtime/mock",
     "crates/nodestatus/src/server/trial",
 ];
+/// What an image links.
+const DEVICE_LINES: usize = 97_000;
+/// What builds, shows or tries it.
+const DEVELOPMENT_LINES: usize = 11_700;
+/// Tests, those beside the code included.
+const TEST_LINES: usize = 100_850;
 /// A number that is this much below its limit lowers the limit.
 const SLACK_LINES: usize = 400;
 
@@ -32,10 +38,16 @@ fn the_tree_has_no_more_lines_than_before() {
         *(if of_development { &mut development } else { &mut device }) += kept;
         tests += all - kept;
     }
-    for (kind, lines, limit) in
-        [("device", device, DEVICE_LINES), ("development", development, DEVELOPMENT_LINES), ("test", tests, TEST_LINES)]
-    {
+    for (kind, lines, limit) in [
+        ("device", device, DEVICE_LINES),
+        ("development", development, DEVELOPMENT_LINES),
+        ("test", tests, TEST_LINES),
+    ] {
         assert!(lines <= limit, "{lines} {kind} lines, at most {limit}: take as many out as you put in");
-        assert!(lines + SLACK_LINES > limit, "{lines} {kind} lines: lower the limit of {limit} in {}", file!());
+        assert!(
+            lines + SLACK_LINES > limit,
+            "{lines} {kind} lines: lower the limit of {limit} in {}",
+            file!()
+        );
     }
 }

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
+mod budget;
 mod circles;
 mod documents;
 mod fixtures;
