@@ -115,7 +115,7 @@ async fn v1_a_cluster_in_which_all_is_well_passes_with_what_was_read_in_a_dozen_
     let expected: Vec<&str> =
         LAYERS.into_iter().filter(|it| !["devices", "turns", "probes"].contains(it)).collect();
     assert_eq!(order, expected);
-    assert_eq!(calls.lines().len(), 16, "{:?}", calls.lines());
+    assert_eq!(calls.lines().len(), 15, "{:?}", calls.lines());
 }
 
 type Change = fn(&mut Vec<Value>);
