@@ -15,11 +15,11 @@ const DEVELOPMENT: [&str; 9] = [
     "crates/nodestatus/src/server/trial",
 ];
 /// What an image links.
-const DEVICE_LINES: usize = 97_000;
+const DEVICE_LINES: usize = 96_050;
 /// What builds, shows or tries it.
-const DEVELOPMENT_LINES: usize = 11_700;
+const DEVELOPMENT_LINES: usize = 11_620;
 /// Tests, those beside the code included.
-const TEST_LINES: usize = 100_850;
+const TEST_LINES: usize = 100_750;
 /// A number that is this much below its limit lowers the limit.
 const SLACK_LINES: usize = 400;
 

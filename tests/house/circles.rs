@@ -11,7 +11,6 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 /// From the crate's root: the name of the crate, then its modules.
 type ModulePath = Vec<String>;
 
-/// One file, read.
 #[derive(Default)]
 struct Module {
     defines: BTreeSet<String>,

@@ -13,7 +13,6 @@ pub(crate) struct Planted {
     pub(crate) reported: &'static str,
 }
 
-/// All of them.
 pub(crate) fn all() -> Vec<Planted> {
     use Change::{Clustered, Detail, Fallback, Image, Operator, Pause, Reboot, Resume, Shutdown};
     let quiet = Budget::default();

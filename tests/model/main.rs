@@ -42,7 +42,6 @@ fn fail(scenario: &Scenario, trace: &Trace) -> ! {
     panic!("{}: {property}: {what}\n{lines}{}", scenario.name, state.text());
 }
 
-/// Searches each scenario.
 fn check(scenarios: &[Scenario], bounds: Bounds) {
     for scenario in scenarios {
         let Report { states, depth, at_rest, whole, took, found } = search(scenario, bounds);

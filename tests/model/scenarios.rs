@@ -9,9 +9,7 @@ use super::world::Budget;
 /// One change of the controller's wishes; each comes at most once, in any order with the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Change {
-    /// Reboot counter.
     Reboot(u32),
-    /// Shutdown counter.
     Shutdown(u32),
     /// The new image is wanted, or no longer.
     Image(bool),

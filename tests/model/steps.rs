@@ -58,7 +58,6 @@ pub(crate) enum Action {
     Left,
     /// The leave was announced long enough ago: the first step out of the cluster is taken.
     NoticeOver,
-    /// An agent ends.
     Crash(Who),
     /// zedkube ends in the middle of a cordon or of evictions, as with a package upgrade: those calls come to their end.
     StopInTask,

@@ -92,7 +92,6 @@ pub(crate) enum Who {
     Baseosmgr,
 }
 
-/// All of them.
 pub(crate) const ALL: [Who; 4] = [Who::Zedagent, Who::Nodeagent, Who::Zedkube, Who::Baseosmgr];
 
 /// A fact for one of the cores.
@@ -122,14 +121,11 @@ macro_rules! links {
         /// One topic as one agent hears it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub(crate) enum Link { $($link),+ }
-        /// All of them.
         pub(crate) const LINKS: &[Link] = &[$(Link::$link),+];
         impl Link {
-            /// Who hears it.
             pub(crate) const fn who(self) -> Who {
                 match self { $(Self::$link => Who::$who),+ }
             }
-            /// Who writes it.
             pub(crate) const fn writer(self) -> Writer {
                 match self { $(Self::$link => Writer::$writer),+ }
             }

@@ -93,7 +93,6 @@ async fn seed_2_15_2_26_what_a_hook_scales_down_before_the_drain_is_up_again_aft
     windows::what_a_hook_scales_down_is_up_again_after_the_boot(&mut world).await;
 }
 
-/// The same.
 #[tokio::test(start_paused = true)]
 async fn seed_2_15_what_a_hook_scales_down_before_the_drain_is_up_again_when_it_is_withdrawn() {
     let mut world = World::new().await;

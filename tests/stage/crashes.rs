@@ -20,7 +20,6 @@ pub const AT_ONCE: usize = 4;
 /// Where a kill falls, and on whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Crash {
-    /// Who is killed.
     pub agent: Agent,
     /// The file that was put in place or removed, under the root.
     pub path: String,
@@ -227,7 +226,6 @@ impl Dice {
         (self.0 >> 16) % limit
     }
 
-    /// One of these.
     pub fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[usize::try_from(self.below(all.len() as u64)).unwrap()]
     }

@@ -13,11 +13,9 @@ const WITHOUT_END: u32 = 1_000_000;
 pub enum At {
     /// Nothing is asked for.
     Idle,
-    /// NodeDrainRequest is written.
     Asked,
     /// NodeDrainStatus has this value.
     Status(DrainStatus),
-    /// nodeagent is told.
     Commanded,
     /// The device operation is on its way.
     DeviceReboot,

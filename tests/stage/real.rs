@@ -99,7 +99,6 @@ impl Real {
         &self.agents
     }
 
-    /// The server itself.
     pub(crate) const fn server(&self) -> &ApiServer {
         &self.server
     }

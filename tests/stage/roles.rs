@@ -43,7 +43,6 @@ pub(crate) async fn grant(client: &Client, place: &str) {
     }
 }
 
-/// Removes them.
 pub(crate) async fn take_back(client: &Client, place: &str) {
     for object in objects(place) {
         match object["kind"].as_str().unwrap() {

@@ -30,7 +30,6 @@ pub const SKIPPED: &str = "neither KUBECONFIG (a throw-away cluster) nor KUBEBUI
 /// The program of the server.
 const API: &str = "kube-apiserver";
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// Of its administrator.
 const TOKEN: &str = "scenario-token";
 /// Of virt-api and virt-controller, as the service accounts by which their webhooks know them.
 const VIRT_API: &str = "virt-api-token";
@@ -127,7 +126,6 @@ impl ApiServer {
         kubeconfig.to_string()
     }
 
-    /// Its port.
     pub(crate) fn port(&self) -> u16 {
         self.config.cluster_url.port_u16().unwrap()
     }

@@ -13,17 +13,14 @@ use crate::{World, reboot_config};
 const CONTENT: &str = "5c1f6e0a-3a5e-4a80-9d6f-2b9f5d6e7a01";
 const VERSION: &str = "14.5.1-lts-kubevirt-amd64";
 
-/// A drained operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Story {
     /// Reboot `7` of the controller.
     Reboot,
-    /// Another OS image.
     Update,
 }
 
 impl Story {
-    /// Both.
     pub const ALL: [Self; 2] = [Self::Reboot, Self::Update];
 
     /// Tells it on `world`, in which no agent runs, and fails at whatever is not as in an undisturbed run. Agents

@@ -17,7 +17,6 @@ use crate::Agent;
 pub(crate) const PASSWORD: &str = "planted-by-the-stage-password-7730";
 /// The token of kubeconfigs of processes.
 pub const PLANTED_TOKEN: &str = "planted-by-the-stage-token-5512";
-/// Both begin so.
 const PLANTED: &[u8] = b"planted-by-the-stage-";
 /// What may hold them: the device config as the controller and zedagent keep it, also beside and in the image of a disk
 /// that is mounted over it, and the kubeconfig.

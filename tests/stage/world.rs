@@ -19,21 +19,15 @@ use crate::process::{Halt, How, LIMITS, Processes, WrongClock};
 use crate::tasks;
 use crate::writes::{self, Writes};
 
-/// The four agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Agent {
-    /// zedagent.
     Zedagent,
-    /// baseosmgr.
     Baseosmgr,
-    /// nodeagent.
     Nodeagent,
-    /// zedkube.
     Zedkube,
 }
 
 impl Agent {
-    /// All of them.
     pub const ALL: [Self; 4] = [Self::Zedagent, Self::Baseosmgr, Self::Nodeagent, Self::Zedkube];
 
     /// As on a command line.
@@ -70,10 +64,8 @@ pub struct World {
     pub processes: Processes,
     halt: Halt,
     pub(crate) root: Arc<tasks::DeviceRoot>,
-    /// Its files.
     pub topic_root: TopicRoot,
     clock: Clock,
-    /// Its cluster.
     pub cluster: Cluster,
     /// Waits and counts of agents that are started from now on, in the form of a limits file.
     pub limits: Value,
@@ -176,7 +168,6 @@ impl World {
         self.config(&reboot_config(counter));
     }
 
-    /// Starts an agent.
     pub fn start(&mut self, agent: Agent) {
         if self.program.is_some() {
             self.start_process(agent, None);
@@ -233,7 +224,6 @@ impl World {
         self.patiently(&format!("{words:?} in {log}"), seen).await;
     }
 
-    /// Starts all agents.
     pub fn start_all(&mut self) {
         let whole = self.program.as_ref().is_some_and(|it| it.whole);
         for agent in Agent::ALL.into_iter().take(if whole { 1 } else { Agent::ALL.len() }) {
@@ -457,7 +447,6 @@ impl World {
     }
 }
 
-/// The pending reboot.
 pub const PENDING: &str = "persist/status/zedagent/DeviceOpPending/reboot.json";
 
 /// The reference's reboot command with another counter.

@@ -80,7 +80,6 @@ impl Clock {
         Self { start: Instant::now(), since_boot: since_boot(), wall: &MACHINE }
     }
 
-    /// The monotonic time.
     #[expect(clippy::disallowed_methods, reason = "this is the door that the ban points to")]
     pub fn now(&self) -> Mono {
         Mono::from_start(self.since_boot) + Instant::now().saturating_duration_since(self.start)

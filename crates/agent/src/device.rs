@@ -38,24 +38,12 @@ const RECORD_BYTES: u64 = 1 << 20;
 /// None of them waits for another one.
 pub trait Device: Send + Sync {
     /// Restarts the machine; `why` goes to its log.
-    ///
-    /// # Errors
-    /// The machine refused; nothing has happened.
     fn reboot(&self, why: &str) -> Result<(), Error>;
     /// Says that all applications are down and the disks are clean; power stays on.
-    ///
-    /// # Errors
-    /// The machine refused; nothing has happened.
     fn shutdown(&self, why: &str) -> Result<(), Error>;
     /// Switches the machine off.
-    ///
-    /// # Errors
-    /// The machine refused; nothing has happened.
     fn power_off(&self, why: &str) -> Result<(), Error>;
     /// Writes what is still in memory to the disks.
-    ///
-    /// # Errors
-    /// The device could not be reached.
     fn sync(&self) -> Result<(), Error>;
     /// Holds whoever takes the machine down past these agents, as far as the machine knows how to, or no longer. What these
     /// agents ask for is never held. May take some seconds.
@@ -99,7 +87,6 @@ impl fmt::Display for DeviceChoice {
 }
 
 impl DeviceChoice {
-    /// The device itself.
     pub fn open(&self, topic_root: &TopicRoot, clock: Clock) -> Box<dyn Device> {
         match self {
             Self::Record => Box::new(RecordingDevice { topic_root: topic_root.clone(), clock }),
@@ -120,9 +107,6 @@ impl DeviceChoice {
     }
 
     /// The identity of this boot: the kernel's, or for the recorded device one that lives as long as `/run`.
-    ///
-    /// # Errors
-    /// It can neither be read nor be made.
     pub fn boot_id(&self, topic_root: &TopicRoot) -> Result<String, Error> {
         match self {
             Self::Record => recorded_boot_id(topic_root),
@@ -132,9 +116,6 @@ impl DeviceChoice {
 
     /// Whether the program that takes the machine down is there, so that this is known at the start and not when
     /// it is needed.
-    ///
-    /// # Errors
-    /// It is missing, or nobody may run it.
     pub fn check(&self) -> Result<(), Error> {
         let refuse =
             |reason: String| Error::Device { operation: "any operation", by: self.to_string(), reason };
@@ -155,9 +136,6 @@ impl DeviceChoice {
 }
 
 /// The kernel's identity of this boot.
-///
-/// # Errors
-/// It cannot be read.
 pub fn kernel_boot_id() -> Result<String, Error> {
     let path = PathBuf::from(KERNEL_BOOT_ID);
     // The kernel's file has no length to check, so it is not read through the store.
@@ -184,11 +162,9 @@ fn recorded_boot_id(topic_root: &TopicRoot) -> Result<String, Error> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MachineOperation {
-    /// Restart.
     Reboot,
     /// Applications down, power on.
     Shutdown,
-    /// Power off.
     Poweroff,
 }
 
@@ -219,9 +195,6 @@ pub struct Recorded {
 }
 
 /// What the recorded device of this root was asked for, oldest first.
-///
-/// # Errors
-/// The list cannot be read or holds something else.
 pub fn recorded(topic_root: &TopicRoot) -> Result<Vec<Recorded>, Error> {
     let path = topic_root.path(RECORD);
     let bytes = store::read(&path, RECORD_BYTES).map_err(Error::pubsub(RECORD))?.unwrap_or_default();

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 /// An agent that meets one of these ends; its supervisor starts it again after a pause.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the text of each variant says what its members are")]
 pub enum Error {
     /// A topic or file could not be written or its directory not be owned.
     #[error("serve {what}")]

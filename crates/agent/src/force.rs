@@ -56,9 +56,6 @@ fn forgotten(context: &AgentContext) -> Result<(), Error> {
 }
 
 /// Identity of the boot in which the agents under this root work; `None` before one has started in any.
-///
-/// # Errors
-/// It cannot be read.
 pub fn boot_of_agents(topic_root: &TopicRoot) -> Result<Option<String>, Error> {
     let note = store::read(&topic_root.path(LOOKED_IN), LIMIT_BYTES).map_err(Error::pubsub(LOOKED_IN))?;
     let id = |it: Vec<u8>| String::from_utf8_lossy(&it).split(' ').next().map(str::to_owned);
@@ -66,9 +63,6 @@ pub fn boot_of_agents(topic_root: &TopicRoot) -> Result<Option<String>, Error> {
 }
 
 /// Takes an order away, as one that was carried out is; false when there was none.
-///
-/// # Errors
-/// It cannot be removed.
 pub fn remove(topic_root: &TopicRoot) -> Result<bool, Error> {
     let [first, second] =
         PLACES.map(|place| store::remove(&topic_root.path(place)).map_err(Error::pubsub(place)));
@@ -86,7 +80,6 @@ pub struct OrderedBy {
     pub written: GoTime,
     /// Who gave it by its own words, as whoever called `sudo`, or empty.
     pub by: String,
-    /// Why, or empty.
     pub reason: String,
 }
 

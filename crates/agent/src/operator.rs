@@ -93,9 +93,6 @@ pub fn lasting(pause: OperationPause, lasts: Option<Duration>, clock: Clock) -> 
 }
 
 /// The pause that counts at this moment, by the content of its file.
-///
-/// # Errors
-/// It is none, in words.
 pub fn counting_pause(
     bytes: &[u8],
     topic_root: &TopicRoot,

@@ -35,9 +35,6 @@ pub fn write<T: Topic>(context: &AgentContext, agent: &str) -> Result<(), Error>
 }
 
 /// Writes the file of `agent` again where it went with its directory; one that is there stays, whoever's it is.
-///
-/// # Errors
-/// It cannot be written.
 pub(crate) fn keep(topic_root: &TopicRoot, agent: &str) -> Result<(), Error> {
     let path = path(topic_root, agent);
     if path.exists() { Ok(()) } else { put(&path) }

@@ -34,7 +34,6 @@ const UNKNOWN: &str = "Unknown";
 /// The image that runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningImage {
-    /// Its version.
     pub version: String,
     /// The label of its partition, where the image says so.
     pub label: Option<String>,
@@ -57,17 +56,11 @@ impl RunningImage {
 
 /// Appends `text` to a log, to which the reference's agents append as well. One that has become very long is cut first,
 /// to its last whole lines.
-///
-/// # Errors
-/// It cannot be written.
 pub fn append(topic_root: &TopicRoot, log: &str, text: &str) -> Result<(), pubsub::Error> {
     store::append(&topic_root.path(log), text.as_bytes(), LOG_LIMIT_BYTES, LOG_KEPT_BYTES)
 }
 
 /// Whether a reason is stored: the first one is the cause, later ones follow from it (D-N4).
-///
-/// # Errors
-/// It cannot be read.
 pub fn is_stored(topic_root: &TopicRoot) -> Result<bool, pubsub::Error> {
     let held = store::read_start(&topic_root.path(NUMBER), WORD_LIMIT_BYTES)?;
     Ok(held.is_some_and(|bytes| bytes.iter().any(|it| !it.is_ascii_whitespace() && *it != UNWRITTEN)))
@@ -75,9 +68,6 @@ pub fn is_stored(topic_root: &TopicRoot) -> Result<bool, pubsub::Error> {
 
 /// This process, which runs `agent`, ends by a panic: `text` says why, `stack` where. One that is not started again is
 /// a reason for the machine's watchdog.
-///
-/// # Errors
-/// What could not be written; the rest is.
 pub fn fatal(
     topic_root: &TopicRoot,
     agent: &str,
@@ -110,9 +100,6 @@ pub fn fatal(
 
 /// `agent` runs again in the boot in which it ended by a panic, so nothing goes down for that: a reason that only says
 /// so is removed (D-V29). The logs and `agentdebug` keep it. Returns the line that was removed.
-///
-/// # Errors
-/// It cannot be read or removed.
 pub fn survived(topic_root: &TopicRoot, agent: &str) -> Result<Option<String>, pubsub::Error> {
     let marked = topic_root.path(&mark(agent));
     let Some(line) = store::read_start(&marked, LOG_LIMIT_BYTES)? else { return Ok(None) };

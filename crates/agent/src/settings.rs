@@ -12,9 +12,7 @@ use topics::{ConfigItemValue, ConfigItemValueMap};
 /// What a property's number counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Hours.
     Hours,
-    /// Seconds.
     Seconds,
     /// Nothing: a bare count.
     Count,
@@ -27,9 +25,7 @@ pub struct Numeric {
     pub name: &'static str,
     /// In force when nothing is set.
     pub default: u32,
-    /// Least value accepted.
     pub min: u32,
-    /// Greatest value accepted.
     pub max: u32,
     /// What the number counts.
     pub unit: Unit,

@@ -26,9 +26,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(20);
 ///
 /// Dropping this between turns loses nothing: facts are on disk, and journal effects stand before the effects
 /// that they describe.
-///
-/// # Errors
-/// The first effect that could not be performed.
 pub async fn run<C, H>(
     (core, first): (C, Vec<C::Effect>),
     hands: H,
@@ -47,9 +44,6 @@ where
 }
 
 /// [`run`] for a second core of an agent, polled in the task of the first: that one's watchdog file covers both.
-///
-/// # Errors
-/// The first effect that could not be performed.
 pub async fn beside<C, H>(
     (core, first): (C, Vec<C::Effect>),
     hands: H,

@@ -78,9 +78,6 @@ fn report_opened(
 }
 
 /// Takes `key` of a topic back; one that is not published is no error.
-///
-/// # Errors
-/// Its file cannot be removed.
 pub fn withdraw<T: Topic>(publication: &mut Publication<T>, key: &str) -> Result<(), Error> {
     match publication.unpublish(key) {
         Ok(()) | Err(pubsub::Error::UnknownKey { .. }) => Ok(()),

@@ -47,9 +47,6 @@ type OpenedPartitions = (SharedStore, BootResult, Partitions);
 /// read; meanwhile, and without any, every image is refused.
 ///
 /// What it published stays when it leaves: its request and statuses are what its next start continues from.
-///
-/// # Errors
-/// Another process is this agent.
 pub async fn run(
     context: AgentContext,
     limits: Limits,

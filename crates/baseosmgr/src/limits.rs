@@ -6,7 +6,6 @@ use std::time::Duration;
 pub(crate) const UNANSWERED_WAIT: Duration = Duration::from_mins(5);
 
 agent::limits! {
-    /// Waits in milliseconds.
     pub struct Limits;
     waits {
         /// How long an image waits on a clustered node for any word of zedkube before it is switched without a

@@ -17,7 +17,6 @@ use crate::{Finding, Severity};
 /// What an event says of the certificates of a node.
 struct CertificateEvent {
     node: String,
-    /// Of an authority.
     authority: bool,
     at: Option<Timestamp>,
     is_ok: bool,
@@ -88,16 +87,13 @@ pub struct Dated {
     pub place: String,
     /// From when and until when.
     pub dates: Dates,
-    /// What renews it.
     pub next: String,
 }
 
 /// From when and until when a certificate counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dates {
-    /// From then.
     pub starts: Timestamp,
-    /// Until then.
     pub ends: Timestamp,
 }
 

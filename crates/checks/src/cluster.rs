@@ -31,22 +31,16 @@ pub enum ClusterSource {
     Events,
     /// Volumes of Longhorn, and their engines.
     Volumes,
-    /// Disks of Longhorn.
     Disks,
-    /// Backups of Longhorn.
     Backups,
-    /// Snapshots by CSI.
     Snapshots,
-    /// Virtual machines.
     Machines,
-    /// Running virtual machines.
     Guests,
     /// The clock of the API server.
     Clock,
 }
 
 impl ClusterSource {
-    /// All of them.
     pub const ALL: [Self; 9] = [
         Self::Nodes,
         Self::Events,

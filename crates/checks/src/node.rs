@@ -37,7 +37,6 @@ pub struct DiskRoom {
     pub path: String,
     /// What a process may still write.
     pub free: u64,
-    /// All.
     pub total: u64,
 }
 

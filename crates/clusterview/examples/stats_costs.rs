@@ -31,7 +31,6 @@ use tokio::sync::watch;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 const TEN_MINUTES: Duration = Duration::from_mins(10);
-/// Of each object.
 const MANAGED_BYTES: usize = 4000;
 /// Namespaces and how many pods they have, 300 in all with those of the DaemonSets.
 const NAMESPACES: [(&str, usize); 7] = [

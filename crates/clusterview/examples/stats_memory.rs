@@ -29,7 +29,6 @@ use topics::KubeClusterInfo;
 
 const NODES: usize = 100;
 const PODS: usize = 1000;
-/// Of each object.
 const MANAGED_BYTES: usize = 6000;
 /// Publications that are waited for: 30 s apart, as a pod changes each second.
 const ROUNDS: usize = 4;

@@ -50,7 +50,6 @@ pub async fn leads_otherwise(leading: &mut watch::Receiver<Leadership>, clock: C
 /// Waits of the duties.
 #[derive(Debug, Clone, Copy)]
 pub struct DutyLimits {
-    /// Of the election.
     pub times: ElectionTimes,
     /// How long the drain, or the end of this agent, waits until the lease is released.
     pub release: Duration,
@@ -62,7 +61,6 @@ pub struct DutyLimits {
     pub console_files: ConsoleFiles,
 }
 
-/// All duties.
 pub struct ClusterView {
     context: AgentContext,
     limits: DutyLimits,
@@ -73,7 +71,6 @@ pub struct ClusterView {
 }
 
 impl ClusterView {
-    /// Does nothing yet.
     pub fn new(context: &AgentContext, limits: DutyLimits, cluster: ApiClient, own_node: OwnNode) -> Self {
         let leader = Leader::new(context, limits, cluster.clone(), own_node.clone());
         let wanted = watch::Sender::default();

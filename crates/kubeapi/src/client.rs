@@ -146,9 +146,6 @@ impl ApiClient {
     }
 
     /// [`ApiClient::ask`] with its own limit.
-    ///
-    /// # Errors
-    /// No answer, or another one than 2xx.
     pub async fn ask_within<T: DeserializeOwned>(
         &self,
         limit: Duration,
@@ -160,9 +157,6 @@ impl ApiClient {
     }
 
     /// [`ApiClient::ask`], and when the server sent the answer by its own clock; by ours where it does not say.
-    ///
-    /// # Errors
-    /// No answer, or another one than 2xx.
     pub async fn ask_dated<T: DeserializeOwned>(
         &self,
         what: &str,
@@ -173,9 +167,6 @@ impl ApiClient {
     }
 
     /// The same; `None` where the server does not say when.
-    ///
-    /// # Errors
-    /// No answer, or another one than 2xx.
     pub async fn ask_with_date<T: DeserializeOwned>(
         &self,
         what: &str,
@@ -186,9 +177,6 @@ impl ApiClient {
     }
 
     /// Our own certificate for the cluster, as PEM; `None` where we have another proof, or the client was given.
-    ///
-    /// # Errors
-    /// Why it cannot be read.
     pub fn certificate(&self) -> Result<Option<Vec<u8>>, String> {
         match &*self.source {
             ClientSource::Given { .. } => Ok(None),
@@ -197,9 +185,6 @@ impl ApiClient {
     }
 
     /// Where the cluster is; `None` where the client was given.
-    ///
-    /// # Errors
-    /// Why the kubeconfig cannot be read.
     pub fn place(&self) -> Result<Option<ClusterEndpoint>, Error> {
         match &*self.source {
             ClientSource::Given { .. } => Ok(None),
@@ -208,17 +193,11 @@ impl ApiClient {
     }
 
     /// Sends `request`; the answer as it is.
-    ///
-    /// # Errors
-    /// No answer, or another one than 2xx.
     pub(crate) async fn read(&self, what: &str, request: BuiltRequest) -> Result<Vec<u8>, Error> {
         self.send(self.call_limit, what, request).await.map(|(body, _)| body)
     }
 
     /// Sends `request` for its effect: any 2xx is success, whatever its body.
-    ///
-    /// # Errors
-    /// No answer, or another one than 2xx.
     pub async fn order(&self, what: &str, request: BuiltRequest) -> Result<(), Error> {
         self.send(self.call_limit, what, request).await.map(drop)
     }
@@ -333,9 +312,6 @@ impl ApiClient {
     }
 
     /// Opens a watch. The limit holds for its opening only; the caller limits the silence between events.
-    ///
-    /// # Errors
-    /// No answer, or another one than 2xx.
     pub(crate) async fn watch(&self, what: &str, request: BuiltRequest) -> Result<Body, Error> {
         let plain = HeaderValue::from_static("identity");
         let request = request.map(|mut request| {
@@ -348,9 +324,6 @@ impl ApiClient {
 
     /// Sends `request` and opens its answer, to be read piece by piece. The limit holds for the opening; it is
     /// returned, as the caller limits the pieces.
-    ///
-    /// # Errors
-    /// No answer, or another one than 2xx.
     pub async fn open(&self, what: &str, request: BuiltRequest) -> Result<(Body, Duration), Error> {
         let request = request.map_err(|source| unaskable(what, source))?;
         let opening = async {

@@ -16,7 +16,6 @@ use crate::reply::{self, ApiAnswer, Reach, RefusedBy, Reply, ReplyClass};
 
 /// A call to the cluster that failed.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the text of each variant says what its members are")]
 pub enum Error {
     /// The kubeconfig is missing, unreadable, or does not make a client.
     #[error("use the kubeconfig {}", path.display())]
@@ -55,9 +54,6 @@ pub enum Error {
 }
 
 /// What was asked for; `None` when there is no such object, or no such kind.
-///
-/// # Errors
-/// All but 404.
 pub fn found<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
     match answer {
         Ok(found) => Ok(Some(found)),

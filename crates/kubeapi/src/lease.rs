@@ -25,9 +25,6 @@ fn leases() -> Request {
 
 /// The lease as it is now, `None` when there is none. No resource version in the query: from the store, not from a cache
 /// of any age.
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub async fn read(cluster: &ApiClient, name: &str) -> Result<Option<Lease>, Error> {
     let what = format!("read lease {APP_NAMESPACE}/{name}");
     found(cluster.ask_within(CALL_LIMIT, &what, leases().get(name, &GetParams::default())).await)

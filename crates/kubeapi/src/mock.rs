@@ -38,21 +38,17 @@ pub struct RecordedCall {
     pub line: String,
     /// The header of that name, empty without it.
     pub content_type: String,
-    /// Its body.
     pub body: String,
 }
 
 /// What the server does next.
 pub enum MockReply {
-    /// Status, headers, body.
     Full(u16, Vec<(&'static str, &'static str)>, String),
     /// Lines, and then the end of the body, for ever nothing, or an error.
     Lines(Vec<String>, AfterLines),
     /// Lines as they come, until the sender is dropped; an error cuts the body.
     Live(mpsc::UnboundedReceiver<Result<String, &'static str>>),
-    /// No connection.
     Refused(&'static str),
-    /// Never an answer.
     Silence,
 }
 
@@ -61,9 +57,7 @@ pub enum MockReply {
 pub enum AfterLines {
     /// The end of the body.
     End,
-    /// Nothing, for ever.
     Silence,
-    /// An error.
     Cut,
 }
 
@@ -96,12 +90,10 @@ pub fn event(kind: &str, object: &Value) -> String {
 pub struct RecordedCalls(Arc<Mutex<Vec<RecordedCall>>>);
 
 impl RecordedCalls {
-    /// All calls.
     pub fn all(&self) -> Vec<RecordedCall> {
         self.0.lock().unwrap().clone()
     }
 
-    /// Their lines.
     pub fn lines(&self) -> Vec<String> {
         self.all().into_iter().map(|call| call.line).collect()
     }

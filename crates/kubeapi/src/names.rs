@@ -109,11 +109,8 @@ impl fmt::Display for PodUid {
 /// One pod object, named and identified. Shown as `namespace/name`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PodRef {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its identity.
     pub uid: PodUid,
 }
 

@@ -40,7 +40,6 @@ pub fn signed() -> PatchParams {
     PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }
 
-/// A node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Node {
     /// Status of the condition Ready: `True`, `False`, `Unknown`.
@@ -55,7 +54,6 @@ pub struct Node {
     pub internal_ip: String,
     /// Its first address of the type `ExternalIP`.
     pub external_ip: String,
-    /// It is cordoned.
     pub unschedulable: bool,
     /// It has a role label of the control plane, the old one or the new one (D-K19).
     pub control_plane: bool,
@@ -71,7 +69,6 @@ const MOST: u32 = 500;
 /// A node and where it is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReachableNode {
-    /// Its name.
     pub name: String,
     /// What is known of it.
     pub facts: Node,
@@ -127,9 +124,6 @@ pub fn node(raw: &RawObject) -> Node {
 }
 
 /// Asks the API for one node, whichever. The error's [`Error::reach`] tells whether a server is there at all.
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub async fn probe(cluster: &ApiClient) -> Result<(), Error> {
     let one = api().list(&ListParams::default().limit(1));
     cluster.ask_within::<Value>(PROBE_LIMIT, "reach the API", one).await.map(drop)
@@ -198,9 +192,6 @@ pub fn check_machine(node: &str, there: &MachineIds, here: &MachineIds) -> Resul
 }
 
 /// Deletes the Node object of this name if it has this UID.
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub async fn delete(cluster: &ApiClient, name: &NodeName, uid: Option<String>) -> Result<(), Error> {
     let how = DeleteParams {
         preconditions: Some(Preconditions { uid, resource_version: None }),
@@ -210,7 +201,6 @@ pub async fn delete(cluster: &ApiClient, name: &NodeName, uid: Option<String>) -
     cluster.order(&format!("delete node {name}"), request).await
 }
 
-/// Requests about nodes.
 pub fn api() -> Request {
     Request::new(NodeObject::url_path(None))
 }

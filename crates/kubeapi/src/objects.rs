@@ -12,7 +12,6 @@ use serde_json::Value;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct RawObject {
-    /// Its metadata.
     pub metadata: Meta,
     /// What is wanted of it, as it is.
     pub spec: Value,
@@ -28,9 +27,7 @@ pub struct RawObject {
 pub struct Meta {
     /// Its namespace; `None` for an object of the cluster.
     pub namespace: Option<String>,
-    /// Its name.
     pub name: Option<String>,
-    /// Its version.
     pub resource_version: Option<String>,
     /// When it was made, as the server writes it.
     pub creation_timestamp: Value,

@@ -22,9 +22,6 @@ impl OwnNode {
     }
 
     /// Name and device UUID, or why they cannot be had.
-    ///
-    /// # Errors
-    /// In words: they are not known yet.
     pub fn get(&self) -> Result<(NodeName, String), String> {
         self.0.borrow().clone().ok_or_else(|| "the name of this node is not known yet".to_owned())
     }

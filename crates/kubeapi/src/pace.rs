@@ -9,7 +9,6 @@ use step::Dice;
 
 /// The longest first wait.
 pub const FIRST: Duration = Duration::from_secs(1);
-/// The longest wait.
 pub const LONGEST: Duration = Duration::from_secs(15);
 
 /// A stream of jittered waits. Two with different seeds do not march in step.

@@ -13,7 +13,6 @@ const UNKNOWN_KIND: &str = "404 page not found";
 /// An answer as it came off the wire, without the library's types.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApiAnswer {
-    /// HTTP status.
     pub code: u16,
     /// `Status.reason`, or empty.
     pub reason: String,
@@ -116,14 +115,12 @@ pub enum RefusedBy {
     Credentials,
     /// 403: the user may not do this.
     Role,
-    /// Anything else.
     Other,
 }
 
 /// Which admission denies a call. It may admit the same call later, and decide another way about a dry run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeniedBy {
-    /// A webhook.
     Webhook,
     /// A ValidatingAdmissionPolicy or MutatingAdmissionPolicy.
     Policy,
@@ -209,14 +206,12 @@ pub enum Reply {
     Denied {
         /// What the server said.
         text: String,
-        /// Which.
         by: DeniedBy,
         /// No new call before this has passed.
         retry_after: Option<Duration>,
     },
     /// 408, 5xx, a cut or refused connection, no answer in time, an answer that is no answer.
     Transient {
-        /// What happened.
         text: String,
         /// No new call before this has passed.
         retry_after: Option<Duration>,
@@ -233,7 +228,6 @@ pub enum Reply {
     Permanent {
         /// What the server said.
         text: String,
-        /// Who refuses.
         by: RefusedBy,
     },
 }
@@ -247,7 +241,6 @@ pub enum ReplyClass {
     Budget,
     /// The server has too much to do.
     Throttle,
-    /// Ask again.
     Transient,
     /// An admission denies it: ask again.
     Denied,

@@ -23,7 +23,6 @@ macro_rules! slim {
         $(#[$about])+
         #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
-        #[expect(missing_docs, reason = "members are what the API reference says")]
         pub struct $name { $($(#[$of])* pub $member: $kind,)+ }
     )+ };
 }

@@ -3,9 +3,6 @@
 use crate::kubeconfig;
 
 /// Whether `bytes` are a kubeconfig; no file that it names is read.
-///
-/// # Errors
-/// Why not.
 pub fn kubeconfig(bytes: &[u8]) -> Result<(), String> {
     kubeconfig::understand(bytes)
 }

@@ -42,16 +42,13 @@ pub fn jitter_seed() -> u64 {
     RandomState::new().hash_one("jitter")
 }
 
-/// What is followed.
 #[derive(Debug, Clone)]
 pub struct WatchScope {
     /// For errors and logs, as "pods of node n".
     pub what: String,
     /// The collection's path.
     pub path: String,
-    /// Field selector.
     pub fields: Option<String>,
-    /// Label selector.
     pub labels: Option<String>,
 }
 
@@ -63,9 +60,6 @@ impl WatchScope {
 
     /// All objects of one moment, read from the store page by page. When later pages have become too old meanwhile,
     /// everything is read in one call.
-    ///
-    /// # Errors
-    /// Those of [`ApiClient`].
     pub async fn list_all<K>(&self, cluster: &ApiClient) -> Result<List<K>, Error>
     where
         K: DeserializeOwned + Send,
@@ -142,7 +136,6 @@ impl WatchScope {
 /// Objects of one moment.
 #[derive(Debug)]
 pub struct List<K> {
-    /// The objects.
     pub items: Vec<K>,
     /// The version of the collection then, of the first page where there were several.
     pub version: String,

@@ -45,9 +45,6 @@ impl fmt::Debug for RuntimeQuery {
 
 /// The pods that Kubernetes has on `node` and of which no container lives; empty is an answer. The runtime is asked first,
 /// so that nothing is asked of the API where there is none.
-///
-/// # Errors
-/// In one sentence, why that is not known.
 pub async fn without(
     cluster: &ApiClient,
     node: &NodeName,
@@ -61,9 +58,6 @@ pub async fn without(
 }
 
 /// Those of `pods`, all that Kubernetes has on this node, of which no container lives.
-///
-/// # Errors
-/// In one sentence, why that is not known.
 pub async fn among(pods: Vec<Pod>, runtime: &RuntimeQuery) -> Result<Vec<Pod>, String> {
     let live = (runtime.0)().await?;
     believed(pods, &live)

@@ -42,7 +42,6 @@ pub enum PreflightError {
 }
 
 impl PreflightError {
-    /// What happened.
     #[must_use]
     pub const fn error(&self) -> &Error {
         match self {

@@ -24,7 +24,6 @@ pub struct Progress {
     pub phase: AttemptPhase,
     /// Which pods leave now, while some do.
     pub tier: Option<Tier>,
-    /// Pods by state.
     pub counts: Counts,
     /// Virtual machines of the node, by name.
     pub machines: Vec<MachineShown>,
@@ -141,7 +140,6 @@ step::named! {
 pub struct MachineShown {
     /// As `shop/db`.
     pub name: String,
-    /// Where it is.
     pub state: MachineState,
     /// In words, with its target and why it cannot be migrated.
     pub text: String,
@@ -150,9 +148,7 @@ pub struct MachineShown {
 /// What an attempt is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AttemptPhase {
-    /// Virtual machines leave.
     Machines,
-    /// Pods leave.
     #[default]
     Draining,
     /// None is left; volumes of those that have left are being detached.
@@ -168,7 +164,6 @@ pub enum AttemptPhase {
 pub struct Counts {
     /// All pods of this attempt that leave or have left.
     pub total: u32,
-    /// No longer there.
     pub gone: u32,
     /// Evicted or deleted, not yet gone.
     pub going: u32,
@@ -182,7 +177,6 @@ pub struct Counts {
 /// `volume shop/data (pvc-1)`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
-    /// A pod.
     Pod(PodRef),
     /// A virtual machine: its instance, by namespace, name and UID.
     Machine(PodRef),
@@ -198,7 +192,6 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Its namespace.
     pub fn namespace(&self) -> &str {
         match self {
             Self::Pod(it) | Self::Machine(it) => &it.namespace,
@@ -252,7 +245,6 @@ impl fmt::Display for Subject {
 /// Something that does not leave, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptBlocker {
-    /// What.
     pub subject: Subject,
     /// The reason for machines.
     pub code: BlockCode,

@@ -8,7 +8,6 @@ use kubenodeop::calls::pods;
 use kubesim::{ScriptedFault, Sim, SimConfig};
 use tokio::time::sleep;
 
-/// Five pages.
 const PODS: usize = 1100;
 
 fn cluster() -> (Sim, ApiClient) {

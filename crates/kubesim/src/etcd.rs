@@ -72,9 +72,6 @@ struct SimEtcdMember {
 impl Etcd {
     /// Healthy members on these nodes, of the newest of [`ETCD_VERSIONS`]; the first leads. Must be called inside a tokio
     /// runtime.
-    ///
-    /// # Errors
-    /// No port can be had.
     pub async fn start(nodes: &[&str]) -> std::io::Result<Self> {
         Self::start_of(ETCD_VERSIONS[ETCD_VERSIONS.len() - 1], nodes).await
     }

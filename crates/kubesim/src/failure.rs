@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use crate::kinds;
 use crate::path::ResourcePath;
 
-/// A refusal.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Failure {
     pub(crate) code: u16,
@@ -67,7 +66,6 @@ impl Failure {
         Self::new(404, "NotFound", "the server could not find the requested resource")
     }
 
-    /// The Status object.
     pub(crate) fn status(&self) -> Value {
         json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",

@@ -13,20 +13,16 @@ const ANSWERS: &str = include_str!("../../../tests/golden/answers.json");
 pub enum ScriptedFault {
     /// This status code with this reason and message; `retry_after` in seconds as a header.
     Status {
-        /// HTTP status code.
         code: u16,
         /// Reason of the Status object, as `Conflict`.
         reason: String,
-        /// Its message.
         message: String,
         /// Header `Retry-After`.
         retry_after: Option<u64>,
     },
     /// What a real component has answered.
     Recorded {
-        /// HTTP status code.
         code: u16,
-        /// The Status object.
         status: Value,
         /// Header `Retry-After`.
         retry_after: Option<u64>,
@@ -37,7 +33,6 @@ pub enum ScriptedFault {
     LateReply(Duration),
     /// The connection is cut.
     Cut,
-    /// No answer, ever.
     Hang,
 }
 
@@ -69,11 +64,8 @@ impl ScriptedFault {
 /// One request that the API got.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiRequest {
-    /// HTTP method.
     pub method: String,
-    /// Path and query.
     pub uri: String,
-    /// Body.
     pub body: Vec<u8>,
 }
 
@@ -108,7 +100,6 @@ impl Faults {
         lock(&self.rules).push(rule);
     }
 
-    /// Forgets all rules.
     pub fn clear(&self) {
         lock(&self.rules).clear();
     }

@@ -173,25 +173,16 @@ impl Sim {
     }
 
     /// The API over HTTP on a free port of the loopback address.
-    ///
-    /// # Errors
-    /// No port can be had.
     pub async fn serve(&self) -> std::io::Result<SimServer> {
         self.serve_to("").await
     }
 
     /// The same for what runs on this node, see [`Sim::service_of`].
-    ///
-    /// # Errors
-    /// No port can be had.
     pub async fn serve_to(&self, node: &str) -> std::io::Result<SimServer> {
         SimServer::start(self.service_of(node)).await
     }
 
     /// The API over TLS, with a certificate that counts between these two.
-    ///
-    /// # Errors
-    /// No port can be had.
     #[cfg(feature = "tls")]
     pub async fn serve_tls(
         &self,

@@ -20,7 +20,6 @@ pub(crate) fn are_there(topic_root: &TopicRoot) -> bool {
     find(topic_root, HookStage::BeforeReboot).map_or(true, |it| it != HookFolder::default())
 }
 
-/// Calls them.
 pub(crate) struct RebootHooks {
     context: AgentContext,
     troubles: Troubles,

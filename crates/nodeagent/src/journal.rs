@@ -11,7 +11,6 @@ use tracing::warn;
 
 use crate::core::{LastBoot, MachineOrder, Resumed};
 
-/// Under the root.
 pub(crate) const PATH: &str = "run/nodeagent/journal.json";
 const LIMIT_BYTES: u64 = 64 << 10;
 
@@ -84,7 +83,6 @@ impl Journal {
         }
     }
 
-    /// Stores it.
     pub(crate) fn write(&self, topic_root: &TopicRoot) -> Result<(), Error> {
         let encode = |source: serde_json::Error| Error::Effect {
             doing: "write the journal",

@@ -45,9 +45,6 @@ const NAME: &str = "nodeagent";
 /// It also returns `Ok`, without having been told to stop, when a real device was told to go down and is still up
 /// two minutes later. Its caller must not start it again then: the touch file grows old, and the watchdog of
 /// the machine does what the device did not. A restart by hand goes through the operation once more.
-///
-/// # Errors
-/// Another process is this agent.
 pub async fn run(context: AgentContext, limits: Limits, device: Box<dyn Device>) -> Result<(), Error> {
     let troubles = Troubles::open(&context.topic_root, context.clock, NAME);
     let device: Arc<dyn Device> = Arc::from(device);

@@ -24,7 +24,6 @@ pub(crate) const EMERGENCY: Duration = Duration::from_secs(3);
 pub(crate) const FIRST_WORD: Duration = Duration::from_secs(30);
 
 agent::limits! {
-    /// Waits in milliseconds.
     #[derive(Copy)]
     pub struct Limits;
     waits {

@@ -53,9 +53,6 @@ pub(crate) fn read(topic_root: &TopicRoot) -> Result<Stored, Error> {
 }
 
 /// What the machine says by itself (spec eve-rest.md 4.2).
-///
-/// # Errors
-/// As [`read`].
 pub(crate) fn evidence(topic_root: &TopicRoot) -> Result<Evidence, Error> {
     let [now, before] = DISK.map(|file| power_cycles(topic_root, file));
     let watchdog = text(topic_root, WATCHDOG)?.unwrap_or_default();
@@ -190,9 +187,6 @@ fn console(topic_root: &TopicRoot, operation: MachineOperation, line: &str) {
 }
 
 /// How often the device had started before; a text that is no number counts as none and is logged.
-///
-/// # Errors
-/// As [`read`].
 pub(crate) fn counter(topic_root: &TopicRoot) -> Result<u32, Error> {
     let Some(text) = text(topic_root, COUNTER)? else { return Ok(0) };
     Ok(text.parse().unwrap_or_else(|cause| {
@@ -201,7 +195,6 @@ pub(crate) fn counter(topic_root: &TopicRoot) -> Result<u32, Error> {
     }))
 }
 
-/// Counts this start.
 pub(crate) fn count(topic_root: &TopicRoot, before: u32) {
     let next = before.saturating_add(1).to_string();
     if let Err(cause) = store::replace(&topic_root.path(COUNTER), next.as_bytes()) {

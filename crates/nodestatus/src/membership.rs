@@ -12,7 +12,6 @@ pub enum Membership {
     /// Not decided, or not heard: what was known holds.
     #[default]
     Undecided,
-    /// It is.
     Member,
     /// Its config says that it is in none any more, and it is being taken out. No drain begins until it has left.
     Leaving,

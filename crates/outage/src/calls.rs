@@ -187,7 +187,6 @@ impl<'de> Deserialize<'de> for NodeItem {
 pub struct NodeListing {
     /// For the rule of turns.
     pub nodes: Vec<TurnNode>,
-    /// For the margin.
     pub servers: Vec<ServerNode>,
 }
 
@@ -197,9 +196,6 @@ fn nodes_scope() -> WatchScope {
 
 /// All nodes of one moment for a reader that stays for no time: whether a kubelet lives takes longer to see, so each counts
 /// as if it did. With each node what [`IGNORE_ANNOTATION`] says.
-///
-/// # Errors
-/// No answer.
 pub async fn glance(cluster: &ApiClient) -> Result<Vec<(TurnNode, Option<String>)>, ReadError> {
     let nodes = nodes_scope().list_all::<NodeItem>(cluster).await.map_err(|it| silent(&it))?;
     let seen = |it: NodeItem| (TurnNode { pulse: Pulse::Moving, ..it.seen }, it.away);
@@ -207,9 +203,6 @@ pub async fn glance(cluster: &ApiClient) -> Result<Vec<(TurnNode, Option<String>
 }
 
 /// The same as they look to etcd.
-///
-/// # Errors
-/// No answer.
 pub async fn servers(cluster: &ApiClient) -> Result<Vec<ServerNode>, ReadError> {
     let nodes = nodes_scope().list_all::<NodeItem>(cluster).await.map_err(|it| silent(&it))?;
     Ok(nodes.items.into_iter().map(|it| it.server).collect())
@@ -218,7 +211,6 @@ pub async fn servers(cluster: &ApiClient) -> Result<Vec<ServerNode>, ReadError> 
 /// A node and what an operator says of it, for a write that names the version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionedNode {
-    /// The node.
     pub seen: TurnNode,
     /// What [`IGNORE_ANNOTATION`] says.
     pub away: Option<String>,
@@ -226,9 +218,6 @@ pub struct VersionedNode {
 }
 
 /// One node, from the store.
-///
-/// # Errors
-/// No answer, or no such node.
 pub async fn named(cluster: &ApiClient, name: &NodeName) -> Result<VersionedNode, ReadError> {
     let read = nodes::api().get(name.as_str(), &GetParams::default());
     let item: NodeItem =
@@ -237,9 +226,6 @@ pub async fn named(cluster: &ApiClient, name: &NodeName) -> Result<VersionedNode
 }
 
 /// Sets [`IGNORE_ANNOTATION`] of the node as it was read, or removes it. Returns whether the node still was that one.
-///
-/// # Errors
-/// No answer.
 pub async fn mark(cluster: &ApiClient, node: &VersionedNode, text: Option<&str>) -> Result<bool, ReadError> {
     let name = &node.seen.name;
     let patch = Patch::Merge(json!({ "metadata": {
@@ -302,7 +288,6 @@ pub async fn own(cluster: &ApiClient, name: &NodeName, device_uuid: &str) -> Res
     })
 }
 
-/// Our own node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnNodeFacts {
     /// The UID of its object.

@@ -37,7 +37,6 @@ const BRIEF: Duration = Duration::from_secs(2);
 /// What a turn is wanted for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnRequest {
-    /// The operation.
     pub op: Op,
     /// Which request of that kind.
     pub counter: u64,

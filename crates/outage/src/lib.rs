@@ -26,7 +26,6 @@ pub struct Ours {
     pub node: NodeName,
     /// UUID of the device.
     pub device_uuid: String,
-    /// Its boot.
     pub boot_id: String,
     /// Where our own etcd is, if there is one.
     pub etcd: EtcdAccess,

@@ -55,9 +55,7 @@ impl From<ReadError> for Failed {
 /// An operator's word that a node is away: JSON in [`rule::IGNORE_ANNOTATION`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AwayMark {
-    /// Who says so.
     pub who: String,
-    /// Why.
     pub why: String,
     /// When, RFC 3339; display only.
     pub when: String,

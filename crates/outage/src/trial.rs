@@ -59,26 +59,17 @@ pub fn mark(bytes: &[u8]) -> Result<bool, String> {
 }
 
 /// Reads these bytes as the metrics of a member of etcd; its id.
-///
-/// # Errors
-/// Why not.
 pub fn metrics(bytes: &[u8]) -> Result<u64, String> {
     metrics::parse(&String::from_utf8_lossy(bytes)).map(|it| it.id).map_err(|why| why.to_string())
 }
 
 /// Reads these bytes as etcd's list of members; how many there are.
-///
-/// # Errors
-/// Why not.
 pub fn members(bytes: &[u8]) -> Result<usize, String> {
     let reply = serde_json::from_slice(bytes).map_err(|why| why.to_string())?;
     etcd::members(reply).map(|it| it.members.len())
 }
 
 /// Reads these bytes as what the agent of another member answers to `/outage`; whether that member is healthy.
-///
-/// # Errors
-/// Why not.
 pub fn peer(bytes: &[u8]) -> Result<bool, String> {
     let answer = serde_json::from_slice::<NodeOutage>(bytes).map_err(|why| why.to_string())?;
     Ok(words::word(answer.node.clone(), Ok(answer)).health.is_ok())

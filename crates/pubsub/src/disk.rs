@@ -47,7 +47,6 @@ const fn planted(_: ReadCall) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Where files lie.
 pub(crate) trait Disk: Debug + Send + Sync {
     /// A new empty file, open to the owner only; an error when the name is taken.
     fn create(&self, path: &Path) -> io::Result<Box<dyn Draft>>;
@@ -61,7 +60,6 @@ pub(crate) trait Disk: Debug + Send + Sync {
     fn remove_unclaimed(&self, path: &Path);
     /// One directory, open to the owner only; an error when the name is taken.
     fn make_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Holds a directory.
     fn open_dir(&self, dir: &Path) -> io::Result<Box<dyn Dir>>;
     /// All names in a directory.
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>>;

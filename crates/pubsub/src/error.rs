@@ -11,7 +11,6 @@ pub type CodecError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A step that failed. Nothing has changed when it did.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the text of each variant says what its members are")]
 pub enum Error {
     /// A key cannot be the name of a file.
     #[error("use key {key:?} of {topic}: {reason}")]
@@ -94,7 +93,6 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 /// A bad file that was left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadFile {
-    /// The file.
     pub path: PathBuf,
     /// What is wrong with it.
     pub reason: String,

@@ -80,17 +80,11 @@ impl<T: Send + Sync + 'static> Publication<T> {
     }
 
     /// Says that the first values are all there.
-    ///
-    /// # Errors
-    /// The counter's file cannot be written.
     pub fn signal_restarted(&mut self) -> Result<(), Error> {
         self.raw.signal_restarted()
     }
 
     /// Takes [`Publication::signal_restarted`] back.
-    ///
-    /// # Errors
-    /// The counter's file cannot be removed.
     pub fn clear_restarted(&mut self) -> Result<(), Error> {
         self.raw.clear_restarted()
     }
@@ -101,9 +95,6 @@ impl<T: Send + Sync + 'static> Publication<T> {
     }
 
     /// Ends the topic in order: a volatile one takes every key back, a persistent one keeps them.
-    ///
-    /// # Errors
-    /// A file cannot be removed.
     pub fn close(self) -> Result<(), Error> {
         self.raw.close()
     }

@@ -54,18 +54,12 @@ pub(crate) fn at<T: Send + 'static>(
 }
 
 /// Looks at what is at `path`, for whoever keeps no topic and no file there.
-///
-/// # Errors
-/// The place of `path` does not answer.
 pub fn look<T: Send + 'static>(path: &Path, look: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
     at(path, move || Ok(look()))
 }
 
 /// Writes `bytes` at `path` by `call`. Where that took too long the last time, and the bytes are the same, what it came to is
 /// the answer.
-///
-/// # Errors
-/// As [`at`].
 pub(crate) fn write<T: Send + 'static>(
     path: &Path,
     bytes: &[u8],

@@ -43,7 +43,6 @@ impl Retry {
         former.is_none()
     }
 
-    /// Forgets former failures.
     pub fn worked(&mut self) {
         *self = Self::up_to(self.longest);
     }

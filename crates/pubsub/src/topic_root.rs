@@ -26,7 +26,6 @@ impl TopicRoot {
         Ok(Self { root: Arc::new(root), hub: WatchHub::open() })
     }
 
-    /// The root directory.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -51,9 +50,6 @@ impl TopicRoot {
 
     /// Whether a live process publishes `name`, also one of another PID namespace; `None` where nobody ever did, or
     /// a publisher without our locks.
-    ///
-    /// # Errors
-    /// The lock may not be read.
     pub fn is_published(&self, name: &Name) -> Result<Option<bool>, Error> {
         lock::is_held(&name.dir(&self.root))
     }

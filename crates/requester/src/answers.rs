@@ -4,7 +4,6 @@
 
 use topics::{Answer, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, RequestId};
 
-/// Our own request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OwnRequest {
     /// `None` until it is known when it was made.
@@ -43,16 +42,13 @@ impl OwnRequest {
 /// What a request was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestAnswer {
-    /// Nothing final yet.
     NotYet,
-    /// COMPLETE.
     Complete {
         /// Why it was not drained; empty after a full drain.
         skip: String,
         /// A person forced it.
         forced: bool,
     },
-    /// Given up.
     Failed,
 }
 

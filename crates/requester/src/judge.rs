@@ -12,7 +12,6 @@ use crate::answers::{LatestAnswers, OwnRequest, RequestAnswer};
 /// Whether there is a cluster to leave in order, by the device config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceClustering {
-    /// Nothing known yet.
     #[default]
     Undecided,
     /// The node is in no cluster.
@@ -45,7 +44,6 @@ pub enum ProceedReason {
 /// All that the judgement depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct JudgeInput<'a> {
-    /// Who asks.
     pub by: Requester,
     /// The request for this very operation, if there is one.
     pub own: Option<&'a OwnRequest>,
@@ -55,14 +53,11 @@ pub struct JudgeInput<'a> {
     pub cluster: DeviceClustering,
     /// Whether zedkube's record says that the node has yet to leave its cluster, or is not known yet.
     pub has_to_leave: bool,
-    /// The force file.
     pub forced: Option<NodeDrainStatus>,
 }
 
-/// The judgement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DrainJudgement {
-    /// Go.
     Open(ProceedReason),
     /// Publish a request of our own.
     Ask,
@@ -121,7 +116,6 @@ pub fn completes(forced: NodeDrainStatus, by: Requester) -> bool {
     forced.status == DrainStatus::Complete && serves(forced, by)
 }
 
-/// Judges.
 pub fn judge(view: JudgeInput<'_>) -> DrainJudgement {
     if let Some(forced) = view.forced.filter(|forced| serves(*forced, view.by)) {
         return judge_forced(view, forced);

@@ -28,14 +28,11 @@ pub struct PausableOperation {
     pub from: Orderer,
     /// Its drain was asked for.
     pub started: bool,
-    /// The force file.
     pub forced: Option<NodeDrainStatus>,
 }
 
-/// It waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paused {
-    /// For what.
     pub waiting_for: String,
     /// What a person can do.
     pub next_step: &'static str,

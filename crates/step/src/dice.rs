@@ -12,7 +12,6 @@ impl Dice {
         Self(seed)
     }
 
-    /// The next number.
     pub const fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut it = self.0;

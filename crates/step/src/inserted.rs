@@ -15,7 +15,6 @@ pub trait Inserted: Iterator + Sized {
         map
     }
 
-    /// A set.
     fn into_set(self) -> BTreeSet<Self::Item>
     where
         Self::Item: Ord,

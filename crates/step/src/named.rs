@@ -12,7 +12,6 @@ macro_rules! named {
             /// All of them, in their order.
             pub const ALL: &[Self] = &[$(Self::$variant,)+];
 
-            /// Their words.
             pub const WORDS: &[&str] = &[$($word,)+];
 
             /// The word for files, logs and metrics.

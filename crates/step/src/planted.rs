@@ -7,7 +7,6 @@
 /// A fault of the reference (`D-…`), or of this project before its rule was there, each in the one place where a core
 /// would have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names are those of the list of faults")]
 pub enum Fault {
     A1,
     A3,

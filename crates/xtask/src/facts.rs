@@ -13,7 +13,6 @@ use serde_json::Value;
 pub(crate) struct BuildTarget {
     /// Its name at the compiler.
     pub(crate) triple: String,
-    /// At Debian.
     pub(crate) debian: &'static str,
     /// In an OCI image, with a variant or without.
     pub(crate) oci: (&'static str, Option<&'static str>),
@@ -51,11 +50,9 @@ pub(crate) struct BundledCrate {
     pub(crate) calls: BTreeSet<String>,
 }
 
-/// The workspace.
 #[derive(Debug)]
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
-    /// Where cargo builds.
     pub(crate) target: PathBuf,
     pub(crate) version: String,
     /// Seconds since 1970 of the commit, or what `SOURCE_DATE_EPOCH` says.

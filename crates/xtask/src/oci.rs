@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use crate::archive::{Entry, digest, gzip, tar};
 use crate::facts::{BuildTarget, Workspace};
 
-/// Its folder.
 const FOLDER: &str = "oci";
 
 pub(crate) fn layout(

@@ -60,9 +60,6 @@ pub(crate) struct ConfigTopics {
 
 impl ConfigTopics {
     /// Becomes the publisher of the config's topics, and reads the last good config if there is one.
-    ///
-    /// # Errors
-    /// A topic cannot be had.
     pub(crate) fn open(topic_root: &TopicRoot, troubles: &Troubles) -> Result<Self, Error> {
         let mut config = Self {
             topic_root: topic_root.clone(),

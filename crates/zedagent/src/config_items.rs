@@ -17,9 +17,6 @@ const AGENT_SETTINGS: [&str; 2] = ["debug.loglevel", "debug.remote.loglevel"];
 const NAME_BYTES: usize = 60;
 
 /// The properties in force when nothing is set.
-///
-/// # Errors
-/// The table of this program makes no sense.
 pub fn defaults() -> Result<ConfigItemValueMap, topics::Error> {
     go_json::from_slice(DEFAULTS.as_bytes())
 }

@@ -45,7 +45,6 @@ pub struct DeviceConfig {
     pub shutdown: Section<Option<DeviceOpsCmd>>,
     /// Config properties in their order.
     pub items: Section<Vec<(String, String)>>,
-    /// Maintenance mode.
     pub maintenance: Section<bool>,
     /// The OS image that is wanted, if there is one.
     pub base_os: Section<Option<BaseOsConfig>>,

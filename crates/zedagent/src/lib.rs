@@ -24,9 +24,6 @@ const NAME: &str = "zedagent";
 pub const CONFIG: &str = "persist/config/edge-dev-config.json";
 
 /// Runs zedagent until `context` says stop.
-///
-/// # Errors
-/// Another process is this agent.
 pub async fn run(context: AgentContext, limits: Limits) -> Result<(), Error> {
     let troubles = Troubles::open(&context.topic_root, context.clock, NAME);
     let open = || {

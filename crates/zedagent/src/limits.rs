@@ -6,7 +6,6 @@ use std::time::Duration;
 const ASK_AGAIN_MOST: Duration = Duration::from_mins(30);
 
 agent::limits! {
-    /// Waits in milliseconds.
     pub struct Limits;
     waits {
         /// On a clustered node, how long zedkube may take to say something before an operation goes without it.

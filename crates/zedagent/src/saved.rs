@@ -51,7 +51,6 @@ pub(crate) fn keep_counter(
     store::replace(&topic_root.path(path(op)), &bytes).map_err(Error::pubsub(path(op)))
 }
 
-/// Forgets a counter.
 pub(crate) fn drop_counter(topic_root: &TopicRoot, op: DeviceOp) -> Result<(), Error> {
     store::remove(&topic_root.path(path(op))).map(drop).map_err(Error::pubsub(path(op)))
 }

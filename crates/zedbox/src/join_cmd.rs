@@ -27,7 +27,6 @@ const SHOWN_CHARS: usize = 60;
 /// What a look has brought.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum JoinCheck {
-    /// The right answer.
     Ready(String),
     /// A server of another cluster.
     Other(String),

@@ -67,7 +67,6 @@ pub(crate) struct AgentsSetup {
     pub(crate) cluster: kubeapi::ApiClient,
 }
 
-/// Agents at work.
 pub(crate) struct Crew {
     stopper: Stopper,
     running: JoinSet<Option<Agent>>,

@@ -11,7 +11,6 @@ use std::path::Path;
 
 use scenarios::{Agent, Course, Crash, Story, within};
 
-/// In one story.
 const KILLS: usize = 3;
 /// Steps of an operation, and what others are told of it.
 const STEPS: [&str; 5] = [

@@ -271,7 +271,6 @@ impl Kept {
         Self { setup: setup.join("\n"), looks, items, api, kubectl: found("kubectl"), demo }
     }
 
-    /// Types one line.
     fn run(&self, line: &str) -> (i32, String) {
         if line.starts_with("kubectl ") && !self.kubectl {
             return (0, self.api.stands_in(line));

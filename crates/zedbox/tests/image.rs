@@ -99,9 +99,6 @@ fn lines(log: &str) -> Vec<Value> {
 
 /// Puts the program at `at` in `root`, with the libraries that it needs. Another process writes it: what this one has open
 /// for writing, any thread of it may hand to a process that it starts, and then it cannot be run ("Text file busy").
-///
-/// # Errors
-/// There is no `ldd`.
 pub(crate) fn put_program(root: &Path, at: &str) -> Result<(), String> {
     let listed = Command::new("ldd").arg(ZEDBOX).output().map_err(|why| format!("no program ldd: {why}"))?;
     let listed = String::from_utf8(listed.stdout).unwrap();

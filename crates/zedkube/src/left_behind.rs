@@ -26,7 +26,6 @@ use crate::core::Event;
 const UP_WITHIN: Duration = Duration::from_mins(5);
 /// Between two looks at machines that are not up.
 const UP_LOOK: Duration = Duration::from_secs(15);
-/// Between two looks.
 const LOOK: Duration = Duration::from_secs(600);
 /// The time that reading the nodes may take.
 const READ: Duration = Duration::from_secs(30);

@@ -61,17 +61,11 @@ pub const WAIT: &str = "tmp/DrainStatus_FaultInjection_Wait";
 const CALLS_END: Duration = Duration::from_secs(5);
 
 /// Runs zedkube until `context` says stop.
-///
-/// # Errors
-/// A topic or file that it cannot continue without.
 pub async fn run(context: AgentContext, limits: Limits, cluster: ApiClient) -> Result<(), Error> {
     Box::pin(run_into(context, limits, cluster, Pipe::standard_output())).await
 }
 
 /// [`run`], with another place for the lines that applications have logged.
-///
-/// # Errors
-/// As [`run`].
 #[expect(clippy::too_many_lines, reason = "what is started, one after the other")]
 pub async fn run_into(
     context: AgentContext,

@@ -29,7 +29,6 @@ const POLICIES: [&str; 5] = [
 ];
 /// No time of a snapshot is longer.
 const CRON_BYTES: usize = 128;
-/// Between two looks.
 const LOOK: Duration = Duration::from_mins(1);
 
 /// What is wanted; `None` where the config does not say, and nothing is written. Nor is an empty policy.

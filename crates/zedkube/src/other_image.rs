@@ -27,9 +27,6 @@ pub(crate) enum OtherImageEnd {
 }
 
 /// Publishes NOTSUPPORTED, until `context` says stop or the device config names a cluster.
-///
-/// # Errors
-/// The topic cannot be had.
 pub(crate) async fn run(
     context: &AgentContext,
     troubles: &Troubles,

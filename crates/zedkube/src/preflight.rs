@@ -35,9 +35,7 @@ const DISKS: [&str; 3] = ["persist", "var/lib/rancher", "var/lib/kubelet"];
 enum PreflightPart {
     /// Pods of the node.
     Pods,
-    /// This machine.
     Machine,
-    /// The cluster.
     Cluster(ClusterSource),
     /// Who else is down.
     Turns,
@@ -65,7 +63,6 @@ impl PreflightRunner {
         Self { context, limits, seen: Arc::default(), report: Arc::default() }
     }
 
-    /// The newest report.
     pub(crate) fn report(&self) -> watch::Receiver<Option<DrainPreflight>> {
         self.report.subscribe()
     }
@@ -188,9 +185,6 @@ impl PreflightRunner {
 }
 
 /// Keeps the newest report as a topic, until `context` says stop.
-///
-/// # Errors
-/// The topic cannot be published.
 pub(crate) async fn publish(
     context: &AgentContext,
     troubles: &Troubles,

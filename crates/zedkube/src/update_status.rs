@@ -59,9 +59,6 @@ pub struct UpdateStatusArgs<'a> {
 
 impl UpdateStatusArgs<'_> {
     /// What the words say at `now`; `None` where neither component nor status has a name.
-    ///
-    /// # Errors
-    /// The version is no number of 32 bits.
     pub fn value(&self, now: GoTime) -> Result<Handed, String> {
         let component = match self.component {
             "containerd" => KubeComponent::Containerd,
@@ -156,9 +153,6 @@ impl PartialEq for ReadMarker {
 }
 
 /// Publishes what commands hand over, until it is dropped. What is published stays.
-///
-/// # Errors
-/// The topic cannot be had.
 pub(crate) async fn run(context: &AgentContext, troubles: &Troubles) -> Result<(), Error> {
     let mut topic: Publication<KubeClusterUpdateStatus> = publication(&context.topic_root, PUBLISHER)?;
     let mut tries = Tries::new(troubles);

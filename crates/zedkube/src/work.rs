@@ -124,12 +124,10 @@ impl TaskContext {
         Some(Learned { server: server(me), alone: others.is_empty(), servers, volume, addresses })
     }
 
-    /// Limits and rules.
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Our node.
     pub(crate) fn own_node(&self) -> OwnNode {
         self.own_node.clone()
     }

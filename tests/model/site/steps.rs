@@ -23,7 +23,6 @@ pub(crate) enum Step {
     /// The same in two steps.
     CarryOut(usize),
     Answer(usize),
-    /// No answer comes.
     Lose(usize),
     /// The watch shows the Lease as it is.
     Watch(usize),

@@ -25,7 +25,6 @@ enum End {
 struct Row {
     name: String,
     spec: Value,
-    /// On its instance.
     notes: Vec<(&'static str, String)>,
     /// What the plan says.
     foretold: String,

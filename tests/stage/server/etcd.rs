@@ -20,7 +20,6 @@ use super::child;
 pub const NO_ETCD: &str = "ETCD_DIR (a folder with a sub-folder for each version, and etcd in it) is not set";
 /// How long a member may take until it is healthy.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Of a question.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The programs in the folder that the environment names, one of each version, the oldest first.

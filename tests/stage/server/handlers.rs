@@ -14,7 +14,6 @@ use super::kubevirt::{Door, GUESTS};
 /// What a test wants of the nodes and of virt-api.
 #[derive(Clone, Default)]
 pub(crate) struct Script {
-    /// virt-api may run.
     pub(crate) virt_api: bool,
     /// Nodes that are down.
     pub(crate) down: BTreeSet<String>,

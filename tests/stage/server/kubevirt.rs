@@ -24,7 +24,6 @@ use super::{child, free_port};
 use crate::cluster::Cluster;
 use crate::real::Real;
 
-/// Its namespace.
 const NAMESPACE: &str = "kubevirt";
 pub(crate) const CORE: &str = "/api/v1/namespaces/kubevirt";
 /// Instances of all namespaces.
@@ -43,9 +42,6 @@ pub struct KubeVirtPrograms {
 }
 
 /// The programs of KubeVirt that the environment names, or why scenarios on them are left out.
-///
-/// # Errors
-/// What is missing, for a person.
 pub fn kubevirt_programs() -> Result<KubeVirtPrograms, String> {
     let Some(folder) = std::env::var_os("KUBEVIRT_DIR").filter(|it| !it.is_empty()).map(PathBuf::from) else {
         return Err(

@@ -27,7 +27,6 @@ const STATE: &str = "persist/status/zedbox/hooks";
 const OPTIONAL: &str = ".optional";
 /// No folder holds more.
 const MOST: usize = 32;
-/// Longest name.
 const NAME_BYTES: usize = 64;
 /// So much of what a hook complains about is shown.
 const TEXT_BYTES: usize = 400;
@@ -72,7 +71,6 @@ pub enum HookVerb {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
     stage: HookStage,
-    /// Of its file.
     pub name: String,
     path: PathBuf,
 }
@@ -193,9 +191,6 @@ impl Hook {
     }
 
     /// The hook of this name, if it may still be called.
-    ///
-    /// # Errors
-    /// Why not, with the path.
     pub fn named(topic_root: &TopicRoot, stage: HookStage, name: &str) -> Result<Self, String> {
         let found = find(topic_root, stage)?;
         let hook = found.hooks.into_iter().find(|it| it.name == name);

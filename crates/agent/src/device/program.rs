@@ -29,9 +29,6 @@ pub(crate) fn wrong(program: &Path, words: &[&str], why: &str) -> String {
 
 /// What `start` comes to, once its program can be run: one that was just written cannot, while a process that is being
 /// started still holds what its parent had open. For at most half a second.
-///
-/// # Errors
-/// That of the last try.
 pub(super) fn unless_busy<T>(mut start: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..BUSY_TRIES {
         match start() {
@@ -88,7 +85,6 @@ enum ProgramState {
     /// It may still be started.
     #[default]
     Starting,
-    /// Its process group.
     Running(Pid),
     /// It was collected, or is not wanted any more.
     Over,

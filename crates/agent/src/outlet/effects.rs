@@ -23,9 +23,6 @@ pub trait Hands {
     /// The wall clock was set, [`crate::Clock::booted_at`] is `now`: whatever these hands have written with a time of
     /// it is written again. By which clock a time was made is for them to note with it: the clock is set before anybody
     /// hears of it. One that fails is tried again at the next turn.
-    ///
-    /// # Errors
-    /// What could not be written.
     fn clock_set(&mut self, _now: GoTime) -> Result<(), Error> {
         Ok(())
     }
@@ -58,9 +55,6 @@ impl<E: Clone + Send> Effects<E> {
     }
 
     /// Performs the effects of one step in their order. Dropping it may leave the rest undone.
-    ///
-    /// # Errors
-    /// That of an effect that writes nothing.
     pub(crate) async fn perform<H>(&mut self, hands: &mut H, effects: Vec<E>) -> Result<(), Error>
     where
         H: Hands<Effect = E> + Send,

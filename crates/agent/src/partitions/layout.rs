@@ -65,7 +65,6 @@ struct Document {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Blob {
     pub(super) path: PathBuf,
-    /// In hexadecimal digits.
     pub(super) sha256: String,
 }
 

@@ -61,7 +61,6 @@ pub enum Label {
 }
 
 impl Label {
-    /// Both, in order.
     pub const BOTH: [Self; 2] = [Self::A, Self::B];
 
     /// The label as files and topics spell it.
@@ -101,7 +100,6 @@ impl FromStr for Label {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PartitionState {
-    /// Tested and good.
     Active,
     /// Booted once and not yet found good.
     Inprogress,
@@ -142,7 +140,6 @@ impl fmt::Display for PartitionState {
 /// One partition as it is on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
-    /// Which one.
     pub label: Label,
     /// Device name, for display.
     pub device: String,

@@ -78,9 +78,6 @@ pub struct RecordStore {
 
 impl RecordStore {
     /// The store of this root. A fresh one has `IMGA` active and running, and `IMGB` unused.
-    ///
-    /// # Errors
-    /// The records can neither be read nor be made.
     pub fn open(topic_root: &TopicRoot) -> Result<Self, Error> {
         let this = Self { folder: topic_root.path(FOLDER), turn: Arc::default() };
         if small(&this.folder.join("current"))?.is_none() {

@@ -60,7 +60,6 @@ const PRIMARY_LBA: u64 = 1;
 
 /// A disk as far as its table needs it.
 pub(super) trait Sectors {
-    /// Its size.
     fn bytes(&mut self) -> io::Result<u64>;
     /// Fills `into` from the offset `at`.
     fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<()>;
@@ -94,13 +93,11 @@ impl Sectors for std::fs::File {
 pub(super) struct Slot {
     /// Its number, from one.
     pub(super) number: usize,
-    /// Its name.
     pub(super) label: String,
     /// The identity of its type, in lower case.
     pub(super) kind: String,
     /// Its own identity (PARTUUID), in lower case.
     pub(super) guid: String,
-    /// Where it begins.
     pub(super) offset: u64,
     /// How long it is.
     pub(super) bytes: u64,

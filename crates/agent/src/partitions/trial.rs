@@ -86,17 +86,11 @@ pub fn table(disk: &[u8]) -> Result<bool, String> {
 }
 
 /// The digest that is chosen of `document`, an index or a manifest, when the image `wanted` is.
-///
-/// # Errors
-/// Why none is.
 pub fn document(document: &[u8], wanted: &str) -> Result<String, String> {
     layout::chosen(document, wanted)
 }
 
 /// How long the root file system is, by its own word, that begins with these bytes.
-///
-/// # Errors
-/// Why it is none.
 pub fn root(head: &[u8]) -> Result<u64, String> {
     squashfs::length(head)
 }

@@ -23,7 +23,6 @@ pub type PodStates = (String, Option<i32>, Option<i32>);
 /// What it answers to each of its calls.
 #[derive(Debug, Clone)]
 pub enum RuntimeReply {
-    /// These pods.
     Pods(Vec<PodStates>),
     /// This body, ended as it should be.
     Body(Vec<u8>),
@@ -33,11 +32,8 @@ pub enum RuntimeReply {
     Refused(&'static str),
     /// A page, as a web server would.
     Page,
-    /// Zeros without end.
     Endless,
-    /// Nothing.
     Silence,
-    /// The connection ends.
     HangUp,
 }
 
@@ -48,9 +44,6 @@ pub fn pod(uid: &str, lives: bool) -> PodStates {
 }
 
 /// Serves at `socket` until the set is dropped. Must be called inside a tokio runtime.
-///
-/// # Errors
-/// The socket cannot be made.
 pub fn serve(
     socket: &Path,
     answer: impl Fn() -> RuntimeReply + Send + Sync + 'static,

@@ -40,7 +40,6 @@ pub enum Event {
     Pause(Option<OperationPause>),
     /// nodeagent's word on the test of partition `label`.
     TestComplete {
-        /// The partition.
         label: Label,
         /// Whether its image passed.
         complete: bool,
@@ -55,42 +54,35 @@ pub enum Event {
     Asked {
         /// Which one, see [`Effect::Ask`].
         nth: u32,
-        /// What was published.
         request: NodeDrainRequest,
     },
     /// What became of an order to the partitions.
     Stored {
-        /// The order.
         order: PartitionChange,
         /// The reason when it failed.
         outcome: Result<(), String>,
     },
     /// How far a write is.
     Writing {
-        /// Which one.
         nth: u32,
         /// In percent of its source.
         percent: u8,
     },
     /// What became of a write.
     Written {
-        /// The write.
         of: PartitionWrite,
         /// The version that is in the partition now, or the reason of a failure.
         outcome: Result<String, String>,
     },
     /// A write failed, or could not even begin.
     Refused {
-        /// The write.
         of: PartitionWrite,
-        /// Why.
         reason: String,
         /// The partitions as they are now.
         partitions: Box<Partitions>,
     },
     /// Answer to [`Effect::AskNodeagent`]: whether it is taking the machine down.
     GoingDown(bool),
-    /// Time has passed.
     Tick,
 }
 
@@ -107,7 +99,6 @@ pub enum RequiredTopic {
     Cluster,
     /// `NodeLeave`.
     Leave,
-    /// The force file.
     Force,
     /// A person's pause.
     Pause,
@@ -120,7 +111,6 @@ pub enum RequiredTopic {
 }
 
 impl RequiredTopic {
-    /// All of them.
     pub const ALL: [Self; 10] = [
         Self::Configs,
         Self::Trees,
@@ -138,7 +128,6 @@ impl RequiredTopic {
 /// How the boot before this one ended, as nodeagent reports it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LastBootReport {
-    /// Reboot reason.
     pub reason: String,
     /// When it went down.
     pub time: GoTime,
@@ -153,7 +142,6 @@ pub struct SavedUpdates {
     pub request: Option<NodeDrainRequest>,
     /// Statuses that still stand, with their keys.
     pub statuses: Vec<(String, BaseOsStatus)>,
-    /// Saved counters.
     pub counters: Counters,
 }
 
@@ -195,12 +183,7 @@ pub enum Counter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartitionChange {
     /// A new state for the partition that does not run.
-    Set {
-        /// The partition.
-        label: Label,
-        /// Its new state.
-        state: PartitionState,
-    },
+    Set { label: Label, state: PartitionState },
     /// The running image passed its test.
     MarkActive,
 }
@@ -214,9 +197,7 @@ pub struct PartitionWrite {
     pub key: String,
     /// Content tree that it is written from.
     pub tree: String,
-    /// The partition.
     pub label: Label,
-    /// The version wanted.
     pub version: String,
     /// Name of the content, see `agent::partitions::Image::content`.
     pub content: String,
@@ -225,7 +206,6 @@ pub struct PartitionWrite {
 /// Something for the shell to do, in the order given.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Log it.
     Say(UpdateLogEvent),
     /// Publish `NodeDrainRequest` for UPDATE with the time of now, and tell it back as [`Event::Asked`].
     Ask {
@@ -250,7 +230,6 @@ pub enum Effect {
     },
     /// Give up the write under way.
     StopWriting,
-    /// Save a counter.
     Save(Counter, u32),
     /// Save or remove the journal of a fallback.
     Journal(Option<FallbackFrom>),
@@ -264,7 +243,6 @@ pub enum Effect {
     Status {
         /// Key of the topic.
         key: String,
-        /// The value.
         status: Box<BaseOsStatus>,
     },
     /// Unpublish the status of an image.
@@ -307,7 +285,6 @@ pub enum UpdateLogEvent {
     },
     /// An image is switched.
     Switch {
-        /// What is switched.
         context: String,
         /// Why it may be.
         why: ProceedReason,
@@ -316,7 +293,6 @@ pub enum UpdateLogEvent {
     Trouble {
         /// What was being done.
         doing: String,
-        /// Why it failed.
         reason: String,
         /// When it is tried again.
         again_secs: u64,

@@ -18,7 +18,6 @@ use super::pause::FailurePause;
 use super::stage::same_bytes;
 use crate::Limits;
 
-/// What baseosmgr decides.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BaseOs {
     pub(super) limits: Limits,
@@ -66,14 +65,12 @@ pub(super) enum WaitReason {
 /// that it could still act on is withdrawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum WithdrawState {
-    /// Nobody wants to.
     #[default]
     Unasked,
     /// nodeagent is to be asked.
     Due,
     /// It has been asked.
     Asked,
-    /// It may.
     Granted,
     /// The machine is about to restart.
     Refused,

@@ -15,7 +15,6 @@ use super::event::{Effect, Event, RequiredTopic, SavedUpdates, UpdateLogEvent};
 const RETRY_NAMED: &str = "a device config without this image, or baseosmgr started with --partitions";
 const RETRY_READ: &str = "partitions that can be read; tried again every few seconds";
 
-/// Refuses every image.
 #[derive(Debug, Clone)]
 pub struct UpdateRefuser {
     heard: BTreeSet<RequiredTopic>,

@@ -22,7 +22,6 @@ struct ImageFault {
     severity: ErrorSeverity,
     /// What makes it continue.
     retry: String,
-    /// Zero: now.
     time: GoTime,
 }
 

@@ -17,7 +17,6 @@ const RANDOM_CHARS: usize = 5;
 /// TCP port of the console of display 0.
 const VNC_PORT: u32 = 5900;
 
-/// An application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct App {
     pub(super) uuid: GoUuid,

@@ -118,7 +118,6 @@ impl AppTable {
         self.judge();
     }
 
-    /// A call failed.
     pub(super) fn failed(&mut self, now: Mono) {
         if matches!(self.ear, Ear::Silent | Ear::Well) {
             self.ear = Ear::Failing { since: now };

@@ -20,11 +20,9 @@ const SLACK: SignedDuration = SignedDuration::from_secs(1);
 /// How far the log of one run of a container has been handed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LogMark {
-    /// Which run.
     pub(super) restarts: u32,
     /// Lines of moments that are forgotten have been handed on too.
     older: bool,
-    /// Oldest first.
     moments: VecDeque<(Timestamp, u32)>,
 }
 

@@ -23,7 +23,6 @@ impl Pipe {
         Self::new(tokio::io::stdout())
     }
 
-    /// Any other place.
     pub fn new(writer: impl AsyncWrite + Send + Unpin + 'static) -> Self {
         Self(Arc::new(Mutex::new(writer)))
     }

@@ -46,7 +46,6 @@ pub(super) struct LogRange {
 pub(super) enum ReadEnd {
     /// With all that there was.
     Whole,
-    /// There is more.
     Cut,
     /// At a line that may be of another run.
     Doubtful,
@@ -63,7 +62,6 @@ struct LogReading {
     ended: bool,
 }
 
-/// One container.
 #[derive(Debug)]
 pub(super) struct ContainerTrack {
     mark: LogMark,

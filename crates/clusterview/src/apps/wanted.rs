@@ -25,7 +25,6 @@ pub struct AppRequirements {
 /// The console of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Console {
-    /// The machine.
     pub machine: String,
     /// TCP port for its proxy.
     pub port: u16,

@@ -15,17 +15,13 @@ pub type ObjectTable<T> = BTreeMap<(String, String), T>;
 /// All that is known of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClusterFacts {
-    /// Nodes.
     pub nodes: ObjectTable<Node>,
     /// Pods of all namespaces.
     pub pods: ObjectTable<PodFact>,
     /// Virtual machine instances of applications.
     pub vms: ObjectTable<Vm>,
-    /// Claims of applications.
     pub claims: ObjectTable<ClaimFact>,
-    /// DaemonSets of Longhorn.
     pub daemon_sets: ObjectTable<DaemonSet>,
-    /// Volumes of Longhorn.
     pub volumes: ObjectTable<Volume>,
     /// Replicas of Longhorn's volumes.
     pub replicas: ObjectTable<Replica>,
@@ -37,10 +33,8 @@ pub struct ClusterFacts {
     pub storage_nodes: ObjectTable<StorageNode>,
 }
 
-/// A pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PodFact {
-    /// Its phase.
     pub phase: String,
     /// What more is known of it.
     pub detail: Detail,
@@ -60,9 +54,7 @@ pub enum Detail {
         restarted: Option<Timestamp>,
         /// When the pod was made.
         created: Option<Timestamp>,
-        /// Its address.
         ip: String,
-        /// Its node.
         node: String,
     },
     /// In the namespace of Longhorn.
@@ -77,7 +69,6 @@ pub enum Detail {
 /// A virtual machine instance.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Vm {
-    /// Its phase.
     pub phase: String,
     /// When the object was made.
     pub created: Option<Timestamp>,
@@ -85,16 +76,13 @@ pub struct Vm {
     pub ready: bool,
     /// Since when it is.
     pub ready_since: Option<Timestamp>,
-    /// Its node.
     pub node: String,
 }
 
-/// A claim.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClaimFact {
     /// The volume that it is bound to.
     pub volume: String,
-    /// Its phase.
     pub phase: String,
     /// When it was made.
     pub created: Option<Timestamp>,
@@ -102,7 +90,6 @@ pub struct ClaimFact {
     pub requested_bytes: u64,
 }
 
-/// A DaemonSet.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DaemonSet {
     /// The value of `app` by which it selects its pods.
@@ -127,7 +114,6 @@ pub struct Volume {
 /// A replica of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Replica {
-    /// The volume.
     pub volume: String,
     /// The engine that uses it.
     pub engine: String,
@@ -155,7 +141,6 @@ pub struct EngineFact {
 /// A snapshot of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Snapshot {
-    /// The volume.
     pub volume: String,
     /// Its size, in bytes.
     pub bytes: u64,

@@ -40,8 +40,10 @@ pub(super) enum NewsContent {
     Recovered,
     /// The cluster does not know the resource. The function empties the part.
     Absent(fn(&mut ClusterFacts) -> bool),
-    /// A call failed.
-    Failed { error: String, next_step: String },
+    Failed {
+        error: String,
+        next_step: String,
+    },
 }
 
 /// All parts at once. The stream never ends; dropping it closes all connections.
@@ -70,7 +72,6 @@ pub(crate) trait ObjectFact: Clone + Debug + PartialEq + Send + 'static {
 
 /// A kind of object that is a part.
 trait PartKind: ObjectFact {
-    /// Its part.
     const PART: Collection;
     /// Where its objects are listed.
     const PATH: &'static str;
@@ -123,7 +124,6 @@ kept! {
 /// An object of which nothing but its fact is kept: no two whole objects of a list are in memory at the same time.
 #[derive(Debug, Clone)]
 pub(crate) struct FactItem<T> {
-    /// Namespace and name.
     pub(crate) key: (String, String),
     pub(crate) fact: T,
 }

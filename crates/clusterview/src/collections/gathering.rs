@@ -12,10 +12,8 @@ use super::follow::{self, CollectionNews, NewsContent};
 use super::parts::{Collection, Parts};
 use kubeapi::ApiClient;
 
-/// What has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartUpdate {
-    /// In this part.
     pub part: Collection,
     /// The facts are others.
     pub content: bool,

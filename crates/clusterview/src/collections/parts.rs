@@ -15,17 +15,13 @@ pub const LAST_GOOD: Duration = Duration::from_secs(300);
 step::named! {
     /// A collection that is followed.
     pub enum Collection {
-        /// Nodes.
         Nodes = "nodes",
         /// Pods of all namespaces.
         Pods = "pods",
         /// Virtual machine instances of applications.
         Vms = "virtualmachineinstances.kubevirt.io",
-        /// Claims of applications.
         Claims = "persistentvolumeclaims",
-        /// DaemonSets of Longhorn.
         DaemonSets = "daemonsets.apps",
-        /// Volumes of Longhorn.
         Volumes = "volumes.longhorn.io",
         /// Replicas of Longhorn's volumes.
         Replicas = "replicas.longhorn.io",
@@ -44,13 +40,10 @@ pub enum CollectionState {
     /// Nothing has been heard yet.
     #[default]
     Unheard,
-    /// It is followed.
     Well,
     /// The cluster does not know the resource: normal where what defines it is not installed.
     Absent,
-    /// Calls fail.
     Failing {
-        /// Since when.
         since: Mono,
         /// The last failure, for a person.
         error: String,
@@ -59,7 +52,6 @@ pub enum CollectionState {
     },
 }
 
-/// All parts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Parts {
     known: BTreeMap<Collection, CollectionState>,

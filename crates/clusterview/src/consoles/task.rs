@@ -35,7 +35,6 @@ pub enum ConsoleFiles {
     Both,
     /// The one that edgeview shares.
     Edgeview,
-    /// The older one.
     Zedkube,
 }
 

@@ -5,7 +5,6 @@
 /// What a drain leaves of the right to lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Candidacy {
-    /// Everything.
     Open,
     /// Who leads keeps leading, who does not becomes no candidate: the node is about to be drained, or uncordoned.
     Kept,

@@ -26,7 +26,6 @@ impl Leadership {
     }
 }
 
-/// A fact.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Event {
     /// The name of our Node object, which is our name in the election, and a number that differs from node to node.
@@ -50,9 +49,7 @@ pub(crate) enum Effect {
     Publish(KubeLeaderElectInfo),
     /// Tell whoever waits for it whether anything of ours may be left in the lease.
     Clear(bool),
-    /// Read the lease.
     Read(CallId),
-    /// Write the lease.
     Write(CallId, Box<ElectionWrite>),
     /// Write to the log.
     Say(ElectionLogEvent),
@@ -61,11 +58,9 @@ pub(crate) enum Effect {
 /// What zedagent says of its config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ConfigState {
-    /// It is there.
     There,
     /// It was there, and reads as failed since then; every fetch does, for a while.
     Failing(Mono),
-    /// It is not.
     Away,
 }
 

@@ -63,9 +63,6 @@ impl Leader {
 
     /// Takes part until `context` says stop; then the lease is released. It may be run again after a failure:
     /// in between this node does not lead, and the drain waits for no lease.
-    ///
-    /// # Errors
-    /// The topic cannot be had or published.
     pub(crate) async fn run(&self, troubles: &Troubles) -> Result<(), Error> {
         let ended = self.take_part(troubles).await;
         self.leads.send_replace(Leadership::default());

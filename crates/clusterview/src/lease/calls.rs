@@ -14,9 +14,6 @@ use kubeapi::{ApiClient, Error};
 use step::WriteOutcome;
 
 /// The lease as it is now, `None` when there is none.
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub async fn read(cluster: &ApiClient) -> Result<Option<Box<LeaseSnapshot>>, Error> {
     Ok(lease::read(cluster, NAME).await?.map(|lease| Box::new(LeaseSnapshot::new(lease))))
 }

@@ -39,7 +39,6 @@ impl Default for ElectionTimes {
     }
 }
 
-/// A fact.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// Whether this node is to stand. Until the first one, nothing is done.
@@ -48,16 +47,12 @@ pub enum Event {
     Read(CallId, Result<Option<Box<LeaseSnapshot>>, String>),
     /// Answer to [`Effect::Write`].
     Wrote(CallId, WriteOutcome<LeaseSnapshot>),
-    /// Time has passed.
     Tick,
 }
 
-/// Something to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Read the lease.
     Read(CallId),
-    /// Write it.
     Write(CallId, Box<ElectionWrite>),
     /// Where we are has changed.
     ElectionState(ElectionState),
@@ -65,7 +60,6 @@ pub enum Effect {
     Say(ElectionLogEvent),
 }
 
-/// Where we are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ElectionState {
     /// Until when we lead for certain, if we do.
@@ -81,7 +75,6 @@ pub struct ElectionState {
 /// What is worth a line in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ElectionLogEvent {
-    /// We lead.
     Leads,
     /// We lead no longer, for this reason.
     Lost(&'static str),
@@ -98,9 +91,7 @@ pub enum ElectionLogEvent {
 /// What we know of the lease.
 #[derive(Debug, Clone, PartialEq)]
 enum KnownLease {
-    /// Nothing.
     Unknown,
-    /// There is none.
     Absent,
     /// This one, since then.
     There(Box<LeaseSnapshot>, Mono),

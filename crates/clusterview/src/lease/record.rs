@@ -63,23 +63,18 @@ impl LeaseSnapshot {
 pub enum ElectionWrite {
     /// There is no lease: make it, held by us.
     Create {
-        /// Us.
         identity: String,
         /// How long we are to be left alone.
         lease: Duration,
     },
     /// Hold it: ours still, or ours from now on.
     Hold {
-        /// What is replaced.
         on: Box<LeaseSnapshot>,
-        /// Us.
         identity: String,
         /// How long we are to be left alone.
         lease: Duration,
     },
-    /// Give it back.
     Release {
-        /// What is replaced.
         on: Box<LeaseSnapshot>,
     },
 }

@@ -16,11 +16,9 @@ const NEEDED: &str = "pillar-rs/needed-by-";
 /// The kernel takes no longer name for an interface.
 const INTERFACE_BYTES: usize = 15;
 
-/// A write.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum AttachmentWrite {
     Create(Value),
-    /// A merge patch.
     Patch(Value),
     /// If it still has this version.
     Delete(String),

@@ -9,9 +9,7 @@ use serde_json::Value;
 /// A pod of the namespace of applications.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AppPod {
-    /// Its name.
     pub name: String,
-    /// Its identity.
     pub uid: String,
     /// The node that it is on; empty before it is scheduled.
     pub node: String,
@@ -26,7 +24,6 @@ pub struct AppPod {
 /// A container of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Container {
-    /// Its name.
     pub name: String,
     /// Whether it is one of the init containers, as what prints the console of a virtual machine is.
     pub init: bool,
@@ -41,7 +38,6 @@ pub struct Container {
 pub enum ContainerState {
     /// Not begun: there is no log.
     Waiting,
-    /// At work.
     Running,
     /// Ended, and not started again so far.
     Ended,

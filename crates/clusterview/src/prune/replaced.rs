@@ -18,7 +18,6 @@ use kubeapi::watch::WatchScope;
 /// A Node object that has to go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stale {
-    /// Its name.
     pub name: NodeName,
     /// The UUID of its device.
     pub device_uuid: String,
@@ -28,7 +27,6 @@ pub struct Stale {
 /// What the control-plane nodes are, by the list of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReplacedNodes {
-    /// To be deleted.
     pub stale: Vec<Stale>,
     /// Names of nodes without the UUID of a device: they stay.
     pub unlabelled: Vec<String>,
@@ -37,9 +35,6 @@ pub struct ReplacedNodes {
 }
 
 /// Reads the control-plane nodes and judges them: `keep` is the list, `own` the UUID of our device.
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub async fn look(cluster: &ApiClient, keep: &[String], own: &str) -> Result<ReplacedNodes, Error> {
     let scope = WatchScope {
         what: "control-plane nodes".to_owned(),
@@ -51,7 +46,6 @@ pub async fn look(cluster: &ApiClient, keep: &[String], own: &str) -> Result<Rep
     judge(&list.items, keep, own)
 }
 
-/// Pure.
 fn judge(nodes: &[NodeObject], keep: &[String], own: &str) -> Result<ReplacedNodes, Error> {
     let mut found = ReplacedNodes { foreign_list: true, ..ReplacedNodes::default() };
     for node in nodes {
@@ -75,9 +69,6 @@ fn judge(nodes: &[NodeObject], keep: &[String], own: &str) -> Result<ReplacedNod
 }
 
 /// Deletes exactly this Node object; one that has gone already is no error.
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub async fn delete(cluster: &ApiClient, stale: &Stale) -> Result<(), Error> {
     found(nodes::delete(cluster, &stale.name, stale.uid.clone()).await).map(drop)
 }

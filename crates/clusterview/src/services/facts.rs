@@ -20,12 +20,10 @@ pub(super) fn is_own(namespace: &str) -> bool {
     OWN.contains(&namespace)
 }
 
-/// A service.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Service {
     /// Of the device or the cluster, no user's.
     pub(super) own: bool,
-    /// Its type.
     pub(super) kind: String,
     /// The address that it wants of the load balancer, or empty.
     pub(super) address: String,
@@ -40,7 +38,6 @@ pub(super) struct Port {
     pub(super) on_nodes: i32,
 }
 
-/// An ingress.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Ingress {
     /// In the order of its rules.

@@ -36,7 +36,6 @@ impl<T: ObjectFact> FollowedTable<T> {
         self.known.as_ref()
     }
 
-    /// Whether calls fail.
     pub(super) const fn is_failing(&self) -> bool {
         self.failing
     }

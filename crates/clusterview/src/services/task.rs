@@ -30,7 +30,6 @@ enum ServicesInput {
     ConfigError(ErrorDescription),
 }
 
-/// The collections.
 struct Followers {
     services: FollowedTable<Service>,
     ingresses: FollowedTable<Ingress>,
@@ -68,9 +67,6 @@ impl Followers {
 }
 
 /// Publishes until it is dropped; what is published stays.
-///
-/// # Errors
-/// The topic cannot be had.
 pub async fn run(context: &AgentContext, troubles: &Troubles, cluster: ApiClient) -> Result<(), Error> {
     let clock = context.clock;
     let mut outlet = Outlet::<KubeUserServices>::open(troubles)?;

@@ -23,7 +23,6 @@ const LAUNCHER: &str = "virt-launcher-";
 pub(super) struct StatsView {
     /// This device has a cluster config.
     pub(super) member: bool,
-    /// Longhorn is installed.
     pub(super) longhorn: bool,
 }
 

@@ -10,7 +10,6 @@ use topics::{KubeUserServices, go_json};
 use super::stage::{Stage, beside};
 
 const FILE: &str = "run/zedkube/KubeUserServices/global.json";
-/// The three collections.
 const PATHS: [&str; 3] = ["/api/v1/services", "/ingresses", "/configmaps"];
 
 fn stage() -> Stage {

@@ -20,9 +20,7 @@ use crate::names::NodeName;
 /// A service account, `namespace/name`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 
@@ -96,9 +94,6 @@ pub async fn token(cluster: &ApiClient, account: &Account, secs: u64) -> Result<
 }
 
 /// The token in a file.
-///
-/// # Errors
-/// It cannot be read, or holds none.
 pub fn token_of(file: &std::path::Path) -> Result<ServiceAccountToken, String> {
     let bytes = read_file(file)?;
     let text = std::str::from_utf8(&bytes).map(str::trim).unwrap_or_default();

@@ -21,13 +21,10 @@ use crate::error::Error;
 pub struct CertificateLogin {
     /// Certificate of the authority that signed the server's certificate.
     pub ca: PathBuf,
-    /// Our certificate.
     pub certificate: PathBuf,
-    /// Its key.
     pub key: PathBuf,
 }
 
-/// Such a server.
 #[derive(Debug)]
 pub struct Endpoint(ApiClient);
 
@@ -57,9 +54,6 @@ impl Endpoint {
     }
 
     /// The answer to a GET, as it is.
-    ///
-    /// # Errors
-    /// No answer, or another one than 2xx.
     pub async fn get(&self, what: &str, path: &str) -> Result<Vec<u8>, Error> {
         let request = Request::get(path).body(vec![]).map_err(request::Error::BuildRequest);
         self.0.read(what, request).await

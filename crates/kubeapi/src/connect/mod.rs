@@ -52,9 +52,6 @@ pub struct ClusterEndpoint {
 
 impl ClusterEndpoint {
     /// The place of this server, whose authorities are in the file `ca`.
-    ///
-    /// # Errors
-    /// The part that is wrong.
     pub fn new(server: String, ca: &Path) -> Result<Self, String> {
         let authorities = read_file(ca)?;
         let first = CertificateDer::pem_slice_iter(&authorities).next();

@@ -86,7 +86,6 @@ pub(super) struct Parsed {
     pub(super) server: String,
     pub(super) server_name: Option<String>,
     pub(super) authorities: Option<InlineOrFile>,
-    /// Certificate and key.
     pub(super) identity: Option<(InlineOrFile, InlineOrFile)>,
     pub(super) proof: Option<HeaderCredential>,
 }

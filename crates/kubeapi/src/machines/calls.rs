@@ -13,13 +13,11 @@ use crate::{ApiClient, Error, found};
 
 /// Where the objects of KubeVirt are.
 pub const GROUP: &str = "/apis/kubevirt.io/v1";
-/// Machines.
 pub const MACHINES: &str = "virtualmachines";
 /// Replica sets of machines.
 pub const SETS: &str = "virtualmachineinstancereplicasets";
 /// Instances of machines: their guests.
 pub const GUESTS: &str = "virtualmachineinstances";
-/// Selects launchers.
 pub const LAUNCHERS: &str = "kubevirt.io=virt-launcher";
 
 /// Where the objects of a kind are.
@@ -35,9 +33,6 @@ pub fn in_namespace(kind: &str, namespace: &str) -> String {
 }
 
 /// A call of a subresource, by which KubeVirt is asked to act.
-///
-/// # Errors
-/// Those of building a request.
 pub fn subresource(
     kind: &str,
     namespace: &str,

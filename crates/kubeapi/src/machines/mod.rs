@@ -115,11 +115,8 @@ pub struct Stopped {
 pub struct MachineSeen {
     /// `virtualmachines` or `virtualmachineinstancereplicasets`.
     pub kind: &'static str,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its UID.
     pub uid: String,
     /// The version that a write must name.
     pub version: String,
@@ -140,7 +137,6 @@ pub struct MachineSeen {
 }
 
 impl MachineSeen {
-    /// Namespace and name.
     #[must_use]
     pub fn path(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
@@ -165,7 +161,6 @@ pub enum MachineAction {
 /// One that is stopped or started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineWork {
-    /// It.
     pub machine: MachineSeen,
     /// What is done with it.
     pub turn: MachineAction,

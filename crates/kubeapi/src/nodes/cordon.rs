@@ -46,9 +46,6 @@ impl CordonAnnotation {
     }
 
     /// Its text, to be written at a Node.
-    ///
-    /// # Errors
-    /// A value that JSON cannot hold; none is known.
     pub fn text(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(self)
     }

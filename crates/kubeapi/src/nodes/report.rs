@@ -51,9 +51,6 @@ pub struct ReportedState {
 }
 
 /// Reads it.
-///
-/// # Errors
-/// Those of [`own`].
 pub async fn read(cluster: &ApiClient, node: &NodeName, device_uuid: &str) -> Result<ReportedState, Error> {
     Ok(found(&own(cluster, node, device_uuid).await?))
 }
@@ -100,7 +97,6 @@ pub async fn write(
 pub struct NodeEvent {
     /// Its own name, under which the same thing is said again.
     pub name: String,
-    /// The node.
     pub node: NodeName,
     /// UID of the Node object.
     pub uid: String,
@@ -114,14 +110,10 @@ pub struct NodeEvent {
     pub first: Timestamp,
     /// When it happened last.
     pub last: Timestamp,
-    /// How often.
     pub count: u32,
 }
 
 /// Creates the Event. False where one of its name exists.
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub async fn create(cluster: &ApiClient, event: &NodeEvent) -> Result<bool, Error> {
     let node = event.node.as_str();
     let body = json!({
@@ -143,9 +135,6 @@ pub async fn create(cluster: &ApiClient, event: &NodeEvent) -> Result<bool, Erro
 }
 
 /// Says it again under its name. False where that Event is gone, as all are after a time (an hour by default).
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub async fn count(cluster: &ApiClient, event: &NodeEvent) -> Result<bool, Error> {
     let body = json!({
         "count": event.count, "lastTimestamp": seconds(event.last), "message": event.message,

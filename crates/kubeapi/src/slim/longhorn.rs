@@ -60,7 +60,6 @@ macro_rules! types {
         $(#[$about])+
         #[derive(Debug, Clone, Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
-        #[expect(missing_docs, reason = "members are what the API types say")]
         pub struct $name { $(#[serde(deserialize_with = "or_empty")] $(#[$of])* pub $member: $kind,)+ }
     )+ };
 }

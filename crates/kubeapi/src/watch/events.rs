@@ -90,11 +90,8 @@ pub(super) fn version(object: &RawValue) -> Option<String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(super) enum WatchVerb {
-    /// It is new.
     Added,
-    /// It has changed.
     Modified,
-    /// It went.
     Deleted,
     /// There is none; all up to this version was sent.
     Bookmark,
@@ -105,15 +102,12 @@ pub(super) enum WatchVerb {
 /// A line of a watch.
 #[derive(Deserialize)]
 pub(super) struct WatchLine<'a> {
-    /// What it says.
     #[serde(rename = "type")]
     pub(super) verb: WatchVerb,
-    /// The object.
     #[serde(borrow)]
     pub(super) object: &'a RawValue,
 }
 
-/// An open watch.
 pub(super) struct Events {
     body: Body,
     /// What has come; lines up to `next` were handed over.

@@ -30,7 +30,6 @@ impl Row {
     }
 }
 
-/// Least, median, most.
 fn spread(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> (f64, f64, f64) {
     let mut all: Vec<f64> = samples.iter().map(of).collect();
     all.sort_by(f64::total_cmp);

@@ -36,9 +36,6 @@ const LOOKUPS: usize = 8;
 
 /// The pods of `node` that a drain may have to do with, `DaemonSet`s looked up. Read from the store, not from a
 /// cache.
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub async fn list(cluster: &ApiClient, node: &NodeName) -> Result<Vec<PodFacts>, Error> {
     list_beside(cluster, node, &AliveSets::default()).await
 }

@@ -37,9 +37,7 @@ const READ: Duration = Duration::from_secs(30);
 /// A pod for which a second copy may be wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SurgeOrder {
-    /// The pod.
     pub pod: PodRef,
-    /// Its replica set.
     pub replica_set: String,
     /// Its Deployment, within its namespace.
     pub deployment: String,
@@ -281,9 +279,6 @@ pub async fn surge(
 
 /// The pods of `node`, of `pods` of the whole cluster, whose Deployments a drain would ask for a second copy, with their
 /// names; what is Ready on a node that is `closed` counts for nothing. Nothing is read where none is asked.
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub(crate) async fn foreseen(
     cluster: &ApiClient,
     node: &NodeName,

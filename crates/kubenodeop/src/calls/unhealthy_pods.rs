@@ -20,9 +20,6 @@ const NAMED: usize = 10;
 
 /// What keeps the budget of this name and `selector` in `namespace` from having room. One list call; where the budget
 /// guards pods that others guard too (`shared`), it is also counted again if its numbers are behind.
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub async fn inspect(
     cluster: &ApiClient,
     namespace: &str,

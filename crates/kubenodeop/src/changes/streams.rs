@@ -46,7 +46,6 @@ pub(crate) fn pod_events(cluster: &ApiClient, node: &NodeName, seed: u64) -> Box
         .boxed()
 }
 
-/// The node itself.
 pub(crate) fn node_events(cluster: &ApiClient, node: &NodeName, seed: u64) -> BoxStream<'static, Event> {
     let name = node.clone();
     follow::<NodeObject>(cluster.clone(), node::scope(&name), seed)

@@ -24,7 +24,6 @@ pub struct WatchedBlockers {
     pub pods: BTreeMap<PodUid, PodMark>,
     /// By namespace, all budgets there, as far as they were followed.
     pub budgets: BTreeMap<String, Vec<BudgetFacts>>,
-    /// The node.
     pub node: Option<NodeMark>,
     /// The volumes that are still attached: the name of the attachment, and the volume for a person.
     pub volumes: BTreeMap<String, String>,
@@ -41,9 +40,7 @@ pub struct WatchedBlockers {
 /// A call that the server refused for good, and who refused it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermanentRefusal {
-    /// The call.
     pub call: RefusedCall,
-    /// Who refused it.
     pub by: RefusedBy,
 }
 
@@ -67,7 +64,6 @@ pub enum RefusedCall {
 /// As much of a pod as can make a difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodMark {
-    /// Which one.
     pub pod: PodRef,
     /// Its deletion has begun.
     pub terminating: bool,

@@ -19,7 +19,6 @@ pub(crate) const BUDGETS: &str = "/apis/policy/v1/namespaces/shop/poddisruptionb
 /// How the kubelet of the fake ends pods.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kubelet {
-    /// At once.
     Quick,
     /// Not before [`World::finish`].
     Slow,

@@ -42,7 +42,6 @@ const TOLD_APART: Duration = Duration::from_millis(50);
 /// What to empty, in whose name, by which rules.
 #[derive(Debug, Clone)]
 pub struct DrainOrder {
-    /// Our node.
     pub node: NodeName,
     /// Our device: a node that carries another one's UUID is not touched.
     pub device_uuid: String,
@@ -50,7 +49,6 @@ pub struct DrainOrder {
     pub owner: CordonAnnotation,
     /// The container runtime of our node.
     pub runtime: RuntimeQuery,
-    /// Limits.
     pub rules: AttemptRules,
     /// Where an attempt of this boot stood that was cut off, or what an earlier attempt learned.
     pub marks: Marks,

@@ -30,7 +30,6 @@ pub(super) struct PodIndex {
     tiers: BTreeMap<Tier, u32>,
     /// Pods to be waited for.
     active: u32,
-    /// Calls under way.
     pub(super) asking: usize,
     /// Namespaces in which a [`RemovalCall::Remove`] is under way.
     pub(super) removing: BTreeSet<String>,

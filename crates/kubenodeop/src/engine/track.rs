@@ -53,7 +53,6 @@ pub(super) struct PodTrack {
     pub(super) lives: bool,
     /// The standing refusal may be told.
     pub(super) told: bool,
-    /// The standing refusal.
     pub(super) refusal: Option<PodRefusal>,
 }
 
@@ -61,26 +60,32 @@ pub(super) struct PodTrack {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PodState {
     /// To be asked once `due`; never before `not_before`, which the server set.
-    Waiting { due: Mono, not_before: Mono },
+    Waiting {
+        due: Mono,
+        not_before: Mono,
+    },
     /// The call is under way. `absent` when we have heard meanwhile that the pod is gone: the answer is waited
     /// for all the same, so that there is never a second call for it.
-    Asking { way: RemovalCall, absent: bool },
+    Asking {
+        way: RemovalCall,
+        absent: bool,
+    },
     /// Its end has begun.
-    Going { since: Mono },
+    Going {
+        since: Mono,
+    },
     /// The server refuses for good.
     Ended,
     /// It stays, because a rule says so.
     Left,
     /// No container of it lives, though its object is still there: it counts as gone.
     ObjectOnly,
-    /// No longer there.
     Gone,
 }
 
 /// By which call a pod is asked to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RemovalCall {
-    /// The eviction API.
     Evict,
     /// A claim on each of its budgets, then a deletion.
     Remove,
@@ -91,7 +96,6 @@ pub(super) enum RemovalCall {
 /// A limit that a pod is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Over {
-    /// Its own.
     Pod,
     /// The attempt's.
     Attempt,
@@ -102,7 +106,6 @@ pub(super) enum Over {
 /// How far a second copy is for a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) enum SecondCopy {
-    /// Nobody has looked.
     #[default]
     Unknown,
     /// It is on its way, of this Deployment.

@@ -131,7 +131,6 @@ impl Default for AttemptRules {
 /// A call that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallFailure {
-    /// What it means.
     pub reply: Reply,
     /// Which call it was and what happened, for a person.
     pub text: String,
@@ -151,35 +150,29 @@ pub enum Event {
     /// The answer to [`Effect::Look`] of `turn`: all pods and the node, read from the store, and the
     /// storage where it was asked for and is there.
     Looked {
-        /// Which look.
         turn: u64,
         /// What it saw, or why it saw nothing.
         seen: Result<(Vec<PodFacts>, NodeFacts, Option<StorageView>), CallFailure>,
     },
     /// The answer to [`Effect::Evict`], [`Effect::Remove`] or [`Effect::Delete`].
     Evicted {
-        /// Of this pod.
         uid: PodUid,
         /// What the server said.
         reply: Reply,
     },
     /// The answer to [`Effect::Surge`].
     Surged {
-        /// For this pod.
         uid: PodUid,
         /// What follows, or why that is not known.
         answer: Result<SurgeAnswer, CallFailure>,
     },
     /// The budgets of a namespace as they are now.
     Budgets {
-        /// The namespace.
         namespace: String,
-        /// All its budgets.
         budgets: Vec<BudgetFacts>,
     },
     /// The answer to [`Effect::Inspect`].
     Inspected {
-        /// The namespace.
         namespace: String,
         /// The budget's name.
         budget: String,
@@ -193,7 +186,6 @@ pub enum Event {
     Storage(Result<Option<StorageView>, CallFailure>),
     /// The answer to [`Effect::AskCopy`].
     CopyAsked {
-        /// Of this volume.
         volume: String,
         /// Whether it was written, or why not.
         result: Result<(), CallFailure>,
@@ -209,7 +201,6 @@ pub enum Event {
     Cordoned(Result<bool, CallFailure>),
     /// A watch fails; it continues by itself.
     Trouble(CallFailure),
-    /// Time has passed.
     Tick,
 }
 
@@ -230,7 +221,6 @@ pub enum Effect {
     /// Ask for a second copy of the Deployment of this pod, look how far that is, or give it up; answer with
     /// [`Event::Surged`].
     Surge(SurgeOrder),
-    /// Evict this pod.
     Evict(PodRef),
     /// Claim a disruption of each budget of this pod, and delete it (goals D6).
     Remove(GuardedPod),
@@ -242,11 +232,9 @@ pub enum Effect {
     FollowBudgets(String),
     /// Read which pods keep this budget from having room, and have it counted again if its numbers are behind.
     Inspect {
-        /// The namespace.
         namespace: String,
         /// The budget's name.
         budget: String,
-        /// What it selects.
         selector: Selector,
         /// It guards pods that other budgets guard too: only then its numbers can be behind for long.
         shared: bool,
@@ -283,7 +271,6 @@ pub enum AttemptOutcome {
         /// What was left in place or skipped by a rule.
         left: Vec<Left>,
     },
-    /// The attempt failed.
     Failed {
         /// In one sentence, with the pods' names.
         reason: String,

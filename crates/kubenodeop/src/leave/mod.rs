@@ -36,7 +36,6 @@ const AT_ONCE: usize = 8;
 /// What leaves, in whose name, and how long each step may take.
 #[derive(Debug, Clone)]
 pub struct Leave {
-    /// Our node.
     pub node: NodeName,
     /// Our device: a Node object with another one's UUID is not touched.
     pub device_uuid: String,
@@ -50,13 +49,11 @@ pub struct Leave {
     pub marks: Marks,
     /// Tries of each step between finding the cluster and deleting the Node object.
     pub tries: u32,
-    /// Between two tries.
     pub pause: Duration,
     /// How long the cluster may be out of reach, at the beginning and at the end.
     pub reach: Duration,
 }
 
-/// Where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LeaveStage {
     /// Looks for the cluster.
@@ -68,7 +65,6 @@ pub enum LeaveStage {
     RemovingApps,
     /// Looks for replicas of volumes.
     CheckingReplicas,
-    /// Drains the node.
     Draining,
     /// Deletes the Node object.
     Deleting,
@@ -77,7 +73,6 @@ pub enum LeaveStage {
 /// How far it is.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LeaveState {
-    /// The step.
     pub stage: LeaveStage,
     /// Why the step is not done yet, or empty.
     pub trouble: String,
@@ -87,7 +82,6 @@ pub struct LeaveState {
     pub drain: Option<Box<Progress>>,
 }
 
-/// How it ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaveEnd {
     /// The Node object is deleted.

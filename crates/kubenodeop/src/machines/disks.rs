@@ -23,7 +23,6 @@ pub struct MachineDisk {
     pub robustness: String,
     /// A copy is being rebuilt.
     pub rebuilds: bool,
-    /// How far.
     pub percent: Option<u8>,
 }
 

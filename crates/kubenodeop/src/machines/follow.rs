@@ -43,7 +43,6 @@ struct PlacedStatus {
     phase: String,
 }
 
-/// What has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MachineChange {
     /// Something that each look reads.
@@ -125,7 +124,6 @@ fn marked<K: NamedObject, M: PartialEq + Send + 'static>(
 }
 
 trait NamedObject: DeserializeOwned + Send + 'static {
-    /// Namespace and name.
     fn key(&self) -> (String, String);
 }
 

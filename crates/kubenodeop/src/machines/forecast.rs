@@ -38,9 +38,6 @@ pub struct Asks {
 
 /// A node that can take the machine, or why each cannot. `own` are the labels of its node; without `residents` it is not
 /// asked what the pods of the peers leave.
-///
-/// # Errors
-/// Why none can, node by node.
 pub fn target(
     asks: &Asks,
     own: &BTreeMap<String, String>,

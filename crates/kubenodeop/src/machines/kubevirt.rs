@@ -55,9 +55,6 @@ pub(super) fn guests(node: &NodeName) -> WatchScope {
 }
 
 /// The launchers that run on `node`.
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub async fn running(cluster: &ApiClient, node: &NodeName) -> Result<Vec<PodRef>, Error> {
     let pods = launchers(node).list_all::<Value>(cluster).await?;
     Ok(pods.items.iter().filter(|it| !is_over(it)).map(facts::named).collect())
@@ -104,9 +101,6 @@ impl MachineReader {
     }
 
     /// Everything at one moment.
-    ///
-    /// # Errors
-    /// Those of [`ApiClient`].
     pub async fn look(&mut self, cluster: &ApiClient) -> Result<MachinesView, Error> {
         let (all, here) =
             (WatchScope::all("migrations of virtual machines", path(MIGRATIONS)), guests(&self.node));
@@ -403,7 +397,6 @@ pub(crate) async fn clear(
     cluster.order(&what, request).await
 }
 
-/// Ends a migration.
 pub(crate) async fn delete(cluster: &ApiClient, migration: &PodRef) -> Result<(), Error> {
     let exactly_this = Preconditions { uid: Some(migration.uid.to_string()), resource_version: None };
     let how = DeleteParams { preconditions: Some(exactly_this), ..DeleteParams::default() };

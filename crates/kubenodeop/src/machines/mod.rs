@@ -43,7 +43,6 @@ step::named! {
         MigrateOrShutdown = "migrate-or-shutdown",
         /// Migrated; where that cannot be, the drain waits.
         MigrateOrHold = "migrate-or-hold",
-        /// Shut down.
         Shutdown = "shutdown",
         /// Migrated; where that cannot be, the attempt fails.
         Fail = "fail",
@@ -75,7 +74,6 @@ step::named! {
 /// Whether KubeVirt can migrate a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Migratable {
-    /// It can.
     Yes,
     /// It cannot: its reason and its sentence.
     No(String, String),
@@ -111,7 +109,6 @@ pub struct MigrationRequest {
 /// A migration that is not over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Migration {
-    /// Its object.
     pub object: PodRef,
     /// Its phase, in KubeVirt's word.
     pub phase: String,
@@ -140,7 +137,6 @@ pub fn runs(phase: &str) -> bool {
 /// A launcher pod on our node that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launcher {
-    /// The pod.
     pub pod: PodRef,
     /// Its end has begun.
     pub ending: bool,
@@ -149,11 +145,9 @@ pub struct Launcher {
 /// One machine that has something on our node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VirtualMachine {
-    /// Its instance.
     pub guest: PodRef,
     /// The node that runs it.
     pub node: String,
-    /// That is ours.
     pub here: bool,
     /// What of its objects is not as KubeVirt writes it: then nothing is decided about it.
     pub unread: Option<String>,
@@ -171,11 +165,9 @@ pub struct VirtualMachine {
     pub clearable: bool,
     /// What this drain, or an earlier one of our node, has written there.
     pub asked: Option<MigrationRequest>,
-    /// Who made it.
     pub owner: MachineOwner,
     /// Kind and name of what made its VirtualMachine, where that was not a person.
     pub manager: Option<String>,
-    /// Its migration.
     pub migration: Option<Migration>,
     /// Its migrations that have failed since one succeeded, the newest first: UID and why.
     pub failed: Vec<(String, String)>,
@@ -189,7 +181,6 @@ pub struct VirtualMachine {
     pub launchers: Vec<Launcher>,
     /// What becomes of it.
     pub policy: MachinePolicy,
-    /// Who says so.
     pub policy_from: String,
     /// A node that can take it, or why none can.
     pub target: Result<String, String>,
@@ -203,7 +194,6 @@ pub struct VirtualMachine {
     pub copies_disks: bool,
     /// Limits of its migration.
     pub limits: MigrationLimits,
-    /// Who says so.
     pub limits_of: String,
 }
 
@@ -251,11 +241,9 @@ impl MigrationSettings {
 /// All machines of our node at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachinesView {
-    /// Limits of KubeVirt.
     pub settings: MigrationSettings,
     /// What of its settings is not as usual, in sentences.
     pub unusual: Vec<String>,
-    /// The machines.
     pub machines: Vec<VirtualMachine>,
     /// Migrations that run in the whole cluster.
     pub running: usize,

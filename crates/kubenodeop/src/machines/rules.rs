@@ -33,16 +33,13 @@ pub const FLAPPING: &str = "PausedAgainAndAgain";
 const TRIM: &str = "a guest that trims its disks while one is rebuilt gets IO errors: stop its fstrim timer (`systemctl stop \
                     fstrim.timer`) and mount without `discard` (/etc/fstab)";
 
-/// One call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Writes on the instance what this drain does with it.
     Mark(MigrationRequest),
-    /// Evicts this launcher.
     Evict(PodRef),
     /// Removes KubeVirt's mark.
     ClearMark,
-    /// Ends this migration.
     DeleteMigration(PodRef),
     /// Stops the machine, as is written on it.
     Stop(Box<MachineWork>),
@@ -51,7 +48,6 @@ pub enum Action {
 /// Where a machine is, and what is done now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// Where it is.
     pub state: MachineState,
     /// In words, without its name.
     pub text: String,
@@ -68,9 +64,7 @@ pub struct Decision {
 /// Whose drain it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainIdentity {
-    /// Our node.
     pub node: String,
-    /// The request.
     pub request: String,
 }
 
@@ -179,7 +173,6 @@ pub fn decide(drain: &DrainIdentity, machine: &VirtualMachine, since: Duration, 
 /// What a drain would do about a machine, whatever the time that it has been so.
 #[derive(Debug, Clone)]
 pub struct Fate {
-    /// Where it is.
     pub state: MachineState,
     /// What is done about it.
     act: Option<Discriminant<Action>>,

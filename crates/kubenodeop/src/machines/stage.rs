@@ -27,10 +27,8 @@ const FLIPS_WITHIN: Duration = Duration::from_secs(600);
 /// Calls under way at the same time.
 const AT_ONCE: usize = 32;
 
-/// A fact.
 #[derive(Debug)]
 pub enum Event {
-    /// What was read.
     Looked(Result<MachinesView, CallFailure>),
     /// Something of it has changed since.
     Changed,
@@ -38,14 +36,11 @@ pub enum Event {
     Answered(PodUid, Action, Reply),
     /// The node was cordoned, or not.
     Cordoned(Result<bool, Reply>),
-    /// Time has passed.
     Tick,
 }
 
-/// Something to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Read everything.
     Look,
     /// This call, about this instance.
     Act(PodRef, Action),

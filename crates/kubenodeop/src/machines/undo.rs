@@ -31,7 +31,6 @@ const AT_ONCE: usize = 8;
 /// An instance that a drain of our node has asked to migrate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedOne {
-    /// It.
     pub guest: PodRef,
     /// What is written there.
     pub asked: MigrationRequest,
@@ -166,9 +165,6 @@ async fn undo_one(
 
 /// Machines that drains have stopped, in the order of their stops: what brings each back, the node of its drain, and
 /// itself.
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub async fn stopped(cluster: &ApiClient) -> Result<Vec<(MachineWork, String)>, Error> {
     Ok(stopped_and_starting(cluster).await?.0)
 }
@@ -192,9 +188,6 @@ async fn stopped_and_starting(cluster: &ApiClient) -> Result<(Vec<(MachineWork, 
 }
 
 /// Takes back what drains of `node` have asked, and starts again what they have stopped, as [`start_again`] does.
-///
-/// # Errors
-/// The first that occurred, once both were tried.
 pub async fn undo_all(cluster: &ApiClient, node: &NodeName) -> Result<usize, Error> {
     let taken = take_back(cluster, node).await;
     let later = start_again(cluster, |it| it == node.as_str()).await;
@@ -233,9 +226,6 @@ async fn start_some(cluster: &ApiClient, of: impl Fn(&str) -> bool) -> Result<(u
 }
 
 /// Starts all of them, look after look. How many still shut down and are to be started later.
-///
-/// # Errors
-/// Those of [`start_again`].
 pub async fn start_all(cluster: &ApiClient, of: impl Fn(&str) -> bool) -> Result<usize, Error> {
     loop {
         let (shutting_down, waiting) = start_some(cluster, &of).await?;
@@ -256,9 +246,6 @@ pub struct NotUp {
 }
 
 /// The machines of `node` that are not up, and those that no node has, by name; `None` without KubeVirt.
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub async fn not_up(cluster: &ApiClient, node: &NodeName) -> Result<Option<Vec<NotUp>>, Error> {
     let stopped = listed(cluster, MACHINES, DRAIN.label.map(|it| format!("{it}=true"))).await?;
     let of_ours = |it: &&Value| facts::machine(it, None).mark.is_some_and(|mark| mark.node == node.as_str());

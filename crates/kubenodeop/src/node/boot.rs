@@ -47,7 +47,6 @@ const WAITS_LOOK: Duration = Duration::from_secs(10);
 /// What to watch over.
 #[derive(Debug, Clone)]
 pub struct BootWatch {
-    /// Our node.
     pub node: NodeName,
     /// The UUID of our device.
     pub device_uuid: String,

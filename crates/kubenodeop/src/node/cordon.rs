@@ -25,10 +25,8 @@ pub enum Cordon {
 /// The cordon of a node as a watch shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum CordonSeen {
-    /// None.
     #[default]
     None,
-    /// One of ours.
     Ours,
     /// Somebody else's, or a tie-breaker's, which stays.
     Foreign,
@@ -39,7 +37,6 @@ pub enum CordonSeen {
 /// The facts about a node that decisions need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeFacts {
-    /// Its name.
     pub name: NodeName,
     /// Condition Ready is True.
     pub ready: bool,
@@ -53,7 +50,6 @@ pub struct NodeFacts {
     pub annotation: Option<CordonAnnotation>,
     /// Label `tie-breaker-node=true`: the node carries no workloads.
     pub tie_breaker: bool,
-    /// All labels.
     pub labels: BTreeMap<String, String>,
     /// The version that a write must name.
     pub resource_version: String,

@@ -78,9 +78,6 @@ pub(crate) fn owned(cluster: &ApiClient, node: &NodeObject, device_uuid: &str) -
 }
 
 /// All nodes but `own`.
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub async fn others(cluster: &ApiClient, own: &NodeName) -> Result<Vec<NodeFacts>, Error> {
     let list: ObjectList<NodeObject> = cluster.ask("list nodes", api().list(&ListParams::default())).await?;
     let all: Result<Vec<NodeFacts>, Error> = list.items.iter().map(facts).collect();
@@ -148,9 +145,6 @@ async fn cordon_once(
 /// Makes the node schedulable again if the cordon is ours, by one patch that removes flag and annotation and
 /// names the resource version. An annotation that somebody's uncordon left behind is removed too. What a drain before
 /// this boot has recorded of volumes stays for as long as the boot lasts. A lost race is run again at once.
-///
-/// # Errors
-/// As [`cordon`].
 pub async fn uncordon_own(
     cluster: &ApiClient,
     name: &NodeName,
@@ -195,9 +189,6 @@ async fn uncordon_once(
 
 /// Takes our annotation off a node whose cordon is not ours (any more), by one patch that names the resource
 /// version of `node`. Left there, it would make somebody else's next cordon look like ours.
-///
-/// # Errors
-/// As [`cordon`].
 pub async fn unmark(cluster: &ApiClient, node: &NodeFacts) -> Result<(), Error> {
     let body = json!({
         "metadata": {
@@ -209,9 +200,6 @@ pub async fn unmark(cluster: &ApiClient, node: &NodeFacts) -> Result<(), Error> 
 }
 
 /// Records on our node which volumes have a copy there, for the gate after the boot.
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub(crate) async fn record_volumes(
     cluster: &ApiClient,
     name: &NodeName,
@@ -237,9 +225,6 @@ pub(crate) async fn patch(
 }
 
 /// A patch of the node that changes nothing, as a dry run: whether we may.
-///
-/// # Errors
-/// As [`read`].
 pub(crate) async fn rehearse_patch(cluster: &ApiClient, name: &NodeName) -> Result<(), Error> {
     let how = PatchParams { dry_run: true, ..PatchParams::default() };
     let request = api().patch(name.as_str(), &how, &Patch::Merge(json!({})));

@@ -18,9 +18,7 @@ const COUNTED: Duration = Duration::from_mins(2);
 /// One budget and its numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BudgetFacts {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// What it selects, `None` for nothing.
     pub selector: Option<Selector>,
@@ -43,15 +41,12 @@ pub struct BudgetFacts {
 /// A pod, and what budgets judge it by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuardedPod {
-    /// Which.
     pub pod: PodRef,
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// Its condition Ready is True.
     pub ready: bool,
 }
 
-/// A label selector.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Selector {
     /// Labels that must be there with this value.
@@ -63,7 +58,6 @@ pub struct Selector {
 /// One condition of a selector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
-    /// The label.
     pub key: String,
     /// What must hold for it.
     pub holds: Holds,
@@ -76,9 +70,7 @@ pub enum Holds {
     In(Vec<String>),
     /// It has none of the values, or is absent.
     NotIn(Vec<String>),
-    /// It is there.
     Exists,
-    /// It is absent.
     Absent,
     /// An operator that we do not know; taken to hold, so that a budget is rather shown than missed.
     Stranger(String),
@@ -175,7 +167,6 @@ impl Budgets {
         Self { all, by_label, by_more }
     }
 
-    /// All of them.
     pub(crate) fn all(&self) -> &[BudgetFacts] {
         &self.all
     }

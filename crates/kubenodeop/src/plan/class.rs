@@ -28,7 +28,6 @@ pub const KEPT_APPS_SELECTOR: &str = "app!=csi-attacher,app!=csi-provisioner,app
 /// The facts about a pod that a drain needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodFacts {
-    /// Which pod.
     pub pod: PodRef,
     /// Its labels; budgets select by them.
     pub labels: BTreeMap<String, String>,
@@ -44,14 +43,12 @@ pub struct PodFacts {
     pub never_ready: bool,
     /// The time that it may take to end, once asked.
     pub grace: Duration,
-    /// Who made it.
     pub owner: PodOwner,
     /// The controller's kind and name, as `ReplicaSet/web-5f7d`; a pod with the same one in the same namespace is
     /// the same workload come back. Empty without a controller.
     pub workload: String,
     /// The API group of the `DaemonSet` that made it, where that is not Kubernetes' own; else empty.
     pub daemon_group: String,
-    /// When it leaves.
     pub tier: Tier,
     /// Its priority; lower ones leave first within a tier.
     pub priority: i32,
@@ -75,7 +72,6 @@ pub enum PodOwner {
     DaemonSet,
     /// A `DaemonSet` that is gone, so that nobody makes the pod anew.
     VanishedDaemonSet,
-    /// Any other controller.
     Other,
 }
 
@@ -97,7 +93,6 @@ pub enum KeepReason {
     KeptApp,
     /// Its `DaemonSet` would put it back.
     DaemonSet,
-    /// A mirror pod.
     Mirror,
 }
 

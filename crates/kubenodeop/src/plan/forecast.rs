@@ -25,7 +25,6 @@ use crate::progress::{BlockCode, Subject};
 use crate::storage::{StorageView, is_manager};
 use kubeapi::names::{PodRef, PodUid};
 
-/// Namespace and name.
 type NamespacedName = (String, String);
 
 /// The cluster as it was read.
@@ -35,7 +34,6 @@ pub struct Survey {
     pub node: NodeFacts,
     /// All pods on it, those that a drain does not look at included.
     pub pods: Vec<Surveyed>,
-    /// All budgets.
     pub budgets: Vec<BudgetFacts>,
     /// After how long an attempt or the drain is given up; `None` where neither is.
     pub given_up_after: Option<Duration>,
@@ -45,7 +43,6 @@ pub struct Survey {
     pub machines: Option<MachinesView>,
     /// Pods whose Deployments are asked for a second copy first, with their names, or why that cannot be read.
     pub copies: Result<BTreeMap<PodUid, String>, String>,
-    /// The other nodes.
     pub peers: Vec<PeerNode>,
     /// The pods that are on nodes.
     pub residents: Residents,
@@ -77,7 +74,6 @@ pub struct Surveyed {
 /// What a drain would do and meet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// The node.
     pub node: String,
     /// Its cordon: `none`, `ours` or `foreign`.
     pub cordon: &'static str,
@@ -106,11 +102,9 @@ pub struct Plan {
 /// One pod in a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Planned {
-    /// Which.
     pub pod: PodRef,
     /// What becomes of it.
     pub class: PlanClass,
-    /// When.
     pub tier: Tier,
     /// Lower ones leave first within a tier.
     pub priority: i32,
@@ -129,7 +123,6 @@ pub struct Planned {
 step::named! {
     /// What becomes of a pod.
     pub enum PlanClass {
-        /// Evicted.
         Evict = "evict",
         /// Evicted, and no other node is one of those that it asks for.
         Pinned = "pinned",
@@ -164,9 +157,7 @@ pub struct PlanCounts {
     pub total: u32,
     /// To be asked to leave.
     pub leave: u32,
-    /// Leaving already.
     pub going: u32,
-    /// Staying.
     pub keep: u32,
     /// Of those that leave, certain to be held up.
     pub blocked: u32,

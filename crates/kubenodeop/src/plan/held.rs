@@ -18,7 +18,6 @@ const NAMED: usize = 3;
 /// What would hold the drain up, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Foreseen {
-    /// What.
     pub subject: Subject,
     /// The reason for machines.
     pub code: BlockCode,

@@ -28,7 +28,6 @@ pub struct SchedulingNeeds {
     pub memory_bytes: u64,
 }
 
-/// One required affinity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Affinity {
     /// Whose it is: `its affinity`, `volume pv-1`.
@@ -40,7 +39,6 @@ pub struct Affinity {
 /// Conditions that must all hold. None at all hold for no node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SelectorTerm {
-    /// On labels.
     pub labels: Vec<TermCondition>,
     /// On the node's name, the only field that there is.
     pub names: Vec<TermCondition>,
@@ -91,7 +89,6 @@ pub(crate) fn tolerates_cordon(toleration: &Toleration) -> bool {
 /// A taint that keeps pods away.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taint {
-    /// The key.
     pub key: String,
     /// The value, or empty.
     pub value: String,
@@ -99,18 +96,14 @@ pub struct Taint {
     pub effect: String,
 }
 
-/// Another node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PeerNode {
-    /// Its name.
     pub name: String,
     /// Its kubelet is well.
     pub ready: bool,
-    /// It is cordoned.
     pub unschedulable: bool,
     /// Its taints, that of a cordon left out.
     pub taints: Vec<Taint>,
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// CPU for pods, in thousandths of a core; `None` when it does not say.
     pub cpu_milli: Option<u64>,

@@ -14,13 +14,9 @@ use crate::plan::placement::PeerNode;
 /// A pod that has a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Resident {
-    /// The node.
     pub node: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// The scheduler removes pods of a lower one for it.
     pub priority: i32,
@@ -41,7 +37,6 @@ pub struct Resident {
 /// How evenly some pods of a namespace must be spread.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Spread {
-    /// Which pods.
     pub selector: Selector,
     /// Over the values that nodes have of this label.
     pub topology: String,
@@ -56,7 +51,6 @@ pub struct Neighbours {
     pub selector: Option<Selector>,
     /// Their namespaces; empty for that of the pod that asks.
     pub namespaces: Vec<String>,
-    /// In each namespace.
     pub anywhere: bool,
     /// Near is each node with the same value of this label.
     pub topology: String,
@@ -77,7 +71,6 @@ impl Neighbours {
 /// All pods of a cluster that have a node, and the labels of its nodes.
 #[derive(Debug, Clone, Default)]
 pub struct Residents {
-    /// The pods.
     pub pods: Vec<Resident>,
     /// By name of the node.
     pub nodes: BTreeMap<String, BTreeMap<String, String>>,

@@ -13,16 +13,13 @@ use crate::plan::residents::Resident;
 /// What pods request together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sum {
-    /// How many.
     pub pods: u64,
     /// CPU, in thousandths of a core.
     pub cpu_milli: u64,
-    /// Memory.
     pub memory_bytes: u64,
 }
 
 impl Sum {
-    /// Of these pods.
     pub fn of<'a>(pods: impl Iterator<Item = &'a Resident>) -> Self {
         pods.fold(Self::default(), |sum, it| Self {
             pods: sum.pods + 1,

@@ -22,7 +22,6 @@ pub const RECORD_ANNOTATION: &str = "pillar-rs/drain-surge-record";
 pub const FROM_ANNOTATION: &str = "pillar-rs/drain-surge-from";
 /// A second copy is wanted.
 pub const YES: &str = "yes";
-/// None is.
 pub const NO: &str = "no";
 
 named! {
@@ -60,7 +59,6 @@ pub(crate) fn deployment_of<'a>(replica_set: &'a str, labels: &BTreeMap<String, 
     replica_set.strip_suffix(labels.get(HASH_LABEL)?)?.strip_suffix('-')
 }
 
-/// What decides it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct DeploymentFacts {
     /// As `shop/web`.
@@ -89,11 +87,9 @@ pub(crate) struct DeploymentFacts {
 /// What is known of the pod that is to leave.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct PodCase {
-    /// Its node.
     pub(crate) node: String,
     /// A second copy of its Deployment was asked for in this drain.
     pub(crate) asked: bool,
-    /// It is Ready.
     pub(crate) ready: bool,
     /// Claims that it mounts, within its namespace.
     pub(crate) claims: Vec<String>,
@@ -101,7 +97,6 @@ pub(crate) struct PodCase {
     pub(crate) elsewhere: usize,
 }
 
-/// What follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SurgeDecision {
     /// Nothing: it is evicted like any other.

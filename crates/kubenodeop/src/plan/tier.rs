@@ -42,9 +42,7 @@ step::named! {
         Application = "application",
         /// Gives addresses to applications: load balancers, DHCP, virtual IPs.
         Address = "address",
-        /// Gives them devices.
         Device = "device",
-        /// Gives them volumes.
         Storage = "storage",
         /// Gives them, and storage, a network.
         Network = "network",
@@ -63,15 +61,11 @@ impl Tier {
 /// By what the tier of a pod is known.
 #[derive(Debug, Clone, Copy)]
 pub struct Signs<'a> {
-    /// Its namespace.
     pub namespace: &'a str,
-    /// Its labels.
     pub labels: &'a BTreeMap<String, String>,
-    /// Its annotations.
     pub annotations: &'a BTreeMap<String, String>,
     /// Its `priorityClassName`, or empty.
     pub priority_class: &'a str,
-    /// Its priority.
     pub priority: i32,
     /// Paths of the node that it mounts.
     pub host_paths: &'a [&'a str],

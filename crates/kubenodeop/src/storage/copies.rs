@@ -24,9 +24,6 @@ use crate::node;
 
 /// Has one more copy made of a volume, unless it carries a mark already. Nothing is written when it wants another number
 /// of copies than `wanted` by now.
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub async fn ask(cluster: &ApiClient, node: &NodeName, volume: &str, wanted: u32) -> Result<(), Error> {
     let what = format!("read volume {STORAGE_NAMESPACE}/{volume}");
     let now: Volume =
@@ -60,9 +57,6 @@ async fn volumes(cluster: &ApiClient) -> Result<Vec<Volume>, Error> {
 }
 
 /// The nodes because of which volumes carry a mark or a pass that was not taken back.
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub async fn asked_for(cluster: &ApiClient) -> Result<BTreeSet<String>, Error> {
     let all = volumes(cluster).await?;
     let marked = all.iter().filter_map(|it| Some(CopyMark::of(it)?.node));

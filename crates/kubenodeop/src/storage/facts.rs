@@ -73,24 +73,19 @@ impl NodeDrainPolicy {
 pub struct NodeReadiness {
     /// Its kubelet is well.
     pub ready: bool,
-    /// It is cordoned.
     pub cordoned: bool,
 }
 
 /// All that the guard judges by, each kind by name.
 #[derive(Debug, Clone, Default)]
 pub struct StorageFacts {
-    /// The policy.
     pub policy: NodeDrainPolicy,
-    /// Volumes.
     pub volumes: BTreeMap<String, Volume>,
-    /// Their copies.
     pub replicas: BTreeMap<String, Replica>,
     /// What serves the attached ones.
     pub engines: BTreeMap<String, Engine>,
     /// Who needs them attached.
     pub attachments: BTreeMap<String, Attachment>,
-    /// Instance managers.
     pub managers: BTreeMap<String, Manager>,
     /// Nodes as Longhorn knows them.
     pub storage_nodes: BTreeMap<String, StorageNode>,

@@ -70,9 +70,6 @@ pub async fn look(cluster: &ApiClient, node: &NodeName) -> Result<Option<Storage
 }
 
 /// A volume whose last healthy copy is on `node`, by name.
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub async fn last_of_volume(cluster: &ApiClient, node: &NodeName) -> Result<Option<String>, Error> {
     let found = look(cluster, node).await?;
     Ok(found.and_then(|it| it.last().map(|it| it.volume.clone())))

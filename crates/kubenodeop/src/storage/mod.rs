@@ -54,9 +54,7 @@ pub struct StorageView {
 /// Why the budget of an instance manager is closed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClosedBudget {
-    /// Why.
     pub why: String,
-    /// What opens it.
     pub opens: String,
     /// The volumes of which copies on the node keep it, by their names in Longhorn, where nothing else does.
     pub by: Vec<String>,

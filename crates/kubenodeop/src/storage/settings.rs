@@ -14,9 +14,7 @@ use kubeapi::{ApiClient, Error, found};
 use serde::Deserialize;
 use serde_json::json;
 
-/// The setting.
 const POLICY: &str = "node-drain-policy";
-/// The job.
 const JOB: &str = "default-eve-kube-app-snapshot";
 
 /// What a look has come to.

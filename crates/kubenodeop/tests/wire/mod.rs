@@ -19,7 +19,6 @@ pub(crate) enum How {
     SayAndClose(String),
     /// A reset in place of an answer.
     Reset,
-    /// Nothing, ever.
     Silence,
 }
 
@@ -85,7 +84,6 @@ impl Script {
     }
 }
 
-/// A whole answer.
 pub(crate) fn answer(code: u16, headers: &str, kind: &str, body: &str) -> How {
     let length = body.len();
     How::Say(format!(

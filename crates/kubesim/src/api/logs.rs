@@ -14,7 +14,6 @@ use crate::path::ResourcePath;
 use crate::request::{SimRequest, SimResponse};
 use crate::{Sim, SimShared};
 
-/// Namespace, pod, container.
 type ContainerKey = (String, String, String);
 /// A moment and what was written then, with the end of the line, if it has one.
 type StampedLine = (Timestamp, String);

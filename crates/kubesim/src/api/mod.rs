@@ -30,7 +30,6 @@ use crate::{SimShared, machines, scale, writes};
 /// Where KubeVirt is asked to do something with a machine or a guest.
 const MACHINE_CALLS: &str = "subresources/virtualmachine";
 
-/// Answers one request.
 pub(crate) fn answer(shared: &Arc<SimShared>, asked: &SimRequest) -> SimResponse {
     answered(shared, asked).unwrap_or_else(|failure| SimResponse::Json(failure.code, failure.status()))
 }

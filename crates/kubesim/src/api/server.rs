@@ -234,7 +234,6 @@ impl SimServer {
         tls.expect("a server over TLS").renew(dates);
     }
 
-    /// Where it listens.
     pub fn url(&self) -> String {
         #[cfg(feature = "tls")]
         if self.tls.is_some() {

@@ -21,7 +21,6 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 /// What a server over TLS shows.
 pub(crate) struct Tls {
     issuer: Issuer<'static, KeyPair>,
-    /// As PEM.
     authority: String,
     shown: Arc<ServedCertificate>,
 }

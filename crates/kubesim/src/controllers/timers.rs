@@ -90,7 +90,6 @@ impl SimTimers {
         false
     }
 
-    /// Forgets a time.
     pub(crate) fn cancel(&mut self, what: &TimerKey) {
         if let Some(at) = self.due.remove(what) {
             self.queue.remove(&(at, what.clone()));

@@ -9,7 +9,6 @@ use crate::kubelets::{LEASES, has_power, renewed};
 use crate::store::{ObjectKey, ObjectStore, is_true, name};
 use crate::timers::{Tick, TimerKey};
 
-/// Its retry period.
 const EVERY: Duration = Duration::from_secs(2);
 /// How long a holder may be away.
 const LASTS: Duration = Duration::from_secs(15);

@@ -15,7 +15,6 @@ pub(crate) enum Merge {
 
 use Merge::{AsSet, ByKey};
 
-/// Of every object.
 const OBJECT: [(&str, Merge); 2] =
     [("metadata.ownerReferences", ByKey("uid")), ("metadata.finalizers", AsSet)];
 

@@ -49,7 +49,6 @@ impl Changed {
     }
 }
 
-/// All objects.
 #[derive(Clone)]
 pub(crate) struct ObjectStore {
     version: u64,

@@ -130,7 +130,6 @@ impl Sim {
         self.apply("apps/statefulsets", workload(namespace, name, name, replicas));
     }
 
-    /// A DaemonSet.
     pub fn add_daemon_set(&self, namespace: &str, name: &str) {
         self.apply("apps/daemonsets", workload(namespace, name, name, 0));
     }

@@ -15,7 +15,6 @@ use crate::path::ResourcePath;
 use crate::selectors::{fields_match, labels_match};
 use crate::table::{Include, table};
 
-/// What is watched.
 #[derive(Debug, Clone)]
 pub(crate) struct SelectedObjects {
     pub(crate) target: ResourcePath,

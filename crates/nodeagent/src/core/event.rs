@@ -24,7 +24,6 @@ pub enum Event {
     Partition {
         /// `IMGA` or `IMGB`.
         label: String,
-        /// Its state.
         value: PartitionFacts,
     },
     /// Whether the application `key` still runs.
@@ -38,7 +37,6 @@ pub enum Event {
     Vault(Vault),
     /// Whether tpmmgr says that the TPM does not encrypt.
     Tpm {
-        /// It does not.
         fails: bool,
     },
     /// Bytes that volumemgr has left; `None` while it says nothing.
@@ -73,18 +71,15 @@ pub enum Event {
         /// What it did, or why it refused.
         outcome: Result<Took, String>,
     },
-    /// Time has passed.
     Tick,
 }
 
 /// The part of ZedAgentStatus that matters here.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeviceCommand {
-    /// Restart.
     pub reboot: bool,
     /// Take the applications down.
     pub shutdown: bool,
-    /// Switch off.
     pub poweroff: bool,
     /// Why, for the next boot.
     pub reason: String,
@@ -102,9 +97,7 @@ pub struct DeviceCommand {
 /// Topics whose first reading matters: until it is through, silence does not mean "none".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequiredReading {
-    /// NodeDrainStatus of zedkube.
     Drain,
-    /// DomainStatus of domainmgr.
     Applications,
     /// ZbootStatus of baseosmgr, which says when it has published all partitions; there may be none.
     Partitions,
@@ -152,7 +145,6 @@ pub struct SavedNodeState {
 /// An operation that an earlier run of this boot had latched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resumed {
-    /// The operation.
     pub order: MachineOrder,
     /// It was carried out and the machine is up by intention: a shutdown, or a stand-in.
     pub done: bool,
@@ -167,7 +159,6 @@ pub enum Effect {
     Journal(Resumed),
     /// The operation was called off before the device was asked: it is neither remembered nor the reason of the next boot.
     CallOff(MachineOrder),
-    /// Publish the status.
     Publish(Box<NodeAgentStatus>),
     /// Publish what zedkube is asked, and why the machine is not down yet.
     Question(Box<OutageQuestion>),
@@ -175,7 +166,6 @@ pub enum Effect {
     Mark {
         /// The operation and its reason.
         order: MachineOrder,
-        /// What.
         why: String,
     },
     /// Publish the verdict on a partition.
@@ -219,83 +209,55 @@ pub enum NodeLogEvent {
         undrained: bool,
     },
     /// The operation is not wanted any more, and the device was not asked.
-    CalledOff {
-        /// The operation.
-        operation: MachineOperation,
-    },
-    /// Applications still run.
+    CalledOff { operation: MachineOperation },
     Halting {
-        /// Their UUIDs.
         left: Vec<String>,
         /// Seconds until they are no longer waited for.
         limit_secs: u64,
     },
     /// Applications did not halt in time.
-    NotHalted {
-        /// Their UUIDs.
-        left: Vec<String>,
-    },
+    NotHalted { left: Vec<String> },
     /// The hooks before the reboot take too long; the operation continues.
     NotHooked {
-        /// For so long.
         secs: u64,
         /// Why the last try failed, or empty.
         trouble: String,
     },
     /// The disks take too long; the operation continues.
-    NotSynced {
-        /// For so long.
-        secs: u64,
-    },
+    NotSynced { secs: u64 },
     /// The drain that the operation waited for does not hold any more.
     Held {
         /// What the device was to be asked for.
         operation: MachineOperation,
-        /// What zedkube says.
         status: NodeDrainStatus,
     },
     /// zedkube says that the machine must not go down now, or does not answer.
     NotNow {
         /// What the device was to be asked for, or a restart on our own account.
         op: &'static str,
-        /// Why.
         why: String,
         /// What a person can do.
         next_step: String,
     },
-    /// The device refused.
     Refused {
         /// What it was asked for.
         operation: MachineOperation,
-        /// Its answer.
         reason: String,
         /// Seconds until it is asked again.
         again_secs: u64,
     },
     /// The operation was carried out as far as it goes.
-    Done {
-        /// The operation.
-        operation: MachineOperation,
-        /// By what.
-        took: Took,
-    },
+    Done { operation: MachineOperation, took: Took },
     /// The test of the running image has begun (again).
     TestStarted {
-        /// The partition.
         image: String,
         /// How long it takes.
         secs: u64,
     },
     /// The running image has passed its test.
-    TestPassed {
-        /// The partition.
-        image: String,
-    },
+    TestPassed { image: String },
     /// The vault stays shut; the device waits for help.
-    VaultShut {
-        /// For so long.
-        secs: u64,
-    },
+    VaultShut { secs: u64 },
     /// The first status goes out without word from baseosmgr or zedkube.
     Unheard,
 }

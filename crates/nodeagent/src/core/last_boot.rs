@@ -14,7 +14,6 @@ const STACK_KEPT: usize = 1600;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct LastBoot {
-    /// Why it ended.
     pub reason: String,
     /// The same as a number.
     pub boot_reason: BootReason,
@@ -28,10 +27,8 @@ pub struct LastBoot {
     pub restart_counter: u32,
 }
 
-/// What it stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Stored {
-    /// Why it ended.
     pub reason: Option<String>,
     /// The same as a number.
     pub boot_reason: Option<BootReason>,

@@ -10,7 +10,6 @@ use topics::{BootReason, Requester};
 /// An operation that the device is taken through.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineOrder {
-    /// What is done.
     pub operation: MachineOperation,
     /// Why, for the log of the next boot.
     pub reason: String,

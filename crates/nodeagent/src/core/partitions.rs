@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 /// The partitions of a device.
 pub const LABELS: [&str; 2] = ["IMGA", "IMGB"];
 
-/// One partition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PartitionFacts {
     /// `active`, `inprogress`, `updating` or `unused`.

@@ -30,7 +30,6 @@ pub(super) enum OwnTurn {
     /// Not asked for, or granted.
     #[default]
     None,
-    /// Waited for.
     Waits {
         /// Since when nothing has moved before us.
         since: Mono,

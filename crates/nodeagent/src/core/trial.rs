@@ -16,9 +16,7 @@ pub(super) enum ImageTrial {
     Idle,
     /// The controller is there but gives no config: the time begins again when that ends.
     Held,
-    /// Under way.
     Running {
-        /// When it began.
         since: Mono,
         /// When the remaining time is reported next.
         tell_at: Mono,

@@ -12,9 +12,7 @@ pub enum Vault {
     /// Nothing: there may be none, so nothing follows from it.
     #[default]
     Silent,
-    /// On its way.
     Opening,
-    /// Open.
     Open,
     /// It cannot be opened for now, for example until the controller attests the device; with the indexes of PCRs that
     /// are not as they were.

@@ -48,9 +48,6 @@ type StatusOutlet = Outlet<EdgeNodeClusterStatus>;
 
 impl Speaker {
     /// Becomes the publisher.
-    ///
-    /// # Errors
-    /// The topic cannot be had.
     pub(crate) fn open(troubles: &Troubles) -> Result<Self, Error> {
         Ok(Self(Arc::new(Mutex::new(Outlet::open(troubles)?)), troubles.clone()))
     }

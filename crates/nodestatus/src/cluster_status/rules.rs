@@ -17,7 +17,6 @@ use crate::ClusterMembership;
 use crate::Membership;
 use crate::token::{BlockAnswer, ClusterToken, Sealed};
 
-/// The newest facts.
 #[derive(Debug, Default)]
 pub(super) struct StatusFacts {
     /// The last config that was decided upon; `None` before the first. One that is gone is one that is not valid. On
@@ -42,16 +41,13 @@ pub(super) enum StatusDecision {
     Stay,
     /// Nothing: the node is in no cluster.
     Nothing,
-    /// This.
     Status(Box<EdgeNodeClusterStatus>),
 }
 
 /// Where this node can be reached in its cluster, as long as it can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NodeAddress {
-    /// Its address there.
     pub(crate) address: IpAddr,
-    /// The cluster.
     pub(crate) cluster: GoUuid,
 }
 

@@ -40,7 +40,6 @@ const READERS: usize = 2;
 /// Characters of a UUID as it is written in a path.
 const UUID_LENGTH: usize = 36;
 
-/// What is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leaf {
     Status,
@@ -119,7 +118,6 @@ impl AnswerPatience {
     }
 }
 
-/// Answers requests.
 #[derive(Clone)]
 pub(crate) struct Router {
     topic_root: TopicRoot,

@@ -19,7 +19,6 @@ const LEVELS: u32 = 16;
 /// What came from a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PeerBytes {
-    /// Its object.
     Object(String),
     /// Nothing within this time.
     Silent(IpAddr, Duration),

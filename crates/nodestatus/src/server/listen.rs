@@ -46,7 +46,6 @@ pub struct ServerLimits {
     pub cluster: Duration,
     /// How long one of these may take to answer.
     pub peer: Duration,
-    /// Connections at once.
     pub most: usize,
     /// Connections at once from one address.
     pub most_of_one: usize,

@@ -36,7 +36,6 @@ pub(super) struct NodesSnapshot {
     pub(super) words: Arc<BTreeMap<String, NodeWord>>,
     /// When they were asked.
     asked: Mono,
-    /// For a person.
     pub(super) at: GoTime,
     since: Mono,
 }

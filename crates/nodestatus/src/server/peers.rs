@@ -36,14 +36,12 @@ pub(super) struct PeerQuestion {
     pub(super) own: SocketAddr,
 }
 
-/// The last round.
 struct Last {
     question: PeerQuestion,
     at: Mono,
     answer: Bytes,
 }
 
-/// Asks the peers.
 pub(crate) struct Peers {
     node_list: Arc<NodeList>,
     clock: Clock,

@@ -28,7 +28,6 @@ pub struct Totals {
     pub recordons: u64,
     /// How often nothing progressed for the set time.
     pub stalls: u64,
-    /// Nothing progresses now.
     pub stalled: bool,
     /// Events that were not sent.
     pub events_left_out: u64,
@@ -60,7 +59,6 @@ impl Totals {
         *self.events.entry(reason).or_default() += 1;
     }
 
-    /// All counters.
     pub(super) fn write(&self, out: &mut MetricsPage) {
         let build = [(env!("CARGO_PKG_VERSION"), 1)];
         out.many("pillar_build_info", "1, with the version of this program", "version", build);

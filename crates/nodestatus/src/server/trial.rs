@@ -63,9 +63,6 @@ pub fn merge<'a>(bodies: impl IntoIterator<Item = &'a [u8]>) -> String {
 
 /// What `/status.json` tells at `now` of the files under `root` in the boot `boot_id`, and the page that shows the same,
 /// when these are the nodes.
-///
-/// # Errors
-/// As [`serve`].
 pub fn shown(
     root: &Path,
     boot_id: &str,

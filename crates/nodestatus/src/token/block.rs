@@ -37,9 +37,6 @@ pub(super) struct BlockRequest {
 }
 
 /// Looks whether all is there that opens `block`.
-///
-/// # Errors
-/// What is not.
 pub(super) fn plan(block: &CipherBlockStatus, certs: &Certs) -> Result<BlockRequest, TokenFault> {
     if !block.error.is_empty() {
         return Err(TokenFault::NotReady(block.error.clone()));
@@ -74,9 +71,6 @@ pub(super) fn plan(block: &CipherBlockStatus, certs: &Certs) -> Result<BlockRequ
 
 impl BlockRequest {
     /// Decrypts with the point that the device's key makes of the controller's.
-    ///
-    /// # Errors
-    /// It is not what the controller encrypted.
     pub(super) fn open(&self, shared: &SharedPoint) -> Result<Zeroizing<Vec<u8>>, TokenFault> {
         let mut cipher_key = Zeroizing::new([0; 32]);
         cipher_key.copy_from_slice(digest(&SHA256, shared.as_slice()).as_ref());

@@ -33,9 +33,6 @@ pub(super) fn key(hash: Option<&Base64>) -> String {
 }
 
 /// The public key of the first certificate in `pem` that can be read.
-///
-/// # Errors
-/// Why there is none.
 pub(super) fn public_key(pem: Option<&Base64>) -> Result<PublicKey, &'static str> {
     let pem = pem.map(|it| it.0.as_slice()).unwrap_or_default();
     let first = CertificateDer::pem_slice_iter(pem)

@@ -12,7 +12,6 @@ pub(crate) enum ClusterToken {
     None,
     /// It is being decrypted.
     Pending,
-    /// Decrypted.
     Clear(Secret),
     /// Why it cannot be decrypted, in the words of EdgeNodeClusterStatus.
     Failed(String),
@@ -21,7 +20,6 @@ pub(crate) enum ClusterToken {
 /// A block that is to be opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sealed {
-    /// The block.
     pub(crate) block: CipherBlockStatus,
     /// Whether this node starts the cluster, and so writes the manifest.
     pub(crate) bootstrap: bool,
@@ -38,8 +36,6 @@ impl Sealed {
 /// What became of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockAnswer {
-    /// The block.
     pub(crate) of: Sealed,
-    /// What came out.
     pub(crate) token: ClusterToken,
 }

@@ -23,13 +23,11 @@ pub(super) enum TokenFault {
     /// A certificate that cannot be used.
     #[error("{topic} {key} cannot be used: {why}; {next}")]
     BadCert { topic: &'static str, key: String, why: &'static str, next: &'static str },
-    /// The key file.
     #[error("key file {path}: {why}; it is made by tpmmgr with the device's certificates")]
     KeyFile { path: String, why: String },
     /// The device of the TPM.
     #[error("{path}: {why}; check that this machine's TPM is there and switched on")]
     Device { path: String, why: String },
-    /// The TPM refuses.
     #[error(
         "{path}: the TPM refuses to use key 0x{key:08x}, rc=0x{code:08x}; check that tpmmgr has made that key"
     )]

@@ -16,16 +16,12 @@ const TOKEN_LIMIT_BYTES: usize = 4096;
 /// What is wanted; empty where the message has nothing.
 #[derive(PartialEq, Eq, Default)]
 pub(super) struct TokenFields<'a> {
-    /// The token.
     pub(super) token: &'a str,
     /// The manifest, packed by gzip.
     pub(super) manifest: &'a [u8],
 }
 
 /// Reads a message.
-///
-/// # Errors
-/// What makes no sense; nothing of its content.
 pub(super) fn read(mut message: &[u8]) -> Result<TokenFields<'_>, &'static str> {
     let mut fields = TokenFields::default();
     while !message.is_empty() {

@@ -87,9 +87,6 @@ impl TokenKeys {
     }
 
     /// The point that the device's key makes of the controller's. To be called where blocking is allowed.
-    ///
-    /// # Errors
-    /// The key cannot be had.
     pub(super) fn shared(&self, order: &BlockRequest) -> Result<SharedPoint, TokenFault> {
         let there = |path| self.topic_root.path(path).exists();
         if order.in_tpm && there(DEVICE_CERT_FILE) && !there(DEVICE_KEY_FILE) {

@@ -17,19 +17,14 @@ pub(super) const FILE: &str = "persist/vault/manifests/registration.yaml";
 /// No manifest is longer, unpacked.
 const LIMIT_BYTES: u64 = 1 << 20;
 
-/// What was done.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Manifest {
     /// Nothing: there is none, or the file says it already.
     Unchanged,
-    /// It was written.
     Written,
 }
 
 /// Puts the manifest in `packed` into its place. None is no error and removes none.
-///
-/// # Errors
-/// It cannot be unpacked or written.
 pub(super) fn put(topic_root: &TopicRoot, packed: &[u8]) -> Result<Manifest, TokenFault> {
     if packed.is_empty() {
         return Ok(Manifest::Unchanged);

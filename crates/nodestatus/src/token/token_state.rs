@@ -18,7 +18,6 @@ use super::manifest::Manifest;
 /// Pause before trouble with the device is looked at again.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// What is heard.
 pub(super) enum TokenEvent {
     /// A certificate of the controller; `None` when it is gone.
     Controller(String, Option<ControllerCert>),
@@ -34,7 +33,6 @@ pub(super) enum TokenEvent {
 
 /// What was in a block.
 pub(super) struct OpenedBlock {
-    /// The token.
     pub(super) token: Secret,
     /// What became of the manifest.
     pub(super) manifest: Result<Manifest, TokenFault>,
@@ -44,7 +42,6 @@ pub(super) struct OpenedBlock {
 pub(super) enum TokenAction {
     /// Open this, in place of what is being opened.
     Open(Sealed, Box<BlockRequest>),
-    /// Tell this.
     Tell(BlockAnswer),
     /// Log that the manifest is written.
     Written,

@@ -55,9 +55,6 @@ pub(super) fn command(x: &[u8; COORDINATE_BYTES], y: &[u8; COORDINATE_BYTES]) ->
 }
 
 /// The point in a response.
-///
-/// # Errors
-/// It has none.
 pub(super) fn point(response: &[u8]) -> Result<SharedPoint, No> {
     let (tag, rest) = short(response)?;
     let (size, rest) = long(rest)?;

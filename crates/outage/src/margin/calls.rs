@@ -23,7 +23,6 @@ pub const CALL_LIMIT: Duration = Duration::from_secs(5);
 pub const HAND_OVER_LIMIT: Duration = Duration::from_secs(15);
 /// Lists of members and alarms are far shorter.
 const LARGEST_ANSWER_BYTES: usize = 1 << 20;
-/// For errors.
 const LIST: &str = "list the members of etcd";
 
 /// Where our own etcd listens.
@@ -55,11 +54,8 @@ pub struct EtcdSettings {
 /// Where and how to ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EtcdAccess {
-    /// Where.
     pub addresses: Addresses,
-    /// Data and login.
     pub paths: Paths,
-    /// Words for errors.
     pub settings: EtcdSettings,
 }
 

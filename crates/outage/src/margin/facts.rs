@@ -21,9 +21,7 @@ const MEMBER_NAMES: [&str; 2] = ["etcd.k3s.cattle.io/node-name", "etcd.rke2.catt
 pub struct EtcdFacts {
     /// Our Node object's name.
     pub node: String,
-    /// Our own etcd.
     pub own: OwnEtcd,
-    /// The Node objects.
     pub kubernetes: Kubernetes,
     /// What the agents of peers say of their own etcd. A peer without an entry has no agent there.
     pub words: Vec<PeerReport>,
@@ -47,7 +45,6 @@ pub struct OwnEtcd {
 /// Whether etcd keeps data here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Data {
-    /// Its directory exists.
     Present,
     /// There is none; kine or no server.
     Absent {
@@ -59,7 +56,6 @@ pub enum Data {
 /// The answer of `/readyz`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Readyz {
-    /// All checks passed.
     Ready,
     /// It answered that a check failed; its own words.
     NotReady(String),
@@ -70,14 +66,12 @@ pub enum Readyz {
 pub struct MemberList {
     /// Id of the member that answered.
     pub by: u64,
-    /// All members.
     pub members: Vec<ListedMemberFacts>,
 }
 
 /// A member of etcd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedMemberFacts {
-    /// Its id.
     pub id: u64,
     /// Its name, `<node>-<8 hex digits>` with k3s and rke2; empty when it never started.
     pub name: String,
@@ -99,10 +93,8 @@ pub enum Kubernetes {
     Unreachable(String),
 }
 
-/// A node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServerNode {
-    /// Its name.
     pub name: String,
     /// It has the role label of etcd.
     pub etcd: bool,
@@ -195,9 +187,6 @@ impl ServerNode {
 
 impl OwnEtcd {
     /// Whether our own member is healthy, for the peers to read.
-    ///
-    /// # Errors
-    /// Why not, in words.
     pub fn health(&self) -> Result<(), String> {
         let metrics = self.metrics.as_ref().map_err(Clone::clone)?;
         if let Readyz::NotReady(why) = self.readyz.as_ref().map_err(Clone::clone)? {

@@ -27,7 +27,6 @@ pub struct Metrics {
     pub id: u64,
     /// It knows a leader.
     pub has_leader: bool,
-    /// It leads.
     pub is_leader: bool,
     /// It has no vote yet.
     pub is_learner: bool,
@@ -41,7 +40,6 @@ pub struct Metrics {
 
 /// Why a text is not used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the text of each variant says what its members are")]
 pub enum BadMetrics {
     /// Nothing of this name is in it.
     #[error("the metric {metric} is missing (etcd {version})")]
@@ -49,7 +47,6 @@ pub enum BadMetrics {
     /// A value or a label that etcd does not write.
     #[error("the metric {metric} has an unexpected line: {line:.100}")]
     Odd { metric: &'static str, line: String },
-    /// Two different values.
     #[error("the metric {0} has two different values")]
     Twice(&'static str),
     /// Longer than [`LARGEST_BYTES`].

@@ -21,7 +21,6 @@ pub const VOTER_STALE: Duration = Duration::from_secs(11 * 60);
 pub enum Margin {
     /// It can: without this node at least `quorum` healthy voters are left.
     Spare {
-        /// All voters.
         voters: usize,
         /// Those that are healthy, this node included if it is.
         healthy: usize,
@@ -40,7 +39,6 @@ pub enum Margin {
     },
 }
 
-/// A judgement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MarginVerdict {
     /// Whether this node may go.

@@ -36,9 +36,6 @@ pub struct Address {
 
 impl Address {
     /// Why it is not there yet, or empty.
-    ///
-    /// # Errors
-    /// Those of [`ApiClient`].
     pub async fn look(&mut self, cluster: &ApiClient, nodes: &[TurnNode]) -> Result<String, Error> {
         let (mut used, mut late) = (false, String::new());
         for name in VIRTUAL_IPS {

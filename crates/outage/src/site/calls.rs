@@ -34,16 +34,12 @@ const LEFT_ALONE: [&str; 6] =
 /// What was changed on a workload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scaled {
-    /// The operation.
     pub id: String,
     /// What it had before.
     pub replicas: i64,
 }
 
 /// Reads what the phase needs, for the operation `id`.
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub async fn find(cluster: &ApiClient, need: Need, id: &str) -> Result<PhaseReadings, Error> {
     let mut found = PhaseReadings::default();
     match need {

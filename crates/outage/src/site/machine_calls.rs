@@ -27,7 +27,6 @@ where
     Ok(WatchScope::all(what, path).list_installed(cluster).await?.unwrap_or_default())
 }
 
-/// Reads them.
 pub(super) async fn find(cluster: &ApiClient) -> Result<Machines, Error> {
     let guests = WatchScope::all("virtual machines", path(GUESTS)).list_installed(cluster).await?;
     let Some(guests) = guests else { return Ok(Machines::default()) };

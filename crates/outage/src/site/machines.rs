@@ -13,11 +13,8 @@ use serde::{Deserialize, Serialize};
 pub struct VmRecord {
     /// `virtualmachines` or `virtualmachineinstancereplicasets`.
     pub kind: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its UID.
     pub uid: String,
     /// What it had before.
     pub was: RunStrategy,

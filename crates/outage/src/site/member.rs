@@ -16,21 +16,18 @@ pub const GOING_LIMIT: Duration = Duration::from_secs(5 * 60);
 /// How long a wall clock that is behind is waited for.
 pub const CLOCK_LIMIT: Duration = Duration::from_secs(15 * 60);
 
-/// This node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnIdentity {
     /// Name of its Node object.
     pub node: String,
     /// UID of its Node object.
     pub uid: String,
-    /// Its boot.
     pub boot_id: String,
 }
 
 /// What is on its own disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalSite {
-    /// The operation.
     pub id: String,
     /// What is done with the machine.
     pub kind: SiteKind,
@@ -55,7 +52,6 @@ pub enum LeaseReading {
     Silent(String),
     /// There is no operation.
     Over,
-    /// This one.
     Site(Box<SiteRecord>),
 }
 
@@ -66,7 +62,6 @@ pub struct SiteFacts {
     pub cordoned: bool,
     /// It carries no cordon of ours.
     pub open: bool,
-    /// It leads etcd.
     pub leads: bool,
     /// Why the wall clock is not to be trusted, or empty.
     pub clock: String,
@@ -108,7 +103,6 @@ pub enum SiteMemberAction {
     Drain,
 }
 
-/// What follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Next {
     /// What is to be on disk, first of all; `None` for nothing.

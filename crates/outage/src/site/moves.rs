@@ -18,9 +18,7 @@ pub const NODE_LIMIT: Duration = Duration::from_secs(15 * 60);
 pub struct ScaledWorkload {
     /// `deployments` or `statefulsets`.
     pub kind: &'static str,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// What it is to have.
     pub replicas: i64,
@@ -37,7 +35,6 @@ pub struct PhaseReadings {
     pub blocking: Vec<String>,
     /// Why the virtual IP of the API is not there yet, a sentence or empty.
     pub address: String,
-    /// Virtual machines.
     pub machines: Machines,
     /// Workloads to be scaled.
     pub work: Vec<ScaledWorkload>,
@@ -53,12 +50,10 @@ pub struct PhaseReadings {
     pub well: Duration,
 }
 
-/// What follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Move {
     /// It waits for this; and what a person can type.
     Wait(String, String),
-    /// These are scaled.
     Scale(Vec<ScaledWorkload>),
     /// These are stopped or started, one after another.
     Machines(Vec<MachineWork>),
@@ -95,7 +90,6 @@ pub(super) fn in_turn(site: &SiteRecord) -> Option<(&SiteMember, &Ack)> {
     site.nodes.iter().find_map(|it| Some((it, site.ack(&it.node).filter(|ack| goes(&ack.step))?)))
 }
 
-/// What withdraws it.
 pub(super) const CANCEL: &str = "zedbox site cancel --reason '...'";
 
 /// What ends the wait of this phase.

@@ -19,7 +19,6 @@ pub struct SiteRequest {
     pub id: String,
     /// What is done with every machine.
     pub kind: SiteKind,
-    /// Who, why, when.
     pub by: OperatorStatement,
     /// Virtual machines may go down with their nodes.
     pub leave_machines: bool,
@@ -61,9 +60,6 @@ pub fn begin(
 }
 
 /// The operation with which [`begin`] begins.
-///
-/// # Errors
-/// Those of [`begin`].
 pub fn begun(
     record: &TurnRecord,
     wish: &SiteRequest,

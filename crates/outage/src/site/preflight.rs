@@ -10,7 +10,6 @@ use kubeapi::ApiClient;
 
 use crate::turn::record::TurnRecord;
 
-/// All codes.
 pub const CODES: [&str; 8] =
     ["turn", "nodes", "paused", "etcd", "snapshot", "certificates", "volumes", "backups"];
 

@@ -13,9 +13,7 @@ use crate::turn::record::{Class, Mode, RESTART, words};
 words! {
     /// What is done with every machine.
     SiteKind {
-        /// All go off.
         Shutdown = "shutdown",
-        /// All reboot.
         Reboot = "reboot",
         /// One after another reboots, each drained in its turn.
         Restart = RESTART,
@@ -31,9 +29,7 @@ words! {
         Cordoning = "cordoning",
         /// Virtual machines are stopped, then applications with volumes scaled down.
         Stopping = "stopping",
-        /// Volumes are detached.
         Detaching = "detaching",
-        /// The workers go.
         WorkersGoing = "workers-going",
         /// The servers go, one after another; from here on nothing needs the API.
         ServersGoing = "servers-going",
@@ -57,11 +53,9 @@ words! {
     NodeStep {
         /// The operation is on its disk.
         Seen = "seen",
-        /// It is cordoned.
         Cordoned = "cordoned",
         /// A server that has the order of going on its disk.
         Ready = "ready",
-        /// It goes.
         Going = "going",
         /// It is back in a new boot, with its own checks passed.
         Booted = "booted",
@@ -168,18 +162,14 @@ pub struct Ack {
 /// Somebody's word.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct OperatorStatement {
-    /// Who.
     pub who: String,
-    /// Why.
     pub why: String,
     /// When, RFC 3339; display only.
     pub when: String,
-    /// In which phase.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub phase: String,
 }
 
-/// The whole-site operation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SiteRecord {
@@ -194,7 +184,6 @@ pub struct SiteRecord {
     pub leave_machines: bool,
     /// How far it is.
     pub phase: SitePhase,
-    /// The nodes.
     pub nodes: Vec<SiteMember>,
     /// The servers in the order in which they go, from `servers-going` on; of a restart all nodes, from its beginning on.
     #[serde(default)]
@@ -220,7 +209,6 @@ pub struct SiteRecord {
     /// Phases whose wait an operator has ended.
     #[serde(default)]
     pub passed: Vec<OperatorStatement>,
-    /// The withdrawal.
     #[serde(default)]
     pub cancelled: Option<OperatorStatement>,
     /// Nodes without which the site went on, by name.

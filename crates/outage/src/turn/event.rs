@@ -10,7 +10,6 @@ use super::rule::{LOCK_STATUS, TurnNode, TurnRule};
 /// What this node wants a turn for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TurnClaim {
-    /// The operation.
     pub op: Op,
     /// Which request of that kind.
     pub counter: u64,
@@ -45,7 +44,6 @@ impl std::fmt::Display for ReadError {
 /// What became of a write; one of which nobody knows may still come through within [`super::core::IN_DOUBT`].
 pub type RecordWritten = WriteOutcome<RecordSnapshot>;
 
-/// A fact.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
     /// What this node wants a turn for; `None` when it wants none.
@@ -73,11 +71,9 @@ pub enum Event {
     Gate(bool),
     /// How far the holder has come.
     Phase(Phase),
-    /// Time has passed.
     Tick,
 }
 
-/// Something to do.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// Read the Lease, from the store and not from a cache.
@@ -108,7 +104,6 @@ pub enum Unconfirmed {
     Unknown(String),
     /// The last look alone: the API cannot be reached. The caller's rule decides.
     Unreachable {
-        /// Why not.
         why: String,
         /// Whether etcd can spare this node by its own word and those of its peers; always for a worker.
         margin: Result<(), String>,
@@ -137,10 +132,7 @@ pub enum TurnState {
         phase: Phase,
     },
     /// The turn was its own and is no longer. Nothing more may be done under it.
-    Lost {
-        /// Why, a sentence.
-        why: String,
-    },
+    Lost { why: String },
     /// It is back in a new boot; the turn is kept until the gate is open.
     Booted {
         /// Number of the grant.

@@ -45,7 +45,6 @@ pub const FENCE_MOST: Fence = 1 << 30;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EarlierGrant {
-    /// Its number there.
     pub fence: Fence,
     /// UID of that Lease.
     pub lease_uid: String,
@@ -63,7 +62,6 @@ pub struct Holder {
     /// Its boot at the time of the grant.
     #[serde(rename = "bootID", default)]
     pub boot_id: String,
-    /// What for.
     pub op: Op,
     /// Which request of that kind.
     #[serde(default)]
@@ -97,7 +95,6 @@ pub struct Waiter {
     pub node_uid: String,
     /// Its class when it was written.
     pub class: Class,
-    /// What for.
     pub op: Op,
     /// Which request of that kind.
     #[serde(default)]
@@ -145,9 +142,7 @@ pub struct ForcedRelease {
     pub node_uid: String,
     /// The grant that was released.
     pub fence: Fence,
-    /// Who did it.
     pub who: String,
-    /// Why.
     pub why: String,
     /// When, RFC 3339; display only.
     pub when: String,
@@ -159,14 +154,11 @@ pub struct ForcedRelease {
     pub rest: Map<String, Value>,
 }
 
-/// The whole record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TurnRecord {
     /// Who holds a turn.
     pub holders: Vec<Holder>,
-    /// Who waits.
     pub queue: Vec<Waiter>,
-    /// The whole-cluster operation.
     pub mode: Option<Mode>,
     /// The last releases by an operator, oldest first.
     pub forced: Vec<ForcedRelease>,
@@ -196,7 +188,6 @@ impl Default for TurnRecord {
 /// The record as it was read, and what a write must name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RecordSnapshot {
-    /// What it says.
     pub record: TurnRecord,
     /// UID of the Lease: another one after it was deleted and created.
     pub uid: String,
@@ -209,13 +200,11 @@ pub struct RecordSnapshot {
 pub struct RecordWrite {
     /// UID and resource version that the write must name; `None` creates the Lease.
     pub on: Option<(String, String)>,
-    /// What is written.
     pub record: TurnRecord,
 }
 
 /// Why a Lease cannot be used as a record of turns. Nobody enters until a person has fixed it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
-#[expect(missing_docs, reason = "the text of each variant says what its members are")]
 pub enum BadRecord {
     /// An annotation that does not parse.
     #[error(

@@ -19,14 +19,12 @@ pub const IGNORE_ANNOTATION: &str = "pillar-rs/outage-ignore";
 /// The command that shows who holds a turn, who waits, and what a person can do about it.
 pub const LOCK_STATUS: &str = "zedbox lock status";
 
-/// This node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Me {
     /// Name of its Node object.
     pub node: String,
     /// UID of its Node object.
     pub uid: String,
-    /// Its boot.
     pub boot_id: String,
     /// It is a control-plane node or an etcd member.
     pub server: bool,
@@ -89,7 +87,6 @@ pub struct TurnNode {
     pub ignored: bool,
     /// Its agent says that it neither has nor wants a turn.
     pub idle: bool,
-    /// Our cordon mark.
     pub mark: Option<CordonMark>,
 }
 
@@ -98,14 +95,12 @@ pub struct TurnNode {
 pub struct TurnReading {
     /// The Lease; `None` when there is none.
     pub held: Option<RecordSnapshot>,
-    /// All nodes.
     pub nodes: Vec<TurnNode>,
 }
 
 /// A node that counts as down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Down {
-    /// Its name.
     pub node: String,
     /// It is a control-plane node or an etcd member.
     pub server: bool,
@@ -148,11 +143,9 @@ step::named! {
 /// Why a node may not enter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TurnRefusal {
-    /// The rule.
     pub rule: TurnRule,
     /// The nodes that it waits for.
     pub nodes: Vec<String>,
-    /// A sentence.
     pub why: String,
     /// What an operator can type.
     pub next: String,
@@ -369,7 +362,6 @@ pub fn proof(holder: &Holder, nodes: &[TurnNode]) -> Option<TakeoverProof> {
 
 /// Why a word of an operator is not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the text of each variant says what its members are")]
 pub enum OperatorRefusal {
     /// That grant is not the current one.
     #[error(

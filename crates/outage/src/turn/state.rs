@@ -15,11 +15,8 @@ use super::rule::{self, Me, TurnNode, TurnRefusal, TurnRule};
 /// What we know of the Lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum KnownRecord {
-    /// Nothing.
     Unknown,
-    /// There is none.
     Absent,
-    /// This one.
     There(Box<RecordSnapshot>),
 }
 
@@ -28,7 +25,6 @@ pub(super) enum KnownRecord {
 pub(super) enum DesiredTurn {
     /// Nobody has said yet.
     Unknown,
-    /// No turn.
     Nothing,
     /// A turn for this.
     Turn(TurnClaim),
@@ -48,10 +44,12 @@ pub(super) enum TurnGrant {
 pub(super) enum LookStep {
     /// The Lease is being read.
     Lease,
-    /// The nodes are.
-    Nodes { unread: Option<String> },
-    /// The margin is.
-    Margin { unread: Option<String> },
+    Nodes {
+        unread: Option<String>,
+    },
+    Margin {
+        unread: Option<String>,
+    },
     /// Our entry is being written.
     GoingDown,
 }

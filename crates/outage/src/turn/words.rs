@@ -47,9 +47,7 @@ pub(crate) use words;
 words! {
     /// What a turn is for.
     Op {
-        /// A commanded reboot.
         Reboot = "reboot",
-        /// A commanded shutdown.
         Shutdown = "shutdown",
         /// A switch to another image of the operating system.
         OsUpdate = "os-update",

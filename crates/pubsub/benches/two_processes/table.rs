@@ -34,7 +34,6 @@ impl Series {
 pub(crate) enum Target {
     AtMost(f64),
     AtLeast(f64),
-    /// Shown only.
     None,
 }
 

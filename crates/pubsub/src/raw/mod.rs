@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use crate::{BadFile, Codec, CodecError};
 
-/// What publishing did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Published {
     /// The file has the new value.
@@ -26,20 +25,13 @@ pub enum Published {
 pub enum Change<T> {
     /// A key is new or has another value.
     Put {
-        /// The key.
         key: String,
-        /// Its value now.
         value: T,
         /// Its value before, if it had one.
         old: Option<T>,
     },
     /// A key is gone, also when it went while nobody looked.
-    Gone {
-        /// The key.
-        key: String,
-        /// Its last value.
-        old: T,
-    },
+    Gone { key: String, old: T },
     /// The first reading is through, also when there is no directory yet: all that is there was read. Told once.
     Synced,
     /// The publisher's counter of starts is another one; told after the data of the same reading.

@@ -136,9 +136,6 @@ impl RawSubscription {
     }
 
     /// Takes over what a file says.
-    ///
-    /// # Errors
-    /// It cannot be read: nothing is known of it.
     fn read_one(&mut self, name: &OsStr, files: &mut DirReader<'_>) -> Result<(), Error> {
         let fault = match said(name, files)? {
             Said::Nothing => return Ok(()),
@@ -174,16 +171,12 @@ enum Said<'a> {
     Gone(&'a str),
     /// The value of this key.
     Value(&'a str, &'a [u8]),
-    /// So many starts.
     Restarted(u32),
     /// Nothing that makes sense.
     Fault(String),
 }
 
 /// Reads a file of a topic.
-///
-/// # Errors
-/// It cannot be read: nothing is known of it.
 fn said<'a>(name: &'a OsStr, files: &'a mut DirReader<'_>) -> Result<Said<'a>, Error> {
     let key = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
     if key.is_none() && name != RESTARTED {

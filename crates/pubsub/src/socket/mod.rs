@@ -35,7 +35,6 @@ const BACKLOG: i32 = 128;
 /// What is at the path of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SocketState {
-    /// Nothing.
     Nothing,
     /// A socket of a publisher that is gone.
     Stale,
@@ -97,9 +96,6 @@ impl SocketListener {
     }
 
     /// The next connection; `None` once [`SocketListener::close`] was called. Dropping it loses nothing.
-    ///
-    /// # Errors
-    /// The kernel has no room for another connection.
     pub(crate) async fn accept(&self) -> io::Result<Option<Link>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let accept = || match accept_with(&self.socket, flags) {
@@ -127,15 +123,11 @@ impl SocketListener {
     }
 }
 
-/// One connection.
 #[derive(Debug)]
 pub(crate) struct Link(UnixDatagram);
 
 impl Link {
     /// Connects to whoever listens at `path`.
-    ///
-    /// # Errors
-    /// Nobody listens there, or the path is too long.
     pub(crate) fn connect(path: &Path) -> Result<Self, Error> {
         let fault = || Error::io("connect to", path);
         let socket = socket().map_err(fault())?;
@@ -154,9 +146,6 @@ impl Link {
 
     /// Receives one record into `buffer`; its whole length, also when it did not fit. 0 once the other side is
     /// gone. Dropping it loses nothing.
-    ///
-    /// # Errors
-    /// The connection broke.
     pub(crate) async fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let flags = RecvFlags::TRUNC | RecvFlags::DONTWAIT;
         let received = self.0.async_io(Interest::READABLE, || Ok(recv(&self.0, &mut *buffer, flags)?));

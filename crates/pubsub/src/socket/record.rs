@@ -17,44 +17,27 @@ pub const MESSAGE_LIMIT_BYTES: usize = 65534;
 pub enum SocketRecord {
     /// The publisher's first word.
     Hello {
-        /// The topic.
         topic: String,
         /// Whether it survives a reboot.
         persistent: bool,
     },
     /// A key has this value.
     Update {
-        /// The topic.
         topic: String,
-        /// The key.
         key: String,
         /// The value in its wire form.
         value: Vec<u8>,
     },
     /// A key is gone.
-    Delete {
-        /// The topic.
-        topic: String,
-        /// The key.
-        key: String,
-    },
+    Delete { topic: String, key: String },
     /// All keys that there were at the request have been sent.
-    Complete {
-        /// The topic.
-        topic: String,
-    },
+    Complete { topic: String },
     /// The publisher's counter of starts.
-    Restarted {
-        /// The topic.
-        topic: String,
-        /// The counter.
-        count: u32,
-    },
+    Restarted { topic: String, count: u32 },
 }
 
 /// What is wrong with a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the text of each variant says what its members are")]
 pub enum RecordFault {
     /// It is longer than any legal one.
     #[error("a message of {bytes} bytes or more, the limit is {limit}")]

@@ -39,7 +39,6 @@ pub(crate) struct SocketServer {
     board: watch::Sender<SocketBoard>,
     removed: Removed,
     tasks: JoinSet<()>,
-    /// Ends with it.
     _keeper: JoinSet<()>,
 }
 

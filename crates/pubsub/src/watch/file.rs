@@ -29,9 +29,7 @@ pub struct FileRule {
 /// The file right now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileState {
-    /// There is none.
     Absent,
-    /// Its content.
     Present(Vec<u8>),
     /// It breaks the rule, or, where it would order something, may not be opened.
     Bad(BadFile),
@@ -71,9 +69,6 @@ struct WatchedPath {
 
 impl FileState {
     /// The file at `path` now, looked at once.
-    ///
-    /// # Errors
-    /// It cannot be read: nothing is known of it.
     pub fn now(path: &Path, rule: FileRule) -> Result<Self, Error> {
         let place = WatchedPath { path: path.to_owned(), rule };
         reach::at(path, move || place.look().map(|(state, _)| state))
@@ -134,9 +129,6 @@ impl FileWatch {
 
 impl WatchedPath {
     /// The file now.
-    ///
-    /// # Errors
-    /// It cannot be read: nothing is known of it.
     fn look(&self) -> Result<(FileState, Option<FileAuthor>), Error> {
         match disk::open(&self.path) {
             Ok(Some(file)) => {

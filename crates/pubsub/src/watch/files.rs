@@ -129,9 +129,6 @@ impl Files {
     }
 
     /// Whether readers find in the file what it holds; one that no reader takes does not.
-    ///
-    /// # Errors
-    /// It cannot be read: nothing is known of it.
     fn is_as_held(&self, name: &str, held: &[u8]) -> Result<bool, Error> {
         match self.folder.read(name) {
             Ok(found) => Ok(found.is_some_and(|it| it == held)),

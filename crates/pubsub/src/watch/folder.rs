@@ -23,7 +23,6 @@ pub(crate) enum DirChange {
 pub(crate) enum Former {
     /// As `<name>.bak`.
     Kept,
-    /// Not at all.
     Dropped,
 }
 
@@ -116,9 +115,6 @@ impl Folder {
     }
 
     /// Takes names away. Missing ones are no error.
-    ///
-    /// # Errors
-    /// The step that failed; those before are gone.
     pub(crate) fn remove<'a>(
         &mut self,
         names: impl IntoIterator<Item = &'a str>,

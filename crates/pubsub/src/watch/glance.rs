@@ -35,9 +35,6 @@ pub fn names(dir: &Path, most: usize) -> Result<Vec<String>, Error> {
 }
 
 /// The names in `dir`; none where there is no directory.
-///
-/// # Errors
-/// It cannot be read to its end.
 pub(crate) fn all(dir: &Path) -> Result<Vec<OsString>, Error> {
     match HostDisk.names(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),

@@ -19,7 +19,6 @@ const MOST_EVENTS: usize = 1_024;
 /// Room for some thirty events with names as long as they may be.
 const BUFFER_BYTES: usize = 8_192;
 
-/// What happened.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum KernelEvent<'a> {
     /// The file of this name in this directory.

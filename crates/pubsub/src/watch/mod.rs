@@ -45,7 +45,6 @@ const MOST_NAMES: usize = 256;
 /// What may have changed since it was last asked.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) enum Pending {
-    /// Nothing.
     #[default]
     None,
     /// Files of these names.
@@ -55,7 +54,6 @@ pub(crate) enum Pending {
 }
 
 impl Pending {
-    /// Adds a name.
     pub(crate) fn add(&mut self, name: OsString) {
         match self {
             Self::All => {}
@@ -67,7 +65,6 @@ impl Pending {
         }
     }
 
-    /// Both.
     pub(crate) fn and(mut self, other: Self) -> Self {
         match other {
             Self::None => self,
@@ -87,7 +84,6 @@ impl Pending {
 pub(crate) enum Follows {
     /// The files of a topic, without those that are being written and without backups.
     Topic,
-    /// One file.
     File(OsString),
 }
 

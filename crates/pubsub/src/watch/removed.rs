@@ -47,7 +47,6 @@ impl Removed {
         Ok(Self { path, keys })
     }
 
-    /// The keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
         self.keys.iter().map(String::as_str)
     }

@@ -52,7 +52,6 @@ struct Listener {
 }
 
 impl Listener {
-    /// Takes one record.
     async fn listen(&mut self, place: &Place) {
         let Some(peer) = &self.peer else {
             *self = Self { peer: Some(place.peer().await), ..Self::default() };

@@ -17,7 +17,6 @@ pub use wire::{BoxError, StoreMember, to_wire};
 
 /// A value that cannot be written or a text that cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the text of each variant says what its members are")]
 pub enum Error {
     /// The text is no JSON; says line and column.
     #[error("read JSON: {0}")]

@@ -16,7 +16,6 @@ pub struct DesiredDevice {
     pub unclear: Vec<DeviceOp>,
     /// Whether this node belongs to a cluster.
     pub clustered: bool,
-    /// Maintenance mode.
     pub maintenance: bool,
     /// `force.fallback.counter`.
     pub force_fallback_counter: u32,
@@ -24,7 +23,6 @@ pub struct DesiredDevice {
     pub config_get_status: ConfigGetStatus,
 }
 
-/// A fact.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// What the config wants.
@@ -38,7 +36,6 @@ pub enum Event {
     /// Whether this node, once its config says that it is in no cluster, has yet to leave one: zedkube's record of it,
     /// or that there is none.
     HasToLeave(bool),
-    /// NodeAgentStatus.
     Nodeagent(Box<NodeAgentStatus>),
     /// The force file: what it orders, or that there is none that counts.
     Forced(Option<NodeDrainStatus>),
@@ -52,14 +49,12 @@ pub enum Event {
     ImageWaits(bool),
     /// When the monotonic clock started, by the wall clock as it is now.
     Wall(GoTime),
-    /// Time has passed.
     Tick,
 }
 
 /// A machine that goes down in a whole-site operation, in one boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteOrder {
-    /// The operation.
     pub id: String,
     /// What is done with the machine.
     pub op: DeviceOp,
@@ -86,7 +81,6 @@ pub enum Effect {
     Request(NodeDrainRequest),
     /// Take the request back.
     Withdraw,
-    /// Publish ZedAgentStatus.
     Publish(Box<ZedAgentStatus>),
     /// The order in the force file was carried out: remove it.
     UseForce,
@@ -134,6 +128,5 @@ pub struct SavedDeviceOps {
     pub request: Option<NodeDrainRequest>,
     /// A person's pause on this node.
     pub pause: Option<OperationPause>,
-    /// This boot.
     pub boot_id: String,
 }

@@ -47,7 +47,6 @@ pub struct Zedagent {
     pub(super) older: Vec<DeviceOp>,
     /// Operations that have waited for the test of an image.
     pub(super) tested: Vec<DeviceOp>,
-    /// Our request.
     pub(super) own: Option<OwnRequest>,
     /// A drain is not asked for before then.
     pub(super) ask_from: Option<Mono>,

@@ -63,11 +63,9 @@ impl Contents {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct BundleWritten<'a> {
-    /// The archive.
     file: &'a Path,
     /// How many files are in it.
     files: usize,
-    /// Its length.
     bytes: usize,
 }
 

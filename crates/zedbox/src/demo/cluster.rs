@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use super::nodes::{NODE, NODES, address};
 
-/// Its lease.
 const VIRTUAL_IP: &str = "plndr-cp-lock";
 /// Who serves it where no node does.
 const NOBODY: &str = "nobody";
@@ -161,7 +160,6 @@ impl DemoCluster {
         );
     }
 
-    /// Every pod may.
     pub(super) fn let_go(&self) {
         self.sim.faults().clear();
     }
@@ -203,12 +201,10 @@ impl DemoCluster {
         }
     }
 
-    /// Until nobody does.
     pub(super) async fn turns_end(&self) -> anyhow::Result<()> {
         self.until("coordination/leases", "the turn to end", |all| holders(all).is_empty()).await
     }
 
-    /// What runs now.
     pub(super) fn running(&self) -> RunningPods {
         let nodes = |resource: &str, name: &str, of: &dyn Fn(&Value) -> Option<String>| {
             let all = self.sim.list(resource);

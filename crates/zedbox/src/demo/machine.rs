@@ -26,7 +26,6 @@ pub(super) fn brisk() -> Value {
     })
 }
 
-/// A machine.
 pub(super) struct DemoMachine {
     /// Which one of [`NODES`].
     pub(super) at: usize,

@@ -20,7 +20,6 @@ use crate::args::{Output, Surroundings};
 use crate::drain_cmd::text::paragraph;
 use crate::drain_cmd::voice::Voice;
 
-/// Prints transitions.
 #[derive(Clone)]
 pub(super) struct Narrator {
     clock: Clock,
@@ -44,12 +43,10 @@ impl Narrator {
         print!("{text}");
     }
 
-    /// Prints sentences.
     pub(super) fn explain(&self, text: &str) {
         self.show(&paragraph("", text, self.voice.columns()));
     }
 
-    /// When, who, what.
     pub(super) fn say(&self, who: &str, what: &str) {
         let secs = self.clock.now().since(self.start).as_secs_f64();
         self.show(&paragraph(&format!("{secs:6.2} s  {who:<11} "), what, self.voice.columns()));

@@ -43,7 +43,6 @@ const LIMIT_BYTES: u64 = 4096;
 struct DeviceOrderResult<'a> {
     /// `ordered`, `withdrawn`, or `commanded`: withdrawn too late.
     result: &'a str,
-    /// The file concerned.
     file: &'a Path,
     /// What is in it; null when that made no sense.
     order: Option<&'a DeviceOrder>,

@@ -114,7 +114,6 @@ impl Follow {
         }
     }
 
-    /// What is known.
     pub(super) const fn view(&self) -> &DrainView {
         &self.seen
     }

@@ -20,7 +20,6 @@ use crate::args::Output;
 /// No history is longer.
 const LIMIT_BYTES: u64 = 1 << 20;
 
-/// Prints the report.
 pub(super) fn run(topic_root: &TopicRoot, voice: &Voice) -> anyhow::Result<Exit> {
     let path = wire::path::<DrainHistory>(topic_root, "zedkube", GLOBAL);
     let doing = || format!("read the history {}; `zedbox check` shows more", path.display());

@@ -33,7 +33,6 @@ const REQUEST: &str = "request a drain";
 struct RequestResult<'a> {
     /// `requested` or `cancelled`.
     result: &'a str,
-    /// The file concerned.
     file: &'a Path,
     /// The request; null when its file was broken.
     request: Option<&'a NodeDrainRequest>,

@@ -28,7 +28,6 @@ pub(super) enum DrainState {
     Forced,
     /// COMPLETE, and nothing tells whether the node was drained: a zedkube of the reference.
     Unproved,
-    /// Given up.
     Failed,
 }
 

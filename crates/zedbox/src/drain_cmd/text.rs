@@ -83,7 +83,6 @@ pub(crate) enum RowWeight {
     Cause,
     /// How far it is.
     Course,
-    /// Good to know.
     Detail,
 }
 
@@ -106,7 +105,6 @@ impl Sheet {
         self.rows.push((weight, row.lines().map(str::to_owned).collect()));
     }
 
-    /// All of it.
     pub(crate) fn text(&self, colours: bool) -> String {
         let lines = |(at, (_, lines)): (usize, &(RowWeight, Vec<String>))| match self
             .colour

@@ -37,7 +37,6 @@ impl TroubleFollower {
         self.0.iter().all(Subscription::was_tried)
     }
 
-    /// What is known.
     pub(super) fn all(&self) -> BTreeMap<&'static str, AgentTrouble> {
         let known = NAMES.iter().zip(&self.0);
         known.filter_map(|(agent, topic)| Some((*agent, topic.get(GLOBAL)?.clone()))).into_map()

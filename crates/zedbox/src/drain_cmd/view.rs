@@ -56,7 +56,6 @@ pub(super) struct DrainView {
     pub(super) pause: Option<OperationPause>,
     /// What agents cannot write or read at present.
     pub(super) troubles: BTreeMap<&'static str, AgentTrouble>,
-    /// Whether zedkube runs.
     pub(super) live: Live,
     /// Files that cannot be used, and why.
     pub(super) broken: BTreeMap<PathBuf, String>,
@@ -64,7 +63,6 @@ pub(super) struct DrainView {
     pub(super) denied: BTreeSet<PathBuf>,
 }
 
-/// The force file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct ForceFileOrder {

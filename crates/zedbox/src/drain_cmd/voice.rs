@@ -12,7 +12,6 @@ use crate::args::{Output, Surroundings};
 
 /// Columns where there is no terminal, or one that does not know its width.
 const COLUMNS: usize = 80;
-/// Rows likewise.
 const ROWS: usize = 24;
 /// A narrower terminal is written to as if it had these.
 const FEWEST_COLUMNS: usize = 40;
@@ -26,7 +25,6 @@ pub(crate) struct Voice {
     terminal: bool,
     /// Its cursor can be moved back.
     pub(crate) redraws: bool,
-    /// It takes colours.
     pub(crate) colours: bool,
 }
 
@@ -61,7 +59,6 @@ impl Voice {
         }
     }
 
-    /// Prints sentences, wrapped.
     pub(crate) fn paragraph(&self, text: &str) -> anyhow::Result<bool> {
         Self::print(&paragraph("", text, self.columns()))
     }

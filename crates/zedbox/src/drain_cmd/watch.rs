@@ -30,7 +30,6 @@ const SECOND: Duration = Duration::from_secs(1);
 /// How long somebody waits for the end of a drain.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct WatchPatience {
-    /// Not beyond this.
     pub(super) until: Option<Mono>,
     /// Not with something that blocks it for so long without a break.
     pub(super) blocked: Option<Duration>,

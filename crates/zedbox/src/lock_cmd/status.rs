@@ -36,7 +36,6 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// What is shown.
 struct LockStatusView<'a> {
     view: &'a TurnView,
     record: TurnRecord,
@@ -286,7 +285,6 @@ struct TurnsForm<'a> {
     mode: Option<ModeForm<'a>>,
     holders: Vec<HolderForm<'a>>,
     queue: Vec<QueueForm<'a>>,
-    /// Holders too.
     down: Vec<DownForm<'a>>,
     ignored: Vec<IgnoredForm<'a>>,
     /// The last one first.

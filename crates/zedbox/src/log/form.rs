@@ -24,11 +24,8 @@ use crate::args::{LogFormat, NAMES};
 const OWN: [&str; 10] =
     ["level", "time", "msg", "pid", "func", "file", "source", "appuuid", "containername", "eventtime"];
 
-/// Writes lines.
 pub(super) enum LineFormat {
-    /// For newlogd.
     Json(Json),
-    /// For people.
     Text(Format<Full, time::SystemTime>),
     /// For systemd's journal.
     Journald(Format<Full, ()>),

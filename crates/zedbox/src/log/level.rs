@@ -9,7 +9,6 @@ use crate::args::NAMES;
 
 /// Of one agent, below `agent.<name>.`.
 const OF_AGENT: &str = "debug.loglevel";
-/// Of all others.
 const DEFAULT: &str = "debug.default.loglevel";
 
 /// Crates that work for one agent only.

@@ -21,7 +21,6 @@ use crate::drain_cmd::voice::Voice;
 /// Pause between two looks of whoever follows it.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Begins it.
 pub(super) async fn begin(
     cluster: &ApiClient,
     clock: Clock,

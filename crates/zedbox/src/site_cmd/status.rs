@@ -24,7 +24,6 @@ use crate::drain_cmd::text::{RowWeight, Sheet, moment, paragraph, row, span, uni
 use crate::drain_cmd::voice::Voice;
 use crate::lock_cmd::status::when;
 
-/// Prints it.
 pub(super) async fn run(cluster: &ApiClient, clock: Clock, root: &Path, voice: &Voice) -> anyhow::Result<()> {
     let view = match lease::view(cluster).await {
         Ok(view) => view,
@@ -119,7 +118,6 @@ fn under_way(view: &TurnView, own: Option<&SiteOperation>, clock: Clock) -> Vec<
     cordoned.chain(own).collect()
 }
 
-/// Shows that.
 fn show_under_way(nodes: Vec<SiteNode>, voice: &Voice) -> anyhow::Result<()> {
     let headline = format!(
         "no whole-site operation is in the Lease {APP_NAMESPACE}/{LEASE}: it has just ended, or somebody has deleted the \

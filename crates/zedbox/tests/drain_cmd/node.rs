@@ -16,7 +16,6 @@ pub(crate) const NOW: &str = "2026-03-14T09:41:00Z";
 /// A user without rights.
 const NOBODY: u32 = 65_534;
 
-/// The repository.
 pub(crate) fn top() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
@@ -28,7 +27,6 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// An empty root.
     pub(crate) fn empty() -> Self {
         Self { dir: tempfile::tempdir().unwrap(), zedkube: None }
     }
@@ -173,7 +171,6 @@ impl Reader {
         self.child.wait().unwrap().code().unwrap_or(-1)
     }
 
-    /// What Ctrl-C does.
     pub(crate) fn interrupt(&self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();

@@ -59,7 +59,6 @@ struct ProbeLine {
     service: Option<String>,
 }
 
-/// What is tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ProbeTarget {
     /// A GET is answered with this code.

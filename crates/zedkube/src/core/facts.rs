@@ -22,7 +22,6 @@ use outage::turn::event::{TurnState, Unconfirmed};
 /// Number of a run: results of another one are not listened to.
 pub type RunId = u64;
 
-/// A fact.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// Whether this node is in a cluster.
@@ -38,11 +37,9 @@ pub enum Event {
     RequestsRead(Requester),
     /// Who wrote the force file that is heard of next, where that can be had.
     ForceBy(Option<OrderedBy>),
-    /// The force file.
     Force(Force),
     /// Whether a fault-injection file of root's asks to hold a drain that is done.
     Hold(bool),
-    /// Config properties.
     Properties(Properties),
     /// Answer to [`Effect::Probe`]: that the API is there, or how it is not.
     Probed(RunId, Result<(), String>),
@@ -118,17 +115,14 @@ pub enum Event {
     LookedLast(u64, Result<(), Unconfirmed>),
     /// When the monotonic clock started, by the wall clock as it is now.
     Wall(GoTime),
-    /// Time has passed.
     Tick,
 }
 
 /// What the force file says.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Force {
-    /// There is none.
     #[default]
     Absent,
-    /// It orders this.
     Order(NodeDrainStatus),
     /// It is refused, for this reason.
     Refused(String),
@@ -141,7 +135,6 @@ pub struct Learned {
     pub server: bool,
     /// There is no other node.
     pub alone: bool,
-    /// The other servers.
     pub servers: Vec<String>,
     /// A Longhorn volume whose last healthy replica is here, or `none`; empty where that cannot be known.
     pub volume: String,
@@ -174,7 +167,6 @@ pub struct DrainSuccess {
 /// Why a try to cordon failed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CordonFailure {
-    /// In one sentence.
     pub why: String,
     /// What a person can do, or empty.
     pub next_step: String,
@@ -189,7 +181,6 @@ impl From<&str> for CordonFailure {
 /// What keeps a drain from starting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartObstacle {
-    /// In one sentence.
     pub why: String,
     /// What a person can do.
     pub next_step: String,
@@ -206,14 +197,12 @@ pub struct UnansweredCall {
     pub asked: Mono,
     /// Its address, or where that comes from.
     pub address: String,
-    /// What happened.
     pub why: String,
 }
 
 /// An attempt that failed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AttemptFailure {
-    /// In one sentence.
     pub reason: String,
     /// What held it up at the end.
     pub blockers: Vec<AttemptBlocker>,
@@ -238,11 +227,9 @@ pub enum UndoScope {
 /// Our node after a look at it, in which a cordon of ours that had to go was removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeLook {
-    /// Schedulable.
     Open,
     /// Cordoned by somebody else, or a tie-breaker, which stays as it is.
     Foreign,
-    /// Cordoned by us.
     Ours,
     /// Cordoned, and there are pods that would have to leave.
     HasPods(CordonOwner, Vec<RemainingPod>),
@@ -255,9 +242,7 @@ pub enum NodeLook {
 /// A pod on our node that would have to leave, unless a rule leaves it in place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemainingPod {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// Its controller, as `ReplicaSet/web-5f7d`, or empty.
     pub workload: String,
@@ -268,7 +253,6 @@ pub struct RemainingPod {
 /// What a whole-site operation holds this node to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SiteHold {
-    /// Nothing.
     #[default]
     None,
     /// No drain begins, and the cordon stays; which operation it is.
@@ -311,11 +295,9 @@ pub struct Pass {
 pub enum Effect {
     /// Keep where we are.
     Journal(Box<DrainJournal>),
-    /// Keep what happened.
     History(Box<DrainHistory>),
     /// Publish what is going on; before the status, so that a reader of the status finds the answer.
     Progress(Box<NodeDrainProgress>),
-    /// Publish the status.
     Status(NodeDrainStatus),
     /// What this drain leaves to the election. Once closed, the lease is released before the next effect,
     /// or that takes too long.
@@ -376,11 +358,9 @@ pub const API_AWAY: &str = "the Kubernetes API was not reachable";
 /// What is worth a line in the log.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DrainLogEvent {
-    /// The status changes.
     Changing(NodeDrainStatus, NodeDrainStatus),
     /// A request was taken.
     Taken(NodeDrainRequest),
-    /// A run starts.
     Starting,
     /// The drain cannot start, for this reason, and no turn is asked for.
     CannotStart(String),
@@ -396,7 +376,6 @@ pub enum DrainLogEvent {
     WaitsForTurn(String),
     /// Its turn to be down is no longer its own, for this reason.
     TurnLost(String),
-    /// nodeagent is answered.
     OutageAnswer(OutageAnswer),
     /// The hooks before the cordon have failed: the try, of so many, and why.
     HookFailed((u32, u32), String),
@@ -404,9 +383,7 @@ pub enum DrainLogEvent {
     CordonFailed(u32, String),
     /// The node is cordoned.
     Cordoned(CordonOwner),
-    /// An attempt begins.
     Attempt(u32, u32),
-    /// An attempt failed.
     AttemptFailed(u32, String),
     /// What held the drain up has changed, in words.
     BlockerChanged(String),

@@ -32,7 +32,6 @@ pub(crate) struct KeeperLevels<'a> {
     pub(crate) own: Option<TurnRequest>,
     /// Nothing is known that would keep the drain from starting.
     pub(crate) fit: bool,
-    /// In whose name.
     pub(crate) serves: Option<&'a NodeDrainRequest>,
     /// The gate after the boot is open and no cordon of ours is on the node.
     pub(crate) healthy: bool,

@@ -74,7 +74,6 @@ impl Zedkube {
         self.cleanup.knows_cordon().then_some(Candidacy::Open)
     }
 
-    /// The newest progress.
     pub(super) fn progress(&self) -> NodeDrainProgress {
         let StateWords { phase, reason, next_step } = self.words();
         NodeDrainProgress {

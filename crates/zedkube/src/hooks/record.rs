@@ -28,7 +28,6 @@ pub(super) struct HookRecord {
     reason: String,
     /// How often they were begun.
     attempt: u32,
-    /// In this order.
     pub(super) called: Vec<Called>,
     /// None is left to be called.
     pub(super) complete: bool,

@@ -5,7 +5,6 @@ use topics::{GoTime, K3sUpdate, NodeDrainRequest, NodeDrainStatus, OperationPaus
 
 use super::config::{DesiredK3s, Override};
 
-/// A fact.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Event {
     /// What the device config wants.
@@ -27,7 +26,6 @@ pub(super) enum Event {
     Gate(Option<String>),
     /// When the monotonic clock started, by the wall clock as it is now.
     Wall(GoTime),
-    /// Time has passed.
     Tick,
 }
 
@@ -36,7 +34,6 @@ pub(super) enum Event {
 pub(super) enum Effect {
     /// Keep how far the update is, and tell the drain half.
     Journal(Box<K3sUpdate>),
-    /// There is none.
     Forget,
     /// Ask for the turn and the drain of this node.
     Request(NodeDrainRequest),

@@ -55,9 +55,6 @@ struct Shell {
 
 impl Updates {
     /// Reads what an earlier run has left of an update: the drain has to know it before anything else.
-    ///
-    /// # Errors
-    /// A topic that cannot be had.
     pub(crate) fn open(context: &AgentContext, limits: &Limits, work: TaskContext) -> Result<Self, Error> {
         let record: Publication<K3sUpdate> = publication(&context.topic_root, NAME)?;
         let request = publication(&context.topic_root, NAME)?;

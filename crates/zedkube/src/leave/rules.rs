@@ -30,7 +30,6 @@ const BLOCKERS: usize = 16;
 const TOKEN_BYTES: usize = 8 << 10;
 const INTERFACES: usize = 16;
 
-/// What is known.
 #[derive(Debug)]
 pub(super) struct LeaveRules {
     record: NodeLeave,
@@ -62,7 +61,6 @@ enum Fetch {
     Bad,
 }
 
-/// What is heard.
 #[derive(Debug)]
 pub(super) enum LeaveFact {
     /// EdgeNodeClusterConfig; `None` when its file is gone.

@@ -22,7 +22,6 @@ const REMEMBERED: usize = 64;
 /// Longest beginning of a name: what follows makes it no longer than the API server takes.
 const STEM_BYTES: usize = 230;
 
-/// What was said.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EventLog {
     said: VecDeque<(String, u32, GoTime)>,

@@ -2,7 +2,6 @@
 
 use topics::RequestId;
 
-/// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum NoticeKind {
     /// Its turn has come: hooks, cordon and evictions follow.
@@ -15,13 +14,11 @@ pub(crate) enum NoticeKind {
     WaitingForWindow,
     /// Nothing has changed for long.
     Stalled,
-    /// Proved empty.
     Complete,
     /// It counts as drained without a drain.
     Skipped,
     /// A person has said so.
     Forced,
-    /// Given up.
     Failed,
     /// Nobody asks for it any more.
     Withdrawn,
@@ -31,7 +28,6 @@ pub(crate) enum NoticeKind {
     Paused,
     /// The same, for long.
     StillPaused,
-    /// No longer.
     Resumed,
 }
 

@@ -20,7 +20,6 @@ use crate::hooks::operation;
 /// How long one of them may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Calls them.
 pub(crate) struct HookNotifier {
     context: AgentContext,
     own_node: OwnNode,

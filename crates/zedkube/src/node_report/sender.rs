@@ -39,7 +39,6 @@ enum DesiredReport {
     Removed,
 }
 
-/// Pauses after failures.
 #[derive(Default)]
 struct Backoff {
     failed: u32,

@@ -29,7 +29,6 @@ const CALENDAR_SECS: std::ops::Range<i64> = 946_684_800..221_845_392_000;
 #[serde(transparent)]
 pub struct Windows(Vec<Window>);
 
-/// One window.
 #[derive(Debug, Clone)]
 struct Window {
     words: WindowText,
@@ -127,7 +126,6 @@ impl Window {
 }
 
 impl Windows {
-    /// There is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -144,7 +144,6 @@ impl Device {
         self.until(DrainStatus::Cordoned, who, 1).await;
     }
 
-    /// The paused clock.
     pub(crate) fn now(&self) -> Mono {
         self.clock.now()
     }

@@ -9,10 +9,8 @@ const SECTOR: usize = 512;
 const BOOTS: [u8; 16] =
     [0xf4, 0xf5, 0xfb, 0x5d, 0x48, 0x28, 0xac, 0x4b, 0xaa, 0x5e, 0x0d, 0x9a, 0x20, 0xb7, 0x45, 0xa6];
 
-/// What was booted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Booted {
-    /// Its name.
     pub label: String,
     /// What the kernel's command line calls it.
     pub partuuid: String,

@@ -40,7 +40,6 @@ pub(super) enum Level {
     Fallback,
 }
 
-/// One device.
 pub(super) struct World {
     pub(super) core: BaseOs,
     pub(super) now: Mono,
@@ -368,7 +367,6 @@ impl World {
         self.zedkube(DrainStatus::NotRequested, Requester::None);
     }
 
-    /// Lets time pass.
     pub(super) fn wait(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some(due) = self.core.next_wake().filter(|due| *due <= end) {

@@ -17,9 +17,6 @@ use kubeapi::{ApiClient, Error};
 
 /// Writes the condition `DisruptionTarget` of exactly this pod, by the reason of the eviction API, and returns the pod
 /// as it is then; with `dry` only as a dry run. Another pod of this name is a conflict on the UID.
-///
-/// # Errors
-/// Those of [`ApiClient`].
 pub(super) async fn mark(cluster: &ApiClient, pod: &PodRef, dry: bool) -> Result<Pod, Error> {
     let condition = json!({
         "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",

@@ -23,7 +23,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(15);
 const LOOK_SETTLED: Duration = Duration::from_secs(60);
 /// Giving it up is tried so often before the pod is evicted all the same.
 const GIVE_UPS: u32 = 5;
-/// What allows it.
 const RIGHT: &str = "the role pillar-rs-surge allows it: `zedbox role --with surge | kubectl apply -f -`";
 
 fn deployment(facts: &PodFacts) -> Option<(&str, &str)> {

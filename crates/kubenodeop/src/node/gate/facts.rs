@@ -8,7 +8,6 @@ use super::Layer;
 use crate::node::cordon::CordonSeen;
 use crate::storage::{VolumesBefore, VolumesSeen};
 
-/// Something seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GateFact {
     /// The device nodes that are missing.
@@ -30,9 +29,7 @@ pub enum GateFact {
     Runtime(String),
     /// The leases of virtual IPs; none without kube-vip.
     Network(Vec<VirtualIp>),
-    /// Our node.
     Node(GateNode),
-    /// Its lease.
     Lease(LeaseSeen),
     /// Storage pods on it that are crash-looping, in words.
     Storage(Vec<String>),
@@ -82,7 +79,6 @@ pub struct GateNode {
     pub unusual: Option<(String, String)>,
     /// Its addresses of the type `InternalIP`.
     pub addresses: Vec<String>,
-    /// Its cordon.
     pub cordon: CordonSeen,
     /// Its volumes before the outage, where a drain has recorded them.
     pub volumes: Option<VolumesBefore>,

@@ -26,7 +26,6 @@ pub(super) fn stop(replica: &mut Value) {
     replica["status"]["started"] = false.into();
 }
 
-/// Not whole yet.
 pub(super) fn is_building(replica: &Value) -> bool {
     text(replica, "/spec/healthyAt").is_empty() && text(replica, "/spec/failedAt").is_empty()
 }

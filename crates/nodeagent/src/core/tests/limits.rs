@@ -3,7 +3,6 @@
 use super::*;
 use topics::MaintenanceModeReason;
 
-/// Seven days.
 const WEEK: u64 = 604_800;
 
 fn in_test() -> Bench {

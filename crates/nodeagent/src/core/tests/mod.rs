@@ -29,7 +29,6 @@ struct Bench {
     core: NodeAgent,
     now: Mono,
     done: Vec<(u64, Effect)>,
-    /// zedkube answers questions.
     ours: bool,
 }
 

@@ -28,7 +28,6 @@ pub(super) struct AppReport {
     app_info: Vec<AppItem>,
 }
 
-/// One topic.
 #[derive(Debug, Serialize)]
 struct AppItem {
     /// `<agent>-<Topic>`, and the first five characters of a UUID where the value is that of one object.

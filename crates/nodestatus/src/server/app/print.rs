@@ -17,7 +17,6 @@ pub(super) fn list(items: impl IntoIterator<Item = String>) -> String {
     format!("[{}]", items.into_iter().collect::<Vec<_>>().join(" "))
 }
 
-/// An address.
 pub(super) fn ip(address: GoIp) -> String {
     address.0.map_or_else(|| NIL.to_owned(), |_| address.to_string())
 }

@@ -159,7 +159,6 @@ fn turn(progress: &NodeDrainProgress) -> String {
     }
 }
 
-/// Before its end.
 fn at_work(progress: &NodeDrainProgress, what: &str) -> Judgement {
     let counts = progress.counts;
     if let Some(first) = progress.blockers.first() {

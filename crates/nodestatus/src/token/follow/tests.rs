@@ -39,7 +39,6 @@ struct Site {
     _held: (Stopper, JoinSet<()>, DefaultGuard),
 }
 
-/// Keeps the log.
 #[derive(Clone)]
 struct Ear(Arc<Mutex<Vec<u8>>>);
 

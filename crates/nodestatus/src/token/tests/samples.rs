@@ -29,7 +29,6 @@ DGB8JwmUuZQzuYovlP8kzS6PYEqhRANCAASBiaJH81ZpsOBmdvyFR1ibwIL85T0n
 32/LUXo4UQxFqKGrYdyjhVNYI3xiwFPvwdnkcqP8SGCzqHZnP03+S+iT
 -----END PRIVATE KEY-----
 ";
-/// Its certificate.
 pub(in crate::token) const DEVICE_CERT: &str = include_str!("../../../tests/token/device.pem");
 /// A certificate of version 1, as `openssl x509 -req` makes it.
 pub(in crate::token) const CONTROLLER_CERT: &str = include_str!("../../../tests/token/controller.pem");
@@ -60,7 +59,6 @@ pub(in crate::token) const COMMAND: &str = "800200000061000001548100000500000009
 /// What it said: the same point as OpenSSL.
 pub(in crate::token) const RESPONSE: &str = "8002000000590000000000000046004400207440b793699c1e2b8ff7a07b83752a783439c4473ba9e6a1c2f1e93b2817\
         6f7d00201ca12d38921273a7705d3e3e67f0046f959c6d317f8dbee530220a315dc1d7150000010000";
-/// That point.
 pub(in crate::token) const POINT: &str = "7440b793699c1e2b8ff7a07b83752a783439c4473ba9e6a1c2f1e93b28176f7d1ca12d38921273a7705d3e3e67f0046f\
         959c6d317f8dbee530220a315dc1d715";
 /// The token in that block.

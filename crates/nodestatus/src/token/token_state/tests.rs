@@ -21,7 +21,6 @@ fn sealed(bootstrap: bool) -> Sealed {
     Sealed { block: fixed(), bootstrap }
 }
 
-/// In words.
 fn said(acts: Vec<TokenAction>) -> Vec<String> {
     let word = |act| match act {
         TokenAction::Open(of, _) => format!("open {}", of.bootstrap),

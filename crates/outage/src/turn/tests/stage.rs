@@ -55,7 +55,6 @@ impl Stage {
         stage
     }
 
-    /// Somebody else writes.
     pub(super) fn put(&mut self, record: TurnRecord) {
         self.versions += 1;
         let uid = self.lease.as_ref().map_or("L", |it| it.uid.as_str()).to_owned();

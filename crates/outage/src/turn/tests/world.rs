@@ -24,7 +24,6 @@ pub(super) enum Step {
     Wants,
     Cordoned,
     Confirming,
-    /// Evicts its pods.
     Out,
     LastLook,
     Leaving,

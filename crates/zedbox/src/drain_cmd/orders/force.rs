@@ -29,7 +29,6 @@ const NAMED: usize = 5;
 struct ForceResult<'a> {
     /// `forced` or `removed`.
     result: &'a str,
-    /// The file.
     file: &'a Path,
     /// What it orders or ordered; null when it ordered nothing.
     order: Option<NodeDrainStatus>,

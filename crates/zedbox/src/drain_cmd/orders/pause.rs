@@ -26,7 +26,6 @@ use crate::drain_cmd::voice::Voice;
 struct PauseResult<'a> {
     /// `paused`, `refused`, or `resumed`.
     result: &'a str,
-    /// The file.
     file: &'a Path,
     /// What is or was in it; null where that made no sense.
     pause: Option<&'a OperationPause>,
@@ -57,7 +56,6 @@ pub(crate) async fn pause(said: &PauseOptions, place: &PausePlace) -> Exit {
     Voice::exit("pause", done.await.context("pause the operations of this node"))
 }
 
-/// Ends it.
 pub(crate) async fn resume(place: &PausePlace) -> Exit {
     let voice = Voice::new(place.output, &Surroundings::of_this_process());
     let done = async {

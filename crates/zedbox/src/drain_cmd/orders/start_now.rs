@@ -27,7 +27,6 @@ const START: &str = "start the drain outside of its windows";
 struct StartNowResult<'a> {
     /// `started`.
     result: &'a str,
-    /// The file.
     file: &'a Path,
     /// What is in it.
     pass: &'a WindowPass,

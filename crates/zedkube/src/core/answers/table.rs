@@ -156,7 +156,6 @@ impl Answers {
         &self.asked
     }
 
-    /// All answers.
     pub(crate) fn given(&self) -> &[Answer] {
         &self.given
     }

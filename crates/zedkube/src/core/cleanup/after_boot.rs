@@ -34,7 +34,6 @@ pub(crate) struct AfterBoot {
     opened: bool,
     /// The node is watched for taints that come back.
     sentry: bool,
-    /// The newest report.
     report: Option<Box<GateReport>>,
     /// The newest one with which the gate was open.
     passed: Option<Box<GateReport>>,

@@ -43,7 +43,6 @@ pub(crate) enum Voided {
 enum CordonCheck {
     /// The node is as it should be.
     NotDue,
-    /// Then.
     Due(Mono),
     /// An answer is awaited.
     Running,
@@ -53,9 +52,7 @@ enum CordonCheck {
 /// run of this agent made it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CordonInFlight {
-    /// None is.
     No,
-    /// One may be.
     Possible,
     /// The node was seen open since; one may arrive until then.
     Until(Mono),
@@ -66,7 +63,6 @@ enum CordonInFlight {
 enum CordonWatch {
     /// It is not; the next check that finds all well begins it.
     Off,
-    /// It is.
     On,
     /// Something has happened there during a check that may not have seen it.
     Active,

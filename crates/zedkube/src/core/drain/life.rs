@@ -64,7 +64,6 @@ pub(crate) enum DrainStepOutcome {
     Drained,
     /// It is skipped, for this reason.
     Skipped(String),
-    /// It has failed.
     Failed(DrainStatus),
     /// Its turn to be down is no longer its own, for this reason.
     TurnLost(String),
@@ -104,7 +103,6 @@ impl Drain {
         self.run_id
     }
 
-    /// Where it is.
     #[cfg(test)]
     pub(crate) fn run(&self) -> &DrainRun {
         &self.run

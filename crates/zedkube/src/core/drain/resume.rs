@@ -154,7 +154,6 @@ fn some(at_ms: u64) -> Option<Mono> {
     (at_ms > 0).then(|| mono(at_ms))
 }
 
-/// Marks on disk.
 pub(crate) fn kept_marks(held: &Marks) -> DrainMarks {
     let at = |mark: Option<Mono>| mark.map(ms).unwrap_or_default();
     DrainMarks {

@@ -52,7 +52,6 @@ pub(crate) enum DrainRun {
         /// Why the last try failed, or empty.
         trouble: String,
     },
-    /// Tries to cordon.
     Cordoning {
         /// This try, from 1.
         tried: u32,
@@ -86,7 +85,6 @@ pub(crate) enum DrainRun {
         attempt: u32,
         /// When the next one starts.
         until: Mono,
-        /// Why it failed.
         reason: String,
         /// How far it was.
         last: Box<Progress>,
@@ -102,14 +100,12 @@ pub(crate) enum DrainRun {
         /// When it is held no longer.
         until: Mono,
     },
-    /// Over.
     Ended(DrainEnd),
 }
 
 /// An API that is not there.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ApiAbsence {
-    /// Since when.
     pub(super) since: Mono,
     /// Why it is not, or empty.
     pub(super) trouble: String,
@@ -140,11 +136,9 @@ pub(crate) enum PreflightState {
     Due,
     /// The first look is under way.
     Looking,
-    /// Nothing was found.
     Clean,
     /// The drain cannot start.
     Found {
-        /// Why.
         what: StartObstacle,
         /// What was found of pods.
         blockers: Vec<AttemptBlocker>,
@@ -166,14 +160,18 @@ impl DrainRun {
 /// How a drain ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DrainEnd {
-    /// Proved done.
-    Drained { attempt: u32, last: Box<Progress> },
+    Drained {
+        attempt: u32,
+        last: Box<Progress>,
+    },
     /// Left out, for this reason.
     Skipped(String),
-    /// Could not cordon.
     FailedCordon(CordonFailure),
-    /// Could not drain.
-    FailedDrain { attempt: u32, reason: String, last: Box<Progress> },
+    FailedDrain {
+        attempt: u32,
+        reason: String,
+        last: Box<Progress>,
+    },
     /// As it was before: before this agent restarted in the same boot, or before a request that has gone.
     Resumed(DrainStatus),
 }

@@ -9,7 +9,6 @@ use step::Mono;
 /// Keeps writes of one file apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Gap {
-    /// The last write.
     last: Option<Mono>,
     /// When a value that is held back is due.
     due: Option<Mono>,

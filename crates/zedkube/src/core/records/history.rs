@@ -58,13 +58,11 @@ impl fmt::Debug for History {
 }
 
 impl History {
-    /// All of it.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> &DrainHistory {
         &self.kept
     }
 
-    /// The newest drain.
     pub(super) fn newest(&self) -> Option<&DrainRecord> {
         self.kept.drains.first()
     }

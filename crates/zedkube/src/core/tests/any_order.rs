@@ -16,7 +16,6 @@ use super::{Event, Force, Membership};
 
 const TEN_YEARS_HOURS: i32 = 10 * 8766;
 
-/// Something that happens.
 #[derive(Debug, Clone)]
 enum Turn {
     Ask(usize),

@@ -19,7 +19,6 @@ use super::{Effect, Event, Force, Membership, Zedkube};
 use crate::limits::Limits;
 
 const US: Requester = Requester::DeviceOp;
-/// Ten years.
 const YEARS: Duration = Duration::from_hours(10 * 8766);
 
 /// When the boot began, after the wall clock was set ten years on and ten years back.

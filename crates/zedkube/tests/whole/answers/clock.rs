@@ -7,7 +7,6 @@ use topics::{DrainHistory, DrainStatus, GoTime, NodeDrainProgress, RequestId, Re
 use crate::device::Device;
 
 const US: Requester = Requester::DeviceOp;
-/// Ten years.
 const YEARS_SECS: i64 = 10 * 31_557_600;
 
 /// Fails unless `shown` is this time by the wall clock of now, within the 2 s of the goal.

@@ -13,7 +13,6 @@ use crate::core::tests::{Effect, Event, NodeLook};
 use crate::limits::Limits;
 
 const US: Requester = Requester::DeviceOp;
-/// Ten minutes.
 const LIMIT: u64 = 600;
 
 fn at(secs: u64) -> Mono {
