@@ -15,11 +15,11 @@ const DEVELOPMENT: [&str; 9] = [
     "crates/nodestatus/src/server/trial",
 ];
 /// What an image links.
-const DEVICE_LINES: usize = 96_050;
+const DEVICE_LINES: usize = 95_950;
 /// What builds, shows or tries it.
-const DEVELOPMENT_LINES: usize = 11_620;
+const DEVELOPMENT_LINES: usize = 11_615;
 /// Tests, those beside the code included.
-const TEST_LINES: usize = 100_750;
+const TEST_LINES: usize = 100_740;
 /// A number that is this much below its limit lowers the limit.
 const SLACK_LINES: usize = 400;
 

@@ -184,12 +184,6 @@ impl Error {
         matches!(self.reply().class(), ReplyClass::Permanent | ReplyClass::Denied)
     }
 
-    /// Whether the server refuses our credentials (401) or lacks a role for us: no admission was asked.
-    #[must_use]
-    pub fn is_unauthorized(&self) -> bool {
-        matches!(self.reply(), Reply::Permanent { by: RefusedBy::Credentials | RefusedBy::Role, .. })
-    }
-
     /// What a person can do about it.
     pub fn next_step(&self) -> String {
         match self {

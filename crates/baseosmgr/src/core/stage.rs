@@ -17,6 +17,7 @@ pub(super) enum ImageStage {
     Invalid(&'static str),
     /// volumemgr reports an error about the content.
     Broken,
+    /// It runs.
     Running,
     /// The other partition holds it and is booted next.
     Switched,
@@ -25,9 +26,7 @@ pub(super) enum ImageStage {
     /// Its hypervisor is of another kind than the one that runs.
     WrongKind,
     /// It had its try and did not pass. `retry`: the controller's counter, when that asks for another try.
-    FailedBefore {
-        retry: Option<u32>,
-    },
+    FailedBefore { retry: Option<u32> },
     /// The content is not here yet.
     Awaiting,
     /// The content is here, but it is not to be switched.
@@ -39,9 +38,7 @@ pub(super) enum ImageStage {
     /// It can be written to the other partition.
     ToWrite,
     /// What was written says that it is of another version.
-    Mismatch {
-        found: String,
-    },
+    Mismatch { found: String },
     /// It is whole in the other partition and waits for the drain.
     Written,
     /// Several images are wanted at once; none is touched.

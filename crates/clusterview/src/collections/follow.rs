@@ -40,10 +40,8 @@ pub(super) enum NewsContent {
     Recovered,
     /// The cluster does not know the resource. The function empties the part.
     Absent(fn(&mut ClusterFacts) -> bool),
-    Failed {
-        error: String,
-        next_step: String,
-    },
+    /// A call failed.
+    Failed { error: String, next_step: String },
 }
 
 /// All parts at once. The stream never ends; dropping it closes all connections.

@@ -60,26 +60,19 @@ pub(super) struct PodTrack {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PodState {
     /// To be asked once `due`; never before `not_before`, which the server set.
-    Waiting {
-        due: Mono,
-        not_before: Mono,
-    },
+    Waiting { due: Mono, not_before: Mono },
     /// The call is under way. `absent` when we have heard meanwhile that the pod is gone: the answer is waited
     /// for all the same, so that there is never a second call for it.
-    Asking {
-        way: RemovalCall,
-        absent: bool,
-    },
+    Asking { way: RemovalCall, absent: bool },
     /// Its end has begun.
-    Going {
-        since: Mono,
-    },
+    Going { since: Mono },
     /// The server refuses for good.
     Ended,
     /// It stays, because a rule says so.
     Left,
     /// No container of it lives, though its object is still there: it counts as gone.
     ObjectOnly,
+    /// No longer there.
     Gone,
 }
 

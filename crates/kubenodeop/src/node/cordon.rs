@@ -4,9 +4,7 @@
 //! 4.6.
 //! Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
-
-use kubeapi::names::{NodeName, is_server};
+use kubeapi::names::NodeName;
 use kubeapi::nodes::CordonAnnotation;
 
 /// The cordon of a node.
@@ -50,7 +48,6 @@ pub struct NodeFacts {
     pub annotation: Option<CordonAnnotation>,
     /// Label `tie-breaker-node=true`: the node carries no workloads.
     pub tie_breaker: bool,
-    pub labels: BTreeMap<String, String>,
     /// The version that a write must name.
     pub resource_version: String,
 }
@@ -75,11 +72,6 @@ impl NodeFacts {
             Cordon::None => CordonSeen::None,
             Cordon::Ours(_) | Cordon::Foreign => CordonSeen::Foreign,
         }
-    }
-
-    /// Whether it has the control plane or etcd, whatever the value of the label.
-    pub fn is_server(&self) -> bool {
-        is_server(|it| self.labels.contains_key(it))
     }
 
     /// How to come to a cordon in the name of `owner`.
@@ -116,7 +108,6 @@ pub(crate) mod tests {
             annotation: None,
             cordon,
             tie_breaker: false,
-            labels: BTreeMap::new(),
             resource_version: "1".to_owned(),
         }
     }

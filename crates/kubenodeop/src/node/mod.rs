@@ -271,7 +271,7 @@ pub(crate) fn facts(node: &NodeObject) -> Result<NodeFacts, Error> {
     let unschedulable = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
     let annotation = node.metadata.annotations.as_ref().and_then(|all| all.get(OWNER_ANNOTATION));
     let owner = annotation.and_then(|text| CordonAnnotation::parse(text));
-    let labels = node.metadata.labels.clone().unwrap_or_default();
+    let tie_breaker = node.metadata.labels.as_ref().and_then(|all| all.get(TIE_BREAKER_LABEL));
     Ok(NodeFacts {
         name,
         ready: is_ready(node),
@@ -287,8 +287,7 @@ pub(crate) fn facts(node: &NodeObject) -> Result<NodeFacts, Error> {
             (true, Some(owner)) if !written_by_others(node) => Cordon::Ours(owner),
             (true, Some(_) | None) => Cordon::Foreign,
         },
-        tie_breaker: labels.get(TIE_BREAKER_LABEL).is_some_and(|value| value == "true"),
-        labels,
+        tie_breaker: tie_breaker.is_some_and(|value| value == "true"),
         resource_version: node.metadata.resource_version.clone().unwrap_or_default(),
     })
 }

@@ -20,24 +20,15 @@ use super::MachineOrder;
 /// How far it is, each with what is valid there.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) enum OrderPhase {
+    /// No operation.
     #[default]
     Idle,
     /// Latched and published; others get time to end in order.
-    Delay {
-        order: MachineOrder,
-        until: Mono,
-    },
+    Delay { order: MachineOrder, until: Mono },
     /// The reason is stored; applications halt.
-    Halting {
-        order: MachineOrder,
-        until: Mono,
-        tell_at: Mono,
-    },
+    Halting { order: MachineOrder, until: Mono, tell_at: Mono },
     /// All applications are down, or are no longer waited for.
-    Settling {
-        order: MachineOrder,
-        until: Mono,
-    },
+    Settling { order: MachineOrder, until: Mono },
     /// The hooks before a reboot are called, for at most so long.
     Hooks {
         order: MachineOrder,
@@ -46,10 +37,7 @@ pub(super) enum OrderPhase {
         trouble: String,
     },
     /// Everything is brought to the disks, for at most so long: nothing slow may come after the last look.
-    Syncing {
-        order: MachineOrder,
-        until: Mono,
-    },
+    Syncing { order: MachineOrder, until: Mono },
     /// What zedkube says right now about the node is being read.
     Checking {
         order: MachineOrder,
@@ -57,41 +45,21 @@ pub(super) enum OrderPhase {
         unasked: String,
     },
     /// zedkube was asked whether the machine may go down now, and may answer until then.
-    Looking {
-        order: MachineOrder,
-        until: Mono,
-    },
+    Looking { order: MachineOrder, until: Mono },
     /// A restart on our own account is about to happen, as soon as it is its turn, or is waited for no longer.
-    Turning {
-        order: MachineOrder,
-    },
+    Turning { order: MachineOrder },
     /// The node is being drained again, or zedkube holds it back: looked at when that says something else, and then.
-    Held {
-        order: MachineOrder,
-        again_at: Mono,
-    },
+    Held { order: MachineOrder, again_at: Mono },
     /// The device was asked. `leave_at`: a machine that is up then does not go down by itself.
-    Asked {
-        order: MachineOrder,
-        leave_at: Option<Mono>,
-    },
+    Asked { order: MachineOrder, leave_at: Option<Mono> },
     /// The device obeys: the machine is about to go.
-    Obeyed {
-        order: MachineOrder,
-        leave_at: Mono,
-    },
-    Refused {
-        order: MachineOrder,
-        again_at: Mono,
-    },
+    Obeyed { order: MachineOrder, leave_at: Mono },
+    /// The device refused.
+    Refused { order: MachineOrder, again_at: Mono },
     /// Carried out, and the machine is up by intention.
-    Down {
-        order: MachineOrder,
-    },
+    Down { order: MachineOrder },
     /// The machine did not go down; the agent leaves.
-    Leaving {
-        order: MachineOrder,
-    },
+    Leaving { order: MachineOrder },
 }
 
 impl OrderPhase {

@@ -188,21 +188,15 @@ impl Turn {
     }
 
     /// Neither in the queue nor among the holders, until the drain can start.
-    pub(super) fn stay_out(&mut self, now: Mono, record: TurnRecord, out: &mut Vec<Effect>) {
-        let refusal = TurnRefusal {
+    pub(super) fn stay_out(&mut self, now: Mono, mut record: TurnRecord, out: &mut Vec<Effect>) {
+        record.release(&self.me.node, &self.me.uid);
+        record.queue.retain(|it| it.node != self.me.node);
+        self.refusal = Some(TurnRefusal {
             rule: TurnRule::Preflight,
             nodes: Vec::new(),
             why: "the preflight of its drain is not clean yet".to_owned(),
             next: "zedbox drain status".to_owned(),
-        };
-        self.stand_back(now, record, refusal, out);
-    }
-
-    /// Neither in the queue nor among the holders, until `refusal` holds no more.
-    fn stand_back(&mut self, now: Mono, mut record: TurnRecord, refusal: TurnRefusal, out: &mut Vec<Effect>) {
-        record.release(&self.me.node, &self.me.uid);
-        record.queue.retain(|it| it.node != self.me.node);
-        self.refusal = Some(refusal);
+        });
         (self.again, self.far, self.due) = (None, None, None);
         if record != self.record() {
             self.write(now, record, false, out);

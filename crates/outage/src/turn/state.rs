@@ -44,12 +44,10 @@ pub(super) enum TurnGrant {
 pub(super) enum LookStep {
     /// The Lease is being read.
     Lease,
-    Nodes {
-        unread: Option<String>,
-    },
-    Margin {
-        unread: Option<String>,
-    },
+    /// The nodes are.
+    Nodes { unread: Option<String> },
+    /// The margin is.
+    Margin { unread: Option<String> },
     /// Our entry is being written.
     GoingDown,
 }

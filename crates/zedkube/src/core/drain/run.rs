@@ -160,18 +160,14 @@ impl DrainRun {
 /// How a drain ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DrainEnd {
-    Drained {
-        attempt: u32,
-        last: Box<Progress>,
-    },
+    /// Proved done.
+    Drained { attempt: u32, last: Box<Progress> },
     /// Left out, for this reason.
     Skipped(String),
+    /// Could not cordon.
     FailedCordon(CordonFailure),
-    FailedDrain {
-        attempt: u32,
-        reason: String,
-        last: Box<Progress>,
-    },
+    /// Could not drain.
+    FailedDrain { attempt: u32, reason: String, last: Box<Progress> },
     /// As it was before: before this agent restarted in the same boot, or before a request that has gone.
     Resumed(DrainStatus),
 }
