@@ -29,6 +29,7 @@ impl State {
                     counters: disk.counters.clone(),
                     pending: disk.pending.values().cloned().collect(),
                     request: disk.run.requests[0].clone(),
+                    told: disk.run.zedagent.as_ref().is_some_and(|it| it.reboot_cmd || it.poweroff_cmd),
                     pause: disk.pause.clone(),
                     older: Vec::new(),
                     boot_id,

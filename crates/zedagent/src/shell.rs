@@ -51,6 +51,7 @@ impl Shell {
             counters: saved::counters(topic_root)?,
             pending: shell.pending.iter().map(|(_, pending)| pending.clone()).collect(),
             request: shell.request.get(GLOBAL).cloned(),
+            told: shell.status.get(NAME).is_some_and(|it| it.reboot_cmd || it.poweroff_cmd),
             pause: None,
             boot_id: context.boot_id.clone(),
         };

@@ -27,9 +27,17 @@ pub struct DeviceOrder {
     pub by: String,
 }
 
+/// What the words of an order begin with.
+const PERSON: &str = "operator ";
+
 impl DeviceOrder {
     /// Who wants it and why, as `operator root: new disk`.
     pub fn words(&self) -> String {
-        format!("operator {}: {}", self.by, self.reason)
+        format!("{PERSON}{}: {}", self.by, self.reason)
+    }
+
+    /// Whether `by` are such words; the identity of a whole-site operation has no blank.
+    pub fn is_person(by: &str) -> bool {
+        by.starts_with(PERSON)
     }
 }

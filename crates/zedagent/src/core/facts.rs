@@ -126,6 +126,8 @@ pub struct SavedDeviceOps {
     pub older: Vec<DeviceOp>,
     /// The request that is still open.
     pub request: Option<NodeDrainRequest>,
+    /// Whether nodeagent was told in this boot to take the machine down.
+    pub told: bool,
     /// A person's pause on this node.
     pub pause: Option<OperationPause>,
     pub boot_id: String,

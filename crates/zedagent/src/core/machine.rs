@@ -9,8 +9,8 @@ use requester::{
 };
 use step::{Core, Fault, Inserted as _, Mono, planted};
 use topics::{
-    DeviceOp, DeviceOpPending, DeviceOpsCmd, DeviceState, DrainStatus, GoTime, MaintenanceModeReason,
-    NodeDrainStatus, OperationPause, PendingState, Requester, ZedAgentStatus,
+    DeviceOp, DeviceOpPending, DeviceOpsCmd, DeviceOrder, DeviceState, DrainStatus, GoTime,
+    MaintenanceModeReason, NodeDrainStatus, OperationPause, PendingState, Requester, ZedAgentStatus,
 };
 
 use super::facts::{DesiredDevice, DeviceOpLogEvent, Effect, Event, SavedDeviceOps, SiteOrder};
@@ -64,7 +64,7 @@ pub struct Zedagent {
     pub(super) person: Option<Option<(DeviceOp, String)>>,
     /// A command that a person has withdrawn, until nodeagent has heard that.
     pub(super) called_off: Option<DeviceOp>,
-    /// nodeagent is at an operation that takes the machine down.
+    /// nodeagent is at an operation that takes the machine down, or was not heard yet.
     pub(super) going_down: bool,
     /// A person's pause on this node.
     pub(super) pause: Option<OperationPause>,
@@ -107,7 +107,7 @@ impl Zedagent {
             site: None,
             person: None,
             called_off: None,
-            going_down: false,
+            going_down: true,
             pause: found.pause,
             update_in_progress: false,
             image_waits: false,
@@ -121,8 +121,14 @@ impl Zedagent {
             core.withdraw(&mut out);
         }
         for op in OPERATIONS {
-            if core.pending.get(&op).is_some_and(|it| it.state == PendingState::Commanded) {
-                core.command_again(op);
+            if let Some(it) = core.pending.get(&op).filter(|it| it.state == PendingState::Commanded) {
+                let of_person = it.counter == 0 && DeviceOrder::is_person(&it.site);
+                let order = of_person.then(|| (op, it.site.clone()));
+                // It may be withdrawn by now: until that is heard, nodeagent is told what it was told last.
+                if order.is_none() || found.told {
+                    core.command_again(op);
+                }
+                core.person = order.map(Some).or(core.person);
             }
         }
         out.push(Effect::Publish(Box::new(core.status.clone())));
@@ -267,16 +273,17 @@ impl Zedagent {
         if planted(Fault::A1) && self.drain.status.is_some_and(|it| it.status == DrainStatus::Cordoned) {
             return drained();
         }
-        let shared = self.commanded().is_some();
         let judgement = self.judge(self.own_for(op), self.forced);
-        if let Some(own) = self.own.as_mut().filter(|own| shared || own.context == op.word()) {
+        if self.own_for(op).is_some()
+            && let Some(own) = &mut self.own
+        {
             own.judged(&judgement);
         }
         match judgement {
             DrainJudgement::Open(why) => OperationGate::Open(why),
             DrainJudgement::Ask => self.ask_gate(now),
             // Asked for again in the name of what is commanded.
-            DrainJudgement::Failed(_) if shared => self.ask_gate(now),
+            DrainJudgement::Failed(_) if self.commanded().is_some() => self.ask_gate(now),
             DrainJudgement::Failed(reason) => OperationGate::Failed(reason),
             DrainJudgement::Silent => self.silent_gate(now),
             DrainJudgement::Held(forced) => OperationGate::Wait {

@@ -35,11 +35,13 @@ impl Zedagent {
     /// Hears what a person wants. What is withdrawn after its command is called off, unless the controller wants it as well:
     /// nodeagent says whether the device was asked before it heard that.
     pub(super) fn person_heard(&mut self, order: Option<&(DeviceOp, String)>) {
-        let before = self.person.replace(order.cloned()).flatten();
-        let Some((op, by)) = before.filter(|it| Some(it) != order) else { return };
+        let Some((op, by)) = self.person.replace(order.cloned()).flatten() else { return };
         let is_it =
-            |it: &DeviceOpPending| it.state == PendingState::Commanded && it.site == by && it.counter == 0;
-        if self.pending.get(&op).is_some_and(is_it) {
+            |it: &&DeviceOpPending| it.state == PendingState::Commanded && it.site == by && it.counter == 0;
+        let (Some(_), None) = (self.pending.get(&op).filter(is_it), self.called_off) else { return };
+        if order == Some(&(op, by)) {
+            self.command_again(op);
+        } else {
             self.called_off = Some(op);
             (self.status.reboot_cmd, self.status.poweroff_cmd) = (false, false);
             self.status.requested_reboot_reason.clear();
@@ -55,7 +57,6 @@ impl Zedagent {
     /// What keeps this operation waiting by a person's pause; a drain that was asked for it alone is taken back where that
     /// refuses what has started.
     pub(super) fn paused(&mut self, op: DeviceOp, out: &mut Vec<Effect>) -> Option<OperationGate> {
-        let shared = self.commanded().is_some();
         let own = self.own_for(op);
         let failed = own.is_some_and(|own| own.failed);
         let started = own.is_some() && !failed;
@@ -67,7 +68,7 @@ impl Zedagent {
         };
         let operation = PausableOperation { by: Requester::DeviceOp, from, started, forced: self.forced };
         let Paused { waiting_for, next_step, withdraws } = paused(self.pause.as_ref(), operation)?;
-        if (withdraws || failed) && !shared {
+        if (withdraws || failed) && self.commanded().is_none() {
             self.withdraw(out);
         }
         Some(OperationGate::Wait { waiting_for, next_step })

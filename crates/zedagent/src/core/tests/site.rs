@@ -292,3 +292,47 @@ fn x3_a_command_that_a_person_withdraws_is_called_off_once_nodeagent_is_not_at_i
         assert_eq!(over, is_the_persons, "{effects:?}");
     }
 }
+
+#[test]
+fn x3_a_zedagent_that_restarts_commands_no_order_again_that_is_withdrawn_or_was_called_off() {
+    let by = "operator field: new disk";
+    let goes = |device_reboot| {
+        Event::Nodeagent(Box::new(NodeAgentStatus { device_reboot, ..NodeAgentStatus::default() }))
+    };
+    let wall: GoTime = "2026-03-14T09:26:53Z".parse().unwrap();
+    for (site, told, stays) in [by, "op-1"].into_iter().flat_map(|site| {
+        [(true, true), (true, false), (false, true), (false, false)].map(|(told, stays)| (site, told, stays))
+    }) {
+        let what = format!("{site}: told {told}, stays {stays}");
+        let left = DeviceOpPending {
+            op: DeviceOp::Reboot,
+            state: PendingState::Commanded,
+            boot_id: "b1".into(),
+            site: site.into(),
+            ..DeviceOpPending::default()
+        };
+        let request =
+            NodeDrainRequest { requested_at: wall, requested_by: 2.into(), context: "reboot".into() };
+        let found = SavedDeviceOps {
+            pending: vec![left],
+            request: Some(request),
+            told,
+            boot_id: "b1".into(),
+            ..SavedDeviceOps::default()
+        };
+        let is_persons = site == by;
+        let (mut core, effects) = Zedagent::new(Limits::default(), found, T0, wall);
+        assert_eq!(commanded(&effects), Some((told || !is_persons, false, false)), "{what}");
+        core.step(T0, config(6, 6));
+        core.step(T0, Event::Site(None));
+        let order = stays.then(|| (DeviceOp::Reboot, by.to_owned()));
+        let effects = core.step(T0, Event::Person(order));
+        assert_eq!(core.status.reboot_cmd, stays || !is_persons, "{what}");
+        // Whether the device was asked is not known yet: the drain stays.
+        assert!(!effects.contains(&Effect::Withdraw), "{what}: {effects:?}");
+        assert!(!core.step(T0, goes(true)).contains(&Effect::Withdraw), "{what}");
+        let over = core.step(T0, goes(false));
+        let over = [Effect::Withdraw, Effect::Forget(DeviceOp::Reboot)].iter().all(|it| over.contains(it));
+        assert_eq!(over, is_persons && !stays, "{what}");
+    }
+}
