@@ -140,7 +140,6 @@ pub struct PeerReport {
 
 impl ServerNode {
     /// A server with a healthy member of etcd of this name, as tests begin with.
-    #[must_use]
     pub fn healthy(name: &str, member: String) -> Self {
         let voter = EtcdIsVoter {
             status: "True".to_owned(),

@@ -29,7 +29,6 @@ pub enum Need {
 }
 
 /// What has to be read before [`next`] in this phase.
-#[must_use]
 pub fn need(phase: &SitePhase) -> Need {
     match phase {
         SitePhase::Stopping => Need::Applications,
@@ -49,7 +48,6 @@ pub fn need(phase: &SitePhase) -> Need {
 }
 
 /// Whether this node is off, or was since it said something last.
-#[must_use]
 pub fn is_gone(site: &SiteRecord, member: &SiteMember, nodes: &[TurnNode]) -> bool {
     let Some(node) = node_of(member, nodes) else { return true };
     let ack = site.ack(&member.node);
@@ -61,14 +59,12 @@ pub fn is_gone(site: &SiteRecord, member: &SiteMember, nodes: &[TurnNode]) -> bo
 
 /// Whether this node works for all: the first by name of the servers that are there and do not go, or of all nodes
 /// where there is no server.
-#[must_use]
 pub fn is_coordinator(node: &str, site: &SiteRecord, nodes: &[TurnNode]) -> bool {
     site.nodes.iter().map(|it| it.node.as_str()).filter(|it| may_coordinate(it, site, nodes)).min()
         == Some(node)
 }
 
 /// What is done next for all.
-#[must_use]
 pub fn next(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
     match &site.phase {
         SitePhase::Announced => all_said(site, &NodeStep::Seen, SitePhase::Cordoning),
@@ -151,7 +147,6 @@ fn restoring(site: &SiteRecord, found: &PhaseReadings) -> Move {
 }
 
 /// What a person can type about machines that are refused a start or a stop.
-#[must_use]
 pub fn refused_step(site: &SiteRecord) -> String {
     format!("it is tried again; `kubectl get vm,vmi -A` shows more; or continue without: {}", pass_step(site))
 }

@@ -34,7 +34,6 @@ pub struct Machines {
 }
 
 /// The record with all of `work`, if it lacks one or has another word of it. The oldest comes first.
-#[must_use]
 pub fn noted(record: &[VmRecord], work: &[MachineWork]) -> Option<Vec<VmRecord>> {
     let mut all = record.to_vec();
     let mut work: Vec<&MachineSeen> = work.iter().map(|it| &it.machine).collect();
@@ -56,13 +55,11 @@ pub fn noted(record: &[VmRecord], work: &[MachineWork]) -> Option<Vec<VmRecord>>
 }
 
 /// Those that have to be stopped for the operation `id`. What was called for already is not called for again.
-#[must_use]
 pub fn stops(id: &str, machines: &[MachineSeen]) -> Vec<MachineWork> {
     machines::stops(id, "", machines)
 }
 
 /// Those that the operation `id` has stopped, in the order of its record: what brings each back.
-#[must_use]
 pub fn starts(id: &str, record: &[VmRecord], machines: &[MachineSeen]) -> Vec<MachineWork> {
     let order: Vec<String> = record.iter().map(|it| it.uid.clone()).collect();
     machines::starts(|mark| mark.id == id, &order, machines)

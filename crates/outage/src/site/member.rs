@@ -119,7 +119,6 @@ pub struct Next {
 
 impl Next {
     /// Nothing: there is no operation for this node.
-    #[must_use]
     pub fn out() -> Self {
         Self { local: None, cordon: false, hold: SiteMemberAction::None, say: None, waits: String::new() }
     }
@@ -130,7 +129,6 @@ impl Next {
 }
 
 /// What this node does now.
-#[must_use]
 pub fn next(own: &OwnIdentity, local: Option<&LocalSite>, word: &LeaseReading, facts: &SiteFacts) -> Next {
     match (word, local) {
         (LeaseReading::Over, _) | (LeaseReading::Silent(_), None) => Next::out(),

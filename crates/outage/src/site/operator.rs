@@ -120,7 +120,6 @@ pub fn begun(
 }
 
 /// The last restart of the site that has ended, if the record still has it.
-#[must_use]
 pub fn last_restart(record: &TurnRecord) -> Option<SiteRecord> {
     serde_json::from_str(record.others.get(LAST)?).ok()
 }

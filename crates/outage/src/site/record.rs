@@ -76,20 +76,17 @@ words! {
 
 impl SitePhase {
     /// Its place on the way down and up; a phase of a restart has none, nor has a word of another version.
-    #[must_use]
     pub fn place(&self) -> Option<usize> {
         COURSE.iter().position(|it| it == self)
     }
 
     /// Whether the operation can still be withdrawn: until the servers go.
-    #[must_use]
     pub fn may_cancel(&self) -> bool {
         matches!(self, Self::Restarting | Self::Stopped | Self::Checking)
             || self.place().is_some_and(|at| Some(at) < Self::ServersGoing.place())
     }
 
     /// Whether the site is on its way up.
-    #[must_use]
     pub fn is_up_again(&self) -> bool {
         matches!(self, Self::Uncordoning | Self::Restoring)
     }
@@ -120,7 +117,6 @@ pub struct SiteMember {
 
 impl SiteMember {
     /// Whether it has the control plane or etcd.
-    #[must_use]
     pub fn is_server(&self) -> bool {
         self.class != Class::Worker
     }
@@ -241,20 +237,17 @@ impl SiteRecord {
     }
 
     /// The node of this name and UID, if it is one of the site.
-    #[must_use]
     pub fn member(&self, node: &str, uid: &str) -> Option<&SiteMember> {
         self.nodes.iter().find(|it| it.node == node && it.uid == uid)
     }
 
     /// What this node has said.
-    #[must_use]
     pub fn ack(&self, node: &str) -> Option<&Ack> {
         let member = self.nodes.iter().find(|it| it.node == node)?;
         self.seen.iter().find(|it| it.node == node && it.uid == member.uid)
     }
 
     /// How far this node is, if it has said.
-    #[must_use]
     pub fn step(&self, node: &str) -> Option<&NodeStep> {
         self.ack(node).map(|it| &it.step)
     }
@@ -279,14 +272,12 @@ impl SiteRecord {
     }
 
     /// Whether an operator has ended the wait of the phase that it is in.
-    #[must_use]
     pub fn is_passed(&self) -> bool {
         self.passed.iter().any(|it| it.phase == self.phase.text())
     }
 
     /// The servers in the order in which they go: the tie-breaker, those that do not lead etcd, the leader last; and
     /// the leader, or empty. Of two that say that they lead, the last by name is taken.
-    #[must_use]
     pub fn off_order(&self) -> (Vec<String>, String) {
         let leads = |it: &&SiteMember| self.ack(&it.node).is_some_and(|it| it.leads);
         let servers = || self.nodes.iter().filter(|it| it.is_server());

@@ -56,7 +56,6 @@ impl Quiet {
 
 /// All nodes in the order in which they go, and who leads etcd, or empty: first those that have gone, as they went; then
 /// workers, the tie-breaker, servers, and last the one that leads.
-#[must_use]
 pub fn plan(site: &SiteRecord) -> (Vec<String>, String) {
     let (_, leader) = site.off_order();
     let waits = |node: &str| matches!(site.step(node), None | Some(NodeStep::Seen));
@@ -74,7 +73,6 @@ pub fn plan(site: &SiteRecord) -> (Vec<String>, String) {
 }
 
 /// What is counted while it lasts: the node that goes, its step, and whether it is there.
-#[must_use]
 pub fn stage(site: &SiteRecord, nodes: &[TurnNode]) -> String {
     let goes = in_turn(site).map_or_else(String::new, |(it, ack)| {
         format!("{} {} {} {}", it.node, ack.step.text(), ack.boot_id, is_alive(it, nodes))
@@ -83,7 +81,6 @@ pub fn stage(site: &SiteRecord, nodes: &[TurnNode]) -> String {
 }
 
 /// Whether the cluster is to be looked at now.
-#[must_use]
 pub fn is_verifying(site: &SiteRecord) -> bool {
     site.phase == SitePhase::Checking || in_turn(site).is_some_and(|(_, ack)| ack.step == NodeStep::Verifying)
 }

@@ -252,6 +252,7 @@ impl Turn {
                     // Somebody else took our place away: our node may be another object, so the nodes are read.
                     self.far = Some(now);
                 }
+                self.rival |= found.as_deref().is_some_and(|it| self.is_rivals(it));
                 self.take_record(found);
                 self.reconcile(now, out);
                 if confirm {

@@ -161,7 +161,6 @@ pub struct TurnWait {
 
 impl TurnWait {
     /// What a person can do while it waits.
-    #[must_use]
     pub fn next_step(&self) -> String {
         let first = format!("wait, or look who is before it: `{LOCK_STATUS}`");
         if self.next == LOCK_STATUS { first } else { format!("{first}; `{}`", self.next) }

@@ -5,7 +5,7 @@
 use step::{Fault, Mono, planted};
 
 use super::event::{Effect, Unconfirmed};
-use super::record::{EarlierGrant, Fence, Holder, LEASE, Phase};
+use super::record::{EarlierGrant, Fence, Holder, LEASE, Phase, RecordSnapshot};
 use super::rule::{TurnRefusal, TurnRule};
 use super::state::{DesiredTurn, KnownRecord, Turn, TurnGrant};
 
@@ -104,12 +104,23 @@ impl Turn {
         }
     }
 
-    /// Whose turn for this node it is, where another zedkube has taken ours.
+    /// Whose turn for this node it is, where another zedkube has it.
     fn rivals(&self) -> Option<String> {
         let fence = self.own().filter(|_| self.rival)?.fence;
         Some(format!(
-            "another zedkube acts for this node and has taken its turn (fence {fence}): one node is for one zedbox"
+            "another zedkube acts for this node and has its turn (fence {fence}): one node is for one zedbox"
         ))
+    }
+
+    /// Whether `new` has a turn of this node that another zedkube took: this one wants none, and has seen the Lease without it.
+    /// What a restored Lease brings back is an earlier grant.
+    pub(super) fn is_rivals(&self, new: &RecordSnapshot) -> bool {
+        let Some(old) = self.held().filter(|old| self.idle && old.uid == new.uid) else { return false };
+        let granted_since = old.record.fence + 1..=new.record.fence;
+        let entry = new.record.holder(&self.me.node, &self.me.uid);
+        entry.is_some_and(|it| {
+            it.boot_id == self.me.boot_id && it.earlier.is_none() && granted_since.contains(&it.fence)
+        })
     }
 
     /// A reading of the Lease is fresh: what follows from it.
@@ -129,14 +140,13 @@ impl Turn {
                 self.enter(now, self.record(), &want, out);
             }
             // What the other one took is not taken from it, or both would go on for ever.
-            (TurnGrant::None, DesiredTurn::Turn(_) | DesiredTurn::Nothing) if self.rival => {
-                let next = "pgrep -a zedbox".to_owned();
-                let why = self.rivals().unwrap_or_default();
-                self.refusal = Some(TurnRefusal {
+            (TurnGrant::None, DesiredTurn::Nothing) if self.rival => self.idle = false,
+            (TurnGrant::None, DesiredTurn::Turn(_)) if self.rivals().is_some() => {
+                self.refusal = self.rivals().map(|why| TurnRefusal {
                     rule: TurnRule::Holder,
                     nodes: vec![self.me.node.clone()],
                     why,
-                    next,
+                    next: "pgrep -a zedbox".to_owned(),
                 });
             }
             (TurnGrant::None, DesiredTurn::Turn(_)) if self.is_paused(now) => {

@@ -58,7 +58,6 @@ impl Pulses {
     }
 
     /// What is known of the kubelet of `node` now.
-    #[must_use]
     pub fn of(&self, now: Mono, node: &str) -> Pulse {
         let is_old = |at: Mono| now.since(at) >= UNMOVED;
         match self.0.get(node) {

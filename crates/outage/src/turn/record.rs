@@ -119,13 +119,11 @@ pub struct Mode {
 
 impl Mode {
     /// Whether turns are granted and used in it: in a restart of one node after another.
-    #[must_use]
     pub fn keeps_turns(&self) -> bool {
         self.kind == RESTART
     }
 
     /// What it waits for, a sentence or empty.
-    #[must_use]
     pub fn waits(&self) -> &str {
         self.rest.get("waits").and_then(Value::as_str).unwrap_or_default()
     }

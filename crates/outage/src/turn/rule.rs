@@ -43,7 +43,6 @@ pub struct CordonMark {
 
 impl CordonMark {
     /// What `cordon` says; `None` where it was made in no turn that a Lease of ours can have granted.
-    #[must_use]
     pub fn of(cordon: CordonAnnotation) -> Option<Self> {
         let CordonAnnotation { fence, lease_uid, boot_id, .. } = cordon;
         let is_ours = (1..=FENCE_MOST).contains(&fence) && !lease_uid.is_empty();
@@ -51,7 +50,6 @@ impl CordonMark {
     }
 
     /// The turn that it was made in.
-    #[must_use]
     pub fn grant(&self) -> EarlierGrant {
         EarlierGrant { fence: self.fence, lease_uid: self.lease_uid.clone() }
     }

@@ -79,7 +79,7 @@ pub struct Turn {
     pub(super) grant: TurnGrant,
     /// The turn is ours, and the Lease does not have it any more, though nobody ended it: it is written in again.
     pub(super) forgotten: bool,
-    /// Another zedkube acts for this node: it took our turn.
+    /// Another zedkube acts for this node: it has its turn.
     pub(super) rival: bool,
     /// The fence of a grant that was written without a known result, and until when it may come through.
     pub(super) attempt: Option<(Fence, Mono)>,

@@ -14,7 +14,6 @@ use super::super::rule::{Margin, judge};
 use super::calls::source;
 use super::rule::server;
 
-/// All tables, by version.
 fn tables() -> Vec<(String, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/etcd");
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();

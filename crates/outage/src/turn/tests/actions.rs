@@ -26,7 +26,6 @@ pub(super) enum Action {
     Serve(usize),
     /// The server carries it out and the answer is lost.
     LoseAnswer(usize),
-    /// The call is lost.
     LoseCall(usize),
     /// The write comes later; its sender has given up.
     Delay(usize),

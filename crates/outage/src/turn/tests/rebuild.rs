@@ -305,3 +305,29 @@ fn a_turn_that_another_zedkube_of_this_node_took_is_named_and_not_taken_back() {
     stage.pass(60);
     assert_eq!(stage.fence(), Some(3), "the other one is done");
 }
+
+#[test]
+fn a_zedkube_that_wants_no_turn_leaves_the_turn_of_another_one_of_this_node_and_calls_itself_not_idle() {
+    let mut stage = Stage::new(Some(at(4, vec![])));
+    stage.hear(Event::Want(None));
+    stage.serve();
+    stage.pass(600);
+    assert_eq!(stage.turn.state(), TurnState::NotWanted { idle: true });
+    stage.edit(|record| assert_eq!(record.grant(holder("a", 0)), 5));
+    stage.serve();
+    assert!(!stage.pass(7_200).contains('W'));
+    // Otherwise other nodes would take the turn over.
+    assert_eq!(stage.turn.state(), TurnState::NotWanted { idle: false });
+    stage.wants();
+    assert!(stage.waiting().why.contains("another zedkube"), "{:?}", stage.waiting());
+    stage.hear(Event::Want(None));
+    stage.edit(|record| record.holders.clear());
+    stage.serve();
+    stage.pass(600);
+    assert_eq!(stage.turn.state(), TurnState::NotWanted { idle: true }, "the other one is done");
+    // A restored Lease brings an entry of ours back: that goes.
+    stage.edit(|record| (record.holders, record.fence) = (vec![holder("a", 3)], 3));
+    stage.serve();
+    stage.pass(600);
+    assert!(stage.record().holders.is_empty());
+}

@@ -137,7 +137,6 @@ impl World {
         self.check();
     }
 
-    /// What may happen next.
     pub(super) fn actions(&self) -> Vec<Action> {
         let budget = &self.budget;
         let mut all = vec![Action::Wait];

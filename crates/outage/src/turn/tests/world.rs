@@ -28,7 +28,6 @@ pub(super) enum Step {
     LastLook,
     Leaving,
     Emergency,
-    /// The machine is off.
     Off,
     /// It is up and not yet healthy.
     Back,
@@ -41,7 +40,6 @@ pub(super) struct Node {
     pub(super) boot: u32,
     pub(super) server: bool,
     pub(super) step: Step,
-    /// Operations still to come.
     pub(super) jobs: u32,
     pub(super) turn: Option<Turn>,
     pub(super) pulses: Pulses,
