@@ -14,7 +14,6 @@ type BudgetRule<'a> = (&'a str, &'a dyn Fn(&Value) -> bool, &'a dyn Fn(&Value) -
 
 /// Budgets that let no pod go although all pods run, and those too few pods of which run; code `budgets`. Those that a
 /// controller keeps, as KubeVirt and Longhorn do, let none go by design: a drain knows what to do about them.
-#[must_use]
 pub fn shut(all: &[Value]) -> Vec<Finding> {
     let count = |it: &Value, name: &str| it["status"][name].as_u64().unwrap_or(0);
     let is_kept = |it: &Value| is_system(it) || !items(&it["metadata"]["ownerReferences"]).is_empty();

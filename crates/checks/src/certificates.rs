@@ -38,7 +38,6 @@ impl CertificateEvent {
 }
 
 /// The newest word on each node's certificates, those of the authorities apart; code `certificates`.
-#[must_use]
 pub fn events(events: &[Value]) -> Vec<Finding> {
     let mut all: Vec<CertificateEvent> = events.iter().filter_map(CertificateEvent::of).collect();
     all.sort_by(|a, b| (&a.node, a.authority, b.at).cmp(&(&b.node, b.authority, a.at)));
@@ -57,10 +56,9 @@ pub fn events(events: &[Value]) -> Vec<Finding> {
 /// Where Harvester keeps whether it renews certificates of rke2 by itself; the one setting that is asked for.
 pub const ROTATION: &str = "auto-rotate-rke2-certs";
 
-/// What that setting says, for a person; `None` where there is none. Its value goes before what it is by default.
-#[must_use]
+/// What that setting says, for a person, as the list of it; `None` where there is none. Its value goes before its default.
 pub fn rotation(settings: &[Value]) -> Option<String> {
-    let setting = settings.iter().find(|it| it["metadata"]["name"] == ROTATION)?;
+    let setting = settings.first()?;
     let said = [&setting["value"], &setting["default"]].map(text);
     let said = said.into_iter().find(|it| !it.is_empty()).unwrap_or_default();
     let value: Value = serde_json::from_str(&said).unwrap_or_default();
@@ -99,13 +97,11 @@ pub struct Dates {
 
 impl Dates {
     /// Of the first certificate in `pem`; `None` when there is none that can be read.
-    #[must_use]
     pub fn of_pem(pem: &[u8]) -> Option<Self> {
         Self::of_der(&CertificateDer::pem_slice_iter(pem).find_map(Result::ok)?)
     }
 
     /// Of this certificate; `None` when it cannot be read.
-    #[must_use]
     pub fn of_der(der: &[u8]) -> Option<Self> {
         let certificate = CertificateInner::<Raw>::from_der(der).ok()?;
         let validity = certificate.tbs_certificate().validity();
@@ -115,7 +111,6 @@ impl Dates {
 }
 
 /// Those that end soon or have ended, the very soon ones apart, and those that do not count yet; code `certificates`.
-#[must_use]
 pub fn dated(all: &[Dated], now: Timestamp) -> Vec<Finding> {
     let left = |it: &Dated| it.dates.ends.duration_since(now);
     let steps = [

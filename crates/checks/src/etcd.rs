@@ -13,13 +13,11 @@ use crate::{Finding, Severity};
 pub const SNAPSHOT_AGE: SignedDuration = SignedDuration::from_hours(24);
 
 /// A node with a member of etcd.
-#[must_use]
 pub fn is_member(node: &Value) -> bool {
     !node["metadata"]["labels"][ETCD].is_null()
 }
 
 /// Nodes that say that their member is no healthy voter; code `etcd`.
-#[must_use]
 pub fn voters(nodes: &[Value]) -> Vec<Finding> {
     let sick = |it: &&Value| {
         let voter = condition(&it["status"], "EtcdIsVoter");
@@ -42,7 +40,6 @@ pub fn voters(nodes: &[Value]) -> Vec<Finding> {
 }
 
 /// How old the newest snapshot is: a hint, until it is older than [`SNAPSHOT_AGE`] or there is none; code `snapshot`.
-#[must_use]
 pub fn snapshot(files: &[Value], now: Timestamp) -> Vec<Finding> {
     let made = |it: &Value| it["status"]["creationTime"].as_str()?.parse::<Timestamp>().ok();
     let newest = files.iter().filter(|it| it["status"]["readyToUse"] == true).filter_map(made).max();

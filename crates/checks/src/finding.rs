@@ -23,7 +23,6 @@ pub enum Severity {
 
 impl Severity {
     /// The word for it, as on disk.
-    #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
             Self::Blocks => "blocks",
@@ -72,7 +71,6 @@ impl Finding {
     }
 
     /// It is about what could not be read.
-    #[must_use]
     pub fn is_unread(&self) -> bool {
         self.text.starts_with(UNREAD)
     }
@@ -115,7 +113,6 @@ fn severity(it: &Finding, stops: &[String]) -> Severity {
 
 /// `found` as it counts for a drain where `stops` are set to stop one, the most severe first. What could not be read stops
 /// nothing.
-#[must_use]
 pub fn settled(found: Vec<Finding>, stops: &[String]) -> Vec<Finding> {
     let mut found: Vec<Finding> = found.into_iter().map(|it| it.settled(stops)).collect();
     found.sort_by_key(|it| it.severity);
@@ -124,7 +121,6 @@ pub fn settled(found: Vec<Finding>, stops: &[String]) -> Vec<Finding> {
 }
 
 /// Those that block, and whose code is not among `passed`.
-#[must_use]
 pub fn blocking<'a>(findings: &'a [Finding], passed: &[String]) -> Vec<&'a Finding> {
     let blocks = |it: &&Finding| it.severity == Severity::Blocks && !passed.contains(&it.code);
     findings.iter().filter(blocks).collect()

@@ -11,7 +11,6 @@ use serde_json::Value;
 use crate::{Finding, Severity};
 
 /// Running machines of `node` whose condition LiveMigratable is not True; code `machines`.
-#[must_use]
 pub fn not_migratable(guests: &[Value], node: &str) -> Vec<Finding> {
     let here = |it: &&Value| it["status"]["nodeName"] == node && it["status"]["phase"] == "Running";
     let what = |it: &Value| {
@@ -33,7 +32,6 @@ pub fn not_migratable(guests: &[Value], node: &str) -> Vec<Finding> {
 }
 
 /// Machines that are to run and do not, and those that a drain has stopped and nobody has started again; code `machines`.
-#[must_use]
 pub fn not_running(machines: &[Value]) -> Vec<Finding> {
     let by_drain = |it: &Value| !it["metadata"]["annotations"][DRAIN.annotation].is_null();
     let down = |it: &Value| {

@@ -14,7 +14,6 @@ use crate::{Finding, Severity};
 const RENEWED: SignedDuration = SignedDuration::from_mins(2);
 
 /// Addresses whose holder is no Ready node, or does not renew; code `network`. Without kube-vip there is nothing to find.
-#[must_use]
 pub fn addresses(leases: &[Value], nodes: &[Value], now: Timestamp) -> Vec<Finding> {
     let ready = |name: &str| {
         let node = nodes.iter().find(|it| it["metadata"]["name"] == name);
@@ -55,7 +54,6 @@ const DHCP_CLIENT: u32 = 4;
 
 /// The port of the cluster whose address is leased, while the config of the cluster gives this node none of its own there;
 /// code `address`.
-#[must_use]
 pub fn leased(cluster: &EdgeNodeClusterStatus, ports: &DeviceNetworkStatus) -> Option<Finding> {
     let wanted = &cluster.cluster_interface;
     let mut all = ports.ports.iter().flatten().filter(|_| !wanted.is_empty());

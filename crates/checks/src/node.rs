@@ -15,7 +15,6 @@ pub const CLOCKS_BLOCK: SignedDuration = SignedDuration::from_secs(60);
 pub const LEAST_FREE_PERCENT: u64 = 5;
 
 /// Our clock against the API server's, which has whole seconds; code `clock`.
-#[must_use]
 pub fn clock(server: Timestamp, own: Timestamp) -> Vec<Finding> {
     let offset = own.duration_since(server);
     let severity = match offset.abs() {
@@ -41,7 +40,6 @@ pub struct DiskRoom {
 }
 
 /// File systems with less than [`LEAST_FREE_PERCENT`] free; code `disk`.
-#[must_use]
 pub fn disks(all: &[DiskRoom]) -> Vec<Finding> {
     let full = |it: &&DiskRoom| it.free.saturating_mul(100) < it.total.saturating_mul(LEAST_FREE_PERCENT);
     let finding = |it: &DiskRoom| {

@@ -2,7 +2,7 @@
 //!
 //! Not here: members of etcd (`etcd`). Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::names::{OUTAGE_TAINTS, OWNER_ANNOTATION, listed as names};
@@ -16,7 +16,6 @@ use crate::{Finding, Severity};
 const LEASE_LASTS: SignedDuration = SignedDuration::from_secs(40);
 
 /// Nodes that are not Ready; code `nodes`.
-#[must_use]
 pub fn unready(nodes: &[Value]) -> Vec<Finding> {
     let off = |it: &&Value| condition(&it["status"], "Ready")["status"] != "True";
     let off: Vec<String> = nodes.iter().filter(off).map(named).collect();
@@ -28,13 +27,12 @@ pub fn unready(nodes: &[Value]) -> Vec<Finding> {
 }
 
 /// Nodes on which a person keeps operations from starting, by what their zedkube says of them; code `paused`.
-#[must_use]
 pub fn paused(nodes: &[Value]) -> Vec<Finding> {
     let said = |it: &Value| condition(&it["status"], CONDITION).clone();
     let all = nodes.iter().filter(|it| said(it)["reason"] == "Paused");
     let one = |it: &Value| {
         let words = format!("node {}: {}", named(it), text(&said(it)["message"]));
-        Finding::new("paused", words, "ask whoever works there; `zedbox resume` on that node ends it")
+        Finding::new("paused", words, "ask the person who works there; `zedbox resume` on that node ends it")
     };
     all.map(one).collect()
 }
@@ -50,7 +48,6 @@ fn in_maintenance(node: &Value) -> bool {
 
 /// Nodes that take no pods: cordoned or in maintenance by somebody else, `node` included, or cordoned by pillar-rs, as in a
 /// turn of theirs; code `cordons`.
-#[must_use]
 pub fn cordoned(nodes: &[Value], node: &str) -> Vec<Finding> {
     let ours = |it: &Value| !it["metadata"]["annotations"][OWNER_ANNOTATION].is_null();
     let closed = |it: &&Value| it["spec"]["unschedulable"] == true || in_maintenance(it);
@@ -65,7 +62,7 @@ pub fn cordoned(nodes: &[Value], node: &str) -> Vec<Finding> {
             names(&others, ", ")
         );
         let next = format!(
-            "kubectl uncordon {first}, once whoever cordoned it agrees; end a maintenance with the tool that began it"
+            "kubectl uncordon {first}, once the person who cordoned it agrees; end a maintenance with the tool that began it"
         );
         found.push(Finding::new("cordons", text, next).with(Severity::Warns));
     }
@@ -79,7 +76,6 @@ pub fn cordoned(nodes: &[Value], node: &str) -> Vec<Finding> {
 }
 
 /// Nodes whose kubelet says that a disk is full; code `disk`.
-#[must_use]
 pub fn full_disks(nodes: &[Value]) -> Vec<Finding> {
     let full = |it: &&Value| condition(&it["status"], "DiskPressure")["status"] == "True";
     let all: Vec<String> = nodes.iter().filter(full).map(named).collect();
@@ -89,8 +85,50 @@ pub fn full_disks(nodes: &[Value]) -> Vec<Finding> {
     vec![Finding::new("disk", text, next).with(Severity::Warns)]
 }
 
+/// More than this of unused images on a node is named.
+const UNUSED: u64 = 2 << 30;
+
+/// Nodes with gibibytes of container images that none of these pods uses there, the largest first; code `images`, a hint. A
+/// kubelet names its 50 largest ones.
+pub fn unused_images<'a>(nodes: &[Value], pods: &(impl Iterator<Item = &'a Value> + Clone)) -> Vec<Finding> {
+    let size = |bytes: u64| format!("{}.{} GiB", bytes >> 30, ((bytes % (1 << 30)) * 10) >> 30);
+    let one = |node: &Value| {
+        let here = pods.clone().filter(|it| it["spec"]["nodeName"] == node["metadata"]["name"]);
+        let parts = here.flat_map(|it| [(&it["spec"], "ontainers"), (&it["status"], "ontainerStatuses")]);
+        let lists = parts
+            .flat_map(|(part, kind)| ["c", "initC", "ephemeralC"].map(|of| &part[format!("{of}{kind}")]));
+        let used: BTreeSet<&str> = lists
+            .flat_map(items)
+            .flat_map(|it| [&it["image"], &it["imageID"]])
+            .filter_map(Value::as_str)
+            .collect();
+        let is_used = |name: &str| {
+            used.iter().any(|it| name.strip_suffix(it).is_some_and(|it| it.is_empty() || it.ends_with('/')))
+        };
+        let called = |it: &Value| items(&it["names"]).iter().map(text).collect::<Vec<_>>();
+        let images = items(&node["status"]["images"])
+            .iter()
+            .map(|it| (it["sizeBytes"].as_u64().unwrap_or(0), called(it)));
+        let mut unused: Vec<_> = images.filter(|(_, names)| !names.iter().any(|it| is_used(it))).collect();
+        unused.sort_by(|one, other| other.cmp(one));
+        let all = unused.iter().map(|it| it.0).sum();
+        let shown = |(bytes, names): &(u64, Vec<String>)| {
+            format!("{} ({})", names.last().cloned().unwrap_or_default(), size(*bytes))
+        };
+        let shown: Vec<String> = unused.iter().map(shown).collect();
+        let text = format!(
+            "node {} has {} of container images that no pod uses there: {}",
+            named(node),
+            size(all),
+            names(&shown, ", ")
+        );
+        let next = "on that node, crictl rmi with the name of an image removes it; one that the OS version in the other partition needs has to stay";
+        (all > UNUSED).then(|| Finding::new("images", text, next).with(Severity::Hint))
+    };
+    nodes.iter().filter_map(one).collect()
+}
+
 /// Kubelets of more than one version, as in the middle of an update of Kubernetes; code `nodes`, a hint.
-#[must_use]
 pub fn mixed_versions(nodes: &[Value]) -> Vec<Finding> {
     let mut versions: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for node in nodes {
@@ -110,7 +148,6 @@ pub fn mixed_versions(nodes: &[Value]) -> Vec<Finding> {
 
 /// Ready nodes whose kubelet does not renew its lease, by the clock of the API server; code `nodes`. A clock of theirs that
 /// is wrong looks the same.
-#[must_use]
 pub fn silent(nodes: &[Value], leases: &[Value], now: Timestamp) -> Vec<Finding> {
     let of = |node: &Value| {
         let name = named(node);
@@ -134,7 +171,6 @@ pub fn silent(nodes: &[Value], leases: &[Value], now: Timestamp) -> Vec<Finding>
 }
 
 /// Nodes that are Ready, and have taints of an outage; code `taints`.
-#[must_use]
 pub fn tainted(nodes: &[Value]) -> Vec<Finding> {
     let of = |it: &Value| {
         let taints = items(&it["spec"]["taints"]).iter();
@@ -188,19 +224,16 @@ fn keeps_away(node: &Value) -> impl Iterator<Item = (String, String)> {
 
 /// Taints that keep pods away from a node, and are neither of what it is for nor on most of the other nodes; code `taints`.
 /// Nobody here removes them.
-#[must_use]
 pub fn unusual_taints(nodes: &[Value]) -> Vec<Finding> {
     nodes.iter().filter_map(|it| unusual_taints_of(nodes, it)).collect()
 }
 
 /// Whether a taint keeps pods away, and is not of what a node is for: whether it is usual, [`unusual_taints`] says.
-#[must_use]
 pub fn may_be_unusual(key: &str, effect: &str) -> bool {
     matches!(effect, "NoSchedule" | "NoExecute") && !is_expected(key)
 }
 
 /// The same as [`unusual_taints`] of one of the nodes.
-#[must_use]
 pub fn unusual_taints_of(nodes: &[Value], node: &Value) -> Option<Finding> {
     let is_common = |node: &Value, taint: &(String, String)| {
         let others: Vec<&Value> = nodes.iter().filter(|it| named(it) != named(node)).collect();
@@ -217,7 +250,7 @@ pub fn unusual_taints_of(nodes: &[Value], node: &Value) -> Option<Finding> {
         taints.join(", ")
     );
     let commands: Vec<String> = taints.iter().map(|it| format!("kubectl taint node {name} {it}-")).collect();
-    let next = format!("once whoever put it there agrees: {}", commands.join("; "));
+    let next = format!("once the person who set it agrees: {}", commands.join("; "));
     Some(Finding::new("taints", text, next).with(Severity::Warns))
 }
 
@@ -226,6 +259,33 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// Row 3-15.
+    #[test]
+    fn gibibytes_of_images_that_no_pod_of_a_node_uses_are_named_the_largest_first() {
+        let image = |name: &str, gib: u64| json!({ "names": [format!("{name}@sha256:1"), name], "sizeBytes": gib << 30 });
+        let all = [
+            image("docker.io/shop/web:1", 9),
+            image("docker.io/shop/web:2", 2),
+            image("quay.io/old:1", 1),
+            image("sha", 9),
+        ];
+        let node = json!({ "metadata": { "name": "n1" }, "status": { "images": all } });
+        let pod = |node: &str, status: Value| json!({ "spec": { "nodeName": node, "initContainers": [{ "image": "shop/web:1" }] }, "status": status });
+        let started = json!({ "containerStatuses": [{ "image": "web", "imageID": "sha@sha256:1" }] });
+        let pods =
+            [pod("n1", started), pod("n2", json!({ "containerStatuses": [{ "image": "quay.io/old:1" }] }))];
+        let found = unused_images(&[node.clone(), json!({})], &pods.iter());
+        let text = "node n1 has 3.0 GiB of container images that no pod uses there: docker.io/shop/web:2 (2.0 GiB), quay.io/old:1 (1.0 GiB)";
+        assert_eq!(found.iter().map(|it| it.text.as_str()).collect::<Vec<_>>(), [text]);
+        assert!(
+            found[0].severity == Severity::Hint && found[0].next.contains("in the other partition"),
+            "{found:?}"
+        );
+        // Up to two gibibytes are left alone.
+        let used = pod("n1", json!({ "ephemeralContainerStatuses": [{ "image": "quay.io/old:1" }] }));
+        assert_eq!(unused_images(&[node], &pods.iter().chain([&used])), []);
+    }
 
     #[test]
     fn k6_a_taint_that_most_nodes_do_not_have_is_named_with_what_to_type() {

@@ -15,13 +15,11 @@ use crate::{Finding, Severity};
 const UNHEALTHY: &str = "volumes that are not healthy";
 
 /// Whether a finding is one of [`unhealthy`].
-#[must_use]
 pub fn is_unhealthy(text: &str) -> bool {
     text.starts_with(UNHEALTHY)
 }
 
 /// Volumes that are degraded or faulted; code `volumes`.
-#[must_use]
 pub fn unhealthy(volumes: &[Volume]) -> Vec<Finding> {
     let bad = |it: &&Volume| matches!(it.status.robustness.as_str(), "degraded" | "faulted");
     let what = |it: &Volume| format!("{}: {}", it.shown(), it.status.robustness);
@@ -41,7 +39,6 @@ pub fn unhealthy(volumes: &[Volume]) -> Vec<Finding> {
 }
 
 /// Volumes with a copy on a disk that is full: a guest that writes there is paused by IO errors. Code `volumes`.
-#[must_use]
 pub fn full(nodes: &[StorageNode], volumes: &[Volume]) -> Vec<Finding> {
     // A copy is called as its volume, then -r- and some letters.
     let shown = |copy: &String| {
@@ -106,7 +103,6 @@ fn in_work(
 }
 
 /// Backups of Longhorn in progress; code `backups`.
-#[must_use]
 pub fn backing_up(backups: &[Value], now: Timestamp) -> Vec<Finding> {
     let runs = |it: &&Value| matches!(text(&it["status"]["state"]).as_str(), "" | "Pending" | "InProgress");
     let all = backups.iter().filter(runs).map(|it| (text(&it["metadata"]["name"]), changed(it)));
@@ -114,7 +110,6 @@ pub fn backing_up(backups: &[Value], now: Timestamp) -> Vec<Finding> {
 }
 
 /// Volumes of Longhorn that are being restored, since they were made; code `backups`.
-#[must_use]
 pub fn restoring(volumes: &[Volume], now: Timestamp) -> Vec<Finding> {
     let runs = |it: &&Volume| it.status.restore_required && !it.spec.standby;
     let made = |it: &Volume| it.metadata.creation_timestamp.as_ref().map(|it| it.0);
@@ -123,7 +118,6 @@ pub fn restoring(volumes: &[Volume], now: Timestamp) -> Vec<Finding> {
 }
 
 /// Virtual machines in a snapshot or a restore; code `backups`.
-#[must_use]
 pub fn machine_snapshots(machines: &[Value], now: Timestamp) -> Vec<Finding> {
     let runs = |it: &&Value| {
         ["snapshotInProgress", "restoreInProgress"].iter().any(|word| !it["status"][word].is_null())
@@ -138,7 +132,6 @@ const STRICT_LOCAL: &str = "strict-local";
 
 /// Volumes with one replica by their own settings: who uses one goes down with the node that holds it; code `volumes`. Hints,
 /// as they are meant so: the last copy of a volume keeps its node by itself.
-#[must_use]
 pub fn single(volumes: &[Volume]) -> Vec<Finding> {
     let used = volumes.iter().filter(|it| it.status.state != "detached");
     let (strict, others): (Vec<&Volume>, Vec<&Volume>) =
@@ -165,7 +158,6 @@ pub fn single(volumes: &[Volume]) -> Vec<Finding> {
 }
 
 /// Copies of volumes that are being made, with how far they are; code `rebuilds`.
-#[must_use]
 pub fn rebuilding(engines: &[Engine], volumes: &[Volume]) -> Vec<Finding> {
     let shown = |name: &String| {
         volumes.iter().find(|it| it.name() == *name).map_or_else(|| name.clone(), Volume::shown)
@@ -190,7 +182,6 @@ fn is_guest(user: &VolumeUser) -> bool {
 }
 
 /// Degraded volumes of virtual machines with a single good copy by the engine that runs, and the name of that copy.
-#[must_use]
 pub fn thin<'a>(volumes: &'a [Volume], engines: &'a [Engine]) -> Vec<(&'a Volume, &'a str)> {
     let copy = |volume: &Volume| {
         let name = volume.name();
@@ -205,7 +196,6 @@ pub fn thin<'a>(volumes: &'a [Volume], engines: &'a [Engine]) -> Vec<(&'a Volume
 
 /// Those of the [`thin`] volumes whose good copy is on `node`: while it is down, their machines stop wherever they run. Code
 /// `last-copy`. The drain guards the copy too, but it has cordoned the node and moved machines by then.
-#[must_use]
 pub fn last_copies(thin: &[(&Volume, &str)], replicas: &[Replica], node: &str) -> Vec<Finding> {
     let here = |copy: &str| {
         replicas.iter().any(|it| it.metadata.name.as_deref() == Some(copy) && it.spec.node == node)
@@ -230,7 +220,6 @@ pub fn last_copies(thin: &[(&Volume, &str)], replicas: &[Replica], node: &str) -
 }
 
 /// Snapshots by CSI that are not ready yet and have not failed; code `backups`.
-#[must_use]
 pub fn csi_snapshots(snapshots: &[Value], now: Timestamp) -> Vec<Finding> {
     // Without a status nobody has begun with it, and nobody may.
     let runs = |it: &&Value| {
@@ -241,7 +230,6 @@ pub fn csi_snapshots(snapshots: &[Value], now: Timestamp) -> Vec<Finding> {
 }
 
 /// Volumes that are attached to nodes that are gone or not Ready: nobody else can use them; code `volumes`.
-#[must_use]
 pub fn stale_attachments(attachments: &[Value], nodes: &[Value]) -> Vec<Finding> {
     let ready = |name: &Value| {
         let node = nodes.iter().find(|it| it["metadata"]["name"] == *name);

@@ -13,19 +13,16 @@ use crate::{Finding, Severity};
 pub const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 
 /// It belongs to the cluster itself, by its namespace.
-#[must_use]
 pub fn is_system(object: &Value) -> bool {
     is_system_namespace(&text(&object["metadata"]["namespace"]))
 }
 
 /// What it holds belongs to the cluster itself.
-#[must_use]
 pub fn is_system_namespace(namespace: &str) -> bool {
     namespace.ends_with("-system") || ["kubevirt", "cdi"].contains(&namespace)
 }
 
 /// Workloads of one kind, as `deployments`, of which fewer pods are ready than are wanted; code `workloads`.
-#[must_use]
 pub fn short(kind: &str, all: &[Value]) -> Vec<Finding> {
     let (spec, status) = ("spec", "status");
     let (wanted, ready) = match kind {
@@ -52,7 +49,6 @@ pub fn short(kind: &str, all: &[Value]) -> Vec<Finding> {
 }
 
 /// Pods that crash, have no node, or do not end; code `pods`. Their workloads say whether that matters.
-#[must_use]
 pub fn pods(all: &[Value], now: Timestamp) -> Vec<Finding> {
     let old = |value: &Value| time(value).is_some_and(|at| now.duration_since(at) > PATIENCE);
     let crashing = |it: &Value| {

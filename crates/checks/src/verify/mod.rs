@@ -72,7 +72,6 @@ impl LayerCheck {
     }
 
     /// The layer, with the worst first.
-    #[must_use]
     pub fn layer(&mut self, layer: &str) -> VerifyLayer {
         let mut findings: Vec<VerifyFinding> =
             std::mem::take(&mut self.found).into_iter().map(shown).collect();
@@ -90,13 +89,11 @@ impl LayerCheck {
 }
 
 /// A layer that was not looked at, and why.
-#[must_use]
 pub fn skipped(layer: &str, why: &str) -> VerifyLayer {
     VerifyLayer { layer: layer.to_owned(), read: why.to_owned(), ..VerifyLayer::default() }
 }
 
 /// A layer that cannot be looked at while one below it does not work.
-#[must_use]
 pub fn unknown(layer: &str, why: &str, next_step: &str) -> VerifyLayer {
     let result = VerifyResult::Unknown;
     let finding = VerifyFinding { result, text: why.to_owned(), next_step: next_step.to_owned() };

@@ -109,6 +109,7 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
         LayerCheck::default()
             .list("nodes", all_nodes.as_deref(), of_nodes)
             .list("leases", renewals.as_deref(), |all| nodes::silent(known, all, now))
+            .found(of_images(known, &pods))
             .layer("nodes"),
         LayerCheck::default().list("nodes", all_nodes.as_deref(), of_taints).layer("taints"),
         volumes_layer.layer("storage"),
@@ -142,6 +143,11 @@ fn of_taints(all: &[Value]) -> Vec<Finding> {
 fn of_nodes(all: &[Value]) -> Vec<Finding> {
     let mixed = nodes::mixed_versions(all).into_iter().map(|it| it.with(Severity::Warns)).collect();
     [nodes::unready(all), nodes::cordoned(all, ""), nodes::full_disks(all), mixed].concat()
+}
+
+fn of_images(nodes: &[Value], pods: &Result<Halves, Error>) -> Vec<Finding> {
+    let found = |(system, others): &Halves| nodes::unused_images(nodes, &system.iter().chain(others));
+    pods.as_ref().map(found).unwrap_or_default()
 }
 
 fn old_snapshot(all: &[Value], now: Timestamp) -> Vec<Finding> {

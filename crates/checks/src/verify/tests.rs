@@ -347,12 +347,11 @@ fn v1_the_worst_finding_is_the_result_of_a_layer() {
 /// Row 2-30.
 #[tokio::test(start_paused = true)]
 async fn whether_harvester_renews_certificates_by_itself_is_shown_in_words() {
-    let setting = |value: &str, default: &str| json!({ "metadata": { "name": certificates::ROTATION }, "value": value, "default": default });
+    let setting = |value: &str, default: &str| json!({ "value": value, "default": default });
     let off = r#"{"enable":false,"expiringInHours":240}"#;
     let on = r#"{"enable":true,"expiringInHours":72}"#;
     let rows = [
         (vec![], None),
-        (vec![json!({ "metadata": { "name": "backup-target" }, "value": on })], None),
         (vec![setting("", off)], Some("off")),
         (vec![setting(on, off)], Some("on, 72 h before they end; it restarts rke2 without a turn")),
         (vec![setting(r#"{"enable":true}"#, off)], Some("on; it restarts rke2 without a turn")),
