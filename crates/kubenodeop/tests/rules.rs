@@ -1,8 +1,9 @@
 //! The rules of a drain against the embedded cluster: tiers, two budgets, workloads that come back, volumes, limits.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
-use crate::stage::{Attempt, are_ready, clock, cluster, cluster_with, cordoned, on_n1};
+use crate::stage::{Attempt, are_ready, clock, cluster, cluster_with, cordoned, n1, on_n1};
 use kubenodeop::{
     AttemptOutcome, AttemptPhase, AttemptRules, BlockCode, Limit, PodAction, StickyAction, VolumeAction,
 };
@@ -162,10 +163,45 @@ async fn d11_storage_and_network_wait_for_the_pods_that_use_them() {
     assert_eq!(order[order.len() - 4..], ["ip", "plug", "disk", "net"]);
 }
 
+/// Row 0-24. Speakers of which one answers for an address, as those of kube-vip and MetalLB.
+#[tokio::test(start_paused = true)]
+async fn d11_a_virtual_address_is_answered_for_throughout_and_moves_once_the_applications_are_gone() {
+    let (sim, cluster) = cluster(2).await;
+    sim.add_deployment("metallb-system", "speaker", 3);
+    sim.until("pods", |pods| are_ready(pods, 14)).await;
+    cordoned(&cluster).await;
+    let speaks = |pod: &Value| {
+        pod["metadata"]["namespace"] == "metallb-system"
+            && pod["metadata"]["deletionTimestamp"].is_null()
+            && pod["status"]["conditions"][0]["status"] == "True"
+    };
+    let places = RefCell::new(vec![("n1".to_owned(), 0)]);
+    let watched = sim.until("pods", |pods| {
+        let on: Vec<&str> =
+            pods.iter().filter(|it| speaks(it)).filter_map(|it| it["spec"]["nodeName"].as_str()).collect();
+        assert!(!on.is_empty(), "nobody answers for the address");
+        let mut places = places.borrow_mut();
+        if !on.contains(&places.last().unwrap().0.as_str()) {
+            let here =
+                on_n1(pods).into_iter().filter(|it| !it.starts_with("agent") && !it.starts_with("speaker"));
+            places.push((on[0].to_owned(), here.count()));
+        }
+        false
+    });
+    tokio::select! {
+        () = watched => {}
+        _ = Attempt::start(&cluster).drained() => {}
+    }
+    let places = places.into_inner();
+    assert!(places.len() == 2 && places[1].0 != "n1" && places[1].1 == 0, "{places:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn d13_volumes_of_evicted_pods_are_listed_and_waited_for() {
     let config = SimConfig { detach_time: secs(20), ..SimConfig::default() };
     let (sim, cluster) = with_volume(config).await;
+    // A cluster without Longhorn: no copy of a volume is known, and none is waited for (row 2-50).
+    assert_eq!(kubenodeop::storage::look(&cluster, &n1()).await.unwrap(), None);
     let mut attempt = Attempt::start(&cluster);
     let seen = attempt
         .until(|it| it.phase == AttemptPhase::Detaching && it.volumes == ["tools/data (pv pv-1)"])

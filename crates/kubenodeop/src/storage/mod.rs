@@ -1,7 +1,8 @@
 //! Storage of the cluster as far as a node that leaves service must care: which volumes have their last healthy copy
 //! here, why the budget of an instance manager is closed.
 //!
-//! An adapter reads (`longhorn`; a cluster without it has no storage to guard), one pure rule judges (`guard`). Who may
+//! An adapter gives a [`StorageView`], or `None` where its storage is not installed: `longhorn` is the one that is there, and a
+//! cluster without it has no copies to guard. Volumes are detached by `VolumeAttachment`, whatever stores them (`engine`). One pure rule judges (`guard`). Who may
 //! call: `engine` and `drain` for an attempt, `leave`, and zedkube while the API is lost. Not here: how long is waited
 //! and by which policy (`engine`).
 

@@ -78,7 +78,6 @@ fn deployment(sim: &Sim) -> Value {
     sim.get(DEPLOYMENTS, "shop", "solo").unwrap()
 }
 
-/// What makes the rollout.
 fn from(sim: &Sim) -> Value {
     deployment(sim)["spec"]["template"]["metadata"]["annotations"][FROM].clone()
 }

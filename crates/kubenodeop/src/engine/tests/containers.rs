@@ -19,7 +19,6 @@ fn overdue() -> Bench {
     bench
 }
 
-/// The next question comes.
 fn asked_again(bench: &mut Bench) {
     let before = bench.runtime_asked.len();
     bench.pass(secs(10));

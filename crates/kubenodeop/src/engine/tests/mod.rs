@@ -239,7 +239,6 @@ impl Bench {
         Self::by(there, AttemptRules::default())
     }
 
-    /// Started, by these rules.
     fn by(there: Vec<PodFacts>, rules: AttemptRules) -> Self {
         Self::on_from(there, rules, &Marks::default())
     }
