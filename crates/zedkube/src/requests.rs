@@ -154,7 +154,6 @@ mod tests {
         (Requester::Update, "run/baseosmgr/NodeDrainRequest/global.json"),
         (Requester::Operator, operator::FILE),
     ];
-    /// Of the runtime's time.
     const LONG: Duration = Duration::from_secs(600);
 
     struct RequestsFixture {

@@ -216,33 +216,37 @@ impl GptTable {
     pub(super) fn is_apart(&self, of: &Slot, runs: bool, disk: &Path) -> Result<(), String> {
         let sectors = self.sectors_of(of);
         if sectors.end > self.sectors {
-            let Slot { number, label, kind, guid, .. } = of;
-            let first = sectors.start;
-            let way_out = match self
-                .slots()
-                .iter()
-                .find(|it| *it != of && self.sectors_of(it).end > self.sectors)
-            {
-                None if !runs && first.saturating_add(LEAST_SHORTENED) < self.sectors => format!(
-                    "it does not run, so type sgdisk -a 1 -d {number} -e -n {number}:{first}:0 -t {number}:{kind} \
-                     -u {number}:{guid} -c {number}:{label} {}: it then ends with the disk, and what it holds is lost",
+            let others = self.slots().into_iter().filter(|it| it != of);
+            let also = others.into_iter().find(|it| self.sectors_of(it).end > self.sectors);
+            let also = also.map(|it| format!("{} ends past it as well; ", it.label)).unwrap_or_default();
+            let way_out = match self.shortens(of).filter(|_| !runs && also.is_empty()) {
+                Some(words) => format!(
+                    "it does not run, so type sgdisk {} {}: it then ends with the disk, and what it holds is lost",
+                    words.join(" "),
                     disk.display()
                 ),
-                other => {
-                    let also =
-                        other.map(|it| format!("{} ends past it as well; ", it.label)).unwrap_or_default();
-                    format!("{also}install this device again, from an image for a disk of this size")
-                }
+                None => format!("{also}install this device again, from an image for a disk of this size"),
             };
             return Err(format!(
-                "{label} ends at sector {}, and the disk has {}; {way_out}",
-                sectors.end, self.sectors
+                "{} ends at sector {}, and the disk has {}; {way_out}",
+                of.label, sectors.end, self.sectors
             ));
         }
         match self.holder(sectors, Some(of.number)) {
             Some(other) => Err(format!("partitions {} ({}) and {other} overlap", of.number, of.label)),
             None => Ok(()),
         }
+    }
+
+    /// The words for sgdisk, before the disk, that make a partition end with the disk; `None` where too little of it is there.
+    pub(super) fn shortens(&self, of: &Slot) -> Option<Vec<String>> {
+        let Slot { number, label, kind, guid, .. } = of;
+        let first = self.sectors_of(of).start;
+        let words = format!(
+            "-a 1 -d {number} -e -n {number}:{first}:0 -t {number}:{kind} -u {number}:{guid} -c {number}:{label}"
+        );
+        let is_left = first.saturating_add(LEAST_SHORTENED) < self.sectors;
+        is_left.then(|| words.split(' ').map(str::to_owned).collect())
     }
 
     fn sectors_of(&self, of: &Slot) -> Range<u64> {

@@ -146,10 +146,11 @@ async fn t14_what_real_servers_answered_is_classed_by_who_says_it_whatever_the_c
         let error = cluster.order("ask", request).await.unwrap_err();
         let reply = error.reply();
         assert_eq!(reply.word(), row["Reply"], "{row}");
+        let word = |by: &dyn std::fmt::Debug| format!("{by:?}").to_lowercase();
         let by = if let Reply::Denied { by, .. } = &reply {
-            format!("{by:?}").to_lowercase()
+            word(by)
         } else if let Reply::Permanent { by, .. } = &reply {
-            format!("{by:?}").to_lowercase()
+            word(by)
         } else {
             String::new()
         };

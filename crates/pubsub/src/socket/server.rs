@@ -16,13 +16,14 @@ use tracing::{debug, warn};
 
 use super::board::SocketBoard;
 use crate::error::chain;
+use crate::files::keep;
 use crate::large::{self, LEFT_OVER, Large, MEMBER_LIMIT_BYTES};
 use crate::peer::{self, PeersShared};
 use crate::record::{MESSAGE_LIMIT_BYTES, update_bytes};
 use crate::removed::Removed;
 use crate::socket::{SocketListener, SocketState, probe};
-use crate::watch::{Follows, Pending, WatchHub};
-use crate::{CodecError, Error, Name, Retry, ToWire};
+use crate::watch::{Follows, WatchHub};
+use crate::{CodecError, Error, Name, ToWire};
 
 /// More subscribers than this at one topic are turned away.
 const MOST_PEERS: usize = 64;
@@ -81,7 +82,8 @@ impl SocketPlace {
     }
 
     /// Listens again where the socket was removed or replaced, alone or with its directory. Peers that are connected stay.
-    fn keep(&self) -> Result<(), Error> {
+    /// Returns how many were made.
+    fn restore(&self) -> Result<usize, Error> {
         let mut listener = self.listener();
         if let Some(former) = &*listener
             && !former.is_at(&self.path)
@@ -89,38 +91,14 @@ impl SocketPlace {
             let next = Arc::new(self.listen()?);
             former.close();
             *listener = Some(next);
-            drop(listener);
-            warn!(path = %self.path.display(), "the socket of this topic was removed by somebody else and is made again");
+            return Ok(1);
         }
-        Ok(())
+        Ok(0)
     }
 
     fn close(&self) {
         if let Some(listener) = self.listener().take() {
             listener.close();
-        }
-    }
-}
-
-/// Has a socket made again as soon as another file, or none, is in its place.
-async fn keep(hub: Arc<WatchHub>, place: Arc<SocketPlace>) {
-    let name = place.path.file_name().unwrap_or_default().to_owned();
-    let bell = WatchHub::bell(crate::store::parent(&place.path), Follows::File(name));
-    let mut retry = Retry::default();
-    loop {
-        if bell.take() == Pending::None {
-            tokio::select! {
-                biased;
-                () = hub.wait(&bell) => continue,
-                () = retry.due() => {}
-            }
-        }
-        match hub.attend(&bell).and_then(|()| place.keep()) {
-            Ok(()) => retry.worked(),
-            Err(error) if retry.failed() => {
-                warn!(path = %place.path.display(), error = chain(&error), "cannot make the socket of this topic again, retrying");
-            }
-            Err(_) => {}
         }
     }
 }
@@ -150,7 +128,11 @@ impl SocketServer {
                 }
             });
         }
-        keeper.spawn(keep(Arc::clone(hub), Arc::clone(&place)));
+        let name = place.path.file_name().unwrap_or_default().to_owned();
+        let bell = WatchHub::bell(crate::store::parent(&place.path), Follows::File(name));
+        let kept = Arc::clone(&place);
+        let restore = Box::new(move |_: Option<&_>| Some(kept.restore()));
+        keeper.spawn(keep(Arc::clone(hub), bell, "sockets", restore));
         tasks.spawn(welcome(Arc::clone(&shared), Arc::clone(&place), board.subscribe()));
         Ok(Some(Self { shared, place, board, removed, tasks, _keeper: keeper }))
     }

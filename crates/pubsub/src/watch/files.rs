@@ -170,7 +170,13 @@ impl DirKeeper {
     pub(crate) fn start(hub: Arc<WatchHub>, files: &SharedFiles) -> Option<Self> {
         let runtime = Handle::try_current().ok()?;
         let bell = WatchHub::bell(&lock(files).folder.path(""), Follows::Topic);
-        let task = runtime.spawn(keep(hub, bell, Arc::downgrade(files))).abort_handle();
+        let weak = Arc::downgrade(files);
+        let restore = move |names: Option<&BTreeSet<OsString>>| {
+            let files = weak.upgrade()?;
+            let restored = lock(&files).restore(names);
+            Some(restored)
+        };
+        let task = runtime.spawn(keep(hub, bell, "files", Box::new(restore))).abort_handle();
         Some(Self { task, files: Arc::clone(files) })
     }
 }
@@ -183,7 +189,17 @@ impl Drop for DirKeeper {
     }
 }
 
-async fn keep(hub: Arc<WatchHub>, bell: Arc<DirNotifier>, files: Weak<Mutex<Files>>) {
+/// Makes again what of these names, or at all, somebody removed or replaced. Returns how many that were, or that nobody wants it
+/// any more.
+type Restore = Box<dyn FnMut(Option<&BTreeSet<OsString>>) -> Option<Result<usize, Error>> + Send>;
+
+/// Has the `what` of a topic made again as soon as another one, or none, is in its place.
+pub(crate) async fn keep(
+    hub: Arc<WatchHub>,
+    bell: Arc<DirNotifier>,
+    what: &'static str,
+    mut restore: Restore,
+) {
     let mut retry = Retry::default();
     loop {
         let names = match bell.take() {
@@ -195,21 +211,23 @@ async fn keep(hub: Arc<WatchHub>, bell: Arc<DirNotifier>, files: Weak<Mutex<File
             Pending::Names(names) if !retry.is_failing() => Some(names),
             Pending::Names(_) | Pending::All => None,
         };
-        let Some(files) = files.upgrade() else { return };
         let attended = if names.is_none() { hub.attend(&bell) } else { Ok(()) };
-        let restored = attended.and_then(|()| lock(&files).restore(names.as_ref()));
-        drop(files);
+        let restored = match attended {
+            Ok(()) => restore(names.as_ref()),
+            Err(error) => Some(Err(error)),
+        };
+        let Some(restored) = restored else { return };
         let path = bell.dir().display();
         match restored {
             Ok(0) => retry.worked(),
             Ok(count) => {
                 retry.worked();
-                warn!(%path, count, "files of this topic were removed or overwritten by somebody else and are written again");
+                warn!(%path, count, "{what} of this topic were removed or replaced by somebody else and are made again");
                 tokio::time::sleep(PAUSE).await;
             }
             Err(error) => {
                 if retry.failed() {
-                    warn!(%path, error = chain(&error), "cannot restore the files of this topic, retrying");
+                    warn!(%path, error = chain(&error), "cannot restore {what} of this topic, retrying");
                 }
             }
         }

@@ -21,11 +21,9 @@ enum Step {
     Restart,
     /// It dies, somebody removes the file of a key meanwhile, and it is started again.
     Crash(Option<u8>),
-    /// Subscribers get some time.
     Turns(u8),
     /// A subscriber takes so many records.
     Listen(usize, u8),
-    /// A subscriber comes again.
     Join(usize),
 }
 

@@ -17,7 +17,6 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 /// What comes before each status that is written.
 const CHANGING: &str = "nodedrain-step:changing";
-/// Whose lines are kept.
 const SPEAKERS: [&str; 7] =
     ["zedkube", "clusterview", "nodestatus", "kubenodeop", "kubeapi", "agent", "pubsub"];
 

@@ -114,7 +114,6 @@ impl Bench {
         self.store.read().await.unwrap().spare().clone()
     }
 
-    /// What lies in IMGB.
     fn held(&self, bytes: usize) -> Vec<u8> {
         let held = match self.kind {
             Kind::Gpt => self.machine.bytes()[704 * 512..].to_vec(),

@@ -203,9 +203,13 @@ async fn t8_the_command_for_an_image_partition_that_ends_past_the_disk_makes_it_
     machine.put("disk.img", &bytes);
     let mut store = GptStore::new(&machine.topic_root, &machine.disk, None);
     let refused = crate::report::chain(&store.read().await.unwrap_err());
-    let (_, command) = refused.split_once("type sgdisk ").unwrap();
-    let (words, _) = command.split_once(": ").unwrap();
-    let run = std::process::Command::new("sgdisk").args(words.split(' ')).output();
+    let table = GptTable::read(&mut std::fs::File::open(&machine.disk).unwrap()).unwrap();
+    let words = table.shortens(table.slots().iter().find(|it| it.label == "IMGB").unwrap()).unwrap();
+    assert!(
+        refused.contains(&format!("type sgdisk {} {}:", words.join(" "), machine.disk.display())),
+        "{refused}"
+    );
+    let run = std::process::Command::new("sgdisk").args(words).arg(&machine.disk).output();
     let Ok(run) = run else {
         writeln!(std::io::stderr(), "skipped: there is no program `sgdisk` here").unwrap();
         return;

@@ -4,7 +4,6 @@
 //! requests and answers, the Node object, and the pods. Pure: no clock, no I/O, no task.
 
 mod api_away;
-mod api_lost;
 mod attempts;
 mod hooks;
 mod life;

@@ -38,7 +38,6 @@ pub(super) fn request(by: Requester, secs: u64) -> NodeDrainRequest {
     }
 }
 
-/// An attempt that failed.
 pub(super) fn failed(reason: &str) -> AttemptFailure {
     AttemptFailure {
         reason: reason.into(),
@@ -194,7 +193,6 @@ impl Bench {
         (bench, run)
     }
 
-    /// All five attempts fail.
     pub(super) fn fail_all(&mut self, run: RunId) {
         for attempt in 1..=5 {
             self.fail(run);

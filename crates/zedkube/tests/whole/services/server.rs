@@ -84,7 +84,6 @@ impl Site {
         assert!(came.is_ok(), "waited for {text}\n{:#?}", self.diary.lines());
     }
 
-    /// Where the server listens.
     async fn address(&self) -> SocketAddr {
         self.until_line(LISTENS, 1).await;
         let lines = self.diary.lines();

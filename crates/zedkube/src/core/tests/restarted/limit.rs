@@ -40,7 +40,6 @@ fn begun(then: PodAction) -> Bench {
     bench
 }
 
-/// One pod is held.
 fn held(bench: &mut Bench) {
     let run = bench.core.drain.run_id();
     let subject = Subject::Volume { namespace: "shop".into(), claim: "data".into(), volume: "pvc-1".into() };
