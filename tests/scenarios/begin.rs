@@ -7,7 +7,6 @@ use topics::{DrainStatus, NodeAgentStatus};
 
 use scenarios::{Agent, World, bring_image, reboot_config, with_image};
 
-/// From COMPLETE to the beginning.
 const LIMIT: Duration = Duration::from_secs(10);
 const REQUESTERS: [Agent; 3] = [Agent::Zedagent, Agent::Baseosmgr, Agent::Nodeagent];
 

@@ -1,6 +1,7 @@
 //! Servers with etcd: what their own member says, and what the agents of the others say of theirs (goals U3, U4).
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::process::ExitStatusExt as _;
 
 use kubesim::{Etcd, EtcdFault, Sim};
 use scenarios::{Agent, Cluster, World, reboot_config};
@@ -124,4 +125,12 @@ async fn u3_a_peer_whose_own_agent_calls_its_member_unhealthy_is_counted_so_and_
     for world in &mut worlds {
         world.kill_all().await;
     }
+}
+
+#[test]
+fn a_server_that_a_test_has_started_ends_when_the_process_of_the_test_does() {
+    let mut server = scenarios::watched("sleep".as_ref()).arg("600").spawn().unwrap();
+    // As the kernel does then.
+    drop(server.stdin.take());
+    assert_eq!(server.wait().unwrap().signal(), Some(9));
 }

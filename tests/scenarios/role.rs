@@ -65,7 +65,6 @@ fn needed((method, uri): &(String, String)) -> Option<(String, String, String)> 
     Some((group, resource, verb.to_owned()))
 }
 
-/// The role for the election.
 const LEASE_ROLE: &str = "pillar-rs-stats-leader";
 /// What a node needs on the Lease of turns.
 const OUTAGE_ROLE: &str = "pillar-rs-outage";
@@ -83,7 +82,6 @@ const REPORT_ROLES: [&str; 2] = ["pillar-rs-node-report", "pillar-rs-node-events
 const MACHINES_ROLE: &str = "pillar-rs-machines";
 /// The role for room on the disks of the node.
 const DISKS_ROLE: &str = "pillar-rs-disk-reserve";
-/// The role for Longhorn's properties.
 const PROPERTIES_ROLE: &str = "pillar-rs-longhorn-properties";
 /// The role for applications, in their namespace.
 const APPS_ROLE: &str = "pillar-rs-apps";
@@ -126,7 +124,6 @@ struct Meta {
     namespace: Option<String>,
 }
 
-/// The role of this name.
 fn role(name: &str) -> Role {
     let roles = include_str!("../../docs/reference/role.yaml").split("\n---\n");
     let mut roles = roles.map(|text| serde_saphyr::from_str::<Role>(text).unwrap());

@@ -21,7 +21,6 @@ use crate::server::etcd::RealEtcd;
 
 /// Our node, by the name and identity of the golden config's device.
 const NODE: &str = "edge-node-1";
-/// UUID of the device.
 pub const UUID: &str = "2f6f0c2e-9b0e-4c1b-8f0f-6a0f1f0a0c11";
 const NODES: [(&str, &str); 5] = [
     (NODE, UUID),
@@ -252,7 +251,6 @@ impl Cluster {
         }
     }
 
-    /// The embedded cluster behind it.
     pub fn sim(&self) -> &Sim {
         match &self.backend {
             Backend::Embedded(sim) => sim,
@@ -265,7 +263,6 @@ impl Cluster {
         &self.place.node
     }
 
-    /// Namespace of the guarded application.
     pub fn namespace(&self) -> &str {
         &self.place.namespace
     }
@@ -454,7 +451,6 @@ impl Cluster {
         carried_out
     }
 
-    /// How many evictions were accepted.
     pub fn evictions(&self) -> usize {
         self.evicted().len()
     }

@@ -62,12 +62,10 @@ pub struct Course {
     pub written: Vec<String>,
 }
 
-/// What came of many runs.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Stories that were told to their end.
     pub runs: usize,
-    /// Kills that were dealt.
     pub kills: usize,
     /// What was not as in an undisturbed run.
     pub violations: Vec<String>,

@@ -24,7 +24,6 @@ const PID: &str = "PID";
 /// A process of which a call has failed writes more temporary files than another.
 const MORE_TEMPS: u64 = 40;
 
-/// How calls of processes fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failing {
     /// Whose calls; those of each agent for `None`.
@@ -36,11 +35,9 @@ pub struct Failing {
 /// Calls of one kind that fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailingCall {
-    /// Name of the system call.
     pub name: String,
     /// Which of its calls to the tree, from 1.
     pub nth: usize,
-    /// How many in a row.
     pub count: usize,
 }
 
@@ -57,12 +54,17 @@ impl fmt::Display for Failing {
 /// What strace does with a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Tracing {
-    /// Writes all calls down.
     All,
     /// Lets calls fail, of those to files that the list names.
-    Fail { calls: Vec<FailingCall>, paths: String },
+    Fail {
+        calls: Vec<FailingCall>,
+        paths: String,
+    },
     /// Lets each call that waits for the disk, of those to files that the list names, take so many microseconds more.
-    Slow { micros: u128, paths: String },
+    Slow {
+        micros: u128,
+        paths: String,
+    },
 }
 
 impl Tracing {
@@ -140,7 +142,6 @@ impl Calls {
         }
     }
 
-    /// Every single call in turn.
     pub fn each(&self) -> Vec<Failing> {
         let all = self.counts.iter().flat_map(|((agent, name), count)| {
             (1..=*count).map(|nth| Failing {

@@ -11,10 +11,8 @@ const WITHOUT_END: u32 = 1_000_000;
 /// A state of a drained reboot, as the topics show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
-    /// Nothing is asked for.
     Idle,
     Asked,
-    /// NodeDrainStatus has this value.
     Status(DrainStatus),
     Commanded,
     /// The device operation is on its way.

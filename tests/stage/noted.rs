@@ -15,7 +15,6 @@ pub(crate) struct Noted(Arc<Mutex<Notes>>);
 
 #[derive(Default)]
 pub(crate) struct Notes {
-    /// Method, path and query.
     pub(crate) asked: Vec<(String, String)>,
     /// UIDs in the evictions that were accepted.
     pub(crate) evicted: Vec<String>,

@@ -35,12 +35,9 @@ const LONG_AFTER: Duration = Duration::from_secs(60);
 /// What does not come within this time does not come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the controller asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// Reboot of one node.
     RebootOfOne,
-    /// Shutdown of one node.
     ShutdownOfOne,
     /// Reboot of all nodes at once.
     RebootOfAll,
@@ -73,7 +70,6 @@ impl Asked {
 #[derive(Debug, Clone, Default)]
 struct LastWrite {
     path: String,
-    /// What was there before it.
     before: Option<Vec<u8>>,
 }
 
@@ -103,7 +99,6 @@ struct Site {
     cut: Arc<Notify>,
 }
 
-/// The directories of a device.
 pub async fn folders_of_a_device() -> Vec<PathBuf> {
     let mut world = World::new().await;
     Story::Reboot.play(&mut world).await;
@@ -219,6 +214,8 @@ impl Site {
         for node in &mut self.nodes {
             node.world.kill_all().await;
         }
+        // Evictions under way outlive the agents here, which are tasks: they were on their way at the cut.
+        tokio::time::sleep(Duration::from_millis(1)).await;
         let sim = self.nodes[0].world.cluster.sim().clone();
         if self.reads {
             sim.quorum(false);
@@ -377,7 +374,6 @@ impl World {
         self.text(&file).is_some_and(|it| is_next(operation, &it)) && self.text(&pending).is_none()
     }
 
-    /// Waits until that is so.
     async fn carried_out(&self, operation: &str) {
         let (file, pending) = counter_files(operation);
         let what = format!("the {operation} to count as executed");

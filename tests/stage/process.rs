@@ -22,7 +22,6 @@ pub(crate) const LIMITS: &str = "limits.json";
 pub(crate) struct How<'a> {
     /// The word for what it runs, when that is not the agent alone.
     pub(crate) word: Option<&'a str>,
-    /// At most so many descriptors.
     pub(crate) descriptors: Option<u64>,
     /// What it logs, when that is not the usual.
     pub(crate) filter: Option<&'a str>,
@@ -183,7 +182,6 @@ impl Halt {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(agent);
     }
 
-    /// Nothing is tidied up.
     pub(crate) fn now(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(|it| it.abort());
     }

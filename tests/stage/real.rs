@@ -23,12 +23,12 @@ use crate::cluster::{BUDGET, OWNER, Place};
 use crate::roles;
 use crate::server::ApiServer;
 
-/// Where leases of nodes are.
 const LEASES: &str = "kube-node-lease";
 /// For so long an API server may answer with errors: its etcd is without a leader, or it is started again.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// How long an object may take until it is as wanted.
+const LONGEST: Duration = Duration::from_mins(20);
 
-/// Names of nodes without power.
 type Off = Arc<Mutex<BTreeSet<String>>>;
 /// A kubelet looks again at what a pod waits for.
 const LOOK: Duration = Duration::from_millis(200);
@@ -120,7 +120,6 @@ impl Real {
         ready(self.client(), node, on).await;
     }
 
-    /// Removes what was built.
     pub(crate) async fn tear_down(&self, place: &Place) {
         let now = DeleteParams::default().grace_period(0);
         let nodes: Api<Node> = Api::all(self.client().clone());
@@ -224,18 +223,22 @@ pub(crate) async fn until<K>(api: &Api<K>, name: &str, wanted: impl Fn(&K) -> bo
 where
     K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
-    loop {
-        let now = answered(|| api.get(name)).await;
-        if wanted(&now) {
-            return;
+    let looks = async {
+        loop {
+            let now = answered(|| api.get(name)).await;
+            if wanted(&now) {
+                return;
+            }
+            let version = now.resource_version().unwrap();
+            let only = WatchParams::default().fields(&format!("metadata.name={name}"));
+            // Any event, also the end of the watch, is a reason to look again.
+            if let Ok(changes) = api.watch(&only, &version).await {
+                drop(changes.boxed().try_next().await);
+            }
         }
-        let version = now.resource_version().unwrap();
-        let only = WatchParams::default().fields(&format!("metadata.name={name}"));
-        // Any event, also the end of the watch, is a reason to look again.
-        if let Ok(changes) = api.watch(&only, &version).await {
-            drop(changes.boxed().try_next().await);
-        }
-    }
+    };
+    let in_time = tokio::time::timeout(LONGEST, looks).await;
+    in_time.unwrap_or_else(|_| panic!("{name} is not as wanted within {} s", LONGEST.as_secs()));
 }
 
 /// The kubelet of a node without a machine: its pods run at once, and are gone once they were asked to go.

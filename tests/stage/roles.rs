@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use crate::real::create;
 
-/// All files, object by object.
 const FILES: [&str; 3] = [
     include_str!("../../docs/reference/role.yaml"),
     include_str!("../../docs/reference/role-bindings.yaml"),

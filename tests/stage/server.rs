@@ -27,7 +27,6 @@ pub(crate) mod virt_api;
 /// Why the scenarios on a real API server are left out.
 pub const SKIPPED: &str = "neither KUBECONFIG (a throw-away cluster) nor KUBEBUILDER_ASSETS (a directory with etcd \
                            and kube-apiserver) is set";
-/// The program of the server.
 const API: &str = "kube-apiserver";
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const TOKEN: &str = "scenario-token";
@@ -252,11 +251,20 @@ fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
 
+/// Kills the program that takes the place of this shell once standard input is closed.
+const WATCHED: &str = r#"exec 3<&0; { read -r _ <&3; kill -9 $$; } & exec "$0" "$@" </dev/null 3<&-"#;
+
+/// A program that ends with this process, however that ends. Its input has to be a pipe.
+pub fn watched(program: &Path) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", WATCHED]).arg(program).stdin(Stdio::piped());
+    shell
+}
+
 fn child(assets: &Path, name: &str, words: &[String]) -> Child {
     let program: PathBuf = assets.join(name);
-    Command::new(&program)
+    watched(&program)
         .args(words)
-        .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()

@@ -9,7 +9,6 @@ use topics::{BaseOsStatus, DrainStatus};
 
 use crate::{World, reboot_config};
 
-/// The image of the update.
 const CONTENT: &str = "5c1f6e0a-3a5e-4a80-9d6f-2b9f5d6e7a01";
 const VERSION: &str = "14.5.1-lts-kubevirt-amd64";
 

@@ -23,7 +23,6 @@ const PLANTED: &[u8] = b"planted-by-the-stage-";
 const MEANT: [&str; 5] =
     ["persist/config/", "persist/checkpoint/", "kubeconfig", "persist.before/config/", "persist.img"];
 
-/// The root of a device.
 #[derive(Debug)]
 pub(crate) struct DeviceRoot(TempDir);
 

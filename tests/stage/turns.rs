@@ -41,7 +41,6 @@ const STILL: Pace = Pace { begin: 60, away: 240, off: 60, patience: 20 * 60 };
 /// On a clock of people, with short waits of the agents.
 const REAL: Pace = Pace { begin: 10, away: 20, off: 3, patience: 10 * 60 };
 
-/// What happens to one node.
 #[derive(Debug, Clone, Copy)]
 enum Trouble {
     /// One agent is killed and starts again.
@@ -55,7 +54,6 @@ enum Trouble {
 /// What happens to the cluster's objects.
 #[derive(Debug, Clone, Copy)]
 enum Stroke {
-    /// Somebody deletes the Lease.
     LeaseDeleted,
     /// The Lease is again as it was so long before.
     LeaseRestored(Duration),
@@ -276,7 +274,6 @@ impl Node {
         false
     }
 
-    /// Without power for so long.
     async fn down(&mut self, sim: &Sim, off: Duration) {
         self.world.kill_all().await;
         sim.power(&self.name, false);

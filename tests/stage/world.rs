@@ -30,7 +30,6 @@ pub enum Agent {
 impl Agent {
     pub const ALL: [Self; 4] = [Self::Zedagent, Self::Baseosmgr, Self::Nodeagent, Self::Zedkube];
 
-    /// As on a command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Zedagent => "zedagent",
@@ -41,7 +40,6 @@ impl Agent {
     }
 }
 
-/// An agent at work.
 enum Running {
     Task(Stopper, JoinSet<()>),
     Process,
@@ -50,7 +48,6 @@ enum Running {
 /// The program whose processes the agents are, and the API that they reach over HTTP.
 struct Program {
     path: PathBuf,
-    /// One process runs all agents.
     whole: bool,
     clock: Option<WrongClock>,
     _api: SimServer,
@@ -86,7 +83,6 @@ impl World {
         Self::on(Cluster::embedded().await)
     }
 
-    /// The same on another cluster.
     pub fn on(cluster: Cluster) -> Self {
         let root = Arc::new(tasks::DeviceRoot::new());
         let topic_root = TopicRoot::open(root.path()).unwrap();
@@ -258,7 +254,6 @@ impl World {
         }
     }
 
-    /// Ends all agents at once.
     pub async fn kill_all(&mut self) {
         while let Some((agent, ..)) = self.running.last() {
             let agent = *agent;
@@ -423,7 +418,6 @@ impl World {
         Some(go_json::from_slice(&bytes).unwrap())
     }
 
-    /// What all processes said.
     fn logs(&self) -> String {
         Processes::said(&self.root.path().join("log"))
     }

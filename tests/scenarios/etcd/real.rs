@@ -235,7 +235,6 @@ async fn three_servers(clusters: Vec<Cluster>, etcd: &mut RealEtcd) {
     }
 }
 
-/// Waits until somebody listens there.
 async fn until_listens(at: SocketAddr) {
     let clock = Clock::new();
     let end = clock.now() + PATIENCE;

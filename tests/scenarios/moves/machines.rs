@@ -8,10 +8,8 @@ use topics::DrainStatus;
 
 use super::*;
 
-/// What becomes of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// It moves, by one migration.
     Moved,
     /// It is shut down, and started again after the boot.
     Off,
@@ -21,12 +19,10 @@ enum End {
     Held,
 }
 
-/// A machine of its own.
 struct Row {
     name: String,
     spec: Value,
     notes: Vec<(&'static str, String)>,
-    /// What the plan says.
     foretold: String,
     /// What the drain says at some time.
     says: String,
@@ -202,7 +198,6 @@ fn d12_o5_for_each_reason_not_to_migrate_the_plan_foretells_what_the_drain_meets
     within_still(Box::pin(play("v1.7.3", &reasons(), |_, _, _| {})));
 }
 
-/// Ways in which migrations end.
 fn ways() -> Vec<Row> {
     let asks = "is asked to migrate; node edge-node-";
     let here = json!({ "kubernetes.io/hostname": NODE });

@@ -16,7 +16,6 @@ const OTHER: &str = "edge-node-2";
 /// A volume with its only copy on our node.
 struct Row {
     name: &'static str,
-    /// Served on another node.
     served: bool,
     /// On the volume: how it is.
     script: (&'static str, Value),

@@ -51,7 +51,6 @@ impl Place {
         self.kill_all().await;
     }
 
-    /// The record of turns.
     async fn record(&self) -> TurnRecord {
         lease::view(&self.worlds[0].cluster.handle()).await.unwrap().held.unwrap().record
     }
@@ -69,7 +68,6 @@ impl Place {
         lease::change(&self.worlds[0].cluster.handle(), wall, edit).await.unwrap();
     }
 
-    /// Which nodes are unschedulable.
     fn cordoned(&self) -> Vec<String> {
         let all = self.sim.list("nodes");
         let out = all.iter().filter(|it| it["spec"]["unschedulable"] == true);

@@ -167,12 +167,10 @@ impl RealEtcd {
             .unwrap_or_else(|cause| json!({ "error": cause.line() }))
     }
 
-    /// Where metrics and health are.
     pub fn metrics_url(&self, node: &str) -> String {
         self.member(node).url(2)
     }
 
-    /// Where JSON calls are.
     pub fn gateway_url(&self, node: &str) -> String {
         self.member(node).url(if self.has_gateway() { 3 } else { 1 })
     }
@@ -188,7 +186,6 @@ impl RealEtcd {
         format!("{node}-{:08x}", 0xa1 + nth)
     }
 
-    /// The address of a node.
     pub fn address(&self, node: &str) -> IpAddr {
         self.member(node).address
     }

@@ -15,15 +15,12 @@ use super::kubevirt::{Door, GUESTS};
 #[derive(Clone, Default)]
 pub(crate) struct Script {
     pub(crate) virt_api: bool,
-    /// Nodes that are down.
     pub(crate) down: BTreeSet<String>,
-    /// Machines that cannot be moved.
     pub(crate) fixed: BTreeSet<String>,
     /// Machines whose migration does not end.
     pub(crate) hang: BTreeSet<String>,
 }
 
-/// Plays all nodes, for ever.
 pub(crate) async fn play(door: Door, script: Arc<Mutex<Script>>) {
     let mut often = tokio::time::interval(Duration::from_millis(150));
     loop {
@@ -70,7 +67,6 @@ fn is_over(phase: &Value) -> bool {
     matches!(phase.as_str(), Some("Succeeded" | "Failed"))
 }
 
-/// Now, as virt-handler writes it.
 fn now() -> String {
     k8s_openapi::jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

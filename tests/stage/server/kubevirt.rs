@@ -26,17 +26,14 @@ use crate::real::Real;
 
 const NAMESPACE: &str = "kubevirt";
 pub(crate) const CORE: &str = "/api/v1/namespaces/kubevirt";
-/// Instances of all namespaces.
 pub const GUESTS: &str = "/apis/kubevirt.io/v1/virtualmachineinstances";
 /// How long something of KubeVirt may take.
 const PATIENCE: Duration = Duration::from_secs(180);
 /// One at a time: each is eight processes.
 static TURN: std::sync::LazyLock<Arc<tokio::sync::Mutex<()>>> = std::sync::LazyLock::new(Arc::default);
 
-/// What the environment names.
 pub struct KubeVirtPrograms {
     folder: PathBuf,
-    /// With kube-apiserver, etcd and kube-scheduler.
     pub(crate) assets: PathBuf,
     address: String,
 }
@@ -74,7 +71,6 @@ pub struct KubeVirt {
     _turn: OwnedMutexGuard<()>,
 }
 
-/// Processes that end with it.
 pub(crate) struct Ended(pub(crate) Vec<Child>);
 
 impl Drop for Ended {
@@ -168,7 +164,6 @@ impl KubeVirt {
         Door(self.client.clone())
     }
 
-    /// The nodes but the first.
     pub fn peers(&self) -> &[String] {
         &self.real.nodes()[1..]
     }

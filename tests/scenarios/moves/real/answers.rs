@@ -198,7 +198,6 @@ impl Course<'_> {
         self.take("launcher/target", refused, vec![]);
     }
 
-    /// Pods that look like KubeVirt's.
     async fn pods(&mut self) {
         let pod = |name: &str, kind: &str| {
             json!({
@@ -269,7 +268,6 @@ impl Course<'_> {
         self.kubevirt.freeze(false);
     }
 
-    /// Five leave at once.
     async fn at_once(&mut self) {
         const FIVE: [&str; 5] = ["vm0", "vm1", "vm2", "vm3", "vm4"];
         self.kubevirt.hang(&FIVE);

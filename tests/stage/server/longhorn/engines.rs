@@ -38,13 +38,11 @@ struct Played {
     table: Mutex<Table>,
     /// Told after each change of the table.
     changed: watch::Sender<()>,
-    /// Whether rebuilds may end.
     may_end: watch::Sender<bool>,
 }
 
 #[derive(Default)]
 struct Table {
-    /// By node and name.
     processes: BTreeMap<(IpAddr, String), Instance>,
     /// Modes of the replicas of an engine that runs, by address.
     engines: BTreeMap<String, BTreeMap<String, i32>>,

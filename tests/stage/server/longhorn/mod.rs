@@ -34,7 +34,6 @@ pub const NO_LONGHORN: &str = "needed are LONGHORN_DIR (a folder with longhorn-m
                                kube-scheduler), root, and the commands ip, unshare and openssl";
 /// Set for a test that has a network of its own.
 const INSIDE: &str = "PILLAR_SCENARIO_NETWORK";
-/// Where Longhorn's objects are.
 const SPACE: &str = "longhorn-system";
 /// Of everything but pods of nodes: a bridge.
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 254));
@@ -279,7 +278,6 @@ impl RealLonghorn {
         self.engines.let_rebuilds_end(may);
     }
 
-    /// Names of the three nodes.
     pub fn nodes(&self) -> &[String] {
         &self.nodes
     }

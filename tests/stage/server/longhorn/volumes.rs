@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::{RealLonghorn, at};
 
-/// Bytes of a volume.
 const SIZE: &str = "16777216";
 
 impl RealLonghorn {
