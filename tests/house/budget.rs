@@ -14,7 +14,6 @@ const DEVELOPMENT: [&str; 9] = [
     "crates/agent/src/runtime/mock",
     "crates/nodestatus/src/server/trial",
 ];
-/// What an image links.
 const DEVICE_LINES: usize = 95_950;
 /// What builds, shows or tries it.
 const DEVELOPMENT_LINES: usize = 11_615;

@@ -25,7 +25,6 @@ type Imports<'a> = BTreeMap<&'a ModulePath, BTreeMap<ModulePath, BTreeSet<String
 
 struct Crates(BTreeMap<ModulePath, Module>);
 
-/// Where a path leads.
 enum Target {
     Module(ModulePath),
     /// An item of this module.

@@ -10,7 +10,6 @@ use serde_json::Value;
 const PAGE: &str = include_str!("../../docs/reference/metrics.md");
 const ALERTS: &str = include_str!("../../docs/reference/alerts.yaml");
 const DASHBOARD: &str = include_str!("../../docs/reference/dashboard.json");
-/// Labels that Prometheus adds.
 const ADDED: [&str; 2] = ["instance", "job"];
 
 /// The metrics that a text names.

@@ -63,7 +63,6 @@ impl Model for Device {
     }
 }
 
-/// How far the search goes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) depth: usize,
@@ -71,20 +70,17 @@ pub(crate) struct Bounds {
     pub(crate) threads: usize,
 }
 
-/// What the search has found.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) states: usize,
     pub(crate) depth: usize,
     pub(crate) at_rest: usize,
-    /// All states were seen.
     pub(crate) whole: bool,
     pub(crate) took: Duration,
     /// What was broken, with the steps that lead there.
     pub(crate) found: Option<Trace>,
 }
 
-/// Steps to a fault.
 #[derive(Debug)]
 pub(crate) struct Trace {
     pub(crate) property: &'static str,

@@ -33,7 +33,6 @@ pub(crate) struct Fair {
 pub(crate) struct Stuck<S = State> {
     pub(crate) why: String,
     pub(crate) at: Box<S>,
-    /// After so many steps.
     pub(crate) steps: usize,
 }
 

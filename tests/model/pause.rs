@@ -11,13 +11,11 @@ use super::topics::{Disk, Fact, Link, Who};
 use super::world::{State, Touched};
 
 impl Scenario {
-    /// Whether anybody pauses the node.
     pub(crate) fn pauses(&self) -> bool {
         self.changes.iter().any(|it| matches!(it, Change::Pause(_)))
     }
 }
 
-/// What a person writes.
 pub(crate) fn said(scope: PauseScope) -> OperationPause {
     OperationPause {
         scope,
@@ -105,7 +103,6 @@ impl State {
         ghost.shut = paused && (ghost.shut || !begun);
     }
 
-    /// zedkube begins a cordon.
     pub(crate) fn judge_cordon(&mut self) {
         if self.under.ghost.shut {
             self.wrong("X3: a cordon begins although the node is paused");

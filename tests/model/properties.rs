@@ -14,7 +14,6 @@ use topics::{
 use super::topics::{Fact, Leave, Link, Who};
 use super::world::State;
 
-/// What the onlooker knows.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Ghost {
     /// Requests for which the node was proved empty; it has been cordoned ever since.
@@ -39,11 +38,9 @@ pub(crate) struct Ghost {
     pub(crate) released: BTreeMap<&'static str, Release>,
     /// Counters whose operation was carried out.
     pub(crate) done: BTreeSet<(DeviceOp, u32)>,
-    /// What should never have happened.
     pub(crate) wrong: Option<String>,
 }
 
-/// Why an operation may happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Release {
     /// The node was drained for it.
@@ -226,7 +223,6 @@ impl State {
         }
     }
 
-    /// nodeagent asks the device.
     pub(crate) fn judge_operation(&mut self, operation: MachineOperation) {
         let ghost = &self.under.ghost;
         let by_command = ghost.released.get(operation.word());
@@ -285,7 +281,6 @@ impl State {
         })
     }
 
-    /// zedkube says a new status.
     pub(crate) fn judge_status(&mut self, status: NodeDrainStatus) {
         let links =
             [Link::DeviceRequestToZedkube, Link::UpdateRequestToZedkube, Link::OperatorRequestToZedkube];

@@ -15,7 +15,6 @@ pub(crate) enum Change {
     Image(bool),
     /// The node belongs to a cluster, or does not.
     Clustered(bool),
-    /// The force fallback counter.
     Fallback(u32),
     /// A part of the cluster config that changes nothing.
     Detail,
@@ -101,7 +100,6 @@ pub(crate) fn order(status: DrainStatus, requested_by: Requester) -> NodeDrainSt
     NodeDrainStatus { status, requested_by }
 }
 
-/// All that is explored.
 pub(crate) fn all() -> Vec<Scenario> {
     wanted().into_iter().chain(undone()).chain(paused()).collect()
 }
@@ -205,7 +203,6 @@ fn wanted() -> Vec<Scenario> {
     ]
 }
 
-/// Drains that somebody undoes.
 fn undone() -> Vec<Scenario> {
     use Change::{Image, Reboot};
     let quiet = Budget::default();

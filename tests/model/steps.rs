@@ -15,21 +15,18 @@ use super::scenarios::Change;
 use super::topics::{ALL, Fact, LINKS, Leave, Link, Who, Writer};
 use super::world::{State, Touched, Work};
 
-/// How a task ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
     Well,
     Badly,
 }
 
-/// One thing that happens.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
     /// An agent starts, with what is on disk.
     Start(Who),
     /// An agent hears what is new in a topic.
     Hear(Link),
-    /// baseosmgr hears a result.
     Result(usize),
     /// The task at work on the cluster ends.
     Task(How),
@@ -43,12 +40,10 @@ pub(crate) enum Action {
     Wake(Who),
     /// The device does what it was asked for, or refuses.
     Device(How),
-    /// The controller's wishes change.
     Change(usize),
     /// A person writes a force file, or takes it away.
     Force(usize),
     Unforce,
-    /// A person writes the node.
     ByHand(CordonOwner),
     /// A pod comes to the drained node.
     PodComes,
@@ -68,7 +63,6 @@ pub(crate) enum Action {
 }
 
 impl State {
-    /// All that may happen now.
     pub(crate) fn actions(&self, out: &mut Vec<Action>) {
         let under = &self.under;
         let left = under.left;
@@ -221,7 +215,6 @@ impl State {
         next
     }
 
-    /// The state after some time.
     pub(crate) fn later(&self, wait: Duration) -> Self {
         let mut next = self.clone();
         for who in ALL {

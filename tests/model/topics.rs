@@ -23,7 +23,6 @@ use super::scenarios::Scenario;
 pub(crate) const IMAGE: &str = "14.5.0-k-amd64";
 pub(crate) const TREE: &str = "2e1f0d3c-4b5a-4697-8897-a6b5c4d3e2f1";
 
-/// What the controller wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Config {
     pub(crate) reboot: Option<u32>,
@@ -83,7 +82,6 @@ pub(crate) struct Volatile {
     pub(crate) images: BTreeMap<String, BaseOsStatus>,
 }
 
-/// Whom a fact is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Who {
     Zedagent,
@@ -105,7 +103,6 @@ pub(crate) enum Fact {
     Detail(u8),
 }
 
-/// Who writes a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Writer {
     Zedagent,

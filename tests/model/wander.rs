@@ -10,10 +10,8 @@ use super::checker::{Device, NEVER_EARLY, NEVER_STUCK, Trace};
 use super::scenarios::Scenario;
 use super::steps::Action;
 
-/// No way is longer.
 const LONGEST: usize = 160;
 
-/// What the ways have met.
 #[derive(Debug)]
 pub(crate) struct Wandered<T = Trace> {
     pub(crate) steps: usize,

@@ -28,7 +28,6 @@ pub(crate) const OLD: &str = "14.4.0-k-amd64";
 /// Nothing that is due later than this ever comes.
 const NEVER: Duration = Duration::from_hours(1 << 20);
 
-/// Work on the cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Task {
     /// The run that it belongs to.
@@ -49,7 +48,6 @@ pub(crate) enum Work {
     Margin,
 }
 
-/// zedkube's look at the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Look {
     pub(crate) nth: u64,
@@ -114,15 +112,12 @@ pub(crate) struct Budget {
     pub(crate) cuts: u8,
     /// Tasks that fail, and gates that are shut.
     pub(crate) failures: u8,
-    /// Force files that are written.
     pub(crate) forces: u8,
     /// Force files that are taken away.
     pub(crate) unforces: u8,
-    /// A person uncordons or cordons.
     pub(crate) hands: u8,
     /// Pods that come to the drained node.
     pub(crate) pods: u8,
-    /// Operations that the device refuses.
     pub(crate) refusals: u8,
 }
 
@@ -139,7 +134,6 @@ impl<C> Clone for Agent<C> {
     }
 }
 
-/// A state of the model.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
     pub(crate) scenario: Arc<Scenario>,
@@ -174,12 +168,10 @@ impl Hash for State {
     }
 }
 
-/// What a step has touched.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Touched {
     /// The cores, in the order of [`ALL`].
     pub(crate) agents: [bool; 4],
-    /// The files, by their writer.
     pub(crate) files: [bool; 5],
 }
 
@@ -319,7 +311,6 @@ impl State {
         due.filter(|due| due.since(self.now(who)) < NEVER)
     }
 
-    /// Whether this agent takes part.
     pub(crate) fn takes_part(&self, who: Who) -> bool {
         who != Who::Baseosmgr || self.scenario.with_images
     }
@@ -364,7 +355,6 @@ impl State {
         }
     }
 
-    /// The machine starts again.
     pub(crate) fn boot(&mut self) {
         for who in ALL {
             self.crash(who);
@@ -462,7 +452,6 @@ impl State {
     }
 }
 
-/// What the boot loader does.
 fn load(partitions: &mut Partitions) {
     let (before, other) = (partitions.current, partitions.current.other());
     let state = partitions.get(before).state;

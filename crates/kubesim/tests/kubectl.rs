@@ -13,7 +13,6 @@ use tokio::task::spawn_blocking;
 const PATIENCE: Duration = Duration::from_secs(30);
 const BUDGETS: &str = "policy/poddisruptionbudgets";
 
-/// What one command said.
 #[derive(Debug)]
 struct Said {
     ok: bool,

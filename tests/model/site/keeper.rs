@@ -65,7 +65,6 @@ impl Keeper {
         }
     }
 
-    /// Hears what zedkube asks.
     pub(crate) fn ask(&mut self, now: Mono, ask: Ask, class: &Class) {
         match &ask {
             Ask::Want(want) => self.want = Some(want.clone()),
@@ -85,7 +84,6 @@ impl Keeper {
         }
     }
 
-    /// Its own node was read.
     pub(crate) fn known(&mut self, now: Mono, me: Me, class: &Class, chance: u64) {
         self.told.push_back(KeeperReport::Server(me.server));
         self.turn = Some(Turn::new(me, chance));
@@ -207,7 +205,6 @@ impl Keeper {
         self.pulses.take(now, self.beats.iter().map(version));
     }
 
-    /// The watch shows this Lease.
     pub(crate) fn watch(&mut self, now: Mono, lease: Option<&RecordSnapshot>) {
         self.shown = Some(lease.map(|it| it.resource_version.clone()));
         self.hear(now, Event::Changed(lease.cloned().map(Box::new)));

@@ -11,9 +11,7 @@ use crate::world::Budget;
 /// How far the first device is at the start; the others wait for their turn then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum From {
-    /// Nobody wants anything yet.
     Rest,
-    /// Its pods are being evicted.
     Draining,
     /// It is back in a new boot, behind its gate.
     Back,
@@ -27,7 +25,6 @@ pub(crate) struct Plan {
     pub(crate) wants: Vec<(Vec<Change>, Budget)>,
     /// So many of them, the first ones, are servers.
     pub(crate) servers: usize,
-    /// So many may be out.
     pub(crate) limit: usize,
     pub(crate) trouble: Trouble,
     pub(crate) from: From,
@@ -41,12 +38,10 @@ impl Plan {
         Self { name, wants, servers: 0, limit: 1, trouble: Trouble::default(), from: From::Rest, fault: None }
     }
 
-    /// With trouble for each device.
     pub(crate) fn each(self, budget: Budget) -> Self {
         Self { wants: self.wants.into_iter().map(|(changes, _)| (changes, budget)).collect(), ..self }
     }
 
-    /// The devices, by themselves.
     pub(crate) fn devices(&self) -> impl Iterator<Item = Scenario> + '_ {
         self.wants.iter().enumerate().map(|(nth, (changes, budget))| {
             let mut device = Scenario::quiet(self.name);
@@ -72,7 +67,6 @@ impl Plan {
     }
 }
 
-/// All that is explored.
 pub(crate) fn all() -> Vec<Plan> {
     use Change::{Image, Operator, Reboot};
     let (quiet, calm) = (Budget::default(), Trouble::default());

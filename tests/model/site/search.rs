@@ -16,13 +16,11 @@ use crate::wander::{Wandered, below, is_trouble};
 /// A limit that is due later passes hardly ever while anything else can happen.
 const SOON: Duration = Duration::from_secs(60);
 
-/// No way is longer.
 const LONGEST: usize = 800;
 /// From one state of so many the benign run is worked out.
 const SAMPLED: usize = 64;
 const SAMPLED_BY_SEARCH: u64 = 256;
 
-/// Steps to a fault.
 #[derive(Debug)]
 pub(crate) struct Trace {
     pub(crate) steps: Vec<Step>,
@@ -170,7 +168,6 @@ impl Model for Devices {
     }
 }
 
-/// What the search has found.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) states: usize,

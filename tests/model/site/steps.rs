@@ -11,16 +11,13 @@ use super::world::Site;
 use crate::steps::Action;
 use crate::topics::Who;
 
-/// One thing that happens.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
-    /// Something happens to one device.
     Of(usize, Action),
     /// Its zedkube hears what its keeper says.
     KeeperReport(usize),
     /// The call of its keeper is carried out and answered.
     Serve(usize),
-    /// The same in two steps.
     CarryOut(usize),
     Answer(usize),
     Lose(usize),
@@ -33,11 +30,9 @@ pub(crate) enum Step {
     Join(usize),
     /// The cluster notices that its machine is off.
     Missed(usize),
-    /// The machine is on again.
     On(usize),
     /// A person removes the cordon that a person has made.
     Uncordon(usize),
-    /// An operator releases its turn.
     Release(usize),
     DeleteLease,
     /// The Lease is again as it was then.
@@ -47,7 +42,6 @@ pub(crate) enum Step {
 }
 
 impl Site {
-    /// All that may happen now.
     pub(crate) fn steps(&self, out: &mut Vec<Step>) {
         if self.wrong.is_some() {
             return;

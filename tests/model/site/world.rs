@@ -21,7 +21,6 @@ use crate::world::State;
 /// So many states of the Lease are kept, to be restored.
 const KEPT: usize = 4;
 
-/// A device of the site.
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
     pub(crate) state: State,
@@ -54,15 +53,12 @@ pub(crate) struct Trouble {
     pub(crate) slow: u8,
     /// Devices that do not reach the API for a while.
     pub(crate) parted: u8,
-    /// The Lease is deleted.
     pub(crate) deletions: u8,
     /// It is restored to an older state.
     pub(crate) restores: u8,
-    /// An operator releases a turn.
     pub(crate) releases: u8,
 }
 
-/// A state of the model.
 #[derive(Debug, Clone)]
 pub(crate) struct Site {
     pub(crate) plan: Arc<Plan>,
@@ -343,7 +339,6 @@ impl Site {
         self.member(nth).print.take();
     }
 
-    /// The state for a person.
     pub(crate) fn text(&self) -> String {
         let device = |(nth, it): (usize, &Arc<Member>)| {
             let (now, asked) = (it.state.now(Who::Zedkube), &it.state.asked);

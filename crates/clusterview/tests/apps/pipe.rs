@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 use serde_json::Value;
 use tokio::io::AsyncWrite;
 
-/// What was handed on.
 #[derive(Clone, Default)]
 pub(crate) struct Said(Arc<Mutex<Vec<u8>>>);
 
@@ -24,7 +23,6 @@ impl Said {
         self.objects().iter().map(|it| it["msg"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// What one application said.
     pub(crate) fn of(&self, uuid: &str) -> Vec<String> {
         let all = self.objects();
         all.iter()

@@ -25,7 +25,6 @@ struct Bench {
     wanted: watch::Sender<AppRequirements>,
     /// What the proxy serves, each time that it was started.
     served: watch::Sender<Vec<VmiVnc>>,
-    /// What it serves now.
     open: watch::Sender<Option<VmiVnc>>,
 }
 
@@ -49,7 +48,6 @@ impl Bench {
         store::replace(&self.stage.context.topic_root.path("proc/net/tcp"), table.as_bytes()).unwrap();
     }
 
-    /// The kube container's loop.
     async fn consume(&self, file: &str) {
         loop {
             self.stage.pass(Duration::from_secs(1)).await;

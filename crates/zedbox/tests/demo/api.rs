@@ -12,7 +12,6 @@ use serde_json::Value;
 /// What takes longer does not come.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Where the API is.
 pub(crate) struct Api(String);
 
 impl Api {

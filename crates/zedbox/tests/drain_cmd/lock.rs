@@ -11,7 +11,6 @@ use crate::drain_cmd::place::Place;
 use crate::drain_cmd::readme::shown;
 use crate::drain_cmd::terminal::Terminal;
 
-/// The Lease of turns.
 pub(crate) const LEASE: &str = "pillar-rs-outage";
 
 /// A worker, a node without a role.

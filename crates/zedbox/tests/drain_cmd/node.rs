@@ -13,7 +13,6 @@ use tempfile::TempDir;
 
 /// The moment from which the tests compute.
 pub(crate) const NOW: &str = "2026-03-14T09:41:00Z";
-/// A user without rights.
 const NOBODY: u32 = 65_534;
 
 pub(crate) fn top() -> &'static Path {
@@ -86,7 +85,6 @@ impl Node {
         Self::at_work(&mut self.command(words))
     }
 
-    /// A program at work.
     pub(crate) fn at_work(command: &mut Command) -> Reader {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -148,7 +146,6 @@ impl Node {
 pub(crate) struct Reader {
     pub(crate) child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    /// All lines so far.
     pub(crate) read: Vec<String>,
 }
 

@@ -13,7 +13,6 @@ use scenarios::{At, World};
 use topics::{DeviceOpPending, DrainStatus, FORCE_FILE, NodeDrainProgress, NodeDrainRequest};
 
 const ZEDBOX: &str = env!("CARGO_BIN_EXE_zedbox");
-/// Ten years of libfaketime.
 const YEARS: Duration = Duration::from_hours(10 * 365 * 24);
 const GOAL: Duration = Duration::from_secs(2);
 

@@ -34,7 +34,6 @@ impl Pipe {
         }
     }
 
-    /// Reads what is there.
     fn read(&mut self) -> String {
         let (mut all, mut some) = (Vec::new(), vec![0; 65_536]);
         loop {

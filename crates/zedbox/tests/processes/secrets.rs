@@ -23,7 +23,6 @@ const KEY_FILE: &str = "persist/certs/ecdh.key.pem";
 const CONFIG_FILES: [&str; 2] = ["persist/config/edge-dev-config.json", "persist/checkpoint/lastconfig.json"];
 const TOKEN_FILE: &str = "run/zedkube/EdgeNodeClusterStatus/global.json";
 
-/// The stage plants it.
 const KUBE_TOKEN: &str = scenarios::PLANTED_TOKEN;
 /// A client key that is none: whoever complains of it must not quote it.
 const CLIENT_KEY: &str = "planted-client-key-4471";

@@ -7,7 +7,6 @@ use crate::core::Event;
 use requester::DeviceClustering;
 
 impl World {
-    /// What zedkube published last.
     pub(super) fn status(&self) -> Option<NodeDrainStatus> {
         if let Some(Event::Drain(status)) = self.levels.get(&Level::Drain) { *status } else { None }
     }

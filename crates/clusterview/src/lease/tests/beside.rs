@@ -13,7 +13,6 @@ use super::rival::{Reply, Request, Rival};
 use super::{Effect, Election, ElectionTimes, ElectionWrite, Event, LeaseSnapshot};
 
 const STEPS: u32 = 10_000;
-/// True time in microseconds.
 type At = u64;
 const SECOND: At = 1_000_000;
 /// What a candidate waits for an answer.
@@ -45,7 +44,6 @@ struct Candidate {
     /// What its monotonic clock showed at the start, and its drift.
     mono: (At, i64),
     wall_off_secs: i64,
-    /// Stands still until then.
     stopped: At,
     /// Nothing comes through until then.
     cut: At,

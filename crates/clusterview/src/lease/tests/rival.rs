@@ -28,7 +28,6 @@ pub(super) enum Request {
     Update(Box<Lease>),
 }
 
-/// What the server answers.
 #[derive(Debug, Clone)]
 pub(super) enum Reply {
     Lease(Box<Lease>),
@@ -38,7 +37,6 @@ pub(super) enum Reply {
     Trouble,
 }
 
-/// Where a try is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Try {
     /// The update without another look.
@@ -52,12 +50,13 @@ enum Try {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
-    /// Not in the election.
     Out,
     /// Tries to become the leader.
     Acquiring,
     /// Leads; this round of renewals ends the election at that moment if it brings none.
-    Renewing { until: Mono },
+    Renewing {
+        until: Mono,
+    },
 }
 
 #[derive(Debug)]
@@ -161,7 +160,6 @@ impl Rival {
         Request::Update(Box::new(Lease { spec: Some(spec), ..self.object.clone().unwrap() }))
     }
 
-    /// One try is over.
     fn tried(&mut self, now: Mono, success: bool) {
         self.at = None;
         self.dice = self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -160,7 +160,6 @@ pub(in crate::token) fn seal(controller: &SecretKey, device: &PublicKey, clear: 
     block(&cert(&controller.public_key()), &cert(device), &start, data, hash.as_ref())
 }
 
-/// The controller's message.
 pub(in crate::token) fn message(token: &str, manifest: &[u8]) -> Vec<u8> {
     let mut message = b"\x2a\x02ud".to_vec();
     for (tag, content) in [(0x42, token.as_bytes()), (0x6a, manifest)] {
