@@ -7,7 +7,7 @@ use crate::stage::{Attempt, are_ready, clock, cluster, cluster_with, cordoned, n
 use kubenodeop::{
     AttemptOutcome, AttemptPhase, AttemptRules, BlockCode, Limit, PodAction, StickyAction, VolumeAction,
 };
-use kubesim::{Sim, SimConfig};
+use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::{Value, json};
 
 const BUDGET: &str = "policy/poddisruptionbudgets";
@@ -167,8 +167,8 @@ async fn d11_storage_and_network_wait_for_the_pods_that_use_them() {
 #[tokio::test(start_paused = true)]
 async fn d11_a_virtual_address_is_answered_for_throughout_and_moves_once_the_applications_are_gone() {
     let (sim, cluster) = cluster(2).await;
-    sim.add_deployment("metallb-system", "speaker", 3);
-    sim.until("pods", |pods| are_ready(pods, 14)).await;
+    sim.add_deployment("metallb-system", "speaker", 6);
+    sim.until("pods", |pods| are_ready(pods, 17)).await;
     cordoned(&cluster).await;
     let speaks = |pod: &Value| {
         pod["metadata"]["namespace"] == "metallb-system"
@@ -201,6 +201,7 @@ async fn d13_volumes_of_evicted_pods_are_listed_and_waited_for() {
     let config = SimConfig { detach_time: secs(20), ..SimConfig::default() };
     let (sim, cluster) = with_volume(config).await;
     // A cluster without Longhorn: no copy of a volume is known, and none is waited for (row 2-50).
+    sim.faults().script("GET", "/replicas", u32::MAX, ScriptedFault::status(404, "NotFound"));
     assert_eq!(kubenodeop::storage::look(&cluster, &n1()).await.unwrap(), None);
     let mut attempt = Attempt::start(&cluster);
     let seen = attempt
