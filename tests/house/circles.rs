@@ -27,7 +27,6 @@ struct Crates(BTreeMap<ModulePath, Module>);
 
 enum Target {
     Module(ModulePath),
-    /// An item of this module.
     Item(ModulePath),
 }
 
@@ -199,7 +198,6 @@ impl Crates {
         found.chain(globs).next().or_else(|| (is_named && !is_other).then(|| Target::Item(at.clone())))
     }
 
-    /// What each file takes from which others.
     fn imports(&self) -> Imports<'_> {
         let mut all = Imports::new();
         for (from, module) in &self.0 {

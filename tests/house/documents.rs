@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 
-/// A stranger reads no more.
 const LONGEST_README_LINES: usize = 150;
 const MOST_GLOSSARY_WORDS: usize = 30;
 

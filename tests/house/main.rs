@@ -53,7 +53,6 @@ const ARROWS: [(&str, &str); 20] = [
     ),
 ];
 
-/// Crates that may reach the Kubernetes client.
 const KUBE_CALLERS: [&str; 7] =
     ["checks", "clusterview", "kubeapi", "kubenodeop", "kubesim", "outage", "scenarios"];
 /// A file that is longer has more than one subject.
@@ -302,7 +301,6 @@ fn messages_use_plain_words() {
     }
 }
 
-/// The string literals of a source.
 fn literals(text: &str) -> Vec<String> {
     let (mut found, mut rest) = (Vec::new(), text);
     while let Some(at) = rest.find(['"', '/', '\'']) {

@@ -12,7 +12,6 @@ const ALERTS: &str = include_str!("../../docs/reference/alerts.yaml");
 const DASHBOARD: &str = include_str!("../../docs/reference/dashboard.json");
 const ADDED: [&str; 2] = ["instance", "job"];
 
-/// The metrics that a text names.
 fn named(text: &str) -> BTreeSet<&str> {
     let strange = |it: char| !it.is_ascii_lowercase() && it != '_';
     text.split(strange).filter(|it| it.starts_with("pillar_")).collect()

@@ -13,7 +13,6 @@ use super::world::State;
 pub(crate) const NEVER_EARLY: &str = "never early";
 pub(crate) const NEVER_STUCK: &str = "never stuck";
 
-/// A scenario with the cores in it.
 pub(crate) struct Device {
     scenario: Arc<Scenario>,
     pub(crate) fair: Fair,

@@ -11,14 +11,12 @@ use zedkube::core::CordonTurn;
 use super::topics::{Disk, Fact, Who, Writer};
 use super::world::{Gate, Look, State, Task, Touched, Work};
 
-/// How many effects are still performed.
 pub(crate) type Fuse = Option<usize>;
 
 /// The agent is gone before its next effect.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Gone;
 
-/// Takes one effect off the fuse.
 fn burn(fuse: &mut Fuse) -> Result<(), Gone> {
     match fuse {
         None => Ok(()),

@@ -138,7 +138,6 @@ impl State {
         operation.or(image).or_else(|| told.then(|| "the commanded reboot".to_owned()))
     }
 
-    /// Whether nodeagent has taken an operation up.
     pub(crate) fn is_going_down(&self) -> bool {
         self.disk.run.nodeagent.as_ref().is_some_and(|it| it.device_reboot || it.device_poweroff)
     }

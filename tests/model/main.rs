@@ -31,7 +31,6 @@ use faults::Planted;
 use scenarios::Scenario;
 use wander::{Wandered, wander};
 
-/// Fails with the way to a fault.
 fn fail(scenario: &Scenario, trace: &Trace) -> ! {
     let Trace { property, steps, then, what, state } = trace;
     let mut lines = String::new();
@@ -54,7 +53,6 @@ fn check(scenarios: &[Scenario], bounds: Bounds) {
     }
 }
 
-/// Goes random ways through each scenario.
 fn roam(ways: u64) {
     for scenario in scenarios::all() {
         let Wandered { steps, at_rest, boots, took, found } = wander(&scenario, 0..ways);

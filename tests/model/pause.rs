@@ -36,7 +36,6 @@ impl Link {
         }
     }
 
-    /// Where an agent hears of a pause.
     const fn pause_of(who: Who) -> Self {
         match who {
             Who::Zedagent => Self::PauseToZedagent,

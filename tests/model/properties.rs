@@ -36,14 +36,12 @@ pub(crate) struct Ghost {
     pub(crate) undone: bool,
     /// Operations that were released in this boot: by a drain, or for another documented reason.
     pub(crate) released: BTreeMap<&'static str, Release>,
-    /// Counters whose operation was carried out.
     pub(crate) done: BTreeSet<(DeviceOp, u32)>,
     pub(crate) wrong: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Release {
-    /// The node was drained for it.
     Drained,
     /// A documented skip, or nothing to drain.
     Without,
@@ -56,7 +54,6 @@ impl Ghost {
         *self = Self { done, wrong, ..Self::default() };
     }
 
-    /// Requests that are gone never come back.
     pub(crate) fn keep_only(&mut self, standing: &[RequestId]) {
         self.drained.retain(|it| standing.contains(it));
         self.skipped.retain(|it| standing.contains(it));
@@ -91,7 +88,6 @@ impl State {
         self.under.ghost.forced.iter().any(|it| proceeds(&it))
     }
 
-    /// zedkube says COMPLETE to a request.
     pub(crate) fn judge_answer(&mut self, answer: &Answer) {
         let nth = match answer.requested_by {
             Requester::Update => 1,
@@ -188,7 +184,6 @@ impl State {
         self.disk.leave != Leave::Outside && (!heard || !self.has_news(link))
     }
 
-    /// baseosmgr switches to the other image.
     pub(crate) fn judge_switch(&mut self, why: Option<&requester::ProceedReason>) {
         use requester::ProceedReason;
         if !self.switch_is_wanted() {

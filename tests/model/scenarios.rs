@@ -25,7 +25,6 @@ pub(crate) enum Change {
     Resume,
 }
 
-/// A part of all that may happen.
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
@@ -95,7 +94,6 @@ impl Scenario {
     }
 }
 
-/// An order in a force file.
 pub(crate) fn order(status: DrainStatus, requested_by: Requester) -> NodeDrainStatus {
     NodeDrainStatus { status, requested_by }
 }
@@ -231,7 +229,6 @@ fn undone() -> Vec<Scenario> {
     ]
 }
 
-/// What a person keeps from starting.
 fn paused() -> Vec<Scenario> {
     use Change::{Image, Pause, Reboot, Resume};
     vec![Scenario {

@@ -30,7 +30,6 @@ pub(crate) enum Action {
     Result(usize),
     /// The task at work on the cluster ends.
     Task(How),
-    /// The look at the node ends.
     Look(How),
     /// The look for what would keep a drain from starting ends.
     Preflight(How),
@@ -45,18 +44,15 @@ pub(crate) enum Action {
     Force(usize),
     Unforce,
     ByHand(CordonOwner),
-    /// A pod comes to the drained node.
     PodComes,
     /// zedkube hears that something has happened on the drained node.
     Stir,
-    /// The walk out of the cluster ends.
     Left,
     /// The leave was announced long enough ago: the first step out of the cluster is taken.
     NoticeOver,
     Crash(Who),
     /// zedkube ends in the middle of a cordon or of evictions, as with a package upgrade: those calls come to their end.
     StopInTask,
-    /// The power goes and comes back.
     Power,
     /// An agent ends within a step, after so many effects.
     Within(Box<Action>, usize),

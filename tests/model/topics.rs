@@ -45,7 +45,6 @@ pub(crate) struct Disk {
     pub(crate) journal: Option<DrainJournal>,
     pub(crate) saved: Counters,
     pub(crate) partitions: Partitions,
-    /// What zedkube keeps of its cluster.
     pub(crate) leave: Leave,
     pub(crate) run: Volatile,
 }
@@ -92,7 +91,6 @@ pub(crate) enum Who {
 
 pub(crate) const ALL: [Who; 4] = [Who::Zedagent, Who::Nodeagent, Who::Zedkube, Who::Baseosmgr];
 
-/// A fact for one of the cores.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fact {
     Zedagent(zedagent::core::Event),
@@ -115,7 +113,6 @@ pub(crate) enum Writer {
 
 macro_rules! links {
     ($($link:ident: $writer:ident => $who:ident),+ $(,)?) => {
-        /// One topic as one agent hears it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub(crate) enum Link { $($link),+ }
         pub(crate) const LINKS: &[Link] = &[$(Link::$link),+];

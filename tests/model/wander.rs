@@ -22,7 +22,6 @@ pub(crate) struct Wandered<T = Trace> {
     pub(crate) found: Option<(u64, T)>,
 }
 
-/// Goes the ways of these numbers.
 pub(crate) fn wander(scenario: &Scenario, ways: std::ops::Range<u64>) -> Wandered {
     let clock = agent::Clock::new();
     let start = clock.now();

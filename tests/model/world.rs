@@ -30,7 +30,6 @@ const NEVER: Duration = Duration::from_hours(1 << 20);
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Task {
-    /// The run that it belongs to.
     pub(crate) run_id: u64,
     pub(crate) work: Work,
     /// What a cordon of it says about its turn.
@@ -90,15 +89,12 @@ pub(crate) struct Under {
     pub(crate) gate: Gate,
     /// A result of a cancelled task that has not been heard yet.
     pub(crate) late: Option<zedkube::core::Event>,
-    /// Results that baseosmgr is to hear.
     pub(crate) results: Vec<baseosmgr::core::Event>,
-    /// What the device was asked for.
     pub(crate) device: Option<MachineOrder>,
     pub(crate) boot: u32,
     /// Its agents do not reach the Kubernetes API.
     pub(crate) parted: bool,
     pub(crate) left: Budget,
-    /// Changes of the config that have come.
     pub(crate) changed: u32,
     pub(crate) ghost: Ghost,
 }
@@ -113,10 +109,8 @@ pub(crate) struct Budget {
     /// Tasks that fail, and gates that are shut.
     pub(crate) failures: u8,
     pub(crate) forces: u8,
-    /// Force files that are taken away.
     pub(crate) unforces: u8,
     pub(crate) hands: u8,
-    /// Pods that come to the drained node.
     pub(crate) pods: u8,
     pub(crate) refusals: u8,
 }
@@ -145,7 +139,6 @@ pub(crate) struct State {
     pub(crate) under: Arc<Under>,
     /// What was told of each topic; `None` before its first reading.
     pub(crate) heard: Arc<Vec<Option<Arc<Vec<Fact>>>>>,
-    /// Times of all requests ever made.
     pub(crate) asked: Arc<Vec<GoTime>>,
     /// Topics with something new in them, by [`Link::index`].
     pub(crate) news: u32,
@@ -300,7 +293,6 @@ impl State {
         }
     }
 
-    /// When this agent wants to be woken.
     pub(crate) fn wake(&self, who: Who) -> Option<Mono> {
         let due = match who {
             Who::Zedagent => self.zedagent.core.as_ref()?.next_wake(),

@@ -177,7 +177,6 @@ fn the_roles_can_be_applied_in_one_go_before_the_namespace_of_applications_exist
     assert!(whole(apps).all(|it| it["metadata"]["namespace"] == "eve-kube-app"));
 }
 
-/// What the roles of these names grant.
 fn granted(names: &[&str]) -> Grants {
     let mut granted = BTreeSet::new();
     for rule in names.iter().flat_map(|name| role(name).rules) {

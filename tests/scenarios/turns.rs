@@ -21,7 +21,6 @@ fn u1_u14_nodes_told_together_go_one_at_a_time_whatever_happens_to_them_and_to_t
     assert_eq!(outcome.runs, usize::try_from(RUNS).unwrap());
 }
 
-/// Both nodes of a real server's cluster.
 pub(crate) async fn u1_two_nodes_told_together_are_never_cordoned_together(cluster: Cluster) {
     // Nobody starts its pods again elsewhere.
     cluster.guard_nothing().await;

@@ -237,7 +237,6 @@ impl Cluster {
         real::until_two_out(&all[0].client, &nodes).await;
     }
 
-    /// Waits until our node carries our cordon.
     pub async fn until_ours(&self) {
         let is_ours = |node: &Node| node.annotations().contains_key(OWNER);
         real::until(&Api::all(self.client.clone()), &self.place.node, is_ours).await;
@@ -318,12 +317,10 @@ impl Cluster {
         Api::all(self.client.clone()).get(&self.place.node).await.unwrap()
     }
 
-    /// Whether our node is unschedulable now.
     pub async fn cordoned(&self) -> bool {
         unschedulable(&self.node().await)
     }
 
-    /// Somebody cordons our node with kubectl.
     pub async fn cordon_by_hand(&self) {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let patch = Patch::Merge(json!({ "spec": { "unschedulable": true } }));
@@ -338,13 +335,11 @@ impl Cluster {
         }
     }
 
-    /// Waits until our node is schedulable.
     pub async fn until_schedulable(&self) {
         let schedulable = |node: &Node| !unschedulable(node);
         real::until(&Api::all(self.client.clone()), &self.place.node, schedulable).await;
     }
 
-    /// Waits until our node is Ready.
     pub async fn until_ready(&self) {
         let ready = |node: &Node| {
             let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -391,7 +386,6 @@ impl Cluster {
         (ours.collect(), all.metadata.resource_version.unwrap_or_default())
     }
 
-    /// Types of the conditions of our node.
     pub async fn conditions(&self) -> Vec<String> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let status = nodes.get(&self.place.node).await.unwrap().status;
@@ -409,12 +403,10 @@ impl Cluster {
         self.want_available(3).await;
     }
 
-    /// All of the guarded application may go.
     pub async fn guard_nothing(&self) {
         self.want_available(0).await;
     }
 
-    /// Two of the guarded application may go.
     pub async fn unblock(&self) {
         self.want_available(1).await;
     }

@@ -64,7 +64,6 @@ pub struct Course {
 
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Stories that were told to their end.
     pub runs: usize,
     pub kills: usize,
     /// What was not as in an undisturbed run.
@@ -90,7 +89,6 @@ impl Course {
         course
     }
 
-    /// Each agent killed at each write.
     pub fn crashes(&self) -> Vec<Crash> {
         let (mut seen, mut all) = (BTreeMap::new(), Vec::new());
         for path in &self.written {

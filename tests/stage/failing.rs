@@ -32,7 +32,6 @@ pub struct Failing {
     pub calls: Vec<FailingCall>,
 }
 
-/// Calls of one kind that fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailingCall {
     pub name: String,
@@ -51,7 +50,6 @@ impl fmt::Display for Failing {
     }
 }
 
-/// What strace does with a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Tracing {
     All,
@@ -91,7 +89,6 @@ impl Tracing {
     }
 }
 
-/// The calls of an undisturbed run.
 #[derive(Debug, Default)]
 pub struct Calls {
     /// Paths under the root, with [`PID`] in names of temporary files.
@@ -251,7 +248,6 @@ impl World {
         (elsewhere, within)
     }
 
-    /// No agent had to be started again.
     pub fn no_agent_ended(&self) {
         let mut began = false;
         for entry in std::fs::read_dir(self.topic_root.path("log")).unwrap() {

@@ -15,7 +15,6 @@ pub enum At {
     Asked,
     Status(DrainStatus),
     Commanded,
-    /// The device operation is on its way.
     DeviceReboot,
 }
 

@@ -16,7 +16,6 @@ pub(crate) struct Noted(Arc<Mutex<Notes>>);
 #[derive(Default)]
 pub(crate) struct Notes {
     pub(crate) asked: Vec<(String, String)>,
-    /// UIDs in the evictions that were accepted.
     pub(crate) evicted: Vec<String>,
     /// Writes so far but those of leases and of what the Node shows, and the one whose answer never comes.
     pub(crate) writes: usize,

@@ -39,9 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub enum Asked {
     RebootOfOne,
     ShutdownOfOne,
-    /// Reboot of all nodes at once.
     RebootOfAll,
-    /// Shutdown of all nodes at once.
     ShutdownOfAll,
 }
 
@@ -60,7 +58,6 @@ impl Asked {
         if self.is_shutdown() { MachineOperation::Shutdown } else { MachineOperation::Reboot }
     }
 
-    /// Name of the pending operation's file.
     const fn word(self) -> &'static str {
         if self.is_shutdown() { "shutdown" } else { "reboot" }
     }
@@ -73,7 +70,6 @@ struct LastWrite {
     before: Option<Vec<u8>>,
 }
 
-/// What is heard of one device.
 #[derive(Debug, Clone, Default)]
 struct PowerLog {
     held: BTreeMap<String, Option<Vec<u8>>>,
@@ -207,7 +203,6 @@ impl Site {
         futures::future::join_all(self.nodes.iter_mut().map(|node| node.finish(asked))).await;
     }
 
-    /// Says how far each node had come.
     async fn lose_power(&mut self, dice: &mut Dice) -> String {
         self.left.store(u64::MAX, Ordering::SeqCst);
         let mut seen = Vec::new();
@@ -360,7 +355,6 @@ fn pending_file(asked: Asked) -> String {
     format!("persist/status/zedagent/DeviceOpPending/{}.json", asked.word())
 }
 
-/// A member's config with these counters.
 fn config(reboot: u32, shutdown: u32) -> Value {
     let mut config = reboot_config(reboot);
     config["shutdown"] = json!({ "counter": shutdown, "desiredState": true });

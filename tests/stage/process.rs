@@ -17,7 +17,6 @@ use crate::world::Agent;
 /// The limits file of all processes of a device.
 pub(crate) const LIMITS: &str = "limits.json";
 
-/// What is special about a process.
 #[derive(Default)]
 pub(crate) struct How<'a> {
     /// The word for what it runs, when that is not the agent alone.

@@ -33,7 +33,6 @@ type Off = Arc<Mutex<BTreeSet<String>>>;
 /// A kubelet looks again at what a pod waits for.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// A cluster on a real API server.
 pub(crate) struct Real {
     server: ApiServer,
     nodes: Vec<String>,

@@ -38,7 +38,6 @@ const STARTS: u8 = 5;
 /// How long a server may take until it answers.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(90);
 
-/// A server that can be asked.
 pub(crate) struct ApiServer {
     pub(crate) client: Client,
     config: Config,

@@ -43,7 +43,6 @@ const REAL: Pace = Pace { begin: 10, away: 20, off: 3, patience: 10 * 60 };
 
 #[derive(Debug, Clone, Copy)]
 enum Trouble {
-    /// One agent is killed and starts again.
     Kill(Agent),
     /// Its power is cut, for so long.
     Power(Duration),
@@ -51,7 +50,6 @@ enum Trouble {
     CutOff(Duration),
 }
 
-/// What happens to the cluster's objects.
 #[derive(Debug, Clone, Copy)]
 enum Stroke {
     LeaseDeleted,
@@ -68,7 +66,6 @@ struct Node {
     troubles: Vec<(Duration, Trouble)>,
     /// How long it is off between an operation and its start.
     off: Duration,
-    /// What ends its being cut off.
     cuts: JoinSet<()>,
 }
 

@@ -318,7 +318,6 @@ impl World {
         }
     }
 
-    /// What ends agents that are tasks.
     pub(crate) fn halt(&self) -> Halt {
         self.halt.clone()
     }
@@ -443,7 +442,6 @@ impl World {
 
 pub const PENDING: &str = "persist/status/zedagent/DeviceOpPending/reboot.json";
 
-/// The reference's reboot command with another counter.
 pub fn reboot_config(counter: u32) -> Value {
     let mut config: Value =
         serde_json::from_str(include_str!("../golden/EdgeDevConfig/cluster-reboot.json")).unwrap();

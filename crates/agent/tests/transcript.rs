@@ -21,10 +21,8 @@ use topics::{EdgeNodeInfo, KubeClusterInfo, KubeConfig, NodeDrainStatus, Topic, 
 /// A record that takes longer than this does not come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One connection of a subscriber.
 struct Peer {
     socket: UnixDatagram,
-    /// The last record about each key.
     last: BTreeMap<String, String>,
 }
 
@@ -335,7 +333,6 @@ async fn under_a_root_too_deep_for_a_socket_files_go_on() {
     assert!(!topic_root.path("run/zedkube/KubeClusterInfo.sock").exists());
 }
 
-/// The value that an update carries.
 fn decoded(update: &str) -> String {
     let value = update.strip_prefix("update ").unwrap().rsplit(' ').next().unwrap();
     String::from_utf8(STANDARD.decode(value).unwrap()).unwrap()

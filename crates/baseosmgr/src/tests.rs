@@ -59,7 +59,6 @@ impl Device {
         device
     }
 
-    /// A device of which nothing runs yet.
     fn at_rest() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let topic_root = TopicRoot::open(dir.path()).unwrap();
@@ -98,7 +97,6 @@ impl Device {
         running.join_next().await.unwrap().unwrap().unwrap();
     }
 
-    /// Kills the agent where it is.
     async fn kill(&mut self) {
         let (_stopper, mut running) = self.agent.take().unwrap();
         running.shutdown().await;
@@ -121,7 +119,6 @@ impl Device {
         self.put("zedkube", "global", &NodeDrainStatus { status, requested_by });
     }
 
-    /// zedkube answers the open request.
     async fn answer(&self, status: DrainStatus) -> NodeDrainRequest {
         self.answer_as(status, false).await
     }

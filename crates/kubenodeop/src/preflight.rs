@@ -37,7 +37,6 @@ const EVICTIONS: &str = "evictions";
 pub enum PreflightError {
     /// The node cannot be read, or may not be changed: no cordon.
     Node(Error),
-    /// Its pods cannot be read.
     Pods(Error),
 }
 
@@ -50,10 +49,8 @@ impl PreflightError {
     }
 }
 
-/// What was found of pods.
 #[derive(Debug, Default, PartialEq)]
 pub struct PreflightFindings {
-    /// Pods that would not leave.
     pub blockers: Vec<AttemptBlocker>,
     /// Room on the other nodes, and what dry runs were answered that stops nothing.
     pub findings: Vec<Finding>,

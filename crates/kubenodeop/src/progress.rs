@@ -20,7 +20,6 @@ pub(crate) use code::VIRT_API;
 /// One attempt at one moment. Equal values mean that nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// What is going on.
     pub phase: AttemptPhase,
     /// Which pods leave now, while some do.
     pub tier: Option<Tier>,
@@ -59,7 +58,6 @@ pub struct Progress {
 /// was learned about workloads.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Marks {
-    /// When the attempt began.
     pub attempt: Option<Mono>,
     /// When the first attempt of this drain began.
     pub drain: Option<Mono>,
@@ -87,7 +85,6 @@ pub struct VolumeWait {
     pub volume: String,
     /// What is the matter with it.
     pub words: String,
-    /// What a person can do.
     pub next_step: String,
     /// How far a copy elsewhere is rebuilt.
     pub percent: Option<u8>,
@@ -112,7 +109,6 @@ impl fmt::Display for Left {
 }
 
 step::named! {
-    /// Where a machine is.
     pub enum MachineState {
         /// Nothing was asked yet.
         Waiting = "waiting",
@@ -145,7 +141,6 @@ pub struct MachineShown {
     pub text: String,
 }
 
-/// What an attempt is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AttemptPhase {
     Machines,
@@ -182,9 +177,7 @@ pub enum Subject {
     Machine(PodRef),
     /// A volume, by the claim that it serves, and its own name.
     Volume {
-        /// Namespace of the claim.
         namespace: String,
-        /// Name of the claim.
         claim: String,
         /// The volume, as `pvc-1`.
         volume: String,
@@ -246,7 +239,6 @@ impl fmt::Display for Subject {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptBlocker {
     pub subject: Subject,
-    /// The reason for machines.
     pub code: BlockCode,
     /// The reason for a person, in one sentence with names and numbers.
     pub reason: String,

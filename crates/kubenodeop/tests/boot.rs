@@ -26,7 +26,6 @@ struct Stage {
     local: watch::Sender<LocalHealth>,
     /// What the machine shows of layers above the node.
     upper: watch::Sender<[GateFact; 2]>,
-    /// What the API waits for.
     members: watch::Sender<String>,
     _watch: JoinSet<()>,
 }

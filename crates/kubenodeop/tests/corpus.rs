@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use kubeapi::trial;
 
-/// As much is read of a kubeconfig.
 const BYTES: usize = 1 << 20;
 /// None takes more memory than this, however it unfolds: the reader counts what aliases stand for.
 const MOST_MEMORY: usize = 128 << 20;

@@ -30,7 +30,6 @@ const TWO_BUDGETS: &str =
 /// What is done to the cluster before the answer is given.
 type Change = fn(&Sim);
 
-/// What becomes of the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
     /// It is never asked again.
@@ -170,7 +169,6 @@ async fn check(sim: Sim, row: Row) {
     assert!(!script.was_asked_early(), "{name}: {asked:?}");
 }
 
-/// How a drain must have ended.
 fn expect(
     name: &str,
     sim: &Sim,

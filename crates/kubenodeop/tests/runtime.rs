@@ -28,7 +28,6 @@ fn n1() -> NodeName {
     NodeName::parse("n1").unwrap()
 }
 
-/// A node with running pods.
 async fn with_pods(names: &[&str]) -> Sim {
     let sim = Sim::new(SimConfig::default());
     sim.add_node("n1", DEVICE);

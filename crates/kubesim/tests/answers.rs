@@ -275,7 +275,6 @@ async fn aborted(version: &str) -> Value {
     json!({ "condition": lines.lines().find_map(named) })
 }
 
-/// Somebody else than KubeVirt removes its mark.
 async fn status_of_others(version: &str) -> Value {
     let sim = with_guest(version, "External").await;
     assert_eq!(evict(&sim, &launchers(&sim, "db")[0]).await.0, 429);

@@ -12,7 +12,6 @@ const BUDGETS: &str = "policy/poddisruptionbudgets";
 const ATTACHMENTS: &str = "storage/volumeattachments";
 const WEB_STATUS: &str = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets/web/status";
 
-/// Two nodes that are Ready.
 async fn cluster() -> Sim {
     let sim = Sim::new(SimConfig::default());
     sim.add_node("n1", "uuid-1");

@@ -79,7 +79,6 @@ impl Shop {
         Said { ok: output.status.success(), out: text(&output.stdout), err: text(&output.stderr) }
     }
 
-    /// What a command prints that must succeed.
     async fn ok(&self, words: &str) -> String {
         let said = self.run(words).await;
         assert!(said.ok, "kubectl {words}: {said:#?}");

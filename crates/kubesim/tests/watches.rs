@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
-/// Opens a watch on nodes.
 async fn nodes(sim: &Sim, query: &str) -> (u16, Watching) {
     let uri = format!("/api/v1/nodes?watch=true&{query}");
     let request = Request::builder().uri(uri).body(Full::from("")).unwrap();

@@ -30,7 +30,6 @@ mod machine;
 mod restored;
 
 const NODES: usize = 5;
-/// How long a node is down.
 const DOWN: Duration = Duration::from_secs(90);
 const SETTINGS: EtcdSettings = EtcdSettings { metrics: "m", gateway: "g", data: "d" };
 const WALL: Timestamp = Timestamp::UNIX_EPOCH;
@@ -67,7 +66,6 @@ fn keeper(
     keeper_with(sim, nth, begun, nowhere, tasks)
 }
 
-/// The same with its etcd.
 fn keeper_with(
     sim: &Sim,
     nth: usize,
@@ -206,7 +204,6 @@ async fn servers(root: &std::path::Path) -> (Sim, Etcd, EtcdAccess) {
     some_servers(root, &["n0", "n1", "n2"]).await
 }
 
-/// The same with servers of these names.
 async fn some_servers(root: &std::path::Path, names: &[&str]) -> (Sim, Etcd, EtcdAccess) {
     let sim = Sim::new(SimConfig::default());
     let etcd = Etcd::start(names).await.unwrap();

@@ -21,7 +21,6 @@ use pubsub::{Codec, FILE_LIMIT_BYTES, Name, Publication, TopicRoot, store};
 const KILLS: u64 = 2_000;
 /// A life ends after fewer acknowledgements than this.
 const LONGEST_LIFE: u64 = 12;
-/// The last one comes and goes.
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 
 /// A number with so much behind it that a torn or mixed file shows.

@@ -40,7 +40,6 @@ impl Place {
         self.name.dir(self.topic_root.root()).join(name)
     }
 
-    /// Waits until the file says so.
     async fn until(&self, name: &str, wanted: &str) {
         // Not by our own TopicRoot: another process.
         let topic_root = TopicRoot::open(self.topic_root.root()).unwrap();

@@ -70,7 +70,6 @@ fn row(of: impl Fn(DrainStatus) -> DrainJudgement) -> Vec<DrainJudgement> {
     statuses().into_iter().map(of).collect()
 }
 
-/// A request that nothing was said to.
 fn unanswered() -> Vec<DrainJudgement> {
     use DrainJudgement::{Silent, Stranger, Unanswered, Wait};
     let quiet = |number: u8| Unanswered(DrainStatus::from(number));

@@ -26,10 +26,8 @@ macro_rules! each_sampled_topic {
     ($call:ident $arguments:tt: $($topic:ident)+) => { $($call::<topics::$topic> $arguments;)+ };
 }
 
-/// Folders of samples that are plain files.
 const PLAIN: [&str; 5] = ["DeviceOpsCmd", "EdgeDevConfig", "etcd", "kubesim", "vmiVNC.run"];
 
-/// Whether only other agents publish a topic.
 fn is_of_others(topic: &str) -> bool {
     include_str!("../src/others.rs").contains(&format!("topic!({topic}: "))
 }

@@ -25,7 +25,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// The certificate of an authority.
 fn authority() -> String {
     let key = rcgen::KeyPair::generate().unwrap();
     rcgen::CertificateParams::new(vec!["ca".to_owned()]).unwrap().self_signed(&key).unwrap().pem()

@@ -20,7 +20,6 @@ use scenarios::{
     turns_in_trouble, within, within_still,
 };
 
-/// Kills of a run of all tests.
 const KILLS: usize = 40;
 /// Most kills of one story: it must come to its end.
 const KILLS_A_STORY: usize = 12;

@@ -38,7 +38,6 @@ impl Place {
         self.begin(words).wait_with_output().unwrap()
     }
 
-    /// All files below the root.
     fn files(&self) -> Vec<PathBuf> {
         let (mut found, mut folders) = (Vec::new(), vec![self.root.path().to_owned()]);
         while let Some(folder) = folders.pop() {

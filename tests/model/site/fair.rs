@@ -142,7 +142,6 @@ impl Site {
         next.after(&step).map(|next| (next, wait))
     }
 
-    /// How long it takes until this happens.
     pub(crate) fn wait(&self, step: &Step) -> Duration {
         let (nth, who) = if let Step::Of(nth, Action::Wake(who)) = step {
             (*nth, Some(*who))

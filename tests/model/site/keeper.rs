@@ -26,13 +26,10 @@ pub(crate) struct Keeper {
     want: Option<Option<TurnRequest>>,
     gate: Option<bool>,
     phase: Option<Phase>,
-    /// Questions that wait for its own node.
     waits: Vec<Ask>,
-    /// The call that is under way.
     pub(crate) call: Option<Effect>,
     /// The answer to it, which is on the way.
     pub(crate) carried: Option<Event>,
-    /// What zedkube has not heard yet.
     pub(crate) told: VecDeque<KeeperReport>,
     /// Other agents are answered that it neither has nor wants a turn.
     pub(crate) idle: bool,
@@ -97,7 +94,6 @@ impl Keeper {
         }
     }
 
-    /// Its own node cannot be read.
     fn unread(&mut self) {
         self.failed = true;
         let why = "no answer".to_owned();
@@ -160,7 +156,6 @@ impl Keeper {
         }
     }
 
-    /// Whether a call is under way.
     pub(crate) fn calls(&self) -> bool {
         self.turn.is_none() || self.call.is_some()
     }
@@ -170,12 +165,10 @@ impl Keeper {
         self.failed
     }
 
-    /// When its turn wants to be woken.
     pub(crate) fn due(&self) -> Option<Mono> {
         self.turn.as_ref()?.next_wake()
     }
 
-    /// The call has come to its end.
     pub(crate) fn answer(&mut self, now: Mono, answer: Event) {
         (self.call, self.carried) = (None, None);
         self.hear(now, answer);

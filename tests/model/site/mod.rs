@@ -17,7 +17,6 @@ use search::{Report, Trace, search, wander};
 
 use crate::wander::Wandered;
 
-/// Fails with the way to a fault.
 fn fail(plan: &Plan, trace: &Trace) -> ! {
     let Trace { steps, then, what, site } = trace;
     let mut lines = String::new();
@@ -28,7 +27,6 @@ fn fail(plan: &Plan, trace: &Trace) -> ! {
     panic!("{}: {what}\n{lines}{}", plan.name, site.text());
 }
 
-/// Goes random ways through each plan.
 fn roam(ways: u64) {
     for plan in plans::all() {
         let Wandered { steps, at_rest, boots, took, found } = wander(&plan, 0..ways);

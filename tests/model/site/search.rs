@@ -81,7 +81,6 @@ fn choose(site: &Site, all: &[Step], dice: &mut Dice) -> Option<Step> {
     choice.get(below(dice, choice.len().max(1))).map(|it| (*it).clone())
 }
 
-/// Goes the ways of these numbers.
 pub(crate) fn wander(plan: &Plan, ways: std::ops::Range<u64>) -> Wandered<Trace> {
     let clock = agent::Clock::new();
     let start = clock.now();
@@ -129,7 +128,6 @@ pub(crate) fn wander(plan: &Plan, ways: std::ops::Range<u64>) -> Wandered<Trace>
 const NEVER_TOO_MANY: &str = "never too many are out";
 const NEVER_STUCK: &str = "never stuck";
 
-/// A plan with the cores in it.
 struct Devices {
     plan: Arc<Plan>,
     fair: Fair,

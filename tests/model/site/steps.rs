@@ -14,7 +14,6 @@ use crate::topics::Who;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
     Of(usize, Action),
-    /// Its zedkube hears what its keeper says.
     KeeperReport(usize),
     /// The call of its keeper is carried out and answered.
     Serve(usize),
@@ -202,7 +201,6 @@ impl Site {
         Some(next)
     }
 
-    /// What a step means for the onlooker.
     fn judged(&mut self, step: &Step) {
         match step {
             Step::Of(nth, _)
@@ -230,7 +228,6 @@ impl Site {
         self.seal();
     }
 
-    /// A device is in another state.
     pub(crate) fn becomes(&mut self, nth: usize, state: crate::world::State) {
         self.member(nth).state = state;
         self.touch(nth);

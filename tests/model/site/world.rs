@@ -27,9 +27,7 @@ pub(crate) struct Member {
     pub(crate) keeper: Option<Keeper>,
     /// The machine is off; whether the cluster has noticed that.
     pub(crate) off: Option<bool>,
-    /// The boot that its Node shows.
     pub(crate) shown: u32,
-    /// The boot in which it went out.
     pub(crate) out: Option<u32>,
     /// The boot in which it went down, or may, for a documented reason without a turn.
     pub(crate) excused: Option<u32>,
@@ -54,7 +52,6 @@ pub(crate) struct Trouble {
     /// Devices that do not reach the API for a while.
     pub(crate) parted: u8,
     pub(crate) deletions: u8,
-    /// It is restored to an older state.
     pub(crate) restores: u8,
     pub(crate) releases: u8,
 }
@@ -187,7 +184,6 @@ impl Site {
         nth < self.plan.servers
     }
 
-    /// What a keeper does with this device.
     pub(crate) fn with_keeper(&mut self, nth: usize, does: impl FnOnce(&mut Keeper, Mono)) {
         let now = self.now(nth);
         if let Some(keeper) = &mut self.member(nth).keeper {
@@ -334,7 +330,6 @@ impl Site {
         })
     }
 
-    /// This device is to be printed again.
     pub(crate) fn touch(&mut self, nth: usize) {
         self.member(nth).print.take();
     }

@@ -69,7 +69,6 @@ impl Story {
         }
     }
 
-    /// As it was before the reboot.
     async fn back(self, sim: &Sim) {
         let marks = [
             "pillar-rs/drain-stopped",

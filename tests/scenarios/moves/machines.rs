@@ -24,7 +24,6 @@ struct Row {
     spec: Value,
     notes: Vec<(&'static str, String)>,
     foretold: String,
-    /// What the drain says at some time.
     says: String,
     end: End,
 }

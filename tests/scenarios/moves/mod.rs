@@ -26,7 +26,6 @@ pub(crate) const NODE: &str = "edge-node-1";
 pub(crate) const GUESTS: &str = "kubevirt/virtualmachineinstances";
 pub(crate) const MACHINES: &str = "kubevirt/virtualmachines";
 pub(crate) const MIGRATIONS: &str = "kubevirt/virtualmachineinstancemigrations";
-/// Within this time our cordon is gone.
 const UNCORDONED: Duration = Duration::from_secs(15);
 /// What takes longer does not come, on a clock that stands still meanwhile.
 const LONG: Duration = Duration::from_hours(1);
@@ -157,7 +156,6 @@ pub(crate) fn migratable() -> Value {
     json!({ "evictionStrategy": "LiveMigrate" })
 }
 
-/// Our cordon is gone at once.
 async fn uncordoned(world: &World, what: &str) {
     let gone = tokio::time::timeout(UNCORDONED, world.cluster.until_schedulable()).await;
     assert!(gone.is_ok(), "{what}: our cordon is there after {UNCORDONED:?}");

@@ -21,9 +21,7 @@ struct Row {
     script: (&'static str, Value),
     /// Of what keeps the drain for longer: its code, where the plan foretells it, else empty.
     foretold: &'static str,
-    /// What the drain says at some time.
     says: &'static str,
-    /// What a person does about it then.
     released: fn(&Sim),
 }
 

@@ -6,7 +6,6 @@ use scenarios::within_still;
 
 use super::*;
 
-/// Until then no migration begins any more.
 const LIMIT: Duration = Duration::from_secs(5);
 /// Longer than any pause of KubeVirt's before it tries again.
 const LATER: Duration = Duration::from_secs(400);

@@ -10,7 +10,6 @@ use topics::DrainStatus;
 use scenarios::World;
 
 const NODE: &str = "edge-node-1";
-/// Pods of the node that leave.
 const PODS: usize = 200;
 /// Requests beside the evictions of these, rehearsed evictions of the preflight and those of the turn included.
 const BESIDE: usize = 56;

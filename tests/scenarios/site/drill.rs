@@ -16,7 +16,6 @@ use scenarios::{Cluster, World, within_still};
 use serde_json::Value;
 use topics::{BootGate, DrainStatus, NodeDrainProgress};
 
-/// What an API without a quorum does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Alone {
     AnswersNobody,

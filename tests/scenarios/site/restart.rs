@@ -55,7 +55,6 @@ impl Place {
         lease::view(&self.worlds[0].cluster.handle()).await.unwrap().held.unwrap().record
     }
 
-    /// How the last restart has ended.
     async fn last(&self) -> SiteRecord {
         last_restart(&self.record().await).unwrap()
     }

@@ -93,7 +93,6 @@ pub(crate) async fn u9_a_drain_that_is_withdrawn_while_zedkube_is_down_is_undone
     assert_eq!(world.recorded(), []);
 }
 
-/// The application that the hooks scale.
 const SCALED: (&str, &str) = ("shop", "cache");
 /// Where they keep how many it had.
 const KEPT: &str = "persist/status/zedbox/hooks/10-scale/replicas";
@@ -172,7 +171,6 @@ pub(crate) async fn what_a_hook_scales_down_is_up_again_after_the_boot(world: &m
     assert_eq!(replicas(world), 3);
 }
 
-/// The same where the operation is withdrawn.
 pub(crate) async fn what_a_hook_scales_down_is_up_again_when_the_operation_is_withdrawn(world: &mut World) {
     stand_in_for_kubectl(world);
     world.cluster.sim().add_deployment(SCALED.0, SCALED.1, 3);

@@ -40,7 +40,6 @@ pub fn assets() -> Option<PathBuf> {
     std::env::var_os("KUBEBUILDER_ASSETS").filter(|it| !it.is_empty()).map(PathBuf::from)
 }
 
-/// Three or so members on these nodes.
 pub struct RealEtcd {
     program: PathBuf,
     /// What the program calls itself, as `3.5.16`.
@@ -117,7 +116,6 @@ impl RealEtcd {
         self.members[at].process = Some(child(&folder, "etcd", &words));
     }
 
-    /// Kills the member of a node.
     pub fn kill(&mut self, node: &str) {
         let at = self.members.iter().position(|it| it.node == node).unwrap();
         let mut process = self.members[at].process.take().unwrap();
@@ -180,7 +178,6 @@ impl RealEtcd {
         self.members.iter().map(|it| it.url(1)).collect::<Vec<_>>().join(",")
     }
 
-    /// The name of a node's member.
     pub fn member_name(&self, node: &str) -> String {
         let nth = self.members.iter().position(|it| it.node == node).unwrap();
         format!("{node}-{:08x}", 0xa1 + nth)

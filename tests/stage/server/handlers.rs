@@ -17,7 +17,6 @@ pub(crate) struct Script {
     pub(crate) virt_api: bool,
     pub(crate) down: BTreeSet<String>,
     pub(crate) fixed: BTreeSet<String>,
-    /// Machines whose migration does not end.
     pub(crate) hang: BTreeSet<String>,
 }
 

@@ -17,7 +17,6 @@ const DISK: &[u8] = include_bytes!("../../../agent/testdata/eve.img.gz");
 const NEW: &str = "14.5.0-k-amd64";
 const LABELS: [&str; 2] = ["IMGA", "IMGB"];
 const IMAGE: &str = "persist/images/new";
-/// Where IMGB is on the disk.
 const IMGB: usize = 704 * 512;
 /// Of [`content`].
 const SHA256: &str = "621ad827e2c08b08f2495aac59271e857c04227751b1d1ae3874ed971b43e784";

@@ -28,7 +28,6 @@ pub(crate) const VM: &str = "b3e2f1a0-5c4d-4e6f-8a9b-0c1d2e3f4a5b";
 pub(crate) const LAUNCHER: &str = "virt-launcher-ubuntu-b3e2f-0ab1cd-x7k2p";
 /// What does not come within this time of the paused clock does not come.
 const PATIENCE: Duration = Duration::from_mins(20);
-/// How often it is looked.
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) struct Stage {

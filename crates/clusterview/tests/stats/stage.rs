@@ -22,7 +22,6 @@ const INFO: &str = "run/zedkube/KubeClusterInfo/global.json";
 const STATE: &str = "run/zedkube/KubeStatsState/global.json";
 /// What does not come within this time of the paused clock does not come.
 const PATIENCE: Duration = Duration::from_hours(1);
-/// How often it is looked.
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) struct Stage {
@@ -85,7 +84,6 @@ impl Stage {
         self.clock.sleep_until(Some(self.now() + time)).await;
     }
 
-    /// The bytes that are published.
     pub(crate) fn text(&self) -> Option<String> {
         std::fs::read_to_string(self.topic_root.path(INFO)).ok()
     }

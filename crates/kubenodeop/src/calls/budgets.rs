@@ -18,7 +18,6 @@ pub(crate) fn scope(namespace: &str) -> WatchScope {
     }
 }
 
-/// The facts about a budget.
 pub(crate) fn facts(budget: &PodDisruptionBudget) -> BudgetFacts {
     let status = budget.status.as_ref();
     let (healthy, expected) = (

@@ -49,7 +49,6 @@ pub struct SurgeOrder {
     pub over: Option<Duration>,
 }
 
-/// What follows for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SurgeAnswer {
     /// No second copy is needed, or there is one.
@@ -151,7 +150,6 @@ impl DeploymentObject {
         serde_json::from_str(annotation(&self.metadata, RECORD_ANNOTATION)?).ok()
     }
 
-    /// What this node has.
     fn record_of(&self, node: &NodeName) -> Option<SurgeRecord> {
         self.record().filter(|it| it.node == node.as_str())
     }
@@ -339,7 +337,6 @@ pub async fn settle(cluster: &ApiClient, node: &NodeName, undo: bool) -> (Vec<St
     (given_up, done)
 }
 
-/// Whether it was given up.
 async fn settle_one(
     cluster: &ApiClient,
     read: &DeploymentObject,
@@ -370,7 +367,6 @@ enum SurgeWrite<'a> {
     Ask(&'a SurgeRecord),
     /// Its template as it was before, without the record.
     GiveUp(&'a SurgeRecord),
-    /// The record is removed.
     Clear,
 }
 

@@ -43,7 +43,6 @@ impl WatchedMachines {
         (!fates.is_empty()).then_some(Self { policy, drain, fates })
     }
 
-    /// What is other now.
     fn now(&self, view: &MachinesView) -> Option<String> {
         self.fates.iter().find_map(|(guest, known)| {
             let Some(machine) = view.machines.iter().find(|it| it.guest.uid == guest.uid) else {

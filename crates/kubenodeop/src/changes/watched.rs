@@ -20,7 +20,6 @@ use kubeapi::reply::RefusedBy;
 /// What is known of the things that held an attempt up. Empty parts are not watched.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WatchedBlockers {
-    /// The pods that block.
     pub pods: BTreeMap<PodUid, PodMark>,
     /// By namespace, all budgets there, as far as they were followed.
     pub budgets: BTreeMap<String, Vec<BudgetFacts>>,
@@ -31,7 +30,6 @@ pub struct WatchedBlockers {
     pub last_copies: BTreeMap<String, Cause>,
     /// The state of the storage could not be read.
     pub storage_unknown: bool,
-    /// Virtual machines that were left.
     pub machines: Option<WatchedMachines>,
     /// Calls that the server refused for good.
     pub refused: Vec<PermanentRefusal>,
@@ -53,11 +51,9 @@ pub enum RefusedCall {
     Machines,
     /// The patch that cordons the node.
     Cordon,
-    /// The eviction of this pod.
     Evict(PodRef),
     /// A claim on each budget of this pod, and its deletion.
     Remove(GuardedPod),
-    /// The deletion of this pod.
     Delete(PodRef),
 }
 
@@ -65,7 +61,6 @@ pub enum RefusedCall {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodMark {
     pub pod: PodRef,
-    /// Its deletion has begun.
     pub terminating: bool,
     /// It has run to its end.
     pub finished: bool,
@@ -100,7 +95,6 @@ impl From<&NodeFacts> for NodeMark {
 }
 
 impl WatchedBlockers {
-    /// Notes pods that block.
     #[must_use]
     pub fn with_pods<'a>(mut self, pods: impl IntoIterator<Item = &'a PodFacts>) -> Self {
         self.pods.extend(pods.into_iter().map(|facts| (facts.pod.uid.clone(), PodMark::from(facts))));
@@ -123,7 +117,6 @@ impl WatchedBlockers {
             .or_else(|| now.iter().find_map(|facts| self.pod_now(facts)))
     }
 
-    /// One pod is now so.
     pub fn pod_now(&self, facts: &PodFacts) -> Option<String> {
         let known = self.pods.get(&facts.pod.uid)?;
         let now = PodMark::from(facts);
@@ -139,7 +132,6 @@ impl WatchedBlockers {
         Some(format!("pod {} {what}", known.pod))
     }
 
-    /// One pod is gone.
     pub fn pod_gone(&self, uid: &PodUid) -> Option<String> {
         self.pods.get(uid).map(|known| format!("pod {} is gone", known.pod))
     }
@@ -170,7 +162,6 @@ impl WatchedBlockers {
         })
     }
 
-    /// The node is now so.
     pub fn node_now(&self, now: &NodeFacts) -> Option<String> {
         let known = self.node?;
         if now.ready && !known.ready {
@@ -183,7 +174,6 @@ impl WatchedBlockers {
         }
     }
 
-    /// The storage is now so.
     pub fn storage_now(&self, now: &StorageView) -> Option<String> {
         if self.storage_unknown {
             return Some("the state of the storage can be read again".to_owned());
@@ -213,7 +203,6 @@ impl WatchedBlockers {
         self.volumes.keys().find(|name| !names.contains(&name.as_str())).and_then(|it| self.volume_gone(it))
     }
 
-    /// One attachment is gone.
     pub fn volume_gone(&self, name: &str) -> Option<String> {
         self.volumes.get(name).map(|volume| format!("volume {volume} is detached"))
     }

@@ -27,13 +27,11 @@ pub(crate) enum Kubelet {
 /// Something that happens to the world.
 pub(crate) type WorldChange = fn(&mut World);
 
-/// A watch that is open.
 struct Watcher {
     path: &'static str,
     to: mpsc::UnboundedSender<Result<String, &'static str>>,
 }
 
-/// What the server has.
 pub(crate) struct World {
     pub(crate) pods: Vec<Value>,
     pub(crate) budgets: Vec<Value>,
@@ -94,7 +92,6 @@ pub(crate) fn pod(name: &str) -> Value {
     })
 }
 
-/// The same with a controller.
 pub(crate) fn owned(name: &str, kind: &str) -> Value {
     let mut pod = pod(name);
     pod["metadata"]["ownerReferences"] =
@@ -180,7 +177,6 @@ impl World {
         mock::object(&self.node())
     }
 
-    /// Somebody sets the flag.
     pub(crate) fn cordoned(&mut self, unschedulable: bool) {
         self.unschedulable = unschedulable;
         self.version += 1;

@@ -53,7 +53,6 @@ impl Attempt {
         Self { future: Box::pin(future), progress, now: Box::new(mock::clock()) }
     }
 
-    /// Goes on until the progress is so.
     async fn until(&mut self, so: impl FnMut(&Progress) -> bool) -> Progress {
         tokio::select! {
             outcome = &mut self.future => panic!("ended too early: {outcome:?}"),
@@ -61,7 +60,6 @@ impl Attempt {
         }
     }
 
-    /// Goes on for a while.
     async fn pass(&mut self, time: Duration) {
         tokio::select! {
             outcome = &mut self.future => panic!("ended too early: {outcome:?}"),

@@ -32,7 +32,6 @@ impl WholeLimits {
         ])
     }
 
-    /// Those that are over.
     pub(super) fn over(&self) -> impl Iterator<Item = Over> + '_ {
         self.0.iter().filter(|(_, _, over)| *over).map(|(of, ..)| *of)
     }
@@ -62,7 +61,6 @@ pub(super) fn given_up_at(rules: &AttemptRules, marks: &Marks, now: Mono) -> Opt
 #[derive(Debug, Default)]
 pub(super) struct RuntimeLooks {
     asking: bool,
-    /// No question before this.
     from: Option<Mono>,
     /// Why its last answer says nothing; empty when it does, and before the first one.
     pub(super) trouble: String,

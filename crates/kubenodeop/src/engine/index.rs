@@ -28,14 +28,12 @@ pub(super) struct PodIndex {
     pub(super) evicted: u32,
     /// Pods on the node by tier, refused ones included.
     tiers: BTreeMap<Tier, u32>,
-    /// Pods to be waited for.
     active: u32,
     pub(super) asking: usize,
     /// Namespaces in which a [`RemovalCall::Remove`] is under way.
     pub(super) removing: BTreeSet<String>,
     /// Pods to be asked at a time that is still ahead.
     due: BTreeSet<(Tier, Mono, PodUid)>,
-    /// Pods whose time has come.
     ripe: BTreeSet<AskOrder>,
     /// Ends of grace periods, with some slack.
     overdue: BTreeSet<(Mono, PodUid)>,

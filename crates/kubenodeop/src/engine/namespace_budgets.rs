@@ -39,7 +39,6 @@ pub(super) struct NamespaceBudgets {
 #[derive(Debug)]
 struct Space {
     followed: Mono,
-    /// Refusals may be told.
     told: bool,
     /// `None` while they have not been heard of.
     budgets: Option<Budgets>,

@@ -23,7 +23,6 @@ use crate::progress::{Left, Marks};
 use kubeapi::names::PodUid;
 use kubeapi::pace::Pace;
 
-/// Where a pod was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PodSource {
     /// By a watch, which may lag behind our own calls.
@@ -46,7 +45,6 @@ pub(super) struct PodTable {
     marks: BTreeMap<PodUid, Mono>,
     /// The claims of pods that stay here.
     pub(super) stays: BTreeMap<PodUid, BTreeSet<ClaimName>>,
-    /// What the storage needs.
     pub(super) needs: StorageNeeds,
     /// What is known of the container runtime.
     pub(super) runtime: RuntimeLooks,

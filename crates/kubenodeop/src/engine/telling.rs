@@ -20,7 +20,6 @@ use kubeapi::reply::Reply;
 
 /// From then on a pod that is still there is worth a mark.
 const MARKED_AFTER: Duration = Duration::from_secs(30);
-/// As many pods are marked.
 const MARKED: usize = 64;
 
 impl PodTable {

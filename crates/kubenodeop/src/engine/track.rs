@@ -16,7 +16,6 @@ use kubeapi::reply::{Reply, ReplyClass};
 /// How long past its grace period a pod may take before it is named.
 pub(super) const SLACK: Duration = Duration::from_secs(30);
 
-/// A pod that leaves.
 #[derive(Debug, Clone)]
 pub(super) struct PodTrack {
     pub(super) facts: PodFacts,
@@ -25,13 +24,11 @@ pub(super) struct PodTrack {
     pub(super) turn: u64,
     /// The watch has named it. Until then a list of the watch may be older than the one that has shown it.
     pub(super) watched: bool,
-    /// Refusals in a row.
     pub(super) tries: u32,
     /// The server has accepted to end this very pod.
     pub(super) accepted: Option<RemovalCall>,
     /// Since when it is asked to leave, or is ending.
     pub(super) asked: Option<Mono>,
-    /// Which limit it is over.
     pub(super) over: Option<Over>,
     /// By which rule it is to be deleted, whatever its budgets say.
     pub(super) delete_reason: Option<String>,
@@ -56,23 +53,28 @@ pub(super) struct PodTrack {
     pub(super) refusal: Option<PodRefusal>,
 }
 
-/// Where a pod is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PodState {
     /// To be asked once `due`; never before `not_before`, which the server set.
-    Waiting { due: Mono, not_before: Mono },
+    Waiting {
+        due: Mono,
+        not_before: Mono,
+    },
     /// The call is under way. `absent` when we have heard meanwhile that the pod is gone: the answer is waited
     /// for all the same, so that there is never a second call for it.
-    Asking { way: RemovalCall, absent: bool },
-    /// Its end has begun.
-    Going { since: Mono },
+    Asking {
+        way: RemovalCall,
+        absent: bool,
+    },
+    Going {
+        since: Mono,
+    },
     /// The server refuses for good.
     Ended,
     /// It stays, because a rule says so.
     Left,
     /// No container of it lives, though its object is still there: it counts as gone.
     ObjectOnly,
-    /// No longer there.
     Gone,
 }
 
@@ -90,9 +92,7 @@ pub(super) enum RemovalCall {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Over {
     Pod,
-    /// The attempt's.
     Attempt,
-    /// That of the whole drain.
     Drain,
 }
 
@@ -114,7 +114,6 @@ pub(super) enum SecondCopy {
 pub(super) struct PodRefusal {
     pub(super) reply: Reply,
     pub(super) code: BlockCode,
-    /// Since when the code holds.
     pub(super) since: Mono,
     /// By which call it was asked.
     pub(super) way: RemovalCall,
@@ -160,7 +159,6 @@ impl PodTrack {
         !matches!(self.state, PodState::Gone | PodState::ObjectOnly)
     }
 
-    /// Still to be waited for.
     pub(super) fn is_active(&self) -> bool {
         self.is_here() && self.state != PodState::Ended
     }
@@ -233,7 +231,6 @@ impl PodTrack {
         }
     }
 
-    /// Notes why it is held.
     pub(super) fn refused(&mut self, now: Mono, reply: Reply, code: BlockCode, way: RemovalCall) {
         let since = match &self.refusal {
             Some(held) if held.code == code => held.since,

@@ -20,7 +20,6 @@ use crate::storage::StorageView;
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::reply::Reply;
 
-/// The rules of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptRules {
     /// After this the attempt has failed (`kubernetes.drain.timeout`).
@@ -60,7 +59,6 @@ pub struct AttemptRules {
 pub struct Limit<A> {
     /// The time; `None` for none of its own: then only the attempt's limit holds.
     pub after: Option<Duration>,
-    /// What is done then.
     pub then: A,
 }
 
@@ -128,7 +126,6 @@ impl Default for AttemptRules {
     }
 }
 
-/// A call that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallFailure {
     pub reply: Reply,
@@ -138,14 +135,12 @@ pub struct CallFailure {
     pub next_step: String,
 }
 
-/// A fact for the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The pods of the node as a watch lists them.
     Pods(Vec<PodFacts>),
     /// One pod as it is now.
     Pod(PodFacts),
-    /// One pod is gone.
     PodGone(PodUid),
     /// The answer to [`Effect::Look`] of `turn`: all pods and the node, read from the store, and the
     /// storage where it was asked for and is there.
@@ -157,7 +152,6 @@ pub enum Event {
     /// The answer to [`Effect::Evict`], [`Effect::Remove`] or [`Effect::Delete`].
     Evicted {
         uid: PodUid,
-        /// What the server said.
         reply: Reply,
     },
     /// The answer to [`Effect::Surge`].
@@ -174,7 +168,6 @@ pub enum Event {
     /// The answer to [`Effect::Inspect`].
     Inspected {
         namespace: String,
-        /// The budget's name.
         budget: String,
         /// The pods that keep it from having room, or why they are not known.
         found: Result<Inspected, CallFailure>,
@@ -213,7 +206,6 @@ pub enum Event {
 pub enum Effect {
     /// List the pods and read the node; answer with [`Event::Looked`] of the same turn.
     Look {
-        /// To be given back.
         turn: u64,
         /// The storage is to be read too.
         storage: bool,
@@ -226,14 +218,12 @@ pub enum Effect {
     Remove(GuardedPod),
     /// Delete this pod, whatever its budgets say, with its own grace period.
     Delete(PodRef),
-    /// Cordon the node again.
     Cordon,
     /// Follow the budgets of this namespace.
     FollowBudgets(String),
     /// Read which pods keep this budget from having room, and have it counted again if its numbers are behind.
     Inspect {
         namespace: String,
-        /// The budget's name.
         budget: String,
         selector: Selector,
         /// It guards pods that other budgets guard too: only then its numbers can be behind for long.
@@ -243,16 +233,13 @@ pub enum Effect {
     FollowVolumes(BTreeSet<ClaimName>),
     /// Ask for another copy of a volume of which so many are wanted; answer with [`Event::CopyAsked`].
     AskCopy {
-        /// Its name in Longhorn.
         volume: String,
         /// Copies that are wanted of it.
         wanted: u32,
     },
     /// Ask the container runtime which pods of the node have no live container; answer with [`Event::Containers`].
     AskRuntime,
-    /// Write to the log.
     Say(AttemptLogEvent),
-    /// The attempt is over.
     End(AttemptOutcome),
 }
 
@@ -264,7 +251,6 @@ pub enum AttemptOutcome {
     Drained {
         /// From the start of the attempt.
         took: Duration,
-        /// Evictions that the server accepted.
         evicted: u32,
         /// How often the cordon had to be renewed.
         recordons: u32,
@@ -294,13 +280,11 @@ pub enum AttemptLogEvent {
     Left(PodRef, String),
     /// No container of the pod lives, and it counts as gone, though its object is still there.
     ObjectOnly(PodRef),
-    /// The pod is gone.
     Gone(PodRef),
     /// The pod is held, for a reason that is not the one of last time.
     Held(PodRef, String),
     /// Another copy of the volume was asked for.
     CopyAsked(String),
-    /// The node was found schedulable.
     Uncordoned,
 }
 

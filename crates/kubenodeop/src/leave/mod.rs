@@ -39,7 +39,6 @@ pub struct Leave {
     pub node: NodeName,
     /// Our device: a Node object with another one's UUID is not touched.
     pub device_uuid: String,
-    /// Who owns the cordon.
     pub owner: CordonAnnotation,
     /// Limits of the one attempt to drain, but for its time.
     pub rules: AttemptRules,
@@ -56,21 +55,15 @@ pub struct Leave {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LeaveStage {
-    /// Looks for the cluster.
     #[default]
     Reaching,
-    /// Makes the node unschedulable.
     Cordoning,
-    /// Deletes the pods of applications.
     RemovingApps,
-    /// Looks for replicas of volumes.
     CheckingReplicas,
     Draining,
-    /// Deletes the Node object.
     Deleting,
 }
 
-/// How far it is.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LeaveState {
     pub stage: LeaveStage,
@@ -78,13 +71,11 @@ pub struct LeaveState {
     pub trouble: String,
     /// What failed in the steps before, and was passed over.
     pub passed_over: Vec<String>,
-    /// How far the drain is.
     pub drain: Option<Box<Progress>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaveEnd {
-    /// The Node object is deleted.
     Left,
     /// There was none any more.
     Gone,

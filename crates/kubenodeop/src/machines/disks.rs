@@ -14,14 +14,11 @@ use step::Inserted as _;
 
 const DRIVER: &str = "driver.longhorn.io";
 
-/// One volume of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineDisk {
     /// As `shop/data (pvc-1)`.
     pub name: String,
-    /// Longhorn's word.
     pub robustness: String,
-    /// A copy is being rebuilt.
     pub rebuilds: bool,
     pub percent: Option<u8>,
 }

@@ -71,7 +71,6 @@ pub fn unread(guest: &Value, machine: Option<&Value>, migrations: &[Value]) -> O
     if is_running && is_text(&spec["runStrategy"]) { None } else { shown("VirtualMachine", "spec", spec) }
 }
 
-/// Its deletion was asked for.
 #[must_use]
 pub fn is_ending(object: &Value) -> bool {
     !object["metadata"]["deletionTimestamp"].is_null()

@@ -45,7 +45,6 @@ struct PlacedStatus {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MachineChange {
-    /// Something that each look reads.
     Look,
     /// Something that is read once in an attempt.
     Once,

@@ -14,7 +14,6 @@ use crate::plan::placement::thousandths;
 
 const GIBIBYTE: u64 = 1 << 30;
 
-/// Limits of one migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MigrationLimits {
     /// It may take so long for each GiB; none for ever.

@@ -32,7 +32,6 @@ const AT_ONCE: usize = 8;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedOne {
     pub guest: PodRef,
-    /// What is written there.
     pub asked: MigrationRequest,
     /// It is marked for leaving our node.
     pub marked: bool,
@@ -45,9 +44,7 @@ pub struct AskedOne {
 /// One call that takes something back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Undo {
-    /// KubeVirt's mark is removed.
     ClearMark,
-    /// This migration is ended.
     DeleteMigration(PodRef),
     /// What was written on the instance is removed.
     Forget,

@@ -44,15 +44,11 @@ const UPPER_LOOKS: (Duration, Duration) = (Duration::from_secs(1), Duration::fro
 /// How often an API that is away is asked what it waits for.
 const WAITS_LOOK: Duration = Duration::from_secs(10);
 
-/// What to watch over.
 #[derive(Debug, Clone)]
 pub struct BootWatch {
     pub node: NodeName,
-    /// The UUID of our device.
     pub device_uuid: String,
-    /// The boot that it is.
     pub boot_id: String,
-    /// Limits of the gate.
     pub limits: LayerLimits,
     /// Wanted kernel parameters that this boot is without.
     pub lost: Vec<String>,
@@ -60,7 +56,6 @@ pub struct BootWatch {
     pub addresses: Vec<String>,
 }
 
-/// What the machine itself shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LocalHealth {
     /// Device nodes that are not there.
@@ -72,7 +67,6 @@ pub struct LocalHealth {
 /// What is known of pods that the former boot has left.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LeftoverPods {
-    /// They are still looked after.
     pub pending: bool,
     /// How many were cleared since the watch began.
     pub cleared: u32,

@@ -7,7 +7,6 @@
 use kubeapi::names::NodeName;
 use kubeapi::nodes::CordonAnnotation;
 
-/// The cordon of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Cordon {
     /// Pods may be scheduled here.
@@ -42,7 +41,6 @@ pub struct NodeFacts {
     pub silent: String,
     /// The flag `spec.unschedulable`. The taint is not looked at: it follows the flag late.
     pub unschedulable: bool,
-    /// Whose cordon it is.
     pub cordon: Cordon,
     /// Our annotation, also when somebody has uncordoned the node, or cordoned it again, and left it behind.
     pub annotation: Option<CordonAnnotation>,
@@ -55,7 +53,6 @@ pub struct NodeFacts {
 /// What [`crate::node::cordon`] has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CordonStep {
-    /// Write flag and annotation.
     Write,
     /// Nothing: flag and annotation are as wanted.
     Keep,

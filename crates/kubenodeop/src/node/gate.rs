@@ -44,9 +44,7 @@ pub struct GateStatus {
     pub layer: Option<Layer>,
     /// What was seen, in one sentence.
     pub words: String,
-    /// What a person can do.
     pub next_step: String,
-    /// Since when it is so.
     pub since: Mono,
     /// The layer's limit is over: it counts as failed, and is looked at again and again.
     pub failed: bool,
@@ -65,7 +63,6 @@ impl GateStatus {
     }
 }
 
-/// All that is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gate {
     node_name: String,
@@ -94,7 +91,6 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Nothing is known yet.
     pub fn new(node_name: &str, limits: LayerLimits, now: Mono) -> Self {
         let unknown = || "not looked at yet".to_owned();
         Self {
@@ -357,7 +353,6 @@ impl Gate {
         None
     }
 
-    /// Our node and its lease.
     fn kubelet(&self, now: Mono) -> Option<LayerFinding> {
         let node = &self.node_name;
         let not_ready = match &self.node {

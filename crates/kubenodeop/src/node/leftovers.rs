@@ -125,14 +125,12 @@ fn send_report(report: &watch::Sender<GateReport>, newest: LeftoverPods) {
     report.send_if_modified(|held| step::update(&mut held.leftovers, newest));
 }
 
-/// What one look has shown.
 struct LeftoverCheck {
     ready: bool,
     /// What the former boot has left.
     left: Vec<LeftPod>,
     /// Any pod at all is Terminating or Unknown: with another time of the server it might be one of those.
     any_ending: bool,
-    /// All of the node.
     pods: Vec<Pod>,
 }
 

@@ -264,7 +264,6 @@ pub(crate) fn not_ready(node: &NodeObject) -> String {
     }
 }
 
-/// The facts about a node.
 pub(crate) fn facts(node: &NodeObject) -> Result<NodeFacts, Error> {
     let name = NodeName::parse(node.metadata.name.as_deref().unwrap_or_default())?;
     let spec = node.spec.as_ref();

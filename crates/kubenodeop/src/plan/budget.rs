@@ -15,7 +15,6 @@ use kubeapi::names::{PodRef, listed};
 /// controller's `DeletionTimeout`).
 const COUNTED: Duration = Duration::from_mins(2);
 
-/// One budget and its numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BudgetFacts {
     pub namespace: String,
@@ -24,11 +23,8 @@ pub struct BudgetFacts {
     pub selector: Option<Selector>,
     /// Pods that may be disrupted now.
     pub allowed: i32,
-    /// Pods that are healthy now.
     pub healthy: i32,
-    /// Pods that must stay healthy.
     pub desired: i32,
-    /// Pods counted in all.
     pub expected: i32,
     /// Why Kubernetes cannot count its pods, so that it never gets room; empty when it can.
     pub uncounted: String,
@@ -55,11 +51,9 @@ pub struct Selector {
     pub conditions: Vec<Condition>,
 }
 
-/// One condition of a selector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
     pub key: String,
-    /// What must hold for it.
     pub holds: Holds,
 }
 

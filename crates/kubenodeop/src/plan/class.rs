@@ -37,7 +37,6 @@ pub struct PodFacts {
     pub pending: bool,
     /// Its condition Ready is True.
     pub ready: bool,
-    /// Its deletion has begun.
     pub terminating: bool,
     /// It runs, or tries to, and has never been Ready.
     pub never_ready: bool,
@@ -80,13 +79,11 @@ pub enum PodOwner {
 pub enum PodClass {
     /// Not touched, not waited for.
     Keep(KeepReason),
-    /// Evicted and waited for.
     Leave,
     /// Already leaving: waited for.
     Await,
 }
 
-/// Why a pod stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeepReason {
     /// One of [`KEPT_APPS`].
@@ -102,7 +99,6 @@ impl PodFacts {
         self.labels.get("kubevirt.io").is_some_and(|it| it == "hotplug-disk")
     }
 
-    /// What budgets judge it by.
     pub(crate) fn guarded(&self) -> GuardedPod {
         GuardedPod { pod: self.pod.clone(), labels: self.labels.clone(), ready: self.ready }
     }

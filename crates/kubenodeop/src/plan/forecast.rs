@@ -39,7 +39,6 @@ pub struct Survey {
     pub given_up_after: Option<Duration>,
     /// What keeps budgets without room from having any, by namespace and name.
     pub hindrances: BTreeMap<NamespacedName, Vec<UnhealthyPod>>,
-    /// Virtual machines of the node.
     pub machines: Option<MachinesView>,
     /// Pods whose Deployments are asked for a second copy first, with their names, or why that cannot be read.
     pub copies: Result<BTreeMap<PodUid, String>, String>,
@@ -48,7 +47,6 @@ pub struct Survey {
     pub residents: Residents,
     /// What speaks against the drain and holds up no single pod.
     pub findings: Vec<Finding>,
-    /// Namespaces that are being deleted.
     pub ending: BTreeSet<String>,
     /// Volumes of claims that are attached to the node.
     pub attached: Vec<AttachmentFacts>,
@@ -99,11 +97,9 @@ pub struct Plan {
     pub versions: BTreeMap<String, String>,
 }
 
-/// One pod in a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Planned {
     pub pod: PodRef,
-    /// What becomes of it.
     pub class: PlanClass,
     pub tier: Tier,
     /// Lower ones leave first within a tier.
@@ -121,7 +117,6 @@ pub struct Planned {
 }
 
 step::named! {
-    /// What becomes of a pod.
     pub enum PlanClass {
         Evict = "evict",
         /// Evicted, and no other node is one of those that it asks for.
@@ -144,7 +139,6 @@ step::named! {
 }
 
 impl PlanClass {
-    /// It stays on the node.
     pub const fn stays(self) -> bool {
         matches!(self, Self::KeepDaemonSet | Self::KeepMirror | Self::KeepExcluded)
     }
@@ -153,9 +147,7 @@ impl PlanClass {
 /// Pods by what becomes of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PlanCounts {
-    /// All on the node.
     pub total: u32,
-    /// To be asked to leave.
     pub leave: u32,
     pub going: u32,
     pub keep: u32,

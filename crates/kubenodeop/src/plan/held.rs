@@ -19,9 +19,7 @@ const NAMED: usize = 3;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Foreseen {
     pub subject: Subject,
-    /// The reason for machines.
     pub code: BlockCode,
-    /// The reason for a person.
     pub reason: String,
 }
 

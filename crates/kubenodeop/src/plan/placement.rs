@@ -32,7 +32,6 @@ pub struct SchedulingNeeds {
 pub struct Affinity {
     /// Whose it is: `its affinity`, `volume pv-1`.
     pub of: String,
-    /// One of these must hold.
     pub terms: Vec<SelectorTerm>,
 }
 
@@ -44,10 +43,8 @@ pub struct SelectorTerm {
     pub names: Vec<TermCondition>,
 }
 
-/// One condition of a term.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TermCondition {
-    /// As of a label selector.
     Like(String, Holds),
     /// A number, and the value must be above it.
     Above(String, i64),
@@ -55,7 +52,6 @@ pub enum TermCondition {
     Below(String, i64),
 }
 
-/// A taint that is borne.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tolerated {
     /// The key; empty for all, where any value will do.

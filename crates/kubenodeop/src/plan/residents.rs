@@ -72,7 +72,6 @@ impl Neighbours {
 #[derive(Debug, Clone, Default)]
 pub struct Residents {
     pub pods: Vec<Resident>,
-    /// By name of the node.
     pub nodes: BTreeMap<String, BTreeMap<String, String>>,
 }
 

@@ -10,7 +10,6 @@ use kubeapi::names::listed;
 use crate::plan::placement::{PeerNode, SchedulingNeeds};
 use crate::plan::residents::Resident;
 
-/// What pods request together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sum {
     pub pods: u64,

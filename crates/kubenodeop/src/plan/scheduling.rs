@@ -173,7 +173,6 @@ fn asked(requirement: &NodeSelectorRequirement) -> TermCondition {
     }
 }
 
-/// The facts about another node.
 pub(crate) fn peer(node: &NodeObject) -> PeerNode {
     let (spec, status) = (node.spec.as_ref(), node.status.as_ref());
     let offered = |resource: &str| thousandths(&status?.allocatable.as_ref()?.get(resource)?.0);

@@ -39,7 +39,6 @@ named! {
 /// Who has asked a Deployment for a second copy, and what giving it up restores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SurgeRecord {
-    /// The node that is drained.
     pub(crate) node: String,
     /// The replica set of the pod there.
     pub(crate) replica_set: String,
@@ -65,7 +64,6 @@ pub(crate) struct DeploymentFacts {
     pub(crate) name: String,
     /// What [`SURGE_ANNOTATION`] says, or empty.
     pub(crate) word: String,
-    /// Pods that are wanted.
     pub(crate) replicas: u64,
     pub(crate) paused: bool,
     /// All old pods end before the first new one begins.
@@ -103,7 +101,6 @@ pub(crate) enum SurgeDecision {
     NotNeeded,
     /// It would be wanted, and cannot be, for this reason.
     Cannot(String),
-    /// To be asked for.
     Ask,
     /// It was asked for, or the Deployment rolls out by itself.
     UnderWay,

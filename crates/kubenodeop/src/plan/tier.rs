@@ -52,7 +52,6 @@ step::named! {
 }
 
 impl Tier {
-    /// The tier of that word.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|tier| tier.text() == text)
     }
@@ -69,7 +68,6 @@ pub struct Signs<'a> {
     pub priority: i32,
     /// Paths of the node that it mounts.
     pub host_paths: &'a [&'a str],
-    /// It mounts a claim.
     pub mounts_claims: bool,
 }
 

@@ -25,7 +25,6 @@ pub struct UnhealthyPod {
     /// Since when, as `14:03 UTC`, with the date when that is longer ago than a day; empty when the object does
     /// not say.
     pub since: String,
-    /// What is wrong with it.
     pub why: UnhealthyReason,
 }
 
@@ -36,7 +35,6 @@ pub enum UnhealthyReason {
     NotReady,
     /// No node takes it; the scheduler's own sentence, or empty.
     Unplaced(String),
-    /// Its deletion has begun.
     Ending,
 }
 

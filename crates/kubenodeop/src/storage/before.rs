@@ -36,7 +36,6 @@ impl VolumesBefore {
         (!is_empty).then_some(Self { volumes: all, passed, opened: None })
     }
 
-    /// The cordon goes now.
     pub(crate) fn opened(self, boot: &str, now: Mono) -> Self {
         let at = now.since_start().as_millis();
         Self { opened: Some((boot.to_owned(), u64::try_from(at).unwrap_or(u64::MAX))), ..self }

@@ -50,7 +50,6 @@ impl NodeDrainPolicy {
         }
     }
 
-    /// The setting's value.
     pub fn text(&self) -> &str {
         match self {
             Self::BlockLast => "block-if-contains-last-replica",
@@ -68,7 +67,6 @@ impl NodeDrainPolicy {
     }
 }
 
-/// A node of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeReadiness {
     /// Its kubelet is well.

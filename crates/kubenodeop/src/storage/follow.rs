@@ -15,7 +15,6 @@ enum StorageFollowStep<T, P, S> {
     Read,
     /// It was read, and is followed; what it has shown last.
     Follow(Box<T>, BoxStream<'static, P>, S),
-    /// There is nothing to follow.
     Over,
 }
 

@@ -152,7 +152,6 @@ pub(super) fn put<K>(
     None
 }
 
-/// Something heard of one kind.
 enum StorageUpdate {
     Volume(Update<Volume>),
     Replica(Update<Replica>),

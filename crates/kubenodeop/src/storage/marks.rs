@@ -7,12 +7,10 @@ use kubeapi::names::{COPY_ANNOTATION, PASS_ANNOTATION};
 use kubeapi::slim::longhorn::Volume;
 use serde::{Deserialize, Serialize};
 
-/// The mark on a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CopyMark {
     /// Copies that were wanted before.
     pub(super) was: u32,
-    /// The node that leaves.
     pub(super) node: String,
 }
 

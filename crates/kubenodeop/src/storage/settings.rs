@@ -22,7 +22,6 @@ const JOB: &str = "default-eve-kube-app-snapshot";
 pub enum SettingWrite {
     /// Longhorn is not there, or not so far.
     Absent,
-    /// It is as wanted.
     Equal,
     /// It was another one, and was written.
     Written,

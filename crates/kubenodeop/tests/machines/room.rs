@@ -25,7 +25,6 @@ fn of(gibibytes: &str) -> Value {
     json!({ "evictionStrategy": "LiveMigrate", "domain": { "memory": { "guest": gibibytes } } })
 }
 
-/// Lists of all pods of the cluster.
 fn lists_of_all_pods(sim: &Sim, after: usize) -> usize {
     let seen = sim.faults().requests();
     let all = seen.iter().skip(after).filter(|it| it.uri.starts_with("/api/v1/pods?"));

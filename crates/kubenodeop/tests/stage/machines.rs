@@ -15,7 +15,6 @@ use super::order::{DEVICE, clock, n1, order, owner};
 const GUESTS: &str = "kubevirt/virtualmachineinstances";
 const MIGRATIONS: &str = "kubevirt/virtualmachineinstancemigrations";
 
-/// What was measured of the drain.
 pub(crate) struct Ours {
     pub(crate) took: Duration,
     /// Migrations in all, and the most that ran at the same time.

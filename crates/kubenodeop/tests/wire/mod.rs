@@ -10,14 +10,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// What the wire does with the request.
 #[derive(Clone)]
 pub(crate) enum How {
     /// These bytes, and the connection stays.
     Say(String),
     /// These bytes, and the end.
     SayAndClose(String),
-    /// A reset in place of an answer.
     Reset,
     Silence,
 }
@@ -31,7 +29,6 @@ pub(crate) struct Script {
     pub(crate) eviction: String,
     pub(crate) how: How,
     pub(crate) meanwhile: Meanwhile,
-    /// The wait that the answer asks for.
     pub(crate) wait: Option<Duration>,
     asked: Mutex<Vec<Asked>>,
 }

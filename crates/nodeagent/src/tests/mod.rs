@@ -96,7 +96,6 @@ impl World {
         self.agent = Some((stopper, running));
     }
 
-    /// Kills the agent where it is.
     async fn kill(&mut self) {
         let (_stopper, mut running) = self.agent.take().unwrap();
         running.shutdown().await;

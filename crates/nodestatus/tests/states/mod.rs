@@ -23,7 +23,6 @@ pub(crate) struct State {
     pub(crate) headline: &'static str,
 }
 
-/// When the pages are looked at.
 pub(crate) fn now() -> GoTime {
     "2026-03-14T09:41:00Z".parse().unwrap()
 }
@@ -228,7 +227,6 @@ impl State {
     }
 }
 
-/// A copy of a fixture.
 pub(crate) struct Tree(TempDir);
 
 impl Tree {
@@ -255,7 +253,6 @@ impl Tree {
         self.path(PROGRESS).exists() && self.progress()["Cordon"] != "none"
     }
 
-    /// Changes members of the progress.
     fn set(&self, members: &Value) {
         let mut progress = self.progress();
         for (name, value) in members.as_object().unwrap() {
@@ -264,7 +261,6 @@ impl Tree {
         self.write(PROGRESS, &progress);
     }
 
-    /// Takes a file of another fixture.
     fn take(&self, fixture: &str, file: &str) {
         fs::create_dir_all(self.path(file).parent().unwrap()).unwrap();
         fs::copy(fixtures().join(fixture).join(file), self.path(file)).unwrap();

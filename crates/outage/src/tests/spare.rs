@@ -26,11 +26,9 @@ const NODES: [&str; 3] = ["n1", "n2", "n3"];
 const SETTINGS: EtcdSettings = EtcdSettings { metrics: "m", gateway: "g", data: "d" };
 const SOON: Duration = Duration::from_secs(20);
 
-/// What an agent does with a question.
 #[derive(Debug, Clone)]
 enum Agent {
     Says(u16, String),
-    /// It takes the connection and says nothing.
     Silent,
 }
 

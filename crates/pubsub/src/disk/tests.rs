@@ -24,7 +24,6 @@ enum Step {
     Clear,
     /// The process ends and another one takes over.
     Restart,
-    /// Somebody removes the topic's directory.
     RemoveDir,
 }
 
@@ -50,7 +49,6 @@ const STEPS: [Step; 17] = [
     Publish("a", "six"),
 ];
 
-/// After a step that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
     Stop,

@@ -8,21 +8,18 @@ use pubsub::record::SocketRecord;
 
 use super::wired::{Peer, Place, record};
 
-/// What may happen between two moments.
 #[derive(Debug, Clone)]
 enum Step {
     /// The publisher publishes a value, a large one where asked.
     Publish(u8, u8, bool),
     /// It takes a key back, when it is there.
     Unpublish(u8),
-    /// It says that it started again.
     Signal,
     /// It is ended in order and started again.
     Restart,
     /// It dies, somebody removes the file of a key meanwhile, and it is started again.
     Crash(Option<u8>),
     Turns(u8),
-    /// A subscriber takes so many records.
     Listen(usize, u8),
     Join(usize),
 }

@@ -66,7 +66,6 @@ impl Place {
         publication
     }
 
-    /// A subscriber that has sent its request.
     pub(crate) async fn peer(&self) -> Peer {
         let peer = Peer::connect(&self.socket()).unwrap();
         peer.say(b"request Topic").await;
@@ -83,7 +82,6 @@ impl Place {
     }
 }
 
-/// One end of a connection.
 pub(crate) struct Peer(UnixDatagram);
 
 impl Peer {

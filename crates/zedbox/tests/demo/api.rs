@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// What takes longer does not come.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct Api(String);
@@ -42,7 +41,6 @@ impl Api {
     }
 }
 
-/// Status and body of a page.
 pub(crate) fn get(url: &str) -> (u16, String) {
     ask("GET", url, "")
 }
@@ -103,7 +101,6 @@ pub(crate) fn no_turn_is_held(api: &Api) {
     }
 }
 
-/// All nodes as they change.
 pub(crate) struct Nodes {
     events: Events,
     known: BTreeMap<String, Value>,

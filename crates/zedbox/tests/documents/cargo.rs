@@ -9,7 +9,6 @@ use serde_json::Value;
 use super::{is_placeholder, shown, words};
 use crate::drain_cmd::node::top;
 
-/// What every program of tests takes.
 const OF_TESTS: [&str; 3] = ["--ignored", "--nocapture", "--test-threads=1"];
 
 #[derive(Parser)]

@@ -25,7 +25,6 @@ const FOR: [(&str, &str); 7] = [
 ];
 /// A cluster that is not there by then will not come.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Lines that are tried at once.
 const AT_ONCE: usize = 4;
 
 /// A node with what lines name: workloads and their pods, a budget, a machine, a volume, a lease.

@@ -63,7 +63,6 @@ const NOT_RUN: [(&str, &str); 34] = [
     ("zedkube has said nothing", "a message, no command"),
 ];
 
-/// A command as a document shows it.
 #[derive(Debug, Clone)]
 struct Shown {
     document: PathBuf,
@@ -127,7 +126,6 @@ fn documents() -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Every command of the documents.
 fn shown() -> Vec<Shown> {
     documents().iter().flat_map(|(document, text)| shown_in(document, text)).collect()
 }

@@ -19,7 +19,6 @@ pub(crate) fn add_worker(sim: &Sim, name: &str) {
     relabel(sim, name, "node-role.kubernetes.io/control-plane", None);
 }
 
-/// Sets or removes a label.
 pub(crate) fn relabel(sim: &Sim, node: &str, label: &str, value: Option<&str>) {
     sim.edit("nodes", "", node, |it| {
         let labels = it["metadata"]["labels"].as_object_mut().unwrap();
@@ -90,7 +89,6 @@ impl Place {
         Ended::of(command.args(last).env("SUDO_USER", "field").output().unwrap())
     }
 
-    /// What was asked other than to read.
     pub(crate) fn written(&self) -> Vec<(String, String)> {
         let seen = self.sim.faults().requests().into_iter();
         seen.filter(|it| it.method != "GET").map(|it| (it.method, it.uri)).collect()

@@ -42,7 +42,6 @@ impl Place {
         Self::served("drain-5-cordoned", pods, seed, Some(dates))
     }
 
-    /// Only the settings file names the kubeconfig.
     pub(crate) fn by_settings_file(self) -> Self {
         self.node.put("good.yaml", &self.server.kubeconfig());
         let named = self.node.path("good.yaml");

@@ -21,7 +21,6 @@ fn answer(node: &Node, tree: &str) {
     answer_with(node, tree, |_| {});
 }
 
-/// The same with a change.
 fn answer_with(node: &Node, tree: &str, change: impl FnOnce(&mut NodeDrainProgress)) {
     let request = request(node);
     let file = "run/zedkube/NodeDrainProgress/global.json";

@@ -10,7 +10,6 @@ use crate::drain_cmd::lock::{self, LEASE, words};
 use crate::drain_cmd::node::{Ended, top};
 use crate::drain_cmd::place::Place;
 
-/// A cluster against whose shutdown nothing speaks.
 fn place() -> Place {
     let place = lock::place();
     let now = agent::Clock::new().wall();

@@ -11,7 +11,6 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::drain_cmd::node::Node;
 
-/// A terminal with the program on it.
 pub(crate) struct Terminal {
     pub(crate) screen: File,
     child: Child,
@@ -31,7 +30,6 @@ impl Terminal {
         Self::opened(command, size, env, false)
     }
 
-    /// With somebody at it who can type.
     pub(crate) fn asking(command: Command) -> Self {
         Self::opened(command, (80, 24), &[], true)
     }
@@ -62,7 +60,6 @@ impl Terminal {
         }
     }
 
-    /// The window is made this wide.
     fn resize(&self, columns: u16) {
         let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&self.screen, size).unwrap();
@@ -195,7 +192,6 @@ fn a_console_that_knows_no_width_gets_eighty_columns_and_a_dumb_one_plain_lines(
     assert!(!terminal.read.contains('\x1b'), "{}", terminal.read);
 }
 
-/// A line without what steers the terminal.
 fn bare(line: &str) -> String {
     let mut out = String::new();
     let mut letters = line.chars();

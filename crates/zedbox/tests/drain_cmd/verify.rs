@@ -58,7 +58,6 @@ impl Place {
         self.lease(&[("holders", json!([holder]).to_string()), ("version", "1".to_owned())]);
     }
 
-    /// A probes file with this one.
     fn probe(&self, lines: &str) {
         self.node.put("etc/zedbox/probes.toml", &format!("[[probe]]\n{lines}\n"));
     }
@@ -82,7 +81,6 @@ impl Place {
     }
 }
 
-/// One layer of a report.
 fn layer<'a>(report: &'a Value, name: &str) -> &'a Value {
     report["Layers"].as_array().unwrap().iter().find(|it| it["Layer"] == name).unwrap()
 }
@@ -121,7 +119,6 @@ fn server(code: u16, body: &'static str) -> String {
     address
 }
 
-/// A port on which nobody listens.
 fn closed_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

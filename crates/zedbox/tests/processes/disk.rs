@@ -102,7 +102,6 @@ impl Disk {
         assert!((0..1000).any(|_| mount.status().unwrap().success()), "remount {how}");
     }
 
-    /// The sentence of the system.
     fn words(&self) -> &'static str {
         match self.fault {
             Fault::Full => "No space left on device",

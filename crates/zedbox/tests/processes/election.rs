@@ -20,10 +20,8 @@ const LEASES: &str = "coordination/leases";
 const INFO: &str = "run/zedkube/KubeLeaderElectInfo/global.json";
 /// The leader's report of the cluster.
 const REPORT: &str = "run/zedkube/KubeClusterInfo/global.json";
-/// What takes longer does not come.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A device with a zedkube process.
 struct Node {
     root: TempDir,
     process: Child,
@@ -105,7 +103,6 @@ struct Press {
     heard: mpsc::UnboundedReceiver<(usize, KubeLeaderElectInfo)>,
     _watches: JoinSet<()>,
     newest: Vec<KubeLeaderElectInfo>,
-    /// Since when each one claims to lead.
     claims: Vec<Option<GoTime>>,
     /// Claims that are over: whose, from when, until when.
     over: Vec<(usize, GoTime, GoTime)>,
@@ -171,7 +168,6 @@ impl Press {
         one && self.newest.iter().all(|it| it.leader_identity == self.newest[0].leader_identity)
     }
 
-    /// No two claims at one time.
     fn judge(&mut self) {
         let end = now();
         for who in 0..self.claims.len() {

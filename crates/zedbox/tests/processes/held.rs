@@ -13,11 +13,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use scenarios::{Agent, World};
 use topics::{AgentTrouble, DrainStatus, NodeDrainProgress, NodeDrainRequest, Requester, go_json};
 
-/// A planned end takes no longer.
 const END: Duration = Duration::from_secs(5);
 const REQUEST: &str = "run/zedagent/NodeDrainRequest/global.json";
 
-/// Both ends of a named pipe.
 struct Pipe(File);
 
 impl Pipe {

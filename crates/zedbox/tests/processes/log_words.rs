@@ -55,7 +55,6 @@ fn promised(agent: Agent) -> BTreeSet<String> {
     words
 }
 
-/// Words that none of the lines has.
 fn missing(words: BTreeSet<String>, lines: &[String]) -> Vec<String> {
     // The end of a word is no other one's beginning.
     let ends = |rest: &str| !rest.starts_with(|it: char| it.is_ascii_alphanumeric() || it == '-');
@@ -148,7 +147,6 @@ async fn bad_drains(agent: &mut Vec<(Agent, Vec<String>)>) {
     agent.extend(Agent::ALL.map(|it| (it, lines(&world, it))));
 }
 
-/// The newest log of an agent.
 fn log_of(world: &World, agent: Agent) -> String {
     let all = fs::read_dir(world.topic_root.path("log"))
         .unwrap()

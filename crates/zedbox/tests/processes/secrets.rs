@@ -75,7 +75,6 @@ impl Found {
         self.0.push((format!("stderr of {words}"), said.stderr));
     }
 
-    /// What is in the archive for support.
     fn archive(&mut self, root: &Path) {
         let said = self.0.last().map(|it| String::from_utf8_lossy(&it.1).into_owned());
         let file =

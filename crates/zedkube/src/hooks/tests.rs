@@ -47,7 +47,6 @@ impl Device {
         path
     }
 
-    /// The calls since the last time.
     fn said(&self) -> Vec<String> {
         let path = self.root.path().join("said");
         let all = fs::read_to_string(&path).unwrap_or_default();

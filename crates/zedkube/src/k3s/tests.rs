@@ -39,7 +39,6 @@ struct Bench {
     look: Option<u64>,
     /// The request that was answered COMPLETE, and whether after a drain.
     earned: Option<(NodeDrainRequest, bool)>,
-    /// The version that the kubelet reports.
     kubelet: String,
 }
 

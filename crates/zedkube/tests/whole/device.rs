@@ -53,7 +53,6 @@ impl Still {
 }
 
 pub(crate) struct Device {
-    /// There until zedkube has written its last.
     root: Arc<TempDir>,
     pub(crate) topic_root: TopicRoot,
     pub(crate) clock: Clock,
@@ -61,7 +60,6 @@ pub(crate) struct Device {
     pub(crate) diary: Arc<Diary>,
     _ear: DefaultGuard,
     boot: String,
-    /// With these zedkube is started.
     pub(crate) limits: Limits,
     agent: Option<(Stopper, JoinSet<()>, AbortHandle)>,
     marks: u32,
@@ -121,7 +119,6 @@ impl Device {
         device
     }
 
-    /// Its node has no role.
     pub(crate) fn worker(&self) {
         let is_role = |it: &String| it.starts_with("node-role.kubernetes.io/");
         self.sim.edit("nodes", "", "n1", |node| {
@@ -168,7 +165,6 @@ impl Device {
         self.valid(valid);
     }
 
-    /// What a zedagent of the reference says.
     pub(crate) fn valid(&self, valid: bool) {
         self.write(CLUSTER, &json!({ "Initialized": true, "Valid": valid }).to_string());
     }
@@ -253,7 +249,6 @@ impl Device {
         self.diary.at(text, nth, move || killer.abort());
     }
 
-    /// Waits until that has happened.
     pub(crate) async fn killed(&mut self) {
         let Some((_stopper, mut task, _)) = self.agent.take() else { return };
         let late = self.clock.sleep_until(Some(self.clock.now() + PATIENCE));
@@ -295,7 +290,6 @@ impl Device {
         self.change(|device| device.remove(request_file(by))).await;
     }
 
-    /// The bytes of NodeDrainStatus right now.
     pub(crate) fn status(&self) -> String {
         self.text(STATUS).unwrap_or_default()
     }
@@ -408,7 +402,6 @@ pub(crate) fn request_file(by: Requester) -> &'static str {
     }
 }
 
-/// The text of a status file.
 pub(crate) fn status(status: u8, by: u8) -> String {
     format!(r#"{{"Status":{status},"RequestedBy":{by}}}"#)
 }

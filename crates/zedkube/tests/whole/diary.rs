@@ -20,7 +20,6 @@ const CHANGING: &str = "nodedrain-step:changing";
 const SPEAKERS: [&str; 7] =
     ["zedkube", "clusterview", "nodestatus", "kubenodeop", "kubeapi", "agent", "pubsub"];
 
-/// One line of the log.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) at: Mono,
@@ -154,7 +153,6 @@ impl Visit for Text {
     }
 }
 
-/// Seconds between one and the next.
 pub(crate) fn gaps(times: &[Mono]) -> Vec<u64> {
     times.windows(2).map(|pair| pair[1].since(pair[0])).map(|gap: Duration| gap.as_secs()).collect()
 }

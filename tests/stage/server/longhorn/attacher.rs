@@ -11,10 +11,8 @@ const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 const DRIVER: &str = "driver.longhorn.io";
 /// Keeps an attachment until Longhorn has let go of the volume.
 const FINALIZER: &str = "external-attacher/driver-longhorn-io";
-/// It looks again after this time.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Plays it until it is dropped.
 pub(super) async fn play(client: Client) {
     let mut often = tokio::time::interval(LOOK);
     loop {

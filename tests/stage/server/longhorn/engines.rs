@@ -36,7 +36,6 @@ pub(super) struct Engines(Arc<Played>);
 
 struct Played {
     table: Mutex<Table>,
-    /// Told after each change of the table.
     changed: watch::Sender<()>,
     may_end: watch::Sender<bool>,
 }
@@ -234,7 +233,6 @@ fn size(spec: &Spec) -> i64 {
     named.next().and_then(|(_, size)| size.parse().ok()).unwrap_or_default()
 }
 
-/// The one message in a body.
 fn decoded<T: Message + Default>(body: &[u8]) -> T {
     T::decode(body.get(5..).unwrap_or_default()).unwrap()
 }

@@ -85,7 +85,6 @@ pub(super) struct Health {
     pub(super) status: i32,
 }
 
-/// Which engine a call is for.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ToEngine {
     #[prost(string, tag = "3")]

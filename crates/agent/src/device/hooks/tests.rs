@@ -26,7 +26,6 @@ impl Device {
         self.root.path().join(FOLDER).join(stage.folder()).join(name)
     }
 
-    /// A hook that is this script.
     fn put(&self, stage: HookStage, name: &str, script: &str) -> PathBuf {
         let path = self.path(stage, name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

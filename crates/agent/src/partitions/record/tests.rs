@@ -55,7 +55,6 @@ impl Fixture {
     }
 }
 
-/// Nobody follows how far it is.
 fn nobody() -> Percent {
     watch::Sender::default()
 }

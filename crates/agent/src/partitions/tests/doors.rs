@@ -58,7 +58,6 @@ impl Bench {
         })
     }
 
-    /// Another start of the program.
     fn start(&mut self) {
         self.store = open(self.kind, &self.machine);
     }

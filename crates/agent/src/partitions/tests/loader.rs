@@ -12,7 +12,6 @@ const BOOTS: [u8; 16] =
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Booted {
     pub label: String,
-    /// What the kernel's command line calls it.
     pub partuuid: String,
 }
 

@@ -33,7 +33,6 @@ fn disk() -> Vec<u8> {
     bytes
 }
 
-/// Nobody follows how far it is.
 fn nobody() -> Percent {
     watch::Sender::default()
 }

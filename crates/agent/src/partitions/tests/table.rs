@@ -86,7 +86,6 @@ pub(super) fn words(disk: &[u8]) -> Option<Words> {
     loader::words(disk, LABELS).map(|words| words.map(|word| u16::try_from(word).unwrap()))
 }
 
-/// As this program reads them.
 pub(super) fn own_words(disk: &[u8]) -> Words {
     let slots = GptTable::read(&mut Recorded::new(disk.to_vec())).unwrap().slots();
     LABELS.map(|label| slots.iter().find(|slot| slot.label == label).unwrap().word)

@@ -11,7 +11,6 @@ impl World {
         if let Some(Event::Drain(status)) = self.levels.get(&Level::Drain) { *status } else { None }
     }
 
-    /// Whether that says nothing about a drain.
     pub(super) fn unsaid(&self) -> bool {
         self.status().is_none_or(|it| matches!(it.status, DrainStatus::Unknown | DrainStatus::NotSupported))
     }

@@ -57,7 +57,6 @@ pub(super) struct World {
     pub(super) slow_writes: bool,
     /// Results of orders and requests are not heard yet.
     pub(super) slow_results: bool,
-    /// What nodeagent says when it is asked.
     pub(super) going_down: bool,
     pub(super) write: Option<PartitionWrite>,
     /// Since when zedkube has said nothing of use, as far as this run of the agent knows.
@@ -65,7 +64,6 @@ pub(super) struct World {
     /// zedkube said something else since the open request was made in this run.
     pub(super) moved_on: bool,
     refuse: Option<String>,
-    /// The next write cannot even begin.
     pub(super) refuse_begin: Option<String>,
     pub(super) levels: BTreeMap<Level, Event>,
     pub(super) configs: BTreeMap<String, BaseOsConfig>,
@@ -291,13 +289,11 @@ impl World {
         self.results.push_back(Event::Written { of, outcome });
     }
 
-    /// Ends a slow write well.
     pub(super) fn written(&mut self) {
         self.end_write();
         self.try_event(Event::Tick).unwrap();
     }
 
-    /// The next order or write fails.
     pub(super) fn refuse_next(&mut self, reason: &str) {
         self.refuse = Some(reason.to_owned());
     }
@@ -470,7 +466,6 @@ fn keep<T>(map: &mut BTreeMap<String, T>, key: &str, value: Option<T>) {
     };
 }
 
-/// COMPLETE after a full drain.
 pub(super) fn drained() -> ProceedReason {
     ProceedReason::Complete { skip: String::new() }
 }

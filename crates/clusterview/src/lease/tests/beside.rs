@@ -15,7 +15,6 @@ use super::{Effect, Election, ElectionTimes, ElectionWrite, Event, LeaseSnapshot
 const STEPS: u32 = 10_000;
 type At = u64;
 const SECOND: At = 1_000_000;
-/// What a candidate waits for an answer.
 const CALL_LIMIT: [At; 2] = [10 * SECOND, 30 * SECOND];
 /// Parts in a million by which a monotonic clock may be fast or slow.
 const DRIFT: i64 = 500;
@@ -45,7 +44,6 @@ struct Candidate {
     mono: (At, i64),
     wall_off_secs: i64,
     stopped: At,
-    /// Nothing comes through until then.
     cut: At,
     wanted: bool,
     calls: u64,
@@ -75,7 +73,6 @@ impl Candidate {
         }
     }
 
-    /// When it wakes by itself.
     fn wake(&self, at: At) -> Option<At> {
         let due = match &self.kind {
             Kind::Ours(election) => election.next_wake(),

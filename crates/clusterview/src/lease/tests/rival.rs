@@ -20,7 +20,6 @@ const RETRY: Duration = Duration::from_secs(15);
 /// Added to a pause between two tries to acquire, as a share of it at most.
 const JITTER: f64 = 1.2;
 
-/// What a candidate asks of the server.
 #[derive(Debug, Clone)]
 pub(super) enum Request {
     Get,
@@ -39,7 +38,6 @@ pub(super) enum Reply {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Try {
-    /// The update without another look.
     Optimistic,
     Get,
     Create,
@@ -51,7 +49,6 @@ enum Try {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
     Out,
-    /// Tries to become the leader.
     Acquiring,
     /// Leads; this round of renewals ends the election at that moment if it brings none.
     Renewing {
@@ -66,7 +63,6 @@ pub(super) struct Rival {
     wanted: bool,
     /// The record as it was seen last, and when it was first seen so.
     observed: Option<(LeaseSpec, Mono)>,
-    /// The object that the next update changes.
     object: Option<Lease>,
     at: Option<(Try, Mono)>,
     next: Mono,

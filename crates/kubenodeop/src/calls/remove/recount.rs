@@ -64,7 +64,6 @@ pub(crate) async fn recount(
     Ok(Some(healthy))
 }
 
-/// As the controller has it.
 fn counts(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_none() && is_ready(pod)
 }

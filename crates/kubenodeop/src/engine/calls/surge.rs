@@ -73,7 +73,6 @@ impl PodTable {
         });
     }
 
-    /// The answer to that.
     pub(in crate::engine) fn copy_answered(
         &mut self,
         now: Mono,

@@ -16,13 +16,10 @@ enum Act {
     ServeLook,
     AnswerLook,
     LoseLook,
-    /// The watch tells the next thing.
     Deliver,
-    /// The watch lists everything again.
     Relist,
     /// The oldest eviction under way is carried out, and answered or not.
     Evict(Reaction),
-    /// The kubelet ends a pod.
     Finish,
     AnswerCordon,
     Pass(u16),
@@ -59,7 +56,6 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 0..120)
 }
 
-/// A look on its way.
 struct Look {
     turn: u64,
     asked: Mono,

@@ -71,7 +71,6 @@ fn budget(name: &str, allowed: i32, healthy: i32, desired: i32, expected: i32) -
     BudgetFacts { selector, ..numbered(name, [allowed, healthy, desired, expected]) }
 }
 
-/// The budgets of the shop are these.
 fn all_budgets(budgets: &[BudgetFacts]) -> Event {
     Event::Budgets { namespace: "shop".to_owned(), budgets: budgets.to_vec() }
 }

@@ -9,7 +9,6 @@ fn rules() -> AttemptRules {
     AttemptRules { surge: SurgeRule::All, surge_limit: secs(LIMIT), ..AttemptRules::default() }
 }
 
-/// A pod of a replica set.
 fn copy(name: &str) -> PodFacts {
     let mut facts =
         PodFacts { workload: "ReplicaSet/web-5f7d".into(), claims: vec!["data".into()], ..pod(name) };

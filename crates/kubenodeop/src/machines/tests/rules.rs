@@ -15,7 +15,6 @@ const ALL: [MachinePolicy; 4] = [
     MachinePolicy::Fail,
 ];
 
-/// The word of what is done now.
 fn word(decision: &Decision) -> &'static str {
     match &decision.act {
         None => "nothing",

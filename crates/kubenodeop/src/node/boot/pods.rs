@@ -136,7 +136,6 @@ fn facts(all: &[&Ill]) -> [GateFact; 3] {
     ]
 }
 
-/// One look at them.
 pub(super) async fn look(cluster: &ApiClient, boot: &BootWatch) -> Vec<GateFact> {
     match listed::<Lean>(cluster, &pod_scope(boot)).await {
         Update::Listed(all) => facts(&all.iter().map(|it| &it.ill).collect::<Vec<_>>()).into(),

@@ -23,7 +23,6 @@ pub struct Warning {
     pub layer: Layer,
     /// What was seen, in one sentence.
     pub words: String,
-    /// What a person can do.
     pub next_step: String,
     /// Since when it is so, with all below healthy.
     pub since: Mono,

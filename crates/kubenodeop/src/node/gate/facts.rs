@@ -68,7 +68,6 @@ impl GateFact {
     }
 }
 
-/// What counts of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GateNode {
     /// Empty when Ready, else what its condition says.
@@ -84,12 +83,10 @@ pub struct GateNode {
     pub volumes: Option<VolumesBefore>,
 }
 
-/// What counts of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseSeen {
     /// Its time of renewal as text: compared with nothing but the one before it.
     pub renewed: String,
-    /// How long a renewal lasts.
     pub lasts: Duration,
 }
 
@@ -100,7 +97,6 @@ pub struct VirtualIp {
     pub lease: String,
     /// The node that holds it, or empty.
     pub holder: String,
-    /// That node is Ready.
     pub ready: bool,
     /// Its time of renewal as text: compared with nothing but the one before it.
     pub renewed: String,

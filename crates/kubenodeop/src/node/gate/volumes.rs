@@ -17,7 +17,6 @@ use step::{Inserted as _, Mono};
 
 use crate::storage::{VolumesBefore, VolumesSeen};
 
-/// What is known of volumes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Volumes {
     pub(super) seen: Result<VolumesSeen, String>,
@@ -32,13 +31,10 @@ pub(super) struct Volumes {
 /// What the layer says at one moment.
 #[derive(Debug, Default)]
 pub(super) struct VolumesVerdict {
-    /// Why the gate is shut.
     pub(super) shut: Option<String>,
     /// Why the turn is held although the gate is open, or what passed as its time was over; empty when all is well.
     pub(super) words: String,
-    /// The turn is held.
     pub(super) holds_turn: bool,
-    /// When time alone changes it.
     pub(super) due: Option<Mono>,
 }
 

@@ -50,7 +50,6 @@ fn survey(pods: Vec<Surveyed>, budgets: Vec<BudgetFacts>) -> Survey {
     }
 }
 
-/// Names and codes of what blocks.
 fn met(survey: &Survey) -> Vec<(String, BlockCode)> {
     forecast(survey).blockers.into_iter().map(|it| (it.subject.name().to_owned(), it.code)).collect()
 }

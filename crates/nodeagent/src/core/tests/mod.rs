@@ -112,7 +112,6 @@ impl Bench {
         self.done.iter().filter_map(order).collect()
     }
 
-    /// The status as it was published last.
     fn status(&self) -> NodeAgentStatus {
         self.published().pop().expect("nothing was published")
     }

@@ -75,7 +75,6 @@ fn site_outage(made: &Arc<AtomicUsize>) -> Make {
 }
 
 impl Site {
-    /// A server that has no place yet.
     pub(in crate::server) fn new(ground: ServerLimits) -> Self {
         let root = tempfile::tempdir().unwrap();
         let topic_root = TopicRoot::open(root.path()).unwrap();

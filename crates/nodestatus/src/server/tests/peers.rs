@@ -20,9 +20,7 @@ const APP: &str = "aaaaaaaa-0000-4000-8000-000000000001";
 #[derive(Clone)]
 enum Habit {
     Says(String),
-    /// It takes the connection and is silent.
     Silent,
-    /// Its body does not end.
     Endless,
 }
 

@@ -140,7 +140,6 @@ fn clear(text: &str) -> ClusterToken {
     ClusterToken::Clear(Secret::new(text.to_owned()))
 }
 
-/// Names and contents of all files.
 pub(in crate::token) fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

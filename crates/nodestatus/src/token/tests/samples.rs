@@ -88,7 +88,6 @@ pub(in crate::token) fn cert(of: &PublicKey) -> Vec<u8> {
     pem("CERTIFICATE", &der)
 }
 
-/// The key as tpmmgr writes it.
 pub(in crate::token) fn key_file(of: &SecretKey) -> Vec<u8> {
     pem("PRIVATE KEY", &of.to_sec1_der().unwrap())
 }
@@ -142,7 +141,6 @@ fn block(controller: &[u8], device: &[u8], start: &[u8], data: Vec<u8>, clear: &
     }
 }
 
-/// The block that OpenSSL encrypted.
 pub(in crate::token) fn fixed() -> CipherBlockStatus {
     let start: Vec<u8> = (0..16).collect();
     block(CONTROLLER_CERT.as_bytes(), DEVICE_CERT.as_bytes(), &start, bytes(SEALED), &bytes(SEALED_HASH))
@@ -175,7 +173,6 @@ pub(in crate::token) fn message(token: &str, manifest: &[u8]) -> Vec<u8> {
     message
 }
 
-/// Packs as the controller does.
 pub(in crate::token) fn gzip(text: &[u8]) -> Vec<u8> {
     let mut packer = GzEncoder::new(Vec::new(), Compression::best());
     packer.write_all(text).unwrap();

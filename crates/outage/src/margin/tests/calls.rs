@@ -177,7 +177,6 @@ fn http(code: u16, body: &str) -> Vec<u8> {
         .into_bytes()
 }
 
-/// A server that gives everybody this answer.
 async fn server(owner: &mut JoinSet<()>, answer: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());

@@ -57,7 +57,6 @@ pub(super) fn cluster(servers: u64) -> EtcdFacts {
     }
 }
 
-/// The same with a change.
 pub(super) fn but(servers: u64, change: impl FnOnce(&mut EtcdFacts)) -> EtcdFacts {
     let mut facts = cluster(servers);
     change(&mut facts);
@@ -89,7 +88,6 @@ fn no_gateway(servers: u64) -> EtcdFacts {
     but(servers, |facts| facts.own.members = Err("port 2382 refused".to_owned()))
 }
 
-/// The same without the API.
 fn no_api(servers: u64, change: impl FnOnce(&mut EtcdFacts)) -> EtcdFacts {
     but(servers, |facts| {
         facts.kubernetes = Kubernetes::Unreachable("no route".to_owned());

@@ -48,7 +48,6 @@ impl Machine {
     }
 }
 
-/// What happens to the site.
 struct Site3 {
     machines: Vec<Machine>,
     record: TurnRecord,
@@ -293,7 +292,6 @@ impl Site3 {
         }
     }
 
-    /// So many looks by chance.
     fn looks(&mut self, many: usize) {
         for _ in 0..many {
             let at = self.below(self.machines.len());

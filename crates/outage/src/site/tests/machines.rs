@@ -94,7 +94,6 @@ impl Place {
         step
     }
 
-    /// Until the machines are off.
     async fn down(&mut self) {
         for _ in 0..50 {
             if self.site.phase != SitePhase::Stopping {

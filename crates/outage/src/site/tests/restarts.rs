@@ -14,7 +14,6 @@ use super::restart::{ack, node, nodes, said, wish};
 use crate::turn::record::TurnRecord;
 use crate::turn::rule::TurnNode;
 
-/// One machine of a course.
 #[derive(Debug)]
 struct Machine {
     name: &'static str,
@@ -25,7 +24,6 @@ struct Machine {
     ordered: u32,
     /// How often it went down by the order.
     went: u32,
-    /// Its drain fails the first time.
     fails: bool,
     cordoned: bool,
     read: TurnRecord,

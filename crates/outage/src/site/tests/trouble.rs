@@ -34,7 +34,6 @@ fn late() -> PhaseReadings {
     PhaseReadings { lasted: NODE_LIMIT, ..PhaseReadings::default() }
 }
 
-/// Moves on until it waits or stops.
 fn settled(mut site: SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> SiteRecord {
     while let Move::To(to) = next(&site, nodes, found) {
         site = *to;

@@ -1,6 +1,5 @@
 //! What may happen in a world of turns, and how often.
 
-/// How often what may still happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct Budget {
     pub(super) lost: u8,
@@ -31,7 +30,6 @@ pub(super) enum Action {
     Delay(usize),
     ServeLate,
     Watch(usize),
-    /// The agent's own next step.
     Go(usize),
     Fail(usize),
     Withdraw(usize),

@@ -87,9 +87,7 @@ struct Cluster {
     nodes: Vec<TurnNode>,
     turns: Vec<Turn>,
     calls: Vec<Option<Effect>>,
-    /// Writes of each that were carried out.
     writes: [u64; 3],
-    /// The Lease and number of each grant.
     grants: BTreeSet<(String, u32)>,
 }
 

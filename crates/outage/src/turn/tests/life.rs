@@ -199,7 +199,6 @@ fn whoever_was_slower_reads_everything_again_after_a_short_pause() {
     assert_eq!((stage.waiting().rule, stage.fence()), (TurnRule::Holder, None));
 }
 
-/// What happens to the Lease.
 type Change<'a> = &'a dyn Fn(&mut Stage);
 
 #[test]

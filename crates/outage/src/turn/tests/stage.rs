@@ -89,7 +89,6 @@ impl Stage {
         }
     }
 
-    /// Answers calls until there are none.
     pub(super) fn serve(&mut self) {
         while let Some(call) = self.pending.take() {
             let event = match call {

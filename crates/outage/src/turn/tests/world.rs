@@ -29,7 +29,6 @@ pub(super) enum Step {
     Leaving,
     Emergency,
     Off,
-    /// It is up and not yet healthy.
     Back,
 }
 
@@ -49,7 +48,6 @@ pub(super) struct Node {
     pub(super) mark: Option<CordonMark>,
     pub(super) unschedulable: bool,
     pub(super) off_since: Option<Mono>,
-    /// Between a confirmed turn and healthy.
     pub(super) out: bool,
     /// Down by its own word, with an entry that says so.
     pub(super) covered: bool,

@@ -30,7 +30,6 @@ pub(super) fn start(found: SavedDeviceOps) -> (Zedagent, Vec<Effect>) {
     (core, effects)
 }
 
-/// The controller has these counters.
 pub(super) fn config(reboot: u32, shutdown: u32) -> Event {
     let of = |counter| DeviceOpsCmd { counter, desired_state: true, ops_time: String::new() };
     let commands = BTreeMap::from([(DeviceOp::Reboot, of(reboot)), (DeviceOp::Shutdown, of(shutdown))]);
@@ -197,7 +196,6 @@ fn x3_what_a_person_orders_waits_for_its_drain_goes_behind_the_sites_and_is_not_
     );
 }
 
-/// What was saved as carried out.
 fn saved(effects: &[Effect]) -> Vec<(DeviceOp, u32)> {
     let of = |it: &Effect| if let Effect::SaveCounter(op, it) = it { Some((*op, it.counter)) } else { None };
     effects.iter().filter_map(of).collect()

@@ -14,7 +14,6 @@ fn tended(tree: &str) -> (Node, Publication<DeviceOpPending>) {
     (node, pending)
 }
 
-/// A zedagent that takes orders.
 fn zedagent(node: &Node) -> Publication<DeviceOpPending> {
     node.put("run/force-NodeDrainStatus-boot", "b1");
     let topic_root = TopicRoot::open(node.root()).unwrap();

@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use pubsub::store;
 
-/// Agents that read the file.
 const READERS: usize = 3;
-/// Between two lines of the log.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]

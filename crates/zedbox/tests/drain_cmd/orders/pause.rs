@@ -100,7 +100,6 @@ fn x3_a_refusal_is_for_what_the_controller_has_ordered_and_is_withdrawn_by_its_o
     assert!(node.path(PAUSE_FILE).exists());
 }
 
-/// zedkube has served a person's request.
 fn tells(node: &Node, phase: DrainPhase, cordon: CordonOwner) {
     let file = "run/zedkube/NodeDrainProgress/global.json";
     let mut progress: NodeDrainProgress = go_json::from_slice(node.text(file).as_bytes()).unwrap();

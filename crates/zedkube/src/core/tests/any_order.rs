@@ -36,7 +36,6 @@ enum Turn {
     Land,
     Uncordon,
     CordonByHand,
-    /// A pod comes to the node.
     Come,
     /// The gate after the boot opens, or shuts.
     Gate(bool),

@@ -47,7 +47,6 @@ pub(super) fn failed(reason: &str) -> AttemptFailure {
     }
 }
 
-/// A drain that is proved done.
 pub(super) fn done_with(left: Vec<Left>) -> DrainSuccess {
     DrainSuccess { took: Duration::from_secs(3), evicted: 2, recordons: 0, left }
 }
@@ -82,7 +81,6 @@ impl Bench {
         Self::at(T0, limits, journal)
     }
 
-    /// Starts at a time of the boot.
     pub(super) fn at(now: Mono, limits: Limits, journal: Option<DrainJournal>) -> Self {
         let (core, effects) = Zedkube::new(limits, journal, "b1".into(), now, booted_at());
         let mut bench = Self { core, now, last: Vec::new(), statuses: Vec::new() };
@@ -167,7 +165,6 @@ impl Bench {
         self.last.iter().find_map(of).expect("no call was asked for")
     }
 
-    /// Goes on to the first attempt.
     pub(super) fn until_draining(&mut self) -> RunId {
         let run = self.run();
         self.hear(Event::Probed(run, Ok(())));

@@ -122,7 +122,6 @@ fn points() -> Vec<(&'static str, Bench)> {
     ]
 }
 
-/// All that is kept and shown.
 fn shown(core: &Zedkube) -> (NodeDrainProgress, DrainJournal, DrainHistory) {
     (core.progress(), core.journal(), core.history.kept().clone())
 }

@@ -18,7 +18,6 @@ fn newest(bench: &Bench) -> &DrainRecord {
     &bench.core.history.kept().drains[0]
 }
 
-/// The step as it is on disk.
 fn word(step: &DrainStep) -> &'static str {
     serde_json::to_string(&step.step).unwrap().leak().trim_matches('"')
 }

@@ -19,7 +19,6 @@ const US: Requester = Requester::DeviceOp;
 const CLAIMS: usize = 24;
 /// What `DeviceOpPending` of a reboot and of a shutdown take beside these.
 const OTHERS_BYTES: usize = 4 << 10;
-/// Persistent topics together on disk.
 const ALL_BYTES: usize = 64 << 10;
 
 /// The longest text that anything can be given: each letter takes six bytes on disk.

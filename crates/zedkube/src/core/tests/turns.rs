@@ -66,7 +66,6 @@ fn asked(bench: &Bench, ask: &Ask) -> bool {
     has(bench, |it| matches!(it, Effect::Turn(asked) if asked == ask))
 }
 
-/// Nothing keeps the drain from starting.
 fn clean(bench: &mut Bench) {
     let run = bench.core.drain.run_id();
     bench.hear(Event::Preflighted(run, Ok(Vec::new())));

@@ -25,7 +25,6 @@ const ENOUGH: usize = 300;
 /// A write whose caller has gone arrives within this time or never.
 const ON_ITS_WAY: Duration = Duration::from_secs(15);
 
-/// Work on the cluster under way.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Task {
     Probe(RunId),
@@ -56,9 +55,7 @@ pub(super) struct World {
     pub(super) task: Option<Task>,
     /// A look, whether a cordon of ours has to go, and also one of an earlier boot.
     pub(super) look: Option<(u64, bool, bool)>,
-    /// The gate after the boot is watched.
     pub(super) watching: bool,
-    /// The node is watched for taints.
     pub(super) sentry: bool,
     /// What a drain did to virtual machines is undone so far.
     pub(super) undone: UndoScope,
@@ -74,13 +71,11 @@ pub(super) struct World {
     /// What is on the node, and how often it was written.
     pub(super) node: CordonOwner,
     pub(super) version: u64,
-    /// The boot in which it was written.
     pub(super) written_in: u32,
     /// A cordon on its way that names this version, and since when.
     pub(super) landing: Option<(u64, Mono)>,
     /// A pod has come to the node since the last drain.
     pub(super) has_new_pods: bool,
-    /// The drained node is watched.
     pub(super) guard: bool,
     /// A drain that is done, as long as nothing new has begun.
     pub(super) proved: bool,

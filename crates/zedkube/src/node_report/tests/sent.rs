@@ -106,7 +106,6 @@ impl Stage {
             .collect()
     }
 
-    /// Writes that the report has made.
     fn writes(&self) -> usize {
         let faults = self.sim.faults();
         faults.count("PATCH", "/nodes/n1/status")

@@ -9,7 +9,6 @@ use topics::{DrainStatus, Requester};
 use crate::device::{Device, request_file, status};
 
 const US: Requester = Requester::DeviceOp;
-/// The tries that make a cordon fail.
 const ALL_TRIES: u32 = 10;
 
 /// Brings a device to a status that stays, with the request standing.

@@ -10,7 +10,6 @@ const US: Requester = Requester::DeviceOp;
 const SECS: usize = 60;
 /// Each half of a flap; the least time between two changes is what the counter needs.
 const HALF: Duration = Duration::from_millis(100);
-/// Requests to the API server a second.
 const MOST: usize = 5;
 
 /// How many requests the API server gets in [`SECS`] of the paused clock.

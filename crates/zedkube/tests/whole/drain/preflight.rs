@@ -92,7 +92,6 @@ async fn t14_what_stops_a_drain_is_known_since_it_was_found_first() {
     assert_eq!(device.progress().blockers[0].since, since);
 }
 
-/// The report of the preflight.
 fn report(device: &Device) -> DrainPreflight {
     let text = device.text("run/zedkube/DrainPreflight/global.json").unwrap();
     go_json::from_slice(text.as_bytes()).unwrap()

@@ -31,7 +31,6 @@ async fn device(trouble: Trouble) -> Device {
     device
 }
 
-/// What is left when nothing more happens.
 #[derive(Debug, PartialEq)]
 struct End {
     status: String,

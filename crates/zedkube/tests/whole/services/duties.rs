@@ -59,7 +59,6 @@ fn replaced(device: &Device, topic: &str) {
     pubsub::store::replace(&at, b"in the way").unwrap();
 }
 
-/// Another process publishes the topic.
 fn held(device: &Device, topic: &str) -> Publication<Value> {
     let (folder, name) = topic.rsplit_once('/').unwrap();
     let name = if folder.starts_with("persist") {

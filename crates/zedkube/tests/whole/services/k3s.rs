@@ -26,7 +26,6 @@ async fn wants(device: &mut Device, version: &str, file: &str) {
     device.change(|it| it.write("run/zedagent/ConfigItemValueMap/global.json", &text)).await;
 }
 
-/// What the kube container is told.
 fn published(device: &Device) -> KubeConfig {
     go_json::from_slice(device.text(CONFIG).unwrap().as_bytes()).unwrap()
 }

@@ -24,7 +24,6 @@ const REPORT: &str = "run/zedkube/KubeClusterInfo/global.json";
 const WITHDRAWN: &str = "its report of the cluster is withdrawn";
 const GIVEN_BACK: &str = "leader election: lease released";
 
-/// What zedagent says of its config.
 fn config(device: &Device, status: u8) {
     device.write(
         "run/zedagent/ZedAgentStatus/zedagent.json",
@@ -41,7 +40,6 @@ fn info(device: &Device) -> KubeLeaderElectInfo {
     go_json::from_slice(text.as_bytes()).unwrap()
 }
 
-/// A device whose zedkube leads.
 async fn leading() -> Device {
     let mut device = Device::new().await;
     config(&device, 1);

@@ -129,7 +129,6 @@ fn what_was_under_way_continues_without_a_preflight_and_what_starts_over_has_one
     assert!(looks(&bench), "{:?}", bench.last);
 }
 
-/// A node that takes no turns.
 fn without_turns() -> Bench {
     let mut bench = Bench::at(T0, Limits { take_turns: false, ..limits() }, None);
     bench.join();
