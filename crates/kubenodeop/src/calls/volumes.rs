@@ -21,7 +21,6 @@ use kubeapi::watch::{Update, WatchScope, follow};
 /// Namespace and name of a `PersistentVolumeClaim`.
 pub type ClaimName = (String, String);
 
-/// One volume that is attached.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AttachmentFacts {
     /// The name of the `VolumeAttachment`.
@@ -77,7 +76,6 @@ pub(crate) fn scope() -> WatchScope {
     }
 }
 
-/// All volumes of the cluster.
 pub(crate) fn volume_scope() -> WatchScope {
     WatchScope {
         what: "persistent volumes".to_owned(),
@@ -115,10 +113,11 @@ pub(crate) fn facts(
 enum VolumeStep {
     /// There is nothing to ask for, and that has not been said yet.
     NoClaims,
-    /// That has been said.
     Over,
     /// The volumes of the claims are to be read.
-    Volumes { tries: u32 },
+    Volumes {
+        tries: u32,
+    },
     /// They are known, and so is what was last said.
     Attachments {
         bound: BTreeMap<String, ClaimName>,
@@ -227,13 +226,23 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn d13_only_volumes_of_the_given_claims_on_this_node_are_told_until_they_are_gone() {
+    async fn d13_k12_only_volumes_of_the_given_claims_on_this_node_are_told_until_they_are_gone() {
+        // Being deleted it is attached until the driver says otherwise; then only its finalizer keeps it.
+        let kept = |attached| {
+            let mut it = attachment("va-1", "n1", "pv-1");
+            it["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+            it["metadata"]["finalizers"] = json!(["driver/f"]);
+            it["status"] = json!({ "attached": attached });
+            it
+        };
         let lines = vec![
             // A change that is none, and one on another node: nothing is said.
             mock::event("MODIFIED", &attachment("va-1", "n1", "pv-1")),
             mock::event("ADDED", &attachment("va-8", "n2", "pv-2")),
             mock::event("DELETED", &attachment("va-9", "n1", "pv-9")),
             mock::event("ADDED", &attachment("va-2", "n1", "pv-2")),
+            mock::event("MODIFIED", &kept(true)),
+            mock::event("MODIFIED", &kept(false)),
             mock::event("DELETED", &attachment("va-1", "n1", "pv-1")),
             mock::event("DELETED", &attachment("va-2", "n1", "pv-2")),
         ];
@@ -245,9 +254,13 @@ mod tests {
                 MockReply::Lines(lines, AfterLines::Silence),
             ],
         );
-        for expected in
-            ["shop/data (pv pv-1)", "shop/data (pv pv-1), shop/logs (pv pv-2)", "shop/logs (pv pv-2)", ""]
-        {
+        for expected in [
+            "shop/data (pv pv-1)",
+            "shop/data (pv pv-1), shop/logs (pv pv-2)",
+            "shop/data (pv pv-1), detached but for the finalizer driver/f of VolumeAttachment va-1, shop/logs (pv pv-2)",
+            "shop/logs (pv pv-2)",
+            "",
+        ] {
             assert_eq!(hear(&mut sets).await, expected);
         }
         assert_eq!(

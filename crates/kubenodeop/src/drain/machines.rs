@@ -4,7 +4,7 @@
 //! here: any decision. Source: spec/vm-storage.md A10.
 
 use futures::future::{BoxFuture, FutureExt};
-use futures::stream::{BoxStream, FuturesUnordered, StreamExt};
+use futures::stream::{self, BoxStream, FuturesUnordered, StreamExt};
 use jiff::Timestamp;
 use step::{Core, Mono};
 use tokio::sync::watch;
@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use super::{DrainOrder, show};
 use crate::changes::machines::WatchedMachines;
 use crate::changes::watched::{PermanentRefusal, RefusedCall, WatchedBlockers};
-use crate::engine::{AttemptOutcome, CallFailure};
+use crate::engine::{AttemptLogEvent, AttemptOutcome, CallFailure, LastCopyGuard};
 use crate::machines::MigrationSettings;
 use crate::machines::follow::{MachineChange, changes};
 use crate::machines::kubevirt::{self, MachineReader, perform};
@@ -23,6 +23,7 @@ use crate::machines::stage::{Effect, Event, MachineStage};
 use crate::machines::undo::next_step;
 use crate::node::{self, Cordoned};
 use crate::progress::{AttemptPhase, Left, MachineShown, MachineState, Marks, Progress};
+use crate::storage;
 use kubeapi::ApiClient;
 use kubeapi::names::PodRef;
 use kubeapi::pace::Pace;
@@ -33,6 +34,8 @@ use kubeapi::watch::jitter_seed;
 pub(super) struct MachineStageResult {
     /// When the attempt began, where the stage had anything to do.
     pub(super) began: Option<Mono>,
+    /// Since when nothing but last copies is waited for, where that is not over.
+    pub(super) storage: Option<Mono>,
     shown: Vec<MachineShown>,
     left: Vec<Left>,
     evicted: u32,
@@ -115,7 +118,9 @@ pub(super) async fn run(
         }
         sleep(pace.pause(tries, trouble.reply().retry_after())).await;
     };
-    let mut stage = MachineStage::new(drain_of(order), launchers, now(), end, jitter_seed());
+    let rules = &order.rules;
+    let guard = LastCopyGuard::new(rules.last_copy, rules.last_copy_pass.clone(), order.marks.storage);
+    let mut stage = MachineStage::new((drain_of(order), guard), launchers, (now(), end), jitter_seed());
     let mut executor = MachineExecutor::new(cluster, order);
     loop {
         let at = now();
@@ -130,8 +135,11 @@ pub(super) async fn run(
         let (evicted, recordons) = stage.sums();
         let trouble = stage.trouble().map(|it| (it.text.clone(), it.next_step.clone()));
         let (trouble, trouble_step) = trouble.unwrap_or_default();
+        let (storage_since, storage) = stage.volumes();
         let newest = Progress {
+            marks: Marks { storage: storage_since, ..marks.clone() },
             machines: stage.shown(),
+            storage,
             blockers: stage.blockers(),
             left: stage.left(),
             estimate: stage.estimate(),
@@ -147,19 +155,20 @@ pub(super) async fn run(
                 None => {}
                 Some(Ok(())) => {
                     let (shown, left) = (stage.shown(), stage.left());
-                    return Ok(MachineStageResult { began: Some(began), shown, left, evicted, recordons });
+                    let (began, storage) = (Some(began), storage_since);
+                    return Ok(MachineStageResult { began, storage, shown, left, evicted, recordons });
                 }
                 Some(Err(reason)) => {
                     let machines = WatchedMachines::new(order.rules.machines, stage.fates());
                     let refused =
                         stage.refused().map(|by| PermanentRefusal { call: RefusedCall::Machines, by });
                     let refused = refused.into_iter().collect();
-                    let watched = WatchedBlockers { machines, refused, ..WatchedBlockers::default() };
+                    let watched = WatchedBlockers { machines, refused, ..stage.watched() };
                     return Err(AttemptOutcome::Failed {
                         reason,
                         blockers: stage.blockers(),
                         watched,
-                        marks,
+                        marks: Marks { storage: storage_since, ..marks },
                     });
                 }
             }
@@ -178,6 +187,7 @@ struct MachineExecutor<'a> {
     settings: MigrationSettings,
     calls: FuturesUnordered<BoxFuture<'a, (Option<MachineReader>, Event)>>,
     changes: BoxStream<'static, MachineChange>,
+    storage: BoxStream<'static, Event>,
 }
 
 impl<'a> MachineExecutor<'a> {
@@ -190,6 +200,7 @@ impl<'a> MachineExecutor<'a> {
             settings: MigrationSettings::of_version((1, 0)),
             calls: FuturesUnordered::new(),
             changes: changes(cluster, &order.node, jitter_seed()),
+            storage: stream::pending().boxed(),
         }
     }
 
@@ -206,6 +217,7 @@ impl<'a> MachineExecutor<'a> {
                 self.stale |= change == MachineChange::Once;
                 Event::Changed
             }
+            Some(event) = self.storage.next() => event,
             else => std::future::pending().await,
         }
     }
@@ -245,6 +257,20 @@ impl<'a> MachineExecutor<'a> {
                     let done = node::cordon(cluster, &order.node, &order.device_uuid, &order.owner).await;
                     let done = done.map(|it| it == Cordoned::Written).map_err(|error| error.reply());
                     (None, Event::Cordoned(done))
+                }
+                .boxed(),
+            ),
+            Effect::FollowStorage => {
+                let looks = storage::follow_looks(cluster.clone(), order.node.clone(), jitter_seed());
+                self.storage = looks.map(|seen| Event::Storage(seen.map_err(CallFailure::from))).boxed();
+            }
+            Effect::AskCopy(volume, wanted) => self.calls.push(
+                async move {
+                    let asked = storage::ask(cluster, &order.node, &volume, wanted).await;
+                    if asked.is_ok() {
+                        super::say(&order.node, &AttemptLogEvent::CopyAsked(volume.clone()));
+                    }
+                    (None, Event::CopyAsked(volume, asked.map_err(CallFailure::from)))
                 }
                 .boxed(),
             ),

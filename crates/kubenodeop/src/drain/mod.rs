@@ -75,7 +75,11 @@ pub async fn drain(
         Ok(machines) => machines,
         Err(outcome) => return outcome,
     };
-    let marks = Marks { attempt: machines.began.or(order.marks.attempt), ..order.marks.clone() };
+    let marks = Marks {
+        attempt: machines.began.or(order.marks.attempt),
+        storage: machines.storage.or(order.marks.storage),
+        ..order.marks.clone()
+    };
     let mut engine = Engine::new(order.rules.clone(), &marks, now(), jitter_seed());
     let mut executor = DrainExecutor::new(cluster, order);
     // When the state that was not told yet may be told, and when the next one may.

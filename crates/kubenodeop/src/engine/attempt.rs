@@ -48,7 +48,6 @@ pub struct Engine {
     guard: LastCopyGuard,
     /// Our node when it was last seen.
     node: Option<NodeMark>,
-    /// Its object was deleted since.
     node_gone: Option<CallFailure>,
     /// The pods of the node have been read.
     listed: bool,
@@ -62,7 +61,6 @@ pub struct Engine {
     cordon: CallState,
     /// Cordons in a row that failed.
     cordon_tries: u32,
-    /// No cordon before this.
     cordon_from: Mono,
     /// Cordons that had to be written.
     recordons: u32,
@@ -107,7 +105,7 @@ impl Engine {
     }
 
     fn phase(&self) -> AttemptPhase {
-        let stored = self.roster.book.only_kept() && !self.guard.is_clear() && self.listed;
+        let stored = self.roster.book.only_kept() && self.guard.is_waited_for() && self.listed;
         match self.empty_since {
             Some(_) => AttemptPhase::Proving,
             None if !self.roster.is_active() && !self.volumes.is_over() => AttemptPhase::Detaching,
@@ -116,7 +114,6 @@ impl Engine {
         }
     }
 
-    /// The attempt as it stands.
     pub fn progress(&self, now: Mono) -> Progress {
         let trouble = self.node_gone.as_ref().or(self.trouble.as_ref()).or_else(|| self.guard.trouble());
         Progress {
@@ -280,7 +277,8 @@ impl Engine {
         }
         let alone = self.roster.book.only_kept() && (self.roster.is_active() || self.volumes.is_over());
         self.guard.wait(now, alone && self.listed);
-        self.guard.ask(now, effects);
+        let asked = self.guard.ask(now).into_iter();
+        effects.extend(asked.map(|(volume, wanted)| Effect::AskCopy { volume, wanted }));
         self.roster.need(now, self.guard.needs(now), effects);
         if self.roster.is_active() || !self.volumes.is_over() || self.guard.holds() {
             self.empty_since = None;
@@ -322,7 +320,6 @@ impl Engine {
         }
     }
 
-    /// Starts what is due.
     fn act(&mut self, now: Mono, effects: &mut Vec<Effect>) {
         if self.cordon.is_due(now) {
             self.cordon = CallState::Flying;
@@ -393,7 +390,11 @@ impl Core for Engine {
                 self.trouble = None;
                 self.volumes.take_attachments(attached);
             }
-            Event::CopyAsked { volume, result } => self.guard.asked(now, volume, result, &mut effects),
+            Event::CopyAsked { volume, result } => {
+                let said = || Effect::Say(AttemptLogEvent::CopyAsked(volume.clone()));
+                effects.extend(result.is_ok().then(said));
+                self.guard.asked(now, volume, result);
+            }
             Event::Storage(seen) => self.guard.take_view(seen),
             Event::Containers(without) => self.roster.containers(now, &without, &mut effects),
             Event::Node(node) => self.node(now, &node, &mut effects),

@@ -22,6 +22,7 @@ mod volumes;
 mod words;
 
 pub use attempt::Engine;
+pub(crate) use storage::LastCopyGuard;
 pub use words::{
     AttemptLogEvent, AttemptOutcome, AttemptRules, CallFailure, Effect, Event, Limit, NeverReadyAction,
     PodAction, StickyAction, VolumeAction,

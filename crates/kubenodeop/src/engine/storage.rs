@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use step::{Inserted as _, Mono};
 
-use super::words::{AttemptLogEvent, CallFailure, Effect, Limit, VolumeAction};
+use super::words::{CallFailure, Limit, VolumeAction};
 use crate::calls::volumes::ClaimName;
 use crate::changes::watched::WatchedBlockers;
 use crate::plan::PodFacts;
@@ -20,12 +20,9 @@ use kubeapi::names::{PASS_ANNOTATION, listed};
 /// From a failed request for another copy to the next.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 
-/// Another copy of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum CopyRequest {
-    /// It is being asked for.
     Flying,
-    /// It was asked for.
     Done,
     /// It could not be asked for, for this reason; then again.
     Failed(Mono, String),
@@ -35,14 +32,13 @@ enum CopyRequest {
 #[derive(Debug)]
 enum KnownStorage {
     NotYet,
-    /// There is none to guard.
     Without,
     With(StorageView),
 }
 
 /// What is known of last copies, and how long they are waited for.
 #[derive(Debug)]
-pub(super) struct LastCopyGuard {
+pub(crate) struct LastCopyGuard {
     limit: Limit<VolumeAction>,
     /// Volumes and claims that a policy lets pass.
     pass: BTreeSet<String>,
@@ -50,7 +46,6 @@ pub(super) struct LastCopyGuard {
     mark: Option<Mono>,
     /// Since when this one waits for nothing else.
     since: Option<Mono>,
-    /// What was seen last.
     known: KnownStorage,
     /// Why what was seen last is not what is.
     trouble: Option<CallFailure>,
@@ -63,7 +58,7 @@ pub(super) struct LastCopyGuard {
 }
 
 impl LastCopyGuard {
-    pub(super) fn new(limit: Limit<VolumeAction>, pass: BTreeSet<String>, mark: Option<Mono>) -> Self {
+    pub(crate) fn new(limit: Limit<VolumeAction>, pass: BTreeSet<String>, mark: Option<Mono>) -> Self {
         Self {
             limit,
             pass,
@@ -79,7 +74,7 @@ impl LastCopyGuard {
     }
 
     /// What the storage is now, or why that could not be read: then nothing is proved by what was seen before.
-    pub(super) fn take_view(&mut self, seen: Result<Option<StorageView>, CallFailure>) {
+    pub(crate) fn take_view(&mut self, seen: Result<Option<StorageView>, CallFailure>) {
         self.changed = true;
         // What was asked for before a restart.
         for it in seen.iter().flatten().flat_map(|it| &it.findings).filter(|it| it.asked) {
@@ -110,16 +105,17 @@ impl LastCopyGuard {
         !matches!(self.known, KnownStorage::Without)
     }
 
-    /// Whether all else is done (again) and only the storage is waited for.
-    pub(super) fn wait(&mut self, now: Mono, alone: bool) {
+    /// All else is done (again), or not, and only the storage is waited for: whether its time is over now, or no more.
+    pub(crate) fn wait(&mut self, now: Mono, alone: bool) -> bool {
         let was_over = self.over;
         self.wait_for(now, alone);
         self.changed |= self.over != was_over;
+        self.over != was_over
     }
 
     fn wait_for(&mut self, now: Mono, alone: bool) {
         // Once it goes on, what it lets go leaves too.
-        if self.is_proved() || !(alone || self.goes_on()) {
+        if self.is_settled() || !(alone || self.goes_on()) {
             (self.since, self.over) = (None, false);
             return;
         }
@@ -131,12 +127,20 @@ impl LastCopyGuard {
 
     /// The volumes whose last healthy copy is here and which no policy lets pass by name.
     fn last(&self) -> impl Iterator<Item = &VolumeFinding> {
-        let all = self.look().map(|it| it.findings.as_slice()).unwrap_or_default();
-        all.iter().filter(|it| it.is_last() && !self.is_passed(it))
+        self.kept().filter(|it| it.is_last())
+    }
+
+    /// These, and those that Longhorn moves away from under who uses them here.
+    fn kept(&self) -> impl Iterator<Item = &VolumeFinding> {
+        let (policy, all) = self.look().map(|it| (&it.policy, it.findings.as_slice())).unzip();
+        let keeps = move |it: &&VolumeFinding| {
+            it.is_last() || policy.is_some_and(|policy| it.keeps_user(policy).is_some())
+        };
+        all.unwrap_or_default().iter().filter(keeps).filter(|it| !it.is_passed(&self.pass))
     }
 
     /// What is worth another attempt when it changes.
-    pub(super) fn watched(&self) -> WatchedBlockers {
+    pub(crate) fn watched(&self) -> WatchedBlockers {
         let of = |it: &VolumeFinding| match &it.state {
             VolumeState::LastCopy(cause) => Some((it.volume.clone(), cause.clone())),
             VolumeState::Safe | VolumeState::Faulted => None,
@@ -145,12 +149,18 @@ impl LastCopyGuard {
         WatchedBlockers { last_copies, storage_unknown: self.trouble.is_some(), ..WatchedBlockers::default() }
     }
 
-    fn is_passed(&self, finding: &VolumeFinding) -> bool {
-        !finding.passed.is_empty() || self.pass.iter().any(|word| finding.is_named(word))
-    }
-
     fn is_proved(&self) -> bool {
         self.is_known() && self.trouble.is_none() && self.last().next().is_none()
+    }
+
+    /// Whether it keeps nothing, neither the node nor who uses a volume here.
+    fn is_settled(&self) -> bool {
+        self.is_proved() && self.kept().next().is_none()
+    }
+
+    /// Whether something of it is waited for.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        !self.is_settled() && !self.goes_on()
     }
 
     /// Whether the time is over, and the node goes down with its last copies.
@@ -169,7 +179,7 @@ impl LastCopyGuard {
     }
 
     /// Why the attempt fails on it, if it does.
-    pub(super) fn failure(&self) -> Option<String> {
+    pub(crate) fn failure(&self) -> Option<String> {
         (self.over && self.limit.then == VolumeAction::GiveUp)
             .then(|| format!("{} s after everything else left, {}", self.limit_secs(), self.words()))
     }
@@ -179,6 +189,10 @@ impl LastCopyGuard {
         let names: Vec<String> = self.last().map(ToString::to_string).collect();
         match (&self.trouble, names.is_empty()) {
             (Some(trouble), _) => format!("the state of the storage is not known: {}", trouble.text),
+            (None, true) if self.is_known() => {
+                let names: Vec<String> = self.kept().map(ToString::to_string).collect();
+                format!("Longhorn still moves the copy away from this node of {}", listed(&names, ", "))
+            }
             (None, true) => "the state of the storage is not known yet".to_owned(),
             (None, false) => {
                 let deadlock = VolumeState::LastCopy(Cause::AllCordoned);
@@ -193,20 +207,21 @@ impl LastCopyGuard {
     }
 
     /// The volumes that keep the node, and those that are worth a look, for a person.
-    pub(super) fn waits(&self) -> Vec<VolumeWait> {
+    pub(crate) fn waits(&self) -> Vec<VolumeWait> {
         let Some(look) = self.look() else { return Vec::new() };
-        let shown = look.findings.iter().filter(|it| it.state != VolumeState::Safe);
+        let shown =
+            |it: &&VolumeFinding| it.state != VolumeState::Safe || it.keeps_user(&look.policy).is_some();
         let wait = |it: &VolumeFinding| {
             let failed = match self.asked.get(&it.volume) {
                 Some(CopyRequest::Failed(_, text)) => format!("; another could not be asked for: {text}"),
                 Some(CopyRequest::Flying | CopyRequest::Done) | None => String::new(),
             };
             let passed = match it.passed.as_str() {
-                "" if self.is_passed(it) => "; allowed to go down by last_copy_pass".to_owned(),
+                "" if it.is_passed(&self.pass) => "; allowed to go down by last_copy_pass".to_owned(),
                 "" => String::new(),
                 why => format!("; allowed to go down by a person: {why}"),
             };
-            let late = if self.over && it.is_last() && !self.is_passed(it) {
+            let late = if self.over && self.kept().any(|kept| kept.volume == it.volume) {
                 format!("; over its {} s", self.limit_secs())
             } else {
                 String::new()
@@ -219,7 +234,7 @@ impl LastCopyGuard {
                 attached: it.attached.clone(),
             }
         };
-        shown.map(wait).collect()
+        look.findings.iter().filter(shown).map(wait).collect()
     }
 
     /// The volumes that keep the node although nothing else does, and for which no other copy is under way.
@@ -236,12 +251,19 @@ impl LastCopyGuard {
     /// What passes although its last copy is here: by name, or as the time was over.
     pub(super) fn left(&self) -> Vec<Left> {
         let Some(look) = self.look() else { return Vec::new() };
-        let last = look.findings.iter().filter(|it| it.is_last());
-        let mut left: Vec<Left> = last
+        let mut left: Vec<Left> = look
+            .findings
+            .iter()
             .filter_map(|it| {
-                let why = if !it.passed.is_empty() {
+                let why = if !it.is_last() {
+                    it.keeps_user(&look.policy).filter(|_| self.goes_on())?;
+                    format!(
+                        "Longhorn still moved its copy away after {} s, the limit for it",
+                        self.limit_secs()
+                    )
+                } else if !it.passed.is_empty() {
                     format!("its last healthy copy is here, and {PASS_ANNOTATION} allows it: {}", it.passed)
-                } else if self.is_passed(it) {
+                } else if it.is_passed(&self.pass) {
                     "its last healthy copy is here, and last_copy_pass names it".to_owned()
                 } else if self.goes_on() {
                     format!("its last healthy copy is here after {} s, the limit for it", self.limit_secs())
@@ -277,7 +299,7 @@ impl LastCopyGuard {
         };
         let passes = |name: &String| {
             let found = look.findings.iter().find(|it| it.volume == *name);
-            found.is_some_and(|it| it.is_last() && (self.is_passed(it) || self.over))
+            found.is_some_and(|it| it.is_last() && (it.is_passed(&self.pass) || self.over))
         };
         let stays = look.managers.iter().filter(|(_, it)| !it.by.is_empty() && it.by.iter().all(passes));
         let why = |it: &ClosedBudget| {
@@ -290,7 +312,7 @@ impl LastCopyGuard {
     }
 
     /// Since when it is waited for.
-    pub(super) fn since(&self) -> Option<Mono> {
+    pub(crate) fn since(&self) -> Option<Mono> {
         self.since
     }
 
@@ -299,10 +321,11 @@ impl LastCopyGuard {
         self.trouble.as_ref()
     }
 
-    /// Asks for another copy of the volumes of which Longhorn makes none because of the cordon.
-    pub(super) fn ask(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+    /// The volumes of which another copy is to be asked for now, as Longhorn makes none because of the cordon, each with how
+    /// many are wanted; the answers come to [`LastCopyGuard::asked`].
+    pub(crate) fn ask(&mut self, now: Mono) -> Vec<(String, u32)> {
         if self.trouble.is_some() || self.look().is_none_or(|it| it.policy.copies_by_cordon()) {
-            return;
+            return Vec::new();
         }
         let wants = |it: &&VolumeFinding| {
             it.state == VolumeState::LastCopy(Cause::Enough)
@@ -311,48 +334,43 @@ impl LastCopyGuard {
         };
         let volumes: Vec<(String, u32)> =
             self.last().filter(wants).map(|it| (it.volume.clone(), it.wanted)).collect();
-        for (volume, wanted) in volumes {
+        for (volume, _) in &volumes {
             self.asked.insert(volume.clone(), CopyRequest::Flying);
             self.changed = true;
-            effects.push(Effect::AskCopy { volume, wanted });
         }
+        volumes
     }
 
-    /// The answer to [`Effect::AskCopy`].
-    pub(super) fn asked(
-        &mut self,
-        now: Mono,
-        volume: String,
-        result: Result<(), CallFailure>,
-        effects: &mut Vec<Effect>,
-    ) {
+    /// What became of the request for another copy.
+    pub(crate) fn asked(&mut self, now: Mono, volume: String, result: Result<(), CallFailure>) {
         let asked = match result {
-            Ok(()) => {
-                effects.push(Effect::Say(AttemptLogEvent::CopyAsked(volume.clone())));
-                CopyRequest::Done
-            }
+            Ok(()) => CopyRequest::Done,
             Err(failure) => CopyRequest::Failed(now + ASK_AGAIN, failure.text),
         };
         self.asked.insert(volume, asked);
         self.changed = true;
     }
 
-    /// Claims whose pods stay for now, each with why: their volume is attached here and has no other copy, or Longhorn moves
-    /// the one here. That is done while they use it; where none can be made the drain stops there, and nothing is won by
-    /// ending them.
+    /// Claims whose users stay for now, each with why.
     fn in_use(&self) -> BTreeMap<ClaimName, (BlockCode, String)> {
         let Some(look) = self.look().filter(|_| !self.goes_on()) else { return BTreeMap::new() };
         let of = |it: &VolumeFinding| {
-            let VolumeState::LastCopy(cause) = &it.state else {
-                return it.moves.then(|| (it.claim.clone(), (BlockCode::Copying, it.moving())));
-            };
-            let refused = matches!(self.asked.get(&it.volume), Some(CopyRequest::Failed(..)));
-            let none = cause.code().filter(|_| refused || *cause != Cause::Enough);
-            let code = none.unwrap_or(BlockCode::Copying);
-            Some((it.claim.clone(), (code, it.sentence(&look.policy))))
+            let (code, text) = it.keeps_user(&look.policy)?;
+            let refused = it.state == VolumeState::LastCopy(Cause::Enough)
+                && matches!(self.asked.get(&it.volume), Some(CopyRequest::Failed(..)));
+            Some((it.claim.clone(), (if refused { BlockCode::LastCopy } else { code }, text)))
         };
-        let here = look.findings.iter().filter(|it| it.here && !self.is_passed(it));
-        here.filter_map(of).into_map()
+        self.kept().filter_map(of).into_map()
+    }
+
+    /// Why who uses one of these claims is not ended now, in code and words; before the storage is known it waits for that.
+    pub(crate) fn keeps(&self, namespace: &str, claims: &[String]) -> Option<(Option<BlockCode>, String)> {
+        if !claims.is_empty() && !self.is_known() && self.trouble.is_none() {
+            return Some((None, self.words()));
+        }
+        let kept = self.in_use();
+        let why = claims.iter().find_map(|it| kept.get(&(namespace.to_owned(), it.clone())));
+        why.map(|(code, text)| (Some(*code), text.clone()))
     }
 
     fn limit_secs(&self) -> u64 {
@@ -364,7 +382,7 @@ impl LastCopyGuard {
     }
 
     /// When its time is over, if that is still ahead.
-    pub(super) fn next_due(&self, now: Mono) -> Option<Mono> {
+    pub(crate) fn next_due(&self, now: Mono) -> Option<Mono> {
         let asked = self.asked.values().filter_map(|it| match it {
             CopyRequest::Flying | CopyRequest::Done => None,
             CopyRequest::Failed(again, _) => Some(*again),

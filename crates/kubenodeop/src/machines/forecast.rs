@@ -32,8 +32,6 @@ pub struct Asks {
     pub host_model: bool,
     /// Its launcher, among other pods.
     pub launcher: Resident,
-    /// Claims that its launcher mounts.
-    pub claims: Vec<String>,
 }
 
 /// A node that can take the machine, or why each cannot. `own` are the labels of its node; without `residents` it is not

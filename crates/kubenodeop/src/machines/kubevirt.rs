@@ -100,7 +100,6 @@ impl MachineReader {
         self
     }
 
-    /// Everything at one moment.
     pub async fn look(&mut self, cluster: &ApiClient) -> Result<MachinesView, Error> {
         let (all, here) =
             (WatchScope::all("migrations of virtual machines", path(MIGRATIONS)), guests(&self.node));
@@ -173,7 +172,7 @@ impl MachineReader {
     ) -> Result<(), Error> {
         let volumes = self.volumes.as_deref().unwrap_or_default();
         let names =
-            |it: &(VirtualMachine, Asks)| disks::names((&it.0.guest.namespace, &it.1.claims), volumes);
+            |it: &(VirtualMachine, Asks)| disks::names((&it.0.guest.namespace, &it.0.claims), volumes);
         let matters = |it: &&(VirtualMachine, Asks)| needs_target(&it.0) || it.0.paused.is_some();
         if machines.iter().filter(matters).any(|it| !names(it).is_empty()) {
             self.disks = disks::read(cluster).await?;
@@ -262,10 +261,11 @@ impl MachineReader {
         let host_model = matches!(model, None | Some("host-model"));
         let launcher = own.first().map(|it| Pod::deserialize(*it)).transpose();
         let garbled = launcher.as_ref().err().map(|why| format!("a pod of it: {why}"));
-        let asks = launcher.ok().flatten().map(|pod| {
-            let claims = pods::facts(&pod).claims;
+        let launcher = launcher.ok().flatten();
+        let claims = launcher.as_ref().map(|pod| pods::facts(pod).claims).unwrap_or_default();
+        let asks = launcher.map(|pod| {
             let needs = needs(&pod, &claims, self.volumes.as_deref().unwrap_or_default());
-            Asks { needs, host_model, launcher: resident(&pod).unwrap_or_default(), claims }
+            Asks { needs, host_model, launcher: resident(&pod).unwrap_or_default() }
         });
         let machine = VirtualMachine {
             here: node == self.node.as_str(),
@@ -283,6 +283,7 @@ impl MachineReader {
             migration,
             failed,
             paused: facts::paused(guest),
+            claims,
             disks: Vec::new(),
             although_rebuilding: facts::although_rebuilding(objects),
             launchers: own.into_iter().filter_map(facts::launcher).collect(),

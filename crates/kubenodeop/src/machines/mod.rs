@@ -1,7 +1,7 @@
 //! Virtual machines of a node that is drained: how each is, whether it can be migrated, where to, and what becomes of it
 //! otherwise.
 //!
-//! `rules` decides about one machine, `stage` about all of them as a pure machine, `facts` reads objects of KubeVirt,
+//! `rules` decides about one machine, `stage` about all of them as a pure machine (`track` is one in it), `facts` reads objects of KubeVirt,
 //! `forecast` looks for a target among the peers, `kubevirt` asks and writes, `limits` are those of migrations, `disks` how its volumes are, `follow` notices changes, `undo` takes back what we asked for and
 //! starts again what we stopped. Migrations are KubeVirt's: one eviction of the launcher asks for one, and we create none
 //! ourselves. No drain taint is put on the node, so none has to be removed. What we did is written on the objects
@@ -18,6 +18,7 @@ pub mod rules;
 pub mod stage;
 #[cfg(test)]
 mod tests;
+mod track;
 pub mod undo;
 
 use std::time::Duration;
@@ -37,7 +38,6 @@ pub const REBUILDING: &str = "pillar-rs/drain-rebuilding";
 pub const POLICY: &str = "pillar-rs/drain-policy";
 
 step::named! {
-    /// What becomes of a machine.
     pub enum MachinePolicy {
         /// Migrated; shut down where that cannot be.
         MigrateOrShutdown = "migrate-or-shutdown",
@@ -50,7 +50,6 @@ step::named! {
 }
 
 impl MachinePolicy {
-    /// The policy of this word.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|it| it.text() == word)
@@ -81,7 +80,6 @@ pub enum Migratable {
     Unknown,
 }
 
-/// Who made an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MachineOwner {
     /// A machine, where it was read.
@@ -96,9 +94,7 @@ pub enum MachineOwner {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MigrationRequest {
-    /// The node that is drained.
     pub node: String,
-    /// The request of that drain.
     pub request: String,
     /// UIDs of migrations that had failed before.
     pub failed_before: Vec<String>,
@@ -116,7 +112,6 @@ pub struct Migration {
     pub target: String,
     /// The state of the guest is on both nodes: it must not be ended.
     pub post_copy: bool,
-    /// Its deletion was asked for.
     pub ending: bool,
 }
 
@@ -138,7 +133,6 @@ pub fn runs(phase: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launcher {
     pub pod: PodRef,
-    /// Its end has begun.
     pub ending: bool,
 }
 
@@ -146,22 +140,16 @@ pub struct Launcher {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VirtualMachine {
     pub guest: PodRef,
-    /// The node that runs it.
     pub node: String,
     pub here: bool,
     /// What of its objects is not as KubeVirt writes it: then nothing is decided about it.
     pub unread: Option<String>,
-    /// Its guest has ended.
     pub over: bool,
-    /// The instance is being deleted.
     pub ending: bool,
-    /// What an eviction does.
     pub strategy: EvictionStrategy,
-    /// Whether it can be migrated.
     pub migratable: Migratable,
     /// It is marked for leaving our node.
     pub marked: bool,
-    /// Its mark can be removed.
     pub clearable: bool,
     /// What this drain, or an earlier one of our node, has written there.
     pub asked: Option<MigrationRequest>,
@@ -173,13 +161,13 @@ pub struct VirtualMachine {
     pub failed: Vec<(String, String)>,
     /// It is paused, but not by its migration: since when.
     pub paused: Option<String>,
+    /// Claims of its pod, in its namespace.
+    pub claims: Vec<String>,
     /// Its volumes of Longhorn, where they were read.
     pub disks: Vec<MachineDisk>,
     /// It may be migrated while one of them is rebuilt.
     pub although_rebuilding: bool,
-    /// Its pods on our node.
     pub launchers: Vec<Launcher>,
-    /// What becomes of it.
     pub policy: MachinePolicy,
     pub policy_from: String,
     /// A node that can take it, or why none can.
@@ -188,11 +176,8 @@ pub struct VirtualMachine {
     pub lacks_room: bool,
     /// Why none is left for it beside the machines that leave before it, where one could take it alone.
     pub crowded: Option<String>,
-    /// What a migration copies.
     pub bytes: u64,
-    /// Its disks are copied too.
     pub copies_disks: bool,
-    /// Limits of its migration.
     pub limits: MigrationLimits,
     pub limits_of: String,
 }
@@ -247,6 +232,5 @@ pub struct MachinesView {
     pub machines: Vec<VirtualMachine>,
     /// Migrations that run in the whole cluster.
     pub running: usize,
-    /// Our node is cordoned.
     pub cordoned: bool,
 }

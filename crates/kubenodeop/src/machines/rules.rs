@@ -38,7 +38,6 @@ pub enum Action {
     /// Writes on the instance what this drain does with it.
     Mark(MigrationRequest),
     Evict(PodRef),
-    /// Removes KubeVirt's mark.
     ClearMark,
     DeleteMigration(PodRef),
     /// Stops the machine, as is written on it.
@@ -51,7 +50,6 @@ pub struct Decision {
     pub state: MachineState,
     /// In words, without its name.
     pub text: String,
-    /// What is done now.
     pub act: Option<Action>,
     /// What is done once that is, without another look.
     pub then: Option<Action>,
@@ -61,7 +59,6 @@ pub struct Decision {
     pub code: Option<BlockCode>,
 }
 
-/// Whose drain it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainIdentity {
     pub node: String,
@@ -124,7 +121,7 @@ pub fn decide(drain: &DrainIdentity, machine: &VirtualMachine, since: Duration, 
         return under_way(drain, it, since, others);
     }
     if let MachineOwner::Machine(Some(seen)) = &it.owner
-        && seen.mark.as_ref().is_some_and(|mark| mark.id == drain.id() && mark.uid == seen.uid)
+        && has_stopped(drain, seen)
     {
         return stop(drain, it, seen, "it was stopped for this drain");
     }
@@ -170,11 +167,27 @@ pub fn decide(drain: &DrainIdentity, machine: &VirtualMachine, since: Duration, 
     }
 }
 
+/// Whether this drain has begun to stop it.
+fn has_stopped(drain: &DrainIdentity, seen: &MachineSeen) -> bool {
+    seen.mark.as_ref().is_some_and(|mark| mark.id == drain.id() && mark.uid == seen.uid)
+}
+
+/// Whether what was decided about `machine` begins to end its guest: then its volumes are asked first.
+pub(super) fn ends(drain: &DrainIdentity, machine: &VirtualMachine, found: &Decision) -> bool {
+    let begun = matches!(&machine.owner, MachineOwner::Machine(Some(seen)) if has_stopped(drain, seen));
+    found.state == MachineState::ShuttingDown && found.act.is_some() && !begun
+}
+
+/// Its volumes keep it up, for this reason; without a code that is not known yet.
+pub(super) fn kept_up((code, why): (Option<BlockCode>, String)) -> Decision {
+    let state = if code.is_some() { MachineState::Held } else { MachineState::Waiting };
+    Decision { code, ..decision(state, format!("is not shut down yet: {why}")) }
+}
+
 /// What a drain would do about a machine, whatever the time that it has been so.
 #[derive(Debug, Clone)]
 pub struct Fate {
     pub state: MachineState,
-    /// What is done about it.
     act: Option<Discriminant<Action>>,
     /// It waits for the rebuild of a volume.
     pub rebuilds: bool,

@@ -12,18 +12,18 @@ use kubeapi::pace::Pace;
 use kubeapi::reply::{RefusedBy, Reply, ReplyClass};
 use step::{Core, Mono};
 
-use super::rules::{Action, Decision, DrainIdentity, FLAPPING, Fate, decide, fate, gone};
-use super::{MachinesView, Migratable, MigrationSettings, VirtualMachine, limits};
-use crate::engine::CallFailure;
-use crate::progress::{AttemptBlocker, BlockCode, Left, MachineShown, MachineState, Subject};
+use super::rules::{Action, DrainIdentity, Fate, decide, ends, fate, gone, kept_up};
+use super::track::{MachineTrack, blocker, flapping, flips, key};
+use super::{MachinesView, MigrationSettings, VirtualMachine, limits};
+use crate::changes::WatchedBlockers;
+use crate::engine::{CallFailure, LastCopyGuard};
+use crate::progress::{AttemptBlocker, BlockCode, Left, MachineShown, MachineState, Subject, VolumeWait};
+use crate::storage::StorageView;
 
 /// Least time between two looks.
 const LOOKS_APART: Duration = Duration::from_millis(500);
 /// After so long it is looked without a cause.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
-/// A machine that is paused or resumed more often in so long is not migrated.
-const FLIPS: usize = 3;
-const FLIPS_WITHIN: Duration = Duration::from_secs(600);
 /// Calls under way at the same time.
 const AT_ONCE: usize = 32;
 
@@ -32,10 +32,13 @@ pub enum Event {
     Looked(Result<MachinesView, CallFailure>),
     /// Something of it has changed since.
     Changed,
-    /// The answer to a call.
     Answered(PodUid, Action, Reply),
     /// The node was cordoned, or not.
     Cordoned(Result<bool, Reply>),
+    /// The storage as it is now, once it is followed.
+    Storage(Result<Option<StorageView>, CallFailure>),
+    /// What became of [`Effect::AskCopy`].
+    CopyAsked(String, Result<(), CallFailure>),
     Tick,
 }
 
@@ -44,38 +47,15 @@ pub enum Effect {
     Look,
     /// This call, about this instance.
     Act(PodRef, Action),
-    /// The node was uncordoned.
     Cordon,
+    /// A machine is to be ended that has volumes: whether they keep it is followed from now on.
+    FollowStorage,
+    /// Another copy of this volume is asked for, of which so many are wanted.
+    AskCopy(String, u32),
     /// What a machine does now, for the log.
     Say(PodRef, MachineState, String),
     /// The stage is over: no machine is left, or the attempt fails and why.
     End(Result<(), String>),
-}
-
-/// What is kept of one machine.
-#[derive(Debug)]
-struct MachineTrack {
-    guest: PodRef,
-    /// What it is in whose time limits are counted, and since when.
-    key: (String, String),
-    since: Mono,
-    decision: Decision,
-    fate: Fate,
-    /// How long its copy is estimated to take, and whether it has begun.
-    copy: Option<Duration>,
-    copies: bool,
-    /// Since when it is paused, and when it was paused or resumed in the last minutes.
-    paused: Option<String>,
-    flips: Vec<Mono>,
-    /// Since when it has been in that state.
-    state_since: Mono,
-    busy: bool,
-    /// Calls that failed in a row, and when the next one is.
-    tries: u32,
-    not_before: Mono,
-    /// The last call, and how it was refused.
-    last: Option<Action>,
-    refusal: Option<Reply>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,10 +65,13 @@ enum NextLook {
     Due(Mono),
 }
 
-/// The machines of one attempt.
 #[derive(Debug)]
 pub struct MachineStage {
     drain: DrainIdentity,
+    guard: LastCopyGuard,
+    follows_storage: bool,
+    /// When time alone changes what the guard says.
+    guard_due: Option<Mono>,
     end: Mono,
     pace: Pace,
     tracks: BTreeMap<PodUid, MachineTrack>,
@@ -110,9 +93,17 @@ pub struct MachineStage {
 
 impl MachineStage {
     /// Ends at `end` at the latest. It looks at once.
-    pub fn new(drain: DrainIdentity, launchers: Vec<PodRef>, now: Mono, end: Mono, seed: u64) -> Self {
+    pub(crate) fn new(
+        (drain, guard): (DrainIdentity, LastCopyGuard),
+        launchers: Vec<PodRef>,
+        (now, end): (Mono, Mono),
+        seed: u64,
+    ) -> Self {
         Self {
             drain,
+            guard,
+            follows_storage: false,
+            guard_due: None,
             launchers,
             end,
             pace: Pace::new(seed),
@@ -147,7 +138,15 @@ impl MachineStage {
             let fate = fate(&self.drain, machine);
             let flips = flips(now, old.as_ref(), machine);
             let machine = &flapping(machine, &flips);
-            let new = decide(&self.drain, machine, now.since(since), others);
+            let mut new = decide(&self.drain, machine, now.since(since), others);
+            let asks = !machine.claims.is_empty() && ends(&self.drain, machine, &new);
+            if asks && !std::mem::replace(&mut self.follows_storage, true) {
+                out.push(Effect::FollowStorage);
+            }
+            let claims = if asks { machine.claims.as_slice() } else { &[] };
+            let kept = self.guard.keeps(&machine.guest.namespace, claims);
+            let is_kept = kept.is_some();
+            new = kept.map_or(new, kept_up);
             let same = old.as_ref().is_some_and(|it| it.decision.state == new.state);
             if !same {
                 out.push(Effect::Say(machine.guest.clone(), new.state, new.text.clone()));
@@ -165,6 +164,7 @@ impl MachineStage {
                 copy: limits::estimate(machine),
                 copies: machine.migration.as_ref().is_some_and(|it| it.phase == "Running"),
                 busy: old.as_ref().is_some_and(|it| it.busy),
+                kept: is_kept,
                 tries: old.as_ref().filter(|_| keeps).map_or(0, |it| it.tries),
                 not_before: old.as_ref().filter(|_| keeps).map_or(now, |it| it.not_before),
                 last: old.as_ref().and_then(|it| it.last.clone()),
@@ -190,13 +190,27 @@ impl MachineStage {
             self.tracks.insert(uid, track);
         }
         self.estimate = self.estimated(now, &view.settings);
+        self.wait_for_volumes(now, out);
         let failed = self.tracks.values().find(|it| it.decision.state == MachineState::Failed);
-        if let Some(it) = failed {
-            let reason = format!("virtual machine {} {}", it.guest, it.decision.text);
+        let failed = failed.map(|it| format!("virtual machine {} {}", it.guest, it.decision.text));
+        if let Some(reason) = failed.or_else(|| self.guard.failure()) {
             self.finish(Err(reason), out);
         } else if self.tracks.values().all(|it| !it.busy && it.decision.state == MachineState::Gone) {
             self.finish(Ok(()), out);
         }
+    }
+
+    /// Asks for copies, and follows how long nothing but them is waited for.
+    fn wait_for_volumes(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let asked = self.guard.ask(now).into_iter();
+        out.extend(asked.map(|(volume, wanted)| Effect::AskCopy(volume, wanted)));
+        let mut here = self.tracks.values().filter(|it| it.decision.state != MachineState::Gone).peekable();
+        let alone = here.peek().is_some() && here.all(|it| it.kept);
+        if self.guard.wait(now, alone) {
+            // Once its time is over, it may keep nobody up.
+            self.changed(now);
+        }
+        self.guard_due = self.guard.next_due(now);
     }
 
     fn finish(&mut self, end: Result<(), String>, out: &mut Vec<Effect>) {
@@ -224,7 +238,6 @@ impl MachineStage {
         self.changed(now);
     }
 
-    /// It is looked again soon.
     fn changed(&mut self, now: Mono) {
         let soon = self.looked.map_or(now, |it| it + LOOKS_APART);
         self.look = match self.look {
@@ -305,7 +318,6 @@ impl MachineStage {
         all
     }
 
-    /// What holds the drain up.
     pub fn blockers(&self) -> Vec<AttemptBlocker> {
         let mut all: Vec<AttemptBlocker> = self.tracks.values().filter_map(blocker).collect();
         if let Some(failure) = &self.trouble
@@ -341,6 +353,16 @@ impl MachineStage {
         (self.evicted, self.recordons)
     }
 
+    /// Since when nothing but copies of volumes is waited for, and those volumes.
+    pub fn volumes(&self) -> (Option<Mono>, Vec<VolumeWait>) {
+        (self.guard.since(), if self.follows_storage { self.guard.waits() } else { Vec::new() })
+    }
+
+    /// What of the storage is worth another attempt when it changes.
+    pub fn watched(&self) -> WatchedBlockers {
+        self.guard.watched()
+    }
+
     /// Who refuses for good that they are read.
     pub fn refused(&self) -> Option<RefusedBy> {
         if let Reply::Permanent { by, .. } = self.trouble.as_ref()?.reply { Some(by) } else { None }
@@ -352,61 +374,15 @@ impl MachineStage {
     }
 }
 
-/// When a machine was paused or resumed in the last minutes, as far as it was seen.
-fn flips(now: Mono, old: Option<&MachineTrack>, machine: &VirtualMachine) -> Vec<Mono> {
-    let Some(old) = old else { return Vec::new() };
-    let count = match (&old.paused, &machine.paused) {
-        (before, after) if before == after => 0,
-        // Resumed and paused again between two looks.
-        (Some(_), Some(_)) => 2,
-        (None, _) | (_, None) => 1,
-    };
-    let recent = old.flips.iter().copied().filter(|at| now.since(*at) <= FLIPS_WITHIN);
-    recent.chain(std::iter::repeat_n(now, count)).collect()
-}
-
-/// One that is paused and resumed too often is not migratable.
-fn flapping(machine: &VirtualMachine, flips: &[Mono]) -> VirtualMachine {
-    let mut machine = machine.clone();
-    if flips.len() > FLIPS {
-        let text =
-            format!("it was paused and resumed {} times within {} s", flips.len(), FLIPS_WITHIN.as_secs());
-        machine.migratable = Migratable::No(FLAPPING.to_owned(), text);
-    }
-    machine
-}
-
-/// In what a machine is while its limits are counted.
-fn key(machine: &VirtualMachine) -> (String, String) {
-    match &machine.migration {
-        Some(it) => (it.object.uid.to_string(), it.phase.clone()),
-        None => (
-            format!("{} {}", machine.marked, machine.failed.len()),
-            format!("{:?} {}", machine.migratable, machine.lacks_room),
-        ),
-    }
-}
-
-fn blocker(it: &MachineTrack) -> Option<AttemptBlocker> {
-    let tries = it.tries;
-    let subject = Subject::Machine(it.guest.clone());
-    let named = |code, reason: String, since| Some(AttemptBlocker { subject, code, reason, since });
-    let text = format!("virtual machine {} {}", it.guest, it.decision.text);
-    if let Some(refusal) = &it.refusal {
-        // Up to KubeVirt 1.4 the budget refuses each eviction: only where no mark follows does it hold anything up.
-        let is_usual = |it: &BlockCode| *it == BlockCode::Budget && tries < 2;
-        let code = Some(BlockCode::of(refusal)).filter(|it| *it != BlockCode::Moving && !is_usual(it))?;
-        return named(code, format!("{text}; {}", refusal.text()), it.state_since);
-    }
-    it.decision.code.and_then(|code| named(code, text, it.state_since))
-}
-
 impl Core for MachineStage {
     type Event = Event;
     type Effect = Effect;
 
     fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
         let mut out = Vec::new();
+        if self.guard_due.take_if(|at| *at <= now).is_some() {
+            self.changed(now);
+        }
         match event {
             Event::Looked(seen) => {
                 let again = matches!(self.look, NextLook::Running(true));
@@ -437,6 +413,14 @@ impl Core for MachineStage {
                 self.recordons += u32::from(done == Ok(true));
                 self.changed(now);
             }
+            Event::Storage(seen) => {
+                self.guard.take_view(seen);
+                self.changed(now);
+            }
+            Event::CopyAsked(volume, result) => {
+                self.guard.asked(now, volume, result);
+                self.changed(now);
+            }
             Event::Tick => {}
         }
         self.advance(now, &mut out);
@@ -453,7 +437,7 @@ impl Core for MachineStage {
         let open = look.is_some() && self.trouble.is_none() && busy < AT_ONCE;
         let calls = calls.map(|it| it.not_before).min().filter(|_| open);
         let end = Some(self.end).filter(|_| busy == 0);
-        [look, calls, end].into_iter().flatten().min()
+        [look, calls, end, self.guard_due].into_iter().flatten().min()
     }
 
     fn tick() -> Event {

@@ -96,26 +96,11 @@ fn at_risk(look: &StorageView) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::NodeDrainPolicy;
+    use crate::storage::{self, NodeDrainPolicy};
 
     fn finding(volume: &str, state: VolumeState) -> VolumeFinding {
-        VolumeFinding {
-            volume: volume.to_owned(),
-            claim: ("shop".to_owned(), "data".to_owned()),
-            attached: String::new(),
-            here: false,
-            moves: false,
-            elsewhere: vec![],
-            percent: None,
-            failed: String::new(),
-            wanted: 1,
-            healthy: 1,
-            asked: false,
-            passed: String::new(),
-            full: vec![],
-            machines: vec![],
-            state,
-        }
+        let (attached, here) = (String::new(), false);
+        VolumeFinding { volume: volume.to_owned(), attached, here, ..storage::finding(state, None) }
     }
 
     #[test]

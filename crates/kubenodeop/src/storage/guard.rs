@@ -17,7 +17,6 @@ use kubeapi::names::PASS_ANNOTATION;
 /// A volume with a copy on our node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeFinding {
-    /// Its name in Longhorn.
     pub volume: String,
     /// Namespace and name of its claim; empty without one.
     pub claim: (String, String),
@@ -33,9 +32,7 @@ pub struct VolumeFinding {
     pub percent: Option<u8>,
     /// Why a rebuild elsewhere has failed, in Longhorn's words; empty when none has.
     pub failed: String,
-    /// How many copies are wanted.
     pub wanted: u32,
-    /// How many are healthy.
     pub healthy: u32,
     /// We have asked for another one because of our node.
     pub asked: bool,
@@ -69,11 +66,9 @@ pub enum Cause {
     Behind(Vec<String>),
     /// One cannot be rebuilt, as these nodes' disks are full.
     Full(Vec<String>),
-    /// One is being rebuilt.
     Rebuilding,
     /// Each other node that could hold one is cordoned.
     AllCordoned,
-    /// No other node takes copies.
     NoOtherNode,
     /// The volume is being moved with its virtual machine; Longhorn makes no copy meanwhile.
     Migrating,
@@ -132,6 +127,10 @@ impl VolumeFinding {
     /// What is the matter, as the end of a sentence; empty when it is safe.
     pub fn words(&self, policy: &NodeDrainPolicy) -> String {
         let cause = match &self.state {
+            VolumeState::Safe if self.here && self.moves => {
+                return "Longhorn moves its copy away from this node, and gives it to no other node before"
+                    .to_owned();
+            }
             VolumeState::Safe => return String::new(),
             VolumeState::Faulted => return "no copy is healthy on any node".to_owned(),
             VolumeState::LastCopy(cause) => cause,
@@ -173,11 +172,21 @@ impl VolumeFinding {
         format!("the last healthy copy is here; {more}{failed}")
     }
 
-    /// Why what uses it here stays for now, although another copy is healthy: until the move is done, no other node gets it.
-    pub fn moving(&self) -> String {
-        format!(
-            "volume {self}: Longhorn moves its copy away from this node, and gives it to no other node before"
-        )
+    /// Whether `pass`, or a person, lets it go down with our node.
+    pub fn is_passed(&self, pass: &BTreeSet<String>) -> bool {
+        !self.passed.is_empty() || pass.iter().any(|word| self.is_named(word))
+    }
+
+    /// Why who uses it on our node is not ended for now, in code and words: its last healthy copy is here, or Longhorn moves
+    /// the one here, and gives the volume to no other node before. That is done while it is used; where no other copy can be
+    /// made the drain stops there, and nothing is won by ending its user.
+    pub fn keeps_user(&self, policy: &NodeDrainPolicy) -> Option<(BlockCode, String)> {
+        let code = match &self.state {
+            VolumeState::LastCopy(cause) => cause.code().filter(|_| *cause != Cause::Enough),
+            VolumeState::Safe if self.moves => None,
+            VolumeState::Safe | VolumeState::Faulted => return None,
+        };
+        self.here.then(|| (code.unwrap_or(BlockCode::Copying), self.sentence(policy)))
     }
 
     /// The same with its name, a sentence without its end.
@@ -191,7 +200,6 @@ impl VolumeFinding {
         Subject::Volume { namespace, claim, volume: self.volume.clone() }
     }
 
-    /// What a person can do.
     pub fn next_step(&self) -> String {
         let show =
             format!("`kubectl -n longhorn-system get replicas,engines -l longhornvolume={}`", self.volume);
@@ -201,6 +209,7 @@ impl VolumeFinding {
             self.volume
         );
         match &self.state {
+            VolumeState::Safe if self.here && self.moves => format!("wait: {show}"),
             VolumeState::Safe => "nothing".to_owned(),
             VolumeState::Faulted => format!("bring back the nodes that hold its copies: {show}"),
             VolumeState::LastCopy(cause) => match cause {
@@ -449,4 +458,4 @@ pub(super) fn manager_budget(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -20,6 +20,8 @@ mod settings;
 pub use before::{VolumesBefore, VolumesSeen};
 pub use copies::{ask, asked_for, take_back, withdraw_all};
 pub use facts::{NodeDrainPolicy, NodeReadiness, StorageFacts};
+#[cfg(test)]
+pub(crate) use guard::tests::finding;
 pub use guard::{Cause, VolumeFinding, VolumeState, judge};
 pub(crate) use health::{follow_troubled, troubled};
 pub(crate) use longhorn::{count, follow_looks};

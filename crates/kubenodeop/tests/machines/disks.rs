@@ -8,9 +8,13 @@ const ENGINES: &str = "longhorn/engines";
 
 /// A machine on n1 with a shared volume of Longhorn that has its copies on n1 and n2.
 async fn with_disk() -> (Sim, ApiClient) {
+    with_copies(&["n1", "n2"]).await
+}
+
+async fn with_copies(on: &[&str]) -> (Sim, ApiClient) {
     let (sim, cluster) = cluster("v1.7.3", |sim| {
         sim.add_longhorn("always-allow");
-        sim.add_longhorn_volume("shop", "data", "pvc-1", &["n1", "n2"]);
+        sim.add_longhorn_volume("shop", "data", "pvc-1", on);
         for (kind, space, name) in
             [("persistentvolumeclaims", "shop", "data"), ("persistentvolumes", "", "pvc-1")]
         {
@@ -49,6 +53,39 @@ async fn a_machine_waits_for_the_rebuild_of_its_volume_and_then_moves_once() {
     sim.edit(VOLUMES, SPACE, "pvc-1", |it| it["metadata"]["annotations"]["kubesim/rebuild"] = "".into());
     attempt.until(|it| it.machines.iter().any(|it| it.state.text() == "moving")).await;
     assert_eq!(sim.list(MIGRATIONS).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t3_a_machine_is_shut_down_once_its_volume_has_another_copy_or_the_limit_of_that_is_over() {
+    for after in [None, Some(Duration::from_secs(60))] {
+        let (sim, cluster) = with_copies(&["n1"]).await;
+        let rebuild = |how: &'static str| {
+            sim.edit(VOLUMES, SPACE, "pvc-1", |it| {
+                it["metadata"]["annotations"]["kubesim/rebuild"] = how.into()
+            });
+        };
+        rebuild("hangs");
+        let last_copy = Limit { after, then: VolumeAction::GoOn };
+        let rules = AttemptRules { machines: MachinePolicy::Shutdown, last_copy, ..AttemptRules::default() };
+        let began = tokio::time::Instant::now();
+        let mut attempt = Attempt::by(&cluster, rules);
+        let seen =
+            attempt.until(|it| it.storage.iter().any(|it| it.words.contains("is being rebuilt"))).await;
+        assert_eq!((seen.blockers[0].code, seen.machines[0].state.text()), (BlockCode::Copying, "held"));
+        assert_eq!(sim.list(VOLUMES)[0]["spec"]["numberOfReplicas"], 2);
+        let still = tokio::time::timeout(Duration::from_secs(50), &mut attempt.future).await.is_err();
+        assert!(still && runs(&sim.get(GUESTS, "shop", "db").unwrap()));
+        assert_eq!(sim.get(MACHINES, "shop", "db").unwrap()["spec"]["runStrategy"], "Always");
+        if after.is_none() {
+            rebuild("");
+        }
+        let left = attempt.drained().await;
+        let named =
+            left.iter().any(|it| it.contains("its last healthy copy is here after 60 s, the limit for it"));
+        assert_eq!(named, after.is_some(), "{left:?}");
+        assert!(after.is_none() || began.elapsed() < Duration::from_secs(90), "the limit ran twice");
+        assert_eq!(sim.get(MACHINES, "shop", "db").unwrap()["spec"]["runStrategy"], "Halted");
+    }
 }
 
 #[tokio::test(start_paused = true)]

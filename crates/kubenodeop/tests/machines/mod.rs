@@ -16,7 +16,8 @@ use crate::stage::order::{DEVICE, clock, n1, order, owner};
 use kube::Client;
 use kubeapi::ApiClient;
 use kubenodeop::{
-    AttemptOutcome, AttemptPhase, AttemptRules, BlockCode, MachinePolicy, Progress, drain, node,
+    AttemptOutcome, AttemptPhase, AttemptRules, BlockCode, Limit, MachinePolicy, Progress, VolumeAction,
+    drain, node,
 };
 use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::{Value, json};

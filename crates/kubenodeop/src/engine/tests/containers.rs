@@ -19,6 +19,24 @@ fn overdue() -> Bench {
     bench
 }
 
+#[test]
+fn k12_a_pod_past_its_grace_that_only_finalizers_keep_is_named_with_them() {
+    let held =
+        PodFacts { terminating: true, finalizers: vec!["x.io/f".to_owned(), "y/g".to_owned()], ..pod("a") };
+    let mut bench = Bench::started(vec![held, PodFacts { terminating: true, ..pod("b") }]);
+    bench.pass(secs(60));
+    let reasons: Vec<String> = bench.blockers().into_iter().map(|it| it.reason).collect();
+    assert_eq!(
+        reasons,
+        [
+            "pod shop/a was asked to end; its object stays for finalizer x.io/f, y/g",
+            "pod shop/b was asked to end and is still there after its 30 s",
+        ]
+    );
+    let step = bench.blockers().remove(0).next_step();
+    assert!(step.contains("the controller of the finalizer that the reason names"), "{step}");
+}
+
 fn asked_again(bench: &mut Bench) {
     let before = bench.runtime_asked.len();
     bench.pass(secs(10));

@@ -4,28 +4,10 @@ mod copies;
 
 use super::*;
 use crate::changes::watched::WatchedBlockers;
-use crate::engine::storage::LastCopyGuard;
-use crate::storage::{Cause, ClosedBudget, NodeDrainPolicy, StorageView, VolumeFinding, VolumeState};
-
-fn finding(state: VolumeState, percent: Option<u8>) -> VolumeFinding {
-    VolumeFinding {
-        volume: "pvc-1".to_owned(),
-        claim: ("shop".to_owned(), "data".to_owned()),
-        attached: "n1".to_owned(),
-        here: true,
-        moves: false,
-        elsewhere: vec![],
-        percent,
-        failed: String::new(),
-        wanted: 1,
-        healthy: 1,
-        asked: false,
-        passed: String::new(),
-        full: vec![],
-        machines: vec![],
-        state,
-    }
-}
+use crate::engine::LastCopyGuard;
+use crate::storage::{
+    Cause, ClosedBudget, NodeDrainPolicy, StorageView, VolumeFinding, VolumeState, finding,
+};
 
 fn look(state: VolumeState) -> StorageView {
     StorageView { findings: vec![finding(state, None)], ..StorageView::default() }
@@ -39,7 +21,6 @@ fn safe() -> StorageView {
     look(VolumeState::Safe)
 }
 
-/// An empty node with this storage.
 fn empty(storage: StorageView, rules: AttemptRules) -> Bench {
     let mut bench = Bench::with(vec![], rules, &Marks::default());
     bench.hear(Event::Storage(Ok(Some(storage.clone()))));
@@ -48,7 +29,6 @@ fn empty(storage: StorageView, rules: AttemptRules) -> Bench {
     bench
 }
 
-/// The storage is now so.
 fn becomes(bench: &mut Bench, storage: StorageView) {
     bench.storage = Some(storage.clone());
     bench.hear(Event::Storage(Ok(Some(storage))));
@@ -64,7 +44,7 @@ fn what_pods_must_stay_for_is_told_when_the_storage_or_a_time_has_changed_and_no
     let mut told = |now, change: Change| {
         change(&mut guard, now);
         guard.wait(now, true);
-        guard.ask(now, &mut vec![]);
+        guard.ask(now);
         guard.needs(now).is_some()
     };
     let table: [(u64, Change, bool); 7] = [
@@ -72,7 +52,7 @@ fn what_pods_must_stay_for_is_told_when_the_storage_or_a_time_has_changed_and_no
         (1, |_, _| (), false),
         (2, |guard, _| guard.take_view(Ok(Some(last()))), true),
         (3, |_, _| (), false),
-        (4, |guard, now| guard.asked(now, "pvc-1".to_owned(), Ok(()), &mut vec![]), true),
+        (4, |guard, now| guard.asked(now, "pvc-1".to_owned(), Ok(())), true),
         (4999, |_, _| (), false),
         (5000, |_, _| (), true),
     ];

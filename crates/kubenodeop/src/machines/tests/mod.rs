@@ -28,7 +28,6 @@ fn settings() -> MigrationSettings {
     MigrationSettings::of_version((1, 7))
 }
 
-/// The VirtualMachine of a guest that runs.
 fn vm(name: &str, word: &str) -> MachineOwner {
     MachineOwner::Machine(Some(Box::new(MachineSeen {
         kind: "virtualmachines",
@@ -68,6 +67,7 @@ fn machine(name: &str) -> VirtualMachine {
         migration: None,
         failed: Vec::new(),
         paused: None,
+        claims: Vec::new(),
         disks: Vec::new(),
         although_rebuilding: false,
         launchers: vec![Launcher { pod: named(&format!("virt-launcher-{name}")), ending: false }],

@@ -1,5 +1,7 @@
 //! Whole stages against a small KubeVirt in the hand, also cut off after any call.
 
+mod volumes;
+
 use std::collections::BTreeMap;
 
 use kubeapi::names::PodUid;
@@ -10,13 +12,14 @@ use super::super::MachinesView;
 use super::super::rules::Action;
 use super::super::stage::{Effect, Event, MachineStage};
 use super::*;
-use crate::engine::CallFailure;
+use crate::engine::{CallFailure, LastCopyGuard, Limit, VolumeAction};
 use crate::progress::BlockCode;
 use crate::progress::MachineState;
+use crate::storage::StorageView;
 
 const HOUR: Duration = Duration::from_secs(3600);
+const WAIT: Limit<VolumeAction> = Limit { after: None, then: VolumeAction::Wait };
 
-/// What KubeVirt does with migrations.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
     Succeed,
@@ -38,10 +41,19 @@ struct Bench {
     dies_at: Option<u32>,
     replies: Vec<(&'static str, Reply)>,
     cordoned: bool,
-    /// KubeVirt makes no migration before.
     backs_off: Mono,
     end: Option<Result<(), String>>,
     pending: Vec<Event>,
+    /// The storage, and whether it is followed.
+    storage: Option<StorageView>,
+    follows: bool,
+    copies: Vec<(String, u32)>,
+}
+
+/// A stage that ends within `time`.
+fn stage(now: Mono, time: Duration, last_copy: Limit<VolumeAction>) -> MachineStage {
+    let guard = LastCopyGuard::new(last_copy, [].into(), None);
+    MachineStage::new((drain(), guard), Vec::new(), (now, now + time), 1)
 }
 
 fn moving() -> Reply {
@@ -52,7 +64,7 @@ impl Bench {
     fn new(machines: Vec<VirtualMachine>) -> Self {
         let now = Mono::from_start(HOUR);
         Self {
-            stage: MachineStage::new(drain(), Vec::new(), now, now + HOUR * 24, 1),
+            stage: stage(now, HOUR * 24, WAIT),
             now,
             machines: machines.into_iter().map(|it| (it.guest.uid.clone(), it)).collect(),
             manner: Manner::Succeed,
@@ -65,6 +77,9 @@ impl Bench {
             backs_off: now,
             end: None,
             pending: Vec::new(),
+            storage: None,
+            follows: false,
+            copies: Vec::new(),
         }
     }
 
@@ -94,6 +109,14 @@ impl Bench {
                     self.cordoned = true;
                     self.pending.push(Event::Cordoned(Ok(true)));
                 }
+                Effect::FollowStorage => {
+                    self.follows = true;
+                    self.pending.push(Event::Storage(Ok(self.storage.clone())));
+                }
+                Effect::AskCopy(volume, wanted) => {
+                    self.copies.push((volume.clone(), wanted));
+                    self.pending.push(Event::CopyAsked(volume, Ok(())));
+                }
                 Effect::Say(..) => {}
                 Effect::End(end) => self.end = Some(end),
             }
@@ -102,10 +125,9 @@ impl Bench {
 
     fn restart(&mut self) {
         self.pending.clear();
-        self.stage = MachineStage::new(drain(), Vec::new(), self.now, self.now + HOUR * 24, 2);
+        self.stage = stage(self.now, HOUR * 24, WAIT);
     }
 
-    /// What the server does with a call.
     fn act(&mut self, uid: &PodUid, action: &Action) -> Reply {
         let Some(it) = self.machines.get_mut(uid) else { return Reply::NotFound { text: "404".into() } };
         match action {
@@ -322,7 +344,7 @@ fn without_kubevirt_the_stage_is_over_and_a_role_that_lacks_it_fails_the_attempt
 #[test]
 fn the_attempts_time_ends_the_stage_and_names_who_is_left() {
     let mut bench = Bench { manner: Manner::Hang, ..Bench::new(vec![machine("a")]) };
-    bench.stage = MachineStage::new(drain(), Vec::new(), bench.now, bench.now + Duration::from_secs(20), 1);
+    bench.stage = stage(bench.now, Duration::from_secs(20), WAIT);
     bench.hear(Event::Tick);
     bench.pass(30);
     let Some(Err(reason)) = &bench.end else { panic!() };

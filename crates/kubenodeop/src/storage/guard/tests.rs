@@ -6,6 +6,27 @@ use serde_json::{Value, json};
 use super::*;
 use crate::storage::{NodeReadiness, StorageView};
 
+/// Volume pvc-1 of claim shop/data, attached to our node n1.
+pub(crate) fn finding(state: VolumeState, percent: Option<u8>) -> VolumeFinding {
+    VolumeFinding {
+        volume: "pvc-1".to_owned(),
+        claim: ("shop".to_owned(), "data".to_owned()),
+        attached: "n1".to_owned(),
+        here: true,
+        moves: false,
+        elsewhere: vec![],
+        percent,
+        failed: String::new(),
+        wanted: 1,
+        healthy: 1,
+        asked: false,
+        passed: String::new(),
+        full: vec![],
+        machines: vec![],
+        state,
+    }
+}
+
 const AT: &str = "2026-03-14T09:00:00Z";
 
 /// Volume `pvc-1` of claim `shop/data`, wanted twice, and three nodes that are well; ours is n1 and cordoned.

@@ -88,10 +88,42 @@ fn t3_a_pod_stays_while_longhorn_moves_the_copy_here_as_no_other_node_gets_the_v
     assert_eq!(bench.evicted_names(), ["web"]);
     let blocker = bench.blockers().into_iter().find(|it| it.code == BlockCode::Copying).unwrap();
     assert!(blocker.reason.contains("moves its copy away from this node"), "{blocker:?}");
+    assert_eq!(bench.progress().phase, AttemptPhase::Draining, "pod web is still leaving");
     becomes(&mut bench, of(false, true));
     assert_eq!(bench.evicted_names(), ["web", "db"]);
     // It is attached on another node.
     assert_eq!(with_pods(of(true, false)).evicted_names(), ["web", "db"]);
+    // The limit of last copies ends this wait too.
+    let words = "Longhorn moves its copy away from this node, and gives it to no other node before";
+    for then in [VolumeAction::Wait, VolumeAction::GoOn, VolumeAction::GiveUp] {
+        let last_copy = Limit { after: Some(secs(100)), then };
+        let rules = AttemptRules { last_copy, ..AttemptRules::default() };
+        let mut bench = Bench::with(vec![mounting()], rules, &Marks::default());
+        bench.hear(Event::Pods(vec![mounting()]));
+        becomes(&mut bench, of(true, true));
+        bench.pass(secs(99));
+        let shown = bench.progress();
+        assert_eq!((shown.phase, shown.storage[0].words.as_str()), (AttemptPhase::Storage, words));
+        assert!(bench.end.is_none() && bench.evictions.is_empty());
+        bench.pass(secs(2));
+        let evicted = bench.evicted_names();
+        match (then, &bench.end) {
+            (VolumeAction::Wait, None) => {
+                assert!(evicted.is_empty());
+                assert_eq!(bench.progress().storage[0].words, format!("{words}; over its 100 s"));
+            }
+            (VolumeAction::GoOn, None) => {
+                assert_eq!(evicted, ["db"]);
+                let why = "volume shop/data (pvc-1): Longhorn still moved its copy away after 100 s, the limit for it";
+                assert_eq!(bench.progress().left[0].to_string(), why);
+            }
+            (VolumeAction::GiveUp, Some(AttemptOutcome::Failed { reason, .. })) => assert_eq!(
+                reason,
+                "100 s after everything else left, Longhorn still moves the copy away from this node of shop/data (pvc-1)"
+            ),
+            (_, end) => panic!("{then:?}: {end:?}"),
+        }
+    }
 }
 
 #[test]
