@@ -115,6 +115,16 @@ pub struct NodeDrainProgress {
 }
 
 impl NodeDrainProgress {
+    /// How many entries [`NodeDrainProgress::left`] has with those that it omits, in words; `None` without one.
+    pub fn exceptions(&self) -> Option<String> {
+        let omitted = usize::try_from(self.left_omitted).unwrap_or(usize::MAX);
+        match self.left.len().saturating_add(omitted) {
+            0 => None,
+            1 => Some("1 exception by policy".to_owned()),
+            count => Some(format!("{count} exceptions by policy")),
+        }
+    }
+
     /// The same with every time by a wall clock for which the monotonic clock started at `booted_at`.
     #[must_use]
     pub fn by_clock(mut self, booted_at: GoTime) -> Self {

@@ -403,7 +403,7 @@ fn a_node_on_its_way_out_of_its_cluster_says_so_and_shows_no_token() {
 }
 
 #[test]
-fn d15_each_limit_that_runs_is_shown_with_what_is_left_of_it_and_what_follows() {
+fn d15_k12_each_limit_that_runs_is_shown_with_what_is_left_of_it_and_what_follows() {
     let file = "run/zedkube/NodeDrainProgress/global.json";
     // Of what, its action, how many minutes of 30 are over by NOW; the row.
     let table = [
@@ -417,6 +417,13 @@ fn d15_each_limit_that_runs_is_shown_with_what_is_left_of_it_and_what_follows() 
         ("drain", "delete", 5, "then: pods that are left are deleted with their grace period"),
         ("attempt", "give-up", 5, "left for this attempt; then: the attempt fails; another one follows"),
         ("drain", "wait", 40, "over its 30 min for the whole drain, since"),
+        (
+            "volumes",
+            "go-on",
+            5,
+            "left for volumes that are still attached; then: the drain continues without",
+        ),
+        ("last-copies", "give-up", 5, "left for last healthy copies; then: the attempt fails; another one"),
     ];
     for (of, then, gone, row) in table {
         let node = Node::of("drain-5-cordoned");

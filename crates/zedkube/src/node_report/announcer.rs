@@ -148,9 +148,9 @@ impl Announcer {
         }
         let proved = progress.answer(id).is_none_or(|it| !it.forced && it.skip.is_empty());
         if entered(&[DrainPhase::Complete]) && proved && progress.skip.is_empty() {
-            let left = if progress.left.is_empty() { "" } else { "; some are left in place by policy" };
+            let but = progress.exceptions().map(|it| format!(", with {it}")).unwrap_or_default();
             let message =
-                format!("this node is drained and verified for {what}: no pod has to leave any more{left}");
+                format!("this node is drained and verified for {what}: no pod has to leave any more{but}");
             say(NoticeKind::Complete, id, "", message);
         }
         if entered(&[DrainPhase::Forced]) {

@@ -280,10 +280,8 @@ fn complete(view: &NodeView, progress: &NodeDrainProgress, what: &str) -> Judgem
         return (NodeState::Unknown, "drained, but other requests cannot be read".to_owned());
     }
     let cordon = if progress.cordon == CordonOwner::Foreign { "somebody else's cordon" } else { "a cordon" };
-    let left =
-        progress.left.len().saturating_add(usize::try_from(progress.left_omitted).unwrap_or(usize::MAX));
-    let left = if left == 0 { String::new() } else { format!(", but for {left} left in place by policy") };
-    (NodeState::Safe, format!("proved empty under {cordon}{left}"))
+    let but = progress.exceptions().map(|it| format!(", with {it}")).unwrap_or_default();
+    (NodeState::Safe, format!("proved empty under {cordon}{but}"))
 }
 
 #[cfg(test)]

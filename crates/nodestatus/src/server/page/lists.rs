@@ -53,7 +53,7 @@ pub(super) fn others(progress: &NodeDrainProgress) -> Markup {
         (list("Virtual machines", "machines", machines, progress.machines_omitted))
         (list("Volumes still attached", "volumes", texts(&progress.volumes), progress.volumes_omitted))
         (list("Volumes without a healthy copy elsewhere", "storage", storage, progress.storage_omitted))
-        (list("Left in place by policy", "left", texts(&progress.left), progress.left_omitted))
+        (list("Exceptions by policy", "left", texts(&progress.left), progress.left_omitted))
         (list("Hooks", "hooks", texts(&progress.hooks), 0))
     }
 }

@@ -321,6 +321,25 @@ fn o3_the_same_thing_has_one_name_and_another_thing_another() {
 }
 
 #[test]
+fn k12_the_event_of_a_drain_counts_its_exceptions_and_says_of_none_that_it_is_left_in_place() {
+    for (left, omitted, end) in [
+        (0, 0, "any more"),
+        (1, 0, "any more, with 1 exception by policy"),
+        (2, 3, "any more, with 5 exceptions by policy"),
+    ] {
+        let done = NodeDrainProgress {
+            left: vec!["shop/web-0: it left without a second copy".to_owned(); left],
+            left_omitted: omitted,
+            ..progress(DrainPhase::Complete, DrainStatus::Complete)
+        };
+        let mut announcer = Announcer::new(STALL, Duration::ZERO);
+        announcer.step(mono(0), &blocked("shop/a"), 0);
+        let all = announcer.step(mono(1), &done, 0);
+        assert!(all.len() == 1 && all[0].message.ends_with(end), "{all:?}");
+    }
+}
+
+#[test]
 fn o3_the_condition_is_true_of_a_node_that_is_proved_empty_alone() {
     let complete = progress(DrainPhase::Complete, DrainStatus::Complete);
     let draining = progress(DrainPhase::Draining, DrainStatus::Cordoned);

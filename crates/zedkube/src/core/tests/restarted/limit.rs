@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use kubenodeop::{AttemptBlocker, BlockCode, Counts, Marks, PodAction, Progress, Subject};
+use kubenodeop::{AttemptBlocker, BlockCode, Counts, Marks, PodAction, Progress, Subject, VolumeAction};
 use step::{Core as _, Mono};
 use topics::{CordonOwner, DrainJournal, Requester, RunningLimit};
 
@@ -196,6 +196,38 @@ fn d15_the_limits_that_run_are_shown_with_what_follows() {
     };
     let expected = [shown("drain", LIMIT, "wait"), shown("attempt", 24 * 3600, "give-up")];
     assert_eq!(bench.core.progress().limits, expected);
+}
+
+#[test]
+fn k12_limits_of_volumes_and_last_copies_are_shown_while_they_run_and_are_the_deadline_where_they_end_it() {
+    for (then, deadline) in
+        [(VolumeAction::GiveUp, 20), (VolumeAction::GoOn, 24 * 3600), (VolumeAction::Wait, 24 * 3600)]
+    {
+        let own = Limits {
+            volumes_limit_ms: 20_000,
+            volumes_limit_then: then,
+            last_copy_limit_ms: 30_000,
+            last_copy_then: then,
+            ..limits(PodAction::Wait)
+        };
+        let mut bench = Bench::at(T0, own, None);
+        bench.join();
+        bench.look(NodeLook::Open);
+        bench.ask(&request(US, 1));
+        bench.until_draining();
+        let run = bench.core.drain.run_id();
+        let marks = Marks { attempt: Some(T0), volumes: Some(T0), storage: Some(T0), ..Marks::default() };
+        bench.hear(Event::Draining(run, Box::new(Progress { marks, ..Progress::default() })));
+        let shown = bench.core.progress();
+        let wall = |secs| bench.core.node.wall(at(secs));
+        let runs = shown.limits.iter().map(|it| (it.of.as_str(), it.since, it.until, it.then.as_str()));
+        let word = crate::limits::volume_action(then);
+        assert_eq!(
+            runs.skip(2).collect::<Vec<_>>(),
+            [("volumes", wall(0), wall(20), word), ("last-copies", wall(0), wall(30), word)]
+        );
+        assert_eq!(shown.deadline, wall(deadline), "{then:?}");
+    }
 }
 
 #[test]
