@@ -27,7 +27,6 @@ use crate::real::Real;
 const NAMESPACE: &str = "kubevirt";
 pub(crate) const CORE: &str = "/api/v1/namespaces/kubevirt";
 pub const GUESTS: &str = "/apis/kubevirt.io/v1/virtualmachineinstances";
-/// How long something of KubeVirt may take.
 const PATIENCE: Duration = Duration::from_secs(180);
 /// One at a time: each is eight processes.
 static TURN: std::sync::LazyLock<Arc<tokio::sync::Mutex<()>>> = std::sync::LazyLock::new(Arc::default);
@@ -65,6 +64,7 @@ pub struct KubeVirt {
     client: Client,
     real: Arc<Real>,
     script: Arc<Mutex<Script>>,
+    minor: u64,
     _players: JoinSet<()>,
     controller: Ended,
     _scheduler: Ended,
@@ -108,7 +108,7 @@ impl KubeVirt {
                 "--secure-port=0".to_owned(),
             ],
         );
-        objects(&door, &programs.folder, &dir).await;
+        let minor = objects(&door, &programs.folder, &dir).await;
         let controller = child(
             &programs.folder,
             "virt-controller",
@@ -146,6 +146,7 @@ impl KubeVirt {
             client,
             real,
             script,
+            minor,
             _players: players,
             controller: Ended(vec![controller]),
             _scheduler: Ended(vec![scheduler]),
@@ -159,9 +160,12 @@ impl KubeVirt {
         self.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The way in of its administrator.
     pub fn door(&self) -> Door {
         Door(self.client.clone())
+    }
+
+    pub const fn minor(&self) -> u64 {
+        self.minor
     }
 
     pub fn peers(&self) -> &[String] {
@@ -277,7 +281,6 @@ impl Door {
         self.call_as(None, method, path, body).await
     }
 
-    /// The same as virt-handler of a node.
     pub async fn call_as(&self, node: Option<&str>, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let kind = match (method, body) {
             ("PATCH", Value::Array(_)) => "application/json-patch+json",
@@ -305,7 +308,6 @@ impl Door {
         }
     }
 
-    /// One that has to be carried out.
     pub async fn done(&self, method: &str, path: &str, body: &Value) -> Value {
         let (code, answer) = self.call(method, path, body).await;
         assert!((200..300).contains(&code), "{method} {path}: {code} {answer}");
@@ -336,8 +338,8 @@ async fn furnish(door: &Door, node: &str) {
 }
 
 /// What virt-operator installs, of the list in the folder: the kinds, webhooks and the aggregated API, with the certificate
-/// of this stage; and the object with the settings.
-async fn objects(door: &Door, folder: &Path, dir: &Path) {
+/// of this stage; and the object with the settings, which names the version: its minor is given back.
+async fn objects(door: &Door, folder: &Path, dir: &Path) -> u64 {
     let list: Value = serde_json::from_slice(&std::fs::read(folder.join("objects.json")).unwrap()).unwrap();
     let bundle = serde_json::to_value(ByteString(std::fs::read(dir.join("front.crt")).unwrap())).unwrap();
     door.done("POST", "/api/v1/namespaces", &json!({ "metadata": { "name": NAMESPACE } })).await;
@@ -379,6 +381,9 @@ async fn objects(door: &Door, folder: &Path, dir: &Path) {
     let clock = Clock::new();
     let end = clock.now() + PATIENCE;
     let all = format!("/apis/kubevirt.io/v1/namespaces/{NAMESPACE}/kubevirts");
+    let own = list["items"].as_array().unwrap().iter().find(|it| it["kind"] == "KubeVirt");
+    let version =
+        &own.expect("objects.json without the KubeVirt object")["status"]["observedKubeVirtVersion"];
     let settings = json!({
         "apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": { "name": "kubevirt" },
         "spec": { "configuration": {} },
@@ -388,6 +393,7 @@ async fn objects(door: &Door, folder: &Path, dir: &Path) {
         clock.sleep_until(Some(clock.now() + Duration::from_millis(100))).await;
     }
     // Settings of one that is not deployed are not read.
-    let deployed = json!([{ "op": "add", "path": "/status", "value": { "phase": "Deployed" } }]);
+    let deployed = json!([{ "op": "add", "path": "/status", "value": { "phase": "Deployed", "observedKubeVirtVersion": version } }]);
     door.done("PATCH", &format!("{all}/kubevirt/status"), &deployed).await;
+    version.as_str().unwrap().split('.').nth(1).unwrap().parse().unwrap()
 }
