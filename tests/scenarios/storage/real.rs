@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use agent::Clock;
-use scenarios::{NO_LONGHORN, RealLonghorn, World, at, has_own_network, longhorn_folders};
+use futures::StreamExt as _;
+use scenarios::{Agent, NO_LONGHORN, RealLonghorn, World, at, has_own_network, longhorn_folders};
 use serde_json::{Value, json};
-use topics::NodeDrainProgress;
+use topics::{DrainStatus, NodeDrainProgress};
 
 use kubenodeop::storage::NodeDrainPolicy;
 
@@ -53,15 +54,15 @@ fn row(name: &str) -> Value {
     all.into_iter().find(|it| it["name"] == name).unwrap()["answer"].clone()
 }
 
-/// Types of the tickets of a volume, and whose node that of the eviction names.
-async fn tickets(longhorn: &RealLonghorn, volume: &str) -> Value {
+/// Types of the tickets of a volume, and whose node that of the eviction names, once there is one.
+async fn tickets(longhorn: &RealLonghorn, volume: &str) -> Option<Value> {
     let held = longhorn.get(&at("volumeattachments", volume)).await;
     let owner = longhorn.get(&at("volumes", volume)).await["status"]["ownerID"].clone();
     let all: Vec<&Value> = held["spec"]["attachmentTickets"].as_object().unwrap().values().collect();
-    let of_eviction = all.iter().find(|it| it["type"] == "volume-eviction-controller").unwrap();
+    let of_eviction = all.iter().find(|it| it["type"] == "volume-eviction-controller")?;
     let types: BTreeSet<&str> = all.iter().filter_map(|it| it["type"].as_str()).collect();
     let node = if of_eviction["nodeID"] == owner { "owner".into() } else { of_eviction["nodeID"].clone() };
-    json!({ "tickets": types, "node": node })
+    Some(json!({ "tickets": types, "node": node }))
 }
 
 /// A volume without a copy here that a person has attached here in Longhorn's page: its manager's budget is told as what it is.
@@ -101,7 +102,127 @@ async fn attached_by_hand(world: &mut World, longhorn: &RealLonghorn, counter: u
     around(world, counter).await;
 }
 
-/// The node goes down and comes back.
+/// The only copy is here and another does not become whole: once the time for that is over the drain fails and says so, what was
+/// asked for is taken back, and the application was up all the time.
+async fn fails_at_the_limit(world: &mut World, longhorn: &RealLonghorn, counter: u32) {
+    let (node, space) = (longhorn.nodes()[0].clone(), world.cluster.namespace().to_owned());
+    let before = world.recorded().len();
+    world.kill(Agent::Zedkube).await;
+    for (limit, value) in [("last_copy_limit_ms", json!(4_000)), ("last_copy_then", json!("give-up"))] {
+        world.limits["zedkube"][limit] = value;
+    }
+    world.limits["zedkube"]["drain_tries"] = 1.into();
+    world.start(Agent::Zedkube);
+    longhorn.let_rebuilds_end(false);
+    for policy in ["block-if-contains-last-replica", "block-for-eviction-if-contains-last-replica"] {
+        set_policy(longhorn, policy).await;
+        longhorn.add_volume(&space, "last", &longhorn.nodes()[..1]).await;
+        longhorn.add_application(&space, "last", &node).await;
+        world.ask_reboot(counter);
+        world.status(DrainStatus::FailedDrain).await;
+        let words = format!(
+            "4 s after everything else left, this node still has the last healthy copy of {space}/last (last)"
+        );
+        let told = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.reason.contains(&words));
+        world.until("zedkube", &words, told).await;
+        world.cluster.until_schedulable().await;
+        assert_eq!(longhorn.runs_on(&space, "last").await, [node.as_str()], "{policy}");
+        world.ask_reboot(counter - 1);
+        world.status(DrainStatus::NotRequested).await;
+        longhorn
+            .until("the number of copies as it was", async |it| {
+                let volume = it.get(&at("volumes", "last")).await;
+                let mark = &volume["metadata"]["annotations"]["pillar-rs/last-copy"];
+                (volume["spec"]["numberOfReplicas"] == 1 && mark.is_null()).then_some(())
+            })
+            .await;
+        longhorn.remove_application(&space, "last").await;
+    }
+    longhorn.let_rebuilds_end(true);
+    assert_eq!(world.recorded().len(), before, "a node went down with a last copy");
+}
+
+/// Rows of the table: the only copy of a volume is evicted while its pod is made again on another node, and nobody but
+/// Longhorn has a part in it.
+async fn rows_of_tickets(longhorn: &RealLonghorn, space: &str) {
+    let node = longhorn.nodes()[0].as_str();
+    set_policy(longhorn, "block-for-eviction-if-contains-last-replica").await;
+    longhorn.add_volume(space, "row", &longhorn.nodes()[..1]).await;
+    longhorn.add_application(space, "row", node).await;
+    let since = longhorn.version("replicas").await;
+    longhorn.let_rebuilds_end(false);
+    let cordon = async |is: bool| {
+        longhorn.merge(&format!("/api/v1/nodes/{node}"), &json!({ "spec": { "unschedulable": is } })).await;
+    };
+    cordon(true).await;
+    longhorn
+        .until("another copy that is being written", async |it| {
+            elsewhere(it, "row", node, "WO").await.then_some(())
+        })
+        .await;
+    let held = longhorn.until("a ticket of the eviction", async |it| tickets(it, "row").await).await;
+    assert_eq!(held, row("ticket/attached"));
+    assert_ne!(longhorn.replace_pod(space, "row").await, node);
+    let place = async |it: &RealLonghorn| {
+        let status = it.get(&at("volumes", "row")).await["status"].clone();
+        assert_eq!(status["ownerID"], node);
+        status["currentNodeID"].as_str().unwrap().to_owned()
+    };
+    let first = if place(longhorn).await == node { "owner" } else { "other" };
+    longhorn.let_rebuilds_end(true);
+    longhorn
+        .until("the volume on another node", async |it| {
+            let status = it.get(&at("volumes", "row")).await["status"].clone();
+            let moved = status["currentNodeID"] != node && status["state"] == "attached";
+            moved.then_some(())
+        })
+        .await;
+    // Its engine has begun there again.
+    let whole = |it: &Value| {
+        it["spec"]["volumeName"] == "row" && it["spec"]["nodeID"] != node && it["spec"]["healthyAt"] != ""
+    };
+    assert!(longhorn.all("replicas").await.iter().any(whole), "it moved without a copy elsewhere");
+    assert_eq!(json!({ "attached": first, "after-the-copy": "other" }), row("ticket/held"));
+    // Which of both came first, by the versions of the store.
+    let version = |it: &Value| it["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
+    let mut copies = longhorn.follow("replicas", &since).await;
+    let gone = loop {
+        let (gone, it) = copies.next().await.unwrap();
+        if gone && it["spec"]["volumeName"] == "row" && it["spec"]["nodeID"] == node {
+            break version(&it);
+        }
+    };
+    let mut holds = longhorn.follow("volumeattachments", &since).await;
+    let mut held = false;
+    let freed = loop {
+        let (_, it) = holds.next().await.unwrap();
+        let now = it["spec"]["attachmentTickets"].to_string().contains("volume-eviction-controller");
+        if it["metadata"]["name"] == "row" && std::mem::replace(&mut held, now) && !now {
+            break version(&it);
+        }
+    };
+    assert_eq!(json!({ "kept": gone < freed }), row("ticket/kept"));
+    cordon(false).await;
+    assert_eq!(json!({ "first": event_first(longhorn).await }), row("ticket/event-first"));
+}
+
+/// What comes first of a PATCH of a volume, its event or its reply; of many, as few replies are late.
+async fn event_first(longhorn: &RealLonghorn) -> &'static str {
+    for nth in 0..200 {
+        let nth = nth.to_string();
+        let mut events = longhorn.follow("volumes", &longhorn.version("volumes").await).await;
+        let seen = async {
+            while events.next().await.unwrap().1["metadata"]["annotations"]["seen"] != nth.as_str() {}
+        };
+        let (path, note) = (at("volumes", "row"), json!({ "metadata": { "annotations": { "seen": nth } } }));
+        tokio::select! {
+            () = seen => return "event",
+            () = longhorn.merge(&path, &note) => {}
+        }
+    }
+    "reply"
+}
+
 async fn around(world: &mut World, counter: u32) {
     world.recorded_count(usize::try_from(counter).unwrap() - 6).await;
     world.reboot().await;
@@ -124,7 +245,7 @@ async fn t3_with_the_real_manager_an_application_stays_up_until_its_copy_is_made
     let mut world = World::on(cluster);
     world.patience = Duration::from_mins(3);
     world.start_all();
-    world.status(topics::DrainStatus::NotRequested).await;
+    world.status(DrainStatus::NotRequested).await;
     let mut counter = 6;
     for policy in NodeDrainPolicy::WORDS {
         set_policy(&longhorn, policy).await;
@@ -154,7 +275,7 @@ async fn t3_with_the_real_manager_an_application_stays_up_until_its_copy_is_made
         let codes: BTreeSet<&str> = shown.blockers.iter().map(|it| it.code.as_str()).collect();
         assert_eq!(codes, ["copying", "storage-manager"].into(), "{policy}: {:?}", shown.blockers);
         if NodeDrainPolicy::parse(policy).copies_by_cordon() {
-            assert_eq!(tickets(&longhorn, "one").await, row("ticket/attached"), "{policy}");
+            assert_eq!(tickets(&longhorn, "one").await.unwrap(), row("ticket/attached"), "{policy}");
         }
         assert_eq!(longhorn.runs_on(&space, "one").await, [node.as_str()], "{policy}: ended before its copy");
         assert_eq!(world.recorded().len(), usize::try_from(counter).unwrap() - 7, "{policy}");
@@ -166,5 +287,7 @@ async fn t3_with_the_real_manager_an_application_stays_up_until_its_copy_is_made
         longhorn.remove_application(&space, "one").await;
     }
     attached_by_hand(&mut world, &longhorn, counter + 1).await;
+    fails_at_the_limit(&mut world, &longhorn, counter + 2).await;
     world.kill_all().await;
+    rows_of_tickets(&longhorn, &space).await;
 }

@@ -18,7 +18,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use agent::Clock;
+use futures::stream::{BoxStream, StreamExt as _};
 use kube::Client;
+use kube::api::WatchEvent;
 use pubsub::store;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -247,6 +249,24 @@ impl RealLonghorn {
         done.unwrap_or_else(|cause| panic!("PATCH {path} {change}: {cause}"));
     }
 
+    /// Objects of Longhorn of this kind as they change from its version `since` on, each with whether it is gone.
+    pub async fn follow(&self, plural: &str, since: &str) -> BoxStream<'static, (bool, Value)> {
+        let uri = format!("{}?watch=true&resourceVersion={since}", at(plural, ""));
+        let request = http::Request::builder().uri(uri).body(Vec::new()).unwrap();
+        let events = self.client.request_events::<Value>(request).await.unwrap();
+        let event = async |event| match event {
+            Ok(WatchEvent::Added(it) | WatchEvent::Modified(it)) => Some((false, it)),
+            Ok(WatchEvent::Deleted(it)) => Some((true, it)),
+            Ok(WatchEvent::Bookmark(_) | WatchEvent::Error(_)) | Err(_) => None,
+        };
+        events.filter_map(event).boxed()
+    }
+
+    /// The version of all objects of this kind.
+    pub async fn version(&self, plural: &str) -> String {
+        self.get(&at(plural, "")).await["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
+    }
+
     /// Removes the object at `path`.
     pub async fn remove(&self, path: &str) {
         self.ask("DELETE", path, "application/json", None)
@@ -375,7 +395,6 @@ impl RealLonghorn {
         pod["metadata"]["name"].as_str().map(str::to_owned)
     }
 
-    /// Starts the manager of a node.
     fn manager(&self, nth: u8, node: &str, pod: &str, folder: &Path, port: u16) -> Child {
         let work = self.dir.path().join(node);
         std::fs::create_dir(&work).unwrap();
@@ -401,7 +420,6 @@ impl RealLonghorn {
         machine
     }
 
-    /// Whether each node can take volumes.
     async fn serves(&self) -> bool {
         let ready = |all: Vec<Value>, is: fn(&Value) -> bool| all.iter().filter(|it| is(it)).count();
         let disks = ready(self.all("nodes").await, |it| {

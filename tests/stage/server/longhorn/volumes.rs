@@ -94,7 +94,25 @@ impl RealLonghorn {
         pods["items"].as_array().into_iter().flatten().filter(runs).map(node).collect()
     }
 
-    /// Removes an application and its volume.
+    /// Ends the pods of an application, as its pod is made again: which node takes that one.
+    pub async fn replace_pod(&self, namespace: &str, name: &str) -> String {
+        let all = format!("/api/v1/namespaces/{namespace}/pods");
+        let pods = async |it: &Self| {
+            let pods = it.get(&format!("{all}?labelSelector=app={name}")).await;
+            pods["items"].as_array().cloned().unwrap_or_default()
+        };
+        let before = pods(self).await;
+        for pod in &before {
+            self.remove(&format!("{all}/{}", pod["metadata"]["name"].as_str().unwrap())).await;
+        }
+        let new = |it: &&Value| before.iter().all(|old| old["metadata"]["uid"] != it["metadata"]["uid"]);
+        let placed = async |it: &Self| {
+            let pods = pods(it).await;
+            pods.iter().find(new)?["spec"]["nodeName"].as_str().map(str::to_owned)
+        };
+        self.until("another pod of the application", placed).await
+    }
+
     pub async fn remove_application(&self, namespace: &str, name: &str) {
         self.remove(&format!("/apis/apps/v1/namespaces/{namespace}/deployments/{name}")).await;
         let detached = async |it: &Self| {
