@@ -276,7 +276,7 @@ impl Engine {
             self.volumes.wait(now, self.roster.owed(), effects);
         }
         let alone = self.roster.book.only_kept() && (self.roster.is_active() || self.volumes.is_over());
-        self.guard.wait(now, alone && self.listed);
+        self.guard.wait(now, alone && self.listed, |claim| self.roster.stays_for(claim));
         let asked = self.guard.ask(now).into_iter();
         effects.extend(asked.map(|(volume, wanted)| Effect::AskCopy { volume, wanted }));
         self.roster.need(now, self.guard.needs(now), effects);

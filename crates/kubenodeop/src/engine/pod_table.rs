@@ -281,6 +281,13 @@ impl PodTable {
         });
     }
 
+    /// Whether a pod that uses this claim is not asked as the storage needs it.
+    pub(super) fn stays_for(&self, (namespace, name): &ClaimName) -> bool {
+        self.book.all().any(|(_, it)| {
+            it.kept.is_some() && it.facts.pod.namespace == *namespace && it.facts.claims.contains(name)
+        })
+    }
+
     /// What the storage needs, where it may have changed.
     pub(super) fn need(&mut self, now: Mono, needs: Option<StorageNeeds>, effects: &mut Vec<Effect>) {
         let Some(needs) = needs.filter(|needs| *needs != self.needs) else { return };

@@ -52,6 +52,7 @@ pub(crate) struct LastCopyGuard {
     /// Volumes of which another copy was asked for in this attempt.
     asked: BTreeMap<String, CopyRequest>,
     over: bool,
+    moved: BTreeSet<String>,
     /// What the pods need of it may have changed; and when time alone changes it next.
     changed: bool,
     changes_at: Option<Mono>,
@@ -68,6 +69,7 @@ impl LastCopyGuard {
             trouble: None,
             asked: BTreeMap::new(),
             over: false,
+            moved: BTreeSet::new(),
             changed: true,
             changes_at: None,
         }
@@ -105,9 +107,11 @@ impl LastCopyGuard {
         !matches!(self.known, KnownStorage::Without)
     }
 
-    /// All else is done (again), or not, and only the storage is waited for: whether its time is over now, or no more.
-    pub(crate) fn wait(&mut self, now: Mono, alone: bool) -> bool {
+    /// All else is done (again), or not, and only the storage is waited for, with who `stays` for a claim: whether its time is
+    /// over now, or no more.
+    pub(crate) fn wait(&mut self, now: Mono, alone: bool, stays: impl Fn(&ClaimName) -> bool) -> bool {
         let was_over = self.over;
+        self.moved = self.moved_now(stays);
         self.wait_for(now, alone);
         self.changed |= self.over != was_over;
         self.over != was_over
@@ -132,11 +136,19 @@ impl LastCopyGuard {
 
     /// These, and those that Longhorn moves away from under who uses them here.
     fn kept(&self) -> impl Iterator<Item = &VolumeFinding> {
-        let (policy, all) = self.look().map(|it| (&it.policy, it.findings.as_slice())).unzip();
-        let keeps = move |it: &&VolumeFinding| {
-            it.is_last() || policy.is_some_and(|policy| it.keeps_user(policy).is_some())
+        let all = self.look().map(|it| it.findings.as_slice()).unwrap_or_default();
+        let keeps = |it: &&VolumeFinding| it.is_last() || self.moved.contains(&it.volume);
+        all.iter().filter(keeps).filter(|it| !it.is_passed(&self.pass))
+    }
+
+    /// Volumes that Longhorn moves away from under who stays for them; once these go on they stay listed.
+    fn moved_now(&self, stays: impl Fn(&ClaimName) -> bool) -> BTreeSet<String> {
+        let Some(look) = self.look() else { return BTreeSet::new() };
+        let listed = |it: &VolumeFinding| self.goes_on() && self.moved.contains(&it.volume);
+        let moved = |it: &&VolumeFinding| {
+            !it.is_last() && it.keeps_user(&look.policy).is_some() && (stays(&it.claim) || listed(it))
         };
-        all.unwrap_or_default().iter().filter(keeps).filter(|it| !it.is_passed(&self.pass))
+        look.findings.iter().filter(moved).map(|it| it.volume.clone()).into_set()
     }
 
     /// What is worth another attempt when it changes.
@@ -209,8 +221,7 @@ impl LastCopyGuard {
     /// The volumes that keep the node, and those that are worth a look, for a person.
     pub(crate) fn waits(&self) -> Vec<VolumeWait> {
         let Some(look) = self.look() else { return Vec::new() };
-        let shown =
-            |it: &&VolumeFinding| it.state != VolumeState::Safe || it.keeps_user(&look.policy).is_some();
+        let shown = |it: &&VolumeFinding| it.state != VolumeState::Safe || self.moved.contains(&it.volume);
         let wait = |it: &VolumeFinding| {
             let failed = match self.asked.get(&it.volume) {
                 Some(CopyRequest::Failed(_, text)) => format!("; another could not be asked for: {text}"),
@@ -256,7 +267,7 @@ impl LastCopyGuard {
             .iter()
             .filter_map(|it| {
                 let why = if !it.is_last() {
-                    it.keeps_user(&look.policy).filter(|_| self.goes_on())?;
+                    self.moved.get(&it.volume).filter(|_| self.goes_on())?;
                     format!(
                         "Longhorn still moved its copy away after {} s, the limit for it",
                         self.limit_secs()
@@ -360,7 +371,7 @@ impl LastCopyGuard {
                 && matches!(self.asked.get(&it.volume), Some(CopyRequest::Failed(..)));
             Some((it.claim.clone(), (if refused { BlockCode::LastCopy } else { code }, text)))
         };
-        self.kept().filter_map(of).into_map()
+        look.findings.iter().filter(|it| !it.is_passed(&self.pass)).filter_map(of).into_map()
     }
 
     /// Why who uses one of these claims is not ended now, in code and words; before the storage is known it waits for that.

@@ -15,6 +15,7 @@ use step::{Core, Mono};
 use super::rules::{Action, DrainIdentity, Fate, decide, ends, fate, gone, kept_up};
 use super::track::{MachineTrack, blocker, flapping, flips, key};
 use super::{MachinesView, MigrationSettings, VirtualMachine, limits};
+use crate::calls::volumes::ClaimName;
 use crate::changes::WatchedBlockers;
 use crate::engine::{CallFailure, LastCopyGuard};
 use crate::progress::{AttemptBlocker, BlockCode, Left, MachineShown, MachineState, Subject, VolumeWait};
@@ -145,7 +146,7 @@ impl MachineStage {
             }
             let claims = if asks { machine.claims.as_slice() } else { &[] };
             let kept = self.guard.keeps(&machine.guest.namespace, claims);
-            let is_kept = kept.is_some();
+            let kept_for = if kept.is_some() { claims.to_vec() } else { Vec::new() };
             new = kept.map_or(new, kept_up);
             let same = old.as_ref().is_some_and(|it| it.decision.state == new.state);
             if !same {
@@ -164,7 +165,7 @@ impl MachineStage {
                 copy: limits::estimate(machine),
                 copies: machine.migration.as_ref().is_some_and(|it| it.phase == "Running"),
                 busy: old.as_ref().is_some_and(|it| it.busy),
-                kept: is_kept,
+                kept: kept_for,
                 tries: old.as_ref().filter(|_| keeps).map_or(0, |it| it.tries),
                 not_before: old.as_ref().filter(|_| keeps).map_or(now, |it| it.not_before),
                 last: old.as_ref().and_then(|it| it.last.clone()),
@@ -205,8 +206,11 @@ impl MachineStage {
         let asked = self.guard.ask(now).into_iter();
         out.extend(asked.map(|(volume, wanted)| Effect::AskCopy(volume, wanted)));
         let mut here = self.tracks.values().filter(|it| it.decision.state != MachineState::Gone).peekable();
-        let alone = here.peek().is_some() && here.all(|it| it.kept);
-        if self.guard.wait(now, alone) {
+        let alone = here.peek().is_some() && here.all(|it| !it.kept.is_empty());
+        let stays = |(namespace, claim): &ClaimName| {
+            self.tracks.values().any(|it| it.guest.namespace == *namespace && it.kept.contains(claim))
+        };
+        if self.guard.wait(now, alone, stays) {
             // Once its time is over, it may keep nobody up.
             self.changed(now);
         }

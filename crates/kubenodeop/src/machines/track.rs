@@ -34,8 +34,8 @@ pub(super) struct MachineTrack {
     /// Since when it has been in that state.
     pub(super) state_since: Mono,
     pub(super) busy: bool,
-    /// Nothing but its volumes keeps it up.
-    pub(super) kept: bool,
+    /// Its claims, where nothing but its volumes keeps it up.
+    pub(super) kept: Vec<String>,
     /// Calls that failed in a row, and when the next one is.
     pub(super) tries: u32,
     pub(super) not_before: Mono,

@@ -43,7 +43,7 @@ fn what_pods_must_stay_for_is_told_when_the_storage_or_a_time_has_changed_and_no
     let at = |secs| Mono::from_start(Duration::from_secs(secs));
     let mut told = |now, change: Change| {
         change(&mut guard, now);
-        guard.wait(now, true);
+        guard.wait(now, true, |_| true);
         guard.ask(now);
         guard.needs(now).is_some()
     };
