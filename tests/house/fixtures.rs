@@ -92,7 +92,6 @@ fn every_tree_but_the_malformed_one_holds_exact_topic_files_that_agree() {
     assert_eq!(statuses, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
 }
 
-/// Members whose texts agents make for a person.
 const WORDS: [&str; 9] =
     ["Reason", "NextStep", "WaitingFor", "Words", "Text", "Effect", "Skip", "Left", "Held"];
 /// Objects whose texts are a person's own, and the names, words and numbers that agents fill into theirs.

@@ -17,7 +17,6 @@ fn named(text: &str) -> BTreeSet<&str> {
     text.split(strange).filter(|it| it.starts_with("pillar_")).collect()
 }
 
-/// The row of the page for a metric.
 fn row(metric: &str) -> &'static str {
     PAGE.lines().find(|it| it.starts_with(&format!("| `{metric}` |"))).unwrap()
 }

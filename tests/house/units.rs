@@ -24,7 +24,6 @@ fn lines() -> Vec<(&'static str, &'static str, &'static str)> {
     found
 }
 
-/// The commands of a key of the service.
 fn commands(key: &str) -> Vec<&'static str> {
     lines().iter().filter(|it| (it.0, it.1) == ("Service", key)).map(|it| it.2).collect()
 }

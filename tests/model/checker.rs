@@ -84,7 +84,6 @@ pub(crate) struct Report {
 pub(crate) struct Trace {
     pub(crate) property: &'static str,
     pub(crate) steps: Vec<Action>,
-    /// How far the benign run went on from there.
     pub(crate) then: usize,
     pub(crate) what: String,
     pub(crate) state: Box<State>,

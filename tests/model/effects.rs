@@ -13,7 +13,6 @@ use super::world::{Gate, Look, State, Task, Touched, Work};
 
 pub(crate) type Fuse = Option<usize>;
 
-/// The agent is gone before its next effect.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Gone;
 
@@ -29,7 +28,6 @@ fn burn(fuse: &mut Fuse) -> Result<(), Gone> {
 }
 
 impl State {
-    /// Tells a core one fact and performs what follows.
     pub(crate) fn deliver(&mut self, fact: Fact, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
         use step::Core as _;
         macro_rules! step {

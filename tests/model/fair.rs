@@ -19,16 +19,13 @@ use super::steps::{Action, How};
 use super::topics::{ALL, IMAGE, LINKS, TREE, Writer};
 use super::world::{State, Touched};
 
-/// An operation begins within so long after its COMPLETE.
 const BEGINS_WITHIN: Duration = Duration::from_secs(10);
 
-/// States from which the benign run comes to rest.
 #[derive(Debug, Default)]
 pub(crate) struct Fair {
     good: Mutex<HashSet<u64>>,
 }
 
-/// Why a run does not come to rest.
 #[derive(Debug)]
 pub(crate) struct Stuck<S = State> {
     pub(crate) why: String,
@@ -94,7 +91,6 @@ impl Fair {
         self.good.lock().unwrap_or_else(PoisonError::into_inner).extend(chain);
     }
 
-    /// How many states are known to come to rest.
     pub(crate) fn states(&self) -> usize {
         self.good.lock().unwrap_or_else(PoisonError::into_inner).len()
     }

@@ -56,7 +56,6 @@ impl State {
         if self.scenario.pauses() { self.hear(Link::pause_of(who), fuse, touched) } else { Ok(()) }
     }
 
-    /// The pause that this agent has heard of.
     fn paused(&self, who: Who) -> Option<OperationPause> {
         self.heard[Link::pause_of(who).index()].as_ref()?.iter().find_map(|fact| match fact {
             Fact::Zedagent(zedagent::core::Event::Pause(pause))

@@ -21,7 +21,6 @@ const MILLIS: [&str; 2] = ["pause_end_ms: ", "attempt_ms: "];
 /// What stands before the number of a question, and of a request that a turn serves; as long as these are.
 const NUMBERS: [&str; 6] = ["number: ", "counter: ", "look: Some(", "Look(", "LastLook(", "LookedLast("];
 const LONG: usize = 9;
-/// Members whose numbers only count what has been.
 const COUNTS: [&str; 7] = ["run_id: ", "looks: ", "asks: ", "nth: ", "writes: ", "attempts: ", "calls: "];
 
 /// The fingerprint of one part of a state: its text, and the requests that it names, by their number.
@@ -176,7 +175,6 @@ fn name(ids: &mut Vec<usize>, id: usize, out: &mut String) {
     write!(out, "#{place}").expect("a String takes all");
 }
 
-/// Whether a time of this model starts here.
 fn is_time(bytes: &[u8]) -> bool {
     bytes.len() > 19 && bytes[1] == b'0' && bytes[4] == b'-' && bytes[7] == b'-' && bytes[10] == b'T'
 }

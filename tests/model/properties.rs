@@ -24,7 +24,6 @@ pub(crate) struct Ghost {
     pub(crate) resumes: BTreeSet<RequestId>,
     /// What would keep a drain from starting was looked for, and the last answer was not that there is nothing.
     pub(crate) unfit: bool,
-    /// Attempts of the run at work that failed.
     pub(crate) failed_attempts: u32,
     /// Orders of force files, as long as somebody may still act on them.
     pub(crate) forced: Vec<NodeDrainStatus>,
@@ -48,7 +47,6 @@ pub(crate) enum Release {
 }
 
 impl Ghost {
-    /// What was true of a boot ends with it.
     pub(crate) fn boot(&mut self) {
         let (done, wrong) = (std::mem::take(&mut self.done), self.wrong.take());
         *self = Self { done, wrong, ..Self::default() };
@@ -231,7 +229,6 @@ impl State {
         }
     }
 
-    /// The machine goes down as it was asked.
     pub(crate) fn judge_done(&mut self, operation: MachineOperation) {
         if operation != MachineOperation::Reboot
             || !self.under.ghost.released.contains_key(DeviceOp::Reboot.word())
@@ -264,7 +261,6 @@ impl State {
         }
     }
 
-    /// The request that zedkube has heard from this topic.
     fn heard_request(&self, link: Link) -> Option<&NodeDrainRequest> {
         self.heard[link.index()].as_ref()?.iter().find_map(|fact| match fact {
             Fact::Zedkube(zedkube::core::Event::Request(_, request)) => request.as_ref(),
@@ -329,7 +325,6 @@ impl State {
         self.heard_request(link).is_some_and(|it| it.requested_by == by)
     }
 
-    /// Whether baseosmgr has heard that another image is wanted.
     fn switch_is_wanted(&self) -> bool {
         let heard = |link: Link| self.heard[link.index()].iter().flat_map(|it| it.iter());
         let image = heard(Link::ImageToBaseosmgr)

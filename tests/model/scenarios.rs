@@ -16,7 +16,6 @@ pub(crate) enum Change {
     /// The node belongs to a cluster, or does not.
     Clustered(bool),
     Fallback(u32),
-    /// A part of the cluster config that changes nothing.
     Detail,
     /// A person with a shell requests a drain, or withdraws it.
     Operator(bool),
@@ -36,7 +35,6 @@ pub(crate) struct Scenario {
     pub(crate) with_images: bool,
     /// The new image runs already, and is in test.
     pub(crate) in_test: bool,
-    /// What an earlier boot left on the node.
     pub(crate) cordon: CordonOwner,
     /// There is no Kubernetes API, and never will be.
     pub(crate) away: bool,

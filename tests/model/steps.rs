@@ -25,17 +25,13 @@ pub(crate) enum How {
 pub(crate) enum Action {
     /// An agent starts, with what is on disk.
     Start(Who),
-    /// An agent hears what is new in a topic.
     Hear(Link),
     Result(usize),
-    /// The task at work on the cluster ends.
     Task(How),
     Look(How),
     /// The look for what would keep a drain from starting ends.
     Preflight(How),
-    /// The gate after the boot opens or shuts.
     Gate(How),
-    /// Time passes until this agent wants to be woken.
     Wake(Who),
     /// The device does what it was asked for, or refuses.
     Device(How),

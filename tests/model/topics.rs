@@ -62,7 +62,6 @@ pub(crate) enum Leave {
 /// Files in `/run`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Volatile {
-    /// Whether orders of an earlier boot were looked for.
     pub(crate) looked_in: bool,
     /// Whether the node belongs to a cluster, and the detail beside it.
     pub(crate) member: Option<(bool, u8)>,

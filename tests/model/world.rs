@@ -25,14 +25,12 @@ use super::topics::{ALL, Disk, Fact, IMAGE, LINKS, Leave, Link, TREE, Volatile, 
 /// The version that runs at first.
 pub(crate) const OLD: &str = "14.4.0-k-amd64";
 
-/// Nothing that is due later than this ever comes.
 const NEVER: Duration = Duration::from_hours(1 << 20);
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Task {
     pub(crate) run_id: u64,
     pub(crate) work: Work,
-    /// What a cordon of it says about its turn.
     pub(crate) mark: Option<CordonMark>,
 }
 
@@ -72,7 +70,6 @@ pub(crate) struct Node {
     pub(crate) mark: Option<CordonMark>,
     /// Empty, proved so while it was cordoned, and cordoned ever since.
     pub(crate) drained: bool,
-    /// A pod has come that would have to leave.
     pub(crate) has_new_pods: bool,
 }
 
@@ -92,14 +89,12 @@ pub(crate) struct Under {
     pub(crate) results: Vec<baseosmgr::core::Event>,
     pub(crate) device: Option<MachineOrder>,
     pub(crate) boot: u32,
-    /// Its agents do not reach the Kubernetes API.
     pub(crate) parted: bool,
     pub(crate) left: Budget,
     pub(crate) changed: u32,
     pub(crate) ghost: Ghost,
 }
 
-/// How often each kind of trouble may still happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Budget {
     /// Agents that end, between two steps or within one.
@@ -307,7 +302,6 @@ impl State {
         who != Who::Baseosmgr || self.scenario.with_images
     }
 
-    /// Whether the Kubernetes API is out of reach.
     pub(crate) fn is_away(&self) -> bool {
         self.scenario.away || self.under.parted
     }
@@ -395,7 +389,6 @@ impl State {
         self.fingerprint.take();
     }
 
-    /// Two states with the same are taken for one.
     pub(crate) fn fingerprint(&self) -> u64 {
         let print = |part: usize| self.prints[part].get_or_init(|| self.print(part));
         *self.fingerprint.get_or_init(|| Print::all((0..self.prints.len()).map(print)))
@@ -438,7 +431,6 @@ impl State {
         .join("\n")
     }
 
-    /// Whether a topic has something new for its reader.
     pub(crate) fn has_news(&self, link: Link) -> bool {
         self.news >> link.index() & 1 == 1
     }

@@ -35,7 +35,6 @@ pub(crate) async fn add_machines(world: &World, outcome: &str) {
     sim.until(GUESTS, |all| all.iter().all(|it| !it["status"]["conditions"].is_null())).await;
 }
 
-/// Waits until a machine is in this state.
 async fn in_state(world: &World, name: &str, state: &str) -> NodeDrainProgress {
     let there = |it: Option<&NodeDrainProgress>| {
         it.is_some_and(|it| it.machines.iter().any(|it| it.name == name && it.state == state))

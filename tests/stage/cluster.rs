@@ -47,7 +47,6 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// One of its own name on a real cluster.
     pub(crate) fn new() -> Self {
         let name = format!("pillar-scenario-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
         Self { node: name.clone(), uuid: UUID, namespace: name }
@@ -242,7 +241,6 @@ impl Cluster {
         real::until(&Api::all(self.client.clone()), &self.place.node, is_ours).await;
     }
 
-    /// Removes what was built on a real server.
     pub async fn tear_down(&self) {
         match &self.backend {
             Backend::Embedded(_) => {}
@@ -292,7 +290,6 @@ impl Cluster {
         kubeapi::ApiClient::from_client(self.noted.on(client))
     }
 
-    /// The identity of the device on our node.
     pub const fn device_uuid(&self) -> &'static str {
         self.place.uuid
     }
@@ -398,7 +395,6 @@ impl Cluster {
         budgets.patch(BUDGET, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// No pod of the guarded application may go.
     pub async fn block(&self) {
         self.want_available(3).await;
     }
@@ -411,7 +407,6 @@ impl Cluster {
         self.want_available(1).await;
     }
 
-    /// Pods on our node that a drain takes away.
     pub async fn pods_to_leave(&self) -> Vec<String> {
         let pods: Api<Pod> = Api::all(self.client.clone());
         let here = ListParams::default().fields(&format!("spec.nodeName={}", self.place.node));

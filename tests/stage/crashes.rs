@@ -53,7 +53,6 @@ fn writer(path: &str) -> Agent {
     })
 }
 
-/// A story and what is written in it.
 pub struct Course {
     zedbox: PathBuf,
     story: Story,
@@ -66,7 +65,6 @@ pub struct Course {
 pub struct Outcome {
     pub runs: usize,
     pub kills: usize,
-    /// What was not as in an undisturbed run.
     pub violations: Vec<String>,
 }
 

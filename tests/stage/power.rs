@@ -63,7 +63,6 @@ impl Asked {
     }
 }
 
-/// The last write of a device before the cut.
 #[derive(Debug, Clone, Default)]
 struct LastWrite {
     path: String,
@@ -89,7 +88,6 @@ struct Site {
     nodes: Vec<Node>,
     asked: Asked,
     foreign: Option<usize>,
-    /// Without a quorum the API still answers who reads.
     reads: bool,
     left: Arc<AtomicU64>,
     cut: Arc<Notify>,
@@ -376,7 +374,6 @@ impl World {
     }
 }
 
-/// Where the last counter and the pending operation are.
 fn counter_files(operation: &str) -> (String, String) {
     let pending = format!("persist/status/zedagent/DeviceOpPending/{operation}.json");
     (format!("persist/status/{operation}Config"), pending)

@@ -30,7 +30,6 @@ pub(crate) struct How<'a> {
     pub(crate) tracing: Option<(&'a Tracing, PathBuf)>,
 }
 
-/// The wall clock of a process that is wrong.
 #[derive(Debug, Clone)]
 pub(crate) struct WrongClock {
     library: PathBuf,

@@ -275,7 +275,6 @@ async fn kubelet(client: Client, node: String) {
     }
 }
 
-/// Whether the volumes of a pod are attached here.
 async fn is_attached(client: &Client, pod: &Pod, node: &str) -> bool {
     let volumes = pod.spec.iter().flat_map(|it| it.volumes.iter().flatten());
     let claims: Vec<String> = volumes

@@ -35,7 +35,6 @@ const VIRT_API: &str = "virt-api-token";
 const CONTROLLER: &str = "virt-controller-token";
 /// How often a server is started: a port that was free may be another's before the server listens there.
 const STARTS: u8 = 5;
-/// How long a server may take until it answers.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(90);
 
 pub(crate) struct ApiServer {

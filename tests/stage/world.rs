@@ -57,7 +57,6 @@ struct Program {
 pub struct World {
     // First, as they end before their files do.
     writes: Option<Writes>,
-    /// The agents that are processes of their own.
     pub processes: Processes,
     halt: Halt,
     pub(crate) root: Arc<tasks::DeviceRoot>,
@@ -311,7 +310,6 @@ impl World {
         self.writes = Some(Writes::follow(self.root.path(), folders, hear));
     }
 
-    /// Returns when all writes so far have been told.
     pub(crate) async fn heard_all(&self) {
         if let Some(writes) = &self.writes {
             writes.heard_all().await;
@@ -329,7 +327,6 @@ impl World {
         }
     }
 
-    /// Operations that the stand-in device was asked for.
     pub fn recorded(&self) -> Vec<Recorded> {
         device::recorded(&self.topic_root).unwrap()
     }
@@ -411,7 +408,6 @@ impl World {
         self.clock = Clock::new().off_by(secs);
     }
 
-    /// The value of a topic file right now.
     pub fn read<T: Topic>(&self, path: &str) -> Option<T> {
         let bytes = store::read(&self.topic_root.path(path), 1 << 20).unwrap()?;
         Some(go_json::from_slice(&bytes).unwrap())

@@ -42,7 +42,6 @@ pub(crate) fn folders(root: &Path) -> Vec<PathBuf> {
 /// A thread that hears of every write; it ends with this.
 pub(crate) struct Writes {
     root: PathBuf,
-    /// Told when a mark has been heard of.
     marked: Arc<Notify>,
     thread: Option<JoinHandle<()>>,
 }

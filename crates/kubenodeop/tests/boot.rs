@@ -24,7 +24,6 @@ struct Stage {
     sim: Sim,
     report: watch::Receiver<GateReport>,
     local: watch::Sender<LocalHealth>,
-    /// What the machine shows of layers above the node.
     upper: watch::Sender<[GateFact; 2]>,
     members: watch::Sender<String>,
     _watch: JoinSet<()>,

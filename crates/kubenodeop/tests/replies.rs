@@ -45,7 +45,6 @@ struct Row {
     name: &'static str,
     how: How,
     meanwhile: Meanwhile,
-    /// What holds the pod is told with this code.
     code: Option<BlockCode>,
     wait: Option<Duration>,
     then: Then,

@@ -44,7 +44,6 @@ fn cluster(sim: &Sim) -> ApiClient {
     ApiClient::from_client(Client::new(sim.service(), "default"))
 }
 
-/// What the runtime answers in place of the truth.
 type Lie = Arc<Mutex<Option<Result<BTreeSet<String>, String>>>>;
 
 fn runtime(sim: &Sim) -> (RuntimeQuery, Lie) {

@@ -159,7 +159,6 @@ async fn a_cordoned_node_takes_only_pods_that_tolerate_the_cordon() {
     soon(&sim, "pods", |pods| pods.iter().all(is_ready)).await;
 }
 
-/// A budget that spares one of three pods.
 async fn guarded() -> Sim {
     let sim = cluster().await;
     sim.add_budget("shop", "web", "web", &json!({ "minAvailable": 2 }));

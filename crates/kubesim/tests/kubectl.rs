@@ -85,7 +85,6 @@ impl Shop {
         said.out
     }
 
-    /// What a command complains of that must fail.
     async fn fails(&self, words: &str) -> String {
         let said = self.run(words).await;
         assert!(!said.ok, "kubectl {words}: {said:#?}");

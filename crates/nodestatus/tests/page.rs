@@ -16,7 +16,6 @@ use serde_json::Value;
 use states::{STATES, State};
 use topics::{NodeState, go_json};
 
-/// Names under which the browser may be installed.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// All pictures of docs/pages.md together; whoever clones the repository has them.
 const MOST_PICTURES_BYTES: u64 = 1_500_000;

@@ -54,7 +54,6 @@ async fn next(subscription: &mut Subscription<String>) -> Change<String> {
     tokio::time::timeout(PATIENCE, subscription.next()).await.unwrap()
 }
 
-/// Reads changes until the topic is as wanted.
 async fn until(subscription: &mut Subscription<String>, wanted: &[(&str, &str)]) {
     while subscription.iter().map(|(key, value)| (key, value.as_str())).ne(wanted.iter().copied()) {
         next(subscription).await;

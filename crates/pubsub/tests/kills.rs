@@ -19,7 +19,6 @@ use std::process::{Command, Stdio};
 use pubsub::{Codec, FILE_LIMIT_BYTES, Name, Publication, TopicRoot, store};
 
 const KILLS: u64 = 2_000;
-/// A life ends after fewer acknowledgements than this.
 const LONGEST_LIFE: u64 = 12;
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 

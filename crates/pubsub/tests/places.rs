@@ -75,7 +75,6 @@ impl SmallDisk {
         asked.is_ok() && self.answers.read_line(&mut answer).is_ok() && answer == "yes\n"
     }
 
-    /// The small disk as this process sees it.
     fn root(&self) -> PathBuf {
         let inside = self.dir.path().strip_prefix("/").unwrap();
         Path::new("/proc").join(self.shell.id().to_string()).join("root").join(inside)

@@ -27,7 +27,6 @@ fn drained() -> ProceedReason {
     ProceedReason::Complete { skip: String::new() }
 }
 
-/// What is known once both topics were read.
 fn answers_of(status: Option<NodeDrainStatus>, progress: Option<NodeDrainProgress>) -> LatestAnswers {
     let mut heard = LatestAnswers::default();
     heard.status(status);
@@ -61,7 +60,6 @@ fn view(heard: &LatestAnswers) -> JudgeInput<'_> {
     }
 }
 
-/// The same beside a zedkube of the reference.
 fn of(status: Option<NodeDrainStatus>) -> LatestAnswers {
     answers_of(status, None)
 }

@@ -45,7 +45,6 @@ impl Demo {
         self.dir.path().join("demo")
     }
 
-    /// Reads on until a line has these words.
     fn until(&mut self, words: &str) {
         for line in self.lines.by_ref() {
             self.printed.push(line.unwrap());
@@ -70,7 +69,6 @@ impl Demo {
         shell.env_clear().env("PATH", SEARCH).env("HOME", self.dir.path()).output().unwrap()
     }
 
-    /// What is left agrees with what was printed.
     fn leaves_what_it_says(&self) {
         let left = self.printed.iter().position(|it| it == "Left for a look:").unwrap();
         let (looks, history) = self.printed[left..].split_at(

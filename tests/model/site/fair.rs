@@ -72,7 +72,6 @@ impl Site {
         (0..self.members.len()).find_map(|nth| self.at_once_of(nth))
     }
 
-    /// The same of one device and its keeper.
     pub(crate) fn at_once_of(&self, nth: usize) -> Option<Self> {
         let member = &self.members[nth];
         let step = match member.off {

@@ -14,7 +14,6 @@ use crate::properties::Release;
 use crate::world::Work;
 
 impl Site {
-    /// Judges a device after a step of it.
     pub(crate) fn judge(&mut self, nth: usize) {
         let member = &self.members[nth];
         let state = &member.state;
@@ -88,7 +87,6 @@ impl Site {
         queues && !self.lease.as_ref().is_some_and(|it| it.record.waits(&name))
     }
 
-    /// The last look that its nodeagent asks for.
     fn last_look(&self, nth: usize) -> Option<u64> {
         let question = self.members[nth].state.disk.run.question.as_ref();
         question.filter(|it| it.kind == OutageKind::LastLook).map(|it| it.number)
@@ -113,7 +111,6 @@ impl Site {
         member.excused = looks.then_some(boot);
     }
 
-    /// The machine of this server is on again.
     pub(crate) fn is_on(&mut self, server: usize) {
         for nth in 0..self.members.len() {
             if self.members[nth].missing.contains(&server) {

@@ -160,7 +160,6 @@ impl Keeper {
         self.turn.is_none() || self.call.is_some()
     }
 
-    /// The reading of its own node has failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed
     }

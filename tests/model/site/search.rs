@@ -24,7 +24,6 @@ const SAMPLED_BY_SEARCH: u64 = 256;
 #[derive(Debug)]
 pub(crate) struct Trace {
     pub(crate) steps: Vec<Step>,
-    /// How far the benign run went on from there.
     pub(crate) then: usize,
     pub(crate) what: String,
     pub(crate) site: Box<Site>,
@@ -57,7 +56,6 @@ fn is_change(step: &Step) -> bool {
     matches!(step, Step::Of(_, Action::Change(_)))
 }
 
-/// Time passes seldom while something else can happen.
 fn is_time(step: &Step) -> bool {
     matches!(step, Step::Time | Step::Wake(_) | Step::Of(_, Action::Wake(_)))
 }

@@ -20,21 +20,17 @@ pub(crate) enum Step {
     CarryOut(usize),
     Answer(usize),
     Lose(usize),
-    /// The watch shows the Lease as it is.
     Watch(usize),
-    /// Time passes until its keeper wants to be woken.
     Wake(usize),
     /// Its agents do not reach the API, or do again.
     Part(usize),
     Join(usize),
-    /// The cluster notices that its machine is off.
     Missed(usize),
     On(usize),
     /// A person removes the cordon that a person has made.
     Uncordon(usize),
     Release(usize),
     DeleteLease,
-    /// The Lease is again as it was then.
     RestoreLease(usize),
     /// Time passes for all alike until somebody wants to be woken.
     Time,

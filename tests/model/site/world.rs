@@ -42,7 +42,6 @@ pub(crate) struct Member {
     print: OnceLock<u64>,
 }
 
-/// How often what may still happen to the site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Trouble {
     /// Answers that do not come, to calls that were carried out or not.
@@ -282,7 +281,6 @@ impl Site {
         })
     }
 
-    /// Writes the Lease as the API server does.
     fn store(&mut self, order: &RecordWrite) -> RecordWritten {
         let on = self.lease.as_ref().map(|it| (it.uid.clone(), it.resource_version.clone()));
         if on != order.on {
@@ -318,7 +316,6 @@ impl Site {
         self.fingerprint.take();
     }
 
-    /// Two states with the same are taken for one.
     pub(crate) fn fingerprint(&self) -> u64 {
         *self.fingerprint.get_or_init(|| {
             let mut hasher = DefaultHasher::new();

@@ -17,7 +17,6 @@ use topics::{DrainPhase, DrainStatus, NodeDrainProgress};
 
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 const SETTINGS: EtcdSettings = EtcdSettings { metrics: "m", gateway: "g", data: "d" };
-/// A state that takes longer does not come.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// From a peer that is back, seen by its lease, to the next one's cordon.
 const TURN: Duration = Duration::from_secs(5);

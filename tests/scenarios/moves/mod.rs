@@ -85,7 +85,6 @@ async fn page(world: &World) -> String {
 pub(crate) struct Course {
     /// By subject, state or code, and words.
     pub(crate) said: BTreeMap<String, BTreeSet<(String, String)>>,
-    /// Subject and code of what held it up.
     pub(crate) met: BTreeSet<(String, String)>,
     /// What was left, or went another way.
     pub(crate) left: BTreeSet<String>,

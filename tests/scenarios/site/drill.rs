@@ -39,7 +39,6 @@ struct Drill {
     worlds: Vec<World>,
     sim: Sim,
     alone: Alone,
-    /// By how many seconds the clocks are wrong.
     clock: i64,
 }
 

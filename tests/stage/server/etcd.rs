@@ -35,7 +35,6 @@ pub fn etcd_programs() -> Vec<PathBuf> {
     programs
 }
 
-/// The directory with kube-apiserver that the environment names.
 pub fn assets() -> Option<PathBuf> {
     std::env::var_os("KUBEBUILDER_ASSETS").filter(|it| !it.is_empty()).map(PathBuf::from)
 }
@@ -63,7 +62,6 @@ impl RealMember {
 }
 
 impl RealEtcd {
-    /// Starts members and waits until all are healthy.
     pub async fn start(program: &Path, nodes: &[&str]) -> Self {
         let member = |(nth, node): (u8, &&str)| {
             let address = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 160 + nth));
@@ -157,7 +155,6 @@ impl RealEtcd {
         }
     }
 
-    /// One JSON call to the member of a node.
     pub async fn call(&self, node: &str, path: &str, body: Value) -> Value {
         let door = Endpoint::new(&self.gateway_url(node), None, LIMIT, 1 << 20).unwrap();
         door.post::<Value>("call etcd", path, &body)

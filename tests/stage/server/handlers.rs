@@ -144,7 +144,6 @@ fn of_handler(guest: &Value, pods: &[Value], script: &Script) -> Option<(String,
     }
 }
 
-/// What the kubelet of a launcher pod does next.
 enum OfKubelet {
     Nothing,
     Status(Value),

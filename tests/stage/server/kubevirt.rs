@@ -320,7 +320,6 @@ impl Door {
     }
 }
 
-/// A node as kubelet and virt-handler show it.
 async fn furnish(door: &Door, node: &str) {
     let labels = json!({
         "kubernetes.io/hostname": node, "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux",

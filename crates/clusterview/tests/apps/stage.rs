@@ -153,7 +153,6 @@ impl Stage {
         self.clock.sleep_until(Some(self.now() + time)).await;
     }
 
-    /// The bytes that are published of an application.
     pub(crate) fn text(&self, uuid: &str) -> Option<String> {
         let file = self.topic_root.path(&format!("run/zedkube/ENClusterAppStatus/{uuid}.json"));
         std::fs::read_to_string(file).ok()

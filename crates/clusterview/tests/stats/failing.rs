@@ -11,7 +11,6 @@ use topics::{
 use super::seeds;
 use super::stage::Stage;
 
-/// What the value looks like without one part.
 type Without = fn(&mut KubeClusterInfo);
 
 fn volumes(info: &mut KubeClusterInfo) -> impl Iterator<Item = &mut topics::KubeVolumeInfo> {

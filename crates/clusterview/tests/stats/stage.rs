@@ -71,7 +71,6 @@ impl Stage {
         self.clock.now()
     }
 
-    /// This node leads for so long from now.
     pub(crate) fn lead(&self, time: Duration) {
         self.leading.send_replace(Leadership { until: Some(self.now() + time) });
     }
@@ -97,7 +96,6 @@ impl Stage {
         go_json::from_slice(text.as_bytes()).unwrap()
     }
 
-    /// Waits until the cluster is published like this.
     pub(crate) async fn until(
         &self,
         what: &str,

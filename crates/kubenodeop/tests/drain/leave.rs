@@ -35,7 +35,6 @@ async fn with_app() -> (Sim, ApiClient) {
     (sim, cluster)
 }
 
-/// A replica of a volume on this node.
 fn replica(sim: &Sim, name: &str, node: &str) {
     sim.apply(
         "longhorn/replicas",

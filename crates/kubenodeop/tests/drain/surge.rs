@@ -15,7 +15,6 @@ use crate::stage::{Attempt, cluster, cordoned};
 const DEPLOYMENTS: &str = "apps/deployments";
 const BUDGETS: &str = "policy/poddisruptionbudgets";
 const NOTHING: &[String] = &[];
-/// What is done to a Deployment before its drain.
 type Change = Box<dyn Fn(&mut Value)>;
 const LIMIT: Duration = Duration::from_secs(300);
 /// What makes the rollout, on the template, and the record beside it.

@@ -101,7 +101,6 @@ fn path(asked: &kubesim::ApiRequest) -> &str {
     asked.uri.split('?').next().unwrap_or_default()
 }
 
-/// Names of the pods that were asked to leave.
 fn evictions(sim: &Sim) -> Vec<String> {
     let seen = sim.faults().requests();
     let asked = seen.iter().filter(|it| it.method == "POST" && path(it).ends_with("/eviction"));

@@ -25,7 +25,6 @@ pub(crate) type Meanwhile = Box<dyn Fn() + Send + Sync>;
 
 /// One scripted answer and the record of what was asked about that pod.
 pub(crate) struct Script {
-    /// A part of the request line of the eviction.
     pub(crate) eviction: String,
     pub(crate) how: How,
     pub(crate) meanwhile: Meanwhile,
@@ -33,7 +32,6 @@ pub(crate) struct Script {
     asked: Mutex<Vec<Asked>>,
 }
 
-/// A request to evict or delete that pod.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     /// `POST` or `DELETE`.
@@ -52,7 +50,6 @@ impl Script {
         self.asked.lock().unwrap().clone()
     }
 
-    /// Whether a request came before the wait was over.
     pub(crate) fn was_asked_early(&self) -> bool {
         let asked = self.asked();
         let wait = self.wait.unwrap_or_default();

@@ -217,7 +217,6 @@ impl World {
         self.until(journal::PATH, |text| text.contains(word)).await;
     }
 
-    /// Waits for the agent to end by itself.
     async fn ended(&mut self) -> Result<(), Error> {
         let (_stopper, mut running) = self.agent.take().unwrap();
         let ended = tokio::time::timeout(TOO_LONG, running.join_next()).await;

@@ -22,7 +22,6 @@ enum Step {
     Unpublish(&'static str),
     Signal,
     Clear,
-    /// The process ends and another one takes over.
     Restart,
     RemoveDir,
 }
@@ -62,7 +61,6 @@ struct Ledger {
     sure: BTreeMap<String, String>,
     /// Changes that failed since, each of which readers may see.
     open: BTreeMap<String, Vec<Option<String>>>,
-    /// The directory was removed and nothing acknowledged since.
     may_be_gone: bool,
 }
 

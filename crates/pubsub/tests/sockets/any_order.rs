@@ -15,7 +15,6 @@ enum Step {
     /// It takes a key back, when it is there.
     Unpublish(u8),
     Signal,
-    /// It is ended in order and started again.
     Restart,
     /// It dies, somebody removes the file of a key meanwhile, and it is started again.
     Crash(Option<u8>),
@@ -37,7 +36,6 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A subscriber that begins again with each connection.
 #[derive(Default)]
 struct Listener {
     peer: Option<Peer>,

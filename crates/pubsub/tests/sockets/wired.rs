@@ -55,7 +55,6 @@ impl Place {
         self.topic_root.path("persist/pubsub-large/tester/Topic")
     }
 
-    /// How many files of large members there are.
     pub(crate) fn files(&self) -> usize {
         std::fs::read_dir(self.large()).map_or(0, Iterator::count)
     }

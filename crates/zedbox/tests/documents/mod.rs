@@ -207,7 +207,6 @@ fn parts(line: &str) -> Vec<String> {
     parts.iter().map(bare).filter(|it| !it.is_empty()).collect()
 }
 
-/// A command as a shell takes it apart.
 fn words(text: &str) -> Vec<String> {
     shlex::split(text).unwrap_or_else(|| panic!("`{text}`: a quote is not closed"))
 }

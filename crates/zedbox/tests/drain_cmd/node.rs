@@ -121,7 +121,6 @@ impl Node {
         Some(Ended::of(command.output().unwrap()))
     }
 
-    /// What the program says and how it ends.
     pub(crate) fn drain(&self, words: &str) -> Ended {
         Ended::of(self.command(words).output().unwrap())
     }

@@ -17,7 +17,6 @@ pub(crate) struct Place {
     pub(crate) sim: Sim,
     pub(crate) node: Node,
     pub(crate) server: Arc<SimServer>,
-    /// The cluster's thread ends when this is dropped.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }

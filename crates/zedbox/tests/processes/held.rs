@@ -25,7 +25,6 @@ impl Pipe {
         Self(File::options().read(true).write(true).custom_flags(flags).open(path).unwrap())
     }
 
-    /// Puts as much into it as it takes.
     fn fill(&mut self) {
         for some in [4096, 1] {
             while self.0.write(&vec![b'.'; some]).is_ok() {}

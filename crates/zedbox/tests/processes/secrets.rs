@@ -173,7 +173,6 @@ fn publish<T: Topic>(world: &World, agent: &str, key: &str, value: &T) {
     agent::publication::<T>(&world.topic_root, agent).unwrap().publish(key, value).unwrap();
 }
 
-/// A member's config whose status server listens here.
 fn config(counter: u32) -> Value {
     let mut config = reboot_config(counter);
     config["cluster"]["clusterIpPrefix"] = "127.0.0.1/8".into();

@@ -258,7 +258,6 @@ impl Device {
         }
     }
 
-    /// One attempt to drain may last an hour.
     pub(crate) fn an_hour_an_attempt(&self) {
         let map = ConfigItemValueMap::of([ConfigItemValue::number("kubernetes.drain.timeout", 1)]);
         let text = String::from_utf8(go_json::to_vec(&map).unwrap()).unwrap();
@@ -332,13 +331,11 @@ impl Device {
         });
     }
 
-    /// Somebody uncordons it. Our annotation is left behind.
     pub(crate) fn uncordon_by_hand(&self) {
         self.edit_node(|node| node["spec"]["unschedulable"] = Value::Null);
         self.forget_writers();
     }
 
-    /// The server does not tell who wrote what.
     pub(crate) fn forget_writers(&self) {
         self.edit_node(|node| node["metadata"]["managedFields"] = Value::Null);
     }
@@ -377,7 +374,6 @@ impl Device {
         self.sim.edit(BUDGETS, "shop", "web", |budget| budget["spec"]["minAvailable"] = least.into());
     }
 
-    /// Pods on our node that a drain takes away.
     pub(crate) fn pods_to_leave(&self) -> Vec<String> {
         let leaves = |pod: &&Value| {
             pod["spec"]["nodeName"] == "n1" && pod["metadata"]["ownerReferences"][0]["kind"] != "DaemonSet"

@@ -39,7 +39,6 @@ const INSIDE: &str = "PILLAR_SCENARIO_NETWORK";
 const SPACE: &str = "longhorn-system";
 /// Of everything but pods of nodes: a bridge.
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 254));
-/// A state that takes longer does not come.
 const PATIENCE: Duration = Duration::from_mins(3);
 const WEBHOOK: &str = "longhorn-admission-webhook";
 /// The image of the engine, as a name and as a folder of its program.
@@ -136,7 +135,6 @@ fn addresses(nth: u8) -> (IpAddr, IpAddr) {
     (at(1 + nth), at(101 + nth))
 }
 
-/// Joins the network of all nodes to this one.
 fn join_networks() {
     run("ip", "link set lo up");
     run("ip", "link add br0 type bridge");
@@ -262,7 +260,6 @@ impl RealLonghorn {
         events.filter_map(event).boxed()
     }
 
-    /// The version of all objects of this kind.
     pub async fn version(&self, plural: &str) -> String {
         self.get(&at(plural, "")).await["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
     }
@@ -302,7 +299,6 @@ impl RealLonghorn {
         &self.nodes
     }
 
-    /// Where the managers' logs are after the test.
     fn keep_logs(&self) -> String {
         let kept = tempfile::tempdir().unwrap().keep();
         for node in &self.nodes {
@@ -362,7 +358,6 @@ impl RealLonghorn {
         self.make(&format!("/apis/apps/v1/namespaces/{SPACE}/daemonsets"), &daemons).await;
     }
 
-    /// The files that a manager finds on its machine.
     fn lay_out(&self, server: &Path) {
         let files = self.dir.path().join("files");
         let put = |path: &str, text: &str| {

@@ -53,7 +53,6 @@ pub(super) struct Instance {
     pub(super) state: Option<State>,
 }
 
-/// Names a process in a question about it.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Named {
     #[prost(string, tag = "2")]
@@ -91,7 +90,6 @@ pub(super) struct ToEngine {
     pub(super) engine: String,
 }
 
-/// A call about one replica of an engine.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ToReplica {
     #[prost(message, optional, tag = "1")]
@@ -101,7 +99,6 @@ pub(super) struct ToReplica {
     pub(super) address: String,
 }
 
-/// An answer that is one message inside of another.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Wrapped<T: Message + Default + std::fmt::Debug> {
     #[prost(message, optional, tag = "1")]

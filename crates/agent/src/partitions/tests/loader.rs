@@ -27,7 +27,6 @@ struct Header {
     crc: u32,
 }
 
-/// The table as a boot loader takes it.
 struct Taken {
     entries: Vec<u8>,
     size: usize,

@@ -19,7 +19,6 @@ const NUMBERS: [usize; 2] = [2, 3];
 #[derive(Clone)]
 pub(super) struct Recorded {
     pub(super) bytes: Vec<u8>,
-    /// What it writes whole or not at all.
     sector: usize,
     /// The disk as a power cut may leave it: a set for each write under way and each sync.
     pub(super) left: BTreeSet<Vec<u8>>,

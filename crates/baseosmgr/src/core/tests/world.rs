@@ -53,7 +53,6 @@ pub(super) struct World {
     pub(super) done: Vec<Effect>,
     /// How many steps of work are left before the crash.
     pub(super) fuse: Option<usize>,
-    /// Writes end only when the test says so.
     pub(super) slow_writes: bool,
     /// Results of orders and requests are not heard yet.
     pub(super) slow_results: bool,
@@ -431,7 +430,6 @@ impl World {
         self.zedkube(status, request.requested_by);
     }
 
-    /// Our zedkube publishes its progress with all answers.
     pub(super) fn report(&mut self) {
         let progress = NodeDrainProgress { answers: self.answers.clone(), ..NodeDrainProgress::default() };
         self.say(Event::Progress(Some(Box::new(progress))));

@@ -101,7 +101,6 @@ struct World {
     engine: Engine,
     now: Mono,
     pods: Vec<PodFacts>,
-    /// Pods that the engine has been told of.
     told: BTreeSet<PodUid>,
     bound: u32,
     open: bool,
@@ -110,14 +109,11 @@ struct World {
     watch: VecDeque<Event>,
     /// The look that is open, with what the server has read for it.
     look: Option<(u64, Option<Read>)>,
-    /// What the last look that was answered had read.
     seen: Option<Read>,
     calls: VecDeque<(PodRef, bool)>,
-    /// Those of them that ask for a second copy.
     surging: BTreeMap<PodUid, SurgeOrder>,
     accepted: BTreeSet<PodUid>,
     budgets: (i32, i32),
-    /// The budgets of which the engine was told.
     heard: Option<(i32, i32)>,
     follows: bool,
     inspections: u32,

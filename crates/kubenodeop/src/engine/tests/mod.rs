@@ -104,9 +104,7 @@ struct Bench {
     said: Vec<AttemptLogEvent>,
     flying: BTreeSet<PodUid>,
     most_flying: usize,
-    /// Looks that were asked for and not answered.
     asked: Vec<u64>,
-    /// Turns of looks that read the storage too.
     guarded: BTreeSet<u64>,
     /// The storage as the server has it, `None` without any.
     storage: Option<StorageView>,
@@ -206,7 +204,6 @@ impl Bench {
         self.hear(Event::Evicted { uid: pod(name).pod.uid, reply });
     }
 
-    /// The pod is evicted and gone in the server.
     fn leave(&mut self, name: &str) {
         self.reply(name, Reply::Done);
         self.there.retain(|facts| facts.pod.name != name);

@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// A pod of the workload that comes back.
 fn back(number: u32) -> PodFacts {
     PodFacts { workload: "ReplicaSet/web".to_owned(), ..pod(&format!("web-{number}")) }
 }

@@ -158,7 +158,6 @@ impl Bench {
         Reply::Done
     }
 
-    /// KubeVirt and the kubelet go on by one second.
     fn kubevirt(&mut self) {
         for it in self.machines.values_mut() {
             if it.launchers.iter().any(|it| it.ending) {

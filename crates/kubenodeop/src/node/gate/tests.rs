@@ -56,7 +56,6 @@ fn faulted() -> GateFact {
     GateFact::Volumes(VolumesSeen { faulted, ..VolumesSeen::default() })
 }
 
-/// A drain has recorded that this volume was whole.
 fn recorded(volume: &str) -> VolumesBefore {
     VolumesBefore { volumes: [(volume.to_owned(), true)].into(), ..VolumesBefore::default() }
 }

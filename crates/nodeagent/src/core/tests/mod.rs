@@ -46,7 +46,6 @@ impl Bench {
         Self { core, now: Mono::START, done: Vec::new(), ours: false }
     }
 
-    /// What is on disk on such a device.
     fn facts(&mut self) {
         self.hear(Event::Heard(RequiredReading::Drain));
         self.hear(Event::Heard(RequiredReading::Applications));

@@ -26,7 +26,6 @@ use super::follow_with;
 const KEY_FILE: &str = "persist/certs/ecdh.key.pem";
 const TEXT: &str = "K10s3cr3t::server:0123456789";
 
-/// A device whose key is in a file.
 struct Site {
     root: TempDir,
     context: AgentContext,

@@ -70,7 +70,6 @@ pub(in crate::token) fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
 }
 
-/// A key of its own for each name.
 pub(in crate::token) fn secret_key(name: &str) -> SecretKey {
     SecretKey::from_slice(digest(&SHA256, name.as_bytes()).as_ref()).unwrap()
 }

@@ -22,7 +22,6 @@ use super::super::paths::Paths;
 use super::super::rule::{Margin, judge, successor};
 
 const SETTINGS: EtcdSettings = EtcdSettings { metrics: "--metrics", gateway: "--gateway", data: "--data" };
-/// What etcd answers to the list of members.
 const MEMBERS: &str = r#"{"header":{"cluster_id":"17495100640981928781","member_id":"10276657743932975437"},"members":[
     {"ID":"10276657743932975437","name":"n1-0000000a","peerURLs":[],"clientURLs":["https://127.0.0.1:2379"]},
     {"ID":"18249187646912138824","name":"","isLearner":true}]}"#;

@@ -47,7 +47,6 @@ fn each_metric_that_is_missing_is_named() {
     assert_eq!(parse(&none.join("\n")).unwrap().streams.len(), 0);
 }
 
-/// The text with one line in place of another.
 fn with(line: &str, new: &str) -> String {
     assert!(TEXT.contains(line), "{line}");
     TEXT.replacen(line, new, 1)

@@ -63,12 +63,10 @@ pub(super) fn but(servers: u64, change: impl FnOnce(&mut EtcdFacts)) -> EtcdFact
     facts
 }
 
-/// The same with a change of the metrics.
 pub(super) fn metrics(servers: u64, change: impl FnOnce(&mut Metrics)) -> EtcdFacts {
     but(servers, |facts| change(facts.own.metrics.as_mut().unwrap()))
 }
 
-/// The same with a change of one node.
 fn node(servers: u64, nth: usize, change: impl FnOnce(&mut ServerNode)) -> EtcdFacts {
     but(servers, |facts| change(of(facts, nth)))
 }

@@ -120,7 +120,6 @@ impl Site3 {
         usize::try_from(self.dice.draw() % most as u64).unwrap()
     }
 
-    /// More than half of the servers are up.
     fn answers(&self) -> bool {
         let servers = self.machines.iter().filter(|it| it.server);
         let up = servers.clone().filter(|it| it.up).count();

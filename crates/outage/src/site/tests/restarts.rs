@@ -22,7 +22,6 @@ struct Machine {
     disk: Option<LocalSite>,
     /// Its agents have the order, and how far they are with it: drained at 3, ordered to reboot at 4.
     ordered: u32,
-    /// How often it went down by the order.
     went: u32,
     fails: bool,
     cordoned: bool,
@@ -34,7 +33,6 @@ struct Course {
     machines: Vec<Machine>,
     record: TurnRecord,
     version: u32,
-    /// In which version each machine has read it.
     versions: Vec<u32>,
     dice: Dice,
     lasted: (u32, String),

@@ -15,9 +15,7 @@ struct Cluster {
     servers: usize,
     budget: Budget,
     fault: Option<Fault>,
-    /// How far the first node is at the start.
     first: Step,
-    /// The others wait in the queue at the start.
     queued: bool,
 }
 

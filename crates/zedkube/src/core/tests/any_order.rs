@@ -26,7 +26,6 @@ enum Turn {
     Hold(bool),
     /// The task at work ends, well or not; a wait for a change ends with one.
     Result(bool),
-    /// The drain at work reports how far it is.
     Progress(bool),
     /// The look at the node ends: with what is there, or with trouble.
     Look(bool),
@@ -41,7 +40,6 @@ enum Turn {
     Gate(bool),
     /// A little time passes, in milliseconds.
     Moment(u64),
-    /// Time passes until the core wants to be woken.
     Wait,
     /// zedkube restarts, in another boot or in this one; the number is an order of first facts.
     Restart(bool, usize),

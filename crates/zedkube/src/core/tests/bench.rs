@@ -205,7 +205,6 @@ impl Bench {
         self.hear(Event::Drained(run, Err(Box::new(failure))));
     }
 
-    /// The API stays away until the drain is skipped.
     pub(super) fn skip(&mut self) {
         let run = self.run();
         while self.status().0 != 9 {

@@ -26,7 +26,6 @@ fn other_clocks() -> [GoTime; 2] {
     [booted_at().plus(YEARS), booted_at().minus(YEARS)]
 }
 
-/// An attempt with everything that has a time.
 fn attempt() -> Progress {
     let pod = PodRef { namespace: "shop".into(), name: "web-1".into(), uid: PodUid::new("u1") };
     let blocker = AttemptBlocker {

@@ -82,7 +82,6 @@ pub(super) struct World {
     pub(super) drained: BTreeSet<RequestId>,
     pub(super) skipped: BTreeSet<RequestId>,
     pub(super) forced: BTreeSet<RequestId>,
-    /// What is left of the right to lead.
     pub(super) candidacy: Option<Candidacy>,
 }
 

@@ -18,7 +18,6 @@ const REFUSED: &str = "force file refused";
 /// What the reference makes of the content of such a file.
 const GOLDEN: &str = include_str!("../../../../../tests/golden/override-parse.json");
 
-/// A drain for zedagent that a budget holds.
 async fn draining() -> Device {
     let mut device = Device::idle().await;
     device.ask_blocked(US).await;

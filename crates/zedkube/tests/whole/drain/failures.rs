@@ -18,7 +18,6 @@ fn limits() -> Limits {
     crate::device::limits()
 }
 
-/// A device at rest with attempts of an hour.
 async fn device(limits: Limits) -> Device {
     let mut device = Device::new().await;
     device.limits = limits;

@@ -17,7 +17,6 @@ async fn device() -> Device {
     device
 }
 
-/// Everybody who is named in the Lease of turns.
 fn named(device: &Device) -> String {
     let lease = device.sim.get("coordination/leases", "eve-kube-app", "pillar-rs-outage");
     lease.map(|it| it["metadata"]["annotations"].to_string()).unwrap_or_default()

@@ -11,7 +11,6 @@ const US: Requester = Requester::DeviceOp;
 /// Stands in every line of the log.
 const ANY: &str = " ";
 
-/// What is different from a drain that just works.
 #[derive(Debug, Clone, Copy)]
 struct Trouble {
     cordon_failures: u32,

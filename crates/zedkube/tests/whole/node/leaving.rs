@@ -23,7 +23,6 @@ fn is_there(device: &Device) -> bool {
     device.sim.get("nodes", "", "n1").is_some()
 }
 
-/// How often somebody has made our node schedulable again.
 fn given_back(device: &Device) -> usize {
     let seen = device.sim.faults().requests();
     let opens = |body: &[u8]| String::from_utf8_lossy(body).contains(r#""unschedulable":null"#);

@@ -23,7 +23,6 @@ use crate::diary::Diary;
 const LISTENS: &str = "status server listens";
 /// What does not come within this time does not come.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// Names under which the browser may be installed.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
 struct Site {

@@ -3,7 +3,6 @@
 use super::*;
 use crate::storage::{Cause, VolumeFinding, VolumeState, finding};
 
-/// One that is shut down and uses claim shop/data.
 fn ends(policy: MachinePolicy) -> VirtualMachine {
     VirtualMachine { policy, claims: vec!["data".to_owned()], ..machine("db") }
 }

@@ -11,7 +11,6 @@ fn asked() -> GoTime {
     "2026-03-14T09:30:00Z".parse().unwrap()
 }
 
-/// A node that is safe to work on.
 fn safe() -> NodeView {
     let (requested_by, requested_at) = (Requester::Operator, asked());
     let answer = Answer { requested_by, requested_at, status: DrainStatus::Complete, ..Answer::default() };

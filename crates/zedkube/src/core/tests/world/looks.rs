@@ -57,7 +57,6 @@ impl World {
         self.stir();
     }
 
-    /// Whoever watches the node hears of a change.
     pub(in crate::core::tests) fn stir(&mut self) {
         if std::mem::take(&mut self.guard) {
             self.hear(&Event::NodeActivity("a change".into()));
