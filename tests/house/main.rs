@@ -19,7 +19,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which crates of the house each one may call. Nothing else, in no build.
-const ARROWS: [(&str, &str); 20] = [
+const ARROWS: [(&str, &str); 21] = [
     ("step", ""),
     ("topics", ""),
     ("pubsub", ""),
@@ -29,17 +29,21 @@ const ARROWS: [(&str, &str); 20] = [
     ("kubenodeop", "checks kubeapi step"),
     ("outage", "checks kubeapi step topics"),
     ("clusterview", "agent kubeapi pubsub step topics"),
-    ("nodestatus", "agent kubeapi pubsub requester step topics"),
+    ("sheet", "agent pubsub requester step topics"),
+    ("nodestatus", "agent kubeapi pubsub requester sheet step topics"),
     ("requester", "agent pubsub step topics"),
     ("zedagent", "agent pubsub requester step topics"),
     ("baseosmgr", "agent pubsub requester step topics"),
     ("nodeagent", "agent pubsub requester step topics"),
-    ("zedkube", "agent checks clusterview kubeapi kubenodeop nodestatus outage pubsub requester step topics"),
+    (
+        "zedkube",
+        "agent checks clusterview kubeapi kubenodeop nodestatus outage pubsub requester sheet step topics",
+    ),
     ("kubesim", ""),
     (
         "zedbox",
-        "agent baseosmgr checks kubeapi kubenodeop kubesim nodeagent outage pubsub requester step topics zedagent \
-         zedkube",
+        "agent baseosmgr checks kubeapi kubenodeop kubesim nodeagent outage pubsub requester sheet step topics \
+         zedagent zedkube",
     ),
     // What is given to others; nothing of it is in an image.
     ("xtask", "zedbox"),
@@ -48,8 +52,8 @@ const ARROWS: [(&str, &str); 20] = [
     // The stage of the whole-system tests; nothing but tests may reach it.
     (
         "scenarios",
-        "agent baseosmgr checks clusterview kubeapi kubenodeop kubesim nodeagent nodestatus outage pubsub requester topics \
-         zedagent zedkube",
+        "agent baseosmgr checks clusterview kubeapi kubenodeop kubesim nodeagent nodestatus outage pubsub requester sheet \
+         topics zedagent zedkube",
     ),
 ];
 

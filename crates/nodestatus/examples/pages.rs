@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[path = "../tests/states/mod.rs"]
+#[expect(dead_code, reason = "the table of trees is for the test")]
 mod states;
 
 /// A phone in light colours, and a screen in dark ones.

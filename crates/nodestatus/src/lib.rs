@@ -18,9 +18,7 @@ use std::sync::Arc;
 use agent::wire::{GLOBAL, ZEDKUBE as NAME};
 use agent::{AgentContext, Troubles, duties};
 use kubeapi::{ApiClient, OwnNode};
-use pubsub::TopicRoot;
 use tokio::sync::watch;
-use topics::{GoTime, Headline};
 
 use cluster_status::Speaker;
 
@@ -55,10 +53,4 @@ pub async fn run(
         }
     });
     tokio::join!(Box::pin(status), Box::pin(server));
-}
-
-/// The headline of this node's page at `now`, out of what is on disk; `boot_id` is that of this boot. It reads files, and
-/// is for the agent that publishes them: that it is silent is not looked at.
-pub fn headline(topic_root: &TopicRoot, boot_id: &str, now: GoTime) -> Headline {
-    server::headline(topic_root, boot_id, now)
 }

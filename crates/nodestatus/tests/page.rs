@@ -48,6 +48,12 @@ fn x2_each_state_has_its_headline_in_the_page_its_title_and_the_json_of_the_sche
 }
 
 #[test]
+fn k7_each_tree_says_what_the_table_holds_whatever_is_changed_in_it() {
+    let found = states::trees();
+    assert_eq!(found, include_str!("trees.txt"), "found:\n{found}");
+}
+
+#[test]
 fn what_blocks_comes_first_each_with_what_to_do_about_it() {
     let state = STATES.iter().find(|it| it.name == "blocked-many").unwrap();
     let (_, page) = state.shown();

@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::CommandFactory as _;
+use sheet::DrainOutcome;
 use topics::DeviceOp;
 
 use args::settings::{SettingsFault, StartRefusal};
@@ -66,6 +67,21 @@ enum Exit {
     Forced = 9,
     /// A person ended watching a drain, which continues.
     Interrupted = 130,
+}
+
+impl Exit {
+    /// How a program ends that was asked how far the drain is.
+    const fn of(outcome: DrainOutcome) -> Self {
+        match outcome {
+            DrainOutcome::Idle | DrainOutcome::Complete => Self::Done,
+            DrainOutcome::UnderWay => Self::UnderWay,
+            DrainOutcome::Blocked => Self::Blocked,
+            DrainOutcome::Failed => Self::DrainFailed,
+            DrainOutcome::Skipped => Self::Skipped,
+            DrainOutcome::Forced => Self::Forced,
+            DrainOutcome::Unknown | DrainOutcome::Unproved => Self::Unknown,
+        }
+    }
 }
 
 /// What fuzzing and its kept files try: bytes as the settings file of an image. How many options it sets.

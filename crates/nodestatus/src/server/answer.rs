@@ -122,7 +122,6 @@ impl AnswerPatience {
 pub(crate) struct Router {
     topic_root: TopicRoot,
     clock: Clock,
-    boot_id: Arc<str>,
     joined: Arc<Joined>,
     node_list: Arc<NodeList>,
     peers: Arc<Peers>,
@@ -140,7 +139,7 @@ impl Router {
 
     /// A router and what it asks.
     pub(crate) fn new(
-        (topic_root, clock, boot_id): (TopicRoot, Clock, &str),
+        (topic_root, clock): (TopicRoot, Clock),
         joined: Joined,
         node_list: Arc<NodeList>,
         peers: Peers,
@@ -148,17 +147,7 @@ impl Router {
     ) -> Self {
         let (joined, peers, outage) = (Arc::new(joined), Arc::new(peers), Arc::new(outage));
         let readers = Arc::new(Semaphore::new(READERS));
-        Self {
-            topic_root,
-            clock,
-            boot_id: boot_id.into(),
-            joined,
-            node_list,
-            peers,
-            outage,
-            totals: None,
-            readers,
-        }
+        Self { topic_root, clock, joined, node_list, peers, outage, totals: None, readers }
     }
 
     /// The same with counters.
@@ -194,7 +183,7 @@ impl Router {
             }
             Leaf::Page => self.facts(HTML, |facts| page::page(&facts)).await,
             Leaf::Facts => self.facts(JSON, |facts| indented(&facts)).await,
-            Leaf::Drain => self.read(JSON, |view, now| indented(&page::headline(&view, now))).await,
+            Leaf::Drain => self.read(JSON, |view, now| indented(&view.drain.judge(now).headline)).await,
             Leaf::Metrics => {
                 let totals = self.totals.as_ref().map(|it| it.borrow().clone()).unwrap_or_default();
                 self.read(METRICS, move |view, now| metrics::metrics(&view, &totals, now)).await
@@ -250,8 +239,8 @@ impl Router {
         &self,
         make: impl FnOnce(NodeView, GoTime) -> T + Send + 'static,
     ) -> Option<T> {
-        let boot_id = Arc::clone(&self.boot_id);
-        self.look(move |topic_root, now| make(NodeView::read(topic_root, &boot_id, now), now)).await
+        let clock = self.clock;
+        self.look(move |topic_root, now| make(NodeView::read(topic_root, clock), now)).await
     }
 
     /// Reads files where it holds nobody up, few at a time. Dropping it leaves a reading under way to its end.
@@ -297,7 +286,7 @@ fn waits_for(view: &NodeView) -> Option<&'static str> {
     if view.node.is_empty() {
         return Some("the name of this node is not known yet");
     }
-    view.progress.is_none().then_some("nothing is known of this node's drain yet")
+    view.drain.progress.is_none().then_some("nothing is known of this node's drain yet")
 }
 
 fn respond(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {

@@ -21,10 +21,10 @@ pub(super) fn metrics(view: &NodeView, totals: &Totals, now: GoTime) -> String {
     let mut out = MetricsPage::default();
     out.one("pillar_up", "1 while zedkube runs", 1);
     totals.write(&mut out);
-    if let Some(progress) = &view.progress {
+    if let Some(progress) = &view.drain.progress {
         present(&mut out, progress, totals.codes, now);
     }
-    if let Some(history) = &view.history {
+    if let Some(history) = &view.drain.history {
         past(&mut out, history);
     }
     if let Some(leader) = &view.leader {
@@ -139,6 +139,7 @@ pub(super) fn word(value: &impl Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sheet::DrainView;
     use topics::{Blocker, BootGate, DrainPhase, DrainStep, GateWarning, PodCounts};
 
     fn at(text: &str) -> GoTime {
@@ -206,7 +207,8 @@ mod tests {
             drain(DrainStatus::FailedDrain, "", 900, &[StepWord::Restarted]),
         ];
         let history = DrainHistory { drains, ..DrainHistory::default() };
-        NodeView { progress: Some(progress), history: Some(history), ..NodeView::default() }
+        let drain = DrainView { progress: Some(progress), history: Some(history), ..DrainView::default() };
+        NodeView { drain, ..NodeView::default() }
     }
 
     /// Those have a test of their own.

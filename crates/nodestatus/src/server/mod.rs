@@ -33,9 +33,7 @@ use std::time::Duration;
 
 use agent::AgentContext;
 use kubeapi::ApiClient;
-use pubsub::TopicRoot;
 use tokio::sync::watch;
-use topics::{GoTime, Headline};
 
 use crate::cluster_status::NodeAddress;
 use kubeapi::OwnNode;
@@ -48,7 +46,6 @@ use peers::Peers;
 pub use statement::Make;
 use statement::OutageStatement;
 pub use totals::Totals;
-use view::NodeView;
 
 /// Longest wait for the API: the rest of a request's time is for the request.
 const API_LIMIT: Duration = Duration::from_secs(3);
@@ -68,20 +65,9 @@ pub(crate) fn run(
     let node_list = Arc::new(NodeList::new(cluster, clock, limit, listens));
     let peers = Peers::new(Arc::clone(&node_list), clock, limits.peer);
     let outage = OutageStatement::new(outage, clock, limit);
-    let router = Router::new(
-        (context.topic_root, clock, &context.boot_id),
-        joined,
-        Arc::clone(&node_list),
-        peers,
-        outage,
-    )
-    .counting(totals);
+    let router = Router::new((context.topic_root, clock), joined, Arc::clone(&node_list), peers, outage)
+        .counting(totals);
     async move {
         tokio::join!(node_list.keep(), listen::serve(limits, router, places, bound));
     }
-}
-
-/// See [`crate::headline`].
-pub(crate) fn headline(topic_root: &TopicRoot, boot_id: &str, now: GoTime) -> Headline {
-    page::headline(&NodeView { silent: None, ..NodeView::read(topic_root, boot_id, now) }, now)
 }

@@ -47,7 +47,7 @@ pub async fn serve(
     let node_list = Arc::new(NodeList::new(cluster, clock, LIMIT, watch::channel(None).1));
     let peers = Peers::new(Arc::clone(&node_list), clock, LIMIT);
     let outage = OutageStatement::new(Arc::new(|| Box::pin(async { OWN.to_owned() })), clock, LIMIT);
-    let router = Router::new((topic_root, clock, ""), joined, Arc::clone(&node_list), peers, outage);
+    let router = Router::new((topic_root, clock), joined, Arc::clone(&node_list), peers, outage);
     let limits = ServerLimits::default();
     tokio::select! {
         () = node_list.keep() => Ok(false),
@@ -61,15 +61,10 @@ pub fn merge<'a>(bodies: impl IntoIterator<Item = &'a [u8]>) -> String {
     frame(OWN, &heard.collect::<Vec<_>>())
 }
 
-/// What `/status.json` tells at `now` of the files under `root` in the boot `boot_id`, and the page that shows the same,
+/// What `/status.json` tells at `now` of the files under `root`, and the page that shows the same,
 /// when these are the nodes.
-pub fn shown(
-    root: &Path,
-    boot_id: &str,
-    now: GoTime,
-    nodes: Vec<NodeShown>,
-) -> Result<(NodeStatus, String), Error> {
-    let view = NodeView::read(&TopicRoot::open(root)?, boot_id, now);
+pub fn shown(root: &Path, now: GoTime, nodes: Vec<NodeShown>) -> Result<(NodeStatus, String), Error> {
+    let view = NodeView::read(&TopicRoot::open(root)?, Clock::new());
     let nodes_source = "as of 4 s ago".to_owned();
     let status = NodeStatus { nodes, nodes_source, ..page::report(view, None, now) };
     let page = page::page(&status);

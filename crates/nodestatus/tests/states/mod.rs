@@ -1,13 +1,16 @@
 //! Every state of a node that the page shows, as a tree of files: one of `run-fixtures`, changed where no fixture has it.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use agent::Clock;
 use nodestatus::trial;
-use pubsub::store;
+use pubsub::{TopicRoot, store};
 use serde_json::{Value, json};
+use sheet::DrainView;
 use tempfile::TempDir;
-use topics::{GoTime, Headline, NodeShown, NodeState, NodeStatus};
+use topics::{FORCE_FILE, GoTime, Headline, NodeShown, NodeState, NodeStatus};
 
 const PROGRESS: &str = "run/zedkube/NodeDrainProgress/global.json";
 const STATUS: &str = "run/zedkube/NodeDrainStatus/global.json";
@@ -72,7 +75,7 @@ pub(crate) const STATES: [State; 29] = [
                 "NextStep": "wait, or `zedbox drain start-now --reason TEXT` starts it now",
             }));
         },
-        "WAITING FOR A WINDOW: reboot waits, the next one opens in 48 min",
+        "WAITING FOR A WINDOW: reboot waits, the next one opens at 10:29:00 UTC",
     ),
     state(
         "draining",
@@ -85,7 +88,7 @@ pub(crate) const STATES: [State; 29] = [
         },
         "DRAINING: reboot waits, 2 of 4 pods gone",
     ),
-    state("paused", "paused", |_| {}, "PAUSED: no operation starts, by field: new disk in bay 2"),
+    state("paused", "paused", |_| {}, "PAUSED: no operation starts; paused by field: new disk in bay 2"),
     state(
         "paused-reboot",
         "drain-3-requested",
@@ -96,7 +99,7 @@ pub(crate) const STATES: [State; 29] = [
                 "NextStep": "`zedbox resume` ends the pause, on this node, as root",
             }));
         },
-        "PAUSED: reboot waits, by field: new disk",
+        "PAUSED: reboot waits; paused by field: new disk",
     ),
     state("blocked", "drain-5-cordoned", |_| {}, "BLOCKED: reboot waits, 1 of 4 pods cannot leave"),
     state("blocked-many", "drain-5-cordoned", many, "BLOCKED: reboot waits, 5 of 48 pods cannot leave"),
@@ -117,7 +120,7 @@ pub(crate) const STATES: [State; 29] = [
         "NextStep": "check that the API server runs",
     }));
         },
-        "REQUESTED: reboot waits, the Kubernetes API does not answer",
+        "REQUESTED: reboot waits, the Kubernetes API has not answered since 09:38:00 UTC",
     ),
     state(
         "detaching",
@@ -132,7 +135,12 @@ pub(crate) const STATES: [State; 29] = [
         |_| {},
         "NOT DRAINED: reboot waits, the node cannot be cordoned",
     ),
-    state("failed", "failed-drain-8", |_| {}, "NOT DRAINED: reboot waits, the drain failed"),
+    state(
+        "failed",
+        "failed-drain-8",
+        |_| {},
+        "NOT DRAINED: reboot waits, the drain failed: pod shop/web-5f7d-e757f: PodDisruptionBudget shop/web allows no disruption: 3 of 3 pods healthy, 3 required",
+    ),
     state("drained", "drain-9-complete", |_| {}, "DRAINED: reboot goes ahead, do not work on it"),
     state("held", "drain-9-held", |_| {}, "BLOCKED: reboot waits for the last check before it goes down"),
     state("safe", "drain-9-complete", persons, "SAFE TO WORK ON: proved empty under a cordon"),
@@ -176,12 +184,9 @@ pub(crate) const STATES: [State; 29] = [
         "drain-9-complete",
         |it| {
             persons(it);
-            store::replace(&it.path("run/zedkube.touch"), b"").unwrap();
-            let file = fs::File::options().write(true).open(it.path("run/zedkube.touch")).unwrap();
-            let at: GoTime = "2026-03-14T09:31:00Z".parse().unwrap();
-            file.set_modified(at.to_timestamp().into()).unwrap();
+            it.silent_since("2026-03-14T09:31:00Z");
         },
-        "NOT KNOWN: zedkube was last heard of 10 min ago; below is what it wrote then",
+        "NOT KNOWN: zedkube was last heard of at 09:31:00 UTC; below is what it wrote then",
     ),
 ];
 
@@ -223,7 +228,7 @@ impl State {
             NodeShown { ready: "not Ready".to_owned(), cordoned: true, ..node("edge-node-3") },
         ];
         let nodes = if self.name == "no-cluster" { Vec::new() } else { nodes };
-        trial::shown(tree.0.path(), "", now(), nodes).unwrap()
+        trial::shown(tree.0.path(), now(), nodes).unwrap()
     }
 }
 
@@ -261,10 +266,63 @@ impl Tree {
         self.write(PROGRESS, &progress);
     }
 
+    /// zedkube had its last turn then.
+    fn silent_since(&self, at: &str) {
+        store::replace(&self.path("run/zedkube.touch"), b"").unwrap();
+        let file = fs::File::options().write(true).open(self.path("run/zedkube.touch")).unwrap();
+        file.set_modified(at.parse::<GoTime>().unwrap().to_timestamp().into()).unwrap();
+    }
+
+    /// Takes a file of another fixture.
     fn take(&self, fixture: &str, file: &str) {
         fs::create_dir_all(self.path(file).parent().unwrap()).unwrap();
         fs::copy(fixtures().join(fixture).join(file), self.path(file)).unwrap();
     }
+}
+
+/// What is changed in each tree of `run-fixtures`.
+const CHANGES: [(&str, fn(&Tree)); 8] = [
+    ("-", |_| {}),
+    ("no-cordon", |it| it.set(&json!({ "Cordon": "none" }))),
+    ("foreign-cordon", |it| it.set(&json!({ "Cordon": "foreign" }))),
+    ("silent", |it| it.silent_since("2026-03-14T07:00:00Z")),
+    ("other-boot", |it| {
+        store::replace(&it.path("run/force-NodeDrainStatus-boot"), b"11111111-2222-4333-8444-555555555555")
+            .unwrap();
+    }),
+    ("k3s-request", |it| {
+        let request =
+            json!({ "RequestedAt": "2026-03-14T09:35:00Z", "RequestedBy": 5, "Context": "k3s v1.33.1+k3s1" });
+        it.write("run/zedkube/NodeDrainRequest/global.json", &request);
+    }),
+    ("forced", |it| it.write(FORCE_FILE, &json!({ "Status": 9, "RequestedBy": 2 }))),
+    ("skipped", skipped),
+];
+
+/// What is said of each tree of `run-fixtures`, and how a command ends; of one with a change only where that differs.
+pub(crate) fn trees() -> String {
+    let mut names: Vec<PathBuf> = fs::read_dir(fixtures()).unwrap().map(|it| it.unwrap().path()).collect();
+    names.retain(|it| it.is_dir());
+    names.sort();
+    let mut all = String::new();
+    for name in names.iter().map(|it| it.file_name().unwrap().to_str().unwrap()) {
+        let mut plain = String::new();
+        for (changed, change) in CHANGES {
+            let tree = Tree::of(name);
+            // One tree holds nothing that can be changed.
+            if name != "malformed" || !matches!(changed, "no-cordon" | "foreign-cordon" | "skipped") {
+                change(&tree);
+            }
+            let view = DrainView::read(&TopicRoot::open(tree.0.path()).unwrap(), Clock::new()).as_copy();
+            let judged = view.judge(now());
+            let says = format!("{:?}\t{}", judged.outcome, judged.headline.text);
+            if changed == "-" || says != plain {
+                writeln!(all, "{name}\t{changed}\t{says}").unwrap();
+            }
+            plain = if changed == "-" { says } else { plain };
+        }
+    }
+    all
 }
 
 /// The same drain for a person's work on the node, and for nothing else.
@@ -285,12 +343,15 @@ fn persons(tree: &Tree) {
 
 fn skipped(tree: &Tree) {
     let skip = "the Kubernetes API was not reachable for 300 s";
-    let mut answer = tree.progress()["Answers"][0].clone();
-    answer["Skip"] = skip.into();
-    tree.set(&json!({
-        "Phase": "skipped", "Skip": skip, "Answers": [answer], "Reason": format!("drain skipped: {skip}"),
-        "Counts": { "Total": 4, "Gone": 1, "Going": 0, "Waiting": 3, "Blocked": 0 },
-    }));
+    let mut answers = tree.progress()["Answers"].clone();
+    answers.as_array_mut().unwrap().iter_mut().for_each(|it| it["Skip"] = skip.into());
+    tree.set(&json!({ "Skip": skip, "Answers": answers }));
+    if tree.progress()["Phase"] == "complete" {
+        tree.set(&json!({
+            "Phase": "skipped", "Reason": format!("drain skipped: {skip}"),
+            "Counts": { "Total": 4, "Gone": 1, "Going": 0, "Waiting": 3, "Blocked": 0 },
+        }));
+    }
 }
 
 /// Much of everything, with words that have no end.

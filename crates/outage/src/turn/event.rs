@@ -163,6 +163,9 @@ impl TurnWait {
     /// What a person can do while it waits.
     pub fn next_step(&self) -> String {
         let first = format!("wait, or look who is before it: `{LOCK_STATUS}`");
+        if self.rule == TurnRule::Cordoned {
+            return format!("once whoever has cordoned agrees: `{}`; `{LOCK_STATUS}`", self.next);
+        }
         if self.next == LOCK_STATUS { first } else { format!("{first}; `{}`", self.next) }
     }
 }

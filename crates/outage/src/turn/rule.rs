@@ -104,6 +104,8 @@ pub struct Down {
     pub server: bool,
     /// The fence of its turn, if it holds one.
     pub fence: Option<Fence>,
+    /// Nothing is wrong with it but that somebody has cordoned it.
+    pub cordoned: bool,
     /// Why it counts, a sentence without a full stop.
     pub why: String,
 }
@@ -131,6 +133,8 @@ step::named! {
         Server = "server",
         /// As many nodes are down as may.
         Down = "down",
+        /// The same, and those nodes are up: somebody has cordoned them.
+        Cordoned = "cordoned",
         /// Others are first in the queue.
         Order = "order",
         /// etcd needs this node for its quorum, or that is not known.
@@ -165,6 +169,7 @@ pub fn down(me: Option<&Me>, record: &TurnRecord, nodes: &[TurnNode]) -> Vec<Dow
         node: it.node.clone(),
         server: it.server || nodes.iter().any(|node| node.name == it.node && node.server),
         fence: Some(it.fence),
+        cordoned: false,
         why: format!(
             "node {} holds a turn ({}, phase {}, fence {})",
             it.node,
@@ -176,11 +181,15 @@ pub fn down(me: Option<&Me>, record: &TurnRecord, nodes: &[TurnNode]) -> Vec<Dow
     let seen = nodes.iter().filter(|it| me.is_none_or(|me| it.name != me.node)).filter_map(|it| {
         let counted = !it.ignored || it.etcd;
         let why = away(it).filter(|_| counted && !record.holders.iter().any(|held| held.node == it.name))?;
-        let (node, why) = (it.name.clone(), format!("node {} {why}", it.name));
-        Some(Down { node, server: it.server || it.etcd, fence: None, why })
+        let (node, cordoned) = (it.name.clone(), why == CORDONED && it.mark.is_none());
+        let why = format!("node {} {why}", it.name);
+        Some(Down { node, server: it.server || it.etcd, fence: None, cordoned, why })
     });
     held.chain(seen).collect()
 }
+
+/// Why a node that is up counts as down.
+const CORDONED: &str = "is cordoned";
 
 /// Why a node that holds nothing counts as down.
 fn away(node: &TurnNode) -> Option<&'static str> {
@@ -191,7 +200,7 @@ fn away(node: &TurnNode) -> Option<&'static str> {
         (node.out_of_service, "has the taint node.kubernetes.io/out-of-service"),
         (!node.ready, "is not Ready"),
         (node.pulse == Pulse::Still, "has shown no sign of life for 40 s"),
-        (cordoned, "is cordoned"),
+        (cordoned, CORDONED),
     ]
     .into_iter()
     .find_map(|(is, why)| is.then_some(why))
@@ -334,8 +343,13 @@ fn may_be_down(me: &Me, record: &TurnRecord, nodes: &[TurnNode]) -> Result<Vec<D
     }
     let rule =
         if me.server && in_the_way.iter().all(|it| it.server) { TurnRule::Server } else { TurnRule::Down };
-    let first = in_the_way.first().map(|it| it.node.clone()).unwrap_or_default();
-    refuse(rule, &in_the_way, why, format!("kubectl describe node {first}"))
+    // Whoever is really away is named first: an uncordon alone would not help.
+    if let Some(away) = in_the_way.iter().find(|it| !it.cordoned) {
+        return refuse(rule, &in_the_way, why, format!("kubectl describe node {}", away.node));
+    }
+    let names: Vec<&str> = in_the_way.iter().map(|it| it.node.as_str()).collect();
+    let next = format!("kubectl uncordon {}", names.join(" "));
+    refuse(TurnRule::Cordoned, &in_the_way, why, next)
 }
 
 /// Whether `waiter` could enter as far as another node can see: everything but its own margin.

@@ -42,6 +42,15 @@ impl Blocker {
     pub fn subject(&self) -> String {
         if self.pod.contains(' ') { self.pod.clone() } else { format!("pod {}", self.pod) }
     }
+
+    /// The reason, with what it is before it where the reason does not name it.
+    pub fn sentence(&self) -> String {
+        if self.reason.contains(&self.pod) {
+            self.reason.clone()
+        } else {
+            format!("{}: {}", self.subject(), self.reason)
+        }
+    }
 }
 
 /// So many blockers keep their next step where not all have room.

@@ -62,7 +62,7 @@ impl RunningLimit {
 pub struct TurnShown {
     /// Number of the grant while it is held; 0 while not.
     pub fence: u32,
-    /// The rule that makes it wait: `reading`, `api`, `record`, `preflight`, `retry`, `mode`, `not-listed`, `holder`, `server`, `down`,
+    /// The rule that makes it wait: `reading`, `api`, `record`, `preflight`, `retry`, `mode`, `not-listed`, `holder`, `server`, `down`, `cordoned`,
     /// `order`, `margin`; empty when it does not wait.
     pub rule: String,
     /// The nodes that it waits for.

@@ -85,7 +85,7 @@ pub struct NodeDrainProgress {
     /// When this attempt is expected to be done; while virtual machines move, when the last of them is estimated to have
     /// left. Zero while that cannot be told.
     pub estimate: GoTime,
-    /// Since when the Kubernetes API has not answered in this drain; zero while it does.
+    /// Since when the Kubernetes API has not answered, before the cordon or in the drain; zero while it does.
     pub api_silent_since: GoTime,
     /// Why the drain was left out, or empty.
     pub skip: String,
@@ -151,6 +151,21 @@ impl NodeDrainProgress {
     /// When a request was made, by the wall clock of the other times here; its `RequestedAt` where that is not known.
     pub fn asked_at(&self, id: RequestId) -> GoTime {
         self.asked.iter().find(|it| it.id() == id).map_or(id.at, |it| it.at)
+    }
+
+    /// The reason, without the counts and the first blocker that it repeats while pods leave: what remains then is
+    /// trouble with the API.
+    pub fn beyond_counts(&self) -> &str {
+        if self.phase != DrainPhase::Draining {
+            return &self.reason;
+        }
+        let rest = match self.blockers.first() {
+            Some(first) => {
+                self.reason.split_once(&first.reason).map(|(_, rest)| rest.trim_start_matches("; "))
+            }
+            None => Some(self.reason.split_once("; ").map_or("", |(_, rest)| rest)),
+        };
+        rest.unwrap_or(&self.reason)
     }
 
     /// The answer to one request.

@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use sheet::{DrainOutcome, DrainView, OPERATOR, counts_words, status_words};
 use step::Inserted as _;
-use topics::{CordonOwner, DeviceOp, DeviceOpPending, DrainStatus, PendingState, RequestId};
+use topics::{CordonOwner, DeviceOp, DeviceOpPending, DrainStatus, GoTime, PendingState, RequestId};
 
-use super::state::DrainState;
-use super::view::{DrainView, OPERATOR};
-use super::words::{beyond_counts, name, phase_words, purpose};
 use crate::Exit;
 
 /// What the last words begin with when the node was not drained.
@@ -62,36 +60,28 @@ impl WatchCourse {
     }
 
     /// Lines for what is new since the last call, without times.
-    pub(super) fn news(&mut self, seen: &DrainView) -> Vec<String> {
+    pub(super) fn news(&mut self, seen: &DrainView, now: GoTime) -> Vec<String> {
         let mut lines = Vec::new();
-        let line = line(seen);
+        let line = line(seen, now);
         if self.line != line {
             lines.push(line.clone());
             self.line = line;
         }
-        let now: BTreeMap<String, String> = seen
-            .blockers()
-            .iter()
-            .map(|it| (it.pod.clone(), format!("[{}] {}", it.code, it.reason)))
-            .into_map();
-        for (pod, reason) in &now {
-            if self.blocked.get(pod) != Some(reason) {
-                let named =
-                    if reason.contains(pod.as_str()) { String::new() } else { format!("pod {pod}: ") };
-                lines.push(format!("blocked {named}{reason}"));
-            }
-        }
-        for pod in self.blocked.keys().filter(|pod| !now.contains_key(*pod)) {
-            lines.push(format!("no longer blocked: pod {pod}"));
-        }
-        self.blocked = now;
+        let blockers = seen.agreed().map(|it| it.blockers.as_slice()).unwrap_or_default();
+        let blocked: BTreeMap<String, String> =
+            blockers.iter().map(|it| (it.subject(), format!("[{}] {}", it.code, it.sentence()))).into_map();
+        let new = blocked.iter().filter(|(subject, words)| self.blocked.get(*subject) != Some(*words));
+        lines.extend(new.map(|(_, words)| format!("blocked {words}")));
+        let gone = self.blocked.keys().filter(|it| !blocked.contains_key(*it));
+        lines.extend(gone.map(|it| format!("no longer blocked: {it}")));
+        self.blocked = blocked;
         for (path, reason) in
             seen.broken.iter().filter(|(path, reason)| self.broken.get(*path) != Some(reason))
         {
             lines.push(format!("{} cannot be used: {reason}", path.display()));
         }
         self.broken = seen.broken.clone();
-        let troubles = super::trouble::lines(seen);
+        let troubles = seen.trouble_lines();
         lines.extend(
             troubles.iter().filter(|it| !self.troubles.contains(it)).map(|it| format!("trouble: {it}")),
         );
@@ -100,10 +90,10 @@ impl WatchCourse {
     }
 
     /// The end of the watched drain, if it has come.
-    pub(super) fn end(&mut self, seen: &DrainView) -> Option<WatchEnd> {
+    pub(super) fn end(&mut self, seen: &DrainView, now: GoTime) -> Option<WatchEnd> {
         match self.goal {
-            Goal::Any => self.end_of_any(seen),
-            Goal::Own(id) => end_of_own(seen, id),
+            Goal::Any => self.end_of_any(seen, now),
+            Goal::Own(id) => end_of_own(seen, id, now),
             Goal::Machine(op) => self.end_of_machine(seen, op),
         }
     }
@@ -125,31 +115,31 @@ impl WatchCourse {
         }
     }
 
-    fn end_of_any(&mut self, seen: &DrainView) -> Option<WatchEnd> {
+    fn end_of_any(&mut self, seen: &DrainView, now: GoTime) -> Option<WatchEnd> {
         // Between two files of zedkube nothing ends.
         let settled = seen.settled();
-        match seen.drain_state() {
-            DrainState::UnderWay | DrainState::Blocked => {
+        match seen.judge_drain(now).outcome {
+            DrainOutcome::UnderWay | DrainOutcome::Blocked => {
                 self.under_way = true;
                 None
             }
-            state @ (DrainState::Complete
-            | DrainState::Skipped
-            | DrainState::Forced
-            | DrainState::Unproved
-            | DrainState::Failed)
+            state @ (DrainOutcome::Complete
+            | DrainOutcome::Skipped
+            | DrainOutcome::Forced
+            | DrainOutcome::Unproved
+            | DrainOutcome::Failed)
                 if settled =>
             {
-                Some(WatchEnd { exit: state.exit(), words: outcome(seen, state) })
+                Some(WatchEnd { exit: Exit::of(state), words: outcome(seen, state) })
             }
-            DrainState::Idle if settled && self.under_way && seen.requests.is_empty() => Some(withdrawn()),
-            DrainState::Unknown
-            | DrainState::Idle
-            | DrainState::Complete
-            | DrainState::Skipped
-            | DrainState::Forced
-            | DrainState::Unproved
-            | DrainState::Failed => None,
+            DrainOutcome::Idle if settled && self.under_way && seen.requests.is_empty() => Some(withdrawn()),
+            DrainOutcome::Unknown
+            | DrainOutcome::Idle
+            | DrainOutcome::Complete
+            | DrainOutcome::Skipped
+            | DrainOutcome::Forced
+            | DrainOutcome::Unproved
+            | DrainOutcome::Failed => None,
         }
     }
 }
@@ -168,25 +158,27 @@ fn goes(op: DeviceOp, skip: &str) -> WatchEnd {
     WatchEnd { exit, words: format!("{NOT_DRAINED}: {skip}; {now}") }
 }
 
-fn end_of_own(seen: &DrainView, id: RequestId) -> Option<WatchEnd> {
+fn end_of_own(seen: &DrainView, id: RequestId, now: GoTime) -> Option<WatchEnd> {
     if seen.requests.get(OPERATOR).is_none_or(|it| it.requested_at != id.at) {
         return Some(withdrawn());
     }
-    let state = seen.state_of(id);
+    let state = seen.outcome_of(id, now);
     let ways = match state {
-        DrainState::Unknown
-        | DrainState::Idle
-        | DrainState::UnderWay
-        | DrainState::Blocked
-        | DrainState::Unproved => return None,
-        DrainState::Complete if foreign(seen) => "`zedbox drain done` leaves that cordon in place",
-        DrainState::Complete => "the node stays cordoned until `zedbox drain done`",
-        DrainState::Skipped | DrainState::Forced => {
+        DrainOutcome::Unknown
+        | DrainOutcome::Idle
+        | DrainOutcome::UnderWay
+        | DrainOutcome::Blocked
+        | DrainOutcome::Unproved => {
+            return None;
+        }
+        DrainOutcome::Complete if foreign(seen) => "`zedbox drain done` leaves that cordon in place",
+        DrainOutcome::Complete => "the node stays cordoned until `zedbox drain done`",
+        DrainOutcome::Skipped | DrainOutcome::Forced => {
             "do not work on this node yet: fix the cause, then `zedbox drain cancel` and `zedbox drain request` again"
         }
-        DrainState::Failed => "`zedbox drain request` asks again, `zedbox drain cancel` gives up",
+        DrainOutcome::Failed => "`zedbox drain request` asks again, `zedbox drain cancel` gives up",
     };
-    Some(WatchEnd { exit: state.exit(), words: format!("{}; {ways}", outcome(seen, state)) })
+    Some(WatchEnd { exit: Exit::of(state), words: format!("{}; {ways}", outcome(seen, state)) })
 }
 
 fn withdrawn() -> WatchEnd {
@@ -194,23 +186,25 @@ fn withdrawn() -> WatchEnd {
 }
 
 /// How a drain ended, in words that claim no more than is known.
-fn outcome(seen: &DrainView, state: DrainState) -> String {
+fn outcome(seen: &DrainView, state: DrainOutcome) -> String {
     let reason = seen.agreed().map(|it| it.reason.as_str()).unwrap_or_default();
     let or = |other: &str| if reason.is_empty() { other.to_owned() } else { reason.to_owned() };
     match state {
-        DrainState::Complete if foreign(seen) => {
+        DrainOutcome::Complete if foreign(seen) => {
             format!("complete: {}; the cordon is not ours: somebody else set it", or("drained"))
         }
-        DrainState::Complete => format!("complete: {}", or("drained")),
-        DrainState::Unproved => {
+        DrainOutcome::Complete => format!("complete: {}", or("drained")),
+        DrainOutcome::Unproved => {
             "COMPLETE, but this zedkube does not report whether the node was drained".to_owned()
         }
-        DrainState::Failed => {
+        DrainOutcome::Failed => {
             format!("{NOT_DRAINED}: {}", or("the drain failed; the log of zedkube says why"))
         }
-        DrainState::Skipped => format!("{NOT_DRAINED}: {}{}", or("the drain was skipped"), cordon(seen)),
-        DrainState::Forced => format!("{NOT_DRAINED}: {}{}", or("a person forced the status"), cordon(seen)),
-        DrainState::Unknown | DrainState::Idle | DrainState::UnderWay | DrainState::Blocked => {
+        DrainOutcome::Skipped => format!("{NOT_DRAINED}: {}{}", or("the drain was skipped"), cordon(seen)),
+        DrainOutcome::Forced => {
+            format!("{NOT_DRAINED}: {}{}", or("a person forced the status"), cordon(seen))
+        }
+        DrainOutcome::Unknown | DrainOutcome::Idle | DrainOutcome::UnderWay | DrainOutcome::Blocked => {
             reason.to_owned()
         }
     }
@@ -229,161 +223,37 @@ fn cordon(seen: &DrainView) -> &'static str {
     }
 }
 
-/// Everything but times and blockers in one line: what is equal is not repeated.
-fn line(seen: &DrainView) -> String {
-    let Some(status) = seen.drain_status() else {
-        return "UNKNOWN: zedkube has published nothing yet".to_owned();
-    };
-    let mut line = format!("{} ({}): {}", name(status), status.number(), phase_words(seen));
-    if let Some(progress) = seen.agreed() {
-        if !progress.requested_at.is_zero() {
-            line = format!("{line}; {}", purpose(progress.requested_by, &progress.context));
+/// Everything but distances in time and blockers in one line: what is equal is not repeated.
+fn line(seen: &DrainView, now: GoTime) -> String {
+    let judged = seen.judge(now);
+    let mut line = judged.headline.text;
+    let mut add = |text: &str| {
+        if !text.is_empty() {
+            line = format!("{line}; {text}");
         }
-        let counts = progress.counts;
-        if counts.total > 0 {
-            let (gone, total, going, waiting, blocked) =
-                (counts.gone, counts.total, counts.going, counts.waiting, counts.blocked);
-            line = format!(
-                "{line}; {gone} of {total} gone, {going} terminating, {waiting} waiting, {blocked} blocked"
-            );
+    };
+    add(&seen.drain_status().map(status_words).unwrap_or_default());
+    if let Some(progress) = seen.agreed() {
+        if progress.counts.total > 0 {
+            add(&counts_words(progress));
         }
         if !progress.tier.is_empty() {
-            line = format!("{line}; tier {}", progress.tier);
+            add(&format!("tier {}", progress.tier));
         }
         if !progress.volumes.is_empty() {
-            line = format!("{line}; still attached: {}", progress.volumes.join(", "));
+            add(&format!("still attached: {}", progress.volumes.join(", ")));
         }
         if progress.attempt > 0 {
-            line = format!("{line}; attempt {} of {}", progress.attempt, progress.max_attempts);
+            add(&format!("attempt {} of {}", progress.attempt, progress.max_attempts));
         }
         // What is over says it in its last words.
-        let reason = beyond_counts(progress);
-        if matches!(seen.state(), DrainState::UnderWay | DrainState::Blocked) && !reason.is_empty() {
-            line = format!("{line}; {reason}");
+        if matches!(judged.outcome, DrainOutcome::UnderWay | DrainOutcome::Blocked) {
+            add(progress.beyond_counts());
         }
     }
-    for pending in seen.pending().filter(|_| seen.requests.is_empty()) {
-        line = format!("{line}; {} waits for {}", pending.op.word(), pending.waiting_for);
+    for pending in seen.waiting().filter(|_| seen.requests.is_empty()) {
+        add(&format!("{} waits for {}", pending.op.word(), pending.waiting_for));
     }
-    match seen.zedkube_away() {
-        Some(why) => format!("{line}; {why}"),
-        None => line,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use topics::{Answer, Blocker, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester};
-
-    fn view_with(status: DrainStatus) -> DrainView {
-        let requested_by = Requester::DeviceOp;
-        DrainView {
-            status: Some(NodeDrainStatus { status, requested_by }),
-            progress: Some(NodeDrainProgress {
-                status,
-                reason: "why".to_owned(),
-                ..NodeDrainProgress::default()
-            }),
-            ..DrainView::default()
-        }
-    }
-
-    fn exits(goal: Goal, way: &[DrainView]) -> Vec<Option<Exit>> {
-        let mut course = WatchCourse::new(goal);
-        way.iter().map(|seen| course.end(seen).map(|end| end.exit)).collect()
-    }
-
-    #[test]
-    fn idle_is_an_end_only_after_something_was_under_way() {
-        let way =
-            [DrainStatus::NotRequested, DrainStatus::Cordoned, DrainStatus::NotRequested].map(view_with);
-        assert_eq!(exits(Goal::Any, &way), [None, None, Some(Exit::Withdrawn)]);
-        let way = [DrainStatus::Unknown, DrainStatus::NotSupported, DrainStatus::NotRequested].map(view_with);
-        assert_eq!(exits(Goal::Any, &way), [None; 3]);
-    }
-
-    #[test]
-    fn a_restart_of_zedkube_ends_nothing() {
-        let gone = DrainView::default();
-        let way = [view_with(DrainStatus::Cordoned), gone, view_with(DrainStatus::Cordoned)];
-        assert_eq!(exits(Goal::Any, &way), [None; 3]);
-        // It says that it is in no cluster before it has heard that it is; the request still stands.
-        let mut early = view_with(DrainStatus::NotSupported);
-        early.requests.insert("zedagent", NodeDrainRequest::default());
-        assert_eq!(exits(Goal::Any, &[view_with(DrainStatus::Cordoned), early]), [None; 2]);
-    }
-
-    #[test]
-    fn complete_and_failed_end_it_once_both_files_say_so() {
-        for (status, exit) in [
-            (DrainStatus::Complete, Exit::Done),
-            (DrainStatus::FailedDrain, Exit::DrainFailed),
-            (DrainStatus::FailedCordon, Exit::DrainFailed),
-        ] {
-            let mut between = view_with(status);
-            between.status = view_with(DrainStatus::Cordoned).status;
-            let mut late = view_with(DrainStatus::Cordoned);
-            late.status = view_with(status).status;
-            assert_eq!(exits(Goal::Any, &[between, late, view_with(status)]), [None, None, Some(exit)]);
-        }
-    }
-
-    #[test]
-    fn a_persons_own_request_ends_by_its_own_answer_or_when_it_is_gone() {
-        let mine = NodeDrainRequest {
-            requested_at: "2026-03-14T09:30:00Z".parse().unwrap(),
-            requested_by: Requester::Operator,
-            context: "operator field: disk".to_owned(),
-        };
-        let told = |status: DrainStatus, by: Requester, answer: DrainStatus| {
-            let mut seen = view_with(status);
-            seen.requests.insert(OPERATOR, mine.clone());
-            let answer = Answer {
-                requested_by: by,
-                requested_at: mine.requested_at,
-                status: answer,
-                ..Answer::default()
-            };
-            seen.progress.as_mut().unwrap().answers.push(answer);
-            seen
-        };
-        let way = [
-            told(DrainStatus::Complete, Requester::DeviceOp, DrainStatus::Complete),
-            told(DrainStatus::FailedDrain, Requester::Update, DrainStatus::FailedDrain),
-            told(DrainStatus::Cordoned, Requester::Operator, DrainStatus::Cordoned),
-            told(DrainStatus::Complete, Requester::Operator, DrainStatus::Complete),
-        ];
-        assert_eq!(exits(Goal::Own(mine.id()), &way), [None, None, None, Some(Exit::Done)]);
-        assert_eq!(
-            exits(Goal::Own(mine.id()), &[view_with(DrainStatus::NotRequested)]),
-            [Some(Exit::Withdrawn)]
-        );
-    }
-
-    #[test]
-    fn what_has_not_changed_is_not_told_again_and_blockers_come_and_go_by_name() {
-        let mut course = WatchCourse::new(Goal::Any);
-        let mut seen = view_with(DrainStatus::Cordoned);
-        assert_eq!(course.news(&seen).len(), 1);
-        assert_eq!(course.news(&seen).len(), 0);
-        let progress = seen.progress.as_mut().unwrap();
-        progress.blockers = vec![Blocker {
-            pod: "shop/web".to_owned(),
-            code: "budget".to_owned(),
-            reason: "budget shop/web allows 0 of 3".to_owned(),
-            ..Blocker::default()
-        }];
-        assert_eq!(course.news(&seen), ["blocked [budget] budget shop/web allows 0 of 3"]);
-        assert_eq!(course.news(&seen).len(), 0);
-        seen.progress.as_mut().unwrap().blockers[0].pod = "shop/db".to_owned();
-        let news = course.news(&seen);
-        assert_eq!(
-            news,
-            [
-                "blocked pod shop/db: [budget] budget shop/web allows 0 of 3",
-                "no longer blocked: pod shop/web"
-            ]
-        );
-    }
+    add(&seen.zedkube_away().unwrap_or_default());
+    line
 }

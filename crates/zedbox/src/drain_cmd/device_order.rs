@@ -11,6 +11,7 @@ use anyhow::{Context as _, bail};
 use kubeapi::{ApiClient, Error, NodeName, nodes};
 use pubsub::{TopicRoot, store};
 use serde::Serialize;
+use sheet::DrainView;
 use topics::{
     DEVICE_ORDER, DeviceOp, DeviceOpPending, DeviceOrder, DrainStatus, ForceFile, PendingState, Requester,
     go_json,
@@ -89,7 +90,7 @@ async fn act(
     }
     let by = person::name(surroundings);
     let order = DeviceOrder { op, boot_id, ordered_at: clock.wall(), reason: reason.to_owned(), by };
-    let seen = Follow::open(&topic_root, clock).await.view().clone();
+    let seen = DrainView::read(&topic_root, clock);
     let member = member(&topic_root);
     let undrained = seen.is_outside(member);
     if undrained && within.is_none() && !options.undrained {
@@ -242,10 +243,10 @@ async fn cancel(topic_root: &TopicRoot, clock: Clock, op: DeviceOp, voice: &Voic
             store::remove(&place).map_err(person::root_needed)?;
         }
     }
-    let mut seen = Follow::open(topic_root, clock).await;
+    let mut seen = Follow::open(topic_root, clock);
     let is_commanded = |it: &DeviceOpPending| it.op == op && it.state == PendingState::Commanded;
     let called_off = async {
-        while seen.view().operations().any(is_commanded) {
+        while seen.view().pending.values().any(is_commanded) {
             seen.changed().await;
         }
     };

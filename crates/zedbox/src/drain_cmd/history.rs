@@ -6,14 +6,15 @@ use agent::wire::GLOBAL;
 use agent::{report, wire};
 use anyhow::Context as _;
 use pubsub::{TopicRoot, store};
+use sheet::text::{clock_time, number, span};
+use sheet::{for_whom, recordons, status_words};
 use topics::{
     DrainHistory, DrainRecord, DrainStep, ForceRecord, GoTime, NodeDrainProgress, OperationPause,
     PauseRecord, PauseScope, StepWord, go_json,
 };
 
-use super::text::{clock_time, number, paragraph, row, span};
+use super::text::{paragraph, row};
 use super::voice::Voice;
-use super::words::{name, purpose, recordons};
 use crate::Exit;
 use crate::args::Output;
 
@@ -64,13 +65,13 @@ fn report(history: &DrainHistory, columns: usize) -> String {
 
 fn drain(record: &DrainRecord, columns: usize) -> String {
     let asked = clock_time(record.requested_at, GoTime::ZERO);
-    let how = format!("{} ({})", name(record.status), record.status.number());
+    let how = status_words(record.status);
     let how = match (record.is_open(), record.steps.last()) {
         (true, _) => format!("{how}, continues"),
         (false, Some(last)) => format!("{how}, {} after {}", last.step.text(), span(record.seconds)),
         (false, None) => how,
     };
-    let head = format!("{}, requested {asked}: {how}", purpose(record.requested_by, &record.context));
+    let head = format!("{}, requested {asked}: {how}", for_whom(record.requested_by, &record.context));
     let mut out = row("drain", &head, columns);
     let mut add = |label: &str, text: &str| out.push_str(&row(label, text, columns));
     for (nth, it) in record.steps.iter().enumerate() {
@@ -90,8 +91,7 @@ fn drain(record: &DrainRecord, columns: usize) -> String {
         add("cordon", &recordons(record.recordons));
     }
     for it in &record.blockers {
-        let what = if it.reason.contains(&it.pod) { String::new() } else { format!("{}: ", it.subject()) };
-        add("blocked", &format!("[{}] {what}{}", it.code, it.reason));
+        add("blocked", &format!("[{}] {}", it.code, it.sentence()));
     }
     if record.more_blockers > 0 {
         add("blocked", &format!("… and {} more", record.more_blockers));

@@ -10,14 +10,10 @@ pub(crate) mod orders;
 pub(crate) mod person;
 mod plan;
 mod request;
-mod state;
 mod status;
 pub(crate) mod text;
-mod trouble;
-mod view;
 pub(crate) mod voice;
 mod watch;
-mod words;
 
 use agent::Clock;
 use anyhow::Context as _;

@@ -16,12 +16,12 @@ use kubeapi::{ApiClient, NodeName};
 use kubenodeop::{Plan, PlanClass, Planned, PlannedMachine, plan::survey};
 use pubsub::{TopicRoot, store};
 use serde::Serialize;
+use sheet::finding_words;
 use topics::{DrainFinding, EdgeNodeInfo, PASS_FILE, PreflightPass, go_json};
 use zedkube::preflight;
 
 use super::text::{clean, paragraph, row};
 use super::voice::Voice;
-use super::words::finding_words;
 use crate::Exit;
 use crate::args::{Output, PlanOptions, kubeconfig_of};
 use crate::limits::{Limits, attempt_limit};

@@ -9,18 +9,15 @@ use agent::wire::{self, GLOBAL};
 use anyhow::{Context as _, bail};
 use pubsub::{Name, Publication, TopicRoot, store};
 use serde::Serialize;
+use sheet::{DrainOutcome, DrainView, OPERATOR, operator_file, request_words};
 use topics::{DrainStatus, EdgeNodeClusterConfig, GoTime, NodeDrainRequest, Requester};
 use zedagent::CONFIG;
 
 use super::course::Goal;
-use super::follow::Follow;
 use super::orders::pause::refuse_while_paused;
 use super::person;
-use super::state::DrainState;
-use super::view::{DrainView, OPERATOR, operator_file};
 use super::voice::Voice;
 use super::watch::{self, WatchPatience};
-use super::words::request_words;
 use crate::Exit;
 use crate::args::{Output, RequestOptions, Surroundings};
 
@@ -47,7 +44,7 @@ pub(super) async fn ask(
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
     let reason = person::reason(&options.reason).context(REQUEST)?;
-    let seen = Follow::open(topic_root, clock).await.view().clone();
+    let seen = DrainView::read(topic_root, clock);
     refuse_while_paused(&seen, REQUEST)?;
     let mut own = publication(topic_root, REQUEST)?;
     let file = operator_file(topic_root);
@@ -99,7 +96,7 @@ pub(super) fn operator_file_exists(topic_root: &TopicRoot) -> bool {
 /// Withdraws a person's own request.
 pub(super) async fn cancel(topic_root: &TopicRoot, clock: Clock, voice: &Voice) -> anyhow::Result<Exit> {
     let file = operator_file(topic_root);
-    let seen = Follow::open(topic_root, clock).await.view().clone();
+    let seen = DrainView::read(topic_root, clock);
     if !operator_file_exists(topic_root) {
         let others: Vec<String> = seen
             .requests
@@ -213,7 +210,7 @@ fn refuse_second(
 ) -> anyhow::Result<()> {
     let path = file.display();
     if let Some(current) = own.get(GLOBAL) {
-        if seen.state_of(current.id()) == DrainState::Failed {
+        if seen.answered(current.id()) == Some(DrainOutcome::Failed) {
             return Ok(());
         }
         let words = request_words(current, current.requested_at, now);
@@ -230,7 +227,7 @@ mod tests {
     use topics::{AgentTrouble, Trouble};
 
     use super::*;
-    use crate::drain_cmd::view::Live;
+    use sheet::Live;
 
     #[test]
     fn what_is_undone_depends_on_how_far_it_was_and_who_else_asks() {

@@ -1,21 +1,16 @@
 //! `zedbox drain status`: the state of the drain as a sheet for a person or one object for a program.
 //!
-//! Not here: the words of its rows (`words`).
+//! Not here: what it says (`sheet`).
 
 use agent::Clock;
 use pubsub::TopicRoot;
+use sheet::{DrainOutcome, DrainView, Row, RowWeight, rows};
 use topics::{GoTime, PAUSE_FILE};
 
 use super::follow::Follow;
 use super::person::user;
-use super::state::DrainState;
-use super::text::{RowWeight, Sheet, number, paragraph, row};
-use super::view::DrainView;
+use super::text::{Sheet, paragraph, row};
 use super::voice::Voice;
-use super::words::{
-    headline, leave_words, live_words, next_step, operation, pause_words, preflight_rows, progress_rows,
-    request_words, update_words,
-};
 use crate::Exit;
 use crate::args::{Output, StatusOptions};
 
@@ -26,17 +21,13 @@ pub(super) async fn run(
     options: &StatusOptions,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
-    let mut follow = Follow::open(topic_root, clock).await;
+    let mut follow = Follow::open(topic_root, clock);
     follow.settle(clock).await;
-    let mut seen = follow.view().clone();
-    if options.as_of.is_some() {
-        // Of files of another time only the touch file says whether zedkube ran.
-        seen.live.running = None;
-    }
-    let (now, by_clock) = match options.as_of {
+    let seen = follow.view().clone();
+    let (now, seen, by_clock) = match options.as_of {
         // Of a tree from elsewhere: everything by its own clock.
-        Some(as_of) => (as_of, seen.clone()),
-        None => (clock.wall(), seen.clone().by_clock(clock)),
+        Some(as_of) => (as_of, seen.clone().as_copy(), seen.as_copy()),
+        None => (clock.wall(), seen.clone(), seen.by_clock(clock)),
     };
     match voice.output {
         Output::Json => Voice::json(&seen, false)?,
@@ -45,7 +36,7 @@ pub(super) async fn run(
     for line in warnings(topic_root, &seen) {
         Voice::warn(&line);
     }
-    Ok(seen.state().exit())
+    Ok(Exit::of(by_clock.judge(now).outcome))
 }
 
 /// What cannot be used, with the next step, for standard error; all that this user may not read is one line.
@@ -76,83 +67,25 @@ pub(super) fn warnings(topic_root: &TopicRoot, seen: &DrainView) -> Vec<String> 
     lines
 }
 
-/// The whole sheet: the state in one line, then rows, the next step last but one.
+/// The whole sheet: the headline, then rows, the next step last but one.
 pub(super) fn sheet(seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
-    let state = seen.state();
-    let headline = headline(seen, now);
-    let mut out = Sheet::new(&paragraph("", &headline, columns), colour(state));
-    let mut add = |weight: RowWeight, label: &str, text: &str| out.add(weight, &row(label, text, columns));
-    if let Some(progress) = seen.agreed() {
-        let rows = progress_rows(progress, state, now);
-        // A reason that the first line gives already is not given twice.
-        for (weight, label, text) in
-            rows.iter().filter(|(_, label, text)| *label != "reason" || !headline.contains(text))
-        {
-            add(*weight, label, text);
-        }
-    }
-    for (weight, label, text) in preflight_rows(seen) {
-        add(weight, label, &text);
-    }
-    let served = seen.served();
-    for request in seen.requests.values().filter(|it| Some(*it) != served) {
-        add(RowWeight::Detail, "also", &request_words(request, seen.asked_at(request.id()), now));
-    }
-    for (op, pending) in &seen.pending {
-        let skip = if pending.skip.is_empty() {
-            String::new()
-        } else {
-            format!("; without a drain: {}", pending.skip)
-        };
-        let text = format!("{} waits for {}{skip}", operation(op, pending.counter), pending.waiting_for);
-        add(RowWeight::Cause, "pending", &text);
-    }
-    for update in seen.updates.values() {
-        add(RowWeight::Cause, "pending", &update_words(update, now));
-    }
-    if let Some(it) = &seen.last_look {
-        add(RowWeight::Cause, "held", &format!("nodeagent holds the {} back: {}", it.op, it.held));
-    }
-    if let Some(leave) = &seen.leave {
-        add(RowWeight::Cause, "cluster", &leave_words(leave, now));
-    }
-    if let Some(pause) = &seen.pause {
-        add(RowWeight::Essential, "paused", &pause_words(pause, now));
-    }
-    if let Some(forced) = &seen.force {
-        match forced.order {
-            Some(order) => add(RowWeight::Cause, "force file", &format!("{} orders {order}", forced.file)),
-            None => {
-                add(
-                    RowWeight::Cause,
-                    "force file",
-                    &format!("{} is refused: {}", forced.file, forced.refused),
-                );
-            }
-        }
-    }
-    for text in super::trouble::rows(seen, now) {
-        add(RowWeight::Cause, "trouble", &text);
-    }
-    if !seen.broken.is_empty() {
-        let files = number(seen.broken.len(), "file");
-        add(RowWeight::Cause, "broken", &format!("{files} cannot be used; `zedbox drain status` names them"));
-    }
-    if !seen.denied.is_empty() {
-        add(RowWeight::Cause, "unread", "not all files may be read; run this as root, with sudo");
-    }
-    add(RowWeight::Essential, "next step", &next_step(seen));
-    let weight = if seen.live.is_dead() { RowWeight::Cause } else { RowWeight::Detail };
-    add(weight, "zedkube", &live_words(seen, now));
+    let judged = seen.judge(now);
+    let mut out = Sheet::new(&paragraph("", &judged.headline.text, columns), colour(judged.outcome));
+    let mut add = |(weight, label, text): Row| out.add(weight, &row(label, &text, columns));
+    rows(seen, &judged, now).into_iter().for_each(&mut add);
+    let step = seen.next_step(&judged, now);
+    let step = if step.is_empty() { "nothing".to_owned() } else { step };
+    add((RowWeight::Essential, "next step", step));
+    add(seen.live_row(now));
     out
 }
 
-const fn colour(state: DrainState) -> Option<&'static str> {
-    match state {
-        DrainState::Unknown | DrainState::Idle => None,
-        DrainState::UnderWay => Some("36"),
-        DrainState::Blocked | DrainState::Unproved => Some("33"),
-        DrainState::Complete => Some("32"),
-        DrainState::Skipped | DrainState::Forced | DrainState::Failed => Some("31"),
+const fn colour(outcome: DrainOutcome) -> Option<&'static str> {
+    match outcome {
+        DrainOutcome::Unknown | DrainOutcome::Idle => None,
+        DrainOutcome::UnderWay => Some("36"),
+        DrainOutcome::Blocked | DrainOutcome::Unproved => Some("33"),
+        DrainOutcome::Complete => Some("32"),
+        DrainOutcome::Skipped | DrainOutcome::Forced | DrainOutcome::Failed => Some("31"),
     }
 }

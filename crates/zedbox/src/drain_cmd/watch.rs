@@ -9,15 +9,15 @@ use std::time::Duration;
 use agent::Clock;
 use anyhow::Context as _;
 use pubsub::TopicRoot;
+use sheet::text::seconds;
+use sheet::{DrainOutcome, DrainView};
 use step::Mono;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::course::{Goal, NOT_DRAINED, WatchCourse, WatchEnd};
 use super::follow::{Follow, SETTLING};
-use super::state::DrainState;
 use super::status::{sheet, warnings};
-use super::text::{clean, height, lines_of, seconds};
-use super::view::DrainView;
+use super::text::{clean, height, lines_of};
 use super::voice::Voice;
 use crate::Exit;
 use crate::args::Output;
@@ -55,7 +55,7 @@ pub(super) async fn run(
 ) -> anyhow::Result<Exit> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for Ctrl-C")?;
     let mut resized = signal(SignalKind::window_change()).context("listen for the terminal's size")?;
-    let mut follow = Follow::open(topic_root, clock).await;
+    let mut follow = Follow::open(topic_root, clock);
     let mut course = WatchCourse::new(goal);
     let mut teller = WatchOutput { voice, clock, shown: String::new(), last: None };
     for line in warnings(topic_root, follow.view()) {
@@ -70,7 +70,7 @@ pub(super) async fn run(
         unsettled = if follow.view().settled() { None } else { unsettled.or(Some(now + SETTLING)) };
         // In the middle of a change of zedkube nothing is told that the next file withdraws.
         let held = unsettled.filter(|until| now < *until);
-        let end = if held.is_some() { None } else { course.end(follow.view()) };
+        let end = if held.is_some() { None } else { course.end(follow.view(), clock.wall()) };
         let may_draw = drawn.is_none_or(|at| now.since(at) >= DRAW_PAUSE);
         if end.is_some() || (stale && may_draw && held.is_none()) {
             match teller.show(follow.view(), &mut course) {
@@ -85,7 +85,7 @@ pub(super) async fn run(
             teller.last_words(&words)?;
             return Ok(exit);
         }
-        let is_blocked = follow.view().drain_state() == DrainState::Blocked;
+        let is_blocked = follow.view().judge_drain(clock.wall()).outcome == DrainOutcome::Blocked;
         blocked = if is_blocked { blocked.or(Some(now)) } else { None };
         let stuck = blocked.zip(patience.blocked).map(|(since, limit)| since + limit);
         let over = [patience.until, stuck].into_iter().flatten().min();
@@ -135,8 +135,8 @@ impl WatchOutput<'_> {
             Output::Json => self.object(seen),
             Output::Text if self.voice.redraws => self.draw(seen),
             Output::Text => {
-                let time = seconds(self.clock.wall());
-                let news = course.news(seen);
+                let now = self.clock.wall();
+                let (time, news) = (seconds(now), course.news(seen, now));
                 let lines = lines_of(news.iter().map(|it| format!("{time} {}", clean(it))), "\n");
                 if lines.is_empty() { Ok(true) } else { Voice::print(&lines) }
             }

@@ -15,8 +15,8 @@ use serde::Serialize;
 use crate::Exit;
 use crate::args::{LockAction, LockCommand, Output, Surroundings};
 use crate::drain_cmd::person;
-use crate::drain_cmd::text::number;
 use crate::drain_cmd::voice::Voice;
+use sheet::text::number;
 
 /// Does what `command` says. What goes wrong is said on standard error in plain words.
 pub(crate) async fn run(command: &LockCommand) -> Exit {

@@ -14,8 +14,10 @@ use serde::Serialize;
 use topics::GoTime;
 
 use crate::args::Output;
-use crate::drain_cmd::text::{RowWeight, Sheet, moment, number, paragraph, row};
+use crate::drain_cmd::text::{Sheet, paragraph, row};
 use crate::drain_cmd::voice::Voice;
+use sheet::RowWeight;
+use sheet::text::{moment, number};
 
 /// Prints it, with more of `node`, or of the first in the queue.
 pub(super) async fn run(
@@ -91,12 +93,19 @@ impl<'a> LockStatusView<'a> {
                 Some(it) => release_step(it),
                 None => next,
             },
-            TurnRule::Server | TurnRule::Down => match self.view.nodes.iter().find(|it| it.name == first) {
-                Some(it) if rule::may_ignore(it).is_ok() => format!(
-                    "repair node {first}: `{next}`; if it is away for long: `zedbox lock ignore {first} --reason '...'`"
-                ),
-                Some(_) | None => format!("repair node {first}: `{next}`"),
-            },
+            TurnRule::Server | TurnRule::Down | TurnRule::Cordoned => {
+                let first_do = if rule == TurnRule::Cordoned {
+                    format!("once whoever has cordoned node {first} agrees: `{next}`")
+                } else {
+                    format!("repair node {first}: `{next}`")
+                };
+                match self.view.nodes.iter().find(|it| it.name == first) {
+                    Some(it) if rule::may_ignore(it).is_ok() => format!(
+                        "{first_do}; if it is away for long: `zedbox lock ignore {first} --reason '...'`"
+                    ),
+                    Some(_) | None => first_do,
+                }
+            }
             TurnRule::Order => "nothing: those before it come first".to_owned(),
             TurnRule::Mode => "wait until that operation is over".to_owned(),
             TurnRule::Reading

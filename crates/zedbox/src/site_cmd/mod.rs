@@ -23,8 +23,8 @@ use topics::SiteFinding;
 use crate::Exit;
 use crate::args::{BeginOptions, Output, SiteAction, SiteCommand, Surroundings};
 use crate::drain_cmd::person;
-use crate::drain_cmd::text::number;
 use crate::drain_cmd::voice::Voice;
+use sheet::text::number;
 
 /// Does what `command` says. What goes wrong is said on standard error in plain words.
 pub(crate) async fn run(command: &SiteCommand) -> Exit {

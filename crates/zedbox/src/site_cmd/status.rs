@@ -20,9 +20,11 @@ use pubsub::TopicRoot;
 use topics::{GoTime, SiteFinding, SiteMachine, SiteNode, SiteOperation, SiteStatus, SiteStep};
 
 use crate::args::Output;
-use crate::drain_cmd::text::{RowWeight, Sheet, moment, paragraph, row, span, unix_secs};
+use crate::drain_cmd::text::{Sheet, paragraph, row};
 use crate::drain_cmd::voice::Voice;
 use crate::lock_cmd::status::when;
+use sheet::RowWeight;
+use sheet::text::{moment, span, unix_secs};
 
 pub(super) async fn run(cluster: &ApiClient, clock: Clock, root: &Path, voice: &Voice) -> anyhow::Result<()> {
     let view = match lease::view(cluster).await {

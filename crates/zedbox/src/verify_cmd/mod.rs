@@ -19,8 +19,9 @@ use zedkube::after_boot::{probes, repairs};
 
 use crate::Exit;
 use crate::args::{Output, Surroundings, VerifyCommand};
-use crate::drain_cmd::text::{number, paragraph};
+use crate::drain_cmd::text::paragraph;
 use crate::drain_cmd::voice::Voice;
+use sheet::text::number;
 
 /// From one look to the next with `--wait`.
 const AGAIN: Duration = Duration::from_secs(5);

@@ -120,7 +120,7 @@ fn on_a_small_terminal_the_blocker_and_the_next_step_stay_and_details_go() {
         assert!(lines.len() < usize::from(rows), "{lines:#?}");
         let said = lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
         for words in [
-            "CORDONED (5): pods are being evicted; for a reboot",
+            "BLOCKED: reboot waits, 1 of 4 pods cannot leave",
             "PodDisruptionBudget shop/web allows no disruption: 3 of 3 pods healthy, 3 required",
             "next step shop/web-5f7d-e757f: ",
             "`kubectl -n shop get pdb,pods` shows its pods",
@@ -169,7 +169,7 @@ fn colours_are_for_terminals_whose_user_wants_them() {
         let mut terminal = Terminal::start(&node, "status", 80, &[env]);
         assert_eq!(terminal.end(), 5);
         assert_eq!(
-            terminal.read.contains("\x1b[1;31mFAILEDDRAIN (8)"),
+            terminal.read.contains("\x1b[1;31mNOT DRAINED: reboot waits"),
             coloured,
             "{env:?}: {}",
             terminal.read

@@ -6,13 +6,15 @@ use crate::drain_cmd::node::{Node, Reader};
 fn started_before_zedkube_it_tells_each_change_and_ends_with_complete() {
     let node = Node::empty();
     let mut watch = node.start("watch");
-    watch.until("UNKNOWN: zedkube has published nothing");
+    watch.until("NOT KNOWN: zedkube has published nothing");
     node.zedkube_tells("cluster-idle");
     watch.until("NOTREQUESTED (2)");
+    let request = "run/zedagent/NodeDrainRequest/global.json";
+    node.put(request, &Node::of("drain-4-starting").text(request));
     node.zedkube_tells("drain-4-starting");
     watch.until("STARTING (4)");
     node.zedkube_tells("drain-5-cordoned");
-    let line = watch.until("2 of 4 gone, 1 terminating, 0 waiting, 1 blocked");
+    let line = watch.until("2 of 4 gone, 1 terminating, 1 blocked");
     // A time, then words.
     assert_eq!(line.split_whitespace().next().unwrap().len(), "2026-03-14T09:41:00Z".len(), "{line}");
     watch
@@ -68,7 +70,7 @@ fn k7_a_drain_that_is_withdrawn_ends_it_with_8_in_these_words() {
 fn it_outlives_zedkube_and_its_files() {
     let (node, mut watch) = watching();
     std::fs::remove_dir_all(node.path("run/zedkube")).unwrap();
-    watch.until("UNKNOWN: zedkube has published nothing");
+    watch.until("NOT KNOWN: zedkube has published nothing");
     node.zedkube_tells("drain-7-retrying");
     watch.until("DRAINRETRYING (7)");
     node.put("run/zedkube/NodeDrainProgress/global.json", "{\"Phase\":");
@@ -115,7 +117,7 @@ fn a_zedkube_that_dies_between_its_two_files_has_not_ended_the_drain() {
     watch.until("2 of 4 gone");
     let complete = Node::of("drain-9-complete");
     for (topic, words) in [
-        ("NodeDrainProgress", "CORDONED (5): node cordoned, pods are being evicted"),
+        ("NodeDrainProgress", "DRAINING: reboot waits, pods are being evicted; CORDONED (5)"),
         ("NodeDrainStatus", "complete: drained"),
     ] {
         let file = format!("run/zedkube/{topic}/global.json");
@@ -133,7 +135,7 @@ fn why_the_api_does_not_answer_is_in_the_line() {
     progress["Reason"] = "the Kubernetes API is not reachable: connection refused".into();
     node.put(file, &progress.to_string());
     let mut watch = node.start("watch");
-    watch.until("STARTING (4): checking whether the Kubernetes API is reachable; for a reboot");
+    watch.until("REQUESTED: reboot waits, the node is being checked first; STARTING (4)");
     assert!(
         watch.read[0].contains("; the Kubernetes API is not reachable: connection refused"),
         "{:?}",

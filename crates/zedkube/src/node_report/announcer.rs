@@ -275,18 +275,14 @@ fn held(progress: &NodeDrainProgress) -> Option<(NoticeKind, String)> {
 
 fn hold_words(kind: NoticeKind, what: &str, progress: &NodeDrainProgress) -> String {
     if let Some(first) = progress.blockers.first().filter(|_| kind == NoticeKind::Blocked) {
-        let why = with_step(&first.reason, &first.next_step);
-        let subject = first.subject();
-        if why.starts_with(&subject) {
-            return format!("the drain for {what} is blocked: {why}");
-        }
-        return format!("the drain for {what} is blocked: {subject} does not leave: {why}");
+        let why = with_step(&first.sentence(), &first.next_step);
+        return format!("the drain for {what} is blocked: {why}");
     }
     format!("the drain for {what} waits: {}", with_step(&progress.reason, &progress.next_step))
 }
 
 /// What a person can do: of the first blocker where the whole names nothing.
-pub(crate) fn next_step(progress: &NodeDrainProgress) -> &str {
+fn next_step(progress: &NodeDrainProgress) -> &str {
     let first = progress.blockers.first().map(|it| it.next_step.as_str());
     match progress.next_step.as_str() {
         "" | "nothing" => first.filter(|it| !it.is_empty()).unwrap_or("zedbox drain status"),

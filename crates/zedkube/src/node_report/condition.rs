@@ -5,13 +5,16 @@
 use kubeapi::nodes::report::DrainCondition;
 use topics::{DrainPhase, Headline, NodeDrainProgress, NodeState, cut_text};
 
-use super::announcer::next_step;
-
 /// No longer message is written.
 const MESSAGE_BYTES: usize = 512;
 
 /// What the Node shows. `True` is said of a node that is proved empty alone, however it is released.
-pub(crate) fn shown(headline: &Headline, progress: &NodeDrainProgress, stalled: bool) -> DrainCondition {
+pub(crate) fn shown(
+    headline: &Headline,
+    next_step: &str,
+    progress: &NodeDrainProgress,
+    stalled: bool,
+) -> DrainCondition {
     let proved = progress.phase == DrainPhase::Complete;
     let is_true = matches!(headline.state, NodeState::Safe | NodeState::Drained)
         || matches!(headline.state, NodeState::Blocked | NodeState::UnderWay) && proved;
@@ -21,7 +24,7 @@ pub(crate) fn shown(headline: &Headline, progress: &NodeDrainProgress, stalled: 
         (false, false) => "False",
     };
     let step = matches!(headline.state, NodeState::Blocked | NodeState::Failed | NodeState::AfterBoot)
-        .then(|| format!("; {}", next_step(progress)));
+        .then(|| format!("; {}", if next_step.is_empty() { "`zedbox drain status`" } else { next_step }));
     let stall = if stalled { "; no progress for long" } else { "" };
     let message = format!("{}{}{stall}", headline.text, step.unwrap_or_default());
     DrainCondition {

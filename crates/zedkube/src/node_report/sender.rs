@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use kubeapi::nodes::report::{self, DrainCondition, NodeEvent, ReportedState};
 use kubeapi::{ApiClient, Error, NodeName};
 use nodestatus::Membership;
+use sheet::{DrainView, Live};
 use step::Mono;
 use tokio::sync::{mpsc, watch};
 use topics::GoTime;
@@ -162,15 +163,18 @@ impl Sender {
             (Membership::Outside, _) => DesiredReport::Removed,
             (Membership::Undecided, _) | (_, None) => DesiredReport::Wait,
             (Membership::Member | Membership::Leaving, Some(progress)) => {
-                let (context, now) = (&self.report.context, self.clock().wall());
-                let (topic_root, boot_id) = (context.topic_root.clone(), context.boot_id.clone());
-                let read =
-                    tokio::task::spawn_blocking(move || nodestatus::headline(&topic_root, &boot_id, now))
-                        .await;
-                // The API does not answer the drain: it is not asked either.
-                match read {
-                    Ok(headline) if progress.api_silent_since.is_zero() => {
-                        DesiredReport::Shown(Box::new(shown(&headline, &progress, stalled)))
+                let (topic_root, clock) = (self.report.context.topic_root.clone(), self.clock());
+                let read = tokio::task::spawn_blocking(move || {
+                    // Who writes this is not silent.
+                    DrainView { live: Live::default(), ..DrainView::read(&topic_root, clock) }
+                });
+                // The API does not answer the drain: it is not asked either. Between the two files of one change nothing
+                // is written that the second one withdraws.
+                match read.await {
+                    Ok(view) if progress.api_silent_since.is_zero() && view.settled() => {
+                        let judged = view.judge(clock.wall());
+                        let step = view.next_step(&judged, clock.wall());
+                        DesiredReport::Shown(Box::new(shown(&judged.headline, &step, &progress, stalled)))
                     }
                     Ok(_) | Err(_) => DesiredReport::Wait,
                 }

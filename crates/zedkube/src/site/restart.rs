@@ -108,11 +108,7 @@ fn failed(pending: &DeviceOpPending, history: &DrainHistory, id: &str) -> String
     if pending.state == PendingState::Commanded {
         return String::new();
     }
-    let named = |it: &Blocker| {
-        let known = it.reason.contains(&it.pod);
-        if known { it.reason.clone() } else { format!("{}: {}", it.subject(), it.reason) }
-    };
-    let why = drain.blockers.first().map(named);
+    let why = drain.blockers.first().map(Blocker::sentence);
     let why = why.or_else(|| drain.steps.last().map(|it| it.text.clone())).unwrap_or_default();
     cut_text(&format!("its drain failed: {why}"), TEXT_BYTES)
 }

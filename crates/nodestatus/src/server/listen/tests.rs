@@ -94,7 +94,7 @@ impl Site {
         let outage = OutageStatement::new(site_outage(&made), clock, limit);
         let totals = watch::Sender::<Totals>::default();
         totals.send_modify(|it| it.codes = &["budget"]);
-        let router = Router::new((topic_root, clock, ""), joined, Arc::clone(&node_list), peers, outage)
+        let router = Router::new((topic_root, clock), joined, Arc::clone(&node_list), peers, outage)
             .counting(totals.subscribe());
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { node_list.keep().await });

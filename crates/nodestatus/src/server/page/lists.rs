@@ -1,9 +1,9 @@
 //! The lists of the page, each there only if something is in it. Pure: no clock, no I/O, no task.
 
 use maud::{Markup, html};
+use sheet::text::span;
 use topics::{BootGate, DrainRecord, GoTime, NodeDrainProgress, NodeShown, NodeStatus, PodCounts};
 
-use super::text::span;
 use super::{SHOWN, commands, moment};
 
 /// How far the pods are: a bar, and the same in words.

@@ -1,10 +1,9 @@
 //! The page at `/`: whether it is safe to work on this node, what blocks its drain and what to do, and the cluster's
 //! nodes, for a person, on a phone too. It loads nothing and runs nothing, and asks for itself again.
 //!
-//! The templates escape every text, and no letter in it acts on a terminal or turns a line. Not here: what it tells (`report`), its first sentence (`headline`). Pure: no clock,
+//! The templates escape every text, and no letter in it acts on a terminal or turns a line. Not here: what it tells (`report`). Pure: no clock,
 //! no I/O, no task.
 
-mod headline;
 mod lists;
 mod nodes;
 mod report;
@@ -17,7 +16,6 @@ use topics::{
 
 use super::metrics::word;
 
-pub(super) use headline::headline;
 pub(super) use nodes::WAIT;
 pub(super) use report::report;
 

@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use kubeapi::nodes::ReachableNode;
+use sheet::text::span;
 use topics::{GoTime, KubeNodeInfo, KubeNodeStatus, NodeShown};
 
 use super::super::metrics::between;
 use super::super::node_list::NodesSnapshot;
 use super::super::view::NodeView;
-use super::text::span;
 
 /// So long the page waits for the nodes; else it shows what was known before.
 pub(in crate::server) const WAIT: Duration = Duration::from_millis(500);

@@ -7,6 +7,7 @@ use super::super::node_list::NodesSnapshot;
 use super::super::view::NodeView;
 use super::*;
 use kubeapi::nodes::{Node, ReachableNode};
+use sheet::DrainView;
 use topics::{
     Blocker, DrainStatus, Headline, KubeLeaderElectInfo, KubeNodeInfo, KubeNodeStatus, KubeStatsPart,
     KubeStatsState, MachineProgress, StorageWait,
@@ -16,6 +17,10 @@ const EVIL: &str = "<script>alert(\"1\")</script>&'\u{1b}[2J\u{9b}\u{202e}";
 
 fn now() -> GoTime {
     "2026-03-14T09:31:10Z".parse().unwrap()
+}
+
+fn drain(progress: NodeDrainProgress) -> DrainView {
+    DrainView { progress: Some(progress), ..DrainView::default() }
 }
 
 fn shown(view: &NodeView, known: Option<&NodesSnapshot>) -> String {
@@ -48,12 +53,8 @@ fn every_text_is_escaped_wherever_it_comes_from() {
         ..NodeDrainProgress::default()
     };
     let leader = KubeLeaderElectInfo { leader_identity: text.clone(), ..KubeLeaderElectInfo::default() };
-    let view = NodeView {
-        node: text.clone(),
-        progress: Some(progress),
-        leader: Some(leader),
-        ..NodeView::default()
-    };
+    let view =
+        NodeView { node: text.clone(), drain: drain(progress), leader: Some(leader), ..NodeView::default() };
     let member = ReachableNode { name: text.clone(), ..ReachableNode::default() };
     let page = shown(&view, Some(&NodesSnapshot::at(now(), [member])));
     assert!(!page.chars().any(|it| it != '\n' && topics::acts(it)), "{page:?}");
@@ -71,7 +72,7 @@ fn the_page_loads_nothing_and_long_lists_are_cut() {
     let crowd: Vec<ReachableNode> = (0..SHOWN + 9)
         .map(|nth| ReachableNode { name: format!("node-{nth}"), ..ReachableNode::default() })
         .collect();
-    let view = NodeView { progress: Some(progress), ..NodeView::default() };
+    let view = NodeView { drain: drain(progress), ..NodeView::default() };
     let page = shown(&view, Some(&NodesSnapshot::at(now(), crowd)));
     assert_eq!((page.matches("shop/web-0").count(), page.matches("<td>node-").count()), (SHOWN, SHOWN));
     for text in ["and 7 more", "Blocked: 107", "and 9 more"] {
@@ -89,9 +90,8 @@ fn a_time_is_a_distance_with_the_exact_time_behind_it_and_a_command_is_marked() 
         reason: "look at `kubectl get pods`".to_owned(),
         ..NodeDrainProgress::default()
     };
-    let page = shown(&NodeView { progress: Some(progress), ..NodeView::default() }, None);
-    let time =
-        "<time datetime=\"2026-03-14T10:28:10.25+01:00\" title=\"2026-03-14 09:28:10 UTC\">2 min ago</time>";
+    let page = shown(&NodeView { drain: drain(progress), ..NodeView::default() }, None);
+    let time = "<time datetime=\"2026-03-14T10:28:10.25+01:00\" title=\"2026-03-14 09:28:10 UTC\">2 min 59 s ago</time>";
     assert!(page.contains(time), "{page}");
     assert!(page.contains("look at <code>kubectl get pods</code>"), "{page}");
 }
@@ -154,7 +154,7 @@ fn the_leader_shows_what_it_reports_and_says_when_that_is_old_without_the_words_
     view.stats = Some(KubeStatsState { parts: vec![part], ..KubeStatsState::default() });
     let told = shown(&view, None);
     assert!(
-        told.contains("as they were 1 min ago: they cannot be read now.") && !told.contains("client"),
+        told.contains("as they were 1 min 10 s ago: they cannot be read now.") && !told.contains("client"),
         "{told}"
     );
 }

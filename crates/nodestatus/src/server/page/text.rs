@@ -1,5 +1,6 @@
 //! Times and texts for a person. Pure: no clock, no I/O, no task.
 
+use sheet::text::span;
 use topics::GoTime;
 
 /// What texts of the libraries begin with: who shows the page cannot do anything with them.
@@ -14,19 +15,6 @@ const RAW: [&str; 9] = [
     "hyper::",
     " (os error",
 ];
-
-/// A length of time in its largest unit, two below ten minutes and above an hour.
-pub(super) fn span(secs: u64) -> String {
-    let (mins, hours, days) = (secs / 60, secs / 3600, secs / 86_400);
-    match (days, hours, mins) {
-        (0, 0, 0) => format!("{secs} s"),
-        (0, 0, mins) => format!("{mins} min"),
-        (0, hours, mins) if mins % 60 == 0 => format!("{hours} h"),
-        (0, hours, mins) => format!("{hours} h {} min", mins % 60),
-        (1, ..) => "1 day".to_owned(),
-        (days, ..) => format!("{days} days"),
-    }
-}
 
 /// `3 min ago`, `in 48 min`, or `now`.
 pub(super) fn away(at: GoTime, now: GoTime) -> String {
@@ -51,20 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_and_distances_of_time_read_at_a_glance() {
-        for (secs, text) in [
-            (0, "0 s"),
-            (59, "59 s"),
-            (60, "1 min"),
-            (3599, "59 min"),
-            (3600, "1 h"),
-            (5400, "1 h 30 min"),
-            (86_399, "23 h 59 min"),
-            (86_400, "1 day"),
-            (200_000, "2 days"),
-        ] {
-            assert_eq!(span(secs), text);
-        }
+    fn distances_of_time_read_at_a_glance() {
         let at = |text: &str| text.parse::<GoTime>().unwrap();
         let now = at("2026-03-14T09:41:00Z");
         for (then, text) in [

@@ -162,6 +162,10 @@ fn a_grant_needs_every_row_of_the_rule() {
             nodes: vec![node("a"), off("b")],
             ..case("one is off", Some((TurnRule::Down, "node b is not Ready")))
         },
+        Case {
+            nodes: vec![node("a"), TurnNode { unschedulable: true, ..node("b") }],
+            ..case("one is up and cordoned", Some((TurnRule::Cordoned, "node b is cordoned")))
+        },
         Case { record: holding(vec![holder("b", 7)], 2), ..case("room for two", None) },
         Case {
             record: holding(vec![holder("b", 7)], 2),

@@ -5,17 +5,15 @@
 
 use agent::Clock;
 use pubsub::TopicRoot;
+use sheet::{DrainView, OPERATOR, status_words};
 use topics::{DrainStatus, PendingState};
 
 use crate::Exit;
 use crate::args::{AtShutdownOptions, RequestOptions, Surroundings};
 use crate::drain_cmd::course::Goal;
-use crate::drain_cmd::follow::Follow;
 use crate::drain_cmd::request;
-use crate::drain_cmd::view::{DrainView, OPERATOR};
 use crate::drain_cmd::voice::Voice;
 use crate::drain_cmd::watch::{self, WatchPatience};
-use crate::drain_cmd::words::name;
 
 /// What status, log and history show.
 const REASON: &str = "the machine goes down by other means than zedbox";
@@ -28,7 +26,7 @@ pub(in crate::drain_cmd) async fn run(
     surroundings: &Surroundings,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
-    let seen = Follow::open(topic_root, clock).await.view().clone();
+    let seen = DrainView::read(topic_root, clock);
     if let Some(why) = needs_none(&seen) {
         voice.paragraph(&format!("Nothing is drained before the machine goes down: {why}."))?;
         return Ok(Exit::Done);
@@ -61,5 +59,5 @@ fn needs_none(seen: &DrainView) -> Option<String> {
     }
     let status = seen.drain_status().unwrap_or_default();
     matches!(status, DrainStatus::Unknown | DrainStatus::NotSupported | DrainStatus::Complete)
-        .then(|| format!("the status is {} ({})", name(status), status.number()))
+        .then(|| format!("the status is {}", status_words(status)))
 }

@@ -6,18 +6,17 @@
 use agent::Clock;
 use anyhow::{Context as _, bail};
 use pubsub::TopicRoot;
+use sheet::{DrainView, OPERATOR};
 use step::Mono;
 use tokio::signal::unix::{SignalKind, signal};
-use topics::{CordonOwner, DrainPhase};
+use topics::{CordonOwner, DrainPhase, GoTime};
 
 use crate::Exit;
 use crate::args::{DoneOptions, Output};
 use crate::drain_cmd::follow::Follow;
 use crate::drain_cmd::request;
-use crate::drain_cmd::view::{DrainView, OPERATOR};
 use crate::drain_cmd::voice::Voice;
 use crate::drain_cmd::watch::WatchPatience;
-use crate::drain_cmd::words::{name, next_step, phase_words};
 
 /// zedkube's lock is looked at.
 const SECOND: std::time::Duration = std::time::Duration::from_secs(1);
@@ -32,17 +31,20 @@ pub(in crate::drain_cmd) async fn run(
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for Ctrl-C")?;
-    let mut follow = Follow::open(topic_root, clock).await;
+    let mut follow = Follow::open(topic_root, clock);
     if !follow.view().requests.contains_key(OPERATOR) && !request::operator_file_exists(topic_root) {
         let seen = follow.view();
         if let Some((exit @ Exit::Done, words)) = end(seen).filter(|_| seen.status.is_some()) {
             return said(voice, exit, &format!("no person has requested a drain of this node, and {words}"));
         }
-        bail!("finish the work: no person has requested a drain of this node. {}", what_is(follow.view()));
+        bail!(
+            "finish the work: no person has requested a drain of this node. {}",
+            what_is(follow.view(), clock.wall())
+        );
     }
     request::cancel(topic_root, clock, voice).await?;
     // What was read before that says nothing of it.
-    follow = Follow::open(topic_root, clock).await;
+    follow = Follow::open(topic_root, clock);
     let until = WatchPatience::until(clock, options.timeout).until;
     let mut next_look: Mono = clock.now() + SECOND;
     // What it waits for, where that takes longer than an uncordon does.
@@ -52,8 +54,10 @@ pub(in crate::drain_cmd) async fn run(
             return said(voice, exit, &words);
         }
         if until.is_some_and(|at| at <= clock.now()) {
-            let words =
-                format!("the time is over and the node is not schedulable yet: {}", why(follow.view()));
+            let words = format!(
+                "the time is over and the node is not schedulable yet: {}",
+                why(follow.view(), clock.wall())
+            );
             return said(voice, Exit::UnderWay, &words);
         }
         if let Some(why) = follow.view().zedkube_away()
@@ -70,7 +74,7 @@ pub(in crate::drain_cmd) async fn run(
             () = clock.sleep_until(Some(until.map_or(next_look, |it| it.min(next_look)))) => {
                 follow.look();
                 next_look = clock.now() + SECOND;
-                let words = why(follow.view());
+                let words = why(follow.view(), clock.wall());
                 if clock.now() >= say_from && words != shown {
                     Voice::warn(&format!("waits for the node to be schedulable: {words}"));
                     (say_from, shown) = (clock.now() + SAY_AFTER, words);
@@ -111,23 +115,17 @@ fn end(seen: &DrainView) -> Option<(Exit, String)> {
     }
 }
 
-fn why(seen: &DrainView) -> String {
+fn why(seen: &DrainView, now: GoTime) -> String {
     let reason = seen.agreed().map(|it| it.reason.as_str()).unwrap_or_default();
-    format!("{reason}; {}", next_step(seen))
+    format!("{reason}; {}", seen.next_step(&seen.judge(now), now))
 }
 
 /// What holds the node where it is nobody's own request.
-fn what_is(seen: &DrainView) -> String {
-    let status = seen.drain_status().unwrap_or_default();
+fn what_is(seen: &DrainView, now: GoTime) -> String {
+    let judged = seen.judge(now);
     let others: Vec<&str> = seen.requests.values().map(|it| it.context.as_str()).collect();
     let for_whom = if others.is_empty() { String::new() } else { format!(", for {}", others.join(", ")) };
-    format!(
-        "{} ({}): {}{for_whom}; next step: {}",
-        name(status),
-        status.number(),
-        phase_words(seen),
-        next_step(seen)
-    )
+    format!("{}{for_whom}; next step: {}", judged.headline.text, seen.next_step(&judged, now))
 }
 
 fn said(voice: &Voice, exit: Exit, words: &str) -> anyhow::Result<Exit> {

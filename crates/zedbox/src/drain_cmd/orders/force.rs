@@ -9,16 +9,14 @@ use agent::force::{FALLBACK, LIMIT_BYTES, PLACES};
 use anyhow::{Context as _, bail};
 use pubsub::{FileState, TopicRoot, store, trust};
 use serde::Serialize;
+use sheet::{DrainView, order_rule, status_name};
 use topics::{DrainStatus, FORCE_FILE, ForceFile, NodeDrainStatus, Requester, go_json, read_force};
 
 use super::confirm::confirm;
 use crate::Exit;
 use crate::args::{ForceOptions, Output, Surroundings, Whom};
-use crate::drain_cmd::follow::{self, Follow};
 use crate::drain_cmd::person;
-use crate::drain_cmd::view::DrainView;
 use crate::drain_cmd::voice::Voice;
-use crate::drain_cmd::words::name;
 
 /// So many blockers are named before the question.
 const NAMED: usize = 5;
@@ -42,7 +40,7 @@ pub(in crate::drain_cmd) async fn run(
     surroundings: &Surroundings,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
-    let seen = Follow::open(topic_root, clock).await.view().clone();
+    let seen = DrainView::read(topic_root, clock);
     match options.status {
         Some(DrainStatus::Complete) if options.whom.is_none() => {
             Voice::warn("COMPLETE needs a target: `--for reboot` or `--for update`");
@@ -71,7 +69,7 @@ async fn write(
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
     let status = order.status;
-    let doing = || format!("force {}", name(status));
+    let doing = || format!("force {}", status_name(status));
     let bytes = go_json::to_vec(order).with_context(doing)?;
     let waits = waits(seen, options.whom);
     if status == DrainStatus::Complete && waits.is_none() && !options.even_if_nobody_waits {
@@ -79,7 +77,7 @@ async fn write(
     }
     if !options.yes && matches!(status, DrainStatus::Complete | DrainStatus::NotSupported) {
         let happens = happens(seen, order, waits.as_deref(), options.whom);
-        confirm(voice, &happens, &name(status).to_lowercase()).with_context(doing)?;
+        confirm(voice, &happens, &status_name(status).to_lowercase()).with_context(doing)?;
     }
     let (file, forced) = order_it(topic_root, order, options.replace).await.with_context(doing)?;
     if status == DrainStatus::Complete {
@@ -138,7 +136,7 @@ pub(in crate::drain_cmd) async fn read_as_agents_do(
     topic_root: &TopicRoot,
     file: &Path,
 ) -> anyhow::Result<()> {
-    match topic_root.file(file, follow::order(LIMIT_BYTES)).next().await {
+    match topic_root.file(file, order_rule(LIMIT_BYTES)).next().await {
         FileState::Bad(finding) => bail!("the agents refuse the file {}: {}", file.display(), finding.reason),
         // An agent may have used it up already.
         FileState::Absent | FileState::Present(_) => Ok(()),
@@ -264,17 +262,18 @@ fn effect(status: DrainStatus, waits: Option<&str>, whom: Option<Whom>) -> Strin
 /// What comes of it, for a person who has to be sure.
 fn happens(seen: &DrainView, order: &ForceFile, waits: Option<&str>, whom: Option<Whom>) -> Vec<String> {
     let mut lines =
-        vec![format!("This forces {}: {}", name(order.status), effect(order.status, waits, whom))];
+        vec![format!("This forces {}: {}", status_name(order.status), effect(order.status, waits, whom))];
     let left = seen.agreed().map(|it| it.counts).map_or(0, |it| it.total.saturating_sub(it.gone));
-    lines.push(match (left, seen.blockers().len()) {
+    let blockers = seen.agreed().map(|it| it.blockers.as_slice()).unwrap_or_default();
+    lines.push(match (left, blockers.len()) {
         (0, 0) => "How many pods run on this node is not known here: `zedbox drain plan` lists them. They are cut off."
             .to_owned(),
         (left, _) => format!("{left} pods of the drain have not left, and are cut off:"),
     });
-    let first = seen.blockers().iter().take(NAMED);
+    let first = blockers.iter().take(NAMED);
     lines.extend(first.map(|it| format!("  [{}] {}: {}", it.code, it.subject(), it.reason)));
-    if seen.blockers().len() > NAMED {
-        lines.push(format!("  and {} more: `zedbox drain status`", seen.blockers().len() - NAMED));
+    if blockers.len() > NAMED {
+        lines.push(format!("  and {} more: `zedbox drain status`", blockers.len() - NAMED));
     }
     if let Some(pause) = &seen.pause {
         lines.push(format!("Operations of this node are {}. This goes past that.", pause.words()));

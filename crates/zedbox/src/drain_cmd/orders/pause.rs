@@ -9,15 +9,14 @@ use agent::{Clock, operator};
 use anyhow::{Context as _, bail};
 use pubsub::{TopicRoot, store};
 use serde::Serialize;
+use sheet::DrainView;
+use sheet::text::{clock_time, span};
 use topics::{DeviceOp, OperationPause, PAUSE_FILE, PAUSE_LEFT_FILE, PauseScope, PendingState, go_json};
 
 use super::force::{read_as_agents_do, refuse_directory};
 use crate::Exit;
 use crate::args::{Output, PauseOptions, PausePlace, RefuseOptions, Surroundings};
-use crate::drain_cmd::follow::Follow;
 use crate::drain_cmd::person;
-use crate::drain_cmd::text::{clock_time, span};
-use crate::drain_cmd::view::DrainView;
 use crate::drain_cmd::voice::Voice;
 
 /// What became of the pause, for programs.
@@ -37,7 +36,7 @@ pub(crate) async fn pause(said: &PauseOptions, place: &PausePlace) -> Exit {
     let voice = Voice::new(place.output, &surroundings);
     let done = async {
         let (topic_root, clock) = (open(place)?, Clock::new());
-        let seen = Follow::open(&topic_root, clock).await.view().clone();
+        let seen = DrainView::read(&topic_root, clock);
         let pause = word(PauseScope::Node, &said.reason, said.lasts, clock, &surroundings)?;
         if let Some(held) = seen.pause.as_ref().filter(|it| it.scope == PauseScope::Node) {
             bail!("it is {} already; `zedbox resume` ends that", held.words());
@@ -60,7 +59,7 @@ pub(crate) async fn resume(place: &PausePlace) -> Exit {
     let voice = Voice::new(place.output, &Surroundings::of_this_process());
     let done = async {
         let topic_root = open(place)?;
-        let seen = Follow::open(&topic_root, Clock::new()).await.view().clone();
+        let seen = DrainView::read(&topic_root, Clock::new());
         remove(&topic_root, &seen, &voice)
     };
     Voice::exit("resume", done.await.context("end the pause"))
@@ -74,7 +73,7 @@ pub(in crate::drain_cmd) async fn refuse(
     surroundings: &Surroundings,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
-    let seen = Follow::open(topic_root, clock).await.view().clone();
+    let seen = DrainView::read(topic_root, clock);
     if options.withdraw {
         let doing = "withdraw the refusal";
         if let Some(held) = seen.pause.as_ref().filter(|it| it.scope == PauseScope::Node) {

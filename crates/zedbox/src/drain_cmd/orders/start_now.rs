@@ -9,13 +9,12 @@ use agent::Clock;
 use anyhow::{Context as _, bail};
 use pubsub::{TopicRoot, store};
 use serde::Serialize;
+use sheet::DrainView;
 use topics::{DrainPhase, WINDOW_PASS, WindowPass, go_json};
 
 use crate::Exit;
 use crate::args::{Output, StartOptions, Surroundings};
-use crate::drain_cmd::follow::Follow;
 use crate::drain_cmd::person;
-use crate::drain_cmd::view::DrainView;
 use crate::drain_cmd::voice::Voice;
 
 /// What this does, in errors.
@@ -41,7 +40,7 @@ pub(in crate::drain_cmd) async fn run(
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
     let reason = person::reason(&options.reason).context(START)?;
-    let seen = Follow::open(topic_root, clock).await.view().clone();
+    let seen = DrainView::read(topic_root, clock);
     let pass = pass(&seen, reason, person::name(surroundings)).context(START)?;
     let file = topic_root.path(WINDOW_PASS);
     let bytes = go_json::to_vec(&pass).context(START)?;

@@ -7,7 +7,10 @@ use topics::{DEVICE_ORDER, DeviceOp, DeviceOpPending, FORCE_FILE, PendingState};
 use crate::drain_cmd::node::{Ended, Node};
 use crate::drain_cmd::place::Place;
 
-/// A node whose zedagent runs, in boot `b1`, and what it says of operations.
+/// That of the trees.
+const BOOT: &str = "5d1c1b7e-0f0f-4a51-9d3c-7f6a2b1c0d01";
+
+/// A node whose zedagent runs, in boot `BOOT`, and what it says of operations.
 fn tended(tree: &str) -> (Node, Publication<DeviceOpPending>) {
     let node = Node::of(tree).with_zedkube();
     let pending = zedagent(&node);
@@ -15,7 +18,7 @@ fn tended(tree: &str) -> (Node, Publication<DeviceOpPending>) {
 }
 
 fn zedagent(node: &Node) -> Publication<DeviceOpPending> {
-    node.put("run/force-NodeDrainStatus-boot", "b1");
+    node.put("run/force-NodeDrainStatus-boot", BOOT);
     let topic_root = TopicRoot::open(node.root()).unwrap();
     let name = wire::name::<DeviceOpPending>("zedagent");
     topic_root.publication(name, wire::codec::<DeviceOpPending>()).unwrap()
@@ -40,7 +43,7 @@ fn x3_an_order_names_who_gives_it_why_and_for_which_boot_and_is_withdrawn() {
     let kept: serde_json::Value = serde_json::from_str(&node.text(DEVICE_ORDER)).unwrap();
     assert_eq!(
         (&kept["Op"], &kept["BootID"], &kept["Reason"]),
-        (&"reboot".into(), &"b1".into(), &"disk".into())
+        (&"reboot".into(), &BOOT.into(), &"disk".into())
     );
     // A second one is refused with the first one's words, and only its own command withdraws it.
     let told = order(&node, "shutdown", "--reason power");
@@ -71,7 +74,7 @@ fn x3_an_order_names_who_gives_it_why_and_for_which_boot_and_is_withdrawn() {
 #[test]
 fn x3_nothing_is_ordered_of_a_zedagent_that_does_not_run_or_through_a_link() {
     let node = Node::of("cluster-idle").with_zedkube();
-    node.put("run/force-NodeDrainStatus-boot", "b1");
+    node.put("run/force-NodeDrainStatus-boot", BOOT);
     node.put("persist/status/zedagent/DeviceOpPending.lock", "");
     let told = order(&node, "reboot", "--reason disk");
     assert!(told.code == 1 && told.err.contains("zedagent does not run"), "{told:?}");

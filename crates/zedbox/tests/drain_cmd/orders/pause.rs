@@ -115,7 +115,7 @@ fn x3_finished_work_withdraws_the_request_and_waits_until_the_node_is_schedulabl
     assert!(told.code == 0 && told.out.contains("and the node is schedulable again"), "{told:?}");
     let told = said(&Node::of("drain-5-cordoned").with_zedkube(), "drain", "done");
     assert!(told.code == 1 && told.err.contains("no person has requested a drain"), "{told:?}");
-    assert!(told.err.contains("CORDONED (5)"), "{told:?}");
+    assert!(told.err.contains("BLOCKED: reboot waits"), "{told:?}");
 
     assert_eq!(said(&node, "drain", "request --reason disk").code, 0);
     tells(&node, DrainPhase::Complete, CordonOwner::Ours);

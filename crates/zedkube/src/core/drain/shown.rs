@@ -107,12 +107,22 @@ impl Drain {
             started_at: if self.is_idle() { GoTime::ZERO } else { self.started_at },
             deadline: self.opens(node).unwrap_or_else(|| wall(deadline)),
             estimate: wall(estimate),
-            api_silent_since: wall(self.silence.as_ref().map(|it| it.since)),
+            api_silent_since: wall(self.silent_since()),
             limits: self.running_limits(node),
             hooks: node.hooks.notes.clone(),
             skip: self.run.skip(),
             ..NodeDrainProgress::default()
         }
+    }
+
+    /// Since when the API does not answer, before the cordon or in the middle of the drain.
+    fn silent_since(&self) -> Option<Mono> {
+        if let DrainRun::Probing { away, .. } = &self.run
+            && !away.trouble.is_empty()
+        {
+            return Some(away.since);
+        }
+        self.silence.as_ref().map(|it| it.since)
     }
 
     fn turn_shown(&self, node: &NodeContext) -> TurnShown {

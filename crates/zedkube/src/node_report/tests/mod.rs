@@ -234,7 +234,7 @@ fn o3_the_words_name_what_happened_and_what_to_do() {
     let text: Vec<&str> = all.iter().map(|it| it.message.as_str()).collect();
     let expected = [
         "draining this node for reboot of the device",
-        "the drain for reboot of the device is blocked: pod shop/a does not leave: PodDisruptionBudget shop/web allows no \
+        "the drain for reboot of the device is blocked: pod shop/a: PodDisruptionBudget shop/web allows no \
          disruption; add a replica",
     ];
     assert_eq!(text, expected);
@@ -358,12 +358,12 @@ fn o3_the_condition_is_true_of_a_node_that_is_proved_empty_alone() {
         (NodeState::AfterBoot, &draining, "False", "AfterBoot"),
     ] {
         let headline = Headline { state, text: format!("{}: so", state.words()) };
-        let shown = shown(&headline, progress, false);
+        let shown = shown(&headline, "do this", progress, false);
         assert_eq!((shown.status, shown.reason), (status, reason), "{state:?}");
         assert!(shown.message.starts_with(&headline.text) && shown.state == headline.text);
     }
     let headline = Headline { state: NodeState::Blocked, text: "BLOCKED: so".to_owned() };
-    let stalled = shown(&headline, &draining, true);
+    let stalled = shown(&headline, "do this", &draining, true);
     assert_eq!((stalled.status, stalled.reason), ("False", "Stalled"));
     assert_eq!(stalled.message, "BLOCKED: so; do this; no progress for long");
 }

@@ -1,0 +1,391 @@
+//! What there is to know of this node beside the headline, in rows with a weight each. Pure: no clock, no I/O, no task.
+
+use topics::{
+    BaseOsStatus, Blocker, CordonOwner, DrainFinding, DrainPhase, DrainStatus, GateWarning, GoTime,
+    NodeDrainProgress, NodeDrainRequest, NodeLeave, OperationPause, PauseScope, RequestId, Requester,
+    RunningLimit, Trouble,
+};
+
+use crate::judge::Judgement;
+use crate::judge::words::operation;
+use crate::outcome::DrainOutcome;
+use crate::text::{bar, moment, number, span, unix_secs};
+use crate::view::DrainView;
+
+/// Items beyond these are counted only; `-o json` has them all.
+const SHOWN: usize = 10;
+
+/// How much a row matters where not all of them have room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RowWeight {
+    /// The first line, the first blocker, the next step.
+    Essential,
+    /// What else holds the drain up, or what it has come to.
+    Cause,
+    /// How far it is.
+    Course,
+    Detail,
+}
+
+/// What it is about, and the text.
+pub type Row = (RowWeight, &'static str, String);
+
+/// All rows between the headline and the next step; then whether zedkube runs.
+pub fn rows(view: &DrainView, judged: &Judgement, now: GoTime) -> Vec<Row> {
+    let mut rows: Vec<Row> = view.status_row(now).into_iter().collect();
+    if let Some(progress) = view.agreed() {
+        rows.extend(progress_rows(view, progress, judged, now));
+    }
+    rows.extend(preflight_rows(view, judged));
+    let served = view.served();
+    let others = view.requests.values().filter(|it| Some(*it) != served);
+    let also = |it: &NodeDrainRequest| request_words(it, view.asked_at(it.id()), now);
+    rows.extend(others.map(|it| (RowWeight::Detail, "also", also(it))));
+    let cause = |label: &'static str, text: String| (RowWeight::Cause, label, text);
+    for it in view.pending.values() {
+        let skip = if it.skip.is_empty() { String::new() } else { format!("; without a drain: {}", it.skip) };
+        rows.push(cause("pending", format!("{} waits for {}{skip}", operation(it), it.waiting_for)));
+    }
+    rows.extend(view.updates.values().map(|it| cause("pending", update_words(it, now))));
+    if let Some(it) = &view.last_look {
+        rows.push(cause("held", format!("nodeagent holds the {} back: {}", it.op, it.held)));
+    }
+    rows.extend(view.leave.iter().map(|it| cause("cluster", leave_words(it, now))));
+    rows.extend(view.pause.iter().map(|it| (RowWeight::Essential, "paused", pause_words(it, now))));
+    rows.extend(view.force.iter().map(|it| {
+        cause(
+            "force file",
+            match it.order {
+                Some(order) => format!("{} orders {order}", it.file),
+                None => format!("{} is refused: {}", it.file, it.refused),
+            },
+        )
+    }));
+    let since = |it: &Trouble| moment(it.since, now);
+    rows.extend(
+        view.each_trouble().map(|(agent, it)| {
+            cause("trouble", format!("{}; since {}", trouble_words(agent, it), since(it)))
+        }),
+    );
+    rows.extend(view.more_troubles().map(|text| cause("trouble", text)));
+    if !view.broken.is_empty() {
+        let files = number(u32::try_from(view.broken.len()).unwrap_or(u32::MAX), "file");
+        rows.push(cause("broken", format!("{files} cannot be used, named on standard error")));
+    }
+    if !view.denied.is_empty() {
+        rows.push(cause("unread", "not all files may be read; run this as root, with sudo".to_owned()));
+    }
+    rows
+}
+
+impl DrainView {
+    /// `CORDONED (5), for a reboot, requested 09:30:00 UTC, 11 min ago, attempt 1 of 5`.
+    fn status_row(&self, now: GoTime) -> Option<Row> {
+        let mut text = status_words(self.drain_status()?);
+        let progress = self.agreed();
+        let asked = progress.filter(|it| !it.requested_at.is_zero());
+        let asked = asked.map(|it| (it.requested_by, it.context.as_str(), it.requested_at));
+        let served = || self.served().map(|it| (it.requested_by, it.context.as_str(), it.requested_at));
+        if let Some((by, context, at)) = asked.or_else(served) {
+            let at = moment(self.asked_at(RequestId { by, at }), now);
+            text = format!("{text}, {}, requested {at}", for_whom(by, context));
+        }
+        if let Some(it) = progress.filter(|it| it.attempt > 0) {
+            text = format!("{text}, attempt {} of {}", it.attempt, it.max_attempts);
+        }
+        Some((RowWeight::Course, "status", text))
+    }
+
+    /// All troubles in lines that stay as they are while time passes.
+    pub fn trouble_lines(&self) -> Vec<String> {
+        let each = self.each_trouble().map(|(agent, it)| trouble_words(agent, it));
+        each.chain(self.more_troubles()).collect()
+    }
+
+    fn more_troubles(&self) -> Option<String> {
+        let more: u32 = self.troubles.values().map(|it| it.more).sum();
+        (more > 0).then(|| format!("and {more} more, see run/<agent>/AgentTrouble/global.json"))
+    }
+
+    /// Whether zedkube runs and has turns, and how heavy that is.
+    pub fn live_row(&self, now: GoTime) -> Row {
+        let (live, at) = (self.live, self.live.last_turn);
+        let turn = if at.is_zero() {
+            "never heard of".to_owned()
+        } else {
+            format!("last heard of {}", moment(at, now))
+        };
+        let text = match live.running {
+            Some(true) if live.hangs(now) => format!("hangs, or the clock was changed since: {turn}"),
+            Some(true) if at.is_zero() => "running".to_owned(),
+            Some(true) => format!("running, {turn}"),
+            Some(false) => {
+                let why = self.zedkube_away().unwrap_or_default();
+                let why = why.trim_start_matches("zedkube ").trim_start_matches("is ");
+                format!("{why}: what is shown is what it wrote last; {turn}")
+            }
+            None if live.is_silent(now) => format!("{turn}; while it works it has one every 25 s"),
+            None => turn,
+        };
+        (if live.is_dead() { RowWeight::Cause } else { RowWeight::Detail }, "zedkube", text)
+    }
+}
+
+/// The name of a status in the documents and its number, as `FAILEDDRAIN (8)`.
+pub fn status_words(status: DrainStatus) -> String {
+    format!("{} ({})", status_name(status), status.number())
+}
+
+/// The name alone.
+pub fn status_name(status: DrainStatus) -> String {
+    status.text().replace(' ', "").to_uppercase()
+}
+
+/// Whom a drain is for.
+pub fn for_whom(by: Requester, context: &str) -> String {
+    match by {
+        Requester::Update => format!("for OS image {context}"),
+        Requester::Operator => format!("by {context}"),
+        Requester::K3sUpdate => format!("for {context}"),
+        Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => {
+            format!("for a {context}")
+        }
+    }
+}
+
+/// The same for a whole request.
+pub fn request_words(request: &NodeDrainRequest, asked_at: GoTime, now: GoTime) -> String {
+    let whom = for_whom(request.requested_by, &request.context);
+    format!("{whom}, requested {}", moment(asked_at, now))
+}
+
+/// `OS update 14.5.1: the drain failed; asked for again 60 s after the error, 09:40:00 UTC, 1 min ago`.
+fn update_words(update: &BaseOsStatus, now: GoTime) -> String {
+    let BaseOsStatus { base_os_version, error, error_retry_condition: retry, error_time, .. } = update;
+    let retry = if retry.is_empty() { String::new() } else { format!("; {retry}") };
+    let at = if error_time.is_zero() { String::new() } else { format!(", {}", moment(*error_time, now)) };
+    format!("OS update {base_os_version}: {error}{retry}{at}")
+}
+
+/// `cluster-a: still a member, about to leave, 09:27:53 UTC, in 40 s: the config names no cluster; to stay: …`.
+fn leave_words(leave: &NodeLeave, now: GoTime) -> String {
+    let at = if leave.deadline.is_zero() { leave.started_at } else { leave.deadline };
+    let at = if at.is_zero() { String::new() } else { format!(", {}", moment(at, now)) };
+    let mut words = format!("{}: {}{at}", leave.cluster_name, leave.phase.text());
+    for (mark, text) in [(": ", &leave.reason), ("; ", &leave.next_step)] {
+        if !text.is_empty() {
+            words.push_str(mark);
+            words.push_str(text);
+        }
+    }
+    words
+}
+
+fn progress_rows(
+    view: &DrainView,
+    progress: &NodeDrainProgress,
+    judged: &Judgement,
+    now: GoTime,
+) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut add = |weight, label, text: String| rows.push((weight, label, text));
+    let counts = progress.counts;
+    if counts.total > 0 {
+        add(
+            RowWeight::Course,
+            "pods",
+            format!("{} {}", bar(counts.gone, counts.total), counts_words(progress)),
+        );
+    }
+    if !progress.tier.is_empty() {
+        add(RowWeight::Detail, "tier", progress.tier.clone());
+    }
+    for (weight, label, at) in [
+        (RowWeight::Detail, "started", progress.started_at),
+        (RowWeight::Course, "deadline", progress.deadline),
+        (RowWeight::Detail, "estimate", progress.estimate),
+    ] {
+        if !at.is_zero() {
+            add(weight, label, moment(at, now));
+        }
+    }
+    for it in &progress.limits {
+        add(RowWeight::Course, "limit", limit_words(it, now));
+    }
+    let works = matches!(judged.outcome, DrainOutcome::UnderWay | DrainOutcome::Blocked);
+    if works && progress.estimate.is_zero() && counts.total > 0 {
+        add(RowWeight::Detail, "estimate", "not available yet".to_owned());
+    }
+    if !progress.api_silent_since.is_zero() {
+        let since = moment(progress.api_silent_since, now);
+        add(RowWeight::Cause, "silent", format!("no answer from the Kubernetes API since {since}"));
+    }
+    let failed = view.failed(progress.requested_by).next().filter(|_| judged.outcome == DrainOutcome::Failed);
+    match failed.filter(|_| progress.blockers.is_empty()) {
+        Some(record) => rows.extend(blocker_rows(&record.blockers, record.more_blockers, now)),
+        None => rows.extend(blocker_rows(&progress.blockers, progress.blockers_omitted, now)),
+    }
+    let going = progress.machines.iter().filter(|it| it.state != "gone");
+    rows.extend(
+        going.map(|it| (RowWeight::Course, "machine", format!("{} [{}] {}", it.name, it.state, it.reason))),
+    );
+    rows.extend(more("machine", 0, progress.machines_omitted));
+    let detail = |label: &'static str, text: String| (RowWeight::Detail, label, text);
+    let cause = |label: &'static str, text: String| (RowWeight::Cause, label, text);
+    rows.extend(progress.volumes.iter().map(|it| cause("volume", format!("still attached: {it}"))));
+    rows.extend(more("volume", 0, progress.volumes_omitted));
+    let storage = |it: &topics::StorageWait| format!("{}: {}; {}", it.volume, it.reason, it.next_step);
+    rows.extend(progress.storage.iter().map(|it| cause("storage", storage(it))));
+    rows.extend(more("storage", 0, progress.storage_omitted));
+    rows.extend(progress.left.iter().map(|it| detail("left", format!("by policy: {it}"))));
+    rows.extend(more("left", 0, progress.left_omitted));
+    rows.extend(progress.hooks.iter().map(|it| detail("hooks", it.clone())));
+    if progress.cordon == CordonOwner::Foreign {
+        rows.push((RowWeight::Course, "cordon", "not ours: somebody else set it; it is kept".to_owned()));
+    }
+    if progress.recordons > 0 {
+        rows.push(detail("cordon", recordons(progress.recordons)));
+    }
+    if !progress.gate.layer.is_empty() {
+        let failed = if progress.gate.failed { ", over its time limit; still retrying" } else { "" };
+        let text = format!("closed at {}{failed}: {}", progress.gate.layer, progress.gate.words);
+        rows.push(cause("gate", text));
+    }
+    rows.extend(progress.gate.warnings.iter().map(|it| warning(it, now)));
+    let taints = progress.gate.stale_taints.iter();
+    rows.extend(taints.map(|it| detail("taint", format!("{it}: stale, removed soon"))));
+    let repairs = progress.repairs.iter();
+    rows.extend(
+        repairs.map(|(what, count)| detail("repaired", format!("{what}, {}", number(*count, "time")))),
+    );
+    if !progress.skip.is_empty() && !progress.reason.contains(&progress.skip) {
+        rows.push(cause("skipped", progress.skip.clone()));
+    }
+    let reason = progress.beyond_counts();
+    // A reason that the first line gives already is not given twice.
+    if !reason.is_empty() && !judged.headline.text.contains(reason) {
+        rows.push(cause("reason", reason.to_owned()));
+    }
+    rows
+}
+
+fn warning(it: &GateWarning, now: GoTime) -> Row {
+    let (weight, turn) = if it.failed {
+        (RowWeight::Cause, "")
+    } else {
+        (RowWeight::Detail, "; its turn is held for this for a time")
+    };
+    let since = moment(it.since, now);
+    (weight, "warning", format!("{}: {}, since {since}{turn}; {}", it.layer, it.words, it.next_step))
+}
+
+/// `25 min of 30 min left for the whole drain; then: the drain fails, and our cordon is removed`.
+fn limit_words(limit: &RunningLimit, now: GoTime) -> String {
+    let secs = |from, to| u64::try_from(unix_secs(to) - unix_secs(from)).unwrap_or_default();
+    let (all, left) = (secs(limit.since, limit.until), secs(now, limit.until));
+    let whole = limit.of == "drain";
+    let of = match limit.of.as_str() {
+        "drain" => "the whole drain",
+        "volumes" => "volumes that are still attached",
+        "last-copies" => "last healthy copies",
+        _ => "this attempt",
+    };
+    let then = match limit.then.as_str() {
+        "give-up" if whole => "the drain fails, and our cordon is removed",
+        "give-up" => "the attempt fails; another one follows, unless it was the last",
+        "go-on" => "the drain continues without waiting for them, and names them",
+        "delete" => {
+            "pods that are left are deleted with their grace period, whatever their PodDisruptionBudgets say"
+        }
+        _ => "it continues to wait, and is shown as over its time",
+    };
+    if left == 0 {
+        return format!("over its {} for {of}, since {}: {then}", span(all), moment(limit.until, now));
+    }
+    format!("{} of {} left for {of}; then: {then}", span(left), span(all))
+}
+
+/// `removed by somebody and set again 2 times`.
+pub fn recordons(count: u32) -> String {
+    format!("removed by somebody and set again {}", number(count, "time"))
+}
+
+/// `2 of 4 gone, 1 terminating, 1 blocked`.
+pub fn counts_words(progress: &NodeDrainProgress) -> String {
+    let counts = progress.counts;
+    [(counts.going, "terminating"), (counts.waiting, "waiting"), (counts.blocked, "blocked")]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .fold(format!("{} of {} gone", counts.gone, counts.total), |text, (count, word)| {
+            format!("{text}, {count} {word}")
+        })
+}
+
+/// The first blockers: code, sentence, since when; then how many more there are.
+fn blocker_rows(blockers: &[Blocker], omitted: u32, now: GoTime) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for it in blockers.iter().take(SHOWN) {
+        let weight = if rows.is_empty() { RowWeight::Essential } else { RowWeight::Cause };
+        let since =
+            if it.since.is_zero() { String::new() } else { format!("; since {}", moment(it.since, now)) };
+        rows.push((weight, "blocked", format!("[{}] {}{since}", it.code, it.sentence())));
+    }
+    let hidden = blockers.len() - rows.len();
+    rows.extend(more("blocked", hidden, omitted));
+    rows
+}
+
+/// `[backups] blocks: backups in progress: b1`, and who has it pass.
+pub fn finding_words(it: &DrainFinding) -> String {
+    let passed =
+        if it.passed_by.is_empty() { String::new() } else { format!(", passed by {}", it.passed_by) };
+    format!("[{}] {}{passed}: {}", it.code, it.severity, it.text)
+}
+
+/// What the preflight of the drain has found, what stops it first, each with what a person can do; nothing while no drain
+/// is at work.
+fn preflight_rows(view: &DrainView, judged: &Judgement) -> Vec<Row> {
+    let waits =
+        view.agreed().is_some_and(|it| matches!(it.phase, DrainPhase::OutsideWindow | DrainPhase::Paused));
+    let Some(report) = view.preflight.as_ref().filter(|_| judged.outcome != DrainOutcome::Idle && !waits)
+    else {
+        return Vec::new();
+    };
+    let shown = report.findings.iter().take(SHOWN).map(|it| {
+        let stops = it.severity == "blocks" && it.passed_by.is_empty();
+        let weight = if stops { RowWeight::Cause } else { RowWeight::Detail };
+        (weight, "finding", format!("{}; {}", finding_words(it), it.next_step))
+    });
+    let hidden = report.findings.len().saturating_sub(SHOWN);
+    shown.chain(more("finding", hidden, report.left_out)).collect()
+}
+
+/// A row for what is not shown: items that the value has, and those that it had no room for.
+fn more(label: &'static str, hidden: usize, omitted: u32) -> Option<Row> {
+    let omitted = usize::try_from(omitted).unwrap_or(usize::MAX);
+    let text = match (hidden, hidden.saturating_add(omitted)) {
+        (_, 0) => return None,
+        (0, all) => format!("… and {all} more"),
+        (_, all) if omitted == 0 => format!("… and {all} more; `zedbox drain status -o json` shows all"),
+        (_, all) => format!("… and {all} more; `zedbox drain status -o json` shows {hidden} of them"),
+    };
+    Some((RowWeight::Cause, label, text))
+}
+
+/// Who keeps what from starting, why, since when, and what ends it.
+fn pause_words(pause: &OperationPause, now: GoTime) -> String {
+    let (what, ends) = match pause.scope {
+        PauseScope::Node => ("no operation starts", "zedbox resume"),
+        PauseScope::Controller => ("what the controller orders waits", "zedbox drain refuse --withdraw"),
+    };
+    let OperationPause { by, reason, since, until, .. } = pause;
+    let end =
+        if until.is_zero() { String::new() } else { format!("; ends by itself {}", moment(*until, now)) };
+    format!("{what}, by {by}: {reason}; since {}{end}; `{ends}` ends it", moment(*since, now))
+}
+
+fn trouble_words(agent: &str, it: &Trouble) -> String {
+    let Trouble { what, path, error, since: _, holds, next_step } = it;
+    let then = if holds.is_empty() { next_step.clone() } else { format!("waits: {}", holds.join(", ")) };
+    format!("{agent}: {what}: {error} ({path}); {then}")
+}
