@@ -2,6 +2,8 @@
 //!
 //! On the embedded cluster, whose Lease, etcd and nodes are changed behind the agents' backs.
 
+mod said;
+
 use outage::operator;
 use outage::turn::record::{ForcedRelease, LEASE};
 use outage::turn::rule::release;

@@ -2,9 +2,11 @@
 //! hold at their end however often agents were killed meanwhile.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use agent::device::MachineOperation;
 use serde_json::{Value, json};
+use sheet::{DrainView, Judgement};
 use topics::{BaseOsStatus, DrainStatus};
 
 use crate::{World, reboot_config};
@@ -102,5 +104,19 @@ impl World {
         self.cluster.block().await;
         self.begin().await;
         self.status(DrainStatus::Cordoned).await;
+    }
+
+    /// Waits until everybody who asks is told these words, and returns what is so then.
+    pub async fn until_said(&self, words: &str) -> Judgement {
+        let said = async {
+            loop {
+                let said = DrainView::read(&self.topic_root, self.clock).judge(self.clock.wall());
+                if said.headline.text.contains(words) {
+                    return said;
+                }
+                self.clock.sleep_until(Some(self.clock.now() + Duration::from_millis(20))).await;
+            }
+        };
+        self.patiently(words, said).await
     }
 }

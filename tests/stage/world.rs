@@ -61,7 +61,7 @@ pub struct World {
     halt: Halt,
     pub(crate) root: Arc<tasks::DeviceRoot>,
     pub topic_root: TopicRoot,
-    clock: Clock,
+    pub(crate) clock: Clock,
     pub cluster: Cluster,
     /// Waits and counts of agents that are started from now on, in the form of a limits file.
     pub limits: Value,
@@ -417,7 +417,7 @@ impl World {
         Processes::said(&self.root.path().join("log"))
     }
 
-    async fn patiently<T>(&self, what: &str, wait: impl Future<Output = T>) -> T {
+    pub(crate) async fn patiently<T>(&self, what: &str, wait: impl Future<Output = T>) -> T {
         tokio::select! {
             seen = wait => seen,
             () = self.clock.sleep_until(Some(self.clock.now() + self.patience)) => {
