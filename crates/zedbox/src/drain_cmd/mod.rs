@@ -39,7 +39,7 @@ async fn act(command: &DrainCommand, surroundings: &Surroundings, voice: &Voice)
     match &command.action {
         DrainAction::Status(options) => status::run(&topic_root, clock, options, voice).await,
         DrainAction::Request(options) => request::ask(&topic_root, clock, options, surroundings, voice).await,
-        DrainAction::Cancel => request::cancel(&topic_root, clock, voice).await,
+        DrainAction::Cancel => request::cancel(&topic_root, clock, voice),
         DrainAction::AtShutdown(options) => {
             Box::pin(orders::at_shutdown::run(&topic_root, clock, options, surroundings, voice)).await
         }
@@ -48,7 +48,7 @@ async fn act(command: &DrainCommand, surroundings: &Surroundings, voice: &Voice)
             orders::pause::refuse(&topic_root, clock, options, surroundings, voice).await
         }
         DrainAction::StartNow(options) => {
-            orders::start_now::run(&topic_root, clock, options, surroundings, voice).await
+            orders::start_now::run(&topic_root, clock, options, surroundings, voice)
         }
         DrainAction::Force(options) => {
             orders::force::run(&topic_root, clock, options, surroundings, voice).await

@@ -94,7 +94,7 @@ pub(super) fn operator_file_exists(topic_root: &TopicRoot) -> bool {
 }
 
 /// Withdraws a person's own request.
-pub(super) async fn cancel(topic_root: &TopicRoot, clock: Clock, voice: &Voice) -> anyhow::Result<Exit> {
+pub(super) fn cancel(topic_root: &TopicRoot, clock: Clock, voice: &Voice) -> anyhow::Result<Exit> {
     let file = operator_file(topic_root);
     let seen = DrainView::read(topic_root, clock);
     if !operator_file_exists(topic_root) {

@@ -185,7 +185,7 @@ fn one_node_is_explained_whether_it_holds_waits_or_neither() {
     // A member of etcd is not to be ignored.
     place.sim.edit("nodes", "", "n1", |it| it["spec"]["unschedulable"] = json!(true));
     let server = words(&place.lock("status", &[]).out);
-    assert!(server.contains("next step repair node n1: `kubectl describe node n1`"), "{server}");
+    assert!(server.contains("agrees: `kubectl uncordon n1`"), "{server}");
     assert!(!server.contains("lock ignore"), "{server}");
 }
 

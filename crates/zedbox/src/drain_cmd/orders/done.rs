@@ -42,7 +42,7 @@ pub(in crate::drain_cmd) async fn run(
             what_is(follow.view(), clock.wall())
         );
     }
-    request::cancel(topic_root, clock, voice).await?;
+    request::cancel(topic_root, clock, voice)?;
     // What was read before that says nothing of it.
     follow = Follow::open(topic_root, clock);
     let until = WatchPatience::until(clock, options.timeout).until;

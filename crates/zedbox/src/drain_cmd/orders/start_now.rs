@@ -32,7 +32,7 @@ struct StartNowResult<'a> {
 }
 
 /// Lets the drain that waits start.
-pub(in crate::drain_cmd) async fn run(
+pub(in crate::drain_cmd) fn run(
     topic_root: &TopicRoot,
     clock: Clock,
     options: &StartOptions,

@@ -54,7 +54,7 @@ fn x3_an_order_names_who_gives_it_why_and_for_which_boot_and_is_withdrawn() {
     assert_eq!((told.code, node.path(DEVICE_ORDER).exists()), (0, false), "{told:?}");
     assert_eq!(order(&node, "reboot", "--cancel").code, 1);
     // One of an earlier boot is in nobody's way.
-    node.put(DEVICE_ORDER, &kept.to_string().replace("\"b1\"", "\"b0\""));
+    node.put(DEVICE_ORDER, &kept.to_string().replace(BOOT, "b0"));
     assert_eq!(order(&node, "reboot", "--reason disk").code, 0);
     // Once it is commanded it is called off, or it is said that it was not.
     says(&mut zedagent, DeviceOp::Reboot, PendingState::Commanded, "");
