@@ -66,8 +66,6 @@ on_both! {
     force::a_forced_not_supported_lets_the_reboot_go_ahead,
     update::an_image_is_switched_to_only_after_its_own_drain_and_then_booted,
     pods::d15_a_drain_over_its_limit_fails_is_undone_and_is_not_carried_out,
-    pods::d15_a_drain_that_waits_over_its_limit_is_complete_only_by_its_proof,
-    pods::d15_a_drain_that_deletes_over_its_limit_names_what_it_deleted,
     windows::u9_outside_of_its_window_nothing_starts_but_by_a_persons_word,
     windows::u9_hooks_come_before_the_drain_before_the_reboot_and_after_the_boot,
     windows::u9_a_drain_that_is_withdrawn_while_zedkube_is_down_is_undone_after_its_start,

@@ -98,6 +98,7 @@ impl Processes {
             .arg(topic_root.path(LIMITS))
             .args(["--partitions", "record"])
             .args(how.filter.map(|it| ["--log", it]).into_iter().flatten())
+            .env("ZEDBOX_SHORT_WAITS", "1")
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log);

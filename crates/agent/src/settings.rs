@@ -157,6 +157,8 @@ macro_rules! limits {
         pub struct $name:ident;
         waits { $($(#[$wait_about:meta])* $wait:ident, $member_ms:ident = $default_ms:expr;)* }
         others { $($(#[$member_about:meta])* $member:ident: $kind:ty = $default:expr;)* }
+        fixed_waits { $($(#[$fixed_about:meta])* $fixed:ident, $fixed_ms:ident = $fixed_default:expr;)* }
+        fixed { $($(#[$count_about:meta])* $count:ident: $count_kind:ty = $count_default:expr;)* }
     ) => {
         $(#[$about])*
         #[derive(Clone, PartialEq, Eq, ::serde::Deserialize)]
@@ -164,6 +166,8 @@ macro_rules! limits {
         pub struct $name {
             $($(#[$wait_about])* pub $member_ms: u64,)*
             $($(#[$member_about])* pub $member: $kind,)*
+            $($(#[$fixed_about])* pub $fixed_ms: u64,)*
+            $($(#[$count_about])* pub $count: $count_kind,)*
         }
 
         // Its name alone: dozens of numbers that do not change would hide what does in the state of a core.
@@ -175,13 +179,24 @@ macro_rules! limits {
 
         impl Default for $name {
             fn default() -> Self {
-                Self { $($member_ms: $default_ms,)* $($member: $default,)* }
+                Self {
+                    $($member_ms: $default_ms,)* $($member: $default,)*
+                    $($fixed_ms: $fixed_default,)* $($count: $count_default,)*
+                }
             }
         }
 
         impl $name {
+            /// Members of its object in the limits file.
+            pub const MEMBERS: &[&str] = &[$(stringify!($member_ms),)* $(stringify!($member),)*];
+            /// What no device sets: tests and the demo shorten them.
+            pub const FIXED: &[&str] = &[$(stringify!($fixed_ms),)* $(stringify!($count),)*];
+
             $(pub(crate) const fn $wait(&self) -> ::std::time::Duration {
                 ::std::time::Duration::from_millis(self.$member_ms)
+            })*
+            $(pub(crate) const fn $fixed(&self) -> ::std::time::Duration {
+                ::std::time::Duration::from_millis(self.$fixed_ms)
             })*
         }
     };

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::Limits;
+use crate::limits::IMAGE_PROGRAM_LIMIT;
 
 /// The program, and how long a call of it may take.
 #[derive(Debug, Clone)]
@@ -27,7 +28,7 @@ impl ContainerProgram {
     /// `None` where no program is named.
     pub(crate) fn of(limits: &Limits) -> Option<Self> {
         let program = PathBuf::from(&limits.image_program);
-        (!limits.image_program.is_empty()).then(|| Self { program, limit: limits.image_program_limit() })
+        (!limits.image_program.is_empty()).then(|| Self { program, limit: IMAGE_PROGRAM_LIMIT })
     }
 
     /// Returns once the container images of `version` are here, or why they are not.

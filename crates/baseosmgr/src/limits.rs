@@ -5,23 +5,26 @@ use std::time::Duration;
 /// How long a request of ours may stand while zedkube is at work on nothing, before it counts as failed.
 pub(crate) const UNANSWERED_WAIT: Duration = Duration::from_mins(5);
 
+/// How long an image waits on a clustered node for any word of zedkube before it is switched without a drain, which is
+/// then said and recorded as a skip.
+pub(crate) const UNKNOWN_WAIT: Duration = Duration::from_mins(5);
+/// How long one call of the program for container images may take.
+pub(crate) const IMAGE_PROGRAM_LIMIT: Duration = Duration::from_mins(30);
+
 agent::limits! {
     pub struct Limits;
-    waits {
-        /// How long an image waits on a clustered node for any word of zedkube before it is switched without a
-        /// drain, which is then said and recorded as a skip.
-        unknown_wait, unknown_wait_ms = 300_000;
-        /// The first pause after a failure: of a drain, of a write, of a partition record.
-        again_first, again_first_ms = 30_000;
-        /// Pauses double up to this one.
-        again_longest, again_longest_ms = 1_800_000;
-        /// How long one call of the program for container images may take.
-        image_program_limit, image_program_limit_ms = 1_800_000;
-    }
+    waits {}
     others {
         /// A program that brings and removes the container images of a version; empty for none.
         image_program: String = String::new();
     }
+    fixed_waits {
+        /// The first pause after a failure: of a drain, of a write, of a partition record.
+        again_first, again_first_ms = 30_000;
+        /// Pauses double up to this one.
+        again_longest, again_longest_ms = 1_800_000;
+    }
+    fixed {}
 }
 
 impl Limits {
@@ -44,9 +47,9 @@ mod tests {
 
     #[test]
     fn an_unknown_member_of_a_limits_file_is_refused() {
-        let refused = serde_json::from_str::<Limits>(r#"{"unknown_wait":1}"#).unwrap_err().to_string();
-        assert!(refused.contains("unknown_wait"), "{refused}");
-        let given: Limits = serde_json::from_str(r#"{"unknown_wait_ms":1}"#).unwrap();
-        assert_eq!(given, Limits { unknown_wait_ms: 1, ..Limits::default() });
+        let refused = serde_json::from_str::<Limits>(r#"{"image_tool":1}"#).unwrap_err().to_string();
+        assert!(refused.contains("image_tool"), "{refused}");
+        let given: Limits = serde_json::from_str(r#"{"image_program":"/p"}"#).unwrap();
+        assert_eq!(given, Limits { image_program: "/p".to_owned(), ..Limits::default() });
     }
 }

@@ -25,7 +25,8 @@ pub use changes::{WatchedBlockers, until_activity, until_changed};
 pub use containers::RuntimeQuery;
 pub use drain::{DrainOrder, drain};
 pub use engine::{
-    AttemptOutcome, AttemptRules, Limit, NeverReadyAction, PodAction, StickyAction, VolumeAction,
+    AttemptOutcome, AttemptRules, Limit, NeverReadyAction, PodAction, STICKY_RETURNS, StickyAction,
+    VOLUMES_LIMIT, VolumeAction,
 };
 pub use kubeapi::nodes::CordonAnnotation;
 pub use machines::MachinePolicy;

@@ -26,7 +26,12 @@ pub(crate) const FIRST_WORD: Duration = Duration::from_secs(30);
 agent::limits! {
     #[derive(Copy)]
     pub struct Limits;
-    waits {
+    waits {}
+    others {
+        /// Whether whoever takes the machine down past these agents is held while pods run, as far as the device can.
+        hold_plain_reboots: bool = true;
+    }
+    fixed_waits {
         /// Between a command and the stored reason, and again between halted applications and the operation.
         min_reboot_delay, min_reboot_delay_ms = 30_000;
         /// How long applications may take to halt.
@@ -40,13 +45,11 @@ agent::limits! {
         /// The pause before a device that refused is asked again.
         refused_retry, refused_retry_ms = 30_000;
     }
-    others {
+    fixed {
         /// How often it is said which applications still run; that one halts is acted upon at once.
         domain_halt_step_ms: u64 = 5_000;
         /// How often the remaining time of an image test is published.
         test_tick_ms: u64 = 10_000;
-        /// Whether whoever takes the machine down past these agents is held while pods run, as far as the device can.
-        hold_plain_reboots: bool = true;
     }
 }
 

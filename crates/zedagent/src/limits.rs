@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
+/// On a clustered node, how long zedkube may take to say something before an operation goes without it.
+pub(crate) const UNKNOWN_WAIT: Duration = Duration::from_mins(5);
 /// The pause before a failed drain is asked for again doubles up to this.
 const ASK_AGAIN_MOST: Duration = Duration::from_mins(30);
 
 agent::limits! {
     pub struct Limits;
-    waits {
-        /// On a clustered node, how long zedkube may take to say something before an operation goes without it.
-        unknown_wait, unknown_wait_ms = 300_000;
+    waits {}
+    others {}
+    fixed_waits {
         /// After a failed drain, the first pause before it is asked for again.
         ask_again_first, ask_again_first_ms = 30_000;
     }
-    others {}
+    fixed {}
 }
 
 impl Limits {

@@ -8,6 +8,8 @@ use agent::wire::{self, GLOBAL};
 use anyhow::Context as _;
 use pubsub::TopicRoot;
 use serde::Deserialize;
+use serde::de::Error as _;
+use serde_json::Value;
 use topics::{ConfigItemValueMap, go_json};
 
 /// One object an agent; what is left out keeps its default.
@@ -20,6 +22,8 @@ pub(crate) struct Limits {
     pub(crate) zedkube: zedkube::Limits,
 }
 
+/// The environment of a process of a test or of the demo, whose limits file shortens what is the same on each device.
+pub(crate) const SHORTENED: &str = "ZEDBOX_SHORT_WAITS";
 /// No limits file is longer than this.
 const LIMIT_BYTES: u64 = 64 << 10;
 
@@ -29,14 +33,33 @@ impl Limits {
         let Some(file) = file else { return Ok(Self::default()) };
         let bytes = pubsub::store::read(file, LIMIT_BYTES)?
             .with_context(|| format!("read the limits: there is no file {}", file.display()))?;
-        serde_json::from_slice(&bytes).with_context(|| format!("read the limits in {}", file.display()))
+        let shortened = cfg!(feature = "demo") && std::env::var_os(SHORTENED).is_some();
+        let of_a_device = if shortened { Ok(()) } else { of_a_device(&bytes) };
+        let read = of_a_device.and_then(|()| serde_json::from_slice(&bytes));
+        read.with_context(|| format!("read the limits in {}", file.display()))
     }
 
     /// The limits of this content of a limits file.
     #[cfg(feature = "demo")]
-    pub(crate) fn of(file: serde_json::Value) -> anyhow::Result<Self> {
+    pub(crate) fn of(file: Value) -> anyhow::Result<Self> {
         serde_json::from_value(file).context("read the limits of the demo")
     }
+}
+
+/// Refuses waits that are the same on each device.
+fn of_a_device(file: &[u8]) -> Result<(), serde_json::Error> {
+    let fixed = [
+        ("zedagent", zedagent::Limits::FIXED),
+        ("baseosmgr", baseosmgr::Limits::FIXED),
+        ("nodeagent", nodeagent::Limits::FIXED),
+        ("zedkube", zedkube::Limits::FIXED),
+    ];
+    let file: Value = serde_json::from_slice(file)?;
+    let mut members = fixed.iter().flat_map(|(agent, members)| members.iter().map(move |it| (agent, it)));
+    members.find(|(agent, member)| file[**agent].get(**member).is_some()).map_or(Ok(()), |(agent, member)| {
+        let text = format!("found {member} of {agent}, expected nothing: it is the same on each device");
+        Err(serde_json::Error::custom(text))
+    })
 }
 
 /// How long an attempt to drain lasts by the config of this device; as long as without one where there is none.
@@ -55,12 +78,34 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_file_has_few_members_and_each_is_told_of() {
+        let agents: [&[&str]; 4] = [
+            zedagent::Limits::MEMBERS,
+            baseosmgr::Limits::MEMBERS,
+            nodeagent::Limits::MEMBERS,
+            zedkube::Limits::MEMBERS,
+        ];
+        let told = [
+            include_str!("../../../docs/reference/limits.md"),
+            include_str!("../../../docs/reference/settings.md"),
+        ]
+        .concat();
+        for member in agents.concat() {
+            assert!(told.contains(&format!("`{member}`")), "{member}");
+        }
+        assert!(agents.concat().len() <= 27, "{:?}", agents.concat());
+    }
+
+    #[test]
     fn a_wrong_member_is_named_with_its_file() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("limits.json");
         pubsub::store::replace(&file, br#"{"zedkube":{"cordon_trials":3}}"#).unwrap();
         let refused = format!("{:#}", Limits::read(Some(&file)).unwrap_err());
         assert!(refused.contains("limits.json") && refused.contains("cordon_trials"), "{refused}");
+        pubsub::store::replace(&file, br#"{"zedkube":{"cordon_tries":3}}"#).unwrap();
+        let refused = format!("{:#}", Limits::read(Some(&file)).unwrap_err());
+        assert!(refused.contains("cordon_tries of zedkube") && refused.contains("same on each"), "{refused}");
         pubsub::store::replace(&file, br#"{"zedkube":{"pod_limit_then":"kill"}}"#).unwrap();
         let refused = format!("{:#}", Limits::read(Some(&file)).unwrap_err());
         for word in ["limits.json", "pod_limit_then", "kill", "wait, give-up, delete"] {

@@ -313,6 +313,7 @@ impl Bare {
             .arg(self.root.path())
             .args(words)
             .env("DEBIAN_FRONTEND", "noninteractive")
+            .env("ZEDBOX_SHORT_WAITS", "1")
             .stdin(Stdio::null());
         command
     }

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::core::Event;
+use crate::limits::MACHINES_RESTORE;
 
 /// A machine that is not up so long after its node has come back is named.
 const UP_WITHIN: Duration = Duration::from_mins(5);
@@ -37,36 +38,25 @@ struct AwayNodes {
 }
 
 impl AwayNodes {
-    /// Those of `drained` that have been away for `limit`; `ready` are those that are not.
-    fn over(
-        &mut self,
-        now: Mono,
-        limit: Duration,
-        drained: &BTreeSet<String>,
-        ready: &BTreeSet<String>,
-    ) -> BTreeSet<String> {
+    /// Those of `drained` that have been away for [`MACHINES_RESTORE`]; `ready` are those that are not.
+    fn over(&mut self, now: Mono, drained: &BTreeSet<String>, ready: &BTreeSet<String>) -> BTreeSet<String> {
         self.since.retain(|node, _| drained.contains(node) && !ready.contains(node));
         for node in drained.difference(ready) {
             self.since.entry(node.clone()).or_insert(now);
         }
-        let over = self.since.iter().filter(|(_, since)| now.since(**since) >= limit);
+        let over = self.since.iter().filter(|(_, since)| now.since(**since) >= MACHINES_RESTORE);
         over.map(|(node, _)| node.clone()).collect()
     }
 }
 
-/// Goes on until nobody can say any more who leads; a `limit` of zero is none. Dropping it loses nothing.
-pub(crate) async fn run(
-    cluster: ApiClient,
-    clock: Clock,
-    limit: Duration,
-    mut leading: watch::Receiver<Leadership>,
-) {
+/// Goes on until nobody can say any more who leads. Dropping it loses nothing.
+pub(crate) async fn run(cluster: ApiClient, clock: Clock, mut leading: watch::Receiver<Leadership>) {
     let (mut away, mut said) = (AwayNodes::default(), String::new());
     loop {
-        let leads = leading.borrow_and_update().holds(clock.now()) && limit > Duration::ZERO;
-        let due = leads.then(|| clock.now() + LOOK.min(limit));
+        let leads = leading.borrow_and_update().holds(clock.now());
+        let due = leads.then(|| clock.now() + LOOK);
         if leads {
-            let why = match look(&cluster, clock.now(), limit, &mut away).await {
+            let why = match look(&cluster, clock.now(), &mut away).await {
                 Ok(()) => String::new(),
                 Err(error) => error.line(),
             };
@@ -201,7 +191,7 @@ pub(crate) async fn undo_drain(
     }
 }
 
-async fn look(cluster: &ApiClient, now: Mono, limit: Duration, away: &mut AwayNodes) -> Result<(), Error> {
+async fn look(cluster: &ApiClient, now: Mono, away: &mut AwayNodes) -> Result<(), Error> {
     // What is in the way of one does not keep the other from being done.
     let (volumes, machines) = (storage::asked_for(cluster).await, undo::stopped(cluster).await);
     let mut drained = volumes.as_ref().cloned().unwrap_or_default();
@@ -211,7 +201,7 @@ async fn look(cluster: &ApiClient, now: Mono, limit: Duration, away: &mut AwayNo
         let members = nodes::members(cluster, READ).await?;
         ready = members.into_iter().filter(|it| it.facts.ready == "True").map(|it| it.name).collect();
     }
-    let over = away.over(now, limit, &drained, &ready);
+    let over = away.over(now, &drained, &ready);
     if !over.is_empty() {
         let of = |node: &str| over.contains(node);
         let started = undo::start_all(cluster, of).await;
@@ -240,16 +230,16 @@ mod tests {
     #[test]
     fn only_a_node_that_is_away_for_the_whole_limit_is_over_it() {
         let at = |secs| Mono::from_start(Duration::from_secs(secs));
-        let (mut away, limit) = (AwayNodes::default(), Duration::from_secs(100));
+        let mut away = AwayNodes::default();
         let (both, one) = (names(&["n1", "n2"]), names(&["n2"]));
-        assert_eq!(away.over(at(0), limit, &both, &one), names(&[]));
-        assert_eq!(away.over(at(99), limit, &both, &one), names(&[]));
-        assert_eq!(away.over(at(100), limit, &both, &one), names(&["n1"]));
+        assert_eq!(away.over(at(0), &both, &one), names(&[]));
+        assert_eq!(away.over(at(3599), &both, &one), names(&[]));
+        assert_eq!(away.over(at(3600), &both, &one), names(&["n1"]));
         // Back for a moment: its time starts again.
-        assert_eq!(away.over(at(110), limit, &both, &both), names(&[]));
-        assert_eq!(away.over(at(120), limit, &both, &one), names(&[]));
-        assert_eq!(away.over(at(219), limit, &both, &one), names(&[]));
-        assert_eq!(away.over(at(220), limit, &both, &one), names(&["n1"]));
+        assert_eq!(away.over(at(3610), &both, &both), names(&[]));
+        assert_eq!(away.over(at(3620), &both, &one), names(&[]));
+        assert_eq!(away.over(at(7219), &both, &one), names(&[]));
+        assert_eq!(away.over(at(7220), &both, &one), names(&["n1"]));
     }
 
     fn two_nodes() -> Sim {
@@ -268,11 +258,11 @@ mod tests {
         sim.power("n1", false);
         sim.until("nodes", |all| !all.iter().all(ready)).await;
         let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
-        let (mut away, limit) = (AwayNodes::default(), Duration::from_secs(3600));
+        let mut away = AwayNodes::default();
         for secs in [0, 3599, 3600] {
             assert_eq!(left(), before);
             let at = Mono::from_start(Duration::from_secs(secs));
-            let looked = look(&cluster, at, limit, &mut away).await;
+            let looked = look(&cluster, at, &mut away).await;
             assert_eq!(looked.is_err(), refused);
         }
     }

@@ -99,7 +99,7 @@ pub async fn run_into(
         );
         let opened = shell::Shell::open(&context, work.clone(), tasks, door)?;
         let found = work.preflight_report();
-        let updates = Box::new(k3s::Updates::open(&context, &limits, work)?);
+        let updates = Box::new(k3s::Updates::open(&context, work)?);
         Ok((inbox, membership, sites, (updates, found), opened))
     };
     let Some((inbox, membership, sites, (updates, found), (mut shell, earlier))) =
@@ -109,7 +109,7 @@ pub async fn run_into(
     };
     let (cluster_membership, heard) = (membership.membership(), membership.acknowledged());
     let (now, booted_at) = (context.clock.now(), context.clock.booted_at());
-    let (machines, restore) = (cluster.clone(), limits.machines_restore());
+    let machines = cluster.clone();
     let (windows, says_of) = (limits.windows.clone(), limits.clone());
     let server = nodestatus::ServerLimits {
         port: limits.server_port,
@@ -175,7 +175,7 @@ pub async fn run_into(
     let left_behind = duties::keep_until_stop("leftovers of nodes that are away", &context, || {
         let (cluster, leading) = (machines.clone(), view.leadership());
         async move {
-            left_behind::run(cluster, context.clock, restore, leading).await;
+            left_behind::run(cluster, context.clock, leading).await;
             Ok(())
         }
     });

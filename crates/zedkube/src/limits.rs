@@ -17,6 +17,21 @@ use outage::margin::paths::Paths;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+/// How long one hook may take.
+pub(crate) const HOOK_LIMIT: Duration = Duration::from_mins(5);
+/// How old COMPLETE may become for an operation that does not act on it; then it is drained for again. Twice the longest
+/// test of an image that a config may set.
+pub(crate) const COMPLETE_AGE: Duration = Duration::from_hours(2);
+/// How long an update of k3s may take, from when it is handed to the kube container until the kubelet reports it and the
+/// node is healthy.
+pub(crate) const K3S_UPDATE: Duration = Duration::from_mins(30);
+/// How long the kube container has to take notice of what shows in no version, before the node is looked at.
+pub(crate) const K3S_SETTLE: Duration = Duration::from_mins(1);
+/// How often it is warned of a person's pause that stays.
+pub(crate) const PAUSE_AGAIN: Duration = Duration::from_hours(24);
+/// How long a node must be away until whoever leads starts the virtual machines again that its drain has stopped, and takes
+/// back the copies of volumes that it asked for.
+pub(crate) const MACHINES_RESTORE: Duration = Duration::from_hours(1);
 /// Pause between two questions whether the Kubernetes API is there.
 pub(crate) const PROBE_PAUSE: Duration = Duration::from_secs(5);
 /// How much longer than others a node waits at most, drawn by chance, before it skips a drain because the API is away.
@@ -42,44 +57,91 @@ const PRUNE: Duration = Duration::from_mins(10);
 pub(crate) const CONFIG_PATIENCE: Duration = Duration::from_mins(5);
 
 agent::limits! {
-    /// Waits in milliseconds, counts bare, rules as words.
+    /// Rules of a site and of an image; waits in milliseconds, rules as words.
     pub struct Limits;
     waits {
-        /// How long one hook may take.
-        hook_limit, hook_limit_ms = 300_000;
-        /// Pause between two tries to cordon.
-        cordon_retry, cordon_retry_ms = 5_000;
-        /// Least time between the starts of two drains.
-        drain_gap, drain_gap_ms = 7_000;
         /// How long a whole drain may take, from its first attempt on; 0 for no limit.
         drain_limit, drain_limit_ms = 0;
         /// How long a second copy of a Deployment is waited for before its pod is evicted all the same; 0 to ask for none.
         surge_limit, surge_limit_ms = 300_000;
+        /// How long a drain may make no progress before that is warned of; 0 for never.
+        stall_after, stall_after_ms = 600_000;
+    }
+    others {
+        /// Whether this node waits for its turn before it is cordoned, so that no two nodes of the cluster are down by it.
+        take_turns: bool = true;
+        /// Whether the Node shows its drain to the cluster, by Events, a condition and an annotation.
+        node_report: bool = true;
+        /// When drains may start; at any time without one.
+        windows: Windows = Windows::default();
+        /// Codes of findings that stop a drain before it begins; the others only warn.
+        #[serde(deserialize_with = "words::preflight_stops")]
+        preflight_stops: Vec<String> = checks::DRAIN_STOPS.map(str::to_owned).to_vec();
+        /// Where etcd of this node serves metrics and health, without a login.
+        etcd_metrics: String = Addresses::default().metrics;
+        /// Where it serves JSON calls, with a client certificate.
+        etcd_gateway: String = Addresses::default().gateway;
+        /// The data directory of k3s or rke2; empty for the usual places.
+        etcd_data: String = String::new();
+        /// Kernel parameters that each boot should have, as `/proc/cmdline` shows them.
+        kernel_parameters: Vec<String> = Vec::new();
+        /// The socket of the container runtime (CRI); empty for the usual places.
+        runtime_socket: String = String::new();
+        /// Attempts to drain before giving up.
+        drain_tries: u32 = 5;
+        /// Which Deployments have a second copy made elsewhere before their only Ready pods are evicted: `never`,
+        /// `annotated` or `all`.
+        #[serde(deserialize_with = "words::surge")]
+        surge: SurgeRule = AttemptRules::default().surge;
+        /// How long one pod may take, from its first eviction call to its end; 0 for no limit.
+        pod_limit_ms: u64 = 0;
+        /// What is done about a pod that is over its time: `wait`, `give-up` or `delete`.
+        #[serde(deserialize_with = "words::pod_limit_then")]
+        pod_limit_then: PodAction = AttemptRules::default().pod.then;
+        /// What is done about it then: `wait` or `delete`.
+        #[serde(deserialize_with = "words::never_ready_then")]
+        never_ready_then: NeverReadyAction = AttemptRules::default().never_ready;
+        /// How long a node with the last healthy copy of a volume is kept, from when nothing else is waited for; 0 for no
+        /// limit.
+        last_copy_limit_ms: u64 = 0;
+        /// What is done then: `wait`, `give-up` or `go-on`.
+        #[serde(deserialize_with = "words::last_copy_then")]
+        last_copy_then: VolumeAction = AttemptRules::default().last_copy.then;
+        /// Volumes (`pvc-1`) and claims (`shop/data`) whose last healthy copy may go down with the node.
+        last_copy_pass: Vec<String> = Vec::new();
+        /// What becomes of a workload whose pods come back to this node: `leave`, `wait` or `give-up`.
+        #[serde(deserialize_with = "words::sticky_then")]
+        sticky_then: StickyAction = AttemptRules::default().sticky;
+        /// What becomes of virtual machines that name no policy of their own: `migrate-or-shutdown`, `migrate-or-hold`,
+        /// `shutdown` or `fail`.
+        #[serde(deserialize_with = "words::machines_policy")]
+        machines_policy: MachinePolicy = AttemptRules::default().machines;
+        /// Where the console of a virtual machine is written: `both`, `edgeview` (`/run/edgeview/VncParams/vmiVNC.run`) or
+        /// `zedkube` (`/run/zedkube/vmiVNC.run`, for older kube containers).
+        console_files: ConsoleFiles = ConsoleFiles::Both;
+        /// TCP port of the status server; 0 for any that is free.
+        server_port: u16 = nodestatus::ServerLimits::default().port;
+        /// Where the status server listens beside the node's address in the cluster, as `127.0.0.1`.
+        #[serde(deserialize_with = "server_addresses")]
+        server_addresses: Vec<IpAddr> = Vec::new();
+    }
+    fixed_waits {
+        /// Pause between two tries to cordon.
+        cordon_retry, cordon_retry_ms = 5_000;
+        /// Least time between the starts of two drains.
+        drain_gap, drain_gap_ms = 7_000;
         /// Pause between two attempts to drain.
         drain_retry, drain_retry_ms = 300_000;
         /// Least time between the two lists that prove the node empty.
         proof_gap, proof_gap_ms = 1_000;
         /// How often the node is looked at while a cordon of ours has to go.
         uncordon_poll, uncordon_poll_ms = 15_000;
-        /// How old COMPLETE may become for an operation that does not act on it; then it is drained for again. 0 for no
-        /// limit. By default twice the longest test of an image that a config may set.
-        complete_age, complete_age_ms = 7_200_000;
         /// After a boot, how long device nodes may be missing before that counts as failed; it is waited for all the same.
         gate_devices_limit, gate_devices_limit_ms = 60_000;
         /// How long all that must hold before a cordon of an earlier boot is removed.
         gate_hold, gate_hold_ms = 5_000;
         /// After a boot, how long a wall clock that cannot be right keeps the gate shut.
         gate_clock_limit, gate_clock_limit_ms = 300_000;
-        /// After a boot, how long a container runtime that has a socket and does not answer keeps the gate shut.
-        gate_runtime_limit, gate_runtime_limit_ms = 300_000;
-        /// After a boot, how long a virtual IP that no Ready node serves keeps the gate shut.
-        gate_network_limit, gate_network_limit_ms = 600_000;
-        /// After a boot, how long pods of kube-system that are not Ready hold the turn of the node.
-        gate_system_limit, gate_system_limit_ms = 900_000;
-        /// After a boot, how long virtual machines that are not up hold the turn of the node.
-        gate_machines_limit, gate_machines_limit_ms = 300_000;
-        /// After a boot, how long probes that fail hold the turn of the node.
-        gate_probes_limit, gate_probes_limit_ms = 300_000;
         /// How long degraded volumes hold the turn of the node after a boot.
         gate_degraded_hold, gate_degraded_hold_ms = 600_000;
         /// How long the lease must have been renewed before stale taints are removed.
@@ -99,97 +161,12 @@ agent::limits! {
         leave_notice, leave_notice_ms = 60_000;
         /// How often the Lease of turns is read while there is a whole-site operation.
         site_step, site_step_ms = 2_000;
-        /// How long an update of k3s may take, from when it is handed to the kube container until the kubelet reports it
-        /// and the node is healthy.
-        k3s_update, k3s_update_ms = 1_800_000;
-        /// How long the kube container has to take notice of what shows in no version, before the node is looked at.
-        k3s_settle, k3s_settle_ms = 60_000;
-        /// How long a drain may make no progress before that is warned of; 0 for never.
-        stall_after, stall_after_ms = 600_000;
-        /// How often it is warned of a person's pause that stays; 0 for never.
-        pause_again, pause_again_ms = 86_400_000;
-        /// How long a node must be away until whoever leads starts the virtual machines again that its drain has stopped,
-        /// and takes back the copies of volumes that it asked for; 0 for never.
-        machines_restore, machines_restore_ms = 3_600_000;
     }
-    others {
-        /// Whether this node waits for its turn before it is cordoned, so that no two nodes of the cluster are down by it.
-        take_turns: bool = true;
-        /// Whether the Node shows its drain to the cluster, by Events, a condition and an annotation.
-        node_report: bool = true;
-        /// When drains may start; at any time without one.
-        windows: Windows = Windows::default();
+    fixed {
         /// Whether it looks for what speaks against the drain, before it waits for its turn or cordons.
         preflight: bool = true;
-        /// Codes of findings that stop a drain before it begins; the others only warn.
-        #[serde(deserialize_with = "words::preflight_stops")]
-        preflight_stops: Vec<String> = checks::DRAIN_STOPS.map(str::to_owned).to_vec();
-        /// Where etcd of this node serves metrics and health, without a login.
-        etcd_metrics: String = Addresses::default().metrics;
-        /// Where it serves JSON calls, with a client certificate.
-        etcd_gateway: String = Addresses::default().gateway;
-        /// The data directory of k3s or rke2; empty for the usual places.
-        etcd_data: String = String::new();
-        /// Kernel parameters that each boot should have, as `/proc/cmdline` shows them.
-        kernel_parameters: Vec<String> = Vec::new();
-        /// The socket of the container runtime (CRI); empty for the usual places.
-        runtime_socket: String = String::new();
         /// Tries to cordon before giving up.
         cordon_tries: u32 = 10;
-        /// Attempts to drain before giving up.
-        drain_tries: u32 = 5;
-        /// Evictions under way at the same time.
-        evictions_at_once: u32 = 32;
-        /// What is done when a drain is over its time: `wait`, `give-up` or `delete`.
-        #[serde(deserialize_with = "words::drain_limit_then")]
-        drain_limit_then: PodAction = AttemptRules::default().drain.then;
-        /// What is done when an attempt is over its time (`kubernetes.drain.timeout`).
-        #[serde(deserialize_with = "words::attempt_limit_then")]
-        attempt_limit_then: PodAction = AttemptRules::default().attempt_then;
-        /// Which Deployments have a second copy made elsewhere before their only Ready pods are evicted: `never`,
-        /// `annotated` or `all`.
-        #[serde(deserialize_with = "words::surge")]
-        surge: SurgeRule = AttemptRules::default().surge;
-        /// How long one pod may take, from its first eviction call to its end; 0 for no limit.
-        pod_limit_ms: u64 = 0;
-        /// What is done about a pod that is over its time: `wait`, `give-up` or `delete`.
-        #[serde(deserialize_with = "words::pod_limit_then")]
-        pod_limit_then: PodAction = AttemptRules::default().pod.then;
-        /// How long a pod that was never Ready may be held by a budget, from its first eviction call; 0 for no limit.
-        never_ready_hold_ms: u64 = 600_000;
-        /// What is done about it then: `wait` or `delete`.
-        #[serde(deserialize_with = "words::never_ready_then")]
-        never_ready_then: NeverReadyAction = AttemptRules::default().never_ready.then;
-        /// How long volumes may take to be detached once the last pod is gone; 0 for no limit.
-        volumes_limit_ms: u64 = 600_000;
-        /// What is done about volumes that are over their time: `wait`, `give-up` or `go-on`.
-        #[serde(deserialize_with = "words::volumes_limit_then")]
-        volumes_limit_then: VolumeAction = AttemptRules::default().volumes.then;
-        /// How long a node with the last healthy copy of a volume is kept, from when nothing else is waited for; 0 for no
-        /// limit.
-        last_copy_limit_ms: u64 = 0;
-        /// What is done then: `wait`, `give-up` or `go-on`.
-        #[serde(deserialize_with = "words::last_copy_then")]
-        last_copy_then: VolumeAction = AttemptRules::default().last_copy.then;
-        /// Volumes (`pvc-1`) and claims (`shop/data`) whose last healthy copy may go down with the node.
-        last_copy_pass: Vec<String> = Vec::new();
-        /// What becomes of a workload whose pods come back to this node: `leave`, `wait` or `give-up`.
-        #[serde(deserialize_with = "words::sticky_then")]
-        sticky_then: StickyAction = AttemptRules::default().sticky;
-        /// Returns to this node that make a workload one of those.
-        sticky_returns: u32 = AttemptRules::default().sticky_returns;
-        /// What becomes of virtual machines that name no policy of their own: `migrate-or-shutdown`, `migrate-or-hold`,
-        /// `shutdown` or `fail`.
-        #[serde(deserialize_with = "words::machines_policy")]
-        machines_policy: MachinePolicy = AttemptRules::default().machines;
-        /// Where the console of a virtual machine is written: `both`, `edgeview` (`/run/edgeview/VncParams/vmiVNC.run`) or
-        /// `zedkube` (`/run/zedkube/vmiVNC.run`, for older kube containers).
-        console_files: ConsoleFiles = ConsoleFiles::Both;
-        /// TCP port of the status server; 0 for any that is free.
-        server_port: u16 = nodestatus::ServerLimits::default().port;
-        /// Where the status server listens beside the node's address in the cluster, as `127.0.0.1`.
-        #[serde(deserialize_with = "server_addresses")]
-        server_addresses: Vec<IpAddr> = Vec::new();
     }
 }
 
@@ -205,21 +182,17 @@ impl Limits {
     pub fn rules(&self, attempt: Duration) -> AttemptRules {
         AttemptRules {
             attempt,
-            attempt_then: self.attempt_limit_then,
-            drain: Limit { after: some(self.drain_limit_ms), then: self.drain_limit_then },
+            drain: some(self.drain_limit_ms),
             surge: if self.surge_limit().is_zero() { SurgeRule::Never } else { self.surge },
             surge_limit: self.surge_limit(),
-            at_once: usize::try_from(self.evictions_at_once).unwrap_or(usize::MAX),
             proof_gap: self.proof_gap(),
             pod: Limit { after: some(self.pod_limit_ms), then: self.pod_limit_then },
-            never_ready: Limit { after: some(self.never_ready_hold_ms), then: self.never_ready_then },
-            volumes: Limit { after: some(self.volumes_limit_ms), then: self.volumes_limit_then },
+            never_ready: self.never_ready_then,
             last_copy: Limit { after: some(self.last_copy_limit_ms), then: self.last_copy_then },
             last_copy_pass: self.last_copy_pass.iter().cloned().collect(),
             sticky: self.sticky_then,
-            // A pod that has not come back once is not one that comes back.
-            sticky_returns: self.sticky_returns.max(1),
             machines: self.machines_policy,
+            ..AttemptRules::default()
         }
     }
 
@@ -231,15 +204,9 @@ impl Limits {
             taints: self.stale_taints(),
             ..gate::LayerLimits::default()
         };
-        for (layer, limit) in [
-            (Layer::Devices, self.gate_devices_limit()),
-            (Layer::Clock, self.gate_clock_limit()),
-            (Layer::Runtime, self.gate_runtime_limit()),
-            (Layer::Network, self.gate_network_limit()),
-            (Layer::System, self.gate_system_limit()),
-            (Layer::Machines, self.gate_machines_limit()),
-            (Layer::Probes, self.gate_probes_limit()),
-        ] {
+        for (layer, limit) in
+            [(Layer::Devices, self.gate_devices_limit()), (Layer::Clock, self.gate_clock_limit())]
+        {
             limits.layers[layer as usize] = limit;
         }
         limits
@@ -289,12 +256,7 @@ fn some(limit_ms: u64) -> Option<Duration> {
     (limit_ms > 0).then(|| Duration::from_millis(limit_ms))
 }
 
-/// The word of what is done about pods that are over their time.
-pub(crate) fn pod_action(then: PodAction) -> &'static str {
-    words::POD.iter().find(|(_, meaning)| *meaning == then).map_or("", |(word, _)| word)
-}
-
-/// The word of what is done when volumes are over their time.
+/// The word of what is done when last copies are over their time.
 pub(crate) fn volume_action(then: VolumeAction) -> &'static str {
     words::VOLUME.iter().find(|(_, meaning)| *meaning == then).map_or("", |(word, _)| word)
 }
@@ -328,11 +290,8 @@ mod words {
     }
 
     members! {
-        drain_limit_then: PodAction = POD,
-        attempt_limit_then: PodAction = POD,
         pod_limit_then: PodAction = POD,
         never_ready_then: NeverReadyAction = NEVER_READY,
-        volumes_limit_then: VolumeAction = VOLUME,
         last_copy_then: VolumeAction = VOLUME,
         sticky_then: StickyAction = STICKY,
     }
@@ -396,8 +355,6 @@ mod tests {
         assert_eq!(read("{}").unwrap(), Limits::default());
         assert_eq!(Limits::default().rules(ATTEMPT), AttemptRules::default());
         assert_eq!(Limits::default().gate(), gate::LayerLimits::default());
-        let none = read(r#"{"volumes_limit_ms":0,"sticky_returns":0}"#).unwrap().rules(ATTEMPT);
-        assert_eq!((none.volumes.after, none.sticky_returns), (None, 1));
     }
 
     #[test]
@@ -409,13 +366,11 @@ mod tests {
     #[test]
     fn d15_each_limit_has_its_time_and_its_action() {
         let rules = read(
-            r#"{"surge":"annotated","surge_limit_ms":8000,"drain_limit_ms":6000,"drain_limit_then":"delete","attempt_limit_then":"wait",
+            r#"{"surge":"annotated","surge_limit_ms":8000,"drain_limit_ms":6000,
                 "pod_limit_ms":1000,"pod_limit_then":"delete",
-                "volumes_limit_ms":3000,"volumes_limit_then":"wait","last_copy_limit_ms":4000,
-                "last_copy_then":"go-on","never_ready_hold_ms":5000,"never_ready_then":"delete",
-                "last_copy_pass":["shop/data"],"sticky_then":"give-up","sticky_returns":5,
-                "machines_policy":"migrate-or-hold",
-                "evictions_at_once":7,"proof_gap_ms":4000}"#,
+                "last_copy_limit_ms":4000,"last_copy_then":"go-on","never_ready_then":"delete",
+                "last_copy_pass":["shop/data"],"sticky_then":"give-up",
+                "machines_policy":"migrate-or-hold","proof_gap_ms":4000}"#,
         )
         .unwrap()
         .rules(ATTEMPT);
@@ -424,18 +379,15 @@ mod tests {
             attempt: ATTEMPT,
             surge: SurgeRule::Annotated,
             surge_limit: Duration::from_secs(8),
-            attempt_then: PodAction::Wait,
-            drain: Limit { after: after(6), then: PodAction::Delete },
-            at_once: 7,
+            drain: after(6),
             proof_gap: Duration::from_secs(4),
             pod: Limit { after: after(1), then: PodAction::Delete },
-            never_ready: Limit { after: after(5), then: NeverReadyAction::Delete },
-            volumes: Limit { after: after(3), then: VolumeAction::Wait },
+            never_ready: NeverReadyAction::Delete,
             last_copy: Limit { after: after(4), then: VolumeAction::GoOn },
             last_copy_pass: ["shop/data".to_owned()].into(),
             sticky: StickyAction::GiveUp,
-            sticky_returns: 5,
             machines: MachinePolicy::MigrateOrHold,
+            ..AttemptRules::default()
         };
         assert_eq!(rules, expected);
     }
@@ -444,16 +396,11 @@ mod tests {
     fn a_word_that_nobody_knows_is_refused_with_its_member_and_the_words_known() {
         for (text, words) in [
             (r#"{"pod_limit_then":"kill"}"#, ["pod_limit_then", "\"kill\"", "wait, give-up, delete"]),
-            (
-                r#"{"volumes_limit_then":"delete"}"#,
-                ["volumes_limit_then", "\"delete\"", "wait, give-up, go-on"],
-            ),
+            (r#"{"last_copy_then":"delete"}"#, ["last_copy_then", "\"delete\"", "wait, give-up, go-on"]),
             (
                 r#"{"machines_policy":"kill"}"#,
                 ["machines_policy", "\"kill\"", "migrate-or-shutdown, migrate-or-hold, shutdown, fail"],
             ),
-            (r#"{"drain_limit_then":"go-on"}"#, ["drain_limit_then", "\"go-on\"", "wait, give-up, delete"]),
-            (r#"{"attempt_limit_then":"x"}"#, ["attempt_limit_then", "\"x\"", "wait, give-up, delete"]),
             (r#"{"surge":"yes"}"#, ["surge", "\"yes\"", "never, annotated, all"]),
             (
                 r#"{"preflight_stops":["nodes","evil"]}"#,

@@ -18,7 +18,7 @@ use super::facts::UpdateFacts;
 use super::machine::{BaseOs, WaitReason, WithdrawState};
 use super::pause::FailurePause;
 use super::stage::ImageStage;
-use crate::limits::UNANSWERED_WAIT;
+use crate::limits::{UNANSWERED_WAIT, UNKNOWN_WAIT};
 
 /// A partition to be switched to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl BaseOs {
     fn patient(&mut self, now: Mono, want: &WantedSwitch, effects: &mut Vec<Effect>) -> DrainJudgement {
         let verdict = self.verdict(want);
         let (kind, limit) = if matches!(verdict, DrainJudgement::Silent) {
-            (WaitReason::Silent, self.limits.unknown_wait())
+            (WaitReason::Silent, UNKNOWN_WAIT)
         } else if matches!(verdict, DrainJudgement::Unanswered(_)) {
             (WaitReason::Unanswered, UNANSWERED_WAIT)
         } else {

@@ -89,7 +89,7 @@ pub(super) async fn run(
     let began = order.marks.attempt.unwrap_or_else(now).min(now());
     let marks = Marks { attempt: Some(began), ..order.marks.clone() };
     let empty = Progress { phase: AttemptPhase::Machines, marks: marks.clone(), ..Progress::default() };
-    let end = order.rules.machines_end(began, order.marks.drain);
+    let end = began + order.rules.attempt;
     let mut pace = Pace::new(jitter_seed());
     let mut tries = 0;
     let launchers = loop {

@@ -83,7 +83,7 @@ impl Engine {
             now,
             began: now,
             roster: PodTable::new(rules.clone(), marks, now, Pace::new(!seed)),
-            volumes: Detaching::new(rules.volumes, marks.volumes),
+            volumes: Detaching::new(marks.volumes),
             guard: LastCopyGuard::new(rules.last_copy, rules.last_copy_pass.clone(), marks.storage),
             node: None,
             node_gone: None,
@@ -288,12 +288,11 @@ impl Engine {
     /// Whether the attempt has come to its end.
     fn judge(&mut self, now: Mono, effects: &mut Vec<Effect>) {
         let limit = self.roster.enforce(now, effects);
-        let failure = limit.or_else(|| self.roster.failure()).or_else(|| self.volumes.failure());
-        let failure = failure.or_else(|| self.guard.failure());
+        let failure = limit.or_else(|| self.roster.failure()).or_else(|| self.guard.failure());
         if let Some(reason) = failure {
             self.fail(now, reason);
         }
-        if now.since(self.started) >= self.rules.end() {
+        if now.since(self.started) >= self.rules.attempt {
             let (left, volumes) = (self.roster.left_names(), self.volumes.waited_for());
             let what = if !left.is_empty() {
                 format!("left: {}", listed(&left, ", "))
@@ -420,7 +419,7 @@ impl Core for Engine {
         let check = self.next_check().filter(|_| self.look == CallState::Idle);
         let pods = self.roster.next_due(self.now);
         let volumes = self.volumes.next_due().into_iter().chain(self.guard.next_due(self.now)).min();
-        let end = self.started + self.rules.end();
+        let end = self.started + self.rules.attempt;
         let runtime = self.roster.runtime.due(self.roster.doubtful());
         let estimate = self.estimate(self.now);
         let all = [Some(end), self.look.due(), self.cordon.due(), pods, volumes, check, runtime, estimate];

@@ -1,5 +1,4 @@
-//! The times of an attempt: the limits of the whole attempt and drain, when the container
-//! runtime is asked, when all is expected to be done.
+//! The times of an attempt: when it is given up, when the container runtime is asked, when all is expected to be done.
 //!
 //! Not here: what is done then (`limits`, `containers`). Sources: goals D9, D15, O1.
 //! Pure: no clock, no I/O, no task.
@@ -8,8 +7,8 @@ use std::time::Duration;
 
 use step::Mono;
 
-use super::track::Over;
-use super::words::{AttemptRules, Effect, PodAction};
+use super::sentence::limit;
+use super::words::{AttemptRules, Effect};
 use crate::progress::{Counts, Marks};
 
 /// From one answer to the next question.
@@ -17,44 +16,13 @@ const ASK_AGAIN: Duration = Duration::from_secs(10);
 /// The same after an answer that says nothing.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
 
-/// The limits of the attempt and of the whole drain, where pods that are left are not the end of it.
-#[derive(Debug)]
-pub(super) struct WholeLimits([(Over, Option<Mono>, bool); 2]);
-
-impl WholeLimits {
-    pub(super) fn new(rules: &AttemptRules, marks: &Marks, now: Mono) -> Self {
-        let own = |over: Over| rules.action(over) != PodAction::GiveUp;
-        let attempt = marks.attempt.map_or(now, |mark| mark.min(now)) + rules.attempt;
-        let drain = marks.drain.zip(rules.drain.after).map(|(since, after)| since.min(now) + after);
-        Self([
-            (Over::Drain, drain.filter(|_| own(Over::Drain)), false),
-            (Over::Attempt, Some(attempt).filter(|_| own(Over::Attempt)), false),
-        ])
-    }
-
-    pub(super) fn over(&self) -> impl Iterator<Item = Over> + '_ {
-        self.0.iter().filter(|(_, _, over)| *over).map(|(of, ..)| *of)
-    }
-
-    /// Whether one more of them is over.
-    pub(super) fn follow(&mut self, now: Mono) -> bool {
-        let new = |it: &&mut (Over, Option<Mono>, bool)| !it.2 && it.1.is_some_and(|due| due <= now);
-        self.0.iter_mut().filter(new).map(|it| it.2 = true).count() > 0
-    }
-
-    pub(super) fn next_due(&self) -> Option<Mono> {
-        self.0.iter().filter(|(_, _, over)| !over).filter_map(|(_, due, _)| *due).min()
-    }
-}
-
-/// When the attempt is given up, or the whole drain, whichever is first, and by which limit.
-pub(super) fn given_up_at(rules: &AttemptRules, marks: &Marks, now: Mono) -> Option<(Mono, Over)> {
-    let own = |then: PodAction| then == PodAction::GiveUp;
+/// When the attempt is given up, or the whole drain, whichever is first, and the limit in words.
+pub(super) fn given_up_at(rules: &AttemptRules, marks: &Marks, now: Mono) -> (Mono, String) {
     let began = marks.attempt.map_or(now, |mark| mark.min(now));
-    let attempt = Some((began + rules.attempt, Over::Attempt)).filter(|_| own(rules.attempt_then));
-    let drain = marks.drain.zip(rules.drain.after).filter(|_| own(rules.drain.then));
-    let drain = drain.map(|(since, after)| (since.min(now) + after, Over::Drain));
-    attempt.into_iter().chain(drain).min_by_key(|(at, _)| *at)
+    let attempt = (began + rules.attempt, limit(rules.attempt, "an attempt"));
+    let drain = marks.drain.zip(rules.drain);
+    let drain = drain.map(|(since, after)| (since.min(now) + after, limit(after, "the whole drain")));
+    drain.into_iter().chain([attempt]).min_by_key(|(at, _)| *at).unwrap_or_default()
 }
 
 /// What is known of the runtime.

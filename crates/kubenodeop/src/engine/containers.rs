@@ -45,7 +45,6 @@ impl PodTable {
     ) {
         self.runtime.answered(now, without.as_ref().err());
         self.live_again(now, without, effects);
-        let unmounts = self.rules.volumes.after.unwrap_or(UNMOUNTS);
         let overdue: Vec<PodUid> = self.book.overdue_by(now).cloned().collect();
         for uid in overdue {
             let has_none = without.as_ref().is_ok_and(|all| all.contains(&uid));
@@ -54,7 +53,7 @@ impl PodTable {
                 track.lives = lives;
                 let since = track.without.get_or_insert(now);
                 // A kubelet keeps the object of one with volumes until they are unmounted: who serves them must not go before.
-                let least = if track.facts.claims.is_empty() { APART } else { unmounts };
+                let least = if track.facts.claims.is_empty() { APART } else { UNMOUNTS };
                 let gone = has_none && now.since(*since) >= least;
                 if gone {
                     track.state = PodState::ObjectOnly;

@@ -243,7 +243,7 @@ impl PodIndex {
 
     /// The pod that is asked for longest and not over a limit yet, and since when.
     pub(super) fn first_in_time(&self) -> Option<&(Mono, PodUid)> {
-        let in_time = |uid| self.pods.get(uid).is_some_and(|it| it.over.is_none() && !it.sticky);
+        let in_time = |uid| self.pods.get(uid).is_some_and(|it| !it.over && !it.sticky);
         self.asked.iter().find(|(_, uid)| in_time(uid))
     }
 

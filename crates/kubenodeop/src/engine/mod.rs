@@ -23,6 +23,8 @@ mod words;
 
 pub use attempt::Engine;
 pub(crate) use storage::LastCopyGuard;
+pub use sticky::STICKY_RETURNS;
+pub use volumes::VOLUMES_LIMIT;
 pub use words::{
     AttemptLogEvent, AttemptOutcome, AttemptRules, CallFailure, Effect, Event, Limit, NeverReadyAction,
     PodAction, StickyAction, VolumeAction,

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use step::{Inserted as _, Mono};
 
-use super::clocks::{RuntimeLooks, WholeLimits, given_up_at};
+use super::clocks::{RuntimeLooks, given_up_at};
 use super::index::PodIndex;
 use super::namespace_budgets::NamespaceBudgets;
 use super::sentence;
 use super::sticky::Returns;
 use super::storage::StorageNeeds;
-use super::track::{Over, PodState, PodTrack};
+use super::track::{PodState, PodTrack};
 use super::words::{AttemptLogEvent, AttemptRules, Effect, PodAction, StickyAction};
 use crate::calls::volumes::ClaimName;
 use crate::node::cordon::NodeFacts;
@@ -37,7 +37,6 @@ pub(super) struct PodTable {
     pub(super) rules: AttemptRules,
     pub(super) book: PodIndex,
     pub(super) spaces: NamespaceBudgets,
-    pub(super) wholes: WholeLimits,
     pub(super) returns: Returns,
     /// From then on a pod that comes is a return; `None` while the scheduler may place any pod here.
     returns_from: Option<Mono>,
@@ -57,7 +56,7 @@ pub(super) struct PodTable {
     /// Pods that a rule has had deleted.
     pub(super) deleted: Vec<Left>,
     /// When the attempt is given up, or the whole drain, and by which limit.
-    pub(super) given_up_at: Option<(Mono, Over)>,
+    pub(super) given_up_at: (Mono, String),
     /// Why the attempt fails on a workload that comes back.
     pub(super) given_up: Option<String>,
     /// A list of the watch lacks a pod and may be older than the one that has shown it: a fresh one is needed.
@@ -72,9 +71,8 @@ impl PodTable {
         Self {
             book: PodIndex::owing(marks.claims.clone()),
             spaces: NamespaceBudgets::default(),
-            wholes: WholeLimits::new(&rules, marks, now),
             given_up_at: given_up_at(&rules, marks, now),
-            returns: Returns::new(rules.sticky_returns, marks.returns.clone()),
+            returns: Returns::new(marks.returns.clone()),
             returns_from: Some(now),
             marks: marks.pods.clone(),
             stays: BTreeMap::new(),
@@ -264,21 +262,13 @@ impl PodTable {
             effects.push(Effect::Say(AttemptLogEvent::Held(pod, why)));
             return;
         }
-        let Some(over) = self.over(track).filter(|_| track.is_here()) else { return };
-        let deletes = self.rules.action(over) == PodAction::Delete && track.may_be_deleted();
-        if !deletes && track.over == Some(over) {
+        let deletes = self.rules.pod.then == PodAction::Delete && track.may_be_deleted();
+        if !track.over || !deletes || !track.is_here() {
             return;
         }
-        let why = format!(
-            "deleted whatever its budgets say: over the limit {}",
-            sentence::limit(over, &self.rules)
-        );
-        self.book.change(uid, |track| {
-            track.over = Some(over);
-            if deletes {
-                track.delete_by_rule(now, why);
-            }
-        });
+        let limit = sentence::limit(self.rules.pod.after.unwrap_or_default(), "a pod");
+        let why = format!("deleted whatever its budgets say: over the limit {limit}");
+        self.book.change(uid, |track| track.delete_by_rule(now, why));
     }
 
     /// Whether a pod that uses this claim is not asked as the storage needs it.

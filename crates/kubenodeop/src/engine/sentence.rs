@@ -3,11 +3,13 @@
 //! Not here: deciding anything. Sources: goals D7, O2.
 //! Pure: no clock, no I/O, no task.
 
+use std::time::Duration;
+
 use step::Mono;
 
 use super::namespace_budgets::NamespaceBudgets;
 use super::storage::StorageNeeds;
-use super::track::{Over, PodRefusal, PodState, PodTrack, SecondCopy};
+use super::track::{PodRefusal, PodState, PodTrack, SecondCopy};
 use super::words::AttemptRules;
 use crate::plan::budget::BudgetFacts;
 use crate::plan::held;
@@ -21,7 +23,7 @@ pub(super) fn blocker(
     track: &PodTrack,
     (spaces, needs, silent): (&NamespaceBudgets, &StorageNeeds, Option<&(Mono, String)>),
     returns: u32,
-    (rules, given_up): (&AttemptRules, Option<(Mono, Over)>),
+    (rules, (given_up, by)): (&AttemptRules, &(Mono, String)),
 ) -> Option<AttemptBlocker> {
     let pod = &track.facts.pod;
     let named =
@@ -77,42 +79,32 @@ pub(super) fn blocker(
             };
             (BlockCode::SlowToEnd, reason, *since)
         }
-        (PodState::Going { since }, _)
-            if let Some((_, by)) = given_up.filter(|(at, _)| *since + track.facts.grace > *at) =>
-        {
+        (PodState::Going { since }, _) if *since + track.facts.grace > *given_up => {
             let reason = format!(
-                "pod {pod} was asked to end and may take its grace period of {} s, which passes the limit {}",
-                track.facts.grace.as_secs(),
-                limit(by, rules)
+                "pod {pod} was asked to end and may take its grace period of {} s, which passes the limit {by}",
+                track.facts.grace.as_secs()
             );
             (BlockCode::LongGrace, reason, *since)
         }
-        (PodState::Going { since }, _) if track.over.is_some() => {
+        (PodState::Going { since }, _) if track.over => {
             (BlockCode::OverTime, format!("pod {pod} was asked to end and is still there"), *since)
         }
-        (_, _) if track.over.is_some() => {
+        (_, _) if track.over => {
             (BlockCode::OverTime, format!("pod {pod} is being asked to leave"), track.asked.unwrap_or(now))
         }
         (_, _) => return None,
     };
-    match track.over {
-        Some(over) if track.state != PodState::Ended => named(
-            if code == BlockCode::LongGrace { code } else { BlockCode::OverTime },
-            format!("{reason}; it is over the limit {}", limit(over, rules)),
-            since,
-        ),
-        Some(_) | None => named(code, reason, since),
+    if !track.over || track.state == PodState::Ended {
+        return named(code, reason, since);
     }
+    let code = if code == BlockCode::LongGrace { code } else { BlockCode::OverTime };
+    let limit = limit(rules.pod.after.unwrap_or_default(), "a pod");
+    named(code, format!("{reason}; it is over the limit {limit}"), since)
 }
 
-/// The limit in words: `of 300 s for a pod`.
-pub(super) fn limit(over: Over, rules: &AttemptRules) -> String {
-    let (after, what) = match over {
-        Over::Pod => (rules.pod.after, "a pod"),
-        Over::Attempt => (Some(rules.attempt), "an attempt"),
-        Over::Drain => (rules.drain.after, "the whole drain"),
-    };
-    format!("of {} s for {what}", after.unwrap_or_default().as_secs())
+/// A limit in words: `of 300 s for a pod`.
+pub(super) fn limit(after: Duration, of: &str) -> String {
+    format!("of {} s for {of}", after.as_secs())
 }
 
 fn refused(track: &PodTrack, refusal: &PodRefusal, spaces: &NamespaceBudgets) -> (BlockCode, String) {

@@ -12,22 +12,23 @@ use crate::plan::PodFacts;
 /// Namespace, and kind and name of the controller.
 type WorkloadKey = (String, String);
 
+/// Returns to this node that make a workload sticky.
+pub const STICKY_RETURNS: u32 = 3;
 /// As many counts are kept for the next attempt.
 const KEPT: usize = 64;
 
 /// How often pods of each workload have come back after one of them was sent away.
 #[derive(Debug)]
 pub(super) struct Returns {
-    limit: u32,
     /// Workloads of which this attempt has sent a pod away.
     sent: BTreeSet<WorkloadKey>,
     counts: BTreeMap<WorkloadKey, u32>,
 }
 
 impl Returns {
-    /// A workload is sticky at `limit` returns; `counts` are those of earlier attempts.
-    pub(super) fn new(limit: u32, counts: BTreeMap<WorkloadKey, u32>) -> Self {
-        Self { limit: limit.max(1), sent: BTreeSet::new(), counts }
+    /// `counts` are those of earlier attempts.
+    pub(super) fn new(counts: BTreeMap<WorkloadKey, u32>) -> Self {
+        Self { sent: BTreeSet::new(), counts }
     }
 
     /// The server has accepted to end this pod.
@@ -40,12 +41,12 @@ impl Returns {
         let Some(workload) = workload(facts).filter(|it| self.sent.contains(it)) else { return false };
         let count = self.counts.entry(workload).or_default();
         *count = count.saturating_add(1);
-        *count == self.limit
+        *count == STICKY_RETURNS
     }
 
     /// Whether the pod's workload is sticky.
     pub(super) fn is_sticky(&self, facts: &PodFacts) -> bool {
-        !self.counts.is_empty() && self.count(facts) >= self.limit
+        !self.counts.is_empty() && self.count(facts) >= STICKY_RETURNS
     }
 
     /// How often pods of this one's workload have come back.
@@ -81,7 +82,7 @@ mod tests {
 
     #[test]
     fn d10_the_third_return_makes_a_workload_sticky_and_only_returns_count() {
-        let mut returns = Returns::new(3, BTreeMap::new());
+        let mut returns = Returns::new(BTreeMap::new());
         let web = of("web", "ReplicaSet/web");
         assert!(!returns.came(&web), "nothing was sent away yet");
         returns.sent(&web);
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_pod_without_a_controller_never_comes_back() {
-        let mut returns = Returns::new(1, BTreeMap::new());
+        let mut returns = Returns::new(BTreeMap::new());
         let bare = of("bare", "");
         returns.sent(&bare);
         assert!(!returns.came(&bare) && !returns.is_sticky(&bare));
@@ -108,7 +109,7 @@ mod tests {
         let mut earlier: BTreeMap<WorkloadKey, u32> =
             (0..100).map(|number| (("shop".to_owned(), format!("Job/{number}")), 1)).collect();
         earlier.insert(("shop".to_owned(), web.workload.clone()), 2);
-        let mut returns = Returns::new(3, earlier);
+        let mut returns = Returns::new(earlier);
         returns.sent(&web);
         assert!(returns.came(&web));
         let marks = returns.marks();

@@ -42,7 +42,7 @@ impl PodTable {
                 track,
                 (&self.spaces, &self.needs, silent),
                 returns,
-                (&self.rules, self.given_up_at),
+                (&self.rules, &self.given_up_at),
             )
         };
         let mut all: Vec<AttemptBlocker> = self.book.all().filter_map(|(_, it)| of(it)).collect();

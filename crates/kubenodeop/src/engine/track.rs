@@ -29,7 +29,8 @@ pub(super) struct PodTrack {
     pub(super) accepted: Option<RemovalCall>,
     /// Since when it is asked to leave, or is ending.
     pub(super) asked: Option<Mono>,
-    pub(super) over: Option<Over>,
+    /// It is over the limit for a pod.
+    pub(super) over: bool,
     /// By which rule it is to be deleted, whatever its budgets say.
     pub(super) delete_reason: Option<String>,
     /// How far a second copy elsewhere is.
@@ -88,14 +89,6 @@ pub(super) enum RemovalCall {
     Delete,
 }
 
-/// A limit that a pod is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Over {
-    Pod,
-    Attempt,
-    Drain,
-}
-
 /// How far a second copy is for a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) enum SecondCopy {
@@ -134,7 +127,7 @@ impl PodTrack {
             watched: false,
             tries: 0,
             accepted: None,
-            over: None,
+            over: false,
             delete_reason: None,
             copy: SecondCopy::Unknown,
             looked: None,

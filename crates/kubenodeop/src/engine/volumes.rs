@@ -4,18 +4,21 @@
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use step::Mono;
 
-use super::words::{Effect, Limit, VolumeAction};
+use super::words::Effect;
 use crate::calls::volumes::{AttachmentFacts, ClaimName};
 use crate::progress::Left;
-use kubeapi::names::listed;
+
+/// How long volumes may take to be detached, from the moment that the last pod is gone; then the drain continues without
+/// them and names them.
+pub const VOLUMES_LIMIT: Duration = Duration::from_mins(10);
 
 /// What is waited for between the last pod and the proof.
 #[derive(Debug)]
 pub(super) struct Detaching {
-    limit: Limit<VolumeAction>,
     /// Since when an attempt that was cut off has waited.
     mark: Option<Mono>,
     /// Since when this one waits; `None` while pods leave.
@@ -30,16 +33,8 @@ pub(super) struct Detaching {
 }
 
 impl Detaching {
-    pub(super) fn new(limit: Limit<VolumeAction>, mark: Option<Mono>) -> Self {
-        Self {
-            limit,
-            mark,
-            since: None,
-            owed: BTreeSet::new(),
-            asked: BTreeSet::new(),
-            heard: None,
-            over: false,
-        }
+    pub(super) fn new(mark: Option<Mono>) -> Self {
+        Self { mark, since: None, owed: BTreeSet::new(), asked: BTreeSet::new(), heard: None, over: false }
     }
 
     /// Pods leave (again): volumes have their whole time from the last of them.
@@ -72,18 +67,7 @@ impl Detaching {
 
     /// Whether nothing of them has to be waited for any more.
     pub(super) fn is_over(&self) -> bool {
-        self.owed.is_empty()
-            || (self.over && self.limit.then == VolumeAction::GoOn)
-            || (self.heard.is_some() && self.attached().next().is_none())
-    }
-
-    /// Why the attempt fails on them, if it does.
-    pub(super) fn failure(&self) -> Option<String> {
-        if !self.over || self.is_over() || self.limit.then != VolumeAction::GiveUp {
-            return None;
-        }
-        let names = listed(&self.names(), ", ");
-        Some(format!("still attached {} s after the last pod had gone: {names}", self.limit_secs()))
+        self.owed.is_empty() || self.over || (self.heard.is_some() && self.attached().next().is_none())
     }
 
     /// Since when they are waited for.
@@ -96,19 +80,21 @@ impl Detaching {
         if self.since.is_none() || self.is_over() {
             return Vec::new();
         }
-        let late = if self.over { format!(", over its {} s", self.limit_secs()) } else { String::new() };
-        self.names().into_iter().map(|name| format!("{name}{late}")).collect()
+        self.names()
     }
 
     /// What is let pass: still attached, or never heard of, when its time was over.
     pub(super) fn left(&self) -> Vec<Left> {
-        if !self.over || self.limit.then != VolumeAction::GoOn {
+        if !self.over {
             return Vec::new();
         }
         let why = match self.heard {
-            Some(_) => format!("still attached after {} s, the limit for volumes", self.limit_secs()),
+            Some(_) => format!("still attached after {} s, the limit for volumes", VOLUMES_LIMIT.as_secs()),
             None => {
-                format!("not known within {} s, the limit for volumes, to be detached", self.limit_secs())
+                format!(
+                    "not known within {} s, the limit for volumes, to be detached",
+                    VOLUMES_LIMIT.as_secs()
+                )
             }
         };
         self.names().into_iter().map(|what| Left { what, why: why.clone() }).collect()
@@ -129,12 +115,8 @@ impl Detaching {
         names
     }
 
-    fn limit_secs(&self) -> u64 {
-        self.limit.after.unwrap_or_default().as_secs()
-    }
-
     fn due(&self) -> Option<Mono> {
-        Some(self.since? + self.limit.after?)
+        Some(self.since? + VOLUMES_LIMIT)
     }
 
     /// When their time is over, if that is still ahead.

@@ -24,10 +24,9 @@ use kubeapi::reply::Reply;
 pub struct AttemptRules {
     /// After this the attempt has failed (`kubernetes.drain.timeout`).
     pub attempt: Duration,
-    /// What is done then; of machines it is waited for unless the attempt fails.
-    pub attempt_then: PodAction,
-    /// For all attempts and the pauses between them, from the start of the first. That the drain fails is for the caller.
-    pub drain: Limit<PodAction>,
+    /// For all attempts and the pauses between them, from the start of the first, if there is a limit. That the drain
+    /// fails is for the caller.
+    pub drain: Option<Duration>,
     /// Evictions under way at the same time.
     pub at_once: usize,
     /// Least time between the two lists of the proof (goals D5).
@@ -38,18 +37,14 @@ pub struct AttemptRules {
     pub surge: SurgeRule,
     /// How long that is waited for.
     pub surge_limit: Duration,
-    /// For a pod that was never Ready and that a budget holds, from its first eviction call (goals D8).
-    pub never_ready: Limit<NeverReadyAction>,
-    /// For the volumes, from the moment that the last pod is gone.
-    pub volumes: Limit<VolumeAction>,
+    /// What is done about a pod that was never Ready and that a budget holds (goals D8).
+    pub never_ready: NeverReadyAction,
     /// For volumes whose last healthy copy is here, from the moment that nothing else is waited for (goals D14).
     pub last_copy: Limit<VolumeAction>,
     /// Volumes (`pvc-1`) and claims (`shop/data`) whose last healthy copy may go with the node.
     pub last_copy_pass: BTreeSet<String>,
     /// What becomes of a workload whose pods come back to this node (goals D10).
     pub sticky: StickyAction,
-    /// Returns to this node that make a workload sticky.
-    pub sticky_returns: u32,
     /// What becomes of virtual machines that name no policy of their own.
     pub machines: MachinePolicy,
 }
@@ -62,7 +57,7 @@ pub struct Limit<A> {
     pub then: A,
 }
 
-/// What is done about a pod that is over its time, or that of its tier, the attempt or the drain.
+/// What is done about a pod that is over its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PodAction {
     /// It is named as over its time, and waited for all the same.
@@ -82,7 +77,7 @@ pub enum NeverReadyAction {
     Delete,
 }
 
-/// What is done about volumes that are over their time.
+/// What is done about volumes with their last copy here that are over their time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VolumeAction {
     /// They are named as over their time, and waited for all the same.
@@ -108,19 +103,16 @@ impl Default for AttemptRules {
     fn default() -> Self {
         Self {
             attempt: Duration::from_secs(24 * 3600),
-            attempt_then: PodAction::GiveUp,
-            drain: Limit { after: None, then: PodAction::GiveUp },
+            drain: None,
             at_once: 32,
             proof_gap: Duration::from_secs(1),
             pod: Limit { after: None, then: PodAction::Wait },
             surge: SurgeRule::Never,
             surge_limit: Duration::from_secs(300),
-            never_ready: Limit { after: Some(Duration::from_secs(600)), then: NeverReadyAction::Wait },
-            volumes: Limit { after: Some(Duration::from_secs(600)), then: VolumeAction::GoOn },
+            never_ready: NeverReadyAction::Wait,
             last_copy: Limit { after: None, then: VolumeAction::Wait },
             last_copy_pass: BTreeSet::new(),
             sticky: StickyAction::Leave,
-            sticky_returns: 3,
             machines: MachinePolicy::MigrateOrShutdown,
         }
     }

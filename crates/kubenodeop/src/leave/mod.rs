@@ -17,7 +17,7 @@ use tracing::{info, warn};
 use crate::calls::{pods, remove};
 use crate::containers::RuntimeQuery;
 use crate::drain::{DrainOrder, drain};
-use crate::engine::{AttemptOutcome, AttemptRules, PodAction};
+use crate::engine::{AttemptOutcome, AttemptRules};
 use crate::node;
 use crate::progress::{Marks, Progress};
 use crate::storage;
@@ -271,7 +271,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
                 device_uuid: self.order.device_uuid.clone(),
                 owner: self.order.owner.clone(),
                 // A leave must come to an end, whatever a drain may do.
-                rules: AttemptRules { attempt, attempt_then: PodAction::GiveUp, ..self.order.rules.clone() },
+                rules: AttemptRules { attempt, ..self.order.rules.clone() },
                 marks: marks.clone(),
             };
             let (sender, mut progress) = watch::channel(Progress { marks, ..Progress::default() });

@@ -36,7 +36,7 @@ pub struct Survey {
     pub pods: Vec<Surveyed>,
     pub budgets: Vec<BudgetFacts>,
     /// After how long an attempt or the drain is given up; `None` where neither is.
-    pub given_up_after: Option<Duration>,
+    pub given_up_after: Duration,
     /// What keeps budgets without room from having any, by namespace and name.
     pub hindrances: BTreeMap<NamespacedName, Vec<UnhealthyPod>>,
     pub machines: Option<MachinesView>,
@@ -339,7 +339,7 @@ impl Survey {
 
     /// Pods that may take longer to end than the drain lasts, but for those that are held as it is.
     fn long_graces(&self, pods: &[(PlanClass, &Surveyed)], held: &[Foreseen]) -> Vec<Foreseen> {
-        let Some(most) = self.given_up_after else { return Vec::new() };
+        let most = self.given_up_after;
         let long = pods.iter().filter(|(class, pod)| !class.stays() && pod.facts.grace > most);
         let subjects = long.map(|(_, pod)| (&pod.facts, Subject::from(pod.facts.pod.clone())));
         let free = subjects

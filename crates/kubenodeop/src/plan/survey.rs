@@ -102,7 +102,7 @@ async fn survey(cluster: &ApiClient, name: &NodeName, rules: &AttemptRules) -> R
         pods: all_pods.items.iter().filter(here).map(surveyed).collect(),
         hindrances: hindrances(&facts, &all_pods.items),
         budgets: facts,
-        given_up_after: rules.given_up_after(),
+        given_up_after: rules.drain.map_or(rules.attempt, |it| it.min(rules.attempt)),
         machines,
         copies: copies.map_err(|error| format!("{}; {}", error.line(), error.next_step())),
         findings: room_of(name, &all_pods.items, &peers),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kubenodeop::{AttemptRules, Limit, NeverReadyAction};
+use kubenodeop::{AttemptRules, NeverReadyAction};
 use kubesim::{ScriptedFault, Sim};
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ async fn add_pod(sim: &Sim, never: bool) {
 }
 
 fn rules(then: NeverReadyAction) -> AttemptRules {
-    AttemptRules { never_ready: Limit { after: Some(HOLD), then }, ..AttemptRules::default() }
+    AttemptRules { never_ready: then, ..AttemptRules::default() }
 }
 
 #[tokio::test(start_paused = true)]

@@ -76,9 +76,8 @@ pub struct NodeDrainProgress {
     /// When this drain began.
     pub started_at: GoTime,
     /// When time alone changes something next: the attempt or the whole drain is given up, whichever is first; in a pause the
-    /// next attempt begins; before the cordon the drain is skipped, its hooks are tried again, or the next window opens. A limit
-    /// that gives nothing up (`attempt_limit_then`, `drain_limit_then` are `wait` or `delete`) is in `Limits` only. Zero while
-    /// nothing changes by time.
+    /// next attempt begins; before the cordon the drain is skipped, its hooks are tried again, or the next window opens. Zero
+    /// while nothing changes by time.
     pub deadline: GoTime,
     /// Limits of the attempt and of the whole drain that run.
     pub limits: Vec<RunningLimit>,

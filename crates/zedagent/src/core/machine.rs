@@ -14,7 +14,7 @@ use topics::{
 };
 
 use super::facts::{DesiredDevice, DeviceOpLogEvent, Effect, Event, SavedDeviceOps, SiteOrder};
-use crate::limits::Limits;
+use crate::limits::{Limits, UNKNOWN_WAIT};
 
 /// Operations in the order in which they are served.
 pub(super) const OPERATIONS: [DeviceOp; 2] = [DeviceOp::Reboot, DeviceOp::Shutdown];
@@ -78,7 +78,7 @@ pub struct Zedagent {
 impl Zedagent {
     /// Starts with what an earlier run left. `booted_at`: when the monotonic clock started, by the wall clock of now.
     pub fn new(limits: Limits, found: SavedDeviceOps, now: Mono, booted_at: GoTime) -> (Self, Vec<Effect>) {
-        let unknown_until = now + limits.unknown_wait();
+        let unknown_until = now + UNKNOWN_WAIT;
         let status = ZedAgentStatus {
             name: "zedagent".to_owned(),
             device_state: DeviceState::Booting,
@@ -336,7 +336,7 @@ impl Zedagent {
         if now < self.unknown_until {
             return self.silence();
         }
-        OperationGate::Open(ProceedReason::Silent { waited_secs: self.limits.unknown_wait().as_secs() })
+        OperationGate::Open(ProceedReason::Silent { waited_secs: UNKNOWN_WAIT.as_secs() })
     }
 
     /// What this node is, for a person.
@@ -444,7 +444,7 @@ impl Core for Zedagent {
         }
         if spoke || self.drain.is_clustered() {
             // A zedkube that falls silent later gets its time again, from when that is heard.
-            self.unknown_until = now + self.limits.unknown_wait();
+            self.unknown_until = now + UNKNOWN_WAIT;
         }
         self.settle_ordered(now, &mut out);
         self.evaluate(now, &mut out);

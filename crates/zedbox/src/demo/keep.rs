@@ -25,6 +25,7 @@ use super::scenarios::DemoWorld;
 use super::stage::DemoTopics;
 use super::{DemoCluster, Narrator, interrupted, quoted};
 use crate::args::DemoAgent;
+use crate::limits::SHORTENED;
 use crate::log::LogLevels;
 use crate::supervisor::{self, Agent};
 
@@ -271,7 +272,7 @@ fn start(machine: &DemoMachine, agent: Agent) -> anyhow::Result<Child> {
     let mut command = std::process::Command::new(std::env::current_exe().context("find this program")?);
     command.args(["demo-agent", agent.name(), "--log", "info,kube_client=off", "--root"]).arg(path(""));
     command.arg("--kubeconfig").arg(path(KUBECONFIG)).arg("--limits").arg(path("limits.json"));
-    command.args(["--device", "record", "--partitions", "record"]).env_clear();
+    command.args(["--device", "record", "--partitions", "record"]).env_clear().env(SHORTENED, "1");
     command.stdin(Stdio::null()).stdout(log.try_clone().with_context(doing)?).stderr(log).process_group(0);
     Command::from(command).kill_on_drop(true).spawn().with_context(doing)
 }

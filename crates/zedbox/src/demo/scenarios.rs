@@ -79,8 +79,7 @@ impl DemoWorld {
 
     async fn failed_drain(&mut self) -> anyhow::Result<()> {
         let limits = &mut self.machines[0].limits;
-        (limits["zedkube"]["drain_limit_ms"], limits["zedkube"]["drain_limit_then"]) =
-            (10_000.into(), "give-up".into());
+        limits["zedkube"]["drain_limit_ms"] = 10_000.into();
         limits["zedagent"] = json!({ "ask_again_first_ms": 5_000 });
         let show = self.begin(0).await?;
         self.order_reboot()?;

@@ -56,6 +56,7 @@ impl Node {
             .arg(at("kubeconfig"))
             .arg("--limits")
             .arg(at("limits.json"))
+            .env("ZEDBOX_SHORT_WAITS", "1")
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)

@@ -55,7 +55,7 @@ impl Process {
         for (word, file) in [("--kubeconfig", "kubeconfig"), ("--limits", "limits.json")] {
             command.arg(word).arg(world.topic_root.path(file));
         }
-        command.args(["--log", "trace", "--partitions", "record"]);
+        command.args(["--log", "trace", "--partitions", "record"]).env("ZEDBOX_SHORT_WAITS", "1");
         Self(command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn().unwrap())
     }
 

@@ -17,6 +17,7 @@ use super::facts::{DrainLogEvent, Effect, NodeLook, SiteHold};
 use super::k3s::TURN_ALONE;
 use super::machine::Zedkube;
 use super::turn::KeeperLevels;
+use crate::limits::COMPLETE_AGE;
 
 impl Zedkube {
     /// Whether this node is in a cluster as far as drains are concerned.
@@ -375,13 +376,13 @@ impl Zedkube {
     /// When COMPLETE of operations that have not acted on it is too old. After a start not before a new drain can
     /// take its place: NOTREQUESTED would be shown while a request exists.
     pub(super) fn expires(&self) -> Option<Mono> {
-        self.answers.expires(&self.node).filter(|_| self.can_drain() || planted(Fault::Aging))
+        self.answers.expires().filter(|_| self.can_drain() || planted(Fault::Aging))
     }
 
     /// Voids COMPLETE that is too old.
     pub(super) fn expire(&mut self, now: Mono, out: &mut Vec<Effect>) {
         if self.expires().is_some_and(|at| now >= at) {
-            let secs = self.node.limits.complete_age().as_secs();
+            let secs = COMPLETE_AGE.as_secs();
             self.void(format!("nobody has acted on it for {secs} s"), is_operation, out);
         }
     }

@@ -20,6 +20,7 @@ use topics::{NodeDrainRequest, Requester};
 use tracing::{info, warn};
 
 use crate::core::{Event, RunId};
+use crate::limits::HOOK_LIMIT;
 use crate::work::TaskContext;
 use record::HookRecord;
 
@@ -44,7 +45,7 @@ impl DrainHooks {
         Self {
             context: context.clone(),
             own_node: work.own_node(),
-            limit: limits.hook_limit(),
+            limit: HOOK_LIMIT,
             tries: (limits.drain_tries, limits.drain_retry()),
             calling: Arc::default(),
         }

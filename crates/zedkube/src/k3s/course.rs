@@ -13,6 +13,7 @@ use topics::{FORCE_FILE, K3S_RESTART, K3sStage, K3sUpdate, NodeDrainRequest, Req
 
 use super::facts::{Effect, K3sLogEvent};
 use super::rules::{K3s, K3sChange, PATIENCE, Reported, millis};
+use crate::limits::{K3S_SETTLE, K3S_UPDATE};
 
 /// Between two looks at what the kubelet reports, while that is waited for.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -187,7 +188,7 @@ impl K3s {
     pub(super) fn follow(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let Some(record) = self.record.clone().filter(|_| self.is_applied()) else { return };
         let began = Mono::from_start(Duration::from_millis(record.applied_ms));
-        let settled = now >= began + self.limits.k3s_settle();
+        let settled = now >= began + K3S_SETTLE;
         let names = !record.to.is_empty();
         if names && self.look_at.is_none_or(|at| now >= at) {
             self.look(out);
@@ -227,7 +228,7 @@ impl K3s {
             }
             return;
         }
-        if now >= began + self.limits.k3s_update() {
+        if now >= began + K3S_UPDATE {
             out.push(Effect::Say(K3sLogEvent::Failed(waits.clone())));
             let next_step = format!(
                 "look at the log of the kube container; then set k3s.version back to `{}` in the device config, or give \

@@ -11,7 +11,7 @@ use topics::{GoTime, K3sStage, K3sUpdate, NodeDrainRequest, NodeDrainStatus, Ope
 
 use super::config::{DesiredK3s, Override};
 use super::facts::{Effect, Event, K3sLogEvent};
-use crate::limits::Limits;
+use crate::limits::{K3S_SETTLE, K3S_UPDATE};
 
 /// Between two readings of a file in a vault that is shut.
 const FILE_AGAIN: Duration = Duration::from_secs(60);
@@ -44,7 +44,6 @@ pub(super) enum Reported {
 /// The updates of k3s on this node.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct K3s {
-    pub(super) limits: Limits,
     pub(super) boot_id: String,
     pub(super) booted_at: GoTime,
     pub(super) wanted: DesiredK3s,
@@ -85,7 +84,7 @@ pub(super) struct K3sChange {
 }
 
 impl K3s {
-    pub(super) fn new(limits: Limits, found: SavedK3sUpdate, now: Mono) -> (Self, Vec<Effect>) {
+    pub(super) fn new(found: SavedK3sUpdate, now: Mono) -> (Self, Vec<Effect>) {
         let SavedK3sUpdate { version, on_boot, mut record, request, pause, boot_id, booted_at } = found;
         if let Some(record) = record.as_mut().filter(|it| it.is_under_way() && it.boot_id != boot_id) {
             // Whatever was restarting then has been restarted by the boot: its time begins again.
@@ -94,7 +93,6 @@ impl K3s {
             record.applied_ms = millis(now);
         }
         let core = Self {
-            limits,
             boot_id,
             booted_at,
             wanted: DesiredK3s::default(),
@@ -258,14 +256,14 @@ impl Core for K3s {
         let held = record.is_some_and(|it| it.stage == K3sStage::Waiting);
         let began = |it: &K3sUpdate| Mono::from_start(Duration::from_millis(it.applied_ms));
         let applied = record.filter(|_| self.is_applied());
-        let settle = applied.map(|it| began(it) + self.limits.k3s_settle());
+        let settle = applied.map(|it| began(it) + K3S_SETTLE);
         let limit = applied.filter(|it| it.stage == K3sStage::Applied);
         [
             self.read_file_at.filter(|_| self.wanted.file.is_some()),
             self.ask_from.filter(|_| self.change().is_some()),
             held.then_some(self.patience),
             settle,
-            limit.map(|it| began(it) + self.limits.k3s_update()),
+            limit.map(|it| began(it) + K3S_UPDATE),
             self.look_at.filter(|_| applied.is_some_and(|it| !it.to.is_empty())),
         ]
         .into_iter()

@@ -14,7 +14,6 @@ use super::config::{OVERRIDE_BYTES, Override, wanted};
 use super::facts::{Effect, Event, K3sLogEvent};
 use super::rules::{K3s, SavedK3sUpdate};
 use crate::core::K3sHold;
-use crate::limits::Limits;
 use crate::work::TaskContext;
 use crate::{GLOBAL, NAME};
 
@@ -36,7 +35,6 @@ const READ: &str = "read the override file";
 /// The updates of k3s on this node, to be run beside the drain.
 pub(crate) struct Updates {
     context: AgentContext,
-    limits: Limits,
     work: TaskContext,
     record: Publication<K3sUpdate>,
     request: Publication<NodeDrainRequest>,
@@ -55,11 +53,11 @@ struct Shell {
 
 impl Updates {
     /// Reads what an earlier run has left of an update: the drain has to know it before anything else.
-    pub(crate) fn open(context: &AgentContext, limits: &Limits, work: TaskContext) -> Result<Self, Error> {
+    pub(crate) fn open(context: &AgentContext, work: TaskContext) -> Result<Self, Error> {
         let record: Publication<K3sUpdate> = publication(&context.topic_root, NAME)?;
         let request = publication(&context.topic_root, NAME)?;
         let hold = watch::Sender::new(hold(record.get(GLOBAL)));
-        Ok(Self { context: context.clone(), limits: limits.clone(), work, record, request, hold })
+        Ok(Self { context: context.clone(), work, record, request, hold })
     }
 
     /// What an update says of this node, from before the first fact on.
@@ -76,7 +74,7 @@ impl Updates {
         cluster_membership: watch::Receiver<ClusterMembership>,
         troubles: &Troubles,
     ) -> Result<(), Error> {
-        let Self { context, limits, work, record, request, hold } = *self;
+        let Self { context, work, record, request, hold } = *self;
         let Some(config) = published(&context, troubles).await else { return Ok(()) };
         let mut pauses = context.pauses();
         let found = SavedK3sUpdate {
@@ -93,7 +91,7 @@ impl Updates {
         let mut shell = Shell { topic_root, tasks, work, config, record, request, hold };
         shell.tasks.follow_pause(pauses, Event::Pause);
         shell.follow(&context, cluster_membership);
-        let core = K3s::new(limits, found, context.clock.now());
+        let core = K3s::new(found, context.clock.now());
         turn::beside(core, shell, inbox, &context, troubles).await
     }
 }

@@ -12,7 +12,6 @@ use topics::{
 use super::config::{DesiredK3s, Override};
 use super::facts::{Effect, Event};
 use super::rules::{K3s, SavedK3sUpdate};
-use crate::limits::Limits;
 
 const T0: Mono = Mono::from_start(Duration::from_secs(100));
 
@@ -54,7 +53,7 @@ impl Bench {
     /// A node of a cluster that runs `v1`, as `KubeConfig` says.
     fn new() -> Self {
         let disk = Disk { version: "v1".to_owned(), ..Disk::default() };
-        let (core, _) = K3s::new(Limits::default(), SavedK3sUpdate::default(), T0);
+        let (core, _) = K3s::new(SavedK3sUpdate::default(), T0);
         let mut bench = Self {
             core,
             now: T0,
@@ -84,7 +83,7 @@ impl Bench {
             booted_at: booted_at(),
         };
         (self.gate, self.look) = (false, None);
-        let (core, first) = K3s::new(Limits::default(), found, self.now);
+        let (core, first) = K3s::new(found, self.now);
         self.core = core;
         self.perform(first);
         self.hear(Event::Member(DeviceClustering::Clustered, false));

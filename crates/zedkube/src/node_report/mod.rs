@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, watch};
 use topics::{GoTime, NodeDrainProgress};
 use tracing::warn;
 
-use crate::limits::Limits;
+use crate::limits::{Limits, PAUSE_AGAIN};
 use announcer::Announcer;
 use notices::{Notice, NoticeKind};
 use notify::HookNotifier;
@@ -71,7 +71,7 @@ impl NodeReport {
             hooks,
             stalls,
         };
-        let listening = listener.run(limits.stall_after(), limits.pause_again());
+        let listening = listener.run(limits.stall_after(), PAUSE_AGAIN);
         let says = limits.node_report;
         let sender = Box::pin(Sender::new(self, inbox, stalled).run());
         tokio::select! {

@@ -1,5 +1,6 @@
 //! An onlooker: from what others have said it works out again whether a switch is released. It does not ask the gate.
 
+use crate::limits::UNKNOWN_WAIT;
 use topics::{DrainStatus, NodeDrainStatus, Requester};
 
 use super::world::{Level, World};
@@ -54,8 +55,7 @@ impl World {
         if single && out && self.unsaid() {
             return Some("in no cluster");
         }
-        let silent =
-            self.unsaid_since.is_some_and(|since| self.now.since(since) >= self.limits.unknown_wait());
+        let silent = self.unsaid_since.is_some_and(|since| self.now.since(since) >= UNKNOWN_WAIT);
         silent.then_some("silent for the whole wait")
     }
 }

@@ -40,7 +40,6 @@ impl PodTable {
                 track.is_held_by_budget() && track.looked.is_none_or(|at| at + LOOK_SETTLED <= now)
             }
         };
-        let mut over = self.wholes.over().chain(track.over);
         open && self.rules.surge != SurgeRule::Never
             && track.delete_reason.is_none()
             && !track.sticky
@@ -48,7 +47,7 @@ impl PodTable {
             && !tier::is_machine(&facts.labels)
             && deployment(facts).is_some()
             // It is about to be deleted whatever is in the way.
-            && !over.any(|it| self.rules.action(it) == PodAction::Delete)
+            && !(track.over && self.rules.pod.then == PodAction::Delete)
     }
 
     /// Asks about it. The time of the pod's own limit begins with this call.

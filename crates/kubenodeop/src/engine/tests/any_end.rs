@@ -40,21 +40,17 @@ fn rules() -> impl Strategy<Value = AttemptRules> {
         let then = prop_oneof![Just(PodAction::Wait), Just(PodAction::GiveUp), Just(PodAction::Delete)];
         (after(), then).prop_map(|(after, then)| Limit { after, then })
     };
-    let volumes = prop_oneof![Just(VolumeAction::Wait), Just(VolumeAction::GiveUp), Just(VolumeAction::GoOn)];
-    let volumes = (after(), volumes).prop_map(|(after, then)| Limit { after, then });
     let sticky = prop_oneof![Just(StickyAction::Leave), Just(StickyAction::Wait), Just(StickyAction::GiveUp)];
     let surge = prop_oneof![Just(SurgeRule::Never), Just(SurgeRule::All)];
-    let all = (action(), volumes, sticky, 1usize..4, 1u32..4, surge);
-    all.prop_map(|(pod, volumes, sticky, at_once, sticky_returns, surge)| AttemptRules {
+    let all = (action(), sticky, 1usize..4, surge);
+    all.prop_map(|(pod, sticky, at_once, surge)| AttemptRules {
         surge,
         attempt: secs(2000),
         at_once,
         proof_gap: secs(1),
         pod,
-        volumes,
         sticky,
         machines: crate::machines::MachinePolicy::MigrateOrShutdown,
-        sticky_returns,
         ..AttemptRules::default()
     })
 }

@@ -44,14 +44,16 @@ fn cordon_fails(reply: Reply) -> Bench {
 }
 
 fn comes_back() -> Bench {
-    let rules = AttemptRules { sticky: StickyAction::GiveUp, sticky_returns: 1, ..AttemptRules::default() };
+    let rules = AttemptRules { sticky: StickyAction::GiveUp, ..AttemptRules::default() };
     let mut bench = Bench::by(vec![pod("a")], rules);
-    bench.leave("a");
-    bench.bind(PodFacts { workload: "ReplicaSet/a".to_owned(), ..pod("b") });
+    for (gone, comes) in [("a", "b"), ("b", "c"), ("c", "d")] {
+        bench.leave(gone);
+        bench.bind(PodFacts { workload: "ReplicaSet/a".to_owned(), ..pod(comes) });
+    }
     bench
 }
 
-const WAYS: [RemovalCall; 18] = [
+const WAYS: [RemovalCall; 16] = [
     ("all pods refused", || {
         let mut bench = Bench::started(vec![pod("a")]);
         bench.reply("a", permanent());
@@ -67,21 +69,6 @@ const WAYS: [RemovalCall; 18] = [
         let rules = AttemptRules { pod: limit(60, PodAction::GiveUp), ..AttemptRules::default() };
         let mut bench = Bench::by(vec![pod("a")], rules);
         bench.reply("a", Reply::Done);
-        bench.pass(secs(60));
-        bench
-    }),
-    ("volume limit", || {
-        let rules = AttemptRules { volumes: limit(60, VolumeAction::GiveUp), ..AttemptRules::default() };
-        let mut bench = Bench::by(vec![with_claim("a")], rules);
-        bench.leave("a");
-        bench.hear(attached());
-        bench.pass(secs(60));
-        bench
-    }),
-    ("volume limit, never heard", || {
-        let rules = AttemptRules { volumes: limit(60, VolumeAction::GiveUp), ..AttemptRules::default() };
-        let mut bench = Bench::by(vec![with_claim("a")], rules);
-        bench.leave("a");
         bench.pass(secs(60));
         bench
     }),

@@ -184,15 +184,6 @@ fn d20_whether_it_was_asked_for_is_known_to_the_next_attempt() {
 }
 
 #[test]
-fn d20_nothing_is_asked_for_once_a_limit_deletes() {
-    let at = Mono::from_start(Duration::from_secs(900));
-    let drain = Limit { after: Some(secs(60)), then: PodAction::Delete };
-    let marks = Marks { drain: Some(at), ..Marks::default() };
-    let bench = Bench::on_from(vec![copy("a")], AttemptRules { drain, ..rules() }, &marks);
-    assert_eq!((bench.surges.len(), bench.evicted_names()), (0, vec!["a"]));
-}
-
-#[test]
 fn d20_the_time_used_is_kept_over_a_restart_and_a_limit_that_deletes_does_not_wait() {
     let at = |secs| Mono::from_start(Duration::from_secs(secs));
     // The bench's clock starts at 1000 s.

@@ -12,7 +12,7 @@ use topics::{
 };
 
 use super::{DesiredDevice, DeviceOpLogEvent, Effect, Event, SavedDeviceOps, Zedagent};
-use crate::limits::Limits;
+use crate::limits::{Limits, UNKNOWN_WAIT};
 
 const T0: Mono = Mono::from_start(Duration::from_secs(100));
 
@@ -127,7 +127,7 @@ fn a_node_on_its_way_out_waits_until_it_has_left_and_not_for_ever() {
     core.step(T0, Event::HasToLeave(true));
     core.step(T0, single());
     let due = core.next_wake().unwrap();
-    assert_eq!(due.since(T0), Limits::default().unknown_wait());
+    assert_eq!(due.since(T0), UNKNOWN_WAIT);
     assert!(commands(&core.step(due, Event::Tick)));
 }
 

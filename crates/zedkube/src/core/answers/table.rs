@@ -5,14 +5,13 @@
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use step::{Fault, Mono, planted};
 use topics::{Answer, Asked, DrainStatus, GoTime, NodeDrainRequest, NodeDrainStatus, RequestId, Requester};
 
 use crate::core::context::NodeContext;
 use crate::core::facts::Force;
-use crate::limits::ANSWER_DWELL;
+use crate::limits::{ANSWER_DWELL, COMPLETE_AGE};
 
 /// Requests, force file and answers.
 #[derive(Debug, Clone, PartialEq)]
@@ -301,10 +300,8 @@ impl Answers {
     }
 
     /// When COMPLETE of operations that have not acted on it is too old.
-    pub(crate) fn expires(&self, node: &NodeContext) -> Option<Mono> {
-        let age = node.limits.complete_age();
+    pub(crate) fn expires(&self) -> Option<Mono> {
         let aging = |it: &Answer| is_complete(it) && is_operation(it);
-        let ages = age > Duration::ZERO && self.given.iter().any(aging);
-        self.complete_at.filter(|_| ages).map(|at| at + age)
+        self.complete_at.filter(|_| self.given.iter().any(aging)).map(|at| at + COMPLETE_AGE)
     }
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use agent::settings::Properties;
-use kubenodeop::StickyAction;
+use kubenodeop::{STICKY_RETURNS, StickyAction};
 use outage::keeper::Ask;
 use step::Mono;
 use topics::{CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainRequest};
@@ -184,8 +184,7 @@ impl Drain {
         }
         let workload = (pod.namespace.clone(), pod.workload.clone());
         let returns = self.run.pods().and_then(|pods| pods.marks.returns.get(&workload)).copied();
-        node.limits.sticky_then == StickyAction::Leave
-            && returns.is_some_and(|times| times >= node.limits.sticky_returns.max(1))
+        node.limits.sticky_then == StickyAction::Leave && returns.is_some_and(|times| times >= STICKY_RETURNS)
     }
 
     /// When it must be looked at again.

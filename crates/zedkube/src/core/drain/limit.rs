@@ -1,12 +1,12 @@
 //! The limit of a whole drain, over its attempts, the pauses between them and restarts of this agent in the same boot.
 //!
-//! Not here: what `delete` means for pods, and the other limits (kubenodeop). Source: goals D15.
+//! Not here: the other limits (kubenodeop). Source: goals D15.
 //! Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 
 use kubeapi::listed;
-use kubenodeop::{Limit, PodAction, Progress, VolumeAction};
+use kubenodeop::{Progress, VOLUMES_LIMIT, VolumeAction};
 use step::Mono;
 use topics::{DrainStatus, RunningLimit};
 
@@ -14,7 +14,7 @@ use super::life::{Drain, DrainStepOutcome};
 use super::run::{DrainEnd, DrainRun};
 use crate::core::context::NodeContext;
 use crate::core::facts::{DrainLogEvent, Effect};
-use crate::limits::{Limits, pod_action, volume_action};
+use crate::limits::{Limits, volume_action};
 
 impl Drain {
     /// When the first attempt of the drain that is under way began.
@@ -42,8 +42,7 @@ impl Drain {
 
     /// When the drain fails on it.
     pub(super) fn gives_up_at(&self, node: &NodeContext) -> Option<Mono> {
-        let until = self.drain_limit(node)?.1;
-        (node.limits.drain_limit_then == PodAction::GiveUp).then_some(until)
+        Some(self.drain_limit(node)?.1)
     }
 
     /// Fails where that is over: whatever is under way ends, and no other attempt follows.
@@ -94,19 +93,20 @@ impl Drain {
 
     /// The limits that run, for a reader.
     pub(super) fn running_limits(&self, node: &NodeContext) -> Vec<RunningLimit> {
-        let shown = |of: &str, (since, until): (Mono, Mono), then: &str| RunningLimit {
+        let shown = |of: &str, (since, until): (Mono, Mono), then: VolumeAction| RunningLimit {
             of: of.to_owned(),
             since: node.wall(since),
             until: node.wall(until),
-            then: then.to_owned(),
+            then: volume_action(then).to_owned(),
         };
         let limits = &node.limits;
-        let drain = self.drain_limit(node).map(|it| shown("drain", it, pod_action(limits.drain_limit_then)));
+        let gives_up = VolumeAction::GiveUp;
+        let drain = self.drain_limit(node).map(|it| shown("drain", it, gives_up));
         let mut all: Vec<RunningLimit> = drain.into_iter().collect();
         if let DrainRun::Draining { deadline, now, .. } = &self.run {
             let attempt = now.marks.attempt.map(|since| (since, *deadline));
-            all.extend(attempt.map(|it| shown("attempt", it, pod_action(limits.attempt_limit_then))));
-            all.extend(waits(now, limits).map(|(of, when, then)| shown(of, when, volume_action(then))));
+            all.extend(attempt.map(|it| shown("attempt", it, gives_up)));
+            all.extend(waits(now, limits).map(|(of, when, then)| shown(of, when, then)));
         }
         all
     }
@@ -117,11 +117,11 @@ fn waits(
     now: &Progress,
     limits: &Limits,
 ) -> impl Iterator<Item = (&'static str, (Mono, Mono), VolumeAction)> + use<> {
-    let rules = limits.rules(Duration::ZERO);
-    let of = |name, since: Option<Mono>, limit: Limit<VolumeAction>| {
+    let of = |name, since: Option<Mono>, after: Option<Duration>, then| {
         let since = since?;
-        Some((name, (since, since + limit.after?), limit.then))
+        Some((name, (since, since + after?), then))
     };
-    let volumes = of("volumes", now.marks.volumes, rules.volumes);
-    volumes.into_iter().chain(of("last-copies", now.marks.storage, rules.last_copy))
+    let volumes = of("volumes", now.marks.volumes, Some(VOLUMES_LIMIT), VolumeAction::GoOn);
+    let last_copy = limits.rules(Duration::ZERO).last_copy;
+    volumes.into_iter().chain(of("last-copies", now.marks.storage, last_copy.after, last_copy.then))
 }

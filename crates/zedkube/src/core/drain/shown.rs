@@ -2,7 +2,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use kubenodeop::{AttemptPhase, Counts, PodAction, Progress, VolumeWait};
+use kubenodeop::{AttemptPhase, Counts, Progress, VolumeWait};
 use step::{Inserted as _, Mono};
 use topics::{
     Blocker, DrainJournal, DrainStatus, GoTime, MachineProgress, NodeDrainProgress, PodCounts, StepWord,
@@ -68,10 +68,7 @@ impl Drain {
     pub(crate) fn progress(&self, answers: &Answers, node: &NodeContext) -> NodeDrainProgress {
         let pods = self.run.pods().cloned().unwrap_or_default();
         let (tier, estimate, deadline) = match &self.run {
-            DrainRun::Draining { now, deadline, .. } => {
-                let ends = node.limits.attempt_limit_then == PodAction::GiveUp;
-                (now.tier, now.estimate, Some(*deadline).filter(|_| ends))
-            }
+            DrainRun::Draining { now, deadline, .. } => (now.tier, now.estimate, Some(*deadline)),
             DrainRun::Retrying { until, .. } | DrainRun::Holding { until, .. } => (None, None, Some(*until)),
             DrainRun::Hooks { again, .. } => (None, None, *again),
             DrainRun::Probing { away, .. } => (None, None, away.skip_at.filter(|_| away.refused.is_none())),

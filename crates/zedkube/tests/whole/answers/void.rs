@@ -58,11 +58,10 @@ async fn p8_a_new_daemon_pod_on_the_drained_node_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn p8_complete_that_no_operation_acts_on_is_drained_for_again_after_its_age() {
     let mut device = Device::new().await;
-    device.limits.complete_age_ms = 600_000;
     device.start().await;
     device.ask(US, 1).await;
     device.until(DrainStatus::Complete, US, 1).await;
-    device.pass(Duration::from_secs(595)).await;
+    device.pass(Duration::from_secs(7195)).await;
     assert_eq!((device.status(), device.diary.count(ATTEMPT)), (status(9, 2), 1));
     device.until(DrainStatus::Complete, US, 2).await;
     assert_eq!(device.diary.count(ATTEMPT), 2);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kubenodeop::{PodAction, StickyAction, VolumeAction};
+use kubenodeop::{PodAction, StickyAction};
 use kubesim::ScriptedFault;
 use serde_json::json;
 use topics::{DrainStatus, Requester};
@@ -128,15 +128,6 @@ async fn never_complete_when_the_limit_of_a_pod_gives_up() {
     assert!(failures[0].since(attempts[0]) < Duration::from_secs(65), "{failures:?}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn never_complete_when_the_limit_of_volumes_gives_up() {
-    let limits = Limits { volumes_limit_ms: 60_000, volumes_limit_then: VolumeAction::GiveUp, ..limits() };
-    let device = with_volume(limits).await;
-    let device = fails(device, DrainStatus::FailedDrain).await;
-    let failure = device.progress().reason;
-    assert!(failure.contains("shop/data"), "{failure}");
-}
-
 /// A device with a pod whose volume is never detached.
 async fn with_volume(limits: Limits) -> Device {
     let device = device(limits).await;
@@ -254,14 +245,13 @@ async fn never_complete_when_the_node_object_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_rule_lets_pass_is_named_in_the_complete_progress_and_in_the_log() {
-    let volumes = Limits { volumes_limit_ms: 60_000, volumes_limit_then: VolumeAction::GoOn, ..limits() };
     let sticky = Limits { sticky_then: StickyAction::Leave, ..limits() };
     for is_sticky in [true, false] {
         // One after the other: the log is that of the device made last.
         let (mut device, name) = if is_sticky {
             (with_sticky(sticky.clone()).await, "shop/pinned")
         } else {
-            (with_volume(volumes.clone()).await, "shop/data")
+            (with_volume(limits()).await, "shop/data")
         };
         device.ask(US, 1).await;
         device.until(DrainStatus::Complete, US, 1).await;

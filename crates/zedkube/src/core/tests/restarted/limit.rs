@@ -1,10 +1,10 @@
-//! The limit of a whole drain and what is done when it is over (goals D15).
+//! The limit of a whole drain (goals D15).
 //!
 //! Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 
-use kubenodeop::{AttemptBlocker, BlockCode, Counts, Marks, PodAction, Progress, Subject, VolumeAction};
+use kubenodeop::{AttemptBlocker, BlockCode, Counts, Marks, Progress, Subject, VolumeAction};
 use step::{Core as _, Mono};
 use topics::{CordonOwner, DrainJournal, Requester, RunningLimit};
 
@@ -19,20 +19,13 @@ fn at(secs: u64) -> Mono {
     T0 + Duration::from_secs(secs)
 }
 
-fn limits(then: PodAction) -> Limits {
-    Limits {
-        drain_limit_ms: LIMIT * 1000,
-        drain_limit_then: then,
-        progress_gap_ms: 0,
-        marks_gap_ms: 0,
-        drain_gap_ms: 0,
-        ..alone()
-    }
+fn limits() -> Limits {
+    Limits { drain_limit_ms: LIMIT * 1000, progress_gap_ms: 0, marks_gap_ms: 0, drain_gap_ms: 0, ..alone() }
 }
 
 /// A drain whose first attempt began at `T0`.
-fn begun(then: PodAction) -> Bench {
-    let mut bench = Bench::at(T0, limits(then), None);
+fn begun() -> Bench {
+    let mut bench = Bench::at(T0, limits(), None);
     bench.join();
     bench.look(NodeLook::Open);
     bench.ask(&request(US, 1));
@@ -68,7 +61,7 @@ fn has_failed(bench: &mut Bench) -> String {
 
 #[test]
 fn d15_a_drain_over_its_limit_fails_with_what_is_left_and_is_undone() {
-    let mut bench = begun(PodAction::GiveUp);
+    let mut bench = begun();
     held(&mut bench);
     pass_to(&mut bench, at(LIMIT - 1));
     assert_eq!(bench.status(), (5, 2), "never early");
@@ -87,7 +80,7 @@ fn d15_a_drain_over_its_limit_fails_with_what_is_left_and_is_undone() {
 
 #[test]
 fn d15_the_limit_of_a_drain_runs_on_in_its_pauses_and_over_attempts() {
-    let mut bench = begun(PodAction::GiveUp);
+    let mut bench = begun();
     let run = bench.core.drain.run_id();
     bench.now = at(500);
     // What an attempt that could not even begin reports holds no mark.
@@ -97,7 +90,7 @@ fn d15_the_limit_of_a_drain_runs_on_in_its_pauses_and_over_attempts() {
     let expected = "could not drain: not done within 600 s, the limit for the whole drain: budget shop/web";
     assert_eq!(has_failed(&mut bench), expected);
 
-    let mut bench = begun(PodAction::GiveUp);
+    let mut bench = begun();
     bench.now = at(100);
     bench.fail(bench.core.drain.run_id());
     pass_to(&mut bench, at(400));
@@ -109,7 +102,7 @@ fn d15_the_limit_of_a_drain_runs_on_in_its_pauses_and_over_attempts() {
 #[test]
 fn d15_the_limit_of_a_drain_goes_on_after_a_restart_and_not_in_another_boot() {
     for (paused, boot) in [(false, "b1"), (true, "b1"), (false, "b0"), (true, "b0")] {
-        let mut bench = begun(PodAction::GiveUp);
+        let mut bench = begun();
         bench.now = at(100);
         if paused {
             bench.fail(bench.core.drain.run_id());
@@ -118,7 +111,7 @@ fn d15_the_limit_of_a_drain_goes_on_after_a_restart_and_not_in_another_boot() {
         }
         let journal = DrainJournal { boot_id: boot.into(), ..bench.core.journal() };
         assert_eq!(journal.marks.drain_ms, 100_000, "T0 is 100 s after the boot");
-        let mut bench = Bench::at(at(200), limits(PodAction::GiveUp), Some(journal));
+        let mut bench = Bench::at(at(200), limits(), Some(journal));
         bench.ask(&request(US, 1));
         bench.join();
         let run = bench.run();
@@ -138,10 +131,10 @@ fn d15_the_limit_of_a_drain_goes_on_after_a_restart_and_not_in_another_boot() {
 
 #[test]
 fn d15_a_drain_that_cannot_be_continued_after_a_restart_is_over_its_limit_too() {
-    let mut bench = begun(PodAction::GiveUp);
+    let mut bench = begun();
     held(&mut bench);
     let journal = bench.core.journal();
-    let mut bench = Bench::at(at(LIMIT - 10), limits(PodAction::GiveUp), Some(journal));
+    let mut bench = Bench::at(at(LIMIT - 10), limits(), Some(journal));
     bench.ask(&request(US, 1));
     bench.join();
     let run = bench.run();
@@ -152,14 +145,8 @@ fn d15_a_drain_that_cannot_be_continued_after_a_restart_is_over_its_limit_too() 
 }
 
 #[test]
-fn d15_a_drain_that_waits_or_deletes_after_its_limit_continues_and_one_that_is_proved_is_done() {
-    for then in [PodAction::Wait, PodAction::Delete] {
-        let mut bench = begun(then);
-        held(&mut bench);
-        pass_to(&mut bench, at(10 * LIMIT));
-        assert_eq!(bench.status(), (5, 2), "{then:?}");
-    }
-    let mut bench = begun(PodAction::GiveUp);
+fn d15_a_drain_that_is_proved_is_done_whatever_its_limit() {
+    let mut bench = begun();
     bench.hear(Event::Hold(true));
     bench.done(bench.core.drain.run_id());
     pass_to(&mut bench, at(10 * LIMIT));
@@ -168,7 +155,7 @@ fn d15_a_drain_that_waits_or_deletes_after_its_limit_continues_and_one_that_is_p
 
 #[test]
 fn d15_no_limit_of_a_drain_runs_while_it_waits_to_begin_nor_without_one_set() {
-    let mut bench = Bench::at(T0, limits(PodAction::GiveUp), None);
+    let mut bench = Bench::at(T0, limits(), None);
     bench.join();
     bench.look(NodeLook::Open);
     bench.ask(&request(US, 1));
@@ -186,7 +173,7 @@ fn d15_no_limit_of_a_drain_runs_while_it_waits_to_begin_nor_without_one_set() {
 
 #[test]
 fn d15_the_limits_that_run_are_shown_with_what_follows() {
-    let bench = begun(PodAction::Wait);
+    let bench = begun();
     let wall = |secs| bench.core.node.wall(at(secs));
     let shown = |of: &str, secs, then: &str| RunningLimit {
         of: of.into(),
@@ -194,7 +181,7 @@ fn d15_the_limits_that_run_are_shown_with_what_follows() {
         until: wall(secs),
         then: then.into(),
     };
-    let expected = [shown("drain", LIMIT, "wait"), shown("attempt", 24 * 3600, "give-up")];
+    let expected = [shown("drain", LIMIT, "give-up"), shown("attempt", 24 * 3600, "give-up")];
     assert_eq!(bench.core.progress().limits, expected);
 }
 
@@ -208,7 +195,7 @@ fn k12_limits_of_volumes_and_last_copies_are_shown_while_they_run_and_are_the_de
             volumes_limit_then: then,
             last_copy_limit_ms: 30_000,
             last_copy_then: then,
-            ..limits(PodAction::Wait)
+            ..limits()
         };
         let mut bench = Bench::at(T0, own, None);
         bench.join();
@@ -232,13 +219,13 @@ fn k12_limits_of_volumes_and_last_copies_are_shown_while_they_run_and_are_the_de
 
 #[test]
 fn d15_a_drain_that_was_proved_and_held_does_not_fail_on_its_limit_after_a_restart() {
-    let mut bench = begun(PodAction::GiveUp);
+    let mut bench = begun();
     held(&mut bench);
     bench.hear(Event::Hold(true));
     bench.done(bench.core.drain.run_id());
     let journal = bench.core.journal();
     assert_eq!((journal.status.is_under_way(), journal.marks.drain_ms), (true, 0));
-    let mut bench = Bench::at(at(LIMIT + 50), limits(PodAction::GiveUp), Some(journal));
+    let mut bench = Bench::at(at(LIMIT + 50), limits(), Some(journal));
     bench.ask(&request(US, 1));
     bench.join();
     pass_to(&mut bench, at(LIMIT + 51));
@@ -247,19 +234,8 @@ fn d15_a_drain_that_was_proved_and_held_does_not_fail_on_its_limit_after_a_resta
 
 #[test]
 fn d15_the_deadline_that_is_shown_is_when_something_ends() {
-    let (wait, give_up) = (PodAction::Wait, PodAction::GiveUp);
-    for (drain, attempt, expected) in [
-        (give_up, give_up, Some(LIMIT)),
-        (give_up, wait, Some(LIMIT)),
-        (wait, give_up, Some(24 * 3600)),
-        (wait, PodAction::Delete, None),
-    ] {
-        let mut bench = Bench::at(T0, Limits { attempt_limit_then: attempt, ..limits(drain) }, None);
-        bench.join();
-        bench.look(NodeLook::Open);
-        bench.ask(&request(US, 1));
-        bench.until_draining();
-        let expected = expected.map_or(topics::GoTime::ZERO, |secs| bench.core.node.wall(at(secs)));
-        assert_eq!(bench.core.progress().deadline, expected, "{drain:?} {attempt:?}");
-    }
+    let bench = begun();
+    assert_eq!(bench.core.progress().deadline, bench.core.node.wall(at(LIMIT)));
+    let (bench, _) = Bench::draining(US);
+    assert_eq!(bench.core.progress().deadline, bench.core.node.wall(at(24 * 3600)));
 }
