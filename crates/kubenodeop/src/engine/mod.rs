@@ -22,8 +22,8 @@ mod volumes;
 mod words;
 
 pub use attempt::Engine;
-pub(crate) use storage::LastCopyGuard;
 pub use sticky::STICKY_RETURNS;
+pub(crate) use storage::LastCopyGuard;
 pub use volumes::VOLUMES_LIMIT;
 pub use words::{
     AttemptLogEvent, AttemptOutcome, AttemptRules, CallFailure, Effect, Event, Limit, NeverReadyAction,

@@ -188,15 +188,9 @@ fn d15_the_limits_that_run_are_shown_with_what_follows() {
 #[test]
 fn k12_limits_of_volumes_and_last_copies_are_shown_while_they_run_and_are_the_deadline_where_they_end_it() {
     for (then, deadline) in
-        [(VolumeAction::GiveUp, 20), (VolumeAction::GoOn, 24 * 3600), (VolumeAction::Wait, 24 * 3600)]
+        [(VolumeAction::GiveUp, 30), (VolumeAction::GoOn, 24 * 3600), (VolumeAction::Wait, 24 * 3600)]
     {
-        let own = Limits {
-            volumes_limit_ms: 20_000,
-            volumes_limit_then: then,
-            last_copy_limit_ms: 30_000,
-            last_copy_then: then,
-            ..limits()
-        };
+        let own = Limits { last_copy_limit_ms: 30_000, last_copy_then: then, drain_limit_ms: 0, ..limits() };
         let mut bench = Bench::at(T0, own, None);
         bench.join();
         bench.look(NodeLook::Open);
@@ -210,8 +204,8 @@ fn k12_limits_of_volumes_and_last_copies_are_shown_while_they_run_and_are_the_de
         let runs = shown.limits.iter().map(|it| (it.of.as_str(), it.since, it.until, it.then.as_str()));
         let word = crate::limits::volume_action(then);
         assert_eq!(
-            runs.skip(2).collect::<Vec<_>>(),
-            [("volumes", wall(0), wall(20), word), ("last-copies", wall(0), wall(30), word)]
+            runs.skip(1).collect::<Vec<_>>(),
+            [("volumes", wall(0), wall(600), "go-on"), ("last-copies", wall(0), wall(30), word)]
         );
         assert_eq!(shown.deadline, wall(deadline), "{then:?}");
     }
