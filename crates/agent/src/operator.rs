@@ -104,9 +104,7 @@ pub fn counting_pause(
 }
 
 /// What fuzzing and its kept files try: bytes as each order, pause and pass of a person. How many of them can be read.
-///
-/// # Errors
-/// One that is read is not what it is once written again, or a pause has more left than it lasts.
+/// Errors: one that is read is not what it is once written again, or a pause has more left than it lasts.
 pub fn trial(bytes: &[u8]) -> Result<usize, String> {
     let pause: Option<OperationPause> = go_json::from_slice(bytes).ok();
     for (boot_id, now) in [("", 0), ("b", u64::MAX), (pause.as_ref().map_or("", |it| &it.boot_id), 1)] {

@@ -20,9 +20,7 @@ const LIMIT_BYTES: u64 = 64;
 
 /// Writes this process's number to the file of `agent`, which publishes `T` and does not yet. The file stays when the
 /// process ends, as in the reference.
-///
-/// # Errors
-/// A live process, of whatever PID namespace, publishes that topic, or the file cannot be written. A number that is
+/// Errors: a live process, of whatever PID namespace, publishes that topic, or the file cannot be written. A number that is
 /// left in the file hinders nothing, whoever has it by now.
 pub fn write<T: Topic>(context: &AgentContext, agent: &str) -> Result<(), Error> {
     let path = path(&context.topic_root, agent);

@@ -44,9 +44,7 @@ pub fn subscription<T: Topic>(topic_root: &TopicRoot, agent: &str) -> Subscripti
 
 /// Becomes the one publisher of `agent`'s topic `T`, with what an earlier run left there, over files and over a
 /// socket. To be called within a runtime.
-///
-/// # Errors
-/// Another live process publishes it, or the directory or the socket cannot be made or read.
+/// Errors: another live process publishes it, or the directory or the socket cannot be made or read.
 pub fn publication<T: Topic>(topic_root: &TopicRoot, agent: &str) -> Result<Publication<T>, Error> {
     let refused = |source| Error::Pubsub { what: format!("{agent}/{}", T::NAME), source };
     let mut publication = topic_root.publication(name::<T>(agent), codec::<T>()).map_err(refused)?;
@@ -92,9 +90,7 @@ pub fn path<T: Topic>(topic_root: &TopicRoot, agent: &str, key: &str) -> PathBuf
 
 /// What that file says at this moment; `None` where it is not there or makes no sense, which is for a subscription to
 /// report.
-///
-/// # Errors
-/// It cannot be read: nothing is known of it, least of all that it is not there.
+/// Errors: it cannot be read: nothing is known of it, least of all that it is not there.
 pub fn peek<T: Topic>(topic_root: &TopicRoot, agent: &str, key: &str) -> Result<Option<T>, pubsub::Error> {
     match store::read(&path::<T>(topic_root, agent, key), FILE_LIMIT_BYTES) {
         Ok(bytes) => Ok(bytes.and_then(|bytes| go_json::from_slice(&bytes).ok())),

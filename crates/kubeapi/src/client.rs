@@ -138,9 +138,7 @@ impl ApiClient {
 
     /// Sends `request` and decodes the answer. Dropping the future gives up the answer; whether the server has
     /// carried out the call is then unknown.
-    ///
-    /// # Errors
-    /// Every way in which a call comes to nothing, see [`Error`].
+    /// Errors: every way in which a call comes to nothing, see [`Error`].
     pub async fn ask<T: DeserializeOwned>(&self, what: &str, request: BuiltRequest) -> Result<T, Error> {
         self.ask_within(self.call_limit, what, request).await
     }

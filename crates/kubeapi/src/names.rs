@@ -59,9 +59,7 @@ impl std::error::Error for BadName {}
 
 impl NodeName {
     /// Checks `text`.
-    ///
-    /// # Errors
-    /// [`BadName`] when no Node object can have this name.
+    /// Errors: [`BadName`] when no Node object can have this name.
     pub fn parse(text: &str) -> Result<Self, BadName> {
         let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         let bytes = text.as_bytes();

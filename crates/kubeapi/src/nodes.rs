@@ -83,9 +83,7 @@ struct NodePage {
 }
 
 /// All nodes, 500 at most, in the server's order. Dropping it loses nothing.
-///
-/// # Errors
-/// Those of [`ApiClient`], also when the answer takes longer than `limit`.
+/// Errors: those of [`ApiClient`], also when the answer takes longer than `limit`.
 pub async fn members(cluster: &ApiClient, limit: Duration) -> Result<Vec<ReachableNode>, Error> {
     let list = api().list(&ListParams::default().limit(MOST));
     let page: NodePage = cluster.ask_within(limit, "list nodes", list).await?;
@@ -131,9 +129,7 @@ pub async fn probe(cluster: &ApiClient) -> Result<(), Error> {
 
 /// Our own node by its name. Where there is none of this name, or its device is not known, one that carries our device's
 /// UUID is looked for: it would be ours under another name.
-///
-/// # Errors
-/// [`Error::WrongNode`] when it carries another device's UUID, [`Error::OtherMachine`] when another machine has reported it,
+/// Errors: [`Error::WrongNode`] when it carries another device's UUID, [`Error::OtherMachine`] when another machine has reported it,
 /// [`Error::OtherName`] when our device's is on another node, and all of [`ApiClient`]'s.
 pub async fn own(cluster: &ApiClient, name: &NodeName, device_uuid: &str) -> Result<NodeObject, Error> {
     let what = format!("read node {name}");
@@ -167,9 +163,7 @@ fn device_of(node: &NodeObject) -> Option<&str> {
 }
 
 /// That `node` is neither labelled as another device's nor reported by another machine than this one.
-///
-/// # Errors
-/// [`Error::WrongNode`] and [`Error::OtherMachine`].
+/// Errors: [`Error::WrongNode`] and [`Error::OtherMachine`].
 pub fn check_device(node: &NodeObject, device_uuid: &str, here: &MachineIds) -> Result<(), Error> {
     let name = || node.metadata.name.clone().unwrap_or_default();
     match device_of(node) {
@@ -181,9 +175,7 @@ pub fn check_device(node: &NodeObject, device_uuid: &str, here: &MachineIds) -> 
 }
 
 /// That `there`, which the kubelet of `node` has reported, may be the machine `here`.
-///
-/// # Errors
-/// [`Error::OtherMachine`].
+/// Errors: [`Error::OtherMachine`].
 pub fn check_machine(node: &str, there: &MachineIds, here: &MachineIds) -> Result<(), Error> {
     if !here.differs(there) {
         return Ok(());

@@ -70,9 +70,7 @@ impl WatchScope {
     }
 
     /// The same of a kind that may not be installed: `None` where it is not.
-    ///
-    /// # Errors
-    /// Those of [`ApiClient`], but for an unknown kind.
+    /// Errors: those of [`ApiClient`], but for an unknown kind.
     pub async fn list_installed<K>(&self, cluster: &ApiClient) -> Result<Option<Vec<K>>, Error>
     where
         K: DeserializeOwned + Send,

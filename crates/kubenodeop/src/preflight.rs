@@ -57,9 +57,7 @@ pub struct PreflightFindings {
 }
 
 /// The pods that would not leave, one of each of a few workloads, and the room for what leaves. `now` is since when they count as held.
-///
-/// # Errors
-/// [`PreflightError`]; the caller says what follows.
+/// Errors: [`PreflightError`]; the caller says what follows.
 pub async fn preflight(
     cluster: &ApiClient,
     node: &NodeName,

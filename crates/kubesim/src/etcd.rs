@@ -77,9 +77,7 @@ impl Etcd {
     }
 
     /// The same of one of [`ETCD_VERSIONS`].
-    ///
-    /// # Errors
-    /// No port can be had, or there is no table of that version.
+    /// Errors: no port can be had, or there is no table of that version.
     pub async fn start_of(version: &str, nodes: &[&str]) -> std::io::Result<Self> {
         let table = EtcdTable::of(version)?;
         let member =

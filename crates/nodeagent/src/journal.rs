@@ -60,9 +60,7 @@ impl From<Resumed> for Latched {
 
 impl Journal {
     /// The journal of boot `boot_id`. One that makes no sense is left out: facts say the same, only later.
-    ///
-    /// # Errors
-    /// It cannot be read. Without it the operation on its way would be forgotten.
+    /// Errors: it cannot be read. Without it the operation on its way would be forgotten.
     pub(crate) fn read(topic_root: &TopicRoot, boot_id: &str) -> Result<Option<Self>, Error> {
         let path = topic_root.path(PATH);
         let bytes = match store::read(&path, LIMIT_BYTES) {

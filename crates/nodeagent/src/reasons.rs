@@ -39,9 +39,7 @@ const PREFIX: &str = "BootReason";
 
 /// Reads what the boot before left, the words as they are. A file that is broken for good counts as absent and is
 /// logged.
-///
-/// # Errors
-/// Descriptors or memory are short: what is there now must not count as absent, and be removed.
+/// Errors: descriptors or memory are short: what is there now must not count as absent, and be removed.
 pub(crate) fn read(topic_root: &TopicRoot) -> Result<Stored, Error> {
     Ok(Stored {
         reason: content(topic_root, REASON, WORDS_BYTES)?.filter(|text| !text.trim().is_empty()),

@@ -60,9 +60,7 @@ pub(crate) fn held(lease: Lease) -> Result<Box<RecordSnapshot>, ReadError> {
 }
 
 /// The Lease as it is now, from the store; `None` when there is none.
-///
-/// # Errors
-/// [`ReadError`]: no answer, or an unusable record.
+/// Errors: [`ReadError`]: no answer, or an unusable record.
 pub async fn read(cluster: &ApiClient) -> Result<Option<Box<RecordSnapshot>>, ReadError> {
     match lease::read(cluster, LEASE).await {
         Ok(lease) => lease.map(held).transpose(),
@@ -241,9 +239,7 @@ pub async fn mark(cluster: &ApiClient, node: &VersionedNode, text: Option<&str>)
 }
 
 /// Reads the nodes from the store, and after them the leases of their kubelets.
-///
-/// # Errors
-/// No answer, or `own` was last reported by another machine than this one.
+/// Errors: no answer, or `own` was last reported by another machine than this one.
 pub async fn look(
     cluster: &ApiClient,
     own: &NodeName,
@@ -274,9 +270,7 @@ pub async fn look(
 }
 
 /// Our own node by its name: its UID.
-///
-/// # Errors
-/// Those of [`ApiClient`], [`Error::WrongNode`] when it is another device's, [`Error::OtherMachine`] when another machine has
+/// Errors: those of [`ApiClient`], [`Error::WrongNode`] when it is another device's, [`Error::OtherMachine`] when another machine has
 /// reported it.
 pub async fn own(cluster: &ApiClient, name: &NodeName, device_uuid: &str) -> Result<OwnNodeFacts, Error> {
     let node = nodes::own(cluster, name, device_uuid).await?;

@@ -73,9 +73,7 @@ pub struct TurnView {
 }
 
 /// Reads all that there is to show.
-///
-/// # Errors
-/// [`Failed::NoAnswer`], [`Failed::BadRecord`].
+/// Errors: [`Failed::NoAnswer`], [`Failed::BadRecord`].
 pub async fn view(cluster: &ApiClient) -> Result<TurnView, Failed> {
     let held = calls::read(cluster).await?;
     let mut view = TurnView { held, ..TurnView::default() };
@@ -87,9 +85,7 @@ pub async fn view(cluster: &ApiClient) -> Result<TurnView, Failed> {
 }
 
 /// Writes `edit` of the record; the record before and after it. Nothing is written when both are the same.
-///
-/// # Errors
-/// [`Failed`]. Dropping it leaves open whether it was written.
+/// Errors: [`Failed`]. Dropping it leaves open whether it was written.
 pub async fn change(
     cluster: &ApiClient,
     wall: Timestamp,
@@ -118,9 +114,7 @@ pub async fn change(
 }
 
 /// Marks a node as away, so that it does not count as down; `None` removes the mark. The node as it was before.
-///
-/// # Errors
-/// [`Failed`]; [`OperatorRefusal::Member`] for a member of etcd. Dropping it leaves open whether it was written.
+/// Errors: [`Failed`]; [`OperatorRefusal::Member`] for a member of etcd. Dropping it leaves open whether it was written.
 pub async fn mark(
     cluster: &ApiClient,
     name: &NodeName,

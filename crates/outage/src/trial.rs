@@ -10,9 +10,7 @@ use crate::turn::record::{FENCE_MOST, Holder, Op, Phase, TurnRecord};
 use crate::turn::rule::{CordonMark, down, order};
 
 /// Reads these bytes as the Lease of turns, writes it again, and grants a turn in it. Whether it is a record.
-///
-/// # Errors
-/// The promise that was broken: another record is read again, or a number is given twice or never ends.
+/// Errors: the promise that was broken: another record is read again, or a number is given twice or never ends.
 pub fn lease(bytes: &[u8]) -> Result<bool, String> {
     let Ok(lease) = serde_json::from_slice::<Lease>(bytes) else { return Ok(false) };
     let record = match calls::held(lease) {
@@ -47,9 +45,7 @@ pub fn lease(bytes: &[u8]) -> Result<bool, String> {
 }
 
 /// Reads these bytes as the annotation of a cordon of ours. Whether a Lease of ours can have made it.
-///
-/// # Errors
-/// The promise that was broken: a number that no Lease of ours has.
+/// Errors: the promise that was broken: a number that no Lease of ours has.
 pub fn mark(bytes: &[u8]) -> Result<bool, String> {
     let cordon = std::str::from_utf8(bytes).ok().and_then(CordonAnnotation::parse);
     match cordon.and_then(CordonMark::of) {

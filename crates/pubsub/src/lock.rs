@@ -40,9 +40,7 @@ impl Lock {
     }
 
     /// Takes the lock again where another file is in its place, or none: the directory was replaced or mounted over.
-    ///
-    /// # Errors
-    /// Another live process has it, or it cannot be made.
+    /// Errors: another live process has it, or it cannot be made.
     pub(crate) fn keep(&self) -> Result<(), Error> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let path = beside(&self.dir);

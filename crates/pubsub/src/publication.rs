@@ -42,9 +42,7 @@ impl<T: Send + Sync + 'static> Publication<T> {
     }
 
     /// Publishes `value` under `key`, unless it is published already.
-    ///
-    /// # Errors
-    /// A key that cannot be a file, a value without form or too long, or a write that failed. Memory has not
+    /// Errors: a key that cannot be a file, a value without form or too long, or a write that failed. Memory has not
     /// changed then, nor have disk and subscribers, unless it was the very last step that failed: bringing the
     /// directory to disk. After that they may know the new value; the next good publish puts an end to it.
     pub fn publish(&mut self, key: &str, value: &T) -> Result<Published, Error> {
@@ -52,9 +50,7 @@ impl<T: Send + Sync + 'static> Publication<T> {
     }
 
     /// Takes `key` back.
-    ///
-    /// # Errors
-    /// It is not published, or its file cannot be removed.
+    /// Errors: it is not published, or its file cannot be removed.
     pub fn unpublish(&mut self, key: &str) -> Result<(), Error> {
         self.raw.unpublish(key)
     }

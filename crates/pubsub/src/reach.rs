@@ -40,9 +40,7 @@ pub fn hanging() -> Option<watch::Receiver<BTreeSet<PathBuf>>> {
 }
 
 /// Makes a call that reads, or that may be made twice.
-///
-/// # Errors
-/// That of the call, or that the place of `path` does not answer.
+/// Errors: that of the call, or that the place of `path` does not answer.
 pub(crate) fn at<T: Send + 'static>(
     path: &Path,
     call: impl FnOnce() -> Result<T, Error> + Send + 'static,

@@ -27,9 +27,7 @@ static NEXT_TEMP: AtomicU64 = AtomicU64::new(0);
 static SETTLED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// Puts `bytes` in the place of `path`. Missing directories are made, open to the owner only.
-///
-/// # Errors
-/// The step that failed. Until the last step, bringing the directory to disk, the file is as it was; after that
+/// Errors: the step that failed. Until the last step, bringing the directory to disk, the file is as it was; after that
 /// readers may see either content until the next good write.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let (to, content) = (path.to_owned(), bytes.to_vec());
@@ -52,9 +50,7 @@ pub(crate) fn replace_on(
 
 /// Puts `bytes` at `path` unless a file is there already; false when there was one. Of several processes that
 /// try it at the same time exactly one succeeds.
-///
-/// # Errors
-/// The step that failed. Until the last step, bringing the directory to disk, nothing is at `path` that was not
+/// Errors: the step that failed. Until the last step, bringing the directory to disk, nothing is at `path` that was not
 /// there before.
 pub fn create(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
     let (to, content) = (path.to_owned(), bytes.to_vec());
@@ -95,9 +91,7 @@ fn beside(
 
 /// Appends `bytes` to the regular file at `path`, to which others may append as well; a missing one is made. One that is
 /// longer than `limit` bytes is cut first, to whole lines from the last `kept` bytes; where that fails it stays whole.
-///
-/// # Errors
-/// It is a link or no regular file, or cannot be written. A power cut may leave the beginning of `bytes`.
+/// Errors: it is a link or no regular file, or cannot be written. A power cut may leave the beginning of `bytes`.
 pub fn append(path: &Path, bytes: &[u8], limit: u64, kept: u64) -> Result<(), Error> {
     let (to, more) = (path.to_owned(), bytes.to_vec());
     reach::write(path, bytes, move || append_here(&to, &more, limit, kept))
@@ -120,9 +114,7 @@ fn append_here(path: &Path, bytes: &[u8], limit: u64, kept: u64) -> Result<(), E
 }
 
 /// The content of the regular file at `path`, or `None` when there is none.
-///
-/// # Errors
-/// It is a link or no regular file, is longer than `limit` bytes, or cannot be read.
+/// Errors: it is a link or no regular file, is longer than `limit` bytes, or cannot be read.
 pub fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
     let from = path.to_owned();
     reach::at(path, move || HostDisk.read(&from, limit))
@@ -130,18 +122,14 @@ pub fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
 
 /// At most `limit` bytes from the start of the regular file at `path`, or `None` when there is none: for files of
 /// others that nobody keeps short.
-///
-/// # Errors
-/// It is a link or no regular file, or cannot be read.
+/// Errors: it is a link or no regular file, or cannot be read.
 pub fn read_start(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
     let from = path.to_owned();
     reach::at(path, move || disk::read_start(&from, limit))
 }
 
 /// Removes the file at `path`; false when there was none.
-///
-/// # Errors
-/// It cannot be removed, or its directory cannot be brought to disk.
+/// Errors: it cannot be removed, or its directory cannot be brought to disk.
 pub fn remove(path: &Path) -> Result<bool, Error> {
     let from = path.to_owned();
     reach::at(path, move || remove_on(&HostDisk, &from))

@@ -17,9 +17,7 @@ pub struct TopicRoot {
 
 impl TopicRoot {
     /// The topics under `root`, `/` on a device. The directory need not exist yet.
-    ///
-    /// # Errors
-    /// The working directory is gone, to which a relative `root` belongs.
+    /// Errors: the working directory is gone, to which a relative `root` belongs.
     pub fn open(root: impl Into<PathBuf>) -> Result<Self, Error> {
         let root = root.into();
         let root = std::path::absolute(&root).map_err(Error::io("find", root))?;
@@ -37,9 +35,7 @@ impl TopicRoot {
 
     /// Becomes the one publisher of `name`. Within a runtime, files of a volatile topic that somebody else removes
     /// are written again by themselves.
-    ///
-    /// # Errors
-    /// Another live process publishes it, or its directory cannot be made or read.
+    /// Errors: another live process publishes it, or its directory cannot be made or read.
     pub fn publication<T: Send + Sync + 'static>(
         &self,
         name: Name,
@@ -57,9 +53,7 @@ impl TopicRoot {
     /// Tells subscribers of a publication over a socket as well, `<root>/run/<agent>/<topic>.sock`, from now until
     /// it is dropped. A value that an earlier publisher left and that cannot be sent is one of its findings.
     /// Topics of no agent have no socket. To be called within a runtime.
-    ///
-    /// # Errors
-    /// Another process listens there, something else than a socket is there, or the path is too long.
+    /// Errors: another process listens there, something else than a socket is there, or the path is too long.
     pub fn serve<T: Send + Sync + 'static>(
         &self,
         publication: &mut Publication<T>,

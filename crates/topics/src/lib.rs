@@ -120,9 +120,7 @@ pub trait Topic:
     fn cut(&mut self, _most: Most) {}
 
     /// The form on disk, cut so that it fits a message (see [`fit`]).
-    ///
-    /// # Errors
-    /// It has no form.
+    /// Errors: it has no form.
     fn encode(&self) -> Result<Vec<u8>, Error> {
         fit::encode(self)
     }

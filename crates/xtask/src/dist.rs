@@ -30,9 +30,7 @@ pub struct DistOptions {
 }
 
 /// Makes the folder. Returns its files with their lengths.
-///
-/// # Errors
-/// The step that failed. The folder is then as it was.
+/// Errors: the step that failed. The folder is then as it was.
 pub fn run(options: &DistOptions) -> anyhow::Result<Vec<(PathBuf, u64)>> {
     let target = BuildTarget::named(&options.target)?;
     let workspace = Workspace::read(&target)?;

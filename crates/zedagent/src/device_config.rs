@@ -81,9 +81,7 @@ const SHOWN_CHARACTERS: usize = 60;
 pub const MOST_FAULTS: usize = 100;
 
 /// Reads a config.
-///
-/// # Errors
-/// The text is no JSON object; nothing of it can be used.
+/// Errors: the text is no JSON object; nothing of it can be used.
 pub fn parse(text: &[u8]) -> Result<DeviceConfig, ConfigFault> {
     let whole = |line, text: String| ConfigFault { line, member: ".".to_owned(), text };
     let root: Value =

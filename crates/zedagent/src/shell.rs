@@ -31,9 +31,7 @@ pub(crate) struct Shell {
 
 impl Shell {
     /// Becomes the publisher of this agent's topics. Returns what an earlier run left.
-    ///
-    /// # Errors
-    /// A topic or file of an earlier run cannot be had.
+    /// Errors: a topic or file of an earlier run cannot be had.
     pub(crate) fn open(context: &AgentContext, tasks: Tasks<Event>) -> Result<(Self, SavedDeviceOps), Error> {
         let topic_root = &context.topic_root;
         let shell = Self {

@@ -258,9 +258,7 @@ impl Command {
 
 impl AgentOptions {
     /// The kubeconfig to use.
-    ///
-    /// # Errors
-    /// As [`kubeconfig_of`].
+    /// Errors: as [`kubeconfig_of`].
     pub(crate) fn kubeconfig(&self) -> anyhow::Result<PathBuf> {
         kubeconfig_of(self.kubeconfig.as_deref(), &self.root)
     }

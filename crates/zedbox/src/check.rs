@@ -44,9 +44,7 @@ impl fmt::Display for FileFinding {
 }
 
 /// Checks all that is at `paths` and prints each finding and a last line with the counts. True without a finding.
-///
-/// # Errors
-/// Nothing is at one of the paths, a directory cannot be listed, or the findings cannot be printed.
+/// Errors: nothing is at one of the paths, a directory cannot be listed, or the findings cannot be printed.
 pub(crate) fn run(paths: &[PathBuf]) -> anyhow::Result<bool> {
     let mut check = FileCheck::new();
     for path in paths {

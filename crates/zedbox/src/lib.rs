@@ -85,9 +85,7 @@ impl Exit {
 }
 
 /// What fuzzing and its kept files try: bytes as the settings file of an image. How many options it sets.
-///
-/// # Errors
-/// A fault of it that names neither what was expected nor what was found.
+/// Errors: a fault of it that names neither what was expected nor what was found.
 pub fn settings_trial(bytes: &[u8]) -> Result<usize, String> {
     args::settings::trial(bytes)
 }

@@ -240,9 +240,7 @@ pub fn machine_of(root: &Path, cluster: &ApiClient) -> Host {
 }
 
 /// What a person has the preflight pass.
-///
-/// # Errors
-/// The order may not be believed, or makes no sense: why.
+/// Errors: the order may not be believed, or makes no sense: why.
 pub async fn pass(topic_root: &TopicRoot) -> Result<PreflightPass, String> {
     match topic_root.file(topic_root.path(PASS_FILE), WORD).next().await {
         FileState::Absent => Ok(PreflightPass::default()),

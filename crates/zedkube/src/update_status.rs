@@ -107,9 +107,7 @@ fn cut(text: &str) -> String {
 }
 
 /// Hands a value over to the agent below `root`. Of several commands at once each has a number of its own.
-///
-/// # Errors
-/// In words: the folder cannot be read, a file cannot be written, or too many wait.
+/// Errors: in words: the folder cannot be read, a file cannot be written, or too many wait.
 pub fn hand_over(root: &Path, value: &Handed) -> Result<PathBuf, String> {
     let told = |cause: &(dyn std::error::Error + 'static)| format!("hand the status over: {}", chain(cause));
     let folder = name().dir(root);
@@ -178,9 +176,7 @@ pub(crate) async fn run(context: &AgentContext, troubles: &Troubles) -> Result<(
 
 /// Publishes what the first file says, and removes it; false where there is none. `left` are names of directories: nobody
 /// knows what is in them, and they hold up nothing.
-///
-/// # Errors
-/// A file cannot be read, written or removed: it is tried again, so that all are published in their order.
+/// Errors: a file cannot be read, written or removed: it is tried again, so that all are published in their order.
 fn publish_next(
     topic_root: &TopicRoot,
     topic: &mut Publication<KubeClusterUpdateStatus>,

@@ -102,9 +102,7 @@ pub struct About {
 }
 
 /// The hooks of `stage`.
-///
-/// # Errors
-/// The folder cannot be read, its disk does not answer, or others than root may write in it: then nothing in it can be
+/// Errors: the folder cannot be read, its disk does not answer, or others than root may write in it: then nothing in it can be
 /// trusted.
 pub fn find(topic_root: &TopicRoot, stage: HookStage) -> Result<HookFolder, String> {
     let topic_root = topic_root.clone();
@@ -201,9 +199,7 @@ impl Hook {
     }
 
     /// Calls it. Dropping this ends it.
-    ///
-    /// # Errors
-    /// It cannot be run, does not end within `limit`, or fails: its name, and the end of what it said.
+    /// Errors: it cannot be run, does not end within `limit`, or fails: its name, and the end of what it said.
     pub async fn call(
         &self,
         topic_root: &TopicRoot,
@@ -219,9 +215,7 @@ impl Hook {
     }
 
     /// Tells it something, in variables of its environment. Dropping this ends it.
-    ///
-    /// # Errors
-    /// As of [`Hook::call`].
+    /// Errors: as of [`Hook::call`].
     pub async fn notify(
         &self,
         topic_root: &TopicRoot,

@@ -41,17 +41,13 @@ pub(super) fn unless_busy<T>(mut start: impl FnMut() -> io::Result<T>) -> io::Re
 
 /// Runs `program` to its end, and returns what it says. Nothing of it is left behind: it and its children are killed
 /// at the limit, or when this is dropped, and it is collected.
-///
-/// # Errors
-/// It cannot be run, does not end within `limit`, or fails: the program, the words and what it said.
+/// Errors: it cannot be run, does not end within `limit`, or fails: the program, the words and what it said.
 pub async fn call(program: &Path, words: &[&str], limit: Duration) -> Result<String, String> {
     run(Command::new(program), words, limit).await
 }
 
 /// The same with the environment that is set in `command`, which has no words yet.
-///
-/// # Errors
-/// As of [`call`].
+/// Errors: as of [`call`].
 pub async fn run(mut command: Command, words: &[&str], limit: Duration) -> Result<String, String> {
     let program = PathBuf::from(command.get_program());
     let wrong = |why: &str| wrong(&program, words, why);

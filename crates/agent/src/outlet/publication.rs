@@ -59,9 +59,7 @@ pub struct Outlet<T> {
 
 impl<T: Topic> Outlet<T> {
     /// Becomes the publisher of the agent's topic, with what an earlier run left. To be called within a runtime.
-    ///
-    /// # Errors
-    /// As [`crate::publication`].
+    /// Errors: as [`crate::publication`].
     pub fn open(troubles: &Troubles) -> Result<Self, Error> {
         let topic = wire::publication(&troubles.topic_root(), troubles.agent())?;
         Ok(Self { topic, tries: Tries::new(troubles) })

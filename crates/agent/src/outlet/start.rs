@@ -9,9 +9,7 @@ use crate::{AgentContext, Error};
 /// Opens what an agent cannot begin without: its topics and what an earlier run left. A disk that cannot be read or
 /// written is reported and tried again: an agent that ended would meet the same disk, and one that began without its
 /// records would take them for none. `None` when `context` says stop meanwhile.
-///
-/// # Errors
-/// Another process is this agent, or a value has no form: waiting helps nothing.
+/// Errors: another process is this agent, or a value has no form: waiting helps nothing.
 pub async fn started<T>(
     context: &AgentContext,
     troubles: &Troubles,

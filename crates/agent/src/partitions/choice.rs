@@ -55,9 +55,7 @@ impl fmt::Display for PartitionsChoice {
 impl PartitionsChoice {
     /// The partitions themselves, if there are any. `running` names the one that this boot runs from where the
     /// kernel's command line does not.
-    ///
-    /// # Errors
-    /// The records can neither be read nor be made; `running` is given to a door that knows it by itself.
+    /// Errors: the records can neither be read nor be made; `running` is given to a door that knows it by itself.
     pub fn open(
         &self,
         topic_root: &TopicRoot,

@@ -53,9 +53,7 @@ impl Sectors for Tried {
 
 /// Changes the partition table of the disk with these bytes as a switch does, cut off before each of its writes in turn.
 /// Whether the whole change was made.
-///
-/// # Errors
-/// The promise that was broken: a write to the first sector or into a partition, or a cut that leaves no table or
+/// Errors: the promise that was broken: a write to the first sector or into a partition, or a cut that leaves no table or
 /// another one.
 pub fn table(disk: &[u8]) -> Result<bool, String> {
     let Ok(before) = GptTable::read(&mut Tried::new(disk, 0)) else { return Ok(false) };

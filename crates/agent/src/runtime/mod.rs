@@ -47,9 +47,7 @@ impl Runtime {
 
     /// The UIDs of pods of which a container, or the sandbox, lives by the word of any of the runtimes: all states but
     /// `EXITED` and `NOTREADY` count as alive. Asked within 5 s a socket, of 16 MiB at most.
-    ///
-    /// # Errors
-    /// No runtime answers, or one of several does not: it may run what the others do not know. In one sentence, why. One
+    /// Errors: no runtime answers, or one of several does not: it may run what the others do not know. In one sentence, why. One
     /// that serves other clients, and no kubelet, is passed over, and a link to one that is asked anyway.
     pub async fn live_pods(&self) -> Result<BTreeSet<String>, String> {
         let SocketAnswers { live, whys, strangers } = self.ask().await;

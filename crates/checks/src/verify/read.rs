@@ -123,9 +123,7 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
 }
 
 /// Whether Harvester renews the certificates of rke2 by itself, in words; nothing without Harvester.
-///
-/// # Errors
-/// [`Finding`] of `certificates`: it cannot be read.
+/// Errors: [`Finding`] of `certificates`: it cannot be read.
 pub async fn rotation(cluster: &ApiClient) -> Result<Option<String>, Finding> {
     // The other settings of Harvester may hold secrets.
     let all = WatchScope::all("settings", "/apis/harvesterhci.io/v1beta1/settings".to_owned());

@@ -37,9 +37,7 @@ pub struct Apps {
 impl Apps {
     /// Becomes the publisher of both, with what an earlier run left. They are those of `own_node`. What they want
     /// beside their pods goes into `wanted`.
-    ///
-    /// # Errors
-    /// Another process publishes them, or their directories cannot be used.
+    /// Errors: another process publishes them, or their directories cannot be used.
     pub fn open(
         context: &AgentContext,
         troubles: &Troubles,

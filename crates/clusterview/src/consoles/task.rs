@@ -51,9 +51,7 @@ impl ConsoleFiles {
 
 /// Keeps the file until it is dropped or nobody can say any more what is wanted. What is written stays: a restart goes by
 /// it.
-///
-/// # Errors
-/// None; a file that cannot be read or written is tried again.
+/// Errors: none; a file that cannot be read or written is tried again.
 pub async fn run(
     context: &AgentContext,
     files: ConsoleFiles,

@@ -25,9 +25,7 @@ const FAILED_TIMES: u32 = 8;
 
 /// Keeps them until nobody can say any more what is wanted. While no application wants one, and none did since the start,
 /// nothing is asked for. Dropping it loses nothing.
-///
-/// # Errors
-/// None; a call that fails is tried again.
+/// Errors: none; a call that fails is tried again.
 pub async fn run(
     cluster: ApiClient,
     clock: Clock,

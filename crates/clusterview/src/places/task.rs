@@ -23,9 +23,7 @@ const LOOK: Duration = Duration::from_mins(1);
 
 /// Keeps it until nobody can say any more what is wanted. Without machines whose designated node is this one nothing is
 /// asked for. Dropping it loses nothing.
-///
-/// # Errors
-/// None; a call that fails is tried again.
+/// Errors: none; a call that fails is tried again.
 pub async fn run(
     cluster: ApiClient,
     clock: Clock,

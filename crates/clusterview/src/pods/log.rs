@@ -76,9 +76,7 @@ impl std::fmt::Debug for ContainerLog {
 
 impl ContainerLog {
     /// Opens it, within the limit of a call.
-    ///
-    /// # Errors
-    /// Every way in which a call comes to nothing, see [`Error`].
+    /// Errors: every way in which a call comes to nothing, see [`Error`].
     pub async fn open(cluster: &ApiClient, order: &LogRequest) -> Result<Self, Error> {
         let run = if order.previous { "the previous run of " } else { "" };
         let what = format!("read the log of {run}{APP_NAMESPACE}/{} {}", order.pod, order.container);
@@ -104,9 +102,7 @@ impl ContainerLog {
     }
 
     /// The next lines: about as many bytes of them as `enough`, or what came within the limit of a call.
-    ///
-    /// # Errors
-    /// The connection was cut, or nothing came within the limit.
+    /// Errors: the connection was cut, or nothing came within the limit.
     #[expect(clippy::disallowed_methods, reason = "a deadline of a call, as everywhere in this crate")]
     pub async fn next(&mut self, enough: usize) -> Result<LogChunk, Error> {
         let deadline = Instant::now() + self.limit;

@@ -14,9 +14,7 @@ pub struct StatsPublisher {
 
 impl StatsPublisher {
     /// Becomes the publisher of both, with what an earlier run left.
-    ///
-    /// # Errors
-    /// Another process publishes them, or their directories cannot be used.
+    /// Errors: another process publishes them, or their directories cannot be used.
     pub fn open(troubles: &Troubles) -> Result<Self, Error> {
         Ok(Self { info: Outlet::open(troubles)?, state: Outlet::open(troubles)? })
     }

@@ -67,9 +67,7 @@ struct Granted {
 }
 
 /// Asks the server for a token of `account` that lasts `secs`; it may grant less.
-///
-/// # Errors
-/// Those of [`ApiClient`]; 404 where there is no such account.
+/// Errors: those of [`ApiClient`]; 404 where there is no such account.
 pub async fn token(cluster: &ApiClient, account: &Account, secs: u64) -> Result<ServiceAccountToken, Error> {
     let what = format!("ask for a token of service account {}/{}", account.namespace, account.name);
     let body = json!({

@@ -31,9 +31,7 @@ pub struct Endpoint(ApiClient);
 impl Endpoint {
     /// The server at `address`, as `https://127.0.0.1:2382`. Each call may take `limit`, each answer may have
     /// `largest_bytes`. No variable of the environment is looked at, and no call is repeated.
-    ///
-    /// # Errors
-    /// The address is none, or a file, which is named, cannot be used. Quotes no content of a file.
+    /// Errors: the address is none, or a file, which is named, cannot be used. Quotes no content of a file.
     pub fn new(
         address: &str,
         login: Option<&CertificateLogin>,
@@ -60,9 +58,7 @@ impl Endpoint {
     }
 
     /// The answer to a POST of JSON, decoded. Whether a call without an answer was carried out is unknown.
-    ///
-    /// # Errors
-    /// No answer, another one than 2xx, or not the object asked for.
+    /// Errors: no answer, another one than 2xx, or not the object asked for.
     pub async fn post<T: DeserializeOwned>(&self, what: &str, path: &str, body: &Value) -> Result<T, Error> {
         let request = Request::post(path).header("content-type", "application/json");
         let request = request.body(body.to_string().into_bytes()).map_err(request::Error::BuildRequest);

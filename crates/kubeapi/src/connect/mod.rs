@@ -94,9 +94,7 @@ fn unusable(what: &str, why: impl fmt::Display) -> Unusable {
 }
 
 /// A client for `access`. It opens no connection yet, and repeats no call by itself.
-///
-/// # Errors
-/// [`Unusable`] names the part that is wrong.
+/// Errors: [`Unusable`] names the part that is wrong.
 pub fn client(access: &Access) -> Result<Client, Unusable> {
     let base: Uri = access.server.parse().map_err(|why| unusable("cluster url", why))?;
     let (Some(scheme), Some(authority)) = (base.scheme().cloned(), base.authority().cloned()) else {

@@ -26,9 +26,7 @@ enum OpenNode {
 const ALIAS_BYTES: usize = 1 << 20;
 
 /// Reads the one document of `text`; empty ones may follow it. An alias stands for a text alone.
-///
-/// # Errors
-/// It is no YAML, or has what no kubeconfig needs: another document, a name twice or that is no text, an alias of a mapping or
+/// Errors: it is no YAML, or has what no kubeconfig needs: another document, a name twice or that is no text, an alias of a mapping or
 /// a sequence.
 pub(super) fn read(text: &str) -> Result<Value, TextPosition> {
     let mut open: Vec<OpenNode> = Vec::new();

@@ -89,9 +89,7 @@ pub fn described(
 }
 
 /// Stops or starts one. A lost race changes nothing: it is read again.
-///
-/// # Errors
-/// Those of [`ApiClient`], but a conflict only where it is a start that is refused.
+/// Errors: those of [`ApiClient`], but a conflict only where it is a start that is refused.
 pub async fn act(cluster: &ApiClient, work: &MachineWork) -> Result<(), Error> {
     let it = &work.machine;
     let done = match &work.turn {

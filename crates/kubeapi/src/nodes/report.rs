@@ -66,9 +66,7 @@ fn found(node: &NodeObject) -> ReportedState {
 }
 
 /// Writes it to the node with this UID, `since` when its status holds. `None` removes it.
-///
-/// # Errors
-/// Those of [`ApiClient`]; a conflict where another object has taken the node's name.
+/// Errors: those of [`ApiClient`]; a conflict where another object has taken the node's name.
 pub async fn write(
     cluster: &ApiClient,
     node: &NodeName,

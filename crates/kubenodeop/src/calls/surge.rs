@@ -216,9 +216,7 @@ fn is_ready(pod: &Pod) -> bool {
 }
 
 /// Asks for a second copy of the pod's Deployment where one is needed, and says how far that is; after the time given up.
-///
-/// # Errors
-/// Those of [`ApiClient`]; a version that is not the newest any more is a conflict.
+/// Errors: those of [`ApiClient`]; a version that is not the newest any more is a conflict.
 pub async fn surge(
     cluster: &ApiClient,
     node: &NodeName,

@@ -380,9 +380,7 @@ pub(crate) async fn mark(
 }
 
 /// Removes the mark by which KubeVirt makes one migration after the other, if it is for our node.
-///
-/// # Errors
-/// Those of [`ApiClient`]; before 1.7 always: virt-api answers a patch of the mark with 200, and puts it back.
+/// Errors: those of [`ApiClient`]; before 1.7 always: virt-api answers a patch of the mark with 200, and puts it back.
 pub(crate) async fn clear(
     cluster: &ApiClient,
     node: &NodeName,

@@ -106,9 +106,7 @@ pub fn next_step(error: &Error) -> String {
 
 /// Takes back what drains of `node` have asked and is not done. A machine that was moved keeps its place, and what was
 /// written on it goes.
-///
-/// # Errors
-/// The first that occurred, once each machine was tried: then something may be left, and it is to be called again.
+/// Errors: the first that occurred, once each machine was tried: then something may be left, and it is to be called again.
 pub async fn take_back(cluster: &ApiClient, node: &NodeName) -> Result<(), Error> {
     let all = listed(cluster, GUESTS, None).await?;
     let asked = |guest: &Value| facts::asked(guest, node.as_str());
@@ -193,9 +191,7 @@ pub async fn undo_all(cluster: &ApiClient, node: &NodeName) -> Result<usize, Err
 
 /// Starts again what drains of the nodes have stopped for which `of` holds, where nobody has changed it since, a few at a
 /// time. How many are to be started later: they still shut down, or others are on their way up.
-///
-/// # Errors
-/// The first that occurred, once as many as may were started.
+/// Errors: the first that occurred, once as many as may were started.
 pub async fn start_again(cluster: &ApiClient, of: impl Fn(&str) -> bool) -> Result<usize, Error> {
     let (shutting_down, waiting) = start_some(cluster, of).await?;
     Ok(shutting_down + waiting)

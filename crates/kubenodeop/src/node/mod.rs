@@ -52,9 +52,7 @@ pub enum Uncordoned {
 }
 
 /// Our own node by its name.
-///
-/// # Errors
-/// [`Error::WrongNode`] when the node carries another device's UUID, [`Error::OtherMachine`] when another machine has
+/// Errors: [`Error::WrongNode`] when the node carries another device's UUID, [`Error::OtherMachine`] when another machine has
 /// reported it, and all of [`ApiClient`]'s.
 pub async fn read(cluster: &ApiClient, name: &NodeName, device_uuid: &str) -> Result<NodeFacts, Error> {
     read_whole(cluster, name, device_uuid).await.map(|(_, facts)| facts)
@@ -98,9 +96,7 @@ async fn raced<T, F: Future<Output = Result<T, Error>>>(step: impl Fn() -> F) ->
 /// Makes the node unschedulable in the name of `owner`, by one patch of flag and annotation that names the
 /// resource version. A foreign cordon is left as it is; a mark of ours that is left on it is taken off. A lost race is run
 /// again at once.
-///
-/// # Errors
-/// As [`read`]; the caller counts its tries.
+/// Errors: as [`read`]; the caller counts its tries.
 pub async fn cordon(
     cluster: &ApiClient,
     name: &NodeName,

@@ -66,9 +66,7 @@ impl UnusualTaints {
 
 /// Removes the taints of an outage from our node if it is Ready, by one patch that names the version that was read.
 /// Returns those removed, in words.
-///
-/// # Errors
-/// As [`node::read`]; a lost race is [`Error::is_conflict`].
+/// Errors: as [`node::read`]; a lost race is [`Error::is_conflict`].
 pub async fn remove_stale(
     cluster: &ApiClient,
     name: &NodeName,

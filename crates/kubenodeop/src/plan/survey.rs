@@ -32,9 +32,7 @@ use kubeapi::{ApiClient, Error, found};
 use step::Inserted as _;
 
 /// What a drain of `node` by these rules would do and what it would meet. Only reads.
-///
-/// # Errors
-/// Those of [`ApiClient`]; [`Error::Refused`] with 404 when there is no such node.
+/// Errors: those of [`ApiClient`]; [`Error::Refused`] with 404 when there is no such node.
 pub async fn plan(cluster: &ApiClient, node: &NodeName, rules: &AttemptRules) -> Result<Plan, Error> {
     Ok(forecast(&Box::pin(survey(cluster, node, rules)).await?))
 }

@@ -14,9 +14,7 @@ use super::follow::follow_read;
 use super::longhorn::put;
 
 /// Volumes that are faulted or degraded.
-///
-/// # Errors
-/// Those of [`ApiClient`]; without Longhorn there are none.
+/// Errors: those of [`ApiClient`]; without Longhorn there are none.
 pub(crate) async fn troubled(cluster: &ApiClient) -> Result<VolumesSeen, Error> {
     Ok(volumes(cluster).await?.map(|all| summary(all.values())).unwrap_or_default())
 }

@@ -61,9 +61,7 @@ fn name(meta: &Meta) -> String {
 }
 
 /// What is known of the copies on `node`; `None` without Longhorn.
-///
-/// # Errors
-/// Those of [`ApiClient`]: then nothing is proved.
+/// Errors: those of [`ApiClient`]: then nothing is proved.
 pub async fn look(cluster: &ApiClient, node: &NodeName) -> Result<Option<StorageView>, Error> {
     let facts = read(cluster, node).await?;
     Ok(facts.map(|facts| StorageView::of(&facts, node.as_str())))

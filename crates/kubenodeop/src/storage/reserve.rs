@@ -13,9 +13,7 @@ use serde_json::{Map, Value, json};
 
 /// Has `bytes` reserved on each disk of our node: which disks had another reserve. `None` where Longhorn does not know the
 /// node, or is not there.
-///
-/// # Errors
-/// Those of [`ApiClient`]; a lost race is [`Error::is_conflict`].
+/// Errors: those of [`ApiClient`]; a lost race is [`Error::is_conflict`].
 pub async fn reserve(cluster: &ApiClient, node: &NodeName, bytes: i64) -> Result<Option<Vec<String>>, Error> {
     let request = || Request::new(path("nodes"));
     let read = request().get(node.as_str(), &GetParams::default());

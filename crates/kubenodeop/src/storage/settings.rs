@@ -35,9 +35,7 @@ struct LonghornSetting {
 }
 
 /// Has Longhorn follow `policy` on drained nodes.
-///
-/// # Errors
-/// Those of [`ApiClient`]; a lost race is [`Error::is_conflict`].
+/// Errors: those of [`ApiClient`]; a lost race is [`Error::is_conflict`].
 pub async fn keep_drain_policy(cluster: &ApiClient, policy: &str) -> Result<SettingWrite, Error> {
     let request = || Request::new(path("settings"));
     let read = request().get(POLICY, &GetParams::default());
@@ -54,9 +52,7 @@ pub async fn keep_drain_policy(cluster: &ApiClient, policy: &str) -> Result<Sett
 }
 
 /// Has Longhorn make a snapshot of its volumes by `cron`, and keep three; with an empty one the job is deleted.
-///
-/// # Errors
-/// Those of [`ApiClient`]; a lost race is [`Error::is_conflict`].
+/// Errors: those of [`ApiClient`]; a lost race is [`Error::is_conflict`].
 pub async fn keep_snapshot_job(cluster: &ApiClient, cron: &str) -> Result<SettingWrite, Error> {
     let request = || Request::new(path("recurringjobs"));
     let read = request().get(JOB, &GetParams::default());

@@ -32,9 +32,7 @@ const OWN: &str = "{}";
 
 /// Serves one connection with the files under `root`, within the limits that a device has but those of time. False
 /// when it took too long. To be called within a runtime that has time and file work.
-///
-/// # Errors
-/// The working directory is gone, to which a relative `root` belongs.
+/// Errors: the working directory is gone, to which a relative `root` belongs.
 pub async fn serve(
     root: &Path,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,

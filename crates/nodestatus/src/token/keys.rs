@@ -34,9 +34,7 @@ const TPM: &str = "dev/tpmrm0";
 /// A TPM that takes one command at a time.
 pub(super) trait Tpm: Send {
     /// Sends a command and returns the response. It may hang as long as the kernel lets it.
-    ///
-    /// # Errors
-    /// The device cannot be had, or the kernel gives up.
+    /// Errors: the device cannot be had, or the kernel gives up.
     fn ask(&mut self, command: &[u8]) -> io::Result<Zeroizing<Vec<u8>>>;
 }
 

@@ -242,9 +242,7 @@ async fn read_alarms(source: &EtcdAccess, gateway: &Endpoint) -> Result<Vec<Stri
 
 /// Moves leadership from our own member to the member `to`, and waits until it has moved. To be called when our metrics
 /// say that it leads; a failure should only be a warning (goal U4).
-///
-/// # Errors
-/// Our member still leads, or that is not known: why.
+/// Errors: our member still leads, or that is not known: why.
 pub async fn hand_over(source: &EtcdAccess, to: u64) -> Result<(), String> {
     let slow = gateway(source, HAND_OVER_LIMIT)?;
     let what = format!("move the leadership of etcd to member {to:x}");

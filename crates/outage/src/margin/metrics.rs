@@ -61,9 +61,7 @@ struct Sample {
 }
 
 /// Reads the text of `/metrics`. Lines of other metrics are not looked at.
-///
-/// # Errors
-/// [`BadMetrics`]: one of the metrics is missing, odd, or there with two values.
+/// Errors: [`BadMetrics`]: one of the metrics is missing, odd, or there with two values.
 pub fn parse(text: &str) -> Result<Metrics, BadMetrics> {
     if text.len() > LARGEST_BYTES {
         return Err(BadMetrics::TooLong(text.len()));

@@ -30,9 +30,7 @@ impl Paths {
     }
 
     /// Whether etcd keeps data in one of them.
-    ///
-    /// # Errors
-    /// One of them cannot be looked at. `setting` is named as what to set for another place.
+    /// Errors: one of them cannot be looked at. `setting` is named as what to set for another place.
     pub fn data(&self, setting: &str) -> Result<Data, String> {
         for place in &self.0 {
             let database = place.join(DATABASE);

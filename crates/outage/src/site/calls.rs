@@ -169,9 +169,7 @@ fn workload(kind: &'static str, object: &Value, replicas: i64, mark: Option<Stri
 
 /// Scales one workload, with what it had written beside it in the same patch. A lost race changes nothing: it is read
 /// again.
-///
-/// # Errors
-/// Those of [`ApiClient`] but a conflict.
+/// Errors: those of [`ApiClient`] but a conflict.
 pub async fn scale(cluster: &ApiClient, it: &ScaledWorkload) -> Result<(), Error> {
     let patch = Patch::Merge(json!({
         "metadata": { "resourceVersion": it.version, "annotations": { SCALED: it.mark } },

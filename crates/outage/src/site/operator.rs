@@ -29,9 +29,7 @@ pub struct SiteRequest {
 }
 
 /// The operation of a record, if there is one.
-///
-/// # Errors
-/// [`OperatorRefusal::Site`]: it cannot be read.
+/// Errors: [`OperatorRefusal::Site`]: it cannot be read.
 pub fn current(record: &TurnRecord) -> Result<Option<SiteRecord>, OperatorRefusal> {
     record.mode.as_ref().map(SiteRecord::of).transpose().map_err(OperatorRefusal::Site)
 }
@@ -48,9 +46,7 @@ fn reason(said: &OperatorStatement) -> Result<(), OperatorRefusal> {
 }
 
 /// The record with a new operation of these nodes.
-///
-/// # Errors
-/// [`OperatorRefusal`]: there is one, a node holds a turn, or there is no reason or no node.
+/// Errors: [`OperatorRefusal`]: there is one, a node holds a turn, or there is no reason or no node.
 pub fn begin(
     record: &TurnRecord,
     wish: &SiteRequest,
@@ -142,9 +138,7 @@ fn existing(record: &TurnRecord) -> Result<SiteRecord, OperatorRefusal> {
 
 /// The record with what a node says of itself by what it has read, `from`; as it was where the operation is another one,
 /// or something else is written there of the node meanwhile.
-///
-/// # Errors
-/// [`OperatorRefusal::Site`]: it cannot be read or written.
+/// Errors: [`OperatorRefusal::Site`]: it cannot be read or written.
 pub fn hear(record: &TurnRecord, from: &SiteRecord, ack: &Ack) -> Result<TurnRecord, OperatorRefusal> {
     let as_read = |it: &SiteRecord| it.id == from.id && it.ack(&ack.node) == from.ack(&ack.node);
     let Some(mut site) = current(record)?.filter(as_read) else { return Ok(record.clone()) };
@@ -154,9 +148,7 @@ pub fn hear(record: &TurnRecord, from: &SiteRecord, ack: &Ack) -> Result<TurnRec
 
 /// The record with `to` in place of `from`, `None` for the end of the operation; as it was where it is not `from` any
 /// more.
-///
-/// # Errors
-/// [`OperatorRefusal::Site`]: it cannot be read or written.
+/// Errors: [`OperatorRefusal::Site`]: it cannot be read or written.
 pub fn advance(
     record: &TurnRecord,
     from: &SiteRecord,
@@ -170,9 +162,7 @@ pub fn advance(
 }
 
 /// The record with its operation withdrawn: the cordons go, and the applications come back.
-///
-/// # Errors
-/// [`OperatorRefusal`]: there is none, or the servers go already.
+/// Errors: [`OperatorRefusal`]: there is none, or the servers go already.
 pub fn cancel(record: &TurnRecord, said: &OperatorStatement) -> Result<TurnRecord, OperatorRefusal> {
     reason(said)?;
     let mut site = existing(record)?;
@@ -199,9 +189,7 @@ pub fn cancel(record: &TurnRecord, said: &OperatorStatement) -> Result<TurnRecor
 }
 
 /// The record with the wait of the present phase ended.
-///
-/// # Errors
-/// [`OperatorRefusal`]: there is no operation, it is in another phase than the one named, or of a restart another node goes.
+/// Errors: [`OperatorRefusal`]: there is no operation, it is in another phase than the one named, or of a restart another node goes.
 pub fn pass(
     record: &TurnRecord,
     phase: &SitePhase,
@@ -228,9 +216,7 @@ pub fn pass(
 }
 
 /// The record of a restart that leaves a node out.
-///
-/// # Errors
-/// [`OperatorRefusal`]: no restart is in progress, or not this node is to be skipped.
+/// Errors: [`OperatorRefusal`]: no restart is in progress, or not this node is to be skipped.
 pub fn skip(
     record: &TurnRecord,
     node: &str,

@@ -220,18 +220,14 @@ pub struct SiteRecord {
 
 impl SiteRecord {
     /// Reads it out of the Lease's [`Mode`].
-    ///
-    /// # Errors
-    /// It is not one that this version can use: why.
+    /// Errors: it is not one that this version can use: why.
     pub fn of(mode: &Mode) -> Result<Self, String> {
         let read = serde_json::to_value(mode).and_then(serde_json::from_value);
         read.map_err(|why| format!("the whole-site operation {} cannot be read: {why}", mode.id))
     }
 
     /// As it is written into the Lease.
-    ///
-    /// # Errors
-    /// It cannot be written as JSON; nothing may be sent then.
+    /// Errors: it cannot be written as JSON; nothing may be sent then.
     pub fn mode(&self) -> Result<Mode, serde_json::Error> {
         serde_json::to_value(self).and_then(serde_json::from_value)
     }

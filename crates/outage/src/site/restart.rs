@@ -284,9 +284,7 @@ fn first(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
 
 /// The record with the restart continued by a person: one that has stopped, where it was; one that waits for the cluster to be
 /// well, without that.
-///
-/// # Errors
-/// [`OperatorRefusal::Site`]: it waits for something that nobody can pass, or another node than `node` goes.
+/// Errors: [`OperatorRefusal::Site`]: it waits for something that nobody can pass, or another node than `node` goes.
 pub(super) fn resume(
     mut site: SiteRecord,
     node: Option<&str>,
@@ -349,9 +347,7 @@ pub(super) fn resume(
 }
 
 /// The record of a restart without this node, by a person's word; one that has stopped for it continues.
-///
-/// # Errors
-/// [`OperatorRefusal::Site`]: it is none that is to go, or another one is in its turn.
+/// Errors: [`OperatorRefusal::Site`]: it is none that is to go, or another one is in its turn.
 pub(super) fn skip(
     mut site: SiteRecord,
     node: &str,

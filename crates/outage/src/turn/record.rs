@@ -251,9 +251,7 @@ fn named<'a>(names: impl Iterator<Item = &'a String>, key: &'static str) -> Resu
 
 impl TurnRecord {
     /// Reads the record out of all annotations of the Lease and its `spec.leaseTransitions`.
-    ///
-    /// # Errors
-    /// [`BadRecord`], which names the annotation and what to type.
+    /// Errors: [`BadRecord`], which names the annotation and what to type.
     pub fn parse(
         mut annotations: BTreeMap<String, String>,
         transitions: Option<i32>,
@@ -285,9 +283,7 @@ impl TurnRecord {
     }
 
     /// All annotations of the Lease that says this.
-    ///
-    /// # Errors
-    /// [`serde_json::Error`] when a list cannot be written as JSON; nothing may be sent then.
+    /// Errors: [`serde_json::Error`] when a list cannot be written as JSON; nothing may be sent then.
     pub fn annotations(&self) -> Result<BTreeMap<String, String>, serde_json::Error> {
         let mut all = self.others.clone();
         let mut set = |key: &str, text: String| all.insert(key.to_owned(), text);

@@ -261,9 +261,7 @@ pub fn is_alone(me: &Me, nodes: &[TurnNode]) -> bool {
 
 /// Whether `me` may enter: the whole rule but for the record's version, which the write must name. `mine` is its place
 /// in the queue, or the one it would take; `passed` are waiters that left an open grant for too long.
-///
-/// # Errors
-/// [`TurnRefusal`]: the first rule that does not hold.
+/// Errors: [`TurnRefusal`]: the first rule that does not hold.
 pub fn may_enter(
     me: &Me,
     mine: &Waiter,
@@ -397,9 +395,7 @@ pub enum OperatorRefusal {
 }
 
 /// The record after an operator released the turn of `forced.node` with `forced.fence`.
-///
-/// # Errors
-/// [`OperatorRefusal::Stale`] when that node does not hold with that fence, [`OperatorRefusal::NoReason`].
+/// Errors: [`OperatorRefusal::Stale`] when that node does not hold with that fence, [`OperatorRefusal::NoReason`].
 pub fn release(record: &TurnRecord, mut forced: ForcedRelease) -> Result<TurnRecord, OperatorRefusal> {
     if forced.why.trim().is_empty() {
         return Err(OperatorRefusal::NoReason);
@@ -420,17 +416,13 @@ pub fn release(record: &TurnRecord, mut forced: ForcedRelease) -> Result<TurnRec
 }
 
 /// The record with another limit. A lower one ends no turn: nobody enters until there is room.
-///
-/// # Errors
-/// [`OperatorRefusal::Limit`] for 0.
+/// Errors: [`OperatorRefusal::Limit`] for 0.
 pub fn with_limit(record: &TurnRecord, limit: u32) -> Result<TurnRecord, OperatorRefusal> {
     if limit == 0 { Err(OperatorRefusal::Limit) } else { Ok(TurnRecord { limit, ..record.clone() }) }
 }
 
 /// Whether an operator may say that `node` is away and does not count.
-///
-/// # Errors
-/// [`OperatorRefusal::Member`].
+/// Errors: [`OperatorRefusal::Member`].
 pub fn may_ignore(node: &TurnNode) -> Result<(), OperatorRefusal> {
     if node.etcd { Err(OperatorRefusal::Member(node.name.clone())) } else { Ok(()) }
 }

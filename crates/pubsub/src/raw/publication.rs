@@ -338,9 +338,7 @@ impl RawPublication {
     }
 
     /// The value in a file, or why there is none in it.
-    ///
-    /// # Errors
-    /// The file cannot be read. Nothing is known of it then: its backup must not take its place.
+    /// Errors: the file cannot be read. Nothing is known of it then: its backup must not take its place.
     fn value_of(&self, file: &str) -> Result<Result<StoredValue, String>, Error> {
         let read = self.files().load(file);
         Ok(match read {

@@ -43,9 +43,7 @@ pub(crate) enum SocketState {
 }
 
 /// Looks for a live publisher at `path`.
-///
-/// # Errors
-/// Something else than a socket is there, a link included, or it cannot be looked at.
+/// Errors: something else than a socket is there, a link included, or it cannot be looked at.
 pub(crate) fn probe(path: &Path) -> Result<SocketState, Error> {
     let kind = match fs::symlink_metadata(path) {
         Ok(seen) => seen.file_type(),
@@ -77,9 +75,7 @@ pub(crate) struct SocketListener {
 
 impl SocketListener {
     /// Listens at `path`, where nothing is.
-    ///
-    /// # Errors
-    /// The path is too long, its directory is missing, or no runtime is there to wait with.
+    /// Errors: the path is too long, its directory is missing, or no runtime is there to wait with.
     pub(crate) fn bind(path: &Path) -> Result<Self, Error> {
         let fault = || Error::io("listen at", path);
         Handle::try_current().map_err(|error| fault()(io::Error::other(error)))?;
@@ -136,9 +132,7 @@ impl Link {
     }
 
     /// Sends one record, once there is room. Dropping it has sent the whole record or nothing.
-    ///
-    /// # Errors
-    /// The other side is gone, or the record is longer than the kernel takes.
+    /// Errors: the other side is gone, or the record is longer than the kernel takes.
     pub(crate) async fn send(&self, record: &[u8]) -> io::Result<()> {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         self.0.async_io(Interest::WRITABLE, || Ok(send(&self.0, record, flags)?)).await.map(drop)

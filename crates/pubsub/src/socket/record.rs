@@ -71,9 +71,7 @@ impl SocketRecord {
 }
 
 /// Reads the one message of a subscriber, as the reference's publisher reads it: the topic that it wants.
-///
-/// # Errors
-/// It is too long, no text, no request, or has another number of words than two.
+/// Errors: it is too long, no text, no request, or has another number of words than two.
 pub fn parse_request(message: &[u8]) -> Result<&str, RecordFault> {
     if message.len() >= REQUEST_LIMIT_BYTES {
         return Err(RecordFault::TooLong { bytes: message.len(), limit: REQUEST_LIMIT_BYTES - 1 });

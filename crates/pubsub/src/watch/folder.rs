@@ -72,9 +72,7 @@ impl Folder {
     }
 
     /// Puts `bytes` in the place of `name`. That a backup cannot be made hinders nothing.
-    ///
-    /// # Errors
-    /// The step that failed. When it was the last one, readers may see the new content already.
+    /// Errors: the step that failed. When it was the last one, readers may see the new content already.
     pub(crate) fn replace(&mut self, name: &str, bytes: &[u8], former: Former) -> Result<DirChange, Error> {
         let path = self.path(name);
         let mut place = DirChange::Same;

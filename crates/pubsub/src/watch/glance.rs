@@ -13,9 +13,7 @@ use crate::Error;
 use crate::disk::{Disk as _, HostDisk, open_in};
 
 /// The names in `dir`, in order, without those that are no UTF-8; none where there is no directory.
-///
-/// # Errors
-/// It cannot be read, or has more than `most` names.
+/// Errors: it cannot be read, or has more than `most` names.
 pub fn names(dir: &Path, most: usize) -> Result<Vec<String>, Error> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -43,9 +41,7 @@ pub(crate) fn all(dir: &Path) -> Result<Vec<OsString>, Error> {
 }
 
 /// The last `most` bytes of the regular file at `path`, or `None` when there is none.
-///
-/// # Errors
-/// It is a link or no regular file, or cannot be read.
+/// Errors: it is a link or no regular file, or cannot be read.
 pub fn tail(path: &Path, most: u32) -> Result<Option<Vec<u8>>, Error> {
     let Some((mut file, length)) = open_in(CWD, path, &|| path.to_owned())? else { return Ok(None) };
     file.seek(SeekFrom::Start(length.saturating_sub(most.into()))).map_err(Error::io("read", path))?;

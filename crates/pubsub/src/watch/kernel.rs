@@ -122,9 +122,7 @@ impl Kernel {
     }
 
     /// Tells the events that wait, the oldest first.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] once there is none left.
+    /// Errors: [`io::ErrorKind::WouldBlock`] once there is none left.
     pub(crate) fn drain(&self, mut tell: impl FnMut(KernelEvent<'_>)) -> io::Result<()> {
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
         let mut reader = Reader::new(self.queue.as_fd(), &mut buffer);

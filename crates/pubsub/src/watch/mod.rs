@@ -254,9 +254,7 @@ impl WatchHub {
 
     /// Watches the bell's directory and the one above it; where they are missing, the nearest one that exists.
     /// To be called before the directory is read, so that no change falls between.
-    ///
-    /// # Errors
-    /// Some change may be missed: to be called again after a pause.
+    /// Errors: some change may be missed: to be called again after a pause.
     pub(crate) fn attend(&self, bell: &Arc<DirNotifier>) -> Result<(), Error> {
         loop {
             let nearest = self.watch_nearest(bell)?;

@@ -29,9 +29,7 @@ pub(crate) struct Removed {
 
 impl Removed {
     /// The list beside `socket`.
-    ///
-    /// # Errors
-    /// It cannot be read, so nothing is known of it.
+    /// Errors: it cannot be read, so nothing is known of it.
     pub(crate) fn load(socket: &Path) -> Result<Self, Error> {
         let path = socket.with_extension(SUFFIX.trim_start_matches('.'));
         let bytes = match store::read(&path, LIMIT_BYTES) {

@@ -247,9 +247,7 @@ impl ForceFile {
 }
 
 /// Reads the content of a force file and judges whether it is a clear order.
-///
-/// # Errors
-/// It is no NodeDrainStatus, names no status or one that nobody knows, or completes a drain of nobody. The text
+/// Errors: it is no NodeDrainStatus, names no status or one that nobody knows, or completes a drain of nobody. The text
 /// says what to write instead.
 pub fn read_force(bytes: &[u8]) -> Result<NodeDrainStatus, ForceError> {
     let forced: NodeDrainStatus = go_json::from_slice(bytes)?;

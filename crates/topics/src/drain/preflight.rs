@@ -68,9 +68,7 @@ pub struct PreflightPass {
 
 impl PreflightPass {
     /// Reads the file.
-    ///
-    /// # Errors
-    /// It is no JSON of this form, names no code, or gives no reason.
+    /// Errors: it is no JSON of this form, names no code, or gives no reason.
     pub fn read(bytes: &[u8]) -> Result<Self, String> {
         let read: Self = go_json::from_slice(bytes).map_err(|error: Error| error.to_string())?;
         if read.codes.is_empty() || read.reason.trim().is_empty() {

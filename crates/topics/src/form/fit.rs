@@ -64,9 +64,7 @@ impl Most {
 }
 
 /// The form on disk of `value`, cut as far as needed.
-///
-/// # Errors
-/// It has no form.
+/// Errors: it has no form.
 pub fn encode<T: Topic>(value: &T) -> Result<Vec<u8>, Error> {
     let form = |most| {
         let mut kept = value.clone();
@@ -144,9 +142,7 @@ fn fits(form: &[u8], limit: usize) -> bool {
 impl KubeClusterInfo {
     /// Cuts its lists to what one message holds: `AppPods`, `AppVMIs` and `Storage` travel in a file each, the rest in
     /// the message itself, namespaces cut before nodes. The reference's shape has no place for what was left out.
-    ///
-    /// # Errors
-    /// It has no form.
+    /// Errors: it has no form.
     pub fn fit(&mut self) -> Result<(), Error> {
         fn list<T>(items: &mut Option<Vec<T>>, most: Most) {
             if let Some(items) = items {

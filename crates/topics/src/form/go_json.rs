@@ -33,17 +33,13 @@ pub enum Error {
 }
 
 /// Writes `value` compactly, without a final newline.
-///
-/// # Errors
-/// A map key is not text.
+/// Errors: a map key is not text.
 pub fn to_vec<T: Serialize>(value: &T) -> Result<Vec<u8>, Error> {
     Ok(escaped(&serde_json::to_string(value).map_err(Error::Write)?).into_bytes())
 }
 
 /// [`to_vec`] with each member on a line of its own, indented by two spaces a level.
-///
-/// # Errors
-/// As [`to_vec`].
+/// Errors: as [`to_vec`].
 pub fn to_vec_indented<T: Serialize>(value: &T) -> Result<Vec<u8>, Error> {
     Ok(escaped(&serde_json::to_string_pretty(value).map_err(Error::Write)?).into_bytes())
 }
@@ -51,9 +47,7 @@ pub fn to_vec_indented<T: Serialize>(value: &T) -> Result<Vec<u8>, Error> {
 /// Reads one value; only white space may follow it.
 ///
 /// Bytes that are no UTF-8 become U+FFFD, as in Go. Nesting deeper than 128 is refused.
-///
-/// # Errors
-/// Syntax, with line and column, or the first member of the wrong type, with its path.
+/// Errors: syntax, with line and column, or the first member of the wrong type, with its path.
 pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     value_of(&parsed(bytes)?)
 }

@@ -33,9 +33,7 @@ pub(crate) struct OverCluster {
 
 impl OverCluster {
     /// The cluster.
-    ///
-    /// # Errors
-    /// As [`kubeconfig_of`].
+    /// Errors: as [`kubeconfig_of`].
     pub(crate) fn cluster(&self) -> anyhow::Result<ApiClient> {
         Ok(ApiClient::from_kubeconfig(kubeconfig_of(self.kubeconfig.as_deref(), &self.root)?))
     }
@@ -43,9 +41,7 @@ impl OverCluster {
 
 /// The kubeconfig that agents and commands use: the one that was `named`, by the words or `KUBECONFIG`, that of the settings
 /// file below `root`, or the cluster software's own place. It need not be there.
-///
-/// # Errors
-/// The settings file cannot be used, as agents say it; or several files are named, of which one is taken.
+/// Errors: the settings file cannot be used, as agents say it; or several files are named, of which one is taken.
 pub(crate) fn kubeconfig_of(named: Option<&Path>, root: &Path) -> anyhow::Result<PathBuf> {
     let Some(named) = named else {
         return Ok(settings::kubeconfig(root)?.unwrap_or_else(|| root.join(KUBECONFIG)));

@@ -131,9 +131,7 @@ pub(crate) fn faults(path: &Path) -> Vec<SettingsFault> {
 }
 
 /// The kubeconfig that the file below `root` names.
-///
-/// # Errors
-/// The file cannot be used; no agent starts with it.
+/// Errors: the file cannot be used; no agent starts with it.
 pub(crate) fn kubeconfig(root: &Path) -> anyhow::Result<Option<PathBuf>> {
     let path = root.join(FOLDER).join(NAME);
     let set = read(&path, &options()).map_err(|faults| {

@@ -85,9 +85,7 @@ pub struct Probes {
 }
 
 /// The probes of `given`, or of the file in its usual place below `root`, which may not be there.
-///
-/// # Errors
-/// The file cannot be read or makes no sense, or the one that is given is not there: in one sentence, why.
+/// Errors: the file cannot be read or makes no sense, or the one that is given is not there: in one sentence, why.
 pub fn read(root: &Path, given: Option<&Path>) -> Result<Probes, String> {
     let path = given.map_or_else(|| root.join(FILE), Path::to_owned);
     let wrong = |why: &dyn std::fmt::Display| format!("read the probes file {}: {why}", path.display());

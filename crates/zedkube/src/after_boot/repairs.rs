@@ -24,9 +24,7 @@ use crate::runtime;
 
 /// Makes them until nothing is left to be made, or `limit` is over, and says what it does; says whether all was made. What
 /// zedkube does beside it is the same, no more and no sooner.
-///
-/// # Errors
-/// Nothing says which node this is, or which boot; or the Node of its name is another device's or machine's.
+/// Errors: nothing says which node this is, or which boot; or the Node of its name is another device's or machine's.
 pub async fn once(
     topic_root: &TopicRoot,
     cluster: &ApiClient,

@@ -66,9 +66,7 @@ impl Updates {
     }
 
     /// Goes on until `context` says stop.
-    ///
-    /// # Errors
-    /// What could not be performed and is not tried again.
+    /// Errors: what could not be performed and is not tried again.
     pub(crate) async fn run(
         self: Box<Self>,
         cluster_membership: watch::Receiver<ClusterMembership>,

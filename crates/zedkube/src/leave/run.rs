@@ -42,9 +42,7 @@ pub(crate) struct Leaver {
 
 impl Leaver {
     /// Becomes the publisher of the record, if that can be, with what an earlier run left.
-    ///
-    /// # Errors
-    /// The record cannot be read: whether the node was leaving is not known then.
+    /// Errors: the record cannot be read: whether the node was leaving is not known then.
     pub(crate) fn open(context: &AgentContext, troubles: &Troubles, limits: &Limits) -> Result<Self, Error> {
         // What fails here is tried again, and then reported, with the first write.
         let topic: Option<Publication<NodeLeave>> = publication(&context.topic_root, NAME).ok();

@@ -26,9 +26,7 @@ const NO_POD: &str = "pillar-rs:COUNT-AGAIN";
 /// claim's two minutes are over, or for ever. It counts when the budget itself changes. So claims whose pods are gone
 /// are written again with a time past their two minutes, and where there is none, one for no pod: the controller
 /// counts, and drops them itself. Nothing is counted here in its place.
-///
-/// # Errors
-/// Those of [`ApiClient`]; a budget that has changed meanwhile is a conflict.
+/// Errors: those of [`ApiClient`]; a budget that has changed meanwhile is a conflict.
 pub(crate) async fn recount(
     cluster: &ApiClient,
     namespace: &str,

@@ -28,9 +28,7 @@ pub type StoreMember<'a> = dyn FnMut(&str, &[u8]) -> Result<String, BoxError> + 
 /// The wire form of a value, out of its form on disk. Large members are handed to `store`.
 ///
 /// A large member within a large one stays inside it, as does one whose name cannot be part of a file name.
-///
-/// # Errors
-/// The text is no JSON, has a member that readers would take for the place of a large one, or `store` failed.
+/// Errors: the text is no JSON, has a member that readers would take for the place of a large one, or `store` failed.
 pub fn to_wire(disk: &[u8], store: &mut StoreMember<'_>) -> Result<Vec<u8>, Error> {
     let mut out = String::with_capacity(disk.len());
     write(&parsed(disk)?, &mut out, &mut Some(store))?;
