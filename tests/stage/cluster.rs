@@ -72,7 +72,7 @@ pub struct Cluster {
     backend: Backend,
     place: Place,
     pub(crate) client: Client,
-    noted: Noted,
+    pub(crate) noted: Noted,
     /// The kubeconfig that agents have; without one they get a way in of the stage.
     kubeconfig: Option<PathBuf>,
 }

@@ -20,9 +20,17 @@ pub(crate) struct Notes {
     /// Writes so far but those of leases and of what the Node shows, and the one whose answer never comes.
     pub(crate) writes: usize,
     pub(crate) unanswered: Option<(usize, Arc<Notify>)>,
+    /// Requests are noted until this is so.
+    pub(crate) until: Option<Box<dyn Fn() -> bool + Send>>,
 }
 
 impl Notes {
+    fn note(&mut self, asked: (String, String)) {
+        if !self.until.as_ref().is_some_and(|it| it()) {
+            self.asked.push(asked);
+        }
+    }
+
     /// Counts a request; for the one whose answer never comes, whom to say so once it was carried out.
     fn count(&mut self, method: &str, uri: &str) -> Option<Arc<Notify>> {
         let beside = ["/leases", "/events", "/status?"].iter().any(|it| uri.contains(it));
@@ -47,7 +55,7 @@ impl Noted {
             async move {
                 let asked = (request.method().to_string(), request.uri().to_string());
                 let unanswered = noted.notes().count(&asked.0, &asked.1);
-                noted.notes().asked.push(asked);
+                noted.notes().note(asked);
                 if let Some(carried_out) = unanswered {
                     drop(client.send(request).await?);
                     carried_out.notify_one();

@@ -384,6 +384,18 @@ impl World {
         self.patiently(what, seen).await
     }
 
+    /// What agents ask is noted from now on, until `status` is published: that is looked at as each request goes out.
+    pub fn note_until(&self, status: DrainStatus) {
+        let (file, wanted) = (
+            self.topic_root.path("run/zedkube/NodeDrainStatus/global.json"),
+            format!("\"Status\":{},", status.number()),
+        );
+        let mut notes = self.cluster.noted.notes();
+        notes.asked.clear();
+        notes.until =
+            Some(Box::new(move || std::fs::read_to_string(&file).is_ok_and(|it| it.contains(&wanted))));
+    }
+
     /// Waits until NodeDrainStatus is `status`.
     pub async fn status(&self, status: DrainStatus) -> NodeDrainStatus {
         let what = format!("NodeDrainStatus {status:?}");

@@ -6,6 +6,7 @@
 
 mod answer;
 mod served;
+mod shared;
 mod under_way;
 
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ use crate::reply::ApiAnswer;
 use crate::settling::Settling;
 use answer::{date, from_status, read_answer, read_body};
 use served::{ReadAdvice, ServedGroups};
+use shared::{DatedBody, ServerDates, SharedReads};
 use under_way::CallsUnderWay;
 
 /// The time that one call may take (spec/agents.md 4.1: 30 s for calls in timer work).
@@ -51,6 +53,8 @@ pub struct ApiClient {
     call_limit: Duration,
     answer_limit_bytes: usize,
     machine: Arc<MachineIds>,
+    dates: ServerDates,
+    shared: Option<Arc<SharedReads>>,
 }
 
 enum ClientSource {
@@ -90,6 +94,8 @@ impl ApiClient {
             call_limit: CALL_LIMIT,
             answer_limit_bytes: ANSWER_LIMIT_BYTES,
             machine: Arc::default(),
+            dates: ServerDates::default(),
+            shared: None,
         }
     }
 
@@ -97,6 +103,13 @@ impl ApiClient {
     #[must_use]
     pub fn on_machine(mut self, machine: MachineIds) -> Self {
         self.machine = Arc::new(machine);
+        self
+    }
+
+    /// The same for one look: each list of the collection at `path` is read once, for all who ask for it.
+    #[must_use]
+    pub fn reading_once(mut self, path: String) -> Self {
+        self.shared = Some(Arc::new(SharedReads::of(path)));
         self
     }
 
@@ -174,6 +187,12 @@ impl ApiClient {
         Ok((decode(what, &body)?, date))
     }
 
+    /// The server's clock, by what it said with its last answer, where that was within the last minute; `Some(None)` where it
+    /// does not say.
+    pub fn server_time(&self) -> Option<Option<Timestamp>> {
+        self.dates.now()
+    }
+
     /// Our own certificate for the cluster, as PEM; `None` where we have another proof, or the client was given.
     pub fn certificate(&self) -> Result<Option<Vec<u8>>, String> {
         match &*self.source {
@@ -215,12 +234,23 @@ impl ApiClient {
         self.under_way.ended(limit).await
     }
 
-    async fn send(
+    async fn send(&self, limit: Duration, what: &str, request: BuiltRequest) -> Result<DatedBody, Error> {
+        let shared = self.shared.as_ref().zip(request.as_ref().ok());
+        match shared.and_then(|(all, request)| all.of_request(request)) {
+            Some(one) => {
+                let answer = one.get_or_try_init(|| self.send_alone(limit, what, request)).await;
+                answer.cloned()
+            }
+            None => self.send_alone(limit, what, request).await,
+        }
+    }
+
+    async fn send_alone(
         &self,
         limit: Duration,
         what: &str,
         request: BuiltRequest,
-    ) -> Result<(Vec<u8>, Option<Timestamp>), Error> {
+    ) -> Result<DatedBody, Error> {
         let answer = match tokio::time::timeout(limit, Box::pin(self.exchange(what, request))).await {
             Ok(answer) => answer,
             Err(_elapsed) => Err(Error::Silent { what: what.to_owned(), limit }),
@@ -236,18 +266,19 @@ impl ApiClient {
 
     /// Answers a read of a kind that is known not to be there.
     async fn is_there(&self, what: &str, request: &Request<Vec<u8>>) -> Result<(), Error> {
-        let Some(group) = served::group(request.uri().path()).filter(|_| request.method() == Method::GET)
-        else {
-            return Ok(());
-        };
+        match served::group(request.uri().path()).filter(|_| request.method() == Method::GET) {
+            Some(group) if self.lacks(group).await => Err(refused(what, ApiAnswer::unknown_kind())),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Whether this API group is known not to be installed.
+    pub async fn lacks(&self, group: &str) -> bool {
         if self.served.advice(group) == ReadAdvice::Look {
             // In a box: it is rare, and each call would carry its size.
             Box::pin(self.look_at_groups(|| self.served.advice(group) == ReadAdvice::Look)).await;
         }
-        match self.served.advice(group) {
-            ReadAdvice::Absent => Err(refused(what, ApiAnswer::unknown_kind())),
-            ReadAdvice::Ask | ReadAdvice::Look => Ok(()),
-        }
+        self.served.advice(group) == ReadAdvice::Absent
     }
 
     /// Notes that a server does not know the kind of a path.
@@ -275,11 +306,7 @@ impl ApiClient {
         }
     }
 
-    async fn exchange(
-        &self,
-        what: &str,
-        request: BuiltRequest,
-    ) -> Result<(Vec<u8>, Option<Timestamp>), Error> {
+    async fn exchange(&self, what: &str, request: BuiltRequest) -> Result<DatedBody, Error> {
         let request = request.map_err(|source| unaskable(what, source))?;
         self.is_there(what, &request).await?;
         let path = request.uri().path().to_owned();
@@ -290,11 +317,7 @@ impl ApiClient {
         answer
     }
 
-    async fn exchange_raw(
-        &self,
-        what: &str,
-        request: Request<Vec<u8>>,
-    ) -> Result<(Vec<u8>, Option<Timestamp>), Error> {
+    async fn exchange_raw(&self, what: &str, request: Request<Vec<u8>>) -> Result<DatedBody, Error> {
         debug!(call = what, method = %request.method(), uri = %request.uri(), "call");
         let client = self.client().await?;
         let response =
@@ -303,7 +326,9 @@ impl ApiClient {
         let body =
             read_body(body, self.answer_limit_bytes).await.map_err(|source| self.unsent(what, source))?;
         if parts.status.is_success() {
-            return Ok((body, date(&parts.headers)));
+            let date = date(&parts.headers);
+            self.dates.take(date);
+            return Ok((body, date));
         }
         let answer = read_answer(parts.status.as_u16(), &parts.headers, &body);
         Err(refused(what, answer))

@@ -153,8 +153,10 @@ pub enum Update<K> {
 }
 
 /// How a collection is followed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Manner {
+    /// The version at which the caller has read what there is: it is not listed first.
+    pub from: Option<String>,
     /// How long the server is asked to keep one watch open.
     pub slot: Duration,
     /// Objects of one list call.
@@ -163,7 +165,7 @@ pub struct Manner {
 
 impl Default for Manner {
     fn default() -> Self {
-        Self { slot: SLOT, page: PAGE }
+        Self { from: None, slot: SLOT, page: PAGE }
     }
 }
 
@@ -215,6 +217,8 @@ struct Follower {
     rest: Option<Duration>,
     /// [`QUIET`] after anything was heard of the collection.
     quiet: Instant,
+    /// When the watch was opened last.
+    opened: Instant,
     at: FollowStep,
 }
 
@@ -225,7 +229,17 @@ pub fn follow<K: DeserializeOwned + Send + 'static>(
     scope: WatchScope,
     seed: u64,
 ) -> impl Stream<Item = Update<K>> + Send {
-    stream::unfold(Followed::new(cluster, scope, Manner::default(), seed), |mut followed| async move {
+    follow_from(cluster, scope, Manner::default(), seed)
+}
+
+/// [`follow`] in another manner.
+pub fn follow_from<K: DeserializeOwned + Send + 'static>(
+    cluster: ApiClient,
+    scope: WatchScope,
+    manner: Manner,
+    seed: u64,
+) -> impl Stream<Item = Update<K>> + Send {
+    stream::unfold(Followed::new(cluster, scope, manner, seed), |mut followed| async move {
         loop {
             if let FollowNews::Update(heard) = followed.next().await {
                 return Some((heard, followed));
@@ -253,7 +267,8 @@ struct Followed<K> {
 }
 
 impl<K: DeserializeOwned + Send> Followed<K> {
-    fn new(cluster: ApiClient, scope: WatchScope, manner: Manner, seed: u64) -> Self {
+    fn new(cluster: ApiClient, scope: WatchScope, mut manner: Manner, seed: u64) -> Self {
+        let from = manner.from.take().filter(|it| !it.is_empty());
         let follower = Follower {
             cluster,
             scope,
@@ -264,7 +279,8 @@ impl<K: DeserializeOwned + Send> Followed<K> {
             tries: 0,
             rest: None,
             quiet: now() + QUIET,
-            at: FollowStep::List(None),
+            opened: now(),
+            at: from.map_or(FollowStep::List(None), |version| FollowStep::Resume { version }),
         };
         Self { follower, objects: Objects(Vec::new()) }
     }
@@ -319,6 +335,7 @@ impl Follower {
                     let request = self.scope.watch(&version, self.manner.slot);
                     match self.cluster.watch(&what, request).await {
                         Ok(body) => {
+                            self.opened = now();
                             self.at = FollowStep::Open { version, events: Events::new(body) };
                             if std::mem::take(&mut self.troubled) {
                                 // An error is no silence: what has changed meanwhile is still to come.
@@ -341,9 +358,10 @@ impl Follower {
                             continue;
                         }
                         Some(None) => {
-                            // The end of a slot or a cut: both continue where they were, after a short rest, so that
-                            // a server that closes at once is not asked in a circle.
-                            self.rest = Some(self.pace.pause(1, None));
+                            // The end of a slot or a cut: both continue where they were, after a short rest where it has not
+                            // lasted, so that a server that closes at once is not asked in a circle.
+                            let lasted = now().duration_since(self.opened) >= self.manner.slot / 2;
+                            self.rest = (!lasted).then(|| self.pace.pause(1, None));
                             self.at = FollowStep::Resume { version };
                             continue;
                         }

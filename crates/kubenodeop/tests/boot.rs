@@ -38,7 +38,15 @@ fn clock() -> impl Fn() -> Mono {
 fn boot_of(node: NodeName) -> BootWatch {
     let (device_uuid, boot_id) = ("u1".to_owned(), "b2".to_owned());
     let addresses = vec!["10.0.0.1".to_owned()];
-    BootWatch { node, device_uuid, boot_id, limits: LayerLimits::default(), lost: Vec::new(), addresses }
+    BootWatch {
+        node,
+        device_uuid,
+        boot_id,
+        limits: LayerLimits::default(),
+        lost: Vec::new(),
+        addresses,
+        seen: kubenodeop::node::LastSeen::default(),
+    }
 }
 
 /// Nothing is wrong with the runtime, nor with any probe.

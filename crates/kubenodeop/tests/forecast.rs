@@ -95,7 +95,7 @@ async fn meets(sim: &Sim, cluster: &ApiClient, expected: &Met) {
     let (rules, marks) = (AttemptRules::default(), Marks::default());
     let (node, device_uuid) = (n1(), "uuid-1".to_owned());
     let runtime = kubenodeop::RuntimeQuery::default();
-    let order = DrainOrder { node, device_uuid, owner, runtime, rules, marks };
+    let order = DrainOrder { node, device_uuid, owner, runtime, rules, marks, seen: None };
     let settled = progress.wait_for(|it| {
         let seen: Met = it.blockers.iter().map(|it| (it.subject.to_string(), it.code.text())).collect();
         let counts = it.counts;

@@ -72,7 +72,8 @@ async fn drained(sim: &Sim, runtime: RuntimeQuery, time: Duration) -> Result<Att
         ..CordonAnnotation::default()
     };
     let (rules, marks) = (AttemptRules::default(), Marks::default());
-    let order = DrainOrder { node: n1(), device_uuid: DEVICE.to_owned(), owner, runtime, rules, marks };
+    let order =
+        DrainOrder { node: n1(), device_uuid: DEVICE.to_owned(), owner, runtime, rules, marks, seen: None };
     let cluster = cluster(sim);
     node::cordon(&cluster, &order.node, &order.device_uuid, &order.owner).await.unwrap();
     let (sender, progress) = watch::channel(Progress::default());
@@ -149,6 +150,7 @@ impl AfterBoot {
             limits: LayerLimits::default(),
             lost: Vec::new(),
             addresses: Vec::new(),
+            seen: kubenodeop::node::LastSeen::default(),
         };
         let (sender, report) = watch::channel(GateReport::default());
         let (mut task, clock) = (JoinSet::new(), clock());

@@ -61,7 +61,7 @@ pub(crate) fn held(lease: Lease) -> Result<Box<RecordSnapshot>, ReadError> {
 
 /// The Lease as it is now, from the store; `None` when there is none.
 /// Errors: [`ReadError`]: no answer, or an unusable record.
-pub async fn read(cluster: &ApiClient) -> Result<Option<Box<RecordSnapshot>>, ReadError> {
+pub async fn read(cluster: &ApiClient) -> LeaseRead {
     match lease::read(cluster, LEASE).await {
         Ok(lease) => lease.map(held).transpose(),
         Err(error) => Err(silent(&error)),
@@ -102,19 +102,27 @@ fn object(order: RecordWrite, wall: Timestamp) -> Result<Lease, serde_json::Erro
     })
 }
 
-/// The Lease as one watch of this process has seen it last, `None` where there is none. Each reader takes a clone of one
+/// The Lease as the store has it, `None` where there is none; or why it cannot be used.
+pub type LeaseRead = Result<Option<Box<RecordSnapshot>>, ReadError>;
+
+/// The Lease as one watch of this process has seen it last, once it has. Each reader takes a clone of one
 /// receiver that nobody reads: so it hears the newest first, also what came before it.
-pub type Newest = watch::Receiver<Option<Box<RecordSnapshot>>>;
+pub type Newest = watch::Receiver<Option<LeaseRead>>;
+
+/// The record in what was seen, where there is a usable one.
+pub fn record(seen: Option<&LeaseRead>) -> Option<&TurnRecord> {
+    Some(&seen?.as_ref().ok()?.as_ref()?.record)
+}
 
 /// Watches the Lease for all readers of `newest`, until it is dropped.
-pub async fn follow(cluster: &ApiClient, newest: &watch::Sender<Option<Box<RecordSnapshot>>>) {
+pub async fn follow(cluster: &ApiClient, newest: &watch::Sender<Option<LeaseRead>>) {
     let changes = changes(cluster, jitter_seed());
-    changes.for_each(|held| async move { drop(newest.send_replace(held)) }).await;
+    changes.for_each(|held| async move { drop(newest.send_replace(Some(held))) }).await;
 }
 
 /// Each change of the Lease, `None` for a deleted one. What cannot be used as a record is a change too: readers then ask
 /// for the Lease itself.
-fn changes(cluster: &ApiClient, seed: u64) -> impl Stream<Item = Option<Box<RecordSnapshot>>> + Send + use<> {
+fn changes(cluster: &ApiClient, seed: u64) -> impl Stream<Item = LeaseRead> + Send + use<> {
     let all = Lease::url_path(&(), Some(APP_NAMESPACE));
     let only = Some(format!("metadata.name={LEASE}"));
     let scope = WatchScope { fields: only, ..WatchScope::all(format!("lease {APP_NAMESPACE}/{LEASE}"), all) };
@@ -127,7 +135,7 @@ fn changes(cluster: &ApiClient, seed: u64) -> impl Stream<Item = Option<Box<Reco
                 FollowNews::Update(Update::Gone(_)) => Some(None),
                 FollowNews::Update(Update::Trouble(_)) | FollowNews::Recovered => None,
             }
-            .map(|lease| lease.and_then(|lease| held(lease).ok())),
+            .map(|lease| lease.map(held).transpose()),
         )
     })
 }

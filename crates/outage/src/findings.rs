@@ -6,14 +6,19 @@
 use checks::{Finding, Severity};
 use kubeapi::ApiClient;
 
-use crate::calls;
+use crate::calls::{self, LeaseRead};
 use crate::margin::words;
 use crate::turn::event::ReadError;
 use crate::turn::record::{Holder, Phase, TurnRecord};
 
-/// One look at the Lease, for a drain of `node`; code `turns`. Dropping it loses nothing.
-pub async fn look(cluster: &ApiClient, node: &str) -> Vec<Finding> {
-    match calls::read(cluster).await {
+/// One look at the Lease, for a drain of `node`; code `turns`. It is asked for where no watch has `seen` it. Dropping it
+/// loses nothing.
+pub async fn look(cluster: &ApiClient, seen: Option<LeaseRead>, node: &str) -> Vec<Finding> {
+    let read = match seen {
+        Some(read) => read,
+        None => calls::read(cluster).await,
+    };
+    match read {
         Ok(held) => held.map(|it| of(&it.record, node)).unwrap_or_default(),
         Err(ReadError::NoAnswer(why) | ReadError::Refused(why)) => vec![found(why, "zedbox lock status")],
         Err(ReadError::BadRecord(why)) => vec![found(why.to_string(), "zedbox lock status")],

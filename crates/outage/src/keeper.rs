@@ -282,7 +282,11 @@ impl TurnKeeper<'_> {
                     }
                     event
                 }
-                Ok(()) = self.lease.changed() => Event::Changed(self.lease.borrow_and_update().clone()),
+                Ok(()) = self.lease.changed() => {
+                    // What cannot be used is a change too: the Lease itself is asked for then.
+                    let seen = self.lease.borrow_and_update().clone();
+                    Event::Changed(seen.and_then(Result::ok).flatten())
+                }
                 () = sleep(due.map_or(Duration::ZERO, |due| due.since(at))), if due.is_some() => Event::Tick,
             };
             if !self.step(now(), event, wall, told) {

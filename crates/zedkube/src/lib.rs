@@ -34,7 +34,7 @@ pub use limits::Limits;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::outage::turn::record::RecordSnapshot;
+use ::outage::calls::LeaseRead;
 use agent::device::ImageKind;
 use agent::wire::{GLOBAL, ZEDKUBE as NAME};
 use agent::{AgentContext, Error, Tasks, Troubles, duties, force, outlet, pid, turn};
@@ -233,7 +233,7 @@ async fn follow_lease(
     context: &AgentContext,
     cluster: ApiClient,
     mut cluster_membership: watch::Receiver<ClusterMembership>,
-    leases: watch::Sender<Option<Box<RecordSnapshot>>>,
+    leases: watch::Sender<Option<LeaseRead>>,
 ) {
     let mut stop = context.stop.clone();
     loop {

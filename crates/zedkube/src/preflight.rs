@@ -15,8 +15,10 @@ use checks::cluster::{self, ClusterSource};
 use checks::local::{self, Host, SERVERS};
 use checks::{Finding, Severity, blocking, settled};
 use kubeapi::reply::Reach;
+use kubeapi::slim::NodeObject;
 use kubeapi::{ApiClient, OwnNode};
 use kubenodeop::{AttemptBlocker, PreflightError};
+use outage::calls::Newest;
 use pubsub::{FileState, TopicRoot};
 use step::Inserted as _;
 use tokio::sync::watch;
@@ -54,13 +56,15 @@ struct PreflightRun {
 pub(crate) struct PreflightRunner {
     context: AgentContext,
     limits: Limits,
+    /// The Lease of turns, as it was seen last.
+    lease: Newest,
     seen: Arc<Mutex<PreflightRun>>,
     report: Arc<watch::Sender<Option<DrainPreflight>>>,
 }
 
 impl PreflightRunner {
-    pub(crate) fn new(context: AgentContext, limits: Limits) -> Self {
-        Self { context, limits, seen: Arc::default(), report: Arc::default() }
+    pub(crate) fn new(context: AgentContext, limits: Limits, lease: Newest) -> Self {
+        Self { context, limits, lease, seen: Arc::default(), report: Arc::default() }
     }
 
     pub(crate) fn report(&self) -> watch::Receiver<Option<DrainPreflight>> {
@@ -98,6 +102,8 @@ impl PreflightRunner {
             away: false,
             of_node: true,
         })?;
+        // Nodes are read once, and each part judges them by itself.
+        let cluster = &cluster.clone().reading_once(NodeObject::url_path(None));
         let stops = |found: &[Finding]| found.iter().any(|it| self.stops(it));
         let due = |part: PreflightPart| seen.found.get(&part).is_none_or(|it| stops(it));
         let sources: BTreeSet<ClusterSource> =
@@ -118,7 +124,8 @@ impl PreflightRunner {
             seen.found.insert(PreflightPart::Pods, looked.findings);
         }
         if turns {
-            let mut found = outage::findings::look(cluster, node.as_str()).await;
+            let lease = self.lease.borrow().clone();
+            let mut found = outage::findings::look(cluster, lease, node.as_str()).await;
             found.extend(outage::findings::lead(cluster, self.limits.server_port).await);
             seen.found.insert(PreflightPart::Turns, found);
         }

@@ -10,6 +10,7 @@ use agent::{AgentContext, Outbox};
 use kubeapi::nodes::ReachableNode;
 use kubeapi::reply::Reach;
 use kubeapi::{ApiClient, Error, NodeName, nodes};
+use kubenodeop::node::LastSeen;
 use kubenodeop::node::boot::{self, BootWatch, GateReport};
 use kubenodeop::{
     AttemptOutcome, Cordon, CordonAnnotation, Cordoned, DrainOrder, Marks, Progress, SurgeRule,
@@ -49,6 +50,8 @@ pub(crate) struct TaskContext {
     context: AgentContext,
     limits: Limits,
     own_node: OwnNode,
+    /// Our node, as it was seen last.
+    seen: LastSeen,
     /// The Lease of turns, as it was seen last.
     lease: Newest,
     /// The look before a drain.
@@ -69,8 +72,9 @@ impl TaskContext {
     ) -> Self {
         // Who takes no turns needs none.
         let says = Arc::new(watch::Sender::new(TurnWord { idle: !limits.take_turns, fence: 0 }));
-        let preflight = PreflightRunner::new(context.clone(), limits.clone());
-        Self { cluster, context, limits, own_node, lease, preflight, says, addresses: Vec::new() }
+        let preflight = PreflightRunner::new(context.clone(), limits.clone(), lease.clone());
+        let (seen, addresses) = (LastSeen::default(), Vec::new());
+        Self { cluster, context, limits, own_node, seen, lease, preflight, says, addresses }
     }
 
     /// What this node says of itself to its peers.
@@ -221,11 +225,13 @@ impl TaskContext {
     ) -> Option<Event> {
         let owner = self.owner(&request, grant);
         let result = match self.own_node.get() {
-            Ok((name, uuid)) => match node::cordon(&self.cluster, &name, &uuid, &owner).await {
-                Ok(Cordoned::Written | Cordoned::Kept) => Ok(topics::CordonOwner::Ours),
-                Ok(Cordoned::Foreign) => Ok(topics::CordonOwner::Foreign),
-                Err(error) => Err(CordonFailure { why: error.line(), next_step: error.next_step() }),
-            },
+            Ok((name, uuid)) => {
+                match node::cordon_from(&self.cluster, (&name, &uuid), &owner, &self.seen).await {
+                    Ok(Cordoned::Written | Cordoned::Kept) => Ok(topics::CordonOwner::Ours),
+                    Ok(Cordoned::Foreign) => Ok(topics::CordonOwner::Foreign),
+                    Err(error) => Err(CordonFailure { why: error.line(), next_step: error.next_step() }),
+                }
+            }
             Err(why) => Err(why.as_str().into()),
         };
         Some(Event::Cordoned(run, result))
@@ -254,7 +260,7 @@ impl TaskContext {
         };
         let rules = self.limits.rules(limit);
         let (owner, runtime) = (self.owner(&request, grant), self.runtime());
-        let order = DrainOrder { node, device_uuid, owner, runtime, rules, marks };
+        let order = DrainOrder { node, device_uuid, owner, runtime, rules, marks, seen: self.seen.get() };
         let (sender, receiver) = watch::channel(Progress::default());
         let clock = self.context.clock;
         let outcome = {
@@ -342,7 +348,8 @@ impl TaskContext {
         let boot_id = self.context.boot_id.clone();
         let lost = lost_parameters(&self.context.topic_root, &self.limits.kernel_parameters);
         let addresses = self.addresses.clone();
-        Ok(BootWatch { node, device_uuid, boot_id, limits: self.limits.gate(), lost, addresses })
+        let (limits, seen) = (self.limits.gate(), self.seen.clone());
+        Ok(BootWatch { node, device_uuid, boot_id, limits, lost, addresses, seen })
     }
 
     /// Watches our node until taints of an outage are on it, and says how its cordon is. Dropping it loses nothing.

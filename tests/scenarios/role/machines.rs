@@ -24,6 +24,7 @@ async fn s1_machines_ask_for_what_their_own_role_grants_and_nothing_else() {
     let owner = CordonAnnotation { boot_id: "b".to_owned(), requested_by: 2, ..CordonAnnotation::default() };
     node::cordon(&handle, &node, UUID, &owner).await.unwrap();
     let order = DrainOrder {
+        seen: None,
         node: node.clone(),
         device_uuid: UUID.to_owned(),
         owner,

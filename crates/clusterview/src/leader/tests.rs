@@ -135,7 +135,7 @@ fn a_publication_comes_only_with_another_value() {
     let mut bench = Bench::leading();
     let before = bench.published.len();
     for version in 3..50 {
-        bench.pass(Duration::from_secs(15));
+        bench.pass(Duration::from_secs(45));
         bench.wrote(held(version, "node-1"));
         // The others in this agent hear of each renewal.
         assert!(bench.last.iter().any(|it| matches!(it, Effect::Leadership(_))), "{:?}", bench.last);
@@ -190,7 +190,7 @@ fn d_a10_a_fetch_under_way_is_no_loss_and_one_that_never_succeeds_is() {
     let before = bench.published.len();
     for version in 3..30 {
         bench.hear(Event::Config(Some(ConfigGetStatus::Fail)));
-        bench.pass(Duration::from_secs(15));
+        bench.pass(Duration::from_secs(45));
         bench.wrote(held(version, "node-1"));
         bench.hear(Event::Config(Some(ConfigGetStatus::Success)));
     }
@@ -220,7 +220,7 @@ fn d_a10_a_fetch_under_way_is_no_loss_and_one_that_never_succeeds_is() {
 fn l5_a_drain_keeps_the_leader_until_it_is_done_and_makes_no_new_one() {
     let mut bench = Bench::leading();
     bench.hear(Event::Candidacy(Candidacy::Kept));
-    bench.pass(Duration::from_secs(15));
+    bench.pass(Duration::from_secs(45));
     bench.wrote(held(3, "node-1"));
     assert!(bench.newest().is_stats_leader);
     bench.hear(Event::Candidacy(Candidacy::Closed));
@@ -243,9 +243,9 @@ fn l5_a_drain_keeps_the_leader_until_it_is_done_and_makes_no_new_one() {
 fn l5_a_leader_that_loses_the_lease_in_a_drain_stands_no_more() {
     let mut bench = Bench::leading();
     bench.hear(Event::Candidacy(Candidacy::Kept));
-    bench.pass(Duration::from_secs(15));
+    bench.pass(Duration::from_secs(45));
     assert!(bench.writing().is_some());
-    bench.pass(Duration::from_secs(165));
+    bench.pass(Duration::from_secs(135));
     assert!(!bench.newest().is_stats_leader && !bench.newest().in_leader_election);
 }
 

@@ -24,10 +24,15 @@ pub struct ElectionTimes {
 
 impl ElectionTimes {
     /// `lease`: how long a holder is left alone after a sign of life. `renew`: how long it leads after its last write;
-    /// never more than four fifths of `lease`, as it has to be over first. `retry`: between two looks; up to a fifth
-    /// is added by chance. `silence`: the cluster is taken for gone when no look has come through for so long.
+    /// never more than four fifths of `lease`, as it has to be over first. `retry`: between two looks, where up to a fifth is added
+    /// by chance, and between two tries while something is wrong. `silence`: the cluster is taken for gone when no look has come through for so long.
     pub fn new(lease: Duration, renew: Duration, retry: Duration, silence: Duration) -> Self {
         Self { lease, renew: renew.min(lease * 4 / 5), retry, silence }
+    }
+
+    /// Between two renewals while all is well: four in the time that a holder leads without one.
+    fn rest(&self) -> Duration {
+        self.retry.max(self.renew / 4)
     }
 }
 
@@ -365,7 +370,7 @@ impl Election {
             out.push(Effect::Say(ElectionLogEvent::Leads));
         }
         self.leads = Some(until);
-        self.due = Some(now + self.times.retry);
+        self.due = Some(now + self.times.rest());
     }
 
     fn report(&mut self, out: &mut Vec<Effect>) {

@@ -13,6 +13,8 @@ use crate::{ApiClient, Error, found};
 
 /// Where the objects of KubeVirt are.
 pub const GROUP: &str = "/apis/kubevirt.io/v1";
+/// Its name.
+pub const GROUP_NAME: &str = "kubevirt.io";
 pub const MACHINES: &str = "virtualmachines";
 /// Replica sets of machines.
 pub const SETS: &str = "virtualmachineinstancereplicasets";

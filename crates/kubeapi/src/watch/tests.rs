@@ -258,7 +258,7 @@ fn page(next: &str, maps: &[Value]) -> MockReply {
 
 fn paged(answers: Vec<MockReply>) -> (BoxStream<'static, FollowNews<ConfigMap>>, RecordedCalls) {
     let (cluster, calls) = mock::cluster(answers);
-    let manner = Manner { slot: Duration::from_secs(240), page: 2 };
+    let manner = Manner { slot: Duration::from_secs(240), page: 2, ..Manner::default() };
     let scope = WatchScope { fields: None, labels: None, ..scope() };
     (follow_in(cluster, scope, manner, 7).boxed(), calls)
 }

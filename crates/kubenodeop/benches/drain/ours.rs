@@ -15,6 +15,7 @@ pub(crate) async fn drain(case: Case, file: &Path) {
     let begin = now();
     let cluster = ApiClient::from_kubeconfig(file);
     let order = DrainOrder {
+        seen: None,
         runtime: kubenodeop::RuntimeQuery::default(),
         node: NodeName::parse(NODE).unwrap(),
         device_uuid: DEVICE.to_owned(),

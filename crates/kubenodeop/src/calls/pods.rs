@@ -23,7 +23,7 @@ use kubeapi::Error;
 use kubeapi::found;
 use kubeapi::names::{NodeName, PodRef, PodUid};
 use kubeapi::slim::{Known, Pod, is_ready};
-use kubeapi::watch::WatchScope;
+use kubeapi::watch::{List, WatchScope};
 
 /// Kubernetes puts this on the kubelet's images of static pods.
 pub(crate) const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
@@ -37,7 +37,7 @@ const LOOKUPS: usize = 8;
 /// The pods of `node` that a drain may have to do with, `DaemonSet`s looked up. Read from the store, not from a
 /// cache.
 pub async fn list(cluster: &ApiClient, node: &NodeName) -> Result<Vec<PodFacts>, Error> {
-    list_beside(cluster, node, &AliveSets::default()).await
+    list_beside(cluster, node, &AliveSets::default()).await.map(|it| it.items)
 }
 
 /// `DaemonSet`s that were there when they were looked up, by namespace and name with their UIDs: in one attempt each is
@@ -56,12 +56,12 @@ impl AliveSets {
     }
 }
 
-/// [`list`], where those `known` are not looked up again.
+/// [`list`] with its version, where those `known` are not looked up again.
 pub(crate) async fn list_beside(
     cluster: &ApiClient,
     node: &NodeName,
     known: &AliveSets,
-) -> Result<Vec<PodFacts>, Error> {
+) -> Result<List<PodFacts>, Error> {
     let scope = scope(node);
     let pods = scope.list_all::<Pod>(cluster).await?;
     let owners = pods.items.iter().filter_map(daemon_set).filter(|(key, uid)| !known.has(key, uid));
@@ -76,7 +76,7 @@ pub(crate) async fn list_beside(
         .await?;
     let mut alive = known.held();
     alive.extend(found);
-    Ok(pods.items.iter().map(|pod| looked_up(pod, &alive)).collect())
+    Ok(List { items: pods.items.iter().map(|pod| looked_up(pod, &alive)).collect(), version: pods.version })
 }
 
 /// The pods of `node` as a thing to follow.
@@ -420,7 +420,7 @@ mod tests {
             let known = AliveSets::default();
             for _ in 0..2 {
                 let found = list_beside(&cluster, &NodeName::parse("n1").unwrap(), &known).await.unwrap();
-                assert_eq!(found[0].owner, owner, "{uid}");
+                assert_eq!(found.items[0].owner, owner, "{uid}");
             }
             assert_eq!(calls.lines().len(), 2 + lookups, "{uid}");
         }

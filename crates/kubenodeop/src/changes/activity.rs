@@ -21,8 +21,8 @@ use kubeapi::watch::jitter_seed;
 /// with the server is got over. Dropping the future closes its watches and loses nothing that a look does not show.
 pub async fn until_activity(cluster: &ApiClient, node: &NodeName) -> String {
     let mut before = NodeBefore::default();
-    let nodes = streams::node_events(cluster, node, jitter_seed());
-    let mut facts = stream::select(nodes, streams::pod_events(cluster, node, jitter_seed()));
+    let nodes = streams::node_events(cluster, node, None, jitter_seed());
+    let mut facts = stream::select(nodes, streams::pod_events(cluster, node, None, jitter_seed()));
     while let Some(fact) = facts.next().await {
         if let Some(what) = before.activity(node, fact) {
             return what;

@@ -23,13 +23,13 @@ use kubeapi::watch::{Update, follow, jitter_seed};
 pub async fn until_changed(cluster: &ApiClient, node: &NodeName, watched: &WatchedBlockers) -> String {
     let mut facts: SelectAll<BoxStream<'static, Event>> = SelectAll::new();
     if !watched.pods.is_empty() {
-        facts.push(streams::pod_events(cluster, node, jitter_seed()));
+        facts.push(streams::pod_events(cluster, node, None, jitter_seed()));
     }
     for namespace in watched.budgets.keys() {
         facts.push(streams::budget_events(cluster, namespace.clone(), jitter_seed()));
     }
     if watched.node.is_some() {
-        facts.push(streams::node_events(cluster, node, jitter_seed()));
+        facts.push(streams::node_events(cluster, node, None, jitter_seed()));
     }
     if !watched.last_copies.is_empty() || watched.storage_unknown {
         facts.push(streams::storage_events(cluster, node, jitter_seed()));

@@ -18,7 +18,7 @@ use kubeapi::names::NodeName;
 use kubeapi::nodes::NO_NODE;
 use kubeapi::reply::Reply;
 use kubeapi::slim::{Pod, PodDisruptionBudget};
-use kubeapi::watch::{Update, follow};
+use kubeapi::watch::{Manner, Update, follow, follow_from};
 
 /// A pod of which nothing but the facts is kept: of a list of thousands no two whole objects are in memory at the
 /// same time.
@@ -34,9 +34,14 @@ impl<'de> Deserialize<'de> for PodItem {
     }
 }
 
-/// The pods of `node`.
-pub(crate) fn pod_events(cluster: &ApiClient, node: &NodeName, seed: u64) -> BoxStream<'static, Event> {
-    follow::<PodItem>(cluster.clone(), pods::scope(node), seed)
+/// The pods of `node`, listed first where they were not read at the version `from`.
+pub(crate) fn pod_events(
+    cluster: &ApiClient,
+    node: &NodeName,
+    from: Option<String>,
+    seed: u64,
+) -> BoxStream<'static, Event> {
+    follow_from::<PodItem>(cluster.clone(), pods::scope(node), Manner { from, ..Manner::default() }, seed)
         .map(|heard| match heard {
             Update::Listed(all) => Event::Pods(all.into_iter().map(|pod| pod.facts).collect()),
             Update::Put(pod) => Event::Pod(pod.facts),
@@ -46,9 +51,15 @@ pub(crate) fn pod_events(cluster: &ApiClient, node: &NodeName, seed: u64) -> Box
         .boxed()
 }
 
-pub(crate) fn node_events(cluster: &ApiClient, node: &NodeName, seed: u64) -> BoxStream<'static, Event> {
+/// The same of its Node object.
+pub(crate) fn node_events(
+    cluster: &ApiClient,
+    node: &NodeName,
+    from: Option<String>,
+    seed: u64,
+) -> BoxStream<'static, Event> {
     let name = node.clone();
-    follow::<NodeObject>(cluster.clone(), node::scope(&name), seed)
+    follow_from::<NodeObject>(cluster.clone(), node::scope(&name), Manner { from, ..Manner::default() }, seed)
         .filter_map(move |heard| {
             let node = match heard {
                 Update::Listed(all) => {

@@ -10,7 +10,7 @@ mod machines;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
@@ -22,7 +22,7 @@ use tracing::{info, warn};
 
 use crate::containers::{self, RuntimeQuery};
 use crate::engine::{AttemptLogEvent, AttemptOutcome, AttemptRules, CallFailure, Effect, Engine, Event};
-use crate::node::Cordoned;
+use crate::node::{Cordon, Cordoned, NodeFacts};
 use crate::plan::surge::SurgeRule;
 use crate::progress::{Marks, Progress};
 use crate::storage;
@@ -52,6 +52,8 @@ pub struct DrainOrder {
     pub rules: AttemptRules,
     /// Where an attempt of this boot stood that was cut off, or what an earlier attempt learned.
     pub marks: Marks,
+    /// Our node as it was seen last; where that has our cordon, it is not read again at the start.
+    pub seen: Option<NodeFacts>,
 }
 
 /// Empties the node: one attempt. The node must have been cordoned; if somebody uncordons it, it is cordoned
@@ -137,30 +139,59 @@ struct DrainExecutor<'a> {
     cluster: &'a ApiClient,
     order: &'a DrainOrder,
     calls: FuturesUnordered<BoxFuture<'a, Event>>,
-    /// `DaemonSet`s that were looked up.
-    sets: Arc<pods::AliveSets>,
+    /// What looks have read, for those that follow.
+    read: Arc<LooksRead>,
+    /// Pods and node are watched.
+    watching: bool,
+    /// Our node as it was heard of last, where nothing was missed since.
+    node: Option<NodeFacts>,
     watches: SelectAll<BoxStream<'static, Event>>,
     volumes: BoxStream<'static, Event>,
+}
+
+/// What one look leaves to the others, and to the watches.
+#[derive(Default)]
+struct LooksRead {
+    /// `DaemonSet`s that were looked up.
+    sets: pods::AliveSets,
+    /// The versions of pods and node in the first look: the watches begin there.
+    versions: OnceLock<(String, String)>,
 }
 
 impl<'a> DrainExecutor<'a> {
     fn new(cluster: &'a ApiClient, order: &'a DrainOrder) -> Self {
         let mut watches = SelectAll::new();
-        watches.push(streams::pod_events(cluster, &order.node, jitter_seed()));
-        watches.push(streams::node_events(cluster, &order.node, jitter_seed()));
         watches.push(streams::storage_events(cluster, &order.node, jitter_seed()));
         let (calls, volumes) = (FuturesUnordered::new(), stream::pending().boxed());
-        Self { cluster, order, calls, sets: Arc::default(), watches, volumes }
+        let ours = |it: &NodeFacts| matches!(&it.cordon, Cordon::Ours(by) if *by == order.owner);
+        let node = order.seen.clone().filter(|it| it.name == order.node && ours(it));
+        Self { cluster, order, calls, read: Arc::default(), watching: false, node, watches, volumes }
+    }
+
+    /// Begins to watch what the first look has read.
+    fn watch(&mut self) {
+        let Some((pods, node)) = self.read.versions.get().filter(|_| !self.watching).cloned() else { return };
+        let (cluster, name) = (self.cluster, &self.order.node);
+        self.watching = true;
+        self.watches.push(streams::pod_events(cluster, name, Some(pods), jitter_seed()));
+        self.watches.push(streams::node_events(cluster, name, Some(node), jitter_seed()));
     }
 
     async fn next(&mut self) -> Event {
-        tokio::select! {
+        let event = tokio::select! {
             Some(event) = self.calls.next(), if !self.calls.is_empty() => event,
             Some(event) = self.watches.next() => event,
             Some(event) = self.volumes.next() => event,
             // Watches never end; were there none, only time could pass.
             else => std::future::pending().await,
+        };
+        self.watch();
+        if let Event::Node(node) | Event::Looked { seen: Ok((_, node, _)), .. } = &event {
+            self.node = Some(node.clone());
+        } else if let Event::Trouble(_) | Event::NodeGone(_) | Event::Cordoned(_) = &event {
+            self.node = None;
         }
+        event
     }
 
     fn call(&mut self, call: impl Future<Output = Event> + Send + 'a) {
@@ -175,9 +206,9 @@ impl<'a> DrainExecutor<'a> {
     fn perform(&mut self, effect: Effect) -> Option<AttemptOutcome> {
         let (cluster, order) = (self.cluster, self.order);
         match effect {
-            Effect::Look { turn, storage } => {
-                let sets = Arc::clone(&self.sets);
-                self.call(async move { look(cluster, order, &sets, turn, storage).await });
+            Effect::Look { turn, storage, node } => {
+                let (read, known) = (Arc::clone(&self.read), self.node.clone().filter(|_| !node));
+                self.call(async move { look(cluster, order, &read, (turn, storage), known).await });
             }
             Effect::Evict(pod) => {
                 let cluster = cluster.clone();
@@ -241,9 +272,9 @@ fn answered(uid: PodUid, reply: Reply) -> Event {
 async fn look(
     cluster: &ApiClient,
     order: &DrainOrder,
-    sets: &pods::AliveSets,
-    turn: u64,
-    storage: bool,
+    read: &LooksRead,
+    (turn, storage): (u64, bool),
+    known: Option<NodeFacts>,
 ) -> Event {
     let storage = async {
         // None found where some was: there is nothing left to guard.
@@ -252,16 +283,23 @@ async fn look(
         }
         Ok(Some(Box::pin(storage::look(cluster, &order.node)).await?.unwrap_or_default()))
     };
-    let (pods, node, storage) = tokio::join!(
-        pods::list_beside(cluster, &order.node, sets),
-        node::read(cluster, &order.node, &order.device_uuid),
-        storage
-    );
+    let node = async {
+        match known {
+            Some(node) => Ok(node),
+            None => node::read(cluster, &order.node, &order.device_uuid).await,
+        }
+    };
+    let (pods, node, storage) =
+        tokio::join!(pods::list_beside(cluster, &order.node, &read.sets), node, storage);
     let node = node.map_err(|error| {
         if error.is_not_found() { streams::gone(&order.node) } else { CallFailure::from(error) }
     });
     let seen = pods.map_err(CallFailure::from);
-    let seen = seen.and_then(|pods| Ok((pods, node?, storage.map_err(CallFailure::from)?)));
+    let seen = seen.and_then(|pods| {
+        let (node, storage) = (node?, storage.map_err(CallFailure::from)?);
+        read.versions.get_or_init(|| (pods.version, node.resource_version.clone()));
+        Ok((pods.items, node, storage))
+    });
     Event::Looked { turn, seen }
 }
 

@@ -196,11 +196,13 @@ pub enum Event {
 )]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// List the pods and read the node; answer with [`Event::Looked`] of the same turn.
+    /// List the pods; answer with [`Event::Looked`] of the same turn.
     Look {
         turn: u64,
         /// The storage is to be read too.
         storage: bool,
+        /// The node is to be read too; otherwise as it is known, where it is.
+        node: bool,
     },
     /// Ask for a second copy of the Deployment of this pod, look how far that is, or give it up; answer with
     /// [`Event::Surged`].

@@ -266,6 +266,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
         let outcome = loop {
             let attempt = *limit.borrow_and_update();
             let order = DrainOrder {
+                seen: None,
                 runtime: RuntimeQuery::default(),
                 node: self.order.node.clone(),
                 device_uuid: self.order.device_uuid.clone(),

@@ -12,7 +12,9 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Resource;
 use kube::api::{DeleteParams, GetParams, Patch, Preconditions};
 use kube::core::Request;
-use kubeapi::machines::calls::{GUESTS, LAUNCHERS, MACHINES, act, in_namespace, is_over, path, subresource};
+use kubeapi::machines::calls::{
+    GROUP_NAME, GUESTS, LAUNCHERS, MACHINES, act, in_namespace, is_over, path, subresource,
+};
 use kubeapi::names::{NodeName, PodRef};
 use kubeapi::nodes::signed;
 use kubeapi::reply::Reply;
@@ -54,8 +56,11 @@ pub(super) fn guests(node: &NodeName) -> WatchScope {
     }
 }
 
-/// The launchers that run on `node`.
+/// The launchers that run on `node`; none without KubeVirt.
 pub async fn running(cluster: &ApiClient, node: &NodeName) -> Result<Vec<PodRef>, Error> {
+    if cluster.lacks(GROUP_NAME).await {
+        return Ok(Vec::new());
+    }
     let pods = launchers(node).list_all::<Value>(cluster).await?;
     Ok(pods.items.iter().filter(|it| !is_over(it)).map(facts::named).collect())
 }

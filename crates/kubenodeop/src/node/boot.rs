@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
+use crate::node::LastSeen;
 use crate::node::cordon::CordonSeen;
 use crate::node::gate::{Gate, GateFact, GateNode, GateStatus, Layer, LayerLimits, LeaseSeen};
 use crate::node::taints::UnusualTaints;
@@ -29,7 +30,7 @@ use crate::{node, node::taints, storage};
 use kubeapi::ApiClient;
 use kubeapi::names::NodeName;
 use kubeapi::reply::Reach;
-use kubeapi::watch::{Update, WatchScope, follow, jitter_seed};
+use kubeapi::watch::{Manner, Update, WatchScope, follow, follow_from, jitter_seed};
 use kubeapi::{Error, nodes};
 
 /// The namespace of the leases of nodes.
@@ -44,6 +45,9 @@ const UPPER_LOOKS: (Duration, Duration) = (Duration::from_secs(1), Duration::fro
 /// How often an API that is away is asked what it waits for.
 const WAITS_LOOK: Duration = Duration::from_secs(10);
 
+/// How long one watch of a node in service is kept open: waiting costs one request in so long.
+const AT_REST: Duration = Duration::from_mins(10);
+
 #[derive(Debug, Clone)]
 pub struct BootWatch {
     pub node: NodeName,
@@ -54,6 +58,8 @@ pub struct BootWatch {
     pub lost: Vec<String>,
     /// The addresses of the node before this boot; empty where they are not known.
     pub addresses: Vec<String>,
+    /// What is seen of the node.
+    pub seen: LastSeen,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -103,7 +109,7 @@ pub async fn watch_over<W: Future<Output = String>>(
     report: &watch::Sender<GateReport>,
 ) {
     let mut facts: SelectAll<BoxStream<'static, GateFact>> = SelectAll::new();
-    facts.push(node_facts(cluster, boot));
+    facts.push(node_facts(cluster, boot, Manner::default()));
     facts.push(lease_facts(cluster, boot));
     facts.push(pods::follow(cluster, boot));
     facts.push(volume_facts(cluster));
@@ -160,7 +166,7 @@ pub async fn until_tainted(
     boot: &BootWatch,
     cordon: &watch::Sender<Option<CordonSeen>>,
 ) -> Vec<String> {
-    let mut facts = node_facts(cluster, boot);
+    let mut facts = node_facts(cluster, boot, Manner { slot: AT_REST, ..Manner::default() });
     loop {
         match facts.next().await {
             Some(GateFact::Node(GateNode { taints, .. })) if !taints.is_empty() => return taints,
@@ -249,9 +255,10 @@ fn follow_objects<K: DeserializeOwned + Send + 'static>(
     follow::<K>(cluster.clone(), scope, jitter_seed()).boxed()
 }
 
-fn node_facts(cluster: &ApiClient, boot: &BootWatch) -> BoxStream<'static, GateFact> {
+fn node_facts(cluster: &ApiClient, boot: &BootWatch, manner: Manner) -> BoxStream<'static, GateFact> {
     let (boot, asks) = (boot.clone(), cluster.clone());
-    let heard = follow_objects::<NodeObject>(cluster, node::scope(&boot.node));
+    let scope = node::scope(&boot.node);
+    let heard = follow_from::<NodeObject>(cluster.clone(), scope, manner, jitter_seed()).boxed();
     let next = move |(mut heard, mut unusual): (BoxStream<'static, _>, UnusualTaints)| {
         let (boot, asks) = (boot.clone(), asks.clone());
         async move {
@@ -279,7 +286,9 @@ async fn node_fact(
     let Some(node) = node else {
         return GateFact::Trouble(Layer::Node, "there is no such Node object".to_owned());
     };
-    match node::owned(cluster, &node, &boot.device_uuid) {
+    let owned = node::owned(cluster, &node, &boot.device_uuid);
+    boot.seen.set(owned.as_ref().ok().cloned());
+    match owned {
         Ok(facts) => GateFact::Node(GateNode {
             not_ready: node::not_ready(&node),
             taints: taints::of_outage(&node),

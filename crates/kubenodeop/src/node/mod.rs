@@ -13,6 +13,8 @@ mod tests;
 
 pub use cordon::{Cordon, CordonSeen, NodeFacts};
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::ObjectList;
 use kubeapi::slim::{Condition, NodeObject};
@@ -103,7 +105,25 @@ pub async fn cordon(
     device_uuid: &str,
     owner: &CordonAnnotation,
 ) -> Result<Cordoned, Error> {
-    raced(|| cordon_once(cluster, name, device_uuid, owner)).await
+    cordon_from(cluster, (name, device_uuid), owner, &LastSeen::default()).await
+}
+
+/// The same, first from what was `seen` of the node, which has it as the cordon made it then.
+/// Errors: as [`read`]; the caller counts its tries.
+pub async fn cordon_from(
+    cluster: &ApiClient,
+    (name, device_uuid): (&NodeName, &str),
+    owner: &CordonAnnotation,
+    seen: &LastSeen,
+) -> Result<Cordoned, Error> {
+    let known = seen.get().filter(|it| it.name == *name && it.cordon_step(owner) == CordonStep::Write);
+    if let Some(node) = known {
+        match write_cordon(cluster, &node, owner, seen).await {
+            Err(error) if error.is_conflict() => {}
+            done => return done,
+        }
+    }
+    raced(|| cordon_once(cluster, name, device_uuid, owner, seen)).await
 }
 
 async fn cordon_once(
@@ -111,6 +131,7 @@ async fn cordon_once(
     name: &NodeName,
     device_uuid: &str,
     owner: &CordonAnnotation,
+    seen: &LastSeen,
 ) -> Result<Cordoned, Error> {
     let node = read(cluster, name, device_uuid).await?;
     match node.cordon_step(owner) {
@@ -121,20 +142,44 @@ async fn cordon_once(
             }
             Ok(Cordoned::Foreign)
         }
-        CordonStep::Write => {
-            let what = format!("cordon node {name}");
-            let owner = owner
-                .text()
-                .map_err(|source| Error::Unaskable { what: what.clone(), source: source.into() })?;
-            let body = json!({
-                "metadata": {
-                    "resourceVersion": node.resource_version,
-                    "annotations": { OWNER_ANNOTATION: owner },
-                },
-                "spec": { "unschedulable": true },
-            });
-            patch(cluster, &what, name, body).await.map(|()| Cordoned::Written)
-        }
+        CordonStep::Write => write_cordon(cluster, &node, owner, seen).await,
+    }
+}
+
+async fn write_cordon(
+    cluster: &ApiClient,
+    node: &NodeFacts,
+    owner: &CordonAnnotation,
+    seen: &LastSeen,
+) -> Result<Cordoned, Error> {
+    let what = format!("cordon node {}", node.name);
+    let owner =
+        owner.text().map_err(|source| Error::Unaskable { what: what.clone(), source: source.into() })?;
+    let body = json!({
+        "metadata": { "resourceVersion": node.resource_version, "annotations": { OWNER_ANNOTATION: owner } },
+        "spec": { "unschedulable": true },
+    });
+    let request = api().patch(node.name.as_str(), &signed(), &Patch::Merge(body));
+    match cluster.ask::<NodeObject>(&what, request).await {
+        Ok(object) => seen.set(facts(&object).ok()),
+        // It was carried out, whatever the answer looks like.
+        Err(Error::Garbled { .. }) => seen.set(None),
+        Err(error) => return Err(error),
+    }
+    Ok(Cordoned::Written)
+}
+
+/// Our node as a watch or a write of ours has shown it last: a write, which names its version, and a watch may begin there.
+#[derive(Debug, Clone, Default)]
+pub struct LastSeen(Arc<Mutex<Option<NodeFacts>>>);
+
+impl LastSeen {
+    pub fn get(&self) -> Option<NodeFacts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, facts: Option<NodeFacts>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = facts;
     }
 }
 

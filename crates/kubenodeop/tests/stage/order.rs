@@ -36,5 +36,6 @@ pub(crate) fn order(rules: AttemptRules) -> DrainOrder {
         owner: owner(),
         rules,
         marks: Marks::default(),
+        seen: None,
     }
 }

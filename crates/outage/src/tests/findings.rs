@@ -39,13 +39,13 @@ fn u6_who_else_is_down_and_an_operation_on_the_whole_site_are_found_before_a_dra
 async fn u6_a_record_that_cannot_be_read_is_found_and_none_at_all_is_not() {
     let sim = Sim::new(SimConfig::default());
     let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
-    assert!(look(&cluster, "n1").await.is_empty());
+    assert!(look(&cluster, None, "n1").await.is_empty());
     change(&cluster, Timestamp::UNIX_EPOCH, |it| Ok(TurnRecord { limit: 2, ..it.clone() })).await.unwrap();
-    assert!(look(&cluster, "n1").await.is_empty());
+    assert!(look(&cluster, None, "n1").await.is_empty());
     sim.edit("coordination/leases", "eve-kube-app", LEASE, |it| {
         it["metadata"]["annotations"]["pillar-rs/outage-limit"] = json!("many");
     });
-    let found = look(&cluster, "n1").await;
+    let found = look(&cluster, None, "n1").await;
     assert!(
         found.len() == 1 && found[0].code == "turns" && found[0].next == "zedbox lock status",
         "{found:?}"
@@ -59,7 +59,7 @@ async fn u6_a_record_that_cannot_be_read_is_found_and_none_at_all_is_not() {
     ] {
         sim.faults().clear();
         sim.faults().script("GET", LEASE, u32::MAX, fault.clone());
-        let found = look(&cluster, "n1").await;
+        let found = look(&cluster, None, "n1").await;
         assert!(
             found.len() == 1 && found[0].code == "turns" && found[0].severity == Severity::Warns,
             "{fault:?}: {found:?}"

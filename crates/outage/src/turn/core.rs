@@ -28,6 +28,8 @@ const OUTDATED: (Duration, Duration) = (Duration::from_millis(200), Duration::fr
 /// An agent writes once a second at most: so many writes may come at once, as those of a grant and of what follows it.
 const WRITE_EACH: Duration = Duration::from_secs(1);
 const AT_ONCE: Duration = Duration::from_secs(8);
+/// So long the Lease counts as just read. An etcd that is restored meanwhile comes to the same version later.
+const FRESH: Duration = Duration::from_secs(5);
 /// Pause while the record is unusable; the watch ends it sooner.
 const BAD_RECORD: Duration = Duration::from_secs(60);
 
@@ -128,7 +130,9 @@ impl Turn {
         }
     }
 
-    pub(super) fn wants(&mut self, now: Mono, want: Option<TurnClaim>) {
+    pub(super) fn wants(&mut self, now: Mono, want: Option<TurnClaim>, out: &mut Vec<Effect>) {
+        // The Lease is known as the watch has shown it last.
+        let watched = (self.idle || self.stays_out()) && self.call.is_none() && !self.dirty;
         let want = want.map_or(DesiredTurn::Nothing, DesiredTurn::Turn);
         if self.want == want {
             return;
@@ -156,7 +160,12 @@ impl Turn {
             && matches!(&want, DesiredTurn::Turn(want) if !want.emergency)
             && matches!(self.want, DesiredTurn::Turn(_));
         self.want = want;
-        if !serves {
+        // That is enough for whoever stays out, and for a creation, which names no version and grants nothing.
+        let is_enough = matches!(&self.want, DesiredTurn::Turn(want) if !want.emergency
+            && (Self::is_unfit(want) || self.seen == KnownRecord::Absent));
+        if watched && is_enough {
+            self.decide(now, out);
+        } else if !serves {
             self.due = Some(now);
         }
     }
@@ -247,7 +256,7 @@ impl Turn {
     ) {
         match read {
             Ok(found) => {
-                self.troubles = 0;
+                (self.troubles, self.read_at) = (0, now);
                 if self.is_queued() && !found.as_deref().is_some_and(|it| it.record.waits(&self.me.node)) {
                     // Somebody else took our place away: our node may be another object, so the nodes are read.
                     self.far = Some(now);
@@ -272,7 +281,7 @@ impl Turn {
     pub(super) fn wrote(&mut self, now: Mono, looked: bool, wrote: RecordWritten, out: &mut Vec<Effect>) {
         match wrote {
             RecordWritten::Done(held) => {
-                (self.troubles, self.outdated) = (0, 0);
+                (self.troubles, self.outdated, self.read_at) = (0, 0, now);
                 self.take_record(Some(held));
                 self.reconcile(now, out);
                 if looked && self.grant == TurnGrant::None && matches!(self.want, DesiredTurn::Turn(_)) {
@@ -296,6 +305,13 @@ impl Turn {
         }
     }
 
+    /// The Lease was read or written a moment ago, the watch shows nothing newer, and only kubelets were waited for: what follows
+    /// is a write that names this version.
+    fn is_fresh(&self, now: Mono) -> bool {
+        let waits_for_kubelets = self.refusal.as_ref().is_some_and(|it| it.rule == TurnRule::Reading);
+        waits_for_kubelets && self.grant == TurnGrant::None && now.since(self.read_at) < FRESH
+    }
+
     /// The next call, when one is due and none is under way.
     pub(super) fn advance(&mut self, now: Mono, out: &mut Vec<Effect>) {
         if self.call.is_some() {
@@ -312,6 +328,9 @@ impl Turn {
             self.confirm = false;
             self.dirty = false;
             out.push(Effect::Read(self.begin(TurnCall::Confirm)));
+        } else if !self.dirty && self.due.is_some_and(|due| due <= now) && self.is_fresh(now) {
+            self.due = None;
+            self.decide(now, out);
         } else if self.dirty || self.due.is_some_and(|due| due <= now) {
             // A process of before may have left a write under way.
             self.doubt.get_or_insert(now + IN_DOUBT);
@@ -328,7 +347,7 @@ impl Core for Turn {
     fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
         let mut out = Vec::new();
         match event {
-            Event::Want(want) => self.wants(now, want),
+            Event::Want(want) => self.wants(now, want, &mut out),
             Event::Changed(value) => self.changed(now, value),
             Event::Confirm if planted(Fault::TurnLastLook) => self.confirmed(now, &mut out),
             Event::Confirm => self.confirm = true,

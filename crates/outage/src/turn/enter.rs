@@ -44,11 +44,20 @@ impl Turn {
 
     /// The Lease is fresh and this node wants a turn that it does not hold.
     pub(super) fn seek(&mut self, now: Mono, want: &TurnClaim, out: &mut Vec<Effect>) {
+        if self.seen == KnownRecord::Absent {
+            // A creation names no version: the Lease may have been created, used and deleted meanwhile. So it grants
+            // nothing, and the nodes are read after it.
+            let mut record = self.memory.blank();
+            let mine = self.waiter(want, &record);
+            queue(&mut record, mine);
+            self.write(now, record, false, out);
+            return;
+        }
         let mut record = self.record();
         let mine = self.waiter(want, &record);
         let near = Self::is_near(&mine, &record);
         let far = *self.far.get_or_insert(now + FAR_LOOK);
-        if near || self.seen == KnownRecord::Absent || self.own().is_some() || far <= now {
+        if near || self.own().is_some() || far <= now {
             self.far = None;
             self.read_cluster(out);
             return;
@@ -81,18 +90,14 @@ impl Turn {
             self.dirty = true;
             return;
         };
-        let held = match &self.seen {
-            KnownRecord::There(held) => Some((**held).clone()),
-            KnownRecord::Absent => None,
-            KnownRecord::Unknown => {
-                self.dirty = true;
-                return;
-            }
+        let Some(held) = self.held().cloned() else {
+            self.dirty = true;
+            return;
         };
-        let reading = TurnReading { held, nodes };
+        let reading = TurnReading { held: Some(held), nodes };
         let rebuilt = rebuild(&reading, &self.memory, Some(&self.me));
         let nodes = reading.nodes;
-        if rebuilt.is_some() && reading.held.is_some() {
+        if rebuilt.is_some() {
             out.push(Effect::Say(
                 "the Lease was deleted or restored: rebuilt from the nodes' cordon marks and from what was seen of it"
                     .to_owned(),
@@ -114,13 +119,6 @@ impl Turn {
         }
         if Self::is_unfit(&want) {
             self.stay_out(now, record, out);
-            return;
-        }
-        if self.seen == KnownRecord::Absent {
-            // A creation names no version: the Lease may have been created, used and deleted since the nodes were
-            // read. So it grants nothing, and the nodes are read again after it.
-            queue(&mut record, mine);
-            self.write(now, record, false, out);
             return;
         }
         let may = rule::may_enter(&self.me, &mine, &record, &nodes, &passed, &known);

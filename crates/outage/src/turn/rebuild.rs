@@ -59,6 +59,16 @@ impl LeaseMemory {
             (lost, Some(SeenLease { uid: held.uid.clone(), record: held.record.clone() }));
     }
 
+    /// A Lease without holders, as far as the last one is known: what operators have said stays.
+    pub(crate) fn blank(&self) -> TurnRecord {
+        let known = self.newest.as_ref().map(|it| (it.record.limit, it.record.forced.clone()));
+        known.map_or_else(TurnRecord::default, |(limit, forced)| TurnRecord {
+            limit,
+            forced,
+            ..TurnRecord::default()
+        })
+    }
+
     /// Forgets those that are in service again, by the nodes as they were read.
     pub(crate) fn forget_back(&mut self, nodes: &[TurnNode]) {
         self.lost.retain(|(_, holder)| {
@@ -148,13 +158,7 @@ pub(crate) fn rebuild(reading: &TurnReading, memory: &LeaseMemory, me: Option<&M
     }
     let seen = memory.newest.as_ref();
     let newest = seen.filter(|it| held.is_some_and(|held| it.uid == held.uid)).map(|it| it.record.fence);
-    let mut record = match (held, seen) {
-        (Some(held), _) => held.record.clone(),
-        (None, Some(SeenLease { record, .. })) => {
-            TurnRecord { limit: record.limit, forced: record.forced.clone(), ..TurnRecord::default() }
-        }
-        (None, None) => TurnRecord::default(),
-    };
+    let mut record = held.map_or_else(|| memory.blank(), |held| held.record.clone());
     let marks = || reading.nodes.iter().filter_map(|it| it.mark.as_ref().map(|mark| (it, mark)));
     let restored = held.is_some_and(|held| {
         newest.is_some_and(|it| it > held.record.fence)

@@ -90,6 +90,8 @@ pub struct Turn {
     pub(super) phase: Phase,
     pub(super) call: Option<TurnCall>,
     pub(super) calls: CallId,
+    /// When the Lease was read or written last.
+    pub(super) read_at: Mono,
     /// The Lease must be read again.
     pub(super) dirty: bool,
     pub(super) confirm: bool,
@@ -140,6 +142,7 @@ impl Turn {
             phase: Phase::Granted,
             call: None,
             calls: 0,
+            read_at: Mono::START,
             dirty: false,
             confirm: false,
             look: None,

@@ -67,7 +67,7 @@ pub(crate) async fn run(
     let found = Box::pin(cluster::drain(&cluster, node.as_str(), &everything, own_clock)).await;
     let mut findings = std::mem::take(&mut plan.findings);
     findings.extend(found.into_values().flatten());
-    findings.extend(outage::findings::look(&cluster, node.as_str()).await);
+    findings.extend(outage::findings::look(&cluster, None, node.as_str()).await);
     findings.extend(outage::findings::lead(&cluster, limits.server_port).await);
     let mut pass = PreflightPass::default();
     if options.node.is_none() {

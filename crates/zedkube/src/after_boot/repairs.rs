@@ -12,7 +12,7 @@ use kubeapi::nodes::{self, MachineIds};
 use kubeapi::{ApiClient, NodeName};
 use kubenodeop::node::boot::{self, BootWatch, GateReport};
 use kubenodeop::node::gate::{GateFact, Layer};
-use kubenodeop::node::leftovers;
+use kubenodeop::node::{LastSeen, leftovers};
 use pubsub::TopicRoot;
 use tokio::sync::watch;
 use topics::EdgeNodeInfo;
@@ -51,6 +51,7 @@ pub async fn once(
         limits: limits.gate(),
         lost: Vec::new(),
         addresses: Vec::new(),
+        seen: LastSeen::default(),
     };
     say("repairs what it may: its kubelet has to renew its lease for 60 s before anything is touched");
     let (sender, report) = watch::channel(GateReport::default());

@@ -22,7 +22,7 @@ use super::{NodeReport, QUEUE};
 /// Longest time of one call.
 const CALL: Duration = Duration::from_secs(10);
 /// Between two looks at what is to be shown.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_secs(5);
 /// Between two writes of other words for the same state.
 const WORDS: Duration = Duration::from_secs(30);
 /// Between two looks at what is on the Node: somebody may have removed it. The condition's heartbeat is written then.

@@ -11,7 +11,7 @@ use agent::{AgentContext, Error, Troubles, publication, wire};
 use kubeapi::{ApiClient, NodeName, OwnNode};
 use kubenodeop::{Cordon, CordonAnnotation, node};
 use nodestatus::{ClusterMembership, Membership};
-use outage::calls::{self, Newest, Pulses};
+use outage::calls::{self, LeaseRead, Newest, Pulses};
 use outage::margin;
 use outage::margin::facts::{Data, OwnEtcd as Etcd, Readyz};
 use outage::operator::{self as lease, Failed};
@@ -121,8 +121,8 @@ impl Sites {
             let membership = cluster_membership.borrow_and_update().membership;
             let at_rest = self.record.is_none() && !self.failed && membership == Membership::Member;
             let look = async {
-                let begun = |held: &Option<Box<RecordSnapshot>>| {
-                    held.as_ref().is_some_and(|it| it.record.mode.is_some())
+                let begun = |seen: &Option<LeaseRead>| {
+                    calls::record(seen.as_ref()).is_some_and(|it| it.mode.is_some())
                 };
                 if at_rest && lease.wait_for(begun).await.is_err() {
                     return std::future::pending().await;
@@ -468,7 +468,7 @@ fn waiting(site: &SiteRecord, waits: String, next: String) -> SiteRecord {
 
 /// The record of a restart that has stopped.
 fn stopped(lease: &Newest) -> Option<TurnRecord> {
-    let record = lease.borrow().as_ref()?.record.clone();
+    let record = calls::record(lease.borrow().as_ref())?.clone();
     let site = operator::current(&record).ok()??;
     (site.phase == SitePhase::Stopped).then_some(record)
 }

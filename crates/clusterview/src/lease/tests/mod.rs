@@ -161,7 +161,7 @@ fn l3_a_holder_is_left_alone_for_as_long_as_we_have_seen_it_and_any_write_begins
 #[test]
 fn a_holder_renews_without_another_look_and_leads_from_the_start_of_its_write() {
     let mut bench = Bench::leading();
-    assert_eq!(bench.wait(), secs(15));
+    assert_eq!(bench.wait(), secs(45));
     let started = bench.now;
     let Some((_, ElectionWrite::Hold { on, .. })) = bench.writing() else { panic!("{:?}", bench.last) };
     assert_eq!(on.version(), "6");

@@ -151,7 +151,7 @@ impl Bench {
         for effect in self.engine.step(self.now, event) {
             assert_eq!(self.end, None, "nothing is asked after the end");
             match effect {
-                Effect::Look { turn, storage } => {
+                Effect::Look { turn, storage, .. } => {
                     self.looks.push(self.now);
                     self.asked.push(turn);
                     self.guarded.extend(storage.then_some(turn));

@@ -24,7 +24,7 @@ fn held_by_b(queue: &[&str]) -> TurnRecord {
 fn the_first_turn_of_a_cluster_creates_the_lease_and_then_enters() {
     let mut stage = Stage::new(None);
     stage.wants();
-    assert_eq!(stage.calls, "RCWCMW", "the creation grants nothing");
+    assert_eq!(stage.calls, "RWCMW", "the creation grants nothing, and is made without a look at the nodes");
     assert_eq!(stage.fence(), Some(1));
     assert_eq!(stage.record().holder_identity(), "a");
     assert!(stage.record().queue.is_empty());

@@ -141,7 +141,7 @@ fn t6_who_asks_first_after_a_restore_waits_for_a_sign_of_life_of_each_other_node
     let waiting = stage.waiting();
     assert_eq!((waiting.rule, waiting.nodes), (TurnRule::Reading, vec!["b".to_owned()]));
     let calls = stage.pass(10);
-    assert_eq!(calls, "RCRCRC", "after 1, 3 and 7 s");
+    assert_eq!(calls, "CCRC", "after 1, 3 and 7 s; what was read within 5 s is not read again");
     stage.nodes[1].pulse = Pulse::Still;
     stage.pass(4);
     assert_eq!((stage.waiting().rule, stage.fence()), (TurnRule::Down, None));

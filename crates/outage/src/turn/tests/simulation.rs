@@ -80,7 +80,7 @@ fn each_planted_fault_that_chance_finds_is_caught() {
         (Fault::TurnLastLook, Budget { releases: 2, ..none }),
     ];
     for (fault, budget) in faults {
-        match run(2_000, 2, Just(budget), Some(fault)) {
+        match run(10_000, 2, Just(budget), Some(fault)) {
             Ok(()) => panic!("{fault:?} is not caught"),
             Err(why) => println!("{fault:?}: {}", why.lines().next().unwrap_or_default()),
         }

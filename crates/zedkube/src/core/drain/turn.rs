@@ -119,9 +119,11 @@ impl Drain {
         waits || keeps || self.run.is_under_turn()
     }
 
-    /// It waits for its turn, and the node is not cordoned for it.
+    /// It was taken, or waits for its turn, and the node is not cordoned for it.
     pub(crate) fn waits_in_service(&self, node: &NodeContext) -> bool {
-        matches!(self.run, DrainRun::Waiting { .. }) && !self.keeps_cordon(node)
+        let waits =
+            matches!(self.run, DrainRun::Taken { .. } | DrainRun::Probing { .. } | DrainRun::Waiting { .. });
+        waits && !self.keeps_cordon(node)
     }
 
     /// How far it is, for others who wait for their turn.

@@ -19,17 +19,13 @@ async fn device_at(state: DrainStatus, foreign: bool) -> Device {
     }
     let faults = device.sim.faults();
     match state {
-        DrainStatus::Starting => {
-            faults.script(
-                "GET",
-                "/api/v1/nodes/n1",
-                ALL_TRIES - 1,
-                ScriptedFault::status(500, "InternalError"),
-            );
-        }
-        DrainStatus::FailedCordon => {
-            // Looks of others at the node meet it too.
-            faults.script("GET", "/api/v1/nodes/n1", u32::MAX, ScriptedFault::status(500, "InternalError"));
+        // Looks of others at the node meet it too.
+        DrainStatus::Starting | DrainStatus::FailedCordon => {
+            let times = if state == DrainStatus::Starting { ALL_TRIES - 1 } else { u32::MAX };
+            for method in ["GET", "PATCH"] {
+                let failed = ScriptedFault::status(500, "InternalError");
+                faults.script(method, "/api/v1/nodes/n1", times, failed);
+            }
         }
         DrainStatus::Cordoned => device.block(true),
         // One more than the attempt meets: in the pause a dry run asks whether the refusal is over.

@@ -1,0 +1,56 @@
+//! What one answer of the API server says to more than one who asks: a list that several read in one look, and the clock of
+//! the server. Not here: the calls (`client`).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::{Method, Request};
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+
+use crate::settling::now;
+
+/// How long the date of an answer is believed.
+const FRESH: Duration = Duration::from_mins(1);
+
+/// The body of an answer, and when the server says that it sent it.
+pub(super) type DatedBody = (Vec<u8>, Option<Timestamp>);
+
+/// The lists of one collection, each read once. A list that fails is asked for again.
+pub(super) struct SharedReads {
+    path: String,
+    read: Mutex<BTreeMap<String, Arc<OnceCell<DatedBody>>>>,
+}
+
+impl SharedReads {
+    pub(super) fn of(path: String) -> Self {
+        Self { path, read: Mutex::default() }
+    }
+
+    /// The answer to `request`, where others may have it too.
+    pub(super) fn of_request(&self, request: &Request<Vec<u8>>) -> Option<Arc<OnceCell<DatedBody>>> {
+        let is_one = request.method() == Method::GET && request.uri().path() == self.path;
+        // Whoever panicked while it was held, each entry is whole.
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        is_one.then(|| Arc::clone(read.entry(request.uri().to_string()).or_default()))
+    }
+}
+
+/// The date of the last answer, `None` where it had none, and when it came.
+#[derive(Clone, Default)]
+pub(super) struct ServerDates(Arc<Mutex<Option<(Option<Timestamp>, Instant)>>>);
+
+impl ServerDates {
+    pub(super) fn take(&self, date: Option<Timestamp>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((date, now()));
+    }
+
+    pub(super) fn now(&self) -> Option<Option<Timestamp>> {
+        let (date, at) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let age = now().duration_since(at);
+        let since = SignedDuration::try_from(age).unwrap_or_default();
+        (age <= FRESH).then(|| date.map(|it| it.saturating_add(since).unwrap_or(it)))
+    }
+}
