@@ -409,6 +409,9 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
             it.is_some_and(|it| it.blockers.iter().any(|blocker| blocker.reason.contains("web")))
         })
         .await;
+    // A Node is told of what stays for some seconds.
+    let sim = world.cluster.sim();
+    sim.until("nodes", |all| all.iter().any(|it| it.to_string().contains("pillar-rs/Drained"))).await;
     world.release().await;
     let sim = world.cluster.sim();
     sim.until("longhorn/volumes", |_| crate::storage::wanted(sim).0 == 2).await;

@@ -28,7 +28,7 @@ impl ContainerProgram {
     /// `None` where no program is named.
     pub(crate) fn of(limits: &Limits) -> Option<Self> {
         let program = PathBuf::from(&limits.image_program);
-        (!limits.image_program.is_empty()).then(|| Self { program, limit: IMAGE_PROGRAM_LIMIT })
+        (!limits.image_program.is_empty()).then_some(Self { program, limit: IMAGE_PROGRAM_LIMIT })
     }
 
     /// Returns once the container images of `version` are here, or why they are not.

@@ -187,9 +187,8 @@ impl ApiClient {
         Ok((decode(what, &body)?, date))
     }
 
-    /// The server's clock, by what it said with its last answer, where that was within the last minute; `Some(None)` where it
-    /// does not say.
-    pub fn server_time(&self) -> Option<Option<Timestamp>> {
+    /// The server's clock, by what it said with an answer of the last minute.
+    pub fn server_time(&self) -> Option<Timestamp> {
         self.dates.now()
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use kube::Client;
 use kubeapi::{ApiClient, NodeName};
+use kubenodeop::node::LastSeen;
 use kubenodeop::node::boot::LeftoverPods;
 use kubenodeop::node::boot::{BootWatch, GateReport};
 use kubenodeop::node::gate::LayerLimits;
@@ -150,7 +151,7 @@ impl AfterBoot {
             limits: LayerLimits::default(),
             lost: Vec::new(),
             addresses: Vec::new(),
-            seen: kubenodeop::node::LastSeen::default(),
+            seen: LastSeen::default(),
         };
         let (sender, report) = watch::channel(GateReport::default());
         let (mut task, clock) = (JoinSet::new(), clock());

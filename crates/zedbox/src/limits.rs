@@ -57,7 +57,7 @@ fn of_a_device(file: &[u8]) -> Result<(), serde_json::Error> {
     let file: Value = serde_json::from_slice(file)?;
     let mut members = fixed.iter().flat_map(|(agent, members)| members.iter().map(move |it| (agent, it)));
     members.find(|(agent, member)| file[**agent].get(**member).is_some()).map_or(Ok(()), |(agent, member)| {
-        let text = format!("found {member} of {agent}, expected nothing: it is the same on each device");
+        let text = format!("{member} of {agent}, expected no such member: it is the same on each device");
         Err(serde_json::Error::custom(text))
     })
 }

@@ -38,19 +38,21 @@ impl SharedReads {
     }
 }
 
-/// The date of the last answer, `None` where it had none, and when it came.
+/// The date of the last answer that had one, and when it came.
 #[derive(Clone, Default)]
-pub(super) struct ServerDates(Arc<Mutex<Option<(Option<Timestamp>, Instant)>>>);
+pub(super) struct ServerDates(Arc<Mutex<Option<(Timestamp, Instant)>>>);
 
 impl ServerDates {
     pub(super) fn take(&self, date: Option<Timestamp>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((date, now()));
+        if let Some(date) = date {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((date, now()));
+        }
     }
 
-    pub(super) fn now(&self) -> Option<Option<Timestamp>> {
+    pub(super) fn now(&self) -> Option<Timestamp> {
         let (date, at) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
         let age = now().duration_since(at);
         let since = SignedDuration::try_from(age).unwrap_or_default();
-        (age <= FRESH).then(|| date.map(|it| it.saturating_add(since).unwrap_or(it)))
+        (age <= FRESH).then(|| date.saturating_add(since).unwrap_or(date))
     }
 }

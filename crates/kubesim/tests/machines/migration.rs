@@ -176,7 +176,7 @@ async fn a5_before_1_7_a_mark_stays_whatever_others_write() {
 
 #[tokio::test(start_paused = true)]
 async fn a6_what_admission_refuses() {
-    let sim = with_guest(NEWEST, "LiveMigrate").await;
+    let sim = with_guest("v1.9.0", "LiveMigrate").await;
     sim.script_migrations("shop", "db", "hang-pending");
     let refusals = async |spec: Value, why: &str| {
         let (code, said) = migrate(&sim, &spec).await;

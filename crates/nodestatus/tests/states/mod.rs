@@ -281,7 +281,9 @@ impl Tree {
 }
 
 /// What is changed in each tree of `run-fixtures`.
-const CHANGES: [(&str, fn(&Tree)); 8] = [
+type TreeChange = (&'static str, fn(&Tree));
+
+const CHANGES: [TreeChange; 8] = [
     ("-", |_| {}),
     ("no-cordon", |it| it.set(&json!({ "Cordon": "none" }))),
     ("foreign-cordon", |it| it.set(&json!({ "Cordon": "foreign" }))),

@@ -63,8 +63,8 @@ impl LeaseMemory {
     pub(crate) fn blank(&self) -> TurnRecord {
         let known = self.newest.as_ref().map(|it| (it.record.limit, it.record.forced.clone()));
         known.map_or_else(TurnRecord::default, |(limit, forced)| TurnRecord {
-            limit,
             forced,
+            limit,
             ..TurnRecord::default()
         })
     }

@@ -70,7 +70,7 @@ fn k7_safe_is_only_a_node_proved_empty_under_a_cordon_for_the_request_that_exist
             it.status = Some(NodeDrainStatus::default());
         }),
         ("no cordon", NodeState::Unknown, DrainOutcome::Unknown, |it| {
-            progress(it).cordon = CordonOwner::None
+            progress(it).cordon = CordonOwner::None;
         }),
         ("no answer", NodeState::Unknown, DrainOutcome::Unknown, |it| progress(it).answers.clear()),
         ("an answer to another request", NodeState::Unknown, DrainOutcome::Unknown, |it| {
@@ -145,7 +145,7 @@ fn k7_what_a_pause_keeps_from_a_drained_node_is_not_said_to_go_ahead() {
             progress(it).pause = OperationPause::default();
         }),
         ("commanded", NodeState::Drained, DrainOutcome::Complete, |it| {
-            reboot(it).state = PendingState::Commanded
+            reboot(it).state = PendingState::Commanded;
         }),
         ("begun before the pause", NodeState::Drained, DrainOutcome::Complete, |it| {
             reboot(it).drain_requested_at = asked();

@@ -220,7 +220,7 @@ impl DemoShared<'_> {
         }] });
         let file = machine.topic_root.path("run/nim/DeviceNetworkStatus/global.json");
         store::replace(&file, network.to_string().as_bytes())?;
-        store::replace(&machine.topic_root.path("limits.json"), machine.limits.to_string().as_bytes())?;
+        store::replace(&machine.topic_root.path("demo-limits.json"), machine.limits.to_string().as_bytes())?;
         let known = device::recorded(&machine.topic_root)?.len();
         let mut record = machine
             .topic_root
@@ -271,7 +271,7 @@ fn start(machine: &DemoMachine, agent: Agent) -> anyhow::Result<Child> {
         File::options().create(true).append(true).open(path("log").join(agent.name())).with_context(doing)?;
     let mut command = std::process::Command::new(std::env::current_exe().context("find this program")?);
     command.args(["demo-agent", agent.name(), "--log", "info,kube_client=off", "--root"]).arg(path(""));
-    command.arg("--kubeconfig").arg(path(KUBECONFIG)).arg("--limits").arg(path("limits.json"));
+    command.arg("--kubeconfig").arg(path(KUBECONFIG)).arg("--limits").arg(path("demo-limits.json"));
     command.args(["--device", "record", "--partitions", "record"]).env_clear().env(SHORTENED, "1");
     command.stdin(Stdio::null()).stdout(log.try_clone().with_context(doing)?).stderr(log).process_group(0);
     Command::from(command).kill_on_drop(true).spawn().with_context(doing)
