@@ -100,8 +100,6 @@ pub(super) fn complete(view: &DrainView, progress: &NodeDrainProgress, what: &st
         return unknown("drained, but other requests cannot be read");
     }
     let cordon = if progress.cordon == CordonOwner::Foreign { "somebody else's cordon" } else { "a cordon" };
-    let left =
-        progress.left.len().saturating_add(usize::try_from(progress.left_omitted).unwrap_or(usize::MAX));
-    let left = if left == 0 { String::new() } else { format!(", but for {left} left in place by policy") };
+    let left = progress.exceptions().map(|it| format!(", with {it}")).unwrap_or_default();
     drained(NodeState::Safe, format!("proved empty under {cordon}{left}"))
 }

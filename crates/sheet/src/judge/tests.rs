@@ -125,7 +125,7 @@ fn k7_safe_is_only_a_node_proved_empty_under_a_cordon_for_the_request_that_exist
     progress(&mut view).left = vec!["shop/web-0: it comes back".to_owned()];
     assert_eq!(
         text(&view),
-        "SAFE TO WORK ON: proved empty under somebody else's cordon, but for 1 left in place by policy"
+        "SAFE TO WORK ON: proved empty under somebody else's cordon, with 1 exception by policy"
     );
 }
 
