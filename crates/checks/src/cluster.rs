@@ -144,7 +144,7 @@ async fn look(
 /// The clock of the API server, where it says: by its last answer, and asked for where there is none of the last minute.
 pub(crate) async fn server_time(cluster: &ApiClient) -> Result<Option<Timestamp>, Error> {
     if let Some(said) = cluster.server_time() {
-        return Ok(Some(said));
+        return Ok(said.0);
     }
     let request = Request::new("").get("version", &kube::api::GetParams::default());
     let (_, date) = cluster.ask_with_date::<Value>("read the version of the API server", request).await?;

@@ -30,6 +30,7 @@ use crate::reply::ApiAnswer;
 use crate::settling::Settling;
 use answer::{date, from_status, read_answer, read_body};
 use served::{ReadAdvice, ServedGroups};
+pub use shared::ServerDate;
 use shared::{DatedBody, ServerDates, SharedReads};
 use under_way::CallsUnderWay;
 
@@ -188,7 +189,7 @@ impl ApiClient {
     }
 
     /// The server's clock, by what it said with an answer of the last minute.
-    pub fn server_time(&self) -> Option<Timestamp> {
+    pub fn server_time(&self) -> Option<ServerDate> {
         self.dates.now()
     }
 

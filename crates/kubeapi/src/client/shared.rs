@@ -38,21 +38,23 @@ impl SharedReads {
     }
 }
 
-/// The date of the last answer that had one, and when it came.
+/// When the server says that it is; `None` where it does not say.
+#[derive(Clone, Copy)]
+pub struct ServerDate(pub Option<Timestamp>);
+
+/// The date of the last answer, and when it came.
 #[derive(Clone, Default)]
-pub(super) struct ServerDates(Arc<Mutex<Option<(Timestamp, Instant)>>>);
+pub(super) struct ServerDates(Arc<Mutex<Option<(ServerDate, Instant)>>>);
 
 impl ServerDates {
     pub(super) fn take(&self, date: Option<Timestamp>) {
-        if let Some(date) = date {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((date, now()));
-        }
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((ServerDate(date), now()));
     }
 
-    pub(super) fn now(&self) -> Option<Timestamp> {
+    pub(super) fn now(&self) -> Option<ServerDate> {
         let (date, at) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
         let age = now().duration_since(at);
         let since = SignedDuration::try_from(age).unwrap_or_default();
-        (age <= FRESH).then(|| date.saturating_add(since).unwrap_or(date))
+        (age <= FRESH).then(|| ServerDate(date.0.map(|it| it.saturating_add(since).unwrap_or(it))))
     }
 }

@@ -197,7 +197,11 @@ impl AfterBoot {
                 self.report = None;
             } else if self.settled && !self.is_open() {
                 // It ends before its time, as the taints are gone: a layer that it was at says nothing from now on.
-                self.report.clone_from(&self.passed);
+                // Of the pods that are left the newest word counts: an older one would have it watched again at once.
+                match (&mut self.report, &self.passed) {
+                    (Some(report), Some(passed)) => report.verdict.clone_from(&passed.verdict),
+                    (report, None) | (report @ None, Some(_)) => *report = None,
+                }
             }
             out.push(Effect::Gate(wanted));
         }

@@ -398,6 +398,20 @@ fn r8_pods_of_the_former_boot_are_looked_after_beside_an_open_gate_counted_and_n
 }
 
 #[test]
+fn r8_a_gate_that_ends_beside_a_silent_kubelet_is_not_watched_again_for_pods_that_are_gone_since() {
+    let mut bench = booted();
+    bench.look(NodeLook::Open);
+    for (layer, pending) in [(None, true), (Some(Layer::Lease), false)] {
+        let Event::Gate(mut now) = report(&bench, layer, &[], &[]) else { unreachable!("it makes a report") };
+        now.leftovers.pending = pending;
+        bench.hear(Event::Gate(now));
+    }
+    assert!(bench.last.contains(&Effect::Gate(false)), "{:?}", bench.last);
+    bench.hear(Event::Tick);
+    assert!(!bench.last.contains(&Effect::Gate(true)), "{:?}", bench.last);
+}
+
+#[test]
 fn v2_while_a_drain_is_under_way_or_complete_nobody_watches_for_taints() {
     let mut bench = booted();
     bench.look(NodeLook::Open);
