@@ -18,7 +18,7 @@ const DEVICE_LINES: usize = 95_710;
 /// What builds, shows or tries it.
 const DEVELOPMENT_LINES: usize = 11_600;
 /// Tests, those beside the code included.
-const TEST_LINES: usize = 100_580;
+const TEST_LINES: usize = 100_571;
 /// A number that is this much below its limit lowers the limit.
 const SLACK_LINES: usize = 400;
 

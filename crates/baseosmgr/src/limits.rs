@@ -5,9 +5,6 @@ use std::time::Duration;
 /// How long a request of ours may stand while zedkube is at work on nothing, before it counts as failed.
 pub(crate) const UNANSWERED_WAIT: Duration = Duration::from_mins(5);
 
-/// How long an image waits on a clustered node for any word of zedkube before it is switched without a drain, which is
-/// then said and recorded as a skip.
-pub(crate) const UNKNOWN_WAIT: Duration = Duration::from_mins(5);
 /// How long one call of the program for container images may take.
 pub(crate) const IMAGE_PROGRAM_LIMIT: Duration = Duration::from_mins(30);
 

@@ -6,7 +6,7 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
-use futures::stream::{self, Stream};
+use futures::stream::{self, Stream, StreamExt as _};
 use kube::api::{ListParams, WatchParams};
 use kube::core::Request;
 use serde::de::DeserializeOwned;
@@ -239,12 +239,11 @@ pub fn follow_from<K: DeserializeOwned + Send + 'static>(
     manner: Manner,
     seed: u64,
 ) -> impl Stream<Item = Update<K>> + Send {
-    stream::unfold(Followed::new(cluster, scope, manner, seed), |mut followed| async move {
-        loop {
-            if let FollowNews::Update(heard) = followed.next().await {
-                return Some((heard, followed));
-            }
-        }
+    follow_in(cluster, scope, manner, seed).filter_map(|news| {
+        std::future::ready(match news {
+            FollowNews::Update(heard) => Some(heard),
+            FollowNews::Recovered => None,
+        })
     })
 }
 

@@ -18,7 +18,7 @@ use kubeapi::nodes::{self, CordonAnnotation, MachineIds, signed};
 use kubeapi::objects::{condition, items, text};
 use kubeapi::reply::Reach;
 use kubeapi::slim::Known;
-use kubeapi::watch::{FollowNews, Manner, Update, WatchScope, follow_in, jitter_seed};
+use kubeapi::watch::{Manner, Update, WatchScope, follow_from, jitter_seed};
 use kubeapi::{ApiClient, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -127,13 +127,13 @@ fn changes(cluster: &ApiClient, seed: u64) -> impl Stream<Item = LeaseRead> + Se
     let only = Some(format!("metadata.name={LEASE}"));
     let scope = WatchScope { fields: only, ..WatchScope::all(format!("lease {APP_NAMESPACE}/{LEASE}"), all) };
     let manner = Manner { slot: SLOT, ..Manner::default() };
-    follow_in::<Lease>(cluster.clone(), scope, manner, seed).filter_map(|news| {
+    follow_from::<Lease>(cluster.clone(), scope, manner, seed).filter_map(|heard| {
         std::future::ready(
-            match news {
-                FollowNews::Update(Update::Listed(all)) => Some(all.into_iter().next()),
-                FollowNews::Update(Update::Put(lease)) => Some(Some(lease)),
-                FollowNews::Update(Update::Gone(_)) => Some(None),
-                FollowNews::Update(Update::Trouble(_)) | FollowNews::Recovered => None,
+            match heard {
+                Update::Listed(all) => Some(all.into_iter().next()),
+                Update::Put(lease) => Some(Some(lease)),
+                Update::Gone(_) => Some(None),
+                Update::Trouble(_) => None,
             }
             .map(|lease| lease.map(held).transpose()),
         )

@@ -4,10 +4,16 @@
 //! (D-B1, D-N3). Source: spec agents.md 1.4 and 3.3; an answer counts only for the very request that it names (D-B3).
 //! Pure: no clock, no I/O, no task.
 
+use std::time::Duration;
+
 use step::{Fault, planted};
 use topics::{Answer, Defer, DrainStatus, NodeDrainProgress, NodeDrainStatus, RequestId, Requester};
 
 use crate::answers::{LatestAnswers, OwnRequest, RequestAnswer};
+
+/// How long an operation on a clustered node waits for any word of zedkube before it goes ahead without a drain, which is then
+/// said and recorded as a skip.
+pub const UNKNOWN_WAIT: Duration = Duration::from_mins(5);
 
 /// Whether there is a cluster to leave in order, by the device config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

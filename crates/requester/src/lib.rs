@@ -16,6 +16,7 @@ mod tests;
 pub use answers::{LatestAnswers, OwnRequest, RequestAnswer};
 pub use follow::{DrainTopicUpdate, follow};
 pub use judge::{
-    DeviceClustering, DrainJudgement, JudgeInput, ProceedReason, completes, is_used, judge, serves, undone,
+    DeviceClustering, DrainJudgement, JudgeInput, ProceedReason, UNKNOWN_WAIT, completes, is_used, judge,
+    serves, undone,
 };
 pub use pause::{Orderer, PausableOperation, Paused, paused};

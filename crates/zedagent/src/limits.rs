@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-/// On a clustered node, how long zedkube may take to say something before an operation goes without it.
-pub(crate) const UNKNOWN_WAIT: Duration = Duration::from_mins(5);
 /// The pause before a failed drain is asked for again doubles up to this.
 const ASK_AGAIN_MOST: Duration = Duration::from_mins(30);
 

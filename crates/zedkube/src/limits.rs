@@ -154,7 +154,8 @@ agent::limits! {
         lease, lease_ms = 300_000;
         /// How long a leader leads after its last renewal; never more than four fifths of `lease_ms`.
         lease_renew, lease_renew_ms = 180_000;
-        /// Pause between two renewals, and between two looks at another's lease; up to a fifth longer by chance.
+        /// Pause between two tries to renew while something is wrong, and between two looks at another's lease, which are up
+        /// to a fifth longer by chance.
         lease_retry, lease_retry_ms = 15_000;
         /// How long before the first step out of the cluster it is announced, once our zedagent has said that the
         /// config puts this node into no cluster.

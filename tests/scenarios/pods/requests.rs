@@ -11,8 +11,8 @@ use scenarios::World;
 
 const NODE: &str = "edge-node-1";
 const PODS: usize = 200;
-/// Requests beside the evictions of these, until COMPLETE is published: 9 of the preflight, of them 4 dry runs of evictions, 8
-/// of the turn, 1 of the cordon, 6 to see what is there and to watch it, 3 of the proof, and what the Node shows.
+/// Requests beside the evictions of these, until COMPLETE is published: 8 of the preflight, of them 4 dry runs of evictions, 7
+/// of the turn, 1 of the cordon, 5 to see what is there and to watch it, 3 of the proof, and 1 for what the Node shows.
 const BESIDE: usize = 25;
 /// API groups that a cluster has only with the software that brings them.
 const ABSENT: [&str; 6] = [
@@ -72,7 +72,7 @@ pub(crate) async fn u10_a_drain_of_200_pods_asks_for_little_more_than_its_evicti
     world.ask_reboot(7);
     world.status(DrainStatus::Complete).await;
     let mut asked = world.cluster.asked_by_agents();
-    // Renewed each 15 s by whoever leads, drain or not.
+    // The leader renews it, drain or not.
     asked.retain(|(_, uri)| !uri.contains("/eve-kube-stats-leader"));
     let shown = counted(&asked);
     let absent = asked.iter().filter(|(_, uri)| ABSENT.iter().any(|it| uri.starts_with(it))).count();

@@ -7,8 +7,8 @@
 
 use agent::partitions::PartitionState;
 use requester::{
-    DrainJudgement, JudgeInput, Orderer, OwnRequest, PausableOperation, Paused, ProceedReason, is_used,
-    judge, paused,
+    DrainJudgement, JudgeInput, Orderer, OwnRequest, PausableOperation, Paused, ProceedReason, UNKNOWN_WAIT,
+    is_used, judge, paused,
 };
 use step::{Fault, Mono, planted};
 use topics::Requester;
@@ -18,7 +18,7 @@ use super::facts::UpdateFacts;
 use super::machine::{BaseOs, WaitReason, WithdrawState};
 use super::pause::FailurePause;
 use super::stage::ImageStage;
-use crate::limits::{UNANSWERED_WAIT, UNKNOWN_WAIT};
+use crate::limits::UNANSWERED_WAIT;
 
 /// A partition to be switched to.
 #[derive(Debug, Clone, PartialEq, Eq)]

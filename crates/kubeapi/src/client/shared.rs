@@ -31,10 +31,12 @@ impl SharedReads {
 
     /// The answer to `request`, where others may have it too.
     pub(super) fn of_request(&self, request: &Request<Vec<u8>>) -> Option<Arc<OnceCell<DatedBody>>> {
-        let is_one = request.method() == Method::GET && request.uri().path() == self.path;
-        // Whoever panicked while it was held, each entry is whole.
+        if request.method() != Method::GET || request.uri().path() != self.path {
+            return None;
+        }
+        // A panic of another reader leaves each entry whole.
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        is_one.then(|| Arc::clone(read.entry(request.uri().to_string()).or_default()))
+        Some(Arc::clone(read.entry(request.uri().to_string()).or_default()))
     }
 }
 

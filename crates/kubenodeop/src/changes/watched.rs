@@ -102,7 +102,7 @@ impl WatchedBlockers {
     }
 
     /// The same for after the last attempt: we remove our cordon ourselves, and calls that are refused for good are not
-    /// tried for as long as nobody asks for a drain again.
+    /// tried until a drain is asked for again.
     #[must_use]
     pub fn after_all_attempts(mut self) -> Self {
         self.refused.clear();

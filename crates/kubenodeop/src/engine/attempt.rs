@@ -343,7 +343,7 @@ impl Engine {
             self.look = CallState::Flying;
             // Of the two lists of the proof the last one reads it.
             let storage = nothing_left && self.empty_since.is_some() && self.guard.is_there();
-            // The cordon as well, but for the first look: whoever made it, or watches the node, has told.
+            // The cordon as well, but for the first look: the write of it, or the watch of the node, has told.
             let node = self.listed && !(nothing_left && self.empty_since.is_none());
             effects.push(Effect::Look { turn: self.roster.turn(), storage, node });
         }

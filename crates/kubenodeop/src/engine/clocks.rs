@@ -22,7 +22,7 @@ pub(super) fn given_up_at(rules: &AttemptRules, marks: &Marks, now: Mono) -> (Mo
     let attempt = (began + rules.attempt, limit(rules.attempt, "an attempt"));
     let drain = marks.drain.zip(rules.drain);
     let drain = drain.map(|(since, after)| (since.min(now) + after, limit(after, "the whole drain")));
-    drain.into_iter().chain([attempt]).min_by_key(|(at, _)| *at).unwrap_or_default()
+    drain.filter(|(at, _)| *at <= attempt.0).unwrap_or(attempt)
 }
 
 /// What is known of the runtime.

@@ -15,11 +15,10 @@ use step::Mono;
 
 use super::pod_table::PodTable;
 use super::track::PodState;
+use super::volumes::VOLUMES_LIMIT;
 use super::words::{AttemptLogEvent, Effect};
 use kubeapi::names::PodUid;
 
-/// How long a pod with volumes has no container before it counts as gone, where volumes have no limit of their own.
-const UNMOUNTS: Duration = Duration::from_secs(600);
 /// Least time between the two answers that make a pod count as gone.
 const APART: Duration = Duration::from_secs(5);
 
@@ -53,7 +52,7 @@ impl PodTable {
                 track.lives = lives;
                 let since = track.without.get_or_insert(now);
                 // A kubelet keeps the object of one with volumes until they are unmounted: who serves them must not go before.
-                let least = if track.facts.claims.is_empty() { APART } else { UNMOUNTS };
+                let least = if track.facts.claims.is_empty() { APART } else { VOLUMES_LIMIT };
                 let gone = has_none && now.since(*since) >= least;
                 if gone {
                     track.state = PodState::ObjectOnly;

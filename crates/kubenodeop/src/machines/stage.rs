@@ -211,7 +211,7 @@ impl MachineStage {
             self.tracks.values().any(|it| it.guest.namespace == *namespace && it.kept.contains(claim))
         };
         if self.guard.wait(now, alone, stays) {
-            // Once its time is over, it may keep nobody up.
+            // Once its time is over, it keeps no machine up.
             self.changed(now);
         }
         self.guard_due = self.guard.next_due(now);

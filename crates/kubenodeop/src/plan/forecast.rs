@@ -35,7 +35,7 @@ pub struct Survey {
     /// All pods on it, those that a drain does not look at included.
     pub pods: Vec<Surveyed>,
     pub budgets: Vec<BudgetFacts>,
-    /// After how long an attempt or the drain is given up; `None` where neither is.
+    /// After how long an attempt or the drain is given up, whichever is first.
     pub given_up_after: Duration,
     /// What keeps budgets without room from having any, by namespace and name.
     pub hindrances: BTreeMap<NamespacedName, Vec<UnhealthyPod>>,

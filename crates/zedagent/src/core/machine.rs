@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use requester::{
-    DeviceClustering, DrainJudgement, JudgeInput, LatestAnswers, OwnRequest, ProceedReason, is_used, judge,
+    DeviceClustering, DrainJudgement, JudgeInput, LatestAnswers, OwnRequest, ProceedReason, UNKNOWN_WAIT,
+    is_used, judge,
 };
 use step::{Core, Fault, Inserted as _, Mono, planted};
 use topics::{
@@ -14,7 +15,7 @@ use topics::{
 };
 
 use super::facts::{DesiredDevice, DeviceOpLogEvent, Effect, Event, SavedDeviceOps, SiteOrder};
-use crate::limits::{Limits, UNKNOWN_WAIT};
+use crate::limits::Limits;
 
 /// Operations in the order in which they are served.
 pub(super) const OPERATIONS: [DeviceOp; 2] = [DeviceOp::Reboot, DeviceOp::Shutdown];

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use requester::{
     DeviceClustering, DrainJudgement, JudgeInput, Orderer, OwnRequest, PausableOperation, Paused,
-    ProceedReason, judge, paused,
+    ProceedReason, UNKNOWN_WAIT, judge, paused,
 };
 use step::{Mono, doubled};
 use topics::{FORCE_FILE, K3S_RESTART, K3sStage, K3sUpdate, NodeDrainRequest, Requester};
 
 use super::facts::{Effect, K3sLogEvent};
-use super::rules::{K3s, K3sChange, PATIENCE, Reported, millis};
+use super::rules::{K3s, K3sChange, Reported, millis};
 use crate::limits::{K3S_SETTLE, K3S_UPDATE};
 
 /// Between two looks at what the kubelet reports, while that is waited for.
@@ -91,7 +91,7 @@ impl K3s {
                 self.waits("it is not known whether this node is in a cluster", SEE_DRAIN, out);
             }
             DrainJudgement::Silent => {
-                let secs = PATIENCE.as_secs();
+                let secs = UNKNOWN_WAIT.as_secs();
                 self.apply(now, change, format!("nothing was said about its drain for {secs} s"), out);
             }
             DrainJudgement::Failed(reason) => self.failed(now, reason, context, out),

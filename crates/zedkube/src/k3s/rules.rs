@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use requester::{DeviceClustering, DrainTopicUpdate, LatestAnswers, OwnRequest};
+use requester::{DeviceClustering, DrainTopicUpdate, LatestAnswers, OwnRequest, UNKNOWN_WAIT};
 use step::{Core, Mono};
 use topics::{GoTime, K3sStage, K3sUpdate, NodeDrainRequest, NodeDrainStatus, OperationPause};
 
@@ -15,8 +15,6 @@ use crate::limits::{K3S_SETTLE, K3S_UPDATE};
 
 /// Between two readings of a file in a vault that is shut.
 const FILE_AGAIN: Duration = Duration::from_secs(60);
-/// How long the drain half may say nothing before the update goes without it, as with other requesters.
-pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What an earlier run has left.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -108,7 +106,7 @@ impl K3s {
             has_to_leave: false,
             forced: None,
             pause,
-            patience: now + PATIENCE,
+            patience: now + UNKNOWN_WAIT,
             failures: 0,
             ask_from: None,
             looks: 0,
@@ -245,7 +243,7 @@ impl Core for K3s {
             own.hear(&self.heard);
         }
         if self.heard.is_clustered() {
-            self.patience = now + PATIENCE;
+            self.patience = now + UNKNOWN_WAIT;
         }
         self.settle(now, &mut out);
         out

@@ -1,11 +1,10 @@
 //! An onlooker: from what others have said it works out again whether a switch is released. It does not ask the gate.
 
-use crate::limits::UNKNOWN_WAIT;
 use topics::{DrainStatus, NodeDrainStatus, Requester};
 
 use super::world::{Level, World};
 use crate::core::Event;
-use requester::DeviceClustering;
+use requester::{DeviceClustering, UNKNOWN_WAIT};
 
 impl World {
     pub(super) fn status(&self) -> Option<NodeDrainStatus> {

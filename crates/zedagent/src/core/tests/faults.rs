@@ -12,7 +12,8 @@ use topics::{
 };
 
 use super::{DesiredDevice, DeviceOpLogEvent, Effect, Event, SavedDeviceOps, Zedagent};
-use crate::limits::{Limits, UNKNOWN_WAIT};
+use crate::limits::Limits;
+use requester::UNKNOWN_WAIT;
 
 const T0: Mono = Mono::from_start(Duration::from_secs(100));
 

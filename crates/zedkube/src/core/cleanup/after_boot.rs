@@ -36,7 +36,7 @@ pub(crate) struct AfterBoot {
     sentry: bool,
     report: Option<Box<GateReport>>,
     /// The newest one with which the gate was open.
-    passed: Option<Box<GateReport>>,
+    passed: Option<GateStatus>,
     /// A cordon of ours of an earlier boot was seen.
     earlier: bool,
     /// What the former boot has left, as it was last heard of.
@@ -181,7 +181,7 @@ impl AfterBoot {
     ) {
         self.repairs.expire(now);
         if self.is_clean() {
-            self.passed.clone_from(&self.report);
+            self.passed = self.verdict().cloned();
         }
         let clean = self.is_clean() || self.opened && self.is_untainted();
         if clean && checked && !self.earlier {
@@ -198,9 +198,8 @@ impl AfterBoot {
             } else if self.settled && !self.is_open() {
                 // It ends before its time, as the taints are gone: a layer that it was at says nothing from now on.
                 // Of the pods that are left the newest word counts: an older one would have it watched again at once.
-                match (&mut self.report, &self.passed) {
-                    (Some(report), Some(passed)) => report.verdict.clone_from(&passed.verdict),
-                    (report, None) | (report @ None, Some(_)) => *report = None,
+                if let Some(report) = &mut self.report {
+                    report.verdict.clone_from(&self.passed);
                 }
             }
             out.push(Effect::Gate(wanted));
