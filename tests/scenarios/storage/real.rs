@@ -275,7 +275,8 @@ async fn t3_with_the_real_manager_an_application_stays_up_until_its_copy_is_made
         let codes: BTreeSet<&str> = shown.blockers.iter().map(|it| it.code.as_str()).collect();
         assert_eq!(codes, ["copying", "storage-manager"].into(), "{policy}: {:?}", shown.blockers);
         if NodeDrainPolicy::parse(policy).copies_by_cordon() {
-            assert_eq!(tickets(&longhorn, "one").await.unwrap(), row("ticket/attached"), "{policy}");
+            let held = longhorn.until("a ticket of the eviction", async |it| tickets(it, "one").await).await;
+            assert_eq!(held, row("ticket/attached"), "{policy}");
         }
         assert_eq!(longhorn.runs_on(&space, "one").await, [node.as_str()], "{policy}: ended before its copy");
         assert_eq!(world.recorded().len(), usize::try_from(counter).unwrap() - 7, "{policy}");
