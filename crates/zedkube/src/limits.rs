@@ -62,8 +62,6 @@ agent::limits! {
     waits {
         /// How long a whole drain may take, from its first attempt on; 0 for no limit.
         drain_limit, drain_limit_ms = 0;
-        /// How long a second copy of a Deployment is waited for before its pod is evicted all the same; 0 to ask for none.
-        surge_limit, surge_limit_ms = 300_000;
         /// How long a drain may make no progress before that is warned of; 0 for never.
         stall_after, stall_after_ms = 600_000;
     }
@@ -126,6 +124,8 @@ agent::limits! {
         server_addresses: Vec<IpAddr> = Vec::new();
     }
     fixed_waits {
+        /// How long a second copy of a Deployment is waited for before its pod is evicted all the same.
+        surge_limit, surge_limit_ms = 300_000;
         /// Pause between two tries to cordon.
         cordon_retry, cordon_retry_ms = 5_000;
         /// Least time between the starts of two drains.
@@ -184,7 +184,7 @@ impl Limits {
         AttemptRules {
             attempt,
             drain: some(self.drain_limit_ms),
-            surge: if self.surge_limit().is_zero() { SurgeRule::Never } else { self.surge },
+            surge: self.surge,
             surge_limit: self.surge_limit(),
             proof_gap: self.proof_gap(),
             pod: Limit { after: some(self.pod_limit_ms), then: self.pod_limit_then },
@@ -356,12 +356,6 @@ mod tests {
         assert_eq!(read("{}").unwrap(), Limits::default());
         assert_eq!(Limits::default().rules(ATTEMPT), AttemptRules::default());
         assert_eq!(Limits::default().gate(), gate::LayerLimits::default());
-    }
-
-    #[test]
-    fn d20_a_second_copy_that_is_not_waited_for_is_not_asked_for() {
-        let rules = read(r#"{"surge":"all","surge_limit_ms":0}"#).unwrap().rules(ATTEMPT);
-        assert_eq!(rules.surge, SurgeRule::Never);
     }
 
     #[test]
