@@ -1,7 +1,6 @@
 //! The seam below the store: one method for one system call, so that tests can cut the power after any of them.
 //!
-//! Not here: any order of calls; that is `store`. What a call leaves behind until it is brought to disk is told
-//! by the model in `disk/model.rs`.
+//! Not here: the order of calls (`store`). What a call leaves behind until it is on disk: `disk/model.rs`.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Debug;
@@ -23,10 +22,8 @@ pub(crate) mod planted;
 #[cfg(test)]
 mod tests;
 
-/// What is wrong with something that is no file.
 const NO_FILE: &str = "it is no regular file; put a regular file there";
 
-/// A call by which something is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadCall {
     Open,
@@ -48,46 +45,38 @@ const fn planted(_: ReadCall) -> Result<(), Errno> {
 }
 
 pub(crate) trait Disk: Debug + Send + Sync {
-    /// A new empty file, open to the owner only; an error when the name is taken.
+    /// Mode 600; an error when the name exists.
     fn create(&self, path: &Path) -> io::Result<Box<dyn Draft>>;
-    /// A second name for a file. The name must be free.
+    /// A second name for a file. The name must not exist.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Another name for a file, in place of the file that has it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Takes a name away.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Takes the name of a temporary file away, unless a process has claimed it.
+    /// Removes a temporary file, unless a process has claimed it.
     fn remove_unclaimed(&self, path: &Path);
-    /// One directory, open to the owner only; an error when the name is taken.
+    /// One directory, mode 700; an error when the name exists.
     fn make_dir(&self, dir: &Path) -> io::Result<()>;
     fn open_dir(&self, dir: &Path) -> io::Result<Box<dyn Dir>>;
-    /// All names in a directory.
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>>;
-    /// The length of the regular file at `path`; `None` when there is none.
+    /// Its length; `None` when there is no regular file.
     fn size_bytes(&self, path: &Path) -> Option<u64>;
     /// The content of a regular file, see [`crate::store::read`].
     fn read(&self, path: &Path, limit_bytes: u64) -> Result<Option<Vec<u8>>, Error>;
 }
 
-/// A file that is being written.
 pub(crate) trait Draft {
-    /// Writes the beginning of `bytes` and says how much of it.
+    /// Writes the beginning of `bytes`; returns its length.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
-    /// Brings what was written to disk.
     fn sync(&mut self) -> io::Result<()>;
-    /// Keeps other processes from taking the file for litter; false when one has done so already.
+    /// Keeps other processes from removing the file as litter; false when one has done so already.
     fn claim(&mut self) -> io::Result<bool>;
 }
 
-/// A directory that is held, so that its number cannot become that of another one.
+/// An open directory, so that its inode number cannot become that of another one.
 pub(crate) trait Dir: Debug + Send + Sync {
-    /// Brings its names to disk.
     fn sync(&self) -> io::Result<()>;
-    /// Whether it is still the directory at `path`.
     fn is_at(&self, path: &Path) -> bool;
 }
 
-/// The file systems of this machine.
 #[derive(Debug)]
 pub(crate) struct HostDisk;
 
@@ -172,7 +161,7 @@ struct HeldDir {
 impl Dir for HeldDir {
     fn sync(&self) -> io::Result<()> {
         match self.held.sync_all() {
-            // A file system without anything to bring to disk, as one that can only be read.
+            // A file system that cannot sync, for example a read-only one.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
             done => done,
         }
@@ -202,7 +191,7 @@ pub(crate) fn open_in(
         // A path through something that is no directory leads to no file.
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
         Err(Errno::LOOP) => return Err(refuse("it is a link; put a regular file there")),
-        // A socket, or a device that nobody serves.
+        // A socket, or a device without a driver.
         Err(Errno::NXIO | Errno::NODEV) => return Err(refuse(NO_FILE)),
         Err(error) => return Err(Error::io("open", path())(error.into())),
     };
@@ -215,7 +204,6 @@ pub(crate) fn open_in(
     }
 }
 
-/// The content of an open file, unless it is longer than `limit_bytes`.
 pub(crate) fn read_open(file: &File, path: &Path, limit_bytes: u64) -> Result<Vec<u8>, Error> {
     let length = file.metadata().map_err(Error::io("look at", path))?.len();
     let mut bytes = Vec::new();
@@ -232,8 +220,7 @@ pub(crate) fn read_start(path: &Path, limit_bytes: u64) -> Result<Option<Vec<u8>
     Ok(Some(bytes))
 }
 
-/// Opens a regular file, which is made where it is missing, so that whatever is written comes to its end. Returns its
-/// length too.
+/// Opens a regular file for appending, and makes a missing one. Returns its length too.
 pub(crate) fn open_end(path: &Path) -> Result<(File, u64), Error> {
     let refuse = |reason: &str| Error::Refused { path: path.to_owned(), reason: reason.to_owned() };
     let flags = bits(OFlags::NOFOLLOW | OFlags::NONBLOCK);
@@ -276,7 +263,7 @@ fn fill(
         return Err(too_long());
     }
     bytes.clear();
-    // One byte more than there is: less than that was read once the end is reached, so nobody asks for it again.
+    // One byte more: a read that fills less has met the end, and needs no second one.
     bytes.reserve(usize::try_from(length).unwrap_or_default().saturating_add(1));
     loop {
         let into = rustix::buffer::spare_capacity(bytes);
@@ -292,17 +279,15 @@ fn fill(
     }
 }
 
-/// A directory out of which many files are read.
 pub(crate) struct DirReader<'a> {
     path: &'a Path,
     /// `None` for names that are whole paths.
     held: Option<OwnedFd>,
-    /// One piece of memory for all of them.
     bytes: Vec<u8>,
 }
 
 impl<'a> DirReader<'a> {
-    /// Holds the directory, so that the way to it is gone only once; what cannot be held is read by its path.
+    /// Opens the directory once for all reads; where that fails, each file is read by its path.
     pub(crate) fn hold(path: &'a Path) -> Self {
         if reach::is_elsewhere(path) {
             return Self::pass(path);
@@ -316,7 +301,6 @@ impl<'a> DirReader<'a> {
         Self { path, held: None, bytes: Vec::new() }
     }
 
-    /// The content of a regular file, or `None` when there is none.
     pub(crate) fn read(&mut self, name: &OsStr, limit_bytes: u64) -> Result<Option<&[u8]>, Error> {
         if reach::is_elsewhere(self.path) {
             let path = self.path.join(name);

@@ -6,63 +6,50 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 
-/// An error of a codec.
 pub type CodecError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A step that failed. Nothing has changed when it did.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A key cannot be the name of a file.
     #[error("use key {key:?} of {topic}: {reason}")]
     Key { topic: String, key: String, reason: &'static str },
-    /// A key that nobody has published.
     #[error("unpublish key {key:?} of {topic}: it is not published")]
     UnknownKey { topic: String, key: String },
-    /// A value has no form on disk.
     #[error("encode key {key:?} of {topic}")]
     Encode { topic: String, key: String, source: CodecError },
-    /// A value is too long for its file.
     #[error("publish key {key:?} of {topic}: {bytes} bytes, the limit is {limit}")]
     TooLong { topic: String, key: String, bytes: usize, limit: u64 },
-    /// A value is too long for the message that tells subscribers of it.
     #[error(
         "publish key {key:?} of {topic}: its message has {bytes} bytes, the limit is {limit}; shorten the value"
     )]
     MessageTooLong { topic: String, key: String, bytes: usize, limit: usize },
-    /// A large member of a value is too long for its file.
     #[error(
         "publish key {key:?} of {topic}: its member {member} has {bytes} bytes, the limit is {limit}; shorten it"
     )]
     MemberTooLong { topic: String, key: String, member: String, bytes: usize, limit: usize },
-    /// The path of a socket is too long for the kernel.
     #[error("listen at {}: the path has {bytes} bytes, the limit is {limit}; choose a shorter root", path.display())]
     SocketPath { path: PathBuf, bytes: usize, limit: usize },
-    /// Another live process listens at the topic's socket.
     #[error(
         "publish {topic}: another process publishes it (it listens at {}); stop that process first",
         socket.display()
     )]
     Live { topic: String, socket: PathBuf },
-    /// Another live process publishes the topic.
     #[error("publish {topic}: another process publishes it (lock {}); stop that process first", lock.display())]
     Taken { topic: String, lock: PathBuf },
-    /// A file operation failed.
     #[error("{step} {}", path.display())]
     Io { step: &'static str, path: PathBuf, source: io::Error },
-    /// A file is not what is read here.
     #[error("read {}: {reason}", path.display())]
     Refused { path: PathBuf, reason: String },
 }
 
 impl Error {
-    /// Whether a file was looked at and is not what is read here. Any other error of a read says nothing about the
-    /// file: whether it is there, and what it says, is known once a read works.
+    /// Whether a file was read and found wrong. Any other error says nothing about the file.
     pub const fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused { .. })
     }
 
-    /// Whether descriptors or memory were short, or the disk did not answer, which passes: worth a new start where reading
-    /// is done once.
+    /// Whether descriptors or memory were short, or the disk did not answer: transient, so a single read is
+    /// worth a retry.
     pub fn is_shortage(&self) -> bool {
         let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
         let passes = |it: &io::Error| {
@@ -72,7 +59,6 @@ impl Error {
         matches!(self, Self::Io { source, .. } if passes(source))
     }
 
-    /// An I/O failure of `step` at `path`.
     pub(crate) fn io(step: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { step, path, source }
@@ -90,11 +76,9 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-/// A bad file that was left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadFile {
     pub path: PathBuf,
-    /// What is wrong with it.
     pub reason: String,
 }
 

@@ -1,7 +1,7 @@
-//! Files of large members: one for each peer that is told of one, removed by the peer that reads it.
+//! Files of large members: one per peer, removed by the peer that reads it.
 //!
-//! What no peer will read any more is removed by the publisher. Not here: which members are large.
-//! Source: lf-edge/eve pkg/pillar/pubsub/large.go.
+//! The publisher removes what no peer will read any more. Not here: which members are large. Source:
+//! lf-edge/eve pkg/pillar/pubsub/large.go.
 
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File};
@@ -15,20 +15,18 @@ use crate::{CodecError, Error, Name, reach};
 
 /// The longest content of such a file; one byte more ends a publisher of the reference.
 pub(crate) const MEMBER_LIMIT_BYTES: usize = (1 << 20) - 1;
-/// A peer that has more than this lie unread loses the oldest files: it is many values behind.
+/// A peer with more unread bytes loses its oldest files: it is many values behind.
 const UNREAD_LIMIT_BYTES: usize = 16 << 20;
-/// Files of an earlier process that lie here for so long have no reader any more.
+/// Files of an earlier process that have existed for so long have no reader any more.
 pub(crate) const LEFT_OVER: Duration = Duration::from_secs(60);
-/// What the names of the files begin with.
 const PREFIX: &str = "pubsub-file-";
 /// Numbers of ten digits, so that every path of a topic has the same length.
 const NUMBERS: std::ops::Range<u64> = 1_000_000_000..10_000_000_000;
 
-/// The directory of a topic's large members.
 #[derive(Debug, Clone)]
 pub(crate) struct Large {
     dir: PathBuf,
-    /// How many of the last directories of the path are the topic's own: no link is followed in these.
+    /// How many of the last directories of the path are the topic's own: in these no link is followed.
     own: usize,
 }
 
@@ -44,7 +42,6 @@ impl Large {
         text(&self.path(member, NUMBERS.start))
     }
 
-    /// Writes a file for a member, and nothing but this file.
     pub(crate) fn write(&self, member: &str, content: &[u8]) -> Result<String, CodecError> {
         let (large, member, content) = (self.clone(), member.to_owned(), content.to_vec());
         reach::at(&self.dir, move || Ok(large.write_here(&member, &content)))?
@@ -70,8 +67,8 @@ impl Large {
         }
     }
 
-    /// What an earlier process left: no reader needs it once [`LEFT_OVER`] has passed. How old it is by the wall clock
-    /// says nothing, as that may have been set.
+    /// The files of an earlier process, which the caller removes after [`LEFT_OVER`]. Their age by the wall clock
+    /// is not used: that clock may have been set.
     pub(crate) fn left_over(&self) -> Result<Vec<PathBuf>, Error> {
         let dir = self.dir.clone();
         reach::at(&self.dir, move || {
@@ -102,12 +99,12 @@ impl Large {
     }
 }
 
-/// Files that one peer was told of and may not have read yet, the oldest first.
+/// Files sent to one peer that it may not have read yet, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Unread(VecDeque<(String, usize)>);
 
 impl Unread {
-    /// Remembers a file. Those that were read are forgotten; the oldest are removed where too much lies unread.
+    /// Adds a file, forgets those that were read, and removes the oldest ones above the limit.
     pub(crate) fn add(&mut self, path: String, bytes: usize) {
         self.0.retain(|(path, _)| Path::new(path).exists());
         self.0.push_back((path, bytes));
@@ -120,7 +117,7 @@ impl Unread {
         }
     }
 
-    /// Removes all of them: the peer is gone.
+    /// To be called when the peer is gone.
     pub(crate) fn remove(self) {
         self.0.iter().for_each(|(path, _)| remove(Path::new(path)));
     }
@@ -134,7 +131,6 @@ fn text(path: &Path) -> Result<String, CodecError> {
     path.to_str().map(str::to_owned).ok_or_else(|| format!("{} is no text", path.display()).into())
 }
 
-/// Removes one file; that it is missing is no trouble.
 pub(crate) fn remove(path: &Path) {
     let file = path.to_owned();
     let removed = reach::at(path, move || fs::remove_file(&file).map_err(Error::io("remove", file)));

@@ -1,6 +1,6 @@
 //! One publisher a topic: a lock beside its directory, `<topic>.lock`, freed by the kernel when its process ends.
 //!
-//! Beside it, as the directory itself may be removed and made again, and readers need not know the file.
+//! Not inside, because the directory may be removed and made again.
 
 use std::fs::File;
 use std::io;
@@ -15,9 +15,9 @@ use rustix::fs::{Mode, OFlags};
 use crate::watch::number;
 use crate::{Error, store};
 
-/// So often a lock is tried for that others hold for a moment to look whether it is free.
+/// Tries to lock while other processes hold the lock for a moment to test it.
 const LOOKERS: usize = 2000;
-/// Before it is tried for again: on a busy machine a looker may wait for the processor while it holds the lock.
+/// Pause between tries: on a busy machine such a process may wait for the processor while it holds the lock.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Held as long as the topic is published.
@@ -28,12 +28,10 @@ pub(crate) struct Lock {
     held: Mutex<HeldFile>,
 }
 
-/// A lock file while it is locked.
 #[derive(Debug)]
 struct HeldFile(File);
 
 impl Lock {
-    /// Takes the lock of the topic in `dir`.
     pub(crate) fn take(topic: &str, dir: &Path) -> Result<Self, Error> {
         let held = Mutex::new(HeldFile::take(topic, dir)?);
         Ok(Self { topic: topic.to_owned(), dir: dir.to_owned(), held })
@@ -66,7 +64,7 @@ impl HeldFile {
             if !locked(FileExt::try_lock_shared(&file)).map_err(Error::io("lock", &path))? {
                 break;
             }
-            // No publisher has it, but somebody who looks, for a moment.
+            // Not a publisher: a process that tests the lock.
             FileExt::unlock(&file).map_err(Error::io("unlock", &path))?;
             std::thread::sleep(LOOK);
         }
@@ -74,7 +72,7 @@ impl HeldFile {
     }
 }
 
-/// Closing the file is not enough: a child process that is being started holds a copy of it until it runs its program.
+/// Closing the file is not enough: a starting child process holds a copy of it until it runs its program.
 impl Drop for HeldFile {
     fn drop(&mut self) {
         if let Err(error) = FileExt::unlock(&self.0) {
@@ -83,8 +81,8 @@ impl Drop for HeldFile {
     }
 }
 
-/// Whether a live process publishes the topic in `dir`, whatever PID namespace it is in; `None` where no publisher
-/// has ever made the lock.
+/// Whether a live process publishes the topic in `dir`, in any PID namespace; `None` where the lock never
+/// existed.
 pub(crate) fn is_held(dir: &Path) -> Result<Option<bool>, Error> {
     let path = beside(dir);
     match open(&path, OFlags::empty()) {
@@ -106,13 +104,13 @@ fn beside(dir: &Path) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// Not open for writing: the file system can still be made read-only under it.
+/// Not opened for writing: the file system can still be remounted read-only.
 fn open(path: &Path, create: OFlags) -> io::Result<File> {
     let flags = create | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map(File::from).map_err(Into::into)
 }
 
-/// False when another one has it.
+/// False when another process holds it.
 fn locked(tried: io::Result<()>) -> io::Result<bool> {
     match tried {
         Ok(()) => Ok(true),

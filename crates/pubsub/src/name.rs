@@ -7,13 +7,10 @@ use crate::Error;
 
 /// The longest file name of the file systems in use.
 pub(crate) const NAME_LIMIT_BYTES: usize = 255;
-/// What follows a key in the name of its file.
 pub(crate) const SUFFIX: &str = ".json";
-/// What follows the name of a file in that of its backup.
 pub(crate) const BACKUP: &str = ".bak";
-/// What follows a topic in the name of its socket.
 const SOCKET: &str = ".sock";
-/// Stands where the agent would, for topics of none.
+/// In place of the agent, for topics without one.
 const GLOBAL: &str = "global";
 /// The file that counts restarts.
 pub(crate) const RESTARTED: &str = "restarted";
@@ -26,7 +23,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// `/run/<agent>/<topic>`: gone after a reboot.
+    /// `/run/<agent>/<topic>`: lost at a reboot.
     pub fn volatile(agent: &str, topic: &str) -> Self {
         Self { parts: vec![agent.to_owned(), topic.to_owned()], persistent: false }
     }
@@ -36,7 +33,7 @@ impl Name {
         Self { parts: vec![agent.to_owned(), topic.to_owned()], persistent: true }
     }
 
-    /// `/run/global/<topic>`: of no agent.
+    /// `/run/global/<topic>`: without an agent.
     pub fn global(topic: &str) -> Self {
         Self::volatile(GLOBAL, topic)
     }
@@ -48,19 +45,17 @@ impl Name {
         self
     }
 
-    /// Whether it survives a reboot.
     pub const fn is_persistent(&self) -> bool {
         self.persistent
     }
 
-    /// The directory of its files.
     pub fn dir(&self, root: &Path) -> PathBuf {
         let base = if self.persistent { "persist/status" } else { "run" };
         self.parts.iter().fold(root.join(base), |dir, part| dir.join(part))
     }
 
     /// The socket of its publisher: beside the directory of a volatile topic, and where that would be for a
-    /// persistent one. `None` for topics of no agent, which are followed by files alone.
+    /// persistent one. `None` for topics without an agent, which have files only.
     ///
     /// The reference names `/var/run`, which is a link to `/run` on a device and does not exist under other roots.
     pub fn socket(&self, root: &Path) -> Option<PathBuf> {
@@ -72,17 +67,16 @@ impl Name {
         Some(path.into())
     }
 
-    /// Its parts from the outside in.
+    /// From the outside in.
     pub(crate) fn parts(&self) -> &[String] {
         &self.parts
     }
 
-    /// The topic alone, as records of a socket name it.
+    /// The topic alone, as in records of a socket.
     pub(crate) fn topic(&self) -> &str {
         self.parts.last().map_or("", String::as_str)
     }
 
-    /// The file of `key`, or why there can be none.
     pub(crate) fn file(&self, key: &str) -> Result<String, Error> {
         let refuse = |reason| Err(Error::Key { topic: self.to_string(), key: key.to_owned(), reason });
         if key.is_empty() {

@@ -17,7 +17,6 @@ pub struct Publication<T> {
 }
 
 impl<T: Send + Sync + 'static> Publication<T> {
-    /// Takes the topic over, with what an earlier publisher left.
     pub(crate) fn open(hub: &Arc<WatchHub>, root: &Path, name: Name, codec: Codec<T>) -> Result<Self, Error> {
         Ok(Self { raw: RawPublication::open(hub, root, name, decode(codec))?, codec })
     }
@@ -41,36 +40,34 @@ impl<T: Send + Sync + 'static> Publication<T> {
         })
     }
 
-    /// Publishes `value` under `key`, unless it is published already.
-    /// Errors: a key that cannot be a file, a value without form or too long, or a write that failed. Memory has not
-    /// changed then, nor have disk and subscribers, unless it was the very last step that failed: bringing the
-    /// directory to disk. After that they may know the new value; the next good publish puts an end to it.
+    /// Publishes `value` under `key`, unless it is published already. Errors: a key that cannot be a file, a
+    /// value without form or too long, or a write that failed. Memory has not changed then, nor have disk and
+    /// subscribers, unless it was the very last step that failed: bringing the directory to disk. Then they
+    /// may know the new value until the next good publish.
     pub fn publish(&mut self, key: &str, value: &T) -> Result<Published, Error> {
         self.raw.publish(key, (self.codec.encode)(value))
     }
 
-    /// Takes `key` back.
-    /// Errors: it is not published, or its file cannot be removed.
+    /// Errors: `key` is not published, or its file cannot be removed.
     pub fn unpublish(&mut self, key: &str) -> Result<(), Error> {
         self.raw.unpublish(key)
     }
 
-    /// The value under `key`.
     pub fn get(&self, key: &str) -> Option<&T> {
         self.raw.get(key)?.downcast_ref()
     }
 
-    /// Whether the value that an earlier run left under `key` was read from its backup: what came after it is lost.
+    /// Whether the value under `key` was read from its backup, so later values are lost.
     pub fn was_older(&self, key: &str) -> bool {
         self.raw.was_older(key)
     }
 
-    /// All keys with their values, in order.
+    /// In the order of keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
         self.raw.iter().filter_map(|(key, value)| Some((key, value.downcast_ref()?)))
     }
 
-    /// How often the publisher has said that it started again; 0 when it has not.
+    /// How often the publisher has signalled a restart.
     pub const fn restarted(&self) -> u32 {
         self.raw.restarted()
     }
@@ -80,17 +77,15 @@ impl<T: Send + Sync + 'static> Publication<T> {
         self.raw.signal_restarted()
     }
 
-    /// Takes [`Publication::signal_restarted`] back.
     pub fn clear_restarted(&mut self) -> Result<(), Error> {
         self.raw.clear_restarted()
     }
 
-    /// The bad files that were left out at the start, once.
     pub fn take_findings(&mut self) -> Vec<BadFile> {
         self.raw.take_findings()
     }
 
-    /// Ends the topic in order: a volatile one takes every key back, a persistent one keeps them.
+    /// Ends the topic: a volatile one removes every key, a persistent one keeps them.
     pub fn close(self) -> Result<(), Error> {
         self.raw.close()
     }

@@ -1,10 +1,10 @@
-//! Calls to a file system that may hang: a thread of its place makes them, and whoever wants one waits for [`LIMIT`] and no
-//! longer. A call that takes longer is an error like others, until it has ended its place is not asked again, and what it
-//! did at last is the answer when the same is wanted once more.
+//! Calls to a file system that may hang: a thread of the place makes them, and the caller waits for [`LIMIT`]
+//! at most. A slower call is an error; until it has ended its place is not called again, and its late result
+//! answers the same call made once more.
 //!
-//! Places are `persist` and the directories of files outside of the root. What is in memory (`run`, `/proc`, `/sys`) is
-//! read and written by whoever wants it. In a process that has not called [`begin`], as that of a command for a person,
-//! nobody gives up waiting. Not here: which call is made (`store`, `watch`, `raw`).
+//! Places are `persist` and the directories of files outside of the root. What is in memory (`run`, `/proc`,
+//! `/sys`) is called directly. In a process that has not called [`begin`], as that of a command for a person,
+//! calls have no limit. Not here: which call is made (`store`, `watch`, `raw`).
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -18,23 +18,21 @@ use tokio::sync::watch;
 
 use crate::Error;
 
-/// So long a call may take.
 pub const LIMIT: Duration = Duration::from_secs(2);
-/// A thread without work ends after so long.
 const IDLE: Duration = Duration::from_secs(30);
-/// More answers that nobody has come for are not kept.
 const MOST_LATE: usize = 64;
-/// File systems that no disk is behind.
+/// File systems without a disk.
 const IN_MEMORY: [&str; 3] = ["/run", "/proc", "/sys"];
 
 static OF_THIS_PROCESS: OnceLock<DiskPlaces> = OnceLock::new();
 
-/// From now on no call of this process to `root/persist` or to files outside of `root` takes longer than [`LIMIT`].
+/// From now on no call of this process to `root/persist` or to files outside of `root` takes longer than
+/// [`LIMIT`].
 pub fn begin(root: &Path) {
     OF_THIS_PROCESS.get_or_init(|| DiskPlaces::new(root, LIMIT));
 }
 
-/// The places that do not answer, as they change; `None` where that is not found out.
+/// The places that do not answer, as they change; `None` before [`begin`].
 pub fn hanging() -> Option<watch::Receiver<BTreeSet<PathBuf>>> {
     OF_THIS_PROCESS.get().map(|reach| reach.hanging.subscribe())
 }
@@ -51,13 +49,13 @@ pub(crate) fn at<T: Send + 'static>(
     }
 }
 
-/// Looks at what is at `path`, for whoever keeps no topic and no file there.
+/// Runs `look` with the limit of the place of `path`: for callers outside of topics and the store.
 pub fn look<T: Send + 'static>(path: &Path, look: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
     at(path, move || Ok(look()))
 }
 
-/// Writes `bytes` at `path` by `call`. Where that took too long the last time, and the bytes are the same, what it came to is
-/// the answer.
+/// Writes `bytes` at `path` by `call`. When an earlier such write was too slow and the bytes are the same,
+/// returns its late result.
 pub(crate) fn write<T: Send + 'static>(
     path: &Path,
     bytes: &[u8],
@@ -69,12 +67,10 @@ pub(crate) fn write<T: Send + 'static>(
     }
 }
 
-/// Whether calls for `path` may be made by another thread.
 pub(crate) fn is_elsewhere(path: &Path) -> bool {
     OF_THIS_PROCESS.get().is_some_and(|reach| reach.place_of(path).is_some())
 }
 
-/// The places of one process.
 struct DiskPlaces {
     in_memory: Vec<PathBuf>,
     persist: PathBuf,
@@ -83,7 +79,7 @@ struct DiskPlaces {
     hanging: Arc<watch::Sender<BTreeSet<PathBuf>>>,
 }
 
-/// A file system, or a directory of which nobody knows on which it is.
+/// A file system, or a directory on an unknown one.
 struct DiskPlace {
     path: PathBuf,
     work: Mutex<Work>,
@@ -94,21 +90,18 @@ struct DiskPlace {
 #[derive(Default)]
 struct Work {
     calls: VecDeque<Box<dyn FnOnce() + Send>>,
-    /// A thread is there.
     served: bool,
-    /// It makes a call.
     busy: bool,
-    /// That call has taken longer than anybody waits.
+    /// That call has taken longer than [`LIMIT`].
     hangs: bool,
-    /// What writes came to that took too long, with what they wrote.
+    /// Results of writes that were too slow, with what they wrote.
     late: BTreeMap<PathBuf, (Vec<u8>, Box<dyn Any + Send>)>,
 }
 
-/// Where the outcome of a call is handed over.
 enum Outcome<T> {
     Awaited,
     Here(T),
-    /// Nobody waits any more.
+    /// The caller has given up.
     Late,
 }
 
@@ -200,7 +193,6 @@ impl DiskPlace {
         }
     }
 
-    /// Makes a call that is still wanted.
     fn make<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> Result<T, Error>,
@@ -227,7 +219,7 @@ impl DiskPlace {
         }
     }
 
-    /// Makes calls until none has come for a time.
+    /// Makes calls until none has come for [`IDLE`].
     fn serve(&self) {
         let mut work = lock(&self.work);
         loop {
@@ -285,7 +277,7 @@ mod tests {
         });
         assert_eq!(no_answer(hung), "reach /r/persist/status/a: /r/persist does not answer");
         assert_eq!(*hanging.borrow_and_update(), BTreeSet::from(["/r/persist".into()]));
-        // Nobody waits for it again, and what is in memory or elsewhere goes on.
+        // Late results are bounded, and calls in memory or for other places continue.
         for _ in 0..100 {
             no_answer(reach.call(Path::new("/r/persist/b"), None, || unreachable!()));
         }
@@ -316,7 +308,7 @@ mod tests {
                 }))
             });
             begins.recv().unwrap();
-            // It waits behind the first one, and is given up as well.
+            // It waits behind the first one, and times out as well.
             no_answer(reach.call(file, Some(b"2"), || unreachable!()));
             first.join().unwrap();
         });

@@ -1,6 +1,6 @@
-//! When a read that failed is repeated: soon, then less and less often.
+//! When a failed read is repeated: soon, then less and less often.
 //!
-//! A failed read says nothing about the file: whoever reads keeps what it knows until a read works.
+//! A failed read says nothing about the file: readers keep what they know until a read works.
 
 use std::future;
 use std::pin::Pin;
@@ -13,7 +13,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Recovery is noticed within this time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
-/// The pause before the next try of something that failed.
 #[derive(Debug)]
 pub struct Retry {
     longest: Duration,
@@ -28,13 +27,13 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// With pauses that grow so far.
+    /// With pauses up to `longest`.
     pub(crate) const fn up_to(longest: Duration) -> Self {
         Self { longest, pause: None, sleep: None }
     }
 
-    /// Begins the next, longer pause. True when the try before worked: then the failure is to be reported. To be
-    /// called within a runtime.
+    /// Starts the next, longer pause. True at the first failure in a row, which is to be reported. Needs a
+    /// runtime.
     pub fn failed(&mut self) -> bool {
         let former = self.pause;
         let pause = former.map_or(FIRST_PAUSE, |pause| (pause * 2).min(self.longest));
@@ -47,12 +46,11 @@ impl Retry {
         *self = Self::up_to(self.longest);
     }
 
-    /// Whether the last try failed.
     pub const fn is_failing(&self) -> bool {
         self.pause.is_some()
     }
 
-    /// Returns when it is time for the next try; never when the last one worked. Dropping it loses nothing.
+    /// Returns when the next try is due; never while the last one worked. Dropping it loses nothing.
     pub async fn due(&mut self) {
         match &mut self.sleep {
             Some(sleep) => sleep.as_mut().await,

@@ -1,7 +1,7 @@
 //! The one door to files: replaced whole or not at all, read within a limit, never through a link.
 //!
-//! A file is written beside its place, brought to disk, renamed, and the directory is brought to disk: after
-//! a power cut it holds the old or the new content.
+//! Temporary file, fsync, rename, fsync of the directory: after a power cut the file holds the old or the new
+//! content.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -15,20 +15,18 @@ use crate::disk::{self, Disk, Draft, HostDisk};
 use crate::name::{BACKUP, NAME_LIMIT_BYTES};
 use crate::{Error, FILE_LIMIT_BYTES, reach};
 
-/// What the name of a file that is being written begins with; the reference's names begin so too.
+/// Prefix of a file that is being written, as in the reference.
 const TEMP: &str = "tmp";
 /// Digits after it in names of ours; the reference has ten at most.
 const TEMP_DIGITS: usize = 20;
-/// Makes temporary names differ between processes.
 static PROCESS: LazyLock<u32> = LazyLock::new(process::id);
-/// Makes temporary names differ within this process.
 static NEXT_TEMP: AtomicU64 = AtomicU64::new(0);
-/// Directories in which this process writes plain files.
 static SETTLED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Puts `bytes` in the place of `path`. Missing directories are made, open to the owner only.
-/// Errors: the step that failed. Until the last step, bringing the directory to disk, the file is as it was; after that
-/// readers may see either content until the next good write.
+/// Puts `bytes` at `path`. Missing directories are made with mode 700.
+///
+/// Errors: the step that failed. Until the last step, fsync of the directory, the file is unchanged; after
+/// that readers may see either content until the next good write.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let (to, content) = (path.to_owned(), bytes.to_vec());
     reach::write(path, bytes, move || replace_on(&HostDisk, &SETTLED, &to, &content))
@@ -43,15 +41,15 @@ pub(crate) fn replace_on(
     let dir = parent(path);
     let written = beside(disk, settled, dir, bytes)?;
     disk.put(&written.path, path)?;
-    // Held until here, so that nobody takes the temporary file for litter.
+    // Held until here, so that no process removes the temporary file as litter.
     drop(written.claim);
     disk.sync_dir(dir)
 }
 
-/// Puts `bytes` at `path` unless a file is there already; false when there was one. Of several processes that
-/// try it at the same time exactly one succeeds.
-/// Errors: the step that failed. Until the last step, bringing the directory to disk, nothing is at `path` that was not
-/// there before.
+/// Puts `bytes` at `path` unless a file exists; false when one did. Of several processes at the same time
+/// exactly one succeeds.
+///
+/// Errors: the step that failed. Until the last step, fsync of the directory, `path` is unchanged.
 pub fn create(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
     let (to, content) = (path.to_owned(), bytes.to_vec());
     reach::write(path, bytes, move || create_here(&to, &content))
@@ -79,7 +77,7 @@ fn beside(
 ) -> Result<Written, Error> {
     settle(disk, settled, dir)?;
     match disk.write_beside(dir, bytes, TempFileOwner::Nobody) {
-        // It was removed since.
+        // The directory was removed since.
         Err(error) if is_missing(&error) => {
             lock(settled).remove(dir);
             settle(disk, settled, dir)?;
@@ -89,9 +87,11 @@ fn beside(
     }
 }
 
-/// Appends `bytes` to the regular file at `path`, to which others may append as well; a missing one is made. One that is
-/// longer than `limit` bytes is cut first, to whole lines from the last `kept` bytes; where that fails it stays whole.
-/// Errors: it is a link or no regular file, or cannot be written. A power cut may leave the beginning of `bytes`.
+/// Appends `bytes` to the regular file at `path`, which others may append to as well; a missing one is made.
+/// A file longer than `limit` bytes is first cut to whole lines from its last `kept` bytes; where that fails
+/// it stays whole.
+///
+/// Errors: it is a link or no regular file, or cannot be written. A power cut may leave a part of `bytes`.
 pub fn append(path: &Path, bytes: &[u8], limit: u64, kept: u64) -> Result<(), Error> {
     let (to, more) = (path.to_owned(), bytes.to_vec());
     reach::write(path, bytes, move || append_here(&to, &more, limit, kept))
@@ -113,23 +113,26 @@ fn append_here(path: &Path, bytes: &[u8], limit: u64, kept: u64) -> Result<(), E
     disk.sync_dir(parent(path))
 }
 
-/// The content of the regular file at `path`, or `None` when there is none.
+/// `None` when there is no file.
+///
 /// Errors: it is a link or no regular file, is longer than `limit` bytes, or cannot be read.
 pub fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
     let from = path.to_owned();
     reach::at(path, move || HostDisk.read(&from, limit))
 }
 
-/// At most `limit` bytes from the start of the regular file at `path`, or `None` when there is none: for files of
-/// others that nobody keeps short.
+/// At most `limit` bytes from the start of the regular file at `path`, `None` when there is none: for foreign
+/// files of any length.
+///
 /// Errors: it is a link or no regular file, or cannot be read.
 pub fn read_start(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
     let from = path.to_owned();
     reach::at(path, move || disk::read_start(&from, limit))
 }
 
-/// Removes the file at `path`; false when there was none.
-/// Errors: it cannot be removed, or its directory cannot be brought to disk.
+/// False when there was no file.
+///
+/// Errors: it cannot be removed, or its directory cannot be synced.
 pub fn remove(path: &Path) -> Result<bool, Error> {
     let from = path.to_owned();
     reach::at(path, move || remove_on(&HostDisk, &from))
@@ -144,25 +147,23 @@ pub(crate) fn remove_on(disk: &dyn Disk, path: &Path) -> Result<bool, Error> {
     }
 }
 
-/// Who else may remove a temporary file.
+/// Which process may remove a temporary file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TempFileOwner {
-    /// Whoever holds the lock of the topic, so nobody while it is written.
+    /// The one that holds the lock of the topic, so none while it is written.
     Topic,
     /// Any process that writes there and finds it unclaimed.
     Nobody,
 }
 
-/// A temporary file with its content on disk.
 pub(crate) struct Written {
     pub(crate) path: PathBuf,
     /// Kept open while it is claimed.
     claim: Option<Box<dyn Draft>>,
 }
 
-/// Orders of system calls that each leave whole files behind.
+/// Sequences of system calls that each leave whole files behind.
 impl dyn Disk + '_ {
-    /// Writes a temporary file in `dir` and brings its content to disk.
     pub(crate) fn write_beside(
         &self,
         dir: &Path,
@@ -173,7 +174,7 @@ impl dyn Disk + '_ {
             let path = free_name(dir);
             let mut draft = match self.create(&path) {
                 Ok(draft) => draft,
-                // A former process of the same number left it.
+                // Left by a former process with the same number.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(Error::io("create", path)(error)),
             };
@@ -184,13 +185,12 @@ impl dyn Disk + '_ {
                 self.discard(&path);
                 return Err(Error::io("write", path)(error));
             }
-            // Closed before it is renamed: whoever watches need not hear of it under its new name.
+            // Closed before the rename, so that no watcher gets a close event under the new name.
             let claim = (owner == TempFileOwner::Nobody).then_some(draft);
             return Ok(Written { path, claim });
         }
     }
 
-    /// Gives the temporary file `temp` the name `path`.
     pub(crate) fn put(&self, temp: &Path, path: &Path) -> Result<(), Error> {
         self.rename(temp, path).map_err(|error| {
             self.discard(temp);
@@ -198,7 +198,7 @@ impl dyn Disk + '_ {
         })
     }
 
-    /// A temporary second name for the content of `path`, or `None` when it has no content to keep.
+    /// A temporary hard link to the content of `path`; `None` when it has none.
     pub(crate) fn second_name(&self, path: &Path) -> Result<Option<PathBuf>, Error> {
         if self.size_bytes(path).is_none_or(|size| size == 0) {
             return Ok(None);
@@ -208,7 +208,7 @@ impl dyn Disk + '_ {
             match self.link(path, &temp) {
                 Ok(()) => return Ok(Some(temp)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                // A file system without second names.
+                // The file system has no hard links.
                 Err(_) => {
                     let Some(bytes) = self.read(path, FILE_LIMIT_BYTES)? else { return Ok(None) };
                     return self
@@ -219,7 +219,7 @@ impl dyn Disk + '_ {
         }
     }
 
-    /// Removes a name; false when there was none. The directory is not brought to disk.
+    /// False when there was none. The directory is not synced.
     pub(crate) fn take_away(&self, path: &Path) -> Result<bool, Error> {
         match self.remove(path) {
             Ok(()) => Ok(true),
@@ -228,14 +228,14 @@ impl dyn Disk + '_ {
         }
     }
 
-    /// Makes `dir` and what is missing above it, open to the owner only, and brings what it made to disk.
+    /// Makes `dir` and its missing parents with mode 700, and syncs what it made.
     pub(crate) fn make_dirs(&self, dir: &Path) -> Result<(), Error> {
         match self.make_dir(dir) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::NotFound && dir.parent().is_some() => {
                 self.make_dirs(parent(dir))?;
                 match self.make_dir(dir) {
-                    // Somebody else was faster.
+                    // Another process was faster.
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                     made => made.map_err(Error::io("make", dir))?,
                 }
@@ -245,29 +245,28 @@ impl dyn Disk + '_ {
         self.sync_dir(parent(dir))
     }
 
-    /// Brings the names in `dir` to disk.
     pub(crate) fn sync_dir(&self, dir: &Path) -> Result<(), Error> {
         self.open_dir(dir).and_then(|held| held.sync()).map_err(Error::io("bring to disk", dir))
     }
 
-    /// The cause of what failed before is what matters; what stays is swept at the next start.
+    /// Ignores errors: the earlier failure matters, and the next start removes the file.
     pub(crate) fn discard(&self, temp: &Path) {
         drop(self.remove(temp));
     }
 }
 
-/// The backup of a file; `None` when its name would be too long.
+/// The name of the backup; `None` when it would be too long.
 pub(crate) fn backup(name: &str) -> Option<String> {
     Some(format!("{name}{BACKUP}")).filter(|name| name.len() <= NAME_LIMIT_BYTES)
 }
 
-/// Makes `dir` and what is missing above it, open to the owner only.
+/// Makes `dir` and its missing parents with mode 700.
 pub(crate) fn make_dirs(dir: &Path) -> Result<(), Error> {
     let disk: &dyn Disk = &HostDisk;
     disk.make_dirs(dir)
 }
 
-/// Whether `name` is that of a file that is being written, here or by the reference.
+/// Whether `name` is a file that is being written, here or by the reference.
 pub(crate) fn is_temp(name: &OsStr) -> bool {
     digits(name).is_some_and(|digits| digits > 0)
 }
@@ -276,12 +275,12 @@ pub(crate) fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Whether a step failed for want of a directory.
+/// Whether a directory was missing.
 pub(crate) fn is_missing(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
-/// How many digits follow the mark of a temporary file, when nothing else does.
+/// The number of digits after the prefix; `None` when anything else follows.
 fn digits(name: &OsStr) -> Option<usize> {
     let rest = name.to_str()?.strip_prefix(TEMP)?;
     rest.bytes().all(|byte| byte.is_ascii_digit()).then_some(rest.len())
@@ -305,23 +304,23 @@ fn fill(draft: &mut dyn Draft, bytes: &[u8]) -> io::Result<()> {
     draft.sync()
 }
 
-/// Before this process writes its first plain file in `dir`: makes it, brings it and all above it to disk, as an
-/// interrupted process may not have come to that, and removes the litter of such processes.
+/// Before the first plain file of this process in `dir`: makes it, syncs it and its parents, which an
+/// interrupted process may not have done, and removes the litter of such processes.
 fn settle(disk: &dyn Disk, settled: &Mutex<BTreeSet<PathBuf>>, dir: &Path) -> Result<(), Error> {
-    // Not held meanwhile: a disk may hang.
+    // Not locked meanwhile: a disk may hang.
     if lock(settled).contains(dir) {
         return Ok(());
     }
     disk.make_dirs(dir)?;
     for above in dir.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
         match disk.sync_dir(above) {
-            // Whoever may not read it has not made a directory in it either.
+            // A process that may not read it has not made a directory in it.
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => break,
             done => done?,
         }
     }
     for name in disk.names(dir).map_err(Error::io("list", dir))? {
-        // Shorter ones are the reference's, which claims nothing.
+        // Shorter names are the reference's, which claims nothing.
         if digits(&name) == Some(TEMP_DIGITS) {
             disk.remove_unclaimed(&dir.join(&name));
         }

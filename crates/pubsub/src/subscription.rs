@@ -9,9 +9,10 @@ use crate::raw::subscription::RawSubscription;
 use crate::raw::{AnyValue, Change, decode};
 use crate::watch::WatchHub;
 
-/// Follows one topic for good: before its publisher runs, before its directory exists, after both were replaced.
+/// Follows one topic: also before its publisher runs, before its directory exists, and after both were
+/// replaced.
 pub struct Subscription<T> {
-    /// Boxed: many of them are in one future.
+    /// Boxed because many of them are in one future.
     raw: Box<RawSubscription>,
     of: PhantomData<fn() -> T>,
 }
@@ -22,14 +23,14 @@ impl<T: Clone + PartialEq + Send + Sync + 'static> Subscription<T> {
         Self { raw: Box::new(RawSubscription::new(hub, dir, decode(codec), same)), of: PhantomData }
     }
 
-    /// The same of this key alone: files of others are not read.
+    /// Reads this key only.
     #[must_use]
     pub fn only(mut self, key: &'static str) -> Self {
         self.raw.only(key);
         self
     }
 
-    /// The next change. It waits for ever when there is none. Dropping it loses nothing.
+    /// The next change; waits until there is one. Dropping it loses nothing.
     pub async fn next(&mut self) -> Change<T> {
         loop {
             if let Some(change) = typed(self.raw.next().await) {
@@ -38,24 +39,23 @@ impl<T: Clone + PartialEq + Send + Sync + 'static> Subscription<T> {
         }
     }
 
-    /// Whether everything there was read once, or reading fails and is repeated, and all of that was handed over:
-    /// for whoever cannot wait for [`Change::Synced`].
+    /// Whether everything was read once, or a failed read is being repeated, and all of that was returned:
+    /// for callers that cannot wait for [`Change::Synced`].
     pub fn was_tried(&self) -> bool {
         self.raw.was_tried()
     }
 
-    /// The value under `key` as far as changes were read.
+    /// As read so far.
     pub fn get(&self, key: &str) -> Option<&T> {
         self.raw.values().get(key)?.downcast_ref()
     }
 
-    /// All keys with their values as far as changes were read, in order.
+    /// As read so far, in the order of keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
         self.raw.values().iter().filter_map(|(key, value)| Some((key.as_str(), value.downcast_ref()?)))
     }
 }
 
-/// A change of a topic of `T`; all its values are of this type.
 fn typed<T: Clone + Send + Sync + 'static>(change: Change<AnyValue>) -> Option<Change<T>> {
     let value = |it: AnyValue| it.downcast().ok().map(Arc::unwrap_or_clone);
     Some(match change {

@@ -8,7 +8,6 @@ use crate::lock;
 use crate::watch::WatchHub;
 use crate::{Codec, Error, Name, Publication, SocketFeed, Subscription, ToWire};
 
-/// Topics and files under one root directory.
 #[derive(Debug, Clone)]
 pub struct TopicRoot {
     root: Arc<PathBuf>,
@@ -28,13 +27,14 @@ impl TopicRoot {
         &self.root
     }
 
-    /// `relative` under the root; a leading `/` is taken for the root.
+    /// A leading `/` means the root.
     pub fn path(&self, relative: &str) -> PathBuf {
         self.root.join(relative.trim_start_matches('/'))
     }
 
-    /// Becomes the one publisher of `name`. Within a runtime, files of a volatile topic that somebody else removes
-    /// are written again by themselves.
+    /// Becomes the only publisher of `name`. Within a runtime, files of a volatile topic that another process
+    /// removes are written again.
+    ///
     /// Errors: another live process publishes it, or its directory cannot be made or read.
     pub fn publication<T: Send + Sync + 'static>(
         &self,
@@ -44,16 +44,16 @@ impl TopicRoot {
         Publication::open(&self.hub, &self.root, name, codec)
     }
 
-    /// Whether a live process publishes `name`, also one of another PID namespace; `None` where nobody ever did, or
-    /// a publisher without our locks.
+    /// Whether a live process publishes `name`, in any PID namespace; `None` without a publisher, or with one
+    /// that does not use our locks.
     pub fn is_published(&self, name: &Name) -> Result<Option<bool>, Error> {
         lock::is_held(&name.dir(&self.root))
     }
 
-    /// Tells subscribers of a publication over a socket as well, `<root>/run/<agent>/<topic>.sock`, from now until
-    /// it is dropped. A value that an earlier publisher left and that cannot be sent is one of its findings.
-    /// Topics of no agent have no socket. To be called within a runtime.
-    /// Errors: another process listens there, something else than a socket is there, or the path is too long.
+    /// Serves a publication over a socket as well, `<root>/run/<agent>/<topic>.sock`, from now until it is
+    /// dropped. A value that an earlier publisher left and that cannot be sent is one of its findings. Topics
+    /// without an agent have no socket. Needs a runtime. Errors: another process listens there, the path is
+    /// no socket, or it is too long.
     pub fn serve<T: Send + Sync + 'static>(
         &self,
         publication: &mut Publication<T>,
@@ -62,7 +62,7 @@ impl TopicRoot {
         publication.serve((&self.hub, &self.root), to_wire)
     }
 
-    /// Follows `name`, whether or not somebody publishes it yet.
+    /// Follows `name`, published or not.
     pub fn subscription<T: Clone + PartialEq + Send + Sync + 'static>(
         &self,
         name: &Name,
@@ -71,18 +71,19 @@ impl TopicRoot {
         Subscription::new(Arc::clone(&self.hub), name.dir(&self.root), codec)
     }
 
-    /// Hears `name` over its socket alone, for keys that are no names of files; `None` where it has no socket.
+    /// Follows `name` over its socket alone, for keys that cannot be names of files; `None` where it has no
+    /// socket.
     pub fn socket_feed(&self, name: &Name) -> Option<SocketFeed> {
         name.socket(&self.root).map(|socket| SocketFeed::new(socket, name.topic().to_owned()))
     }
 
-    /// To be called now and then: whatever is followed or published in a directory over which something was mounted is read
-    /// and written again. The kernel reports no mount.
+    /// To be called now and then: the kernel reports no mount over a directory. Follows and writes again what
+    /// lies in such a directory.
     pub fn look_again(&self) {
         self.hub.look_again();
     }
 
-    /// Follows one plain file, whether or not it exists yet.
+    /// Follows one plain file, existing or not.
     pub fn file(&self, path: impl Into<PathBuf>, rule: FileRule) -> FileWatch {
         FileWatch::new(Arc::clone(&self.hub), path.into(), rule)
     }

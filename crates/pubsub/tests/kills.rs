@@ -75,7 +75,7 @@ fn publish(root: &Path) {
     }
 }
 
-/// Numbers that look like chance and can be had again.
+/// Pseudo-random numbers from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -90,7 +90,6 @@ impl Dice {
 /// What the publisher acknowledged last for each topic and key; `None` when it took the key back.
 type Said = BTreeMap<(usize, String), Option<Value>>;
 
-/// One life of a publisher, up to its kill. Returns how often it spoke.
 fn live_and_die(root: &Path, dice: &mut Dice, said: &mut Said) -> u64 {
     let mut child = Command::new(env::current_exe().unwrap())
         .args(["--publish".as_ref(), root.as_os_str()])
@@ -141,7 +140,7 @@ fn check(root: &Path, topic_root: &TopicRoot, said: &mut Said) {
             found.extend(value.map(|value| (key.to_owned(), value)));
         }
         assert!(ahead <= 1, "{name}: {ahead} changes ahead of what was said");
-        // Whoever takes over finds the same and clears the litter away.
+        // The successor finds the same and removes the litter.
         let mut next = open(topic_root, &name);
         assert_eq!(next.take_findings(), []);
         assert_eq!(

@@ -76,7 +76,6 @@ async fn idle(root: &Path) {
     listen(root, &name()).await;
 }
 
-/// Plays the part that the first argument names.
 pub(crate) fn run(part: &str, root: &Path, number: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     match part {

@@ -33,7 +33,6 @@ impl Writer {
     }
 }
 
-/// Reads each file that an event names, and tells what is in it.
 pub(crate) async fn listen(dir: &Path, ready: impl FnOnce(), mut told: impl FnMut(Sample)) {
     fs::create_dir_all(dir).unwrap();
     let (sender, mut events) = mpsc::unbounded_channel();

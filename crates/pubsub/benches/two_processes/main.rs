@@ -19,7 +19,6 @@ use std::process::ExitCode;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use table::Table;
 
-/// Where the floor's files lie under the root.
 const ROOT_OF_FLOOR: &str = "floor";
 
 type Measure = fn(&mut Table, &str, &Path);
@@ -70,8 +69,8 @@ fn main() -> ExitCode {
     if table.all_met() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Keeps this process to one processor: two processes on the same one and on different ones are two worlds, and
-/// chance would choose for each pair of them.
+/// Keeps this process on one processor: two processes on the same one and on different ones differ in speed,
+/// and chance would choose for each pair of them.
 fn stay_on(processor: usize) {
     let mut one = CpuSet::new();
     one.set(processor);

@@ -21,10 +21,8 @@ const BURST: u64 = 10_000;
 const BURST_PARTS: u64 = 10;
 const MANY_KEYS: u64 = 10_000;
 const IDLE: Duration = Duration::from_secs(30);
-/// Changes while wake-ups are counted.
 const WAKES: u64 = 200;
 
-/// The other process, killed at the end.
 struct Other {
     child: Child,
     said: BufReader<ChildStdout>,
@@ -56,7 +54,6 @@ impl Other {
         line.trim_end().to_owned()
     }
 
-    /// The two numbers of its next line.
     fn pair(&mut self) -> (u64, u64) {
         let line = self.line();
         let (first, second) = line.split_once(' ').unwrap();
@@ -103,7 +100,6 @@ fn publication(root: &Path, name: Name) -> Publication<Sample> {
     TopicRoot::open(root).unwrap().publication(name, codec()).unwrap()
 }
 
-/// Runs both, the one or the other first.
 fn in_turn(round: u64, mut ours: impl FnMut(), mut floor: impl FnMut()) {
     if round.is_multiple_of(2) {
         ours();
@@ -167,7 +163,7 @@ fn compare(
     table.ratio(what, "µs", &ours, &floor, target);
 }
 
-/// Writes of one key as fast as they go, while somebody listens; the last value arrives.
+/// Writes one key as fast as possible beside a reader, until the last value arrives.
 pub(crate) fn burst(table: &mut Table, medium: &str, root: &Path) {
     let mut publication = publication(root, name());
     let mut writer = Writer::new(root.join(ROOT_OF_FLOOR));
@@ -212,7 +208,7 @@ fn fill(dir: &Path, count: u64) {
     }
 }
 
-/// From opening to the end of the first reading, beside listing, reading and decoding the same files.
+/// Opens until the first reading has ended, beside listing, reading and decoding the same files.
 pub(crate) fn late_joiner(table: &mut Table, medium: &str, root: &Path) {
     let of_keys = |keys: u64, rounds: u64| {
         fill(&name().dir(root), keys);
@@ -304,7 +300,6 @@ pub(crate) fn wakes(table: &mut Table, medium: &str, root: &Path) {
     table.ratio(&what, "", &ours, &floor, Target::None);
 }
 
-/// The count once the process has gone quiet.
 fn settled(other: &Other) -> u64 {
     loop {
         let before = other.status().0;

@@ -11,7 +11,6 @@ pub(crate) struct Sample {
     pub(crate) number: u64,
     /// When publishing began, on the shared clock.
     pub(crate) at_nanos: u64,
-    /// Whether the listener says that it heard this one.
     pub(crate) answer: bool,
     pub(crate) reason: String,
 }

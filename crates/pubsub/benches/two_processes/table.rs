@@ -55,7 +55,6 @@ impl Target {
     }
 }
 
-/// The rows so far.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: String,

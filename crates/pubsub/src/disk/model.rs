@@ -1,7 +1,7 @@
-//! A disk in memory that loses power after any call, fails any call, and tells what a power cut can leave.
+//! A disk in memory that loses power after any call, fails any call, and lists what a power cut can leave.
 //!
-//! What is not brought to disk may or may not survive, each effect by itself: names in any choice, contents as
-//! nothing, a part, zeros, or the whole. Real file systems promise more; whoever is whole here is whole there.
+//! What is not on disk yet may or may not survive, each effect by itself: names in any combination, contents
+//! empty, cut, zeroed or whole. Real file systems promise more.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -12,12 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::{Dir, Disk, Draft};
 use crate::Error;
 
-/// What happens to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DiskFault {
     /// The power is cut instead of this call: it and all later ones fail without effect.
     Cut(usize),
-    /// This one call fails.
     Once(usize, io::ErrorKind),
     /// This call and all later ones that change something fail.
     From(usize, io::ErrorKind),
@@ -35,7 +33,6 @@ struct ModelState {
     /// A write takes at most as many bytes.
     most_bytes: usize,
     calls: usize,
-    /// What each call was, for the message of a test that fails.
     log: Vec<String>,
 }
 
@@ -47,7 +44,6 @@ enum ModelNode {
 
 type DirNames = BTreeMap<OsString, usize>;
 
-/// One change of names, whole or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum NameChange {
     Add(OsString, usize),
@@ -84,7 +80,7 @@ impl Model {
         self.0.lock().unwrap()
     }
 
-    /// From the next call on, which is number 0.
+    /// Counts calls from the next one, which is number 0.
     pub(crate) fn set_fault(&self, fault: DiskFault) {
         let mut state = self.lock();
         (state.fault, state.calls) = (fault, 0);
@@ -105,7 +101,7 @@ impl Model {
         self.lock().log.join(", ")
     }
 
-    /// The disk as the next process finds it when only the process ended.
+    /// The disk after a kill of the process.
     pub(crate) fn killed(&self) -> Self {
         Self::of(self.lock().nodes.clone())
     }
@@ -138,7 +134,6 @@ impl Model {
         now.iter().map(|(name, node)| (name.to_str().unwrap().to_owned(), content(*node))).collect()
     }
 
-    /// Somebody removes a directory with all that is in it.
     pub(crate) fn remove_dir_all(&self, dir: &Path) {
         let mut state = self.lock();
         let at = state.find(dir).unwrap();
@@ -178,7 +173,6 @@ impl ModelNode {
 }
 
 impl ModelState {
-    /// One system call, which may be the last.
     fn call(&mut self, what: &str, path: &Path, changes: bool) -> io::Result<()> {
         let number = self.calls;
         self.calls += 1;

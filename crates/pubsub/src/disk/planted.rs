@@ -10,7 +10,6 @@ thread_local! {
     static PLANTED: Cell<Option<(ReadCall, Errno)>> = const { Cell::new(None) };
 }
 
-/// From now on `call` fails so; `None` ends it.
 pub(crate) fn plant(planted: Option<(ReadCall, Errno)>) {
     PLANTED.set(planted);
 }

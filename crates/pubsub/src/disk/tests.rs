@@ -15,7 +15,6 @@ use crate::quoted::codec;
 use crate::store::{is_temp, remove_on, replace_on};
 use crate::{Error, Name, Publication};
 
-/// What a publisher does, or what is done to it.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Publish(&'static str, &'static str),
@@ -59,7 +58,7 @@ enum Then {
 struct Ledger {
     /// What was acknowledged; keys that are not here were withdrawn or never published.
     sure: BTreeMap<String, String>,
-    /// Changes that failed since, each of which readers may see.
+    /// Failed changes since: readers may see each of them.
     open: BTreeMap<String, Vec<Option<String>>>,
     may_be_gone: bool,
 }
@@ -140,7 +139,6 @@ impl Trial {
         found
     }
 
-    /// Does the steps, to the end or up to the first that fails. Returns false when no publisher could be opened.
     fn run(&mut self, upon_failure: Then) -> bool {
         let Ok(mut publication) = self.open(&self.model) else { return false };
         for step in STEPS {
@@ -208,7 +206,6 @@ fn names() -> [Name; 2] {
     [Name::volatile("agent", "Topic"), Name::persistent("agent", "Topic")]
 }
 
-/// How many calls the steps make when nothing fails.
 fn calls_of(name: &Name, most_bytes: usize) -> usize {
     let mut trial = Trial::new(name);
     trial.model.set_most_bytes(most_bytes);
@@ -356,7 +353,6 @@ fn r2_a_plain_file_is_old_or_new_as_well() {
         for left in model.power_cuts() {
             check(&left, &right, &format!("cut after call {at}"));
         }
-        // The next process, then the power.
         let disk = model.killed();
         replace_on(&disk, &Mutex::default(), path, b"next").unwrap();
         for left in disk.power_cuts() {

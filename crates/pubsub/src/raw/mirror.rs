@@ -1,4 +1,4 @@
-//! What a subscriber knows of a topic, and what it has still to be told.
+//! The values that a subscriber knows, and the changes that it has not yet been given.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -7,10 +7,9 @@ use std::sync::Arc;
 use crate::BadFile;
 use crate::raw::{AnyValue, Change};
 
-/// Whether two values of one topic are equal.
 pub(crate) type Same = fn(&AnyValue, &AnyValue) -> bool;
 
-/// The values of one topic as far as they were heard. What is equal is not told.
+/// The values of one topic as read so far. Equal values are no change.
 pub(crate) struct Mirror {
     same: Same,
     values: BTreeMap<String, AnyValue>,
@@ -25,7 +24,6 @@ impl Mirror {
         Self { same, values: BTreeMap::new(), restarted: 0, synced: false, told: VecDeque::new() }
     }
 
-    /// The next change to hand over.
     pub(crate) fn take(&mut self) -> Option<Change<AnyValue>> {
         self.told.pop_front()
     }
@@ -55,7 +53,7 @@ impl Mirror {
         }
     }
 
-    /// The first hearing is through.
+    /// Marks the end of the first reading.
     pub(crate) fn synced(&mut self) {
         if !mem::replace(&mut self.synced, true) {
             self.told.push_back(Change::Synced);
@@ -66,7 +64,6 @@ impl Mirror {
         self.synced
     }
 
-    /// Whether all changes were handed over.
     pub(crate) fn is_handed_over(&self) -> bool {
         self.told.is_empty()
     }

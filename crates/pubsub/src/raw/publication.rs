@@ -1,4 +1,4 @@
-//! A topic by its publisher: it owns the directory, and what is in memory is what is on disk.
+//! The publisher's side of a topic: it owns the directory, and memory equals disk.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,23 +15,22 @@ use crate::server::{SocketServer, refuse_live};
 use crate::watch::WatchHub;
 use crate::{BadFile, CodecError, Error, FILE_LIMIT_BYTES, ToWire, reach, store};
 
-/// What [`crate::Publication`] is without the type of its values.
 pub(crate) struct RawPublication {
     name: Name,
     dir: PathBuf,
-    /// Locked by whoever is at the disk, which may hang: what is read of them is in `values`, too.
+    /// Locked during disk calls, which may hang: what callers read is in `values`, too.
     files: SharedFiles,
     decode: Decode,
     values: BTreeMap<String, StoredValue>,
-    /// Keys whose last write failed: what readers see of them is not known.
+    /// Keys with a failed last write: what readers see of them is unknown.
     doubtful: BTreeSet<String>,
     restarted: u32,
     findings: Vec<BadFile>,
     /// Keys of which a backup was read.
     older: BTreeSet<String>,
-    /// Dropped before the lock: who gets the lock next must not meet our socket alive.
+    /// Dropped before the lock: the next owner of the lock must not find our socket alive.
     server: Option<SocketServer>,
-    /// The same: it writes no file then.
+    /// Dropped before the lock too: it writes no file then.
     keeper: Option<DirKeeper>,
     _lock: Arc<Lock>,
 }
@@ -39,7 +38,7 @@ pub(crate) struct RawPublication {
 /// What readers see of a key.
 struct StoredValue {
     bytes: Arc<[u8]>,
-    /// Read out of the bytes only when somebody asks for it.
+    /// Decoded on first use.
     value: OnceLock<AnyValue>,
 }
 
@@ -51,7 +50,7 @@ impl RawPublication {
         refuse_live(&name, root)?;
         let opened = move || Self::open_on(Arc::new(HostDisk), &top, name, decode, lock);
         let mut publication = reach::at(&dir, opened)?;
-        // What a person removes from a persistent topic stays away until it is published again: it may be meant.
+        // A file that a person removed from a persistent topic stays removed until the next publish.
         if !publication.name.is_persistent() {
             publication.keeper = DirKeeper::start(Arc::clone(hub), &publication.files);
         }
@@ -157,7 +156,7 @@ impl RawPublication {
         let backup = if self.name.is_persistent() { store::backup(&file) } else { None };
         let caught_up = self.on_disk(move |files| {
             if let Some(backup) = backup {
-                // First, and on disk: a cut in between must not bring an older value back.
+                // First, and on disk: a power cut in between must not bring an older value back.
                 let place = files.remove(&[backup.as_str()])?;
                 files.note(place);
             }
@@ -172,7 +171,7 @@ impl RawPublication {
         caught_up
     }
 
-    /// Works on the files, as long as their disk answers.
+    /// Runs `call` on the files, as long as their disk answers.
     fn on_disk<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Files) -> Result<T, Error> + Send + 'static,
@@ -181,7 +180,7 @@ impl RawPublication {
         reach::at(&self.dir, move || work(&mut files::lock(&files)))
     }
 
-    /// Puts a file in its place, then all that another directory in the place of ours lacks: how that has ended comes back.
+    /// Replaces a file, then writes all that a replaced directory lacks.
     fn replace(&self, file: String, bytes: &Arc<[u8]>, former: Former) -> Result<Result<(), Error>, Error> {
         let (path, files, content) = (self.dir.join(&file), Arc::clone(&self.files), Arc::clone(bytes));
         reach::write(&path, bytes, move || {
@@ -337,8 +336,7 @@ impl RawPublication {
         Ok(())
     }
 
-    /// The value in a file, or why there is none in it.
-    /// Errors: the file cannot be read. Nothing is known of it then: its backup must not take its place.
+    /// Errors: the file cannot be read. It may still be good then, so its backup must not replace it.
     fn value_of(&self, file: &str) -> Result<Result<StoredValue, String>, Error> {
         let read = self.files().load(file);
         Ok(match read {

@@ -1,4 +1,4 @@
-//! A topic by a subscriber: the directory is read, what differs is told, bad files are told once.
+//! The subscriber's side of a topic: reads the directory, and gives each change and each bad file once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -13,18 +13,17 @@ use crate::raw::{AnyValue, Change, Decode};
 use crate::watch::{DirNotifier, Follows, Pending, WatchHub};
 use crate::{BadFile, Error, FILE_LIMIT_BYTES, Retry, glance, reach};
 
-/// What [`crate::Subscription`] is without the type of its values.
 pub(crate) struct RawSubscription {
     hub: Arc<WatchHub>,
     bell: Arc<DirNotifier>,
     dir: PathBuf,
     decode: Decode,
-    /// The one key whose file is read; all where there is none.
+    /// The one key to read; `None` for all.
     only: Option<&'static str>,
     known: Mirror,
-    /// Files that are left out, and why.
+    /// Bad files, and why.
     bad: BTreeMap<OsString, String>,
-    /// What could not be read: nothing is known of it but what was read before.
+    /// Files still to be read again.
     unread: Pending,
     retry: Retry,
 }
@@ -92,25 +91,25 @@ impl RawSubscription {
         (self.known.is_synced() || self.retry.is_failing()) && self.known.is_handed_over()
     }
 
-    /// What was read so far, in the order of the keys.
+    /// In the order of keys.
     pub(crate) const fn values(&self) -> &BTreeMap<String, AnyValue> {
         self.known.values()
     }
 
-    /// Reads the directory; the error of the first step that failed. What could not be read is noted for later.
+    /// Reads the directory; returns the first error. What could not be read is noted for later.
     fn read_all(&mut self) -> Option<Error> {
         let dir = self.dir.clone();
         let (hub, bell, from) = (Arc::clone(&self.hub), Arc::clone(&self.bell), dir.clone());
         let listed = reach::at(&dir, move || hub.attend(&bell).and_then(|()| glance::all(&from)));
         let mut names = match listed {
             Ok(names) => names,
-            // No name that is missing in half a list is gone.
+            // Half a list does not prove that the other names are gone.
             Err(error) => {
                 self.unread = Pending::All;
                 return Some(error);
             }
         };
-        // Files that went while nobody looked are read as well: they are found to be gone.
+        // Known keys too: their files may be gone.
         names.extend(self.values().keys().map(|key| OsString::from(format!("{key}{SUFFIX}"))));
         names.extend(self.bad.keys().cloned());
         let mut names: BTreeSet<OsString> = names.into_iter().collect();
@@ -120,7 +119,6 @@ impl RawSubscription {
         failed.or(self.read(&BTreeSet::from([RESTARTED.into()]), &mut files))
     }
 
-    /// Reads these files; the error of the first that could not be read.
     fn read(&mut self, names: &BTreeSet<OsString>, files: &mut DirReader<'_>) -> Option<Error> {
         let mut failed = None;
         for name in names {
@@ -135,7 +133,6 @@ impl RawSubscription {
         failed
     }
 
-    /// Takes over what a file says.
     fn read_one(&mut self, name: &OsStr, files: &mut DirReader<'_>) -> Result<(), Error> {
         let fault = match said(name, files)? {
             Said::Nothing => return Ok(()),
@@ -163,20 +160,15 @@ impl RawSubscription {
     }
 }
 
-/// What a file of a topic says, whatever the topic holds.
+/// What one file of a topic means.
 enum Said<'a> {
-    /// It is no file of a topic.
     Nothing,
-    /// This key has no file.
     Gone(&'a str),
-    /// The value of this key.
     Value(&'a str, &'a [u8]),
     Restarted(u32),
-    /// Nothing that makes sense.
     Fault(String),
 }
 
-/// Reads a file of a topic.
 fn said<'a>(name: &'a OsStr, files: &'a mut DirReader<'_>) -> Result<Said<'a>, Error> {
     let key = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
     if key.is_none() && name != RESTARTED {
@@ -187,7 +179,7 @@ fn said<'a>(name: &'a OsStr, files: &'a mut DirReader<'_>) -> Result<Said<'a>, E
         (Ok(None), None) => Said::Restarted(0),
         (Ok(Some([])), _) => Said::Fault("it is empty".to_owned()),
         (Ok(Some(bytes)), Some(key)) => Said::Value(key, bytes),
-        // A text that is no number counts as one start, as the reference logs and does not do (D-P4).
+        // A text that is no number counts as one start, as the reference logs but does not do (D-P4).
         (Ok(Some(bytes)), None) => {
             Said::Restarted(String::from_utf8_lossy(bytes).trim().parse().unwrap_or(1))
         }
@@ -196,7 +188,7 @@ fn said<'a>(name: &'a OsStr, files: &'a mut DirReader<'_>) -> Result<Said<'a>, E
     })
 }
 
-/// Notes what is wrong with a file, or that nothing is any more; the reason if it was not told before.
+/// Notes or clears a fault of a file; returns the reason when it is new.
 fn new_fault(bad: &mut BTreeMap<OsString, String>, name: &OsStr, fault: Option<String>) -> Option<String> {
     let Some(reason) = fault else {
         bad.remove(name);
@@ -209,7 +201,6 @@ fn new_fault(bad: &mut BTreeMap<OsString, String>, name: &OsStr, fault: Option<S
     Some(reason)
 }
 
-/// What is reported of a read that failed.
 fn unreadable(dir: &Path, error: &Error) -> BadFile {
     let path = if let Error::Io { path, .. } = error { path.clone() } else { dir.to_owned() };
     BadFile { path, reason: format!("cannot be read, retrying: {}", chain(error)) }

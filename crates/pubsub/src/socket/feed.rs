@@ -1,7 +1,6 @@
-//! A topic heard over its socket alone: one whose keys are no names of files, so that no file of it can be read.
+//! A topic read from its socket alone, for keys that cannot be names of files.
 //!
-//! Not here: topics with files, which are followed by those (`Subscription`). Source: lf-edge/eve
-//! pkg/pillar/pubsub/socketdriver.
+//! Not here: topics with files (`Subscription`). Source: lf-edge/eve pkg/pillar/pubsub/socketdriver.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,11 +12,10 @@ use crate::error::chain;
 use crate::record::{MESSAGE_LIMIT_BYTES, SocketRecord, parse_record};
 use crate::socket::Link;
 
-/// From one try to the next where nobody has listened for long: there may be no such agent on this machine, and each try
-/// wakes the processor.
+/// Longest pause between tries: the agent may not exist on this machine, and each try wakes the processor.
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 
-/// Hears one topic for good, whether or not somebody publishes it yet.
+/// Follows one topic, also before it is published.
 pub struct SocketFeed {
     socket: PathBuf,
     topic: String,
@@ -30,9 +28,9 @@ impl SocketFeed {
         Self { socket, topic, link: None, retry: Retry::up_to(LONGEST_PAUSE) }
     }
 
-    /// The next value with its key, `None` for a key that is gone: all that there are at the first connection and at each
-    /// later one, then each change. A publisher that is away is tried again; what it said stays true meanwhile. Dropping
-    /// it may lose a record, so it is for a task of its own.
+    /// The next value with its key, `None` for a deleted key: all keys after each connection, then each
+    /// change. A missing publisher is tried again; its values stay true meanwhile. Dropping it may lose a
+    /// record, so it needs a task of its own.
     pub async fn next(&mut self) -> (String, Option<Vec<u8>>) {
         let mut buffer = vec![0; MESSAGE_LIMIT_BYTES + 1];
         loop {
@@ -41,7 +39,7 @@ impl SocketFeed {
                 None => self.connected().await,
             };
             let Ok(bytes @ 1..) = link.recv(&mut buffer).await else {
-                // Another connection, but not at once: whoever listens may close each of them.
+                // Reconnects, but not at once: the publisher may close each connection.
                 self.retry.failed();
                 self.retry.due().await;
                 continue;
@@ -59,7 +57,6 @@ impl SocketFeed {
         }
     }
 
-    /// A connection that has asked for the topic.
     async fn connected(&mut self) -> Link {
         loop {
             match Link::connect(&self.socket) {

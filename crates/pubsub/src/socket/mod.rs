@@ -1,6 +1,6 @@
 //! The one door to sockets: whole records (SOCK_SEQPACKET) between processes of this machine, at a path.
 //!
-//! Not here: what a record says, and who is told what.
+//! Not here: what a record means, and which peer gets it.
 
 mod board;
 pub(crate) mod feed;
@@ -27,23 +27,21 @@ use tokio::runtime::Handle;
 use crate::Error;
 use crate::watch::number;
 
-/// The longest path that the kernel takes for a socket.
+/// Limit of the kernel.
 const PATH_LIMIT_BYTES: usize = 107;
-/// Connections that the kernel keeps until they are accepted.
+/// Connections that the kernel queues.
 const BACKLOG: i32 = 128;
 
 /// What is at the path of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SocketState {
     Nothing,
-    /// A socket of a publisher that is gone.
+    /// Left by a dead publisher.
     Stale,
-    /// A socket at which somebody listens.
     Live,
 }
 
-/// Looks for a live publisher at `path`.
-/// Errors: something else than a socket is there, a link included, or it cannot be looked at.
+/// Errors: at `path` is something else than a socket, a link included, or it cannot be read.
 pub(crate) fn probe(path: &Path) -> Result<SocketState, Error> {
     let kind = match fs::symlink_metadata(path) {
         Ok(seen) => seen.file_type(),
@@ -64,18 +62,17 @@ pub(crate) fn probe(path: &Path) -> Result<SocketState, Error> {
     }
 }
 
-/// Waits for connections at a path.
 #[derive(Debug)]
 pub(crate) struct SocketListener {
     socket: UnixDatagram,
-    /// Which file it is.
+    /// File system and inode number.
     number: Option<(u64, u64)>,
     closed: AtomicBool,
 }
 
 impl SocketListener {
-    /// Listens at `path`, where nothing is.
-    /// Errors: the path is too long, its directory is missing, or no runtime is there to wait with.
+    /// Listens at `path`, where nothing exists. Errors: the path is too long, its directory is missing, or no
+    /// runtime is there to wait with.
     pub(crate) fn bind(path: &Path) -> Result<Self, Error> {
         let fault = || Error::io("listen at", path);
         Handle::try_current().map_err(|error| fault()(io::Error::other(error)))?;
@@ -86,7 +83,7 @@ impl SocketListener {
         Ok(Self { socket, number: number(path), closed: AtomicBool::new(false) })
     }
 
-    /// Whether whoever connects to `path` connects to it.
+    /// Whether `path` is still this socket.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         number(path) == self.number
     }
@@ -96,7 +93,7 @@ impl SocketListener {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let accept = || match accept_with(&self.socket, flags) {
             Ok(socket) => Ok(Some(socket)),
-            // The kernel says that nobody is there, and at once wakes who waits: it would never end.
+            // The kernel returns an error and stays readable: the loop would never end.
             Err(_) if self.closed.load(Ordering::Acquire) => Ok(None),
             Err(error) => Err(error.into()),
         };
@@ -110,7 +107,7 @@ impl SocketListener {
         }
     }
 
-    /// Listens no more: whoever connects from now on is refused, also while the waiting task lives on.
+    /// Stops listening: new connections are refused, also while the waiting task lives on.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         if let Err(error) = shutdown(&self.socket, Shutdown::Both) {
@@ -123,7 +120,6 @@ impl SocketListener {
 pub(crate) struct Link(UnixDatagram);
 
 impl Link {
-    /// Connects to whoever listens at `path`.
     pub(crate) fn connect(path: &Path) -> Result<Self, Error> {
         let fault = || Error::io("connect to", path);
         let socket = socket().map_err(fault())?;
@@ -152,8 +148,8 @@ fn socket() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-/// The socket, with its readiness known to the runtime. The type stands for any socket of whole messages: of its
-/// own sending and receiving nothing is used.
+/// The socket, registered with the runtime. The type serves any socket of whole messages; its own send and
+/// receive are not used.
 fn awaited(socket: OwnedFd) -> io::Result<UnixDatagram> {
     UnixDatagram::from_std(socket.into())
 }

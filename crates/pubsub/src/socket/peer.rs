@@ -1,7 +1,7 @@
-//! The talk of a publisher with one peer: its request, everything that there is, then what changes.
+//! The conversation of a publisher with one peer: its request, all values, then changes.
 //!
-//! Not here: who may connect, and what is published.
-//! Source: lf-edge/eve pkg/pillar/pubsub/socketdriver.
+//! Not here: which connections are accepted, and what is published. Source: lf-edge/eve
+//! pkg/pillar/pubsub/socketdriver.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,10 +19,9 @@ use crate::record::{MESSAGE_LIMIT_BYTES, REQUEST_LIMIT_BYTES, RecordFault, Socke
 use crate::socket::Link;
 use crate::{Name, ToWire};
 
-/// Who connects says at once what it wants.
+/// A peer that sends no request within this time is closed.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 
-/// What all peers of a topic share.
 #[derive(Debug)]
 pub(crate) struct PeersShared {
     /// With its agent, for logs and errors.
@@ -32,7 +31,7 @@ pub(crate) struct PeersShared {
     pub(crate) large: Large,
     pub(crate) to_wire: ToWire,
     persistent: bool,
-    /// Somebody sent what is no request; that it was logged once is enough.
+    /// An invalid request was logged already.
     garbage: AtomicBool,
 }
 
@@ -57,10 +56,10 @@ impl PeersShared {
     }
 }
 
-/// Talks to one peer until it goes or the topic ends. Its unread files go with the peer; they stay when the
-/// topic ends, as the peer may still read them.
+/// Serves one peer until it goes or the topic ends. Its unread files go with the peer; when the topic ends
+/// they stay, as the peer may still read them.
 pub(crate) async fn serve(shared: Arc<PeersShared>, link: Link, board: watch::Receiver<SocketBoard>) {
-    // What a peer may know from an earlier publisher: the reference's subscribers keep such a key until they are told.
+    // The reference's subscribers keep a key of an earlier publisher until its deletion is sent.
     let sent = board.borrow().former.iter().map(|key| (key.clone(), 0)).collect();
     let mut peer = SocketPeer { shared, link, board, sent, restarted: 0, unread: Unread::default() };
     if !peer.is_asked().await {
@@ -76,7 +75,7 @@ struct SocketPeer {
     shared: Arc<PeersShared>,
     link: Link,
     board: watch::Receiver<SocketBoard>,
-    /// The state of each key that the peer was told last; 0 when an earlier publisher may have told it.
+    /// The state of each key that was sent last; 0 when an earlier publisher may have sent it.
     sent: BTreeMap<String, u64>,
     restarted: u32,
     unread: Unread,
@@ -89,7 +88,7 @@ impl SocketPeer {
             self.shared.refuse("it sent no request");
             return false;
         };
-        // Those that only look whether somebody listens close without a word.
+        // A connection that only tests for a listener sends nothing.
         let Ok(bytes @ 1..) = received else { return false };
         let asked = match buffer.get(..bytes) {
             Some(message) => parse_request(message),
@@ -103,7 +102,6 @@ impl SocketPeer {
         false
     }
 
-    /// Returns once the topic ended.
     async fn talk(&mut self) -> io::Result<()> {
         let topic = || self.shared.topic.clone();
         let hello = SocketRecord::Hello { topic: topic(), persistent: self.shared.persistent };
@@ -131,8 +129,7 @@ impl SocketPeer {
         }
     }
 
-    /// Tells what the peer does not know: what is gone first, then what is new. Returns the counter of starts
-    /// that belongs to it.
+    /// Sends deletions, then new values. Returns the counter of starts that belongs to them.
     async fn bring_up(&mut self) -> io::Result<u32> {
         let (gone, new, restarted) = self.due();
         for key in gone {
@@ -155,7 +152,7 @@ impl SocketPeer {
         (gone, new, board.restarted)
     }
 
-    /// Tells the value that the key has now, which may be newer than when it was found to be due.
+    /// Sends the key's present value, which may be newer than the one that was due.
     async fn update(&mut self, key: String) -> io::Result<()> {
         let Some(held) = self.board.borrow().values.get(&key).cloned() else { return Ok(()) };
         let mut written = Vec::new();

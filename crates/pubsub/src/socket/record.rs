@@ -9,52 +9,50 @@ use base64::engine::general_purpose::STANDARD;
 
 /// A request of this length or longer is refused, as the reference refuses it.
 pub const REQUEST_LIMIT_BYTES: usize = 256;
-/// The longest message that is sent; one byte more ends a publisher of the reference.
+/// The longest message; one byte more ends a publisher of the reference.
 pub const MESSAGE_LIMIT_BYTES: usize = 65534;
 
-/// A message of a publisher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SocketRecord {
-    /// The publisher's first word.
     Hello {
         topic: String,
-        /// Whether it survives a reboot.
         persistent: bool,
     },
-    /// A key has this value.
     Update {
         topic: String,
         key: String,
         /// The value in its wire form.
         value: Vec<u8>,
     },
-    /// A key is gone.
-    Delete { topic: String, key: String },
-    /// All keys that there were at the request have been sent.
-    Complete { topic: String },
+    Delete {
+        topic: String,
+        key: String,
+    },
+    /// All keys that existed at the request have been sent.
+    Complete {
+        topic: String,
+    },
     /// The publisher's counter of starts.
-    Restarted { topic: String, count: u32 },
+    Restarted {
+        topic: String,
+        count: u32,
+    },
 }
 
-/// What is wrong with a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordFault {
-    /// It is longer than any legal one.
     #[error("a message of {bytes} bytes or more, the limit is {limit}")]
     TooLong { bytes: usize, limit: usize },
-    /// It is no text.
     #[error("a message that is no text")]
     NoText,
-    /// Its first word is not `request`.
     #[error("unknown verb {0:?}")]
     Verb(String),
-    /// It has too few or too many words.
     #[error("request with {0} words")]
     Words(usize),
 }
 
 impl SocketRecord {
-    /// The message; that it is not too long is for the caller to see.
+    /// The message; the caller checks its length.
     pub fn to_message(&self) -> String {
         match self {
             Self::Hello { topic, persistent } => format!("hello {topic} {persistent}"),
@@ -70,8 +68,7 @@ impl SocketRecord {
     }
 }
 
-/// Reads the one message of a subscriber, as the reference's publisher reads it: the topic that it wants.
-/// Errors: it is too long, no text, no request, or has another number of words than two.
+/// Parses a subscriber's message, as the reference's publisher does. Returns the wanted topic.
 pub fn parse_request(message: &[u8]) -> Result<&str, RecordFault> {
     if message.len() >= REQUEST_LIMIT_BYTES {
         return Err(RecordFault::TooLong { bytes: message.len(), limit: REQUEST_LIMIT_BYTES - 1 });
@@ -81,12 +78,12 @@ pub fn parse_request(message: &[u8]) -> Result<&str, RecordFault> {
     match (words.next(), words.next(), words.count()) {
         (Some("request"), Some(topic), 0) => Ok(topic),
         (Some("request"), topic, rest) => Err(RecordFault::Words(1 + usize::from(topic.is_some()) + rest)),
-        // Cut: it goes into a log.
+        // Cut, because it goes into a log.
         (verb, ..) => Err(RecordFault::Verb(verb.unwrap_or_default().chars().take(20).collect())),
     }
 }
 
-/// Reads a message of a publisher; `None` where it makes no sense.
+/// Parses a publisher's message.
 pub fn parse_record(message: &[u8]) -> Option<SocketRecord> {
     let words: Vec<&str> = std::str::from_utf8(message).ok()?.split(' ').collect();
     let key = |text: &str| String::from_utf8(STANDARD.decode(text).ok()?).ok();
@@ -108,7 +105,6 @@ pub fn parse_record(message: &[u8]) -> Option<SocketRecord> {
     }
 }
 
-/// How long the message of an update is, without writing it.
 pub fn update_bytes(topic: &str, key: &str, value_bytes: usize) -> usize {
     let encoded = |bytes: usize| bytes.div_ceil(3).saturating_mul(4);
     "update   "

@@ -1,9 +1,9 @@
-//! The publisher's side of a socket: what is published stands on a board, and each peer is brought up to it.
+//! The publisher's side of a socket: values are put on a board, and a task per peer sends what the peer
+//! lacks.
 //!
-//! A peer's task remembers which state of which key it sent, not the bytes: what changes while a peer is slow
-//! becomes one record, and a peer that never reads holds up its own task and nothing else. The publisher never
-//! waits for a peer. Not here: files of topics, and what a value means.
-//! Source: lf-edge/eve pkg/pillar/pubsub/socketdriver.
+//! The task remembers which state of which key it sent, not the bytes: changes while a peer is slow become
+//! one record, and a peer that never reads blocks its own task only. Not here: files of topics, and what a
+//! value means. Source: lf-edge/eve pkg/pillar/pubsub/socketdriver.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,11 +25,11 @@ use crate::socket::{SocketListener, SocketState, probe};
 use crate::watch::{Follows, WatchHub};
 use crate::{CodecError, Error, Name, ToWire};
 
-/// More subscribers than this at one topic are turned away.
+/// Further subscribers of a topic are refused.
 const MOST_PEERS: usize = 64;
 /// How long peers of a closed topic may take to read their last records.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
-/// How long nobody is let in when the kernel has no room for a connection.
+/// Pause in accepting when the kernel has no room for a connection.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Serves one topic. Dropping it ends every connection at once, as a crash would.
@@ -55,7 +55,6 @@ fn refuse_live_at(topic: &str, socket: &Path) -> Result<(), Error> {
     }
 }
 
-/// The path of a topic's socket, and who listens there for this process.
 #[derive(Debug)]
 struct SocketPlace {
     topic: String,
@@ -69,7 +68,7 @@ impl SocketPlace {
         self.listener.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Listens at the path. A socket that a dead publisher left is replaced.
+    /// Replaces a socket that a dead publisher left.
     fn listen(&self) -> Result<SocketListener, Error> {
         refuse_live_at(&self.topic, &self.path)?;
         crate::store::make_dirs(crate::store::parent(&self.path))?;
@@ -81,8 +80,8 @@ impl SocketPlace {
         SocketListener::bind(&self.path)
     }
 
-    /// Listens again where the socket was removed or replaced, alone or with its directory. Peers that are connected stay.
-    /// Returns how many were made.
+    /// Listens again where the socket was removed or replaced, alone or with its directory. Connected peers
+    /// stay. Returns how many sockets were made.
     fn restore(&self) -> Result<usize, Error> {
         let mut listener = self.listener();
         if let Some(former) = &*listener
@@ -104,7 +103,7 @@ impl SocketPlace {
 }
 
 impl SocketServer {
-    /// Listens for subscribers of `name`, `None` for a topic of no agent.
+    /// `None` for a topic without an agent.
     pub(crate) fn open(
         hub: &Arc<WatchHub>,
         name: &Name,
@@ -137,7 +136,7 @@ impl SocketServer {
         Ok(Some(Self { shared, place, board, removed, tasks, _keeper: keeper }))
     }
 
-    /// Refuses a value that could not be sent, before anything has changed.
+    /// Refuses a value that cannot be sent, before anything has changed.
     pub(crate) fn check(&self, key: &str, disk: &[u8]) -> Result<(), Error> {
         let topic = || self.shared.name.clone();
         if is_plain(disk) && update_bytes(&self.shared.topic, key, 6 * disk.len()) <= MESSAGE_LIMIT_BYTES {
@@ -164,7 +163,7 @@ impl SocketServer {
         Ok(())
     }
 
-    /// Puts up a value that an earlier process published, or says why it cannot be sent.
+    /// Puts up a value of an earlier process; the error says why it cannot be sent.
     pub(crate) fn put_anew(&self, key: &str, disk: Result<Vec<u8>, CodecError>) -> Result<(), String> {
         let disk = disk.map_err(|error| chain(&*error))?;
         self.check(key, &disk).map_err(|error| chain(&error))?;
@@ -173,7 +172,6 @@ impl SocketServer {
         Ok(())
     }
 
-    /// Tells peers of a value, unless they know it.
     pub(crate) fn put(&self, key: &str, disk: Arc<[u8]>) {
         self.board.send_if_modified(|board| board.put(key, disk));
     }
@@ -184,12 +182,10 @@ impl SocketServer {
         self.removed.add(keys, |key| board.values.contains_key(key));
     }
 
-    /// Tells peers that a key is gone.
     pub(crate) fn take(&self, key: &str) {
         self.board.send_if_modified(|board| board.values.remove(key).is_some());
     }
 
-    /// Tells peers the counter of starts.
     pub(crate) fn count(&self, restarted: u32) {
         self.board.send_if_modified(|board| std::mem::replace(&mut board.restarted, restarted) != restarted);
     }
@@ -197,7 +193,7 @@ impl SocketServer {
     /// Ends the service in order: peers that read get their last records, and the socket is gone.
     pub(crate) fn close(mut self) -> Result<(), Error> {
         self.place.close();
-        // The task ends by itself: it lets nobody in any more, and its peers have a limit.
+        // The task ends by itself: it accepts no more, and its peers have a limit.
         self.tasks.detach_all();
         match fs::remove_file(&self.place.path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -210,19 +206,19 @@ impl SocketServer {
 
 impl Drop for SocketServer {
     fn drop(&mut self) {
-        // The task dies later, at its next wait; a successor may ask before that.
+        // The task ends later, at its next wait; a successor may probe before that.
         self.place.close();
     }
 }
 
-/// Whether no member can be a large one, or named like the place of one: then nothing of the wire form is longer than
-/// six times its form on disk. A name may hide behind an escape.
+/// Whether the value has no large member, nor a name like the place of one: then its wire form is at most six
+/// times as long. An escape may hide such a name.
 fn is_plain(disk: &[u8]) -> bool {
     let has = |words: &[u8]| disk.windows(words.len()).any(|part| part == words);
     !has(b"pubsub-") && !has(b"\\u")
 }
 
-/// Lets subscribers in until the service is closed, then waits for those that are there.
+/// Accepts subscribers until the service is closed, then waits for the connected ones.
 async fn welcome(shared: Arc<PeersShared>, place: Arc<SocketPlace>, board: watch::Receiver<SocketBoard>) {
     let mut peers = JoinSet::new();
     let (mut full, mut broken) = (false, false);
@@ -232,10 +228,9 @@ async fn welcome(shared: Arc<PeersShared>, place: Arc<SocketPlace>, board: watch
             accepted = listener.accept() => accepted,
             Some(_) = peers.join_next() => continue,
         };
-        // Those that went at this very moment make room.
+        // Frees the places of peers that have just gone.
         while peers.try_join_next().is_some() {}
         match accepted {
-            // Another one may be in its place.
             Ok(None) => {}
             Ok(Some(link)) if peers.len() < MOST_PEERS => {
                 full = false;

@@ -1,4 +1,4 @@
-//! One plain file as a level: a config or an order that a person or another program puts there.
+//! One plain file, followed: a config or an order that a person or another program writes.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -16,31 +16,27 @@ use crate::{BadFile, Error, Retry, disk, reach, trust};
 /// Only the owner of a file may remove it from such a directory.
 const STICKY: u32 = 0o1000;
 
-/// What a followed file must be like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileRule {
-    /// A longer one is refused.
     pub limit_bytes: u64,
-    /// It orders something, so only root, or whoever runs this program, can have written it: owner, no write
+    /// It orders something, so only root or the user of this program may have written it: owner, no write
     /// permission for others, no link, in a directory where others cannot put files.
     pub order: bool,
 }
 
-/// The file right now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileState {
     Absent,
     Present(Vec<u8>),
-    /// It breaks the rule, or, where it would order something, may not be opened.
+    /// It breaks the rule, or is an order and may not be opened.
     Bad(BadFile),
 }
 
-/// Who wrote a file and when, as the file itself tells.
+/// From the file's metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileAuthor {
-    /// User who owns it; of a link, the link's.
+    /// Owner; of a link, the link's.
     pub uid: u32,
-    /// When its content was last written.
     pub written: SystemTime,
 }
 
@@ -50,7 +46,6 @@ impl FileAuthor {
     }
 }
 
-/// Follows one file for good.
 pub struct FileWatch {
     hub: Arc<WatchHub>,
     bell: Arc<DirNotifier>,
@@ -60,7 +55,6 @@ pub struct FileWatch {
     retry: Retry,
 }
 
-/// Where the file is, and what it must be like.
 #[derive(Clone)]
 struct WatchedPath {
     path: PathBuf,
@@ -68,7 +62,7 @@ struct WatchedPath {
 }
 
 impl FileState {
-    /// The file at `path` now, looked at once.
+    /// One look at the file.
     pub fn now(path: &Path, rule: FileRule) -> Result<Self, Error> {
         let place = WatchedPath { path: path.to_owned(), rule };
         reach::at(path, move || place.look().map(|(state, _)| state))
@@ -83,8 +77,8 @@ impl FileWatch {
         Self { hub, bell, place, last: None, author: None, retry: Retry::default() }
     }
 
-    /// The present state at the first call, then each state that differs from the last one. A read that fails is
-    /// no state: it is logged once and repeated after a pause. Dropping it loses nothing.
+    /// The present state at the first call, then each different state. A failed read is no state: it is
+    /// logged once and repeated after a pause. Dropping it loses nothing.
     pub async fn next(&mut self) -> FileState {
         loop {
             let attended = match self.bell.take() {
@@ -121,14 +115,13 @@ impl FileWatch {
         reach::at(&self.place.path, move || hub.attend(&bell))
     }
 
-    /// Whose file it was that [`FileWatch::next`] told last; `None` without a file, or where it cannot be had.
+    /// The author of the file that [`FileWatch::next`] returned last, if known.
     pub const fn author(&self) -> Option<FileAuthor> {
         self.author
     }
 }
 
 impl WatchedPath {
-    /// The file now.
     fn look(&self) -> Result<(FileState, Option<FileAuthor>), Error> {
         match disk::open(&self.path) {
             Ok(Some(file)) => {
@@ -137,7 +130,7 @@ impl WatchedPath {
             }
             Ok(None) => Ok((FileState::Absent, None)),
             Err(error) if error.is_refusal() || self.is_kept_from(&error) => {
-                // A link is not opened, but its maker has tried to order something.
+                // A link is not opened, but its maker tried to order something.
                 let author = fs::symlink_metadata(&self.path).ok().as_ref().and_then(FileAuthor::of);
                 Ok((self.bad(error.to_string()), author))
             }
@@ -145,7 +138,7 @@ impl WatchedPath {
         }
     }
 
-    /// An order that its reader may not open is no order.
+    /// An order that the agent may not open is no order.
     fn is_kept_from(&self, error: &Error) -> bool {
         self.rule.order
             && matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
@@ -179,7 +172,7 @@ impl WatchedPath {
             let mode = seen.mode() & 0o777;
             return Ok(Some(format!("others may write it (mode {mode:o}); chmod 600 {path}")));
         }
-        // Whoever may write in the folder above its own may put another one in its place.
+        // A user who may write in the parent of its folder may replace the folder.
         for dir in self.path.ancestors().skip(1).take(2) {
             let above = fs::metadata(dir)?;
             if trust::others_may_write(&above) && above.mode() & STICKY == 0 {

@@ -1,7 +1,7 @@
-//! What a publisher has on disk: the files of its topic with their content. Those of a volatile topic that somebody
-//! removes or overwrites are written again.
+//! The files of a topic as its publisher wrote them. Those of a volatile topic are written again when another
+//! process removes or overwrites them.
 //!
-//! Not here: values, and who is told of them.
+//! Not here: values, and subscribers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -19,17 +19,16 @@ use crate::name::RESTARTED;
 use crate::watch::{DirNotifier, Follows, Pending, WatchHub};
 use crate::{Error, Retry};
 
-/// Whoever removes or overwrites a file again and again is answered no more often.
+/// Least time between two repairs.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The files of one topic, by name.
 #[derive(Debug)]
 pub(crate) struct Files {
     folder: Folder,
     held: BTreeMap<String, Arc<[u8]>>,
-    /// That nobody else publishes the topic; gone once the publication is.
+    /// Proof that no other process publishes the topic; gone with the publication.
     lock: Weak<Lock>,
-    /// Another directory took the place of ours, and not everything is in it yet.
+    /// The directory was replaced, and the new one lacks files.
     renew: bool,
 }
 
@@ -49,7 +48,7 @@ impl Files {
         self.folder.names()
     }
 
-    /// Reads a file; what it holds stays from then on.
+    /// Reads a file, and keeps its content in memory.
     pub(crate) fn load(&mut self, name: &str) -> Result<Option<Arc<[u8]>>, Error> {
         let bytes: Option<Arc<[u8]>> = self.folder.read(name)?.map(Into::into);
         if let Some(bytes) = &bytes {
@@ -58,17 +57,15 @@ impl Files {
         Ok(bytes)
     }
 
-    /// A file that was loaded and is of no use stays as it is, and is not written again.
+    /// Forgets a loaded file: it stays on disk and is not written again.
     pub(crate) fn disown(&mut self, name: &str) {
         self.held.remove(name);
     }
 
-    /// Whether the file is there, with these bytes.
     pub(crate) fn is_there(&self, name: &str, bytes: &[u8]) -> bool {
         self.held.get(name).is_some_and(|held| **held == *bytes) && self.folder.has(name)
     }
 
-    /// As [`Folder::replace`].
     pub(crate) fn replace(
         &mut self,
         name: &str,
@@ -83,7 +80,6 @@ impl Files {
         Ok(place)
     }
 
-    /// As [`Folder::remove`].
     pub(crate) fn remove(&mut self, names: &[&str]) -> Result<DirChange, Error> {
         let place = self.folder.remove(names.iter().copied())?;
         for name in names {
@@ -92,12 +88,12 @@ impl Files {
         Ok(place)
     }
 
-    /// Notes where a change went to, for the next [`Files::catch_up`].
+    /// Notes which directory a change went to, for the next [`Files::catch_up`].
     pub(crate) fn note(&mut self, place: DirChange) {
         self.renew |= place == DirChange::New;
     }
 
-    /// Writes everything again where the directory was removed or replaced behind our back.
+    /// Writes everything again where the directory was removed or replaced.
     pub(crate) fn catch_up(&mut self, place: DirChange) -> Result<(), Error> {
         self.note(place);
         if !self.renew {
@@ -111,7 +107,7 @@ impl Files {
         written
     }
 
-    /// Before files of somebody else are replaced: the place of ours may have a publisher of its own.
+    /// Before foreign files are replaced: another process may publish in the new directory.
     fn keep_lock(&self) -> Result<(), Error> {
         self.lock.upgrade().map_or(Ok(()), |lock| lock.keep())
     }
@@ -128,7 +124,7 @@ impl Files {
         Ok(())
     }
 
-    /// Whether readers find in the file what it holds; one that no reader takes does not.
+    /// Whether the file still has the content `held`.
     fn is_as_held(&self, name: &str, held: &[u8]) -> Result<bool, Error> {
         match self.folder.read(name) {
             Ok(found) => Ok(found.is_some_and(|it| it == held)),
@@ -137,7 +133,7 @@ impl Files {
         }
     }
 
-    /// Writes again what is another one now, of these names or of all. Returns how many files that were.
+    /// Writes changed files again, those of `names` or all. Returns how many.
     fn restore(&mut self, names: Option<&BTreeSet<OsString>>) -> Result<usize, Error> {
         self.keep_lock()?;
         let wanted = |name: &String| {
@@ -151,14 +147,14 @@ impl Files {
         }
         let count = others.len();
         self.write_again(others)?;
-        // Notices another directory in the place of ours.
+        // Also finds a replaced directory.
         let place = if names.is_none() { self.folder.remove([])? } else { DirChange::Same };
         self.catch_up(place)?;
         Ok(count)
     }
 }
 
-/// Follows the directory of a volatile topic, and writes again what somebody removes or overwrites there. It ends when it is dropped.
+/// Follows the directory of a volatile topic and repairs its files, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct DirKeeper {
     task: AbortHandle,
@@ -184,16 +180,16 @@ impl DirKeeper {
 impl Drop for DirKeeper {
     fn drop(&mut self) {
         self.task.abort();
-        // A turn that is under way on another thread has its end; a later one finds nothing to write.
+        // A repair on another thread ends by itself; a later one finds nothing to write.
         lock(&self.files).held.clear();
     }
 }
 
-/// Makes again what of these names, or at all, somebody removed or replaced. Returns how many that were, or that nobody wants it
-/// any more.
+/// Repairs what was removed or replaced, of these names or at all. Returns how many; `None` once the owner is
+/// gone.
 type Restore = Box<dyn FnMut(Option<&BTreeSet<OsString>>) -> Option<Result<usize, Error>> + Send>;
 
-/// Has the `what` of a topic made again as soon as another one, or none, is in its place.
+/// Calls `restore` whenever something in the followed directory changed.
 pub(crate) async fn keep(
     hub: Arc<WatchHub>,
     bell: Arc<DirNotifier>,

@@ -1,4 +1,4 @@
-//! The directory of one topic, as its publisher holds it: every change is on disk before it is told.
+//! The directory of one topic, as its publisher holds it: every change is on disk before subscribers get it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,39 +8,35 @@ use crate::disk::{Dir, Disk};
 use crate::store::{self, TempFileOwner};
 use crate::{Error, FILE_LIMIT_BYTES};
 
-/// Which directory a change went to.
+/// Which directory a change went to: the former one, or one that replaced it and lacks its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum DirChange {
-    /// The one that holds all the earlier changes.
     Same,
-    /// Another one: the former was removed or replaced behind our back, and what it held is to be written again.
     New,
 }
 
-/// Whether the former content of a file stays beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Former {
-    /// As `<name>.bak`.
     Kept,
     Dropped,
 }
 
-/// The directory; its one publisher has it.
+/// Has one publisher.
 #[derive(Debug)]
 pub(crate) struct Folder {
     disk: Arc<dyn Disk>,
     path: PathBuf,
-    /// Above it, what a publisher may have made ends here.
+    /// The topmost directory that a publisher may have made.
     top: PathBuf,
     held: Box<dyn Dir>,
-    /// A name was changed since the directory was last brought to disk.
+    /// A name changed since the last sync of the directory.
     behind: bool,
 }
 
 impl Folder {
-    /// Makes what is missing, removes the litter of an interrupted publisher, and brings to disk whatever an
-    /// interrupted publisher could not: what is read now stays.
+    /// Makes missing directories, removes the litter of an interrupted publisher, and syncs what that one
+    /// could not.
     pub(crate) fn open(disk: Arc<dyn Disk>, root: &Path, path: PathBuf) -> Result<Self, Error> {
         // The root too has a name that a publisher may have made.
         let top = root.parent().unwrap_or(root).to_owned();
@@ -54,7 +50,6 @@ impl Folder {
         Ok(folder)
     }
 
-    /// The path of `name` in it.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -71,7 +66,8 @@ impl Folder {
         self.disk.size_bytes(&self.path(name)).is_some()
     }
 
-    /// Puts `bytes` in the place of `name`. That a backup cannot be made hinders nothing.
+    /// A backup that cannot be made is no error.
+    ///
     /// Errors: the step that failed. When it was the last one, readers may see the new content already.
     pub(crate) fn replace(&mut self, name: &str, bytes: &[u8], former: Former) -> Result<DirChange, Error> {
         let path = self.path(name);
@@ -88,8 +84,8 @@ impl Folder {
             Former::Kept => store::backup(name).map(|backup| self.path(&backup)),
             Former::Dropped => None,
         };
-        // A second name for the former content, which costs no writing; it becomes the backup only after the
-        // file has left it, so that no content ever stands under both names.
+        // A hard link to the former content, which needs no writing; it becomes the backup only after the
+        // file has been replaced, so that no content ever has both names.
         let kept = backup.and_then(|backup| match self.disk.second_name(&path) {
             Ok(second) => Some((second?, backup)),
             Err(error) => warn_backup(&path, &error),
@@ -112,7 +108,7 @@ impl Folder {
         Ok(place)
     }
 
-    /// Takes names away. Missing ones are no error.
+    /// Missing names are no error.
     pub(crate) fn remove<'a>(
         &mut self,
         names: impl IntoIterator<Item = &'a str>,
@@ -125,7 +121,7 @@ impl Folder {
         if self.behind || !self.held.is_at(&self.path) { self.sync() } else { Ok(DirChange::Same) }
     }
 
-    /// Brings the directory to disk that is at the path now.
+    /// Syncs the directory that is at the path now.
     fn sync(&mut self) -> Result<DirChange, Error> {
         if self.held.is_at(&self.path) {
             self.held.sync().map_err(Error::io("bring to disk", &self.path))?;
@@ -137,7 +133,7 @@ impl Folder {
         Ok(DirChange::New)
     }
 
-    /// Takes hold of the directory that is at the path now, once it and all above it are on disk.
+    /// Opens the directory that is at the path now, once it and its parents are on disk.
     fn hold(&mut self) -> Result<(), Error> {
         let held = self.disk.open_dir(&self.path).map_err(Error::io("open", &self.path))?;
         held.sync().map_err(Error::io("bring to disk", &self.path))?;

@@ -1,4 +1,4 @@
-//! Short looks at what others have written, each within a limit: the names in a directory, the end of a file.
+//! Short reads with a limit: the names in a directory, the end of a file.
 //!
 //! Not here: following either (`watch`), whole files (`store`).
 
@@ -12,7 +12,8 @@ use rustix::fs::CWD;
 use crate::Error;
 use crate::disk::{Disk as _, HostDisk, open_in};
 
-/// The names in `dir`, in order, without those that are no UTF-8; none where there is no directory.
+/// UTF-8 names only, sorted; none where there is no directory.
+///
 /// Errors: it cannot be read, or has more than `most` names.
 pub fn names(dir: &Path, most: usize) -> Result<Vec<String>, Error> {
     let entries = match fs::read_dir(dir) {
@@ -32,7 +33,7 @@ pub fn names(dir: &Path, most: usize) -> Result<Vec<String>, Error> {
     Ok(names)
 }
 
-/// The names in `dir`; none where there is no directory.
+/// None where there is no directory.
 pub(crate) fn all(dir: &Path) -> Result<Vec<OsString>, Error> {
     match HostDisk.names(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! inotify, asked for what matters and for nothing that reading causes.
+//! inotify, without the events that reading causes.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -14,34 +14,31 @@ use rustix::io::Errno;
 
 use super::lock;
 
-/// Events that are taken at once, so that whoever shares the thread has its turn in a storm.
+/// Events taken at once, so that other tasks of the thread run in a storm.
 const MOST_EVENTS: usize = 1_024;
 /// Room for some thirty events with names as long as they may be.
 const BUFFER_BYTES: usize = 8_192;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum KernelEvent<'a> {
-    /// The file of this name in this directory.
     Name(&'a Path, &'a OsStr),
-    /// The directory itself went, moved or changed its owner or mode.
+    /// The directory itself was removed, moved, or changed its owner or mode.
     Dir(&'a Path),
-    /// Too much to be told.
+    /// Events were lost.
     Everything,
 }
 
-/// Why a directory is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WatchPurpose {
-    /// Its files are followed.
     Files,
-    /// It is on the way to a directory that is followed: only names that come and go matter, not what is written
-    /// to files there. Every agent touches its watchdog file in `/run`.
+    /// On the way to a followed directory: only names matter, not writes to files. Every agent touches its
+    /// watchdog file in `/run`.
     Way,
 }
 
 impl WatchPurpose {
     fn flags(self) -> WatchFlags {
-        // Added to what is asked for already: a directory can be followed and on the way to another one.
+        // Added to an existing watch: a directory can be followed and on the way to another one.
         let way = WatchFlags::DELETE
             | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE_SELF
@@ -58,14 +55,13 @@ impl WatchPurpose {
     }
 }
 
-/// The kernel's queue of events and the directories that fill it.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     queue: OwnedFd,
     watched: Mutex<WatchedDirs>,
 }
 
-/// Two paths can be one directory, which the kernel watches under one number.
+/// Two paths can be one directory, which has one watch descriptor.
 #[derive(Debug, Default)]
 struct WatchedDirs {
     paths: HashMap<i32, Vec<PathBuf>>,
@@ -73,7 +69,7 @@ struct WatchedDirs {
 }
 
 impl WatchedDirs {
-    /// Parts a path from its number; the number when no other path has it.
+    /// Removes a path; returns the descriptor when no other path uses it.
     fn part(&mut self, dir: &Path) -> Option<i32> {
         let number = self.numbers.remove(dir)?;
         let paths = self.paths.get_mut(&number)?;
@@ -92,9 +88,9 @@ impl Kernel {
         Ok(Self { queue, watched: Mutex::default() })
     }
 
-    /// Watches the directory that is at `dir` now, and no longer one that was there before.
+    /// Watches the directory that is at `dir` now, in place of an earlier one.
     pub(crate) fn watch(&self, dir: &Path, why: WatchPurpose) -> Result<(), Errno> {
-        // Held meanwhile, so that nobody takes an event whose number is not known yet.
+        // Locked meanwhile, so that no event is taken before its descriptor is known.
         let mut watched = lock(&self.watched);
         let number = inotify::add_watch(&self.queue, dir, why.flags())?;
         if watched.numbers.get(dir) != Some(&number) {
@@ -106,7 +102,6 @@ impl Kernel {
         Ok(())
     }
 
-    /// Ends what [`Kernel::watch`] began.
     pub(crate) fn forget(&self, dir: &Path) {
         let former = lock(&self.watched).part(dir);
         self.unwatch(former);
@@ -116,12 +111,13 @@ impl Kernel {
         if let Some(number) = number
             && let Err(error) = inotify::remove_watch(&self.queue, number)
         {
-            // The kernel has dropped it with its directory.
+            // The kernel dropped it with its directory.
             tracing::trace!(number, %error, "nothing to watch any more");
         }
     }
 
-    /// Tells the events that wait, the oldest first.
+    /// Passes waiting events on, the oldest first.
+    ///
     /// Errors: [`io::ErrorKind::WouldBlock`] once there is none left.
     pub(crate) fn drain(&self, mut tell: impl FnMut(KernelEvent<'_>)) -> io::Result<()> {
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];

@@ -1,6 +1,4 @@
-//! For want of the kernel's events: directories that are looked at every two seconds.
-//!
-//! Machines that run many containers use up their inotify queues or watches sooner or later.
+//! Polls directories every two seconds where inotify is exhausted, as on machines with many containers.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,18 +11,17 @@ use notify::{Config, EventHandler, PollWatcher, RecursiveMode, Watcher as _};
 use super::kernel::WatchPurpose;
 use super::lock;
 
-/// How often a directory is looked at.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// The directories and the threads that look at them, once there is one to look at.
+/// The polled directories and their threads, started with the first directory.
 #[derive(Debug)]
 pub(super) struct DirPoller {
     every: Duration,
     looking: Mutex<Looking>,
 }
 
-/// Followed files are read at each look, as two of them in one second have the same time. Elsewhere names that come
-/// and go are all that matters, and whatever else lies there, `/persist` has images, is not read.
+/// Followed files are read at each poll, as two versions within one second have the same time. On the way
+/// only names matter, and files, such as images in `/persist`, are not read.
 #[derive(Debug, Default)]
 struct Looking {
     contents: LookedAt,
@@ -42,7 +39,7 @@ impl DirPoller {
         Self { every, looking: Mutex::default() }
     }
 
-    /// Looks at `dir` from now on; true when it did not before.
+    /// True when `dir` was not polled before.
     pub(super) fn watch(
         &self,
         dir: &Path,
@@ -51,7 +48,7 @@ impl DirPoller {
     ) -> io::Result<bool> {
         let Looking { contents, names } = &mut *lock(&self.looking);
         let read = why == WatchPurpose::Files;
-        // Once only: beginning again would hide from the others what changed since the last look.
+        // Once only: a restart would hide changes since the last poll from others.
         if contents.dirs.contains(dir) || !read && names.dirs.contains(dir) {
             return Ok(false);
         }
@@ -60,7 +57,7 @@ impl DirPoller {
             Some(watcher) => watcher,
             none => {
                 let config = Config::default().with_poll_interval(self.every).with_compare_contents(read);
-                // A link that leads nowhere would fail at every look.
+                // A dangling link would fail at every poll.
                 let config = config.with_follow_symlinks(false);
                 none.insert(PollWatcher::new(listener, config).map_err(io_error)?)
             }
@@ -69,7 +66,6 @@ impl DirPoller {
         Ok(dirs.insert(dir.to_owned()))
     }
 
-    /// Ends what [`DirPoller::watch`] began.
     pub(super) fn forget(&self, dir: &Path) {
         let looking = &mut *lock(&self.looking);
         for LookedAt { watcher, dirs } in [&mut looking.contents, &mut looking.names] {

@@ -1,8 +1,8 @@
-//! The kernel's events for all followed directories of a process, and the bells that they ring.
+//! Wakes subscribers when a followed directory may have changed.
 //!
-//! An event only says that something may have changed; whoever hears the bell reads the files. Our own reading
-//! causes no event. Events are taken by a task of the runtime that waits for them, so nobody else wakes up.
-//! `file`, `files`, `folder`, `removed` and `glance` are what is followed by them.
+//! An event is a hint: its receiver reads the files. Our own reading causes no event. A task of the runtime
+//! waits for the kernel's events, so other tasks do not wake up. `file`, `files`, `folder`, `removed` and
+//! `glance` use it.
 //!
 //! Not here: topics (`subscription`), how files are written (`store`).
 
@@ -39,15 +39,13 @@ use crate::{Error, Retry, reach};
 use kernel::{Kernel, KernelEvent, WatchPurpose};
 use look::{DirPoller, LOOK_EVERY};
 
-/// More changed names than this and the whole directory is read.
+/// Above this the whole directory is read.
 const MOST_NAMES: usize = 256;
 
-/// What may have changed since it was last asked.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) enum Pending {
     #[default]
     None,
-    /// Files of these names.
     Names(BTreeSet<OsString>),
     /// Anything, the directory itself included.
     All,
@@ -79,10 +77,10 @@ impl Pending {
     }
 }
 
-/// What is followed in a directory; nothing else there wakes anybody.
+/// What is followed in a directory; other names wake no task.
 #[derive(Debug)]
 pub(crate) enum Follows {
-    /// The files of a topic, without those that are being written and without backups.
+    /// Without temporary files and backups.
     Topic,
     File(OsString),
 }
@@ -102,10 +100,8 @@ impl Follows {
     }
 }
 
-/// Rung when a followed directory may have changed.
 #[derive(Debug)]
 pub(crate) struct DirNotifier {
-    /// The directory whose files are followed.
     dir: PathBuf,
     follows: Follows,
     dirt: Mutex<Pending>,
@@ -113,12 +109,10 @@ pub(crate) struct DirNotifier {
 }
 
 impl DirNotifier {
-    /// The directory whose files are followed.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Takes what may have changed.
     pub(crate) fn take(&self) -> Pending {
         std::mem::take(&mut *lock(&self.dirt))
     }
@@ -145,12 +139,12 @@ impl DirNotifier {
     }
 }
 
-/// The bells that hang on each watched directory.
+/// The notifiers of each watched directory.
 #[derive(Debug, Default)]
 struct Bells(Mutex<HashMap<PathBuf, Vec<Weak<DirNotifier>>>>);
 
 impl Bells {
-    /// Hangs a bell on `dir`. Returns the directories on which none hangs any more.
+    /// Adds a notifier to `dir`. Returns the directories that have none any more.
     fn hang(&self, dir: &Path, bell: &Arc<DirNotifier>) -> Vec<PathBuf> {
         let mut bells = lock(&self.0);
         let hung = bells.entry(dir.to_owned()).or_default();
@@ -183,7 +177,7 @@ impl Bells {
                             bell.ring((*name).to_owned());
                         }
                     } else if bell.dir.strip_prefix(dir).is_ok_and(|way| way.iter().next() == Some(*name)) {
-                        // A step on the way to the directory.
+                        // A directory on the way.
                         bell.ring_all();
                     }
                 }
@@ -191,12 +185,10 @@ impl Bells {
         }
     }
 
-    /// What a look found.
     fn ring_looked(&self, event: notify::Result<notify::Event>) {
         let event = match event {
             Ok(event) => event,
             Err(error) => {
-                // Whoever reads meets the same trouble and reports it.
                 debug!(%error, "cannot look at files, everything is read again");
                 return self.ring(&KernelEvent::Everything);
             }
@@ -210,20 +202,17 @@ impl Bells {
     }
 }
 
-/// Opens the kernel's queue of events.
 type OpenKernel = fn() -> io::Result<Kernel>;
 
-/// The kernel's queue of events, once it could be opened.
 type OpenedKernel = Arc<OnceLock<Arc<Kernel>>>;
 
-/// What rings the bells.
 #[derive(Debug)]
 pub(crate) struct WatchHub {
     kernel: OpenedKernel,
     open: OpenKernel,
     look: DirPoller,
     bells: Arc<Bells>,
-    /// Which directory each path was when it was watched, by file system and number.
+    /// File system and inode of each watched directory.
     watched: Mutex<HashMap<PathBuf, (u64, u64)>>,
     listening: Mutex<Option<JoinHandle<()>>>,
 }
@@ -246,15 +235,16 @@ impl WatchHub {
         Arc::new(Self { kernel, open, look: DirPoller::new(look_every), bells, watched, listening })
     }
 
-    /// A bell for what is followed in the directory `dir`, which need not exist.
+    /// A notifier for `dir`, which need not exist.
     pub(crate) fn bell(dir: &Path, follows: Follows) -> Arc<DirNotifier> {
         let dirt = Mutex::new(Pending::All);
         Arc::new(DirNotifier { dir: dir.to_owned(), follows, dirt, rung: Notify::new() })
     }
 
-    /// Watches the bell's directory and the one above it; where they are missing, the nearest one that exists.
-    /// To be called before the directory is read, so that no change falls between.
-    /// Errors: some change may be missed: to be called again after a pause.
+    /// Watches the notifier's directory and its parent, or the nearest existing one. To be called before the
+    /// directory is read, so that no change is missed.
+    ///
+    /// Errors: a change may be missed: call it again after a pause.
     pub(crate) fn attend(&self, bell: &Arc<DirNotifier>) -> Result<(), Error> {
         loop {
             let nearest = self.watch_nearest(bell)?;
@@ -265,13 +255,12 @@ impl WatchHub {
         }
     }
 
-    /// The nearest directory that is watched now.
     fn watch_nearest<'a>(&self, bell: &'a Arc<DirNotifier>) -> Result<Option<&'a Path>, Error> {
         let mut nearest = None;
         for dir in existing(bell) {
             let dir = dir?;
             if self.watch(dir, bell)? {
-                // The directory above tells when the watched one is replaced.
+                // The parent reports when the watched directory is replaced.
                 if nearest.is_some() {
                     break;
                 }
@@ -281,7 +270,7 @@ impl WatchHub {
         Ok(nearest)
     }
 
-    /// Watches a directory that was there a moment ago; false when it is not there any more.
+    /// False when the directory has just gone.
     fn watch(&self, dir: &Path, bell: &Arc<DirNotifier>) -> Result<bool, Error> {
         let kernel = self.kernel.get();
         for bare in self.bells.hang(dir, bell) {
@@ -291,12 +280,12 @@ impl WatchHub {
             self.look.forget(&bare);
             lock(&self.watched).remove(&bare);
         }
-        // Before: where it is replaced meanwhile, that is found later.
+        // Before the watch: a replacement in between is found later.
         if let Some(number) = number(dir) {
             lock(&self.watched).insert(dir.to_owned(), number);
         }
         let why = if dir == bell.dir { bell.follows.watch() } else { WatchPurpose::Way };
-        // Asked again each time: the path may be another directory than before. The kernel knows whether it is.
+        // Each time, because the path may be another directory now; the kernel knows.
         let refused = match kernel.map(|kernel| kernel.watch(dir, why)) {
             Some(Ok(())) => {
                 self.look.forget(dir);
@@ -318,8 +307,8 @@ impl WatchHub {
         Ok(true)
     }
 
-    /// Finds directories in memory that are other ones than were watched, of which the kernel says nothing: something was
-    /// mounted over them. Whoever follows them reads and writes everything again.
+    /// Finds directories in memory that were replaced by a mount, which the kernel does not report. Their
+    /// followers read and write everything again.
     pub(crate) fn look_again(&self) {
         let others: Vec<PathBuf> = {
             let mut watched = lock(&self.watched);
@@ -331,10 +320,10 @@ impl WatchHub {
         }
     }
 
-    /// Returns once the bell has rung. Dropping it loses nothing.
+    /// Returns once the notifier is rung. Dropping it loses nothing.
     ///
-    /// Events are taken by a task of the first runtime in which somebody waits; when that runtime is gone, by one
-    /// of the next.
+    /// Events are taken by a task of the first runtime that waits here; when that runtime is gone, by one of
+    /// the next.
     pub(crate) async fn wait(&self, bell: &DirNotifier) {
         {
             let mut listening = lock(&self.listening);
@@ -355,7 +344,6 @@ impl Drop for WatchHub {
     }
 }
 
-/// What the runtime waits for.
 struct KernelQueue(Arc<Kernel>);
 
 impl AsRawFd for KernelQueue {
@@ -364,7 +352,6 @@ impl AsRawFd for KernelQueue {
     }
 }
 
-/// The kernel's queue; it is opened when it is not open yet.
 fn opened(kernel: &OpenedKernel, open: OpenKernel) -> io::Result<Arc<Kernel>> {
     match kernel.get() {
         Some(kernel) => Ok(Arc::clone(kernel)),
@@ -372,24 +359,24 @@ fn opened(kernel: &OpenedKernel, open: OpenKernel) -> io::Result<Arc<Kernel>> {
     }
 }
 
-/// File system of a directory or file and its number in that.
+/// File system and inode.
 pub(crate) fn number(path: &Path) -> Option<(u64, u64)> {
     path.metadata().ok().map(|seen| (seen.dev(), seen.ino()))
 }
 
-/// The directories on the way to that of a bell which exist, the nearest first.
+/// The existing directories on the way to the notifier's, the nearest first.
 fn existing(bell: &DirNotifier) -> impl Iterator<Item = Result<&Path, Error>> {
     let way = bell.dir.ancestors().filter(|dir| !dir.as_os_str().is_empty());
     way.filter_map(|dir| match dir.metadata() {
         Ok(seen) => seen.is_dir().then_some(Ok(dir)),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => None,
-        // Nobody who may not look at it learns of changes there.
+        // Without the permission to read it, changes there are not visible.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
         Err(error) => Some(Err(Error::io("look at", dir)(error))),
     })
 }
 
-/// Takes events for good, and rings; what fails is tried again after a pause.
+/// Takes events and rings, again after a pause when that fails.
 async fn listen(kernel: OpenedKernel, open: OpenKernel, bells: Arc<Bells>) {
     let mut retry = Retry::default();
     loop {
@@ -405,7 +392,7 @@ async fn listen(kernel: OpenedKernel, open: OpenKernel, bells: Arc<Bells>) {
             Ok(queue) => {
                 if late || retry.is_failing() {
                     info!("files are watched from now on");
-                    // Everyone watches again, by the kernel's events from now on.
+                    // All followers watch again, with the kernel's events.
                     bells.ring(&KernelEvent::Everything);
                 }
                 retry.worked();
@@ -420,7 +407,6 @@ async fn listen(kernel: OpenedKernel, open: OpenKernel, bells: Arc<Bells>) {
     }
 }
 
-/// Takes events until that fails.
 async fn take_events(queue: AsyncFd<KernelQueue>, bells: &Bells) -> io::Error {
     loop {
         let mut ready = match queue.readable().await {
@@ -428,9 +414,8 @@ async fn take_events(queue: AsyncFd<KernelQueue>, bells: &Bells) -> io::Error {
             Err(error) => return error,
         };
         match ready.try_io(|queue| queue.get_ref().0.drain(|heard| bells.ring(&heard))) {
-            // Nothing is left.
             Err(_) => {}
-            // A storm: those whose bell has rung have their turn first.
+            // In a storm, tasks with a rung notifier run first.
             Ok(Ok(())) => tokio::task::yield_now().await,
             Ok(Err(error)) => return error,
         }

@@ -1,7 +1,5 @@
-//! Keys of a topic that were taken back in this boot, kept beside its socket under `/run` so that every later publisher
-//! can name them: a subscriber that was away when a key went keeps it until it is told.
-//!
-//! Not here: who is told.
+//! Keys of a topic that were removed in this boot, kept beside its socket under `/run` so that every later
+//! publisher can send their deletion to subscribers that were away.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -11,16 +9,14 @@ use tracing::warn;
 use crate::error::chain;
 use crate::{Error, store};
 
-/// More keys than this and the oldest are forgotten.
 const MOST_KEYS: usize = 1_000;
-/// No list is longer: keys have 250 bytes at most.
 const LIMIT_BYTES: u64 = 256 << 10;
-/// What follows a topic in the name of the list.
+/// Follows a topic in the name of the list.
 const SUFFIX: &str = ".removed";
-/// No key holds it.
+/// Cannot be part of a key.
 const SEPARATOR: u8 = 0;
 
-/// The list, the oldest first.
+/// The oldest first.
 #[derive(Debug)]
 pub(crate) struct Removed {
     path: PathBuf,
@@ -28,8 +24,7 @@ pub(crate) struct Removed {
 }
 
 impl Removed {
-    /// The list beside `socket`.
-    /// Errors: it cannot be read, so nothing is known of it.
+    /// Errors: the list cannot be read.
     pub(crate) fn load(socket: &Path) -> Result<Self, Error> {
         let path = socket.with_extension(SUFFIX.trim_start_matches('.'));
         let bytes = match store::read(&path, LIMIT_BYTES) {
@@ -49,8 +44,8 @@ impl Removed {
         self.keys.iter().map(String::as_str)
     }
 
-    /// Adds keys that are about to go, and leaves out those that are published again. That the list cannot be written
-    /// hinders nothing: it matters only to a subscriber that is away, and only after this publisher has died.
+    /// Adds removed keys and drops those that are published again. A failed write is no error: it matters
+    /// only to an absent subscriber after this publisher has died.
     pub(crate) fn add<'a>(
         &mut self,
         gone: impl Iterator<Item = &'a str>,
@@ -104,7 +99,6 @@ mod tests {
         let socket = root.path().join("Topic.sock");
         std::os::unix::fs::symlink("/etc/hostname", root.path().join("Topic.removed")).unwrap();
         assert_eq!(Removed::load(&socket).unwrap().iter().count(), 0);
-        // No directory has names of that length.
         Removed::load(&root.path().join("t".repeat(300)).join("Topic.sock")).unwrap_err();
     }
 }
