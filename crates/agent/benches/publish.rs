@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     if met.iter().all(|met| *met) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Prints a row; whether it keeps to the target.
+/// Prints a row; returns whether the target is met.
 fn measure<T: Topic + Clone + PartialEq>(value: impl Fn(usize) -> T) -> bool {
     let root = tempfile::tempdir_in("/dev/shm").unwrap();
     let topic_root = TopicRoot::open(root.path()).unwrap();

@@ -15,12 +15,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use topics::GoTime;
 
-/// A wall clock that differs by less than this from what is known of it has not been set.
+/// A smaller difference from the known wall clock is not a change.
 const SET: Duration = Duration::from_millis(500);
-/// Two readings of the clocks that lie further apart than this are made again, so often at most.
+/// Two readings of the clocks further apart than this are repeated, at most so often.
 const APART: (Duration, u8) = (Duration::from_millis(5), 20);
 
-/// Time as the agents see it. Copies share one start; under tokio's paused clock it stands still with it.
+/// The time of the agents. Copies share one start; tokio's paused clock stops it.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     start: Instant,
@@ -29,13 +29,13 @@ pub struct Clock {
     wall: &'static Wall,
 }
 
-/// A wall clock. It may be set at any time; the monotonic clock is steered like it and never set, so that one time
-/// says how the two are related: that at which the monotonic clock started.
+/// A wall clock. It may be set at any time; the monotonic clock is steered like it and never set, so one
+/// value relates the two: the wall-clock time at which the monotonic clock started.
 #[derive(Debug)]
 struct Wall {
-    /// By how many seconds it is wrong; never zero but in simulations.
+    /// Seconds by which it is wrong; zero except in simulations.
     off_by_secs: AtomicI64,
-    /// When the monotonic clock started, by the wall clock as it was looked at last.
+    /// As of the last [`Clock::look`].
     booted_at: watch::Sender<GoTime>,
 }
 
@@ -57,7 +57,7 @@ impl Wall {
         loop {
             let (before, wall) = (since_boot(), self.now());
             tries -= 1;
-            // A process that had to wait between two readings would take that for a step of the clock.
+            // A process that was suspended between two readings would see a step of the clock.
             if since_boot().saturating_sub(before) <= far || tries == 0 {
                 return wall.minus(before);
             }
@@ -69,8 +69,8 @@ impl Wall {
 static MACHINE: LazyLock<Wall> = LazyLock::new(|| Wall::new(0));
 
 impl Clock {
-    /// A clock whose [`Mono::START`] is the start of the machine's monotonic clock (`CLOCK_MONOTONIC`), so that
-    /// processes of one boot agree on it. The machine is asked once; from then on the runtime's time counts.
+    /// A clock whose [`Mono::START`] is the start of the machine's monotonic clock (`CLOCK_MONOTONIC`), so
+    /// that processes of one boot agree on it. Read once; from then on the runtime's time counts.
     #[expect(
         clippy::new_without_default,
         reason = "a clock that starts at a default would hide a reading of time"
@@ -85,23 +85,23 @@ impl Clock {
         Mono::from_start(self.since_boot) + Instant::now().saturating_duration_since(self.start)
     }
 
-    /// The wall clock, which may be wrong and may jump: for display and for members that other programs read.
+    /// May be wrong and may jump: for display and for members that other programs read.
     pub fn wall(&self) -> GoTime {
         self.wall.now()
     }
 
-    /// When the monotonic clock started, by the wall clock as it is now: added to a [`Mono`], the time of that point.
+    /// Wall-clock time of [`Mono::START`]: added to a [`Mono`], it gives the time of that point.
     pub fn booted_at(&self) -> GoTime {
         self.wall.boot()
     }
 
-    /// [`Clock::booted_at`], and each change of it by more than steering brings: the wall clock was set. Somebody has
-    /// to [`Clock::look`].
+    /// [`Clock::booted_at`], and each change of it beyond steering: the wall clock was set. Needs calls of
+    /// [`Clock::look`].
     pub fn boots(&self) -> watch::Receiver<GoTime> {
         self.wall.booted_at.subscribe()
     }
 
-    /// Compares the wall clock with the monotonic one; that it was set is told to all that [`Clock::boots`] knows.
+    /// Compares the wall clock with the monotonic one, and notifies [`Clock::boots`] when it was set.
     pub fn look(&self) {
         let boot = self.wall.boot();
         self.wall.booted_at.send_if_modified(|known| {
@@ -113,14 +113,13 @@ impl Clock {
         });
     }
 
-    /// The same clock on a machine whose wall clock is wrong by so many seconds: for simulations.
+    /// For simulations: the same clock on a machine with a wrong wall clock.
     #[must_use]
     pub fn off_by(self, secs: i64) -> Self {
-        // Clocks are copied freely; a simulation has few of these.
         Self { wall: Box::leak(Box::new(Wall::new(secs))), ..self }
     }
 
-    /// Sets the wall clock of a simulation while its agents run: from now on it is wrong by so many seconds.
+    /// Sets the wall clock of a simulation while its agents run.
     pub fn jump_to_off_by(&self, secs: i64) {
         self.wall.off_by_secs.store(secs, Ordering::Relaxed);
         self.look();
@@ -136,7 +135,6 @@ impl Clock {
     }
 }
 
-/// What the machine's monotonic clock shows.
 fn since_boot() -> Duration {
     let shown = clock_gettime(ClockId::Monotonic);
     // It starts at zero: neither part is negative.

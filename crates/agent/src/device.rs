@@ -1,7 +1,7 @@
 //! The seam to the machine: reboot, shutdown, power off, sync, and the identity of this boot.
 //!
-//! `record` is the default and only writes under the root what it would have done; the others must be asked
-//! for in words, so that no test and no demo can take its machine down.
+//! `record` is the default and only writes under the root what it would have done; the others must be named,
+//! so that no test and no demo can take its machine down.
 
 pub mod hooks;
 mod image;
@@ -21,36 +21,30 @@ pub use image::{HV_TYPE, ImageKind};
 
 use crate::{Clock, Error};
 
-/// Path of the list of recorded operations, under the root. It outlives a simulated reboot.
+/// Recorded operations, under the root. It survives a simulated reboot.
 pub const RECORD: &str = "persist/device/recorded.jsonl";
-/// Path of the boot identity of the recorded device, under the root. It goes with `/run`, as a boot does.
+/// Boot identity of the recorded device, under the root. It goes with `/run`.
 pub const RECORDED_BOOT_ID: &str = "run/device/boot-id";
-/// The kernel's identity of this boot.
 const KERNEL_BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// The list keeps this many operations.
 const RECORD_LINES: usize = 100;
-/// Permission bits of which one must be set on a program.
 const ANY_MAY_RUN: u32 = 0o111;
-/// No recorded list or boot identity is longer than this.
 const RECORD_BYTES: u64 = 1 << 20;
 
-/// What can be done to the machine. Calls are short, but for `sync`; the machine goes down some time after they return.
-/// None of them waits for another one.
+/// What can be done to the machine. Calls are short, except `sync`; the machine goes down some time after
+/// they return.
 pub trait Device: Send + Sync {
-    /// Restarts the machine; `why` goes to its log.
+    /// `why` goes to the machine's log.
     fn reboot(&self, why: &str) -> Result<(), Error>;
-    /// Says that all applications are down and the disks are clean; power stays on.
+    /// Reports that all applications are down and the disks are clean; power stays on.
     fn shutdown(&self, why: &str) -> Result<(), Error>;
-    /// Switches the machine off.
     fn power_off(&self, why: &str) -> Result<(), Error>;
-    /// Writes what is still in memory to the disks.
     fn sync(&self) -> Result<(), Error>;
-    /// Holds whoever takes the machine down past these agents, as far as the machine knows how to, or no longer. What these
-    /// agents ask for is never held. May take some seconds.
+    /// Blocks or allows others to take the machine down, where the machine can; these agents are never
+    /// blocked. May take some seconds.
     fn hold_others(&self, _holds: bool) {}
 }
 
-/// Which device is used, as given on the command line.
+/// As given on the command line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum DeviceChoice {
     /// `record`: write down what would have been done.
@@ -106,7 +100,7 @@ impl DeviceChoice {
         }
     }
 
-    /// The identity of this boot: the kernel's, or for the recorded device one that lives as long as `/run`.
+    /// The kernel's, or for the recorded device one that lives as long as `/run`.
     pub fn boot_id(&self, topic_root: &TopicRoot) -> Result<String, Error> {
         match self {
             Self::Record => recorded_boot_id(topic_root),
@@ -114,8 +108,7 @@ impl DeviceChoice {
         }
     }
 
-    /// Whether the program that takes the machine down is there, so that this is known at the start and not when
-    /// it is needed.
+    /// Whether the program that takes the machine down exists, so that a fault shows at the start.
     pub fn check(&self) -> Result<(), Error> {
         let refuse =
             |reason: String| Error::Device { operation: "any operation", by: self.to_string(), reason };
@@ -135,15 +128,14 @@ impl DeviceChoice {
     }
 }
 
-/// The kernel's identity of this boot.
 pub fn kernel_boot_id() -> Result<String, Error> {
     let path = PathBuf::from(KERNEL_BOOT_ID);
-    // The kernel's file has no length to check, so it is not read through the store.
+    // The kernel's file has no length, so the store cannot read it.
     let id = std::fs::read_to_string(&path).map_err(|source| Error::Read { path, source })?;
     Ok(id.trim().to_owned())
 }
 
-/// Agents in processes of their own may ask at the same moment; the first one's answer is everybody's.
+/// Agents in processes of their own may ask at the same moment: the first answer counts for all.
 fn recorded_boot_id(topic_root: &TopicRoot) -> Result<String, Error> {
     let path = topic_root.path(RECORDED_BOOT_ID);
     let failed = || Error::pubsub(RECORDED_BOOT_ID);
@@ -158,7 +150,6 @@ fn recorded_boot_id(topic_root: &TopicRoot) -> Result<String, Error> {
     }
 }
 
-/// What was asked of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MachineOperation {
@@ -169,7 +160,6 @@ pub enum MachineOperation {
 }
 
 impl MachineOperation {
-    /// The word on a command line and in the record.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Reboot => "reboot",
@@ -185,16 +175,14 @@ impl MachineOperation {
 pub struct Recorded {
     /// RFC 3339, by the wall clock.
     pub at: String,
-    /// What would have been done.
     pub operation: MachineOperation,
-    /// The reason given for it.
     pub reason: String,
     /// The boot in which it would have been done.
     #[serde(rename = "BootID")]
     pub boot_id: String,
 }
 
-/// What the recorded device of this root was asked for, oldest first.
+/// Operations recorded under this root, oldest first.
 pub fn recorded(topic_root: &TopicRoot) -> Result<Vec<Recorded>, Error> {
     let path = topic_root.path(RECORD);
     let bytes = store::read(&path, RECORD_BYTES).map_err(Error::pubsub(RECORD))?.unwrap_or_default();
@@ -207,7 +195,6 @@ pub fn recorded(topic_root: &TopicRoot) -> Result<Vec<Recorded>, Error> {
     String::from_utf8_lossy(&bytes).lines().filter(|line| !line.is_empty()).map(parse).collect()
 }
 
-/// Writes down what it would have done.
 struct RecordingDevice {
     topic_root: TopicRoot,
     clock: Clock,
@@ -219,7 +206,7 @@ impl RecordingDevice {
         let line = Recorded { at: self.clock.wall().to_string(), operation, reason: why.to_owned(), boot_id };
         let line = serde_json::to_string(&line)
             .map_err(|source| Error::Effect { doing: "record an operation", reason: source.to_string() })?;
-        // Earlier lines are kept as they are: one that was spoilt must not keep this operation from being noted.
+        // Earlier lines stay as they are: a spoilt one must not prevent this note.
         let held = store::read(&self.topic_root.path(RECORD), RECORD_BYTES).map_err(Error::pubsub(RECORD))?;
         let held = held.unwrap_or_default();
         let held = String::from_utf8_lossy(&held);
@@ -249,7 +236,7 @@ impl Device for RecordingDevice {
     }
 }
 
-/// Runs a program for each operation; `command` says which, or `None` where there is nothing to run.
+/// Runs a program for each operation; `command` gives it, or `None` where there is nothing to run.
 struct Programs<C> {
     by: String,
     command: C,
@@ -257,7 +244,7 @@ struct Programs<C> {
 
 type CommandLine = (PathBuf, Vec<String>);
 
-/// An absolute path, as a search path is nobody's to choose here.
+/// An absolute path: no search path decides what runs as root.
 fn systemctl_path() -> PathBuf {
     let usual = PathBuf::from("/usr/bin/systemctl");
     if usual.exists() { usual } else { PathBuf::from("/bin/systemctl") }

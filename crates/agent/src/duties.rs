@@ -1,5 +1,5 @@
-//! Keeps the side duties of this agent going, each on its own: the election, the statistics, the applications, the
-//! cluster's status and what else runs beside the drain.
+//! Keeps the side duties of this agent running, each on its own: election, statistics, applications, cluster
+//! status and others beside the drain.
 //!
 //! Not here: the drain. It neither ends nor waits when one of these fails (goal K5).
 
@@ -10,13 +10,13 @@ use std::time::Duration;
 use crate::{AgentContext, Error, report};
 use tracing::{debug, error, info};
 
-/// Pause before the first restart; it doubles with each further one.
+/// Pause before the first restart; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause. A duty that has run for so long without a failure counts as recovered.
+/// Longest pause. A duty that has run so long without a failure counts as recovered.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Runs `duty` until `context` says stop, and starts it again after a growing pause whenever it ends or fails. On
-/// stop it ends by itself, with what it has to tidy up. Dropping it drops the duty.
+/// Runs `duty` until `context` says stop, and restarts it after a growing pause whenever it ends or fails. On
+/// stop the duty ends by itself, after its clean-up. Dropping this drops the duty.
 pub async fn keep<F>(name: &'static str, context: &AgentContext, mut duty: impl FnMut() -> F + Send)
 where
     F: Future<Output = Result<(), Error>> + Send,
@@ -26,7 +26,7 @@ where
 
 type Duty<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>;
 
-/// One code for all duties.
+/// Not generic, so compiled once.
 async fn keep_boxed<'a>(
     name: &'static str,
     context: &AgentContext,
@@ -66,7 +66,7 @@ async fn keep_boxed<'a>(
     }
 }
 
-/// [`keep`] for a duty that has nothing to tidy up and no end: it is dropped on stop.
+/// [`keep`] for an endless duty without clean-up: it is dropped on stop.
 pub async fn keep_until_stop<F>(name: &'static str, context: &AgentContext, duty: impl FnMut() -> F + Send)
 where
     F: Future<Output = Result<(), Error>> + Send,

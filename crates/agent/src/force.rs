@@ -1,4 +1,4 @@
-//! The force file, by which a person with a shell overrides NodeDrainStatus: one reading of it for all agents.
+//! The force file, with which a person overrides NodeDrainStatus: read here for all agents.
 //!
 //! Not here: what an order means to an agent. Source: spec agents.md 4.6, pubsub.md; the refusals are ours.
 
@@ -10,21 +10,19 @@ use tracing::warn;
 
 use crate::{AgentContext, Error, Tasks, report};
 
-/// The force file of a person whose /persist cannot be written: the reboot may be what cures it. It counts where
-/// there is none under /persist, by the same rules, and goes with the boot.
+/// Used when /persist cannot be written: the reboot may be the cure. It counts where there is none under
+/// /persist, by the same rules, and is lost at a reboot.
 pub const FALLBACK: &str = "run/zedbox/force-NodeDrainStatus-global.json";
-/// Both places, the first that holds a file counts.
+/// The first existing file counts.
 pub const PLACES: [&str; 2] = [FORCE_FILE, FALLBACK];
-/// Identity of the boot in which an agent last looked for orders that an earlier boot left.
+/// Boot identity at the last check for orders of an earlier boot.
 const LOOKED_IN: &str = "run/force-NodeDrainStatus-boot";
-/// No force file is longer, nor is the note about it.
 pub const LIMIT_BYTES: u64 = 4096;
-/// No list of users is longer.
 const USERS_BYTES: u64 = 1 << 20;
 
-/// Removes an order that was given in an earlier boot: it was meant for that boot. Every agent that reads orders
-/// calls this before it follows them, so that none acts on an old one, whichever agent starts first. An order that
-/// is given after the first of these calls stays. As long as it fails, [`Orders`] refuses what is under /persist.
+/// Removes an order that was given in an earlier boot: it was meant for that boot. Every agent that reads
+/// orders calls this first, so that none acts on an old one, whichever agent starts first. An order given
+/// after the first of these calls stays. While it fails, [`Orders`] refuses what is under /persist.
 pub fn forget_earlier_boot(context: &AgentContext) {
     if let Err(cause) = forgotten(context) {
         warn!(error = %report::chain(&cause), "cannot see to force files of an earlier boot; one under /persist is refused meanwhile");
@@ -42,12 +40,12 @@ fn forgotten(context: &AgentContext) -> Result<(), Error> {
         Some(it) if it == boot => return Ok(()),
         Some(it) if it == half => {}
         Some(_) | None => {
-            // Where `/run` does not go with a boot.
+            // Where `/run` survives a boot.
             away(FALLBACK)?;
             note(&half)?;
         }
     }
-    // Only for the log: a link or an overlong file is removed as well.
+    // For the log only: a link or an overlong file is removed as well.
     let order = held(&topic_root.path(FORCE_FILE)).ok().flatten().unwrap_or_default();
     if away(FORCE_FILE)? {
         warn!(path = FORCE_FILE, content = %String::from_utf8_lossy(&order), "removed a force file of an earlier boot");
@@ -55,51 +53,49 @@ fn forgotten(context: &AgentContext) -> Result<(), Error> {
     note(boot)
 }
 
-/// Identity of the boot in which the agents under this root work; `None` before one has started in any.
+/// `None` before an agent has started under this root.
 pub fn boot_of_agents(topic_root: &TopicRoot) -> Result<Option<String>, Error> {
     let note = store::read(&topic_root.path(LOOKED_IN), LIMIT_BYTES).map_err(Error::pubsub(LOOKED_IN))?;
     let id = |it: Vec<u8>| String::from_utf8_lossy(&it).split(' ').next().map(str::to_owned);
     Ok(note.and_then(id).filter(|it| !it.is_empty()))
 }
 
-/// Takes an order away, as one that was carried out is; false when there was none.
+/// Removes an order, for example one that was carried out; false when there was none.
 pub fn remove(topic_root: &TopicRoot) -> Result<bool, Error> {
     let [first, second] =
         PLACES.map(|place| store::remove(&topic_root.path(place)).map_err(Error::pubsub(place)));
     Ok(first? | second?)
 }
 
-/// Who gave an order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OrderedBy {
-    /// User who owns the file.
+    /// Owner of the file.
     pub uid: u32,
-    /// Name of that user, or empty.
     pub name: String,
-    /// When the file was written, as its time stamp says.
+    /// Modification time of the file.
     pub written: GoTime,
-    /// Who gave it by its own words, as whoever called `sudo`, or empty.
+    /// The order's `By`, such as the caller of `sudo`; may be empty.
     pub by: String,
     pub reason: String,
 }
 
-/// The force file as a level, with who gave the order.
+/// Follows the force file.
 pub struct Orders {
     context: AgentContext,
-    /// Each of the [`PLACES`], with what is there and whose it is.
+    /// For each of [`PLACES`] its present state.
     watches: [(FileWatch, Option<FileState>); 2],
 }
 
 impl Orders {
-    /// Follows the force file from now on. To be called within a runtime.
+    /// Needs a runtime.
     pub fn open(context: &AgentContext) -> Self {
         let rule = FileRule { limit_bytes: LIMIT_BYTES, order: true };
         let watch = |place| (context.topic_root.file(context.topic_root.path(place), rule), None);
         Self { watches: PLACES.map(watch), context: context.clone() }
     }
 
-    /// The present order at the first call, then each new one: the status that it orders, `None` without a file, or
-    /// why the file does not count; and whose it is, where that can be had. Dropping it loses nothing.
+    /// The present order at the first call, then each new one: the ordered status, `None` without a file, or
+    /// why the file does not count; with its author if known. Dropping it loses nothing.
     pub async fn next(&mut self) -> (Result<Option<NodeDrainStatus>, String>, Option<OrderedBy>) {
         let [(first, at_first), (second, at_second)] = &mut self.watches;
         loop {
@@ -141,7 +137,7 @@ impl Orders {
     }
 }
 
-/// The name of a user, from the list under the root or that of the machine.
+/// From the user list under the root, or the machine's.
 fn user_name(topic_root: &TopicRoot, uid: u32) -> Option<String> {
     [topic_root.path("etc/passwd"), PathBuf::from("/etc/passwd")].iter().find_map(|path| {
         let bytes = store::read(path, USERS_BYTES).ok().flatten()?;
@@ -159,8 +155,8 @@ fn name_in(users: &str, uid: u32) -> Option<String> {
 }
 
 impl<E: Send + 'static> Tasks<E> {
-    /// Follows the force file for good, as a level: the status that it orders, `None` without a file, or why the
-    /// file does not count. Only root, or whoever runs this program, can give an order.
+    /// Follows the force file: the ordered status, `None` without a file, or why the file does not count.
+    /// Only root, or the user of this program, can give an order.
     pub fn follow_force(
         &mut self,
         context: &AgentContext,
@@ -217,7 +213,7 @@ mod tests {
         for (more, by, reason) in [
             (r#","Reason":"server is lost","By":"field""#, "field", "server is lost"),
             ("", "", ""),
-            // What is no text says nothing, and spoils nothing.
+            // Text is optional: an invalid one is ignored.
             (r#","Reason":7,"By":["field"]"#, "", ""),
         ] {
             let text = format!(r#"{{"Status":9,"RequestedBy":2{more}}}"#);

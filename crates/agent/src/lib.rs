@@ -1,7 +1,7 @@
-//! The shell that every agent runs in: one loop, one clock, owned tasks, topics in and out, the seams to the
+//! The shell that every agent runs in: loop, clock, owned tasks, topics in and out, and the seams to the
 //! machine.
 //!
-//! Not here: decisions of any one agent; those are pure cores in the agents' own crates.
+//! Not here: decisions of any agent; those are pure cores in the agents' own crates.
 
 pub mod clock;
 pub mod device;
@@ -31,28 +31,24 @@ pub use wire::publication;
 
 use pubsub::TopicRoot;
 
-/// What every agent is given to work with.
 #[derive(Clone)]
 pub struct AgentContext {
-    /// Topics and files under one root.
     pub topic_root: TopicRoot,
     /// The only source of time.
     pub clock: Clock,
-    /// Says when to leave.
     pub stop: Stop,
-    /// Identity of this boot; another one after every restart of the machine.
+    /// Differs after every restart of the machine.
     pub boot_id: String,
 }
 
 impl AgentContext {
-    /// The context of an agent without the others, as in tests, and the hand that stops it.
+    /// The context of a single agent, as in tests, and its stopper.
     pub fn alone(topic_root: &TopicRoot, clock: Clock, boot_id: &str) -> (Stopper, Self) {
         let (stopper, stop) = Stop::new();
         (stopper, Self { topic_root: topic_root.clone(), clock, stop, boot_id: boot_id.to_owned() })
     }
 }
 
-/// A context for tests, and the hand that stops it.
 #[cfg(test)]
 fn test_context(root: &std::path::Path, boot: &str) -> (Stopper, AgentContext) {
     AgentContext::alone(&TopicRoot::open(root).unwrap(), Clock::new(), boot)

@@ -1,8 +1,8 @@
-//! The drain request of a person with a shell: where it is and by which rule it is read, for the program that writes
-//! it and the agent that serves it. And a person's pause, which several agents keep, as a level for each.
+//! A person's drain request: its place and the rule for reading it, shared by the command that writes it and
+//! the agent that serves it. And a person's pause, which several agents obey.
 //!
-//! Not here: what it says. It orders something, and may be written by any program of that person: so it is held to the
-//! rule for orders (owner, mode, no link), which topics of agents are not.
+//! Not here: the contents. Both are orders, which any program of that person may write: so the rule for
+//! orders applies (owner, mode, no link), unlike for topics of agents.
 
 use std::time::Duration;
 
@@ -19,30 +19,28 @@ use crate::{AgentContext, Clock, Tasks, report};
 
 /// The topic `NodeDrainRequest` of `zedbox drain request`.
 pub const FILE: &str = "run/zedbox/NodeDrainRequest/global.json";
-/// No request is longer.
 pub const RULE: FileRule = FileRule { limit_bytes: 64 << 10, order: true };
 
-/// How a person's short word to an agent is read: that findings may pass, that a drain may start now.
+/// Rule for a person's short orders: let findings pass, start a drain now.
 pub const WORD: FileRule = FileRule { limit_bytes: 4096, order: true };
 
-/// Follows the request. To be called within a runtime.
+/// Needs a runtime.
 pub fn request(topic_root: &TopicRoot) -> FileWatch {
     topic_root.file(topic_root.path(FILE), RULE)
 }
 
-/// How often what is left of a pause is written down: after a power cut it may last so much longer.
+/// How often the rest of a pause is written down: after a power cut it may last longer by this.
 const KEEP_EVERY: Duration = Duration::from_mins(5);
 
-/// A pause and its end.
 #[derive(Debug, Clone)]
 struct ReadPause {
     pause: OperationPause,
-    /// By the monotonic clock, where that counts; else its `Until` does, by the wall clock.
+    /// Monotonic, in the boot that wrote it; otherwise `Until` counts, by the wall clock.
     end: Option<Mono>,
 }
 
 impl ReadPause {
-    /// A pause as its file says it, and what was left of it in an earlier boot.
+    /// A pause from its file, and its rest from an earlier boot.
     fn new(pause: OperationPause, topic_root: &TopicRoot, clock: Clock) -> Self {
         let boot_id = boot_id();
         let kept = store::read(&topic_root.path(PAUSE_LEFT_FILE), WORD.limit_bytes);
@@ -53,7 +51,7 @@ impl ReadPause {
         Self { end: left.map(|secs| now + Duration::from_secs(secs)), pause }
     }
 
-    /// The pause with its end by the wall clock as it is now, unless it is over.
+    /// The pause with its end by the present wall clock, unless it is over.
     fn counts(&self, clock: Clock, booted_at: GoTime) -> Option<OperationPause> {
         let until = self.end.map_or(self.pause.until, |end| booted_at.plus(end.since_start()));
         let is_over = match self.end {
@@ -65,14 +63,13 @@ impl ReadPause {
         (!is_over).then_some(shown)
     }
 
-    /// When to look at it again.
     fn next_look(&self, clock: Clock) -> Option<Mono> {
         let until = Some(self.pause.until).filter(|until| !until.is_zero());
         self.end.or_else(|| until.map(|until| clock.now() + until.apart(clock.wall())))
     }
 }
 
-/// The identity of the boot whose monotonic clock counts; empty where the kernel does not tell it.
+/// The boot of this monotonic clock; empty where the kernel does not name it.
 fn boot_id() -> String {
     kernel_boot_id().unwrap_or_else(|error| {
         warn!(error = %report::chain(&error), "a pause that passes a boot lasts from its start on");
@@ -80,7 +77,7 @@ fn boot_id() -> String {
     })
 }
 
-/// A person's pause that lasts for so long from now on; until a person ends it for `None`.
+/// A pause of this length from now, or without an end.
 pub fn lasting(pause: OperationPause, lasts: Option<Duration>, clock: Clock) -> OperationPause {
     let Some(lasts) = lasts else { return pause };
     OperationPause {
@@ -92,7 +89,7 @@ pub fn lasting(pause: OperationPause, lasts: Option<Duration>, clock: Clock) -> 
     }
 }
 
-/// The pause that counts at this moment, by the content of its file.
+/// The pause in force, from the content of its file.
 pub fn counting_pause(
     bytes: &[u8],
     topic_root: &TopicRoot,
@@ -103,8 +100,9 @@ pub fn counting_pause(
     Ok(read.and_then(|it| it.counts(clock, clock.booted_at())))
 }
 
-/// What fuzzing and its kept files try: bytes as each order, pause and pass of a person. How many of them can be read.
-/// Errors: one that is read is not what it is once written again, or a pause has more left than it lasts.
+/// For fuzzing and its corpus: reads `bytes` as each order, pause and pass; returns how many parse.
+///
+/// Errors: a value changes when written and read again, or a pause has more time left than its length.
 pub fn trial(bytes: &[u8]) -> Result<usize, String> {
     let pause: Option<OperationPause> = go_json::from_slice(bytes).ok();
     for (boot_id, now) in [("", 0), ("b", u64::MAX), (pause.as_ref().map_or("", |it| &it.boot_id), 1)] {
@@ -124,7 +122,6 @@ pub fn trial(bytes: &[u8]) -> Result<usize, String> {
     Ok(shown.iter().flatten().filter(|it| !it.is_empty()).count())
 }
 
-/// A value that was written and read once more.
 fn again<T>(value: Option<&T>) -> Result<Option<T>, String>
 where
     T: PartialEq + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
@@ -135,14 +132,14 @@ where
     if again == *value { Ok(Some(again)) } else { Err(format!("{value:?} became {again:?}")) }
 }
 
-/// A person's pause as a level: the one that counts at this moment, or none.
+/// Follows the pause in force.
 pub struct Pauses {
     topic_root: TopicRoot,
     clock: Clock,
     watch: FileWatch,
-    /// When to write down what is left of it; `None` for whoever does not.
+    /// When to write down the rest; `None` for agents that do not.
     keep: Option<Mono>,
-    /// What the file says; `None` before it was read.
+    /// `None` before the first reading.
     #[expect(clippy::option_option, reason = "not read yet, and none, differ")]
     read: Option<Option<ReadPause>>,
     #[expect(clippy::option_option, reason = "not passed on yet, and none, differ")]
@@ -150,20 +147,20 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// Follows it from now on. To be called within a runtime.
+    /// Needs a runtime.
     pub fn open(topic_root: &TopicRoot, clock: Clock) -> Self {
         let watch = topic_root.file(topic_root.path(PAUSE_FILE), WORD);
         Self { topic_root: topic_root.clone(), clock, watch, keep: None, read: None, told: None }
     }
 
-    /// The same, and writes down what is left of it, for later boots: one of all agents does.
+    /// Also writes down the rest for later boots; one agent does.
     #[must_use]
     pub fn keeping(self) -> Self {
         Self { keep: Some(self.clock.now() + KEEP_EVERY), ..self }
     }
 
-    /// The present one at the first call, then each other one; none once its time is over. A file that is refused changes
-    /// nothing: what counted before counts. Dropping it loses nothing.
+    /// The present pause at the first call, then each other one; none once its time is over. A refused file
+    /// changes nothing. Dropping it loses nothing.
     pub async fn next(&mut self) -> Option<OperationPause> {
         let mut boots = self.clock.boots();
         loop {
@@ -183,7 +180,7 @@ impl Pauses {
                     FileState::Present(bytes) => match go_json::from_slice::<OperationPause>(&bytes) {
                         Ok(it) if it.is_set() => {
                             self.read = Some(Some(ReadPause::new(it, &self.topic_root, self.clock)));
-                            // What is left at the start of this boot is less than before.
+                            // At the start of this boot less is left than before.
                             self.keep = self.keep.map(|_| self.clock.now());
                         }
                         Ok(_) => self.refused("it names nobody"),
@@ -193,13 +190,12 @@ impl Pauses {
                 },
                 () = self.clock.sleep_until(ends) => {}
                 () = self.clock.sleep_until(keeps) => self.write_down(),
-                // The wall clock was set: the end may be past.
+                // The wall clock was set: the end may have passed.
                 changed = boots.changed() => if changed.is_err() { std::future::pending().await },
             }
         }
     }
 
-    /// Writes down what is left.
     fn write_down(&mut self) {
         self.keep = Some(self.clock.now() + KEEP_EVERY);
         let Some(Some(ReadPause { pause, end: Some(end) })) = &self.read else { return };
@@ -231,7 +227,7 @@ impl Pauses {
 }
 
 impl<E: Send + 'static> Tasks<E> {
-    /// Passes each pause on that comes after the one that `pauses` has told, for good.
+    /// Passes on each pause after the last one that `pauses` returned.
     pub fn follow_pause(
         &mut self,
         mut pauses: Pauses,
@@ -249,7 +245,6 @@ impl<E: Send + 'static> Tasks<E> {
 }
 
 impl AgentContext {
-    /// A person's pause on this node.
     pub fn pauses(&self) -> Pauses {
         Pauses::open(&self.topic_root, self.clock)
     }
@@ -294,11 +289,11 @@ mod tests {
         assert_eq!(pauses.next().await, None);
         put(&topic_root, &said(""));
         assert_eq!(pauses.next().await, Some(said("")));
-        // Whoever starts later hears of it, as after a boot.
+        // A later follower gets it too, as after a boot.
         assert_eq!(Pauses::open(&topic_root, clock).next().await, Some(said("")));
         store::remove(&topic_root.path(PAUSE_FILE)).unwrap();
         assert_eq!(pauses.next().await, None);
-        // One that has an end ends by itself, whether anybody has seen it or not.
+        // One with an end ends by itself, followed or not.
         put(
             &topic_root,
             &OperationPause { until: clock.wall().plus(Duration::from_millis(300)), ..said("") },

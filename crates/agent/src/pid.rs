@@ -1,7 +1,7 @@
-//! `/run/<agent>.pid`: which process an agent is, for the machine's watchdog and its scripts.
+//! `/run/<agent>.pid`: the process of an agent, for the machine's watchdog and its scripts.
 //!
-//! That two processes do not serve the same topics is held by the topics' locks; the lock of one of them is looked at
-//! here, to say so earlier and in better words. Source: spec pubsub.md 10.
+//! The topics' locks prevent two publishers; one of them is checked here for an earlier and clearer error.
+//! Source: spec pubsub.md 10.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,15 +13,15 @@ use topics::Topic;
 
 use crate::{AgentContext, Error, wire};
 
-/// Scripts of any user may read it.
+/// Readable for scripts of any user.
 const MODE: u32 = 0o644;
-/// No process number is longer.
 const LIMIT_BYTES: u64 = 64;
 
-/// Writes this process's number to the file of `agent`, which publishes `T` and does not yet. The file stays when the
-/// process ends, as in the reference.
-/// Errors: a live process, of whatever PID namespace, publishes that topic, or the file cannot be written. A number that is
-/// left in the file hinders nothing, whoever has it by now.
+/// Writes this process's number to the file of `agent`, which does not publish `T` yet. The file stays when
+/// the process ends, as in the reference.
+///
+/// Errors: a live process, in any PID namespace, publishes that topic, or the file cannot be written. An old
+/// number in the file is ignored.
 pub fn write<T: Topic>(context: &AgentContext, agent: &str) -> Result<(), Error> {
     let path = path(&context.topic_root, agent);
     let failed = || Error::pubsub(path.display().to_string());
@@ -32,7 +32,7 @@ pub fn write<T: Topic>(context: &AgentContext, agent: &str) -> Result<(), Error>
     put(&path)
 }
 
-/// Writes the file of `agent` again where it went with its directory; one that is there stays, whoever's it is.
+/// Writes the file of `agent` again where it went with its directory; an existing one stays.
 pub(crate) fn keep(topic_root: &TopicRoot, agent: &str) -> Result<(), Error> {
     let path = path(topic_root, agent);
     if path.exists() { Ok(()) } else { put(&path) }
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn the_file_holds_the_bare_number_for_all_to_read() {
         let root = tempfile::tempdir().unwrap();
-        // Twice: an agent that failed is started again in the same process.
+        // Twice: a failed agent is restarted in the same process.
         for _ in 0..2 {
             write::<NodeDrainStatus>(&test_context(root.path(), "").1, "zedkube").unwrap();
             let file = root.path().join("run/zedkube.pid");
@@ -98,7 +98,7 @@ mod tests {
             .unwrap();
         store::replace(&file, named.id().to_string().as_bytes()).unwrap();
         write::<NodeDrainStatus>(&context, "zedkube").unwrap();
-        // As one in a container says: here that number is nobody's.
+        // A number of another PID namespace.
         store::replace(&file, b"4000000000").unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();

@@ -1,46 +1,43 @@
-//! Why the machine goes down, in the files in which the reference's tools look for it: the words, the name of their
-//! number, the image, the stack of a process that ended badly.
+//! Why the machine goes down, in the files that the reference's tools read: the reason, the name of its
+//! number, the image, the stack of a crashed process.
 //!
-//! Not here: what an operation writes, and what the next boot makes of it (nodeagent). Source: spec eve-rest.md 4.1.
+//! Not here: what an operation writes, and how the next boot uses it (nodeagent). Source: spec eve-rest.md
+//! 4.1.
 
 use pubsub::{TopicRoot, store};
 use topics::GoTime;
 
-/// Why, in words: lines, of which nodeagent writes one.
+/// The reason: lines of text, of which nodeagent writes one.
 pub const REASON: &str = "persist/reboot-reason";
-/// Why, as the name of a number.
+/// The reason as the name of a number.
 pub const NUMBER: &str = "persist/boot-reason";
 /// The partition that ran.
 pub const IMAGE: &str = "persist/reboot-image";
-/// Stack of a process that ended badly.
+/// Stack of a crashed process.
 pub const STACK: &str = "persist/reboot-stack";
-/// Every reason, for people.
+/// All of them, for people.
 pub const LOG: &str = "persist/log/reboot-reason.log";
-/// Every stack, for people.
 pub const STACK_LOG: &str = "persist/log/reboot-stack.log";
-/// Name of the number for a process that ended badly.
+/// For a crashed process.
 const FATAL: &str = "BootReasonFatal";
-/// A log that is longer is cut before the next line.
+/// A longer log is cut before the next line.
 pub const LOG_LIMIT_BYTES: u64 = 1 << 20;
-/// So much of its end is left then.
+/// Kept of its end then.
 const LOG_KEPT_BYTES: u64 = 512 << 10;
-/// A version or a label is one short line.
 const WORD_LIMIT_BYTES: u64 = 256;
-/// What a block holds that was never written, as after a power cut on some file systems.
+/// The byte in blocks that were never written, as after a power cut on some file systems.
 pub const UNWRITTEN: u8 = 0;
-/// What is said where nothing is known.
 const UNKNOWN: &str = "Unknown";
 
-/// The image that runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningImage {
     pub version: String,
-    /// The label of its partition, where the image says so.
+    /// Its partition's label, if known.
     pub label: Option<String>,
 }
 
 impl RunningImage {
-    /// What the image says of itself under `/run`.
+    /// From the image's files under `/run`.
     pub fn running(topic_root: &TopicRoot) -> Self {
         let word = |file: &str| {
             let bytes = store::read_start(&topic_root.path(file), WORD_LIMIT_BYTES).ok().flatten()?;
@@ -54,8 +51,8 @@ impl RunningImage {
     }
 }
 
-/// Appends `text` to a log, to which the reference's agents append as well. One that has become very long is cut first,
-/// to its last whole lines.
+/// Appends `text` to a log that the reference's agents write as well. A very long one is first cut to its
+/// last whole lines.
 pub fn append(topic_root: &TopicRoot, log: &str, text: &str) -> Result<(), pubsub::Error> {
     store::append(&topic_root.path(log), text.as_bytes(), LOG_LIMIT_BYTES, LOG_KEPT_BYTES)
 }
@@ -66,8 +63,8 @@ pub fn is_stored(topic_root: &TopicRoot) -> Result<bool, pubsub::Error> {
     Ok(held.is_some_and(|bytes| bytes.iter().any(|it| !it.is_ascii_whitespace() && *it != UNWRITTEN)))
 }
 
-/// This process, which runs `agent`, ends by a panic: `text` says why, `stack` where. One that is not started again is
-/// a reason for the machine's watchdog.
+/// Records that this process, which runs `agent`, ends by a panic: `text` is the reason, `stack` the place.
+/// One that is not restarted is a reason for the machine's watchdog.
 pub fn fatal(
     topic_root: &TopicRoot,
     agent: &str,
@@ -88,18 +85,18 @@ pub fn fatal(
     if matches!(stored, Ok(false)) {
         let first = [(mark(agent), line.as_str()), (REASON.into(), &line), (STACK.into(), &stack)];
         files.extend(first);
-        // The one whose time counts for all comes last.
+        // The file whose time stamp counts for all comes last.
         files.extend([(IMAGE.into(), label.as_str()), (NUMBER.into(), FATAL)]);
     }
     let written = files.iter().map(|(file, text)| store::replace(&topic_root.path(file), text.as_bytes()));
     let logged = [append(topic_root, LOG, &line), append(topic_root, STACK_LOG, &stack)];
-    // All of them, whatever becomes of one.
+    // All of them, even if one fails.
     let outcomes: Vec<_> = written.chain(logged).collect();
     outcomes.into_iter().chain([stored.map(drop)]).collect()
 }
 
-/// `agent` runs again in the boot in which it ended by a panic, so nothing goes down for that: a reason that only says
-/// so is removed (D-V29). The logs and `agentdebug` keep it. Returns the line that was removed.
+/// Removes a reason that only names a panic of `agent`, once `agent` runs again in the same boot: the machine
+/// does not go down for that (D-V29). The logs and `agentdebug` keep it. Returns the removed line.
 pub fn survived(topic_root: &TopicRoot, agent: &str) -> Result<Option<String>, pubsub::Error> {
     let marked = topic_root.path(&mark(agent));
     let Some(line) = store::read_start(&marked, LOG_LIMIT_BYTES)? else { return Ok(None) };
@@ -114,7 +111,7 @@ pub fn survived(topic_root: &TopicRoot, agent: &str) -> Result<Option<String>, p
     Ok(alone.then(|| String::from_utf8_lossy(&line).trim_end().to_owned()))
 }
 
-/// Says that `agent` has written the reason; gone with the boot.
+/// Marks that `agent` has written the reason; lost at a reboot.
 fn mark(agent: &str) -> String {
     format!("run/{agent}.panic")
 }

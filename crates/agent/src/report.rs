@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt::Write as _;
 
-/// An error and its sources as one line, `a: b: c`; a source whose text its parent already shows is left out.
+/// `a: b: c`; a source whose text its parent already shows is skipped.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

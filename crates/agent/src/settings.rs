@@ -1,5 +1,6 @@
-//! Config properties that the agents here use, checked, and how an agent declares its own settings, each as one row with
-//! its default, its name in a limits file and its method. Source: lf-edge/eve pkg/pillar/types/global.go.
+//! The config properties that these agents use, checked, and the macro by which an agent declares its own
+//! settings, one row each with default, name in the limits file and method. Source: lf-edge/eve
+//! pkg/pillar/types/global.go.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -9,25 +10,20 @@ use std::time::Duration;
 use step::Inserted as _;
 use topics::{ConfigItemValue, ConfigItemValueMap};
 
-/// What a property's number counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     Hours,
     Seconds,
-    /// Nothing: a bare count.
     Count,
 }
 
-/// A numeric property: its name and range on the controller's side.
+/// A numeric property with the controller's name and range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Numeric {
-    /// The name that the controller uses.
     pub name: &'static str,
-    /// In force when nothing is set.
     pub default: u32,
     pub min: u32,
     pub max: u32,
-    /// What the number counts.
     pub unit: Unit,
 }
 
@@ -35,7 +31,6 @@ const fn numeric(name: &'static str, default: u32, min: u32, max: u32, unit: Uni
     Numeric { name, default, min, max, unit }
 }
 
-/// How long one drain attempt may last.
 pub const DRAIN_TIMEOUT: Numeric = numeric("kubernetes.drain.timeout", 24, 1, u32::MAX, Unit::Hours);
 /// How long the Kubernetes API may be unreachable before the drain is skipped.
 pub const DRAIN_SKIP: Numeric =
@@ -43,22 +38,19 @@ pub const DRAIN_SKIP: Numeric =
 /// Multiple of the config interval in which a drain of the whole cluster shows.
 pub const DRAIN_ALL_NODES: Numeric =
     numeric("kubernetes.drain.allnodes.config.multiple", 2, 1, 1000, Unit::Count);
-/// Time between two config fetches.
 pub const CONFIG_INTERVAL: Numeric = numeric("timer.config.interval", 60, 5, 86_400, Unit::Seconds);
-/// How long a new image is tested.
 pub const TEST_BASE_IMAGE: Numeric = numeric("timer.test.baseimage.update", 600, 30, 3600, Unit::Seconds);
-/// How long a new image may be without controller before it falls back.
+/// Time that a new image may be without controller before it falls back.
 pub const UPDATE_FALLBACK: Numeric =
     numeric("timer.update.fallback.no.network", 300, 60, u32::MAX, Unit::Seconds);
-/// How long the device may be without controller before it restarts.
+/// Time that the device may be without controller before it restarts.
 pub const REBOOT_NO_NETWORK: Numeric =
     numeric("timer.reboot.no.network", 604_800, 120, u32::MAX, Unit::Seconds);
-/// How long the vault may stay closed.
 pub const VAULT_CUTOFF: Numeric = numeric("timer.vault.ready.cutoff", 300, 60, u32::MAX, Unit::Seconds);
 /// A change forces a fallback to the other partition.
 pub const FORCE_FALLBACK: Numeric = numeric("force.fallback.counter", 0, 0, u32::MAX, Unit::Count);
 
-/// How much of each disk of the node Longhorn leaves to others, in GiB; the greatest for no change of it.
+/// GiB of each disk of the node that Longhorn leaves to others; the maximum means no change.
 pub const DISK_RESERVE: Numeric =
     numeric("storage.longhorn.disk.reserved.gigabytes", 2, 0, 1_048_576, Unit::Count);
 
@@ -76,7 +68,7 @@ pub const NUMERIC: [Numeric; 10] = [
     DISK_RESERVE,
 ];
 
-/// The properties in force. A value that is missing is the default; a bad one leaves the value before it.
+/// A missing value is the default; a bad one leaves the former value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Properties {
     values: BTreeMap<&'static str, u32>,
@@ -89,8 +81,8 @@ impl Default for Properties {
 }
 
 impl Properties {
-    /// Reads the map that zedagent publishes. Returns the properties now in force and a line for each value
-    /// that was refused, with its name, what was found and what is kept.
+    /// Reads the map that zedagent publishes. Returns the properties now in force and a line for each refused
+    /// value: its name, what was found and what is kept.
     pub fn from_map(map: &ConfigItemValueMap, last: &Self) -> (Self, Vec<String>) {
         let mut now = Self::default();
         let mut refused = Vec::new();
@@ -115,12 +107,11 @@ impl Properties {
         (now, refused)
     }
 
-    /// The bare number of `property`.
     pub fn count(&self, property: Numeric) -> u32 {
         self.values.get(property.name).copied().unwrap_or(property.default)
     }
 
-    /// `property` as a time; a bare count is taken as seconds. Never overflows (D-K11).
+    /// A bare count is taken as seconds. Never overflows (D-K11).
     pub fn time(&self, property: Numeric) -> Duration {
         let count = u64::from(self.count(property));
         match property.unit {
@@ -129,7 +120,7 @@ impl Properties {
         }
     }
 
-    /// These properties with `property` set to `value`: for tests and for a first value before any map is read.
+    /// For tests, and for a first value before any map is read.
     #[must_use]
     pub fn with(mut self, property: Numeric, value: u32) -> Self {
         self.values.insert(property.name, value);
@@ -170,7 +161,7 @@ macro_rules! limits {
             $($(#[$count_about])* pub $count: $count_kind,)*
         }
 
-        // Its name alone: dozens of numbers that do not change would hide what does in the state of a core.
+        // The name only: dozens of constant numbers would hide the changing state of a core.
         impl ::std::fmt::Debug for $name {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 f.debug_struct(stringify!($name)).finish_non_exhaustive()
@@ -189,7 +180,7 @@ macro_rules! limits {
         impl $name {
             /// Members of its object in the limits file.
             pub const MEMBERS: &[&str] = &[$(stringify!($member_ms),)* $(stringify!($member),)*];
-            /// What no device sets: tests and the demo shorten them.
+            /// Not set on devices: tests and the demo shorten them.
             pub const FIXED: &[&str] = &[$(stringify!($fixed_ms),)* $(stringify!($count),)*];
 
             $(pub(crate) const fn $wait(&self) -> ::std::time::Duration {

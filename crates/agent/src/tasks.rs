@@ -1,7 +1,7 @@
-//! The tasks of an agent and the way of their events to it. Every task has one owner: it starts, replaces and cancels them,
-//! and nothing outlives it.
+//! The tasks of an agent and the queue of their events. Every task has one owner, which starts, replaces and
+//! cancels it, and no task outlives it.
 //!
-//! Not here: who hears the events (`turn`).
+//! Not here: who receives the events (`turn`).
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -11,10 +11,9 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::error;
 
-/// Events that wait for their turn. Small: writers of facts wait, and facts coalesce before they are sent.
+/// Waiting events. Small: senders wait, and facts coalesce before they are sent.
 const INBOX_EVENTS: usize = 64;
 
-/// The way in for events.
 #[derive(Debug)]
 pub struct Outbox<E>(mpsc::Sender<E>);
 
@@ -25,36 +24,35 @@ impl<E> Clone for Outbox<E> {
 }
 
 impl<E> Outbox<E> {
-    /// Waits for room and hands `event` over; false when the agent is gone. Dropping it before it returns
-    /// loses the event.
+    /// Waits for room and sends `event`; false when the agent is gone. Dropping it before it returns loses
+    /// the event.
     pub async fn send(&self, event: E) -> bool {
         self.0.send(event).await.is_ok()
     }
 }
 
-/// Where the loop hears events.
 #[derive(Debug)]
 pub struct Inbox<E>(mpsc::Receiver<E>);
 
 impl<E> Inbox<E> {
-    /// The next event, or `None` when nobody can send any more. Dropping it loses nothing.
+    /// The next event, or `None` when all senders are gone. Dropping it loses nothing.
     pub async fn recv(&mut self) -> Option<E> {
         self.0.recv().await
     }
 
-    /// The next event, where there is one already.
+    /// The next event, if there is one.
     pub(crate) fn waiting(&mut self) -> Option<E> {
         self.0.try_recv().ok()
     }
 }
 
-/// A bounded way for events into one agent.
+/// A bounded queue of events.
 pub fn inbox<E>() -> (Outbox<E>, Inbox<E>) {
     let (sender, receiver) = mpsc::channel(INBOX_EVENTS);
     (Outbox(sender), Inbox(receiver))
 }
 
-/// The running tasks of one agent, each with a name. Dropping it cancels them all.
+/// The running tasks of one agent, by name. Dropping it cancels them all.
 #[derive(Debug)]
 pub struct Tasks<E> {
     outbox: Outbox<E>,
@@ -63,13 +61,12 @@ pub struct Tasks<E> {
 }
 
 impl<E: Send + 'static> Tasks<E> {
-    /// No tasks yet; their events go to `outbox`.
     pub fn new(outbox: Outbox<E>) -> Self {
         Self { outbox, running: JoinSet::new(), named: HashMap::new() }
     }
 
-    /// Starts `work` under `name`, in place of a running task of that name. An event that it returns goes to
-    /// the inbox. A replaced task may have sent its event already: events name the request that they belong to.
+    /// Starts `work` under `name`, and replaces a running task of that name. A returned event goes to the
+    /// inbox. A replaced task may have sent its event already: events name the request that they belong to.
     pub fn start(&mut self, name: impl Into<String>, work: impl Future<Output = Option<E>> + Send + 'static) {
         self.events(name, move |outbox| async move {
             if let Some(event) = work.await {
@@ -86,20 +83,19 @@ impl<E: Send + 'static> Tasks<E> {
         self.reap();
         let name = name.into();
         self.cancel(&name);
-        // One type for the runtime, whose code would else be there once for each task's.
+        // One type for the runtime, so that its code is compiled once.
         let work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(work(self.outbox.clone()));
         let handle = self.running.spawn(work);
         self.named.insert(name, handle);
     }
 
-    /// Cancels the task `name` at its next wait; one that is not running is no error.
+    /// Cancels at the task's next wait; a missing task is no error.
     pub fn cancel(&mut self, name: &str) {
         if let Some(handle) = self.named.remove(name) {
             handle.abort();
         }
     }
 
-    /// Whether a task of that name is still at work.
     pub fn is_running(&self, name: &str) -> bool {
         self.named.get(name).is_some_and(|handle| !handle.is_finished())
     }

@@ -1,4 +1,4 @@
-//! The one loop that all agents run in: hear a fact, decide, perform the effects in order.
+//! The one loop that all agents run in: receive a fact, decide, perform the effects in order.
 //!
 //! Not here: any decision. Long work runs in [`crate::Tasks`] and comes back as an event; a turn waits for no
 //! network.
@@ -19,12 +19,13 @@ use crate::tasks::Inbox;
 use crate::watchdog::Watchdog;
 use crate::{AgentContext, Error, pid, report};
 
-/// How often directories are looked at over which something may have been mounted; at the next turn, that is.
+/// How often, at the next turn, directories are checked for a mount over them.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
 
-/// Runs `core` until `context` says stop, or until an effect of no weight fails. The effects of its start come `first`.
+/// Runs `core` until `context` says stop, or until a non-retryable effect fails. The effects of its start
+/// come `first`.
 ///
-/// Dropping this between turns loses nothing: facts are on disk, and journal effects stand before the effects
+/// Dropping this between turns loses nothing: facts are on disk, and journal effects come before the effects
 /// that they describe.
 pub async fn run<C, H>(
     (core, first): (C, Vec<C::Effect>),
@@ -43,7 +44,7 @@ where
     turns((core, first), hands, inbox, context, troubles, Some(watchdog)).await
 }
 
-/// [`run`] for a second core of an agent, polled in the task of the first: that one's watchdog file covers both.
+/// [`run`] for a second core of an agent, in the task of the first: that one's watchdog file covers both.
 pub async fn beside<C, H>(
     (core, first): (C, Vec<C::Effect>),
     hands: H,
@@ -80,7 +81,7 @@ where
     let boots = clock.boots();
     let mut booted_at = *boots.borrow();
     let mut effects = Effects::new(troubles.clone(), clock);
-    // An agent says it once, whatever runs beside its core.
+    // Reported once per agent, not per core.
     let mut looked = clock.now();
     let mut hanging = watchdog.as_ref().and_then(|_| reach::hanging());
     effects.perform(&mut hands, first).await?;
@@ -97,7 +98,7 @@ where
                 warn!(agent = troubles.agent(), error, "cannot write the file of the process number again");
             }
         }
-        // Beside what the kernel reports: it costs nothing, and not every kernel does.
+        // Beside the kernel's report: it costs nothing, and not every kernel reports.
         clock.look();
         let now = *boots.borrow();
         if now != booted_at {
@@ -120,7 +121,7 @@ where
         }
         let due = core.next_wake();
         let event = if due.is_some_and(|at| at <= clock.now()) {
-            // A core that is due is served, but never starves what it waits to hear.
+            // A core that is due is served, but never starves its inbox.
             if stop.is_stopped() {
                 return Ok(());
             }
@@ -137,13 +138,13 @@ where
                 () = due_for(watchdog.as_ref()) => continue,
                 () = change_of(hanging.as_mut()) => continue,
                 () = clock.sleep_until(effects.next_try()) => continue,
-                // Whoever follows it hears of it; here the watchdog file gets a time of the new clock.
+                // Followers are notified; here the watchdog file gets a time of the new clock.
                 () = wall.set() => continue,
             }
         };
         trace!(?event, "heard");
         effects.perform(&mut hands, core.step(clock.now(), event)).await?;
-        // One turn at a time: a busy agent still lets the others of its process run.
+        // One turn at a time: a busy agent lets the others of its process run.
         tokio::task::yield_now().await;
     }
 }

@@ -1,6 +1,6 @@
-//! The touch file that the watchdog of the machine looks at: `/run/<agent>.touch`.
+//! The touch file that the machine's watchdog checks: `/run/<agent>.touch`.
 //!
-//! A loop turn touches it, and a ticker makes sure that there is a turn. Source: lf-edge/eve
+//! A turn of the loop touches it, and a ticker makes sure that there is a turn. Source: lf-edge/eve
 //! pkg/pillar/pubsub (`StillRunning`) and pkg/watchdog.
 
 use std::fs::File;
@@ -16,12 +16,11 @@ use crate::Clock;
 
 /// A turn comes at least this often.
 const TICK: Duration = Duration::from_secs(25);
-/// A gap of more than this is worth a warning.
+/// A longer gap is a warning.
 const WARNING: Duration = Duration::from_secs(40);
-/// A gap of more than this is an error; the machine's watchdog is about to bite.
+/// A longer gap is an error; the machine's watchdog is about to act.
 const ERROR: Duration = Duration::from_mins(3);
 
-/// Touches the file of one agent.
 #[derive(Debug)]
 pub struct Watchdog {
     name: &'static str,
@@ -32,7 +31,6 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// The watchdog file of agent `name`.
     pub fn new(name: &'static str, topic_root: &TopicRoot, clock: Clock) -> Self {
         Self {
             name,
@@ -43,7 +41,7 @@ impl Watchdog {
         }
     }
 
-    /// Sets the file's time to now; a failure is said once until it works again.
+    /// Sets the file's time to now; a failure is logged once until it works again.
     pub fn touch(&mut self) {
         let now = self.clock.now();
         let gap = now.since(self.last);
@@ -64,7 +62,7 @@ impl Watchdog {
         }
     }
 
-    /// Returns when a turn is due for the watchdog's sake alone. Dropping it loses nothing.
+    /// Returns when a turn is due only for the watchdog. Dropping it loses nothing.
     pub async fn due(&self) {
         self.clock.sleep_until(Some(self.last + TICK)).await;
     }

@@ -1,4 +1,4 @@
-//! Topics onto disk: the codec of `topics` meets the files of `pubsub`, and changes become events.
+//! Topics on disk: joins the codecs of `topics` with the files of `pubsub`, and turns changes into events.
 
 use std::path::PathBuf;
 
@@ -12,12 +12,11 @@ use tracing::warn;
 use crate::tasks::{Outbox, Tasks};
 use crate::{Clock, Error, report};
 
-/// Key of topics that have one value.
+/// Of topics with one value.
 pub const GLOBAL: &str = "global";
-/// In whose name the drain, the cluster and this node in it are published.
+/// Publisher of the drain, the cluster and this node.
 pub const ZEDKUBE: &str = "zedkube";
 
-/// Where `agent` publishes topic `T`.
 pub fn name<T: Topic>(agent: &str) -> Name {
     match T::KIND {
         Kind::Volatile => Name::volatile(agent, T::NAME),
@@ -25,7 +24,7 @@ pub fn name<T: Topic>(agent: &str) -> Name {
     }
 }
 
-/// The form on disk of topic `T`, which always fits a message.
+/// The form of `T` on disk, which always fits a message.
 pub fn codec<T: Topic>() -> Codec<T> {
     Codec {
         encode: |value| value.encode().map_err(Into::into),
@@ -33,7 +32,7 @@ pub fn codec<T: Topic>() -> Codec<T> {
     }
 }
 
-/// Follows `agent`'s topic `T`: of a topic of one value that value alone, whatever other files lie beside it.
+/// Follows `agent`'s topic `T`; of a topic with one value that value alone, not other files beside it.
 pub fn subscription<T: Topic>(topic_root: &TopicRoot, agent: &str) -> Subscription<T> {
     let all = topic_root.subscription(&name::<T>(agent), codec::<T>());
     match T::KEY {
@@ -42,8 +41,9 @@ pub fn subscription<T: Topic>(topic_root: &TopicRoot, agent: &str) -> Subscripti
     }
 }
 
-/// Becomes the one publisher of `agent`'s topic `T`, with what an earlier run left there, over files and over a
-/// socket. To be called within a runtime.
+/// Becomes the only publisher of `agent`'s topic `T`, with the values of an earlier run, over files and a
+/// socket. Needs a runtime.
+///
 /// Errors: another live process publishes it, or the directory or the socket cannot be made or read.
 pub fn publication<T: Topic>(topic_root: &TopicRoot, agent: &str) -> Result<Publication<T>, Error> {
     let refused = |source| Error::Pubsub { what: format!("{agent}/{}", T::NAME), source };
@@ -63,7 +63,7 @@ fn report_opened(
     findings: Vec<BadFile>,
 ) -> Result<(), pubsub::Error> {
     match served {
-        // The reference's processes know no root so deep; files are followed there as everywhere.
+        // Under so deep a root the reference's processes do not run; files are followed all the same.
         Err(error @ pubsub::Error::SocketPath { .. }) => {
             warn!(topic, %error, "no socket, subscribers hear by files alone");
         }
@@ -75,7 +75,7 @@ fn report_opened(
     Ok(())
 }
 
-/// Takes `key` of a topic back; one that is not published is no error.
+/// Removes `key`; a missing one is no error.
 pub fn withdraw<T: Topic>(publication: &mut Publication<T>, key: &str) -> Result<(), Error> {
     match publication.unpublish(key) {
         Ok(()) | Err(pubsub::Error::UnknownKey { .. }) => Ok(()),
@@ -83,14 +83,13 @@ pub fn withdraw<T: Topic>(publication: &mut Publication<T>, key: &str) -> Result
     }
 }
 
-/// Where the value of `agent`'s topic `T` under `key` is.
 pub fn path<T: Topic>(topic_root: &TopicRoot, agent: &str, key: &str) -> PathBuf {
     name::<T>(agent).dir(topic_root.root()).join(format!("{key}.json"))
 }
 
-/// What that file says at this moment; `None` where it is not there or makes no sense, which is for a subscription to
-/// report.
-/// Errors: it cannot be read: nothing is known of it, least of all that it is not there.
+/// One reading of that file; `None` where it is missing or invalid, which a subscription reports.
+///
+/// Errors: it cannot be read, so it may exist.
 pub fn peek<T: Topic>(topic_root: &TopicRoot, agent: &str, key: &str) -> Result<Option<T>, pubsub::Error> {
     match store::read(&path::<T>(topic_root, agent, key), FILE_LIMIT_BYTES) {
         Ok(bytes) => Ok(bytes.and_then(|bytes| go_json::from_slice(&bytes).ok())),
@@ -99,8 +98,8 @@ pub fn peek<T: Topic>(topic_root: &TopicRoot, agent: &str, key: &str) -> Result<
     }
 }
 
-/// The same for a decision that must not wait until a change has come round: a read that fails is logged once and
-/// repeated until it works. Dropping it loses nothing.
+/// The same for a decision that must not wait for a subscription: a failed read is logged once and repeated
+/// until it works. Dropping it loses nothing.
 pub async fn look<T: Topic>(topic_root: &TopicRoot, agent: &str, key: &str) -> Option<T> {
     let mut retry = Retry::default();
     loop {
@@ -116,7 +115,7 @@ pub async fn look<T: Topic>(topic_root: &TopicRoot, agent: &str, key: &str) -> O
 }
 
 impl<E: Send + 'static> Tasks<E> {
-    /// Follows `agent`'s topic `T` for good. Files that cannot be used are logged here, once each, and go no further.
+    /// Follows `agent`'s topic `T`. Bad files are logged here, once each, and make no event.
     pub fn follow<T: Topic>(
         &mut self,
         topic_root: &TopicRoot,
@@ -129,7 +128,7 @@ impl<E: Send + 'static> Tasks<E> {
         });
     }
 
-    /// Tells how the wall clock stands to the monotonic one ([`Clock::booted_at`]), now and each time that it was set.
+    /// Sends [`Clock::booted_at`], now and each time that the wall clock was set.
     pub fn follow_wall(&mut self, clock: Clock, to_event: impl Fn(GoTime) -> E + Send + 'static) {
         let mut boots = clock.boots();
         self.events("follow the wall clock", move |outbox| async move {
@@ -142,7 +141,7 @@ impl<E: Send + 'static> Tasks<E> {
         });
     }
 
-    /// Follows one plain file for good, as a level: its present state first, then each new one.
+    /// Follows one plain file: its present state first, then each new one.
     pub fn follow_file(
         &mut self,
         topic_root: &TopicRoot,
@@ -164,7 +163,7 @@ impl<E: Send + 'static> Tasks<E> {
     }
 }
 
-/// Sends the event that a change makes, if it makes one; false once nobody listens any more.
+/// Sends the event of a change, if any; false once the receiver is gone.
 async fn send_event<T: Topic, E: Send>(
     outbox: &Outbox<E>,
     change: Change<T>,

@@ -1,7 +1,8 @@
-//! The reference's recorded talks over sockets, said again by our publishers record by record.
+//! Plays the reference's recorded socket conversations with our publishers, record by record.
 //!
-//! `tests/golden/socket-transcript.txt` is followed line by line. What the reference sends again although nothing
-//! changed (D-P2) and what it makes of large whole numbers (D-P3) is counted and must not come from us.
+//! `tests/golden/socket-transcript.txt` is followed line by line. What the reference sends again although
+//! nothing changed (D-P2) and what it makes of large whole numbers (D-P3) is counted and must not come from
+//! us.
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
@@ -34,7 +35,6 @@ impl Peer {
         Self { socket: UnixDatagram::from_std(socket.into()).unwrap(), last: BTreeMap::new() }
     }
 
-    /// The next record, `None` at the end.
     async fn hear(&self) -> Option<String> {
         let mut buffer = vec![0; 65536];
         let bytes = tokio::time::timeout(PATIENCE, self.socket.recv(&mut buffer)).await.unwrap().unwrap_or(0);
@@ -43,7 +43,6 @@ impl Peer {
     }
 }
 
-/// The lines of one section that are still to come.
 struct Script {
     lines: VecDeque<String>,
     /// Records that the reference sends again with nothing changed.
@@ -63,7 +62,6 @@ impl Script {
         Self { lines: lines.map(str::to_owned).collect(), repeats: 0 }
     }
 
-    /// The next line, which says what is done.
     fn note(&mut self, words: &str) -> String {
         let line = self.lines.pop_front().unwrap();
         assert!(line.contains(words), "{line:?} does not tell of {words:?}");
@@ -83,7 +81,7 @@ impl Script {
         peer.socket.send(Self::quoted(&line).as_bytes()).await.unwrap();
     }
 
-    /// Everything that the peer hears until somebody does something else.
+    /// Everything that the peer receives until the next step of the script.
     async fn hear(&mut self, peer: &mut Peer) {
         while self.lines.front().is_some_and(|line| line.starts_with("S->C")) {
             let line = self.note("S->C");

@@ -67,8 +67,8 @@ impl Large {
         }
     }
 
-    /// The files of an earlier process, which the caller removes after [`LEFT_OVER`]. Their age by the wall clock
-    /// is not used: that clock may have been set.
+    /// The files of an earlier process, which the caller removes after [`LEFT_OVER`]. Their own age says nothing:
+    /// the wall clock may have been set.
     pub(crate) fn left_over(&self) -> Result<Vec<PathBuf>, Error> {
         let dir = self.dir.clone();
         reach::at(&self.dir, move || {

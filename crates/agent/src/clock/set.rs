@@ -1,8 +1,8 @@
-//! Hears from the kernel that the wall clock was set: by an operator, the first answer of a time server, a machine that
-//! slept.
+//! Learns from the kernel that the wall clock was set: by an operator, the first answer of a time server, or
+//! after a sleep.
 //!
-//! Where the kernel does not tell, as in some sandboxes, the loop of each agent notices at its next turn: it compares
-//! the clocks then, and the watchdog sees to it that there is a turn in 25 s.
+//! Where the kernel does not report it, as in some sandboxes, the loop of each agent compares the clocks at
+//! its next turn, which the watchdog's ticker brings within 25 s.
 
 use std::future;
 use std::io;
@@ -19,17 +19,16 @@ use tracing::warn;
 
 use crate::Clock;
 
-/// Waits for the wall clock to be set.
 #[derive(Debug)]
 pub(crate) struct ClockSet {
     clock: Clock,
-    /// A timer that never comes, and that the kernel cancels when the clock is set.
+    /// A timer that never expires; the kernel cancels it when the clock is set.
     timer: Option<AsyncFd<OwnedFd>>,
     boots: watch::Receiver<GoTime>,
 }
 
 impl ClockSet {
-    /// To be called within a runtime.
+    /// Needs a runtime.
     pub(crate) fn new(clock: Clock) -> Self {
         let timer = timer()
             .inspect_err(|error| warn!(%error, "the kernel does not tell when the wall clock is set: noticed within 25 s"))
@@ -37,11 +36,11 @@ impl ClockSet {
         Self { clock, timer, boots: clock.boots() }
     }
 
-    /// Returns once the clock was set, or somebody else has noticed. Dropping it loses nothing.
+    /// Returns once the clock was set, or another task has noticed that. Dropping it loses nothing.
     pub(crate) async fn set(&mut self) {
         tokio::select! {
             () = cancelled(self.timer.as_ref()) => {}
-            // The clock lives as long as this process.
+            // The sender lives as long as this process.
             changed = self.boots.changed() => drop(changed),
         }
         self.clock.look();
@@ -51,7 +50,7 @@ impl ClockSet {
 async fn cancelled(timer: Option<&AsyncFd<OwnedFd>>) {
     let Some(timer) = timer else { return future::pending().await };
     let armed_again = timer.async_io(Interest::READABLE, |fd| {
-        // The read fails with ECANCELED when the clock was set; what is set after it is heard of by the next one.
+        // The read fails with ECANCELED when the clock was set; the next timer reports later changes.
         match rustix::io::read(fd, &mut [0_u8; 8]) {
             Err(rustix::io::Errno::CANCELED) => Ok(arm(fd)?),
             Err(error) => Err(error.into()),

@@ -1,9 +1,9 @@
 //! Whether the wall clock of this machine follows a time server.
 //!
-//! systemd-timesyncd leaves a file once it has set the clock. What else keeps the time (chrony with `rtcsync`, ntpd,
-//! busybox) clears `STA_UNSYNC` in the kernel, which the program `adjtimex` of busybox prints: the system call itself is in
-//! no crate without unsafe code. chrony without `rtcsync` leaves that set, and is asked itself, by `chronyc`. Not here: what
-//! follows from it. Source of chrony's columns: chronyc(1), `-c` and `tracking`.
+//! systemd-timesyncd leaves a file once it has set the clock. Other programs (chrony with `rtcsync`, ntpd,
+//! busybox) clear `STA_UNSYNC` in the kernel, which the program `adjtimex` of busybox prints: no crate
+//! without unsafe code has the system call. chrony without `rtcsync` leaves it set and is asked with
+//! `chronyc`. Not here: what follows from it. Source of chrony's columns: chronyc(1), `-c` and `tracking`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,29 +12,24 @@ use pubsub::TopicRoot;
 
 use crate::device::program;
 
-/// systemd-timesyncd's, systemd-timesyncd.service(8).
 const SYNCHRONIZED: &str = "run/systemd/timesync/synchronized";
-/// Where busybox has its links.
 const PROGRAMS: [&str; 4] = ["sbin/adjtimex", "usr/sbin/adjtimex", "bin/adjtimex", "usr/bin/adjtimex"];
-/// Where chrony's program is; it asks the daemon by its own socket.
 const CHRONYC: [&str; 2] = ["usr/bin/chronyc", "usr/sbin/chronyc"];
-/// Of its columns: first the reference's number and its address; the stratum, 0 while none is known, and the last one, the leap status.
+/// Columns: the reference's number and its address; the stratum, 0 when unknown; last, the leap status.
 const STRATUM: usize = 2;
 const LEAPS: [&str; 3] = ["Normal", "Insert second", "Delete second"];
-/// What it follows: none, itself, or the clock of this machine as a server would see it.
+/// Reference numbers of no source, of chrony itself, and of a local clock.
 const NOBODY: [&str; 3] = ["00000000", "7F7F0101", ""];
 const ITSELF: &str = "127.127.1.";
-/// Each call reads one record, of the kernel or of the daemon.
 const LIMIT: Duration = Duration::from_secs(5);
 /// adjtimex(2).
 const STA_UNSYNC: u32 = 0x40;
 
-/// Whether systemd-timesyncd has set the clock in this boot.
 pub fn by_timesyncd(topic_root: &TopicRoot) -> bool {
     topic_root.path(SYNCHRONIZED).exists()
 }
 
-/// Why the wall clock cannot be believed, in words with the next step; `None` when it follows a time server.
+/// Why the wall clock cannot be trusted, with the next step; `None` when it follows a time server.
 pub async fn trouble(topic_root: &TopicRoot) -> Option<String> {
     if by_timesyncd(topic_root) {
         return None;
@@ -53,7 +48,7 @@ pub async fn trouble(topic_root: &TopicRoot) -> Option<String> {
     }
 }
 
-/// Whether chrony follows a server, by one line of columns.
+/// Whether chrony follows a server, by one line of `chronyc -c tracking`.
 fn follows(said: &str) -> bool {
     let columns: Vec<&str> = said.trim().split(',').collect();
     let stratum = columns.get(STRATUM).and_then(|it| it.parse::<u8>().ok());
@@ -63,7 +58,6 @@ fn follows(said: &str) -> bool {
     columns.len() > STRATUM + 1 && somebody && leap && stratum.is_some_and(|it| (1..16).contains(&it))
 }
 
-/// What the kernel says of it.
 async fn by_kernel(topic_root: &TopicRoot) -> Option<String> {
     let Some(program) = PROGRAMS.map(|it| topic_root.path(it)).into_iter().find(|it| it.exists()) else {
         return Some(format!(

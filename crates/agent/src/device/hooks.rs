@@ -1,8 +1,9 @@
-//! Hooks: programs of a person that are called before a drain, before a reboot, after a boot, and to tell what happens.
+//! Hooks: a person's programs that are called before a drain, before a reboot, after a boot, and for
+//! notifications.
 //!
-//! Each stage has a folder of its own below `/etc/zedbox/hooks`. Whatever is called there runs as root, so only files that
-//! nobody but root can have written are called, each with a limit; all others are named and left out. Not here: when a
-//! stage is due, and what a failure means for it. Sources: goals U9, seed rows 2-11, 2-15, 2-26, 3-19.
+//! Each stage has a folder below `/etc/zedbox/hooks`. Hooks run as root, so only files that root alone can
+//! have written are called, each with a time limit; all others are named and skipped. Not here: when a stage
+//! is due, and what a failure means for it. Sources: goals U9, seed rows 2-11, 2-15, 2-26, 3-19.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -17,37 +18,31 @@ use topics::cut_text;
 use super::program;
 use crate::report;
 
-/// Where the folders of all stages are.
 pub const FOLDER: &str = "etc/zedbox/hooks";
-/// The folders above it.
 const ABOVE: [&str; 2] = ["etc", "etc/zedbox"];
-/// Where each hook has a folder for what it has to remember.
+/// Each hook has a folder here for its own state.
 const STATE: &str = "persist/status/zedbox/hooks";
-/// The end of a name whose failure stops nothing.
+/// Suffix of a hook whose failure stops nothing.
 const OPTIONAL: &str = ".optional";
-/// No folder holds more.
 const MOST: usize = 32;
 const NAME_BYTES: usize = 64;
-/// So much of what a hook complains about is shown.
 const TEXT_BYTES: usize = 400;
-/// What a hook finds programs by; of its own environment an agent hands nothing on.
+/// Search path of hooks; they get nothing else of the agent's environment.
 const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// When hooks are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookStage {
-    /// In the turn of the node, before its cordon.
+    /// While the node has its turn, before its cordon.
     BeforeDrain,
     /// Before the last look at the drain, with applications down.
     BeforeReboot,
-    /// Once the gate after a boot is open, the last name first.
+    /// Once the gate after a boot is open, in reverse order of names.
     AfterBoot,
-    /// Whenever the Node would get an Event; nothing waits for them, and there is nothing to undo.
+    /// With each Event of the Node; no step waits for them, and there is nothing to undo.
     Notify,
 }
 
 impl HookStage {
-    /// Name of its folder.
     pub const fn folder(self) -> &'static str {
         match self {
             Self::BeforeDrain => "before-drain.d",
@@ -58,16 +53,14 @@ impl HookStage {
     }
 }
 
-/// What a hook is called for, as its first word.
+/// First argument of a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookVerb {
-    /// Do what it is there for.
     Run,
-    /// Undo that, as the operation does not come.
+    /// Undo `Run`, because the operation does not take place.
     Undo,
 }
 
-/// A program that may be called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
     stage: HookStage,
@@ -75,35 +68,29 @@ pub struct Hook {
     path: PathBuf,
 }
 
-/// What is in the folder of a stage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HookFolder {
-    /// In the order in which they are called.
+    /// In the order of calls.
     pub hooks: Vec<Hook>,
-    /// Files that are not called, each with the reason and what to type.
+    /// Files that are not called, each with the reason and the command to type.
     pub refused: Vec<String>,
 }
 
-/// What a call is about.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct About {
     /// `reboot`, `shutdown`, `poweroff`, `update`, `k3s`, `operator`; empty after a boot without one.
     pub operation: String,
-    /// Name of the node, where it is known.
     pub node: String,
-    /// Who asks, and when it was asked.
+    /// Who requested it, and when.
     pub request: String,
-    /// Why, in the words of whoever asks.
     pub reason: String,
-    /// How often this stage was begun for this operation, from 1.
+    /// How often this stage was started for this operation, from 1.
     pub attempt: u32,
-    /// Identity of the boot.
     pub boot_id: String,
 }
 
-/// The hooks of `stage`.
-/// Errors: the folder cannot be read, its disk does not answer, or others than root may write in it: then nothing in it can be
-/// trusted.
+/// Errors: the folder cannot be read, its disk does not answer, or others than root may write in it: then
+/// nothing in it can be trusted.
 pub fn find(topic_root: &TopicRoot, stage: HookStage) -> Result<HookFolder, String> {
     let topic_root = topic_root.clone();
     let found = reach::look(&topic_root.path(FOLDER), move || find_here(&topic_root, stage));
@@ -113,11 +100,11 @@ pub fn find(topic_root: &TopicRoot, stage: HookStage) -> Result<HookFolder, Stri
 fn find_here(topic_root: &TopicRoot, stage: HookStage) -> Result<HookFolder, String> {
     let folder = topic_root.path(FOLDER).join(stage.folder());
     let mut found = HookFolder::default();
-    // Without hooks nothing is called, whoever may write above.
+    // Without hooks nothing is called, so the folders above do not matter.
     if fs::symlink_metadata(&folder).is_err_and(|cause| cause.kind() == io::ErrorKind::NotFound) {
         return Ok(found);
     }
-    // Whoever may write in a folder above may put another one in its place.
+    // Anyone who may write in a folder above may replace this one.
     let above = ABOVE.map(|it| topic_root.path(it));
     for dir in above.into_iter().chain([topic_root.path(FOLDER), folder.clone()]) {
         match fs::symlink_metadata(&dir) {
@@ -151,7 +138,7 @@ fn find_here(topic_root: &TopicRoot, stage: HookStage) -> Result<HookFolder, Str
     Ok(found)
 }
 
-/// Refuses what others than root, or the user of this program, can have written at `path`.
+/// Refuses what others than root, or the user of this program, can have written.
 fn may_order(path: &Path, seen: &Metadata) -> Result<(), String> {
     let path = path.display();
     if let Some(owner) = trust::foreign_owner(seen) {
@@ -183,7 +170,7 @@ fn may_run(path: &Path, name: &str) -> Result<(), String> {
 }
 
 impl Hook {
-    /// Whether its failure stops what it comes before.
+    /// Whether its failure stops the step that follows.
     pub fn is_blocking(&self) -> bool {
         !self.name.ends_with(OPTIONAL)
     }
@@ -198,8 +185,9 @@ impl Hook {
         })
     }
 
-    /// Calls it. Dropping this ends it.
-    /// Errors: it cannot be run, does not end within `limit`, or fails: its name, and the end of what it said.
+    /// Dropping this kills it.
+    ///
+    /// Errors: it cannot be run, exceeds `limit`, or fails: its name, and the end of its output.
     pub async fn call(
         &self,
         topic_root: &TopicRoot,
@@ -214,8 +202,9 @@ impl Hook {
         self.run(topic_root, word, about, &[], limit).await
     }
 
-    /// Tells it something, in variables of its environment. Dropping this ends it.
-    /// Errors: as of [`Hook::call`].
+    /// Passes the notification in environment variables. Dropping this kills it.
+    ///
+    /// Errors: as [`Hook::call`].
     pub async fn notify(
         &self,
         topic_root: &TopicRoot,
@@ -258,12 +247,12 @@ impl Hook {
     }
 }
 
-/// A value for the environment, which holds no NUL.
+/// Without NUL, as environment variables need it.
 fn plain(text: &str) -> String {
     text.replace('\0', " ")
 }
 
-/// One line without control characters, cut where it is long.
+/// One line without control characters, cut at [`TEXT_BYTES`].
 fn short(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     cut_text(&line.replace(char::is_control, " "), TEXT_BYTES)

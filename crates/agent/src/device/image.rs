@@ -1,27 +1,27 @@
-//! What kind of image this machine runs, by the reference's file. Source: spec/eve-rest.md 2.
+//! The kind of image that this machine runs, from the reference's file. Source: spec/eve-rest.md 2.
 
 use pubsub::{TopicRoot, store};
 use tracing::warn;
 
 use crate::report;
 
-/// Names the kind of the image, under the root.
+/// Under the root.
 pub const HV_TYPE: &str = "run/eve-hv-type";
 const HV_TYPE_BYTES: u64 = 64;
 
-/// What the image says of itself in [`HV_TYPE`]; the device config goes before it.
+/// The image's kind by [`HV_TYPE`]; the device config has precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageKind {
     /// For clusters: `k`, or `kubevirt` as in earlier images.
     Clusters,
     /// Built without Kubernetes: `kvm` or `xen`.
     Without(&'static str),
-    /// Nothing that counts: no file, as on other systems, or one that is empty, torn, unreadable or has another word.
+    /// Unknown: no file, as on other systems, or an empty, torn or unreadable one, or another word.
     Unsaid,
 }
 
 impl ImageKind {
-    /// Reads it; a word that is not known is logged.
+    /// Logs an unknown word.
     pub fn read(topic_root: &TopicRoot) -> Self {
         let bytes = match store::read_start(&topic_root.path(HV_TYPE), HV_TYPE_BYTES) {
             Ok(None) => return Self::Unsaid,

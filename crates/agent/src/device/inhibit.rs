@@ -1,8 +1,9 @@
-//! A person's plain `systemctl reboot` is held while pods run: a lock of systemd's logind, kept by its own program.
+//! Blocks a person's plain `systemctl reboot` while pods run: an inhibitor lock of systemd's logind, held by
+//! systemd-inhibit.
 //!
-//! Since systemd 257 a lock of mode `block` counts for root as well, and on a terminal `systemctl` names who holds it and
-//! why; before that none is taken. The program holds it as long as its standard input is open: so it goes with this process,
-//! however that ends, and nothing can be stuck by one that was left. `systemctl start reboot.target` goes past it; so does
+//! Since systemd 257 a lock of mode `block` counts for root as well, and on a terminal `systemctl` names its
+//! holder and reason; on older versions none is taken. The program holds the lock while its standard input is
+//! open, so the lock ends with this process in any case. `systemctl start reboot.target` ignores it; so does
 //! `systemctl reboot -i` where polkit allows that. Not here: when pods run (nodeagent).
 //!
 //! Source: systemd-inhibit(1), org.freedesktop.login1(5).
@@ -18,26 +19,25 @@ use super::Device;
 use super::program::unless_busy;
 use crate::Error;
 
-/// The first version whose locks count for root.
 const SINCE: u32 = 257;
-/// How long the program may take to end once its input is closed.
+/// Time for the program to end once its input is closed.
 const ENDS: Duration = Duration::from_secs(2);
-/// Between two looks whether it has.
+/// Pause between checks for its end.
 const LOOK: Duration = Duration::from_millis(20);
-/// What it runs for as long as its input is open.
+/// Run by systemd-inhibit; ends with its input.
 const READER: &str = "/bin/cat";
-/// What a person reads who is held.
+/// Shown to the person whose command is blocked.
 const WHY: &str =
     "pods run on this node; `zedbox reboot --reason TEXT` or `zedbox shutdown --reason TEXT` drains it first";
 
-/// systemd; our own lock is released before it is asked for something.
+/// systemd; our own lock is released before each order.
 pub(super) struct Systemd<D> {
     programs: D,
     inhibitor: Inhibitor,
 }
 
 impl<D> Systemd<D> {
-    /// Which asks `programs`; `systemctl` is beside what holds the lock.
+    /// `systemctl` is used for the version.
     pub(super) fn new(programs: D, systemctl: PathBuf) -> Self {
         Self { programs, inhibitor: Inhibitor::new(systemctl) }
     }
@@ -68,9 +68,7 @@ impl<D: Device> Device for Systemd<D> {
     }
 }
 
-/// The lock, or none.
 struct Inhibitor {
-    /// `systemctl`, which knows the version.
     systemctl: PathBuf,
     program: PathBuf,
     state: Mutex<InhibitorState>,
@@ -79,7 +77,7 @@ struct Inhibitor {
 #[derive(Default)]
 struct InhibitorState {
     holder: Option<Child>,
-    /// It is not taken any more: the machine goes down by our own order, or no lock would count.
+    /// No lock any more: the machine goes down by our own order, or locks do not count for root.
     ended: bool,
 }
 
@@ -89,7 +87,7 @@ impl Inhibitor {
         Self { systemctl, program, state: Mutex::default() }
     }
 
-    /// Takes the lock, or releases it. May take some seconds.
+    /// Takes or releases the lock. May take some seconds.
     fn hold(&self, holds: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !holds {
@@ -149,7 +147,7 @@ fn take(program: &Path) -> std::io::Result<Child> {
     unless_busy(|| command.spawn())
 }
 
-/// Closes its input, at which it ends and logind lets go.
+/// Closes its input: the program ends, and logind releases the lock.
 fn release(holder: &mut Option<Child>) {
     let Some(mut child) = holder.take() else { return };
     drop(child.stdin.take());
@@ -159,11 +157,11 @@ fn release(holder: &mut Option<Child>) {
     if let Err(cause) = child.kill() {
         warn!(error = %cause, "systemd-inhibit cannot be ended");
     }
-    // What the kernel does not let end holds nothing up for ever: the device is asked again when it refuses.
+    // A process that does not end must not block the order: the device is asked again when it refuses.
     has_ended(&mut child);
 }
 
-/// Waits for it, not for long.
+/// Waits at most [`ENDS`].
 fn has_ended(child: &mut Child) -> bool {
     let mut waited = Duration::ZERO;
     while matches!(child.try_wait(), Ok(None)) {
@@ -176,7 +174,6 @@ fn has_ended(child: &mut Child) -> bool {
     true
 }
 
-/// The number that `systemctl --version` begins with.
 fn version(systemctl: &Path) -> Result<u32, String> {
     let output = unless_busy(|| Command::new(systemctl).arg("--version").stdin(Stdio::null()).output());
     let output = output.map_err(|cause| format!("{} cannot be run: {cause}", systemctl.display()))?;
@@ -226,7 +223,6 @@ mod tests {
             std::fs::read_to_string(self.root.path().join("held")).ok()
         }
 
-        /// Once the program has begun.
         fn taken(&self) -> String {
             loop {
                 if let Some(words) = self.held() {
@@ -267,7 +263,7 @@ mod tests {
         let machine = InhibitorFixture::of("257", "\"$last\" >/dev/null");
         machine.inhibitor.hold(true);
         machine.taken();
-        // Nothing but the end of this end of the pipe tells it, as when this process dies.
+        // Closing our end of the pipe is the only signal, as when this process dies.
         drop(machine.inhibitor.state.lock().unwrap().holder.as_mut().unwrap().stdin.take());
         while machine.held().is_some() {
             std::thread::yield_now();

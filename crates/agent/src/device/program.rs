@@ -1,6 +1,6 @@
-//! Programs of the image that an agent calls: each to its end, with a limit, and nothing of it left behind.
+//! Runs programs of the image to their end, with a limit, and leaves no process behind.
 //!
-//! Not here: which ones, and what their words mean.
+//! Not here: which ones, and what their output means.
 
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt as _;
@@ -14,21 +14,19 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tracing::warn;
 
-/// How long a program that was killed is waited for. One that the kernel holds is collected when that lets go.
+/// How long to wait for a killed program. One stuck in the kernel is collected later.
 const KILLED: Duration = Duration::from_secs(2);
-/// A program that somebody still holds open for writing is tried so often, with this pause.
+/// Tries and pause for a program that is still open for writing.
 const BUSY_TRIES: u32 = 50;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
-/// No answer is longer.
 const ANSWER_BYTES: u64 = 64 << 10;
 
-/// What went wrong with a call.
 pub(crate) fn wrong(program: &Path, words: &[&str], why: &str) -> String {
     format!("{} {} {why}", program.display(), words.join(" "))
 }
 
-/// What `start` comes to, once its program can be run: one that was just written cannot, while a process that is being
-/// started still holds what its parent had open. For at most half a second.
+/// Repeats `start` for half a second at most while the program is still open for writing: a child of another
+/// thread that is being started holds a copy of the file.
 pub(super) fn unless_busy<T>(mut start: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..BUSY_TRIES {
         match start() {
@@ -39,15 +37,17 @@ pub(super) fn unless_busy<T>(mut start: impl FnMut() -> io::Result<T>) -> io::Re
     start()
 }
 
-/// Runs `program` to its end, and returns what it says. Nothing of it is left behind: it and its children are killed
-/// at the limit, or when this is dropped, and it is collected.
-/// Errors: it cannot be run, does not end within `limit`, or fails: the program, the words and what it said.
+/// Runs `program` to its end and returns its output. It and its children are killed at the limit, or when
+/// this is dropped, and collected.
+///
+/// Errors: it cannot be run, exceeds `limit`, or fails: the program, its arguments and its output.
 pub async fn call(program: &Path, words: &[&str], limit: Duration) -> Result<String, String> {
     run(Command::new(program), words, limit).await
 }
 
-/// The same with the environment that is set in `command`, which has no words yet.
-/// Errors: as of [`call`].
+/// The same with the environment of `command`, which has no arguments yet.
+///
+/// Errors: as [`call`].
 pub async fn run(mut command: Command, words: &[&str], limit: Duration) -> Result<String, String> {
     let program = PathBuf::from(command.get_program());
     let wrong = |why: &str| wrong(&program, words, why);
@@ -55,7 +55,7 @@ pub async fn run(mut command: Command, words: &[&str], limit: Duration) -> Resul
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let running = RunningProgram::default();
     let held = running.0.clone();
-    // Its start too: it waits for the disk that the program is on.
+    // Its start too may block, on the program's disk.
     let mut ended = tokio::task::spawn_blocking(move || started(command, &held));
     let Ok(ended) = tokio::time::timeout(limit, &mut ended).await else {
         running.kill();
@@ -75,18 +75,16 @@ pub async fn run(mut command: Command, words: &[&str], limit: Duration) -> Resul
     Ok(said)
 }
 
-/// How far a program is.
 #[derive(Debug, Default)]
 enum ProgramState {
-    /// It may still be started.
     #[default]
     Starting,
     Running(Pid),
-    /// It was collected, or is not wanted any more.
+    /// Collected, or no longer wanted.
     Over,
 }
 
-/// A program that ends with this.
+/// Kills the program when dropped.
 #[derive(Default)]
 struct RunningProgram(Arc<Mutex<ProgramState>>);
 
@@ -109,16 +107,14 @@ impl Drop for RunningProgram {
 
 fn end(group: Pid) {
     match kill_process_group(group, Signal::KILL) {
-        // It has ended by itself.
         Ok(()) | Err(Errno::SRCH) => {}
         Err(cause) => warn!(error = %cause, "a program cannot be killed"),
     }
 }
 
-/// Its status, its output and its complaints.
 type Ended = (ExitStatus, String, String);
 
-/// Starts it and waits for its end; what went wrong, in words.
+/// Errors: a message.
 fn started(mut command: Command, state: &Mutex<ProgramState>) -> Result<Ended, String> {
     let child = unless_busy(|| command.spawn()).map_err(|cause| format!("cannot be run: {cause}"))?;
     let pid = Pid::from_child(&child);
@@ -138,10 +134,10 @@ fn to_its_end(mut child: Child, state: &Mutex<ProgramState>) -> io::Result<Ended
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let complaint = thread::spawn(move || text(err));
     let said = text(out);
-    // Its number stays its own until it is collected, so that whoever kills it kills nobody else.
+    // Its process ID stays its own until it is collected, so a kill hits no other process.
     let waited = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-    // What it has left running.
+    // Kills children that it left running.
     end(pid);
     *state = ProgramState::Over;
     let status = child.wait()?;

@@ -1,4 +1,4 @@
-//! The effects of a core on their way out: each is performed, kept, or let go.
+//! Performs the effects of a core, keeps failed ones, or drops them.
 
 use step::Mono;
 use topics::GoTime;
@@ -7,40 +7,37 @@ use super::queue::{EffectQueue, QueuedEffect, Rank};
 use super::{RetryPause, Troubles, Weight};
 use crate::{Clock, Error};
 
-/// What performs the effects of a core.
 pub trait Hands {
-    /// The effects of the core that these hands serve.
     type Effect: Clone + Send;
 
-    /// What an effect is to those after it: see the table in [`super`].
+    /// How an effect relates to later ones: the table in [`super`].
     fn weight(&self, effect: &Self::Effect) -> Weight;
 
-    /// Whether a person has ordered this, so that it waits for no record.
+    /// Whether a person ordered it, so that it waits for no record.
     fn is_ordered(&self, _effect: &Self::Effect) -> bool {
         false
     }
 
-    /// The wall clock was set, [`crate::Clock::booted_at`] is `now`: whatever these hands have written with a time of
-    /// it is written again. By which clock a time was made is for them to note with it: the clock is set before anybody
-    /// hears of it. One that fails is tried again at the next turn.
+    /// The wall clock was set, [`crate::Clock::booted_at`] is `now`: everything published with a wall-clock
+    /// time is written again. The implementation notes which clock each time was made by, because the clock
+    /// is set before any task knows. A failure is tried again at the next turn.
     fn clock_set(&mut self, _now: GoTime) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Performs one effect. Long work is started as a task, not awaited. One that fails is tried again, but for an
-    /// effect of no weight: its error ends the agent.
+    /// Performs one effect. Long work is started as a task, not awaited. A failed one is tried again, except
+    /// an effect of no weight: its error ends the agent.
     ///
     /// Dropping the future may leave the effect undone; the next start decides it again from disk.
     fn perform(&mut self, effect: Self::Effect) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
-/// The effects of one core.
 pub(crate) struct Effects<E> {
     queue: EffectQueue<E>,
     pause: RetryPause,
     troubles: Troubles,
     clock: Clock,
-    /// The record that the others wait for, as it was reported last, with what waits.
+    /// The record that others wait for and the waiting effects, as last reported.
     told: Option<(String, Vec<String>)>,
 }
 
@@ -49,12 +46,11 @@ impl<E: Clone + Send> Effects<E> {
         Self { queue: EffectQueue::default(), pause: RetryPause::default(), troubles, clock, told: None }
     }
 
-    /// When something is to be tried again.
     pub(crate) fn next_try(&self) -> Option<Mono> {
         self.pause.next
     }
 
-    /// Performs the effects of one step in their order. Dropping it may leave the rest undone.
+    /// In their order. Dropping it may leave the rest undone.
     pub(crate) async fn perform<H>(&mut self, hands: &mut H, effects: Vec<E>) -> Result<(), Error>
     where
         H: Hands<Effect = E> + Send,
@@ -75,7 +71,7 @@ impl<E: Clone + Send> Effects<E> {
         Ok(())
     }
 
-    /// Tries again what has failed, in its order.
+    /// In order.
     pub(crate) async fn try_again<H>(&mut self, hands: &mut H)
     where
         H: Hands<Effect = E> + Send,
@@ -102,7 +98,7 @@ impl<E: Clone + Send> Effects<E> {
         self.report_waiting();
     }
 
-    /// What a person has ordered goes ahead of the records that it would wait for.
+    /// Lets a person's order go ahead of the records that it would wait for.
     async fn let_ordered_go<H>(&mut self, hands: &mut H)
     where
         H: Hands<Effect = E> + Send,
@@ -124,7 +120,7 @@ impl<E: Clone + Send> Effects<E> {
     {
         if let Err(held) = self.done(hands, held).await {
             self.queue.keep(held);
-            // One more failure does not put off what is to be tried already.
+            // Another failure does not postpone the next try.
             if self.pause.next.is_none() {
                 self.pause.failed(self.clock.now());
             }
@@ -147,7 +143,6 @@ impl<E: Clone + Send> Effects<E> {
         }
     }
 
-    /// Says what waits for the first in the queue.
     fn report_waiting(&mut self) {
         if self.queue.is_empty() {
             self.pause.over();
@@ -175,7 +170,6 @@ mod tests {
     use std::time::Duration;
     use topics::{AgentTrouble, go_json};
 
-    /// What the hands are asked for.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     enum Do {
         Journal(u8),
@@ -252,7 +246,7 @@ mod tests {
             self.effects.perform(&mut self.hands, effects.to_vec()).await.unwrap();
         }
 
-        /// Lets the next try come; how long that took.
+        /// Returns the pause before it.
         async fn again(&mut self) -> Duration {
             let began = self.clock.now();
             self.clock.sleep_until(self.effects.next_try()).await;

@@ -1,8 +1,9 @@
-//! The one way out of an agent: what it publishes and stores goes through here, and a write that fails ends nothing.
+//! The only way out of an agent: everything that it publishes and stores goes through here, and a failed
+//! write does not end it.
 //!
-//! A write that fails is kept, tried again after a pause that grows to [`LONGEST_PAUSE`], logged once and once more
-//! when it works again, and told in `/run/<agent>/AgentTrouble/global.json`. Only what promises something waits for its
-//! record; each agent says with a [`Weight`] which of its effects is what:
+//! A failed write is kept, tried again after a pause that grows to [`LONGEST_PAUSE`], logged once and once
+//! more when it works again, and shown in `/run/<agent>/AgentTrouble/global.json`. Only promises wait for
+//! their record; each agent gives its effects a [`Weight`]:
 //!
 //! | Agent | Record: on disk before what comes after it | Promise: waits for the records before it | Status: waits for nothing, the newest is tried again |
 //! |---|---|---|---|
@@ -11,12 +12,13 @@
 //! | baseosmgr | saved counters, the journal of a fallback | the request for a drain; a change of the partitions; `ZbootStatus` `updating`; the use of a force file | the request taken back; any other status |
 //! | nodeagent | none: its journal lies under `/run`, and no file may keep a device from going down | none | `NodeAgentStatus`, `ZbootConfig`, the journal, the reason of the reboot |
 //!
-//! Promises and records that wait keep their order. Among records that follow each other the newest of a key is
-//! written; a promise or a cancellation takes an older promise of its key out of the queue, so that nothing is asked
-//! for that is no longer wanted, and nothing twice. An order of a person (a force file) lets its command go ahead
-//! without the record: the reboot may be the cure. What waits when the agent is killed is decided again from disk.
+//! Promises and records that wait keep their order. Among records that follow each other the newest of a key
+//! is written; a promise or a cancellation removes an older promise of its key from the queue, so that no
+//! request is sent twice or when no longer wanted. An order of a person (a force file) lets its command go
+//! ahead without the record: the reboot may be the cure. After a kill, waiting effects are decided again from
+//! disk.
 //!
-//! Not here: what is written, and when. What can be read neither ends an agent, see [`started`].
+//! Not here: what is written, and when; failed reads at the start ([`started`]).
 
 mod effects;
 mod publication;
@@ -35,12 +37,10 @@ use std::time::Duration;
 
 use step::Mono;
 
-/// The pause before a write is tried for the second time.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// No pause is longer, so that all continues within five seconds of the disk's recovery (goals K2).
+/// So that everything continues within five seconds of the disk's recovery (goals K2).
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
-/// When what has failed is tried next.
 #[derive(Debug, Clone, Copy, Default)]
 struct RetryPause {
     failed: u32,

@@ -1,4 +1,4 @@
-//! A topic whose writes end nothing, for what runs beside a core.
+//! A topic whose failed writes are kept and retried, for code beside a core.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use topics::Topic;
 use super::{RetryPause, Troubles};
 use crate::{Clock, Error, wire};
 
-/// Writes that are tried again by whoever wants them, with what is reported about them.
+/// Retries of writes, and their reports.
 pub struct Tries {
     troubles: Troubles,
     clock: Clock,
@@ -18,7 +18,6 @@ pub struct Tries {
 }
 
 impl Tries {
-    /// None has failed yet.
     pub fn new(troubles: &Troubles) -> Self {
         Self {
             clock: troubles.clock(),
@@ -28,7 +27,7 @@ impl Tries {
         }
     }
 
-    /// How the write of `what` has ended; whether well.
+    /// Notes how the write of `what` ended; returns whether it succeeded.
     pub fn ended(&mut self, what: &str, result: Result<(), Error>) -> bool {
         let Err(cause) = result else {
             self.troubles.over(what);
@@ -44,50 +43,47 @@ impl Tries {
         false
     }
 
-    /// When what has failed is to be tried again.
     pub fn next_try(&self) -> Option<Mono> {
         self.pause.next
     }
 }
 
-/// The one publisher of a topic. What could not be written is to be published again by whoever has it, at
-/// [`Outlet::next_try`].
+/// The publisher of a topic. The caller publishes again what failed, at [`Outlet::next_try`].
 pub struct Outlet<T> {
     topic: Publication<T>,
     tries: Tries,
 }
 
 impl<T: Topic> Outlet<T> {
-    /// Becomes the publisher of the agent's topic, with what an earlier run left. To be called within a runtime.
+    /// Publishes the agent's topic, with the values of an earlier run. Needs a runtime.
+    ///
     /// Errors: as [`crate::publication`].
     pub fn open(troubles: &Troubles) -> Result<Self, Error> {
         let topic = wire::publication(&troubles.topic_root(), troubles.agent())?;
         Ok(Self { topic, tries: Tries::new(troubles) })
     }
 
-    /// Publishes `value`; whether it is on disk.
+    /// Returns whether `value` is on disk.
     pub fn put(&mut self, key: &str, value: &T) -> bool {
         let result = self.topic.publish(key, value).map(drop).map_err(Error::pubsub(T::NAME));
         self.tries.ended(&what::<T>(key), result)
     }
 
-    /// Takes `key` back; whether nobody sees it any more.
+    /// Removes `key`; returns whether that succeeded.
     pub fn take(&mut self, key: &str) -> bool {
         let result = wire::withdraw(&mut self.topic, key);
         self.tries.ended(&what::<T>(key), result)
     }
 
-    /// When something that could not be written is to be tried again.
     pub fn next_try(&self) -> Option<Mono> {
         self.tries.next_try()
     }
 
-    /// The value under `key`.
     pub fn get(&self, key: &str) -> Option<&T> {
         self.topic.get(key)
     }
 
-    /// All keys with their values, in order.
+    /// In the order of keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
         self.topic.iter()
     }

@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 
-/// What an effect is to the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Weight {
     pub(super) rank: Rank,
-    /// Names what is written or asked for; a newer effect of the same key takes the place of an older one.
+    /// What is written or requested; a newer effect replaces an older one with the same key.
     pub(super) key: Cow<'static, str>,
-    /// What a person reads of it while it waits.
+    /// Shown to a person while it waits.
     pub(super) words: Cow<'static, str>,
 }
 
@@ -22,45 +21,43 @@ pub(super) enum Rank {
 }
 
 impl Weight {
-    /// An effect that writes nothing. Its error ends the agent.
+    /// Writes nothing. Its error ends the agent.
     pub const fn plain() -> Self {
         Self { rank: Rank::Plain, key: Cow::Borrowed(""), words: Cow::Borrowed("") }
     }
 
-    /// The same, and promises of `key` that still wait are wanted no longer.
+    /// The same, and drops waiting promises of `key`.
     pub const fn cancels(key: &'static str) -> Self {
         Self { rank: Rank::Plain, key: Cow::Borrowed(key), words: Cow::Borrowed("") }
     }
 
-    /// It says how things are, or takes something back: it waits for nothing.
+    /// Reports a state or withdraws something: it waits for nothing.
     pub fn status(key: impl Into<Cow<'static, str>>) -> Self {
         Self { rank: Rank::Status, key: key.into(), words: Cow::Borrowed("") }
     }
 
-    /// What comes after it waits until it is on disk.
+    /// Later effects wait until it is on disk.
     pub fn record(key: impl Into<Cow<'static, str>>) -> Self {
         Self { rank: Rank::Record, key: key.into(), words: Cow::Borrowed("") }
     }
 
-    /// It waits until the records before it are on disk, and is reported in these words meanwhile.
+    /// Waits until earlier records are on disk, shown with these words meanwhile.
     pub fn promise(key: impl Into<Cow<'static, str>>, words: impl Into<Cow<'static, str>>) -> Self {
         Self { rank: Rank::Promise, key: key.into(), words: words.into() }
     }
 }
 
-/// An effect that is not done yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct QueuedEffect<E> {
     pub(super) weight: Weight,
     pub(super) effect: E,
 }
 
-/// The effects that are not done yet.
 #[derive(Debug)]
 pub(super) struct EffectQueue<E> {
-    /// Records and promises in their order.
+    /// Records and promises, in order.
     pub(super) ordered: VecDeque<QueuedEffect<E>>,
-    /// Statuses, one of a key.
+    /// Statuses, one per key.
     pub(super) late: Vec<QueuedEffect<E>>,
 }
 
@@ -75,7 +72,7 @@ impl<E> EffectQueue<E> {
         self.ordered.is_empty() && self.late.is_empty()
     }
 
-    /// Whether an effect of this weight has to wait. What it makes out of date leaves the queue.
+    /// Whether an effect of this weight has to wait. Removes what it replaces.
     pub(super) fn waits(&mut self, weight: &Weight, forced: bool) -> bool {
         if !weight.key.is_empty() {
             self.late.retain(|it| it.weight.key != weight.key);
@@ -89,7 +86,6 @@ impl<E> EffectQueue<E> {
         }
     }
 
-    /// Keeps an effect that waits or has failed.
     pub(super) fn keep(&mut self, held: QueuedEffect<E>) {
         match held.weight.rank {
             Rank::Plain => {}
@@ -101,7 +97,7 @@ impl<E> EffectQueue<E> {
         }
     }
 
-    /// Of records without a promise between them only the newest of a key is to be written.
+    /// Of adjacent records only the newest per key is written.
     fn leave_out_older(&mut self) {
         let mut newer = BTreeSet::new();
         let mut kept: Vec<QueuedEffect<E>> = Vec::with_capacity(self.ordered.len());
@@ -116,7 +112,7 @@ impl<E> EffectQueue<E> {
         self.ordered.extend(kept.into_iter().rev());
     }
 
-    /// What waits for the first of those that wait, in words.
+    /// Words of what waits for the first entry.
     pub(super) fn waiting(&self) -> Vec<String> {
         let promises = self.ordered.iter().filter(|it| it.weight.rank == Rank::Promise);
         promises.map(|it| it.weight.words.clone().into_owned()).collect()
@@ -139,7 +135,6 @@ mod tests {
         queue.ordered.iter().map(|it| it.effect).collect()
     }
 
-    /// One record that could not be written.
     fn stuck() -> EffectQueue<u8> {
         let mut queue = EffectQueue::default();
         queue.keep(QueuedEffect { weight: Weight::record("a"), effect: 1 });

@@ -1,4 +1,4 @@
-//! The start of an agent: what it needs is opened, and tried again until it can be had.
+//! The start of an agent: opens what it needs, and retries until that succeeds.
 
 use tracing::info;
 
@@ -6,10 +6,11 @@ use super::{RetryPause, Troubles};
 use crate::watchdog::Watchdog;
 use crate::{AgentContext, Error};
 
-/// Opens what an agent cannot begin without: its topics and what an earlier run left. A disk that cannot be read or
-/// written is reported and tried again: an agent that ended would meet the same disk, and one that began without its
-/// records would take them for none. `None` when `context` says stop meanwhile.
-/// Errors: another process is this agent, or a value has no form: waiting helps nothing.
+/// Opens what an agent cannot begin without: its topics and the records of an earlier run. A disk that cannot
+/// be read or written is reported and retried: a restarted agent would meet the same disk, and without its
+/// records it would take them for absent. `None` when `context` says stop meanwhile.
+///
+/// Errors: another process is this agent, or a value cannot be encoded: retrying cannot help.
 pub async fn started<T>(
     context: &AgentContext,
     troubles: &Troubles,

@@ -1,4 +1,4 @@
-//! What an agent cannot write or read at present, for its file under `/run` and for its log.
+//! What an agent cannot write or read now, for its file under `/run` and its log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,14 +14,13 @@ use tracing::{error, info, warn};
 use crate::wire::GLOBAL;
 use crate::{Clock, Error, report, wire};
 
-/// The troubles of one agent. Copies are the same troubles.
+/// Copies share one state.
 #[derive(Clone)]
 pub struct Troubles(Arc<Mutex<TroubleBoard>>);
 
-/// A trouble that is reported.
 struct ReportedTrouble {
     trouble: Trouble,
-    /// Of its last error, so that the same one is reported once.
+    /// Kind of its last error, so that the same one is reported once.
     kind: String,
     since: Mono,
 }
@@ -31,17 +30,17 @@ struct TroubleBoard {
     topic_root: TopicRoot,
     clock: Clock,
     topic: Option<Publication<AgentTrouble>>,
-    /// By what it is.
+    /// By subject.
     all: BTreeMap<String, ReportedTrouble>,
-    /// The file does not say yet what is so.
+    /// The file is out of date.
     behind: bool,
-    /// That the file itself cannot be written was reported.
+    /// The failure to write the file was reported.
     mute: bool,
 }
 
 impl Troubles {
-    /// Becomes the publisher of the troubles of `agent`. Where that is not possible it is tried again with each
-    /// trouble. To be called within a runtime.
+    /// Becomes the publisher of the troubles of `agent`. Where that fails it is tried again with each
+    /// trouble. Needs a runtime.
     pub fn open(topic_root: &TopicRoot, clock: Clock, agent: &'static str) -> Self {
         let troubles = Self(Arc::new(Mutex::new(TroubleBoard {
             agent,
@@ -52,27 +51,24 @@ impl Troubles {
             behind: true,
             mute: false,
         })));
-        // What an earlier run has left there is looked at again.
+        // An earlier run's troubles are forgotten.
         troubles.publish();
         troubles
     }
 
-    /// The files under the root of this agent.
     pub(super) fn topic_root(&self) -> TopicRoot {
         self.lock().topic_root.clone()
     }
 
-    /// The clock of this agent.
     pub(super) fn clock(&self) -> Clock {
         self.lock().clock
     }
 
-    /// The agent whose troubles these are.
     pub fn agent(&self) -> &'static str {
         self.lock().agent
     }
 
-    /// `what` could not be written or read; it is tried again.
+    /// `what` could not be written or read, and is tried again.
     pub fn note(&self, what: &str, cause: &Error) {
         let failure = FailureText::of(cause);
         let trouble = Trouble {
@@ -91,14 +87,15 @@ impl Troubles {
         }
     }
 
-    /// A trouble in words of its own, which are for the caller to log where it is new; since when is found out here.
+    /// A trouble in words of its own. Returns whether it is new, for the caller to log; finds out since when
+    /// it lasts.
     pub fn report(&self, trouble: &Trouble) -> bool {
         let is_new = self.keep(trouble, trouble.error.clone());
         self.publish();
         is_new
     }
 
-    /// `what` is in order again, or wanted no longer.
+    /// `what` works again, or is no longer wanted.
     pub fn over(&self, what: &str) {
         let mut board = self.lock();
         if let Some(ReportedTrouble { trouble, since, .. }) = board.all.remove(what) {
@@ -110,7 +107,7 @@ impl Troubles {
         self.publish();
     }
 
-    /// Ends the troubles that begin with `prefix` and are not among `still`.
+    /// Ends the troubles that begin with `prefix` and are not in `still`.
     pub fn only(&self, prefix: &str, still: &[String]) {
         let gone: Vec<String> = {
             let board = self.lock();
@@ -121,7 +118,7 @@ impl Troubles {
         }
     }
 
-    /// The places that do not answer, each a trouble until it does.
+    /// Each place that does not answer is a trouble until it does.
     pub(crate) fn hanging(&self, places: &BTreeSet<PathBuf>) {
         let mut still = Vec::new();
         for place in places {
@@ -148,7 +145,7 @@ impl Troubles {
 
     /// What waits for `what`, in words.
     pub fn holds(&self, what: &str, mut waiting: Vec<String>) {
-        // One file or two: for a reader it is the same.
+        // One file or two: no difference for a reader.
         waiting.dedup();
         let mut board = self.lock();
         if let Some(known) = board.all.get_mut(what)
@@ -159,7 +156,7 @@ impl Troubles {
         }
     }
 
-    /// Brings the file up to date. One that cannot be written is tried again the next time.
+    /// Updates the file. A failed write is tried again the next time.
     pub fn publish(&self) {
         let mut board = self.lock();
         if !board.behind {
@@ -175,7 +172,7 @@ impl Troubles {
         }
     }
 
-    /// False where it is known already.
+    /// False when known already.
     fn keep(&self, new: &Trouble, kind: String) -> bool {
         let mut board = self.lock();
         let mut new = ReportedTrouble { trouble: new.clone(), kind, since: board.clock.now() };
@@ -218,9 +215,9 @@ impl TroubleBoard {
     }
 }
 
-/// What the name of a trouble with a whole disk begins with.
+/// Prefix of troubles with a whole disk.
 const DISK: &str = "disk of ";
-/// What else a person can do where only a restart helps.
+/// What a person can do where only a restart helps.
 const LET_GO: &str =
     "`zedbox drain force complete --for reboot --reason '...'` lets a waiting reboot go ahead";
 
@@ -231,11 +228,10 @@ fn next_step_of_hanging(top: &str) -> String {
     )
 }
 
-/// What an error says to a person.
 struct FailureText {
     path: Option<PathBuf>,
     text: String,
-    /// The same for errors that are reported once.
+    /// Equal for errors that are reported once.
     kind: String,
     next_step: String,
 }
@@ -305,13 +301,13 @@ impl FailureText {
     }
 }
 
-/// Whether its file system takes no further file, however short.
+/// Whether its file system has no free inode.
 fn has_no_inode(path: &Path) -> bool {
     let seen = path.ancestors().find_map(|it| rustix::fs::statvfs(it).ok());
     seen.is_some_and(|it| it.f_files > 0 && it.f_favail == 0)
 }
 
-/// The directory of a temporary file, which has another name each time; any other path as it is.
+/// The directory of a temporary file, which has another name each time; any other path unchanged.
 fn lasting(path: &Path) -> &Path {
     let is_temp = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| {
         name.strip_prefix("tmp").is_some_and(|rest| rest.bytes().all(|it| it.is_ascii_digit()))
@@ -371,7 +367,6 @@ mod tests {
         // Another temporary name is no other trouble.
         troubles.note("DeviceOpPending reboot", &full("/x/persist/status/a/tmp00000006710000000099"));
         assert_eq!(told().troubles, [first]);
-        // What an earlier run has left is not told on.
         drop(troubles);
         let troubles = Troubles::open(&context.topic_root, context.clock, "zedagent");
         assert!(!file.exists());

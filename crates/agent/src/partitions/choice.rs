@@ -1,4 +1,4 @@
-//! Which partitions are used, as given on the command line.
+//! Which partitions are used, from the command line.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,6 @@ use pubsub::TopicRoot;
 use super::{ExecStore, GptStore, Label, PartitionStore, RecordStore, refuse};
 use crate::Error;
 
-/// Which partitions are used.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum PartitionsChoice {
     /// `none`: there are none, and OS updates are refused.
@@ -53,9 +52,11 @@ impl fmt::Display for PartitionsChoice {
 }
 
 impl PartitionsChoice {
-    /// The partitions themselves, if there are any. `running` names the one that this boot runs from where the
-    /// kernel's command line does not.
-    /// Errors: the records can neither be read nor be made; `running` is given to a door that knows it by itself.
+    /// The partitions, if any. `running` names the one that this boot runs from where the kernel's command
+    /// line does not.
+    ///
+    /// Errors: the records can neither be read nor made; `running` is given for partitions that know it
+    /// themselves.
     pub fn open(
         &self,
         topic_root: &TopicRoot,

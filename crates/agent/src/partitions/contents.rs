@@ -1,9 +1,9 @@
-//! What an image partition holds, and how an image gets into it: for the doors to real partitions.
+//! What an image partition holds, and how an image is written into it, for real partitions.
 //!
-//! The head of an image is written last, once its digest is proved and the rest is on the disk. Until then the
-//! partition has no file system that a boot loader or a kernel would find, whatever a power cut leaves of the rest.
-//! What was written is noted under `<root>/persist/partitions/`, with the digest of that head: so a note is of no
-//! more use once somebody else has written there.
+//! The head of an image is written last, once its digest is verified and the rest is on disk. Until then no
+//! boot loader or kernel finds a file system in the partition, after any power cut. A note of what was
+//! written, with the digest of that head, is kept under `<root>/persist/partitions/`: it no longer matches
+//! once another program has written there.
 //!
 //! Not here: states of partitions. Source: lf-edge/eve pkg/pillar/zboot (`getVersion`, `WriteToPartition`).
 
@@ -25,7 +25,6 @@ use super::target::{HEAD_BYTES, PAUSE, PartitionTarget, when_free};
 use super::{Bytes, ImageToWrite, Label, Percent, hex, refuse};
 use crate::Error;
 
-/// Where notes of what was written are, under the root.
 const NOTES: &str = "persist/partitions";
 /// Where the other partition is mounted to read its version, under the root.
 const MOUNT: &str = "run/baseosmgr/tmpmnt";
@@ -35,21 +34,20 @@ const MOUNTS: &str = "proc/self/mountinfo";
 const RUNNING: [&str; 2] = ["run/eve-release", "etc/eve-release"];
 const INSIDE: &str = "etc/eve-release";
 const SMALL_BYTES: u64 = 64 << 10;
-/// An image is copied in pieces of this size, and a stop is noticed after each.
+/// Size of a copied piece; a stop is noticed after each.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// One write at a time: one that was given up may still be at its last piece.
+/// One write at a time: an abandoned one may still write its last piece.
 static WRITING: Mutex<()> = Mutex::new(());
 
-/// An image of which the head was read, and found to be that of a root file system.
+/// An image with a valid root file system head.
 pub(super) struct OpenedImage {
     head: Vec<u8>,
-    /// How long it is by its own word.
+    /// By its own superblock.
     length: u64,
     source: ImageSource,
 }
 
-/// What was written to a partition.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct ContentNote {
@@ -62,7 +60,6 @@ fn note(topic_root: &TopicRoot, label: Label) -> PathBuf {
     topic_root.path(NOTES).join(format!("{label}.json"))
 }
 
-/// The version of the image that runs.
 pub(super) fn running_version(topic_root: &TopicRoot) -> Result<String, Error> {
     for path in RUNNING {
         if let Some(version) = small(&topic_root.path(path))? {
@@ -72,7 +69,7 @@ pub(super) fn running_version(topic_root: &TopicRoot) -> Result<String, Error> {
     Err(refuse(format!("neither {} nor {} names the version that runs", RUNNING[0], RUNNING[1])))
 }
 
-/// Version and content of the partition that does not run; both empty where it holds no image.
+/// Version and content of the other partition; both empty where it holds no image.
 pub(super) fn of(
     topic_root: &TopicRoot,
     label: Label,
@@ -82,7 +79,7 @@ pub(super) fn of(
     let head = target.head().map_err(told)?;
     let path = note(topic_root, label);
     let noted = store::read(&path, SMALL_BYTES).map_err(Error::pubsub(path.display().to_string()))?;
-    // A note that makes no sense is none: the image is written again.
+    // An invalid note is ignored: the image is written again.
     let known = noted.and_then(|bytes| serde_json::from_slice::<ContentNote>(&bytes).ok());
     if let Some(known) = known.filter(|known| known.head_sha256 == sha256(&head)) {
         return Ok((known.version, known.content));
@@ -97,7 +94,7 @@ pub(super) fn of(
     Ok((version.unwrap_or_default(), String::new()))
 }
 
-/// Writes `image`, which goes to `label`, into `target`. Returns the version of what is there then.
+/// Writes `image` for `label` into `target`. Returns the version that is there then.
 pub(super) fn write(
     topic_root: &TopicRoot,
     (label, target): (Label, &PartitionTarget),
@@ -125,7 +122,7 @@ pub(super) fn write(
     Ok(version)
 }
 
-/// Copies all of `image` into `target`, which `disk` is: its head comes off first and on last.
+/// Copies `image` into `target`, which is open as `disk`: its head is erased first and written last.
 pub(super) fn copy(
     disk: &mut impl Sectors,
     (label, target): (Label, &PartitionTarget),
@@ -141,7 +138,7 @@ pub(super) fn copy(
         if stop.load(Ordering::Relaxed) {
             return Err(refuse("the write was given up"));
         }
-        // Up to the next whole piece, so that no sector is written in two.
+        // Up to the next whole piece, so that no sector is split.
         let room = piece.get_mut(done % PIECE_BYTES..).unwrap_or_default();
         let count = source.fill(room)?;
         if count == 0 {
@@ -161,8 +158,8 @@ pub(super) fn copy(
     disk.sync().map_err(told)
 }
 
-/// Opens what is to be written to a real partition, and refuses what cannot be right before anything is changed: what
-/// is no root file system, or is larger than the partition, or ends before its own superblock says.
+/// Opens what is to be written to a real partition, and refuses before any change what is no root file
+/// system, is larger than the partition, or is shorter than its own superblock says.
 pub(super) fn open(
     label: Label,
     target: &PartitionTarget,
@@ -204,13 +201,13 @@ fn too_large(source: &ImageSource, label: Label, bytes: Option<u64>, limit: u64)
     refuse(format!("the image {}{bytes} is larger than {label} of {limit} bytes", source.name()))
 }
 
-/// The version that an image names, read as the reference does.
+/// The image's version, read as the reference does.
 fn inside(topic_root: &TopicRoot, target: &PartitionTarget) -> Result<String, String> {
     let place = topic_root.path(MOUNT);
     let told = |cause: &dyn std::fmt::Display| format!("{}: {cause}", target.device());
     std::fs::create_dir_all(&place).map_err(|cause| told(&cause))?;
     let free = || unmount(&place, UnmountFlags::DETACH);
-    // A run that was killed may have left one.
+    // A killed run may have left a mount.
     while free().is_ok() {}
     let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
     when_free(PAUSE, || Ok(mount(&target.path, &place, "squashfs", flags, None)?))

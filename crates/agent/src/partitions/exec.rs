@@ -1,4 +1,4 @@
-//! IMGA and IMGB as a program knows them that speaks the words of the reference's `zboot`.
+//! IMGA and IMGB through a program with the arguments of the reference's `zboot`.
 //!
 //! | Words | Answer |
 //! |---|---|
@@ -7,9 +7,9 @@
 //! | `partstate LABEL` | `active`, `updating`, `inprogress` or `unused` |
 //! | `set_partstate LABEL STATE` | none |
 //!
-//! Each call has a limit. A program that hangs, fails or answers something else is an error that names it and the
-//! words; a state counts as set once `partstate` says so.
-//! Source: lf-edge/eve pkg/gpt-tools `zboot`, pkg/pillar/zboot.
+//! Each call has a limit. A program that hangs, fails or answers something else is an error with its name and
+//! arguments; a state counts as set once `partstate` reports it. Source: lf-edge/eve pkg/gpt-tools `zboot`,
+//! pkg/pillar/zboot.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -26,10 +26,9 @@ use super::{
 use crate::Error;
 use crate::device::program;
 
-/// How long one call may take, as in the reference.
+/// As in the reference.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// IMGA and IMGB by a program.
 #[derive(Debug, Clone)]
 pub struct ExecStore {
     topic_root: TopicRoot,
@@ -37,7 +36,6 @@ pub struct ExecStore {
 }
 
 impl ExecStore {
-    /// The partitions that `program` knows.
     pub fn new(topic_root: &TopicRoot, program: &Path) -> Self {
         Self { topic_root: topic_root.clone(), program: program.to_owned() }
     }

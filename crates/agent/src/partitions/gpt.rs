@@ -7,8 +7,8 @@
 //! | `0x003` | `inprogress` | 3, 0, 0 |
 //! | `0x000` | `unused` | 0, 0, 0 |
 //!
-//! Not here: how the table is written (`table`), how an image is (`contents`).
-//! Source: lf-edge/eve pkg/gpt-tools `zboot`, pkg/grub `gptprio`.
+//! Not here: how the table is written (`table`), images (`contents`). Source: lf-edge/eve pkg/gpt-tools
+//! `zboot`, pkg/grub `gptprio`.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read as _;
@@ -28,11 +28,11 @@ use super::{
 };
 use crate::{Error, report};
 
-/// The kernel's command line, under the root; the boot loader names the partition there.
+/// Under the root; the boot loader names the partition there.
 const COMMAND_LINE: &str = "proc/cmdline";
 const ROOT: &str = "root=PARTUUID=";
 const COMMAND_LINE_BYTES: u64 = 64 << 10;
-/// What the kernel knows of its disks, under the root. It counts in sectors of 512 bytes, whatever the disk has.
+/// The kernel's disks, under the root. Counts in sectors of 512 bytes, for any disk.
 const KNOWN: &str = "sys/class/block";
 const KNOWN_SECTOR: u64 = 512;
 
@@ -47,7 +47,6 @@ fn word(state: PartitionState) -> u16 {
     WORDS.iter().find(|(known, _)| *known == state).map_or(0, |(_, word)| *word)
 }
 
-/// IMGA and IMGB of one disk.
 #[derive(Debug, Clone)]
 pub struct GptStore {
     topic_root: TopicRoot,
@@ -55,7 +54,6 @@ pub struct GptStore {
     running: Option<Label>,
 }
 
-/// One image partition of the table.
 struct GptEntry {
     slot: Slot,
     target: PartitionTarget,
@@ -63,8 +61,7 @@ struct GptEntry {
 }
 
 impl GptStore {
-    /// The partitions of `disk`. Without `running`, the one that this boot runs from is the one that the kernel's
-    /// command line names by its PARTUUID.
+    /// Without `running`, the kernel's command line names the running partition by its PARTUUID.
     pub fn new(topic_root: &TopicRoot, disk: &Path, running: Option<Label>) -> Self {
         Self { topic_root: topic_root.clone(), disk: disk.to_owned(), running }
     }
@@ -73,7 +70,7 @@ impl GptStore {
         refuse(format!("{}: {reason}", self.disk.display()))
     }
 
-    /// The disk, which is this program's alone until it is dropped: another store of it waits.
+    /// The disk, locked until it is dropped: another store of it waits.
     fn open(&self, write: bool) -> Result<File, Error> {
         let disk = OpenOptions::new().read(true).write(write).open(&self.disk);
         let disk = disk.map_err(|cause| self.refuse(&cause))?;
@@ -129,7 +126,7 @@ impl GptStore {
         }
         let path = self.topic_root.path(COMMAND_LINE);
         let mut line = String::new();
-        // The kernel's file has no length to check, so it is not read through the store.
+        // The kernel's file has no length, so the store cannot read it.
         let read = File::open(&path).and_then(|file| file.take(COMMAND_LINE_BYTES).read_to_string(&mut line));
         read.map_err(|source| Error::Read { path: path.clone(), source })?;
         let named = line.split_whitespace().filter_map(|word| word.strip_prefix(ROOT)).next_back();
@@ -146,7 +143,7 @@ impl GptStore {
 
     fn partition(&self, label: Label, slot: Slot, current: Label) -> Result<GptEntry, Error> {
         let Some((state, _)) = WORDS.iter().find(|(_, word)| *word == slot.word) else {
-            // The one that runs may be the only one that boots.
+            // The running one may be the only one that boots.
             let (what, right) = if label == current {
                 ("runs", PartitionState::Active)
             } else {
@@ -203,7 +200,7 @@ impl GptStore {
         Ok(PartitionTarget { path, offset: 0, bytes: slot.bytes })
     }
 
-    /// Gives `label` the state, and the other one too where `both` says one: in one change of the table.
+    /// Sets these states in one change of the table.
     fn put(&self, states: &[(&GptEntry, PartitionState)]) -> Result<(), Error> {
         let words: Vec<(usize, u16)> =
             states.iter().map(|(found, state)| (found.slot.number, word(*state))).collect();
@@ -239,7 +236,7 @@ fn of(found: &[GptEntry; 2], label: Label) -> &GptEntry {
     }
 }
 
-/// As the kernel names them: a number after a letter, `p` and a number after a digit.
+/// The kernel's names: a number after a letter, `p` and a number after a digit.
 fn device_of(disk: &Path, number: usize) -> PathBuf {
     let name = disk.to_string_lossy();
     let between = if name.ends_with(|last: char| last.is_ascii_digit()) { "p" } else { "" };
@@ -282,7 +279,7 @@ impl PartitionStore for GptStore {
                 if !this.table()?.primary_is_whole {
                     return Err(cause);
                 }
-                // Told again by whatever has to be written.
+                // The next write reports it again.
                 warn!(error = report::chain(&cause), "the copies of the partition table stay as they are");
             }
             Ok(booted(&now))

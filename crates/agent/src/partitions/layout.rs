@@ -24,20 +24,18 @@ use serde::Deserialize;
 use super::{hex, refuse};
 use crate::Error;
 
-/// An index or a manifest is never longer.
 const JSON_BYTES: u64 = 4 << 20;
-/// The annotation by which the reference knows what a layer is for, and two of its values. A disk beside the root is
-/// to lie in `/persist` where the reference splits an image in two; nobody here puts it there.
+/// The annotation for a layer's role, as the reference knows it, and two of its values. A disk beside the
+/// root belongs in `/persist` where the reference splits an image in two; it is not installed here.
 const ROLE: &str = "org.lfedge.eci.role";
 const ROOT: &str = "disk-root";
 const ADDITIONAL: &str = "disk-additional";
-/// What builders put beside a manifest to say how it was made: no image.
+/// Builders put this beside a manifest to describe the build; it is no image.
 const ATTESTATION: (&str, &str) = ("vnd.docker.reference.type", "attestation-manifest");
 const NO_PLATFORM: &str = "unknown";
-/// An index may name an index; nobody nests them deeper.
 const DEPTH: usize = 4;
 
-/// The media type says nothing: the reference calls a root file system a tar archive when it wraps one.
+/// The media type is ignored: the reference calls a wrapped root file system a tar archive.
 #[derive(Debug, Clone, Deserialize)]
 struct Descriptor {
     digest: String,
@@ -61,15 +59,14 @@ struct Document {
     layers: Vec<Descriptor>,
 }
 
-/// A blob by its digest: the root layer, or a document on the way to it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Blob {
     pub(super) path: PathBuf,
     pub(super) sha256: String,
 }
 
-/// The root layer of the image in `folder`. `names` are the digests of its blobs where these are known, `wanted` is the
-/// digest of its manifest, index or layer, or empty; both as [`digits`] gives them.
+/// The root layer of the image in `folder`. `names` are the digests of its blobs where known, `wanted` is the
+/// digest of its manifest, index or layer, or empty; both as [`digits`] returns them.
 pub(super) fn root(folder: &Path, names: &[String], wanted: &str) -> Result<Blob, Error> {
     let (index, blobs) = (folder.join("index.json"), folder.join("blobs/sha256"));
     let blobs = if blobs.is_dir() { blobs } else { folder.to_owned() };
@@ -99,7 +96,7 @@ pub(super) fn root(folder: &Path, names: &[String], wanted: &str) -> Result<Blob
     Err(refuse(format!("{} nests more than {DEPTH} indexes", folder.display())))
 }
 
-/// The document that begins an image of which only blobs are there.
+/// The first document of an image that consists of blobs only.
 fn entry(blobs: &Path, names: &[String], wanted: &str) -> Result<Blob, Error> {
     let shown = blobs.display();
     if names.is_empty() {
@@ -111,7 +108,7 @@ fn entry(blobs: &Path, names: &[String], wanted: &str) -> Result<Blob, Error> {
     let (mut documents, mut below) = (BTreeSet::new(), BTreeSet::new());
     for name in names {
         let one = blob(blobs, name)?;
-        // A layer is longer, or is no JSON; what is needed and is not there is missed later.
+        // Layers are longer or no JSON; a missing document is found later.
         if one.path.metadata().is_ok_and(|it| it.len() > JSON_BYTES) {
             continue;
         }
@@ -141,7 +138,7 @@ fn entry(blobs: &Path, names: &[String], wanted: &str) -> Result<Blob, Error> {
     }
 }
 
-/// The digest of the manifest that `index`, which is `at`, has for this machine, or that is `wanted`.
+/// The digest of the manifest in `index` (at `at`) that is `wanted`, or for this machine.
 fn manifest<'a>(index: &'a Document, at: &str, wanted: &str) -> Result<&'a str, String> {
     let images: Vec<&Descriptor> = index.manifests.iter().filter(|it| !it.is_attestation()).collect();
     let such = |is: &dyn Fn(&Descriptor) -> bool| -> Vec<&'a Descriptor> {
@@ -149,7 +146,7 @@ fn manifest<'a>(index: &'a Document, at: &str, wanted: &str) -> Result<&'a str, 
     };
     let here = here();
     let is_wanted = |it: &Descriptor| !wanted.is_empty() && digits(&it.digest).is_ok_and(|it| it == wanted);
-    // One that names no platform is for any.
+    // One without a platform is for any.
     let ways = [
         such(&is_wanted),
         such(&|it| it.platform.as_ref() == Some(&here)),
@@ -177,7 +174,7 @@ fn manifest<'a>(index: &'a Document, at: &str, wanted: &str) -> Result<&'a str, 
     Ok(&one.digest)
 }
 
-/// The digest of the root layer of `manifest`, which is `at`: the one of that role, or the only one.
+/// The digest of the root layer of `manifest` (at `at`): the one with that role, or the only one.
 fn layer<'a>(manifest: &'a Document, at: &str) -> Result<&'a str, String> {
     let role = |it: &Descriptor| it.annotations.get(ROLE).cloned().unwrap_or_default();
     let layers = &manifest.layers;
@@ -212,7 +209,7 @@ impl Platform {
     }
 }
 
-/// The platform of this machine, in the words of Go that images use.
+/// In Go's words, which images use.
 fn here() -> Platform {
     let architecture = match consts::ARCH {
         "x86_64" => "amd64",
@@ -222,8 +219,7 @@ fn here() -> Platform {
     Platform { os: consts::OS.to_owned(), architecture: architecture.to_owned() }
 }
 
-/// The hexadecimal digits of a SHA-256, which is written with `sha256:` in front or without. It is a name of a file and
-/// nothing that leads elsewhere.
+/// The hexadecimal digits of a SHA-256, with `sha256:` in front or without. Safe as the name of a file.
 pub(super) fn digits(text: &str) -> Result<String, Error> {
     let digits = text.strip_prefix("sha256:").unwrap_or(text);
     if digits.len() != 64 || !digits.bytes().all(|it| it.is_ascii_hexdigit()) {
@@ -250,7 +246,7 @@ fn json(path: &Path, sha256: Option<&str>) -> Result<Document, Error> {
     serde_json::from_slice(&bytes).map_err(|cause| told(&cause.to_string()))
 }
 
-/// What fuzzing tries: `bytes` as an index or a manifest, and what is chosen of it when `wanted` is.
+/// For fuzzing: `bytes` as an index or a manifest, and what is chosen of it for `wanted`.
 pub(super) fn chosen(bytes: &[u8], wanted: &str) -> Result<String, String> {
     let document: Document = serde_json::from_slice(bytes).map_err(|cause| cause.to_string())?;
     let chosen = if document.manifests.is_empty() {

@@ -6,16 +6,16 @@
 //! | [`ExecStore`] | a program with the words of the reference's `zboot` |
 //! | [`RecordStore`] | files under the root that stand in for partitions, for the demo and for tests |
 //!
-//! Each must be asked for by name ([`PartitionsChoice`]), so that no device takes an image for booted that was only written
-//! down. Not here: when an image is switched; baseosmgr decides that.
-//! Source of the states: lf-edge/eve pkg/pillar/zboot and pkg/grub (partition attributes of gptprio).
+//! Each must be chosen by name ([`PartitionsChoice`]), so that no device takes a recorded image for a booted
+//! one. Not here: when an image is switched; baseosmgr decides that. Source of the states: lf-edge/eve
+//! pkg/pillar/zboot and pkg/grub (partition attributes of gptprio).
 //!
 //! | State | Set by | What the boot loader does with it |
 //! |---|---|---|
 //! | `updating` | baseosmgr, to switch | boots it once, as `inprogress` |
-//! | `inprogress` | the boot loader | passes it over: it had its one try |
+//! | `inprogress` | the boot loader | skips it: it had its one try |
 //! | `active` | baseosmgr, after the test | boots it |
-//! | `unused` | baseosmgr | passes it over |
+//! | `unused` | baseosmgr | skips it |
 
 mod choice;
 mod contents;
@@ -49,13 +49,10 @@ use tokio::sync::watch;
 
 use crate::Error;
 
-/// One of the two image partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Label {
-    /// `IMGA`.
     #[serde(rename = "IMGA")]
     A,
-    /// `IMGB`.
     #[serde(rename = "IMGB")]
     B,
 }
@@ -63,7 +60,7 @@ pub enum Label {
 impl Label {
     pub const BOTH: [Self; 2] = [Self::A, Self::B];
 
-    /// The label as files and topics spell it.
+    /// As in files and topics.
     pub const fn word(self) -> &'static str {
         match self {
             Self::A => "IMGA",
@@ -71,7 +68,6 @@ impl Label {
         }
     }
 
-    /// The partition that is not this one.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -96,12 +92,11 @@ impl FromStr for Label {
     }
 }
 
-/// What the boot loader makes of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PartitionState {
     Active,
-    /// Booted once and not yet found good.
+    /// Booted once, not yet tested.
     Inprogress,
     /// To be booted next, once.
     Updating,
@@ -110,7 +105,7 @@ pub enum PartitionState {
 }
 
 impl PartitionState {
-    /// The state as files and topics spell it.
+    /// As in files and topics.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -137,38 +132,31 @@ impl fmt::Display for PartitionState {
     }
 }
 
-/// One partition as it is on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
     pub label: Label,
-    /// Device name, for display.
+    /// For display.
     pub device: String,
-    /// What the boot loader makes of it.
     pub state: PartitionState,
-    /// Version of the image in it; empty while there is no whole image.
+    /// Of its image; empty while there is no whole one.
     pub short_version: String,
     /// Always empty, as in the reference.
     pub long_version: String,
-    /// An image may not be larger.
     pub size_bytes: u64,
-    /// Name of the content that a whole image was written from, see [`ImageToWrite::content`]. Empty when that is not
-    /// known, for example on a store that cannot remember it; such an image is written again before a switch.
+    /// Content that a whole image was written from, see [`ImageToWrite::content`]. Empty when unknown, for
+    /// example on a store that cannot remember it; such an image is written again before a switch.
     pub content: String,
 }
 
-/// Both partitions at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partitions {
     /// The one that this boot runs from.
     pub current: Label,
-    /// `IMGA`.
     pub a: Partition,
-    /// `IMGB`.
     pub b: Partition,
 }
 
 impl Partitions {
-    /// The partition `label`.
     pub const fn get(&self, label: Label) -> &Partition {
         match label {
             Label::A => &self.a,
@@ -176,98 +164,89 @@ impl Partitions {
         }
     }
 
-    /// The partition that this boot runs from.
     pub const fn running(&self) -> &Partition {
         self.get(self.current)
     }
 
-    /// The partition that a new image goes to.
+    /// The target of a new image.
     pub const fn spare(&self) -> &Partition {
         self.get(self.current.other())
     }
 }
 
-/// An image to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageToWrite {
-    /// Names the content; kept with the partition once the image is whole.
+    /// Identifies the content; kept with the partition once the image is whole.
     pub content: String,
-    /// The version to be taken for an image that does not name its own, see [`VERSION_LINE`].
+    /// Used for an image that does not name its own, see [`VERSION_LINE`].
     pub version: String,
-    /// Where its bytes are.
     pub bytes: Bytes,
-    /// SHA-256 of the bytes, of their manifest or of their index, in hexadecimal digits with `sha256:` in front or
-    /// without; empty where it is not known.
+    /// SHA-256 of the bytes, of their manifest or of their index, in hexadecimal digits with `sha256:` in
+    /// front or without; empty when unknown.
     pub sha256: String,
 }
 
-/// Where the bytes of an image are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bytes {
-    /// This file, plain or packed by gzip; of a folder, which is an OCI image layout or a store of contents, its
-    /// root layer.
+    /// A plain or gzip file; of a folder, which is an OCI image layout or a store of contents, its root
+    /// layer.
     Path(PathBuf),
     /// The root layer of an image whose blobs are in this folder.
     Blobs {
-        /// Where a file is named by the SHA-256 of what is in it.
+        /// Files named by their SHA-256.
         folder: PathBuf,
         /// The digests of all blobs of the image, among them its index or its manifest.
         names: Vec<String>,
     },
-    /// Here: a small stand-in that says which content it stands for.
+    /// A small stand-in that names its content.
     Inline(String),
 }
 
-/// Work on the partitions. A door may have done it by the time that this is returned; a real one does it off the
-/// runtime when this is polled, and what has begun by then is carried out even if this is dropped.
+/// Work on the partitions. It may be done when this is returned; real partitions do it off the runtime when
+/// this is polled, and work that has begun is completed even if this is dropped.
 pub type PartitionWork<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
-/// How far a write is, in percent of its source.
+/// Progress of a write, in percent of its source.
 pub type Percent = watch::Sender<u8>;
 
-/// What a boot came to.
+/// The partition that a boot chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BootResult {
-    /// The boot loader has run for this boot already.
+    /// The boot loader has already run for this boot.
     Again,
-    /// The partition that ran before runs again.
     Same,
-    /// A new image has its one try.
     Tried,
-    /// The image before did not pass its test; the active one runs.
     FellBack,
-    /// No partition may be booted; the one that ran before runs again, as anything else would be the end.
+    /// No partition is bootable; the former one runs again.
     LastResort,
 }
 
-/// What can be done with the partitions.
 pub trait PartitionStore: Send {
-    /// Both partitions as they are now. Fails when they cannot be read, or are not as the reference makes them.
+    /// Both partitions now. Fails when they cannot be read, or differ from the reference's layout.
     fn read(&mut self) -> PartitionWork<Partitions>;
 
-    /// Sets the partition that does not run to `updating`, which needs a whole image in it, or `unused`. Fails when
-    /// it is the running one, holds no image, or the state cannot be written; a state that was not written whole
+    /// Sets the other partition to `updating`, which needs a whole image in it, or `unused`. Fails when it is
+    /// the running one, holds no image, or the state cannot be written; a state that was not written whole
     /// reads as the old or the new one.
     fn set_state(&mut self, label: Label, state: PartitionState) -> PartitionWork<()>;
 
-    /// Finds the running image good: it becomes `active` and the other one `unused`, so that there is an active one
-    /// at every moment. A door that needs two steps may leave both active after a crash; call it again. Fails when
-    /// the running one is neither `inprogress` nor `active`, or a state cannot be written.
+    /// Marks the running image `active` and the other one `unused`, with an active one at every moment. An
+    /// implementation with two steps may leave both active after a crash; call it again. Fails when the
+    /// running one is neither `inprogress` nor `active`, or a state cannot be written.
     fn mark_current_active(&mut self) -> PartitionWork<()>;
 
-    /// Writes `image` to the partition that does not run, and returns the version that is in it then. Before its
-    /// first byte that partition is `unused` and without an image, so that no boot ever picks half of one; dropping
-    /// the work, or writing again, leaves it so. Fails when it is the running one or mounted, when the bytes cannot
-    /// be read, are not those of its digest or more than the partition holds, or cannot be written.
+    /// Writes `image` to the other partition, and returns the version that is in it then. Before its first
+    /// byte that partition is `unused` and without an image, so that no boot picks half of one; dropping the
+    /// work, or writing again, leaves it so. Fails when it is the running one or mounted, when the bytes
+    /// cannot be read, are not those of its digest or more than the partition holds, or cannot be written.
     fn write_image(&mut self, label: Label, image: ImageToWrite, percent: Percent) -> PartitionWork<String>;
 
-    /// What this boot came to. A real boot loader has chosen by the time that anything here runs; the stand-in
-    /// chooses once for each boot identity. Takes a change to its end that a power cut left half done, or logs why it
-    /// cannot, where the partitions can be read all the same.
+    /// The result of this boot. A real boot loader has chosen before anything here runs; the stand-in chooses
+    /// once for each boot identity. Completes a change that a power cut interrupted, or logs why it cannot,
+    /// where the partitions can be read all the same.
     fn boot(&mut self, boot_id: &str) -> PartitionWork<BootResult>;
 }
 
-/// Work that is done.
 fn done<T: Send + 'static>(outcome: Result<T, Error>) -> PartitionWork<T> {
     Box::pin(ready(outcome))
 }
@@ -280,11 +259,10 @@ fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 
     })
 }
 
-/// Tells a thread to give up once nobody waits for it.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl StopOnDrop {
-    /// Work off the runtime that looks at its argument now and then, and ends once that is true.
+    /// Work off the runtime that ends once its argument is true.
     fn over<T: Send + 'static>(
         work: impl FnOnce(&AtomicBool) -> Result<T, Error> + Send + 'static,
     ) -> PartitionWork<T> {
@@ -306,7 +284,7 @@ fn refuse(reason: impl Into<String>) -> Error {
     Error::Effect { doing: "keep the image partitions", reason: reason.into() }
 }
 
-/// Whether a state may be set on the partition that does not run.
+/// Whether a state may be set on the other partition.
 fn settable(label: Label, state: PartitionState, now: &Partitions) -> Result<(), Error> {
     if label == now.current {
         return Err(refuse(format!("{label} is the partition that runs")));
@@ -322,7 +300,7 @@ fn settable(label: Label, state: PartitionState, now: &Partitions) -> Result<(),
     }
 }
 
-/// What the states say about the boot, where a real boot loader has chosen.
+/// The result of the boot, from the states that a real boot loader left.
 fn booted(now: &Partitions) -> BootResult {
     match (now.running().state, now.spare().state) {
         (PartitionState::Inprogress, _) => BootResult::Tried,

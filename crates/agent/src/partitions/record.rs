@@ -8,7 +8,7 @@
 //! | `choice` | what the boot loader has chosen, for which boot; written before it is carried out |
 //! | `boot-id` | identity of the boot whose choice has been carried out |
 //!
-//! Each file is replaced whole. A crash between two of them is taken up by the next call, see each one.
+//! Each file is replaced whole. The next call recovers from a crash between two of them.
 
 #[cfg(test)]
 mod tests;
@@ -29,20 +29,17 @@ use super::{
 };
 use crate::Error;
 
-/// Where the partitions are, under the root.
 pub const FOLDER: &str = "persist/zboot";
-/// An image whose first line starts so names its own version, as `/etc/eve-release` does inside a real one.
+/// Prefix of the first line of an image that names its own version, like `/etc/eve-release` in a real one.
 pub const VERSION_LINE: &str = "version: ";
-/// The version that a fresh store runs, unless `etc/eve-release` under the root names one.
+/// Version of a fresh store, unless `etc/eve-release` under the root names one.
 const FRESH_VERSION: &str = "0.0.0-k-amd64";
-/// Size of an image partition; the reference's installer makes them so.
+/// As the reference's installer makes them.
 const SIZE_BYTES: u64 = 512 << 20;
-/// No small file of the store is longer than this.
 const SMALL_BYTES: u64 = 64 << 10;
-/// An image is copied in pieces of this size, and a stop is noticed after each.
+/// Size of a copied piece; a stop is noticed after each.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// `IMGA.json`, `IMGB.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct PartitionFile {
@@ -53,12 +50,12 @@ struct PartitionFile {
     long_version: String,
     size_bytes: u64,
     content: String,
-    /// Names the write under way; only that one may finish. A name left over means that no image is whole.
+    /// The write under way; only that one may finish. A leftover name means that no image is whole.
     #[serde(default)]
     writing: String,
 }
 
-/// `choice`: a program that is killed while the boot loader runs must not choose again in the same boot, as the
+/// `choice`: a program killed while the boot loader runs must not choose again in the same boot, because the
 /// states have changed by then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -69,7 +66,7 @@ struct BootChoice {
     boot: BootResult,
 }
 
-/// Both partitions as files. Copies share one lock, so that a write and a change of state do not mix.
+/// Copies share one lock, so that a write and a change of state do not mix.
 #[derive(Debug, Clone)]
 pub struct RecordStore {
     folder: PathBuf,
@@ -77,7 +74,7 @@ pub struct RecordStore {
 }
 
 impl RecordStore {
-    /// The store of this root. A fresh one has `IMGA` active and running, and `IMGB` unused.
+    /// A fresh store has `IMGA` active and running, and `IMGB` unused.
     pub fn open(topic_root: &TopicRoot) -> Result<Self, Error> {
         let this = Self { folder: topic_root.path(FOLDER), turn: Arc::default() };
         if small(&this.folder.join("current"))?.is_none() {
@@ -85,14 +82,14 @@ impl RecordStore {
             let version = release.filter(|text| !text.is_empty()).unwrap_or_else(|| FRESH_VERSION.to_owned());
             this.put(&fresh(Label::A, PartitionState::Active, version))?;
             this.put(&fresh(Label::B, PartitionState::Unused, String::new()))?;
-            // Last: it says that the other two are there.
+            // Last: it shows that the other two exist.
             this.put_current(Label::A)?;
         }
         this.now()?;
         Ok(this)
     }
 
-    /// One change at a time. A panic of another holder leaves whole files, so its mark is of no concern.
+    /// One change at a time. A panic of another holder leaves whole files, so poisoning is ignored.
     fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -127,13 +124,13 @@ impl RecordStore {
         text.parse().map_err(|cause| refuse(format!("{}: {cause}", path.display())))
     }
 
-    /// The choice that was made last. One that makes no sense is none: the next one is written whole.
+    /// The last choice. An invalid one is ignored: the next one is written whole.
     fn choice(&self) -> Result<Option<BootChoice>, Error> {
         let text = small(&self.folder.join("choice"))?;
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
-    /// As in gptprio: an untried image has the highest priority, then come the good ones.
+    /// As in gptprio: an untried image has the highest priority, then good ones.
     fn choose(&self, boot_id: &str) -> Result<BootChoice, Error> {
         let before = self.running()?;
         let (first, second) = (self.record(before.other())?, self.record(before)?);
@@ -154,7 +151,7 @@ impl RecordStore {
         Ok(choice)
     }
 
-    /// The record of `label`, which must not be the one that runs.
+    /// The record of `label`; refuses the running one.
     fn spare(&self, label: Label) -> Result<PartitionFile, Error> {
         if self.running()? == label {
             return Err(refuse(format!("{label} is the partition that runs")));
@@ -175,7 +172,7 @@ impl RecordStore {
         let drafted = draft_image(&draft, source, limit, stop);
         let done = drafted.and_then(|stated| self.commit(label, image, name, &draft, stated));
         if done.is_err() {
-            // The reason matters more than a draft that will be overwritten or removed anyway.
+            // The reason matters more than a leftover draft.
             drop(std::fs::remove_file(&draft));
         }
         done
@@ -284,7 +281,7 @@ impl RecordStore {
         if self.running()? != choice.runs {
             self.put_current(choice.runs)?;
         }
-        // Last: a power cut before this leaves the choice to the next boot, as a real one would.
+        // Last: a power cut before this leaves the choice to the next boot, as with a real boot loader.
         store::replace(&path, boot_id.as_bytes()).map_err(Error::pubsub(path.display().to_string()))?;
         Ok(choice.boot)
     }
@@ -294,13 +291,12 @@ impl RecordStore {
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return };
         for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(&start))
         {
-            // A draft that stays costs room and nothing else.
+            // A leftover draft only costs room.
             drop(std::fs::remove_file(entry.path()));
         }
     }
 }
 
-/// Done at once, as the small files of topics are.
 impl PartitionStore for RecordStore {
     fn read(&mut self) -> PartitionWork<Partitions> {
         done(self.now())
@@ -345,8 +341,8 @@ fn small(path: &Path) -> Result<Option<String>, Error> {
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned()))
 }
 
-/// Writes the bytes to `draft` and returns the version that they name, if any. An image is too large for
-/// `store::replace`, which takes its bytes at once.
+/// Writes the bytes to `draft` and returns the version in them, if any. An image is too large for
+/// `store::replace`.
 fn draft_image(
     draft: &Path,
     mut source: ImageSource,

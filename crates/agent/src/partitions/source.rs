@@ -1,4 +1,4 @@
-//! The bytes of an image, unpacked and counted, whose digest is taken of what is read.
+//! The bytes of an image: unpacked, counted, and digested while they are read.
 //!
 //! Not here: where they go.
 
@@ -11,15 +11,13 @@ use ring::digest::{Context, SHA256};
 use super::{Bytes, ImageToWrite, Percent, hex, layout, refuse};
 use crate::Error;
 
-/// How packed bytes begin.
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// An image that is being read.
 pub(super) struct ImageSource {
     name: String,
     sha256: String,
-    /// Of the bytes once they are unpacked, where that is known.
+    /// Unpacked length, if known.
     bytes: Option<u64>,
     unpacked: Unpacked,
 }
@@ -30,7 +28,7 @@ enum Unpacked {
 }
 
 impl ImageSource {
-    /// Opens the bytes of `image`; `percent` follows what is read of them.
+    /// `percent` follows the reading.
     pub(super) fn open(image: &ImageToWrite, percent: Percent) -> Result<Self, Error> {
         let given = if image.sha256.is_empty() { String::new() } else { layout::digits(&image.sha256)? };
         let (path, sha256) = match &image.bytes {
@@ -77,23 +75,21 @@ impl ImageSource {
         let (bytes, unpacked) = if gzip {
             (None, Unpacked::Gzip(Box::new(MultiGzDecoder::new(tally))))
         } else {
-            // What comes through a pipe has no length.
+            // A pipe has no length.
             (Some(total).filter(|total| *total > 0), Unpacked::Plain(Box::new(tally)))
         };
         Ok(Self { name, sha256, bytes, unpacked })
     }
 
-    /// What a person calls it.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// How long the image is, where that is known before it is read.
+    /// Length, if known before it is read.
     pub(super) fn bytes(&self) -> Option<u64> {
         self.bytes
     }
 
-    /// Fills `into` as far as there are bytes.
     pub(super) fn fill(&mut self, into: &mut [u8]) -> Result<usize, Error> {
         let mut count = 0;
         while let Some(room) = into.get_mut(count..).filter(|room| !room.is_empty()) {
@@ -111,7 +107,7 @@ impl ImageSource {
         Ok(count)
     }
 
-    /// Once all has been read: whether it was the image that was wanted.
+    /// After all was read: whether it was the wanted image.
     pub(super) fn finish(self) -> Result<(), Error> {
         let mut tally = match self.unpacked {
             Unpacked::Plain(tally) => *tally,
@@ -130,7 +126,6 @@ impl ImageSource {
     }
 }
 
-/// Counts what goes through, and takes its digest.
 struct Tally {
     raw: Box<dyn Read + Send>,
     digest: Context,

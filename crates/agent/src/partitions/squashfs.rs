@@ -1,4 +1,4 @@
-//! What a root file system says of itself in its first bytes: the superblock of a squashfs.
+//! The superblock of a squashfs root file system.
 //!
 //! The boot loader of the reference also reads ext4, of which builds for development are made. No update is one: the
 //! version of an image is read from a squashfs, by the reference as well as here.
@@ -7,22 +7,20 @@
 
 use super::table::number;
 
-/// The length of a superblock.
 const BYTES: u64 = 96;
 const MAGIC: &[u8] = b"hsqs";
-/// Its fields that are used, by offset: the size of a block and its logarithm, the version, the length of all, and the
-/// tables that no squashfs is without (identities, inodes, directories).
+/// Offsets of used fields: block size and its logarithm, version, total length, and the tables that every
+/// squashfs has (identities, inodes, directories).
 const BLOCK_SIZE: usize = 12;
 const BLOCK_LOG: usize = 22;
 const VERSION: [usize; 2] = [28, 30];
 const LENGTH: usize = 40;
 const TABLES: [usize; 3] = [48, 64, 72];
-/// How a tar archive is known.
 const TAR: (usize, &[u8]) = (257, b"ustar");
-/// So much of something else is shown.
+/// How much of something else is shown.
 const SHOWN: usize = 16;
 
-/// How many bytes the squashfs has that begins with `head`, by its own word; else why it is none.
+/// Total bytes of the squashfs that begins with `head`; else why it is none.
 pub(super) fn length(head: &[u8]) -> Result<u64, String> {
     if head.get(TAR.0..).is_some_and(|rest| rest.starts_with(TAR.1)) {
         return Err("it is a tar archive".to_owned());

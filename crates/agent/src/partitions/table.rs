@@ -27,7 +27,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-/// One header, and each of its fields that is used, by offset.
+/// One header, and offsets of its used fields.
 const SIGNATURE: &[u8] = b"EFI PART\0\0\x01\0";
 const HEADER_SIZE: usize = 12;
 const HEADER_CRC: usize = 16;
@@ -39,39 +39,33 @@ const ENTRY_SIZE: usize = 84;
 const ENTRIES_CRC: usize = 88;
 const LEAST_HEADER_BYTES: usize = 92;
 const LAST_USABLE_LBA: usize = 48;
-/// What both headers of a table say alike: its identity, and places and sizes of all but the entries.
+/// Fields that both headers share: identity, and places and sizes of all but the entries.
 const SAME: [Range<usize>; 2] = [OTHER_LBA + 8..ENTRIES_LBA, ENTRY_COUNT..ENTRIES_CRC];
-/// Fields of one entry.
 const GUID: usize = 16;
 const FIRST_LBA: usize = 32;
 const LAST_LBA: usize = 40;
-/// The upper 16 of 64 attribute bits, which belong to the type of the partition.
+/// The upper 16 of 64 attribute bits, specific to the type of partition.
 const WORD: usize = 54;
 const NAME: usize = 56;
 const LEAST_ENTRY_BYTES: usize = 128;
-/// Larger arrays are nobody's.
 const MOST_ENTRIES_BYTES: usize = 1 << 20;
-/// Sizes of a sector that disks have.
 const SECTORS: [usize; 2] = [512, 4096];
-/// A partition that is made to end with the disk keeps more sectors than this: the second copy of the table is behind it.
+/// A partition that is shortened to end with the disk keeps more sectors than this: the second copy of the
+/// table follows it.
 const LEAST_SHORTENED: u64 = 64;
-/// The primary copy is here.
 const PRIMARY_LBA: u64 = 1;
 
-/// A disk as far as its table needs it.
 pub(super) trait Sectors {
     fn bytes(&mut self) -> io::Result<u64>;
-    /// Fills `into` from the offset `at`.
     fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<()>;
-    /// Writes at the offset `at`.
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Returns once all that was written is on the disk.
+    /// Returns once all writes are on the disk.
     fn sync(&mut self) -> io::Result<()>;
 }
 
 impl Sectors for std::fs::File {
     fn bytes(&mut self) -> io::Result<u64> {
-        // Of a block device the kernel tells no other length.
+        // The kernel gives the length of a block device only so.
         io::Seek::seek(self, io::SeekFrom::End(0))
     }
 
@@ -88,59 +82,53 @@ impl Sectors for std::fs::File {
     }
 }
 
-/// One partition of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Slot {
-    /// Its number, from one.
+    /// From one.
     pub(super) number: usize,
     pub(super) label: String,
-    /// The identity of its type, in lower case.
+    /// Its type's GUID, in lower case.
     pub(super) kind: String,
-    /// Its own identity (PARTUUID), in lower case.
+    /// Its own GUID (PARTUUID), in lower case.
     pub(super) guid: String,
     pub(super) offset: u64,
-    /// How long it is.
     pub(super) bytes: u64,
-    /// The attribute word, bits 48 to 63.
+    /// Attribute bits 48 to 63.
     pub(super) word: u16,
 }
 
-/// One copy of a table that is whole: its header sector and its entries, as they are on the disk.
+/// One whole copy of a table: its header sector and its entries, as on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Copy {
     header: Vec<u8>,
     entries: Vec<u8>,
 }
 
-/// Where one copy is, or belongs: its header, and its entries.
+/// Where one copy is, or belongs.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     lba: u64,
     entries: u64,
 }
 
-/// Why a table was not written.
 #[derive(Debug)]
 pub(super) enum NotWritten {
-    /// There is no place for a copy where nothing else is; nothing was written.
+    /// A copy has no free place; nothing was written.
     NoPlace(String),
-    /// It could not be read or written.
     Failed(String),
 }
 
-/// A table as it was read.
 #[derive(Debug, Clone)]
 pub(super) struct GptTable {
     sector: usize,
-    /// How many the disk has.
+    /// Of the disk.
     sectors: u64,
-    /// What the disk says: the primary copy, or the backup where that is not whole.
+    /// The primary copy, or the backup where that is not whole.
     valid: Copy,
     pub(super) primary_is_whole: bool,
 }
 
 impl GptTable {
-    /// Reads the table of `disk`.
     pub(super) fn read(disk: &mut impl Sectors) -> Result<Self, String> {
         let bytes = disk.bytes().map_err(|cause| format!("its size cannot be read: {cause}"))?;
         let mut whys = Vec::new();
@@ -150,7 +138,7 @@ impl GptTable {
                 Ok(valid) => return Ok(Self { sector, sectors, valid, primary_is_whole: true }),
                 Err(why) => whys.push(format!("primary copy at sectors of {sector} bytes: {why}")),
             }
-            // A header that is whole names its backup even where its entries are not.
+            // A whole header names its backup even where its entries are not whole.
             let header = Copy::header(disk, sector, PRIMARY_LBA);
             let backup = header.map_or(sectors.saturating_sub(1), |it| number(&it, OTHER_LBA, 8));
             match Copy::read(disk, sector, backup) {
@@ -161,7 +149,6 @@ impl GptTable {
         Err(format!("no GUID partition table is whole ({})", whys.join("; ")))
     }
 
-    /// The partitions in use.
     pub(super) fn slots(&self) -> Vec<Slot> {
         let size = count(&self.valid.header, ENTRY_SIZE);
         let used = |entry: &&[u8]| entry.iter().take(GUID).any(|byte| *byte != 0);
@@ -186,8 +173,8 @@ impl GptTable {
         }
     }
 
-    /// Makes both copies say `words` of the partitions with these numbers, and the same of all the rest. Without
-    /// any words, what a power cut left half done is taken to its end.
+    /// Writes `words` for the partitions with these numbers into both copies, with all the rest unchanged.
+    /// Without words, completes what a power cut interrupted.
     pub(super) fn write(disk: &mut impl Sectors, words: &[(usize, u16)]) -> Result<(), NotWritten> {
         let table = Self::read(disk).map_err(NotWritten::Failed)?;
         let size = count(&table.valid.header, ENTRY_SIZE);
@@ -199,7 +186,8 @@ impl GptTable {
         }
         let [primary, backup] = table.places(disk).map_err(NotWritten::NoPlace)?;
         let mut copy = |here, other, entries: &[u8]| table.put_copy(disk, (here, other), entries);
-        // First both say what the disk says: a change needs a second copy, and one that is found by the first.
+        // First both copies get the present contents: a change needs a second copy, and one that is found
+        // through the first.
         for entries in [&table.valid.entries, &entries] {
             copy(backup, primary, entries).map_err(NotWritten::Failed)?;
             copy(primary, backup, entries).map_err(NotWritten::Failed)?;
@@ -211,8 +199,8 @@ impl GptTable {
         Err(NotWritten::Failed("what was written is not what is read".to_owned()))
     }
 
-    /// Whether a partition has all of its sectors to itself, on this `disk`; else who has some of them, or what a person can
-    /// do where it ends past the end. What `runs` cannot be made smaller.
+    /// Whether no other partition shares its sectors, on this `disk`; else which one does, or what a person
+    /// can do where it ends past the end of the disk. The running one cannot be shortened.
     pub(super) fn is_apart(&self, of: &Slot, runs: bool, disk: &Path) -> Result<(), String> {
         let sectors = self.sectors_of(of);
         if sectors.end > self.sectors {
@@ -238,7 +226,8 @@ impl GptTable {
         }
     }
 
-    /// The words for sgdisk, before the disk, that make a partition end with the disk; `None` where too little of it is there.
+    /// The arguments of sgdisk, before the disk, that make a partition end with the disk; `None` where too
+    /// little of it remains.
     pub(super) fn shortens(&self, of: &Slot) -> Option<Vec<String>> {
         let Slot { number, label, kind, guid, .. } = of;
         let first = self.sectors_of(of).start;
@@ -254,7 +243,7 @@ impl GptTable {
         of.offset / size..of.offset.saturating_add(of.bytes) / size
     }
 
-    /// The partition, other than `but`, that has some of these sectors.
+    /// Another partition than `but` with some of these sectors.
     fn holder(&self, sectors: Range<u64>, but: Option<usize>) -> Option<String> {
         let has = |it: &Slot| {
             let its = self.sectors_of(it);
@@ -263,7 +252,7 @@ impl GptTable {
         self.slots().iter().find(|it| has(it)).map(|it| format!("{} ({})", it.number, it.label))
     }
 
-    /// Where the primary and the backup are to be written, once it is sure that nothing else is there.
+    /// Where primary and backup are to be written, after a check that nothing else is there.
     fn places(&self, disk: &mut impl Sectors) -> Result<[Place; 2], String> {
         let last = self.sectors.saturating_sub(1);
         let (own, named) = (number(&self.valid.header, MY_LBA, 8), number(&self.valid.header, OTHER_LBA, 8));
@@ -312,7 +301,7 @@ impl GptTable {
         Ok(places)
     }
 
-    /// The header at `lba`, if it is the other copy's of this table.
+    /// The header at `lba`, if it is this table's other copy.
     fn twin(&self, disk: &mut impl Sectors, lba: u64) -> Option<Vec<u8>> {
         let there = Copy::header(disk, self.sector, lba).ok()?;
         let same = |range: &Range<usize>| there.get(range.clone()) == self.valid.header.get(range.clone());
@@ -320,7 +309,7 @@ impl GptTable {
         (names && SAME.iter().all(same)).then_some(there)
     }
 
-    /// Writes what differs of one copy: its header, then the sectors of its entries.
+    /// Writes the differences of one copy: its header, then sectors of its entries.
     fn put_copy(
         &self,
         disk: &mut impl Sectors,
@@ -357,7 +346,6 @@ impl GptTable {
 }
 
 impl Copy {
-    /// The header at `lba`, if it is whole.
     fn header(disk: &mut impl Sectors, sector: usize, lba: u64) -> Result<Vec<u8>, String> {
         let mut header = vec![0; sector];
         let read = disk.read_at(lba.saturating_mul(wide(sector)), &mut header);
@@ -398,12 +386,12 @@ impl Copy {
     }
 }
 
-/// An identity as it is written: its first three groups are little-endian.
+/// As text: its first three groups are little-endian.
 fn guid(bytes: &[u8]) -> String {
     uuid::Uuid::from_slice_le(bytes).map(|it| it.to_string()).unwrap_or_default()
 }
 
-/// The little-endian number of so many bytes at `at`; 0 where there is none.
+/// The little-endian number at `at`; 0 where there is none.
 pub(super) fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
     let field = bytes.get(at..at + length).unwrap_or_default();
     field.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))

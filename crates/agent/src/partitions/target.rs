@@ -1,4 +1,4 @@
-//! Where the bytes of one image partition are, and that nobody uses them while they are written.
+//! The place of one image partition, and the proof that no other program uses it during a write.
 //!
 //! Not here: what is written.
 
@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use rustix::fs::{OFlags, major, minor};
 
-/// The first sector of an image, which a disk writes whole or not at all: without it no kernel finds a file system in a
-/// partition. It is written last.
+/// The first sector of an image, written last and atomically: without it no kernel finds a file system in the
+/// partition.
 pub(super) const HEAD_BYTES: usize = 512;
 
-/// A device that is busy is asked for so often, with this pause.
+/// Tries, and their pause, for a busy device.
 const TRIES: u32 = 10;
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
-/// A partition as a device of its own, or as a part of a disk image.
+/// A device of its own, or a part of a disk image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PartitionTarget {
     pub(super) path: PathBuf,
@@ -27,7 +27,7 @@ pub(super) struct PartitionTarget {
 }
 
 impl PartitionTarget {
-    /// What other parts of the system call it.
+    /// For display.
     pub(super) fn device(&self) -> String {
         self.path.display().to_string()
     }
@@ -40,12 +40,11 @@ impl PartitionTarget {
         Ok(head)
     }
 
-    /// Whether it is a device, which the kernel can mount.
     pub(super) fn is_device(&self) -> io::Result<bool> {
         Ok(self.path.metadata()?.file_type().is_block_device())
     }
 
-    /// Opens it to be written by nobody else; `mounts` is the kernel's list of mounts.
+    /// Opens it exclusively for writing; `mounts` is the kernel's list of mounts.
     pub(super) fn open(&self, mounts: &Path) -> Result<File, String> {
         let shown = self.path.display();
         let told = |cause: io::Error| format!("{shown}: {cause}");
@@ -53,7 +52,7 @@ impl PartitionTarget {
         let mut options = OpenOptions::new();
         options.write(true);
         if about.file_type().is_block_device() {
-            // A list that cannot be read is no proof that nothing is mounted.
+            // An unreadable list is no proof that nothing is mounted.
             let list = std::fs::read_to_string(mounts);
             let list = list.map_err(|cause| format!("{}: {cause}", mounts.display()))?;
             if let Some(place) = mounted(&list, (major(about.rdev()), minor(about.rdev()))) {
@@ -72,8 +71,8 @@ impl PartitionTarget {
     }
 }
 
-/// What `ask` answers once the device is not busy, or after the last try. A process that is just being started holds
-/// what its parent had open until it runs its program: so a device can be busy for a moment after it was closed.
+/// Repeats `ask` while the device is busy. A process that is being started holds its parent's files until it
+/// runs its program, so a device can be busy for a moment after it was closed.
 pub(super) fn when_free<T>(pause: Duration, mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..TRIES {
         match ask() {
@@ -84,7 +83,7 @@ pub(super) fn when_free<T>(pause: Duration, mut ask: impl FnMut() -> io::Result<
     ask()
 }
 
-/// Where the device with these numbers is mounted. Third and fifth field of a line, see proc_pid_mountinfo(5).
+/// Where the device is mounted: third and fifth field of a line, see proc_pid_mountinfo(5).
 fn mounted(list: &str, (major, minor): (u32, u32)) -> Option<&str> {
     let device = format!("{major}:{minor}");
     list.lines().find_map(|line| {

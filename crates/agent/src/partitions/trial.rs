@@ -1,14 +1,14 @@
-//! What fuzzing and its kept files try: parsers of disks and images without anything behind them.
+//! For fuzzing and its corpus: parsers of disks and images.
 
 use std::io;
 
 use super::table::{GptTable, NotWritten, Sectors, Slot};
 use super::{layout, squashfs};
 
-/// What a change of one sector of entries takes at the most: header and entries of two copies, each written twice.
+/// Most writes for one changed sector of entries: header and entries of two copies, each written twice.
 const MOST_WRITES: usize = 8;
 
-/// A disk in memory that keeps what is written to it, and fails once there were so many writes.
+/// A disk in memory that fails after so many writes.
 struct Tried {
     bytes: Vec<u8>,
     written: Vec<(u64, u64)>,
@@ -51,10 +51,11 @@ impl Sectors for Tried {
     }
 }
 
-/// Changes the partition table of the disk with these bytes as a switch does, cut off before each of its writes in turn.
-/// Whether the whole change was made.
-/// Errors: the promise that was broken: a write to the first sector or into a partition, or a cut that leaves no table or
-/// another one.
+/// Changes the partition table of this disk as a switch does, interrupted before each of its writes in turn.
+/// Returns whether the whole change was made.
+///
+/// Errors: a broken promise: a write to the first sector or into a partition, or an interruption that leaves
+/// no table or another one.
 pub fn table(disk: &[u8]) -> Result<bool, String> {
     let Ok(before) = GptTable::read(&mut Tried::new(disk, 0)) else { return Ok(false) };
     let Some(first) = before.slots().into_iter().next() else { return Ok(false) };
@@ -83,12 +84,10 @@ pub fn table(disk: &[u8]) -> Result<bool, String> {
     }
 }
 
-/// The digest that is chosen of `document`, an index or a manifest, when the image `wanted` is.
 pub fn document(document: &[u8], wanted: &str) -> Result<String, String> {
     layout::chosen(document, wanted)
 }
 
-/// How long the root file system is, by its own word, that begins with these bytes.
 pub fn root(head: &[u8]) -> Result<u64, String> {
     squashfs::length(head)
 }

@@ -1,5 +1,5 @@
-//! Two calls of the container runtime interface (CRI): gRPC, that is HTTP/2 over a Unix socket with one frame of Protocol
-//! Buffers each way.
+//! Two calls of the container runtime interface (CRI): gRPC, that is HTTP/2 over a Unix socket with one
+//! Protocol Buffers frame each way.
 //!
 //! Not here: which socket. Sources: kubernetes/cri-api `pkg/apis/runtime/v1/api.proto`; the gRPC page "gRPC over HTTP2".
 
@@ -17,16 +17,15 @@ use thiserror::Error;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// For both calls together, connecting included.
+/// Both calls together, with the connection.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// One answer; a pod takes some kilobytes.
+/// Of one answer; a pod takes some kilobytes.
 const LONGEST: usize = 16 << 20;
-/// One byte that says whether it is compressed, four for its length.
+/// A flag for compression, four bytes for the length.
 const FRAME_HEAD: usize = 5;
-/// The kubelet puts the pod's UID here, on sandboxes and containers; of a static pod the hash of its file.
+/// The kubelet's label for the pod's UID, on sandboxes and containers; of a static pod the hash of its file.
 pub(super) const POD_UID: &str = "io.kubernetes.pod.uid";
 
-/// Why there is no answer.
 #[derive(Debug, Error)]
 pub(super) enum CriError {
     #[error("it does not answer within {} s", DEADLINE.as_secs())]
@@ -48,13 +47,13 @@ pub(super) enum CriError {
 }
 
 impl CriError {
-    /// It speaks gRPC, and has no such interface: the containers of a kubelet are with another one.
+    /// It speaks gRPC and lacks this interface: the kubelet's containers are in another runtime.
     pub(super) const fn serves_no_kubelet(&self) -> bool {
         matches!(self, Self::Unknown { .. })
     }
 }
 
-/// Members of the answers that are read; all others are passed over.
+/// Only members that are read.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Sandboxes {
     #[prost(message, repeated, tag = "1")]
@@ -83,14 +82,14 @@ pub(super) struct CriContainer {
     pub(super) labels: BTreeMap<String, String>,
 }
 
-/// gRPC's status for a service that is not there.
+/// gRPC's status for a missing service.
 const UNIMPLEMENTED: &str = "12";
 /// `SANDBOX_NOTREADY`.
 const NOT_READY: i32 = 1;
 /// `CONTAINER_EXITED`.
 const EXITED: i32 = 2;
 
-/// The UIDs of pods of which a sandbox or a container lives. Dropping it closes the connection.
+/// UIDs of pods with a live sandbox or container. Dropping it closes the connection.
 pub(super) async fn live_pods(socket: &Path) -> Result<BTreeSet<String>, CriError> {
     timeout(DEADLINE, connected(socket)).await.map_err(|_elapsed| CriError::Silent)?
 }
@@ -101,7 +100,7 @@ async fn connected(socket: &Path) -> Result<BTreeSet<String>, CriError> {
     tokio::select! {
         biased;
         live = both(sender) => live,
-        // What it has brought by then is still read; what it has not fails by itself.
+        // Data received before the end is still read; missing data fails by itself.
         () = async { connection.await.map_or_else(drop, drop); future::pending().await } => Err(CriError::Silent),
     }
 }
@@ -114,7 +113,7 @@ async fn both(sender: SendRequest<Bytes>) -> Result<BTreeSet<String>, CriError> 
     Ok(sandboxes.chain(containers).filter_map(|mut labels| labels.remove(POD_UID)).collect())
 }
 
-/// One call without anything asked for, which lists all.
+/// One call with an empty request, which lists all.
 async fn call<M: Message + Default>(sender: &SendRequest<Bytes>, name: &'static str) -> Result<M, CriError> {
     let request = Request::post(format!("http://localhost/runtime.v1.RuntimeService/{name}"))
         .header("content-type", "application/grpc")
@@ -128,7 +127,7 @@ async fn call<M: Message + Default>(sender: &SendRequest<Bytes>, name: &'static 
     if head.status != StatusCode::OK || !head.headers.get("content-type").is_some_and(of_grpc) {
         return Err(CriError::Stranger(format!("status {}", head.status)));
     }
-    // An answer that is an error only has no other trailers.
+    // An answer that is only an error has no other trailers.
     refused(name, &head.headers)?;
     let (bytes, trailers) = read(body).await?;
     let Some(trailers) = trailers.filter(|it| it.contains_key("grpc-status")) else {
@@ -138,7 +137,6 @@ async fn call<M: Message + Default>(sender: &SendRequest<Bytes>, name: &'static 
     message(bytes)
 }
 
-/// Whether the runtime says that it could not do it.
 fn refused(call: &'static str, said: &HeaderMap) -> Result<(), CriError> {
     let text = |name| said.get(name).map(|it| String::from_utf8_lossy(it.as_bytes()).into_owned());
     match text("grpc-status").as_deref() {
@@ -168,13 +166,11 @@ async fn read(mut body: RecvStream) -> Result<(BytesMut, Option<HeaderMap>), Cri
     Ok((bytes, body.trailers().await?))
 }
 
-/// What each call makes of an answer.
 pub(super) fn trial(bytes: &[u8]) -> [Result<usize, CriError>; 2] {
     let pods = message::<Sandboxes>(BytesMut::from(bytes)).map(|it| it.items.len());
     [pods, message::<ContainerList>(BytesMut::from(bytes)).map(|it| it.containers.len())]
 }
 
-/// The one frame of an answer.
 fn message<M: Message + Default>(mut bytes: BytesMut) -> Result<M, CriError> {
     let garbled = |why: &str| CriError::Garbled(why.to_owned());
     let Some(head) = bytes.split_to(FRAME_HEAD.min(bytes.len())).first_chunk::<FRAME_HEAD>().copied() else {

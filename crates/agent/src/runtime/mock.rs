@@ -17,33 +17,30 @@ use tokio::task::JoinSet;
 
 use super::cri::{ContainerList, CriContainer, POD_UID, Sandbox, Sandboxes};
 
-/// One pod: its UID, the states of its sandbox and of its container by the numbers of the interface, `None` without one.
+/// One pod: UID, states of its sandbox and of its container by the interface's numbers, `None` without one.
 pub type PodStates = (String, Option<i32>, Option<i32>);
 
-/// What it answers to each of its calls.
 #[derive(Debug, Clone)]
 pub enum RuntimeReply {
     Pods(Vec<PodStates>),
-    /// This body, ended as it should be.
+    /// This body, properly ended.
     Body(Vec<u8>),
-    /// This body, without what has to follow it.
+    /// This body, without its end.
     CutOff(Vec<u8>),
-    /// An error with this text.
     Refused(&'static str),
-    /// A page, as a web server would.
     Page,
     Endless,
     Silence,
     HangUp,
 }
 
-/// A pod of which sandbox and container live, or have ended.
+/// A pod with sandbox and container, both alive or ended.
 pub fn pod(uid: &str, lives: bool) -> PodStates {
     let (sandbox, container) = if lives { (0, 1) } else { (1, 2) };
     (uid.to_owned(), Some(sandbox), Some(container))
 }
 
-/// Serves at `socket` until the set is dropped. Must be called inside a tokio runtime.
+/// Serves at `socket` until the set is dropped. Needs a runtime.
 pub fn serve(
     socket: &Path,
     answer: impl Fn() -> RuntimeReply + Send + Sync + 'static,
@@ -69,7 +66,8 @@ async fn connection(stream: UnixStream, answer: Arc<impl Fn() -> RuntimeReply + 
     while let Some(Ok((request, respond))) = connection.accept().await {
         let answer = answer();
         if matches!(answer, RuntimeReply::HangUp) {
-            // A process that another test is starting may have a copy of the socket for a moment: closing ends nothing then.
+            // A starting process of another test may hold a copy of the socket for a moment, so closing is
+            // not enough.
             drop(own.shutdown(Shutdown::Both));
             return;
         }
@@ -137,7 +135,6 @@ fn list(pods: &[PodStates], of_sandboxes: bool) -> Vec<u8> {
     }
 }
 
-/// A message as gRPC sends it.
 pub fn frame(message: &[u8]) -> Vec<u8> {
     let length = u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes();
     [&[0], length.as_slice(), message].concat()

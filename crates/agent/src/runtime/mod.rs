@@ -1,7 +1,7 @@
-//! What the container runtime of this machine runs, read from its socket: the UIDs of pods of which a container lives.
+//! The pods with live containers on this machine, by UID, read from the container runtime's socket.
 //!
-//! Nothing is ever written there. Not here: the protocol (`cri`), whether an answer is believed and what follows from it
-//! (`kubenodeop`). Sources: goals D9, R8.
+//! Read-only. Not here: the protocol (`cri`), and how an answer is used (`kubenodeop`). Sources: goals D9,
+//! R8.
 
 mod cri;
 #[cfg(any(test, feature = "mock"))]
@@ -16,27 +16,25 @@ use std::path::{Path, PathBuf};
 
 use pubsub::trust;
 
-/// Where runtimes have their sockets, as paths under the root: containerd's own, that of k3s and rke2, that of EVE's kube
-/// container.
+/// Usual sockets, under the root: containerd's own, that of k3s and rke2, that of EVE's kube container.
 pub const SOCKETS: [&str; 3] = [
     "run/containerd/containerd.sock",
     "run/k3s/containerd/containerd.sock",
     "run/containerd-user/containerd.sock",
 ];
 
-/// What fuzzing and its kept files try: bytes as the answer to each call, how many it lists, or why it is refused.
+/// For fuzzing and its corpus: bytes as the answer to each call; how many it lists, or why it is refused.
 pub fn trial(bytes: &[u8]) -> [Result<usize, String>; 2] {
     cri::trial(bytes).map(|it| it.map_err(|why| why.to_string()))
 }
 
-/// The seam to the container runtime.
 #[derive(Debug, Clone)]
 pub struct Runtime {
     sockets: Vec<PathBuf>,
 }
 
 impl Runtime {
-    /// With the socket that is `named`, or those at the usual places below `root` for an empty name.
+    /// With the socket `named`, or for an empty name the usual ones below `root`.
     pub fn new(root: &Path, named: &str) -> Self {
         let sockets = match named {
             "" => SOCKETS.iter().map(|it| root.join(it)).collect(),
@@ -45,10 +43,11 @@ impl Runtime {
         Self { sockets }
     }
 
-    /// The UIDs of pods of which a container, or the sandbox, lives by the word of any of the runtimes: all states but
-    /// `EXITED` and `NOTREADY` count as alive. Asked within 5 s a socket, of 16 MiB at most.
-    /// Errors: no runtime answers, or one of several does not: it may run what the others do not know. In one sentence, why. One
-    /// that serves other clients, and no kubelet, is passed over, and a link to one that is asked anyway.
+    /// UIDs of pods with a live container or sandbox in any runtime: all states but `EXITED` and `NOTREADY`
+    /// count as alive. At most 5 s and 16 MiB per socket.
+    ///
+    /// Errors: why no runtime answers, or why one of several does not: it may run pods that the others do not
+    /// know. A runtime without a kubelet is skipped, and so is a link to a socket that is asked anyway.
     pub async fn live_pods(&self) -> Result<BTreeSet<String>, String> {
         let SocketAnswers { live, whys, strangers } = self.ask().await;
         match (live, whys.is_empty()) {
@@ -63,7 +62,7 @@ impl Runtime {
         }
     }
 
-    /// What is wrong with the runtime of the kubelet; `None` when one answers, and where none has a socket.
+    /// What is wrong with the kubelet's runtime; `None` when one answers, and where none has a socket.
     pub async fn trouble(&self) -> Option<String> {
         let SocketAnswers { live, whys, .. } = self.ask().await;
         (live.is_none() && !whys.is_empty()).then(|| silent(&whys))
@@ -92,7 +91,7 @@ impl Runtime {
         answers
     }
 
-    /// Whether what is at `path` is a link to a socket that is asked under its own name.
+    /// Whether `path` is a link to a socket that is asked under its own name.
     fn is_asked_as(&self, path: &Path) -> bool {
         let Ok(own) = fs::canonicalize(path) else { return false };
         let is_own = |other: &Path| fs::canonicalize(other).is_ok_and(|it| it == own);
@@ -106,14 +105,13 @@ impl Runtime {
     }
 }
 
-/// What came from all sockets that are there.
 #[derive(Default)]
 struct SocketAnswers {
-    /// `None` when no runtime has answered.
+    /// `None` when no runtime answered.
     live: Option<BTreeSet<String>>,
-    /// Why others have not.
+    /// Failures.
     whys: Vec<String>,
-    /// Those that serve other clients, and no kubelet.
+    /// Runtimes without a kubelet.
     strangers: Vec<String>,
 }
 
@@ -121,9 +119,9 @@ fn silent(whys: &[String]) -> String {
     format!("the container runtime cannot be asked: {}", whys.join("; "))
 }
 
-/// Whether there is a socket that nobody but root, or who we are, can have put there.
+/// Whether there is a socket that only root, or our own user, can have put there.
 fn socket(path: &Path) -> Result<bool, String> {
-    // Not through a link: what it leads to may change between two answers.
+    // Not through a link: its target may change between two answers.
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),

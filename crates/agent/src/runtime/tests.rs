@@ -17,7 +17,6 @@ fn uids(all: &[&str]) -> BTreeSet<String> {
     all.iter().map(|it| (*it).to_owned()).collect()
 }
 
-/// What is said when a runtime answers so at the first of the usual places.
 async fn asked(answer: RuntimeReply) -> Result<BTreeSet<String>, String> {
     let root = TempDir::new().unwrap();
     let _server = serve(&root.path().join(SOCKETS[0]), move || answer.clone()).unwrap();
@@ -50,7 +49,7 @@ async fn d9_a_pod_lives_while_its_sandbox_or_a_container_of_it_is_not_known_to_h
         assert_eq!(found.unwrap(), expected, "{why}");
     }
     assert_eq!(asked(RuntimeReply::Pods(Vec::new())).await.unwrap(), uids(&[]));
-    // Not one in a process of its own, and as many as no node has.
+    // Another process, and more pods than any node has.
     let many: Vec<_> = (0..5000).map(|it| pod(&format!("uid-{it}"), it % 2 == 0)).collect();
     assert_eq!(asked(RuntimeReply::Pods(many)).await.unwrap().len(), 2500);
 }
@@ -130,7 +129,7 @@ async fn a_link_to_a_socket_that_is_asked_anyway_is_passed_over_and_any_other_li
     std::fs::create_dir_all(at(SOCKETS[0]).parent().unwrap()).unwrap();
     symlink(at(SOCKETS[1]), at(SOCKETS[0])).unwrap();
     assert_eq!(ask().await.unwrap(), uids(&["k"]));
-    // What these lead to is asked by nobody.
+    // Link targets are not asked.
     std::fs::remove_file(at(SOCKETS[0])).unwrap();
     let _elsewhere = serve(&at("elsewhere"), || RuntimeReply::Pods(vec![])).unwrap();
     symlink(at("elsewhere"), at(SOCKETS[0])).unwrap();
@@ -157,7 +156,7 @@ async fn each_usual_place_is_asked_and_the_named_one_alone() {
     let other = serve(&at(SOCKETS[0]), || RuntimeReply::Pods(vec![pod("o", true), pod("k", false)])).unwrap();
     assert_eq!(ask("").await.unwrap(), uids(&["k", "o"]));
     drop(other);
-    // Nobody listens there any more: its containers may run all the same.
+    // Without a listener: its containers may run all the same.
     let why = ask("").await.unwrap_err();
     assert!(
         why.starts_with("one container runtime answers, and another") && why.contains(SOCKETS[0]),

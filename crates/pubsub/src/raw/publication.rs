@@ -171,7 +171,7 @@ impl RawPublication {
         caught_up
     }
 
-    /// Runs `call` on the files, as long as their disk answers.
+    /// Runs `work` on the files, as long as their disk answers.
     fn on_disk<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Files) -> Result<T, Error> + Send + 'static,

@@ -189,7 +189,7 @@ impl Drop for DirKeeper {
 /// gone.
 type Restore = Box<dyn FnMut(Option<&BTreeSet<OsString>>) -> Option<Result<usize, Error>> + Send>;
 
-/// Calls `restore` whenever something in the followed directory changed.
+/// Calls `restore`, which repairs `what`, whenever something in the followed directory changed.
 pub(crate) async fn keep(
     hub: Arc<WatchHub>,
     bell: Arc<DirNotifier>,

@@ -190,7 +190,6 @@ async fn u9_a_hook_that_fails_says_why_and_one_that_prints_megabytes_harms_nobod
     device.put(HookStage::BeforeDrain, "40-loud", &format!("{megabytes}; exit 1"));
     let why = device.call("40-loud", LIMIT).await.unwrap_err();
     assert!(why.len() < 600 && why.contains("exit status: 1: yyy"), "{why}");
-    // It is no program.
     let path = device.put(HookStage::BeforeDrain, "50-none", "");
     store::replace(&path, b"#!/no/such/shell\n").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();

@@ -71,7 +71,6 @@ async fn b1_a_change_that_was_cut_off_is_taken_to_its_end_at_the_next_start() {
         GptTable::write(&mut disk, &[(2, 0x102), (3, 0x13)]).unwrap();
         machine.bytes()
     };
-    // All but the entries of the primary copy.
     half[512..1024].copy_from_slice(&whole[512..1024]);
     half[3039 * 512..].copy_from_slice(&whole[3039 * 512..]);
     machine.put("disk.img", &half);

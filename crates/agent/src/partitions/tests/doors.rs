@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use super::*;
 
-/// A program that does what the reference's zboot does, on files; it is told which one runs in a file.
+/// A program that does what the reference's zboot does, on files; one of these names the running partition.
 const ZBOOT: &str = r#"#!/bin/sh
 set -e
 cd "$(dirname "$0")"
@@ -32,7 +32,6 @@ enum Kind {
     Record,
 }
 
-/// A machine whose partitions are reached by one of the doors.
 struct Bench {
     kind: Kind,
     machine: Machine,
@@ -103,7 +102,6 @@ impl Bench {
         self.store.write_image(Label::B, image, nobody()).await
     }
 
-    /// Which one runs, and the states of both.
     async fn states(&mut self) -> (Label, PartitionState, PartitionState) {
         let now = self.store.read().await.unwrap();
         (now.current, now.a.state, now.b.state)

@@ -1,12 +1,11 @@
-//! From the documents of an image to its root layer: roles, platforms, digests, and blobs of which nobody says which
-//! is the root.
+//! From the documents of an image to its root layer: roles, platforms, digests, and blobs without a named
+//! root.
 
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use super::*;
 
-/// The bytes of a layer, and its role.
 type Layer<'a> = (&'a [u8], Option<&'a str>);
 
 const ROOT: Option<&str> = Some("disk-root");
@@ -15,7 +14,6 @@ fn content() -> Vec<u8> {
     root_fs((0..20_000_u32).flat_map(u32::to_le_bytes).collect())
 }
 
-/// Another one, which would be written just as well.
 fn other() -> Vec<u8> {
     root_fs((0..30_000_u32).flat_map(u32::to_be_bytes).collect())
 }
@@ -215,7 +213,6 @@ async fn t8_of_an_index_the_image_of_this_machine_is_taken_or_the_one_that_is_wa
     let machine = Machine::new();
     let mut layout = Layout::new(&machine);
     let foreign = layout.manifest(&[(&other, ROOT)], Some(elsewhere()));
-    // Nobody has downloaded it.
     std::fs::remove_file(machine.dir.path().join(format!("oci/blobs/sha256/{foreign}"))).unwrap();
     layout.named(&"a".repeat(64), Some(json!({ "os": "unknown", "architecture": "unknown" })));
     let mut attested = json!({ "digest": format!("sha256:{}", "b".repeat(64)), "platform": here() });

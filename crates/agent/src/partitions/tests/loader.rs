@@ -1,9 +1,8 @@
-//! A stand-in for the boot loader of the reference, and nothing else than what it does with a partition table: which
-//! copy it takes, which partition it boots, what it writes. It shares no code with what it judges.
+//! A stand-in for the reference's boot loader: which copy of a partition table it reads, which partition it
+//! boots, what it writes. It shares no code with the tested code.
 //!
 //! Source: lf-edge/eve pkg/grub, `grub_gpt_read` and `gptprio.next`; `cgpt` of Chromium OS for the bits.
 
-/// The size of a sector of the disks here.
 const SECTOR: usize = 512;
 /// Partitions that may be booted have this type (5dfbf5f4-2848-4bac-aa5e-0d9a20b745a6).
 const BOOTS: [u8; 16] =

@@ -24,7 +24,7 @@ fn exec(machine: &Machine, own: &str) -> ExecStore {
     ExecStore::new(&machine.topic_root, &machine.program(&zboot(own)))
 }
 
-/// Whether a process runs. One that has ended is of no concern, whoever has yet to collect it.
+/// Whether a process runs. A zombie does not.
 fn runs(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
