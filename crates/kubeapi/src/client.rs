@@ -1,8 +1,7 @@
 //! The one door to the API server: a deadline for every call, answers as values.
 //!
-//! Not here: what to call, what an answer means (`reply`), asking again, address and credentials
-//! (`kubeconfig`). Sources: design.md section 7. The raw response is read because kube drops the `Retry-After`
-//! header.
+//! Not here: what to call, what an answer means (`reply`), retries, address and credentials (`kubeconfig`).
+//! Sources: design.md section 7. The raw response is read because kube drops the `Retry-After` header.
 
 mod answer;
 mod served;
@@ -34,17 +33,16 @@ pub use shared::ServerDate;
 use shared::{DatedBody, ServerDates, SharedReads};
 use under_way::CallsUnderWay;
 
-/// The time that one call may take (spec/agents.md 4.1: 30 s for calls in timer work).
+/// Limit of one call (spec/agents.md 4.1: 30 s for calls in timer work).
 pub const CALL_LIMIT: Duration = Duration::from_secs(30);
-/// The time that the question "are you there" may take. Generous, as silence for long enough leads to a skip.
+/// Limit of a reachability probe. Generous, as a long silence leads to a skip.
 pub const PROBE_LIMIT: Duration = Duration::from_secs(15);
-/// The largest answer that is read: a list of three thousand pods of 20 kB. Lists are read in pages.
+/// Largest answer: a list of three thousand pods of 20 kB. Lists are read in pages.
 const ANSWER_LIMIT_BYTES: usize = 64 << 20;
 
-/// A request, where it could be made.
 pub type BuiltRequest = Result<Request<Vec<u8>>, request::Error>;
 
-/// A cluster to talk to. Clones share the connection.
+/// Clones share the connection.
 #[derive(Clone)]
 pub struct ApiClient {
     source: Arc<ClientSource>,
@@ -70,18 +68,18 @@ impl std::fmt::Debug for ApiClient {
 }
 
 impl ApiClient {
-    /// The cluster of the kubeconfig at `path`. The file may come later: it is read at the next call, and again
-    /// after it has changed or after a call found its address or credentials of no use.
+    /// The cluster of the kubeconfig at `path`, which may appear later: it is read at the next call, and
+    /// again after it has changed or a call found its address or credentials invalid.
     pub fn from_kubeconfig(path: impl Into<PathBuf>) -> Self {
         Self::from_source(ClientSource::File(Arc::new(KubeconfigFile::new(path.into()))))
     }
 
-    /// The cluster behind a ready client; its retry policy must be off.
+    /// The client's retry policy must be off.
     pub fn from_client(client: Client) -> Self {
         Self::from_client_at(client, "the client given")
     }
 
-    /// The same, with the words that say in errors where it leads.
+    /// The same, with the origin that errors name.
     pub(crate) fn from_client_at(client: Client, via: &str) -> Self {
         Self::from_source(ClientSource::Given { client, via: via.to_owned() })
     }
@@ -100,33 +98,30 @@ impl ApiClient {
         }
     }
 
-    /// The same, asked by this machine: a Node that another one has reported is not its own.
+    /// The same for this machine: a Node that another machine has reported is not its own.
     #[must_use]
     pub fn on_machine(mut self, machine: MachineIds) -> Self {
         self.machine = Arc::new(machine);
         self
     }
 
-    /// The same for one look: each list of the collection at `path` is read once, for all who ask for it.
+    /// The same for one look: each list of the collection at `path` is read once, for all callers.
     #[must_use]
     pub fn reading_once(mut self, path: String) -> Self {
         self.shared = Some(Arc::new(SharedReads::of(path)));
         self
     }
 
-    /// The machine that asks.
     pub fn machine(&self) -> &MachineIds {
         &self.machine
     }
 
-    /// The same with another limit for the size of an answer.
     #[must_use]
     pub(crate) fn with_answer_limit(mut self, bytes: usize) -> Self {
         self.answer_limit_bytes = bytes;
         self
     }
 
-    /// The same with another limit for each call.
     #[must_use]
     pub fn with_call_limit(mut self, limit: Duration) -> Self {
         self.call_limit = limit;
@@ -141,7 +136,7 @@ impl ApiClient {
         }
     }
 
-    /// The server's address, for a person; the source of it where that is not known yet.
+    /// For a person; its source where the address is not known yet.
     pub fn address(&self) -> String {
         let address = match &*self.source {
             ClientSource::File(file) => file.address(),
@@ -150,9 +145,8 @@ impl ApiClient {
         if address.is_empty() { self.via() } else { address.trim_end_matches('/').to_owned() }
     }
 
-    /// Sends `request` and decodes the answer. Dropping the future gives up the answer; whether the server has
-    /// carried out the call is then unknown.
-    /// Errors: every way in which a call comes to nothing, see [`Error`].
+    /// Sends `request` and decodes the answer. After dropping the future it is unknown whether the server has
+    /// carried out the call.
     pub async fn ask<T: DeserializeOwned>(&self, what: &str, request: BuiltRequest) -> Result<T, Error> {
         self.ask_within(self.call_limit, what, request).await
     }
@@ -168,7 +162,7 @@ impl ApiClient {
         decode(what, &body)
     }
 
-    /// [`ApiClient::ask`], and when the server sent the answer by its own clock; by ours where it does not say.
+    /// [`ApiClient::ask`], with the time of the answer by the server's clock, or by ours where it gives none.
     pub async fn ask_dated<T: DeserializeOwned>(
         &self,
         what: &str,
@@ -178,7 +172,7 @@ impl ApiClient {
         Ok((answer, date.unwrap_or_else(Timestamp::now)))
     }
 
-    /// The same; `None` where the server does not say when.
+    /// The same; `None` where the server gives no time.
     pub async fn ask_with_date<T: DeserializeOwned>(
         &self,
         what: &str,
@@ -188,12 +182,12 @@ impl ApiClient {
         Ok((decode(what, &body)?, date))
     }
 
-    /// The server's clock, by what it said with an answer of the last minute.
+    /// The server's clock, from an answer of the last minute.
     pub fn server_time(&self) -> Option<ServerDate> {
         self.dates.now()
     }
 
-    /// Our own certificate for the cluster, as PEM; `None` where we have another proof, or the client was given.
+    /// Our client certificate, as PEM; `None` with other credentials, or for a given client.
     pub fn certificate(&self) -> Result<Option<Vec<u8>>, String> {
         match &*self.source {
             ClientSource::Given { .. } => Ok(None),
@@ -201,7 +195,7 @@ impl ApiClient {
         }
     }
 
-    /// Where the cluster is; `None` where the client was given.
+    /// `None` for a given client.
     pub fn place(&self) -> Result<Option<ClusterEndpoint>, Error> {
         match &*self.source {
             ClientSource::Given { .. } => Ok(None),
@@ -209,18 +203,17 @@ impl ApiClient {
         }
     }
 
-    /// Sends `request`; the answer as it is.
     pub(crate) async fn read(&self, what: &str, request: BuiltRequest) -> Result<Vec<u8>, Error> {
         self.send(self.call_limit, what, request).await.map(|(body, _)| body)
     }
 
-    /// Sends `request` for its effect: any 2xx is success, whatever its body.
+    /// Sends `request` for its effect: any 2xx is success, with any body.
     pub async fn order(&self, what: &str, request: BuiltRequest) -> Result<(), Error> {
         self.send(self.call_limit, what, request).await.map(drop)
     }
 
-    /// What comes of `call`, which begins now and comes to its end also when the future is dropped: for calls whose effect
-    /// the server counts before it answers.
+    /// Starts `call` now and completes it even when the future is dropped: for calls whose effect the server
+    /// counts before it answers.
     pub fn to_its_end<T, F>(&self, call: F) -> impl Future<Output = T> + Send + use<T, F>
     where
         T: Send + 'static,
@@ -229,7 +222,8 @@ impl ApiClient {
         self.under_way.to_its_end(call)
     }
 
-    /// Waits until no such call is under way, for so long at most; whether none is. Dropping it loses nothing.
+    /// Waits up to `limit` until no such call is under way; returns whether none is. Dropping it loses
+    /// nothing.
     pub async fn ended(&self, limit: Duration) -> bool {
         self.under_way.ended(limit).await
     }
@@ -258,13 +252,12 @@ impl ApiClient {
         answer.map_err(|error| self.failed(what, error))
     }
 
-    /// What was known of kinds that are not installed is looked at again before it is believed: for whoever is about to act
-    /// on it.
+    /// Checks again which kinds are not installed: for callers that are about to act on that.
     pub fn doubt_absent(&self) {
         self.served.doubt();
     }
 
-    /// Answers a read of a kind that is known not to be there.
+    /// Refuses a read of a kind that is known not to be installed.
     async fn is_there(&self, what: &str, request: &Request<Vec<u8>>) -> Result<(), Error> {
         match served::group(request.uri().path()).filter(|_| request.method() == Method::GET) {
             Some(group) if self.lacks(group).await => Err(refused(what, ApiAnswer::unknown_kind())),
@@ -272,10 +265,9 @@ impl ApiClient {
         }
     }
 
-    /// Whether this API group is known not to be installed.
     pub async fn lacks(&self, group: &str) -> bool {
         if self.served.advice(group) == ReadAdvice::Look {
-            // In a box: it is rare, and each call would carry its size.
+            // Boxed: it is rare, and each call would carry its size.
             Box::pin(self.look_at_groups(|| self.served.advice(group) == ReadAdvice::Look)).await;
         }
         self.served.advice(group) == ReadAdvice::Absent
@@ -289,7 +281,7 @@ impl ApiClient {
         }
     }
 
-    /// Reads which groups there are, if that is still `wanted` once nobody else does.
+    /// Reads the API groups, one task at a time, if still `wanted` then.
     async fn look_at_groups(&self, wanted: impl Fn() -> bool) {
         let _one_at_a_time = self.served.looking.lock().await;
         if wanted() {
@@ -301,7 +293,7 @@ impl ApiClient {
                 }
                 Err(source) => Err(unaskable(what, source)),
             };
-            // Where the server does not say, each kind is asked for.
+            // Without an answer each kind is asked for.
             self.served.looked(list.inspect_err(|error| debug!(error = error.line(), "no API groups")).ok());
         }
     }
@@ -334,7 +326,7 @@ impl ApiClient {
         Err(refused(what, answer))
     }
 
-    /// Opens a watch. The limit holds for its opening only; the caller limits the silence between events.
+    /// Opens a watch. The limit is for the opening only; the caller limits the silence between events.
     pub(crate) async fn watch(&self, what: &str, request: BuiltRequest) -> Result<Body, Error> {
         let plain = HeaderValue::from_static("identity");
         let request = request.map(|mut request| {
@@ -345,8 +337,8 @@ impl ApiClient {
         self.open(what, request).await.map(|(body, _)| body)
     }
 
-    /// Sends `request` and opens its answer, to be read piece by piece. The limit holds for the opening; it is
-    /// returned, as the caller limits the pieces.
+    /// Sends `request` and opens its answer for reading in pieces. The limit, which is returned, is for the
+    /// opening; the caller limits the pieces.
     pub async fn open(&self, what: &str, request: BuiltRequest) -> Result<(Body, Duration), Error> {
         let request = request.map_err(|source| unaskable(what, source))?;
         let opening = async {
@@ -377,8 +369,7 @@ impl ApiClient {
         error
     }
 
-    /// Ends when the kubeconfig is another one than now: renewed, replaced, there again. Of a client that was given
-    /// it never ends.
+    /// Returns when the kubeconfig changes or appears; never for a given client.
     pub async fn renewed(&self) {
         match &*self.source {
             ClientSource::Given { .. } => std::future::pending().await,
@@ -393,8 +384,8 @@ impl ApiClient {
         }
     }
 
-    /// Certificates may also lie in files that the kubeconfig names, and these change without it: after a
-    /// failure that may come from them the next call reads everything again.
+    /// The kubeconfig may name certificate files, which change without it: after a failure that may come from
+    /// them the next call reads everything again.
     fn forget_after(&self, error: &Error) {
         let refused = matches!(error, Error::Refused { answer, .. } if answer.code == 401);
         let credentials = refused || matches!(error, Error::Connection { .. });
@@ -407,7 +398,7 @@ impl ApiClient {
         Error::Connection { what: what.to_owned(), via: self.via(), source }
     }
 
-    /// The error of an answer that ended before its end.
+    /// The error of an answer that was cut.
     pub(crate) fn cut(&self, what: &str, source: kube::Error) -> Error {
         settled(&self.settling, &self.via(), self.unsent(what, cause(source)))
     }
@@ -417,7 +408,7 @@ fn decode<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(body).map_err(|source| Error::Garbled { what: what.to_owned(), source })
 }
 
-/// The error with what is known of the server: whether it has only just come back, and where we have it from.
+/// Adds what is known of the server: whether it has just come back, and where its address comes from.
 fn settled(settling: &Settling, via: &str, mut error: Error) -> Error {
     if let Error::Refused { answer, .. } = &mut error {
         answer.just_back = settling.lasts();
@@ -436,7 +427,7 @@ fn unaskable(what: &str, source: request::Error) -> Error {
     Error::Unaskable { what: what.to_owned(), source: source.into() }
 }
 
-/// The error of a `Status` in the middle of a watch.
+/// The error of a `Status` within a watch.
 pub(crate) fn failure(what: &str, status: &str) -> Error {
     match serde_json::from_slice::<Status>(status.as_bytes()) {
         Ok(status) => refused(what, from_status(&status)),

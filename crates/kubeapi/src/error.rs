@@ -1,6 +1,6 @@
-//! What can fail in a call to the cluster, one variant a step.
+//! What can fail in a call to the cluster, one variant per step.
 //!
-//! Not here: whether to try again; the caller reads [`Error::reply`] and decides. Texts can follow "failed to".
+//! Not here: retries; the caller reads [`Error::reply`] and decides. Texts can follow "failed to".
 
 use std::error::Error as StdError;
 use std::io;
@@ -14,13 +14,11 @@ use tokio_rustls::rustls::{self, CertificateError, OtherError};
 use crate::names::BadName;
 use crate::reply::{self, ApiAnswer, Reach, RefusedBy, Reply, ReplyClass};
 
-/// A call to the cluster that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kubeconfig is missing, unreadable, or does not make a client.
     #[error("use the kubeconfig {}", path.display())]
     Kubeconfig { path: PathBuf, source: Box<dyn StdError + Send + Sync> },
-    /// The server answered, and not with 2xx.
+    /// An answer that is not 2xx.
     #[error("{what}: the server answered {}", answer.line())]
     Refused { what: String, answer: Box<ApiAnswer> },
     /// There was no whole answer within the limit.
@@ -29,10 +27,9 @@ pub enum Error {
     /// No connection, a cut one, or TLS trouble.
     #[error("{what} with {via}")]
     Connection { what: String, via: String, source: Box<dyn StdError + Send + Sync> },
-    /// A 2xx answer that is not the object asked for.
+    /// A 2xx answer that is not the expected object.
     #[error("{what}: the answer is not what the API promises")]
     Garbled { what: String, source: serde_json::Error },
-    /// The call could not be put into a request.
     #[error("{what}: the request cannot be built")]
     Unaskable { what: String, source: Box<dyn StdError + Send + Sync> },
     /// The Node object of our name belongs to another device.
@@ -48,12 +45,11 @@ pub enum Error {
         "find our own node: node {node} has label node-uuid={device}, which is this device's, and node {name} has not"
     )]
     OtherName { node: String, name: String, device: String },
-    /// A text that cannot name a node.
     #[error(transparent)]
     Name(#[from] BadName),
 }
 
-/// What was asked for; `None` when there is no such object, or no such kind.
+/// `None` when there is no such object, or no such kind.
 pub fn found<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
     match answer {
         Ok(found) => Ok(Some(found)),
@@ -62,7 +58,7 @@ pub fn found<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// `error` and its sources of this type. What an I/O error wraps is none of its sources.
+/// `error` and its sources of this type. A source inside of an I/O error is not found so.
 fn sources<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a T> {
     let all = iter::successors(Some(error), |error| {
         let error: &'a (dyn StdError + 'static) = *error;
@@ -98,7 +94,7 @@ fn is_of_authority(error: &CertificateError) -> bool {
 }
 
 impl Error {
-    /// What the failure means for the call. Transport trouble is transient: nothing was decided.
+    /// Its meaning for the call. Transport errors are transient: nothing was decided.
     pub fn reply(&self) -> Reply {
         match self {
             Self::Refused { answer, .. } => reply::classify(answer),
@@ -114,7 +110,7 @@ impl Error {
         }
     }
 
-    /// Whether a Node object is not this device's, or not of this machine: nothing is written to it.
+    /// Whether a Node object is not this device's or machine's, so that nothing is written to it.
     pub fn is_of_another(&self) -> bool {
         matches!(self, Self::WrongNode { .. } | Self::OtherMachine { .. } | Self::OtherName { .. })
     }
@@ -135,21 +131,20 @@ impl Error {
         }
     }
 
-    /// Whether nothing answered at all: no connection, or no answer in time. A server that refuses, throttles or shows
-    /// a certificate has answered.
+    /// Whether there was no answer at all: no connection, or no answer in time. A server that refuses,
+    /// throttles or shows a certificate has answered.
     pub fn is_silence(&self) -> bool {
-        // A stream that ends in the midst of TLS is an I/O error of that kind.
+        // A stream that ends within TLS is an I/O error of that kind.
         let ended = || sources(self).any(|it: &io::Error| it.kind() == io::ErrorKind::UnexpectedEof);
         matches!(self, Self::Silent { .. })
             || matches!(self, Self::Connection { .. }) && self.tls().is_none() && !ended()
     }
 
-    /// What TLS found wrong.
     fn tls(&self) -> Option<&rustls::Error> {
         sources(self).next()
     }
 
-    /// Whether nobody listens there: the machine answered, and refused the connection.
+    /// Whether the machine answered and refused the connection.
     pub fn is_connection_refused(&self) -> bool {
         sources(self).any(|it: &io::Error| it.kind() == io::ErrorKind::ConnectionRefused)
     }
@@ -172,19 +167,18 @@ impl Error {
         matches!(self, Self::Refused { answer, .. } if answer.is_unknown_kind())
     }
 
-    /// Whether somebody else wrote the object first (409).
+    /// Whether another client wrote the object first (409).
     pub fn is_conflict(&self) -> bool {
         matches!(self.reply(), Reply::Conflict { .. })
     }
 
-    /// Whether the API does not let us (401, 403, an admission), or refuses for good in another way: that passes only when
-    /// somebody changes it.
+    /// Whether the API refuses us (401, 403, an admission), or refuses for good in another way, which only a
+    /// change by a person ends.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(self.reply().class(), ReplyClass::Permanent | ReplyClass::Denied)
     }
 
-    /// What a person can do about it.
     pub fn next_step(&self) -> String {
         match self {
             Self::Kubeconfig { path, .. } => format!(
@@ -257,18 +251,18 @@ impl Error {
         }
     }
 
-    /// The error with its sources in one line, repeats left out.
+    /// The error with its sources in one line, without repeats.
     pub fn line(&self) -> String {
         chain(self)
     }
 
-    /// The same with what to do about it.
+    /// The same with the next step.
     #[must_use]
     pub fn advice(&self) -> String {
         format!("{} ({})", self.line(), self.next_step())
     }
 
-    /// The same for a person: of a connection that failed only the innermost cause, not what each layer of a library says.
+    /// For a person: of a failed connection only the innermost cause, not each layer of the library.
     #[must_use]
     pub fn plain(&self) -> String {
         let Self::Connection { source, .. } = self else { return self.line() };
@@ -280,8 +274,8 @@ impl Error {
     }
 }
 
-/// What is inside of an error of the client library when a request is sent or an answer read. Its own texts say no more,
-/// and bring with them those of kubeconfigs, discovery and YAML, which nothing here can meet.
+/// The cause inside of a client library's error. The library's own texts add nothing, and cover kubeconfigs,
+/// discovery and YAML, which cannot occur here.
 pub(crate) fn cause(error: kube::Error) -> Box<dyn StdError + Send + Sync> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "errors of parts of the library that are not called")]
     match error {
@@ -296,7 +290,7 @@ pub(crate) fn cause(error: kube::Error) -> Box<dyn StdError + Send + Sync> {
                 AuthError::InvalidBasicAuth(source) | AuthError::InvalidBearerToken(source) => {
                     format!(": {source}")
                 }
-                // One holds what a login program has printed, which may be a token.
+                // One holds the output of a login program, which may be a token.
                 _ => String::new(),
             };
             format!("the client library could not use the credentials{why}").into()
@@ -305,8 +299,8 @@ pub(crate) fn cause(error: kube::Error) -> Box<dyn StdError + Send + Sync> {
     }
 }
 
-/// `error` and its sources in one line. A source that the line holds already is left out, as some libraries put
-/// the text of their sources into their own.
+/// `error` and its sources in one line. A source that the line already contains is skipped, as some libraries
+/// repeat their sources' text.
 pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut line = error.to_string();
     let mut next = error.source();
@@ -325,7 +319,6 @@ pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
 mod tests {
     use super::*;
 
-    /// As a connection brings it.
     fn in_tls(error: rustls::Error) -> Box<dyn StdError + Send + Sync> {
         io::Error::other(io::Error::new(io::ErrorKind::InvalidData, error)).into()
     }
@@ -340,7 +333,7 @@ mod tests {
         let cut = Error::Connection { what, via, source: Outer(refused()).into() };
         assert_eq!(cut.plain(), "reach the API with kubeconfig k: Connection refused (os error 111)");
         assert!(cut.line().contains("client error (Connect)"));
-        // Where a file is named in between, it stays.
+        // A file named in between stays.
         let other = Error::Kubeconfig { path: "k".into(), source: Outer(refused()).into() };
         assert_eq!(other.plain(), other.line());
     }
@@ -375,7 +368,6 @@ mod tests {
         let compare = "compare certificates and dates in kubeconfig k";
         assert!(of(CertificateError::Expired).starts_with(compare));
         assert!(other(webpki::Error::UnsupportedCertVersion).starts_with(compare));
-        // h3: words of a library decide nothing.
         assert!(
             step("no certificate: UnknownIssuer, CaUsedAsEndEntity".into())
                 .starts_with("check that the API server")

@@ -1,7 +1,7 @@
 //! The kubeconfig file as a source of clients: read when needed, read again when it has changed.
 //!
-//! Not here: calls, and what the file says (`parsed`). Sources: design.md section 7 (no environment, read again on
-//! change) and section 10 (a missing or useless file is said with its path, never a crash).
+//! Not here: calls, and what the file says (`parsed`). Sources: design.md section 7 (no environment, read
+//! again on change) and section 10 (a missing or invalid file is an error with its path, never a crash).
 
 mod parsed;
 #[cfg(test)]
@@ -24,23 +24,22 @@ use self::parsed::{HeaderCredential, InlineOrFile, Parsed, parse};
 use crate::connect::{self, Access, ClusterEndpoint, read_file, short_enough};
 use crate::error::Error;
 
-/// How often a file is looked at, by calls in a row and while its renewal is waited for (goals D16: within 2 s).
+/// Least time between two looks at a file (goals D16: a change is seen within 2 s).
 const LOOKS_APART: Duration = Duration::from_secs(1);
 
-/// A kubeconfig that may not be there yet, and the client that was made from it last.
+/// A kubeconfig that may not exist yet, and the last client made from it.
 pub(crate) struct KubeconfigFile {
     path: PathBuf,
-    /// Held by the one who looks at the files, as long as their disk does not answer.
+    /// Held while the files are looked at, so while their disk does not answer.
     looks: Arc<tokio::sync::Mutex<()>>,
     held: Mutex<Option<CachedClient>>,
-    /// The server's address, as it was read last.
     address: Mutex<String>,
 }
 
-/// So long a disk may take for the files; it is looked at again with the next call.
+/// Limit for the disk of the files; the next call tries again.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
 
-/// A client and the files that it was made from: the kubeconfig first, then those that it names.
+/// A client and its files: the kubeconfig first, then those that it names.
 #[derive(Clone)]
 struct CachedClient {
     stamps: Vec<(PathBuf, Option<Stamp>)>,
@@ -48,7 +47,7 @@ struct CachedClient {
     looked_at: Instant,
 }
 
-/// Tells one content of a file from another: a rewrite changes at least the change time.
+/// Identifies a content: a rewrite changes at least the change time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -65,18 +64,18 @@ impl KubeconfigFile {
         &self.path
     }
 
-    /// The server's address, once the file has been read.
+    /// Empty before the file was read.
     pub(crate) fn address(&self) -> String {
         self.address.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Has the next call read everything again.
+    /// Makes the next call read everything again.
     pub(crate) fn forget(&self) {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// [`KubeconfigFile::client`] on a thread of its own, which may hang with the disk; that of the last look while that is
-    /// not a second ago. Dropping it loses nothing.
+    /// [`KubeconfigFile::client`] on a thread of its own, which may hang with the disk; the last client if it
+    /// is less than a second old. Dropping it loses nothing.
     pub(crate) async fn client_within_limit(self: &Arc<Self>) -> Result<Client, Error> {
         if let Some(held) = self.held().filter(|it| it.looked_at.elapsed() < LOOKS_APART) {
             return Ok(held.client);
@@ -99,12 +98,12 @@ impl KubeconfigFile {
         }
     }
 
-    /// The client in force, made again when the file, or one that it names, is another one than last time.
+    /// The client in force, made again when the file, or one that it names, has changed.
     pub(crate) fn client(&self) -> Result<Client, Error> {
         if let Some(client) = self.known() {
             return Ok(client);
         }
-        // A file that is not there is said at each call.
+        // A missing file is reported at each call.
         Stamp::of(&self.path)?;
         let wrong = |source: Box<dyn std::error::Error + Send + Sync>| Error::Kubeconfig {
             path: self.path.clone(),
@@ -127,7 +126,7 @@ impl KubeconfigFile {
         Ok(client)
     }
 
-    /// Our own certificate, as PEM; `None` where there is none.
+    /// Our client certificate, as PEM; `None` where there is none.
     pub(crate) fn certificate(&self) -> Result<Option<Vec<u8>>, String> {
         let text = read_file(&self.path)?;
         let parsed = parse(&text, self.path.parent().unwrap_or(Path::new("/")))?;
@@ -138,7 +137,6 @@ impl KubeconfigFile {
         }
     }
 
-    /// Where its cluster is.
     pub(crate) fn place(&self) -> Result<ClusterEndpoint, Error> {
         let wrong = |it: String| Error::Kubeconfig { path: self.path.clone(), source: it.into() };
         let read = || {
@@ -154,8 +152,7 @@ impl KubeconfigFile {
         read().map_err(wrong)
     }
 
-    /// Ends when the file is another one than now, or is there again. It looks at the file once a second and asks
-    /// nobody.
+    /// Returns when the file changes or appears. Looks at the file once a second, without calls.
     pub(crate) async fn renewed(&self) {
         let before = Stamp::of(&self.path).ok();
         loop {
@@ -172,7 +169,7 @@ impl KubeconfigFile {
     }
 
     fn known(&self) -> Option<Client> {
-        // Not locked while the files are looked at: their disk may hang.
+        // Not locked while the files are read: their disk may hang.
         let held = self.held()?;
         let same = held.stamps.iter().all(|(path, stamp)| Stamp::of(path).ok() == *stamp);
         same.then(|| {
@@ -199,13 +196,13 @@ impl Stamp {
     }
 }
 
-/// Reads a text as a kubeconfig, and none of the files that it names.
+/// Parses a kubeconfig, without the files that it names.
 pub(crate) fn understand(bytes: &[u8]) -> Result<(), String> {
     short_enough(bytes.len() as u64)?;
     parse(bytes, Path::new("/")).map(drop)
 }
 
-/// What the kubeconfig says, with the files that it names read.
+/// Its contents, with the files that it names read.
 fn access(parsed: Parsed, read: &mut impl FnMut(&Path) -> Result<Vec<u8>, String>) -> Result<Access, String> {
     let mut bytes = |source| match source {
         InlineOrFile::Here(bytes) => Ok(bytes),

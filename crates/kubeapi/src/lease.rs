@@ -1,6 +1,7 @@
-//! One Lease beside the applications: read from the store, and written whole with the version that was read.
+//! A Lease in the namespace of applications: read from the store, written whole with the version that was
+//! read.
 //!
-//! Not here: what it says, when it is written. Every call has a deadline; dropping one leaves open whether it was
+//! Not here: its contents, and when it is written. Every call has a deadline; a dropped call may have been
 //! carried out.
 
 use std::time::Duration;
@@ -16,21 +17,20 @@ use crate::names::APP_NAMESPACE;
 use crate::nodes::FIELD_MANAGER;
 use crate::{ApiClient, Error, Reply, found};
 
-/// The time that one call may take. Short against the deadlines of an election: several tries must have room in them.
+/// Limit of one call. Short against the deadlines of an election, which need room for several tries.
 pub const CALL_LIMIT: Duration = Duration::from_secs(10);
 
 fn leases() -> Request {
     Request::new(Lease::url_path(&(), Some(APP_NAMESPACE)))
 }
 
-/// The lease as it is now, `None` when there is none. No resource version in the query: from the store, not from a cache
-/// of any age.
+/// `None` when there is none. Without a resource version, so from the store and not from a stale cache.
 pub async fn read(cluster: &ApiClient, name: &str) -> Result<Option<Lease>, Error> {
     let what = format!("read lease {APP_NAMESPACE}/{name}");
     found(cluster.ask_within(CALL_LIMIT, &what, leases().get(name, &GetParams::default())).await)
 }
 
-/// Writes the lease; one without a version is created. `verb` is what is done, for errors.
+/// Creates a lease without a version. `verb` is for errors.
 pub async fn write(cluster: &ApiClient, name: &str, verb: &str, lease: &Lease) -> WriteOutcome<Lease> {
     let create = lease.metadata.resource_version.is_none();
     let how = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
@@ -44,7 +44,7 @@ pub async fn write(cluster: &ApiClient, name: &str, verb: &str, lease: &Lease) -
         Ok(lease) => return WriteOutcome::Done(Box::new(lease)),
         Err(error) => error,
     };
-    // The namespace comes with the cluster software: where it is missing nothing is outdated.
+    // The cluster software brings the namespace: where it is missing, nothing is outdated.
     let gone = !create && error.is_not_found();
     if gone || matches!(error.reply(), Reply::Conflict { .. } | Reply::UidChanged) {
         WriteOutcome::Outdated

@@ -1,11 +1,9 @@
-//! Talking to the API server of a cluster: client and kubeconfig, what a reply means, watches that renew themselves,
-//! pauses after failures, checked names.
+//! Talks to the API server of a cluster: client and kubeconfig, what a reply means, watches that renew
+//! themselves, pauses after failures, checked names.
 //!
-//! Who may call: `kubenodeop`, `clusterview`, `nodestatus`, `zedkube`, and `zedbox`, which makes the
-//! client. Not here: what is asked for and why, except the
-//! few calls on Node objects and Leases that several of them need (`nodes`, `lease`); clocks (the caller gives one). The pure files
-//! (`reply`, `pace`, `names`, `objects`) decide nothing but the meaning of a text. Sources: design.md sections 2 and 7,
-//! spec/agents.md 4.3.
+//! Who may call: see ARROWS in `tests/house`. Not here: which calls and why, except the few on Node objects
+//! and Leases that several callers need (`nodes`, `lease`); clocks (the caller gives one). Sources: design.md
+//! sections 2 and 7, spec/agents.md 4.3.
 
 pub mod client;
 pub mod connect;

@@ -24,27 +24,23 @@ use tower::BoxError;
 
 use crate::client::ApiClient;
 
-/// The paused clock of a test.
 #[expect(clippy::disallowed_methods, reason = "a test is its own door to the clock")]
 pub fn clock() -> impl Fn() -> Mono {
     let start = Instant::now();
     move || Mono::from_start(start.elapsed())
 }
 
-/// A request as the server got it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedCall {
-    /// Method, path and query.
     pub line: String,
-    /// The header of that name, empty without it.
+    /// Empty without it.
     pub content_type: String,
     pub body: String,
 }
 
-/// What the server does next.
 pub enum MockReply {
     Full(u16, Vec<(&'static str, &'static str)>, String),
-    /// Lines, and then the end of the body, for ever nothing, or an error.
+    /// Lines, then the end of the body, endless silence, or an error.
     Lines(Vec<String>, AfterLines),
     /// Lines as they come, until the sender is dropped; an error cuts the body.
     Live(mpsc::UnboundedReceiver<Result<String, &'static str>>),
@@ -52,40 +48,33 @@ pub enum MockReply {
     Silence,
 }
 
-/// What comes after the last line.
 #[derive(Debug, Clone, Copy)]
 pub enum AfterLines {
-    /// The end of the body.
     End,
     Silence,
     Cut,
 }
 
-/// 200 with this object.
 pub fn object(body: &Value) -> MockReply {
     MockReply::Full(200, vec![], body.to_string())
 }
 
-/// A Status object with this code.
 pub fn status(code: u16, message: &str) -> MockReply {
     let body =
         json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message});
     MockReply::Full(code, vec![], body.to_string())
 }
 
-/// A list of this version.
 pub fn list(version: &str, items: &[Value]) -> MockReply {
     object(
         &json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items}),
     )
 }
 
-/// A line of a watch.
 pub fn event(kind: &str, object: &Value) -> String {
     json!({"type": kind, "object": object}).to_string()
 }
 
-/// What the server got so far.
 #[derive(Clone, Default)]
 pub struct RecordedCalls(Arc<Mutex<Vec<RecordedCall>>>);
 
@@ -99,13 +88,12 @@ impl RecordedCalls {
     }
 }
 
-/// A cluster whose server gives `answers` in this order, and then none.
+/// Gives `answers` in this order, and then none.
 pub fn cluster(answers: Vec<MockReply>) -> (ApiClient, RecordedCalls) {
     let mut script = VecDeque::from(answers);
     server(move |_| script.pop_front().unwrap_or(MockReply::Silence))
 }
 
-/// A cluster whose server is `answer`.
 pub fn server(answer: impl FnMut(&RecordedCall) -> MockReply + Send + 'static) -> (ApiClient, RecordedCalls) {
     let calls = RecordedCalls::default();
     let script = Arc::new(Mutex::new(answer));

@@ -1,7 +1,6 @@
-//! Names that go into paths and selectors, checked once, and those of node roles.
+//! Names that go into paths and selectors, checked once, and well-known labels and annotations.
 //!
-//! Not here: looking anything up. Source: the Kubernetes page "Object Names and IDs" (DNS subdomain names).
-//! Pure: no clock, no I/O, no task.
+//! Source: the Kubernetes page "Object Names and IDs" (DNS subdomain names). Pure: no clock, no I/O, no task.
 
 use std::fmt;
 
@@ -9,43 +8,39 @@ use std::fmt;
 pub const CONTROL_PLANE_NOW: &str = "node-role.kubernetes.io/control-plane";
 /// Role labels of a control-plane node: Kubernetes dropped the first in 1.24 (D-K19).
 pub const CONTROL_PLANE: [&str; 2] = ["node-role.kubernetes.io/master", CONTROL_PLANE_NOW];
-/// Role label of a member of etcd.
 pub const ETCD: &str = "node-role.kubernetes.io/etcd";
 
-/// Whether a node that `has` these labels, with whatever values, has the control plane or etcd.
+/// Whether these labels, with any values, include the control plane or etcd.
 pub fn is_server(has: impl Fn(&str) -> bool) -> bool {
     CONTROL_PLANE.into_iter().chain([ETCD]).any(has)
 }
 
-/// The annotation of a Node that says whose cordon it is.
+/// On a Node: the owner of its cordon.
 pub const OWNER_ANNOTATION: &str = "pillar-rs/cordon-owner";
-/// The annotation of a Longhorn volume of which another copy was asked for because its last one is on a node that leaves.
+/// On a Longhorn volume: another copy was requested because its last one is on a leaving node.
 pub const COPY_ANNOTATION: &str = "pillar-rs/last-copy";
-/// The annotation by which a person lets the last healthy copy of a Longhorn volume go down with a node: the node's name,
-/// and why.
+/// On a Longhorn volume: a person lets its last healthy copy go down with a node; the node's name, and why.
 pub const PASS_ANNOTATION: &str = "pillar-rs/last-copy-pass";
-/// The annotation of a Node that says which volumes had a copy there before it went down, and which of them were whole.
+/// On a Node: the volumes with a copy there before it went down, and which of them were healthy.
 pub const VOLUMES_ANNOTATION: &str = "pillar-rs/volumes-before";
-/// The label of a node that carries no workloads.
+/// On a node without workloads.
 pub const TIE_BREAKER_LABEL: &str = "tie-breaker-node";
-/// Labels, `true` there, of a server that is there for its vote: the reference's tie-breaker, Harvester's witness.
+/// Labels, with value `true`, of a server that exists for its vote: the reference's tie-breaker, Harvester's
+/// witness.
 pub const WITNESS_LABELS: [&str; 2] = [TIE_BREAKER_LABEL, "node-role.harvesterhci.io/witness"];
 
-/// Taints that the node controller puts on a node that it does not hear of.
+/// Taints of the node controller for a silent node.
 pub const OUTAGE_TAINTS: [&str; 2] = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"];
-/// The leases of kube-vip, in the namespace kube-system: of the address of the control plane, and of services.
+/// Leases of kube-vip in the namespace kube-system: for the control plane's address, and for services.
 pub const VIRTUAL_IPS: [&str; 2] = ["plndr-cp-lock", "plndr-svcs-lock"];
 
-/// The namespace of applications.
 pub const APP_NAMESPACE: &str = "eve-kube-app";
-/// The namespace of Longhorn.
 pub const STORAGE_NAMESPACE: &str = "longhorn-system";
 
-/// The name of a Node object, a DNS subdomain: it goes into paths and field selectors as it is.
+/// The name of a Node object, a DNS subdomain: it is used in paths and field selectors unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeName(String);
 
-/// A text that cannot name a Node object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadName(String);
 
@@ -58,8 +53,7 @@ impl fmt::Display for BadName {
 impl std::error::Error for BadName {}
 
 impl NodeName {
-    /// Checks `text`.
-    /// Errors: [`BadName`] when no Node object can have this name.
+    /// Errors: no Node object can have this name.
     pub fn parse(text: &str) -> Result<Self, BadName> {
         let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         let bytes = text.as_bytes();
@@ -70,7 +64,6 @@ impl NodeName {
         if good { Ok(Self(text.to_owned())) } else { Err(BadName(text.to_owned())) }
     }
 
-    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -82,17 +75,15 @@ impl fmt::Display for NodeName {
     }
 }
 
-/// The identity of one pod object. A pod of the same name with another UID is another pod.
+/// Identity of one pod object. A pod with the same name and another UID is another pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PodUid(String);
 
 impl PodUid {
-    /// Takes the server's text as it is.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The UID as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -104,7 +95,7 @@ impl fmt::Display for PodUid {
     }
 }
 
-/// One pod object, named and identified. Shown as `namespace/name`.
+/// Shown as `namespace/name`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PodRef {
     pub namespace: String,
@@ -118,10 +109,10 @@ impl fmt::Display for PodRef {
     }
 }
 
-/// How many names a sentence holds.
+/// Limit of names in a sentence.
 const LISTED: usize = 8;
 
-/// The first of `names` with `between` them, and how many more there are: no sentence names a thousand pods.
+/// The first of `names`, joined by `between`, and how many more there are.
 pub fn listed(names: &[String], between: &str) -> String {
     let first = names.get(..LISTED).unwrap_or(names).join(between);
     match names.len().saturating_sub(LISTED) {

@@ -1,5 +1,4 @@
-//! Node objects, for whoever needs them now and then and follows nothing: all of them in one call, whether the API is
-//! there, and the deletion of one.
+//! Node objects without a watch: all of them in one call, a probe of the API, and the deletion of one.
 //!
 //! Not here: our own node and its cordon (`kubenodeop`). Source: spec/agents.md 4.3 step 2 and 4.7 (who is asked for
 //! `/cluster-app`).
@@ -26,53 +25,46 @@ use crate::names::{CONTROL_PLANE, ETCD, NodeName};
 use crate::objects::{RawObject, condition, items, text, time};
 use crate::slim::NodeObject;
 
-/// The label that names the device of a node.
+/// Names the device of a node.
 pub const UUID_LABEL: &str = "node-uuid";
-/// The name under which the server remembers what we wrote (`metadata.managedFields`).
+/// Our name in `metadata.managedFields`.
 pub const FIELD_MANAGER: &str = "pillar-rs";
 
-/// What a person can do where there is no Node object of our name.
+/// Next step where there is no Node object of our name.
 pub const NO_NODE: &str = "the kubelet registers its Node object only when it starts: `systemctl restart k3s` (or rke2-server, \
                            rke2-agent, k3s-agent, kubelet) on this node; where the device has another name: `kubectl get nodes`";
 
-/// A patch in that name.
 pub fn signed() -> PatchParams {
     PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Node {
-    /// Status of the condition Ready: `True`, `False`, `Unknown`.
+    /// Of the condition Ready: `True`, `False`, `Unknown`.
     pub ready: String,
-    /// When that last changed.
+    /// Last change of that.
     pub ready_since: Option<Timestamp>,
-    /// When the object was made.
     pub created: Option<Timestamp>,
-    /// Version of the kubelet.
     pub kubelet: String,
-    /// Its first address of the type `InternalIP`, the main one of two families.
+    /// Its first `InternalIP`, the main one of two families.
     pub internal_ip: String,
-    /// Its first address of the type `ExternalIP`.
+    /// Its first `ExternalIP`.
     pub external_ip: String,
     pub unschedulable: bool,
     /// It has a role label of the control plane, the old one or the new one (D-K19).
     pub control_plane: bool,
-    /// It has the role label of etcd.
     pub etcd: bool,
     /// The label `node-uuid`.
     pub device: String,
 }
 
-/// More nodes are not read.
 const MOST: u32 = 500;
 
-/// A node and where it is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReachableNode {
     pub name: String,
-    /// What is known of it.
     pub facts: Node,
-    /// All its addresses of the type `InternalIP`, in their order; texts that are no addresses are left out.
+    /// Its addresses of type `InternalIP`, in order; invalid texts are skipped.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -82,7 +74,8 @@ struct NodePage {
     items: Vec<RawObject>,
 }
 
-/// All nodes, 500 at most, in the server's order. Dropping it loses nothing.
+/// At most 500 nodes, in the server's order. Dropping it loses nothing.
+///
 /// Errors: those of [`ApiClient`], also when the answer takes longer than `limit`.
 pub async fn members(cluster: &ApiClient, limit: Duration) -> Result<Vec<ReachableNode>, Error> {
     let list = api().list(&ListParams::default().limit(MOST));
@@ -99,7 +92,6 @@ fn member(raw: &RawObject) -> ReachableNode {
     }
 }
 
-/// What is known of a node.
 pub fn node(raw: &RawObject) -> Node {
     let ready = condition(&raw.status, "Ready");
     let has = |label: &str| !raw.metadata.labels[label].is_null();
@@ -121,16 +113,18 @@ pub fn node(raw: &RawObject) -> Node {
     }
 }
 
-/// Asks the API for one node, whichever. The error's [`Error::reach`] tells whether a server is there at all.
+/// Asks for any one node. The error's [`Error::reach`] shows whether a server answers at all.
 pub async fn probe(cluster: &ApiClient) -> Result<(), Error> {
     let one = api().list(&ListParams::default().limit(1));
     cluster.ask_within::<Value>(PROBE_LIMIT, "reach the API", one).await.map(drop)
 }
 
-/// Our own node by its name. Where there is none of this name, or its device is not known, one that carries our device's
-/// UUID is looked for: it would be ours under another name.
-/// Errors: [`Error::WrongNode`] when it carries another device's UUID, [`Error::OtherMachine`] when another machine has reported it,
-/// [`Error::OtherName`] when our device's is on another node, and all of [`ApiClient`]'s.
+/// Our own Node by its name. Without one, or without a device label, also looks for a Node with our device's
+/// UUID: ours under another name.
+///
+/// Errors: [`Error::WrongNode`] when it has another device's UUID, [`Error::OtherMachine`] when another
+/// machine reported it, [`Error::OtherName`] when our device's UUID is on another node, and all of
+/// [`ApiClient`]'s.
 pub async fn own(cluster: &ApiClient, name: &NodeName, device_uuid: &str) -> Result<NodeObject, Error> {
     let what = format!("read node {name}");
     let read: Result<NodeObject, Error> =
@@ -143,7 +137,7 @@ pub async fn own(cluster: &ApiClient, name: &NodeName, device_uuid: &str) -> Res
         let label = format!("{UUID_LABEL}={device_uuid}");
         let labelled = api().list(&ListParams::default().labels(&label));
         let labelled: Result<NodePage, Error> = cluster.ask("find our own node", labelled).await;
-        // That there is none of our name is what is shown, where this cannot be asked.
+        // Where this fails, the missing Node is reported.
         let items = labelled.map(|it| it.items).unwrap_or_default();
         if let Some(other) = items.first().and_then(|it| it.metadata.name.clone()) {
             return Err(Error::OtherName {
@@ -162,7 +156,8 @@ fn device_of(node: &NodeObject) -> Option<&str> {
     node.metadata.labels.as_ref()?.get(UUID_LABEL).map(String::as_str)
 }
 
-/// That `node` is neither labelled as another device's nor reported by another machine than this one.
+/// Checks that `node` is neither labelled for another device nor reported by another machine.
+///
 /// Errors: [`Error::WrongNode`] and [`Error::OtherMachine`].
 pub fn check_device(node: &NodeObject, device_uuid: &str, here: &MachineIds) -> Result<(), Error> {
     let name = || node.metadata.name.clone().unwrap_or_default();
@@ -174,7 +169,8 @@ pub fn check_device(node: &NodeObject, device_uuid: &str, here: &MachineIds) -> 
     }
 }
 
-/// That `there`, which the kubelet of `node` has reported, may be the machine `here`.
+/// Checks that the kubelet of `node`, which reported `there`, may be on the machine `here`.
+///
 /// Errors: [`Error::OtherMachine`].
 pub fn check_machine(node: &str, there: &MachineIds, here: &MachineIds) -> Result<(), Error> {
     if !here.differs(there) {
@@ -183,7 +179,7 @@ pub fn check_machine(node: &str, there: &MachineIds, here: &MachineIds) -> Resul
     Err(Error::OtherMachine { node: node.to_owned(), there: there.to_string(), here: here.to_string() })
 }
 
-/// Deletes the Node object of this name if it has this UID.
+/// Only with this UID.
 pub async fn delete(cluster: &ApiClient, name: &NodeName, uid: Option<String>) -> Result<(), Error> {
     let how = DeleteParams {
         preconditions: Some(Preconditions { uid, resource_version: None }),

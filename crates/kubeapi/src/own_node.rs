@@ -1,6 +1,6 @@
-//! Our node, as EdgeNodeInfo names it: followed once (`shell`), handed out to all who need it.
+//! Our node, as EdgeNodeInfo names it: followed once (`shell`), shared by all users.
 //!
-//! Not here: whether a name makes a node name.
+//! Not here: whether a name is valid for a node.
 
 use crate::NodeName;
 use tokio::sync::watch;
@@ -16,22 +16,22 @@ impl Default for OwnNode {
 }
 
 impl OwnNode {
-    /// Sets name and device UUID. Equal ones are no news.
+    /// Equal values are no change.
     pub fn set(&self, node: NodeName, device_uuid: String) {
         self.0.send_if_modified(|held| step::update(held, Some((node, device_uuid))));
     }
 
-    /// Name and device UUID, or why they cannot be had.
+    /// Name and device UUID, or why they are unknown.
     pub fn get(&self) -> Result<(NodeName, String), String> {
         self.0.borrow().clone().ok_or_else(|| "the name of this node is not known yet".to_owned())
     }
 
-    /// Waits until they are known. Dropping it loses nothing.
+    /// Dropping it loses nothing.
     pub async fn known(&self) -> (NodeName, String) {
         self.values().next().await
     }
 
-    /// What is known, one value after another from now on.
+    /// Each value from now on.
     pub fn values(&self) -> Values {
         let mut held = self.0.subscribe();
         held.mark_changed();
@@ -39,12 +39,12 @@ impl OwnNode {
     }
 }
 
-/// Values of a [`OwnNode`]; those that come and go while nobody asks are left out.
+/// Values of a [`OwnNode`]; intermediate ones are skipped.
 #[derive(Debug)]
 pub struct Values(watch::Receiver<Option<(NodeName, String)>>);
 
 impl Values {
-    /// The next one; never once no copy of it is left. Dropping it loses nothing.
+    /// Never returns once no copy of it is left. Dropping it loses nothing.
     pub async fn next(&mut self) -> (NodeName, String) {
         loop {
             if self.0.changed().await.is_err() {
@@ -61,7 +61,6 @@ impl Values {
 mod tests {
     use super::*;
 
-    /// What is there to be heard now.
     async fn ready_value(values: &mut Values) -> Option<(NodeName, String)> {
         tokio::select! {
             biased;

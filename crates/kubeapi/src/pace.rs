@@ -1,4 +1,4 @@
-//! How long to wait before asking again.
+//! How long to wait before a retry.
 //!
 //! Not here: sleeping. Source: goals D3 (first wait at most 1 s, never over 15 s, jittered, no busy loop).
 //! Pure: no clock, no I/O, no task.
@@ -7,18 +7,16 @@ use std::time::Duration;
 
 use step::Dice;
 
-/// The longest first wait.
 pub const FIRST: Duration = Duration::from_secs(1);
 pub const LONGEST: Duration = Duration::from_secs(15);
 
-/// A stream of jittered waits. Two with different seeds do not march in step.
+/// A stream of jittered waits. Different seeds give different waits, so that nodes do not retry in step.
 #[derive(Debug, Clone)]
 pub struct Pace {
     dice: Dice,
 }
 
 impl Pace {
-    /// Starts the stream at `seed`.
     pub const fn new(seed: u64) -> Self {
         Self { dice: Dice::new(seed) }
     }

@@ -1,16 +1,15 @@
 //! What an answer of the API server means for the call that got it.
 //!
-//! Not here: sending, waiting, who is asked next. Sources: goals D2; the Kubernetes page "API-initiated
-//! Eviction" (429 for a budget, 500 for two budgets); the API conventions on `Status`, its causes and
-//! `Retry-After`.
+//! Not here: sending and waiting. Sources: goals D2; the Kubernetes page "API-initiated Eviction" (429 for a
+//! budget, 500 for two budgets); the API conventions on `Status`, its causes and `Retry-After`.
 //! Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 
-/// The whole body of an answer about a kind that is not known.
+/// Body of an answer about an unknown kind.
 const UNKNOWN_KIND: &str = "404 page not found";
 
-/// An answer as it came off the wire, without the library's types.
+/// An answer without the library's types.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApiAnswer {
     pub code: u16,
@@ -22,29 +21,29 @@ pub struct ApiAnswer {
     pub causes: Vec<(String, String)>,
     /// The `Retry-After` header, else `Status.details.retryAfterSeconds`.
     pub retry_after: Option<Duration>,
-    /// Whether calls found no server a moment ago: it may not know yet who may do what.
+    /// Calls found no server a moment ago: it may not have read its roles yet.
     pub just_back: bool,
-    /// Where address and credentials of the call came from, or empty.
+    /// Origin of address and credentials, or empty.
     pub via: String,
 }
 
 impl ApiAnswer {
-    /// What a server answers that does not know the kind that is asked for.
+    /// A server's answer for an unknown kind.
     pub(crate) fn unknown_kind() -> Self {
         Self { code: 404, message: UNKNOWN_KIND.to_owned(), ..Self::default() }
     }
 
-    /// Whether it is that answer: of an object that is not there a server says more.
+    /// Whether it is that answer; for a missing object a server says more.
     pub(crate) fn is_unknown_kind(&self) -> bool {
         self.code == 404 && self.message == UNKNOWN_KIND
     }
 
-    /// Whether it refuses the caller, and would perhaps not a moment later.
+    /// A refusal that may pass in a moment.
     pub fn is_early_refusal(&self) -> bool {
         self.just_back && matches!(self.code, 401 | 403) && self.denied_by().is_none()
     }
 
-    /// The answer in one line: code, reason, message and, for a budget, the cause with its numbers.
+    /// Code, reason, message and, for a budget, the cause with its numbers.
     pub fn line(&self) -> String {
         let mut line = self.code.to_string();
         if !self.reason.is_empty() {
@@ -67,10 +66,10 @@ impl ApiAnswer {
         line
     }
 
-    /// Which admission of the server denies the call, whose credentials and roles were accepted by then; `None` when it is
-    /// none. A webhook chooses its code, from 400 on, and a policy one of four; so the words decide, which are the server's
-    /// own (k8s.io/apiserver `admission/plugin/webhook/errors`, `admission/plugin/policy/validating`, and `NewForbidden` of
-    /// apimachinery, which built-in plugins use).
+    /// Which admission denies the call after its credentials and roles were accepted; `None` when none does.
+    /// A webhook chooses its code, from 400 on, and a policy one of four; so the text decides, which is the
+    /// server's own (k8s.io/apiserver `admission/plugin/webhook/errors`,
+    /// `admission/plugin/policy/validating`, and `NewForbidden` of apimachinery, which built-in plugins use).
     pub fn denied_by(&self) -> Option<DeniedBy> {
         let says = |words: &str| self.message.contains(words);
         if self.is_of_ending_namespace() {
@@ -86,19 +85,18 @@ impl ApiAnswer {
         }
     }
 
-    /// The namespace is being deleted, and its pods go by themselves.
     pub(crate) fn is_of_ending_namespace(&self) -> bool {
         let cause = self.causes.iter().any(|(reason, _)| reason == "NamespaceTerminating");
         self.code == 403 && (cause || self.message.contains("because it is being terminated"))
     }
 
-    /// The one form that authorization has, whichever authorizer refuses: `User "…" cannot get resource "…"`, or `path`.
+    /// Authorization's form, with any authorizer: `User "…" cannot get resource "…"`, or `path`.
     fn is_by_role(&self) -> bool {
         let named = |what: &str| self.message.contains(what);
         self.code == 403 && named("User \"") && named("\" cannot ")
     }
 
-    /// Who refuses, as far as the answer tells, where no admission denies it.
+    /// Who refuses, where no admission denies it.
     pub fn refused_by(&self) -> RefusedBy {
         match self.code {
             401 => RefusedBy::Credentials,
@@ -108,7 +106,6 @@ impl ApiAnswer {
     }
 }
 
-/// Who refuses a call for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusedBy {
     /// 401: the server does not accept the credentials.
@@ -118,18 +115,18 @@ pub enum RefusedBy {
     Other,
 }
 
-/// Which admission denies a call. It may admit the same call later, and decide another way about a dry run.
+/// Which admission denies a call. It may admit the same call later, and decide otherwise for a dry run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeniedBy {
     Webhook,
     /// A ValidatingAdmissionPolicy or MutatingAdmissionPolicy.
     Policy,
-    /// A plugin of the server itself, as quotas and NodeRestriction.
+    /// A built-in plugin, such as quotas and NodeRestriction.
     Plugin,
 }
 
 impl DeniedBy {
-    /// What a person can do about an admission that the answer names.
+    /// Next step.
     pub const fn next_step(self) -> &'static str {
         match self {
             Self::Webhook => {
@@ -148,85 +145,68 @@ impl DeniedBy {
     }
 }
 
-/// The meaning of one answer, or of none. Texts are for a person.
+/// The meaning of one answer, or of none. Texts are the server's, for a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
-    /// 2xx.
     Done,
-    /// 404: the object is not there.
     NotFound {
-        /// What the server said.
         text: String,
     },
-    /// 409 on the UID: an object of this name is there, but it is another one.
+    /// 409 on the UID: another object has this name.
     UidChanged,
-    /// 409 on the resource version: somebody else wrote first.
+    /// 409 on the resource version: another client wrote first.
     Conflict {
-        /// What the server said.
         text: String,
     },
     /// 410: the resource version of a watch is too old; list again.
     Expired,
     /// 429 for a disruption budget.
     Budget {
-        /// The cause, which names the budget and its numbers.
+        /// Names the budget and its numbers.
         text: String,
-        /// No new call before this has passed.
         retry_after: Option<Duration>,
     },
-    /// 429 of KubeVirt's webhook: the machine of this launcher pod is being moved, or is about to be.
+    /// 429 of KubeVirt's webhook: this launcher pod's machine is migrating, or about to.
     Moving {
-        /// What the webhook said.
         text: String,
     },
-    /// 429 of the same: the machine cannot be moved, and its launcher stays.
+    /// 429 of the same: the machine cannot migrate, and its launcher stays.
     CannotMove {
-        /// What the webhook said.
         text: String,
     },
     /// 500 because more than one budget selects the pod.
     ManyBudgets {
-        /// What the server said.
         text: String,
     },
     /// 429 for load.
     Throttle {
-        /// What the server said.
         text: String,
-        /// No new call before this has passed.
         retry_after: Option<Duration>,
     },
-    /// 403 because the namespace is being deleted; its pods go by themselves.
+    /// 403 because the namespace is being deleted; its pods end by themselves.
     NamespaceEnding {
-        /// What the server said.
         text: String,
     },
-    /// An admission denies it: a webhook (with any code from 400 on), a policy, a plugin of the server. It may admit the
-    /// next one.
+    /// An admission denies it: a webhook (with any code from 400 on), a policy, a plugin of the server. It
+    /// may admit a later call.
     Denied {
-        /// What the server said.
         text: String,
         by: DeniedBy,
-        /// No new call before this has passed.
         retry_after: Option<Duration>,
     },
-    /// 408, 5xx, a cut or refused connection, no answer in time, an answer that is no answer.
+    /// 408, 5xx, a cut or refused connection, no answer in time, an invalid answer.
     Transient {
         text: String,
-        /// No new call before this has passed.
         retry_after: Option<Duration>,
     },
-    /// 500, 503: the API server is there, but an admission webhook that it has to ask, or who serves an aggregated API, does
-    /// not answer it.
+    /// 500, 503: the API server works, but an admission webhook or an aggregated API server does not answer
+    /// it.
     Unanswered {
-        /// What the server said.
         text: String,
-        /// No new call before this has passed.
         retry_after: Option<Duration>,
     },
-    /// Asking again changes nothing before a person does.
+    /// A retry fails until a person changes something.
     Permanent {
-        /// What the server said.
         text: String,
         by: RefusedBy,
     },
@@ -235,21 +215,18 @@ pub enum Reply {
 /// The classes of design section 7 and goals D2, and admission's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyClass {
-    /// Nothing more to ask for.
     Done,
-    /// A budget holds the pod, or KubeVirt does that moves its machine.
+    /// A budget holds the pod, or KubeVirt, which migrates its machine.
     Budget,
-    /// The server has too much to do.
     Throttle,
     Transient,
-    /// An admission denies it: ask again.
+    /// Retry.
     Denied,
-    /// The pod is given up in this attempt.
+    /// The attempt gives the pod up.
     Permanent,
 }
 
 impl Reply {
-    /// The class of this reply.
     pub fn class(&self) -> ReplyClass {
         match self {
             Self::Done | Self::NotFound { .. } | Self::UidChanged => ReplyClass::Done,
@@ -268,7 +245,7 @@ impl Reply {
         }
     }
 
-    /// The word for counts.
+    /// For counts.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Done => "accepted",
@@ -288,7 +265,7 @@ impl Reply {
         }
     }
 
-    /// What the server said, for a person.
+    /// The server's text.
     pub fn text(&self) -> &str {
         match self {
             Self::Done => "done",
@@ -309,7 +286,7 @@ impl Reply {
         }
     }
 
-    /// The time that must pass before the next call, when the server named one.
+    /// Time before the next call, when the server named one.
     pub fn retry_after(&self) -> Option<Duration> {
         if let Self::Budget { retry_after, .. }
         | Self::Throttle { retry_after, .. }
@@ -324,18 +301,18 @@ impl Reply {
     }
 }
 
-/// Whether a server stands behind the calls at all (spec/agents.md 4.3 step 2, fixed as D-K2 asks).
+/// Whether a server answers at all (spec/agents.md 4.3 step 2, fixed as D-K2 asks).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// It answers, if only to refuse.
+    /// It answers, if only with a refusal.
     Reachable,
-    /// 429: it is there and has too much to do. Never counts as unreachable (goals U8).
+    /// 429: overloaded. Never counts as unreachable (goals U8).
     Throttled,
     /// Refused, timed out, 5xx, TLS, or there is no usable kubeconfig.
     Unreachable,
 }
 
-/// KubeVirt's webhooks on evictions (spec/vm-storage.md A3). They say nothing but in words.
+/// KubeVirt's webhooks on evictions (spec/vm-storage.md A3), known by their text alone.
 const LAUNCHERS: &str = "admission webhook \"virt-launcher-eviction-interceptor.kubevirt.io\"";
 const HOTPLUG: &str = "admission webhook \"hotplug-pod-eviction-interceptor.kubevirt.io\"";
 
@@ -349,7 +326,6 @@ fn by_kubevirt(text: String) -> Reply {
     }
 }
 
-/// What `answer` means.
 pub fn classify(answer: &ApiAnswer) -> Reply {
     let text = answer.line();
     let retry_after = answer.retry_after;
@@ -383,7 +359,6 @@ pub fn classify(answer: &ApiAnswer) -> Reply {
     }
 }
 
-/// Whether `answer` shows that the API is there.
 pub fn reach(answer: &ApiAnswer) -> Reach {
     match answer.code {
         429 => Reach::Throttled,

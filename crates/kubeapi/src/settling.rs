@@ -1,40 +1,36 @@
 //! Whether the API server is only just back.
 //!
-//! A kube-apiserver that has just started answers before it has read who may do what: it refuses callers that it
-//! allows a second later (seen with 1.36: 403 for watches and calls right after a restart). Such a refusal says
-//! nothing about the role, and no pod or attempt is given up for it.
+//! A kube-apiserver that has just started answers before it has read who may do what: it refuses calls that
+//! it allows a second later (seen with 1.36: 403 for watches and calls right after a restart). Such a refusal
+//! does not count against the role, and no pod or attempt is given up for it.
 
 use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long after the last call that found no server a refusal is not taken at its word.
+/// How long after the last call without a server refusals are doubted.
 pub(crate) const SETTLES: Duration = Duration::from_secs(30);
 
-/// When a server was last looked for in vain.
+/// The last call that found no server.
 #[derive(Debug, Default)]
 pub(crate) struct Settling(Mutex<Option<Instant>>);
 
 impl Settling {
-    /// A call has found no server, or lost it.
     pub(crate) fn away(&self) {
         *self.last() = Some(now());
     }
 
-    /// Whether that is not long ago.
     pub(crate) fn lasts(&self) -> bool {
         self.last().is_some_and(|away| now().duration_since(away) < SETTLES)
     }
 
     fn last(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
-        // A moment is whole, whoever panicked while it was looked at.
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a time limit of calls, as everywhere in this crate")]
-/// The time, by which calls are limited.
 pub(crate) fn now() -> Instant {
     Instant::now()
 }

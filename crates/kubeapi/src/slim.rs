@@ -1,8 +1,7 @@
-//! Large objects with no more than what is read of them, by the names that the API has.
+//! Large objects with only the members that are read, by the API's names.
 //!
-//! Of a pod with its whole specification, its environment variables and the record of who wrote what, a tenth is read;
-//! the rest is passed over as the answer is parsed. Not here: what is written back whole. Source: the Kubernetes API
-//! reference. Pure: no clock, no I/O, no task.
+//! A tenth of a pod is read; the rest is skipped while the answer is parsed. Not here: objects that are
+//! written back whole. Source: the Kubernetes API reference. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +27,6 @@ macro_rules! slim {
 }
 
 slim! {
-    /// Metadata of an object.
     Meta {
         name: Option<String>,
         namespace: Option<String>,
@@ -47,7 +45,7 @@ slim! {
     Known { metadata: Meta, }
     /// A node, without its images, which are most of it.
     NodeObject { metadata: NodeMeta, spec: Option<NodeObjectSpec>, status: Option<NodeObjectStatus>, }
-    /// Metadata of a node, with who wrote what.
+    /// With `managedFields`.
     NodeMeta {
         name: Option<String>,
         uid: Option<String>,
@@ -56,16 +54,13 @@ slim! {
         annotations: Option<BTreeMap<String, String>>,
         managed_fields: Option<Vec<ManagedFieldsEntry>>,
     }
-    /// What a node keeps pods away by.
     NodeObjectSpec { unschedulable: Option<bool>, taints: Option<Vec<Taint>>, }
-    /// How a node is, and what it offers.
     NodeObjectStatus {
         conditions: Option<Vec<Condition>>,
         addresses: Option<Vec<NodeAddress>>,
         allocatable: Option<BTreeMap<String, Quantity>>,
         node_info: Option<NodeVersions>,
     }
-    /// What runs on a node, and on which machine.
     NodeVersions {
         kubelet_version: String,
         #[serde(rename = "bootID")]
@@ -75,9 +70,7 @@ slim! {
         #[serde(rename = "systemUUID")]
         system_uuid: String,
     }
-    /// A pod.
     Pod { metadata: Meta, spec: Option<PodSpec>, status: Option<PodStatus>, }
-    /// What a pod asks for.
     PodSpec {
         node_name: Option<String>,
         termination_grace_period_seconds: Option<i64>,
@@ -93,17 +86,14 @@ slim! {
         resources: Option<Resources>,
         overhead: Option<BTreeMap<String, Quantity>>,
     }
-    /// Where a pod wants to be.
     Affinity {
         node_affinity: Option<NodeAffinity>,
         pod_affinity: Option<PodTerms>,
         pod_anti_affinity: Option<PodTerms>,
     }
-    /// On which nodes.
     NodeAffinity { required_during_scheduling_ignored_during_execution: Option<NodeSelector>, }
-    /// Beside which pods it must be, or must not.
+    /// Pod affinity or anti-affinity.
     PodTerms { required_during_scheduling_ignored_during_execution: Option<Vec<PodTerm>>, }
-    /// Some pods, and how near.
     PodTerm {
         label_selector: Option<LabelSelector>,
         namespaces: Option<Vec<String>>,
@@ -112,7 +102,6 @@ slim! {
         match_label_keys: Option<Vec<String>>,
         mismatch_label_keys: Option<Vec<String>>,
     }
-    /// How evenly pods are to be spread.
     SpreadConstraint {
         max_skew: i32,
         topology_key: String,
@@ -121,28 +110,22 @@ slim! {
         match_label_keys: Option<Vec<String>>,
         node_taints_policy: Option<String>,
     }
-    /// A volume of a pod.
     Volume {
         name: String,
         host_path: Option<HostPath>,
         persistent_volume_claim: Option<MountedClaim>,
         ephemeral: Option<IgnoredAny>,
     }
-    /// A path of the node.
     HostPath { path: String, }
-    /// A claim that a pod mounts.
     MountedClaim { claim_name: String, }
-    /// A container of a pod.
     Container {
         resources: Option<Resources>,
         restart_policy: Option<String>,
         ports: Option<Vec<ContainerPort>>,
     }
-    /// A port of a container; one of the node where it says so.
+    /// A host port where it says so.
     ContainerPort { host_port: Option<i32>, protocol: Option<String>, }
-    /// What a container, or a whole pod, asks of the node.
     Resources { requests: Option<BTreeMap<String, Quantity>>, }
-    /// How a pod is.
     PodStatus {
         phase: Option<String>,
         start_time: Option<Time>,
@@ -150,7 +133,6 @@ slim! {
         container_statuses: Option<Vec<ContainerStatus>>,
         init_container_statuses: Option<Vec<ContainerStatus>>,
     }
-    /// One condition of an object.
     Condition {
         #[serde(rename = "type")]
         type_: String,
@@ -159,17 +141,11 @@ slim! {
         message: Option<String>,
         last_transition_time: Option<Time>,
     }
-    /// How a container is.
     ContainerStatus { state: Option<ContainerState>, }
-    /// What a container does.
     ContainerState { waiting: Option<Waiting>, }
-    /// What a container waits for.
     Waiting { reason: Option<String>, }
-    /// A disruption budget.
     PodDisruptionBudget { metadata: Meta, spec: Option<BudgetSpec>, status: Option<BudgetStatus>, }
-    /// What a budget guards.
     BudgetSpec { selector: Option<LabelSelector>, unhealthy_pod_eviction_policy: Option<String>, }
-    /// What a budget allows.
     BudgetStatus {
         current_healthy: Option<i32>,
         desired_healthy: Option<i32>,
@@ -179,30 +155,22 @@ slim! {
         disrupted_pods: Option<BTreeMap<String, Time>>,
         conditions: Option<Vec<Condition>>,
     }
-    /// A volume of the cluster.
     PersistentVolume { metadata: Meta, spec: Option<VolumeSpec>, }
-    /// Who has a volume, and where it can be used.
     VolumeSpec { claim_ref: Option<ClaimRef>, node_affinity: Option<VolumeNodeAffinity>, csi: Option<Csi>, }
-    /// What serves a volume, and its name there.
     Csi { driver: String, volume_handle: String, }
-    /// The claim that a volume is bound to.
     ClaimRef { namespace: Option<String>, name: Option<String>, }
-    /// The nodes that a volume can be used on.
     VolumeNodeAffinity { required: Option<NodeSelector>, }
     /// A volume on its way to, on or from a node.
     VolumeAttachment { metadata: Meta, spec: AttachmentSpec, status: Option<AttachmentStatus>, }
-    /// Whether it has been done.
     AttachmentStatus { attached: Option<bool>, }
-    /// What is attached where.
     AttachmentSpec { node_name: String, source: AttachmentSource, }
-    /// The volume of an attachment.
     AttachmentSource { persistent_volume_name: Option<String>, }
 }
 
 macro_rules! listed {
     ($($name:ident = $whole:ty;)+) => { $(
         impl $name {
-            /// Where such objects are, in all namespaces or in one.
+            /// In all namespaces, or in one.
             pub fn url_path(namespace: Option<&str>) -> String {
                 <$whole>::url_path(&(), namespace)
             }
@@ -218,7 +186,6 @@ listed! {
     VolumeAttachment = storage::VolumeAttachment;
 }
 
-/// Whether the condition Ready of this pod is True.
 #[must_use]
 pub fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_deref()).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! What fuzzing and its kept texts try: parsers of this crate without anything behind them.
+//! For fuzzing and its corpus: parsers of this crate.
 
 use crate::kubeconfig;
 
-/// Whether `bytes` are a kubeconfig; no file that it names is read.
+/// Whether `bytes` are a kubeconfig; reads no file that it names.
 pub fn kubeconfig(bytes: &[u8]) -> Result<(), String> {
     kubeconfig::understand(bytes)
 }

@@ -1,4 +1,4 @@
-//! Following a collection: one list, then a watch that survives what servers and networks do to it.
+//! Following a collection: one list, then a watch that survives failures of servers and networks.
 //!
 //! Not here: what the objects mean. Sources: the Kubernetes page "API Concepts" (watch, 410, bookmarks); kube's
 //! own watcher is not used because it hides replies and reads no Retry-After.
@@ -23,21 +23,21 @@ mod events;
 
 use events::{Events, Head, ObjectSink, Objects, WatchLine, WatchVerb};
 
-/// How long the server is asked to keep one watch open. Short, since a dead connection is noticed only
-/// [`MARGIN`] after it.
+/// How long the server is asked to keep one watch open. Short, because a dead connection is noticed only
+/// [`MARGIN`] later.
 pub const SLOT: Duration = Duration::from_secs(30);
-/// How much longer than its slot a watch may be silent before the connection is given up, but see [`QUIET`].
+/// How long after its slot a silent watch is kept, but see [`QUIET`].
 pub const MARGIN: Duration = Duration::from_secs(5);
 
-/// After so long without anything heard all is listed again, however often the watch was opened meanwhile: servers send
-/// a bookmark each minute and before the end of a slot. The connection is dead; or the store was restored from a
-/// snapshot and has not reached the version yet from which on we hear.
+/// After so long without any line everything is listed again, however often the watch was reopened: servers
+/// send a bookmark each minute and before the end of a slot. So the connection is dead; or the store was
+/// restored from a snapshot and has not reached our version yet.
 pub const QUIET: Duration = Duration::from_secs(150);
 
-/// Objects of one page of a list: as many pods as a kubelet is told to take at most; of large ones it has a few megabytes.
+/// Objects per page of a list: the most pods that a kubelet usually takes; of large ones a few megabytes.
 const PAGE: u32 = 250;
 
-/// A seed that differs from process to process and from call to call, for jitter only.
+/// Differs between processes and calls; for jitter only.
 pub fn jitter_seed() -> u64 {
     RandomState::new().hash_one("jitter")
 }
@@ -46,20 +46,18 @@ pub fn jitter_seed() -> u64 {
 pub struct WatchScope {
     /// For errors and logs, as "pods of node n".
     pub what: String,
-    /// The collection's path.
     pub path: String,
     pub fields: Option<String>,
     pub labels: Option<String>,
 }
 
 impl WatchScope {
-    /// All objects of the collection at `path`.
     pub fn all(what: impl Into<String>, path: String) -> Self {
         Self { what: what.into(), path, fields: None, labels: None }
     }
 
-    /// All objects of one moment, read from the store page by page. When later pages have become too old meanwhile,
-    /// everything is read in one call.
+    /// All objects at one moment, read from the store in pages. When later pages have expired, everything is
+    /// read in one call.
     pub async fn list_all<K>(&self, cluster: &ApiClient) -> Result<List<K>, Error>
     where
         K: DeserializeOwned + Send,
@@ -69,8 +67,7 @@ impl WatchScope {
         Ok(List { items: objects.0, version })
     }
 
-    /// The same of a kind that may not be installed: `None` where it is not.
-    /// Errors: those of [`ApiClient`], but for an unknown kind.
+    /// The same for a kind that may not be installed: `None` where it is not.
     pub async fn list_installed<K>(&self, cluster: &ApiClient) -> Result<Option<Vec<K>>, Error>
     where
         K: DeserializeOwned + Send,
@@ -95,7 +92,6 @@ impl WatchScope {
         Ok(page.resource_version.unwrap_or_default())
     }
 
-    /// Asks for a page; `kind` gets its objects.
     async fn list(
         &self,
         cluster: &ApiClient,
@@ -108,8 +104,8 @@ impl WatchScope {
         events::page(&body, kind).map_err(|source| Error::Garbled { what, source })
     }
 
-    /// A list that is read from the store and not from a cache of any age: no resource version. At most `limit`
-    /// objects, after those of the page that named `next`.
+    /// Read from the store and not from a stale cache: no resource version. At most `limit` objects, after
+    /// the page that named `next`.
     fn page(&self, limit: Option<u32>, next: Option<String>) -> BuiltRequest {
         Request::new(self.path.as_str()).list(&ListParams {
             field_selector: self.fields.clone(),
@@ -131,33 +127,29 @@ impl WatchScope {
     }
 }
 
-/// Objects of one moment.
 #[derive(Debug)]
 pub struct List<K> {
     pub items: Vec<K>,
-    /// The version of the collection then, of the first page where there were several.
+    /// The collection's version then, of the first page where there were several.
     pub version: String,
 }
 
-/// What a follower hears.
 #[derive(Debug)]
 pub enum Update<K> {
-    /// Everything that is there; what was there before and is not in it is gone.
+    /// Everything that exists; earlier objects that are missing are gone.
     Listed(Vec<K>),
     /// One object as it is now.
     Put(K),
     /// One object as it was when it went.
     Gone(K),
-    /// A call failed; the follower tries again by itself.
+    /// A call failed; the follower retries by itself.
     Trouble(Error),
 }
 
-/// How a collection is followed.
 #[derive(Debug, Clone)]
 pub struct Manner {
-    /// The version at which the caller has read what there is: it is not listed first.
+    /// The version that the caller has read: the follower starts without a list.
     pub from: Option<String>,
-    /// How long the server is asked to keep one watch open.
     pub slot: Duration,
     /// Objects of one list call.
     pub page: u32,
@@ -169,16 +161,13 @@ impl Default for Manner {
     }
 }
 
-/// What a follower tells that is asked about its calls as well.
 #[derive(Debug)]
 pub enum FollowNews<K> {
-    /// What every follower hears.
     Update(Update<K>),
-    /// The watch that was in trouble continues; nothing was missed.
+    /// The watch works again; nothing was missed.
     Recovered,
 }
 
-/// What a follower comes to; the objects are where they were decoded.
 enum FollowEvent {
     Listed,
     Put,
@@ -187,11 +176,10 @@ enum FollowEvent {
     Recovered,
 }
 
-/// The pages of a list so far.
 struct Pages {
-    /// What the next page is asked by.
+    /// Continue token.
     next: String,
-    /// The version of the first page: what changed since then is told by the watch, whatever later pages held.
+    /// The version of the first page: the watch reports all later changes, whatever later pages held.
     version: String,
 }
 
@@ -206,24 +194,21 @@ struct Follower {
     scope: WatchScope,
     manner: Manner,
     pace: Pace,
-    /// Trouble was told, and nothing good since.
+    /// Trouble was reported, and no recovery since.
     troubled: bool,
-    /// The server was not away, or it was seen since that the store is not older than what we know: of one that was restored
-    /// meanwhile a watch hears nothing until it has caught up, and never what was lost.
+    /// The server was not away, or its store was checked since to be as new as what we know: a watch on a
+    /// restored store is silent until it has caught up, and never reports what was lost.
     looked: bool,
-    /// Failures in a row.
     tries: u32,
-    /// Wait before the next call.
     rest: Option<Duration>,
-    /// [`QUIET`] after anything was heard of the collection.
+    /// [`QUIET`] after the last line.
     quiet: Instant,
-    /// When the watch was opened last.
     opened: Instant,
     at: FollowStep,
 }
 
-/// Follows `scope` for as long as the stream is kept; it never ends. Dropping it closes the connection and loses
-/// nothing, as a new one starts with a list.
+/// Follows `scope` until it is dropped; it never ends. Dropping it closes the connection and loses nothing,
+/// because a new one starts with a list.
 pub fn follow<K: DeserializeOwned + Send + 'static>(
     cluster: ApiClient,
     scope: WatchScope,
@@ -232,7 +217,6 @@ pub fn follow<K: DeserializeOwned + Send + 'static>(
     follow_from(cluster, scope, Manner::default(), seed)
 }
 
-/// [`follow`] in another manner.
 pub fn follow_from<K: DeserializeOwned + Send + 'static>(
     cluster: ApiClient,
     scope: WatchScope,
@@ -247,7 +231,6 @@ pub fn follow_from<K: DeserializeOwned + Send + 'static>(
     })
 }
 
-/// [`follow`] in another manner, with news of the calls themselves.
 pub fn follow_in<K: DeserializeOwned + Send + 'static>(
     cluster: ApiClient,
     scope: WatchScope,
@@ -259,7 +242,6 @@ pub fn follow_in<K: DeserializeOwned + Send + 'static>(
     })
 }
 
-/// A follower of objects of one kind.
 struct Followed<K> {
     follower: Follower,
     objects: Objects<K>,
@@ -303,7 +285,6 @@ impl<K: DeserializeOwned + Send> Followed<K> {
 }
 
 impl Follower {
-    /// `kind` gets the objects.
     async fn next(&mut self, kind: &mut dyn ObjectSink) -> FollowEvent {
         loop {
             if let Some(rest) = self.rest.take() {
@@ -337,7 +318,7 @@ impl Follower {
                             self.opened = now();
                             self.at = FollowStep::Open { version, events: Events::new(body) };
                             if std::mem::take(&mut self.troubled) {
-                                // An error is no silence: what has changed meanwhile is still to come.
+                                // An error is no silence: later changes are still to come.
                                 self.quiet = now() + QUIET;
                                 return FollowEvent::Recovered;
                             }
@@ -357,8 +338,9 @@ impl Follower {
                             continue;
                         }
                         Some(None) => {
-                            // The end of a slot or a cut: both continue where they were, after a short rest where it has not
-                            // lasted, so that a server that closes at once is not asked in a circle.
+                            // The end of a slot or a cut: both continue where they were, after a short rest
+                            // where it was early, so that a server that closes at once is not asked in a
+                            // loop.
                             let lasted = now().duration_since(self.opened) >= self.manner.slot / 2;
                             self.rest = (!lasted).then(|| self.pace.pause(1, None));
                             self.at = FollowStep::Resume { version };
@@ -378,7 +360,8 @@ impl Follower {
                         }
                         Err(error) if error.reply() == Reply::Expired => self.list_again("too old"),
                         Err(error) => {
-                            // From there on the same line would come again, though its object may be another by now.
+                            // From this version the same line would come again, though its object may have
+                            // changed.
                             let garbled = matches!(error, Error::Garbled { .. });
                             self.at =
                                 if garbled { FollowStep::List(None) } else { FollowStep::Resume { version } };
@@ -394,7 +377,6 @@ impl Follower {
         format!("watch {}", self.scope.what)
     }
 
-    /// The version that a line brings and what it says.
     fn line(
         &self,
         line: &[u8],
@@ -414,7 +396,7 @@ impl Follower {
         Ok((events::version(object), heard))
     }
 
-    /// Asks for the first page or for the one after `pages`; something is heard after the last one.
+    /// Requests the first page or the one after `pages`; an event follows the last one.
     async fn page(&mut self, pages: Option<Pages>, kind: &mut dyn ObjectSink) -> Option<FollowEvent> {
         let (next, version) = match pages {
             Some(Pages { next, version }) => (Some(next), Some(version)),

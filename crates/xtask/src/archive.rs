@@ -1,4 +1,4 @@
-//! Archives whose bytes follow from what is in them alone: sorted, of root, with one time.
+//! Reproducible archives: sorted, owned by root, with one time.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -8,10 +8,9 @@ use flate2::{Compression, GzBuilder};
 use ring::digest::{SHA256, digest as sha};
 use tar::{Builder, EntryType, Header};
 
-/// A file of an archive or a folder.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
-    /// From the top, without a slash in front.
+    /// From the top, without a leading slash.
     pub(crate) path: String,
     pub(crate) mode: u32,
     pub(crate) bytes: Vec<u8>,
@@ -23,13 +22,12 @@ impl Entry {
     }
 }
 
-/// SHA-256 in hexadecimal digits.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     let digit = |it: u8| char::from_digit(it.into(), 16).unwrap_or_default();
     sha(&SHA256, bytes).as_ref().iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// All of them with the folders that they are in, and empty `folders`, as a tar archive.
+/// As a tar archive, with their folders and empty `folders`.
 pub(crate) fn tar(entries: &[Entry], folders: &[&str], epoch: u64) -> anyhow::Result<Vec<u8>> {
     let mut sorted: Vec<&Entry> = entries.iter().collect();
     sorted.sort_by(|one, other| one.path.cmp(&other.path));
@@ -61,7 +59,7 @@ pub(crate) fn tar(entries: &[Entry], folders: &[&str], epoch: u64) -> anyhow::Re
     Ok(archive.into_inner()?)
 }
 
-/// Packed by gzip, without a name or a time.
+/// Without a name or a time.
 pub(crate) fn gzip(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut packed = GzBuilder::new().write(Vec::new(), Compression::default());
     packed.write_all(bytes)?;

@@ -8,21 +8,19 @@ use ar::{Builder, Header};
 use crate::archive::{Entry, gzip, tar};
 use crate::facts::{BuildTarget, Workspace};
 
-/// Scripts of the package, and files of its own.
 const POSTINST: &str = include_str!("../package/postinst");
 const PRERM: &str = include_str!("../package/prerm");
 const POSTRM: &str = include_str!("../package/postrm");
-/// Installed, and enabled by nobody but a person.
+/// Installed, and enabled only by a person.
 const UNITS: [&str; 2] = ["zedbox.service", "zedbox-drain-at-shutdown.service"];
 const TMPFILES: &str = include_str!("../package/zedbox.conf");
 const SETTINGS: &str = include_str!("../package/zedbox.toml");
 /// Kept when a person has changed them.
 const CONFFILES: &str = "/etc/zedbox/zedbox.toml\n";
-/// Of the documents in docs/reference.
+/// From docs/reference.
 const MANIFESTS: [&str; 5] =
     ["role.yaml", "role-bindings.yaml", "role-bindings-apps.yaml", "role-bindings-surge.yaml", "alerts.yaml"];
 
-/// What goes into it.
 pub(crate) struct Package<'a> {
     pub(crate) workspace: &'a Workspace,
     pub(crate) target: &'a BuildTarget,

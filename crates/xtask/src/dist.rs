@@ -1,4 +1,4 @@
-//! The folder of all that is given to others.
+//! Makes the folder of release files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::archive::{Entry, digest};
 use crate::facts::{BuildTarget, Workspace};
 use crate::{deb, notices, oci, program, sbom, texts};
 
-/// Checksums of all other files, as `sha256sum --check` reads them. A folder that has it is one that was made here.
+/// Checksums for `sha256sum --check`. Its presence shows that a folder was made here.
 const SUMS: &str = "SHA256SUMS";
 
 /// What is made, and where.
@@ -30,7 +30,8 @@ pub struct DistOptions {
 }
 
 /// Makes the folder. Returns its files with their lengths.
-/// Errors: the step that failed. The folder is then as it was.
+///
+/// Errors: the step that failed. The folder is then unchanged.
 pub fn run(options: &DistOptions) -> anyhow::Result<Vec<(PathBuf, u64)>> {
     let target = BuildTarget::named(&options.target)?;
     let workspace = Workspace::read(&target)?;
@@ -60,7 +61,7 @@ pub fn run(options: &DistOptions) -> anyhow::Result<Vec<(PathBuf, u64)>> {
     Ok(files.into_iter().map(|it| (out.join(&it.path), it.bytes.len() as u64)).collect())
 }
 
-/// What is there is replaced, unless it is something else.
+/// Refuses to replace a folder that was not made here.
 fn check_place(out: &Path) -> anyhow::Result<()> {
     let Ok(mut entries) = fs::read_dir(out) else { return Ok(()) };
     let is_ours = out.join(SUMS).is_file() || entries.next().is_none();
@@ -68,7 +69,7 @@ fn check_place(out: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes all beside the folder, then puts them in its place.
+/// Writes everything beside the folder, then swaps.
 #[expect(clippy::disallowed_methods, reason = "a new folder that nobody reads before it is renamed")]
 fn put(out: &Path, files: &[Entry]) -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,4 @@
-//! What cargo and git know of the workspace: versions, the time of the commit, and which crates are in the program.
+//! Facts from cargo and git: versions, the time of the commit, and the crates in the program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -8,13 +8,11 @@ use std::process::Command;
 use anyhow::{Context as _, anyhow, ensure};
 use serde_json::Value;
 
-/// A machine that it is made for.
 #[derive(Debug)]
 pub(crate) struct BuildTarget {
-    /// Its name at the compiler.
     pub(crate) triple: String,
     pub(crate) debian: &'static str,
-    /// In an OCI image, with a variant or without.
+    /// For an OCI image, with an optional variant.
     pub(crate) oci: (&'static str, Option<&'static str>),
 }
 
@@ -36,17 +34,15 @@ impl BuildTarget {
     }
 }
 
-/// A crate that is in the program.
 #[derive(Debug)]
 pub(crate) struct BundledCrate {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) license: String,
-    /// Where its source is on this machine.
     pub(crate) folder: PathBuf,
-    /// SHA-256 of the archive that it came in; none for crates of the workspace.
+    /// SHA-256 of its archive; none for crates of the workspace.
     pub(crate) checksum: Option<String>,
-    /// Those of the others that it calls, as `name version`.
+    /// Its dependencies among the others, as `name version`.
     pub(crate) calls: BTreeSet<String>,
 }
 
@@ -55,13 +51,12 @@ pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
     pub(crate) target: PathBuf,
     pub(crate) version: String,
-    /// Seconds since 1970 of the commit, or what `SOURCE_DATE_EPOCH` says.
+    /// Seconds since 1970 of the commit, or `SOURCE_DATE_EPOCH`.
     pub(crate) epoch: u64,
     /// By `name version`.
     pub(crate) parts: BTreeMap<String, BundledCrate>,
 }
 
-/// The output of a program in `folder`.
 pub(crate) fn output(program: &str, words: &[&str], folder: &Path) -> anyhow::Result<String> {
     let ended = Command::new(program).args(words).current_dir(folder).output();
     let ended = ended.with_context(|| format!("start {program}"))?;
@@ -70,14 +65,13 @@ pub(crate) fn output(program: &str, words: &[&str], folder: &Path) -> anyhow::Re
     String::from_utf8(ended.stdout).with_context(line)
 }
 
-/// The cargo that this program was started by.
 pub(crate) fn cargo() -> String {
     env::var_os("CARGO").and_then(|it| it.into_string().ok()).unwrap_or_else(|| "cargo".to_owned())
 }
 
 impl Workspace {
     pub(crate) fn read(target: &BuildTarget) -> anyhow::Result<Self> {
-        // As cargo says when it starts this; else where it was built.
+        // As cargo sets it; else where it was built.
         let here = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
         let here = Path::new(&here);
         let (cargo, triple) = (cargo(), target.triple.as_str());
@@ -86,7 +80,7 @@ impl Workspace {
             serde_json::from_str(&output(&cargo, &words, here)?).context("read cargo's facts")?;
         let place = |member: &str| facts[member].as_str().map(PathBuf::from).context("find the workspace");
         let root = place("workspace_root")?;
-        // What is linked into the program: no build scripts, no macros, nothing of tests or of the demo.
+        // Linked crates only: no build scripts, no macros, nothing of tests or the demo.
         let edges = "normal,no-proc-macro";
         let tree = ["tree", "--locked", "-p", "zedbox", "--no-default-features", "--target", triple];
         let shape = ["--edges", edges, "--prefix", "none", "--format", "{p}"];
@@ -151,7 +145,7 @@ fn parts(
         .collect()
 }
 
-/// Of each crate that comes in an archive, that archive's checksum.
+/// Of each crate with an archive.
 fn checksums(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let lock = std::fs::read_to_string(root.join("Cargo.lock")).context("read Cargo.lock")?;
     let lock: toml::Table = toml::from_str(&lock).context("read Cargo.lock")?;
@@ -162,7 +156,6 @@ fn checksums(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(packages.iter().filter_map(sum).collect())
 }
 
-/// The time that archives have.
 fn epoch(root: &Path) -> anyhow::Result<u64> {
     const NAME: &str = "SOURCE_DATE_EPOCH";
     let number = |text: &str| text.trim().parse().with_context(|| format!("read {NAME}: {text:?}"));

@@ -1,4 +1,4 @@
-//! `cargo run -p xtask -- dist`: all that is given to others, out of one command.
+//! `cargo run -p xtask -- dist`: all release files from one command.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a tool talks to whoever started it")]
 

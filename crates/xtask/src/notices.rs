@@ -1,4 +1,4 @@
-//! Whose work is in the program, and on what terms: each licence that came with a crate, once.
+//! Whose work is in the program, and on what terms: each crate's licence, once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use crate::facts::Workspace;
 use crate::program::Built;
 
-/// What files of licences are called, in capitals.
+/// Names of licence files, in capitals.
 const NAMES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "COPYRIGHT", "UNLICENSE"];
 
 /// The file `copyright` of packages.

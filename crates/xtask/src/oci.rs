@@ -1,4 +1,4 @@
-//! An OCI image layout with one layer: the program and whose work is in it. Source: the OCI image specification 1.1
+//! An OCI image layout with one layer: the program and its licences. Source: the OCI image specification 1.1
 //! (image-layout, manifest, config).
 
 use anyhow::Context as _;

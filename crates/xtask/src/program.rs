@@ -1,4 +1,5 @@
-//! The program: built as an image is, with no library beside it and no path of this machine in it; or one that is given.
+//! Builds the program as for an image, with no library beside it and no path of this machine in it; or takes
+//! a given one.
 
 use std::env;
 use std::fs;
@@ -9,10 +10,9 @@ use anyhow::{Context as _, bail, ensure};
 
 use crate::facts::{BuildTarget, Workspace, cargo, output};
 
-/// What was built, and what the compiler put in beside crates.
+/// The program, and what the compiler added beside crates.
 pub(crate) struct Built {
     pub(crate) bytes: Vec<u8>,
-    /// Name, version and licence of the compiler's library, and of the C library.
     pub(crate) libraries: Vec<(&'static str, String, &'static str)>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn get(
     }
     let mut libraries = vec![("rust-std", says("release: ").to_owned(), "MIT OR Apache-2.0")];
     if target.triple.ends_with("-gnu") {
-        // That of another machine is the linker's.
+        // For another machine it is the linker's.
         let asks = || output("getconf", &["GNU_LIBC_VERSION"], &workspace.root);
         let version = is_this_machine.then(asks).transpose()?;
         let version = version.unwrap_or_default().trim().trim_start_matches("glibc ").to_owned();
@@ -60,10 +60,11 @@ pub(crate) fn get(
     Ok(Built { bytes, libraries })
 }
 
-/// Lets LLVM share code between functions: 5 % of the program. No profile of cargo can say it.
+/// Lets LLVM share code between functions: 5 % of the program. No profile of cargo can set it.
 const OUTLINER: &str = "-Cllvm-args=-enable-machine-outliner=always";
 
-/// An error ends with its text and exit code 1, also for a person who asks for stacks, which the program has no tables for.
+/// An error must end with its text and exit code 1, also when backtraces are requested, for which the program
+/// has no tables.
 fn tried(path: &Path) -> anyhow::Result<()> {
     let mut failing = Command::new(path);
     failing.args(["check", "/nonexistent"]).env("RUST_BACKTRACE", "1");
@@ -77,15 +78,15 @@ fn tried(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the compiler is called with; variables of the caller for the same are not heard.
+/// Compiler flags; the caller's variables for them are ignored.
 fn flags(workspace: &Workspace) -> anyhow::Result<Vec<String>> {
     let remap = |(folder, name): (PathBuf, &str)| format!("--remap-path-prefix={}={name}", folder.display());
     let remaps = folders(workspace)?.into_iter().map(remap);
     Ok(["-Ctarget-feature=+crt-static", OUTLINER].map(str::to_owned).into_iter().chain(remaps).collect())
 }
 
-/// Folders of this machine whose names a compiler may put into a program, and what stands there instead. Of two that fit,
-/// the later one counts.
+/// Folders of this machine whose names a compiler may put into a program, and their replacements. Of two that
+/// match, the later one counts.
 fn folders(workspace: &Workspace) -> anyhow::Result<Vec<(PathBuf, &'static str)>> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| env::home_dir().map(|it| it.join(".cargo"))).context("find cargo's home")?;

@@ -1,5 +1,5 @@
-//! The list of contents (SBOM) in CycloneDX 1.5: each crate that is linked into the program, from where, under which
-//! licence, and what it calls. Source: https://cyclonedx.org/docs/1.5/json/.
+//! The list of contents (SBOM) in CycloneDX 1.5: each linked crate with its origin, licence and dependencies.
+//! Source: https://cyclonedx.org/docs/1.5/json/.
 
 use anyhow::Context as _;
 use jiff::Timestamp;

@@ -8,13 +8,12 @@ use clap_mangen::Man;
 
 use crate::archive::{Entry, gzip};
 
-/// Not in an image.
 const DEMO: &str = "demo";
 
-/// What a person sees of `command`. The library takes no command out of a table, and completions have all that are in it.
+/// The visible part of `command`. The library cannot remove a command, and completions contain hidden ones.
 pub(crate) fn visible(command: &Command) -> Command {
     let shown = |it: &&Command| !it.is_hide_set() && it.get_name() != DEMO;
-    // The library's own texts are for ever; this runs once.
+    // Leaked: the library wants static texts, and this runs once.
     let kept = |text: &str| -> &'static str { text.to_owned().leak() };
     let mut seen = Command::new(kept(command.get_name()))
         .arg_required_else_help(command.is_arg_required_else_help_set())

@@ -1,5 +1,4 @@
-//! An answer of the API server as values: its body, its date, what a refusal says. Not here: what an answer means
-//! (`reply`).
+//! An answer of the API server as values: body, date, refusal. Not here: what an answer means (`reply`).
 
 use std::time::Duration;
 
@@ -14,10 +13,10 @@ use kube::core::Status;
 use crate::error::cause;
 use crate::reply::ApiAnswer;
 
-/// As much of an answer that is no `Status` is shown.
+/// Shown of an answer that is no `Status`.
 const SHOWN_BYTES: usize = 300;
 
-/// The body in one piece, each byte of it copied once.
+/// The body in one piece, each byte copied once.
 pub(super) async fn read_body(
     body: Body,
     most_bytes: usize,
@@ -33,14 +32,14 @@ pub(super) async fn read_body(
     Ok(whole)
 }
 
-/// When the server says that it sent the answer.
+/// The server's time of the answer.
 pub(super) fn date(headers: &HeaderMap) -> Option<Timestamp> {
     let text = headers.get(DATE)?.to_str().ok()?;
     // An HTTP date is one of RFC 2822.
     jiff::fmt::rfc2822::DateTimeParser::new().relaxed_weekday(true).parse_timestamp(text).ok()
 }
 
-/// Reads an answer that is not 2xx. A body that is no `Status` is shown as it is, cut short.
+/// Reads an answer that is not 2xx. A body that is no `Status` is shown, cut.
 pub(super) fn read_answer(code: u16, headers: &HeaderMap, body: &[u8]) -> ApiAnswer {
     // Dates are allowed by HTTP; the API server and its proxies send seconds.
     let header = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());

@@ -1,9 +1,9 @@
-//! Which API groups the cluster serves, so that kinds which it does not have are not asked for again and again.
+//! Which API groups the cluster serves, so that missing kinds are not requested again and again.
 //!
-//! One small call (`GET /apis`, which every authenticated user may make) answers for all kinds of all groups. It is made
-//! once a server has said that it does not know a kind, and again after a pause that grows; until then a read of such a
-//! kind is answered here, in the server's own words. Not here: the calls (`client`). A kind that is missing in a group that
-//! is there is asked for each time.
+//! One small call (`GET /apis`, which every authenticated user may make) answers for all kinds of all groups.
+//! It is made once a server does not know a kind, and again after a growing pause; until then a read of such
+//! a kind is refused here, with the server's own text. A missing kind in an existing group is requested each
+//! time. Not here: the calls (`client`).
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,10 +14,11 @@ use tokio::time::Instant;
 
 use crate::settling::now;
 
-/// From one look at the groups to the next, and the longest: software that brings kinds is installed now and then.
+/// First and longest pause between two reads of the groups: software that brings kinds is installed now and
+/// then.
 const LOOKS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_mins(10));
 
-/// The body of `GET /apis`, as far as it is read.
+/// The body of `GET /apis`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ServedGroupList {
     groups: Vec<ServedGroup>,
@@ -28,43 +29,37 @@ struct ServedGroup {
     name: String,
 }
 
-/// What is known of the groups.
 #[derive(Debug, Default)]
 struct Known {
-    /// `None` before the first look, and where the server does not say.
+    /// `None` before the first look, and where the server does not answer.
     served: Option<BTreeSet<String>>,
     /// The last look, and how many in a row have found the same; `None` when one is due.
     looked: Option<(Instant, u32)>,
 }
 
-/// The groups as they were read last.
 #[derive(Debug, Default)]
 pub(crate) struct ServedGroups {
     known: Mutex<Known>,
-    /// One look at a time: who waits for it has its answer.
+    /// One look at a time: waiting tasks use its answer.
     pub(crate) looking: tokio::sync::Mutex<()>,
 }
 
-/// What is to be done about a read of a group.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReadAdvice {
-    /// It is asked for.
     Ask,
-    /// It is not there: this is the answer.
+    /// Known to be missing: refuse.
     Absent,
-    /// It was not there, and that is to be looked at again.
+    /// Was missing; to be checked again.
     Look,
 }
 
-/// The API group of a path; `None` for the core group and for what is about the server.
+/// `None` for the core group and for paths about the server.
 pub(crate) fn group(path: &str) -> Option<&str> {
     let (group, rest) = path.strip_prefix("/apis/")?.split_once('/')?;
-    // The version, and a kind.
     rest.contains('/').then_some(group)
 }
 
 impl ServedGroups {
-    /// What is to be done about a read of this group.
     pub(crate) fn advice(&self, group: &str) -> ReadAdvice {
         let known = self.known();
         match (&known.served, known.is_due()) {
@@ -75,13 +70,12 @@ impl ServedGroups {
         }
     }
 
-    /// Whether to look, as a kind of this group was not known.
     pub(crate) fn wants_look(&self, group: &str) -> bool {
         let known = self.known();
         known.is_due() && known.served.as_ref().is_none_or(|it| it.contains(group))
     }
 
-    /// Takes the answer of a look; `None` where the server did not say.
+    /// Takes the answer of a look; `None` without one.
     pub(crate) fn looked(&self, list: Option<ServedGroupList>) {
         let served = list.map(|it| it.groups.into_iter().map(|it| it.name).collect::<BTreeSet<_>>());
         let mut known = self.known();
@@ -90,13 +84,13 @@ impl ServedGroups {
         *known = Known { served, looked: Some((now(), same)) };
     }
 
-    /// What is known of absent groups is looked at again before it is believed.
+    /// Makes a look due.
     pub(crate) fn doubt(&self) {
         self.known().looked = None;
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        // It is written in one piece, whoever panicked while it was looked at.
+        // Written in one piece, so a panic of another task leaves it whole.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -123,7 +117,6 @@ mod tests {
     const VOLUMES: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/volumes";
     const MACHINES: &str = "/apis/kubevirt.io/v1/virtualmachines";
 
-    /// A server with these groups beside its own.
     fn server(extra: &'static Mutex<Vec<&'static str>>) -> (ApiClient, mock::RecordedCalls) {
         mock::server(move |call: &RecordedCall| {
             let held = extra.lock().unwrap().clone();
@@ -154,7 +147,6 @@ mod tests {
             assert_eq!(listed(&cluster, path).await.unwrap(), None);
         }
         assert_eq!(calls.lines().len(), 2, "one look answers for all groups");
-        // Each minute for six hours.
         for _ in 0..360 {
             tokio::time::advance(Duration::from_mins(1)).await;
             assert_eq!(listed(&cluster, VOLUMES).await.unwrap(), None);

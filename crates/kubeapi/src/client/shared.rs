@@ -1,5 +1,5 @@
-//! What one answer of the API server says to more than one who asks: a list that several read in one look, and the clock of
-//! the server. Not here: the calls (`client`).
+//! Answers shared by several callers: lists that are read once in a look, and the server's clock. Not here:
+//! the calls (`client`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,13 +12,12 @@ use tokio::time::Instant;
 
 use crate::settling::now;
 
-/// How long the date of an answer is believed.
+/// How long the date of an answer is used.
 const FRESH: Duration = Duration::from_mins(1);
 
-/// The body of an answer, and when the server says that it sent it.
 pub(super) type DatedBody = (Vec<u8>, Option<Timestamp>);
 
-/// The lists of one collection, each read once. A list that fails is asked for again.
+/// The lists of one collection, each read once. A failed list is read again.
 pub(super) struct SharedReads {
     path: String,
     read: Mutex<BTreeMap<String, Arc<OnceCell<DatedBody>>>>,
@@ -29,7 +28,7 @@ impl SharedReads {
         Self { path, read: Mutex::default() }
     }
 
-    /// The answer to `request`, where others may have it too.
+    /// The cell for the answer to `request`, where others may use it too.
     pub(super) fn of_request(&self, request: &Request<Vec<u8>>) -> Option<Arc<OnceCell<DatedBody>>> {
         if request.method() != Method::GET || request.uri().path() != self.path {
             return None;
@@ -40,11 +39,10 @@ impl SharedReads {
     }
 }
 
-/// When the server says that it is; `None` where it does not say.
+/// The server's clock; `None` where it is unknown.
 #[derive(Clone, Copy)]
 pub struct ServerDate(pub Option<Timestamp>);
 
-/// The date of the last answer, and when it came.
 #[derive(Clone, Default)]
 pub(super) struct ServerDates(Arc<Mutex<Option<(ServerDate, Instant)>>>);
 

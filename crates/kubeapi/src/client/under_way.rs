@@ -1,7 +1,7 @@
-//! Calls that come to their end although nobody waits for them any more: where a disruption budget has counted one that is
-//! cut off, Kubernetes takes the pod for disrupted, and lets no other one go, for two minutes.
+//! Calls that are completed even when their caller is dropped: where a disruption budget has counted a
+//! cut-off eviction, Kubernetes takes the pod for disrupted and allows no other one for two minutes.
 //!
-//! Not here: which calls are such (`kubenodeop::drain`), the limit of each (`client`). Source: goals T13.
+//! Not here: which calls (`kubenodeop::drain`), the limit of each (`client`). Source: goals T13.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// How many are under way. Clones count together.
+/// Counts them. Clones count together.
 #[derive(Debug, Clone)]
 pub(crate) struct CallsUnderWay(watch::Sender<usize>);
 
@@ -19,7 +19,6 @@ impl Default for CallsUnderWay {
     }
 }
 
-/// One of them, for as long as it lasts.
 struct Counted(watch::Sender<usize>);
 
 impl Drop for Counted {
@@ -29,7 +28,7 @@ impl Drop for Counted {
 }
 
 impl CallsUnderWay {
-    /// What comes of `call`, which begins now and ends by itself.
+    /// Starts `call` now; it ends by itself.
     pub(crate) fn to_its_end<T, F>(&self, call: F) -> impl Future<Output = T> + Send + use<T, F>
     where
         T: Send + 'static,
@@ -52,7 +51,7 @@ impl CallsUnderWay {
         }
     }
 
-    /// Waits until none is under way, for so long at most. Whether none is. Dropping it loses nothing.
+    /// Waits up to `limit` until none is under way; returns whether none is. Dropping it loses nothing.
     pub(crate) async fn ended(&self, limit: Duration) -> bool {
         let mut count = self.0.subscribe();
         let none = timeout(limit, count.wait_for(|it| *it == 0)).await;

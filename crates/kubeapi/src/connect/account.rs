@@ -1,4 +1,4 @@
-//! A kubeconfig for a service account: where the cluster is, the account's token, and the file of both.
+//! A kubeconfig for a service account: address of the cluster, token, and the file with both.
 //!
 //! Not here: where the file goes and who may read it. Sources: the pages "Managing Service Accounts" and "TokenRequest" of
 //! Kubernetes. Secrets: a token has no `Debug`, and no error quotes an answer in which one may be.
@@ -39,21 +39,19 @@ impl std::str::FromStr for Account {
 }
 
 impl Account {
-    /// The user that it is to the API server.
+    /// Its user name at the API server.
     pub fn user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.name)
     }
 }
 
-/// A token. It has no `Debug`: it is a secret.
+/// Has no `Debug`: it is a secret.
 pub struct ServiceAccountToken {
-    /// As it goes into a kubeconfig.
     pub text: String,
-    /// Until when the server takes it, as the server writes times; unknown for one of a file.
+    /// Expiry as the server writes times; unknown for a token from a file.
     pub expires: Option<String>,
 }
 
-/// What the server answers.
 #[derive(Deserialize)]
 struct TokenResponse {
     status: Granted,
@@ -66,7 +64,8 @@ struct Granted {
     expiration_timestamp: Option<String>,
 }
 
-/// Asks the server for a token of `account` that lasts `secs`; it may grant less.
+/// Requests a token of `account` for `secs`; the server may grant less.
+///
 /// Errors: those of [`ApiClient`]; 404 where there is no such account.
 pub async fn token(cluster: &ApiClient, account: &Account, secs: u64) -> Result<ServiceAccountToken, Error> {
     let what = format!("ask for a token of service account {}/{}", account.namespace, account.name);
@@ -84,14 +83,13 @@ pub async fn token(cluster: &ApiClient, account: &Account, secs: u64) -> Result<
         Ok(TokenResponse { status }) if !status.token.is_empty() => {
             Ok(ServiceAccountToken { text: status.token, expires: status.expiration_timestamp })
         }
-        // The parser's words may quote the token.
+        // The parser's error may quote the token.
         Ok(_) | Err(_) => {
             Err(Error::Garbled { what, source: serde_json::Error::custom("it holds no token") })
         }
     }
 }
 
-/// The token in a file.
 pub fn token_of(file: &std::path::Path) -> Result<ServiceAccountToken, String> {
     let bytes = read_file(file)?;
     let text = std::str::from_utf8(&bytes).map(str::trim).unwrap_or_default();
@@ -101,7 +99,7 @@ pub fn token_of(file: &std::path::Path) -> Result<ServiceAccountToken, String> {
     Ok(ServiceAccountToken { text: text.to_owned(), expires: None })
 }
 
-/// The kubeconfig of both: JSON, which is YAML too.
+/// JSON, which is YAML too.
 pub fn kubeconfig(place: &ClusterEndpoint, user: &str, token: &ServiceAccountToken) -> String {
     let mut cluster = json!({
         "server": place.server,

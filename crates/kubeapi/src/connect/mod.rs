@@ -1,8 +1,9 @@
 //! A client made of an address and credentials: TLS by ring, HTTP/1.1, one pool of connections.
 //!
-//! The library's own way from a kubeconfig to a client is not taken: it brings login programs of cloud providers, with
-//! a regular-expression engine and a reader of YAML for each of their types, and looks at the environment. Not here:
-//! which files (`kubeconfig`), deadlines of calls (`client`). Source: docs/decisions.md.
+//! The library's own way from a kubeconfig to a client is not used: it brings login programs of cloud
+//! providers, with a regular-expression engine and a reader of YAML for each of their types, and looks at the
+//! environment. Not here: which files (`kubeconfig`), deadlines of calls (`client`). Source:
+//! docs/decisions.md.
 
 pub mod account;
 pub mod endpoint;
@@ -30,28 +31,26 @@ use tokio_rustls::rustls::{
     CertificateError, ClientConfig, Error as TlsError, InconsistentKeys, RootCertStore, crypto::ring,
 };
 
-/// The time that a connection may take to come about.
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 
-/// Who asks, for the audit log of the API server.
 const PROGRAM: &str = concat!("zedbox/", env!("CARGO_PKG_VERSION"));
 
-/// A longer file is no kubeconfig, no certificate and no key.
+/// Larger files are refused.
 const LIMIT_BYTES: u64 = 1 << 20;
 
-/// Where a cluster is, and by which certificates it is believed.
+/// Address of a cluster, and the certificates for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterEndpoint {
     /// `https://host:port`.
     pub server: String,
-    /// The name that its certificate has to carry, where it is not the host.
+    /// Name in its certificate, where it is not the host.
     pub server_name: Option<String>,
     /// Certificates of authorities, PEM.
     pub authorities: Vec<u8>,
 }
 
 impl ClusterEndpoint {
-    /// The place of this server, whose authorities are in the file `ca`.
+    /// The address of this server, with its authorities from the file `ca`.
     pub fn new(server: String, ca: &Path) -> Result<Self, String> {
         let authorities = read_file(ca)?;
         let first = CertificateDer::pem_slice_iter(&authorities).next();
@@ -62,22 +61,22 @@ impl ClusterEndpoint {
     }
 }
 
-/// Where a server is and who we are to it. It has no `Debug`: it holds secrets.
+/// Address of a server and our credentials. It has no `Debug`: it holds secrets.
 #[derive(Default)]
 pub struct Access {
-    /// `https://host:port` or `http://host:port`, with a path in front of all paths or without.
+    /// `https://host:port` or `http://host:port`, optionally with a path prefix.
     pub server: String,
-    /// The name that the server's certificate has to carry, where it is not the host of [`Access::server`].
+    /// Name in the server's certificate, where it is not the host of [`Access::server`].
     pub server_name: Option<String>,
-    /// Certificates of authorities, PEM. Without one no server with TLS is believed.
+    /// Certificates of authorities, PEM. Without one no TLS server is accepted.
     pub authorities: Vec<u8>,
-    /// Our certificate with its chain, and its key; both PEM.
+    /// Our certificate chain and key, both PEM.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
     /// The value of the header `authorization`.
     pub authorization: Option<String>,
 }
 
-/// Why no client can be made; never with a secret in it.
+/// Why no client can be made; contains no secret.
 #[derive(Debug)]
 pub struct Unusable(String);
 
@@ -93,7 +92,8 @@ fn unusable(what: &str, why: impl fmt::Display) -> Unusable {
     Unusable(format!("{what}: {why}"))
 }
 
-/// A client for `access`. It opens no connection yet, and repeats no call by itself.
+/// Opens no connection yet, and retries nothing.
+///
 /// Errors: [`Unusable`] names the part that is wrong.
 pub fn client(access: &Access) -> Result<Client, Unusable> {
     let base: Uri = access.server.parse().map_err(|why| unusable("cluster url", why))?;
@@ -154,7 +154,7 @@ fn tls(access: &Access, wanted: bool) -> Result<ClientConfig, Unusable> {
         .with_root_certificates(roots);
     let Some((chain, key)) = &access.identity else { return Ok(builder.with_no_client_auth()) };
     let chain = certificates("client-certificate", chain)?;
-    // The parser's words may quote the key.
+    // The parser's error may quote the key.
     let key = PrivateKeyDer::from_pem_slice(key)
         .map_err(|_quotes| unusable("client-key", "it is no PEM of a private key"))?;
     let key = ring::default_provider()
@@ -163,7 +163,8 @@ fn tls(access: &Access, wanted: bool) -> Result<ClientConfig, Unusable> {
         .map_err(|why| unusable("client-key", why))?;
     let own = CertifiedKey::new(chain, key);
     match own.keys_match() {
-        // Such as of version 1, which openssl makes without extensions: the server alone judges what is ours.
+        // For example version 1, which openssl makes without extensions: only the server judges our
+        // certificate.
         Ok(())
         | Err(
             TlsError::InconsistentKeys(InconsistentKeys::Unknown)
@@ -182,7 +183,7 @@ pub(crate) fn short_enough(bytes: u64) -> Result<(), String> {
     fits.then_some(()).ok_or_else(|| format!("it has {bytes} bytes; it may have {LIMIT_BYTES} at the most"))
 }
 
-/// The content of a file of a login, which is no pipe that somebody would have to write to. The error names the file.
+/// Reads a login's file. A pipe is refused, as reading it could wait for a writer. The error names the file.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     let wrong = |why: &dyn fmt::Display| format!("{}: {why}", path.display());
     let mut bytes = Vec::new();

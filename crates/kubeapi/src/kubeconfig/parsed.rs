@@ -1,9 +1,8 @@
-//! What a kubeconfig says of the cluster and the user of its current context.
+//! The cluster and the user of a kubeconfig's current context.
 //!
-//! Not here: reading files. Source: the page "Organizing Cluster Access Using kubeconfig Files" of Kubernetes. What a
-//! device has no use for is refused by name: login programs, login of cloud providers, proxies, acting as another
-//! user, and a server whose certificate is not looked at.
-//! Pure: no clock, no I/O, no task.
+//! Not here: reading files. Source: the page "Organizing Cluster Access Using kubeconfig Files" of
+//! Kubernetes. Refused by name: login programs, cloud logins, proxies, impersonation, and unverified server
+//! certificates. Pure: no clock, no I/O, no task.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +13,7 @@ use serde_json::Value;
 
 use super::yaml;
 
-/// Members as in the file; those that nobody reads are passed over.
+/// Members as in the file; others are ignored.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 struct KubeconfigDocument {
@@ -38,7 +37,6 @@ struct Context {
     user: String,
 }
 
-/// Where a cluster is.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 struct ClusterEntry {
@@ -50,7 +48,6 @@ struct ClusterEntry {
     proxy_url: Option<String>,
 }
 
-/// Who we are there.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 struct UserEntry {
@@ -69,19 +66,18 @@ struct UserEntry {
     acting_as: Option<Value>,
 }
 
-/// Some bytes that lie in the kubeconfig, or in a file that it names.
+/// Inline bytes, or a file with them.
 pub(super) enum InlineOrFile {
     Here(Vec<u8>),
     File(PathBuf),
 }
 
-/// A way to prove who we are by a header.
 pub(super) enum HeaderCredential {
     Token(InlineOrFile),
     Password { user: String, password: String },
 }
 
-/// The current context, ready to be used once its files are read.
+/// The current context, before its files are read.
 pub(super) struct Parsed {
     pub(super) server: String,
     pub(super) server_name: Option<String>,
@@ -90,7 +86,7 @@ pub(super) struct Parsed {
     pub(super) proof: Option<HeaderCredential>,
 }
 
-/// Reads `text`; a relative path in it begins at `dir`. The error never quotes the text: secrets may stand there.
+/// Relative paths begin at `dir`. The error never quotes the text, which may hold secrets.
 pub(super) fn parse(text: &[u8], dir: &Path) -> Result<Parsed, String> {
     let no_kubeconfig = "it is not the YAML of a kubeconfig";
     let text = std::str::from_utf8(text).map_err(|_quotes| no_kubeconfig.to_owned())?;
@@ -118,7 +114,7 @@ pub(super) fn parse(text: &[u8], dir: &Path) -> Result<Parsed, String> {
     let at = |path: PathBuf| InlineOrFile::File(dir.join(path));
     let source = |what: &str, data: Option<String>, path: Option<PathBuf>| match data {
         Some(data) if !data.is_empty() => {
-            // A block of YAML has line ends.
+            // A YAML block has line ends.
             let data: String = data.split_ascii_whitespace().collect();
             let bytes = STANDARD.decode(data).map_err(|why| format!("{what}-data is no base64: {why}"))?;
             Ok::<_, String>(Some(InlineOrFile::Here(bytes)))
@@ -134,7 +130,7 @@ pub(super) fn parse(text: &[u8], dir: &Path) -> Result<Parsed, String> {
         (Some(_), None) => return Err("it has a client-certificate without client-key".to_owned()),
         (None, Some(_)) => return Err("it has a client-key without client-certificate".to_owned()),
     };
-    // A token file comes before a token, as for kubectl: the text beside it is its last content.
+    // A token file has precedence over a token, as for kubectl: the inline text is its last content.
     let token = login.token_file.filter(|it| !it.as_os_str().is_empty()).map(at);
     let token = token.or_else(|| login.token.map(|token| InlineOrFile::Here(token.into_bytes())));
     let proof = match (token, login.username) {
@@ -148,7 +144,6 @@ pub(super) fn parse(text: &[u8], dir: &Path) -> Result<Parsed, String> {
     Ok(Parsed { server, server_name: place.tls_server_name, authorities, identity, proof })
 }
 
-/// The entry of this name.
 fn pick<T: Default>(what: &str, entries: Vec<NamedEntry<T>>, name: &str) -> Result<T, String> {
     let named = entries.into_iter().find(|it| it.name == name);
     Ok(named.ok_or_else(|| format!("it has no {what}: {name}"))?.entry.unwrap_or_default())

@@ -51,7 +51,6 @@ async fn t7_a_pipe_in_the_place_of_a_kubeconfig_is_refused_and_holds_nobody() {
 #[tokio::test(start_paused = true)]
 async fn t7_a_kubeconfig_whose_disk_does_not_answer_is_an_error_and_is_looked_at_by_one_only() {
     let file = Arc::new(KubeconfigFile::new("/nowhere".into()));
-    // Somebody looks, and hangs.
     let looks = Arc::clone(&file.looks).lock_owned().await;
     for _ in 0..100 {
         let Err(error) = file.client_within_limit().await else { panic!("read behind the one who looks") };
@@ -62,7 +61,7 @@ async fn t7_a_kubeconfig_whose_disk_does_not_answer_is_an_error_and_is_looked_at
     assert!(error.line().contains("No such file"), "{}", error.line());
 }
 
-/// Answers one request on `socket`, or refuses an old token, or who does not say who asks.
+/// Answers one request on `socket`; refuses an old token, and a request without a user agent.
 async fn answer(mut socket: impl AsyncRead + AsyncWrite + Unpin, code: u16, body: &str) {
     let mut request = vec![];
     while !request.ends_with(b"\r\n\r\n") {
@@ -85,7 +84,7 @@ async fn answer(mut socket: impl AsyncRead + AsyncWrite + Unpin, code: u16, body
     socket.shutdown().await.unwrap();
 }
 
-/// A server on a free port of this machine that gives everybody the same answer, and counts.
+/// A server on a free port that gives every client the same answer, and counts.
 async fn server(owner: &mut JoinSet<()>, code: u16, body: &'static str) -> (String, Arc<AtomicU32>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -101,7 +100,7 @@ async fn server(owner: &mut JoinSet<()>, code: u16, body: &'static str) -> (Stri
     (address, count)
 }
 
-/// The same with TLS and this certificate of testdata/; `clients` wants one of theirs.
+/// The same with TLS and this certificate of testdata/; `clients` requires client certificates.
 async fn tls_server(owner: &mut JoinSet<()>, certificate: &'static [u8], clients: bool) -> String {
     let key = PrivateKeyDer::from_pem_slice(include_bytes!("../../testdata/server.key")).unwrap();
     let chain = vec![CertificateDer::from_pem_slice(certificate).unwrap()];
@@ -326,7 +325,7 @@ async fn what_kubectl_takes_makes_a_client_a_certificate_of_version_1_blocks_ali
     let path = dir.path().join("config");
     write(&path, &text);
     assert!(KubeconfigFile::new(path.clone()).client().is_ok());
-    // With another key it is nobody's.
+    // With another key it does not match.
     write(&path, &text.replace(&block("v1.pem", "      "), &block("client.pem", "      ")));
     let Err(error) = KubeconfigFile::new(path).client() else { panic!("a certificate without its key") };
     assert!(error.line().contains("client-certificate: "), "{}", error.line());
@@ -425,7 +424,7 @@ async fn files_that_the_kubeconfig_names_are_read_again_after_they_were_of_no_us
 async fn a_port_where_nobody_listens_is_unreachable() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("config");
-    // Bound and dropped, so that nobody listens there.
+    // Bound and dropped, so that no server listens there.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);

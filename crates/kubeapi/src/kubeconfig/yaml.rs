@@ -9,25 +9,25 @@ use std::collections::HashMap;
 use granit_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Value};
 
-/// Where a text is no such YAML, from 1.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TextPosition {
     pub(super) line: usize,
     pub(super) column: usize,
 }
 
-/// A mapping or a sequence that is not yet whole.
+/// A mapping or sequence under construction.
 enum OpenNode {
     Mapping(Map<String, Value>, Option<String>),
     Sequence(Vec<Value>),
 }
 
-/// So many bytes may be said again by aliases.
+/// Limit of bytes repeated by aliases.
 const ALIAS_BYTES: usize = 1 << 20;
 
-/// Reads the one document of `text`; empty ones may follow it. An alias stands for a text alone.
-/// Errors: it is no YAML, or has what no kubeconfig needs: another document, a name twice or that is no text, an alias of a mapping or
-/// a sequence.
+/// Reads the one document of `text`; empty ones may follow it. An alias stands for a text only.
+///
+/// Errors: it is no YAML, or has what no kubeconfig needs: another document, a duplicate or non-text name, an
+/// alias of a mapping or a sequence.
 pub(super) fn read(text: &str) -> Result<Value, TextPosition> {
     let mut open: Vec<OpenNode> = Vec::new();
     let (mut anchors, mut again): (HashMap<usize, Value>, usize) = (HashMap::new(), 0);
@@ -97,7 +97,7 @@ pub(super) fn read(text: &str) -> Result<Value, TextPosition> {
     Ok(document.unwrap_or_default())
 }
 
-/// What a text without quotes means, by YAML's core schema.
+/// An unquoted text, by YAML's core schema.
 fn scalar(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,

@@ -11,30 +11,25 @@ use crate::nodes::signed;
 use crate::objects::{items, text};
 use crate::{ApiClient, Error, found};
 
-/// Where the objects of KubeVirt are.
 pub const GROUP: &str = "/apis/kubevirt.io/v1";
-/// Its name.
 pub const GROUP_NAME: &str = "kubevirt.io";
 pub const MACHINES: &str = "virtualmachines";
-/// Replica sets of machines.
 pub const SETS: &str = "virtualmachineinstancereplicasets";
-/// Instances of machines: their guests.
+/// Instances of machines.
 pub const GUESTS: &str = "virtualmachineinstances";
 pub const LAUNCHERS: &str = "kubevirt.io=virt-launcher";
 
-/// Where the objects of a kind are.
 #[must_use]
 pub fn path(kind: &str) -> String {
     format!("{GROUP}/{kind}")
 }
 
-/// Where those of one namespace are.
 #[must_use]
 pub fn in_namespace(kind: &str, namespace: &str) -> String {
     format!("{GROUP}/namespaces/{namespace}/{kind}")
 }
 
-/// A call of a subresource, by which KubeVirt is asked to act.
+/// A subresource, through which KubeVirt is asked to act.
 pub fn subresource(
     kind: &str,
     namespace: &str,
@@ -60,7 +55,7 @@ fn strategy(spec: &Value) -> RunStrategy {
     }
 }
 
-/// A machine, or a replica set of machines; `own` is the guest of a machine that is not over.
+/// A machine, or a replica set of machines; `own` is the machine's guest that is not over.
 #[must_use]
 pub fn described(
     kind: &'static str,
@@ -91,7 +86,8 @@ pub fn described(
 }
 
 /// Stops or starts one. A lost race changes nothing: it is read again.
-/// Errors: those of [`ApiClient`], but a conflict only where it is a start that is refused.
+///
+/// Errors: those of [`ApiClient`]; a conflict only for a refused start.
 pub async fn act(cluster: &ApiClient, work: &MachineWork) -> Result<(), Error> {
     let it = &work.machine;
     let done = match &work.turn {
@@ -102,9 +98,9 @@ pub async fn act(cluster: &ApiClient, work: &MachineWork) -> Result<(), Error> {
         MachineAction::Leave => set(cluster, it, &RunStrategy::default(), None).await,
     };
     match done {
-        // One that is refused its start is named.
+        // A refused start is an error.
         Err(error) if error.is_conflict() && work.turn != MachineAction::Start => Ok(()),
-        // One that was deleted since it was read is no error.
+        // Deleted since it was read: no error.
         other => found(other).map(drop),
     }
 }
@@ -113,7 +109,7 @@ fn place(it: &MachineSeen) -> String {
     in_namespace(it.kind, &it.namespace)
 }
 
-/// The metadata of a patch that writes this there, or removes it.
+/// The metadata of a patch that sets or removes the mark.
 fn marked(it: &MachineSeen, written: &Value) -> Value {
     let mut metadata = json!({ "annotations": { it.marking.annotation: written } });
     if let Some(label) = it.marking.label {
@@ -128,7 +124,7 @@ async fn patch(cluster: &ApiClient, it: &MachineSeen, patch: Value) -> Result<()
     cluster.order(&what, Request::new(place(it)).patch(&it.name, &signed(), &Patch::Merge(patch))).await
 }
 
-/// Sets what `strategy` names, and what is written there, if the object is still as it was read.
+/// Sets `strategy` and the mark, if the object is unchanged since it was read.
 async fn set(
     cluster: &ApiClient,
     it: &MachineSeen,
@@ -144,13 +140,13 @@ async fn set(
     patch(cluster, it, body).await
 }
 
-/// What is written there comes first: a machine that is off without it would stay off.
+/// The mark comes first: a stopped machine without it would stay off.
 async fn stop(cluster: &ApiClient, it: &MachineSeen, mark: &Stopped) -> Result<(), Error> {
     if it.mark.as_ref() != Some(mark) {
         set(cluster, it, &RunStrategy::default(), Some(mark)).await?;
     }
     ask(cluster, it, "stop").await?;
-    // KubeVirt before 1.2 changes the word of a machine that it stops by a request.
+    // KubeVirt before 1.2 changes the strategy of a machine that it stops by a request.
     let what = format!("read {} {}/{}", it.kind, it.namespace, it.name);
     let now: Value = cluster.ask(&what, Request::new(place(it)).get(&it.name, &GetParams::default())).await?;
     let left = strategy(&now["spec"]);
@@ -161,7 +157,7 @@ async fn stop(cluster: &ApiClient, it: &MachineSeen, mark: &Stopped) -> Result<(
     set(cluster, &it, &RunStrategy::default(), Some(&Stopped { left, ..mark.clone() })).await
 }
 
-/// What is written there goes last: a machine that was not started is asked once more.
+/// The mark goes last: a machine that did not start is asked once more.
 async fn start(cluster: &ApiClient, it: &MachineSeen) -> Result<(), Error> {
     ask(cluster, it, "start").await?;
     patch(cluster, it, json!({ "metadata": marked(it, &Value::Null) })).await

@@ -1,51 +1,47 @@
-//! Virtual machines that are stopped for a while: which one by which call, what is written on it, and which one is started
+//! Virtual machines that are stopped for a while: by which call, with which mark, and which ones are started
 //! again.
 //!
-//! What a machine had is in an annotation of its own with the stop or before it. It is started only where it is still as it
-//! was left: what a person has changed since stays. `calls` reads and writes. Not here: which ones, and when
-//! (`kubenodeop::machines` for a drain, `outage::site` for a whole site). Source: spec/vm-storage.md A8 and A9. Pure: no
-//! clock, no I/O, no task.
+//! The former strategy is in an annotation, written with the stop or before it. A machine is started only if
+//! it is still as it was left: what a person has changed since stays. `calls` reads and writes. Not here:
+//! which ones, and when (`kubenodeop::machines` for a drain, `outage::site` for a whole site). Source:
+//! spec/vm-storage.md A8 and A9. Pure: no clock, no I/O, no task.
 
 pub mod calls;
 
 use serde::{Deserialize, Serialize};
 
-/// Where it is written on a machine that it is stopped.
+/// The mark of a stopped machine.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Marking {
-    /// Annotation that holds [`Stopped`].
+    /// Holds [`Stopped`].
     pub annotation: &'static str,
-    /// Label that is there with it, by which such machines are found.
+    /// Present with it, to find such machines.
     pub label: Option<&'static str>,
 }
 
-/// What a drain writes.
 pub static DRAIN: Marking =
     Marking { annotation: "pillar-rs/drain-stopped", label: Some("pillar-rs/drain-stopped") };
-/// What a whole-site operation writes.
 pub static SITE: Marking = Marking { annotation: "pillar-rs/site-stopped", label: None };
 
-/// So many virtual machines may be on their way up before the next ones are started.
+/// Limit of virtual machines that start at the same time.
 const STARTING: usize = 5;
 
-/// How many more may be started at this look, with `starting` on their way up. One may in any case: a guest that no node can
-/// take holds nobody up.
+/// How many more may be started now, with `starting` on their way up. Always at least one: a guest that no
+/// node can take blocks no other.
 #[must_use]
 pub fn room(starting: usize) -> usize {
     STARTING.saturating_sub(starting).max(1)
 }
 
-/// What an object says of when its machines run: one of the three.
+/// When an object's machines run: one of the three.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunStrategy {
-    /// A machine: the word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_strategy: Option<String>,
-    /// A machine of the older form.
+    /// Of the older form of a machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<bool>,
-    /// A replica set of machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i64>,
 }
@@ -62,7 +58,7 @@ impl std::fmt::Display for RunStrategy {
 }
 
 impl RunStrategy {
-    /// What a stop by the spec makes of it; `None` for one that is stopped by a request, or is off.
+    /// The strategy that stops it; `None` for one that is stopped by a request, or is off.
     #[must_use]
     pub fn off(&self) -> Option<Self> {
         let off = Self::default();
@@ -76,13 +72,11 @@ impl RunStrategy {
         }
     }
 
-    /// Whether it is started again whenever it ends.
     #[must_use]
     pub fn is_always(&self) -> bool {
         self.running == Some(true) || self.run_strategy.as_deref() == Some("Always")
     }
 
-    /// Whether it is to be off by its spec.
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.replicas == Some(0)
@@ -91,26 +85,24 @@ impl RunStrategy {
     }
 }
 
-/// What is written on a machine that is stopped: a JSON object in an annotation.
+/// The mark of a stopped machine: a JSON object in an annotation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stopped {
-    /// The operation or the drain that has stopped it.
+    /// The operation or drain that stopped it.
     pub id: String,
-    /// Node of the drain.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub node: String,
-    /// When a drain has stopped it, in UTC to the millisecond: they are started in this order.
+    /// When a drain stopped it, in UTC to the millisecond; they are started in this order.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub at: String,
-    /// UID of the object: a copy of it under the same name is another one.
+    /// UID of the object: a copy under the same name is another object.
     pub uid: String,
-    /// What it had before.
+    /// Strategy before.
     pub was: RunStrategy,
-    /// What it has once it is stopped; another one since then is somebody else's.
+    /// Strategy after; a different one since then was set by another client.
     pub left: RunStrategy,
 }
 
-/// A machine, or a replica set of machines, as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineSeen {
     /// `virtualmachines` or `virtualmachineinstancereplicasets`.
@@ -120,15 +112,12 @@ pub struct MachineSeen {
     pub uid: String,
     /// The version that a write must name.
     pub version: String,
-    /// When it was made, as the API writes it.
+    /// As the API writes it.
     pub created: String,
-    /// What it says now.
     pub strategy: RunStrategy,
-    /// Where what is written there is.
     pub marking: &'static Marking,
-    /// What is written there.
     pub mark: Option<Stopped>,
-    /// A guest of it runs; of a replica set it is not asked.
+    /// A guest of it runs; unknown for a replica set.
     pub alive: bool,
     /// It was asked to stop, or its guest is shutting down.
     pub stopping: bool,
@@ -143,31 +132,28 @@ impl MachineSeen {
     }
 }
 
-/// What is done with one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MachineAction {
-    /// Its spec is set, and what is written there, in one write.
+    /// Set spec and mark in one write.
     Set(RunStrategy, Option<Stopped>),
-    /// This is written there, then it is asked to stop.
+    /// Write the mark, then ask it to stop.
     Stop(Stopped),
-    /// It is asked to start, then nothing is written there any more.
+    /// Ask it to start, then remove the mark.
     Start,
-    /// Nothing yet: its guest is still shutting down.
+    /// Wait: its guest is still shutting down.
     Later,
-    /// Nothing is written there any more: it runs, or somebody has changed it.
+    /// Remove the mark: it runs, or another client has changed it.
     Leave,
 }
 
-/// One that is stopped or started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineWork {
     pub machine: MachineSeen,
-    /// What is done with it.
     pub turn: MachineAction,
 }
 
 impl MachineWork {
-    /// The same, with `now` as the time of a stop that is not written there yet.
+    /// The same, with `now` as the time of a stop that is not marked yet.
     #[must_use]
     pub fn stopped_at(mut self, now: &str) -> Self {
         if let MachineAction::Set(_, Some(mark)) | MachineAction::Stop(mark) = &mut self.turn
@@ -179,8 +165,7 @@ impl MachineWork {
     }
 }
 
-/// Those of `machines` that have to be stopped for the operation or drain `id`, of `node` where it is a drain. What was
-/// called for already is not called for again.
+/// Those of `machines` to stop for the operation or drain `id`, of `node` for a drain. No call is repeated.
 #[must_use]
 pub fn stops(id: &str, node: &str, machines: &[MachineSeen]) -> Vec<MachineWork> {
     let turn = |it: &MachineSeen| {
@@ -192,7 +177,7 @@ pub fn stops(id: &str, node: &str, machines: &[MachineSeen]) -> Vec<MachineWork>
             was: it.strategy.clone(),
             left: left.clone(),
         };
-        // One that ran once and is through would run once more.
+        // One that has completed its single run would run once more.
         let once = it.strategy.run_strategy.as_deref() == Some("Once");
         match it.strategy.off() {
             Some(off) if it.alive || !once => Some(MachineAction::Set(off.clone(), Some(mark(&off)))),
@@ -206,8 +191,8 @@ pub fn stops(id: &str, node: &str, machines: &[MachineSeen]) -> Vec<MachineWork>
     machines.iter().filter_map(work).collect()
 }
 
-/// Those whose mark is `ours`, in the order of the UIDs of `record`, then in that of their stops, then the oldest first:
-/// what brings each back.
+/// What brings back those whose mark is `ours`: in the order of the UIDs of `record`, then of their stops,
+/// then the oldest first.
 #[must_use]
 pub fn starts(
     ours: impl Fn(&Stopped) -> bool,

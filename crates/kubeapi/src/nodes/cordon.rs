@@ -1,38 +1,35 @@
-//! The annotation by which a cordon is known as ours: written by a drain, read by it and by the rule of turns.
+//! The annotation that marks a cordon as ours: written by a drain, read by it and by the turn rule.
 //!
-//! Not here: whose cordon a node has (`kubenodeop::node`). Pure: no clock, no I/O, no task.
+//! Not here: who owns a node's cordon (`kubenodeop::node`). Pure: no clock, no I/O, no task.
 
 use serde::{Deserialize, Serialize};
 
-/// What our annotation says about the one who cordoned; its text is this as JSON.
+/// The owner of our cordon; the annotation is this as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CordonAnnotation {
-    /// The boot in which the cordon was made.
     pub boot_id: String,
-    /// The number of the requester.
     pub requested_by: u8,
     /// When it was requested, RFC 3339.
     pub requested_at: String,
-    /// Number of the turn in which it was made; 0 where nodes take no turns.
+    /// Number of its turn; 0 where nodes take no turns.
     #[serde(default, skip_serializing_if = "is_none")]
     pub fence: u32,
-    /// UID of the Lease of that turn; empty likewise.
+    /// UID of that turn's Lease; empty without one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub lease_uid: String,
-    /// The whole-site operation that it was made for; empty where a request was.
+    /// The whole-site operation; empty for a request.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub site: String,
 }
 
 impl CordonAnnotation {
-    /// What the annotation of a Node says; `None` for a text that none of ours is.
+    /// `None` for a text that is not ours.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// What it was made for, in words.
     #[must_use]
     pub fn purpose(&self) -> &'static str {
         match self.requested_by {
@@ -45,7 +42,6 @@ impl CordonAnnotation {
         }
     }
 
-    /// Its text, to be written at a Node.
     pub fn text(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(self)
     }

@@ -1,11 +1,11 @@
-//! Which machine this is, by what kernel, image and firmware say of it, and whether a Node was reported by it.
+//! The identity of this machine, from kernel, image and firmware, and whether it reported a Node.
 //!
-//! The boot tells machines apart for certain, once the kubelet has reported it: some seconds after the boot the Node still
-//! has the one before, which is why it alone is no disagreement. The other two stay for the life of an installation and of
-//! a main board; images made from one another may share them, and a kubelet in a container may see another `machine-id`
-//! than the agents. So a Node is another machine's when its boot is another one, and not one of the other two agrees.
-//! What is not known is no disagreement.
-//! Source: Kubernetes API reference (`NodeSystemInfo`); google/cadvisor machine (where a kubelet has them from).
+//! The boot identity is certain once the kubelet has reported it: for some seconds after a boot the Node
+//! still has the former one, so it alone is no disagreement. The other two last as long as an installation
+//! and a main board; cloned images may share them, and a kubelet in a container may see another `machine-id`
+//! than the agents. So a Node is another machine's when its boot differs and neither of the other two agrees.
+//! Unknown values do not disagree. Source: Kubernetes API reference (`NodeSystemInfo`); google/cadvisor
+//! machine (where a kubelet has them from).
 
 use std::fmt;
 use std::fs::File;
@@ -14,12 +14,12 @@ use std::path::Path;
 
 use crate::slim::NodeObject;
 
-/// Where this machine says it, under the root. They are followed where they are links, as a kubelet does.
+/// Files of this machine, under the root. Links are followed, as a kubelet does.
 const MACHINE: &str = "etc/machine-id";
 const SYSTEM: &str = "sys/class/dmi/id/product_uuid";
 const BYTES: u64 = 128;
 
-/// What tells a machine from others; a text that is empty is not known.
+/// Empty texts are unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MachineIds {
     /// The kernel's identity of this boot: `bootID`.
@@ -31,7 +31,7 @@ pub struct MachineIds {
 }
 
 impl MachineIds {
-    /// Of this machine, in the boot `boot`. A text that cannot be read is not known.
+    /// Of this machine in `boot`. Unreadable values are unknown.
     pub fn here(root: &Path, boot: &str) -> Self {
         let text = |path: &str| {
             let mut text = String::new();
@@ -42,7 +42,7 @@ impl MachineIds {
         Self { boot: boot.to_owned(), machine: text(MACHINE), system: text(SYSTEM) }
     }
 
-    /// What the kubelet said last of its machine.
+    /// As the kubelet last reported.
     pub fn reported(node: &NodeObject) -> Self {
         let info = node.status.as_ref().and_then(|it| it.node_info.as_ref());
         info.map_or_else(Self::default, |it| Self {
@@ -52,7 +52,7 @@ impl MachineIds {
         })
     }
 
-    /// Whether the two are certainly not one machine. What is not known is no disagreement.
+    /// Whether they are certainly different machines.
     pub fn differs(&self, other: &Self) -> bool {
         let same = |one: &str, other: &str| {
             (!one.is_empty() && !other.is_empty()).then(|| one.eq_ignore_ascii_case(other))

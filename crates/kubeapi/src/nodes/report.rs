@@ -1,8 +1,9 @@
-//! What a Node says of its drain to everybody: one condition, one annotation, and Events about it.
+//! What a Node shows of its drain: one condition, one annotation, and Events.
 //!
-//! The condition and the annotation go to `nodes/status` by a strategic merge patch, as the kubelet's own writes do: the
-//! conditions of others stay. Events are core/v1 ones of the namespace `default`, as the kubelet's are: that is where
-//! `kubectl describe node` looks, and there a repeated Event is counted up. Not here: what is said, and how often.
+//! The condition and the annotation go to `nodes/status` by a strategic merge patch, as the kubelet's own
+//! writes do: the conditions of others stay. Events are core/v1 ones of the namespace `default`, as the
+//! kubelet's are: that is where `kubectl describe node` looks, and there repeated Events are counted. Not
+//! here: their content, and how often.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
@@ -17,40 +18,33 @@ use crate::error::Error;
 use crate::names::NodeName;
 use crate::slim::NodeObject;
 
-/// The type of our condition: `True` for a node that is proved empty.
+/// Type of our condition: `True` for a node that is proved empty.
 pub const CONDITION: &str = "pillar-rs/Drained";
-/// The annotation with the state in one sentence.
+/// Holds the state in one sentence.
 pub const STATE_ANNOTATION: &str = "pillar-rs/drain-state";
-/// Where Events of objects without a namespace are.
 const NAMESPACE: &str = "default";
-/// Who reports, in Events.
 const COMPONENT: &str = "pillar-rs";
 
-/// What a node says of its drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainCondition {
     /// `True`, `False` or `Unknown`.
     pub status: &'static str,
-    /// Why, in one word in CamelCase.
+    /// One word in CamelCase.
     pub reason: &'static str,
-    /// The same for a person.
     pub message: String,
-    /// The value of the annotation.
     pub state: String,
 }
 
-/// What is on the node now.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReportedState {
     /// UID of the Node object.
     pub uid: String,
-    /// Status of our condition, and since when; `None` where it is not there.
+    /// Status and time of our condition; `None` without one.
     pub condition: Option<(String, Option<Timestamp>)>,
     /// Our annotation is there.
     pub annotated: bool,
 }
 
-/// Reads it.
 pub async fn read(cluster: &ApiClient, node: &NodeName, device_uuid: &str) -> Result<ReportedState, Error> {
     Ok(found(&own(cluster, node, device_uuid).await?))
 }
@@ -65,7 +59,8 @@ fn found(node: &NodeObject) -> ReportedState {
     }
 }
 
-/// Writes it to the node with this UID, `since` when its status holds. `None` removes it.
+/// Writes to the node with this UID; `since` is when its status began. `None` removes it.
+///
 /// Errors: those of [`ApiClient`]; a conflict where another object has taken the node's name.
 pub async fn write(
     cluster: &ApiClient,
@@ -90,28 +85,25 @@ pub async fn write(
     cluster.order(&format!("report the drain on node {node}"), request).await
 }
 
-/// An Event about a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeEvent {
-    /// Its own name, under which the same thing is said again.
+    /// Its own name, which a repeated Event has too.
     pub name: String,
     pub node: NodeName,
     /// UID of the Node object.
     pub uid: String,
     /// `Warning`, else `Normal`.
     pub warning: bool,
-    /// What happened, in one word in CamelCase.
+    /// One word in CamelCase.
     pub reason: &'static str,
-    /// The same for a person, at most 1024 bytes.
+    /// At most 1024 bytes.
     pub message: String,
-    /// When it first happened.
     pub first: Timestamp,
-    /// When it happened last.
     pub last: Timestamp,
     pub count: u32,
 }
 
-/// Creates the Event. False where one of its name exists.
+/// False where one of its name exists.
 pub async fn create(cluster: &ApiClient, event: &NodeEvent) -> Result<bool, Error> {
     let node = event.node.as_str();
     let body = json!({
@@ -132,7 +124,7 @@ pub async fn create(cluster: &ApiClient, event: &NodeEvent) -> Result<bool, Erro
     }
 }
 
-/// Says it again under its name. False where that Event is gone, as all are after a time (an hour by default).
+/// Counts a repetition. False where that Event is gone, as all are after a time (an hour by default).
 pub async fn count(cluster: &ApiClient, event: &NodeEvent) -> Result<bool, Error> {
     let body = json!({
         "count": event.count, "lastTimestamp": seconds(event.last), "message": event.message,

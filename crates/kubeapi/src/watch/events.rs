@@ -1,8 +1,8 @@
-//! The lines of an open watch, and the objects in lists and lines as the server wrote them.
+//! The lines of an open watch, and the objects in lists and lines.
 //!
-//! What is common to all kinds is read here once. An object itself is decoded by [`Objects`], from bytes for lists and
-//! watches alike: each further form would put the code of every kind into the program once more. Not here: when to
-//! open a watch and what its end means. Source: the Kubernetes page "API Concepts".
+//! Not generic, but for [`Objects`], which decodes from bytes for lists and watches alike: each further form
+//! would compile the code of every kind once more. Not here: when to open a watch and what its end means.
+//! Source: the Kubernetes page "API Concepts".
 
 use std::error::Error as StdError;
 use std::io;
@@ -14,15 +14,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-/// Takes objects one by one.
 pub(super) trait ObjectSink: Send {
-    /// Decodes an object and keeps it.
     fn keep(&mut self, object: &RawValue) -> Result<(), serde_json::Error>;
-    /// Drops all that is kept.
     fn clear(&mut self);
 }
 
-/// Objects of one kind.
 pub(super) struct Objects<K>(pub(super) Vec<K>);
 
 impl<K: DeserializeOwned + Send> ObjectSink for Objects<K> {
@@ -36,7 +32,6 @@ impl<K: DeserializeOwned + Send> ObjectSink for Objects<K> {
     }
 }
 
-/// A list but for its objects.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ListPage<'a> {
@@ -46,19 +41,19 @@ struct ListPage<'a> {
     items: Option<Vec<&'a RawValue>>,
 }
 
-/// As much of the metadata of a list or an object as is read for following it.
+/// Metadata of a list or an object, as needed to follow it.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Head {
-    /// From which version on to watch.
+    /// Start of the watch.
     pub(super) resource_version: Option<String>,
-    /// What the next page is asked by.
+    /// Continue token.
     #[serde(rename = "continue")]
     pub(super) next: Option<String>,
 }
 
 impl Head {
-    /// Whether its store counts less far than `version`; not where either is no number.
+    /// Whether its store is older than `version`; false where either is no number.
     pub(super) fn is_before(&self, version: &str) -> bool {
         let number = |text: &str| text.parse::<u64>().ok();
         let now = self.resource_version.as_deref().and_then(number);
@@ -66,7 +61,7 @@ impl Head {
     }
 }
 
-/// Gives the objects of a page to `kind`.
+/// Passes the objects of a page to `kind`.
 pub(super) fn page(body: &[u8], kind: &mut dyn ObjectSink) -> Result<Head, serde_json::Error> {
     let ListPage { metadata, items } = serde_json::from_slice(body)?;
     for object in items.unwrap_or_default() {
@@ -75,7 +70,6 @@ pub(super) fn page(body: &[u8], kind: &mut dyn ObjectSink) -> Result<Head, serde
     Ok(Head { next: metadata.next.filter(|next| !next.is_empty()), ..metadata })
 }
 
-/// The version of an object.
 pub(super) fn version(object: &RawValue) -> Option<String> {
     #[derive(Deserialize)]
     struct Object {
@@ -86,20 +80,18 @@ pub(super) fn version(object: &RawValue) -> Option<String> {
     object.metadata.resource_version
 }
 
-/// What a line says of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(super) enum WatchVerb {
     Added,
     Modified,
     Deleted,
-    /// There is none; all up to this version was sent.
+    /// No object; all up to this version was sent.
     Bookmark,
-    /// There is none but a `Status`: the watch has failed.
+    /// No object but a `Status`: the watch has failed.
     Error,
 }
 
-/// A line of a watch.
 #[derive(Deserialize)]
 pub(super) struct WatchLine<'a> {
     #[serde(rename = "type")]
@@ -110,7 +102,7 @@ pub(super) struct WatchLine<'a> {
 
 pub(super) struct Events {
     body: Body,
-    /// What has come; lines up to `next` were handed over.
+    /// Received bytes; lines up to `next` were returned.
     come: Vec<u8>,
     next: usize,
 }
@@ -120,8 +112,8 @@ impl Events {
         Self { body, come: Vec::new(), next: 0 }
     }
 
-    /// The next whole line. `None` at the end, also at one that comes in the middle of a line: the watch continues at
-    /// the last version that was heard. Dropping it loses nothing.
+    /// The next whole line. `None` at the end, also within a line: the watch continues at the last known
+    /// version. Dropping it loses nothing.
     pub(super) async fn next(&mut self) -> Option<Result<&[u8], kube::Error>> {
         let mut looked = self.next;
         loop {
@@ -129,7 +121,6 @@ impl Events {
                 let begin = mem::replace(&mut self.next, looked + length + 1);
                 return Some(Ok(&self.come[begin..looked + length]));
             }
-            // Nothing is held while nothing comes.
             self.come.drain(..mem::take(&mut self.next));
             if self.come.is_empty() {
                 self.come = Vec::new();
@@ -144,7 +135,7 @@ impl Events {
     }
 }
 
-/// Whether the server closed the connection in the middle of an answer, as it does when a watch has lasted for long.
+/// Whether the server closed the connection within an answer, as it does after a long watch.
 fn is_end(error: &(dyn StdError + 'static)) -> bool {
     let io = error.downcast_ref::<io::Error>();
     // What an I/O error was made of is not among its sources.

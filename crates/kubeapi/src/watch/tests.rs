@@ -1,4 +1,4 @@
-//! Followers against a scripted server: what they hear and what they ask, on a paused clock.
+//! Followers against a scripted server: what they report and what they request, on a paused clock.
 
 use std::time::Duration;
 
@@ -30,7 +30,6 @@ fn started(answers: Vec<MockReply>) -> (BoxStream<'static, Update<ConfigMap>>, R
     (follow(cluster, scope(), 7).boxed(), calls)
 }
 
-/// What is heard, in short.
 async fn hear(stream: &mut BoxStream<'static, Update<ConfigMap>>) -> String {
     let name = |map: ConfigMap| map.metadata.name.unwrap_or_default();
     match stream.next().await.unwrap() {
@@ -46,7 +45,6 @@ async fn hear(stream: &mut BoxStream<'static, Update<ConfigMap>>) -> String {
 const LIST: &str =
     "GET /api/v1/configmaps?&fieldSelector=metadata.name%3Da&labelSelector=app%21%3Db&limit=250";
 
-/// How far the store is.
 const LOOK: &str = "GET /api/v1/configmaps?&fieldSelector=metadata.name%3Da&labelSelector=app%21%3Db&limit=1";
 
 fn watch_line(version: &str) -> String {
@@ -82,7 +80,7 @@ async fn a_watch_that_ends_or_is_cut_goes_on_where_it_was() {
             MockReply::Lines(vec![mock::event("ADDED", &map("c", "10"))], AfterLines::Silence),
         ];
         if let AfterLines::Cut = then {
-            // After trouble it is looked whether the store is the same.
+            // After trouble the store is checked.
             answers.insert(3, mock::list("9", &[]));
             answers.insert(2, mock::list("9", &[]));
         }
