@@ -1,8 +1,8 @@
-//! Requests and bytes that the statistics cost the API server in ten minutes, beside lists every 30 s: `cargo run -p
-//! zedkube --example stats_costs`.
+//! Requests and bytes that the statistics cost the API server in ten minutes, beside lists every 30 s:
+//! `cargo run -p clusterview --example stats_costs`.
 //!
-//! Both run on a clock that stands still while anything is left to do, each against a cluster of its own in which the
-//! same happens. Bytes are those of the bodies of answers, JSON without compression.
+//! Both run on a paused clock, each against a cluster of its own with the same events. Bytes are those of
+//! answers' bodies, JSON without compression.
 
 #![expect(
     clippy::unwrap_used,
@@ -56,7 +56,6 @@ async fn main() {
     println!("| lists every 30 s, ten minutes | {} |", reference().await);
 }
 
-/// What went over the wire.
 #[derive(Clone, Default)]
 struct Meter(Arc<Counts>);
 
@@ -68,7 +67,6 @@ struct Counts {
 }
 
 impl Meter {
-    /// `client` with every request counted.
     fn on(&self, client: Client) -> Client {
         let meter = self.clone();
         let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -90,7 +88,7 @@ impl Meter {
         Client::new(service, "default")
     }
 
-    /// The cells of a row; the counts begin again.
+    /// The cells of a row; restarts the counts.
     fn row(&self) -> String {
         let Counts { requests, lists, bytes } = &*self.0;
         let [requests, lists, bytes] = [requests, lists, bytes].map(|it| it.swap(0, Ordering::Relaxed));
@@ -123,8 +121,8 @@ async fn ours() -> (String, String) {
     }
 }
 
-/// The reference's rule: nodes, pods of applications, machines, namespaces, the pods of each namespace, and the lists
-/// of the storage, each once in 30 s. What it reads besides for each claim is left out.
+/// The reference's way: nodes, pods of applications, machines, namespaces, the pods of each namespace, and
+/// the lists of the storage, each once in 30 s. Its further reads for each claim are left out.
 async fn reference() -> String {
     let sim = cluster().await;
     let meter = Meter::default();
@@ -212,8 +210,8 @@ fn managed() -> Value {
     json!([{ "manager": "k3s", "fieldsV1": fields }])
 }
 
-/// What happens in ten minutes: each node posts its status once a minute, a pod changes every five seconds, each
-/// volume and its engine change once a minute, Longhorn's nodes every 30 s.
+/// Ten minutes: each node posts its status once a minute, a pod changes every five seconds, each volume and
+/// its engine change once a minute, Longhorn's nodes every 30 s.
 async fn life(sim: &Sim) {
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     seconds.tick().await;

@@ -1,5 +1,5 @@
-//! Resident memory of the statistics with 100 nodes and 1,000 pods: `cargo run --release -p zedkube --example
-//! stats_memory`.
+//! Resident memory of the statistics with 100 nodes and 1,000 pods:
+//! `cargo run --release -p clusterview --example stats_memory`.
 //!
 //! The API server is a process of its own, over HTTP. The other process does nothing but the statistics: watches,
 //! fold, two publications with their sockets. A pod has the size that pods on a node have, most of it managedFields.
@@ -30,7 +30,7 @@ use topics::KubeClusterInfo;
 const NODES: usize = 100;
 const PODS: usize = 1000;
 const MANAGED_BYTES: usize = 6000;
-/// Publications that are waited for: 30 s apart, as a pod changes each second.
+/// Publications to wait for: 30 s apart, as a pod changes each second.
 const ROUNDS: usize = 4;
 
 #[tokio::main(flavor = "current_thread")]
@@ -112,7 +112,6 @@ async fn measure() {
     server.wait().unwrap();
 }
 
-/// What the kernel says of this process.
 fn resident() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mib = |name: &str| {

@@ -1,9 +1,9 @@
-//! What the elected node reports of its cluster, and what this node follows of it and does for its applications: election,
-//! statistics, applications and their logs, their consoles, networks and places, services of users, deletion of replaced
-//! control-plane nodes. Runs beside the drain, each duty restarted alone.
+//! The side duties for the cluster and its applications: election, statistics, applications and their logs,
+//! their consoles, networks and places, services of users, deletion of replaced control-plane nodes. They run
+//! beside the drain, each restarted alone.
 //!
-//! Who may call: `zedkube`, which runs it beside its core and passes to it by channels what it needs of that. Not here:
-//! anything that a drain waits for, but the hand-over of the lease (`leader::Door`). Published in zedkube's name.
+//! Who may call: `zedkube`, which runs it and sends it the state of its core by channels. Not here: anything
+//! that a drain waits for, except the release of the lease (`leader::Door`). Published in zedkube's name.
 //! Sources: spec/agents.md 4.9 to 4.12.
 
 pub mod apps;
@@ -21,7 +21,6 @@ pub mod stats;
 use std::sync::Arc;
 use std::time::Duration;
 
-// Everything here is published in its name.
 use agent::wire::{GLOBAL, ZEDKUBE as NAME};
 use agent::{AgentContext, Clock, Troubles, duties};
 use kubeapi::{ApiClient, OwnNode};
@@ -33,11 +32,11 @@ use consoles::ConsoleFiles;
 use leader::{Door, Leader, Leadership};
 use lease::ElectionTimes;
 
-/// The config of the cluster that this node is in, as far as it is valid; `None` without one.
+/// The valid config of this node's cluster; `None` without one.
 pub type ClusterConfig = watch::Receiver<Option<Arc<EdgeNodeClusterConfig>>>;
 
-/// Returns true once this node leads, where it did not, or no longer, where it did (`leads`): a renewal of the term is no
-/// news; false when nobody can say any more. Dropping it loses nothing.
+/// Returns true once leadership differs from `leads`; a renewal is no change; false when the sender is gone.
+/// Dropping it loses nothing.
 pub async fn leads_otherwise(leading: &mut watch::Receiver<Leadership>, clock: Clock, leads: bool) -> bool {
     while leading.changed().await.is_ok() {
         if leading.borrow().holds(clock.now()) != leads {
@@ -47,17 +46,15 @@ pub async fn leads_otherwise(leading: &mut watch::Receiver<Leadership>, clock: C
     false
 }
 
-/// Waits of the duties.
 #[derive(Debug, Clone, Copy)]
 pub struct DutyLimits {
     pub times: ElectionTimes,
-    /// How long the drain, or the end of this agent, waits until the lease is released.
+    /// How long the drain, or the end of this agent, waits for the release of the lease.
     pub release: Duration,
-    /// How long a config that was there may read as failed before it counts as lost.
+    /// How long an existing config may read as failed before it counts as lost.
     pub config_patience: Duration,
     /// Between two looks for replaced nodes.
     pub prune: Duration,
-    /// Where consoles are written.
     pub console_files: ConsoleFiles,
 }
 
@@ -77,17 +74,16 @@ impl ClusterView {
         Self { context: context.clone(), limits, cluster, own_node, leader, wanted }
     }
 
-    /// The drain's way to the election.
     pub fn door(&self) -> Door {
         self.leader.door()
     }
 
-    /// Whether this node leads.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leader.leadership()
     }
 
-    /// Runs all duties until `context` says stop; then the lease is released. One that fails is restarted alone.
+    /// Runs all duties until `context` says stop; then the lease is released. A failed one is restarted
+    /// alone.
     pub async fn run(&self, troubles: &Troubles, config: ClusterConfig, pipe: Pipe) {
         let (context, clock) = (&self.context, self.context.clock);
         let election = duties::keep("election", context, || self.leader.run(troubles));

@@ -1,18 +1,18 @@
-//! An application as far as its pods go: its name in the cluster, and which pods are its own.
+//! An application's name in the cluster, and its pods.
 //!
-//! Sources: spec/topics.md "App kube name"; lf-edge/eve pkg/pillar/base. Pods of an application are made by one replica
-//! set of its name, so the ends of their names are known, and one name is not taken for the beginning of another
+//! Sources: spec/topics.md "App kube name"; lf-edge/eve pkg/pillar/base. One replica set with its name makes
+//! its pods, so the suffixes of their names are known, and no name is mistaken for the prefix of another
 //! (docs/decisions.md). Pure: no clock, no I/O, no task.
 
 use topics::{Affinity, AppInstanceConfig, GoUuid, IoType, VmMode};
 
-/// What the launcher pods of virtual machines are called by.
+/// Prefix of the launcher pods of virtual machines.
 const LAUNCHER: &str = "virt-launcher-";
-/// As much of a display name is used.
+/// Used length of a display name.
 const NAME_CHARS: usize = 26;
-/// As much of the UUID is used.
+/// Used length of the UUID.
 const UUID_CHARS: usize = 5;
-/// What Kubernetes appends to a name to make it unique.
+/// Length of Kubernetes' random suffix.
 const RANDOM_CHARS: usize = 5;
 /// TCP port of the console of display 0.
 const VNC_PORT: u32 = 5900;
@@ -20,28 +20,26 @@ const VNC_PORT: u32 = 5900;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct App {
     pub(super) uuid: GoUuid,
-    /// What its replica set is called.
+    /// Name of its replica set.
     pub(super) name: String,
     /// This node is its designated node.
     pub(super) designated: bool,
-    /// A container of its own, and no virtual machine.
+    /// Containers, and no virtual machine.
     pub(super) native: bool,
-    /// TCP port of its console, were it a virtual machine.
+    /// TCP port of its console, if it is a virtual machine.
     pub(super) vnc_port: u32,
-    /// That console is wanted.
+    /// The console is wanted.
     pub(super) console: bool,
     /// How firmly it belongs to its designated node.
     pub(super) affinity: Affinity,
-    /// Ethernet ports that it gets.
     pub(super) ports: Vec<String>,
 }
 
-/// How a pod belongs to an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PodRole<'a> {
-    /// It is the application.
+    /// A pod of the application itself.
     Native,
-    /// It runs its virtual machine, whose name this is.
+    /// The launcher of its virtual machine, with that one's name.
     Launcher(&'a str),
 }
 
@@ -67,15 +65,15 @@ impl App {
         }
     }
 
-    /// Whether and how the pod of this name belongs to it.
+    /// Whether and how this pod belongs to it.
     pub(super) fn pod<'a>(&self, pod: &'a str) -> Option<PodRole<'a>> {
         if let Some(rest) = pod.strip_prefix(&self.name) {
             return (rest.is_empty() || rest.strip_prefix('-').is_some_and(is_random))
                 .then_some(PodRole::Native);
         }
         let rest = pod.strip_prefix(LAUNCHER)?.strip_prefix(&self.name)?;
-        // A machine is called by five characters behind the name of its set, or just so; its launcher by five more
-        // behind a dash.
+        // A machine has the name of its set and five characters, with a dash or without; its launcher another
+        // dash and five characters.
         let (machine, launcher) = rest.split_once('-')?;
         let whole = (machine.is_empty() || is_random(machine)) && is_random(launcher);
         let name = pod.get(LAUNCHER.len()..pod.len() - RANDOM_CHARS - 1)?;
@@ -83,12 +81,12 @@ impl App {
     }
 }
 
-/// Five characters as Kubernetes appends them.
+/// Kubernetes' random suffix.
 fn is_random(text: &str) -> bool {
     text.len() == RANDOM_CHARS && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
-/// The name of an application in the cluster, without the number of its purges.
+/// Without the number of its purges.
 fn kube_name(display: &str, uuid: GoUuid) -> String {
     let mut name = String::new();
     for each in display.chars().map(|it| if it == '_' { '-' } else { it }) {
@@ -129,7 +127,7 @@ mod tests {
             ("日本", "-d4f3a-0"),
             ("", "-d4f3a-0"),
             ("abcdefghijklmnopqrstuvwxyz0123", "abcdefghijklmnopqrstuvwxyz-d4f3a-0"),
-            // Cut after the rest is done, so that it may end in a dash.
+            // Cut at the end, so it may end in a dash.
             ("abcdefghijklmnopqrstuvwxy-z", "abcdefghijklmnopqrstuvwxy--d4f3a-0"),
         ] {
             assert_eq!(app(display, 0).name, name, "{display}");

@@ -1,7 +1,7 @@
 //! When which status is published.
 //!
-//! Not here: what it says (`look`). A change is published at once, as zedmanager starts and ends applications by it,
-//! but for each application at most once in [`GAP`]: one that crashes again and again must not write all the time.
+//! Not here: its content (`look`). A change is published at once, because zedmanager starts and ends
+//! applications by it, but per application at most once in [`GAP`]: a crash loop must not write all the time.
 //! Sources: spec/agents.md 4.12, row ENClusterAppStatus. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
@@ -16,22 +16,20 @@ use super::look;
 
 /// Least time between two publications of one application.
 pub const GAP: Duration = Duration::from_secs(10);
-/// After so long without an answer of the Kubernetes API its applications count as unreachable.
+/// Silence of the Kubernetes API after which its applications are unreachable.
 pub const UNREACHABLE_AFTER: Duration = Duration::from_secs(120);
 
-/// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AppAction {
-    /// Publish this under this key.
     Publish(String, Box<ENClusterAppStatus>),
-    /// Take back what is published under this key.
+    /// Withdraw this key.
     Withdraw(String),
 }
 
-/// How the cluster is heard.
+/// State of the watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Ear {
-    /// Not since the watch was opened.
+    /// Nothing received since the watch was opened.
     #[default]
     Silent,
     Well,
@@ -42,26 +40,25 @@ enum Ear {
     Lost,
 }
 
-/// Applications, pods, and what was said of them.
+/// Applications, pods, and published statuses.
 #[derive(Debug)]
 pub(super) struct AppTable {
     apps: BTreeMap<String, App>,
-    /// The configs have been read once.
     read: bool,
     node: Option<String>,
     pods: Vec<AppPod>,
     ear: Ear,
     said: BTreeMap<String, ENClusterAppStatus>,
-    /// No publication before this.
+    /// Earliest time of the next publication.
     quiet: BTreeMap<String, Mono>,
-    /// What could not be withdrawn is withdrawn then.
+    /// When a failed withdrawal is tried again.
     refused: BTreeMap<String, Mono>,
-    /// What is to be said of whom; `None` is nothing any more.
+    /// Statuses to publish; `None` to withdraw.
     owed: BTreeMap<String, Option<ENClusterAppStatus>>,
 }
 
 impl AppTable {
-    /// Begins with what an earlier run has said.
+    /// Starts with the statuses of an earlier run.
     pub(super) fn new(said: impl IntoIterator<Item = (String, ENClusterAppStatus)>) -> Self {
         Self {
             apps: BTreeMap::new(),
@@ -76,7 +73,6 @@ impl AppTable {
         }
     }
 
-    /// The config of an application, or that it has none any more.
     pub(super) fn configured(&mut self, key: String, app: Option<App>) {
         match app {
             Some(app) => self.apps.insert(key, app),
@@ -89,29 +85,26 @@ impl AppTable {
         self.judge();
     }
 
-    /// All configs that were there have been reported.
+    /// All existing configs have been passed in.
     pub(super) fn configs_read(&mut self) {
         self.read = true;
         self.judge();
     }
 
-    /// The name of this node.
     pub(super) fn node(&mut self, name: String) {
         self.node = Some(name);
         self.judge();
     }
 
-    /// The name of this node, once it is known.
     pub(super) fn node_name(&self) -> Option<&str> {
         self.node.as_deref()
     }
 
-    /// Whether anybody wants to know of pods.
+    /// Whether pods are needed.
     pub(super) fn is_wanted(&self) -> bool {
         self.node.is_some() && !self.apps.is_empty()
     }
 
-    /// The pods as they are now.
     pub(super) fn set_pods(&mut self, pods: Vec<AppPod>) {
         self.pods = pods;
         self.ear = Ear::Well;
@@ -125,27 +118,25 @@ impl AppTable {
         self.judge();
     }
 
-    /// Whether the pods are known as they are now.
+    /// Whether the pods are up to date.
     pub(super) fn is_well(&self) -> bool {
         self.ear == Ear::Well
     }
 
-    /// All applications by key.
     pub(super) fn apps(&self) -> &BTreeMap<String, App> {
         &self.apps
     }
 
-    /// The configs have been read once.
     pub(super) const fn is_read(&self) -> bool {
         self.read
     }
 
-    /// The pods as they were last heard of.
+    /// As last received.
     pub(super) fn pods(&self) -> &[AppPod] {
         &self.pods
     }
 
-    /// What is due now. To be asked until nothing is; each act is to be answered by [`AppTable::done`].
+    /// The next action. To be called until there is none; each action ends with [`AppTable::done`].
     pub(super) fn due(&mut self, now: Mono) -> Option<AppAction> {
         if let Ear::Failing { since } = self.ear
             && now >= since + UNREACHABLE_AFTER
@@ -160,7 +151,7 @@ impl AppTable {
         })
     }
 
-    /// Whether an act has succeeded. One that failed is due again after the gap.
+    /// Whether an action succeeded. A failed one is due again after the gap.
     pub(super) fn done(&mut self, now: Mono, act: AppAction, done: bool) {
         match act {
             AppAction::Publish(key, status) => {
@@ -182,7 +173,6 @@ impl AppTable {
         }
     }
 
-    /// When something is due next.
     pub(super) fn next_wake(&self) -> Option<Mono> {
         let lost = match self.ear {
             Ear::Failing { since } => Some(since + UNREACHABLE_AFTER),
@@ -196,7 +186,6 @@ impl AppTable {
         times.get(key).copied().unwrap_or(Mono::START)
     }
 
-    /// Works out again what is owed.
     fn judge(&mut self) {
         let mut owed = BTreeMap::new();
         if self.read {

@@ -1,7 +1,8 @@
-//! The logs of all applications: which containers are read, and the marks that are kept.
+//! The logs of all applications: which containers are read, and which marks are kept.
 //!
-//! Only containers of applications whose designated node this is. Marks stay as long as their pod does, also when it
-//! is not read for a while. Sources: spec/agents.md 4.12, row app logs; D-K23. Pure: no clock, no I/O, no task.
+//! Only containers of applications with this node as designated node. Marks are kept as long as their pod,
+//! also while it is not read. Sources: spec/agents.md 4.12, row app logs; D-K23.
+//! Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,26 +15,22 @@ use super::app_table::AppTable;
 use super::marks::LogMark;
 use super::track::{ContainerRun, ContainerTrack, ReadEnd};
 
-/// The container beside a virtual machine that prints what the machine's console says.
+/// The container beside a virtual machine that prints its console.
 const CONSOLE: &str = "guest-console-log";
 
-/// A container of an application.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LogSource {
-    /// Key of the application.
     pub(super) app: String,
-    /// Name of the pod.
     pub(super) pod: String,
     pub(super) uid: String,
     pub(super) container: String,
 }
 
-/// What there is to read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Scene {
-    /// Keys of the applications that are configured, once that is known.
+    /// Keys of the configured applications, once known.
     apps: Option<BTreeSet<String>>,
-    /// The pods that there are, while that is known.
+    /// The existing pods, while known.
     pods: Option<BTreeSet<String>>,
     runs: BTreeMap<LogSource, ContainerRun>,
 }
@@ -57,7 +54,7 @@ fn source(key: &str, pod: &AppPod, container: &str) -> LogSource {
     LogSource { app: text(key), pod: pod.name.clone(), uid: pod.uid.clone(), container: text(container) }
 }
 
-/// The containers of `pod` that speak for `app`.
+/// The containers of `pod` that are logged for `app`.
 fn containers<'a>(app: &App, pod: &'a AppPod) -> impl Iterator<Item = (&'a str, ContainerRun)> + use<'a> {
     let (kind, native) = (app.pod(&pod.name), app.native);
     let speaks = move |name: &str, init: bool| match kind {
@@ -72,19 +69,19 @@ fn containers<'a>(app: &App, pod: &'a AppPod) -> impl Iterator<Item = (&'a str, 
         .map(move |it| (it.name.as_str(), ContainerRun { restarts: it.restarts, state: it.state, ending }))
 }
 
-/// What is read, and how far it has been.
+/// What is read, and how far.
 #[derive(Debug, Default)]
 pub(super) struct LogCourse {
     tracks: BTreeMap<LogSource, ContainerTrack>,
     /// Marks of containers that are not read now.
     resting: BTreeMap<LogSource, LogMark>,
     scene: Scene,
-    /// Applications whose marks are others than those kept on disk.
+    /// Applications whose marks on disk are out of date.
     changed: BTreeSet<String>,
 }
 
 impl LogCourse {
-    /// Begins with the marks of an earlier run.
+    /// Starts with the marks of an earlier run.
     pub(super) fn new<'a>(kept: impl IntoIterator<Item = (&'a str, &'a AppLogMarks)>) -> Self {
         let marks =
             kept.into_iter().flat_map(|(key, marks)| marks.containers.iter().map(move |it| (key, it)));
@@ -100,7 +97,6 @@ impl LogCourse {
         Self { resting: resting.into_map(), ..Self::default() }
     }
 
-    /// The scene as it is now.
     pub(super) fn see(&mut self, now: Mono, scene: &Scene) {
         self.scene = scene.clone();
         for (source, run) in &self.scene.runs {
@@ -117,7 +113,7 @@ impl LogCourse {
         self.tidy();
     }
 
-    /// Puts aside what is not read any more, and forgets what there is no more.
+    /// Rests what is not read any more, and drops what no longer exists.
     fn tidy(&mut self) {
         let gone =
             |it: &LogSource, track: &ContainerTrack| !self.scene.runs.contains_key(it) && !track.is_reading();
@@ -140,8 +136,8 @@ impl LogCourse {
         });
     }
 
-    /// A log that is to be read now, and whether runs of its container have gone by unread. Without news of the pods
-    /// nothing is read: which run a log is of would be a guess.
+    /// The next log to read, and whether runs of its container have ended unread. Nothing is read without
+    /// current pods: it would be unknown which run a log is of.
     pub(super) fn due(&mut self, now: Mono) -> Option<(LogSource, LogRequest, bool)> {
         self.scene.pods.as_ref()?;
         for (source, track) in &mut self.tracks {
@@ -162,18 +158,17 @@ impl LogCourse {
         None
     }
 
-    /// When something is to be read next.
     pub(super) fn next_wake(&self) -> Option<Mono> {
         self.scene.pods.as_ref()?;
         self.tracks.values().filter_map(ContainerTrack::next_wake).min()
     }
 
-    /// The news among lines that have been read; `None` when they are doubted.
+    /// New lines among those read; `None` when they are doubted.
     pub(super) fn sift(&mut self, source: &LogSource, lines: Vec<LogLine>) -> Option<Vec<LogLine>> {
         self.tracks.get_mut(source).map_or_else(|| Some(Vec::new()), |track| track.sift(lines))
     }
 
-    /// These lines have been handed on.
+    /// These lines have been passed on.
     pub(super) fn note_handed_on(&mut self, source: &LogSource, lines: &[LogLine]) {
         if let Some(track) = self.tracks.get_mut(source) {
             for line in lines {
@@ -183,7 +178,6 @@ impl LogCourse {
         }
     }
 
-    /// A reading has ended.
     pub(super) fn ended(&mut self, source: &LogSource, now: Mono, outcome: ReadEnd) {
         if let Some(track) = self.tracks.get_mut(source) {
             let before = track.mark().restarts;
@@ -195,8 +189,7 @@ impl LogCourse {
         self.tidy();
     }
 
-    /// Applications whose marks have changed since the last call, with what is to be kept; nothing for those that have
-    /// no marks.
+    /// Applications with changed marks since the last call, and the marks to keep, if any.
     pub(super) fn changed(&mut self) -> Vec<(String, Option<AppLogMarks>)> {
         let changed = std::mem::take(&mut self.changed);
         changed.into_iter().map(|key| (self.marks(&key), key)).map(|(marks, key)| (key, marks)).collect()

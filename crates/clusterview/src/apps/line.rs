@@ -1,10 +1,9 @@
 //! A line of an application as newlogd reads it: one JSON object a line.
 //!
-//! newlogd takes `level`, `time`, `msg`, `source` and `appuuid`, and keeps the whole object as what was said. It is
-//! not given `containername`: for a line that has one it makes an object of its own around ours without escaping it,
-//! and that can be read by nobody. So the container stands in `container`, as part of what was said. Sources:
-//! lf-edge/eve pkg/newlog; docs/LOGGING.md there: a message has 8192 bytes at most.
-//! Pure: no clock, no I/O, no task.
+//! newlogd reads `level`, `time`, `msg`, `source` and `appuuid`, and keeps the whole object as the message.
+//! It gets no `containername`: with one it wraps our object in its own without escaping it, which no reader
+//! can parse. So the container is in `container`, as part of the message. Sources: lf-edge/eve pkg/newlog;
+//! docs/LOGGING.md there: a message has 8192 bytes at most. Pure: no clock, no I/O, no task.
 
 use crate::pods::LogLine;
 use serde::Serialize;
@@ -13,7 +12,7 @@ use topics::GoTime;
 use super::course::LogSource;
 use crate::NAME;
 
-/// As many bytes of text, escaped, go into one object: with the other members it stays under 8192.
+/// Escaped text per object: with the other members it stays under 8192 bytes.
 const TEXT_BYTES: usize = 7000;
 
 #[derive(Serialize)]
@@ -27,8 +26,8 @@ struct LogObject<'a> {
     eventtime: String,
 }
 
-/// Appends `line` to `out`, in several objects when it is long. `time` is when it is handed on, `eventtime` when the
-/// container wrote it.
+/// Appends `line` to `out`, in several objects when it is long. `time` is when it is passed on, `eventtime`
+/// when the container wrote it.
 pub(super) fn write(out: &mut Vec<u8>, source: &LogSource, line: &LogLine, now: GoTime) {
     let mut text = line.text.as_str();
     let cut;
@@ -47,7 +46,7 @@ pub(super) fn write(out: &mut Vec<u8>, source: &LogSource, line: &LogLine, now: 
             container: &source.container,
             eventtime: line.at.to_string(),
         };
-        // Text and numbers always become JSON.
+        // Text and numbers cannot fail.
         out.extend(serde_json::to_vec(&told).unwrap_or_default());
         out.push(b'\n');
         text = rest;
@@ -57,7 +56,6 @@ pub(super) fn write(out: &mut Vec<u8>, source: &LogSource, line: &LogLine, now: 
     }
 }
 
-/// How many bytes of `text` fit into one object.
 fn fitting(text: &str) -> usize {
     let mut room = TEXT_BYTES;
     for (place, each) in text.char_indices() {

@@ -1,8 +1,8 @@
-//! Reading the logs and handing them on.
+//! Reads the logs and passes them on.
 //!
-//! Each container is read by a task of its own, so that one that hangs holds up nobody; lines are written by one hand,
-//! at most [`BATCH_BYTES`] of text at a time. They are handed on first and marked then: a crash in between reports these
-//! lines twice, the other order would lose them.
+//! Each container has a task of its own, so that a hanging one delays no other; one writer writes lines, at
+//! most [`BATCH_BYTES`] of text at a time. They are passed on first and marked then: a crash in between
+//! repeats these lines, the other order would lose them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,14 +20,13 @@ use super::line;
 use super::pipe::Pipe;
 use super::track::ReadEnd;
 
-/// As much text is handed on at a time, but for a longer line.
+/// Text passed on at a time, except for a longer line.
 pub const BATCH_BYTES: usize = 32 << 10;
-/// As much text is read of one container in one round.
+/// Text read of one container in one round.
 pub const ROUND_BYTES: usize = 1 << 20;
-/// How long lines under way may take when the agent is to leave.
+/// Time for lines under way when the agent ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// What is needed to read.
 pub(super) struct LogReader {
     pub(super) cluster: ApiClient,
     pub(super) clock: Clock,
@@ -36,7 +35,6 @@ pub(super) struct LogReader {
     pub(super) pipe: Pipe,
 }
 
-/// A piece of a log.
 struct LogPiece {
     source: LogSource,
     /// Text of this round so far.
@@ -44,7 +42,7 @@ struct LogPiece {
     result: Result<(ContainerLog, Vec<LogLine>, LogEnd), Error>,
 }
 
-/// Hands on the lines of what `scenes` says, until the agent is to leave.
+/// Passes on the lines that `scenes` asks for, until the agent ends.
 pub(super) async fn run(reader: LogReader, mut scenes: watch::Receiver<Scene>) {
     let mut hand = Hand::new(reader);
     let (mut stop, clock) = (hand.reader.stop.clone(), hand.reader.clock);
@@ -91,7 +89,7 @@ struct Hand {
     readings: JoinSet<LogPiece>,
     /// Containers whose trouble has been logged.
     troubled: BTreeSet<LogSource>,
-    /// The last failure to hand lines on, so that it is reported once.
+    /// The last failure, so that it is reported once.
     failure: String,
 }
 
@@ -130,7 +128,7 @@ impl Hand {
         }
     }
 
-    /// Hands lines on, and marks them; whether that succeeded.
+    /// Passes lines on, and marks them; returns whether that succeeded.
     async fn hand_on(&mut self, source: &LogSource, lines: &[LogLine]) -> bool {
         if lines.is_empty() {
             return true;
@@ -151,17 +149,17 @@ impl Hand {
         };
         if self.is_done("hand lines of applications on", written) {
             self.course.note_handed_on(source, lines);
-            // In the same turn: nothing waits between the two.
+            // In the same turn: no await between the two.
             self.keep();
             return true;
         }
         false
     }
 
-    /// Writes the marks that have changed.
+    /// Writes changed marks.
     fn keep(&mut self) {
         for (key, marks) in self.course.changed() {
-            // The next line of this application writes them all again.
+            // On failure the next line of this application writes them again.
             match marks {
                 Some(marks) => self.reader.marks.put(&key, &marks),
                 None => self.reader.marks.take(&key),
@@ -182,7 +180,7 @@ impl Hand {
     fn trouble(&mut self, source: &LogSource, error: &Error) -> ReadEnd {
         let (app, pod, container) = (&source.app, &source.pod, &source.container);
         let (line, next_step) = (error.line(), error.next_step());
-        // A container that is just going, or has left no log behind, is nothing to look after.
+        // A container that is ending, or has left no log, is no trouble.
         let gone = matches!(error, Error::Refused { answer, .. } if matches!(answer.code, 400 | 404));
         if !gone && self.troubled.insert(source.clone()) {
             warn!(

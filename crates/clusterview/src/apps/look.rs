@@ -1,4 +1,4 @@
-//! What this node says of one application, from the pods that there are.
+//! The status of one application on this node, from its pods.
 //!
 //! Source: spec/agents.md 4.12, row ENClusterAppStatus. Pure: no clock, no I/O, no task.
 
@@ -7,7 +7,7 @@ use topics::{AppKubeStatus, ENClusterAppStatus};
 
 use super::app::{App, PodRole};
 
-/// The status of `app` on the node of this name, out of all pods in any order.
+/// The status of `app` on this node, from all pods in any order.
 pub(super) fn status<'a>(
     app: &App,
     node: &str,
@@ -19,7 +19,7 @@ pub(super) fn status<'a>(
         app_kube_status: AppKubeStatus::NotInCluster,
         ..ENClusterAppStatus::default()
     };
-    // Of several machines the one that runs is named, and of several of these the last: a choice that stays.
+    // Of several machines a running one is named, and of several running ones the last: a stable choice.
     let mut machine: Option<(bool, &str)> = None;
     for pod in pods.into_iter().filter(|pod| !pod.ending) {
         let Some(kind) = app.pod(&pod.name) else { continue };
@@ -40,7 +40,7 @@ pub(super) fn status<'a>(
     status
 }
 
-/// What becomes of a status when nothing has been heard of the cluster for too long: its other pods may run elsewhere.
+/// The status after a long silence of the cluster: its other pods may run elsewhere.
 pub(super) fn unreachable(app: &App, said: &ENClusterAppStatus) -> ENClusterAppStatus {
     ENClusterAppStatus {
         is_dnid_node: app.designated,

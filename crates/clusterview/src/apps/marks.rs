@@ -1,9 +1,9 @@
-//! Which lines of a container's log have been handed on.
+//! Which lines of a container's log have been passed on.
 //!
-//! Lines have no number. What sets one apart from the others is the moment at which it was written, and how many of that
-//! moment come before it. A mark keeps the last moments and not only the newest, as the two streams of a container
-//! are written by two hands: a line may stand behind one that is a few microseconds younger. The API server takes
-//! whole seconds, so what it sends again is sifted here. Pure: no clock, no I/O, no task.
+//! Lines have no number: a line is identified by the moment when it was written, and by its position among
+//! lines of that moment. A mark keeps the last moments and not only the newest, because the two streams of a
+//! container have two writers: a line may follow one that is a few microseconds younger. The API server takes
+//! whole seconds, so its repetitions are removed here. Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,42 +11,40 @@ use jiff::{SignedDuration, Timestamp};
 use step::Inserted as _;
 use topics::{AppLogMoment, GoTime};
 
-/// As many moments are kept.
+/// Number of moments kept.
 pub(super) const MOMENTS: usize = 16;
 
-/// By so much a line may be older than one in front of it.
+/// How much older a line may be than the one before it.
 const SLACK: SignedDuration = SignedDuration::from_secs(1);
 
-/// How far the log of one run of a container has been handed on.
+/// How far the log of one run of a container has been passed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LogMark {
     pub(super) restarts: u32,
-    /// Lines of moments that are forgotten have been handed on too.
+    /// Lines of forgotten moments were passed on too.
     older: bool,
     moments: VecDeque<(Timestamp, u32)>,
 }
 
 impl LogMark {
-    /// Nothing of this run has been handed on.
+    /// For a run without passed-on lines.
     pub(super) const fn fresh(restarts: u32) -> Self {
         Self { restarts, older: false, moments: VecDeque::new() }
     }
 
-    /// From its form on disk.
     pub(super) fn read(restarts: u32, older: bool, moments: &[AppLogMoment]) -> Self {
         let mut moments: Vec<_> = moments.iter().map(|it| (it.at.to_timestamp(), it.lines)).collect();
         moments.sort_unstable();
         Self { restarts, older, moments: moments.into() }
     }
 
-    /// Its form on disk.
     pub(super) fn written(&self) -> (bool, Vec<AppLogMoment>) {
         let moment = |(at, lines): &(Timestamp, u32)| AppLogMoment { at: GoTime::from(*at), lines: *lines };
         (self.older, self.moments.iter().map(moment).collect())
     }
 
-    /// From when on the log is to be read: a second before the oldest moment, as the line of another hand may be older
-    /// by a little and lie in the second before.
+    /// Start of the next reading: a second before the oldest moment, because a line of the other writer may
+    /// be a little older and lie in the second before.
     pub(super) fn since(&self) -> Option<Timestamp> {
         let oldest = self.oldest()?;
         Some(oldest.saturating_sub(SLACK).unwrap_or(oldest))
@@ -56,7 +54,7 @@ impl LogMark {
         self.moments.front().map(|(at, _)| *at)
     }
 
-    /// A line of this moment has been handed on.
+    /// A line of this moment was passed on.
     pub(super) fn note(&mut self, at: Timestamp) {
         let place = self.moments.partition_point(|(known, _)| *known < at);
         match self.moments.get_mut(place) {
@@ -70,12 +68,12 @@ impl LogMark {
     }
 }
 
-/// Tells the lines of one reading apart.
+/// Finds the new lines of one reading.
 #[derive(Debug)]
 pub(super) struct Sieve {
     left: BTreeMap<Timestamp, u32>,
     floor: Option<Timestamp>,
-    /// A line was met that had been handed on: it is the log that the mark is of.
+    /// A known line was met: it is the log that the mark is of.
     anchored: bool,
 }
 
@@ -85,7 +83,7 @@ impl Sieve {
         Self { left: mark.moments.iter().copied().into_map(), floor, anchored: false }
     }
 
-    /// Whether the next line of the log, written then, has not been handed on.
+    /// Whether the next line of the log, written then, is new.
     pub(super) fn is_news(&mut self, at: Timestamp) -> bool {
         let known = self.left.get_mut(&at).filter(|left| **left > 0);
         let before = self.floor.is_some_and(|floor| at < floor);
@@ -97,7 +95,7 @@ impl Sieve {
         news
     }
 
-    /// Whether a line was met that had been handed on.
+    /// Whether a known line was met.
     pub(super) const fn is_anchored(&self) -> bool {
         self.anchored
     }
@@ -184,7 +182,7 @@ mod tests {
                 log.push(now);
                 reads.push(*what == 3);
             }
-            // Two hands: neighbours change places.
+            // Two writers: neighbours change places.
             for (nth, swap) in swaps.iter().enumerate().take(log.len().saturating_sub(1)) {
                 if *swap && nth % 2 == 0 {
                     log.swap(nth, nth + 1);

@@ -1,4 +1,4 @@
-//! Where lines of applications go: past the agent's own log and its filter.
+//! The output for lines of applications, apart from the agent's own log and its filter.
 
 use std::io;
 use std::sync::Arc;
@@ -6,7 +6,6 @@ use std::sync::Arc;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Mutex;
 
-/// A stream of lines.
 #[derive(Clone)]
 pub struct Pipe(Arc<Mutex<dyn AsyncWrite + Send + Unpin>>);
 
@@ -17,8 +16,8 @@ impl std::fmt::Debug for Pipe {
 }
 
 impl Pipe {
-    /// The standard output of this process. The agent's own log is on standard error: whoever reads this one slowly
-    /// does not hold that one up.
+    /// The standard output of this process. The agent's own log is on standard error, so a slow reader of
+    /// this one does not delay it.
     pub fn standard_output() -> Self {
         Self::new(tokio::io::stdout())
     }
@@ -27,7 +26,7 @@ impl Pipe {
         Self(Arc::new(Mutex::new(writer)))
     }
 
-    /// Hands `bytes` over. Dropping it leaves a part of them unsaid.
+    /// Dropping it leaves a part of `bytes` unwritten.
     pub(super) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut writer = self.0.lock().await;
         writer.write_all(bytes).await?;

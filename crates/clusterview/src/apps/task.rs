@@ -1,6 +1,6 @@
-//! What this node hears of its applications and their pods, and the status that it publishes.
+//! Follows this node's applications and their pods, and publishes their status.
 //!
-//! It runs beside the drain, with an inbox of its own: neither waits for the other.
+//! It runs beside the drain, with an inbox of its own.
 
 use crate::pods::{Pods, PodsUpdate};
 use agent::{AgentContext, Clock, Error, Outbox, Outlet, Tasks, Troubles, wire};
@@ -20,11 +20,10 @@ use kubeapi::own_node::{OwnNode, Values};
 
 enum AppEvent {
     App(String, Option<App>),
-    /// All configs that were there have been reported.
+    /// All existing configs have been sent.
     Read,
 }
 
-/// The topics of applications, to be run beside the drain.
 pub struct Apps {
     context: AgentContext,
     cluster: ApiClient,
@@ -35,8 +34,9 @@ pub struct Apps {
 }
 
 impl Apps {
-    /// Becomes the publisher of both, with what an earlier run left. They are those of `own_node`. What they want
-    /// beside their pods goes into `wanted`.
+    /// Publishes both topics, with the values of an earlier run, for `own_node`. What applications need
+    /// beside pods goes into `wanted`.
+    ///
     /// Errors: another process publishes them, or their directories cannot be used.
     pub fn open(
         context: &AgentContext,
@@ -55,8 +55,8 @@ impl Apps {
         })
     }
 
-    /// Publishes ENClusterAppStatus and hands the logs on into `pipe`, until `context` says stop. What was published
-    /// stays.
+    /// Publishes ENClusterAppStatus and passes the logs on to `pipe`, until `context` says stop. Published
+    /// values stay.
     pub async fn run(self, pipe: Pipe) {
         let Self { context, cluster, own_node, status, marks, wanted } = self;
         let (scenes, scene) = watch::channel(Scene::default());
@@ -75,7 +75,7 @@ struct AppPublisher {
     wanted: watch::Sender<AppRequirements>,
     book: AppTable,
     pods: Option<Pods>,
-    /// The last failure of the watch, so that it is reported once.
+    /// So that the same failure is reported once.
     trouble: Option<String>,
 }
 
@@ -166,7 +166,7 @@ impl AppPublisher {
     }
 }
 
-/// The next thing heard of the pods; never while they are not followed.
+/// The next news of the pods; never while they are not followed.
 async fn next(pods: &mut Option<Pods>) -> PodsUpdate {
     match pods {
         Some(pods) => pods.next().await,
@@ -174,7 +174,7 @@ async fn next(pods: &mut Option<Pods>) -> PodsUpdate {
     }
 }
 
-/// Follows the configs for good. Of each only what is needed is kept: they hold secrets, and large ones.
+/// Follows the configs. Only needed members are kept: configs are large and hold secrets.
 async fn follow(topic_root: TopicRoot, outbox: Outbox<AppEvent>) {
     let codec = Codec {
         encode: |_: &App| Err("configs of applications are only read".into()),

@@ -1,7 +1,7 @@
-//! When the log of one container is read, which run of it, and what of it is news.
+//! When the log of one container is read, which run of it, and which lines are new.
 //!
-//! The API server reports the run of a container a moment after it has begun, and its log is that of the new run by
-//! then. So a reading that meets no line handed on before is doubted: it is begun again [`DOUBT`] later, and counts if
+//! The API server reports a run of a container a moment after it has begun, when its log is already that of
+//! the new run. So a reading without a known line is doubted: it is repeated [`DOUBT`] later, and counts if
 //! the run is still the same. Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
@@ -11,47 +11,44 @@ use step::Mono;
 
 use super::marks::{LogMark, Sieve};
 
-/// From the end of one reading to the next (spec/agents.md 4.1).
+/// Between two readings (spec/agents.md 4.1).
 pub const ROUND: Duration = Duration::from_secs(10);
-/// The same after a reading that was cut because it was long.
+/// The same after a reading that was cut for its length.
 pub const AGAIN: Duration = Duration::from_secs(1);
 /// How long a reading without a known line is doubted.
 pub const DOUBT: Duration = Duration::from_secs(2);
-/// The same while the pod is about to go: its containers are not started again, and its log goes with it.
+/// The same for an ending pod: its containers are not restarted, and its log goes with it.
 pub(super) const LAST_DOUBT: Duration = Duration::from_millis(250);
-/// As often a container whose pod is about to go is read each second, after each change of it.
+/// Readings, one a second, of a container in an ending pod, after each change of it.
 const LAST_READS: u32 = 60;
 
-/// The newest run of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ContainerRun {
     pub(super) restarts: u32,
     pub(super) state: ContainerState,
-    /// Its pod has been asked to end, or has come to its end: what it still says is read soon.
+    /// Its pod is ending or has ended: its last lines are read soon.
     pub(super) ending: bool,
 }
 
-/// What is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LogRange {
     pub(super) previous: bool,
     pub(super) since: Option<jiff::Timestamp>,
     pub(super) ended: bool,
-    /// Runs before that one have ended unread.
+    /// Earlier runs have ended unread.
     pub(super) missed: bool,
 }
 
-/// How a reading ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadEnd {
-    /// With all that there was.
+    /// To the end of the log.
     Whole,
     Cut,
     /// At a line that may be of another run.
     Doubtful,
-    /// The server will not give this log.
+    /// The server refuses this log.
     Refused,
-    /// It can be tried again.
+    /// Worth a retry.
     Failed,
 }
 
@@ -66,19 +63,18 @@ struct LogReading {
 pub(super) struct ContainerTrack {
     mark: LogMark,
     run: ContainerRun,
-    /// When it is read next; `None` while there is nothing to read.
+    /// `None` while there is nothing to read.
     next: Option<Mono>,
     /// The last reading met no known line, and the run is still the same.
     doubted: bool,
     reading: Option<LogReading>,
     /// The run has changed during the reading.
     hurry: bool,
-    /// Readings since the last change of the run.
     reads: u32,
 }
 
 impl ContainerTrack {
-    /// A container that is read at once.
+    /// Due at once.
     pub(super) fn new(mark: Option<LogMark>, run: ContainerRun, now: Mono) -> Self {
         let mark = mark.unwrap_or(LogMark::fresh(run.restarts));
         Self { mark, run, next: Some(now), doubted: false, reading: None, hurry: false, reads: 0 }
@@ -96,12 +92,11 @@ impl ContainerTrack {
         self.reading.is_some()
     }
 
-    /// When [`ContainerTrack::due`] has something to say.
     pub(super) fn next_wake(&self) -> Option<Mono> {
         self.next.filter(|_| self.reading.is_none())
     }
 
-    /// Its newest run as it is now. Another one, and each change of it, is read at once.
+    /// Updates its newest run. A new or changed run is read at once.
     pub(super) fn see(&mut self, now: Mono, run: ContainerRun) {
         if run != self.run {
             self.run = run;
@@ -111,7 +106,7 @@ impl ContainerTrack {
         }
     }
 
-    /// What is to be read now, if anything. A reading has begun then.
+    /// The next reading, if due; starts it.
     pub(super) fn due(&mut self, now: Mono) -> Option<LogRange> {
         if self.next_wake().is_none_or(|at| now < at) {
             return None;
@@ -130,7 +125,7 @@ impl ContainerTrack {
                     }
                     previous = true;
                 }
-                // Only the newest of the ended runs is kept by the node.
+                // Of ended runs the node keeps only the newest.
                 ContainerState::BackingOff => {
                     missed = true;
                     self.mark = LogMark::fresh(newest);
@@ -147,7 +142,7 @@ impl ContainerTrack {
         Some(LogRange { previous, since: self.mark.since(), ended, missed })
     }
 
-    /// The news among the next lines of the reading; `None` when it is not certain that they are of this run.
+    /// New lines of the reading; `None` when they may be of another run.
     pub(super) fn sift(&mut self, lines: Vec<LogLine>) -> Option<Vec<LogLine>> {
         let Some(reading) = &mut self.reading else { return Some(Vec::new()) };
         let mut news = Vec::new();
@@ -163,12 +158,10 @@ impl ContainerTrack {
         Some(news)
     }
 
-    /// A line of this moment has been handed on.
     pub(super) fn note(&mut self, at: jiff::Timestamp) {
         self.mark.note(at);
     }
 
-    /// The reading has ended.
     pub(super) fn ended(&mut self, now: Mono, outcome: ReadEnd) {
         let Some(reading) = self.reading.take() else { return };
         self.doubted = outcome == ReadEnd::Doubtful && !self.hurry;
@@ -180,7 +173,7 @@ impl ContainerTrack {
         }
         self.next = match outcome {
             _ if through || self.hurry => Some(now),
-            // It says nothing more.
+            // There will be no more lines.
             ReadEnd::Whole if reading.ended => None,
             ReadEnd::Whole | ReadEnd::Refused | ReadEnd::Failed if !last => Some(now + ROUND),
             ReadEnd::Whole | ReadEnd::Refused | ReadEnd::Failed | ReadEnd::Cut => Some(now + AGAIN),

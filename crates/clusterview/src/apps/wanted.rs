@@ -1,7 +1,7 @@
-//! What applications want beside their pods: consoles, networks, and a place for their machines.
+//! What applications need beside their pods: consoles, networks, and a place for their machines.
 //!
-//! Not here: how they get it (`consoles`, `networks`, `places`). What is not known is `None`: nothing is taken away for
-//! want of an answer. Pure: no clock, no I/O, no task.
+//! Not here: how they get it (`consoles`, `networks`, `places`). Unknown is `None`: nothing is removed for
+//! lack of an answer. Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,18 +11,16 @@ use topics::Affinity;
 use super::app::{App, PodRole};
 use super::app_table::AppTable;
 
-/// Of all applications of this node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AppRequirements {
     /// Consoles of machines that run here, by application.
     pub consoles: Option<BTreeMap<String, Console>>,
-    /// Ethernet ports of native applications whose designated node is this one.
+    /// Ethernet ports of native applications with this designated node.
     pub ports: Option<BTreeSet<String>>,
-    /// How firmly the machines whose designated node is this one belong here, by the name of their replica set.
+    /// Affinity of machines with this designated node, by replica set.
     pub places: Option<BTreeMap<String, Affinity>>,
 }
 
-/// The console of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Console {
     pub machine: String,
@@ -31,7 +29,7 @@ pub struct Console {
 }
 
 impl AppRequirements {
-    /// What follows from `table`; `before` is what was known earlier.
+    /// From `table`; `before` is the former value.
     pub(super) fn of(table: &AppTable, before: &Self) -> Self {
         if !table.is_read() {
             return Self::default();
@@ -50,7 +48,7 @@ fn consoles(table: &AppTable, before: &AppRequirements) -> Option<BTreeMap<Strin
         return Some(BTreeMap::new());
     }
     if !table.is_well() {
-        // Without pods nothing is opened; what is wanted no more is closed all the same.
+        // Without pods nothing is opened, but unwanted ones are closed.
         let mut held = before.consoles.clone()?;
         held.retain(|key, _| apps().any(|(app, _)| app == key));
         return Some(held);

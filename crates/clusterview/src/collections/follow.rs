@@ -1,7 +1,7 @@
-//! Following each part: what is heard becomes a change of the facts.
+//! Follows each part: updates become changes of the facts.
 //!
-//! Not here: how a watch survives (`watch`), what a part's state means (`parts`). A resource that the cluster does not
-//! know is normal: it is asked for again once its API group is served (`groups`).
+//! Not here: how a watch survives (`watch`), what a part's state means (`parts`). An unknown resource is
+//! normal: it is requested again once its API group is served (`groups`).
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -23,28 +23,29 @@ use kubeapi::objects::RawObject;
 use kubeapi::watch::{self, Manner, Update, WatchScope, follow_in};
 use step::Inserted as _;
 
-/// One watch is kept open this long: each opening is a request. A connection that died without a word is noticed
-/// so late, too.
+/// How long one watch is kept open: each opening is a request. A silently dead connection is noticed after
+/// this time.
 pub(crate) const SLOT: Duration = Duration::from_secs(240);
 
-/// Something heard of a part.
 pub(super) struct CollectionNews {
     pub(super) part: Collection,
     pub(super) what: NewsContent,
 }
 
 pub(super) enum NewsContent {
-    /// The content may have changed; the function says whether it has.
+    /// The content may have changed; the function applies it and returns whether it has.
     Content(Box<dyn FnOnce(&mut ClusterFacts) -> bool + Send>),
-    /// Calls succeed again; nothing was missed.
+    /// The watch works again; nothing was missed.
     Recovered,
     /// The cluster does not know the resource. The function empties the part.
     Absent(fn(&mut ClusterFacts) -> bool),
-    /// A call failed.
-    Failed { error: String, next_step: String },
+    Failed {
+        error: String,
+        next_step: String,
+    },
 }
 
-/// All parts at once. The stream never ends; dropping it closes all connections.
+/// All parts. The stream never ends; dropping it closes all connections.
 pub(super) fn all(cluster: &ApiClient, seed: u64) -> stream::SelectAll<BoxStream<'static, CollectionNews>> {
     let groups = Groups::default();
     stream::select_all([
@@ -58,22 +59,18 @@ pub(super) fn all(cluster: &ApiClient, seed: u64) -> stream::SelectAll<BoxStream
         of::<EngineFact>(cluster, seed, &groups),
         of::<Snapshot>(cluster, seed, &groups),
         of::<StorageNode>(cluster, seed, &groups),
-        // It says nothing by itself.
         stream::once(groups.keep(cluster.clone())).boxed(),
     ])
 }
 
-/// What is kept of a kind of object.
 pub(crate) trait ObjectFact: Clone + Debug + PartialEq + Send + 'static {
     fn of(raw: &RawObject) -> Self;
 }
 
-/// A kind of object that is a part.
 trait PartKind: ObjectFact {
     const PART: Collection;
-    /// Where its objects are listed.
     const PATH: &'static str;
-    /// Whether what defines it may not be installed.
+    /// Whether it may not be installed.
     const OPTIONAL: bool;
 
     fn table(facts: &mut ClusterFacts) -> &mut ObjectTable<Self>;
@@ -119,7 +116,7 @@ kept! {
         "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/nodes";
 }
 
-/// An object of which nothing but its fact is kept: no two whole objects of a list are in memory at the same time.
+/// Keeps only the fact of an object: no two whole objects of a list are in memory at the same time.
 #[derive(Debug, Clone)]
 pub(crate) struct FactItem<T> {
     pub(crate) key: (String, String),
@@ -140,7 +137,6 @@ struct CollectionReader<T> {
     cluster: ApiClient,
     seed: u64,
     groups: Groups,
-    /// `None` before the first call and while the resource is absent.
     open: Option<BoxStream<'static, watch::FollowNews<FactItem<T>>>>,
     absent: bool,
 }
@@ -168,7 +164,7 @@ impl<T: PartKind> CollectionReader<T> {
                 labels: None,
             };
             let manner = Manner { slot: SLOT, ..Manner::default() };
-            // Parts do not march in step.
+            // Parts do not ask in step.
             follow_in(self.cluster.clone(), scope, manner, self.seed ^ T::PART as u64).boxed()
         });
         let Some(news) = open.next().await else { std::future::pending().await };
@@ -199,7 +195,6 @@ impl<T: PartKind> CollectionReader<T> {
     }
 }
 
-/// Forgets the content of a part.
 pub(super) fn empty(facts: &mut ClusterFacts, part: Collection) {
     match part {
         Collection::Nodes => facts.nodes.clear(),

@@ -1,6 +1,6 @@
-//! The facts of a cluster and how their parts are doing, kept up to date for as long as this is kept.
+//! The facts of a cluster and the state of their parts, kept up to date.
 //!
-//! Not here: when something is published, and by whom.
+//! Not here: publication.
 
 use std::borrow::Cow;
 
@@ -15,13 +15,11 @@ use kubeapi::ApiClient;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartUpdate {
     pub part: Collection,
-    /// The facts are others.
     pub content: bool,
-    /// How the part is doing is another.
     pub state: bool,
 }
 
-/// Facts that follow the cluster. Dropping it closes all watches.
+/// Dropping it closes all watches.
 pub struct Gathering {
     facts: ClusterFacts,
     parts: Parts,
@@ -35,14 +33,13 @@ impl std::fmt::Debug for Gathering {
 }
 
 impl Gathering {
-    /// Nothing is known yet; the first call is made when [`Gathering::next`] is first polled. Gatherers of different
-    /// seeds do not ask in step.
+    /// Empty; the first call is made by the first [`Gathering::next`]. Different seeds do not ask in step.
     pub fn open(cluster: &ApiClient, seed: u64) -> Self {
         Self { facts: ClusterFacts::default(), parts: Parts::default(), streams: follow::all(cluster, seed) }
     }
 
-    /// The facts now, without those that are too old. These are kept all the same: a watch that continues after a
-    /// long failure does not list again.
+    /// The facts without expired parts. These are kept all the same: a watch that continues after a long
+    /// failure does not list again.
     pub fn facts(&self) -> Cow<'_, ClusterFacts> {
         let expired = self.parts.expired();
         if expired.is_empty() {
@@ -55,13 +52,12 @@ impl Gathering {
         Cow::Owned(facts)
     }
 
-    /// How the parts are doing.
     pub fn parts(&self) -> &Parts {
         &self.parts
     }
 
-    /// Waits for the next thing that is heard, and takes it in. Nothing is heard while nobody waits here; dropping
-    /// the wait loses nothing.
+    /// Waits for the next update, and applies it. Nothing is received otherwise; dropping the wait loses
+    /// nothing.
     pub async fn next(&mut self, now: impl Fn() -> Mono) -> PartUpdate {
         let Some(CollectionNews { part, what }) = self.streams.next().await else {
             std::future::pending().await
@@ -78,12 +74,11 @@ impl Gathering {
         PartUpdate { part, content, state }
     }
 
-    /// Leaves out content that is too old by now; whether there is more of it than before.
+    /// Expires old parts; returns whether any is new.
     pub fn expire(&mut self, now: Mono) -> bool {
         self.parts.expire(now)
     }
 
-    /// When [`Gathering::expire`] has something to do next.
     pub fn next_expiry(&self) -> Option<Mono> {
         self.parts.next_expiry()
     }

@@ -12,16 +12,16 @@ use tokio::time::sleep;
 
 use kubeapi::ApiClient;
 
-/// From one reading of the API groups to the next while there is a resource that the cluster does not know: the first, and
-/// the longest, as software that brings such resources is installed now and then.
+/// First and longest pause between two readings of the API groups while a resource is unknown: software that
+/// brings such resources is installed now and then.
 const ABSENT_PAUSES: (Duration, Duration) = (Duration::from_secs(120), Duration::from_mins(10));
 
-/// The groups as they were read last; copies share them.
+/// As read last; copies share them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Groups {
-    /// How many kinds wait for theirs.
+    /// Number of waiting kinds.
     waiting: watch::Sender<usize>,
-    /// `None` where the server does not say.
+    /// `None` where the server does not answer.
     served: watch::Sender<Option<BTreeSet<String>>>,
 }
 
@@ -35,7 +35,7 @@ struct Group {
     name: String,
 }
 
-/// One kind waits as long as this is kept.
+/// A kind waits while this is kept.
 struct FirstListWait<'a>(&'a watch::Sender<usize>);
 
 impl Drop for FirstListWait<'_> {
@@ -45,7 +45,7 @@ impl Drop for FirstListWait<'_> {
 }
 
 impl Groups {
-    /// Returns after the next reading that has the group of `path`, or that failed: then the caller has to try by
+    /// Returns after the next reading that has the group of `path`, or that failed: then the caller tries by
     /// itself. The core group has no name.
     pub(super) async fn until_served(&self, path: &str) {
         let group = path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next());
@@ -53,7 +53,6 @@ impl Groups {
         let mut served = self.served.subscribe();
         self.waiting.send_modify(|count| *count += 1);
         let _waiting = FirstListWait(&self.waiting);
-        // The sender is ours: it is there as long as we are.
         while served.changed().await.is_ok() {
             if served.borrow_and_update().as_ref().is_none_or(is_served) {
                 return;
@@ -61,7 +60,7 @@ impl Groups {
         }
     }
 
-    /// Reads them by [`ABSENT_PAUSES`] while somebody waits, for good.
+    /// Reads them at [`ABSENT_PAUSES`] while a kind waits.
     pub(super) async fn keep<T>(self, cluster: ApiClient) -> T {
         let mut waiting = self.waiting.subscribe();
         let (first, longest) = ABSENT_PAUSES;

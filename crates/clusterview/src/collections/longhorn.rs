@@ -12,7 +12,7 @@ use super::objects::ready_since;
 use kubeapi::objects::{RawObject, condition, text};
 use step::Inserted as _;
 
-/// The live data of a volume stands among its snapshots under this name; it is no snapshot.
+/// The live data of a volume is listed among its snapshots under this name.
 const HEAD: &str = "volume-head";
 
 pub(super) fn vm(raw: &RawObject) -> Vm {
@@ -77,7 +77,6 @@ pub(super) fn storage_node(raw: &RawObject) -> StorageNode {
     }
 }
 
-/// Longhorn writes some numbers as texts.
 fn number(value: &Value) -> u64 {
     value.as_u64().or_else(|| value.as_str()?.parse().ok()).unwrap_or_default()
 }

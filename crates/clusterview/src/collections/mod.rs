@@ -1,7 +1,7 @@
-//! What the statistics of a cluster are made of, kept up to date by watches.
+//! The facts behind the statistics of a cluster, kept up to date by watches.
 //!
-//! Not here: the shape that is published and its rules; `stats` folds the facts. Sources: spec/agents.md 4.11, goals
-//! L6. Each collection is a part of its own: one that fails takes no other with it.
+//! Not here: the published shape (`stats`). Sources: spec/agents.md 4.11, goals L6. Each collection is a part
+//! of its own: a failing one affects no other.
 
 mod facts;
 mod follow;

@@ -1,8 +1,7 @@
 //! Kubernetes' own objects turned into facts.
 //!
-//! Members of a wrong type count as left out: one odd object must not take its whole collection with it.
-//! Sources: spec/agents.md 4.11; the Kubernetes API reference.
-//! Pure: no clock, no I/O, no task.
+//! Members of a wrong type count as missing: one odd object must not break its collection. Sources:
+//! spec/agents.md 4.11; the Kubernetes API reference. Pure: no clock, no I/O, no task.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -12,7 +11,7 @@ use super::quantity;
 use kubeapi::names::{APP_NAMESPACE, STORAGE_NAMESPACE};
 use kubeapi::objects::{RawObject, condition, items, text, time};
 
-/// Since when the condition Ready is true; `None` while it is not.
+/// Time since when Ready is true; `None` while it is not.
 pub(super) fn ready_since(status: &Value) -> Option<Timestamp> {
     let ready = condition(status, "Ready");
     time(&ready["lastTransitionTime"]).filter(|_| ready["status"] == "True")

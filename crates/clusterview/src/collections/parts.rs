@@ -1,8 +1,7 @@
-//! The parts of the statistics, one a collection of the API, and how each is doing.
+//! The parts of the statistics, one per collection of the API, and their states.
 //!
-//! Not here: reading them (`follow`). A part that fails keeps what it had for [`LAST_GOOD`], then it is empty: what is
-//! older would be taken for the present. Source: goals L6.
-//! Pure: no clock, no I/O, no task.
+//! Not here: reading them (`follow`). A failing part keeps its content for [`LAST_GOOD`], then it is empty:
+//! older content would be taken for current. Source: goals L6. Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,10 +12,8 @@ use step::{Inserted as _, Mono};
 pub const LAST_GOOD: Duration = Duration::from_secs(300);
 
 step::named! {
-    /// A collection that is followed.
     pub enum Collection {
         Nodes = "nodes",
-        /// Pods of all namespaces.
         Pods = "pods",
         /// Virtual machine instances of applications.
         Vms = "virtualmachineinstances.kubevirt.io",
@@ -27,27 +24,22 @@ step::named! {
         Replicas = "replicas.longhorn.io",
         /// Engines of Longhorn's volumes.
         Engines = "engines.longhorn.io",
-        /// Snapshots of Longhorn's volumes.
         Snapshots = "snapshots.longhorn.io",
-        /// Longhorn's view of the nodes.
+        /// Nodes as Longhorn reports them.
         StorageNodes = "nodes.longhorn.io",
     }
 }
 
-/// How a part is doing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum CollectionState {
-    /// Nothing has been heard yet.
     #[default]
     Unheard,
     Well,
-    /// The cluster does not know the resource: normal where what defines it is not installed.
+    /// The cluster does not know the resource: normal where it is not installed.
     Absent,
     Failing {
         since: Mono,
-        /// The last failure, for a person.
         error: String,
-        /// What a person can do.
         next_step: String,
     },
 }
@@ -59,27 +51,24 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// How this part is doing.
     pub fn state(&self, part: Collection) -> &CollectionState {
         self.known.get(&part).unwrap_or(&CollectionState::Unheard)
     }
 
-    /// Something was heard of every part, good or bad.
+    /// Something was received of every part, good or bad.
     pub fn all_heard(&self) -> bool {
         Collection::ALL.iter().all(|part| *self.state(*part) != CollectionState::Unheard)
     }
 
-    /// Whether this part is there.
     pub fn is_absent(&self, part: Collection) -> bool {
         *self.state(part) == CollectionState::Absent
     }
 
-    /// How many parts are followed.
     pub fn followed(&self) -> usize {
         self.known.values().filter(|state| **state == CollectionState::Well).count()
     }
 
-    /// The parts that fail, with since when, the failure and the next step.
+    /// Failing parts: since when, the failure and the next step.
     pub fn failing(&self) -> impl Iterator<Item = (Collection, Mono, &str, &str)> {
         self.known.iter().filter_map(|(part, state)| match state {
             CollectionState::Failing { since, error, next_step } => {
@@ -99,7 +88,7 @@ impl Parts {
         self.set(part, CollectionState::Absent)
     }
 
-    /// A call failed at `now`; whether that says something new.
+    /// Returns whether that is new.
     pub(super) fn failed(&mut self, part: Collection, now: Mono, error: String, next_step: String) -> bool {
         let since = match self.state(part) {
             CollectionState::Failing { since, .. } => *since,
@@ -117,19 +106,18 @@ impl Parts {
         new
     }
 
-    /// Parts whose content is too old to be shown.
+    /// Parts with too old content.
     pub fn expired(&self) -> &BTreeSet<Collection> {
         &self.expired
     }
 
-    /// Looks which content is too old by now; whether that is new for some.
+    /// Expires old content; returns whether any is new.
     pub(super) fn expire(&mut self, now: Mono) -> bool {
         let old: BTreeSet<Collection> =
             self.failing().filter(|(_, since, ..)| now >= *since + LAST_GOOD).map(|it| it.0).into_set();
         step::update(&mut self.expired, old)
     }
 
-    /// When the next content becomes too old.
     pub(super) fn next_expiry(&self) -> Option<Mono> {
         let kept = self.failing().filter(|(part, ..)| !self.expired.contains(part));
         kept.map(|(_, since, ..)| since + LAST_GOOD).min()

@@ -3,7 +3,7 @@
 //! Source: the Kubernetes page on quantities; a part of a unit is rounded up, as the server does.
 //! Pure: no clock, no I/O, no task.
 
-/// The number of a quantity; 0 for none, for one below zero and for a text that is no quantity.
+/// 0 for none, a negative one, and an invalid text.
 pub(super) fn whole(text: &str) -> u64 {
     parse(text.trim()).unwrap_or_default()
 }
@@ -13,7 +13,6 @@ fn parse(text: &str) -> Option<u64> {
     let end = text.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
     let (units, parts) = number.split_once('.').unwrap_or((number, ""));
-    // More digits than these say nothing about bytes.
     let parts = parts.get(..parts.len().min(12))?;
     let digits: u128 = format!("{units}{parts}").parse().ok()?;
     let places = i32::try_from(parts.len()).ok()?;
@@ -25,7 +24,7 @@ fn parse(text: &str) -> Option<u64> {
     u64::try_from(whole).ok()
 }
 
-/// What a suffix multiplies by: a factor, and a power of ten.
+/// Factor and power of ten of a suffix.
 fn scale(suffix: &str) -> Option<(u128, i32)> {
     let binary = |power: u32| Some((1_u128 << (10 * power), 0));
     match suffix {

@@ -1,8 +1,8 @@
-//! Whether the file of consoles may be written, has to go, or is to be waited for.
+//! Whether the file of consoles may be written, is to be removed, or has to wait.
 //!
-//! The proxy in the kube container looks at the file once a second, and at its content only while it has no proxy: to
-//! change a console the file is removed, its port closes, and then it is written. Source: spec/eve-rest.md 3.4, row
-//! "claim". Pure: no clock, no I/O, no task.
+//! The kube container looks at the file once a second, and at its content only while it runs no proxy: to
+//! change a console the file is removed, its port closes, and then it is written. Source: spec/eve-rest.md
+//! 3.4, row "claim". Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,12 +12,11 @@ use topics::VmiVnc;
 
 use crate::apps::Console;
 
-/// A file that is gone has been missed by the proxy's look, once a second, after so long.
+/// After so long the kube container has noticed that the file is gone.
 pub(super) const GONE: Duration = Duration::from_secs(2);
 /// How long edgeview waits for the port of a file that it has written.
 pub(super) const OPENING: Duration = Duration::from_secs(30);
 
-/// The file as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ConsoleFileState {
     Absent,
@@ -26,38 +25,32 @@ pub(super) enum ConsoleFileState {
     Console(VmiVnc),
 }
 
-/// What is to be done now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ConsoleAction {
-    /// All is as it should be.
     Rest,
-    /// Look again in a second; why, for a person.
+    /// Look again in a second; the reason is for a person.
     Wait(&'static str),
-    /// The file has to go.
     Remove,
-    /// It is to be written, where none is.
     Write(VmiVnc),
 }
 
-/// What the machine says at this moment.
 pub(super) trait HostProbe {
-    /// Whether something listens at this TCP port; also where that cannot be known.
+    /// Whether a process listens at this TCP port; true where unknown.
     fn listens(&self, port: u32) -> bool;
-    /// Whether this process lives and is edgeview; also where that cannot be known.
+    /// Whether this process is a live edgeview; true where unknown.
     fn is_edgeview(&self, pid: i64) -> bool;
 }
 
-/// What was seen of the file so far.
 #[derive(Debug, Default)]
 pub(super) struct ConsoleFileHistory {
-    /// The file as it was seen last while a console was wanted, and since when it has been so: while none is, nobody looks.
+    /// The file as last seen while a console was wanted, and since when; without a wanted console it is not
+    /// read.
     seen: Option<(ConsoleFileState, Mono)>,
-    /// Port of the last console in it.
+    /// Of its last console.
     port: Option<u32>,
 }
 
 impl ConsoleFileHistory {
-    /// Decides on the file, as it is `seen` now.
     pub(super) fn decide(
         &mut self,
         now: Mono,
@@ -100,7 +93,7 @@ impl ConsoleFileHistory {
     }
 }
 
-/// Of a file that names no process of edgeview.
+/// For a file without an edgeview process.
 fn own(wanted: &BTreeMap<String, Console>, console: &VmiVnc, machine: &impl HostProbe) -> ConsoleAction {
     match wanted.get(&console.app_uuid) {
         Some(app) if *console == file(&console.app_uuid, app) => ConsoleAction::Rest,
@@ -108,12 +101,12 @@ fn own(wanted: &BTreeMap<String, Console>, console: &VmiVnc, machine: &impl Host
         None if console.app_uuid.is_empty() && machine.listens(console.vnc_port) => {
             ConsoleAction::Wait("a console of no application is open")
         }
-        // Of another machine of this application, or nobody's any more: what has no caller is ours.
+        // Of another machine of this application, or unwanted: a file without a caller is ours.
         Some(_) | None => ConsoleAction::Remove,
     }
 }
 
-/// Of a file that a process of edgeview has written, and that has been so `since` then.
+/// For a file that an edgeview process has written, unchanged `since` then.
 fn of_edgeview(
     (now, since): (Mono, Mono),
     claimed: bool,
@@ -133,7 +126,6 @@ fn of_edgeview(
     }
 }
 
-/// What the file says of a console.
 fn file(app_uuid: &str, console: &Console) -> VmiVnc {
     VmiVnc {
         vmi_name: console.machine.clone(),
@@ -143,7 +135,7 @@ fn file(app_uuid: &str, console: &Console) -> VmiVnc {
     }
 }
 
-/// Whether a line of `/proc/net/tcp` or `tcp6` says that something listens at `port`.
+/// Whether a line of `/proc/net/tcp` or `tcp6` shows a listener at `port`.
 pub(super) fn is_listening(table: &str, port: u32) -> bool {
     let wanted = format!(":{port:04X}");
     table.lines().skip(1).any(|line| {

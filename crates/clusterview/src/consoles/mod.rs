@@ -1,4 +1,5 @@
-//! The console of a virtual machine at the controller: the file `vmiVNC.run`, by which the kube container runs a proxy.
+//! The console of a virtual machine at the controller: the file `vmiVNC.run`, which makes the kube container
+//! run a proxy.
 //!
 //! There is one file, so one console at a time on a node, and edgeview writes it too. Pure: `claim`, which decides;
 //! `task` reads and writes. Sources: spec/eve-rest.md 3.4, D-V1 to D-V6, goal E7.

@@ -1,4 +1,4 @@
-//! The task that keeps the file of consoles. Not here: what is decided (`claim`), which consoles are wanted (`apps`).
+//! Keeps the file of consoles. Not here: decisions (`claim`), which consoles are wanted (`apps`).
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -15,31 +15,27 @@ use tracing::{info, warn};
 use super::claim::{ConsoleAction, ConsoleFileHistory, ConsoleFileState, HostProbe, is_listening};
 use crate::apps::AppRequirements;
 
-/// Where the kube container and edgeview look.
+/// Read by the kube container and edgeview.
 const SHARED: &str = "run/edgeview/VncParams/vmiVNC.run";
-/// Where older kube containers look.
+/// Read by older kube containers.
 const OLDER: &str = "run/zedkube/vmiVNC.run";
-/// Between two looks while something is to be done.
+/// Between two looks while an action is due.
 const LOOK: Duration = Duration::from_secs(1);
-/// Between two looks while a console is open: somebody may have removed the file.
+/// Between two looks while a console is open: the file may be removed by another program.
 const GLANCE: Duration = Duration::from_secs(5);
-/// No console is longer.
 const LIMIT_BYTES: u64 = 4096;
 
-/// Which files are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConsoleFiles {
-    /// Both, with the same bytes.
     #[default]
     Both,
-    /// The one that edgeview shares.
     Edgeview,
     Zedkube,
 }
 
 impl ConsoleFiles {
-    /// The file that is claimed, and the one that is written after it.
+    /// The claimed file, and its copy.
     const fn paths(self) -> (&'static str, Option<&'static str>) {
         match self {
             Self::Both => (SHARED, Some(OLDER)),
@@ -49,9 +45,8 @@ impl ConsoleFiles {
     }
 }
 
-/// Keeps the file until it is dropped or nobody can say any more what is wanted. What is written stays: a restart goes by
-/// it.
-/// Errors: none; a file that cannot be read or written is tried again.
+/// Keeps the file until it is dropped or the sender of `wanted` is gone. The file stays: a restart continues
+/// with it. Failed reads and writes are retried.
 pub async fn run(
     context: &AgentContext,
     files: ConsoleFiles,
@@ -106,7 +101,6 @@ struct ConsoleTask {
 }
 
 impl ConsoleTask {
-    /// Looks once, and does what is due.
     fn turn(
         &self,
         claim: &mut ConsoleFileHistory,
@@ -124,7 +118,7 @@ impl ConsoleTask {
         Ok(act)
     }
 
-    /// Removes the file, if it still is what was decided about.
+    /// Removes the file if it is unchanged since the decision.
     fn remove(&self, bytes: Option<&Vec<u8>>) -> Result<(), pubsub::Error> {
         if look(&self.path)?.0.as_ref() == bytes && store::remove(&self.path)? {
             info!(path = %self.path.display(), "console closed");
@@ -132,9 +126,9 @@ impl ConsoleTask {
         Ok(())
     }
 
-    /// Writes the file where there is none: of two that try, one succeeds.
+    /// Only where there is none: of two writers one succeeds.
     fn write(&self, console: &VmiVnc) -> Result<(), pubsub::Error> {
-        // As edgeview makes them, which shares them with others.
+        // With the mode that edgeview uses, which shares them.
         if let Some(dir) = self.path.parent().filter(|_| self.path.ends_with(SHARED)) {
             let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(dir);
             made.map_err(|source| pubsub::Error::Io { step: "create", path: dir.to_owned(), source })?;
@@ -152,7 +146,7 @@ impl ConsoleTask {
         Ok(())
     }
 
-    /// The copy is there while ours is in place, and not otherwise.
+    /// The copy exists only while our file does.
     fn follow(
         &self,
         act: &ConsoleAction,
@@ -177,7 +171,7 @@ impl ConsoleTask {
         }
         match ours {
             Some(bytes) if held.is_none() => store::create(&copy, &bytes).map(drop),
-            // Removed first, and written in the next look: its reader takes no other way.
+            // Removed now, and written at the next look: its reader sees only that.
             Some(_) | None if is_ours => store::remove(&copy).map(drop),
             Some(_) | None => Ok(()),
         }
@@ -188,7 +182,7 @@ fn bytes_of(console: &VmiVnc) -> Vec<u8> {
     go_json::to_vec(console).unwrap_or_default()
 }
 
-/// The file at `path`, and what it says. One that may not be read as a file of ours is nobody's to remove: an error.
+/// The file at `path`, parsed. One that is not readable as ours must not be removed: an error.
 fn look(path: &Path) -> Result<(Option<Vec<u8>>, ConsoleFileState), pubsub::Error> {
     let Some(bytes) = store::read(path, LIMIT_BYTES)? else { return Ok((None, ConsoleFileState::Absent)) };
     let seen = match go_json::from_slice::<VmiVnc>(&bytes) {

@@ -1,7 +1,7 @@
-//! Whether this node is a candidate in the election, and what is reported of it.
+//! Whether this node is a candidate in the election, and what it publishes.
 //!
-//! Sources: spec/agents.md 4.10; goals L4 (config), L5 (drain); D-A10 (a fetch that is under way reads as a failure),
-//! D-K17 (what is reported follows from one state). Pure: no clock, no I/O, no task.
+//! Sources: spec/agents.md 4.10; goals L4 (config), L5 (drain); D-A10 (a config fetch under way reads as a
+//! failure), D-K17 (all reports follow from one state). Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 
@@ -11,16 +11,15 @@ use topics::{ConfigGetStatus, GoTime, KubeLeaderElectInfo};
 
 use super::candidacy::Candidacy;
 
-/// Whether this node leads, and until when that is certain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Leadership {
-    /// The first moment of the machine's monotonic clock at which it is no longer certain.
+    /// Monotonic time at which leadership is no longer certain.
     pub until: Option<Mono>,
 }
 
 impl Leadership {
-    /// Whether this node leads at `now`. To be asked in the turn of each act, with the clock read in that turn: a
-    /// process may have stood still since it was reported.
+    /// Whether this node leads at `now`. To be called in the turn of each act, with the clock of that turn:
+    /// the process may have been suspended.
     pub fn holds(self, now: Mono) -> bool {
         self.until.is_some_and(|until| now < until)
     }
@@ -28,43 +27,38 @@ impl Leadership {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Event {
-    /// The name of our Node object, which is our name in the election, and a number that differs from node to node.
+    /// The name of our Node object, used as identity, and a number that differs between nodes.
     Named(String, u64),
-    /// What zedagent says of its config; `None` when it says nothing any more.
+    /// `None` when zedagent publishes none any more.
     Config(Option<ConfigGetStatus>),
-    /// What the drain leaves of the right to lead.
     Candidacy(Candidacy),
-    /// The agent leaves: the lease is released.
+    /// The agent ends: release the lease.
     Leaving,
-    /// Answer to [`Effect::Read`] or [`Effect::Write`], or that time has passed.
+    /// Answer to [`Effect::Read`] or [`Effect::Write`], or a tick.
     Lease(lease::Event),
 }
 
-/// Something for the shell to do, in this order.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Effect {
-    /// Tell the parts of this agent who act as the leader.
+    /// Notify the parts of this agent that act as the leader.
     Leadership(Leadership),
     /// Publish this, with the time of the publication.
     Publish(KubeLeaderElectInfo),
-    /// Tell whoever waits for it whether anything of ours may be left in the lease.
+    /// Notify waiting tasks whether our record may be in the lease.
     Clear(bool),
     Read(CallId),
     Write(CallId, Box<ElectionWrite>),
-    /// Write to the log.
     Say(ElectionLogEvent),
 }
 
-/// What zedagent says of its config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ConfigState {
     There,
-    /// It was there, and reads as failed since then; every fetch does, for a while.
+    /// It existed, and reads as failed since then; every fetch does, for a while.
     Failing(Mono),
     Away,
 }
 
-/// This node in the election.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Candidate {
     times: ElectionTimes,
@@ -104,7 +98,6 @@ impl Candidate {
         });
     }
 
-    /// When a config that reads as failed counts as lost.
     fn config_lost_at(&self) -> Option<Mono> {
         if let Some(ConfigState::Failing(since)) = self.config {
             Some(since + self.config_patience)
@@ -113,7 +106,7 @@ impl Candidate {
         }
     }
 
-    /// Whether this node is to stand; `None` while that is not known.
+    /// Whether this node is a candidate; `None` while unknown.
     fn wanted(&self, now: Mono) -> Option<bool> {
         let leads = self.election.as_ref().is_some_and(|it| it.leads(now));
         match (self.leaving, self.candidacy, self.config) {
@@ -124,8 +117,8 @@ impl Candidate {
         }
     }
 
-    /// Says what differs from what was said. What ends is said to those who act before it is published; what begins is
-    /// published with the same right.
+    /// Sends differences from the last values. An end is sent to acting parts before it is published; a
+    /// beginning is published with the same right.
     fn publish_changes(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let nobody = ElectionState { clear: true, ..ElectionState::default() };
         let state = self.election.as_ref().map_or(nobody, |it| it.state().clone());
@@ -159,7 +152,6 @@ impl Candidate {
                 lease::Effect::Read(id) => calls.push(Effect::Read(id)),
                 lease::Effect::Write(id, order) => calls.push(Effect::Write(id, order)),
                 lease::Effect::Say(said) => calls.push(Effect::Say(said)),
-                // Read from it where it is reported.
                 lease::Effect::ElectionState(_) => {}
             }
         }

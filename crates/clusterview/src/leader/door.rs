@@ -1,4 +1,4 @@
-//! The way from the rest of this agent into the election.
+//! The drain's handle on the election.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use tracing::warn;
 
 use super::candidacy::Candidacy;
 
-/// Tells the election what the drain leaves of it. The election may be down at any moment: nothing here waits for it
-/// but the hand-over of the lease, and that for a limited time.
+/// Passes the drain's candidacy on. The election may be down at any moment: only the release of the lease is
+/// waited for, with a limit.
 pub struct Door {
     candidacy: watch::Sender<Option<Candidacy>>,
     clear: watch::Receiver<bool>,
@@ -27,8 +27,8 @@ impl Door {
         Self { candidacy, clear, clock, patience }
     }
 
-    /// Passes `candidacy` on. Once it is closed, waits until the lease is released, or until that takes too long:
-    /// a drain that is done must not fail because of it. Dropping it loses the wait alone.
+    /// Passes `candidacy` on. For `Closed`, waits until the lease is released, or until the limit: a finished
+    /// drain must not fail because of it. Dropping it ends the wait only.
     pub async fn announce(&mut self, candidacy: Candidacy) {
         self.candidacy.send_replace(Some(candidacy));
         if candidacy == Candidacy::Closed {
@@ -37,12 +37,12 @@ impl Door {
     }
 }
 
-/// Waits until the lease is released, or until that takes too long.
+/// Waits until the lease is released, with a limit.
 pub(super) async fn cleared(clear: &mut watch::Receiver<bool>, clock: Clock, patience: Duration, what: &str) {
     let late = clock.sleep_until(Some(clock.now() + patience));
     tokio::select! {
         biased;
-        // An error means that the election has ended: then nobody is waited for.
+        // An error means that the election has ended.
         ended = clear.wait_for(|clear| *clear) => drop(ended),
         () = late => warn!(
             secs = patience.as_secs_f32(),

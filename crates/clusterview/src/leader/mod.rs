@@ -1,4 +1,4 @@
-//! The election of the node that reports on the cluster, as this node takes part in it.
+//! This node's part in the election of the node that reports on the cluster.
 //!
 //! Not here: the rules of the lease (`crate::lease`), what the leader reports. Sources: spec/agents.md 4.10,
 //! spec/topics.md (KubeLeaderElectInfo), goals L1 to L5.

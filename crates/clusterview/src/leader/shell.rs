@@ -1,4 +1,4 @@
-//! Wires the election to its topics and to the API server.
+//! Connects the election with its topics and the API server.
 
 use crate::lease::{self, ElectionLogEvent};
 use agent::{AgentContext, Error, Hands, Stop, Tasks, Troubles, Weight, publication, turn};
@@ -16,10 +16,10 @@ use crate::DutyLimits;
 use crate::{GLOBAL, NAME};
 use kubeapi::OwnNode;
 
-/// Name of the task that asks the API server; there is one at a time.
+/// The task for calls; there is one at a time.
 const CALL: &str = "call";
 
-/// This node's part in the election, to be run beside the drain.
+/// Runs beside the drain.
 pub struct Leader {
     context: AgentContext,
     limits: DutyLimits,
@@ -31,7 +31,6 @@ pub struct Leader {
 }
 
 impl Leader {
-    /// Takes no part yet.
     pub(crate) fn new(
         context: &AgentContext,
         limits: DutyLimits,
@@ -44,25 +43,24 @@ impl Leader {
             cluster,
             own_node,
             candidacy: watch::Sender::new(None),
-            // Nothing is known of an earlier run's lease, and nobody waits before the first turn.
+            // An earlier run's lease is unknown, and no task waits before the first turn.
             clear: watch::Sender::new(true),
             leads: watch::Sender::new(Leadership::default()),
         }
     }
 
-    /// The way in for the drain.
     pub(crate) fn door(&self) -> Door {
         let (clear, patience) = (self.clear.subscribe(), self.limits.release);
         Door::new(self.candidacy.clone(), clear, self.context.clock, patience)
     }
 
-    /// Who acts as the leader looks here, see [`Leadership::holds`].
+    /// For parts that act as the leader, see [`Leadership::holds`].
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leads.subscribe()
     }
 
-    /// Takes part until `context` says stop; then the lease is released. It may be run again after a failure:
-    /// in between this node does not lead, and the drain waits for no lease.
+    /// Takes part until `context` says stop, then releases the lease. It may be run again after a failure: in
+    /// between this node does not lead, and the drain waits for no lease.
     pub(crate) async fn run(&self, troubles: &Troubles) -> Result<(), Error> {
         let ended = self.take_part(troubles).await;
         self.leads.send_replace(Leadership::default());
@@ -83,13 +81,13 @@ impl Leader {
             clear: self.clear.clone(),
         };
         let mut core = Candidate::new(self.limits.times, self.limits.config_patience);
-        // Whatever a killed run has left published is not so.
+        // The published state of a killed run is outdated.
         let first = core.step(self.context.clock.now(), Candidate::tick());
         hands.follow(self.candidacy.subscribe());
         let mut stop = self.context.stop.clone();
         let mut clear = self.clear.subscribe();
         let (clock, patience) = (self.context.clock, self.limits.release);
-        // It continues after the stop, until it has given the lease back.
+        // It continues after the stop until the lease is released.
         let (_stopper, unstopped) = Stop::new();
         let context = AgentContext { stop: unstopped, ..self.context.clone() };
         let leave = async {
@@ -105,14 +103,13 @@ impl Leader {
     }
 }
 
-/// The hands of the election.
 struct ElectionHands {
     context: AgentContext,
     cluster: ApiClient,
     own_node: OwnNode,
     tasks: Tasks<Event>,
     info: Publication<KubeLeaderElectInfo>,
-    /// By which clock `LatestChange` was made.
+    /// Clock that `LatestChange` was made by.
     changed_by: GoTime,
     leads: watch::Sender<Leadership>,
     clear: watch::Sender<bool>,
@@ -152,7 +149,7 @@ impl ElectionHands {
 
 fn named(node: &NodeName) -> Event {
     let name = node.to_string();
-    // FNV-1a: nodes that start at the same moment do not look at the same moment.
+    // FNV-1a: nodes that start together do not ask together.
     let mixed = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |mixed, byte| {
         (mixed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -186,7 +183,7 @@ impl Hands for ElectionHands {
         match effect {
             Effect::Leadership(leadership) => drop(self.leads.send_replace(leadership)),
             Effect::Publish(info) => {
-                // The wall clock first: whoever judges how fresh this is takes it for older, never for newer.
+                // The wall clock first: readers that judge its age take it for older, never for newer.
                 let latest_change = self.context.clock.wall();
                 let holds = self.leads.borrow().holds(self.context.clock.now());
                 let info = KubeLeaderElectInfo {

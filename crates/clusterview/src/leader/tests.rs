@@ -86,7 +86,7 @@ impl Bench {
         self.published.last().unwrap()
     }
 
-    /// Time passes; what wakes it on the way is heard, and no call is answered.
+    /// Time passes with its wake-ups, and no call is answered.
     fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some(due) = self.core.next_wake().filter(|due| *due <= end) {
@@ -199,7 +199,7 @@ fn d_a10_a_fetch_under_way_is_no_loss_and_one_that_never_succeeds_is() {
     let failed = bench.now;
     let mut version = 30;
     while bench.newest().is_stats_leader {
-        // Each further failed fetch is the same failure.
+        // Further failed fetches are the same failure.
         bench.hear(Event::Config(Some(ConfigGetStatus::Fail)));
         bench.pass(Duration::from_secs(15));
         if !bench.releases() && bench.writing().is_some() {
@@ -209,7 +209,7 @@ fn d_a10_a_fetch_under_way_is_no_loss_and_one_that_never_succeeds_is() {
         assert!(bench.now.since(failed) <= PATIENCE);
     }
     assert_eq!(bench.now.since(failed), PATIENCE);
-    // One that was never there is not waited for.
+    // Without a first config there is no wait.
     let mut bench = Bench::candidate();
     bench.hear(Event::Config(None));
     bench.hear(Event::Config(Some(ConfigGetStatus::Fail)));
@@ -224,7 +224,7 @@ fn l5_a_drain_keeps_the_leader_until_it_is_done_and_makes_no_new_one() {
     bench.wrote(held(3, "node-1"));
     assert!(bench.newest().is_stats_leader);
     bench.hear(Event::Candidacy(Candidacy::Closed));
-    // Who acts as the leader is reported before anything is published or sent.
+    // Acting parts are notified before anything is published or sent.
     assert!(matches!(&bench.last[0], Effect::Leadership(it) if it.until.is_none()), "{:?}", bench.last);
     assert!(bench.releases() && !bench.newest().is_stats_leader);
     assert!(!bench.last.contains(&Effect::Clear(true)));
@@ -270,7 +270,7 @@ fn l2_the_lead_is_over_for_whoever_looks_at_the_clock_before_anybody_says_so() {
     let leadership = told.unwrap();
     assert!(leadership.holds(T0 + Duration::from_secs(179)));
     assert!(!leadership.holds(T0 + Duration::from_secs(180)));
-    // Awake again after that time, the first that is said is that it is over, whatever is heard.
+    // Awake after that time, the first effect is its end, with any event.
     bench.now = T0 + Duration::from_secs(500);
     bench.hear(Event::Config(Some(ConfigGetStatus::Success)));
     assert!(

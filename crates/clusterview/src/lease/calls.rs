@@ -1,4 +1,4 @@
-//! Reading and writing the lease. Every call has a deadline; dropping one leaves open whether it was carried out.
+//! Reads and writes the lease. Every call has a deadline; a dropped call may have been carried out.
 //!
 //! Not here: when, and what an answer means for the election (`election`).
 
@@ -13,13 +13,13 @@ use kubeapi::nodes;
 use kubeapi::{ApiClient, Error};
 use step::WriteOutcome;
 
-/// The lease as it is now, `None` when there is none.
+/// `None` when there is none.
 pub async fn read(cluster: &ApiClient) -> Result<Option<Box<LeaseSnapshot>>, Error> {
     Ok(lease::read(cluster, NAME).await?.map(|lease| Box::new(LeaseSnapshot::new(lease))))
 }
 
-/// Writes `order`; `wall` is what our wall clock shows. Nobody begins to hold the lease of a cluster that does not know
-/// its node: a node that has left would report on a cluster that is no longer its own.
+/// Writes `order`; `wall` is our wall clock. No node starts to hold the lease of a cluster that lacks its
+/// Node: after leaving it would report on a foreign cluster.
 pub async fn write(
     cluster: &ApiClient,
     order: &ElectionWrite,
@@ -182,7 +182,6 @@ mod tests {
             (hold(), mock::status(409, "the object has been modified"), true),
             (hold(), mock::status(404, "not found"), true),
             (ElectionWrite::Release { on: held("7", "n1") }, mock::status(404, "not found"), true),
-            // The namespace is not there.
             (create(), mock::status(404, "namespaces \"eve-kube-app\" not found"), false),
             (hold(), mock::status(403, "forbidden"), false),
             (hold(), mock::status(503, "busy"), false),

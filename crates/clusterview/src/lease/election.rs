@@ -1,9 +1,9 @@
-//! Who holds the lease, decided from what we have seen and when.
+//! Who holds the lease, decided from our own observations and their times.
 //!
-//! A holder leads from the start of its last write that came through, for the renew deadline, and not longer: by then
-//! nobody else can have seen its record stand still for the whole lease. Others are judged in the same way, by how
-//! long *we* have seen no write by anybody: no wall clock is compared with another (goal L3). Every write names the
-//! version that was read, so that of two writers one wins.
+//! A holder leads from the start of its last successful write for the renew deadline: until then no other
+//! candidate can have seen its record unchanged for the whole lease. Others are judged in the same way, by
+//! how long *we* have seen no write: no wall clocks are compared (goal L3). Every write names the version
+//! that was read, so that of two writers one wins.
 //!
 //! Sources: spec/agents.md 4.10, the rules of client-go's `leaderelection` package. Pure: no clock, no I/O, no task.
 
@@ -13,7 +13,6 @@ use step::{CallId, Core, Dice, Mono, WriteOutcome};
 
 use super::record::{ElectionWrite, LeaseSnapshot};
 
-/// The times of an election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ElectionTimes {
     lease: Duration,
@@ -23,21 +22,21 @@ pub struct ElectionTimes {
 }
 
 impl ElectionTimes {
-    /// `lease`: how long a holder is left alone after a sign of life. `renew`: how long it leads after its last write;
-    /// never more than four fifths of `lease`, as it has to be over first. `retry`: between two looks, where up to a fifth is added
-    /// by chance, and between two tries while something is wrong. `silence`: the cluster is taken for gone when no look has come through for so long.
+    /// `lease`: how long a holder is left alone after a sign of life. `renew`: how long it leads after its
+    /// last write; at most four fifths of `lease`, as it has to end first. `retry`: pause between looks, with
+    /// up to a fifth of jitter, and between failed tries. `silence`: the cluster counts as gone without a
+    /// successful look for so long.
     pub fn new(lease: Duration, renew: Duration, retry: Duration, silence: Duration) -> Self {
         Self { lease, renew: renew.min(lease * 4 / 5), retry, silence }
     }
 
-    /// Between two renewals while all is well: four in the time that a holder leads without one.
+    /// Pause between renewals: four of them fit into the time that a holder leads without one.
     fn rest(&self) -> Duration {
         self.retry.max(self.renew / 4)
     }
 }
 
 impl Default for ElectionTimes {
-    /// Those of the reference (spec/agents.md 4.10).
     fn default() -> Self {
         let secs = Duration::from_secs;
         Self::new(secs(300), secs(180), secs(15), secs(300))
@@ -46,11 +45,10 @@ impl Default for ElectionTimes {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// Whether this node is to stand. Until the first one, nothing is done.
+    /// Whether this node is a candidate. Before the first one, nothing is done.
     Wanted(bool),
-    /// Answer to [`Effect::Read`]: the lease, `None` when there is none, or why that is not known.
+    /// Answer to [`Effect::Read`]: the lease, `None` when there is none, or an error.
     Read(CallId, Result<Option<Box<LeaseSnapshot>>, String>),
-    /// Answer to [`Effect::Write`].
     Wrote(CallId, WriteOutcome<LeaseSnapshot>),
     Tick,
 }
@@ -59,50 +57,43 @@ pub enum Event {
 pub enum Effect {
     Read(CallId),
     Write(CallId, Box<ElectionWrite>),
-    /// Where we are has changed.
     ElectionState(ElectionState),
-    /// Write to the log.
     Say(ElectionLogEvent),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ElectionState {
-    /// Until when we lead for certain, if we do.
+    /// Until when we certainly lead, if we do.
     pub leads: Option<Mono>,
-    /// Who was last seen to hold the lease; empty for nobody.
+    /// The last known holder; empty for none.
     pub leader: String,
-    /// Whether the cluster answers.
     pub answers: bool,
-    /// We do not stand, and as far as we know nothing of ours is left in the lease.
+    /// We are no candidate, and know of no record of ours in the lease.
     pub clear: bool,
 }
 
-/// What is worth a line in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ElectionLogEvent {
     Leads,
-    /// We lead no longer, for this reason.
+    /// With the reason.
     Lost(&'static str),
-    /// The lease is released.
     Released,
-    /// The lease could not be released in a whole lease time.
+    /// Not within a whole lease time.
     NotReleased,
-    /// The cluster answers again, or for the first time.
+    /// Also for the first time.
     Answers,
-    /// The cluster has not answered for long.
     Silent(String),
 }
 
-/// What we know of the lease.
 #[derive(Debug, Clone, PartialEq)]
 enum KnownLease {
     Unknown,
     Absent,
-    /// This one, since then.
+    /// Seen since then.
     There(Box<LeaseSnapshot>, Mono),
 }
 
-/// A call that is under way, and when it was begun.
+/// A call under way, and its start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum LeaseCall {
     Read,
@@ -110,23 +101,23 @@ enum LeaseCall {
     Release,
 }
 
-/// The election as one candidate sees it.
+/// The election from one candidate's view.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Election {
     times: ElectionTimes,
     identity: String,
     wanted: Option<bool>,
     seen: KnownLease,
-    /// What we know of our own record comes from an answer: it may be written over without another look.
+    /// Our own record is known from an answer: it may be renewed without a read.
     sure: bool,
     leads: Option<Mono>,
     calls: CallId,
     call: Option<LeaseCall>,
-    /// Writes in a row that others were faster than.
+    /// Consecutive writes that lost a race.
     outdated: u32,
-    /// When the next call is due, while none is under way.
+    /// The next call, while none is under way.
     due: Option<Mono>,
-    /// Since when we try to give the lease back.
+    /// Since when we try to release the lease.
     leaving: Option<Mono>,
     answered: Option<Mono>,
     answers: bool,
@@ -136,7 +127,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// A candidate by this name that does nothing yet. `chance` differs from candidate to candidate.
+    /// An idle candidate. `chance` differs between candidates.
     pub fn new(times: ElectionTimes, identity: impl Into<String>, chance: u64) -> Self {
         Self {
             times,
@@ -158,17 +149,16 @@ impl Election {
         }
     }
 
-    /// Where we are, as was said last.
+    /// As last reported.
     pub fn state(&self) -> &ElectionState {
         &self.said
     }
 
-    /// Whether we lead at `now`.
     pub fn leads(&self, now: Mono) -> bool {
         self.leads.is_some_and(|until| now < until)
     }
 
-    /// Between two looks: by chance up to a fifth more, so that candidates do not all come at once.
+    /// Pause between looks, with jitter so that candidates do not ask together.
     fn pause(&mut self) -> Duration {
         let thousandth = u32::try_from(self.dice.draw() % 1_000).unwrap_or_default();
         self.times.retry + self.times.retry * thousandth / 5_000
@@ -184,13 +174,13 @@ impl Election {
         }
     }
 
-    /// What time alone ends. Comes before anything else, as a process may have stood still for any time.
+    /// Ends what has expired. First in each step, as the process may have been suspended.
     fn expire(&mut self, now: Mono, out: &mut Vec<Effect>) {
         if self.leads.is_some_and(|until| now >= until) {
             self.lose("the lease was not renewed within the renew deadline", out);
         }
         if self.leaving.is_some_and(|since| now >= since + self.times.lease) {
-            // By now everybody else takes it for expired.
+            // Expired for all others by now.
             self.leaving = None;
             self.due = None;
             self.seen = KnownLease::Unknown;
@@ -198,7 +188,7 @@ impl Election {
         }
         if self.answers && self.silent_at().is_some_and(|at| now >= at) {
             self.answers = false;
-            // Whoever is no candidate any more does not look: that is no trouble.
+            // Without a candidacy there is no look, which is no trouble.
             if !self.trouble.is_empty() {
                 out.push(Effect::Say(ElectionLogEvent::Silent(self.trouble.clone())));
             }
@@ -221,7 +211,6 @@ impl Election {
         }
     }
 
-    /// What the lease is now.
     fn observe(&mut self, now: Mono, found: Option<Box<LeaseSnapshot>>, out: &mut Vec<Effect>) {
         self.answered = Some(now);
         self.trouble.clear();
@@ -231,7 +220,7 @@ impl Election {
         }
         self.seen = match (std::mem::replace(&mut self.seen, KnownLease::Unknown), found) {
             (_, None) => KnownLease::Absent,
-            // Nobody has written: the clock continues.
+            // No write: its time continues.
             (KnownLease::There(old, since), Some(new)) if old.version() == new.version() => {
                 KnownLease::There(new, since)
             }
@@ -268,7 +257,7 @@ impl Election {
         self.write(LeaseCall::Hold { started: now }, order, out);
     }
 
-    /// The next call, when one is due. A leader that is sure of its record writes at once; everybody else looks first.
+    /// The next call, if due. A leader that is sure of its record writes at once; others read first.
     fn advance(&mut self, now: Mono, out: &mut Vec<Effect>) {
         if self.call.is_some() || self.due.is_none_or(|due| now < due) {
             return;
@@ -288,7 +277,7 @@ impl Election {
         }
     }
 
-    /// The lease has just been read: the right to write it, or the wait, follows from that.
+    /// After a read: the right to write, or the wait.
     fn decide(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let ours = self.is_ours();
         match (&self.seen, self.wanted) {
@@ -318,13 +307,13 @@ impl Election {
 
     fn failed(&mut self, now: Mono, why: String, out: &mut Vec<Effect>) {
         if !self.answers && self.trouble.is_empty() {
-            // Nobody has heard of this trouble yet.
+            // This trouble was not logged yet.
             out.push(Effect::Say(ElectionLogEvent::Silent(why.clone())));
         }
         self.trouble = why;
         self.sure = false;
         let pause = self.pause();
-        // Whoever leaves is waited for.
+        // Shorter while we release.
         self.due = Some(now + if self.leaving.is_some() { pause / 10 } else { pause });
     }
 
@@ -352,14 +341,14 @@ impl Election {
             WriteOutcome::Outdated => {
                 self.sure = false;
                 self.outdated += 1;
-                // Whoever was faster is looked at; if that happens again and again, with a pause.
+                // After a lost race, read at once; after several, with a pause.
                 self.due = Some(if self.outdated > 1 { now + self.pause() } else { now });
             }
             WriteOutcome::Unknown(why) => self.failed(now, why, out),
         }
     }
 
-    /// The lease is ours by a write that was begun at `started`.
+    /// The lease is ours by a write begun at `started`.
     fn held(&mut self, now: Mono, started: Mono, out: &mut Vec<Effect>) {
         let until = started + self.times.renew;
         if self.wanted != Some(true) || now >= until {

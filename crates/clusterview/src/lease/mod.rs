@@ -1,7 +1,8 @@
-//! The election of one node by a Lease, beside candidates that run client-go.
+//! Election of one node by a Lease, compatible with candidates that run client-go.
 //!
-//! Not here: what the leader does, whether this node may be a candidate (`leader`). `record` and `election` decide, `calls`
-//! calls. Sources: spec/agents.md 4.10, goals L1 to L5, client-go's `leaderelection` package (rules, not code).
+//! Not here: what the leader does, whether this node may be a candidate (`leader`). Pure: `record`,
+//! `election`. Sources: spec/agents.md 4.10, goals L1 to L5, client-go's `leaderelection` package (rules, not
+//! code).
 
 mod calls;
 mod election;
@@ -13,5 +14,5 @@ pub use calls::{read, write};
 pub use election::{Effect, Election, ElectionLogEvent, ElectionState, ElectionTimes, Event};
 pub use record::{ElectionWrite, LeaseSnapshot};
 
-/// Name of the lease, in the namespace of applications.
+/// In the namespace of applications.
 pub const NAME: &str = "eve-kube-stats-leader";

@@ -1,4 +1,4 @@
-//! The lease as it was read, and what is written in its place.
+//! The lease as read, and the object to write.
 //!
 //! Source: client-go's `resourcelock`: a write replaces the whole spec, keeps the rest of the object, and names the
 //! version that was read. Pure: no clock, no I/O, no task.
@@ -12,22 +12,20 @@ use k8s_openapi::jiff::Timestamp;
 use super::NAME;
 use kubeapi::names::APP_NAMESPACE;
 
-/// What a release writes as the duration.
+/// Duration in a released lease.
 const RELEASED_SECS: i32 = 1;
 
-/// The lease as it was read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeaseSnapshot {
     object: Lease,
 }
 
 impl LeaseSnapshot {
-    /// Takes the object as the server gave it.
     pub fn new(object: Lease) -> Self {
         Self { object }
     }
 
-    /// Its version: another one after every write by anybody.
+    /// Changes with every write.
     pub fn version(&self) -> &str {
         self.object.metadata.resource_version.as_deref().unwrap_or_default()
     }
@@ -36,42 +34,39 @@ impl LeaseSnapshot {
         self.object.spec.as_ref()
     }
 
-    /// Who holds it; empty for nobody.
+    /// Empty for none.
     pub fn holder(&self) -> &str {
         self.spec().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
     }
 
-    /// How long the holder is left alone after a sign of life, if it says so.
+    /// How long the holder is left alone after a sign of life, if given.
     pub fn duration(&self) -> Option<Duration> {
         let secs = self.spec()?.lease_duration_seconds?;
         u64::try_from(secs).ok().filter(|secs| *secs > 0).map(Duration::from_secs)
     }
 
-    /// How often the holder has changed.
+    /// Number of changes of holder.
     pub fn transitions(&self) -> i32 {
         self.spec().and_then(|spec| spec.lease_transitions).unwrap_or_default()
     }
 
-    /// The object, with everything that we do not read.
+    /// With all unread members.
     pub fn object(&self) -> &Lease {
         &self.object
     }
 }
 
-/// What is to be written.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ElectionWrite {
-    /// There is no lease: make it, held by us.
+    /// Create it, held by us.
     Create {
         identity: String,
-        /// How long we are to be left alone.
         lease: Duration,
     },
-    /// Hold it: ours still, or ours from now on.
+    /// Take or renew it.
     Hold {
         on: Box<LeaseSnapshot>,
         identity: String,
-        /// How long we are to be left alone.
         lease: Duration,
     },
     Release {
@@ -80,7 +75,7 @@ pub enum ElectionWrite {
 }
 
 impl ElectionWrite {
-    /// Who would hold it from now on and does not yet.
+    /// The new holder, if this changes it.
     pub fn newcomer(&self) -> Option<&str> {
         match self {
             Self::Create { identity, .. } => Some(identity),
@@ -89,7 +84,7 @@ impl ElectionWrite {
         }
     }
 
-    /// The object to send. `wall` is what our wall clock shows: for people and for the record, nobody decides by it.
+    /// `wall` is our wall clock: for people only, no decision uses it.
     pub fn object(&self, wall: Timestamp) -> Lease {
         let now = Some(MicroTime(wall));
         match self {
@@ -137,7 +132,7 @@ impl ElectionWrite {
     }
 }
 
-/// Whole seconds, at least one, never less than it is.
+/// Rounded up, at least one.
 fn secs(time: Duration) -> i32 {
     let whole = time.as_secs() + u64::from(time.subsec_nanos() > 0);
     i32::try_from(whole.max(1)).unwrap_or(i32::MAX)

@@ -1,4 +1,4 @@
-//! What a network attachment has to be, and what follows from one that there is.
+//! The wanted network attachment, and the changes to an existing one.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -7,24 +7,23 @@ use kubeapi::nodes::FIELD_MANAGER;
 use kubeapi::objects::RawObject;
 use serde_json::{Value, json};
 
-/// Before the name of the interface.
 const PREFIX: &str = "host-";
-/// The label of objects that are ours to change and to delete.
+/// The label of objects that we may change and delete.
 pub(super) const MANAGED: &str = "app.kubernetes.io/managed-by";
-/// The annotation of a node that needs the object, before its device's UUID.
+/// Annotation prefix, followed by the UUID of a device that needs the object.
 const NEEDED: &str = "pillar-rs/needed-by-";
-/// The kernel takes no longer name for an interface.
+/// Linux's limit for names of interfaces.
 const INTERFACE_BYTES: usize = 15;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum AttachmentWrite {
     Create(Value),
     Patch(Value),
-    /// If it still has this version.
+    /// Only with this version.
     Delete(String),
 }
 
-/// The name of the object of an interface; `None` for a text that can name neither. It goes into a path.
+/// The object's name for an interface; `None` for an invalid name. It goes into a path.
 pub(super) fn name(interface: &str) -> Option<String> {
     let bytes = interface.as_bytes();
     let edge = |byte: Option<&u8>| byte.is_some_and(|it| it.is_ascii_lowercase() || it.is_ascii_digit());
@@ -50,7 +49,7 @@ fn note(device: &str) -> String {
     format!("{NEEDED}{device}")
 }
 
-/// What is to be done so that the object of `interface` serves our node; `Err` with why it is left as it is.
+/// The change that makes the object of `interface` serve our node; `Err` says why it is left unchanged.
 pub(super) fn needed(
     found: Option<&RawObject>,
     interface: &str,
@@ -81,7 +80,7 @@ pub(super) fn needed(
     }))))
 }
 
-/// What is to be done so that our node does not need the object any more.
+/// The change when our node does not need the object any more.
 pub(super) fn not_needed(found: &RawObject, device: &str) -> Option<AttachmentWrite> {
     let mine = note(device);
     if !is_ours(found) || found.metadata.annotations.get(&mine).is_none() {

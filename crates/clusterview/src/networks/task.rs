@@ -1,4 +1,4 @@
-//! The task that keeps the network attachments of this node's applications. Not here: what they are (`attachment`).
+//! Keeps the network attachments of this node's applications. Not here: what they are (`attachment`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,14 +18,13 @@ use tracing::{debug, info, warn};
 use super::attachment::{AttachmentWrite, MANAGED, name, needed, not_needed};
 use crate::apps::AppRequirements;
 
-/// Between two looks: somebody may have changed or deleted an object.
+/// Between two looks: another client may have changed or deleted an object.
 const LOOK: Duration = Duration::from_mins(10);
-/// Where no look was without a failed call: half to all of 8, 16, 32, 64, 120, 120, … s.
+/// After a failed look: half to all of 8, 16, 32, 64, 120, 120, … s.
 const FAILED_TIMES: u32 = 8;
 
-/// Keeps them until nobody can say any more what is wanted. While no application wants one, and none did since the start,
-/// nothing is asked for. Dropping it loses nothing.
-/// Errors: none; a call that fails is tried again.
+/// Keeps them until the sender of `wanted` is gone. Without a wanted one since the start, makes no call.
+/// Failed calls are retried. Dropping it loses nothing.
 pub async fn run(
     cluster: ApiClient,
     clock: Clock,
@@ -60,7 +59,6 @@ pub async fn run(
                     if changed.is_err() {
                         return Ok(());
                     }
-                    // Consoles and the like.
                     if wanted.borrow_and_update().ports == before {
                         continue;
                     }
@@ -76,15 +74,14 @@ struct NetworkKeeper {
     cluster: ApiClient,
     node: String,
     device: String,
-    /// The interfaces at the last sweep that left nothing to do: objects are listed only where these have changed.
+    /// The interfaces at the last clean sweep: objects are listed only where these have changed.
     swept: Option<BTreeSet<String>>,
 }
 
-/// What a look came to.
 struct SweepResult {
-    /// What is not as wanted, in words.
+    /// Differences from the wanted state, in words.
     lines: BTreeSet<String>,
-    /// Whether a call has failed; the rest is for a person.
+    /// A call has failed; other lines are for a person.
     failed: bool,
 }
 
@@ -95,7 +92,6 @@ fn request() -> Request {
 }
 
 impl NetworkKeeper {
-    /// Compares and writes what differs.
     async fn look(&mut self, ports: &BTreeSet<String>) -> SweepResult {
         let (mut lines, mut failed) = (BTreeSet::new(), false);
         let mut names = BTreeSet::new();
@@ -127,7 +123,7 @@ impl NetworkKeeper {
         SweepResult { lines, failed }
     }
 
-    /// Why the object is left as it is, if it is.
+    /// Why the object is left unchanged, if it is.
     async fn serve(&self, port: &str, name: &str) -> Result<Option<String>, kubeapi::Error> {
         let what = format!("read network attachment {APP_NAMESPACE}/{name}");
         let read = self.cluster.ask::<RawObject>(&what, request().get(name, &GetParams::default())).await;
@@ -141,7 +137,7 @@ impl NetworkKeeper {
         }
     }
 
-    /// Objects of ours that no application of this node needs.
+    /// Removes objects of ours that no application of this node needs.
     async fn sweep(&self, needed: &BTreeSet<String>) -> Result<(), kubeapi::Error> {
         let scope = WatchScope {
             what: "network attachments".to_owned(),
@@ -178,11 +174,10 @@ impl NetworkKeeper {
         let what = format!("{verb} network attachment {APP_NAMESPACE}/{name}");
         match self.cluster.order(&what, request).await {
             Ok(()) => info!(name, "{verb} network attachment"),
-            // Another node was first.
             Err(error) if error.is_not_found() && verb == "delete" => {
                 debug!(name, error = error.line(), "{verb} network attachment");
             }
-            // Also where another node has changed it meanwhile: the next look, soon, finds it.
+            // Also when another node has changed it: the next look, soon, finds it.
             Err(error) => return Err(error),
         }
         Ok(())

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 use topics::Affinity;
 
-/// The affinity that keeps machines on `node`, or brings them there; `None` for a number that nobody knows.
+/// `None` for an unknown number.
 pub(super) fn wanted(node: &str, how: Affinity) -> Option<Value> {
     let here = json!([{ "key": "kubernetes.io/hostname", "operator": "In", "values": [node] }]);
     let of = |name: &str, value: Value| Some(json!({ "nodeAffinity": { name: value } }));
@@ -22,7 +22,7 @@ pub(super) fn wanted(node: &str, how: Affinity) -> Option<Value> {
     }
 }
 
-/// The merge patch that makes `now` into `wanted`: members of no use are null. `None` where they are equal.
+/// Merge patch from `now` to `wanted`: extra members are null. `None` where they are equal.
 pub(super) fn change(now: &Value, wanted: &Value) -> Option<Value> {
     if now == wanted {
         return None;

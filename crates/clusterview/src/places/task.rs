@@ -1,4 +1,4 @@
-//! The task that keeps the affinity of replica sets. Not here: what it is (`affinity`).
+//! Keeps the affinity of replica sets. Not here: what it is (`affinity`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,12 +18,11 @@ use tracing::{info, warn};
 use super::affinity::{change, wanted};
 use crate::apps::AppRequirements;
 
-/// Between two looks: the set comes later than the config, and its template is written by others.
+/// Between two looks: the set comes later than the config, and others write its template.
 const LOOK: Duration = Duration::from_mins(1);
 
-/// Keeps it until nobody can say any more what is wanted. Without machines whose designated node is this one nothing is
-/// asked for. Dropping it loses nothing.
-/// Errors: none; a call that fails is tried again.
+/// Keeps it until the sender of `wanted` is gone. Makes no call without machines of this designated node.
+/// Failed calls are retried. Dropping it loses nothing.
 pub async fn run(
     cluster: ApiClient,
     clock: Clock,
@@ -57,7 +56,7 @@ pub async fn run(
     }
 }
 
-/// Compares and writes what differs; what could not be done, in words.
+/// Writes what differs; returns failures in words.
 async fn look(cluster: &ApiClient, node: &str, places: &BTreeMap<String, Affinity>) -> BTreeSet<String> {
     let mut failed = BTreeSet::new();
     for (set, how) in places {
@@ -75,7 +74,6 @@ async fn keep(cluster: &ApiClient, node: &str, set: &str, how: Affinity) -> Resu
     let path = format!("/apis/kubevirt.io/v1/namespaces/{APP_NAMESPACE}/virtualmachineinstancereplicasets");
     let read = Request::new(path.as_str()).get(set, &GetParams::default());
     let what = format!("read replica set {APP_NAMESPACE}/{set}");
-    // The version is in the metadata that it is read with.
     let Some(now) = found(cluster.ask::<RawObject>(&what, read).await)? else { return Ok(()) };
     let Some(change) = change(&now.spec["template"]["spec"]["affinity"], &wanted) else { return Ok(()) };
     let body = json!({

@@ -1,7 +1,7 @@
-//! Following the pods of applications.
+//! Follows the pods of applications.
 //!
-//! Not here: how a watch survives (`watch`). One watch is open for 30 s, so that an API server that has gone without a
-//! word is noticed soon: whoever follows must say within minutes that it cannot be reached.
+//! Not here: how a watch survives (`watch`). One watch is open for 30 s, so that a silently lost API server
+//! is noticed soon: a status must say within minutes that it cannot be reached.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,15 @@ use kubeapi::ApiClient;
 use kubeapi::names::APP_NAMESPACE;
 use kubeapi::watch::{FollowNews, Manner, SLOT, Update, WatchScope, follow_in};
 
-/// What has been heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PodsUpdate {
-    /// The pods are known as they are now.
+    /// The pods are up to date.
     Known,
-    /// A call failed; it is tried again without end.
-    Failing {
-        /// The failure, for a person.
-        error: String,
-        /// What a person can do.
-        next_step: String,
-    },
+    /// A call failed; it is retried without end.
+    Failing { error: String, next_step: String },
 }
 
-/// The pods of the namespace of applications, kept up to date. Dropping it closes the watch.
+/// Dropping it closes the watch.
 pub struct Pods {
     known: BTreeMap<String, AppPod>,
     stream: BoxStream<'static, FollowNews<AppPodItem>>,
@@ -39,7 +33,7 @@ impl std::fmt::Debug for Pods {
 }
 
 impl Pods {
-    /// Nothing is known yet; the first call is made when [`Pods::next`] is first polled.
+    /// Empty; the first call is made by the first [`Pods::next`].
     pub fn open(cluster: &ApiClient, seed: u64) -> Self {
         let scope = WatchScope {
             what: "pods of applications".to_owned(),
@@ -51,7 +45,7 @@ impl Pods {
         Self { known: BTreeMap::new(), stream: follow_in(cluster.clone(), scope, manner, seed).boxed() }
     }
 
-    /// Waits for the next thing that is heard, and takes it in. Dropping the wait loses nothing.
+    /// Waits for the next update, and applies it. Dropping the wait loses nothing.
     pub async fn next(&mut self) -> PodsUpdate {
         let Some(news) = self.stream.next().await else { std::future::pending().await };
         match news {
@@ -73,7 +67,7 @@ impl Pods {
         PodsUpdate::Known
     }
 
-    /// The pods as they were last heard of, by name.
+    /// As last received.
     pub fn known(&self) -> impl Iterator<Item = &AppPod> {
         self.known.values()
     }

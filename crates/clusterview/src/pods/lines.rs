@@ -1,35 +1,31 @@
-//! Bytes of a log turned into lines, each with the time at which its container wrote it.
+//! Bytes of a log to lines, each with the time at which its container wrote it.
 //!
-//! What the node puts in place of a log it cannot read has no time and is no line of the application.
+//! The node's text in place of an unreadable log has no time and is not from the application.
 //! Pure: no clock, no I/O, no task.
 
 use jiff::Timestamp;
 
-/// As much of a line is kept.
+/// Kept of a line.
 pub const LINE_LIMIT_BYTES: usize = 64 << 10;
 
-/// A line of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// When it was written, by the clock of the container's node.
+    /// By the clock of the container's node.
     pub at: Timestamp,
-    /// What was written, without the end of the line.
     pub text: String,
-    /// Bytes of it that were too many.
+    /// Cut bytes.
     pub left_out: usize,
 }
 
-/// Takes bytes as they come.
 #[derive(Debug, Default)]
 pub(super) struct LineSplitter {
     begun: Vec<u8>,
     left_out: usize,
-    /// Lines without a time so far.
     strange: usize,
 }
 
 impl LineSplitter {
-    /// Adds the lines that `bytes` complete to `out`. Returns how many bytes of text these are.
+    /// Adds the lines that `bytes` complete to `out`. Returns their bytes of text.
     pub(super) fn feed(&mut self, bytes: &[u8], out: &mut Vec<LogLine>) -> usize {
         let (mut rest, mut taken) = (bytes, 0);
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -41,14 +37,14 @@ impl LineSplitter {
         taken
     }
 
-    /// Takes what is there for a line, although its end never came: whoever wrote it has ended.
+    /// Takes the rest as a line without an end: its writer has ended.
     pub(super) fn finish(&mut self, out: &mut Vec<LogLine>) {
         if !self.begun.is_empty() {
             self.complete(out);
         }
     }
 
-    /// How many lines had no time.
+    /// Number of lines without a time.
     pub(super) fn strange(&self) -> usize {
         self.strange
     }

@@ -1,6 +1,6 @@
-//! Reading the log of one container, in pieces.
+//! Reads the log of one container, in pieces.
 //!
-//! Not here: how often, and which of the lines are news. Source: the Kubernetes API reference, "read log of the
+//! Not here: how often, and which lines are new. Source: the Kubernetes API reference, "read log of the
 //! specified Pod".
 
 use std::time::Duration;
@@ -18,15 +18,12 @@ use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::names::APP_NAMESPACE;
 
-/// As much is looked through at a time.
+/// Bytes parsed at a time.
 const PIECE_BYTES: usize = 4 << 10;
 
-/// Which log is read, from where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRequest {
-    /// Name of the pod.
     pub pod: String,
-    /// Name of the container.
     pub container: String,
     /// The run before the present one.
     pub previous: bool,
@@ -36,34 +33,30 @@ pub struct LogRequest {
     pub ended: bool,
 }
 
-/// Lines of a log.
 #[derive(Debug, Default)]
 pub struct LogChunk {
-    /// In the order of the log.
     pub lines: Vec<LogLine>,
-    /// What comes after them.
     pub then: LogEnd,
 }
 
-/// What comes after lines of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogEnd {
-    /// More of it, at once.
+    /// There is more.
     #[default]
     More,
-    /// Nothing for now: this was all.
+    /// The end for now.
     End,
-    /// The reading broke off.
+    /// The reading was cut.
     Broken,
 }
 
-/// The log of a container, open. Dropping it closes the connection.
+/// An open log. Dropping it closes the connection.
 pub struct ContainerLog {
     what: String,
     limit: Duration,
     body: Body,
     lines: LineSplitter,
-    /// What has come and is not taken yet, and how much of it is.
+    /// Received bytes, and how many of them were parsed.
     come: (Vec<u8>, usize),
     ended: bool,
 }
@@ -76,14 +69,13 @@ impl std::fmt::Debug for ContainerLog {
 
 impl ContainerLog {
     /// Opens it, within the limit of a call.
-    /// Errors: every way in which a call comes to nothing, see [`Error`].
     pub async fn open(cluster: &ApiClient, order: &LogRequest) -> Result<Self, Error> {
         let run = if order.previous { "the previous run of " } else { "" };
         let what = format!("read the log of {run}{APP_NAMESPACE}/{} {}", order.pod, order.container);
         let how = LogParams {
             container: Some(order.container.clone()),
             previous: order.previous,
-            // The client would round to the nearest second, and lines would be left out.
+            // The client would round to the nearest second, and skip lines.
             since_time: order.since.map(whole_second),
             timestamps: true,
             ..LogParams::default()
@@ -101,7 +93,8 @@ impl ContainerLog {
         })
     }
 
-    /// The next lines: about as many bytes of them as `enough`, or what came within the limit of a call.
+    /// The next lines: about `enough` bytes, or what came within the limit of a call.
+    ///
     /// Errors: the connection was cut, or nothing came within the limit.
     #[expect(clippy::disallowed_methods, reason = "a deadline of a call, as everywhere in this crate")]
     pub async fn next(&mut self, enough: usize) -> Result<LogChunk, Error> {
@@ -131,7 +124,7 @@ impl ContainerLog {
                     read.then = LogEnd::End;
                     break;
                 }
-                // What has come is reported first.
+                // Received lines are returned first.
                 Ok(Some(Err(_))) | Err(_) if !read.lines.is_empty() => {
                     read.then = LogEnd::Broken;
                     break;
@@ -147,7 +140,7 @@ impl ContainerLog {
     }
 }
 
-/// The second that this instant lies in.
+/// Rounded down.
 fn whole_second(at: Timestamp) -> Timestamp {
     let nanos = at.as_nanosecond().rem_euclid(1_000_000_000);
     Timestamp::from_nanosecond(at.as_nanosecond() - nanos).unwrap_or(at)

@@ -1,51 +1,47 @@
 //! A pod of an application as a fact.
 //!
-//! Members of a wrong type count as left out: one odd pod must not take the others with it.
+//! Members of a wrong type count as missing: one odd pod must not break the others.
 //! Pure: no clock, no I/O, no task.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// A pod of the namespace of applications.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AppPod {
     pub name: String,
     pub uid: String,
-    /// The node that it is on; empty before it is scheduled.
+    /// Empty before it is scheduled.
     pub node: String,
     /// `status.phase`, as `Running`.
     pub phase: String,
-    /// It has been asked to end.
     pub ending: bool,
-    /// Its containers, and its init containers, as far as its node has told of them.
+    /// Its containers and init containers, if its node has reported them.
     pub containers: Vec<Container>,
 }
 
-/// A container of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Container {
     pub name: String,
-    /// Whether it is one of the init containers, as what prints the console of a virtual machine is.
+    /// One of the init containers, such as the one that prints the console of a virtual machine.
     pub init: bool,
-    /// How often it was started again. With the pod's identity it names one run of the container.
+    /// Number of restarts. With the pod's UID it identifies one run of the container.
     pub restarts: u32,
-    /// What that run is doing.
     pub state: ContainerState,
 }
 
-/// What the newest run of a container is doing.
+/// Of the newest run of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContainerState {
     /// Not begun: there is no log.
     Waiting,
     Running,
-    /// Ended, and not started again so far.
+    /// Not restarted so far.
     Ended,
-    /// Ended, and waits to be started again: the run before it is gone.
+    /// Ended, and waiting for a restart: the run before it is gone.
     BackingOff,
 }
 
-/// A pod as it is read: nothing but its fact is kept.
+/// Decodes a pod to its fact.
 #[derive(Debug, Clone)]
 pub(super) struct AppPodItem {
     pub(super) pod: AppPod,

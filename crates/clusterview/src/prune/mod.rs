@@ -1,7 +1,7 @@
-//! The node that leads deletes control-plane nodes that have been replaced: after each change of the cluster's config,
-//! when it comes to lead, and every ten minutes.
+//! The leader deletes replaced control-plane nodes: after each change of the cluster's config, when it
+//! becomes the leader, and every ten minutes.
 //!
-//! Not here: which nodes those are (`replaced`), who leads. Source: spec/agents.md 4.9.
+//! Not here: which nodes (`replaced`), leadership. Source: spec/agents.md 4.9.
 
 pub mod replaced;
 
@@ -18,7 +18,7 @@ use topics::EdgeNodeClusterConfig;
 use crate::leader::Leadership;
 use crate::{ClusterConfig, leads_otherwise};
 
-/// Goes on until nobody can say any more who leads. Dropping it ends its calls.
+/// Runs until the sender of `leading` is gone. Dropping it ends its calls.
 pub(crate) async fn run(
     cluster: ApiClient,
     clock: Clock,
@@ -48,8 +48,8 @@ pub(crate) async fn run(
     }
 }
 
-/// What was warned of at the last look and at this one: a warning that still holds is not repeated, and what held
-/// earlier is forgotten, so that it never grows beyond what two looks find.
+/// Warnings of the last look and this one: a warning is not repeated while it holds, and older ones are
+/// forgotten, so that memory is bounded.
 #[derive(Debug, Default)]
 struct Warned {
     before: BTreeSet<String>,
@@ -57,7 +57,7 @@ struct Warned {
 }
 
 impl Warned {
-    /// Whether the last look did not find this, nor this one so far.
+    /// Whether neither the last look nor this one has found it.
     fn is_new(&mut self, what: String) -> bool {
         !self.before.contains(&what) & self.now.insert(what)
     }
@@ -67,7 +67,7 @@ impl Warned {
     }
 }
 
-/// The devices of the control plane, as the config of a member has them; empty when that is not known.
+/// The devices of the control plane, from a member's config; empty when unknown.
 fn masters(config: Option<&EdgeNodeClusterConfig>) -> Vec<String> {
     let listed = config.and_then(|it| it.master_node_ids.as_deref()).unwrap_or_default();
     listed.iter().map(ToString::to_string).collect()
@@ -92,7 +92,7 @@ async fn sweep(
         warn!("no control-plane node is on the config's list MasterNodeIDs: none is deleted");
     }
     for stale in &found.stale {
-        // Each deletion needs the right to it at its own moment.
+        // Each deletion needs the lease at its own moment.
         if !leading.borrow().holds(clock.now()) {
             return Ok(());
         }

@@ -1,9 +1,9 @@
-//! Control-plane nodes that have been replaced: the one that leads deletes their Node objects, so that their places
-//! can be taken (spec/agents.md 4.9).
+//! Replaced control-plane nodes: the leader deletes their Node objects, so that their places become free
+//! (spec/agents.md 4.9).
 //!
-//! Deleted is a node that is not on the list of the config, and never our own, nor one whose device is not known.
-//! A list on which no node of the cluster stands is that of another cluster: then nothing is deleted. Not here: when,
-//! and who leads.
+//! A node that is not on the config's list is deleted, except our own and those with an unknown device. A
+//! list without any node of the cluster is another cluster's: then nothing is deleted. Not here: when, and
+//! leadership.
 
 use kubeapi::slim::NodeObject;
 
@@ -15,26 +15,25 @@ use kubeapi::names::{CONTROL_PLANE_NOW, NodeName};
 use kubeapi::nodes::{self, UUID_LABEL};
 use kubeapi::watch::WatchScope;
 
-/// A Node object that has to go.
+/// A Node object to delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stale {
     pub name: NodeName,
-    /// The UUID of its device.
     pub device_uuid: String,
     uid: Option<String>,
 }
 
-/// What the control-plane nodes are, by the list of the config.
+/// The control-plane nodes, judged by the config's list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReplacedNodes {
     pub stale: Vec<Stale>,
-    /// Names of nodes without the UUID of a device: they stay.
+    /// Nodes without a device UUID: they stay.
     pub unlabelled: Vec<String>,
     /// No node of the cluster is on the list.
     pub foreign_list: bool,
 }
 
-/// Reads the control-plane nodes and judges them: `keep` is the list, `own` the UUID of our device.
+/// `keep` is the config's list, `own` the UUID of our device.
 pub async fn look(cluster: &ApiClient, keep: &[String], own: &str) -> Result<ReplacedNodes, Error> {
     let scope = WatchScope {
         what: "control-plane nodes".to_owned(),
@@ -68,7 +67,7 @@ fn judge(nodes: &[NodeObject], keep: &[String], own: &str) -> Result<ReplacedNod
     Ok(found)
 }
 
-/// Deletes exactly this Node object; one that has gone already is no error.
+/// Only this object, by UID; a missing one is no error.
 pub async fn delete(cluster: &ApiClient, stale: &Stale) -> Result<(), Error> {
     found(nodes::delete(cluster, &stale.name, stale.uid.clone()).await).map(drop)
 }

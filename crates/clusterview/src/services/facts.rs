@@ -1,6 +1,6 @@
-//! As much of services, ingresses and the load balancer's settings as the firewall needs.
+//! Services, ingresses and the load balancer's settings, reduced to what the firewall needs.
 //!
-//! Members of a wrong type count as left out. Sources: spec/eve-rest.md 3.3; the Kubernetes API reference.
+//! Members of a wrong type count as missing. Sources: spec/eve-rest.md 3.3; the Kubernetes API reference.
 //! Pure: no clock, no I/O, no task.
 
 use kubeapi::objects::{RawObject, items, text};
@@ -12,25 +12,23 @@ use crate::collections::ObjectFact;
 const OWN: [&str; 5] = ["kube-system", "kubevirt", "longhorn-system", "cdi", "eve-kube-app"];
 /// Services of the cluster itself, by namespace and name.
 const OWN_SERVICES: [(&str, &str); 2] = [("default", "kubernetes"), ("cattle-system", "zks-cluster-agent")];
-/// The annotation by which kube-vip is asked for an address.
+/// With it kube-vip is asked for an address.
 const ADDRESS: &str = "kube-vip.io/loadbalancerIPs";
 
-/// Whether services and ingresses of this namespace are the device's own.
 pub(super) fn is_own(namespace: &str) -> bool {
     OWN.contains(&namespace)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Service {
-    /// Of the device or the cluster, no user's.
+    /// Of the device or the cluster, not a user's.
     pub(super) own: bool,
     pub(super) kind: String,
-    /// The address that it wants of the load balancer, or empty.
+    /// The wanted address of the load balancer, or empty.
     pub(super) address: String,
     pub(super) ports: Vec<Port>,
 }
 
-/// A port of a service.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Port {
     pub(super) protocol: String,
@@ -42,13 +40,12 @@ pub(super) struct Port {
 pub(super) struct Ingress {
     /// In the order of its rules.
     pub(super) paths: Vec<Path>,
-    /// Hosts that are served by TLS; an empty one for all.
+    /// Hosts with TLS; an empty one for all.
     pub(super) tls_hosts: Vec<String>,
-    /// Where it is served: an address, or a host name where there is none.
+    /// IP address, or host name where there is none.
     pub(super) addresses: Vec<(String, String)>,
 }
 
-/// A path of an ingress that leads to a service.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Path {
     pub(super) host: String,
@@ -58,7 +55,6 @@ pub(super) struct Path {
     pub(super) port: i32,
 }
 
-/// The load balancer's settings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Pool {
     pub(super) interface: String,

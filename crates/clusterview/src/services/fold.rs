@@ -1,4 +1,4 @@
-//! What is published of services, ingresses and the load balancer.
+//! The published value from services, ingresses and the load balancer.
 //!
 //! Source: spec/agents.md 4.11, spec/eve-rest.md 3.3. Pure: no clock, no I/O, no task.
 
@@ -14,29 +14,28 @@ use topics::{
 use super::facts::{Ingress, Pool, Service, is_own};
 use crate::collections::ObjectTable;
 
-/// Addresses of services inside of the cluster: nothing at an uplink leads there.
+/// Addresses of services inside of the cluster: not reachable at an uplink.
 const CLUSTER_ADDRESSES: &str = "10.43.0.0/16";
-/// Where the API of the cluster is reached through an agent of its manager.
+/// The API of the cluster through its manager's agent.
 const MANAGER: (&str, i32) = ("cattle-system", 443);
 const API_PORT: i32 = 6443;
 const LOAD_BALANCER: &str = "LoadBalancer";
 const ORPHANS: &str = "kube-vip LB removed but services still have LoadBalancer allocated IPs";
 const OUT_OF_RANGE: &str = "services have LoadBalancer IPs outside the current kube-vip prefix";
 
-/// All that is known.
 pub(super) struct ServicesView<'a> {
     pub(super) services: &'a ObjectTable<Service>,
     pub(super) ingresses: &'a ObjectTable<Ingress>,
-    /// The load balancer's settings, where there are some; `None` where that is not known.
+    /// The load balancer's settings, if any; `None` where unknown.
     pub(super) pools: Option<&'a ObjectTable<Pool>>,
     /// Addresses of this node's ports.
     pub(super) own: &'a BTreeSet<IpAddr>,
-    /// What is wrong with the load balancer's addresses in the config of this node.
+    /// What is wrong with the load balancer's addresses in this node's config.
     pub(super) config_error: &'a ErrorDescription,
     pub(super) now: GoTime,
 }
 
-/// What is to be published after `before`: an error that stays keeps its time.
+/// The value to publish after `before`: an unchanged error keeps its time.
 pub(super) fn fold(view: &ServicesView<'_>, before: Option<&KubeUserServices>) -> KubeUserServices {
     let services = ports(view.services);
     let allocated: BTreeSet<&str> =
@@ -151,7 +150,7 @@ fn pool(
     }
 }
 
-/// Whether an address is one of the network `prefix`; `None` where one of them is none.
+/// `None` where one of them is invalid.
 fn is_within(prefix: &str, address: &str) -> Option<bool> {
     Some(Cidr::parse(prefix)?.contains(address.parse().ok()?))
 }

@@ -1,7 +1,8 @@
-//! One collection kept up to date by a watch, from which only facts are kept.
+//! One collection kept up to date by a watch, reduced to facts.
 //!
-//! Not here: how a watch survives (`kubeapi::watch`). A collection that was never listed is not known, and one whose
-//! calls fail keeps what it had: a firewall is not closed because an API server is away (D-V10, D-V11).
+//! Not here: how a watch survives (`kubeapi::watch`). A collection is unknown before its first list, and
+//! keeps its content while calls fail: a firewall does not close because an API server is away (D-V10,
+//! D-V11).
 
 use futures::stream::{BoxStream, StreamExt as _};
 use kubeapi::ApiClient;
@@ -19,7 +20,7 @@ pub(super) struct FollowedTable<T> {
 }
 
 impl<T: ObjectFact> FollowedTable<T> {
-    /// The first call is made when [`FollowedTable::changed`] is first polled.
+    /// The first call is made by the first [`FollowedTable::changed`].
     pub(super) fn open(cluster: &ApiClient, scope: WatchScope, seed: u64) -> Self {
         let what = scope.what.clone();
         Self {
@@ -31,7 +32,7 @@ impl<T: ObjectFact> FollowedTable<T> {
         }
     }
 
-    /// The objects; `None` before the first list.
+    /// `None` before the first list.
     pub(super) const fn known(&self) -> Option<&ObjectTable<T>> {
         self.known.as_ref()
     }
@@ -40,7 +41,7 @@ impl<T: ObjectFact> FollowedTable<T> {
         self.failing
     }
 
-    /// Waits until the objects are others, or cannot be read before they were listed once. Dropping it loses nothing.
+    /// Waits until the objects change, or cannot be read before the first list. Dropping it loses nothing.
     pub(super) async fn changed(&mut self) {
         loop {
             let Some(news) = self.stream.next().await else { std::future::pending().await };

@@ -1,7 +1,8 @@
-//! The task that publishes `KubeUserServices`.
+//! Publishes `KubeUserServices`.
 //!
-//! While no nim is on the device nobody opens ports, and nothing is followed. Nothing is published before services
-//! and ingresses were listed, and the load balancer's settings as well unless they cannot be read. Not here: what is published (`fold`).
+//! Without nim on the device no ports are opened, and nothing is followed. Nothing is published before
+//! services and ingresses were listed, and the load balancer's settings, unless these cannot be read. Not
+//! here: the value (`fold`).
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -20,13 +21,11 @@ use super::fold::{ServicesView, fold};
 use super::follow::FollowedTable;
 use crate::{GLOBAL, NAME};
 
-/// Between two publications: each has nim make its rules again.
+/// Between two publications: each makes nim write its rules again.
 const GAP: Duration = Duration::from_secs(5);
 
 enum ServicesInput {
-    /// Addresses of the ports.
     Ports(BTreeSet<IpAddr>),
-    /// What is wrong with the load balancer's addresses in our config.
     ConfigError(ErrorDescription),
 }
 
@@ -66,7 +65,7 @@ impl Followers {
     }
 }
 
-/// Publishes until it is dropped; what is published stays.
+/// Published values stay.
 pub async fn run(context: &AgentContext, troubles: &Troubles, cluster: ApiClient) -> Result<(), Error> {
     let clock = context.clock;
     let mut outlet = Outlet::<KubeUserServices>::open(troubles)?;
@@ -120,7 +119,7 @@ pub async fn run(context: &AgentContext, troubles: &Troubles, cluster: ApiClient
     }
 }
 
-/// What is to be published; `None` while not everything is known.
+/// `None` while something is unknown.
 fn folded(
     followers: Option<&Followers>,
     own: &BTreeSet<IpAddr>,
@@ -143,7 +142,7 @@ fn folded(
     Some(fold(&view, before))
 }
 
-/// Waits for another object; without end while none is followed.
+/// Waits for a change; without end while nothing is followed.
 async fn changed(followers: &mut Option<Followers>) {
     match followers {
         Some(all) => all.changed().await,

@@ -1,4 +1,4 @@
-//! The two topics of the statistics. Dropped, they are withdrawn: a task that is cancelled publishes nothing more.
+//! The two topics of the statistics. Dropping them withdraws them, so a cancelled task leaves no value.
 
 use agent::{Error, Outlet, Troubles};
 use topics::{KubeClusterInfo, KubeStatsState};
@@ -6,30 +6,29 @@ use tracing::error;
 
 use crate::GLOBAL;
 
-/// Publishes `KubeClusterInfo` and `KubeStatsState`.
 pub struct StatsPublisher {
     info: Outlet<KubeClusterInfo>,
     state: Outlet<KubeStatsState>,
 }
 
 impl StatsPublisher {
-    /// Becomes the publisher of both, with what an earlier run left.
+    /// Publishes both, with the values of an earlier run.
+    ///
     /// Errors: another process publishes them, or their directories cannot be used.
     pub fn open(troubles: &Troubles) -> Result<Self, Error> {
         Ok(Self { info: Outlet::open(troubles)?, state: Outlet::open(troubles)? })
     }
 
-    /// Publishes the cluster, if it is another; whether that succeeded. The next round tries again.
+    /// Publishes a changed value; returns whether that succeeded. The next round retries.
     pub(super) fn publish(&mut self, info: &KubeClusterInfo) -> bool {
         self.info.put(GLOBAL, info)
     }
 
-    /// Takes the cluster back; whether nobody sees it any more.
+    /// Returns whether that succeeded.
     pub(super) fn withdraw(&mut self) -> bool {
         self.info.take(GLOBAL)
     }
 
-    /// Says how it is going.
     pub(super) fn publish_state(&mut self, state: &KubeStatsState) {
         self.state.put(GLOBAL, state);
     }

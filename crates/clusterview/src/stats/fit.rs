@@ -1,21 +1,17 @@
-//! What does not fit into one message of `KubeClusterInfo` is cut, and that is reported.
+//! Cuts what does not fit into one message of `KubeClusterInfo`, and reports that.
 //!
 //! Not here: how it is cut (`topics::fit`). Pure: no clock, no I/O, no task.
 
 use topics::{KubeClusterInfo, go_json};
 
-/// A list that was cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cut {
-    /// The member of the topic.
     pub(super) member: &'static str,
-    /// Items that were left in it.
     pub(super) kept: usize,
-    /// Items that there are.
     pub(super) of: usize,
 }
 
-/// Cuts what does not fit, and says what that was.
+/// Returns what was cut.
 pub(super) fn fit(info: &mut KubeClusterInfo) -> Result<Vec<Cut>, go_json::Error> {
     let before = lengths(info);
     info.fit()?;

@@ -1,7 +1,7 @@
 //! Facts of the cluster folded into the topic.
 //!
-//! Lists are sorted by name, so that what is equal compares equal; an empty one is absent, as in the reference.
-//! Source: spec/agents.md 4.11. Pure: no clock, no I/O, no task.
+//! Lists are sorted by name, so that equal content compares equal; an empty one is absent, as in the
+//! reference. Source: spec/agents.md 4.11. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,9 @@ use topics::{
 
 use super::{listed, storage, time};
 
-/// Pods of this prefix run a virtual machine, which is reported as such.
+/// Prefix of a virtual machine's pod; the machine is reported instead.
 const LAUNCHER: &str = "virt-launcher-";
 
-/// What the facts are seen with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StatsView {
     /// This device has a cluster config.
@@ -26,7 +25,6 @@ pub(super) struct StatsView {
     pub(super) longhorn: bool,
 }
 
-/// The topic's value.
 pub(super) fn fold(facts: &ClusterFacts, view: StatsView) -> KubeClusterInfo {
     let nodes = facts.nodes.iter().map(|((_, name), fact)| node(name, fact, view.member));
     let storage = if view.longhorn { storage::fold(facts) } else { topics::KubeStorageInfo::default() };
@@ -56,7 +54,7 @@ fn node(name: &str, fact: &Node, member: bool) -> KubeNodeInfo {
         internal_ip: fact.internal_ip.clone(),
         external_ip: fact.external_ip.clone(),
         schedulable: !fact.unschedulable,
-        // D-K20: what counts is whether there is a config, and not how many items its topic has.
+        // D-K20: the existence of a config counts, not the number of items of its topic.
         admission: match (member, fact.etcd) {
             (true, true) => NodeAdmission::Joined,
             (true, false) => NodeAdmission::Joining,
@@ -112,7 +110,6 @@ fn vm(name: &str, fact: &Vm) -> KubeVmiInfo {
     }
 }
 
-/// Pods of each namespace that has some.
 fn namespaces(facts: &ClusterFacts) -> impl Iterator<Item = KubePodNameSpaceInfo> {
     let mut counted: BTreeMap<&str, KubePodNameSpaceInfo> = BTreeMap::new();
     for ((namespace, _), pod) in &facts.pods {

@@ -1,8 +1,7 @@
 //! When the statistics are opened, published, and withdrawn.
 //!
-//! Not here: what they hold. A publication happens only in a term of this node, before the moment until which it is
-//! certain, at most once in [`GAP`], and only after something has changed. Sources: spec/agents.md 4.11, goals L2.
-//! Pure: no clock, no I/O, no task.
+//! Not here: their content. A publication happens only while this node certainly leads, at most once in
+//! [`GAP`], and only after a change. Sources: spec/agents.md 4.11, goals L2. Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 
@@ -12,48 +11,45 @@ use crate::leader::Leadership;
 
 /// Least time between two publications.
 pub const GAP: Duration = Duration::from_secs(30);
-/// How long the first publication waits for parts that nothing has been heard of.
+/// How long the first publication waits for parts without news.
 pub const FIRST_WAIT: Duration = Duration::from_secs(10);
 /// Least time between two writes of `KubeStatsState`.
 const TELL_GAP: Duration = Duration::from_secs(1);
-/// When a withdrawal that failed is tried again.
+/// When a failed withdrawal is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StatsAction {
     /// This node leads: follow the cluster.
     Open,
-    /// It does not: take back what is published, close the watches.
+    /// It does not: withdraw, close the watches.
     Close,
-    /// Publish what is known.
     Publish,
-    /// Say how it is going.
+    /// Publish `KubeStatsState`.
     Tell,
 }
 
-/// The time in which this node leads.
+/// A term as leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct LeaderTerm {
     until: Mono,
     began: Mono,
-    /// No publication before this; `None` before the first.
+    /// Earliest publication; `None` before the first.
     next: Option<Mono>,
-    /// Something was heard of every part.
+    /// Something was received of every part.
     all_heard: bool,
-    /// Something has changed since the last publication.
     changed: bool,
-    /// No word before this.
+    /// Earliest `KubeStatsState`.
     next_word: Mono,
-    /// There is something to say since the last word.
+    /// Changes since the last one.
     news: bool,
 }
 
-/// Begins as after a crash: what an earlier run has left is withdrawn first.
+/// Starts as after a crash: an earlier run's value is withdrawn first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rhythm {
     term: Option<LeaderTerm>,
-    /// A withdrawal is owed, from this moment on.
+    /// When a withdrawal is due.
     owed: Option<Mono>,
 }
 
@@ -64,7 +60,7 @@ impl Default for Rhythm {
 }
 
 impl Rhythm {
-    /// Hears who leads; to be reported in every turn, as only the present value counts.
+    /// To be called in every turn, as only the present value counts.
     pub(super) fn lead(&mut self, now: Mono, leading: Leadership) -> Option<StatsAction> {
         let until = leading.until.filter(|_| leading.holds(now));
         match (&mut self.term, until) {
@@ -78,7 +74,7 @@ impl Rhythm {
                 self.owed = Some(now);
                 None
             }
-            // What is owed comes first.
+            // A due withdrawal comes first.
             (None, Some(_)) if self.owed.is_some() => None,
             (None, Some(until)) => {
                 self.term = Some(LeaderTerm {
@@ -100,14 +96,13 @@ impl Rhythm {
         self.term.map(|term| term.until)
     }
 
-    /// The content is another.
     pub(super) fn changed(&mut self) {
         if let Some(term) = &mut self.term {
             term.changed = true;
         }
     }
 
-    /// How a part is doing is another.
+    /// The state of a part has changed.
     pub(super) fn news(&mut self, all_heard: bool) {
         if let Some(term) = &mut self.term {
             term.news = true;
@@ -115,12 +110,12 @@ impl Rhythm {
         }
     }
 
-    /// The withdrawal that was to be done is done, or has failed.
+    /// The withdrawal succeeded or failed.
     pub(super) fn closed(&mut self, now: Mono, done: bool) {
         self.owed = (!done).then_some(now + AGAIN);
     }
 
-    /// What is due now. To be asked until nothing is.
+    /// To be called until there is none.
     pub(super) fn due(&mut self, now: Mono) -> Option<StatsAction> {
         if self.owed.is_some_and(|at| now >= at) {
             return Some(StatsAction::Close);
@@ -140,7 +135,6 @@ impl Rhythm {
         None
     }
 
-    /// When something is due, or the term is over, next.
     pub(super) fn next_wake(&self) -> Option<Mono> {
         let term = self.term.as_ref();
         let times = [
@@ -154,13 +148,12 @@ impl Rhythm {
 }
 
 impl LeaderTerm {
-    /// When a publication is due.
     fn publication(&self) -> Option<Mono> {
         let first = if self.all_heard { self.began } else { self.began + FIRST_WAIT };
         self.changed.then_some(self.next.unwrap_or(first))
     }
 
-    /// When a word is due: soon after news, and now and then because the moment until which it leads has moved.
+    /// Soon after a change, and now and then because the end of the term has moved.
     fn word(&self) -> Mono {
         if self.news { self.next_word } else { self.next_word + GAP }
     }
@@ -245,8 +238,8 @@ mod tests {
     }
 
     proptest! {
-        /// However facts, time and failures come: nothing is published outside of a certain term, two publications
-        /// are a gap apart, and a term that ends is followed by a withdrawal in the same turn.
+        /// For any order of facts, time and failures: nothing is published outside of a certain term, two
+        /// publications are a gap apart, and a term that ends is followed by a withdrawal in the same turn.
         #[test]
         fn l2_nothing_is_published_without_the_lease(
             steps in proptest::collection::vec((0_u64..40, 0_u8..6, 0_u64..80, any::<bool>()), 1..200)
@@ -265,7 +258,7 @@ mod tests {
                 let certain = leading.holds(now);
                 let mut acts = 0;
                 loop {
-                    // As the task does: who leads is read before everything that is done.
+                    // As the task does: leadership is read before each action.
                     if rhythm.lead(now, leading) == Some(StatsAction::Open) {
                         prop_assert!(certain && !published);
                         last = None;

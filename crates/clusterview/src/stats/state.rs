@@ -1,4 +1,4 @@
-//! How the statistics come about, as `KubeStatsState` says it.
+//! `KubeStatsState`: how the statistics are made.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -8,7 +8,7 @@ use topics::{GoTime, KubeStatsPart, KubeStatsState};
 
 use super::fit::Cut;
 
-/// What a person can do about a list that was cut.
+/// Next step for a cut list.
 const CUT_STEP: &str = "read the rest with kubectl; one message of this topic holds no more";
 
 /// The two clocks at one moment.
@@ -19,13 +19,13 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// What the wall clock shows at `at`.
+    /// The wall clock at `at`.
     fn at(self, at: Mono) -> GoTime {
         self.wall.plus(at.since(self.now)).minus(self.now.since(at))
     }
 }
 
-/// The state of a node that leads until then.
+/// Of a node that leads until then.
 pub(super) fn leading(moment: Moment, until: Mono, parts: &Parts, cuts: &Cuts) -> KubeStatsState {
     let expired = parts.expired();
     let failing = parts.failing().map(|(part, since, error, next_step)| {
@@ -55,12 +55,12 @@ pub(super) fn leading(moment: Moment, until: Mono, parts: &Parts, cuts: &Cuts) -
     }
 }
 
-/// The lists that are cut, each with since when.
+/// Cut lists, each with its start.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Cuts(Vec<(Mono, Cut)>);
 
 impl Cuts {
-    /// These are cut now; one that was before keeps its time.
+    /// Known ones keep their start.
     pub(super) fn set(&mut self, now: Mono, cuts: Vec<Cut>) {
         let since = |cut: &Cut| {
             let known = self.0.iter().find(|(_, known)| known.member == cut.member);

@@ -13,17 +13,16 @@ use topics::{
 
 use super::{listed, time};
 
-/// Claims of applications end in this, behind the ID of the volume.
+/// Suffix of applications' claims, behind the volume's ID.
 const CLAIM_SUFFIX: &str = "-pvc-0";
 
-/// All of the storage.
 pub(super) fn fold(facts: &ClusterFacts) -> KubeStorageInfo {
     let index = Index::of(facts);
     let volumes = facts.claims.iter().map(|((_, name), claim)| index.volume(name, claim));
     KubeStorageInfo { health: health(facts), transition_time: transition(facts), volumes: listed(volumes) }
 }
 
-/// The lowest of all DaemonSets; a disk that takes no replica lowers it. Without DaemonSets nothing is known.
+/// The lowest of all DaemonSets; a disk that takes no replica lowers it. Unknown without DaemonSets.
 fn health(facts: &ClusterFacts) -> ServiceStatus {
     let of = |set: &DaemonSet| {
         if set.ready == set.desired {
@@ -52,7 +51,6 @@ fn transition(facts: &ClusterFacts) -> GoTime {
     time(ready.max())
 }
 
-/// Facts by the volume that they are about.
 struct Index<'a> {
     volumes: BTreeMap<&'a str, &'a crate::collections::Volume>,
     replicas: BTreeMap<&'a str, Vec<(&'a str, &'a Replica)>>,
@@ -79,7 +77,7 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// A claim with what Longhorn knows of its volume, which may be nothing yet.
+    /// A claim with Longhorn's view of its volume, if any.
     fn volume(&self, name: &str, claim: &ClaimFact) -> KubeVolumeInfo {
         let volume = self.volumes.get(claim.volume.as_str());
         let snapshots = self.snapshot_bytes.get(claim.volume.as_str()).copied().unwrap_or_default();
@@ -126,7 +124,7 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// How the engine uses a replica that runs. What the engine does not know yet is not called in use.
+    /// How the engine uses a running replica. One that the engine does not know yet is not called in use.
     fn running(&self, name: &str, replica: &Replica) -> (StorageVolumeReplicaStatus, u8) {
         let engine = self.engines.get(replica.engine.as_str());
         match engine.and_then(|engine| engine.modes.get(name)).map(String::as_str) {
@@ -165,7 +163,7 @@ fn robustness(word: &str) -> StorageVolumeRobustness {
     }
 }
 
-/// Of a degraded volume, how many replicas are whole and whether another is being filled.
+/// Of a degraded volume: how many replicas are healthy, and whether another one is being filled.
 fn substate(robustness: StorageVolumeRobustness, replicas: &[KubeVolumeReplicaInfo]) -> StorageHealthStatus {
     let count = |status| replicas.iter().filter(|it| it.status == status).count();
     match robustness {
@@ -193,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// Pods of a DaemonSet that are Ready, and that should be.
+    /// Ready and wanted pods of a DaemonSet.
     type Sets = (u64, u64);
     /// State of a replica, and how its engine uses it.
     type Modes = (&'static str, &'static str);
@@ -251,7 +249,6 @@ mod tests {
         assert!(fold(&ClusterFacts { pods: [].into(), ..facts }).transition_time.is_zero());
     }
 
-    /// A volume whose replicas r-0, r-1, … have these states and modes.
     fn volume(robustness: &str, replicas: &[(&str, &str)]) -> ClusterFacts {
         let replica = |(at, (state, _)): (usize, &(&str, &str))| {
             let replica = Replica {
@@ -302,7 +299,7 @@ mod tests {
             let seen = (replicas[1].status.number(), replicas[1].rebuild_progress_percentage);
             assert_eq!(seen, (status, percent), "{fact:?}");
         }
-        // The engine's own address of a replica goes before the replica's.
+        // The engine's address of a replica goes before the replica's.
         let mut facts = volume("degraded", &[("running", "RW"), ("running", "WO")]);
         let engine = facts.engines.get_mut(&key("e")).unwrap();
         engine.addresses.insert("r-1".to_owned(), "10.42.9.9:10000".to_owned());

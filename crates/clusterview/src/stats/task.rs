@@ -1,6 +1,6 @@
-//! The task that reports the cluster while this node leads.
+//! Reports the cluster while this node leads.
 //!
-//! Not here: who leads; the election says so. While another node leads no watch is open.
+//! Not here: the election. While another node leads no watch is open.
 
 use std::collections::BTreeSet;
 
@@ -19,9 +19,9 @@ use super::state::{self, Cuts, Moment};
 use crate::ClusterConfig;
 use crate::leader::Leadership;
 
-/// Reports the cluster whenever this node leads, until nobody can say any more whether it does.
+/// Reports the cluster while this node leads, until the sender of leadership is gone.
 ///
-/// Dropping it withdraws what is published, as the end of a term does.
+/// Dropping it withdraws the published value, like the end of a term.
 pub async fn run(
     cluster: ApiClient,
     clock: Clock,
@@ -40,7 +40,7 @@ pub async fn run(
     };
     let (mut config_ends, mut boots) = (false, clock.boots());
     loop {
-        // Who leads is read again before each thing that is done: writing takes time.
+        // Leadership is read again before each action: writing takes time.
         loop {
             let now = task.clock.now();
             let leads = *leading.borrow_and_update();
@@ -59,14 +59,14 @@ pub async fn run(
                 config_ends = changed.is_err();
                 task.rhythm.changed();
             }
-            // Its times are made again; the clock lives as long as this process.
+            // Its times are computed again; the sender lives as long as this process.
             Ok(()) = boots.changed() => task.publish_state(),
             told = next(&mut task.gathering, clock) => task.take_update(told),
         }
     }
 }
 
-/// The next thing heard of the cluster; never while it is not followed.
+/// The next update of the cluster; never while it is not followed.
 async fn next(gathering: &mut Option<Gathering>, clock: Clock) -> PartUpdate {
     match gathering {
         Some(gathering) => gathering.next(|| clock.now()).await,
@@ -81,7 +81,6 @@ struct StatsTask {
     rhythm: Rhythm,
     gathering: Option<Gathering>,
     cuts: Cuts,
-    /// Parts whose trouble, or absence, has been logged.
     logged: BTreeSet<Collection>,
 }
 
@@ -90,14 +89,14 @@ impl StatsTask {
         match act {
             StatsAction::Open => {
                 info!("this node leads: it reports the cluster");
-                // Nodes that come to lead at the same moment of their uptime are rare, and harmless.
+                // Nodes rarely become leaders at the same uptime, and that is harmless.
                 let seed = u64::try_from(self.clock.now().since_start().as_nanos()).unwrap_or_default();
                 self.gathering = Some(Gathering::open(&self.cluster, seed));
                 self.cuts = Cuts::default();
                 self.logged.clear();
             }
             StatsAction::Close => {
-                // Taken back before anything else is done.
+                // Withdrawn before anything else.
                 let done = self.board.withdraw();
                 if self.gathering.take().is_some() {
                     info!("this node leads no more: its report of the cluster is withdrawn");
@@ -114,11 +113,11 @@ impl StatsTask {
         let Some(gathering) = &self.gathering else { return };
         let view = StatsView { member, longhorn: !gathering.parts().is_absent(Collection::Volumes) };
         let mut info = fold(&gathering.facts(), view);
-        // What has no form is reported by the publication, which needs the same one.
+        // A value that cannot be encoded is reported by the publication.
         let cuts = fit::fit(&mut info).unwrap_or_default();
         let now = self.clock.now();
         self.cuts.set(now, cuts);
-        // Folding took time: the term may be over by now.
+        // Folding took time: the term may be over.
         if self.rhythm.until().is_some_and(|until| now < until) && !self.board.publish(&info) {
             self.rhythm.changed();
         }
@@ -153,7 +152,7 @@ impl StatsTask {
     }
 }
 
-/// Logs what a part is doing now: its trouble and its end once each.
+/// Logs the state of a part: its trouble and the end of it once each.
 fn log(logged: &mut BTreeSet<Collection>, of: Collection, state: &CollectionState) {
     let part = of.text();
     match state {

@@ -18,7 +18,6 @@ impl Said {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// What was said, in order.
     pub(crate) fn messages(&self) -> Vec<String> {
         self.objects().iter().map(|it| it["msg"].as_str().unwrap().to_owned()).collect()
     }

@@ -26,7 +26,7 @@ pub(crate) const POD: &str = "web-d4f3a-0-x7k2p";
 /// A virtual machine: its launchers begin with `virt-launcher-ubuntu-b3e2f-0`.
 pub(crate) const VM: &str = "b3e2f1a0-5c4d-4e6f-8a9b-0c1d2e3f4a5b";
 pub(crate) const LAUNCHER: &str = "virt-launcher-ubuntu-b3e2f-0ab1cd-x7k2p";
-/// What does not come within this time of the paused clock does not come.
+/// A state that takes longer on the paused clock does not come.
 const PATIENCE: Duration = Duration::from_mins(20);
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -42,7 +42,6 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Node n1, on which nothing runs so far.
     pub(crate) fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let topic_root = TopicRoot::open(root.path()).unwrap();
@@ -90,7 +89,6 @@ impl Stage {
         assert!(store::remove(&file).unwrap());
     }
 
-    /// A pod of an application whose containers are in their first run.
     pub(crate) fn pod(&self, name: &str, node: &str, phase: &str, containers: &[&str]) {
         let (beside, containers): (Vec<&str>, Vec<&str>) =
             containers.iter().partition(|it| **it == "guest-console-log");
@@ -109,7 +107,7 @@ impl Stage {
         }
     }
 
-    /// The pod's status says that the container is in its run of this number.
+    /// The pod's status reports this run of the container.
     pub(crate) fn run(&self, pod: &str, container: &str, restarts: u32) {
         self.sim.run_container(APPS, pod, container, restarts, &json!({ "running": {} }));
     }
@@ -132,13 +130,13 @@ impl Stage {
         self.agent = Some((stopper, task));
     }
 
-    /// Ends it as a crash does, wherever it waits.
+    /// Kills it at any await.
     pub(crate) async fn kill(&mut self) {
         let (_stopper, mut task) = self.agent.take().unwrap();
         task.shutdown().await;
     }
 
-    /// Tells it to leave, and waits until it has.
+    /// Stops it, and waits for its end.
     pub(crate) async fn leave(&mut self) {
         let (stopper, mut task) = self.agent.take().unwrap();
         stopper.stop();
@@ -166,7 +164,7 @@ impl Stage {
         self.status(uuid).map(|status| status.app_kube_status.number())
     }
 
-    /// Waits until it is as wanted; how long that took.
+    /// Waits until it is as wanted; returns the time.
     pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&Self) -> bool) -> Duration {
         let began = self.now();
         while !wanted(self) {

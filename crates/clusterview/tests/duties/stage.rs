@@ -14,7 +14,7 @@ use tracing::subscriber::DefaultGuard;
 
 use crate::stats::lines::Lines;
 
-/// What does not come within this time of the paused clock does not come.
+/// A state that takes longer on the paused clock does not come.
 const PATIENCE: Duration = Duration::from_mins(20);
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -51,7 +51,7 @@ impl Stage {
         std::fs::read_to_string(self.context.topic_root.path(path)).ok()
     }
 
-    /// Another file at `path` has another one.
+    /// Changes when the file is replaced.
     pub(crate) fn inode(&self, path: &str) -> Option<u64> {
         std::fs::metadata(self.context.topic_root.path(path)).ok().map(|it| it.ino())
     }
@@ -60,7 +60,7 @@ impl Stage {
         self.context.clock.sleep_until(Some(self.context.clock.now() + time)).await;
     }
 
-    /// Waits until it is as wanted; how long that took.
+    /// Waits until it is as wanted; returns the time.
     pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&Self) -> bool) -> Duration {
         let began = self.context.clock.now();
         while !wanted(self) {

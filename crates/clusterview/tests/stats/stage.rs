@@ -20,7 +20,7 @@ use crate::stats::lines::Lines;
 
 const INFO: &str = "run/zedkube/KubeClusterInfo/global.json";
 const STATE: &str = "run/zedkube/KubeStatsState/global.json";
-/// What does not come within this time of the paused clock does not come.
+/// A state that takes longer on the paused clock does not come.
 const PATIENCE: Duration = Duration::from_hours(1);
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -62,7 +62,7 @@ impl Stage {
         self.task.spawn(stats::run(cluster, self.clock, leading, config, board));
     }
 
-    /// Ends the task as the end of its agent does.
+    /// Drops the task, as the end of its agent does.
     pub(crate) async fn stop(&mut self) {
         self.task.shutdown().await;
     }
@@ -118,7 +118,6 @@ impl Stage {
         }
     }
 
-    /// Waits until it is reported like this how it is going.
     pub(crate) async fn until_state(&self, what: &str, wanted: impl Fn(&KubeStatsState) -> bool) {
         let end = self.now() + PATIENCE;
         while !wanted(&self.state()) {
@@ -127,7 +126,6 @@ impl Stage {
         }
     }
 
-    /// How many requests the API server got, and how many of them were lists.
     pub(crate) fn requests(&self) -> (usize, usize) {
         let seen = self.sim.faults().requests();
         (seen.len(), seen.iter().filter(|it| !it.uri.contains("watch=true")).count())

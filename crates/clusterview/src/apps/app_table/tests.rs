@@ -88,7 +88,7 @@ fn a_config_that_is_another_is_said_and_one_that_is_gone_takes_its_status_back_a
     assert_eq!((due(&mut book, at(9)), due(&mut book, at(10))), (vec![], vec![4]));
     book.configured(KEY.to_owned(), None);
     assert_eq!((due(&mut book, at(10)), book.is_wanted()), (vec![9], false));
-    // Its pods are not known any more when it comes back.
+    // Its pods are unknown when it comes back.
     book.configured(KEY.to_owned(), Some(app(true)));
     assert!(due(&mut book, at(10)).is_empty());
     book.set_pods(pods("Running"));
@@ -113,7 +113,7 @@ fn two_minutes_without_the_api_are_said_once_of_what_was_said_before() {
     assert_eq!(due(&mut book, at(0)), [4]);
     book.failed(at(100));
     book.failed(at(150));
-    // Configs that come meanwhile are not judged by pods of long ago.
+    // Later configs are not judged by old pods.
     book.configured("new".to_owned(), Some(app(true)));
     assert_eq!((due(&mut book, at(219)), book.next_wake()), (vec![], Some(at(220))));
     let Some(AppAction::Publish(key, status)) = book.due(at(220)) else { panic!("nothing is said") };
@@ -122,7 +122,6 @@ fn two_minutes_without_the_api_are_said_once_of_what_was_said_before() {
     assert_eq!(due(&mut book, at(220)), [1]);
     book.failed(at(300));
     assert_eq!((due(&mut book, at(5000)), book.next_wake()), (vec![], None), "once");
-    // It is back.
     book.configured("new".to_owned(), None);
     book.set_pods(pods("Running"));
     assert_eq!(due(&mut book, at(5001)), [4]);

@@ -17,7 +17,7 @@ fn run(restarts: u32, state: ContainerState) -> ContainerRun {
     ContainerRun { restarts, state, ending: false }
 }
 
-/// Begins a reading that gives these lines; which of them are handed on, `None` when all are doubted.
+/// A reading with these lines; returns those passed on, `None` when all are doubted.
 fn read(
     track: &mut ContainerTrack,
     now: Mono,
@@ -37,7 +37,7 @@ fn read(
     (wanted, told)
 }
 
-/// A container of which these lines have been handed on.
+/// A container with these lines passed on.
 fn known(restarts: u32, lines: &[i64]) -> ContainerTrack {
     let mut mark = LogMark::fresh(restarts);
     for nanos in lines {
@@ -75,7 +75,7 @@ fn d_k23_lines_without_a_known_one_are_doubted_once_and_then_taken() {
     assert_eq!(read(&mut track, at(0), &[1, 2], ReadEnd::Whole).1, None);
     assert_eq!(track.next_wake(), Some(at(2)));
     assert_eq!(read(&mut track, at(2), &[1, 2], ReadEnd::Whole).1, Some(vec![1, 2]));
-    // The node has put the old lines away.
+    // The node has rotated the old lines away.
     assert_eq!(read(&mut track, at(12), &[3], ReadEnd::Whole).1, None);
     assert_eq!(read(&mut track, at(14), &[3, 4], ReadEnd::Whole).1, Some(vec![3, 4]));
 }
@@ -83,7 +83,7 @@ fn d_k23_lines_without_a_known_one_are_doubted_once_and_then_taken() {
 #[test]
 fn d_k23_the_log_of_a_new_run_that_comes_before_its_news_is_not_taken_for_the_old_run() {
     let mut track = known(0, &[1]);
-    // The run has changed, and nobody has told so far.
+    // The run has changed, which is not known yet.
     assert_eq!(read(&mut track, at(0), &[100, 101], ReadEnd::Whole).1, None);
     track.see(at(1), run(1, ContainerState::Running));
     let (wanted, told) = read(&mut track, at(1), &[1, 2, 3], ReadEnd::Whole);
@@ -144,7 +144,6 @@ fn what_changes_during_a_reading_is_read_right_after_it() {
     track.see(at(1), ContainerRun { ending: true, ..run(0, ContainerState::Running) });
     track.ended(at(2), ReadEnd::Whole);
     assert_eq!(track.next_wake(), Some(at(2)));
-    // It had ended before the reading began, and then it is over.
     track.see(at(2), run(0, ContainerState::Ended));
     track.due(at(2)).unwrap();
     track.ended(at(3), ReadEnd::Whole);
@@ -162,7 +161,7 @@ fn a_container_whose_pod_is_about_to_go_is_read_each_second_but_not_for_ever() {
     }
     read(&mut track, at(63), &[1], ReadEnd::Whole);
     assert_eq!(track.next_wake(), Some(at(73)), "one that does not go is read as always");
-    // Lines of which none is known are doubted for a moment only.
+    // Unknown lines are doubted for a moment only.
     let mut track =
         ContainerTrack::new(None, ContainerRun { ending: true, ..run(0, ContainerState::Ended) }, at(0));
     assert_eq!(read(&mut track, at(0), &[1, 2], ReadEnd::Whole).1, None);

@@ -5,7 +5,6 @@ use super::*;
 const OURS: &str = "b3e2f1a0-5c4d-4e6f-8a9b-0c1d2e3f4a5b";
 const OTHER: &str = "d4f3a2b1-6d5e-4f70-9bac-1d2e3f4a5b6c";
 
-/// Ports that listen, and processes that are edgeview.
 #[derive(Default)]
 struct Fake {
     open: Vec<u32>,
@@ -40,7 +39,7 @@ fn console(machine: &str, port: u32, app: &str, pid: i64) -> ConsoleFileState {
     })
 }
 
-/// What is decided once the same was seen for long: no claim, and a claim.
+/// Decisions after a long time, without and with a claim.
 fn decided(seen: &ConsoleFileState, fake: &Fake) -> (ConsoleAction, ConsoleAction) {
     let decide = |wanted: &BTreeMap<String, Console>| {
         let mut claim = ConsoleFileHistory::default();
@@ -76,7 +75,7 @@ fn e7_every_row_of_the_claim_table() {
             &remove,
         ),
         ("ours, another port", console(vm, 5902, OURS, 0), open(&[], &[]), &remove, &remove),
-        // Not wanted any more: nobody else writes a file without a caller (D-V3).
+        // Unwanted: no other program writes a file without a caller (D-V3).
         ("another application", console("web", 5902, OTHER, 0), open(&[], &[]), &remove, &remove),
         ("another application, open", console("web", 5902, OTHER, 0), open(&[5902], &[]), &remove, &remove),
         ("no application", console("web", 5902, "", 0), open(&[], &[]), &rest, &remove),
@@ -106,7 +105,7 @@ fn d_v2_of_two_consoles_the_one_that_is_open_stays_until_it_is_wanted_no_more() 
 fn the_two_seconds_count_from_the_first_look_while_a_console_is_wanted() {
     let (mut claim, fake) = (ConsoleFileHistory::default(), Fake::default());
     assert_eq!(claim.decide(at(0), &wanted(&[]), &ConsoleFileState::Absent, &fake), ConsoleAction::Rest);
-    // What became of the file meanwhile nobody has seen.
+    // Changes meanwhile were not seen.
     assert!(matches!(
         claim.decide(at(100), &wanted(&[OURS]), &ConsoleFileState::Absent, &fake),
         ConsoleAction::Wait(_)

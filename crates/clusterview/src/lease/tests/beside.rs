@@ -1,5 +1,5 @@
-//! Our candidates beside one that runs client-go, on a network that delays, cuts and refuses, with clocks that jump and
-//! drift, and processes of ours that stand still: never two who lead at one instant (goals L1, L3).
+//! Our candidates beside one that runs client-go, on a network that delays, cuts and refuses, with clocks
+//! that jump and drift, and suspended processes of ours: never two leaders at one instant (goals L1, L3).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,7 +19,7 @@ const CALL_LIMIT: [At; 2] = [10 * SECOND, 30 * SECOND];
 /// Parts in a million by which a monotonic clock may be fast or slow.
 const DRIFT: i64 = 500;
 
-/// Chance that can be had again by its seed.
+/// Random numbers from a seed.
 struct Dice(step::Dice);
 
 impl Dice {
@@ -40,14 +40,14 @@ enum Kind {
 
 struct Candidate {
     kind: Kind,
-    /// What its monotonic clock showed at the start, and its drift.
+    /// Its monotonic clock at the start, and its drift.
     mono: (At, i64),
     wall_off_secs: i64,
     stopped: At,
     cut: At,
     wanted: bool,
     calls: u64,
-    /// The call that is waited for, and whether it is a write.
+    /// The call under way, and whether it is a write.
     waits: Option<(u64, bool)>,
 }
 
@@ -78,7 +78,6 @@ impl Candidate {
             Kind::Ours(election) => election.next_wake(),
             Kind::Rival(rival) => rival.next_wake(),
         }?;
-        // A slow clock needs another look.
         let wait = u64::try_from(due.since(self.now(at)).as_nanos().div_ceil(1_000)).unwrap();
         Some((at + wait).max(self.stopped))
     }
@@ -102,7 +101,7 @@ struct World {
     events: std::collections::HashMap<u64, Occurrence>,
     nth: u64,
     calm: bool,
-    /// How often each has become the leader, and true time in which anybody led.
+    /// How often each became the leader, and true time with a leader.
     reigns: Vec<u32>,
     led: Vec<bool>,
 }
@@ -237,7 +236,6 @@ impl World {
         match self.dice.roll(if self.calm { 1 } else { 12 }) {
             0..=7 => self.dice.roll(SECOND / 10),
             8..=10 => self.dice.roll(12 * SECOND),
-            // After everybody has given it up.
             _ => self.dice.roll(400 * SECOND),
         }
     }
@@ -277,7 +275,7 @@ impl World {
         }
     }
 
-    /// A fact for a candidate; for the other make only that time has passed.
+    /// An event for our candidate; for the other only that time has passed.
     fn hear(&mut self, who: usize, event: Event) {
         let candidate = &mut self.candidates[who];
         let (now, wall) = (candidate.now(self.at), candidate.wall(self.at));
@@ -346,7 +344,7 @@ impl World {
         }
     }
 
-    /// The network is good, everybody runs, wants to lead, and has the time of a lease.
+    /// The network works, every candidate runs and wants to lead, and has the time of a lease.
     fn calm_down(&mut self) {
         self.calm = true;
         for who in 0..3 {

@@ -1,4 +1,4 @@
-//! A candidate of another make: it does what client-go's `leaderelection` does, call by call, for the property test.
+//! A foreign candidate: the calls of client-go's `leaderelection`, for the property test.
 //!
 //! Written from the rules of that package: an optimistic update while it leads; else read, create or update with the
 //! version read; others are judged by when the record was last seen to change, on the monotonic clock; a round of
@@ -61,7 +61,7 @@ pub(super) struct Rival {
     identity: String,
     phase: Phase,
     wanted: bool,
-    /// The record as it was seen last, and when it was first seen so.
+    /// The record as last seen, and when first seen so.
     observed: Option<(LeaseSpec, Mono)>,
     object: Option<Lease>,
     at: Option<(Try, Mono)>,
@@ -228,7 +228,6 @@ impl Rival {
                 let held = self.observed.as_ref().is_some_and(|(spec, _)| {
                     spec.holder_identity.as_deref().is_some_and(|holder| !holder.is_empty())
                 });
-                // The time of the try's begin, as there.
                 if held && self.is_valid(began) && !self.is_holder() {
                     self.tried(now, false);
                     return None;
