@@ -1,5 +1,6 @@
-//! Serves an embedded cluster until it is interrupted, and writes a kubeconfig that leads to it: to try `kubectl`, or the
-//! scenarios as on a real API server, or to measure the agents. It is empty, or has three nodes and so many pods.
+//! Serves an embedded cluster until it is interrupted, and writes its kubeconfig: to try `kubectl`, or the
+//! scenarios as on a real API server, or to measure the agents. It is empty, or has three nodes and the given
+//! number of pods.
 
 use std::path::Path;
 

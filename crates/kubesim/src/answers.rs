@@ -1,5 +1,5 @@
-//! What real components answered, as a table of data: kubesim answers from it, and a test compares each row with what kubesim
-//! does. Who adds an answer of KubeVirt, Longhorn or Kubernetes adds the row.
+//! Recorded answers of real components: kubesim answers from this table, and a test compares each row with
+//! kubesim. A new answer of KubeVirt, Longhorn or Kubernetes needs a row.
 //!
 //! A row is one object of `tests/golden/kubesim/answers.json`: `name`; `component` and `compared`, the versions that it was
 //! compared with; `how`, by a `run` of the component or in its `source`; `minors`, the first and last minor version for which
@@ -15,7 +15,6 @@ const TABLE: &str = include_str!("../../../tests/golden/kubesim/answers.json");
 
 static ROWS: LazyLock<Vec<Value>> = LazyLock::new(|| serde_json::from_str(TABLE).unwrap_or_default());
 
-/// The answer of the row of this name for a minor version.
 pub(crate) fn answer(name: &str, minor: u64) -> Option<&'static Value> {
     let holds = |it: &&Value| {
         let bound = |nth: usize| it["minors"][nth].as_u64();
@@ -24,7 +23,7 @@ pub(crate) fn answer(name: &str, minor: u64) -> Option<&'static Value> {
     ROWS.iter().find(holds).map(|it| &it["answer"])
 }
 
-/// The refusal of this row; `None` where that version does not refuse. `filled` says what stands in the message.
+/// `None` where that version does not refuse. `filled` are the values of placeholders.
 pub(crate) fn refusal(name: &str, minor: u64, filled: &[(&str, &str)]) -> Option<Failure> {
     let answer = answer(name, minor)?;
     let text = |member: &str| answer[member].as_str().unwrap_or_default().to_owned();
@@ -33,7 +32,6 @@ pub(crate) fn refusal(name: &str, minor: u64, filled: &[(&str, &str)]) -> Option
     Some(Failure::new(code, &text("reason"), filled.iter().fold(text("message"), fill)))
 }
 
-/// The same as the end of a check.
 pub(crate) fn check(name: &str, minor: u64, filled: &[(&str, &str)]) -> Result<(), Failure> {
     refusal(name, minor, filled).map_or(Ok(()), Err)
 }

@@ -1,10 +1,10 @@
-//! A stand-in of etcd: for each server node what ports 2381 (metrics, health) and 2382 (JSON calls, here without TLS)
-//! of its member answer, on free ports of the loopback address.
+//! A stand-in of etcd: for each server node ports 2381 (metrics, health) and 2382 (JSON calls, here without
+//! TLS) of its member, on free ports of the loopback address.
 //!
-//! What an answer looks like is in tables of what a real member of that version answered (`recorded`), but for a check
-//! that fails by [`EtcdFault::Sick`] and a change of leader, which no table has. Not here: keys, raft, a connection to
-//! this cluster's objects. Who leads, who is connected and who is ready follow from the scripted faults.
-//! Source: spec/cluster-lock.md 5.2 and 5.3, `tests/golden/etcd`.
+//! Answers come from recordings of a real member of that version (`recorded`), except a check that fails by
+//! [`EtcdFault::Sick`] and a change of leader, which were not recorded. Not here: keys, raft, a connection to
+//! this cluster's objects. Leader, connections and readiness follow from the scripted faults. Source:
+//! spec/cluster-lock.md 5.2 and 5.3, `tests/golden/etcd`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -24,10 +24,9 @@ use recorded::{EtcdSituation, EtcdTable};
 
 mod recorded;
 
-/// What is wrong with a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EtcdFault {
-    /// Its checks of readiness fail; it is connected and votes.
+    /// Its readiness checks fail; it is connected and votes.
     Sick,
     /// It has raised this alarm, as `NOSPACE`.
     Alarm(String),
@@ -47,10 +46,10 @@ impl EtcdFault {
     }
 }
 
-/// The members, one for each node. Their tasks end with it.
+/// One member per node. Their tasks end with it.
 pub struct Etcd {
     state: Arc<Mutex<EtcdState>>,
-    /// Node → ports of metrics and of JSON calls.
+    /// Node → addresses for metrics and for JSON calls.
     ports: BTreeMap<String, (SocketAddr, SocketAddr)>,
     _tasks: JoinSet<()>,
 }
@@ -96,17 +95,17 @@ impl Etcd {
         Ok(Self { state, ports, _tasks: tasks })
     }
 
-    /// Where the member of a node answers for its metrics and health; empty for another node.
+    /// Address for metrics and health; empty for an unknown node.
     pub fn metrics_url(&self, node: &str) -> String {
         self.ports.get(node).map(|(metrics, _)| format!("http://{metrics}")).unwrap_or_default()
     }
 
-    /// Where the member of a node answers JSON calls; empty for another node.
+    /// Address for JSON calls; empty for an unknown node.
     pub fn gateway_url(&self, node: &str) -> String {
         self.ports.get(node).map(|(_, gateway)| format!("http://{gateway}")).unwrap_or_default()
     }
 
-    /// The name of a node's member, for the annotation `etcd.k3s.cattle.io/node-name`.
+    /// For the annotation `etcd.k3s.cattle.io/node-name`.
     pub fn member_name(&self, node: &str) -> String {
         lock(&self.state)
             .members
@@ -116,12 +115,12 @@ impl Etcd {
             .unwrap_or_default()
     }
 
-    /// Where the other members reach that of a node, and its agent can listen: an address of the loopback network.
+    /// Peer address of a node's member, where its agent can listen: on the loopback network.
     pub fn address(&self, node: &str) -> Option<IpAddr> {
         lock(&self.state).members.iter().find(|it| it.node == node).map(SimEtcdMember::address)
     }
 
-    /// The member of this node has these faults from now on, and no others.
+    /// Replaces the faults of this node's member.
     pub fn script(&self, node: &str, faults: &[EtcdFault]) {
         let mut state = lock(&self.state);
         for member in state.members.iter_mut().filter(|it| it.node == node) {
@@ -129,7 +128,7 @@ impl Etcd {
         }
     }
 
-    /// The node whose member leads; `None` without a quorum.
+    /// `None` without a quorum.
     pub fn leader(&self) -> Option<String> {
         let mut state = lock(&self.state);
         let leader = state.elect()?;
@@ -150,7 +149,7 @@ impl SimEtcdMember {
         self.faults.contains(fault)
     }
 
-    /// Connected to the others, as far as it depends on it.
+    /// Connected to the others, by its own faults.
     fn connected(&self) -> bool {
         !self.has(&EtcdFault::Down) && !self.has(&EtcdFault::Isolated)
     }
@@ -159,7 +158,7 @@ impl SimEtcdMember {
         !self.has(&EtcdFault::Learner)
     }
 
-    /// As the list of members names it.
+    /// Its entry in the list of members.
     fn listed(&self) -> Value {
         let [peers, clients] = [2380, 2379].map(|port| [format!("https://{}:{port}", self.address())]);
         let mut member = json!({ "ID": self.id.to_string(), "name": self.name(), "peerURLs": peers, "clientURLs": clients });
@@ -175,7 +174,7 @@ impl SimEtcdMember {
 }
 
 impl EtcdState {
-    /// Who leads: the same as before while it can, else the first that can.
+    /// The present leader while it can lead, else the first that can.
     fn elect(&mut self) -> Option<u64> {
         let able: Vec<u64> =
             self.members.iter().filter(|it| it.connected() && it.votes()).map(|it| it.id).collect();
@@ -185,7 +184,7 @@ impl EtcdState {
         self.leader
     }
 
-    /// Status and body of an answer; `None` cuts the connection, also where a real member would not answer in time.
+    /// Status and body; `None` cuts the connection, also where a real member would not answer in time.
     fn answer(&mut self, id: u64, path: &str, asked: &Value) -> Option<(u16, String)> {
         let own = self.members.iter().find(|it| it.id == id)?.clone();
         if own.has(&EtcdFault::Down) || (path.starts_with("/v3/") && own.has(&EtcdFault::NoGateway)) {
@@ -247,7 +246,6 @@ impl EtcdState {
         Some((200, json!({ "header": { "member_id": id.to_string() } }).to_string()))
     }
 
-    /// The lines that a member of this version writes.
     fn metrics(&self, own: &SimEtcdMember, leader: Option<u64>) -> String {
         let flag = u8::from;
         let pair = |it: &SimEtcdMember| format!("{{Local=\"{:x}\",Remote=\"{:x}\"}}", own.id, it.id);
@@ -291,7 +289,7 @@ async fn accept(listener: TcpListener, state: Arc<Mutex<EtcdState>>, id: u64) {
             }
         });
         connections.spawn(async move {
-            // A cut is an error here, and what was asked for.
+            // A cut is an error here, as intended.
             let http = hyper::server::conn::http1::Builder::new();
             drop(http.serve_connection(TokioIo::new(stream), serve).await);
         });

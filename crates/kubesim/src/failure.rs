@@ -1,4 +1,4 @@
-//! What the server refuses, and the Status object that says so.
+//! Refusals, and their Status objects.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ impl Failure {
         Self { code, reason: reason.to_owned(), message: message.into(), details: Value::Null }
     }
 
-    /// 410: the list that a page is of is forgotten.
+    /// 410: the list of this page is forgotten.
     pub(crate) fn old_page() -> Self {
         let text = "The provided continue parameter is too old to display a consistent list result. You can start a \
                     new list without the continue parameter.";
@@ -29,7 +29,7 @@ impl Failure {
         Self::new(400, "BadRequest", message)
     }
 
-    /// An object that breaks a rule of its fields.
+    /// A field breaks a rule.
     pub(crate) fn invalid(target: &ResourcePath, name: &str, field: &str, why: &str) -> Self {
         let kind = match kinds::group(&target.api_version) {
             "" => target.kind().to_owned(),
@@ -61,7 +61,7 @@ impl Failure {
         it
     }
 
-    /// A path that is not served, in the words that `kubectl` knows.
+    /// An unknown path, in the words that `kubectl` knows.
     pub(crate) fn no_such_path() -> Self {
         Self::new(404, "NotFound", "the server could not find the requested resource")
     }
@@ -74,7 +74,6 @@ impl Failure {
     }
 }
 
-/// The `details` of a Status about one object.
 pub(crate) fn about(target: &ResourcePath, name: &str) -> Value {
     json!({ "name": name, "group": kinds::group(&target.api_version), "kind": target.plural })
 }

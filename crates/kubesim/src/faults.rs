@@ -1,35 +1,29 @@
-//! Answers in place of the API's own, and a record of what it was asked.
+//! Scripted faults in place of answers, and a record of requests.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// What real components have answered, with their versions.
+/// Recorded answers of real components, with their versions.
 const ANSWERS: &str = include_str!("../../../tests/golden/answers.json");
 
-/// What happens in place of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScriptedFault {
-    /// This status code with this reason and message; `retry_after` in seconds as a header.
     Status {
         code: u16,
-        /// Reason of the Status object, as `Conflict`.
         reason: String,
         message: String,
-        /// Header `Retry-After`.
         retry_after: Option<u64>,
     },
-    /// What a real component has answered.
     Recorded {
         code: u16,
         status: Value,
-        /// Header `Retry-After`.
         retry_after: Option<u64>,
     },
     /// The real answer, later.
     Delay(Duration),
-    /// It is done at once, and answered later: its event in a watch comes first.
+    /// Done at once, answered later: its watch event comes first.
     LateReply(Duration),
     /// The connection is cut.
     Cut,
@@ -37,7 +31,7 @@ pub enum ScriptedFault {
 }
 
 impl ScriptedFault {
-    /// An error answer; a 403 has the form by which the server says that a role lacks.
+    /// An error answer; a 403 looks like a missing role.
     pub fn status(code: u16, reason: &str) -> Self {
         let mut message = format!("scripted {reason}");
         if code == 403 {
@@ -46,7 +40,7 @@ impl ScriptedFault {
         Self::Status { code, reason: reason.to_owned(), message, retry_after: None }
     }
 
-    /// The recorded answer of this name (`tests/golden/answers.json`); `None` where there is none.
+    /// By name in `tests/golden/answers.json`; `None` where there is none.
     pub fn recorded(name: &str) -> Option<Self> {
         let rows: Vec<Value> = serde_json::from_str(ANSWERS).ok()?;
         let row = rows.into_iter().find(|it| it["Name"] == name)?;
@@ -61,7 +55,6 @@ impl ScriptedFault {
     }
 }
 
-/// One request that the API got.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiRequest {
     pub method: String,
@@ -70,7 +63,6 @@ pub struct ApiRequest {
 }
 
 impl ApiRequest {
-    /// Whether it is a dry run.
     pub fn is_dry(&self) -> bool {
         self.uri.contains("dryRun=All") || String::from_utf8_lossy(&self.body).contains("\"dryRun\"")
     }
@@ -84,7 +76,6 @@ struct FaultRule {
     fault: ScriptedFault,
 }
 
-/// Scripted faults and the record of requests.
 #[derive(Debug, Default)]
 pub struct Faults {
     rules: Mutex<Vec<FaultRule>>,
@@ -93,8 +84,8 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// The next `times` requests of `method` whose path holds `path` meet `fault`. Rules count in their order. A dry
-    /// run meets what the next request would, and does not count.
+    /// The next `times` requests of `method` with a path that contains `path` get `fault`. Rules apply in
+    /// their order. A dry run gets the next request's fault, and does not count.
     pub fn script(&self, method: &str, path: &str, times: u32, fault: ScriptedFault) {
         let rule = FaultRule { method: method.to_owned(), path: path.to_owned(), left: times, fault };
         lock(&self.rules).push(rule);
@@ -104,18 +95,17 @@ impl Faults {
         lock(&self.rules).clear();
     }
 
-    /// What the API was asked so far.
     pub fn requests(&self) -> Vec<ApiRequest> {
         lock(&self.seen).clone()
     }
 
-    /// How many requests of `method` had a path that holds `path`, dry runs not counted.
+    /// Requests of `method` with a path that contains `path`, without dry runs.
     pub fn count(&self, method: &str, path: &str) -> usize {
         let is_it = |it: &&ApiRequest| it.method == method && it.uri.contains(path) && !it.is_dry();
         lock(&self.seen).iter().filter(is_it).count()
     }
 
-    /// UIDs of the pods whose eviction was accepted, in order, each as often as it was.
+    /// UIDs of the accepted evictions, in order, with repetitions.
     pub fn evicted(&self) -> Vec<String> {
         lock(&self.evicted).clone()
     }

@@ -1,5 +1,6 @@
-//! Each row of `tests/golden/kubesim/answers.json` against what kubesim does: a row without a trial here fails, as does a trial
-//! whose answer is another one. What the rows say was compared with the real component of the versions that they name.
+//! Each row of `tests/golden/kubesim/answers.json` against kubesim: a row without a trial here fails, as does
+//! a trial with another answer. The rows were compared with the real component of the versions that they
+//! name.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,7 +28,6 @@ fn away(sim: &Sim) {
     });
 }
 
-/// What a refusal says, as a row has it.
 fn said((code, status): (u16, Value)) -> Value {
     match status["message"].as_str() {
         Some(text) => json!({ "code": code, "reason": status["reason"], "message": text }),
@@ -35,7 +35,6 @@ fn said((code, status): (u16, Value)) -> Value {
     }
 }
 
-/// The row's answer with the names of this trial in it.
 fn filled(answer: &Value, names: &[(&str, &str)]) -> Value {
     let mut answer = answer.clone();
     if let Some(text) = answer["message"].as_str() {
@@ -184,7 +183,6 @@ async fn switch(what: &str, row: &str, version: &str, answer: &Value) -> (Value,
     if runs {
         sim.edit(MACHINES, "shop", "db", |it| it["spec"]["runStrategy"] = strategy.into());
     } else {
-        // One that nobody starts.
         sim.remove(MACHINES, "shop", "db");
         sim.remove(GUESTS, "shop", "db");
         sim.add_machine("shop", "db", strategy);
@@ -422,7 +420,7 @@ async fn kubernetes(row: &str, answer: &Value) -> (Value, Value) {
     (answered, answer.clone())
 }
 
-/// What kubesim does in the situation of a row, and what the row says, with the same names in it.
+/// kubesim's answer in a row's situation, and the row's, with the same names.
 async fn tried(row: &str, version: &str, answer: &Value) -> (Value, Value) {
     let plain = |it: Value| (it, answer.clone());
     let (kind, rest) = row.split_once('/').unwrap();

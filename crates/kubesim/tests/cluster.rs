@@ -16,7 +16,7 @@ fn ready(pods: &[Value], count: usize) -> bool {
     pods.len() == count && pods.iter().all(|pod| pod["status"]["conditions"][0]["status"] == "True")
 }
 
-/// Three nodes, and time that moves only when everybody waits.
+/// Three nodes, on a paused clock.
 fn cluster() -> (Sim, Client) {
     let sim = Sim::new(SimConfig::default());
     for number in 1..=3 {
@@ -162,7 +162,7 @@ async fn the_ordinary_client_reaches_it_over_http() {
     assert_eq!(nodes.list(&ListParams::default()).await.unwrap().items.len(), 3);
 }
 
-/// Waits for a state, or says what there is instead.
+/// Fails with the present state.
 async fn soon(sim: &Sim, resource: &str, wanted: impl Fn(&[Value]) -> bool) {
     tokio::select! {
         () = sim.until(resource, wanted) => {}

@@ -20,7 +20,7 @@ async fn cluster() -> Sim {
     sim
 }
 
-/// Waits for a state, or says what there is instead.
+/// Fails with the present state.
 async fn soon(sim: &Sim, resource: &str, wanted: impl Fn(&[Value]) -> bool) {
     within(sim, Duration::from_secs(60), resource, wanted).await;
 }
@@ -84,7 +84,7 @@ async fn a_volume_is_detached_some_time_after_the_last_pod_that_mounts_it_has_go
     let here = sim.get(ATTACHMENTS, "", "csi-pv-1-n1").unwrap();
     assert_eq!(here["spec"]["source"]["persistentVolumeName"], "pv-1");
     assert_eq!((&here["spec"]["nodeName"], &here["status"]["attached"]), (&json!("n1"), &json!(true)));
-    // Somebody else's attachment is let alone.
+    // Foreign attachments stay.
     let other = json!({ "metadata": { "name": "other" }, "spec": { "nodeName": "n1" } });
     sim.apply(ATTACHMENTS, other);
 
@@ -186,7 +186,7 @@ async fn a_claimed_disruption_counts_until_the_pod_ends_or_two_minutes_have_pass
     assert_eq!((&status["disruptionsAllowed"], &status["currentHealthy"]), (&json!(0), &json!(2)));
     let named: Vec<&String> = status["disruptedPods"].as_object().unwrap().keys().collect();
     assert_eq!(named, ["a"], "a pod that is not there is not waited for");
-    // The version that it was made from is no longer the newest: nobody claims the same room twice.
+    // Its version is no longer the newest: a room is claimed once.
     assert_eq!(put(&sim, WEB_STATUS, &claim).await.0, 409);
     let patch =
         json!({ "metadata": { "resourceVersion": budget["metadata"]["resourceVersion"] }, "status": {} });
@@ -296,7 +296,7 @@ fn restart(sim: &Sim, value: &Value) {
     });
 }
 
-/// How few Ready pods there ever are until `wanted` holds.
+/// The least number of Ready pods until `wanted` holds.
 async fn least(sim: &Sim, wanted: impl Fn(&[(String, String)]) -> bool) -> usize {
     let fewest = std::sync::Mutex::new(usize::MAX);
     soon(sim, "pods", |pods| {

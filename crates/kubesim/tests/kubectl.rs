@@ -20,7 +20,6 @@ struct Said {
     err: String,
 }
 
-/// A cluster that runs, and the way to it.
 struct Shop {
     sim: Sim,
     server: SimServer,
@@ -56,7 +55,6 @@ impl Shop {
         Some(shop)
     }
 
-    /// A file in the folder of this test; its path.
     fn file(&self, name: &str, text: &str) -> String {
         let path = self.folder.path().join(name);
         std::fs::File::create(&path).unwrap().write_all(text.as_bytes()).unwrap();
@@ -300,7 +298,7 @@ async fn a_pod_is_deleted_with_and_without_grace() {
     shop.ok("wait --for=condition=Ready pod -n shop db-0 --timeout=20s").await;
 }
 
-/// Reads what a child says until a line holds `wanted`; the lines so far.
+/// Reads a child's output until a line contains `wanted`; returns the lines.
 fn read_until(child: &mut Child, wanted: &str) -> (Vec<String>, BufReader<std::process::ChildStderr>) {
     let mut from = BufReader::new(child.stderr.take().unwrap());
     let mut lines = Vec::new();
@@ -321,7 +319,7 @@ async fn a_drain_waits_for_the_budget_and_ends_when_it_opens() {
     let said = shop.fails("drain n1").await;
     assert!(said.contains("cannot delete DaemonSet-managed Pods"), "{said}");
     let mut child = shop.command(&format!("drain n1 {flags} --timeout=60s")).spawn().unwrap();
-    // The budget refuses, kubectl says that it will try again.
+    // The budget refuses, kubectl announces a retry.
     let (mut child, _from) = spawn_blocking(move || {
         let (_, from) = read_until(&mut child, "will retry after");
         (child, from)

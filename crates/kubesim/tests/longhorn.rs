@@ -33,7 +33,7 @@ async fn attached(policy: &str, nodes: &[&str]) -> Sim {
     sim
 }
 
-/// Waits for a state, or says what there is instead.
+/// Fails with the present state.
 async fn soon(sim: &Sim, resource: &str, wanted: impl Fn(&[Value]) -> bool) {
     tokio::select! {
         () = sim.until(resource, wanted) => {}

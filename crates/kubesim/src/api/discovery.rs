@@ -1,4 +1,4 @@
-//! What the server says about itself: versions, groups, resources.
+//! Discovery: versions, groups, resources.
 
 use serde_json::{Value, json};
 
@@ -8,12 +8,11 @@ use crate::request::SimResponse;
 use crate::store::ObjectStore;
 use crate::{openapi, scale};
 
-/// The Kubernetes version that is spoken.
 const MINOR: &str = "34";
 
 const VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
 
-/// Whether a path is about the server and not about an object.
+/// Whether a path is about the server.
 pub(crate) fn is_discovery(path: &str) -> bool {
     let parts = path.trim_matches('/').split('/').count();
     match path.trim_matches('/').split('/').next() {
@@ -23,7 +22,6 @@ pub(crate) fn is_discovery(path: &str) -> bool {
     }
 }
 
-/// Answers such a path.
 pub(crate) fn answer(store: &ObjectStore, path: &str) -> Result<SimResponse, Failure> {
     let path = path.trim_matches('/');
     match path {
@@ -80,7 +78,6 @@ pub(crate) fn answer(store: &ObjectStore, path: &str) -> Result<SimResponse, Fai
     ))
 }
 
-/// Versions of all named groups, each once.
 fn groups() -> Vec<&'static str> {
     let mut all: Vec<&str> = KINDS.iter().map(|it| it.api_version).filter(|it| it.contains('/')).collect();
     all.sort_unstable();

@@ -1,18 +1,16 @@
-//! The kinds that the API knows by name. What is not listed is stored as it is given, like a custom resource.
+//! The kinds that the API knows by name. Others are stored unchanged, like custom resources.
 
-/// One resource of one group and version.
 #[derive(Debug)]
 pub(crate) struct Resource {
     /// `v1`, `policy/v1`.
     pub(crate) api_version: &'static str,
     /// `pods`.
     pub(crate) plural: &'static str,
-    /// `Pod`.
     pub(crate) kind: &'static str,
     /// `po`; empty for none.
     pub(crate) short: &'static str,
     pub(crate) namespaced: bool,
-    /// The status is written at `/status` and nowhere else.
+    /// Its status can be written at `/status` only.
     pub(crate) status: bool,
 }
 
@@ -30,7 +28,7 @@ const fn kind(
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 const FLOWS: &str = "flowcontrol.apiserver.k8s.io/v1";
 
-/// No controller acts upon those of the last four groups.
+/// No controller handles those of the last four groups.
 pub(crate) const KINDS: [Resource; 32] = [
     kind("v1", "nodes", "Node", "no", false, true),
     kind("v1", "pods", "Pod", "po", true, true),
@@ -74,19 +72,17 @@ pub(crate) const KINDS: [Resource; 32] = [
 ];
 
 impl Resource {
-    /// The kind at a URL.
     pub(crate) fn served(api_version: &str, plural: &str) -> Option<&'static Self> {
         KINDS.iter().find(|it| it.api_version == api_version && it.plural == plural)
     }
 
-    /// The kind in which objects of a resource of the store are kept.
     pub(crate) fn stored(resource: &str) -> Option<&'static Self> {
         KINDS.iter().find(|it| key(it.api_version, it.plural) == resource)
     }
 }
 
-/// The name of a resource in the store: `pods`, `policy/poddisruptionbudgets`. Groups are named by their first
-/// part; events of both groups are the same objects.
+/// Name in the store: `pods`, `policy/poddisruptionbudgets`. Groups are named by their first part; events of
+/// both groups are the same objects.
 pub(crate) fn key(api_version: &str, plural: &str) -> String {
     match api_version.split_once('/') {
         None | Some(("events.k8s.io", _)) => plural.to_owned(),

@@ -1,4 +1,4 @@
-//! Logs of containers: `pods/log`, and what is written there.
+//! Logs of containers: `pods/log`, and the test's calls that write them.
 //!
 //! Each run of a container has a log of its own; the newest and the one before it can be read. The pod's status says
 //! which run it is, as a kubelet does: a test may change either first.
@@ -15,13 +15,12 @@ use crate::request::{SimRequest, SimResponse};
 use crate::{Sim, SimShared};
 
 type ContainerKey = (String, String, String);
-/// A moment and what was written then, with the end of the line, if it has one.
+/// Time and text, with the end of the line, if it has one.
 type StampedLine = (Timestamp, String);
 
 /// The run before the newest, and the newest.
 type Runs = (Option<Vec<StampedLine>>, Vec<StampedLine>);
 
-/// Logs of all containers.
 #[derive(Debug, Default)]
 pub(crate) struct Logs(Mutex<BTreeMap<ContainerKey, Runs>>);
 
@@ -35,7 +34,6 @@ fn place(namespace: &str, pod: &str, container: &str) -> ContainerKey {
     (namespace.to_owned(), pod.to_owned(), container.to_owned())
 }
 
-/// The log of a pod's container as it was asked for.
 pub(crate) fn answer(
     shared: &SimShared,
     target: &ResourcePath,
@@ -60,7 +58,7 @@ pub(crate) fn answer(
     };
     let since = asked.given("sinceTime").map(|text| {
         let bad = |_| Failure::bad_request(format!("sinceTime: {text:?} is no time"));
-        // The API server hands whole seconds on to the node.
+        // The API server passes whole seconds to the node.
         text.parse::<Timestamp>().map(Timestamp::as_second).map_err(bad)
     });
     let since = since.transpose()?;
@@ -110,19 +108,19 @@ impl Sim {
         logs.entry(place(namespace, pod, container)).or_default().1.push((at, text.to_owned()));
     }
 
-    /// The node puts what the newest run has written so far away: it is not read any more.
+    /// Log rotation on the node: the newest run's lines so far are no longer readable.
     pub fn rotate_log(&self, namespace: &str, pod: &str, container: &str) {
         self.shared.logs.held().entry(place(namespace, pod, container)).or_default().1.clear();
     }
 
-    /// The container begins a new run with an empty log. Nobody is told so far, see [`Sim::run_container`].
+    /// Starts a new run with an empty log. The pod's status does not change, see [`Sim::run_container`].
     pub fn renew_log(&self, namespace: &str, pod: &str, container: &str) {
         let mut logs = self.shared.logs.held();
         let (previous, newest) = logs.entry(place(namespace, pod, container)).or_default();
         *previous = Some(std::mem::take(newest));
     }
 
-    /// The pod's status says that the container is in its run of this number: `{"running": {}}`, `{"terminated": …}` or
+    /// Sets the run's number and state in the pod's status: `{"running": {}}`, `{"terminated": …}` or
     /// `{"waiting": …}`.
     pub fn run_container(&self, namespace: &str, pod: &str, container: &str, restarts: u32, state: &Value) {
         self.edit("pods", namespace, pod, |pod| {

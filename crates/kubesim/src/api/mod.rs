@@ -1,6 +1,6 @@
-//! Requests routed, reads answered, writes passed on to `store::writes`.
+//! Routes requests, answers reads, passes writes on to `store::writes`.
 //!
-//! Not here: objects and versions (`store`), what reacts to them (`controllers`).
+//! Not here: objects and versions (`store`), `controllers`.
 
 pub(crate) mod discovery;
 pub(crate) mod kinds;
@@ -27,7 +27,6 @@ use crate::table::table;
 use crate::watch::{PendingWatch, SelectedObjects};
 use crate::{SimShared, machines, scale, writes};
 
-/// Where KubeVirt is asked to do something with a machine or a guest.
 const MACHINE_CALLS: &str = "subresources/virtualmachine";
 
 pub(crate) fn answer(shared: &Arc<SimShared>, asked: &SimRequest) -> SimResponse {
@@ -38,7 +37,7 @@ fn answered(shared: &Arc<SimShared>, asked: &SimRequest) -> Result<SimResponse, 
     let target = ResourcePath::parse(&asked.path).filter(|_| !discovery::is_discovery(&asked.path));
     let Some(target) = target else { return discovery::answer(&shared.store(), &asked.path) };
     match (asked.method.as_str(), target.name.as_deref(), target.sub.as_deref()) {
-        // Guests have no status of their own: it is written like the rest.
+        // Guests have no status subresource.
         (_, Some(_), Some("status")) if target.resource == machines::GUESTS => Err(Failure::no_such_path()),
         ("GET", None, _) => list(shared, &target, asked),
         ("GET", Some(name), None | Some("status")) => {
@@ -73,7 +72,7 @@ fn answered(shared: &Arc<SimShared>, asked: &SimRequest) -> Result<SimResponse, 
 
 fn list(shared: &Arc<SimShared>, target: &ResourcePath, asked: &SimRequest) -> Result<SimResponse, Failure> {
     let text = |name: &str| asked.given(name).unwrap_or_default().to_owned();
-    // A name in the path of a watch or list narrows it as a field selector does.
+    // A name in the path of a watch or list acts as a field selector.
     let scope = SelectedObjects {
         target: target.clone(),
         labels: text("labelSelector"),
@@ -134,14 +133,14 @@ fn list(shared: &Arc<SimShared>, target: &ResourcePath, asked: &SimRequest) -> R
     ))
 }
 
-/// Which list a page is of, by its version, and how many of its objects were in the pages before.
+/// Version of the paged list, and number of objects in earlier pages.
 fn page(token: &str) -> Result<(u64, usize), Failure> {
     let parts =
         token.split_once('/').and_then(|(version, start)| Some((version.parse().ok()?, start.parse().ok()?)));
     parts.ok_or_else(|| Failure::bad_request(format!("continue key is not valid: {token:?}")))
 }
 
-/// A watch from version `from`; `items` are what is there at `version`.
+/// A watch from version `from`; `items` are the objects at `version`.
 fn watch(
     shared: &Arc<SimShared>,
     scope: SelectedObjects,
@@ -169,7 +168,7 @@ fn watch(
         }
     };
     let bookmarks = asked.is_set("allowWatchBookmarks");
-    // Without a version a watch begins with what is there, unless it is told not to.
+    // Without a version a watch begins with existing objects, unless the client refuses that.
     let begins = initial.unwrap_or(from == 0);
     let mut first = Vec::new();
     if begins {

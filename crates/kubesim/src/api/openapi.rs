@@ -1,11 +1,10 @@
-//! As much of OpenAPI as `kubectl` reads before it sends an object: which kinds there are, and that the server
-//! checks the members itself. There are no schemas.
+//! The part of OpenAPI that `kubectl` reads before it sends an object: the kinds, and that the server
+//! validates members. There are no schemas.
 
 use serde_json::{Map, Value, json};
 
 use crate::kinds::{self, KINDS, Resource};
 
-/// The document at a path below `/openapi/v3`, if there is one.
 pub(crate) fn document(path: &str) -> Option<Value> {
     let within = path.strip_prefix("openapi/v3")?.trim_matches('/');
     if within.is_empty() {

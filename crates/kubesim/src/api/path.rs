@@ -1,10 +1,10 @@
-//! Which object a URL is about, and in which form it is shown there.
+//! The object of a URL, and its form there.
 
 use serde_json::Value;
 
 use crate::kinds::{self, Resource};
 
-/// `/api/v1/...` and `/apis/<group>/<version>/...` taken apart.
+/// `/api/v1/...` and `/apis/<group>/<version>/...`, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResourcePath {
     /// `v1`, `policy/v1`.
@@ -57,17 +57,15 @@ impl ResourcePath {
         })
     }
 
-    /// What is known about the objects, if it is no custom resource.
     pub(crate) fn known(&self) -> Option<&'static Resource> {
         Resource::served(&self.api_version, &self.plural)
     }
 
-    /// The kind of the objects.
     pub(crate) fn kind(&self) -> &'static str {
         self.known().map_or("Object", |it| it.kind)
     }
 
-    /// `pods`, `leases.coordination.k8s.io`: as messages name it.
+    /// As in messages: `pods`, `leases.coordination.k8s.io`.
     pub(crate) fn qualified(&self) -> String {
         match kinds::group(&self.api_version) {
             "" => self.plural.clone(),
@@ -75,7 +73,7 @@ impl ResourcePath {
         }
     }
 
-    /// A stored object as it looks at this URL.
+    /// Converts a stored object to the form of this URL.
     pub(crate) fn outward(&self, mut object: Value) -> Value {
         if kinds::group(&self.api_version) == "events.k8s.io" {
             rename(&mut object, |(core, new)| (core, new));
@@ -87,7 +85,7 @@ impl ResourcePath {
         object
     }
 
-    /// An object of this URL as it is stored.
+    /// Converts an object of this URL to the stored form.
     pub(crate) fn inward(&self, mut object: Value) -> Value {
         if kinds::group(&self.api_version) == "events.k8s.io" {
             rename(&mut object, |(core, new)| (new, core));

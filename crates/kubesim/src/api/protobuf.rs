@@ -1,18 +1,18 @@
 //! Namespaces in the binary form in which `kubectl create namespace` sends one; no other kind.
 //!
-//! `k8s\0`, then a message: its member 2 is the object. Of the object member 1 is its metadata: member 1 the name, 2 the stem of
-//! a name, 11 and 12 labels and annotations, each a message of key (1) and value (2). Source: generated.proto of
-//! k8s.io/apimachinery (runtime.Unknown, meta.ObjectMeta) and k8s.io/api/core/v1 (Namespace).
+//! `k8s\0`, then a message: its member 2 is the object. The object's member 1 is its metadata: member 1 the
+//! name, 2 `generateName`, 11 and 12 labels and annotations, each a message of key (1) and value (2). Source:
+//! generated.proto of k8s.io/apimachinery (runtime.Unknown, meta.ObjectMeta) and k8s.io/api/core/v1
+//! (Namespace).
 
 use serde_json::{Map, Value, json};
 
-/// How such a body begins.
 const MAGIC: &[u8] = b"k8s\0";
-/// The bits of a key that say how its value is laid out: a number, or bytes with their length in front.
+/// Wire types: a number, or bytes with a length.
 const NUMBER: u64 = 0;
 const BYTES: u64 = 2;
 
-/// The namespace in `body`; `None` where it is not laid out so.
+/// `None` where `body` has another form.
 pub(crate) fn namespace(body: &[u8]) -> Option<Value> {
     let envelope = members(body.strip_prefix(MAGIC)?)?;
     let object = members(first(&envelope, 2)?)?;
@@ -45,7 +45,7 @@ fn first<'a>(members: &[(u64, &'a [u8])], number: u64) -> Option<&'a [u8]> {
     members.iter().find(|(it, _)| *it == number).map(|(_, value)| *value)
 }
 
-/// The members of a message that are bytes; numbers are passed over.
+/// Members that are bytes; numbers are skipped.
 fn members(mut rest: &[u8]) -> Option<Vec<(u64, &[u8])>> {
     let mut found = Vec::new();
     while !rest.is_empty() {
@@ -64,7 +64,7 @@ fn members(mut rest: &[u8]) -> Option<Vec<(u64, &[u8])>> {
     Some(found)
 }
 
-/// A number in groups of seven bits, the lowest first.
+/// A varint.
 fn number(rest: &mut &[u8]) -> Option<u64> {
     let mut sum = 0;
     for shift in (0..64).step_by(7) {
@@ -82,7 +82,6 @@ fn number(rest: &mut &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A member that is bytes.
     fn member(number: u8, value: &[u8]) -> Vec<u8> {
         [&[(number << 3) | 2, u8::try_from(value.len()).unwrap()], value].concat()
     }

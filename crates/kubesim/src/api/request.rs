@@ -1,6 +1,6 @@
-//! A request taken apart, and what the server says to it.
+//! A parsed request, and the response.
 //!
-//! Not here: who answers it (`api`), and how both travel (`server`).
+//! Not here: routing (`api`), transport (`server`).
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,8 @@ use crate::failure::Failure;
 use crate::table::Include;
 use crate::watch::PendingWatch;
 
-/// The binary form of the kinds that Kubernetes itself has.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// A request, taken apart.
 pub(crate) struct SimRequest {
     pub(crate) method: String,
     pub(crate) path: String,
@@ -25,7 +23,6 @@ pub(crate) struct SimRequest {
 }
 
 impl SimRequest {
-    /// A member of the query.
     pub(crate) fn given(&self, name: &str) -> Option<&str> {
         self.query.get(name).map(String::as_str).filter(|it| !it.is_empty())
     }
@@ -46,7 +43,6 @@ impl SimRequest {
         Include::wanted(&self.accept, self.given("includeObject"))
     }
 
-    /// The body as JSON.
     pub(crate) fn json(&self) -> Result<Value, Failure> {
         let kind = self.content_type.split(';').next().unwrap_or_default().trim();
         if kind == PROTOBUF && self.path == "/api/v1/namespaces" {
@@ -64,7 +60,6 @@ impl SimRequest {
     }
 }
 
-/// What the server says.
 pub(crate) enum SimResponse {
     Json(u16, Value),
     Text(u16, String),

@@ -26,14 +26,13 @@ use crate::faults::ScriptedFault;
 use crate::kubelets;
 use crate::request::{SimRequest, SimResponse};
 
-/// The body of an answer.
 pub type SimBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// The API; cloneable, to be given to `kube::Client::new`.
 #[derive(Clone)]
 pub struct SimService {
     shared: Arc<SimShared>,
-    /// The node that asks; empty for somebody else.
+    /// The client's node; empty for other clients.
     from: String,
 }
 
@@ -107,7 +106,7 @@ impl SimService {
                 let both = (Box::pin(watch.lines()), Box::pin(self.cut_off()));
                 let lines = futures::stream::unfold(both, |(mut lines, mut cut)| async move {
                     tokio::select! {
-                        // What was sent to a node that is cut off never comes: the watch is silent, and stays so.
+                        // A watch of a cut-off node stays open and silent.
                         biased;
                         () = &mut cut => std::future::pending().await,
                         line = lines.next() => Some((line?, (lines, cut))),
@@ -144,7 +143,7 @@ fn respond(code: u16, kind: &str, body: SimBody) -> Result<Response<SimBody>, st
     Response::builder().status(code).header("content-type", kind).body(body).map_err(std::io::Error::other)
 }
 
-/// `a=b&c=d` with percent signs resolved.
+/// `a=b&c=d`, with percent signs decoded.
 fn query(text: &str) -> BTreeMap<String, String> {
     let pairs = text.split('&').filter(|pair| !pair.is_empty());
     pairs
@@ -191,7 +190,7 @@ where
     }
 }
 
-/// The API over HTTP, or over TLS. It ends when this is dropped.
+/// Ends when it is dropped.
 pub struct SimServer {
     address: SocketAddr,
     #[cfg(feature = "tls")]
@@ -257,7 +256,7 @@ impl SimServer {
     }
 }
 
-/// Answers each connection once `open` has made it what it is over.
+/// Serves each connection; `open` wraps it, for example with TLS.
 async fn accept<O, F, S>(listener: TcpListener, service: SimService, open: O)
 where
     O: Fn(TcpStream) -> F,

@@ -1,4 +1,4 @@
-//! Objects read into the types of the API: wrong types are refused always, unknown members when a client asks so.
+//! Decodes objects as API types: wrong types are always refused, unknown members when a client asks for that.
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -16,8 +16,8 @@ use crate::path::ResourcePath;
 /// See [`check`].
 pub(crate) type StrictCheck = fn(&ResourcePath, &Value, bool) -> Result<(), Failure>;
 
-/// Refuses an object of wrong types; with `strict` also one with members that its type does not have.
-/// The object is in the form in which it is stored.
+/// Refuses an object with wrong types; with `strict` also one with unknown members. The object is in its
+/// stored form.
 pub(crate) fn check(target: &ResourcePath, object: &Value, strict: bool) -> Result<(), Failure> {
     let read = match target.resource.as_str() {
         "nodes" => through::<core::Node>,
@@ -68,7 +68,7 @@ fn through<T: DeserializeOwned + Serialize>(given: Value) -> Result<Value, serde
     serde_json::to_value(serde_json::from_value::<T>(given)?)
 }
 
-/// Notes the members that were given and not kept.
+/// Collects members that were given and not kept.
 fn compare(given: &Value, kept: &Value, at: &str, strangers: &mut Vec<String>) {
     match (given, kept) {
         (Value::Object(given), Value::Object(kept)) => {

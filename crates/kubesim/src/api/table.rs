@@ -1,11 +1,10 @@
-//! Lists as `kubectl get` asks for them: columns and cells in place of objects.
+//! Tables for `kubectl get`: columns and cells in place of objects.
 
 use serde_json::{Value, json};
 
 use crate::path::ResourcePath;
 use crate::store::is_true;
 
-/// How a table shows its objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Include {
     Nothing,
@@ -14,9 +13,9 @@ pub(crate) enum Include {
 }
 
 impl Include {
-    /// What the request wants, or `None` when it wants no table.
+    /// `None` when the request wants no table.
     pub(crate) fn wanted(accept: &str, include: Option<&str>) -> Option<Self> {
-        // The first form in the list is the one that is liked best.
+        // The first form is preferred.
         let best = accept.split(',').next().unwrap_or_default();
         (best.contains("as=Table") && best.contains("v=v1;")).then_some(match include {
             Some("None") => Self::Nothing,
@@ -26,7 +25,7 @@ impl Include {
     }
 }
 
-/// A table of these objects, which are in their outward form.
+/// Of objects in their outward form.
 pub(crate) fn table(target: &ResourcePath, objects: &[Value], meta: &Value, include: Include) -> Value {
     let columns: Vec<Value> = columns(&target.resource)
         .split(',')
@@ -55,7 +54,7 @@ pub(crate) fn table(target: &ResourcePath, objects: &[Value], meta: &Value, incl
     })
 }
 
-/// The columns of a kind; `-o wide` alone shows those with a star.
+/// Those with a star for `-o wide` only.
 fn columns(resource: &str) -> &'static str {
     match resource {
         "nodes" => "Name,Status,Roles,Age,Version,Internal-IP*",
@@ -221,7 +220,7 @@ fn event_cells(event: &Value) -> Vec<Value> {
     ]
 }
 
-/// Time since then, in the one or two units that matter.
+/// In one or two units.
 fn age(since: &Value) -> Value {
     let Some(since) = since.as_str().and_then(|it| it.parse::<jiff::Timestamp>().ok()) else {
         return "<unknown>".into();

@@ -1,6 +1,6 @@
 //! The certificate of the API server: from an authority of its own, with dates that a test chooses and renews.
 //!
-//! For tests, as the feature `tls` is: what cannot be made is their panic.
+//! For tests, like the feature `tls`: failures panic.
 
 #![expect(clippy::unwrap_used, reason = "for tests: a panic is their way to fail")]
 
@@ -18,14 +18,12 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 
-/// What a server over TLS shows.
 pub(crate) struct Tls {
     issuer: Issuer<'static, KeyPair>,
     authority: String,
     shown: Arc<ServedCertificate>,
 }
 
-/// The certificate of the server, with its key.
 #[derive(Debug)]
 struct ServedCertificate(Mutex<Arc<CertifiedKey>>);
 
@@ -58,13 +56,12 @@ impl Tls {
         ))
     }
 
-    /// The member of a kubeconfig by which clients believe it.
+    /// For a kubeconfig.
     pub(crate) fn authority(&self) -> String {
         format!("    certificate-authority-data: {}\n", STANDARD.encode(&self.authority))
     }
 }
 
-/// A certificate for the loopback address.
 fn leaf(issuer: &Issuer<'_, KeyPair>, dates: Range<SystemTime>) -> Arc<CertifiedKey> {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();

@@ -1,9 +1,9 @@
-//! Disruption budgets: their status, and whether an eviction fits.
+//! Disruption budgets: their status, and whether an eviction is allowed.
 //!
-//! Pods for which a disruption was claimed count as not healthy until their end has begun, they are gone, or two
-//! minutes have passed, as with the disruption controller of Kubernetes. As there (`getPdbForPod`), a change of a pod
-//! has only one of its budgets counted again, here the first by name; the others keep their numbers until they
-//! themselves change or a claim's two minutes are over.
+//! Pods with a claimed disruption count as not healthy until they terminate, are gone, or two minutes have
+//! passed, as with Kubernetes' disruption controller. As there (`getPdbForPod`), a change of a pod makes only
+//! one of its budgets count again, here the first by name; the others keep their numbers until they change
+//! themselves or a claim's two minutes are over.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,13 +18,12 @@ use crate::store::{ObjectName, ObjectStore, all, condition, is_true, stamp};
 use crate::timers::{SimTimers, TimerKey};
 
 const BUDGETS: &str = "policy/poddisruptionbudgets";
-/// How long a claimed pod is given to begin its end.
+/// Time for a claimed pod to begin its termination.
 const CLAIM_HOLDS: Duration = Duration::from_secs(120);
 
-/// Why an eviction is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum EvictionRefusal {
-    /// The budget of this name has no room: 429.
+    /// This budget allows none: 429.
     NoRoom(String, String),
     /// More than one budget selects the pod: 500.
     Many,
@@ -43,7 +42,7 @@ fn is_terminating(pod: &Value) -> bool {
     !pod["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// Brings the status of every budget up to date that the changes after a version have to do with.
+/// Updates the budgets that changes after a version affect.
 pub(crate) fn update(store: &mut ObjectStore, after: u64) {
     let changes = store.since(after);
     let Some(changes) = changes else {
@@ -86,7 +85,7 @@ fn count(store: &mut ObjectStore, budget: &Value) {
         is_true(pod, "Ready") && !is_terminating(pod) && !claimed.contains_key(text(pod, "name"))
     };
     let healthy = pods.iter().filter(is_healthy).count() as u64;
-    // A number asks nobody how many pods there should be; guests have no scale that could say.
+    // A number needs no owner's scale; guests have none.
     let is_number = budget["spec"]["minAvailable"].is_number();
     let of_guest = |pod: &&Value| pod["metadata"]["ownerReferences"][0]["kind"] == "VirtualMachineInstance";
     let of_guests = pods.iter().any(of_guest);
@@ -116,7 +115,7 @@ fn count(store: &mut ObjectStore, budget: &Value) {
     }
 }
 
-/// How long ago a claim was made. A time that cannot be read is one of long ago; one that is to come is now.
+/// Age of a claim. An invalid time is very old, a future one is now.
 fn age(since: &Value) -> Duration {
     let since = since.as_str().unwrap_or_default().parse::<Timestamp>();
     since.map_or(CLAIM_HOLDS, |since| {
@@ -124,7 +123,7 @@ fn age(since: &Value) -> Duration {
     })
 }
 
-/// Lets go of claims whose pods have not begun their end in time.
+/// Drops claims of pods that have not begun to terminate in time.
 pub(crate) fn forget(store: &mut ObjectStore, timers: &mut SimTimers, now: Instant, place: &ObjectName) {
     let Some(budget) = store.found(BUDGETS, &place.0, &place.1).map(Arc::clone) else { return };
     for (pod, since) in budget["status"]["disruptedPods"].as_object().into_iter().flatten() {
@@ -139,7 +138,7 @@ pub(crate) fn forget(store: &mut ObjectStore, timers: &mut SimTimers, now: Insta
     }
 }
 
-/// The pods that the owners of these pods want.
+/// Replicas that the owners of these pods want.
 fn expected(store: &ObjectStore, pods: &[&Value]) -> u64 {
     let mut owners: Vec<(&str, &str, &str)> = Vec::new();
     let mut bare = 0;

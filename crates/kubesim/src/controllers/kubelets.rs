@@ -17,7 +17,7 @@ pub(crate) fn has_power(node: &Value) -> bool {
     node["metadata"]["annotations"]["kubesim/power"] != "off"
 }
 
-/// Whether this node and the API do not reach each other; nobody else is ever cut off.
+/// Whether this node and the API are parted; other clients never are.
 pub(crate) fn is_cut_off(store: &ObjectStore, node: &str) -> bool {
     store.get("nodes", "", node).is_some_and(is_cut)
 }
@@ -26,7 +26,7 @@ fn is_cut(node: &Value) -> bool {
     node["metadata"]["annotations"]["kubesim/network"] == "off"
 }
 
-/// A node becomes Ready some time after it has got power; a cordoned one carries the taint, another one does not.
+/// A node becomes Ready some time after power on; a cordoned one has the taint.
 pub(crate) fn node(
     store: &mut ObjectStore,
     config: SimConfig,
@@ -66,12 +66,11 @@ pub(crate) fn node(
     }
 }
 
-/// The time of a renewal of a lease: each differs from the one before it.
+/// Each differs from the one before.
 pub(crate) fn renewed() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
-/// A kubelet says that it lives.
 fn renew(store: &mut ObjectStore, node: &str) {
     let renewed = renewed();
     if !store.edit(LEASES, LEASE_NAMESPACE, node, |it| it["spec"]["renewTime"] = renewed.clone().into()) {
@@ -89,7 +88,7 @@ fn is_away(node: &Value) -> bool {
     node["spec"]["taints"].as_array().is_some_and(|all| all.iter().any(|it| it["key"] == AWAY_TAINT))
 }
 
-/// Both taints of a node that cannot be reached, or none.
+/// Sets or removes both taints of an unreachable node.
 fn set_away(store: &mut ObjectStore, node: &Value, away: bool) {
     let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
     taints.retain(|it| it["key"] != AWAY_TAINT);
@@ -113,7 +112,7 @@ fn taint(store: &mut ObjectStore, node: &str) {
     }
 }
 
-/// The kubelet of this boot knows nothing of it.
+/// The kubelet of this boot does not know the pod.
 pub(crate) fn is_left_behind(pod: &Value) -> bool {
     !pod["metadata"]["annotations"]["kubesim/left-behind"].is_null()
 }
@@ -140,7 +139,7 @@ pub(crate) fn pod(
         timers.cancel(&stop);
     } else if !pod["metadata"]["deletionTimestamp"].is_null() {
         timers.cancel(&start);
-        // Its containers are gone and others have still to agree.
+        // Its containers are gone, and a finalizer remains.
         let waits = is_held_back(&pod) && pod["metadata"]["deletionGracePeriodSeconds"] == 0;
         if !waits && timers.is_due(stop, now, config.stop_time) {
             store.retire("pods", &namespace(&pod), &name(&pod), Some(0));
@@ -158,7 +157,7 @@ fn set_ready(store: &mut ObjectStore, resource: &str, object: &Value, ready: boo
         conditions.retain(|it| it["type"] != "Ready");
         conditions.insert(0, condition("Ready", ready));
         if is_lost {
-            // Nobody reports for its kubelet.
+            // Its kubelet is away.
             conditions[0]["status"] = "Unknown".into();
             conditions[0]["reason"] = "NodeStatusUnknown".into();
             conditions[0]["message"] = "Kubelet stopped posting node status.".into();

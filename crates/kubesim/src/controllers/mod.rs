@@ -1,4 +1,4 @@
-//! What keeps the cluster going: who is looked at after which change, and when.
+//! Runs the controllers: which objects they look at after which change, and when.
 //!
 //! Each round looks at the objects that have changed, at those that depend on them and at those whose time has
 //! come, and does what is missing there. The parts are in `kubelets`, `scheduler`, `workloads`, `rollouts`, `machines`, `scale`,
@@ -28,7 +28,6 @@ use crate::store::{Changed, ObjectKey, ObjectName, ObjectStore, all, place};
 use crate::timers::{SimTimers, Tick, TimerKey};
 use crate::{SimConfig, SimShared};
 
-/// Runs all controllers as long as the cluster exists.
 pub(crate) async fn run(shared: Weak<SimShared>) {
     let mut controllers = Controllers::default();
     loop {
@@ -52,7 +51,7 @@ pub(crate) async fn run(shared: Weak<SimShared>) {
             let next = controllers.timers.next();
             tokio::select! {
                 () = &mut changed => continue,
-                // The cluster may go while nothing happens: it is let go of now and then.
+                // Wakes now and then: the cluster may be dropped while nothing happens.
                 () = sleep_until(soon()) => {}
                 () = wait(next) => {}
             }
@@ -81,10 +80,9 @@ async fn wait(until: Option<Instant>) {
     }
 }
 
-/// What the controllers remember from round to round.
 #[derive(Default)]
 struct Controllers {
-    /// The version up to which changes have been looked at.
+    /// The last version looked at.
     seen: u64,
     timers: SimTimers,
     /// Pods without a node.
@@ -93,7 +91,6 @@ struct Controllers {
     mounting: BTreeSet<ObjectName>,
 }
 
-/// What is to be looked at in one round.
 #[derive(Default)]
 struct RoundWork {
     nodes: BTreeSet<String>,
@@ -158,7 +155,7 @@ impl Controllers {
         }
     }
 
-    /// What a change asks to look at.
+    /// Adds what a change affects.
     fn note(&mut self, store: &ObjectStore, change: &Changed, work: &mut RoundWork) {
         let place = change.place();
         work.longhorn |= longhorn::concerns(change);
@@ -204,7 +201,7 @@ impl Controllers {
         }
     }
 
-    /// Changes are not known: everything may have changed.
+    /// Without known changes: everything may have changed.
     fn look_at_all(&mut self, store: &ObjectStore, work: &mut RoundWork) {
         self.unplaced.clear();
         self.mounting.clear();
@@ -231,7 +228,6 @@ impl Controllers {
     }
 }
 
-/// Does what is missing for one workload, or for what `machines` keeps.
 fn reconcile(store: &mut ObjectStore, tick: &mut Tick<'_>, key: &ObjectKey) {
     let (resource, namespace, name) = key;
     let Some(object) = store.found(resource, namespace, name).cloned() else { return };

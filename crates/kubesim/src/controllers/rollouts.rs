@@ -1,4 +1,4 @@
-//! Deployments: one replica set for each template, and the way from one to the next.
+//! Deployments: one replica set per template, and rollouts.
 //!
 //! Source: the deployment controller of Kubernetes (`pkg/controller/deployment`: rolling, recreate, sync). Not here: pods
 //! (`workloads`); revisions and `minReadySeconds`.
@@ -13,7 +13,6 @@ use crate::workloads::{count, reference, replica_set_name, say, wanted};
 
 const SETS: &str = "apps/replicasets";
 
-/// Does what is missing for one Deployment.
 pub(crate) fn deployment(store: &mut ObjectStore, deployment: &Value) {
     let sets = store.owned(SETS, &uid(deployment));
     let same = |set: &&Arc<Value>| template(set) == template(deployment);
@@ -47,7 +46,7 @@ pub(crate) fn deployment(store: &mut ObjectStore, deployment: &Value) {
     say(store, "apps/deployments", deployment, &status);
 }
 
-/// The template as it counts: no annotations are the same as none at all.
+/// Missing annotations equal empty ones.
 fn template(of: &Value) -> Value {
     let mut template = of["spec"]["template"].clone();
     let meta = template["metadata"].as_object_mut();
@@ -61,7 +60,7 @@ fn is_paused(deployment: &Value) -> bool {
     deployment["spec"]["paused"] == true
 }
 
-/// A replica set for the template; of one that follows others without a pod.
+/// A replica set for the template; a later one starts without pods.
 fn make(store: &mut ObjectStore, deployment: &Value, is_first: bool) {
     let mut hasher = DefaultHasher::new();
     template(deployment).to_string().hash(&mut hasher);
@@ -84,7 +83,7 @@ fn scale(store: &mut ObjectStore, set: &Value, replicas: u64) {
     }
 }
 
-/// A number, or so many percent of `whole`.
+/// A number, or a percentage of `whole`.
 fn part(value: &Value, whole: u64, up: bool) -> u64 {
     let percent = value.as_str().and_then(|it| it.strip_suffix('%')?.parse::<u64>().ok());
     match (percent, value.as_u64()) {
@@ -95,7 +94,7 @@ fn part(value: &Value, whole: u64, up: bool) -> u64 {
     }
 }
 
-/// One step of a rolling update: as many new pods as may be, as many old ones less as can be spared.
+/// One step of a rolling update: as many new pods as allowed, as many old ones less as can be spared.
 fn roll(store: &mut ObjectStore, deployment: &Value, new: &Value, old: &[Arc<Value>]) {
     let (rules, whole) = (&deployment["spec"]["strategy"]["rollingUpdate"], wanted(deployment));
     let surge = part(&rules["maxSurge"], whole, true);

@@ -11,12 +11,10 @@ use crate::path::ResourcePath;
 use crate::request::{SimRequest, SimResponse};
 use crate::writes;
 
-/// Whether objects of a resource have a scale.
 pub(crate) fn scales(resource: &str) -> bool {
     matches!(resource, "apps/deployments" | "apps/replicasets" | "apps/statefulsets")
 }
 
-/// Answers a request for `/scale`.
 pub(crate) fn answer(
     shared: &Arc<SimShared>,
     target: &ResourcePath,
@@ -66,7 +64,7 @@ fn form(workload: &Value) -> Value {
     })
 }
 
-/// The workload with the replicas of a scale, under the conditions that the scale names.
+/// The workload with the scale's replicas, under the conditions in the scale.
 fn with(workload: &Value, scale: &Value) -> Value {
     let mut new = workload.clone();
     new["spec"]["replicas"] = scale["spec"]["replicas"].clone();

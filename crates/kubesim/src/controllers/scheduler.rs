@@ -1,4 +1,4 @@
-//! Which node a pod is put on, and what is said of a pod that fits nowhere.
+//! Chooses a node for a pod, and reports a pod that fits nowhere.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::kubelets::CORDON_TAINT;
 use crate::selectors::spec_matches;
 use crate::store::{ObjectName, ObjectStore, condition, is_true, name, namespace};
 
-/// Puts a pod without a node on the one with the fewest pods of those that may take it; whether it has one now.
+/// Assigns the suitable node with the fewest pods; returns whether there is one.
 pub(crate) fn place(store: &mut ObjectStore, pod: &ObjectName) -> bool {
     let (namespace, pod_name) = pod;
     let Some(pod) = store.found("pods", namespace, pod_name).cloned() else { return true };
@@ -38,7 +38,7 @@ pub(crate) fn place(store: &mut ObjectStore, pod: &ObjectName) -> bool {
     true
 }
 
-/// Why a node cannot take a pod, in the words of the Kubernetes scheduler.
+/// Why a node cannot take a pod, in the scheduler's words.
 fn hindrance(store: &ObjectStore, pod: &Value, node: &Value) -> Option<String> {
     let untolerated = |key: &str, value: &str| format!("node(s) had untolerated taint {{{key}: {value}}}");
     let cordon = json!({ "key": CORDON_TAINT, "effect": "NoSchedule" });
@@ -86,7 +86,7 @@ fn hindrance(store: &ObjectStore, pod: &Value, node: &Value) -> Option<String> {
     store.pods_on(&name(node)).any(meets).then(|| "node(s) didn't match pod anti-affinity rules".to_owned())
 }
 
-/// The ports that a pod takes of its node, with their protocols.
+/// With their protocols.
 fn host_ports(pod: &Value) -> impl Iterator<Item = (u64, &str)> {
     let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
     let ports = containers.flat_map(|it| it["ports"].as_array().into_iter().flatten());
@@ -97,7 +97,8 @@ fn is_over(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
-/// Whether the requests of the pods on a node leave too little of a resource for one more; never of what it does not offer.
+/// Whether the requests of the pods on a node leave too little of a resource; ignores resources that it does
+/// not offer.
 fn lacks(store: &ObjectStore, pod: &Value, node: &Value, resource: &str) -> bool {
     let Some(offered) = amount(&node["status"]["allocatable"][resource]) else { return false };
     let node = name(node);
@@ -122,7 +123,6 @@ fn amount(text: &Value) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// Whether a pod tolerates a taint.
 fn tolerates(pod: &Value, taint: &Value) -> bool {
     let all = pod["spec"]["tolerations"].as_array().map(Vec::as_slice).unwrap_or_default();
     all.iter().any(|it| {
@@ -153,7 +153,7 @@ fn unplaced(store: &mut ObjectStore, namespace: &str, pod: &str, reasons: &BTree
         let conditions = it["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let (held, mut others): (Vec<Value>, Vec<Value>) =
             conditions.into_iter().partition(|it| it["type"] == "PodScheduled");
-        // It stays as it is while it says the same: also the time from which it holds.
+        // An unchanged condition stays, with its time.
         let mut told = held.into_iter().next().unwrap_or_else(|| condition("PodScheduled", false));
         told["reason"] = "Unschedulable".into();
         told["message"] = message.into();

@@ -1,4 +1,4 @@
-//! When something is due, and what it is about.
+//! Timers of the controllers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,7 +8,6 @@ use tokio::time::Instant;
 use crate::SimConfig;
 use crate::store::{ObjectKey, ObjectName};
 
-/// What a time is kept for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TimerKey {
     /// The node of this name and UID becomes Ready.
@@ -25,13 +24,12 @@ pub(crate) enum TimerKey {
     Stop(ObjectName, String),
     /// The attachment of this name and UID is detached.
     Detach(String, String),
-    /// The budget at this place no longer waits for the end of a pod that was claimed at a time.
+    /// The budget at this place no longer waits for a pod claimed at this time.
     Disrupted(ObjectName, String, String),
     /// The object at this key takes its step of this name.
     Step(ObjectKey, String),
 }
 
-/// What a controller has besides the objects.
 pub(crate) struct Tick<'a> {
     pub(crate) config: SimConfig,
     pub(crate) timers: &'a mut SimTimers,
@@ -39,12 +37,12 @@ pub(crate) struct Tick<'a> {
 }
 
 impl Tick<'_> {
-    /// Whether the object at this key takes its step of this name now: some time after the first question.
+    /// Whether the step of this object is due: `after` the first question.
     pub(crate) fn is_time(&mut self, key: &ObjectKey, step: &str, after: Duration) -> bool {
         self.timers.is_due(TimerKey::Step(key.clone(), step.to_owned()), self.now, after)
     }
 
-    /// Has the object looked at after this time, and again each time that this is asked.
+    /// Has the object looked at after this time; each call starts it again.
     pub(crate) fn again(&mut self, key: &ObjectKey, step: &str, after: Duration) {
         if self.is_time(key, step, after) {
             self.is_time(key, step, after);
@@ -52,7 +50,7 @@ impl Tick<'_> {
     }
 }
 
-/// Times that are to come, and those that have come in this round.
+/// Future times, and those due in this round.
 #[derive(Debug, Default)]
 pub(crate) struct SimTimers {
     due: BTreeMap<TimerKey, Instant>,
@@ -61,12 +59,11 @@ pub(crate) struct SimTimers {
 }
 
 impl SimTimers {
-    /// When the next one is due.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.queue.first().map(|(at, _)| *at)
     }
 
-    /// Begins a round: what has become due, each only in this round.
+    /// Begins a round: returns due timers, each in one round only.
     pub(crate) fn ripen(&mut self, now: Instant) -> Vec<TimerKey> {
         self.ripe.clear();
         while self.queue.first().is_some_and(|(at, _)| *at <= now) {

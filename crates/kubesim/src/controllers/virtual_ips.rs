@@ -1,5 +1,5 @@
-//! kube-vip: the lease of a virtual IP is renewed by the node that holds it, and taken over by another one when that node
-//! is away. Nobody does either while the annotation `kubesim/kube-vip` says `off`.
+//! kube-vip: the lease of a virtual IP is renewed by the node that holds it, and taken over by another one
+//! when that node is away. Neither happens while the annotation `kubesim/kube-vip` is `off`.
 
 use std::time::Duration;
 
@@ -10,15 +10,13 @@ use crate::store::{ObjectKey, ObjectStore, is_true, name};
 use crate::timers::{Tick, TimerKey};
 
 const EVERY: Duration = Duration::from_secs(2);
-/// How long a holder may be away.
+/// Absence of a holder before the take-over.
 const LASTS: Duration = Duration::from_secs(15);
 
-/// Whether a lease is one of a virtual IP.
 pub(crate) fn is_one(lease: &Value) -> bool {
     lease["metadata"]["name"].as_str().is_some_and(|it| it.starts_with("plndr-"))
 }
 
-/// What is due at one of them.
 pub(crate) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, key: &ObjectKey) {
     let (_, namespace, lease) = key;
     let Some(held) = store.get(LEASES, namespace, lease).cloned() else { return };
@@ -30,7 +28,7 @@ pub(crate) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, key: &ObjectKe
         tick.timers.cancel(&TimerKey::Step(key.clone(), "lost".to_owned()));
     }
     let is_time = tick.is_time(key, step, after);
-    // It is looked at again, also when a node that is away comes back.
+    // Also needed when an absent node comes back.
     tick.again(key, "renew", EVERY);
     if !is_time || held["metadata"]["annotations"]["kubesim/kube-vip"] == "off" {
         return;

@@ -1,4 +1,4 @@
-//! Volumes: attached to the nodes of the pods that mount them, detached when the last of those has gone.
+//! Attaches volumes to the nodes of the pods that mount them, and detaches them after the last one has gone.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,9 @@ use crate::store::{ObjectName, ObjectStore, all, name, uid};
 use crate::timers::{SimTimers, TimerKey};
 
 const ATTACHMENTS: &str = "storage/volumeattachments";
-/// Who attaches, for volumes that name no driver.
+/// Attacher of volumes that name no driver.
 pub(crate) const DRIVER: &str = "csi.kubesim";
-/// Kept on each attachment until the volume is off the node.
+/// On each attachment until the volume is off the node.
 const FINALIZER: &str = "external-attacher/csi-kubesim";
 
 /// The claims that a pod mounts; a generic ephemeral volume has one named after pod and volume.
@@ -28,7 +28,7 @@ pub(crate) fn claims(pod: &Value) -> Vec<String> {
     volumes.iter().filter_map(named).collect()
 }
 
-/// Attaches and detaches. `mounting` are all pods that mount claims.
+/// `mounting` are all pods with claims.
 pub(crate) fn round(
     store: &mut ObjectStore,
     config: SimConfig,
@@ -55,7 +55,7 @@ pub(crate) fn round(
         if wanted.remove(&pair) && !is_ending || name(&held) != attachment_name(&pair) {
             continue;
         }
-        // One that goes is gone before it comes back.
+        // One that is detaching must be gone before it comes back.
         if !is_ending {
             store.retire(ATTACHMENTS, "", &name(&held), None);
         }
@@ -85,7 +85,7 @@ pub(crate) fn round(
     }
 }
 
-/// Attachments of other names are somebody else's.
+/// Attachments with other names are foreign.
 fn attachment_name((volume, node): &(String, String)) -> String {
     format!("csi-{volume}-{node}")
 }
@@ -94,7 +94,7 @@ fn finalizers(object: &Value) -> Vec<Value> {
     object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default()
 }
 
-/// Takes our finalizer away; the attachment goes if it was the last one.
+/// Removes our finalizer; without others the attachment goes.
 fn detach(store: &mut ObjectStore, attachment: &str) {
     let mut others = Vec::new();
     store.edit(ATTACHMENTS, "", attachment, |it| {

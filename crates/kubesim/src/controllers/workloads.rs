@@ -1,6 +1,6 @@
-//! Replica sets, stateful sets and daemon sets: which pods they want, and what workloads say of their pods.
+//! Replica sets, stateful sets and daemon sets: their pods and their status.
 //!
-//! Each round looks at what is and does what is missing. Not here: Deployments and their replica sets (`rollouts`).
+//! Not here: Deployments and their replica sets (`rollouts`).
 
 use std::sync::Arc;
 
@@ -10,7 +10,6 @@ use crate::kubelets::CORDON_TAINT;
 use crate::machines;
 use crate::store::{ObjectKey, ObjectStore, all, is_true, name, namespace, uid};
 
-/// The workload that an object belongs to.
 pub(crate) fn owner(object: &Value) -> Option<ObjectKey> {
     let owner = &object["metadata"]["ownerReferences"][0];
     let named = owner["name"].as_str()?;
@@ -30,12 +29,11 @@ pub(crate) fn owner(object: &Value) -> Option<ObjectKey> {
     Some((resource.to_owned(), namespace(object), named.to_owned()))
 }
 
-/// The first replica set of a Deployment.
 pub(crate) fn replica_set_name(deployment: &str) -> String {
     format!("{deployment}-5f7d")
 }
 
-/// Asks to end what a workload owns, as the garbage collector does when the workload is deleted.
+/// Deletes what a workload owns, as the garbage collector does.
 pub(crate) fn retire_owned(store: &mut ObjectStore, owner: &Value) {
     for resource in ["apps/replicasets", "pods"] {
         for owned in store.owned(resource, &uid(owner)) {
@@ -73,7 +71,7 @@ fn pod_of(owner: &Value, kind: &str, pod_name: String) -> Value {
     pod
 }
 
-/// How many live pods there are, and how many of them are Ready.
+/// Live pods, and Ready ones among them.
 pub(crate) fn count(pods: &[Arc<Value>]) -> (usize, usize) {
     let ready = pods.iter().filter(|it| is_alive(it) && is_true(it, "Ready")).count();
     (pods.iter().filter(|it| is_alive(it)).count(), ready)
@@ -87,7 +85,6 @@ pub(crate) fn say(store: &mut ObjectStore, resource: &str, set: &Value, status: 
     });
 }
 
-/// Does what is missing for one replica set.
 pub(super) fn replica_set(store: &mut ObjectStore, set: &Value) {
     let mut pods: Vec<Arc<Value>> =
         store.owned("pods", &uid(set)).into_iter().filter(|it| is_alive(it)).collect();
@@ -97,7 +94,7 @@ pub(super) fn replica_set(store: &mut ObjectStore, set: &Value) {
         store.put("pods", pod_of(set, "ReplicaSet", format!("{}-{tail}", name(set))));
     }
     let surplus = pods.len().saturating_sub(wanted);
-    // The youngest go first, and before them those that are not Ready.
+    // Not Ready ones go first, then the youngest.
     let made = |pod: &Value| pod["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned();
     if surplus > 0 {
         pods.sort_by_key(|pod| (!is_true(pod, "Ready"), made(pod), name(pod)));
@@ -110,7 +107,6 @@ pub(super) fn replica_set(store: &mut ObjectStore, set: &Value) {
     say(store, "apps/replicasets", set, &status);
 }
 
-/// Does what is missing for one stateful set.
 pub(super) fn stateful_set(store: &mut ObjectStore, set: &Value) {
     let wanted = wanted(set);
     let pod_name = |ordinal: u64| format!("{}-{ordinal}", name(set));
@@ -139,7 +135,6 @@ pub(super) fn stateful_set(store: &mut ObjectStore, set: &Value) {
     say(store, "apps/statefulsets", set, &status);
 }
 
-/// Does what is missing for one daemon set.
 pub(super) fn daemon_set(store: &mut ObjectStore, set: &Value) {
     let nodes = all(store, "nodes");
     for node in &nodes {

@@ -1,10 +1,10 @@
-//! What real members of etcd answered, by version and situation: the tables of `tests/golden/etcd`.
+//! Recorded answers of real members of etcd, by version and situation: the tables of `tests/golden/etcd`.
 //!
-//! Not here: whose ids, names and connections are put into them (`etcd`).
+//! Not here: their ids, names and connections (`etcd`).
 
 use serde_json::Value;
 
-/// Versions of which there is a table, the newest last.
+/// The newest last.
 pub const VERSIONS: [&str; 3] = ["3.4.23", "3.5.16", "3.6.13"];
 const TABLES: [&str; 3] = [
     include_str!("../../../../tests/golden/etcd/3.4.23.json"),
@@ -12,7 +12,6 @@ const TABLES: [&str; 3] = [
     include_str!("../../../../tests/golden/etcd/3.6.13.json"),
 ];
 
-/// How the member that is asked stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EtcdSituation {
     Leader,
@@ -34,7 +33,6 @@ impl EtcdSituation {
     }
 }
 
-/// The answers of one version.
 #[derive(Debug)]
 pub(super) struct EtcdTable(Value);
 
@@ -45,12 +43,12 @@ impl EtcdTable {
         Ok(Self(serde_json::from_str(table)?))
     }
 
-    /// Status and body; `None` where the member did not answer within some seconds. A question that has no answer of its
-    /// own in that situation has that of a leader.
+    /// Status and body; `None` where the member did not answer within some seconds. A question without an
+    /// answer in that situation has the leader's.
     pub(super) fn answer(&self, now: EtcdSituation, question: &str) -> Option<(u16, String)> {
         let mut answer = &self.0["situations"][now.name()]["answers"][question];
         if answer.is_null() {
-            // A list that is not asked of a majority is the same with one.
+            // A list without a quorum read is the same as one with it.
             let same = question.replace("{\"linearizable\":false}", "{\"linearizable\":true}");
             answer = &self.0["situations"]["leader"]["answers"][same];
         }
@@ -58,7 +56,7 @@ impl EtcdTable {
         Some((code, answer["lines"].as_array().map_or_else(|| answer["json"].to_string(), |it| text(it))))
     }
 
-    /// A check that fails, as a page that has checks shows it; not of a table.
+    /// A failed check on a page with checks; not recorded.
     pub(super) fn sick(&self, path: &str) -> (u16, String) {
         let readyz = self.answer(EtcdSituation::Leader, "/readyz?verbose").unwrap_or_default();
         match (path, readyz) {
@@ -67,13 +65,13 @@ impl EtcdTable {
                 (503, text.replace("[+]serializable_read ok\n", failed).replace("\nok\n", "\n"))
             }
             ("/readyz", readyz) => readyz,
-            // Where there is no such page, health says it.
+            // Without such a page, health shows it.
             (_, (404, _)) => self.answer(EtcdSituation::NoQuorum, path).unwrap_or_default(),
             (_, _) => self.answer(EtcdSituation::Leader, path).unwrap_or_default(),
         }
     }
 
-    /// Names of the metrics, in their order.
+    /// In order.
     pub(super) fn metrics(&self) -> Vec<&str> {
         let name = |line: &str| line.find(['{', ' ']).unwrap_or(line.len());
         let mut names: Vec<&str> = self.all_lines().map(|line| &line[..name(line)]).collect();
@@ -81,7 +79,6 @@ impl EtcdTable {
         names
     }
 
-    /// The lines of one of them.
     pub(super) fn lines<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let is_of =
             move |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));

@@ -1,6 +1,6 @@
-//! What the server takes for an Event: the looser rules of core/v1, and those of events.k8s.io/v1.
+//! Validation of Events: the looser rules of core/v1, and those of events.k8s.io/v1.
 //!
-//! Objects are in the form in which they are stored, that of core/v1. Source: Kubernetes, validation of Events.
+//! Objects are in their stored form, core/v1. Source: Kubernetes, validation of Events.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::path::ResourcePath;
 /// Longest reason, action and instance; longest message of an Event with an event time.
 const WORD_CHARS: usize = 128;
 const NOTE_CHARS: usize = 1024;
-/// What an Event of events.k8s.io keeps for good; only its series counts on.
+/// Immutable members of an events.k8s.io Event; only its series changes.
 const FIXED: [&str; 13] = [
     "involvedObject",
     "reason",
@@ -28,7 +28,7 @@ const FIXED: [&str; 13] = [
     "reportingInstance",
 ];
 
-/// Refuses an Event that a server refuses; `held` is the one that it replaces.
+/// Refuses an invalid Event; `held` is the one that it replaces.
 pub(crate) fn admit(target: &ResourcePath, event: &Value, held: Option<&Value>) -> Result<(), Failure> {
     let broken = broken(event).or_else(|| match (kinds::group(&target.api_version), held) {
         ("events.k8s.io", None) => strange(event),
@@ -45,7 +45,7 @@ fn text<'a>(event: &'a Value, member: &str) -> &'a str {
     event[member].as_str().unwrap_or_default()
 }
 
-/// What both forms ask for.
+/// Rules of both forms.
 fn broken(event: &Value) -> Broken {
     let namespace = text(&event["metadata"], "namespace");
     let about = text(&event["involvedObject"], "namespace");
@@ -78,7 +78,7 @@ fn broken(event: &Value) -> Broken {
     long.map(|(member, most)| (member, format!("Invalid value: \"\": can have at most {most} characters")))
 }
 
-/// What events.k8s.io asks for beside that.
+/// Additional rules of events.k8s.io.
 fn strange(event: &Value) -> Broken {
     if event["eventTime"].is_null() {
         return Some(("eventTime", "Required value".to_owned()));

@@ -1,11 +1,9 @@
 //! How a strategic merge patch merges each list: the `patchStrategy` and `patchMergeKey` of the API types.
 //!
-//! A list that is not named here is replaced as a whole; taints and tolerations are among those.
+//! Other lists are replaced as a whole, among them taints and tolerations.
 
-/// How a list is merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Merge {
-    /// The patch's list takes the place of the held one.
     Replaced,
     /// Objects with the same value of this member are merged.
     ByKey(&'static str),
@@ -21,7 +19,7 @@ const OBJECT: [(&str, Merge); 2] =
 const NODE: [(&str, Merge); 3] =
     [("spec.podCIDRs", AsSet), ("status.conditions", ByKey("type")), ("status.addresses", ByKey("type"))];
 
-/// Of a pod, and of the template of a workload.
+/// Of a pod, and of a workload's template.
 const POD: [(&str, Merge); 12] = [
     ("spec.volumes", ByKey("name")),
     ("spec.initContainers", ByKey("name")),
@@ -37,7 +35,7 @@ const POD: [(&str, Merge); 12] = [
     ("status.hostIPs", ByKey("ip")),
 ];
 
-/// Of each container, whichever list it is in.
+/// Of each container in any list.
 const CONTAINER: [(&str, Merge); 4] = [
     ("ports", ByKey("containerPort")),
     ("env", ByKey("name")),
@@ -49,7 +47,7 @@ const SERVICE: [(&str, Merge); 2] = [("spec.ports", ByKey("port")), ("status.con
 const SERVICE_ACCOUNT: [(&str, Merge); 1] = [("secrets", ByKey("name"))];
 const CONDITIONS: [(&str, Merge); 1] = [("status.conditions", ByKey("type"))];
 
-/// How the list at `path` (members joined by dots, list items left out) of a resource is merged.
+/// The list at `path` (members joined by dots, list items left out) of a resource.
 pub(crate) fn of_list(resource: &str, path: &str) -> Merge {
     let (resource, path) = inner(resource, path);
     let own: &[(&str, Merge)] = match resource {
@@ -71,7 +69,6 @@ pub(crate) fn of_list(resource: &str, path: &str) -> Merge {
         .unwrap_or(Merge::Replaced)
 }
 
-/// Whether the object at `path` is replaced as a whole.
 pub(crate) fn is_replaced(resource: &str, path: &str) -> bool {
     resource == "policy/poddisruptionbudgets" && path == "spec.selector"
 }

@@ -1,4 +1,4 @@
-//! Objects with their versions, and the changes that watches replay; patches and selectors.
+//! Objects with their versions, changes for watches, patches and selectors.
 //!
 //! Not here: HTTP (`api`).
 
@@ -27,19 +27,18 @@ pub(crate) type ObjectKey = (String, String, String);
 /// `(namespace, name)`.
 pub(crate) type ObjectName = (String, String);
 
-/// What happened to an object.
 #[derive(Debug, Clone)]
 pub(crate) struct Changed {
     pub(crate) version: u64,
     pub(crate) resource: String,
     /// Before; `None` for a new object.
     pub(crate) old: Option<Arc<Value>>,
-    /// After; `None` for a removed object, whose last form is in `old`.
+    /// After; `None` for a removed object.
     pub(crate) new: Option<Arc<Value>>,
 }
 
 impl Changed {
-    /// Both forms, as far as there are two.
+    /// Old and new form, if they exist.
     pub(crate) fn forms(&self) -> impl Iterator<Item = &Value> {
         self.old.iter().chain(&self.new).map(AsRef::as_ref)
     }
@@ -53,9 +52,9 @@ impl Changed {
 pub(crate) struct ObjectStore {
     version: u64,
     objects: BTreeMap<String, BTreeMap<ObjectName, Arc<Value>>>,
-    /// What belongs to the owner of this UID.
+    /// Objects by the owner's UID.
     owned: BTreeMap<String, BTreeSet<ObjectKey>>,
-    /// Pods on the node of this name.
+    /// Pods by node.
     on_node: BTreeMap<String, BTreeSet<ObjectName>>,
     history: VecDeque<Changed>,
     keep: usize,
@@ -73,13 +72,11 @@ impl ObjectStore {
         }
     }
 
-    /// API versions of which there are objects.
     pub(crate) fn api_versions(&self) -> BTreeSet<&str> {
         let some = self.objects.values().filter_map(|objects| objects.values().next());
         some.filter_map(|object| object["apiVersion"].as_str()).collect()
     }
 
-    /// The resources of an API version, each with one of its objects.
     pub(crate) fn samples<'a>(&'a self, version: &'a str) -> impl Iterator<Item = (&'a str, &'a Value)> {
         let all = self.objects.iter().filter_map(|(key, all)| Some((key, all.values().next()?.as_ref())));
         all.filter(move |(_, it)| it["apiVersion"] == version)
@@ -94,12 +91,12 @@ impl ObjectStore {
         self.found(resource, namespace, name).map(AsRef::as_ref)
     }
 
-    /// As `get`, to be kept while others change things.
+    /// As `get`, shared.
     pub(crate) fn found(&self, resource: &str, namespace: &str, name: &str) -> Option<&Arc<Value>> {
         self.objects.get(resource)?.get(&(namespace.to_owned(), name.to_owned()))
     }
 
-    /// The object `name` where `target` looks for it, or the failure that a client is told.
+    /// The object, or the client's failure.
     pub(crate) fn held(&self, target: &ResourcePath, name: &str) -> Result<Value, Failure> {
         let held = self.get(&target.resource, &target.namespace, name).cloned();
         held.ok_or_else(|| Failure::not_found(target, name))
@@ -109,7 +106,7 @@ impl ObjectStore {
         self.objects.get(resource).into_iter().flat_map(BTreeMap::values).map(AsRef::as_ref)
     }
 
-    /// The objects of a resource as they were at a version; `None` once that is forgotten.
+    /// At a version; `None` once that is forgotten.
     pub(crate) fn list_at(&self, resource: &str, version: u64) -> Option<BTreeMap<ObjectName, Arc<Value>>> {
         let mut all = self.objects.get(resource).cloned().unwrap_or_default();
         for change in self.since(version)?.into_iter().rev().filter(|it| it.resource == resource) {
@@ -122,39 +119,37 @@ impl ObjectStore {
         Some(all)
     }
 
-    /// The objects of one namespace.
     pub(crate) fn list_in(&self, resource: &str, namespace: &str) -> impl Iterator<Item = &Value> {
         let first = (namespace.to_owned(), String::new());
         let from = self.objects.get(resource).into_iter().flat_map(move |all| all.range(first.clone()..));
         from.take_while(move |((held, _), _)| held == namespace).map(|(_, object)| object.as_ref())
     }
 
-    /// Objects of a resource whose first owner has this UID.
+    /// By the UID of the first owner.
     pub(crate) fn owned(&self, resource: &str, owner: &str) -> Vec<Arc<Value>> {
         let keys = self.owned.get(owner).into_iter().flatten().filter(|(held, _, _)| held == resource);
         keys.filter_map(|(_, namespace, name)| self.found(resource, namespace, name).cloned()).collect()
     }
 
-    /// Pods on a node.
     pub(crate) fn pods_on(&self, node: &str) -> impl ExactSizeIterator<Item = &ObjectName> {
         static NONE: BTreeSet<ObjectName> = BTreeSet::new();
         self.on_node.get(node).unwrap_or(&NONE).iter()
     }
 
-    /// Changes after `version`, or `None` when they are no longer known, or not yet, after a restore.
+    /// `None` when they are no longer known, or not yet, after a restore.
     pub(crate) fn since(&self, version: u64) -> Option<Vec<Changed>> {
         let oldest = self.history.front().map_or(self.version, |first| first.version - 1);
         let start = self.history.partition_point(|it| it.version <= version);
         (oldest..=self.version).contains(&version).then(|| self.history.range(start..).cloned().collect())
     }
 
-    /// Forgets all changes: watches that ask for older ones get 410.
+    /// Forgets all changes: watches from older versions get 410.
     pub(crate) fn expire(&mut self) {
         self.version += 1;
         self.history.clear();
     }
 
-    /// Puts an object there and fills in what the server fills in.
+    /// Creates or replaces an object, with the server's members filled in.
     pub(crate) fn put(&mut self, resource: &str, mut object: Value) -> Value {
         let place = place(&object);
         let old = self.found(resource, &place.0, &place.1).cloned();
@@ -225,7 +220,7 @@ impl ObjectStore {
         Some(old)
     }
 
-    /// The number of the pod's priority class, as far as that is known.
+    /// From the pod's priority class, if known.
     fn prioritise(&self, pod: &mut Value) {
         let Some(class) = pod["spec"]["priorityClassName"].as_str() else { return };
         let value = match class {
@@ -240,7 +235,7 @@ impl ObjectStore {
         }
     }
 
-    /// A namespace comes with the first object in it.
+    /// A namespace is made with its first object.
     fn room_for(&mut self, namespace: &str) {
         if !namespace.is_empty() && self.get("namespaces", "", namespace).is_none() {
             let name = json!({ "name": namespace, "labels": { "kubernetes.io/metadata.name": namespace } });
@@ -248,7 +243,7 @@ impl ObjectStore {
         }
     }
 
-    /// Removes all that is in a namespace, but what finalizers hold; whether it is empty then.
+    /// Removes all objects of a namespace without finalizers; returns whether it is empty then.
     fn empty(&mut self, namespace: &str) -> bool {
         let keys = |(resource, all): (&String, &BTreeMap<ObjectName, _>)| -> Vec<ObjectKey> {
             let inside = all.keys().filter(|it| it.0 == namespace);
@@ -267,13 +262,12 @@ impl ObjectStore {
         is_empty
     }
 
-    /// Whether a namespace is being deleted.
     pub(crate) fn is_ending(&self, namespace: &str) -> bool {
         self.get("namespaces", "", namespace).is_some_and(|it| it["status"]["phase"] == "Terminating")
     }
 
-    /// Asks an object to end: a pod that runs gets `grace` seconds, one with finalizers waits for them, any other
-    /// goes at once. The object as it is then, or as it was last.
+    /// Deletes an object: a running pod gets `grace` seconds, one with finalizers waits for them, any other
+    /// goes at once. Returns its present or last form.
     pub(crate) fn retire(
         &mut self,
         resource: &str,
@@ -328,7 +322,7 @@ impl ObjectStore {
     }
 }
 
-/// Puts `key` under `name`, or takes it away; nothing is kept under no name.
+/// Adds or removes `key` under `name`, except for an empty name.
 fn keep_in<K: Ord>(index: &mut BTreeMap<String, BTreeSet<K>>, name: &str, key: K, is_there: bool) {
     if name.is_empty() {
         return;
@@ -351,12 +345,12 @@ fn node_name(object: &Value) -> &str {
     object["spec"]["nodeName"].as_str().unwrap_or_default()
 }
 
-/// Where an object is among those of its resource.
+/// Its key among objects of its resource.
 pub(crate) fn place(object: &Value) -> ObjectName {
     (namespace(object), name(object))
 }
 
-/// Whether something has still to be done before the object may go.
+/// Whether finalizers hold the object.
 pub(crate) fn is_held_back(object: &Value) -> bool {
     object["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty())
 }
@@ -373,25 +367,23 @@ pub(crate) fn uid(object: &Value) -> String {
     object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Copies of all objects of a resource, to be looked at while they are changed.
+/// Copies, so that they can be changed meanwhile.
 pub(crate) fn all(store: &ObjectStore, resource: &str) -> Vec<Arc<Value>> {
     store.objects.get(resource).into_iter().flat_map(BTreeMap::values).cloned().collect()
 }
 
-/// The wall time in `ahead` seconds, as the API writes it.
+/// Now plus `ahead` seconds, as the API writes times.
 pub(crate) fn stamp(ahead: u64) -> String {
     let ahead = SignedDuration::from_secs(i64::try_from(ahead).unwrap_or(i64::MAX));
     let now = Timestamp::now();
     now.checked_add(ahead).unwrap_or(Timestamp::MAX).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Whether a condition of a node or pod is true.
 pub(crate) fn is_true(object: &Value, condition: &str) -> bool {
     let all = object["status"]["conditions"].as_array();
     all.is_some_and(|all| all.iter().any(|it| it["type"] == condition && it["status"] == "True"))
 }
 
-/// Conditions with one of them set.
 pub(crate) fn condition(kind: &str, status: bool) -> Value {
     json!({ "type": kind, "status": if status { "True" } else { "False" }, "lastTransitionTime": stamp(0) })
 }

@@ -1,4 +1,4 @@
-//! The kinds of patch, by content type.
+//! Patches, by content type.
 
 use serde_json::Value;
 use tracing::debug;
@@ -7,7 +7,6 @@ use crate::failure::Failure;
 use crate::path::ResourcePath;
 use crate::strategic::{self, Unfit};
 
-/// A patch that could be read.
 #[derive(Debug)]
 pub(crate) enum Patch {
     /// RFC 6902.
@@ -24,7 +23,7 @@ impl Patch {
         match content_type.split(';').next().unwrap_or_default().trim() {
             "application/json-patch+json" => serde_json::from_slice(body).map(Self::Json).map_err(unread),
             "application/merge-patch+json" => serde_json::from_slice(body).map(Self::Merge).map_err(unread),
-            // The server knows no merge keys of custom resources.
+            // The server has no merge keys for custom resources.
             "application/strategic-merge-patch+json" if target.known().is_some() => {
                 serde_json::from_slice(body).map(Self::Strategic).map_err(unread)
             }
@@ -46,12 +45,11 @@ impl Patch {
         }
     }
 
-    /// The object with the patch applied.
     pub(crate) fn apply(&self, target: &ResourcePath, held: &Value) -> Result<Value, Failure> {
         match self {
             Self::Json(patch) => {
                 let mut new = held.clone();
-                // The API server does not say which operation failed, so neither does the answer.
+                // Like the API server, without the failed operation.
                 json_patch::patch(&mut new, patch).map_err(|error| {
                     debug!(%error, "a JSON patch does not fit");
                     let text = "the server rejected our request due to an error in our request";

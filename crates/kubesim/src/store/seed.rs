@@ -1,4 +1,4 @@
-//! Nodes and workloads to begin with.
+//! Nodes and workloads to start with.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::store::condition;
 use crate::{Sim, kubelets, machines, volumes, workloads};
 
 impl Sim {
-    /// A node of this name whose device has this UUID. It is Ready after the start time.
+    /// Its device has this UUID. It is Ready after the start time.
     pub fn add_node(&self, name: &str, device_uuid: &str) {
         self.apply(
             "nodes",
@@ -26,13 +26,13 @@ impl Sim {
         );
     }
 
-    /// Takes the power from a node, or gives it back: its pods stand still meanwhile.
+    /// Switches a node off or on: its pods do not change meanwhile.
     pub fn power(&self, node: &str, on: bool) {
         self.switch(node, "kubesim/power", on);
     }
 
-    /// Parts a node from the API, or lets them reach each other again: its kubelet and who asks by
-    /// [`Sim::service_of`]. Its pods run on.
+    /// Parts a node from the API, or reconnects it: its kubelet and clients of [`Sim::service_of`]. Its pods
+    /// keep running.
     pub fn cut_off(&self, node: &str, off: bool) {
         self.switch(node, "kubesim/network", !off);
     }
@@ -43,7 +43,7 @@ impl Sim {
         });
     }
 
-    /// The lease of a virtual IP that kube-vip serves, as `plndr-cp-lock`, held by this node.
+    /// A virtual IP of kube-vip, as `plndr-cp-lock`, held by this node.
     pub fn add_virtual_ip(&self, lease: &str, holder: &str) {
         self.apply(
             LEASES,
@@ -54,15 +54,15 @@ impl Sim {
         );
     }
 
-    /// kube-vip serves this virtual IP, or no longer anywhere.
+    /// Switches kube-vip's service for this virtual IP on or off.
     pub fn serve_virtual_ip(&self, lease: &str, on: bool) {
         self.edit(LEASES, "kube-system", lease, |it| {
             it["metadata"]["annotations"]["kubesim/kube-vip"] = if on { "on".into() } else { "off".into() };
         });
     }
 
-    /// What a boot that ended without a word leaves of a pod: it is Terminating since long ago, or its phase is Unknown, no
-    /// container of it runs, and the kubelet of the next boot does not care for it.
+    /// A pod as an unclean boot leaves it: long Terminating, or in phase Unknown, without running containers,
+    /// and ignored by the kubelet of the next boot.
     pub fn leave_behind(&self, namespace: &str, name: &str, terminating: bool) {
         const LONG_AGO: &str = "2020-01-01T00:00:00Z";
         self.edit("pods", namespace, name, |it| {
@@ -77,7 +77,7 @@ impl Sim {
         });
     }
 
-    /// The UIDs of pods of which a container runs on this node, as its container runtime would list them.
+    /// UIDs of pods with a running container on this node, as its container runtime lists them.
     pub fn live_pods(&self, node: &str) -> BTreeSet<String> {
         let has_power = self.get("nodes", "", node).is_some_and(|it| kubelets::has_power(&it));
         let ended =
@@ -88,7 +88,7 @@ impl Sim {
         pods.filter_map(|it| Some(it["metadata"]["uid"].as_str()?.to_owned())).collect()
     }
 
-    /// A Deployment of `replicas` with its replica set.
+    /// With its replica set.
     pub fn add_deployment(&self, namespace: &str, name: &str, replicas: u64) {
         self.apply("apps/deployments", workload(namespace, name, name, replicas));
         let mut set = workload(namespace, &workloads::replica_set_name(name), name, replicas);
@@ -101,7 +101,6 @@ impl Sim {
         self.apply("apps/replicasets", set);
     }
 
-    /// A virtual machine with this run strategy.
     pub fn add_machine(&self, namespace: &str, name: &str, strategy: &str) {
         self.apply(
             machines::MACHINES,
@@ -113,7 +112,6 @@ impl Sim {
         );
     }
 
-    /// A replica set of virtual machines.
     pub fn add_machine_set(&self, namespace: &str, name: &str, replicas: u64) {
         self.apply(
             machines::SETS,
@@ -125,7 +123,6 @@ impl Sim {
         );
     }
 
-    /// A StatefulSet of `replicas`.
     pub fn add_stateful_set(&self, namespace: &str, name: &str, replicas: u64) {
         self.apply("apps/statefulsets", workload(namespace, name, name, replicas));
     }
@@ -134,12 +131,12 @@ impl Sim {
         self.apply("apps/daemonsets", workload(namespace, name, name, 0));
     }
 
-    /// A pod that nothing brings back, on this node.
+    /// Without an owner, on this node.
     pub fn add_bare_pod(&self, namespace: &str, name: &str, node: &str) {
         self.apply("pods", bare_pod(namespace, name, node));
     }
 
-    /// The container of a running pod ends again and again, or does so no longer.
+    /// Starts or ends a crash loop of a running pod's container.
     pub fn crash_loop(&self, namespace: &str, name: &str, on: bool) {
         let state = if on {
             json!({ "waiting": { "reason": "CrashLoopBackOff" } })
@@ -154,7 +151,7 @@ impl Sim {
         });
     }
 
-    /// A claim that is bound to a volume of its own.
+    /// Bound to a volume of its own.
     pub fn add_claim(&self, namespace: &str, name: &str, volume: &str) {
         let (size, modes) = (json!({ "storage": "1Gi" }), json!(["ReadWriteOnce"]));
         let claim = json!({
@@ -182,20 +179,19 @@ impl Sim {
         }));
     }
 
-    /// A pod as of [`Sim::add_bare_pod`] that mounts this claim.
+    /// As [`Sim::add_bare_pod`], with this claim.
     pub fn add_mounting_pod(&self, namespace: &str, name: &str, node: &str, claim: &str) {
         let mut pod = bare_pod(namespace, name, node);
         pod["spec"]["volumes"] = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": claim } }]);
         self.apply("pods", pod);
     }
 
-    /// A class of pods with this priority.
     pub fn add_priority_class(&self, name: &str, value: i32) {
         let class = json!({ "metadata": { "name": name }, "value": value, "globalDefault": false });
         self.apply("scheduling/priorityclasses", class);
     }
 
-    /// A budget for the pods of one workload: `{"minAvailable": 2}` or `{"maxUnavailable": 1}`.
+    /// For one workload: `{"minAvailable": 2}` or `{"maxUnavailable": 1}`.
     pub fn add_budget(&self, namespace: &str, name: &str, app: &str, limit: &Value) {
         let mut spec = limit.clone();
         spec["selector"] = json!({ "matchLabels": { "app": app } });

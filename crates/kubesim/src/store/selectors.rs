@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-/// Whether labels match a selector text such as `app=web,tier!=db,x in (a,b),!old`.
+/// A selector such as `app=web,tier!=db,x in (a,b),!old`.
 pub(crate) fn labels_match(labels: &Value, selector: &str) -> bool {
     split(selector).iter().all(|term| term_matches(labels, term))
 }
 
-/// Terms are parted by commas outside of brackets.
+/// Splits at commas outside of brackets.
 fn split(selector: &str) -> Vec<String> {
     let (mut terms, mut depth) = (vec![String::new()], 0_u32);
     for letter in selector.chars() {
@@ -50,7 +50,7 @@ fn term_matches(labels: &Value, term: &str) -> bool {
     }
 }
 
-/// Fields that can be selected besides name and namespace, with what an object has that does not say it.
+/// Selectable fields besides name and namespace, with their defaults.
 fn selectable(resource: &str) -> &'static [(&'static str, &'static str)] {
     match resource {
         "pods" => &[
@@ -86,7 +86,7 @@ fn selectable(resource: &str) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// Whether an object of a resource matches a field selector, or the field that is not known.
+/// Errors: the unknown field.
 pub(crate) fn fields_match(resource: &str, object: &Value, selector: &str) -> Result<bool, String> {
     let mut all = true;
     for term in split(selector) {
@@ -98,7 +98,7 @@ pub(crate) fn fields_match(resource: &str, object: &Value, selector: &str) -> Re
         let always = [("metadata.name", ""), ("metadata.namespace", "")];
         let known = always.iter().chain(selectable(resource)).find(|(name, _)| *name == field.trim());
         let (name, default) = known.ok_or_else(|| field.trim().to_owned())?;
-        // Events are stored in the form of v1.
+        // Events are stored as v1.
         let place = format!("/{}", name.replace("regarding.", "involvedObject.").replace('.', "/"));
         let value = match object.pointer(&place) {
             None | Some(Value::Null) => (*default).to_owned(),
@@ -110,7 +110,6 @@ pub(crate) fn fields_match(resource: &str, object: &Value, selector: &str) -> Re
     Ok(all)
 }
 
-/// Whether labels match the selector of a workload or budget.
 pub(crate) fn spec_matches(selector: &Value, labels: &Value) -> bool {
     let exact = selector["matchLabels"].as_object();
     let exact = exact.is_none_or(|all| all.iter().all(|(key, value)| labels.get(key) == Some(value)));

@@ -10,16 +10,15 @@ const RETAIN: &str = "$retainKeys";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 const ORDER: &str = "$setElementOrder/";
 
-/// Why a patch cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unfit {
-    /// A directive that is not formed as it must be: 400.
+    /// A malformed directive: 400.
     Form(String),
-    /// An item of a keyed list without its key, or that is no object: 500.
+    /// An item of a keyed list without its key, or no object: 500.
     Item(String),
 }
 
-/// The object with the patch applied; `resource` as in the store.
+/// `resource` as in the store.
 pub(crate) fn apply(resource: &str, held: &Value, patch: &Value) -> Result<Value, Unfit> {
     let mut members = held.as_object().cloned().unwrap_or_default();
     let patch = patch.as_object().ok_or_else(|| Unfit::Form("the patch is no object".to_owned()))?;
@@ -79,7 +78,7 @@ fn merge_object(
             }
         }
     }
-    // A list may be put in order without being changed.
+    // A list may be reordered without other changes.
     for (name, order) in patch {
         let Some(field) = name.strip_prefix(ORDER) else { continue };
         let order = order.as_array().ok_or_else(|| no_list(name, at))?;
@@ -96,7 +95,7 @@ fn no_list(directive: &str, at: &str) -> Unfit {
     Unfit::Form(format!("{directive} at \"{at}\" is no list"))
 }
 
-/// `$retainKeys`: members that it does not name go; a patch must not set such a one.
+/// `$retainKeys`: removes members that it does not name; a patch must not set such a one.
 fn retain(held: &mut Map<String, Value>, patch: &Map<String, Value>, at: &str) -> Result<(), Unfit> {
     let Some(keys) = patch.get(RETAIN) else { return Ok(()) };
     let keys = keys.as_array().ok_or_else(|| no_list(RETAIN, at))?;
@@ -168,8 +167,8 @@ fn merge_list(
     Ok(arrange(held, order, live, how))
 }
 
-/// Items that `order` names come in its order; each other one stays before those that it was before in `live`.
-/// So a new item that no order places comes first.
+/// Items in `order` come in its order; each other one stays before those that it preceded in `live`. So a new
+/// item outside of `order` comes first.
 fn arrange(merged: Vec<Value>, order: &[Value], live: &[Value], how: Merge) -> Vec<Value> {
     let same = |one: &Value, other: &Value| match how {
         Merge::ByKey(key) => one.get(key) == other.get(key),

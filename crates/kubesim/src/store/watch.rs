@@ -23,7 +23,6 @@ pub(crate) struct SelectedObjects {
 }
 
 impl SelectedObjects {
-    /// Whether an object is in the scope.
     pub(crate) fn holds(&self, object: &Value) -> Result<bool, String> {
         let meta = &object["metadata"];
         let here = self.target.namespace.is_empty() || meta["namespace"] == self.target.namespace.as_str();
@@ -39,7 +38,7 @@ impl SelectedObjects {
             (false, true) => ("ADDED", new.cloned()),
             (true, true) => ("MODIFIED", new.cloned()),
             (true, false) => match new {
-                // It stopped matching: its last matching form, at the new version.
+                // It no longer matches: its last matching form, at the new version.
                 Some(new) => {
                     let mut last = old.cloned().unwrap_or_default();
                     last["metadata"]["resourceVersion"] = new["metadata"]["resourceVersion"].clone();
@@ -51,7 +50,7 @@ impl SelectedObjects {
         Some(json!({ "type": kind, "object": self.target.outward(object.unwrap_or_default()) }))
     }
 
-    /// The event as the client wants to see it.
+    /// In the form that the client wants.
     fn shown(&self, mut event: Value, include: Option<Include>) -> Value {
         if let (Some(include), true) = (include, event["type"] != "ERROR") {
             let object = event["object"].take();
@@ -61,7 +60,7 @@ impl SelectedObjects {
         event
     }
 
-    /// An event that only tells the version; `ends_start` after the objects that were there from the start.
+    /// Carries only the version; `ends_start` after the initial objects.
     pub(crate) fn bookmark(&self, version: u64, ends_start: bool) -> Value {
         let mut meta = json!({ "resourceVersion": version.to_string(), "creationTimestamp": null });
         if ends_start {
@@ -71,19 +70,18 @@ impl SelectedObjects {
     }
 }
 
-/// A watch that is to begin.
 pub(crate) struct PendingWatch {
     pub(crate) shared: Arc<SimShared>,
     pub(crate) scope: SelectedObjects,
-    /// Changes after this one are told.
+    /// It starts after this version.
     pub(crate) version: u64,
-    /// Objects are shown as tables of one row.
+    /// As tables of one row.
     pub(crate) table: Option<Include>,
-    /// From one bookmark to the next, if it wants any.
+    /// Between bookmarks, if wanted.
     pub(crate) bookmarks: Option<Duration>,
-    /// Events that come before all others.
+    /// Initial events.
     pub(crate) first: Vec<Value>,
-    /// It ends after this time.
+    /// Its duration.
     pub(crate) limit: Duration,
 }
 
@@ -91,14 +89,13 @@ struct WatchState {
     shared: Arc<SimShared>,
     scope: SelectedObjects,
     version: u64,
-    /// How often etcd had been restored when it began.
+    /// Number of etcd's restores at its start.
     restores: u64,
     ready: Vec<Value>,
     over: bool,
 }
 
 impl PendingWatch {
-    /// Its events as lines of JSON.
     pub(crate) fn lines(self) -> impl Stream<Item = io::Result<Bytes>> {
         let end = Box::pin(sleep(self.limit));
         let beat = self.bookmarks.map(|every| {
@@ -157,7 +154,7 @@ async fn tick(beat: Option<&mut Interval>) {
 }
 
 impl WatchState {
-    /// Takes what has happened; whether there is something to say.
+    /// Takes in new changes; returns whether there is an event.
     fn advance(&mut self) -> bool {
         if self.is_ahead() {
             return false;
@@ -181,7 +178,7 @@ impl WatchState {
         !self.ready.is_empty()
     }
 
-    /// Of a version that the store has not reached yet, after a restore, a server says nothing.
+    /// A server is silent about a version that its restored store has not reached.
     fn is_ahead(&self) -> bool {
         self.version > self.shared.store().version()
     }

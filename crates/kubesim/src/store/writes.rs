@@ -1,4 +1,4 @@
-//! The verbs that change objects.
+//! Create, update, patch, delete.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::request::{SimRequest, SimResponse};
 use crate::store::{ObjectStore, condition, events, is_held_back};
 use crate::{SimShared, answers, machines, workloads};
 
-/// Resources whose updates must name the version that they change.
+/// Updates of these must name the present version.
 const CONDITIONAL: [&str; 2] = ["coordination/leases", "policy/poddisruptionbudgets"];
-/// Resources whose DELETE is answered with the object; others get a Status.
+/// DELETE of these returns the object; others get a Status.
 const SHOWN_WHEN_DELETED: [&str; 5] =
     ["pods", "namespaces", "persistentvolumeclaims", "persistentvolumes", "services"];
 
-/// Whether the request is a rehearsal: `dryRun=All` in the query or in the delete options.
+/// `dryRun=All` in the query or in the delete options.
 fn is_dry(target: &ResourcePath, asked: &SimRequest, options: &Value) -> Result<bool, Failure> {
     let listed = options["dryRun"].as_array().map(Vec::as_slice).unwrap_or_default();
     let listed = listed.iter().map(|it| it.as_str().unwrap_or_default());
@@ -33,7 +33,7 @@ fn is_dry(target: &ResourcePath, asked: &SimRequest, options: &Value) -> Result<
     Ok(dry)
 }
 
-/// A body must be about the object that the URL names.
+/// The body must match the URL.
 fn check(target: &ResourcePath, object: &Value) -> Result<(), Failure> {
     if !object.is_object() {
         return Err(Failure::bad_request("the body is no object"));
@@ -67,7 +67,7 @@ fn check(target: &ResourcePath, object: &Value) -> Result<(), Failure> {
     }
 }
 
-/// Nothing new comes into a namespace that is being deleted, an eviction included.
+/// No object may be created in a namespace that is being deleted, nor a pod be evicted.
 fn admit_new(store: &ObjectStore, target: &ResourcePath, name: &str) -> Result<(), Failure> {
     let namespace = target.namespace.as_str();
     if !store.is_ending(namespace) {
@@ -128,7 +128,7 @@ pub(crate) fn create(
         let tail: String = uuid::Uuid::new_v4().to_string().chars().take(5).collect();
         meta["name"] = format!("{stem}{tail}").into();
     }
-    // What only the server says.
+    // Members that only the server sets.
     if let Some(meta) = meta.as_object_mut() {
         for fixed in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
             meta.remove(fixed);
@@ -137,7 +137,7 @@ pub(crate) fn create(
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     shared.attempt(dry, |store| {
         admit_new(store, target, &name)?;
-        // Admission comes before the name is looked up.
+        // Admission comes before the lookup.
         match target.resource.as_str() {
             "pods" => object["status"] = json!({ "phase": "Pending" }),
             "namespaces" => object["status"] = json!({ "phase": "Active" }),
@@ -152,7 +152,7 @@ pub(crate) fn create(
     })
 }
 
-/// Writes `change` of the present object, if the version that it names is the present one.
+/// Writes `change` of the present object, if its version matches.
 pub(crate) fn replace(
     shared: &Arc<SimShared>,
     target: &ResourcePath,
@@ -197,7 +197,7 @@ pub(crate) fn replace(
     })
 }
 
-/// Puts back what a write at this URL does not reach.
+/// Restores members that a write at this URL cannot change.
 fn keep(target: &ResourcePath, held: &Value, new: &mut Value) {
     let fixed =
         ["uid", "creationTimestamp", "name", "namespace", "deletionTimestamp", "deletionGracePeriodSeconds"];
@@ -279,7 +279,7 @@ pub(crate) fn delete(
     ))
 }
 
-/// Asks an object to end, with what it owns.
+/// Deletes an object with what it owns.
 fn remove(
     store: &mut ObjectStore,
     target: &ResourcePath,
@@ -302,7 +302,7 @@ fn remove(
                 present.as_str().unwrap_or_default()
             );
             let mut failure = Failure::conflict(target, name, &why);
-            // Here, and only here, the server names the kind in place of the resource.
+            // Only here the server names the kind in place of the resource.
             let kind = target.kind();
             failure.message = format!("Operation cannot be fulfilled on {kind} \"{name}\": {why}");
             return Err(failure);
@@ -335,7 +335,7 @@ pub(crate) fn evict(
         let uid = &options["preconditions"]["uid"];
         if uid.is_null() || *uid == pod["metadata"]["uid"] {
             budgets::admit(store, &pod).map_err(refused)?;
-            // As the real one: that it is no fault of the pod is said before its end begins.
+            // As the real one: the condition is set before the pod's termination.
             let mut disrupted = condition("DisruptionTarget", true);
             disrupted["reason"] = "EvictionByEvictionAPI".into();
             disrupted["message"] = "Eviction API: evicting".into();

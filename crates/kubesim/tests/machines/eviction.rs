@@ -1,4 +1,4 @@
-//! What the eviction of a launcher is told, and the budgets of the older versions.
+//! Answers to evictions of launchers, and the budgets of older versions.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use super::{
 const DENIED: &str =
     "admission webhook \"virt-launcher-eviction-interceptor.kubevirt.io\" denied the request: ";
 
-/// Code and text of the eviction of the guest's launcher; text without the webhook's name.
+/// Answer to the eviction of the guest's launcher; without the webhook's name.
 async fn said(sim: &kubesim::Sim) -> (u16, String) {
     let (code, said) = evict(sim, &launchers(sim, "db")[0]).await;
     let text = said["message"].as_str().unwrap_or_default();

@@ -46,7 +46,7 @@ pub(crate) async fn running(sim: &Sim, name: &str) {
     soon(sim, GUESTS, |all| all.iter().any(ready)).await;
 }
 
-/// Waits for a state, or says what there is instead.
+/// Fails with the present state.
 pub(crate) async fn soon(sim: &Sim, resource: &str, wanted: impl Fn(&[Value]) -> bool) {
     tokio::select! {
         () = sim.until(resource, wanted) => {}

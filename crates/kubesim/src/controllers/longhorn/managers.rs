@@ -1,4 +1,4 @@
-//! Nodes as Longhorn knows them, and the instance manager of each with its pod.
+//! Longhorn's nodes, and the instance manager of each with its pod.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::{ENGINES, MANAGERS, NAMESPACE, NODES, REPLICAS, edit, is_cordoned, is
 use crate::machines::put_condition;
 use crate::store::{ObjectStore, all, is_true, name};
 
-/// Name of the manager of a node, of its pod and of its budget.
+/// Of the manager, its pod and its budget.
 pub(super) fn name_of(node: &str) -> String {
     format!("instance-manager-{node}")
 }
@@ -20,7 +20,6 @@ pub(super) fn labels(node: &str) -> Value {
     })
 }
 
-/// Brings Longhorn's objects about a node up to date.
 pub(super) fn node(store: &mut ObjectStore, node: &Value) {
     let node = &name(node);
     let (ready, cordoned, manager) = (is_ready(store, node), is_cordoned(store, node), name_of(node));
@@ -74,7 +73,7 @@ pub(super) fn node(store: &mut ObjectStore, node: &Value) {
         Some(pod) if is_true(pod, "Ready") => "running",
         Some(_) => "starting",
     };
-    // A cordon does not keep away a pod that names its node: while there is one, none is made.
+    // A cordon does not stop a pod that names its node, but Longhorn makes none meanwhile.
     if pod.is_none() && ready && !cordoned {
         store.put(
             "pods",
@@ -98,7 +97,6 @@ pub(super) fn node(store: &mut ObjectStore, node: &Value) {
     edit(store, MANAGERS, &manager, |it| it["status"]["currentState"] = state.into());
 }
 
-/// What runs in each manager.
 pub(super) fn count_instances(store: &mut ObjectStore) {
     for manager in all(store, MANAGERS) {
         let node = text(&manager, "/spec/nodeID");

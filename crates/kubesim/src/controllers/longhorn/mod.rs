@@ -1,9 +1,9 @@
-//! Longhorn: the part that a drain and a boot meet. Its objects are plain ones; these are its rules.
+//! The part of Longhorn that affects a drain and a boot. Its objects are plain ones; these are its rules.
 //!
-//! Instance managers with their pods on each node (`managers`), volumes that are attached while an attachment or a
-//! ticket asks for it (`volumes`), replicas that are built, fail and are built again (`replicas`), and what
-//! `node-drain-policy` evicts and lets go (`policy`). Only in a cluster with the mark of [`Sim::add_longhorn`]
-//! (`seed`): objects of other tests are let alone.
+//! Instance managers with their pods on each node (`managers`), volumes that are attached while an attachment
+//! or a ticket asks for it (`volumes`), replicas that are built, fail and are built again (`replicas`), and
+//! what `node-drain-policy` evicts and releases (`policy`). Only in a cluster with the mark of
+//! [`Sim::add_longhorn`] (`seed`): objects of other tests are left unchanged.
 //!
 //! [`Sim::add_longhorn`]: crate::Sim::add_longhorn
 
@@ -31,10 +31,9 @@ const TICKETS: &str = "longhorn/volumeattachments";
 const SETTINGS: &str = "longhorn/settings";
 const BUDGETS: &str = "policy/poddisruptionbudgets";
 const DRIVER: &str = "driver.longhorn.io";
-/// On the setting that says that Longhorn runs here.
+/// On a setting: Longhorn runs here.
 const RUNS: &str = "kubesim/longhorn";
 
-/// Whether a change has to do with Longhorn.
 pub(crate) fn concerns(change: &Changed) -> bool {
     let inside = |it: &Value| namespace(it) == NAMESPACE;
     match change.resource.as_str() {
@@ -44,7 +43,6 @@ pub(crate) fn concerns(change: &Changed) -> bool {
     }
 }
 
-/// Does what is missing, if Longhorn runs here.
 pub(crate) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>) {
     let setting = store.get(SETTINGS, NAMESPACE, "node-drain-policy").cloned().unwrap_or_default();
     if setting["metadata"]["annotations"][RUNS].is_null() {
@@ -75,7 +73,6 @@ fn key(volume: &Value) -> ObjectKey {
     (VOLUMES.to_owned(), NAMESPACE.to_owned(), name(volume))
 }
 
-/// The engine of a volume.
 fn engine_of(volume: &str) -> String {
     format!("{volume}-e-0")
 }
@@ -92,7 +89,6 @@ fn is_cordoned(store: &ObjectStore, node: &str) -> bool {
     store.get("nodes", "", node).is_none_or(|it| it["spec"]["unschedulable"] == true)
 }
 
-/// Whether the instance manager of a node runs.
 fn is_served(store: &ObjectStore, node: &str) -> bool {
     let manager = store.get(MANAGERS, NAMESPACE, &managers::name_of(node));
     manager.is_some_and(|it| it["status"]["currentState"] == "running")
@@ -102,7 +98,7 @@ fn replicas_of(store: &ObjectStore, volume: &str) -> Vec<Arc<Value>> {
     all(store, REPLICAS).into_iter().filter(|it| it["spec"]["volumeName"] == volume).collect()
 }
 
-/// Was whole once and has not failed since.
+/// Was healthy once and has not failed since.
 fn is_healthy(replica: &Value) -> bool {
     !text(replica, "/spec/healthyAt").is_empty() && text(replica, "/spec/failedAt").is_empty()
 }

@@ -1,4 +1,4 @@
-//! `node-drain-policy`: which replicas a cordon asks to leave, and when the budget of an instance manager goes.
+//! `node-drain-policy`: which replicas a cordon evicts, and when an instance manager's budget is removed.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::store::{ObjectStore, all, is_true, name};
 
-/// Asks replicas to leave nodes, or no longer.
+/// Sets or clears eviction requests of replicas.
 pub(super) fn ask(store: &mut ObjectStore, policy: &str) {
     for node in all(store, NODES) {
         let (named, mut auto) = (name(&node), false);
@@ -17,7 +17,7 @@ pub(super) fn ask(store: &mut ObjectStore, policy: &str) {
             let leaves = is_cordoned(store, &named)
                 && match policy {
                     "block-for-eviction" => true,
-                    // Its node is looked at again each 30 s only: by then the copy has been moved.
+                    // Its node is checked every 30 s only: by then the copy has moved.
                     "block-for-eviction-if-contains-last-replica" => {
                         replica["spec"]["evictionRequested"] == true || !is_protected(store, &replica)
                     }
@@ -34,7 +34,7 @@ pub(super) fn ask(store: &mut ObjectStore, policy: &str) {
     }
 }
 
-/// Whether a healthy replica of the same volume is on another node that nothing will take away.
+/// Whether another node that stays has a healthy replica of the same volume.
 fn is_protected(store: &ObjectStore, replica: &Value) -> bool {
     replicas_of(store, text(replica, "/spec/volumeName")).iter().any(|other| {
         let node = text(other, "/spec/nodeID");
@@ -46,7 +46,7 @@ fn is_protected(store: &ObjectStore, replica: &Value) -> bool {
     })
 }
 
-/// Whether the budget of a cordoned node's manager may go: first nothing may be attached here.
+/// Whether the budget of a cordoned node's manager may be removed: no volume may be attached here.
 fn may_go(store: &ObjectStore, policy: &str, node: &str) -> bool {
     let attached = |it: &Value| it["spec"]["nodeID"] == node && it["status"]["currentState"] == "running";
     if store.list(ENGINES).any(attached) {
@@ -68,7 +68,7 @@ fn may_go(store: &ObjectStore, policy: &str, node: &str) -> bool {
 pub(super) fn keep_budgets(store: &mut ObjectStore, policy: &str) {
     for manager in all(store, MANAGERS) {
         let (named, node) = (name(&manager), text(&manager, "/spec/nodeID"));
-        // Nobody does it for a node whose own manager pod is down.
+        // Not for a node whose own manager pod is down.
         let daemon = format!("longhorn-manager-{node}");
         let managed = store.get("apps/daemonsets", NAMESPACE, "longhorn-manager").is_none()
             || store.get("pods", NAMESPACE, &daemon).is_some_and(|it| is_true(it, "Ready"));

@@ -1,4 +1,4 @@
-//! Replicas of an attached volume: which of them the engine writes to, which is being built, which has to go.
+//! Replicas of an attached volume: in use, being built, or to be removed.
 //!
 //! On a volume `kubesim/unschedulable: MESSAGE` lets no new replica find a disk, `kubesim/rebuild: fails` lets each
 //! rebuild fail half way and `kubesim/rebuild: hangs` lets it stay there. To a disk with `storageAvailable: 0` nothing is
@@ -17,7 +17,7 @@ use crate::machines::put_condition;
 use crate::store::{ObjectStore, name, stamp, uid};
 use crate::timers::Tick;
 
-/// A rebuild goes on by so many percent at a time.
+/// Progress of a rebuild per step, in percent.
 const PART: u32 = 25;
 
 pub(super) fn stop(replica: &mut Value) {
@@ -30,12 +30,11 @@ pub(super) fn is_building(replica: &Value) -> bool {
     text(replica, "/spec/healthyAt").is_empty() && text(replica, "/spec/failedAt").is_empty()
 }
 
-/// Where the instance of a replica answers.
 fn address(replica: &Value) -> String {
     format!("{}:{}", text(replica, "/status/ip"), replica["status"]["port"])
 }
 
-/// Brings the replicas of a volume up to date whose engine runs.
+/// Of a volume with a running engine.
 pub(super) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value) {
     let named = &name(volume);
     for replica in replicas_of(store, named) {
@@ -83,11 +82,11 @@ pub(super) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value
     });
 }
 
-/// Builds what is missing, one replica at a time, and lets go of what has been evicted.
+/// Builds missing replicas one at a time, and removes evicted ones.
 fn rebuild(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value) {
     let named = &name(volume);
     let replicas = replicas_of(store, named);
-    // Neither an eviction nor a rebuild while it migrates; nothing is copied of nothing.
+    // Neither an eviction nor a rebuild during a migration; without a healthy replica nothing is copied.
     let healthy: Vec<&Arc<Value>> = replicas.iter().filter(|it| is_healthy(it)).collect();
     if !text(volume, "/spec/migrationNodeID").is_empty() || healthy.is_empty() {
         return;
@@ -99,7 +98,7 @@ fn rebuild(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value) {
     let (leaving, staying): (Vec<_>, Vec<_>) =
         healthy.into_iter().partition(|it| it["spec"]["evictionRequested"] == true);
     if staying.len() as u64 >= wanted {
-        // Not at once: the ticket of the eviction holds the volume meanwhile.
+        // Later: the ticket of the eviction holds the volume meanwhile.
         if let Some(gone) = leaving.first()
             && tick.is_time(&key(volume), &format!("{} leaves", uid(gone)), tick.config.rebuild_time)
         {
@@ -126,7 +125,7 @@ fn rebuild(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value) {
         });
     }
     let wait = Duration::from_secs(setting(store, "replica-replenishment-wait-interval", 600));
-    // The data of one that is away may come back.
+    // The data of an absent one may come back.
     let away = leaving.is_empty() && !failed.is_empty() && !has_waited(volume);
     if away {
         if tick.is_time(&key(volume), &format!("{} replenishes", uid(volume)), wait) {
@@ -148,7 +147,7 @@ fn rebuild(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value) {
     });
 }
 
-/// Whether a replica was asked to leave whose copy has been made, is being made or has a place.
+/// Whether an evicted replica's copy exists, is being made or has a place.
 pub(super) fn can_evict(store: &ObjectStore, volume: &Value) -> bool {
     let replicas = replicas_of(store, &name(volume));
     let leaves = |it: &Arc<Value>| it["spec"]["evictionRequested"] == true && is_healthy(it);
@@ -159,7 +158,7 @@ pub(super) fn can_evict(store: &ObjectStore, volume: &Value) -> bool {
             || staying >= volume["spec"]["numberOfReplicas"].as_u64().unwrap_or(3))
 }
 
-/// On a volume whose failed replica has been waited for.
+/// On a volume: the wait for its failed replica is over.
 const WAITED: &str = "kubesim/replenished";
 
 fn has_waited(volume: &Value) -> bool {
@@ -170,9 +169,9 @@ fn blocked(volume: &Value) -> Option<&str> {
     volume["metadata"]["annotations"]["kubesim/unschedulable"].as_str()
 }
 
-/// A node that may take one more replica of a volume: one on which there is none that lives.
+/// A node for one more replica of a volume: one without a live one.
 pub(super) fn place(store: &ObjectStore, volume: &Value) -> Option<String> {
-    // The one copy of such a volume stays on the node of its user.
+    // The only copy of such a volume stays on the node of its user.
     if blocked(volume).is_some() || volume["spec"]["dataLocality"] == "strict-local" {
         return None;
     }
@@ -191,7 +190,6 @@ pub(super) fn place(store: &ObjectStore, volume: &Value) -> Option<String> {
     store.list(NODES).find(fits).map(name)
 }
 
-/// A replica of a volume on a node.
 pub(super) fn new(volume: &Value, node: &str, number: usize, healthy_at: &str) -> Value {
     let named = name(volume);
     let tail: String = uuid::Uuid::new_v4().to_string().chars().take(8).collect();
@@ -214,13 +212,12 @@ pub(super) fn new(volume: &Value, node: &str, number: usize, healthy_at: &str) -
     })
 }
 
-/// Whether nothing can be written to the disk of a node.
 fn is_full(store: &ObjectStore, node: &str) -> bool {
     let disk = store.get(NODES, NAMESPACE, node).map(|it| it["status"]["diskStatus"]["default"].clone());
     disk.is_some_and(|it| it["storageAvailable"] == 0)
 }
 
-/// A rebuild goes on: written to already, whole when all has been copied.
+/// Advances a rebuild.
 fn proceed(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value, replica: &Value) {
     let engine = engine_of(&name(volume));
     let at = format!("tcp://{}", address(replica));
@@ -269,7 +266,6 @@ fn proceed(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value, replica
     }
 }
 
-/// An event about a volume.
 pub(super) fn record_volume_event(
     store: &mut ObjectStore,
     volume: &Value,

@@ -1,4 +1,4 @@
-//! Longhorn and volumes to begin with.
+//! Longhorn and volumes to start with.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::Sim;
 use crate::store::stamp;
 
 impl Sim {
-    /// Longhorn with this `node-drain-policy`. It makes its objects for each node.
+    /// Longhorn with this `node-drain-policy`, with objects for each node.
     pub fn add_longhorn(&self, policy: &str) {
         self.longhorn_setting("node-drain-policy", policy);
         self.edit(SETTINGS, NAMESPACE, "node-drain-policy", |it| {
@@ -26,8 +26,8 @@ impl Sim {
         }
     }
 
-    /// A claim as of [`Sim::add_claim`], on a volume of Longhorn that is detached, with a healthy replica on each of
-    /// these nodes.
+    /// A claim like [`Sim::add_claim`] on a detached Longhorn volume, with a healthy replica on each of these
+    /// nodes.
     pub fn add_longhorn_volume(&self, namespace: &str, claim: &str, volume: &str, nodes: &[&str]) {
         self.add_claim(namespace, claim, volume);
         self.edit("persistentvolumes", "", volume, |it| it["spec"]["csi"]["driver"] = DRIVER.into());

@@ -1,4 +1,4 @@
-//! Volumes: attached where a ticket asks for it, detached when none is left.
+//! Volumes: attached where a ticket wants it, detached without tickets.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,6 @@ use crate::store::{ObjectStore, all, name, stamp};
 use crate::timers::Tick;
 use crate::volumes::claims;
 
-/// Brings a volume, its engine, its tickets and its replicas up to date.
 pub(super) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value) {
     let named = &name(volume);
     note_workloads(store, volume);
@@ -47,7 +46,6 @@ pub(super) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value
     }
 }
 
-/// The state of a volume, and of its engine with it.
 fn put(store: &mut ObjectStore, volume: &str, state: &str, node: &str) {
     edit(store, VOLUMES, volume, |it| {
         it["spec"]["nodeID"] = if state == "attached" { node.into() } else { "".into() };
@@ -78,7 +76,7 @@ fn detach(store: &mut ObjectStore, volume: &Value) {
     }
 }
 
-/// The engine's process has gone while it ran: nobody can write, and no replica is whole.
+/// The engine's process died: no writes, and no healthy replica.
 fn crash(store: &mut ObjectStore, volume: &Value) {
     for replica in replicas_of(store, &name(volume)) {
         edit(store, REPLICAS, &name(&replica), |it| it["spec"]["failedAt"] = stamp(0).into());
@@ -95,7 +93,7 @@ fn crash(store: &mut ObjectStore, volume: &Value) {
     replicas::record_volume_event(store, volume, "Warning", "Faulted", "volume became faulted");
 }
 
-/// The nodes that tickets name, those of the CSI driver brought up to date before.
+/// The nodes of tickets, after those of the CSI driver were updated.
 fn tickets(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value) -> Vec<String> {
     let named = &name(volume);
     let held = store.get(TICKETS, NAMESPACE, named).cloned().unwrap_or_default();
@@ -110,15 +108,15 @@ fn tickets(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value) -> Vec<
         }
     }
     let id = format!("volume-eviction-controller-{named}");
-    // What made it looks again each 30 s only: it stays for a while after the copy has been moved.
+    // Its maker checks every 30 s only: it stays for a while after the copy has moved.
     if all_tickets.contains_key(&id)
         && !replicas::can_evict(store, volume)
         && tick.is_time(&key(volume), "ticket", tick.config.rebuild_time)
     {
         all_tickets.remove(&id);
     }
-    // Where it is attached it is held there until the copy is made that an eviction needs, if that has a place: this ticket
-    // gives way to none. A detached one is attached for it.
+    // An attached volume is held there until the eviction's copy is made, if that has a place: this ticket
+    // has the highest priority. A detached one is attached for it.
     if replicas::can_evict(store, volume) {
         let here = text(volume, "/status/currentNodeID");
         let node = if here.is_empty() { text(volume, "/status/ownerID") } else { here };
@@ -143,7 +141,7 @@ fn tickets(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value) -> Vec<
     nodes
 }
 
-/// The pods that use a volume, as the volume names them.
+/// The pods that use a volume, in its status.
 fn note_workloads(store: &mut ObjectStore, volume: &Value) {
     let status = &volume["status"]["kubernetesStatus"];
     let (namespace, claim) = (text(status, "/namespace"), text(status, "/pvcName"));
@@ -162,7 +160,7 @@ fn note_workloads(store: &mut ObjectStore, volume: &Value) {
         })
         .collect();
     edit(store, VOLUMES, &name(volume), |it| {
-        // The last ones stay named when they have gone, with the time.
+        // The last ones stay named after they have gone, with the time.
         if !users.is_empty() {
             it["status"]["kubernetesStatus"]["workloadsStatus"] = users.into();
             it["status"]["kubernetesStatus"]["lastPodRefAt"] = "".into();

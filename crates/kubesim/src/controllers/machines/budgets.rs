@@ -10,7 +10,6 @@ use crate::store::{ObjectStore, is_true, name, namespace, uid};
 
 const LABEL: &str = "kubevirt.io/migrationName";
 
-/// Makes, shrinks or removes the budget of a guest.
 pub(super) fn keep(store: &mut ObjectStore, settings: &KubevirtSettings, guest: &Value) {
     let held = store.owned(BUDGETS, &uid(guest));
     let guarded = match text(guest, "/spec/evictionStrategy") {
@@ -49,7 +48,7 @@ pub(super) fn keep(store: &mut ObjectStore, settings: &KubevirtSettings, guest: 
     }
 }
 
-/// Whether the guest's budget asks for both pods of its migration, or none is needed. It is made to.
+/// Sets the guest's budget for both pods of its migration; returns whether that is done or not needed.
 pub(super) fn is_ready(
     store: &mut ObjectStore,
     settings: &KubevirtSettings,

@@ -14,7 +14,7 @@ use crate::path::ResourcePath;
 use crate::request::{SimRequest, SimResponse};
 use crate::store::{ObjectStore, name};
 
-/// Answers a PUT below `subresources.kubevirt.io`, which the aggregator passes on to virt-api.
+/// A PUT below `subresources.kubevirt.io`, aggregated to virt-api.
 pub(crate) fn answer(
     shared: &Arc<SimShared>,
     target: &ResourcePath,
@@ -97,7 +97,7 @@ fn migrate(store: &mut ObjectStore, target: &ResourcePath, named: &str) -> Resul
     Ok(SimResponse::Json(202, json!({})))
 }
 
-/// Takes the mark of an eviction from a guest, from 1.7 on.
+/// Removes a guest's eviction mark, from 1.7 on.
 fn cancel(
     store: &mut ObjectStore,
     target: &ResourcePath,

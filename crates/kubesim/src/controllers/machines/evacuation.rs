@@ -1,4 +1,5 @@
-//! KubeVirt's evacuation controller: a migration for each guest that is marked, or whose node has the drain taint.
+//! KubeVirt's evacuation controller: a migration for each guest that is marked, or on a node with the drain
+//! taint.
 
 use serde_json::{Value, json};
 
@@ -31,7 +32,7 @@ pub(super) fn round(
     }
     let made = format!("kubevirt-evacuation-{}", tail());
     let gate = || settings.has_gate("MigrationPriorityQueue");
-    // With the gate as later versions do without it.
+    // With the gate like later versions without it.
     let minor = if settings.minor >= 7 && gate() { u64::MAX } else { settings.minor };
     let priority = answers::answer("evacuation/priority", minor).map(|it| it["priority"].clone());
     store.put(

@@ -1,5 +1,5 @@
-//! What KubeVirt's webhooks say to the eviction of a launcher, by table A3 of the facts about virtual machines, and to writes
-//! of its objects while virt-api is away. The words are in [`answers`].
+//! KubeVirt's webhooks: answers to evictions of launchers, by table A3 of the facts about virtual machines,
+//! and to writes of its objects while virt-api is away. Texts are in [`answers`].
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::answers;
 use crate::failure::Failure;
 use crate::store::{ObjectStore, is_true, name, namespace};
 
-/// Whether the eviction may go on to the budgets. A launcher's may leave its mark on the guest either way.
+/// Whether the budgets may decide on the eviction. A launcher's may mark the guest in any case.
 pub(crate) fn admit(store: &mut ObjectStore, pod: &Value) -> Result<(), Failure> {
     match pod["metadata"]["labels"]["kubevirt.io"].as_str() {
         Some("virt-launcher") => launcher(store, pod),
@@ -18,7 +18,7 @@ pub(crate) fn admit(store: &mut ObjectStore, pod: &Value) -> Result<(), Failure>
     }
 }
 
-/// Whether an object may be written: virt-api is asked for each update of its own.
+/// Whether an object may be written: virt-api checks each update of its own.
 pub(crate) fn admit_update(store: &ObjectStore, resource: &str) -> Result<(), Failure> {
     let of = |it: &KubevirtSettings| answers::check(&resource.replace("kubevirt/", "away/"), it.minor, &[]);
     match resource {
@@ -29,7 +29,7 @@ pub(crate) fn admit_update(store: &ObjectStore, resource: &str) -> Result<(), Fa
     }
 }
 
-/// A status that somebody else than KubeVirt writes on an instance is put back (row `status/of-others`).
+/// A status that another client than KubeVirt writes on an instance is reverted (row `status/of-others`).
 pub(crate) fn keep_status(resource: &str, held: &Value, new: &mut Value) {
     if resource == GUESTS {
         new["status"] = held["status"].clone();
@@ -69,7 +69,6 @@ fn launcher(store: &mut ObjectStore, pod: &Value) -> Result<(), Failure> {
     said("launcher/first")
 }
 
-/// A pod that holds a hotplugged disk, named by its launcher.
 fn disk(store: &ObjectStore, pod: &Value) -> Result<(), Failure> {
     let place = namespace(pod);
     let owner = text(pod, "/metadata/ownerReferences/0/name");

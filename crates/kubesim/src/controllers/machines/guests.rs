@@ -8,11 +8,10 @@ use super::settings::KubevirtSettings;
 use super::{GUESTS, active, annotation, current, is_ending, is_over, owned_by, put_condition, tail, text};
 use crate::store::{ObjectStore, name, namespace, uid};
 
-/// Kept on each guest until its launcher is gone.
+/// On each guest until its launcher is gone.
 pub(crate) const FINALIZER: &str = "foregroundDeleteVirtualMachine";
 const ON_NODE: &str = "kubevirt.io/nodeName";
 
-/// Does what is missing for a guest.
 pub(super) fn round(store: &mut ObjectStore, settings: &KubevirtSettings, guest: &Value) {
     let finalizers = guest["metadata"]["finalizers"].as_array();
     if !finalizers.is_some_and(|all| all.iter().any(|it| it == FINALIZER)) {
@@ -36,7 +35,7 @@ pub(super) fn round(store: &mut ObjectStore, settings: &KubevirtSettings, guest:
     let phase = text(guest, "/status/phase");
     match own {
         None if phase == "Pending" => drop(store.put("pods", launcher(guest))),
-        // Its launcher has gone: the guest shut itself down, or was destroyed after its grace.
+        // Its launcher has gone: the guest shut down, or was destroyed after its grace.
         None if phase == "Running" => {
             let end = if annotation(guest, "kubesim/ends") == "Failed" { "Failed" } else { "Succeeded" };
             store.edit(GUESTS, &namespace, &name, |it| {
@@ -58,13 +57,12 @@ pub(super) fn round(store: &mut ObjectStore, settings: &KubevirtSettings, guest:
     }
 }
 
-/// The node of a guest, in both places.
 pub(super) fn put_node(guest: &mut Value, node: &Value) {
     guest["status"]["nodeName"] = node.clone();
     guest["metadata"]["labels"][ON_NODE] = node.clone();
 }
 
-/// What virt-handler and virt-controller say of a guest that is not over.
+/// What virt-handler and virt-controller report of a live guest.
 fn report(
     store: &mut ObjectStore,
     settings: &KubevirtSettings,
@@ -129,7 +127,6 @@ fn hindrance(store: &ObjectStore, guest: &Value) -> Option<(String, String)> {
     )
 }
 
-/// Claims of a guest's disks.
 fn claims(guest: &Value) -> impl Iterator<Item = &str> {
     let disks = guest["spec"]["volumes"].as_array().into_iter().flatten();
     disks.filter_map(|it| {
@@ -137,7 +134,6 @@ fn claims(guest: &Value) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A launcher pod that is to be placed.
 pub(crate) fn launcher(guest: &Value) -> Value {
     let spec = &guest["spec"];
     let grace = spec["terminationGracePeriodSeconds"].as_u64().unwrap_or(30) + 30;
@@ -172,7 +168,7 @@ pub(crate) fn launcher(guest: &Value) -> Value {
     pod
 }
 
-/// Hotplugged disks: their pods go with the launcher, and a guest that loses one before is paused by the errors.
+/// Hotplugged disks: their pods go with the launcher; a guest that loses one earlier is paused.
 fn unplug(store: &mut ObjectStore, guest: &Value) {
     let Some(disks) = guest["status"]["volumeStatus"].as_array() else { return };
     let place = namespace(guest);
@@ -192,14 +188,13 @@ fn unplug(store: &mut ObjectStore, guest: &Value) {
         if leaves && (is_over(guest) || is_ending(guest)) {
             store.retire("pods", &place, name, None);
         } else if leaves && let Some(next) = current(store, guest).filter(|it| !is_ending(it)) {
-            // The guest has moved, and its disk follows.
             plug(store, guest, &next, text(disk, "/name"));
             store.retire("pods", &place, name, None);
         }
     }
 }
 
-/// A pod that holds a disk for a launcher, on its node; the guest names it.
+/// A pod that holds a disk for a launcher, on its node.
 pub(super) fn plug(store: &mut ObjectStore, guest: &Value, launcher: &Value, disk: &str) -> Value {
     let pod = format!("hp-volume-{}", tail());
     let mut owner = owned_by(launcher, "Pod");

@@ -1,6 +1,6 @@
 //! Migrations: from phase to phase, a second launcher pod, and the hand-over of the guest or its failure.
 //!
-//! How one goes is said by the guest's annotation `kubesim/migration`: `succeed` (also without it), `fail: REASON`,
+//! Its outcome is the guest's annotation `kubesim/migration`: `succeed` (also without it), `fail: REASON`,
 //! `hang` in Running, `hang-pending`, or `post-copy`, which hangs in Running and cannot be aborted.
 
 use std::sync::Arc;
@@ -19,22 +19,20 @@ use crate::store::{ObjectKey, ObjectStore, all, is_true, name, namespace, stamp,
 use crate::timers::Tick;
 
 pub(super) const FINALIZER: &str = "kubevirt.io/migrationJobFinalize";
-/// On a migration: the name of its guest.
 pub(super) const LABEL: &str = "kubevirt.io/vmi-name";
-/// On a migration that an evacuation has made: the node that is left.
+/// On a migration for an evacuation: the node to leave.
 pub(super) const MADE_FOR: &str = "kubevirt.io/evacuationMigration";
 const TARGET_OF: &str = "kubevirt.io/migrationJobUID";
 const TARGET_NODE: &str = "kubevirt.io/migrationTargetNodeName";
-/// On a migration whose time of waiting after a failed one is over.
+/// On a migration: its pause after a failed one is over.
 const WAITED: &str = "kubesim/waited";
-/// On a migration that was deleted.
 const ABORT: &str = "migrationAbortRequested";
-/// From one look for a free slot to the next.
+/// Pause between looks for a free slot.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// Final ones of a guest that are kept.
+/// Number of finished ones kept per guest.
 const KEPT: usize = 5;
 
-/// The migrations of a guest, those that changed last at the end.
+/// Of a guest, the last changed at the end.
 pub(super) fn of(store: &ObjectStore, guest: &Value) -> impl Iterator<Item = Arc<Value>> + use<> {
     let mut jobs = all(store, MIGRATIONS);
     jobs.retain(|it| namespace(it) == namespace(guest) && it["spec"]["vmiName"] == guest["metadata"]["name"]);
@@ -46,7 +44,7 @@ fn target(store: &ObjectStore, guest: &Value, job: &Value) -> Option<Arc<Value>>
     active(store, guest).into_iter().find(|pod| pod["metadata"]["labels"][TARGET_OF] == uid(job))
 }
 
-/// Whether one more may run, in the cluster and from this node.
+/// In the cluster and from this node.
 fn has_slot(store: &ObjectStore, settings: &KubevirtSettings, node: &str) -> bool {
     let (mut running, mut leaving) = (0, 0);
     for job in store.list(MIGRATIONS).filter(|it| !is_final(it)) {
@@ -60,7 +58,7 @@ fn has_slot(store: &ObjectStore, settings: &KubevirtSettings, node: &str) -> boo
         && leaving < settings.number("parallelOutboundMigrationsPerNode", 2)
 }
 
-/// Refuses a migration that KubeVirt would refuse, and fills in what KubeVirt fills in.
+/// Refuses and defaults as KubeVirt does.
 pub(crate) fn admit(store: &ObjectStore, job: &mut Value) -> Result<(), Failure> {
     let settings = KubevirtSettings::read(store);
     if settings.is_down {
@@ -94,7 +92,6 @@ pub(crate) fn admit(store: &ObjectStore, job: &mut Value) -> Result<(), Failure>
     Ok(())
 }
 
-/// Takes a migration to its next phase.
 pub(super) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, key: &ObjectKey, job: &Value) {
     if is_final(job) {
         return tidy(store, job);
@@ -163,7 +160,6 @@ pub(super) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, key: &ObjectKe
     }
 }
 
-/// Waits for its turn and makes the target pod.
 fn pending(
     store: &mut ObjectStore,
     tick: &mut Tick<'_>,
@@ -209,7 +205,6 @@ fn pending(
     store.put("pods", pod);
 }
 
-/// How many migrations of a guest have failed one after another.
 fn failures(store: &ObjectStore, guest: &Value) -> u32 {
     let done: Vec<_> = of(store, guest).filter(|it| is_final(it) && !is_ending(it)).collect();
     let failed = done.iter().rev().take_while(|it| it["status"]["phase"] == "Failed").count();
@@ -249,7 +244,7 @@ fn outcome(guest: &Value) -> &str {
     annotation(guest, "kubesim/migration")
 }
 
-/// The transfer: it ends as its guest's annotation says, or by an abort or a limit.
+/// The transfer: ends as the guest's annotation says, or by an abort or a limit.
 fn running(
     store: &mut ObjectStore,
     tick: &mut Tick<'_>,
@@ -308,7 +303,6 @@ fn running(
     }
 }
 
-/// The memory of a guest in whole GiB, at least one.
 fn gib(guest: &Value) -> u64 {
     let size = text(guest, "/spec/domain/memory/guest");
     let number = |unit: &str| size.strip_suffix(unit).and_then(|it| it.parse::<u64>().ok());
@@ -345,7 +339,7 @@ fn succeed(store: &mut ObjectStore, job: &Value, guest: &Value) {
     go(store, job, "Succeeded");
 }
 
-/// Ends a migration: `why` is its event, `reason` what the guest's state says.
+/// `why` is its event, `reason` goes into the guest's state.
 fn fail(store: &mut ObjectStore, job: &Value, guest: Option<&Value>, why: &str, reason: &str) {
     if let Some(guest) = guest {
         if guest["status"]["migrationState"]["migrationUid"] == uid(job) {
@@ -365,7 +359,7 @@ fn edit(store: &mut ObjectStore, object: &Value, change: impl FnOnce(&mut Value)
     store.edit(resource, &namespace(object), &name(object), change);
 }
 
-/// Adds to what a guest says of its migration.
+/// Merges into the guest's migration state.
 fn put_state(store: &mut ObjectStore, guest: &Value, members: &Value) {
     edit(store, guest, |it| json_patch::merge(&mut it["status"]["migrationState"], members));
 }
@@ -385,7 +379,7 @@ fn go(store: &mut ObjectStore, job: &Value, phase: &str) {
     });
 }
 
-/// A final one lets go of its finalizer; of a guest's the newest five stay, older ones go with their pods.
+/// Removes the finalizer of a finished one; of a guest's the newest five stay, older ones go with their pods.
 fn tidy(store: &mut ObjectStore, job: &Value) {
     if !job["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty) {
         edit(store, job, |it| it["metadata"]["finalizers"] = json!([]));

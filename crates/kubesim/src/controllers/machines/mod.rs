@@ -1,9 +1,10 @@
-//! Virtual machines: the part of KubeVirt that a drain meets.
+//! Virtual machines: the part of KubeVirt that affects a drain.
 //!
-//! A machine has a guest as its run strategy says (`owners`), a guest has a launcher pod (`guests`). Evictions of
-//! launchers are answered as KubeVirt's webhook answers them (`eviction`), under its budgets up to 1.5 (`budgets`);
-//! marked guests and those on a tainted node are moved (`evacuation`, `migrations`). `calls` are the subresources,
-//! `settings` what the KubeVirt object says. Guests that no controller here has made are let alone.
+//! A machine has a guest as its run strategy says (`owners`), a guest has a launcher pod (`guests`).
+//! Evictions of launchers are answered as KubeVirt's webhook answers them (`eviction`), under its budgets up
+//! to 1.5 (`budgets`); marked guests and those on a tainted node are moved (`evacuation`, `migrations`).
+//! `calls` are the subresources, `settings` what the KubeVirt object says. Guests not made by these
+//! controllers are left unchanged.
 
 mod budgets;
 mod calls;
@@ -33,10 +34,8 @@ pub(crate) const SETS: &str = "kubevirt/virtualmachineinstancereplicasets";
 pub(crate) const MIGRATIONS: &str = "kubevirt/virtualmachineinstancemigrations";
 const BUDGETS: &str = "policy/poddisruptionbudgets";
 
-/// Who writes events of migrations.
 const CONTROLLER: &str = "virt-controller";
 
-/// Does what is missing for a machine, a guest, a replica set of guests, a migration or a node.
 pub(crate) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, key: &ObjectKey, object: &Value) {
     match key.0.as_str() {
         MACHINES => owners::machine(store, object),
@@ -58,7 +57,7 @@ pub(crate) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, key: &ObjectKe
     }
 }
 
-/// What else a change has to do with: the guests on a node, the guest of a migration, all of a cluster.
+/// Other objects affected by a change: the guests on a node, the guest of a migration, all of a cluster.
 pub(crate) fn wakes(store: &ObjectStore, resource: &str, object: &Value) -> Vec<ObjectKey> {
     let key = |kind: &str, it: &Value| (kind.to_owned(), namespace(it), name(it));
     match resource {
@@ -100,22 +99,19 @@ fn is_ending(object: &Value) -> bool {
     !object["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// The launcher pods of a guest that have not finished.
 fn active(store: &ObjectStore, guest: &Value) -> Vec<Arc<Value>> {
     store.owned("pods", &uid(guest)).into_iter().filter(|pod| !is_over(pod)).collect()
 }
 
-/// The launcher pod in which a guest runs.
 fn current(store: &ObjectStore, guest: &Value) -> Option<Arc<Value>> {
     active(store, guest).into_iter().find(|pod| pod["spec"]["nodeName"] == guest["status"]["nodeName"])
 }
 
-/// The five letters at the end of a name that the server makes.
+/// The random suffix of a generated name.
 fn tail() -> String {
     uuid::Uuid::new_v4().to_string().chars().take(5).collect()
 }
 
-/// The reference to an owner; none to an owner without a kind.
 fn owned_by(owner: &Value, kind: &str) -> Value {
     if kind.is_empty() {
         return json!([]);
@@ -125,7 +121,7 @@ fn owned_by(owner: &Value, kind: &str) -> Value {
     }])
 }
 
-/// Sets a condition to a status with a reason and a message, or takes it away; one that says the same stays.
+/// Sets or removes a condition; an equal one stays.
 pub(crate) fn put_condition(object: &mut Value, kind: &str, wanted: Option<(bool, &str, &str)>) {
     let mut all = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let held = all.iter().position(|it| it["type"] == kind);
@@ -151,7 +147,6 @@ pub(crate) fn put_condition(object: &mut Value, kind: &str, wanted: Option<(bool
     object["status"]["conditions"] = all.into();
 }
 
-/// An event about an object.
 pub(crate) fn record_event(
     store: &mut ObjectStore,
     by: &str,

@@ -8,10 +8,9 @@ use super::settings::KubevirtSettings;
 use super::{FINALIZER, GUESTS, MACHINES, is_ending, is_over, owned_by, tail, text};
 use crate::store::{ObjectStore, name, namespace, uid};
 
-/// On a machine whose strategy has started it once.
+/// On a machine: its strategy has started it once.
 const RAN: &str = "kubesim/ran";
 
-/// The run strategy, of both forms.
 pub(super) fn strategy(machine: &Value) -> &str {
     match (machine["spec"]["runStrategy"].as_str(), machine["spec"]["running"].as_bool()) {
         (Some(word), _) => word,
@@ -44,7 +43,7 @@ pub(super) fn machine(store: &mut ObjectStore, machine: &Value) {
         (None, "RerunOnFailure") => (!over || !ran || failed, false),
         (None, "Once") => (!over || !ran, false),
         (None, "Halted") => (false, false),
-        // A guest that is through stays.
+        // A finished guest stays.
         (None, _) => (guest.is_some(), false),
     };
     let halted = strategy(machine) == "Halted";
@@ -76,7 +75,6 @@ pub(super) fn machine(store: &mut ObjectStore, machine: &Value) {
     });
 }
 
-/// Makes a guest by the template of its owner.
 pub(crate) fn put_guest(store: &mut ObjectStore, owner: &Value, kind: &str, name: &str) -> Value {
     let template = &owner["spec"]["template"];
     let mut spec = template["spec"].clone();
@@ -97,7 +95,7 @@ pub(crate) fn put_guest(store: &mut ObjectStore, owner: &Value, kind: &str, name
     )
 }
 
-/// One word for how the machine is.
+/// `printableStatus`.
 fn printable(guest: Option<&Value>) -> &'static str {
     let Some(guest) = guest else { return "Stopped" };
     let moved = &guest["status"]["migrationState"];
@@ -115,7 +113,7 @@ pub(super) fn set(store: &mut ObjectStore, set: &Value) {
     for guest in guests.iter().filter(|it| is_over(it) && !is_ending(it)) {
         store.retire(GUESTS, &namespace(guest), &name(guest), None);
     }
-    // One whose launcher is being ended counts as gone, while its guest still shuts down.
+    // A guest with a terminating launcher counts as gone, while it still shuts down.
     let leaves = |guest: &Value| {
         let conditions = guest["status"]["conditions"].as_array();
         conditions.is_some_and(|all| all.iter().any(|it| it["reason"] == "PodTerminating"))

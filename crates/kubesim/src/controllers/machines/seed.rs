@@ -1,4 +1,4 @@
-//! KubeVirt and guests to begin with.
+//! KubeVirt and guests to start with.
 
 use serde_json::{Value, json};
 
@@ -7,9 +7,10 @@ use crate::Sim;
 use crate::store::{ObjectStore, name};
 
 impl Sim {
-    /// KubeVirt of this version: `v1.7.3`. How it behaves follows from the version; its limits are members of
+    /// KubeVirt of this version, as `v1.7.3`, which decides its behaviour; its limits are members of
     /// `spec.configuration.migrations` of the object `kubevirt/kubevirt`. While that has the annotation
-    /// `kubesim/virt-api: down`, or a Deployment `virt-api` beside it has no Ready pod, nobody answers for it.
+    /// `kubesim/virt-api: down`, or a Deployment `virt-api` beside it has no Ready pod, virt-api does not
+    /// answer.
     pub fn add_kubevirt(&self, version: &str) {
         self.apply(
             KUBEVIRTS,
@@ -37,7 +38,7 @@ impl Sim {
         guest
     }
 
-    /// A guest that nothing brings back, which starts on this node.
+    /// A guest without an owner, which starts on this node.
     pub fn add_guest_on(&self, namespace: &str, name: &str, node: &str, spec: &Value) {
         self.add_guest_of("", "", [namespace, name, name, node], &json!({ "template": { "spec": spec } }));
     }
@@ -59,7 +60,7 @@ impl Sim {
         });
     }
 
-    /// Gives a running guest one more disk; the pod that holds it.
+    /// Hotplugs a disk into a running guest; returns the pod that holds it.
     pub fn plug_disk(&self, namespace: &str, guest: &str, disk: &str) -> Option<String> {
         let plug = |store: &mut ObjectStore| {
             let guest = store.found(GUESTS, namespace, guest).cloned()?;
@@ -69,8 +70,8 @@ impl Sim {
         self.shared.write(plug)
     }
 
-    /// How the migrations of a guest go: `succeed`, `fail: REASON`, `hang` in Running, `hang-pending`, `post-copy`
-    /// (hangs and cannot be aborted). False when there is no such guest.
+    /// Outcome of a guest's migrations: `succeed`, `fail: REASON`, `hang` in Running, `hang-pending`,
+    /// `post-copy` (hangs and cannot be aborted). False when there is no such guest.
     pub fn script_migrations(&self, namespace: &str, guest: &str, outcome: &str) -> bool {
         self.edit(GUESTS, namespace, guest, |it| {
             it["metadata"]["annotations"]["kubesim/migration"] = outcome.into();

@@ -1,4 +1,4 @@
-//! What the KubeVirt object says, and what virt-handler says of its node.
+//! Settings of the KubeVirt object, and virt-handler's report on its node.
 
 use std::time::Duration;
 
@@ -10,19 +10,17 @@ use crate::timers::Tick;
 
 pub(crate) const KUBEVIRTS: &str = "kubevirt/kubevirts";
 const POLICIES: &str = "migrations/migrationpolicies";
-/// The minor version where none is told.
+/// Minor version without a KubeVirt object.
 const NEWEST: u64 = 7;
-/// Without a heartbeat for this long a node takes no guests.
+/// A node without a heartbeat for this long takes no guests.
 const SILENT: Duration = Duration::from_secs(300);
 const SCHEDULABLE: &str = "kubevirt.io/schedulable";
 
-/// One reading of it.
 pub(super) struct KubevirtSettings {
     /// `7` of v1.7.3.
     pub(super) minor: u64,
-    /// Nobody answers for virt-api.
+    /// virt-api does not answer.
     pub(super) is_down: bool,
-    /// `spec.configuration`.
     configuration: Value,
 }
 
@@ -39,7 +37,6 @@ impl KubevirtSettings {
         }
     }
 
-    /// A member of `migrations`.
     pub(super) fn migrations(&self, member: &str) -> &Value {
         &self.configuration["migrations"][member]
     }
@@ -48,8 +45,8 @@ impl KubevirtSettings {
         self.migrations(member).as_u64().unwrap_or(default)
     }
 
-    /// What a migration of a guest says of its limits: the defaults, with what the KubeVirt object and then the first policy
-    /// say that selects the guest by a label of its own.
+    /// A migration's limits: the defaults, overridden by the KubeVirt object and then by the first policy
+    /// that selects the guest by its labels.
     pub(super) fn configuration_of(&self, store: &ObjectStore, guest: &Value) -> Value {
         let mut all = json!({
             "bandwidthPerMigration": "0", "completionTimeoutPerGiB": 150, "progressTimeout": 150,
@@ -72,13 +69,11 @@ impl KubevirtSettings {
         all
     }
 
-    /// Whether a feature gate is named.
     pub(super) fn has_gate(&self, gate: &str) -> bool {
         let gates = self.configuration["developerConfiguration"]["featureGates"].as_array();
         gates.is_some_and(|all| all.iter().any(|it| it == gate))
     }
 
-    /// Key of the taint that empties a node of guests.
     pub(super) fn drain_taint(&self) -> &str {
         self.migrations("nodeDrainTaintKey").as_str().unwrap_or("kubevirt.io/drain")
     }
@@ -90,13 +85,13 @@ impl KubevirtSettings {
         })
     }
 
-    /// The strategy that is written into each new guest that has none.
+    /// The default strategy of new guests.
     pub(super) fn strategy(&self) -> &str {
         self.configuration["evictionStrategy"].as_str().unwrap_or("None")
     }
 }
 
-/// The label by which a node takes guests: true with the first heartbeat, false after five minutes without one.
+/// The label for nodes that take guests: true with the first heartbeat, false after five minutes without one.
 pub(super) fn handler(store: &mut ObjectStore, tick: &mut Tick<'_>, key: &ObjectKey, node: &Value) {
     let ready = is_true(node, "Ready");
     let silent = !ready && tick.is_time(key, "virt-handler", SILENT);
