@@ -139,19 +139,17 @@ pub(crate) enum Output {
     Json,
 }
 
-/// What the environment says about the terminal and its user.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Surroundings {
-    /// `NO_COLOR` is set, to anything but nothing.
+    /// `NO_COLOR` is set and not empty.
     pub(crate) no_colour: bool,
-    /// `TERM` is `dumb`: the terminal knows neither colours nor ways to move its cursor.
+    /// `TERM` is `dumb`: no colours and no cursor movements.
     pub(crate) dumb: bool,
-    /// Who called `sudo`.
+    /// The caller of `sudo`.
     pub(crate) sudo_user: Option<String>,
 }
 
 impl Surroundings {
-    /// Those of this process.
     pub(crate) fn of_this_process() -> Self {
         let text = |name| std::env::var_os(name).filter(|text| !text.is_empty());
         Self {
@@ -162,17 +160,16 @@ impl Surroundings {
     }
 }
 
-/// What systemd wants to hear of a service, and where.
+/// systemd's settings for a service.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SystemdService {
-    /// `NOTIFY_SOCKET`: a path, or behind `@` a name without a file.
+    /// `NOTIFY_SOCKET`: a path, or `@` and an abstract name.
     pub(crate) socket: Option<OsString>,
-    /// `WATCHDOG_USEC`: after so long without a sign of life it ends the process.
+    /// `WATCHDOG_USEC`: systemd ends the process after so long without a report.
     pub(crate) watchdog: Option<Duration>,
 }
 
 impl SystemdService {
-    /// That of this process.
     pub(crate) fn of_this_process() -> Self {
         let micros = std::env::var_os("WATCHDOG_USEC").and_then(|it| it.to_str()?.parse().ok());
         Self {
@@ -216,7 +213,6 @@ pub(crate) struct AgentOptions {
 }
 
 impl Command {
-    /// The agents that it runs in this process.
     const fn agents(&self) -> &'static [&'static str] {
         match self {
             Self::Run(_) => &NAMES,
@@ -244,33 +240,32 @@ impl Command {
         }
     }
 
-    /// The agent that is alone in its process.
+    /// The agent, if it is alone in its process.
     pub(crate) const fn alone(&self) -> Option<&'static str> {
         if let [agent] = self.agents() { Some(agent) } else { None }
     }
 
-    /// What is logged unless something else is asked for: what talks to a person tells its own story, and the client's own
-    /// lines on failed requests repeat what zedkube says with cause and next step.
+    /// The default filter: commands for a person print their own report, and the client's lines on failed
+    /// requests repeat what zedkube logs with cause and next step.
     pub(crate) const fn quiet(&self) -> &'static str {
         if self.agents().is_empty() { "error" } else { "info,kube_client=off" }
     }
 }
 
 impl AgentOptions {
-    /// The kubeconfig to use.
     /// Errors: as [`kubeconfig_of`].
     pub(crate) fn kubeconfig(&self) -> anyhow::Result<PathBuf> {
         kubeconfig_of(self.kubeconfig.as_deref(), &self.root)
     }
 }
 
-/// The agent that the program was called by the name of.
+/// The agent in the program's name.
 pub(crate) fn called_as(args: &[OsString]) -> Option<&'static str> {
     let called = args.first().and_then(|first| Path::new(first).file_name());
     NAMES.into_iter().find(|name| called.is_some_and(|called| called == *name))
 }
 
-/// The command line with the agent's name in front when the program was called by it.
+/// The command line, with the agent's name in front when the program was called by it.
 pub(crate) fn by_name(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     if let Some(agent) = called_as(&args) {

@@ -1,8 +1,8 @@
-//! `zedbox check`: reads topic files as the agents do, and says what they expect where.
+//! `zedbox check`: reads topic files as the agents do, and reports where they expect something else.
 //!
-//! A settings file is judged by the command line. A file's topic is the name of its directory, as on a device. Files of no topic are passed over and counted. What
-//! the agents refuse is a finding, and so is a member that a publisher writes and the file lacks: agents take its
-//! zero for it.
+//! The command line judges a settings file. A file's topic is the name of its directory, as on a device.
+//! Other files are skipped and counted. What the agents refuse is a finding, and so is a missing member that
+//! a publisher writes: agents read zero for it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,17 +19,16 @@ use topics::{FORCE_FILE, Reread, go_json, read_force};
 use crate::args::settings;
 use crate::limits::Limits;
 
-/// Name under which a limits file is known without a settings file that names it.
+/// Name of a limits file without a settings file that names it.
 const LIMITS: &str = "limits.json";
 
-/// A value that is longer is shown by its beginning.
+/// Shown of a long value.
 const SHOWN_CHARS: usize = 60;
 
-/// What is wrong in a file.
 #[derive(Debug, PartialEq, Eq)]
 struct FileFinding {
     path: PathBuf,
-    /// JSON pointer, or of a settings file the line; empty for the whole file.
+    /// JSON pointer, or a settings file's line; empty for the whole file.
     pointer: String,
     expected: String,
     found: String,
@@ -43,8 +42,9 @@ impl fmt::Display for FileFinding {
     }
 }
 
-/// Checks all that is at `paths` and prints each finding and a last line with the counts. True without a finding.
-/// Errors: nothing is at one of the paths, a directory cannot be listed, or the findings cannot be printed.
+/// Checks all of `paths`, prints each finding and a last line with the counts. True without a finding.
+///
+/// Errors: a path does not exist, a directory cannot be listed, or the output fails.
 pub(crate) fn run(paths: &[PathBuf]) -> anyhow::Result<bool> {
     let mut check = FileCheck::new();
     for path in paths {
@@ -83,7 +83,7 @@ impl FileCheck {
         }
     }
 
-    /// Everything below `dir`, in the order of the names.
+    /// All files below `dir`, sorted by name.
     fn tree(&mut self, dir: &Path) -> anyhow::Result<()> {
         let list = || format!("list {}", dir.display());
         let entries: Result<Vec<_>, _> = fs::read_dir(dir).with_context(list)?.collect();
@@ -100,7 +100,7 @@ impl FileCheck {
         Ok(())
     }
 
-    /// A file that was named by itself: that it is of no topic is a finding.
+    /// A file given as argument: without a topic it is a finding.
     fn named(&mut self, path: &Path) {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         if !self.known(&absolute) {
@@ -147,12 +147,12 @@ impl FileCheck {
         let Some(bytes) = self.bytes(path) else { return };
         match reread(&bytes) {
             Ok(written) => {
-                // It was read, so it is JSON; bytes that are no text are replaced, as in reading.
+                // It was parsed, so it is JSON; invalid UTF-8 is replaced, as in reading.
                 let given = serde_json::from_str(&String::from_utf8_lossy(&bytes)).unwrap_or_default();
                 self.lacks(path, "", &written, &given);
             }
             Err(go_json::Error::Member { pointer, text }) => {
-                // serde's texts are `invalid type: <found>, expected <expected>`.
+                // serde's form: `invalid type: <found>, expected <expected>`.
                 let (found, expected) = text.split_once(", expected ").unwrap_or((&text, "another value"));
                 let found = found.split_once(": ").map_or(found, |(_, found)| found);
                 self.find(path, &pointer, expected.to_owned(), shown(found));
@@ -167,7 +167,7 @@ impl FileCheck {
         }
     }
 
-    /// Members that a publisher writes and the file does not have.
+    /// Missing members that a publisher writes.
     fn lacks(&mut self, path: &Path, pointer: &str, written: &Value, given: &Value) {
         match (written, given) {
             (Value::Object(written), Value::Object(given)) => {
@@ -186,12 +186,12 @@ impl FileCheck {
                     self.lacks(path, &format!("{pointer}/{at}"), value, given);
                 }
             }
-            // A scalar that was read is what it should be.
+            // A parsed scalar is right.
             _ => {}
         }
     }
 
-    /// A limits file, as the agents would start with it.
+    /// As the agents read it at their start.
     fn limits(&mut self, path: &Path) {
         if self.findings.iter().any(|it| it.path == path) {
             return;
@@ -201,7 +201,7 @@ impl FileCheck {
         let Some(fault) = cause.downcast_ref::<serde_json::Error>() else {
             return self.find(path, "", "limits that the agents start with".to_owned(), format!("{cause:#}"));
         };
-        // serde's texts are `<found>, expected <expected> at line <n> column <m>`.
+        // serde's form: `<found>, expected <expected> at line <n> column <m>`.
         let text = fault.to_string();
         let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
         let (found, expected) =
@@ -227,7 +227,7 @@ impl FileCheck {
         }
     }
 
-    /// The content, as an agent would read it.
+    /// As an agent reads it.
     fn bytes(&mut self, path: &Path) -> Option<Vec<u8>> {
         match store::read(path, FILE_LIMIT_BYTES) {
             Ok(bytes) => bytes,

@@ -1,9 +1,9 @@
-//! The demo: an embedded three-node cluster on which a drained reboot is shown, or another scenario; with `--keep` it
-//! stays, to be played with.
+//! The demo: an embedded three-node cluster with a drained reboot or another scenario; with `--keep` it stays
+//! to be tried.
 //!
-//! Everything is real but the machines and the cluster: the same agents, the same files, the ordinary Kubernetes
-//! client over HTTP on loopback. A reboot is a stand-in: `/run` is wiped, the node goes away, the agents start again
-//! with a new boot identity.
+//! Everything is real but the machines and the cluster: the same agents, the same files, the ordinary
+//! Kubernetes client over HTTP on loopback. A reboot is a stand-in: `/run` is wiped, the node goes away, the
+//! agents start again with a new boot identity.
 
 mod cluster;
 mod drill;
@@ -34,12 +34,10 @@ use nodes::NODES;
 use scenarios::DemoWorld;
 use teller::Narrator;
 
-/// A tree with this file may be wiped by the next demo.
+/// Marks a tree that the next demo may wipe.
 const MARK: &str = ".zedbox-demo";
-/// What a drain has left behind on a machine.
 const HISTORY: &str = "persist/status/zedkube/DrainHistory/global.json";
 
-/// Runs the demo in `options.dir` and leaves the tree there.
 pub(crate) async fn run(options: &DemoOptions) -> anyhow::Result<()> {
     let root = fresh_root(&options.dir)?;
     let clock = Clock::new();
@@ -74,7 +72,7 @@ pub(crate) async fn run(options: &DemoOptions) -> anyhow::Result<()> {
     end
 }
 
-/// Says what is left behind, how to continue, and which drains there were.
+/// Prints what is left, how to continue, and the past drains.
 async fn leave(place: &DemoWorld, dir: &str) -> anyhow::Result<()> {
     let node = format!("{dir}/{}", place.machines[0].name());
     place.tell.show(&format!(
@@ -90,23 +88,22 @@ async fn leave(place: &DemoWorld, dir: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `zedbox drain` as somebody types it on a machine.
+/// `zedbox drain`, as typed on a machine.
 async fn typed_drain(machine: &DemoMachine, action: &str) -> anyhow::Result<()> {
     let root = machine.topic_root.path("");
     let words = ["drain".as_ref(), action.as_ref(), "--root".as_ref(), root.as_os_str()];
-    // What it ends with is for scripts.
+    // Its exit code is for scripts.
     drain_cmd::run(&DrainLine::try_parse_from(words)?.drain).await;
     Ok(())
 }
 
-/// A line that somebody could type.
 #[derive(clap::Parser)]
 struct DrainLine {
     #[command(flatten)]
     drain: DrainCommand,
 }
 
-/// Until somebody ends this program.
+/// Returns when a person ends this program.
 async fn interrupted() -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
@@ -117,7 +114,7 @@ async fn interrupted() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Puts this program where printed lines find it, whatever its file is called.
+/// Links this program under the name that printed lines use.
 fn link(root: &Path) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("find this program")?;
     let folder = root.join("bin");
@@ -125,14 +122,14 @@ fn link(root: &Path) -> anyhow::Result<()> {
     symlink(program, folder.join("zedbox")).context("link to this program")
 }
 
-/// As a shell takes it for one word.
+/// For a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |it: char| it.is_ascii_alphanumeric() || "/._-+,@%".contains(it);
     if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-/// Makes `dir` anew. Only an empty directory or the tree of a former demo is wiped.
+/// Only an empty directory or the tree of a former demo is wiped.
 fn fresh_root(dir: &Path) -> anyhow::Result<PathBuf> {
     let mark = dir.join(MARK);
     let occupied = dir.read_dir().is_ok_and(|mut entries| entries.next().is_some());

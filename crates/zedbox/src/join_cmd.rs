@@ -1,5 +1,5 @@
-//! `zedbox join wait`: returns when a server says that it is one of this node's cluster, for scripts that join the node
-//! to it. Source: spec eve-rest.md 6.4, agents.md 4.7.
+//! `zedbox join wait`: returns when a server reports this node's cluster, for scripts that join the node to
+//! it. Source: spec eve-rest.md 6.4, agents.md 4.7.
 
 use std::time::Duration;
 
@@ -13,28 +13,25 @@ use crate::Exit;
 use crate::args::{JoinAction, JoinCommand, WaitOptions};
 use crate::drain_cmd::voice::Voice;
 
-/// The first pause, which doubles.
+/// Doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest one. With [`ANSWER_LIMIT`] the right answer is heard within 10 s.
+/// With [`ANSWER_LIMIT`] the right answer is noticed within 10 s.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-/// So long a server may take, as in the reference.
+/// As in the reference.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// The right answer has 44 bytes.
 const LARGEST_ANSWER_BYTES: usize = 1 << 10;
-/// Of what a server says so much is shown.
+/// Shown of an answer.
 const SHOWN_CHARS: usize = 60;
 
-/// What a look has brought.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum JoinCheck {
     Ready(String),
-    /// A server of another cluster.
     Other(String),
-    /// Something is missing yet.
     NotYet(String),
 }
 
-/// Does what `command` says. What goes wrong is said on standard error in plain words.
+/// Failures go to standard error in plain words.
 pub(crate) async fn run(command: &JoinCommand) -> Exit {
     let JoinAction::Wait(options) = &command.action;
     Voice::exit("join", wait(command, options).await)
@@ -78,7 +75,7 @@ async fn wait(command: &JoinCommand, options: &WaitOptions) -> anyhow::Result<Ex
     }
 }
 
-/// The cluster that this node is to be in.
+/// From this node's config.
 fn own_cluster(topic_root: &TopicRoot) -> Result<String, String> {
     match wire::peek::<EdgeNodeClusterConfig>(topic_root, "zedagent", wire::GLOBAL) {
         Ok(Some(config)) if config.valid => Ok(config.cluster_id.uuid.to_string()),
@@ -87,7 +84,6 @@ fn own_cluster(topic_root: &TopicRoot) -> Result<String, String> {
     }
 }
 
-/// What a server's answer means.
 fn judge(answer: &[u8], cluster: &str) -> JoinCheck {
     let text = String::from_utf8_lossy(answer);
     let shown: String = text.chars().take(SHOWN_CHARS).filter(|it| !it.is_control()).collect();
@@ -99,8 +95,8 @@ fn judge(answer: &[u8], cluster: &str) -> JoinCheck {
     }
 }
 
-/// Looks until the server is ready or `limit` is over, with pauses that grow, and says what has changed. Returns what
-/// was seen last.
+/// Looks until the server is ready or `limit` is over, with growing pauses, and prints changes. Returns the
+/// last result.
 async fn until_ready(
     clock: Clock,
     limit: Option<Duration>,
@@ -150,7 +146,8 @@ mod tests {
         assert!(matches!(judge(format!("{ready}\n").as_bytes(), CLUSTER), JoinCheck::Other(_)));
     }
 
-    /// Waits for a server that is ready at this second; returns what was seen, when it was looked, and what was said.
+    /// Waits for a server that is ready at this second; returns the result, the times of looks, and the
+    /// output.
     async fn waited(ready_at: u64, limit: Option<u64>) -> (JoinCheck, Vec<u64>, Vec<String>) {
         let clock = Clock::new();
         let start = clock.now();

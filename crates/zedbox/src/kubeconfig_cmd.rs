@@ -1,7 +1,7 @@
-//! `zedbox kubeconfig`: a kubeconfig for the agents, out of a service account.
+//! `zedbox kubeconfig`: a kubeconfig for the agents from a service account.
 //!
-//! Not here: what it holds (`kubeapi::connect::account`), and the rights of the account (`zedbox role`). The token goes into the
-//! file that was named and nowhere else.
+//! Not here: its content (`kubeapi::connect::account`), and the account's rights (`zedbox role`). The token
+//! goes only into the named file.
 
 use std::path::{Path, PathBuf};
 
@@ -15,18 +15,17 @@ use crate::Exit;
 use crate::args::KubeconfigCommand;
 use crate::drain_cmd::voice::Voice;
 
-/// Where kubeconfigs of administrators are, the cluster software's own first.
+/// Kubeconfigs of administrators, the cluster software's own first.
 const ADMINS: [&str; 3] =
     ["/run/.kube/k3s/k3s.yaml", "/etc/rancher/k3s/k3s.yaml", "/etc/rancher/rke2/rke2.yaml"];
-/// Where it goes when it is asked for on standard output.
 const STANDARD_OUTPUT: &str = "-";
 const SECS_A_DAY: u64 = 24 * 60 * 60;
-/// Whoever may ask for tokens.
+/// Status without the right to request tokens.
 const NO_RIGHT: u16 = 403;
-/// There is no such account.
+/// Status without such an account.
 const NO_ACCOUNT: u16 = 404;
 
-/// Does what `command` says. What goes wrong is said on standard error in plain words.
+/// Failures go to standard error in plain words.
 pub(crate) async fn run(command: &KubeconfigCommand) -> Exit {
     Voice::exit("kubeconfig", make(command).await.map(|()| Exit::Done))
 }
@@ -68,7 +67,7 @@ async fn make(command: &KubeconfigCommand) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where the cluster of an administrator is, and a token of the account from it.
+/// An administrator's cluster, and a token of the account from it.
 async fn by_admin(command: &KubeconfigCommand) -> anyhow::Result<(ClusterEndpoint, ServiceAccountToken)> {
     let of_server = || ADMINS.iter().map(PathBuf::from).find(|it| it.exists());
     let admin = command.kubeconfig.clone().or_else(of_server).ok_or_else(|| {

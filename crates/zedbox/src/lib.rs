@@ -1,7 +1,7 @@
-//! `zedbox`: one program, many names. It reads the command line and starts what was asked for.
+//! `zedbox`: one program with many names. It parses the command line and starts what was requested.
 //!
-//! Who may call: its own `main.rs`, and `xtask`, which makes manual pages and completions of [`command`]. Not here:
-//! decisions. Each agent makes its own; this program gives it a root, a clock, a device and a way out.
+//! Who may call: its own `main.rs`, and `xtask`, which makes manual pages and completions from [`command`].
+//! Not here: decisions, which each agent makes; this program gives it a root, a clock, a device and a stop.
 
 mod args;
 mod bundle_cmd;
@@ -37,40 +37,40 @@ use args::settings::{SettingsFault, StartRefusal};
 use args::{Command, LogFormat};
 use log::LogLevels;
 
-/// How long the end of the program waits for calls that are still under way on threads of their own.
+/// How long the end of the program waits for calls under way on other threads.
 const LAST_CALLS: Duration = Duration::from_secs(2);
 
-/// How the program ends, for scripts and unit files.
+/// Exit codes, for scripts and unit files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Exit {
-    /// Done, or stopped by a signal.
+    /// Finished, or stopped by a signal.
     Done = 0,
-    /// Something failed while at work; the last line on standard error says what and what to do. Or a check has
-    /// findings.
+    /// A failure; the last line on standard error names it and the next step. Or a check with findings.
     Failed = 1,
-    /// Invalid arguments; clap ends with it too.
+    /// Invalid arguments; clap's code too.
     Usage = 2,
-    /// A drain is under way, or an operation is pending; or a server that is waited for is not ready.
+    /// A drain in progress, or a pending operation; or a server that is not ready.
     UnderWay = 3,
-    /// A drain is under way, and something blocks it; or a server that is waited for is one of another cluster.
+    /// A blocked drain; or a server of another cluster.
     Blocked = 4,
-    /// The drain failed; it may be requested again.
+    /// It may be requested again.
     DrainFailed = 5,
-    /// Not known: zedkube has published nothing, its file is broken, or COMPLETE comes without NodeDrainProgress.
+    /// Unknown: zedkube has published nothing, its file is broken, or COMPLETE comes without
+    /// NodeDrainProgress.
     Unknown = 6,
-    /// COMPLETE without a drain: it was skipped, for a reason that is named.
+    /// COMPLETE without a drain, with the reason.
     Skipped = 7,
-    /// The request was withdrawn before the node was drained.
+    /// Before the node was drained.
     Withdrawn = 8,
-    /// A person forced the status; no drain is proved.
+    /// By a person; no drain is proved.
     Forced = 9,
     /// A person ended watching a drain, which continues.
     Interrupted = 130,
 }
 
 impl Exit {
-    /// How a program ends that was asked how far the drain is.
+    /// For a drain's outcome.
     const fn of(outcome: DrainOutcome) -> Self {
         match outcome {
             DrainOutcome::Idle | DrainOutcome::Complete => Self::Done,
@@ -84,13 +84,13 @@ impl Exit {
     }
 }
 
-/// What fuzzing and its kept files try: bytes as the settings file of an image. How many options it sets.
-/// Errors: a fault of it that names neither what was expected nor what was found.
+/// For fuzzing and its corpus: bytes as the settings file of an image. Returns how many options it sets.
+///
+/// Errors: a fault that names neither what was expected nor what was found.
 pub fn settings_trial(bytes: &[u8]) -> Result<usize, String> {
     args::settings::trial(bytes)
 }
 
-/// The whole program.
 pub fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     if let Some(mut again) = panic::without_stacks(&words) {
@@ -116,7 +116,7 @@ pub fn main() -> ExitCode {
             .build()
             .context("start the runtime")?;
         let outcome = runtime.block_on(run(args.command, &levels));
-        // Not longer: a call to a device may hang, and whoever ended the program waits.
+        // Limited: a call to a device may hang, and the person who ended the program waits.
         runtime.shutdown_timeout(LAST_CALLS);
         outcome
     });
@@ -128,19 +128,17 @@ pub fn main() -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-/// The command line, for whoever describes it.
 pub fn command() -> clap::Command {
     args::Args::command()
 }
 
-/// The program does not start.
 fn refuse(refused: StartRefusal, words: &[OsString], unsaid: LogFormat) -> ExitCode {
     let (format, alone) = args::settings::voice(words);
     let format = format.unwrap_or(unsaid);
     match refused {
-        // Help, a version, and what is for people.
+        // Help, a version, and messages for people.
         StartRefusal::Words(cause) if !cause.use_stderr() || format == LogFormat::Text => cause.exit(),
-        // Without a log nothing can be said; the exit code says it all the same.
+        // Without a log nothing can be reported; the exit code remains.
         _ if log::begin(format, None, "info", alone).is_err() => {}
         StartRefusal::Words(cause) => {
             let text = cause.render().to_string();
@@ -197,7 +195,7 @@ async fn run(command: Command, levels: &LogLevels) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Hands the status of an update over to zedkube.
+/// Passes an update's status to zedkube.
 fn report_update(command: &args::UpdateStatus) -> anyhow::Result<()> {
     let [device, component, status, version, error] = command.words.as_slice() else {
         anyhow::bail!("read five words: device, component, status, version and error");

@@ -1,4 +1,5 @@
-//! Waits and counts of all agents from one JSON file. Bad members are named; nothing is taken half.
+//! Waits and counts of all agents from one JSON file. Invalid members are named; then nothing of the file is
+//! used.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use serde::de::Error as _;
 use serde_json::Value;
 use topics::{ConfigItemValueMap, go_json};
 
-/// One object an agent; what is left out keeps its default.
+/// One object per agent; missing members keep their defaults.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Limits {
@@ -22,13 +23,12 @@ pub(crate) struct Limits {
     pub(crate) zedkube: zedkube::Limits,
 }
 
-/// The environment of a process of a test or of the demo, whose limits file shortens what is the same on each device.
+/// In a test's or the demo's environment: the limits file may shorten waits that are fixed on devices.
 pub(crate) const SHORTENED: &str = "ZEDBOX_SHORT_WAITS";
-/// No limits file is longer than this.
 const LIMIT_BYTES: u64 = 64 << 10;
 
 impl Limits {
-    /// The limits in `file`, or the defaults when none is given.
+    /// From `file`, or the defaults without one.
     pub(crate) fn read(file: Option<&Path>) -> anyhow::Result<Self> {
         let Some(file) = file else { return Ok(Self::default()) };
         let bytes = pubsub::store::read(file, LIMIT_BYTES)?
@@ -39,14 +39,13 @@ impl Limits {
         read.with_context(|| format!("read the limits in {}", file.display()))
     }
 
-    /// The limits of this content of a limits file.
     #[cfg(feature = "demo")]
     pub(crate) fn of(file: Value) -> anyhow::Result<Self> {
         serde_json::from_value(file).context("read the limits of the demo")
     }
 }
 
-/// Refuses waits that are the same on each device.
+/// Refuses waits that are fixed on devices.
 fn of_a_device(file: &[u8]) -> Result<(), serde_json::Error> {
     let fixed = [
         ("zedagent", zedagent::Limits::FIXED),
@@ -62,7 +61,7 @@ fn of_a_device(file: &[u8]) -> Result<(), serde_json::Error> {
     })
 }
 
-/// How long an attempt to drain lasts by the config of this device; as long as without one where there is none.
+/// The limit of a drain attempt from this device's config; the default without one.
 pub(crate) fn attempt_limit(topic_root: &TopicRoot) -> anyhow::Result<Duration> {
     let file = wire::path::<ConfigItemValueMap>(topic_root, "zedagent", GLOBAL);
     let doing = || format!("read the properties of the controller in {}", file.display());

@@ -1,7 +1,7 @@
-//! The log of this program on standard error: its form, and which lines are in it.
+//! The log of this program on standard error: format and filter.
 //!
-//! Which lines: what the command line or the settings file say, for good; else, of agents, the levels that the controller
-//! sets, followed at once. Source: spec eve-rest.md 6.3.
+//! The filter is fixed by the command line or the settings file; else, for agents, it follows the
+//! controller's levels at once. Source: spec eve-rest.md 6.3.
 
 mod form;
 mod level;
@@ -26,18 +26,17 @@ pub(crate) use lines::{flush, never_wait};
 
 type LogSubscriber = Subscriber<DefaultFields, LineFormat, LevelFilter, fn() -> LineWriter>;
 
-/// Which lines are in the log.
 #[derive(Clone)]
 pub(crate) struct LogLevels {
     filter: reload::Handle<Targets, LogSubscriber>,
-    /// The agent that is alone in this process.
+    /// The agent, if it is alone in this process.
     alone: Option<&'static str>,
-    /// The command line or the settings file have said so.
+    /// Set by the command line or the settings file.
     fixed: bool,
 }
 
 impl LogLevels {
-    /// Follows what the controller sets.
+    /// Applies the controller's levels.
     pub(crate) fn follow(&self, map: &ConfigItemValueMap) {
         if self.fixed {
             return;
@@ -46,15 +45,15 @@ impl LogLevels {
         for line in refused {
             warn!("config property {line}");
         }
-        // The one that writes the log lives as long as the process.
+        // The log lives as long as the process.
         if let Err(error) = self.filter.reload(levels) {
             warn!(%error, "the log keeps its levels");
         }
     }
 }
 
-/// Begins to log: lines that pass `words`, or `quiet` where nothing was said, in this form. `alone` is the agent that
-/// is alone in this process.
+/// Starts the log with the filter `words`, or `quiet` without one. `alone` is the agent that is alone in this
+/// process.
 pub(crate) fn begin(
     format: LogFormat,
     words: Option<&str>,
@@ -68,7 +67,7 @@ pub(crate) fn begin(
     let lines = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::TRACE)
         .with_ansi(format == LogFormat::Text && stderr().is_terminal())
-        // It would say so on standard error, and panic where that is what failed.
+        // It would print to standard error, and panic when that is what failed.
         .log_internal_errors(false)
         .event_format(form)
         .with_writer(LineWriter::new as fn() -> LineWriter);

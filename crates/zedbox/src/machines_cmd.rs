@@ -1,4 +1,4 @@
-//! `zedbox machines`: virtual machines that drains have stopped, for a person whose node does not come back.
+//! `zedbox machines`: virtual machines that drains have stopped, for a node that does not come back.
 //!
 //! Not here: how one is started (`kubenodeop::machines::undo`).
 
@@ -11,20 +11,18 @@ use crate::args::{MachinesAction, MachinesCommand, Output, Surroundings};
 use crate::drain_cmd::voice::Voice;
 use sheet::text::number;
 
-/// Does what `command` says. What goes wrong is said on standard error in plain words.
+/// Failures go to standard error in plain words.
 pub(crate) async fn run(command: &MachinesCommand) -> Exit {
     let voice = Voice::new(command.place.output, &Surroundings::of_this_process());
     Voice::exit("machines", act(command, &voice).await.map(|()| Exit::Done))
 }
 
-/// One machine, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct StoppedMachineForm {
     name: String,
-    /// The node whose drain has stopped it.
     node: String,
-    /// What it had before.
+    /// Run strategy before.
     was: String,
 }
 

@@ -1,4 +1,4 @@
-//! The program `zedbox`; all of it is in the library, which tools of the workspace can ask for its command line.
+//! The program `zedbox`; all of it is in the library, for tools that need its command line.
 
 use std::process::ExitCode;
 

@@ -1,25 +1,25 @@
-//! The manifests of docs/reference, as they are: the roles that the agents need and who gets them, object by object, each
-//! behind the name of its part.
+//! The manifests of docs/reference: roles and bindings for the agents, as objects with the name of their
+//! part.
 //!
-//! Not here: whom they are printed for (`role_cmd`).
+//! Not here: their subjects (`role_cmd`).
 
 use std::sync::LazyLock;
 
-/// Roles first, then who gets them.
+/// Roles first, then bindings.
 pub(crate) const MANIFESTS: [&str; 4] = [
     include_str!("../../../docs/reference/role.yaml"),
     include_str!("../../../docs/reference/role-bindings.yaml"),
     include_str!("../../../docs/reference/role-bindings-apps.yaml"),
     include_str!("../../../docs/reference/role-bindings-surge.yaml"),
 ];
-/// Who they are for, in the files.
+/// Their subject in the files.
 pub(crate) const SUBJECT: &str = "    kind: User\n    name: pillar-rs";
-/// What each role is called, before the name of its part.
+/// Of roles' names, before the part.
 const PREFIX: &str = "pillar-rs-";
-/// A strong role, printed only when it is asked for.
+/// A strong role, printed on request only.
 pub(crate) const SURGE: &str = "surge";
 
-/// Each object of the files behind the name of its part.
+/// With the name of its part.
 pub(crate) static OBJECTS: LazyLock<Vec<(&str, String)>> = LazyLock::new(|| {
     let objects = MANIFESTS.iter().flat_map(|file| file.split("\n---\n"));
     let part = |text: &'static str| {
@@ -29,7 +29,7 @@ pub(crate) static OBJECTS: LazyLock<Vec<(&str, String)>> = LazyLock::new(|| {
     objects.filter_map(part).collect()
 });
 
-/// The parts that can be left out.
+/// Parts that can be left out.
 pub(crate) fn parts() -> Vec<&'static str> {
     let mut parts: Vec<&str> = OBJECTS.iter().map(|(part, _)| *part).filter(|it| *it != SURGE).collect();
     parts.sort_unstable();

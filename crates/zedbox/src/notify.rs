@@ -1,8 +1,8 @@
-//! What systemd hears of the agents: that they are ready, that they live, and that they stop.
+//! Reports to systemd: agents are ready, alive, stopping.
 //!
-//! Both of the first follow from the files that the machine's watchdog looks at, `/run/<agent>.touch`, and from nothing
-//! else: a report says that each agent of this process had a turn since the report before. So an agent that hangs ends the
-//! reports, though the others and this task go on. Source: sd_notify(3), sd_watchdog_enabled(3).
+//! The first two follow only from the files of the machine's watchdog, `/run/<agent>.touch`: a report means
+//! that each agent of this process had a turn since the last one. So a hanging agent ends the reports, though
+//! the others and this task continue. Source: sd_notify(3), sd_watchdog_enabled(3).
 
 use std::io;
 use std::os::linux::net::SocketAddrExt as _;
@@ -17,24 +17,23 @@ use tracing::warn;
 
 use crate::args::SystemdService;
 
-/// How often the files are looked at until each agent had its first turn.
+/// Pause between looks until each agent had its first turn.
 const STARTING: Duration = Duration::from_millis(200);
-/// How often they are looked at later, at most; a turn comes every 25 s at least.
+/// Longest pause later; a turn comes every 25 s at least.
 const RUNNING: Duration = Duration::from_secs(10);
-/// Looks in the time that systemd waits for a report.
+/// Looks within systemd's watchdog time.
 const LOOKS_A_WAIT: u32 = 4;
 
-/// The reports of one process.
 pub(crate) struct Reports {
     service: SystemdService,
-    /// Each agent's file, and its time when it was last found changed.
+    /// Each agent's file, with its time at the last change.
     files: Vec<(PathBuf, Option<SystemTime>)>,
     clock: Clock,
     failed: bool,
 }
 
 impl Reports {
-    /// Of these agents; what they did before counts for nothing.
+    /// Earlier turns do not count.
     pub(crate) fn new(
         service: SystemdService,
         agents: &[&str],
@@ -46,7 +45,7 @@ impl Reports {
         Self { service, files, clock, failed: false }
     }
 
-    /// Reports until it is dropped, which loses nothing; for ever nothing where nobody listens.
+    /// Reports until it is dropped, which loses nothing; waits forever without a listener.
     pub(crate) async fn follow(mut self) {
         if self.service.socket.is_none() {
             return std::future::pending().await;
@@ -82,7 +81,7 @@ impl Reports {
 }
 
 impl SystemdService {
-    /// Says `text` to systemd, where it listens. It never waits.
+    /// Sends `text` to systemd, if it listens. Never waits.
     pub(crate) fn say(&self, text: &str) -> io::Result<()> {
         let Some(name) = &self.socket else { return Ok(()) };
         let place = match name.as_bytes() {
@@ -114,7 +113,7 @@ mod tests {
         let socket = UnixDatagram::bind(&path).unwrap();
         socket.set_nonblocking(true).unwrap();
         let [mut one, mut other] = AGENTS.map(|it| Watchdog::new(it, &topic_root, clock));
-        // Turns of the process before.
+        // A former process's turns.
         one.touch();
         other.touch();
         let service = SystemdService { socket: Some(path.into()), watchdog: Some(Duration::from_secs(180)) };
@@ -153,7 +152,6 @@ mod tests {
         let heard: Vec<&str> = heard.iter().map(|it| it.as_deref().unwrap_or_default()).collect();
         let ready = "READY=1\nWATCHDOG=1";
         assert_eq!(heard[..4], ["", "", ready, "WATCHDOG=1"]);
-        // One of them hangs.
         assert_eq!(heard[4..14], [""; 10]);
         assert_eq!(heard[14..], ["WATCHDOG=1"]);
     }

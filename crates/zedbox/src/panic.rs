@@ -1,5 +1,5 @@
-//! What a process of agents does when it panics: it leaves a reason and its stack where the machine's tools look, and
-//! ends at once. Half an agent is worse than a restart; the state is on disk.
+//! A panic of agents: the process leaves a reason and its stack in the files of the machine's tools, and ends
+//! at once. Half an agent is worse than a restart; the state is on disk.
 //!
 //! Not here: the files (`agent::reasons`).
 
@@ -20,17 +20,17 @@ use tracing::warn;
 
 use crate::log;
 
-/// So long the end of the process waits for its traces.
+/// How long the end of the process waits for these files.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Whether the program has tables for unwinding. The unwinder of a program that is linked statically and has none ends the
+/// Whether the program has unwind tables. Without them the unwinder of a statically linked program ends the
 /// process when it is asked for a stack.
 const HAS_STACKS: bool = cfg!(not(no_unwind_tables));
-/// By which variables a person asks for the stack of each error.
+/// Variables that request the stack of each error.
 const ASKS: [&str; 2] = ["RUST_BACKTRACE", "RUST_LIB_BACKTRACE"];
 
-/// The same program with the same words, for a person who asks for stacks that a program without tables cannot give: there
-/// each error would end it, its text unsaid. `None` where nobody does.
+/// The same program and arguments without these variables, which a program without tables cannot honour: each
+/// error would end it without a message. `None` where none is set.
 pub(crate) fn without_stacks(words: &[OsString]) -> Option<Command> {
     let asks = |it: &&str| env::var_os(it).is_some_and(|value| value != "0");
     if HAS_STACKS || !ASKS.iter().any(asks) {
@@ -45,8 +45,8 @@ pub(crate) fn without_stacks(words: &[OsString]) -> Option<Command> {
     Some(again)
 }
 
-/// From now on a panic of this process, which runs `agent`, is a reason for the machine to restart; one of an earlier
-/// process of the same agent in this boot is none any more.
+/// From now on a panic of this process, which runs `agent`, is a reason for the machine to restart; that of
+/// an earlier process of the same agent in this boot no longer is.
 pub(crate) fn leave_traces(topic_root: &TopicRoot, agent: &'static str, clock: Clock) {
     match reasons::survived(topic_root, agent) {
         Ok(None) => {}
@@ -68,15 +68,15 @@ pub(crate) fn leave_traces(topic_root: &TopicRoot, agent: &'static str, clock: C
             let stack = shown(&stack.as_ref().map_or_else(String::new, ToString::to_string));
             let stored = reasons::fatal(&topic_root, agent, &text, &stack, clock.wall());
             log::flush();
-            // No line of the log: what panicked may hold its lock. newlogd keeps lines from `panic:` on as a stack. There
-            // is nobody to report a failure of this to.
+            // Not through the log: its lock may be held by the panicking thread. newlogd keeps lines from
+            // `panic:` on as a stack. A failure of this cannot be reported.
             drop(writeln!(stderr(), "panic: {text}\n\n{agent} [running]:\n{}", stack.trim_end()));
             if let Err(cause) = stored {
                 drop(writeln!(stderr(), "cannot store the reason: {}", report::chain(&cause)));
             }
         });
-        // What panicked may hold a lock that this takes, a disk or a reader of the log may hang: the process ends for all
-        // that.
+        // The panicking thread may hold a lock that this takes, a disk or a reader of the log may hang: the
+        // process ends all the same.
         let (says, done) = mpsc::channel();
         let beside = Arc::clone(&traces);
         let started = thread::Builder::new().spawn(move || {
@@ -85,20 +85,20 @@ pub(crate) fn leave_traces(topic_root: &TopicRoot, agent: &'static str, clock: C
         });
         match started {
             Ok(_) => drop(done.recv_timeout(LONGEST)),
-            // A machine without a thread to spare is a reason like any other.
+            // Without a free thread it runs here.
             Err(_) => traces(),
         }
         std::process::abort();
     }));
 }
 
-/// What the panic says, and where.
+/// Message and place.
 fn text(info: &PanicHookInfo<'_>) -> String {
     let said = info.payload_as_str().unwrap_or("no text");
     info.location().map_or(said.to_owned(), |at| format!("{said}, {}:{}", at.file(), at.line()))
 }
 
-/// The stack, or why there is none: it was not taken, or nobody knows its frames.
+/// The stack, or why there is none.
 fn shown(stack: &str) -> String {
     let is_known = |line: &str| !line.trim().is_empty() && !line.trim_end().ends_with("<unknown>");
     if stack.lines().any(is_known) {
@@ -113,14 +113,14 @@ mod tests {
     use std::os::unix::process::ExitStatusExt as _;
     use std::process::Stdio;
 
-    /// Set in the process that panics.
+    /// Set in the panicking process.
     const ROOT: &str = "PANICS_ON_ROOT";
 
     #[test]
     fn e2_a_process_that_panics_ends_with_a_reason_and_a_stack_and_its_next_start_is_no_reason() {
         if let Some(root) = env::var_os(ROOT) {
             leave_traces(&TopicRoot::open(root).unwrap(), "zedkube", Clock::new());
-            // Also one that somebody waits for, who would go on without it.
+            // Also in a joined thread, whose owner would continue.
             drop(thread::spawn(|| panic!("{} of the test", "made up")).join());
             return;
         }
@@ -129,7 +129,6 @@ mod tests {
         let name = "panic::tests::e2_a_process_that_panics_ends_with_a_reason_and_a_stack_and_its_next_start_is_no_reason";
         let mut process = Command::new(env::current_exe().unwrap());
         let ended = process.args([name, "--exact", "--nocapture"]).env(ROOT, root.path()).output().unwrap();
-        // SIGABRT.
         assert_eq!(ended.status.signal(), Some(6));
         let said = String::from_utf8(ended.stderr).unwrap();
         assert!(said.lines().any(|line| line.starts_with("panic: made up of the test, ")), "{said}");
@@ -147,7 +146,7 @@ mod tests {
         assert_eq!((text(reasons::REASON), text(reasons::LOG)), (String::new(), line));
     }
 
-    /// As the profiles `image` and `field` print them.
+    /// As in the profiles `image` and `field`.
     #[test]
     fn e2_a_stack_of_which_nothing_is_known_says_so() {
         for none in ["", "   0: <unknown>\n", "   0: <unknown>\n   1: <unknown>\n"] {

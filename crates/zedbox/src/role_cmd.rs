@@ -1,7 +1,7 @@
-//! `zedbox role`: the roles that the agents need and who gets them, ready for `kubectl apply -f -`.
+//! `zedbox role`: the agents' roles and bindings, for `kubectl apply -f -`.
 //!
-//! The manifests are those of docs/reference (`manifests`); only the user's name is put in, and parts are left out. Not
-//! here: the cluster. Nothing is asked for or written.
+//! From the manifests of docs/reference (`manifests`), with another user's name and without chosen parts.
+//! Makes no call to a cluster.
 
 use kubeapi::names::APP_NAMESPACE;
 use serde_json::json;
@@ -10,7 +10,6 @@ use crate::args::RoleCommand;
 use crate::drain_cmd::voice::Voice;
 use crate::manifests::{OBJECTS, SUBJECT, SURGE};
 
-/// Prints them.
 pub(crate) fn run(command: &RoleCommand) -> anyhow::Result<()> {
     Voice::print(&manifests(command)).map(drop)
 }
@@ -32,7 +31,7 @@ fn manifests(command: &RoleCommand) -> String {
         !is_of(&command.without) && (part != SURGE || is_of(&command.with))
     };
     for (_, object) in OBJECTS.iter().filter(|(part, _)| is_wanted(part)) {
-        // What a file says in front of its bindings is for whoever edits the file.
+        // A file's comment before its bindings is for its editors.
         let begins = if object.contains(SUBJECT) { object.find("apiVersion:") } else { None };
         let object = object.get(begins.unwrap_or(0)..).unwrap_or(object);
         objects.push(object.replace(SUBJECT, &subject));
@@ -40,7 +39,7 @@ fn manifests(command: &RoleCommand) -> String {
     objects.join("---\n")
 }
 
-/// Not as one object in braces: `kubectl` takes what begins with a brace for JSON to its end.
+/// Not as one object in braces: `kubectl` takes a text that begins with a brace for JSON to its end.
 fn named(kind: &str, metadata: &serde_json::Value) -> String {
     format!("apiVersion: v1\nkind: {kind}\nmetadata: {metadata}\n")
 }

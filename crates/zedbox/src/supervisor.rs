@@ -1,4 +1,4 @@
-//! Keeps agents running: starts them, starts one again after it failed, and ends all in order.
+//! Keeps agents running: starts them, restarts failed ones, and stops all in order.
 
 use std::fmt;
 use std::pin::pin;
@@ -19,12 +19,10 @@ use crate::log::{self, LogLevels};
 use crate::notify::Reports;
 use crate::panic;
 
-/// First pause before an agent that failed starts again; it doubles up to [`LONGEST_PAUSE`].
+/// Pause before a failed agent restarts; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// An agent is tried at least this often.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// The agents of this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Agent {
     Zedagent,
@@ -54,7 +52,6 @@ impl fmt::Display for Agent {
     }
 }
 
-/// What the agents of one process share.
 #[derive(Clone)]
 pub(crate) struct AgentsSetup {
     pub(crate) topic_root: TopicRoot,
@@ -83,7 +80,7 @@ impl Crew {
         Self { stopper, running }
     }
 
-    /// Returns once an agent has left of its own accord, and names it. Dropping it loses nothing.
+    /// Returns an agent that has left without being stopped. Dropping it loses nothing.
     pub(crate) async fn left(&mut self) -> Agent {
         loop {
             match self.running.join_next().await {
@@ -95,13 +92,13 @@ impl Crew {
         }
     }
 
-    /// Ends all agents wherever they are, as a power cut does.
+    /// Drops all agents at any point, as a power cut does.
     #[cfg(feature = "demo")]
     pub(crate) async fn cut(mut self) {
         self.running.shutdown().await;
     }
 
-    /// Tells all agents to leave and waits until they have.
+    /// Stops all agents and waits for their end.
     pub(crate) async fn stop(mut self) {
         self.stopper.stop();
         while let Some(ended) = self.running.join_next().await {
@@ -112,10 +109,10 @@ impl Crew {
     }
 }
 
-/// Runs `agents` on the root of `options` until a signal comes.
+/// Until a signal comes.
 pub(crate) async fn run(agents: &[Agent], options: &AgentOptions, levels: &LogLevels) -> anyhow::Result<()> {
     log::never_wait();
-    // First of all: the default of these two signals is the end of the process.
+    // First: by default these two signals end the process.
     let (mut dump, mut debug) = (
         signal(SignalKind::user_defined1()).context("listen for SIGUSR1")?,
         signal(SignalKind::user_defined2()).context("listen for SIGUSR2")?,
@@ -128,7 +125,7 @@ pub(crate) async fn run(agents: &[Agent], options: &AgentOptions, levels: &LogLe
     print_device(&options.device);
     print_partitions(&options.partitions);
     options.device.check().context("use the device")?;
-    // Not before: a program that does not start has not survived its panic.
+    // Only now: a program that does not start has not survived its panic.
     let alone = if let [agent] = agents { agent.name() } else { "zedbox" };
     panic::leave_traces(&topic_root, alone, clock);
     let boot_id = boot_id(&options.device, &topic_root, clock, agents).await;
@@ -158,7 +155,7 @@ pub(crate) async fn run(agents: &[Agent], options: &AgentOptions, levels: &LogLe
             _ = dump.recv() => info!("SIGUSR1: this program keeps no stacks to show; `zedbox drain status` shows its state"),
             _ = debug.recv() => info!("SIGUSR2: this program has no debug server"),
             change = properties.next() => {
-                // Files that cannot be used are reported by whoever follows them for more than the log.
+                // Invalid files are reported by their other subscribers.
                 if let Change::Put { key, value, .. } = change && key == wire::GLOBAL {
                     levels.follow(&value);
                 }
@@ -184,7 +181,7 @@ pub(crate) async fn run(agents: &[Agent], options: &AgentOptions, levels: &LogLe
     }
 }
 
-/// The identity of this boot. A disk that does not tell it now is asked again: ending would help nothing.
+/// The identity of this boot, retried while the disk does not give it: ending would not help.
 async fn boot_id(
     device: &device::DeviceChoice,
     topic_root: &TopicRoot,
@@ -222,7 +219,7 @@ fn print_device(device: &device::DeviceChoice) {
 
 fn print_partitions(partitions: &partitions::PartitionsChoice) {
     match partitions {
-        // Only baseosmgr cares; it says so itself.
+        // Only baseosmgr needs them; it reports that itself.
         partitions::PartitionsChoice::None => {}
         partitions::PartitionsChoice::Record => warn!(
             "partitions RECORD: no OS image is installed; files under <root>/{} stand in for both partitions, and an \
@@ -235,7 +232,7 @@ fn print_partitions(partitions: &partitions::PartitionsChoice) {
     }
 }
 
-/// Keeps `agent` running until it is to stop. An agent that leaves without having been told to is named.
+/// Keeps `agent` running until it is to stop. Returns an agent that leaves without being stopped.
 async fn keep(agent: Agent, setting: AgentsSetup, mut stop: Stop) -> Option<Agent> {
     let mut pause = FIRST_PAUSE;
     loop {
@@ -243,11 +240,11 @@ async fn keep(agent: Agent, setting: AgentsSetup, mut stop: Stop) -> Option<Agen
         let Err(cause) = Box::pin(once(agent, &setting, stop.clone())).await else {
             return (!stop.is_stopped()).then_some(agent);
         };
-        // One that ran for long has recovered from its former trouble.
+        // One that ran for long has recovered.
         if setting.clock.now().since(began) > LONGEST_PAUSE {
             pause = FIRST_PAUSE;
         }
-        // While it is started again the machine stays up; but another process of this name answers for itself.
+        // The machine stays up during the restart; but another process of this name touches its own file.
         if !matches!(cause, agent::Error::Already { .. }) {
             Watchdog::new(agent.name(), &setting.topic_root, setting.clock).touch();
         }

@@ -1,4 +1,4 @@
-//! `zedbox bundle`: where its archive goes.
+//! Arguments of `zedbox bundle`.
 
 use std::path::PathBuf;
 

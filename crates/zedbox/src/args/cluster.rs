@@ -1,4 +1,4 @@
-//! What every command that works on the cluster's own record takes: directory, kubeconfig, form of the output.
+//! Arguments of every command on the cluster: directory, kubeconfig, output format.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use kubeapi::ApiClient;
 
 use super::{Output, settings};
 
-/// Where the cluster software puts its kubeconfig, below the root.
+/// The cluster software's kubeconfig, below the root.
 const KUBECONFIG: &str = "run/.kube/k3s/k3s.yaml";
 
 /// Whoever works on the cluster's own record.
@@ -32,16 +32,16 @@ pub(crate) struct OverCluster {
 }
 
 impl OverCluster {
-    /// The cluster.
     /// Errors: as [`kubeconfig_of`].
     pub(crate) fn cluster(&self) -> anyhow::Result<ApiClient> {
         Ok(ApiClient::from_kubeconfig(kubeconfig_of(self.kubeconfig.as_deref(), &self.root)?))
     }
 }
 
-/// The kubeconfig that agents and commands use: the one that was `named`, by the words or `KUBECONFIG`, that of the settings
-/// file below `root`, or the cluster software's own place. It need not be there.
-/// Errors: the settings file cannot be used, as agents say it; or several files are named, of which one is taken.
+/// The kubeconfig of agents and commands: the one `named` by an argument or `KUBECONFIG`, that of the
+/// settings file below `root`, or the cluster software's own. It may not exist.
+///
+/// Errors: the settings file is invalid, as for agents; or several files are named.
 pub(crate) fn kubeconfig_of(named: Option<&Path>, root: &Path) -> anyhow::Result<PathBuf> {
     let Some(named) = named else {
         return Ok(settings::kubeconfig(root)?.unwrap_or_else(|| root.join(KUBECONFIG)));
@@ -82,7 +82,7 @@ mod tests {
             refused.contains("/a:/b names 2 kubeconfigs") && refused.contains("--kubeconfig /a"),
             "{refused}"
         );
-        // A settings file that agents do not start with is no reason to look elsewhere.
+        // An invalid settings file is an error, as for agents.
         set("\nkubeconfig = 5");
         let refused = of(None).unwrap_err().to_string();
         assert!(

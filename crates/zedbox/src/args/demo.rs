@@ -1,4 +1,4 @@
-//! `zedbox demo`, the processes that it starts, and `zedbox site drill`.
+//! Arguments of `zedbox demo`, of the processes that it starts, and of `zedbox site drill`.
 
 use std::path::PathBuf;
 

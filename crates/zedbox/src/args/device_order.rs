@@ -1,4 +1,4 @@
-//! `zedbox reboot` and `zedbox shutdown`: what a person wants of this machine.
+//! Arguments of `zedbox reboot` and `zedbox shutdown`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,6 @@ use clap::{Args as Group, ValueEnum};
 use super::Output;
 use super::time::span;
 
-/// Exit codes of both.
 const CODES: &str = "Exit codes:\n  \
     0    ordered, or withdrawn; with --wait: the node is drained and goes down now\n  \
     1    it could not be done; standard error says why and what to do\n  \

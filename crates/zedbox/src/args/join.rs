@@ -1,4 +1,4 @@
-//! `zedbox join`: what a script of an image waits for before a node joins its cluster.
+//! Arguments of `zedbox join`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -51,10 +51,8 @@ pub(crate) struct WaitOptions {
     pub(crate) limit: Option<Duration>,
 }
 
-/// Where zedkube serves `/status`.
 const PORT: u16 = 12346;
 
-/// The server with its port.
 fn server(text: &str) -> Result<String, String> {
     let wrong =
         || format!("`{text}` is no address; use a name, 10.244.0.1, [fd00::1] or one of these with :PORT");

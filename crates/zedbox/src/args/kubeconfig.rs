@@ -1,4 +1,4 @@
-//! `zedbox kubeconfig`: for which account, by whose rights, and where it goes.
+//! Arguments of `zedbox kubeconfig`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `zedbox lock`: the words of an operator about turns.
+//! Arguments of `zedbox lock`.
 
 use clap::{Args as Group, Subcommand};
 

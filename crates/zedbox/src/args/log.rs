@@ -1,4 +1,4 @@
-//! `--log` and `--log-format`: which lines are in the log, and in which form.
+//! `--log` and `--log-format`: filter and format of the log.
 //!
 //! Not here: the log itself (`crate::log`).
 
@@ -16,13 +16,13 @@ pub(crate) enum LogFormat {
     Journald,
 }
 
-/// The library's own lines are left out unless `words` name it: while the API is away it writes several a second that
-/// name no call, and each failure is told by whoever made the call.
+/// The library's own lines are left out unless `words` name it: while the API is away it writes several a
+/// second that name no call, and each caller logs its own failures.
 pub(crate) fn filter(words: &str) -> Result<Targets, ParseError> {
     format!("kube_client=off,{words}").parse()
 }
 
-/// The words, if they filter the log.
+/// `text`, if it is a filter.
 pub(super) fn checked(text: &str) -> Result<String, String> {
     const EXAMPLES: &str =
         "use a level (error, warn, info, debug, trace, off) or a list such as info,zedkube=debug";
@@ -31,14 +31,14 @@ pub(super) fn checked(text: &str) -> Result<String, String> {
         return Err(format!("`{word}` has brackets that do not match; {EXAMPLES}"));
     }
     let level = |word: &str| word.parse::<LevelFilter>().is_ok();
-    // The library takes a lone word that is no level for the name of a target, and nothing is logged.
+    // The library takes a lone word that is no level for a target, and logs nothing.
     match text.split(',').map(str::trim).find(|word| !level(word) && !word.contains(['=', '['])) {
         Some(word) => Err(format!("`{word}` is not a level; {EXAMPLES}")),
         None => Ok(text.to_owned()),
     }
 }
 
-/// Whether there are no brackets, or one pair behind the name of a target.
+/// Whether there are no brackets, or one pair behind a target's name.
 fn is_balanced(word: &str) -> bool {
     match word.split_once('[') {
         None => !word.contains(']'),

@@ -1,4 +1,4 @@
-//! `zedbox machines`: virtual machines that drains have stopped.
+//! Arguments of `zedbox machines`.
 
 use clap::{Args as Group, Subcommand};
 

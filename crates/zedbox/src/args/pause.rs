@@ -1,5 +1,4 @@
-//! `zedbox pause`, `zedbox resume`, `zedbox drain refuse`, `done` and `at-shutdown`: the words of a person who works on this
-//! machine.
+//! Arguments of `zedbox pause`, `resume`, `drain refuse`, `drain done` and `drain at-shutdown`.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `zedbox role`: for whom roles are printed, and which of them.
+//! Arguments of `zedbox role`.
 
 use clap::Args as Group;
 use clap::builder::PossibleValuesParser;
@@ -6,7 +6,7 @@ use kubeapi::connect::account::Account;
 
 use crate::manifests::{SURGE, parts};
 
-/// The service account of the agents, where no other one is named.
+/// Default service account of the agents.
 pub(super) const ACCOUNT: &str = "kube-system/pillar-rs";
 
 /// Print the roles that the agents need, and bind them to a user, as `zedbox role | kubectl apply -f -`.

@@ -1,8 +1,8 @@
-//! The settings file of an image: options of `zedbox run` and of single agents, each under its name on the command
-//! line. What it does not name comes from the variables and words, which go before it.
+//! The settings file of an image: options of `zedbox run` and of single agents, each under its name on the
+//! command line. Arguments and variables of the environment override it.
 //!
-//! Not here: what the options mean. The command line is the one table of them: the file has no names, values or rules
-//! of its own, and each value is judged by the parser of the words.
+//! Not here: what the options mean. The command line is their only table: the file has no names, values or
+//! rules of its own, and the arguments' parsers judge each value.
 
 use std::error::Error as _;
 use std::ffi::{OsStr, OsString};
@@ -14,18 +14,17 @@ use toml::de::DeTable;
 
 use super::{Args, LogFormat, NAMES};
 
-/// Its name; below the root it is in `etc/zedbox`.
+/// Below the root it is in `etc/zedbox`.
 pub(crate) const NAME: &str = "zedbox.toml";
 const FOLDER: &str = "etc/zedbox";
-/// It names programs and devices that root then uses.
+/// An order: it names programs and devices that root then uses.
 const RULE: FileRule = FileRule { limit_bytes: 64 << 10, order: true };
-/// Two names that are less alike than this are not taken for each other.
+/// Similarity from which a name is suggested.
 const ALIKE: f64 = 0.7;
 
-/// What is wrong in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SettingsFault {
-    /// Counted from 1; 0 for the whole file.
+    /// From 1; 0 for the whole file.
     pub(crate) line: usize,
     pub(crate) expected: String,
     pub(crate) found: String,
@@ -36,23 +35,21 @@ impl SettingsFault {
         Self { line, expected: expected.into(), found: found.into() }
     }
 
-    /// Where it is in the file.
     pub(crate) fn place(&self) -> String {
         if self.line == 0 { String::new() } else { format!("line {}", self.line) }
     }
 }
 
-/// Why the program does not start.
 #[derive(Debug)]
 pub(crate) enum StartRefusal {
-    /// The words, which clap explains.
+    /// Arguments, explained by clap.
     Words(clap::Error),
     /// The settings file.
     File { path: PathBuf, faults: Vec<SettingsFault> },
 }
 
-/// Reads the command line, and for agents the settings file below the root. Words go before variables of the
-/// environment, both before the file. A link runs on `/` unless another root is named.
+/// Parses the command line, and for agents the settings file below the root. Precedence: arguments, variables
+/// of the environment, file. A link runs on `/` unless another root is named.
 pub(crate) fn parse(words: Vec<OsString>, link: bool) -> Result<Args, StartRefusal> {
     let refused = |error| StartRefusal::Words(error);
     let given = rootless(command()).try_get_matches_from(words.clone()).map_err(refused)?;
@@ -67,7 +64,7 @@ pub(crate) fn parse(words: Vec<OsString>, link: bool) -> Result<Args, StartRefus
     Args::from_arg_matches(&matches).map_err(refused)
 }
 
-/// The command line. A variable of the environment that is empty says nothing, as for `kubectl`.
+/// An empty variable of the environment counts as unset, as for `kubectl`.
 fn command() -> Command {
     without_empty(Args::command())
 }
@@ -80,7 +77,7 @@ fn without_empty(command: Command) -> Command {
     command.mut_args(heard).mut_subcommands(without_empty)
 }
 
-/// In which form, and as which agent, words say why the program does not start: what of them can be read.
+/// Log format and agent for reporting an invalid command line: what can be read of it.
 pub(crate) fn voice(words: &[OsString]) -> (Option<LogFormat>, Option<&'static str>) {
     let read = rootless(command()).ignore_errors(true).try_get_matches_from(words).ok();
     let form = |read: &ArgMatches| read.try_get_one("log_format").ok().flatten().copied();
@@ -96,18 +93,18 @@ fn is_agent(command: &str) -> bool {
     command == "run" || NAMES.contains(&command)
 }
 
-/// The same command, which leaves it open where the root is: the file may say.
+/// The same command without a default root: the file may set it.
 fn rootless(command: Command) -> Command {
     let open = |command: Command| command.mut_arg("root", |root| root.required(false));
     ["run"].iter().chain(&NAMES).fold(command, |command, agent| command.mut_subcommand(agent, open))
 }
 
-/// Whether the words or the environment name this option.
+/// Whether arguments or environment set this option.
 fn is_given(given: &ArgMatches, id: &str) -> bool {
     matches!(given.value_source(id), Some(ValueSource::CommandLine | ValueSource::EnvVariable))
 }
 
-/// What the file says that neither words nor environment do, as words.
+/// Options set only by the file, as arguments.
 fn from_file(given: &ArgMatches) -> Result<Vec<OsString>, StartRefusal> {
     let root = given.get_one::<PathBuf>("root").filter(|_| is_given(given, "root"));
     let path = root.map_or(Path::new("/"), PathBuf::as_path).join(FOLDER).join(NAME);
@@ -125,13 +122,14 @@ fn from_file(given: &ArgMatches) -> Result<Vec<OsString>, StartRefusal> {
     }
 }
 
-/// What is wrong in the file at `path`; nothing where there is none.
+/// Faults of the file at `path`; none where there is none.
 pub(crate) fn faults(path: &Path) -> Vec<SettingsFault> {
     read(path, &options()).err().unwrap_or_default()
 }
 
-/// The kubeconfig that the file below `root` names.
-/// Errors: the file cannot be used; no agent starts with it.
+/// From the settings file below `root`.
+///
+/// Errors: the file is invalid; no agent starts with it.
 pub(crate) fn kubeconfig(root: &Path) -> anyhow::Result<Option<PathBuf>> {
     let path = root.join(FOLDER).join(NAME);
     let set = read(&path, &options()).map_err(|faults| {
@@ -149,7 +147,7 @@ pub(crate) fn kubeconfig(root: &Path) -> anyhow::Result<Option<PathBuf>> {
     Ok(set.into_iter().find(|(name, _)| name == "kubeconfig").map(|(_, file)| file.into()))
 }
 
-/// The limits file that the file at `path` names: below the same root where it is there.
+/// The limits file named by the file at `path`: below the same root where it exists.
 pub(crate) fn limits(path: &Path) -> Option<PathBuf> {
     let set = read(path, &options()).ok()?;
     let (_, named) = set.into_iter().find(|(name, _)| name == "limits")?;
@@ -158,12 +156,12 @@ pub(crate) fn limits(path: &Path) -> Option<PathBuf> {
     Some(below.unwrap_or_else(|| named.into()))
 }
 
-/// `zedbox run` with all of its options, also those of every command.
+/// `zedbox run` with its options and the global ones.
 fn options() -> Command {
     let mut all = rootless(Args::command());
     all.build();
     let run = all.find_subcommand("run").cloned().unwrap_or_default();
-    // The file is judged by itself.
+    // The file is judged without the environment.
     run.no_binary_name(true).mut_args(|option| option.env(None::<&str>))
 }
 
@@ -198,7 +196,7 @@ pub(crate) fn trial(bytes: &[u8]) -> Result<usize, String> {
     }
 }
 
-/// All options that `text` sets, or all that is wrong in it.
+/// All options of `text`, or all its faults.
 fn judge(text: &str, table: &Command) -> Result<Vec<(String, String)>, Vec<SettingsFault>> {
     let line = |at: usize| 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
     let (found, broken) = DeTable::parse_recoverable(text);
@@ -218,7 +216,7 @@ fn judge(text: &str, table: &Command) -> Result<Vec<(String, String)>, Vec<Setti
     if faults.is_empty() { Ok(set) } else { Err(faults) }
 }
 
-/// The value of an option as the command line reads it, or what was expected and what was found.
+/// An option's value as the command line parses it, or what was expected and found.
 fn option(table: &Command, name: &str, value: Option<&str>) -> Result<String, (String, String)> {
     let known: Vec<&str> = table
         .get_arguments()
@@ -243,7 +241,7 @@ fn option(table: &Command, name: &str, value: Option<&str>) -> Result<String, (S
     }
 }
 
-/// What clap says before its hints on how to call the program.
+/// clap's message without its usage hints.
 fn first_lines(cause: &clap::Error) -> String {
     let text = cause.render().to_string();
     let lines: Vec<&str> = text.lines().take_while(|it| !it.trim().is_empty()).map(str::trim).collect();

@@ -1,4 +1,4 @@
-//! `zedbox site`: what a person wants of the whole site.
+//! Arguments of `zedbox site`.
 
 use checks::verify;
 use clap::builder::PossibleValuesParser;
@@ -103,7 +103,8 @@ pub(crate) struct RestartOptions {
     pub(crate) wait: bool,
 }
 
-/// What can speak against it: the checks before a shutdown, but that a node holds a turn, and the layers of the cluster.
+/// Findings that can be passed: the checks before a shutdown, except a held turn, and the layers of the
+/// cluster.
 fn codes() -> Vec<&'static str> {
     let local = ["turn", "devices", "turns", "probes"];
     let mut all: Vec<&str> = CODES.into_iter().chain(verify::LAYERS).collect();

@@ -1,4 +1,4 @@
-//! Times on the command line: a number with its unit.
+//! Durations on the command line.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
     secs.map(Duration::from_secs).ok_or_else(|| format!("`{text}` is no time; use 90s, 5m or 2h"))
 }
 
-/// The same for a length that a person relies on: a number alone could be meant as seconds, minutes or hours.
+/// The same for a length that a person relies on: without a unit, seconds, minutes or hours could be meant.
 pub(super) fn span_with_unit(text: &str) -> Result<Duration, String> {
     if !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit()) {
         return Err(format!("`{text}` has no unit; type {text}s, {text}m or {text}h"));

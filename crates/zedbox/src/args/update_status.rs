@@ -1,4 +1,4 @@
-//! `zedkube pubKubeClusterUpdateStatus`: what scripts of the kube container report.
+//! Arguments of `zedkube pubKubeClusterUpdateStatus`, for scripts of the kube container.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `zedbox verify`: what a person gives to it.
+//! Arguments of `zedbox verify`.
 
 use std::path::PathBuf;
 use std::time::Duration;

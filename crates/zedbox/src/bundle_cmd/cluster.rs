@@ -1,5 +1,5 @@
-//! Objects of the cluster that drains go by: what they are called and how they are, and of some what is wanted of them.
-//! Never what their makers put into them: no environment, no command, no annotation, no data.
+//! Objects of the cluster that affect drains: names and status, and of some the specification. Never their
+//! contents: no environment, no command, no annotation, no data.
 
 use kubeapi::ApiClient;
 use kubeapi::watch::WatchScope;
@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::{Contents, TIME};
 
-/// Collections: name of the file, path, and whether the specification is taken as well.
+/// File name, path, and whether the specification is taken.
 const COLLECTIONS: [(&str, &str, bool); 9] = [
     ("nodes", "/api/v1/nodes", true),
     ("pods", "/api/v1/pods", false),
@@ -20,10 +20,10 @@ const COLLECTIONS: [(&str, &str, bool); 9] = [
     ("longhorn-replicas", "/apis/longhorn.io/v1beta2/replicas", false),
     ("longhorn-nodes", "/apis/longhorn.io/v1beta2/nodes", false),
 ];
-/// Annotations that this program writes begin so.
+/// Prefix of this program's annotations.
 const OURS: &str = "pillar-rs/";
 
-/// Adds them below `cluster`; what cannot be listed, with the reason.
+/// Adds them below `cluster`; failures with the reason.
 pub(super) async fn collect(cluster: &ApiClient, contents: &mut Contents) {
     for (name, path, with_spec) in COLLECTIONS {
         let scope = WatchScope::all(name, path.to_owned());

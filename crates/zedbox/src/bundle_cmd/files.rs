@@ -1,4 +1,4 @@
-//! Files of this node: the topics that agents of ours publish or read, force files, reasons and stacks, settings.
+//! Files of this node: topics that our agents publish or read, force files, reasons and stacks, settings.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,11 +12,9 @@ use topics::Reread;
 use super::Contents;
 use super::secrets::without;
 
-/// Nothing of ours is longer.
 const FILE_BYTES: u64 = 1 << 20;
-/// Where topics are, below the root.
 const TREES: [&str; 2] = ["run", "persist/status"];
-/// Topics that are left out as a whole: what users give to their applications and to k3s.
+/// Left out: they hold what users give to their applications and to k3s.
 const LEFT_OUT: [&str; 2] = ["AppInstanceConfig", "KubeConfig"];
 /// Other files; of a long one the beginning.
 const FILES: [&str; 15] = [
@@ -37,7 +35,6 @@ const FILES: [&str; 15] = [
     "etc/zedbox/zedbox.toml",
 ];
 
-/// Adds them all below `files`.
 pub(super) fn collect(root: &Path, contents: &mut Contents) {
     let topics = topics::readers().into_iter().filter(|it| !LEFT_OUT.contains(&it.0)).into_map();
     for tree in TREES {
@@ -56,7 +53,7 @@ pub(super) fn collect(root: &Path, contents: &mut Contents) {
     }
 }
 
-/// Reads `<tree>/<agent>/<Topic>/<key>.json`, with the members that agents know, as others may hold what users give.
+/// Reads `<tree>/<agent>/<Topic>/<key>.json`, with known members only, as others may hold users' contents.
 fn walk(dir: &Path, shown: &str, topics: &BTreeMap<&str, Reread>, contents: &mut Contents) {
     for agent in names(dir) {
         for topic in names(&dir.join(&agent)) {
@@ -76,14 +73,14 @@ fn walk(dir: &Path, shown: &str, topics: &BTreeMap<&str, Reread>, contents: &mut
     }
 }
 
-/// What is in a folder that is no link; of one that cannot be read, nothing.
+/// In a folder that is no link; empty for an unreadable one.
 fn names(dir: &Path) -> Vec<String> {
     let is_dir = fs::symlink_metadata(dir).is_ok_and(|it| it.is_dir());
     let entries = if is_dir { fs::read_dir(dir).ok() } else { None };
     entries.into_iter().flatten().flatten().filter_map(|it| it.file_name().into_string().ok()).collect()
 }
 
-/// The value without its secrets, for reading.
+/// Without secrets, formatted.
 fn shown_json(value: Result<Value, topics::go_json::Error>) -> Vec<u8> {
     match value {
         Ok(value) => serde_json::to_vec_pretty(&without(value)).unwrap_or_default(),

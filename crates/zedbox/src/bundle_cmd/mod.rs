@@ -1,7 +1,8 @@
-//! `zedbox bundle`: one archive for whoever helps from afar. What cannot be had is named in it, and does not stop it.
+//! `zedbox bundle`: one archive for remote support. Missing parts are named in it, and do not stop it.
 //!
-//! What goes in is chosen by name (`files`, `cluster`), members that hold secrets are left out, and before a byte is
-//! written all of it is searched for the secrets of this node. Nothing of the node or the cluster is changed.
+//! Its parts are chosen by name (`files`, `cluster`), members with secrets are left out, and before a byte is
+//! written everything is searched for the secrets of this node. Nothing of the node or the cluster is
+//! changed.
 
 mod cluster;
 mod files;
@@ -28,13 +29,12 @@ use crate::Exit;
 use crate::args::{BundleCommand, Output, Surroundings, kubeconfig_of};
 use crate::drain_cmd::voice::Voice;
 
-/// Each command and the log have so long.
+/// Limit of each command and of the log.
 const TIME: Duration = Duration::from_secs(30);
-/// Of what a program says, its last bytes.
+/// Of a program's output, the last bytes.
 const SAID_BYTES: usize = 4 << 20;
-/// The folder that everything is in.
 const TOP: &str = "zedbox-bundle";
-/// What the commands of this program say, by the name of the file.
+/// Commands of this program, by the file for their output.
 const COMMANDS: [(&str, &[&str]); 9] = [
     ("drain-status", &["drain", "status"]),
     ("drain-status.json", &["drain", "status", "-o", "json"]),
@@ -46,10 +46,10 @@ const COMMANDS: [(&str, &[&str]); 9] = [
     ("verify", &["verify"]),
     ("verify.json", &["verify", "-o", "json"]),
 ];
-/// The log of the agents and of the machine's last two days, where systemd keeps it.
+/// The log of the agents and of the machine's last two days, from systemd.
 const JOURNAL: [&str; 8] = ["-u", "zedbox*", "--since", "-2days", "-n", "20000", "-o", "short-iso-precise"];
 
-/// What goes into the archive: paths below its folder, and contents.
+/// Paths below its folder, and contents.
 #[derive(Default)]
 struct Contents(Vec<(String, Vec<u8>)>);
 
@@ -59,17 +59,15 @@ impl Contents {
     }
 }
 
-/// What was written, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct BundleWritten<'a> {
     file: &'a Path,
-    /// How many files are in it.
     files: usize,
     bytes: usize,
 }
 
-/// Writes the archive. What goes wrong is said on standard error in plain words.
+/// Writes the archive. Failures go to standard error in plain words.
 pub(crate) async fn run(command: &BundleCommand) -> Exit {
     let voice = Voice::new(command.place.output, &Surroundings::of_this_process());
     Voice::exit("bundle", write(command, &voice).await.map(|()| Exit::Done))
@@ -93,7 +91,7 @@ async fn write(command: &BundleCommand, voice: &Voice) -> anyhow::Result<()> {
         contents.add(format!("commands/{name}"), said(&program, &words).await);
     }
     contents.add("journal", said(Path::new("journalctl"), &JOURNAL).await);
-    // What keeps the cluster from being found is what whoever helps has to know; the rest is there all the same.
+    // Support has to know what hides the cluster; the rest is collected all the same.
     let kubeconfig = match kubeconfig_of(command.place.kubeconfig.as_deref(), root) {
         Ok(kubeconfig) => Some(kubeconfig),
         Err(error) => {
@@ -129,7 +127,6 @@ async fn write(command: &BundleCommand, voice: &Voice) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Which program on which machine.
 fn about(now: GoTime) -> serde_json::Value {
     let machine = rustix::system::uname();
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
@@ -144,13 +141,13 @@ fn about(now: GoTime) -> serde_json::Value {
     })
 }
 
-/// The archive's name: no colons, which some file systems refuse.
+/// Without colons, which some file systems refuse.
 fn name(now: GoTime) -> String {
     let time: String = now.to_string().chars().take(19).filter(char::is_ascii_alphanumeric).collect();
     format!("{TOP}-{time}.tar.gz")
 }
 
-/// What a program says and how it ends.
+/// A program's output and exit status.
 async fn said(program: &Path, words: &[&str]) -> Vec<u8> {
     let mut command = tokio::process::Command::new(program);
     command.args(words).env("LC_ALL", "C").stdin(Stdio::null()).kill_on_drop(true);

@@ -1,21 +1,20 @@
-//! What may not leave this node: members that hold secrets by their names, and the secrets themselves, by which the whole
-//! archive is searched.
+//! What may not leave this node: members with secrets, by name, and the secrets themselves, for which the
+//! whole archive is searched.
 
 use std::path::Path;
 
 use pubsub::store;
 use serde_json::Value;
 
-/// Parts of the names of members that hold secrets.
+/// Parts of such members' names.
 const NAMES: [&str; 8] =
     ["token", "password", "passwd", "secret", "cipher", "credential", "privatekey", "-key-data"];
-/// A setting of k3s with its passwords.
+/// A setting of k3s with passwords.
 const OVERRIDE: &str = "k3s.config.override";
-/// In place of what is left out.
 const LEFT_OUT: &str = "(left out)";
-/// What is shorter may be a word.
+/// Shorter texts may be words.
 const SHORTEST: usize = 8;
-/// Where secrets of this node are, below the root, beside the kubeconfig.
+/// Files with secrets of this node, below the root, beside the kubeconfig.
 const PLACES: [&str; 6] = [
     "run/.kube/k3s/k3s.yaml",
     "persist/config/edge-dev-config.json",
@@ -24,23 +23,21 @@ const PLACES: [&str; 6] = [
     "run/zedagent/EdgeNodeClusterConfig/global.json",
     "var/lib/rancher/k3s/server/token",
 ];
-/// None of them is longer.
 const PLACE_BYTES: u64 = 4 << 20;
 
-/// Whether a member of this name holds a secret.
 fn is_secret(name: &str) -> bool {
     let name = name.to_lowercase();
     name == OVERRIDE || NAMES.iter().any(|it| name.contains(it))
 }
 
-/// Whether a member of this name, somewhere in a secret one, is secret: beside the cipher there are hashes, identities and
-/// times, which others know.
+/// Whether a member of this name, within a secret one, is secret: beside the cipher there are hashes,
+/// identities and times, which are known elsewhere.
 fn is_hidden(name: &str) -> bool {
     let name = name.to_lowercase();
     name.ends_with("data") || (is_secret(&name) && !["hash", "id"].iter().any(|it| name.ends_with(it)))
 }
 
-/// The value without what its members' names say is secret, at any depth.
+/// The value without secret members, at any depth.
 pub(super) fn without(value: Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -57,11 +54,10 @@ pub(super) fn without(value: Value) -> Value {
     }
 }
 
-/// The secrets of this node.
 #[derive(Default)]
 pub(super) struct Secrets(Vec<String>);
 
-/// Reads them; what cannot be read cannot be in the archive either.
+/// Reads them; unreadable ones cannot be in the archive either.
 pub(super) fn of_node(root: &Path, kubeconfig: Option<&Path>) -> Secrets {
     let mut secrets = Secrets::default();
     let places = PLACES.into_iter().map(|it| root.join(it)).chain(kubeconfig.map(Path::to_owned));
@@ -78,7 +74,7 @@ impl Secrets {
         }
         let mut in_key = false;
         for line in text.lines() {
-            // A key in PEM, or a line `token: …` of YAML; a file that is nothing but a token.
+            // A key in PEM, or a line `token: …` of YAML; a file that is only a token.
             in_key = (in_key || line.contains("PRIVATE KEY")) && !line.starts_with("-----END");
             let (name, value) = line.split_once(':').unwrap_or(("", line));
             if in_key && !line.starts_with("-----") {
@@ -117,7 +113,6 @@ impl Secrets {
         }
     }
 
-    /// Whether one of them is in `bytes`.
     pub(super) fn are_in(&self, bytes: &[u8]) -> bool {
         let text = String::from_utf8_lossy(bytes);
         self.0.iter().any(|it| text.contains(it.as_str()))

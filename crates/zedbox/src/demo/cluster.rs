@@ -1,4 +1,4 @@
-//! The embedded cluster of the demo: three nodes and the kinds of workload that a drain meets.
+//! The embedded cluster of the demo: three nodes and the workloads that affect a drain.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,28 +13,25 @@ use serde_json::{Value, json};
 use super::nodes::{NODE, NODES, address};
 
 const VIRTUAL_IP: &str = "plndr-cp-lock";
-/// Who serves it where no node does.
+/// The server of an unserved virtual IP.
 const NOBODY: &str = "nobody";
 const GUESTS: &str = "kubevirt/virtualmachineinstances";
-/// How many virtual machines the drill has.
 const MACHINES: usize = 5;
 /// A state that takes longer than this will not come.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What runs on which node.
 pub(super) struct RunningPods {
-    /// Each virtual machine that runs, by namespace and name.
+    /// Node of each running virtual machine, by namespace and name.
     pub(super) machines: BTreeMap<String, String>,
-    /// Pods that are Ready, by namespace and application.
+    /// Ready pods, by namespace and application.
     pods: Vec<(String, String)>,
 }
 
-/// The cluster, served over HTTP on loopback.
 pub(super) struct DemoCluster {
     pub(super) sim: Sim,
     server: SimServer,
     clock: Clock,
-    /// How much had been asked when the quorum was lost.
+    /// Number of requests when the quorum was lost.
     asked: Cell<usize>,
 }
 
@@ -55,7 +52,7 @@ impl DemoCluster {
             });
         }
         sim.add_deployment("shop", "web", 3);
-        // One pod on each node, also after drains: so each node has one that the budget can hold.
+        // One pod on each node, also after drains, so that the budget can hold one on each.
         for (kind, name) in [("apps/deployments", "web"), ("apps/replicasets", "web-5f7d")] {
             sim.edit(kind, "shop", name, |it| {
                 it["spec"]["template"]["spec"]["affinity"] = json!({ "podAntiAffinity": {
@@ -82,25 +79,24 @@ impl DemoCluster {
         self.until("pods", "all pods to run", |pods| pods.len() == count && pods.iter().all(is_ready)).await
     }
 
-    /// A kubeconfig that leads to it.
     pub(super) fn kubeconfig(&self) -> String {
         self.server.kubeconfig()
     }
 
-    /// The web Deployment can spare a pod from now on.
+    /// From now on the budget allows a disruption.
     pub(super) fn open_budget(&self) {
         self.sim.edit("policy/poddisruptionbudgets", "shop", "web", |budget| {
             budget["spec"]["minAvailable"] = 2.into();
         });
     }
 
-    /// A node loses its power, or gets it back.
+    /// Switches a node off or on.
     pub(super) fn power(&self, node: &str, on: bool) {
         self.sim.power(node, on);
     }
 
-    /// Five virtual machines, each with a volume of its own, and a virtual IP that kube-vip serves on our node; waits until
-    /// they run.
+    /// Adds five virtual machines, each with a volume, and a virtual IP that kube-vip serves on our node;
+    /// waits until they run.
     pub(super) async fn add_machines(&self) -> anyhow::Result<()> {
         self.sim.add_virtual_ip(VIRTUAL_IP, NODE);
         for at in 1..=MACHINES {
@@ -119,7 +115,7 @@ impl DemoCluster {
         self.until(GUESTS, "the virtual machines to run", |all| running(all) == MACHINES).await
     }
 
-    /// Two virtual machines on our node that may be migrated; waits until they run.
+    /// Adds two migratable virtual machines on our node; waits until they run.
     pub(super) async fn add_moving_machines(&self) -> anyhow::Result<()> {
         self.sim.add_kubevirt("v1.7.3");
         let takes = |it: &Value| it["metadata"]["labels"]["kubevirt.io/schedulable"] == "true";
@@ -131,14 +127,15 @@ impl DemoCluster {
         self.until(GUESTS, "the virtual machines to run", |all| running(all) == 2).await
     }
 
-    /// Each virtual machine by name: the UID of what runs, and its node. One that was moved keeps its UID.
+    /// UID and node of each virtual machine, by name. A migrated one keeps its UID.
     pub(super) fn guests(&self) -> BTreeMap<String, (String, String)> {
         let all = self.sim.list(GUESTS);
         let of = |it: &Value| (text(&it["metadata"]["uid"]), text(&it["status"]["nodeName"]));
         all.iter().map(|it| (named(it), of(it))).collect()
     }
 
-    /// Until no whole-site operation is in progress, all nodes take pods, and all virtual machines run.
+    /// Waits until no whole-site operation is in progress, all nodes are schedulable, and all virtual
+    /// machines run.
     pub(super) async fn site_over(&self) -> anyhow::Result<()> {
         let lease = |it: &&Value| it["metadata"]["name"] == LEASE;
         self.until("coordination/leases", "the end of the whole-site operation", |all| {
@@ -150,7 +147,7 @@ impl DemoCluster {
         self.until(GUESTS, "the virtual machines to run", |all| running(all) == MACHINES).await
     }
 
-    /// No pod may be evicted.
+    /// Refuses all evictions.
     pub(super) fn hold_evictions(&self) {
         self.sim.faults().script(
             "POST",
@@ -164,18 +161,17 @@ impl DemoCluster {
         self.sim.faults().clear();
     }
 
-    /// The servers have no quorum: what was known is read, all nodes Ready, and nothing can be written.
+    /// The servers lose their quorum: the last state is read, all nodes Ready, and writes fail.
     pub(super) fn without_quorum(&self) {
         self.asked.set(self.sim.faults().requests().len());
         self.sim.quorum(false);
     }
 
-    /// They have one again.
     pub(super) fn with_quorum(&self) {
         self.sim.quorum(true);
     }
 
-    /// Nobody has tried to let pods on a node again since there is no quorum.
+    /// Checks that no node was uncordoned since the quorum was lost.
     pub(super) fn none_let_go(&self) -> anyhow::Result<()> {
         let asked = self.sim.faults().requests().split_off(self.asked.get());
         let lets_go = |it: &&ApiRequest| {
@@ -191,7 +187,6 @@ impl DemoCluster {
         }
     }
 
-    /// Who holds a turn.
     pub(super) fn turns(&self) -> String {
         let holders = holders(&self.sim.list("coordination/leases"));
         if holders.is_empty() {
@@ -213,7 +208,7 @@ impl DemoCluster {
         };
         let machine = |it: &Value| (it["status"]["phase"] == "Running").then(|| named(it));
         let app = |it: &Value| {
-            // Nobody makes a pod again that has no owner.
+            // A pod without an owner does not come back.
             let is_kept = is_ready(it) && !it["metadata"]["ownerReferences"].is_null();
             let app = it["metadata"]["labels"]["app"].as_str().filter(|_| is_kept)?;
             Some(format!("{}/{app}", text(&it["metadata"]["namespace"])))
@@ -224,7 +219,7 @@ impl DemoCluster {
         }
     }
 
-    /// What ran before and does not run now, one sentence each; what was on the node `off` is not looked for.
+    /// What ran before and does not run now, one sentence each, except on the node `off`.
     pub(super) fn lacks(&self, before: &RunningPods, off: &str) -> Vec<String> {
         let now = self.running();
         let mut lacks = Vec::new();
@@ -254,7 +249,7 @@ impl DemoCluster {
         lacks
     }
 
-    /// The node that serves the virtual IP, or `nobody`.
+    /// The virtual IP's node, or `nobody`.
     pub(super) fn server(&self) -> String {
         let lease = self.sim.get("coordination/leases", "kube-system", VIRTUAL_IP).unwrap_or_default();
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
@@ -264,7 +259,6 @@ impl DemoCluster {
         if is_up { holder } else { NOBODY.to_owned() }
     }
 
-    /// Whether the volume of this machine is attached to the node.
     fn has_volume(&self, machine: &str, node: &str) -> bool {
         let claim = format!("{}-disk", machine.trim_start_matches("shop/"));
         let Some(claim) = self.sim.get("persistentvolumeclaims", "shop", &claim) else { return false };
@@ -276,12 +270,12 @@ impl DemoCluster {
         self.sim.list("storage/volumeattachments").iter().any(is_its)
     }
 
-    /// Until all that ran before runs again.
+    /// Waits until all that ran before runs again.
     pub(super) async fn all_back(&self, before: &RunningPods, off: &str) {
         self.sim.until("pods", |_| self.lacks(before, off).is_empty()).await;
     }
 
-    /// Until pods may be scheduled on our node again.
+    /// Waits until our node is schedulable.
     pub(super) async fn schedulable(&self) -> anyhow::Result<()> {
         self.until("nodes", "the node to be schedulable", |nodes| {
             nodes.iter().any(|node| node["metadata"]["name"] == NODE && node["spec"]["unschedulable"] != true)
@@ -315,12 +309,10 @@ fn named(object: &Value) -> String {
     format!("{}/{}", text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]))
 }
 
-/// How many guests run.
 fn running(guests: &[Value]) -> usize {
     guests.iter().filter(|it| it["status"]["phase"] == "Running").count()
 }
 
-/// The nodes that hold a turn.
 fn holders(leases: &[Value]) -> Vec<String> {
     let lease = leases.iter().find(|it| it["metadata"]["name"] == LEASE);
     let text = lease.and_then(|it| it["metadata"]["annotations"][HOLDERS].as_str()).unwrap_or("[]");

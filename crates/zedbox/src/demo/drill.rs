@@ -1,5 +1,5 @@
-//! The drill: power is lost on all three nodes of the embedded cluster, one of them in the middle of a drained reboot, and
-//! comes back node by node. Ends with everything back and the time of each layer.
+//! The drill: all three nodes of the embedded cluster lose power, one of them within a drained reboot, and
+//! get it back node by node. Ends with everything restored and the time of each layer.
 //!
 //! The same steps for a real site: docs/operate.md.
 
@@ -24,24 +24,23 @@ use super::stage::DemoTopics;
 use super::teller::Narrator;
 use crate::args::{DrillOptions, WallClock};
 
-/// How long a single node without a quorum is looked at before the next one gets its power.
+/// How long a single node without a quorum is observed before the next one gets power.
 const ALONE: Duration = Duration::from_secs(5);
-/// What takes longer does not come.
+/// A state that takes longer than this does not come.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// When what was seen of one node, since its power came back.
+/// Times of one node since its power came back.
 #[derive(Debug, Clone, Default)]
 struct DrillTimes {
-    /// Each layer of the gate that held it, and for how long it did.
+    /// Layers of the gate that were closed, and for how long.
     layers: Vec<(String, Mono)>,
     open: Option<Mono>,
     schedulable: Option<Mono>,
 }
 
-/// One machine of the drill.
 struct DrillMachine {
     machine: DemoMachine,
-    /// When it got its power back.
+    /// When it got power back.
     on: Option<Mono>,
     times: Arc<Mutex<DrillTimes>>,
     follows: JoinSet<()>,
@@ -57,7 +56,7 @@ impl DrillMachine {
         self.machine.name()
     }
 
-    /// The controller wants reboot `counter`.
+    /// The controller orders reboot `counter`.
     fn feed(&self, counter: u32) -> anyhow::Result<()> {
         self.machine.feed(&self.machine.config(counter)?)
     }
@@ -66,18 +65,17 @@ impl DrillMachine {
         DemoTopics::open(&self.machine.topic_root, clock)
     }
 
-    /// Its agents start, in a new boot where it had lost its power.
+    /// Starts its agents, in a new boot after a power cut.
     fn start(&mut self, cluster: &DemoCluster, clock: Clock) -> anyhow::Result<()> {
         self.machine.start(cluster, clock)
     }
 
-    /// Power is lost.
     async fn cut(&mut self, cluster: &DemoCluster) -> anyhow::Result<()> {
         self.follows.shutdown().await;
         self.machine.cut(cluster).await
     }
 
-    /// Follows what its zedkube says of its way back.
+    /// Follows zedkube's reports on its recovery.
     fn follow(&mut self, clock: Clock) {
         self.on = Some(clock.now());
         let mut topic =
@@ -106,7 +104,6 @@ impl DrillMachine {
         self.times.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// One row of the report.
     fn row(&self) -> String {
         let Some(on) = self.on else { return format!("{}   stayed off", self.name()) };
         let times = self.times();
@@ -130,15 +127,15 @@ impl DrillMachine {
     }
 }
 
-/// How it went.
 #[derive(Debug)]
 struct DrillReport {
     lines: Vec<String>,
-    /// What ran before and does not run again, and which nodes take no pods.
+    /// What ran before and does not run again, and nodes that are not schedulable.
     lacks: Vec<String>,
 }
 
-/// Runs the drill and prints its report. It fails when something that ran before the power cut does not run again.
+/// Runs the drill and prints its report. Fails when something that ran before the power cut does not run
+/// again.
 pub(crate) async fn run(options: &DrillOptions) -> anyhow::Result<()> {
     drill(options, |_| ()).await?.end()
 }
@@ -156,7 +153,7 @@ impl DrillReport {
     }
 }
 
-/// The drill; `meanwhile` is what somebody does while the power is off.
+/// `meanwhile` is called while the power is off.
 async fn drill(options: &DrillOptions, meanwhile: impl Fn(&DemoCluster)) -> anyhow::Result<DrillReport> {
     let mut order = options.order.clone();
     order.retain(|it| Some(*it) != options.missing);
@@ -258,7 +255,7 @@ async fn drill(options: &DrillOptions, meanwhile: impl Fn(&DemoCluster)) -> anyh
     Ok(DrillReport { lines, lacks })
 }
 
-/// The reboot that the power cut has come into is carried out once, behind a drain of its own.
+/// The reboot that the power cut interrupted is carried out once, after a drain of its own.
 async fn reboots(
     machine: &mut DrillMachine,
     cluster: &DemoCluster,
@@ -277,7 +274,6 @@ async fn reboots(
     cluster.turns_end().await
 }
 
-/// Whether it came in time.
 async fn patiently(clock: Clock, wait: impl Future) -> bool {
     tokio::select! {
         _ = wait => true,

@@ -1,5 +1,5 @@
-//! The demo that stays: each agent of three machines is a process of its own, and machines that are ordered down go down
-//! and come back, until somebody ends it.
+//! The demo that stays: each agent of three machines is a process of its own; machines go down when ordered
+//! and come back, until a person ends it.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -29,20 +29,20 @@ use crate::limits::SHORTENED;
 use crate::log::LogLevels;
 use crate::supervisor::{self, Agent};
 
-/// What a machine takes to boot.
+/// Duration of a boot.
 const BOOT: Duration = Duration::from_secs(2);
-/// Machines that were switched off are switched on again so long after the last one of them went.
+/// Machines that were switched off are switched on so long after the last one went.
 const OFF: Duration = Duration::from_secs(10);
-/// An agent that ended is started again after this.
+/// Pause before an ended agent is restarted.
 const RESTART: Duration = Duration::from_secs(1);
-/// An agent that was asked to leave may take so long.
+/// Limit for an agent's shutdown.
 const LEAVE: Duration = Duration::from_secs(5);
-/// From one look for the page to the next.
+/// Between two looks for the page.
 const LOOK: Duration = Duration::from_millis(100);
-/// So often a port is looked for that is free for all machines.
+/// Tries to find a port that is free for all machines.
 const PORTS: usize = 20;
 
-/// What to try. Each indented line works as it is; `PORT` and `DIR` are put in.
+/// What to try. Each indented line works as printed; `PORT` and `DIR` are filled in.
 const GUIDE: &str = r#"
 The cluster is up. In another terminal:
   cd DIR
@@ -98,7 +98,7 @@ edge-node-1/log and so on. Ctrl-C ends the demo and leaves its files.
 
 "#;
 
-/// Runs one agent of the demo. It ends with the demo, however that ends.
+/// Runs one agent of the demo, which ends with the demo in any case.
 pub(crate) async fn agent(command: &DemoAgent, levels: &LogLevels) -> anyhow::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("end with the demo")?;
     let Some(agent) = Agent::ALL.into_iter().find(|it| it.name() == command.agent) else {
@@ -107,7 +107,7 @@ pub(crate) async fn agent(command: &DemoAgent, levels: &LogLevels) -> anyhow::Re
     supervisor::run(&[agent], &command.options, levels).await
 }
 
-/// Keeps the three machines until somebody ends it.
+/// Keeps the three machines until a person ends it.
 pub(super) async fn run(place: &mut DemoWorld) -> anyhow::Result<()> {
     let port = free_port()?;
     for machine in &mut place.machines {
@@ -153,7 +153,7 @@ pub(super) async fn run(place: &mut DemoWorld) -> anyhow::Result<()> {
     kept.into_iter().chain([ended]).collect()
 }
 
-/// A port that is free at the address of each machine.
+/// A port that is free at each machine's address.
 fn free_port() -> anyhow::Result<u16> {
     for _ in 0..PORTS {
         let first = TcpListener::bind((address(0), 0)).context("find a free port")?;
@@ -165,13 +165,11 @@ fn free_port() -> anyhow::Result<u16> {
     bail!("find a port for the status pages that is free at 127.0.0.1, 127.0.0.2 and 127.0.0.3")
 }
 
-/// What the machines share.
 #[derive(Clone, Copy)]
 struct DemoShared<'a> {
     clock: Clock,
     tell: &'a Narrator,
     cluster: &'a DemoCluster,
-    /// When the last machine was switched off.
     last_off: &'a Cell<Option<Mono>>,
 }
 
@@ -207,7 +205,8 @@ impl DemoShared<'_> {
         }
     }
 
-    /// One boot of a machine; ends with what it was ordered, or with none when it is to stop. No agent runs then.
+    /// One boot of a machine; returns the ordered operation, or `None` when it is to stop. No agent runs
+    /// then.
     async fn boot(
         self,
         machine: &mut DemoMachine,
@@ -262,7 +261,7 @@ impl DemoShared<'_> {
     }
 }
 
-/// Starts an agent as a process. Ctrl-C of the terminal does not reach it.
+/// Starts an agent as a process, out of reach of the terminal's Ctrl-C.
 fn start(machine: &DemoMachine, agent: Agent) -> anyhow::Result<Child> {
     let doing = || format!("start {agent} of {}", machine.name());
     let path = |relative: &str| machine.topic_root.path(relative);
@@ -277,13 +276,13 @@ fn start(machine: &DemoMachine, agent: Agent) -> anyhow::Result<Child> {
     Command::from(command).kill_on_drop(true).spawn().with_context(doing)
 }
 
-/// Which one has ended.
+/// Returns the agent that ended.
 async fn ended(agents: &mut [(Agent, Child)]) -> usize {
     let each = agents.iter_mut().map(|(_, child)| Box::pin(child.wait()));
     futures::future::select_all(each).await.1
 }
 
-/// Asks all to leave; one that does not is killed.
+/// Stops all; one that does not end is killed.
 async fn leave(agents: &mut [(Agent, Child)]) -> anyhow::Result<()> {
     for (_, child) in &*agents {
         if let Some(pid) = child.id().and_then(|it| Pid::from_raw(it.cast_signed())) {

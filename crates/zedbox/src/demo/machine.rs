@@ -13,12 +13,13 @@ use super::nodes::{NODES, address};
 use crate::limits::Limits;
 use crate::supervisor::{Agent, AgentsSetup, Crew};
 
-/// The controller's command of the reference: reboot counter 7.
+/// The reference's command of the controller: reboot counter 7.
 const REBOOT: &str = include_str!("../../../../tests/golden/EdgeDevConfig/cluster-reboot.json");
 /// Below the root of each machine.
 pub(super) const KUBECONFIG: &str = "run/.kube/k3s/k3s.yaml";
 
-/// The waits of a device, shortened so that the demo ends within half a minute, as a limits file. Rules and counts stay.
+/// A device's waits, shortened so that the demo ends within half a minute, as a limits file. Rules and counts
+/// stay.
 pub(super) fn brisk() -> Value {
     json!({
         "nodeagent": { "min_reboot_delay_ms": 1_000 },
@@ -27,20 +28,20 @@ pub(super) fn brisk() -> Value {
 }
 
 pub(super) struct DemoMachine {
-    /// Which one of [`NODES`].
+    /// Index in [`NODES`].
     pub(super) at: usize,
     root: PathBuf,
     pub(super) topic_root: TopicRoot,
-    /// Waits and counts of its agents, as a limits file.
+    /// Its agents' limits file.
     pub(super) limits: Value,
     crew: Option<Crew>,
 }
 
 impl DemoMachine {
-    /// One that is switched off and has never run.
+    /// Switched off, and never run before.
     pub(super) fn new(dir: &Path, at: usize) -> anyhow::Result<Self> {
         let root = dir.join(NODES[at].0);
-        // The gate after a boot looks for it.
+        // The gate after a boot reads it.
         store::replace(&root.join("dev/kmsg"), b"")?;
         store::replace(&root.join("etc/eve-release"), b"14.5.0-lts-kubevirt-amd64")?;
         let topic_root =
@@ -48,17 +49,16 @@ impl DemoMachine {
         Ok(Self { at, root, topic_root, limits: brisk(), crew: None })
     }
 
-    /// Its node's.
     pub(super) fn name(&self) -> &'static str {
         NODES[self.at].0
     }
 
-    /// Its address in the cluster.
+    /// In the cluster.
     pub(super) fn address(&self) -> String {
         address(self.at)
     }
 
-    /// The controller's config of this machine, which wants reboot `counter`.
+    /// The controller's config of this machine, with reboot `counter`.
     pub(super) fn config(&self, counter: u32) -> anyhow::Result<Value> {
         let mut config: Value = serde_json::from_str(REBOOT)?;
         (config["deviceName"], config["id"]["uuid"]) = (self.name().into(), NODES[self.at].1.into());
@@ -68,20 +68,18 @@ impl DemoMachine {
         Ok(config)
     }
 
-    /// The controller sends `config`.
     pub(super) fn feed(&self, config: &Value) -> anyhow::Result<()> {
         let file = self.topic_root.path("persist/config/edge-dev-config.json");
         store::replace(&file, config.to_string().as_bytes()).context("write the device config")
     }
 
-    /// Power on: a boot begins.
+    /// Starts a boot.
     pub(super) fn power_on(&mut self, cluster: &DemoCluster) -> anyhow::Result<()> {
         store::replace(&self.topic_root.path(KUBECONFIG), cluster.kubeconfig().as_bytes())?;
         cluster.power(self.name(), true);
         Ok(())
     }
 
-    /// Power on, and its agents start as tasks.
     pub(super) fn start(&mut self, cluster: &DemoCluster, clock: Clock) -> anyhow::Result<()> {
         self.power_on(cluster)?;
         let device = device::DeviceChoice::Record;
@@ -99,14 +97,14 @@ impl DemoMachine {
         Ok(())
     }
 
-    /// Its agents end in order; power stays on.
+    /// Stops its agents; power stays on.
     pub(super) async fn stop(&mut self) {
         if let Some(crew) = self.crew.take() {
             crew.stop().await;
         }
     }
 
-    /// Power is lost: nothing is tidied up, and nothing of `/run` is left.
+    /// Without any clean-up, and `/run` is lost.
     pub(super) async fn cut(&mut self, cluster: &DemoCluster) -> anyhow::Result<()> {
         if let Some(crew) = self.crew.take() {
             crew.cut().await;

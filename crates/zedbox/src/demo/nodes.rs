@@ -9,7 +9,7 @@ pub(crate) const NODES: [(&str, &str); 3] = [
     ("edge-node-3", "0d6e3c1a-1f4e-4f7e-8f7a-7d5e0c0c0c33"),
 ];
 
-/// The address of a machine in the cluster: each has one of its own on loopback.
+/// In the cluster: each machine has its own on loopback.
 pub(super) fn address(at: usize) -> String {
     format!("127.0.0.{}", at + 1)
 }

@@ -1,4 +1,4 @@
-//! What the demo shows, one story each.
+//! The scenarios of the demo.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,23 +20,19 @@ use crate::Exit;
 use crate::args::{Scenario, SiteCommand};
 use crate::site_cmd;
 
-/// What volumemgr says of an image that is here.
+/// volumemgr's status of a downloaded image.
 const LOADED: &str = include_str!("../../../../tests/golden/ContentTreeStatus/loaded.json");
-/// The image of the update.
 const CONTENT: &str = "5c1f6e0a-3a5e-4a80-9d6f-2b9f5d6e7a01";
 const VERSION: &str = "14.5.1-lts-kubevirt-amd64";
 
-/// The embedded cluster with its three machines.
 pub(super) struct DemoWorld {
     pub(super) clock: Clock,
     pub(super) tell: Narrator,
     pub(super) cluster: DemoCluster,
     pub(super) machines: Vec<DemoMachine>,
-    /// The directory of all.
     pub(super) root: PathBuf,
 }
 
-/// What a scenario shows.
 pub(super) fn title(scenario: Scenario) -> &'static str {
     match scenario {
         Scenario::Reboot => "one drained reboot",
@@ -47,7 +43,6 @@ pub(super) fn title(scenario: Scenario) -> &'static str {
     }
 }
 
-/// A line that somebody could type.
 #[derive(clap::Parser)]
 struct SiteLine {
     #[command(flatten)]
@@ -111,7 +106,7 @@ impl DemoWorld {
         store::replace(&file, image.to_string().as_bytes()).context("bring the image")?;
         let mut config = machine.config(6)?;
         config["baseos"] = json!({ "contentTreeUuid": CONTENT, "activate": true, "baseOsVersion": VERSION });
-        // The shortest test that there is; until its end the machine goes down for nothing else.
+        // The shortest possible test; until its end the machine does not go down for anything else.
         config["configItems"] = json!([{ "key": "timer.test.baseimage.update", "value": "30" }]);
         self.tell.say("demo", &format!("the controller wants OS image {VERSION} activated"));
         machine.feed(&config)?;
@@ -198,7 +193,7 @@ impl DemoWorld {
     /// Starts a machine and waits until it is idle. The first one is followed in detail.
     async fn begin(&mut self, at: usize) -> anyhow::Result<JoinSet<()>> {
         let machine = &mut self.machines[at];
-        // It has carried out reboot 6 before: the first counter it ever sees is recorded, not executed.
+        // Reboot 6 is past: the first counter is recorded, not executed.
         machine.feed(&machine.config(6)?)?;
         machine.start(&self.cluster, self.clock)?;
         let (topic_root, name) = (&machine.topic_root, machine.name());
@@ -208,7 +203,7 @@ impl DemoWorld {
         Ok(show)
     }
 
-    /// What a person sees who asks now.
+    /// `zedbox drain status`.
     async fn status(&self) -> anyhow::Result<()> {
         self.tell.show("\n$ zedbox drain status\n");
         typed_drain(&self.machines[0], "status").await?;
@@ -216,8 +211,8 @@ impl DemoWorld {
         Ok(())
     }
 
-    /// The first machine goes down when it is ordered to, and boots. Ends once its node is schedulable and `counter` counts as
-    /// executed.
+    /// Waits until the first machine has gone down by its order and booted: its node is schedulable and
+    /// `counter` counts as executed.
     async fn boots(&mut self, show: JoinSet<()>, counter: u32) -> anyhow::Result<DemoTopics> {
         self.stage(0).recorded_reboot().await?;
         self.tell.say("demo", "stand-in reboot: the node goes away, run/ is wiped, a new boot begins");
@@ -236,12 +231,10 @@ impl DemoWorld {
     }
 }
 
-/// Which virtual machine runs where.
 fn places(guests: &BTreeMap<String, (String, String)>) -> String {
     guests.iter().map(|(name, (_, node))| format!("{name} on {node}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Both, dropped together.
 fn join(mut all: JoinSet<()>, one: JoinSet<()>) -> JoinSet<()> {
     all.spawn(async move {
         one.join_all().await;

@@ -1,4 +1,4 @@
-//! Waits of the demo: for a state of the topics, never for a while; each with an end that says what was missing.
+//! Waits of the demo: for a state of the topics, with a limit and an error that names what is missing.
 
 use std::time::Duration;
 
@@ -13,7 +13,6 @@ use topics::{
 /// A state that takes longer than this will not come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The topics that the demo waits for.
 pub(super) struct DemoTopics {
     topic_root: TopicRoot,
     clock: Clock,
@@ -24,7 +23,7 @@ impl DemoTopics {
         Self { topic_root: topic_root.clone(), clock }
     }
 
-    /// Until zedkube is idle in its cluster and `counter` counts as executed.
+    /// zedkube is idle in its cluster and `counter` counts as executed.
     pub(super) async fn idle_with_counter(&self, counter: u32) -> anyhow::Result<()> {
         let mut watch = self.topic_root.file(
             self.topic_root.path("persist/status/rebootConfig"),
@@ -49,7 +48,7 @@ impl DemoTopics {
             .await
     }
 
-    /// Until zedkube says this of the drain.
+    /// zedkube publishes this status.
     pub(super) async fn status(&self, wanted: DrainStatus) -> anyhow::Result<()> {
         self.until::<NodeDrainStatus>("zedkube", "the status of the drain", |status| {
             status.is_some_and(|it| it.status == wanted)
@@ -57,7 +56,7 @@ impl DemoTopics {
         .await
     }
 
-    /// Until zedkube has published that nothing is left to do after the boot: the tree that stays says so.
+    /// zedkube has published that nothing is left to do after the boot, so that the remaining tree shows it.
     pub(super) async fn settled(&self) -> anyhow::Result<()> {
         let what = "zedkube to report the node idle, uncordoned and healthy";
         self.until::<NodeDrainProgress>("zedkube", what, |progress| {
@@ -68,7 +67,7 @@ impl DemoTopics {
         .await
     }
 
-    /// Until a budget holds the drain up.
+    /// A budget blocks the drain.
     pub(super) async fn blocked(&self) -> anyhow::Result<()> {
         self.until::<NodeDrainProgress>("zedkube", "a pod that its budget holds", |progress| {
             progress.is_some_and(|progress| !progress.blockers.is_empty() && progress.counts.going == 0)
@@ -76,7 +75,7 @@ impl DemoTopics {
         .await
     }
 
-    /// Until the stand-in device was asked to reboot.
+    /// The stand-in device got a reboot.
     pub(super) async fn recorded_reboot(&self) -> anyhow::Result<()> {
         let mut watch = self.topic_root.file(
             self.topic_root.path(agent::device::RECORD),
@@ -92,7 +91,7 @@ impl DemoTopics {
         self.patiently("the recorded reboot", file).await
     }
 
-    /// Until the OS image that runs is under test, or no longer is.
+    /// The running OS image is under test, or no longer.
     pub(super) async fn tested(&self, is_over: bool) -> anyhow::Result<()> {
         let what = if is_over { "the end of the new image's test" } else { "the test of the new image" };
         self.until::<NodeAgentStatus>("nodeagent", what, |it| {
@@ -101,7 +100,6 @@ impl DemoTopics {
         .await
     }
 
-    /// Until the OS image of the update runs.
     pub(super) async fn updated(&self, version: &str) -> anyhow::Result<()> {
         self.until::<BaseOsStatus>("baseosmgr", "the new image to run", |it| {
             it.is_some_and(|it| it.activated && it.base_os_version == version)
@@ -109,7 +107,7 @@ impl DemoTopics {
         .await
     }
 
-    /// Until the only value of `T` that `agent` publishes, or its absence, is as wanted.
+    /// `agent`'s only value of `T`, or its absence, is as wanted.
     async fn until<T: Topic>(
         &self,
         agent: &str,
@@ -120,7 +118,7 @@ impl DemoTopics {
         let seen = async {
             loop {
                 let change = subscription.next().await;
-                // Before the first scan is through, absence says nothing.
+                // Before the first scan has ended, absence means nothing.
                 let synced = matches!(change, Change::Synced | Change::Gone { .. } | Change::Put { .. });
                 let holds = wanted(subscription.iter().next().map(|(_, value)| value));
                 if synced && holds {

@@ -1,5 +1,5 @@
-//! What the demo shows: each transition once, with the time since the start; one line each, and on a terminal a
-//! pod count that is drawn over itself.
+//! The demo's output: each transition once, with the time since the start; one line each, and on a terminal a
+//! pod count that is overwritten.
 
 #![expect(clippy::print_stdout, reason = "the demo talks to a person")]
 
@@ -26,7 +26,7 @@ pub(super) struct Narrator {
     start: Mono,
     terminal: bool,
     voice: Voice,
-    /// Whether the cursor stands behind a count that the next line draws over.
+    /// The next line overwrites a count.
     drawn: Arc<AtomicBool>,
 }
 
@@ -37,7 +37,7 @@ impl Narrator {
         Self { clock, start: clock.now(), terminal, voice, drawn: Arc::default() }
     }
 
-    /// Prints text that is there to be copied, as it is.
+    /// Prints text for copying.
     pub(super) fn show(&self, text: &str) {
         self.wipe();
         print!("{text}");
@@ -65,7 +65,7 @@ impl Narrator {
         }
     }
 
-    /// Follows the topics of the agents until the returned tasks are dropped.
+    /// Follows the agents' topics until the returned tasks are dropped.
     pub(super) fn follow(&self, topic_root: &TopicRoot) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         self.topic::<NodeDrainRequest>(&mut tasks, topic_root, "zedagent", |request| match request {
@@ -98,14 +98,14 @@ impl Narrator {
         tasks
     }
 
-    /// Follows the drain of one of several nodes until the returned tasks are dropped.
+    /// Follows one node's drain until the returned tasks are dropped.
     pub(super) fn follow_node(&self, topic_root: &TopicRoot, node: &'static str) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         self.topic_of::<NodeDrainStatus>(&mut tasks, topic_root, ("zedkube", node), drain_status);
         tasks
     }
 
-    /// Prints topic `T` of `agent` whenever its text is another one; an empty text is nothing to say.
+    /// Prints topic `T` of `agent` whenever its text changes; an empty text is skipped.
     fn topic<T: Topic>(
         &self,
         tasks: &mut JoinSet<()>,
@@ -116,7 +116,6 @@ impl Narrator {
         self.topic_of(tasks, topic_root, (agent, agent), text);
     }
 
-    /// The same under another name than the agent's.
     fn topic_of<T: Topic>(
         &self,
         tasks: &mut JoinSet<()>,

@@ -1,4 +1,4 @@
-//! The three forms of a line.
+//! The three formats of a line.
 //!
 //! | Form | A line |
 //! |---|---|
@@ -20,22 +20,20 @@ use tracing_subscriber::registry::LookupSpan;
 use super::level::agent_of;
 use crate::args::{LogFormat, NAMES};
 
-/// Members that newlogd takes for something else than a field.
+/// Members that newlogd interprets; others are fields.
 const OWN: [&str; 10] =
     ["level", "time", "msg", "pid", "func", "file", "source", "appuuid", "containername", "eventtime"];
 
 pub(super) enum LineFormat {
     Json(Json),
     Text(Format<Full, time::SystemTime>),
-    /// For systemd's journal.
     Journald(Format<Full, ()>),
 }
 
-/// What is the same in all lines.
 pub(super) struct Json {
     clock: Clock,
     pid: u32,
-    /// Where a line comes from that belongs to no agent by itself.
+    /// Source of lines that belong to no single agent.
     source: &'static str,
 }
 
@@ -74,7 +72,7 @@ where
             }
             Self::Journald(text) => {
                 write!(out, "<{}>", severity(*event.metadata().level()))?;
-                // A further line would be one of its own, without a level.
+                // One line only: a second one would have no level.
                 let mut line = String::new();
                 text.format_event(context, Writer::new(&mut line), event)?;
                 writeln!(out, "{}", harmless(line.trim_end(), false).replace('\n', "\\n"))
@@ -83,8 +81,8 @@ where
     }
 }
 
-/// A line in which nothing but our own colours moves a terminal's cursor or turns the direction of a text: names of files in
-/// it are of others.
+/// Removes what moves a terminal's cursor or changes text direction, except our own colours: lines contain
+/// foreign file names.
 fn harmless(line: &str, colours: bool) -> String {
     let mut out = String::with_capacity(line.len());
     for (at, letter) in line.char_indices() {
@@ -125,7 +123,6 @@ impl Json {
     }
 }
 
-/// The reference's word for a level.
 fn word(level: Level) -> &'static str {
     match level {
         Level::ERROR => "error",
@@ -136,7 +133,7 @@ fn word(level: Level) -> &'static str {
     }
 }
 
-/// The number of a level in syslog.
+/// In syslog.
 fn severity(level: Level) -> u8 {
     match level {
         Level::ERROR => 3,
@@ -146,7 +143,6 @@ fn severity(level: Level) -> u8 {
     }
 }
 
-/// The fields of a line as members.
 #[derive(Default)]
 struct LogFields(Map<String, Value>);
 
@@ -206,7 +202,7 @@ mod tests {
         }
     }
 
-    /// What is written in this form while `say` runs.
+    /// Output in this format while `say` runs.
     fn written(form: LineFormat, words: &str, say: impl FnOnce()) -> String {
         let log = LogBuffer::default();
         let writer = log.clone();

@@ -1,4 +1,4 @@
-//! Levels that the controller sets: `agent.<name>.debug.loglevel`, else `debug.default.loglevel`, else `info`.
+//! The controller's levels: `agent.<name>.debug.loglevel`, else `debug.default.loglevel`, else `info`.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -7,7 +7,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use crate::args::NAMES;
 
-/// Of one agent, below `agent.<name>.`.
+/// After `agent.<name>.`.
 const OF_AGENT: &str = "debug.loglevel";
 const DEFAULT: &str = "debug.default.loglevel";
 
@@ -24,13 +24,13 @@ const CRATES: [(&str, &str); 9] = [
     ("outage", "zedkube"),
 ];
 
-/// The agent whose line it is that comes from this module, where only one can be meant.
+/// The agent of a module's lines, where there is only one.
 pub(super) fn agent_of(target: &str) -> Option<&'static str> {
     let crate_of = target.split("::").next().unwrap_or_default();
     CRATES.into_iter().find(|(name, _)| *name == crate_of).map(|(_, agent)| agent)
 }
 
-/// The levels of all agents of this process, and a line for each that was refused, with what is in force.
+/// Levels of all agents of this process, and a line for each refused value, with what is in force.
 pub(super) fn of(map: &ConfigItemValueMap, alone: Option<&str>) -> (Targets, Vec<String>) {
     let mut refused = Vec::new();
     let default = map.global_settings.as_ref().and_then(|all| all.get(DEFAULT));
@@ -55,7 +55,7 @@ pub(super) fn of(map: &ConfigItemValueMap, alone: Option<&str>) -> (Targets, Vec
     (targets.with_target("kube_client", LevelFilter::OFF), refused)
 }
 
-/// A level by the reference's words. An empty text says nothing.
+/// A level in the reference's words. An empty text is unset.
 fn level(name: &str, text: &str, then: &str, refused: &mut Vec<String>) -> Option<LevelFilter> {
     match text.to_ascii_lowercase().as_str() {
         "" => None,

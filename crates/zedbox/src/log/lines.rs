@@ -1,8 +1,8 @@
-//! Lines on their way to standard error. Whoever says one does not wait for its reader: a thread writes, and what finds no
-//! room in the queue before it is lost and counted.
+//! Lines on their way to standard error. Callers do not wait for the reader: a thread writes, and lines
+//! without room in the queue are lost and counted.
 //!
-//! Only where agents run. A command for a person writes by itself: its reader is that person. Not here: what a line looks
-//! like (`form`).
+//! Only for agents. A command for a person writes directly: its reader is that person. Not here: formats
+//! (`form`).
 
 use std::collections::VecDeque;
 use std::io::{self, Write, stderr};
@@ -12,24 +12,21 @@ use std::time::Duration;
 
 use tracing::warn;
 
-/// So much waits to be written, at most: some thousand lines.
+/// Some thousand lines.
 const MOST_BYTES: usize = 128 << 10;
-/// So long the end of the process waits for its last lines.
+/// How long the end of the process waits for its last lines.
 const LONGEST: Duration = Duration::from_millis(500);
 
-/// The name of the thread that writes, by which its own lines are known.
+/// Name of the writing thread, to recognise its own lines.
 const WRITER: &str = "log";
 
-/// The queue of this process, once it has one.
 static QUEUE: OnceLock<&'static Lines> = OnceLock::new();
 
-/// Lines that wait for a reader.
 #[derive(Default)]
 pub(super) struct Lines {
     waiting: Mutex<Waiting>,
-    /// There is a line to write.
     more: Condvar,
-    /// There is none any more.
+    /// The queue is empty.
     none: Condvar,
 }
 
@@ -37,16 +34,16 @@ pub(super) struct Lines {
 struct Waiting {
     lines: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// One was taken out and is being written.
+    /// One is being written.
     writing: bool,
-    /// Lines that found no room since this was last said.
+    /// Lines lost since the last report.
     lost: u64,
 }
 
 impl Waiting {
-    /// Keeps a line, or counts it.
+    /// Queues a line, or counts it as lost.
     fn put(&mut self, line: &[u8], is_report: bool) {
-        // That lines were lost finds room always: there is one such line at a time.
+        // A report of lost lines always fits: there is one at a time.
         if self.bytes + line.len() > MOST_BYTES && !is_report {
             self.lost = self.lost.saturating_add(1);
             return;
@@ -66,7 +63,7 @@ impl Lines {
         self.more.notify_one();
     }
 
-    /// Writes for good. What `to` does not take is lost: there is nowhere to say it.
+    /// Writes without end. Failed writes are lost: there is nowhere to report them.
     fn write(&self, mut to: impl Write, mut say_lost: impl FnMut(u64)) {
         loop {
             let line = {
@@ -93,19 +90,20 @@ impl Lines {
         }
     }
 
-    /// Waits until all is written, at most so long.
+    /// Waits until all is written, or `longest`.
     fn flush(&self, longest: Duration) {
         let busy = |it: &mut Waiting| it.writing || !it.lines.is_empty();
         drop(self.none.wait_timeout_while(self.lock(), longest, busy));
     }
 }
 
-/// From now on nobody waits for the reader of the log. A machine without a thread to spare goes on as before.
+/// From now on no caller waits for the reader of the log. A machine without a free thread keeps writing
+/// directly.
 pub(crate) fn never_wait() {
     if QUEUE.get().is_some() {
         return;
     }
-    // It lives as long as the process, as the thread does.
+    // Both live as long as the process.
     let lines: &'static Lines = Box::leak(Box::default());
     let write = move || {
         lines.write(stderr(), |lost| {
@@ -120,14 +118,14 @@ pub(crate) fn never_wait() {
     }
 }
 
-/// Before the process ends: what it has said is written, if somebody reads it.
+/// Before the process ends: writes the queue, if the reader reads.
 pub(crate) fn flush() {
     if let Some(lines) = QUEUE.get() {
         lines.flush(LONGEST);
     }
 }
 
-/// Takes one line of the log at each call of `write`.
+/// Takes one line per `write`.
 pub(super) enum LineWriter {
     Queue(&'static Lines),
     Direct(io::Stderr),

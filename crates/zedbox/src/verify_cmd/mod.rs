@@ -1,7 +1,7 @@
-//! `zedbox verify`: whether a cluster is well again after an outage.
+//! `zedbox verify`: whether a cluster is healthy after an outage.
 //!
-//! Not here: what is read of the cluster and how it is judged (`checks::verify`). Without `--fix` nothing is written.
-//! Source: goals V1.
+//! Not here: reading and judging the cluster (`checks::verify`). Without `--fix` nothing is written. Source:
+//! goals V1.
 
 use std::time::Duration;
 
@@ -23,13 +23,13 @@ use crate::drain_cmd::text::paragraph;
 use crate::drain_cmd::voice::Voice;
 use sheet::text::number;
 
-/// From one look to the next with `--wait`.
+/// Between two looks with `--wait`.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Columns of a layer's name and its result.
+/// Columns of a layer's name with its result.
 const NAME: usize = 14;
 const RESULT: usize = 9;
 
-/// Does what `command` says. What goes wrong is said on standard error in plain words.
+/// Failures go to standard error in plain words.
 pub(crate) async fn run(command: &VerifyCommand) -> Exit {
     let voice = Voice::new(command.place.output, &Surroundings::of_this_process());
     let fail = |exit: Exit, error: anyhow::Error| {
@@ -70,7 +70,7 @@ pub(crate) async fn run(command: &VerifyCommand) -> Exit {
     }
 }
 
-/// What the worst result of a layer means for a script.
+/// Exit code for the worst result of a layer.
 const fn exit(worst: VerifyResult) -> Exit {
     match worst {
         VerifyResult::Skipped | VerifyResult::Pass => Exit::Done,
@@ -80,7 +80,6 @@ const fn exit(worst: VerifyResult) -> Exit {
     }
 }
 
-/// One look at everything.
 async fn report(
     topic_root: &TopicRoot,
     cluster: &ApiClient,
@@ -88,7 +87,7 @@ async fn report(
     probes: &probes::Probes,
 ) -> VerifyReport {
     let at = clock.wall();
-    // Another machine, or one on which no zedagent has run yet: nothing local is looked at.
+    // Another machine, or one on which zedagent never ran: no local checks.
     let node = wire::peek::<EdgeNodeInfo>(topic_root, "zedagent", wire::GLOBAL).ok().flatten();
     let node = node.map(|it| it.kube_name()).unwrap_or_default();
     let own = || clock.wall().to_timestamp();
@@ -128,7 +127,7 @@ async fn report(
     VerifyReport { result, at, node, layers }
 }
 
-/// What this machine itself shows, by layer; nothing on a machine that is no node.
+/// Local results by layer; none on a machine that is no node.
 async fn machine(
     topic_root: &TopicRoot,
     cluster: &ApiClient,
@@ -151,7 +150,7 @@ async fn machine(
     found.into_iter().map(|it| (layer(&it), it)).collect()
 }
 
-/// The port of this node in its cluster, for a record: its interface, its label and the node's address on it.
+/// The port of this node in its cluster: interface, label and address.
 fn cluster_port(topic_root: &TopicRoot) -> Option<String> {
     let status = wire::peek::<EdgeNodeClusterStatus>(topic_root, "zedkube", wire::GLOBAL).ok()??;
     let ports = wire::peek::<DeviceNetworkStatus>(topic_root, "nim", wire::GLOBAL).ok().flatten()?.ports?;
@@ -162,7 +161,7 @@ fn cluster_port(topic_root: &TopicRoot) -> Option<String> {
     Some(format!("cluster port {} (label {}) with {address}", port.if_name, port.logicallabel))
 }
 
-/// Adds a finding to a layer that was looked at from outside.
+/// Adds a finding to a layer that was checked elsewhere.
 fn merge(layers: &mut Vec<VerifyLayer>, name: &str, finding: Finding) {
     let more = verify::LayerCheck::default().read("this machine").found([finding]).layer(name);
     let Some(layer) = layers.iter_mut().find(|it| it.layer == name) else {
@@ -177,7 +176,7 @@ fn merge(layers: &mut Vec<VerifyLayer>, name: &str, finding: Finding) {
     layer.findings.sort_by_key(|it| std::cmp::Reverse(it.result));
 }
 
-/// Device nodes that the cluster software cannot start without.
+/// Device nodes without which the cluster software cannot start.
 fn devices(topic_root: &TopicRoot, here: bool) -> VerifyLayer {
     if !here {
         return verify::skipped(
@@ -193,7 +192,7 @@ fn devices(topic_root: &TopicRoot, here: bool) -> VerifyLayer {
     verify::LayerCheck::default().read(format!("/{}", DEVICE_NODES.join(", /"))).found(found).layer("devices")
 }
 
-/// Who is down, or may be.
+/// Nodes that are or may be down.
 async fn turns(cluster: &ApiClient) -> VerifyLayer {
     let view = match operator::view(cluster).await {
         Ok(view) => view,
@@ -220,7 +219,7 @@ async fn turns(cluster: &ApiClient) -> VerifyLayer {
     verify::LayerCheck::default().read(read).found(found).layer("turns")
 }
 
-/// Looks until nothing fails and everything could be looked at, twice in a row, or `limit` is over.
+/// Looks until nothing fails and everything could be checked, twice in a row, or `limit` is over.
 async fn until_well(
     clock: Clock,
     limit: Duration,
@@ -248,10 +247,10 @@ async fn until_well(
     }
 }
 
-/// The report for a person.
+/// For a person.
 fn sheet(report: &VerifyReport, columns: usize) -> String {
     let mut out = String::new();
-    // One of which this machine has shown something all the same is no such layer: it may be why the API is away.
+    // Except layers with a local finding, which may be why the API is away.
     let is_dark =
         |it: &&VerifyLayer| !it.findings.is_empty() && it.findings.iter().all(|it| it.text == verify::NO_API);
     for layer in report.layers.iter().filter(|it| !is_dark(it)) {
@@ -369,7 +368,7 @@ mod tests {
         }
     }
 
-    /// Looks at these results, one each look, the last again and again; returns the end, its seconds and what was said.
+    /// Gets these results, the last again and again; returns the end, its seconds and the output.
     async fn waited(results: &[VerifyResult], limit: u64) -> (VerifyResult, u64, Vec<String>) {
         let clock = Clock::new();
         let start = clock.now();

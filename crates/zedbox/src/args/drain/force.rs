@@ -1,4 +1,4 @@
-//! `zedbox drain force`: the status that a person forces, for whom and why.
+//! Arguments of `zedbox drain force`: the forced status, for which operation and why.
 
 use clap::{Args as Group, ValueEnum};
 use topics::{DrainStatus, Requester};
@@ -45,7 +45,7 @@ pub(crate) enum Whom {
 }
 
 impl Whom {
-    /// Who asks for its drain.
+    /// The requester of its drain.
     pub(crate) const fn requester(self) -> Requester {
         match self {
             Self::Reboot => Requester::DeviceOp,
@@ -54,7 +54,7 @@ impl Whom {
     }
 }
 
-/// A status by its number, or by its name in any case, with or without `-`, `_` and blanks.
+/// A number, or a name in any case, with or without `-`, `_` and blanks.
 fn drain_status(text: &str) -> Result<DrainStatus, String> {
     let bare = |text: &str| text.replace(['-', '_', ' '], "").to_lowercase();
     let known = (1..=9).map(DrainStatus::from);

@@ -1,7 +1,7 @@
-//! `zedbox drain`: what a person wants of the drain of this node, one file for each kind of words.
+//! Arguments of `zedbox drain`.
 //!
-//! Not here: the words about operations of this node that are no drain (`pause`, `device_order`), and what is done
-//! (`drain_cmd`).
+//! Not here: orders about operations of this node that are no drain (`pause`, `device_order`), and the
+//! actions (`drain_cmd`).
 
 mod force;
 mod preflight;

@@ -1,4 +1,4 @@
-//! `zedbox drain plan` and `zedbox drain pass`: what a person gives to them.
+//! Arguments of `zedbox drain plan` and `zedbox drain pass`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `zedbox drain request` and `watch`: what a person asks for, and how long it is waited for.
+//! Arguments of `zedbox drain request` and `watch`.
 
 use std::time::Duration;
 

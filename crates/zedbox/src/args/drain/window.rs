@@ -1,4 +1,4 @@
-//! `zedbox drain start-now`: the words of a person who waits for no window.
+//! Arguments of `zedbox drain start-now`.
 
 use clap::Args as Group;
 
