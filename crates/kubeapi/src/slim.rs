@@ -18,8 +18,8 @@ use serde::de::IgnoredAny;
 pub mod longhorn;
 
 macro_rules! slim {
-    ($($(#[$about:meta])+ $name:ident { $($(#[$of:meta])* $member:ident: $kind:ty,)+ })+) => { $(
-        $(#[$about])+
+    ($($(#[$about:meta])* $name:ident { $($(#[$of:meta])* $member:ident: $kind:ty,)+ })+) => { $(
+        $(#[$about])*
         #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         pub struct $name { $($(#[$of])* pub $member: $kind,)+ }

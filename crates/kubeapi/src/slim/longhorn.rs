@@ -52,8 +52,8 @@ impl<'de> Deserialize<'de> for KeySet {
 }
 
 macro_rules! types {
-    ($($(#[$about:meta])+ $name:ident { $($(#[$of:meta])* $member:ident: $kind:ty,)+ })+) => { $(
-        $(#[$about])+
+    ($($(#[$about:meta])* $name:ident { $($(#[$of:meta])* $member:ident: $kind:ty,)+ })+) => { $(
+        $(#[$about])*
         #[derive(Debug, Clone, Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         pub struct $name { $(#[serde(deserialize_with = "or_empty")] $(#[$of])* pub $member: $kind,)+ }
