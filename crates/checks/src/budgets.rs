@@ -1,6 +1,7 @@
-//! Budgets that will hold a drain up: PodDisruptionBudgets that let no pod go.
+//! PodDisruptionBudgets that allow no disruption and so will hold a drain up.
 //!
-//! Source: kubernetes.io, "Specifying a Disruption Budget for your Application". Pure: no clock, no I/O, no task.
+//! Source: kubernetes.io, "Specifying a Disruption Budget for your Application".
+//! Pure: no clock, no I/O, no task.
 
 use kubeapi::names::listed;
 use kubeapi::objects::{items, named, text};
@@ -9,11 +10,12 @@ use serde_json::Value;
 use crate::workloads::is_system;
 use crate::{Finding, Severity};
 
-/// What is found, of which budgets, how each is shown, and the next step.
+/// Finding, which budgets, how each is shown, and the next step.
 type BudgetRule<'a> = (&'a str, &'a dyn Fn(&Value) -> bool, &'a dyn Fn(&Value) -> String, &'a str);
 
-/// Budgets that let no pod go although all pods run, and those too few pods of which run; code `budgets`. Those that a
-/// controller keeps, as KubeVirt and Longhorn do, let none go by design: a drain knows what to do about them.
+/// Budgets that allow no disruption although all pods run, and those with too few running pods; code
+/// `budgets`. Those kept by a controller, such as KubeVirt's and Longhorn's, allow none by design: a drain
+/// handles them.
 pub fn shut(all: &[Value]) -> Vec<Finding> {
     let count = |it: &Value, name: &str| it["status"][name].as_u64().unwrap_or(0);
     let is_kept = |it: &Value| is_system(it) || !items(&it["metadata"]["ownerReferences"]).is_empty();

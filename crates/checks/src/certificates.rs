@@ -1,4 +1,4 @@
-//! Certificates that end, by the events of k3s and rke2, and by their own dates.
+//! Certificates that expire, from events of k3s and rke2, and from their own dates.
 //!
 //! Source: spec/cluster-lock.md 7.1. Pure: no clock, no I/O, no task.
 
@@ -14,7 +14,6 @@ use x509_cert::time::Time;
 
 use crate::{Finding, Severity};
 
-/// What an event says of the certificates of a node.
 struct CertificateEvent {
     node: String,
     authority: bool,
@@ -37,7 +36,7 @@ impl CertificateEvent {
     }
 }
 
-/// The newest word on each node's certificates, those of the authorities apart; code `certificates`.
+/// From the newest event on each node's certificates, those of the authorities apart; code `certificates`.
 pub fn events(events: &[Value]) -> Vec<Finding> {
     let mut all: Vec<CertificateEvent> = events.iter().filter_map(CertificateEvent::of).collect();
     all.sort_by(|a, b| (&a.node, a.authority, b.at).cmp(&(&b.node, b.authority, a.at)));
@@ -53,10 +52,11 @@ pub fn events(events: &[Value]) -> Vec<Finding> {
     all.iter().filter(|it| !it.is_ok).map(warning).collect()
 }
 
-/// Where Harvester keeps whether it renews certificates of rke2 by itself; the one setting that is asked for.
+/// Harvester's setting for automatic renewal of rke2's certificates; the only setting that is read.
 pub const ROTATION: &str = "auto-rotate-rke2-certs";
 
-/// What that setting says, for a person, as the list of it; `None` where there is none. Its value goes before its default.
+/// That setting for a person, from a list with it; `None` where there is none. Its value overrides its
+/// default.
 pub fn rotation(settings: &[Value]) -> Option<String> {
     let setting = settings.first()?;
     let said = [&setting["value"], &setting["default"]].map(text);
@@ -73,22 +73,19 @@ pub fn rotation(settings: &[Value]) -> Option<String> {
     Some(format!("rotation by {ROTATION}: {words}"))
 }
 
-/// One that ends sooner is warned of.
+/// A certificate that ends sooner is a warning.
 pub const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// One that ends sooner blocks.
+/// A certificate that ends sooner blocks.
 pub const VERY_SOON: SignedDuration = SignedDuration::from_hours(24);
 
-/// A certificate, and when it counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dated {
-    /// The file or the address, for a person.
+    /// A file or an address, for a person.
     pub place: String,
-    /// From when and until when.
     pub dates: Dates,
     pub next: String,
 }
 
-/// From when and until when a certificate counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dates {
     pub starts: Timestamp,
@@ -96,12 +93,12 @@ pub struct Dates {
 }
 
 impl Dates {
-    /// Of the first certificate in `pem`; `None` when there is none that can be read.
+    /// Of the first certificate in `pem`; `None` when none is readable.
     pub fn of_pem(pem: &[u8]) -> Option<Self> {
         Self::of_der(&CertificateDer::pem_slice_iter(pem).find_map(Result::ok)?)
     }
 
-    /// Of this certificate; `None` when it cannot be read.
+    /// `None` when it is unreadable.
     pub fn of_der(der: &[u8]) -> Option<Self> {
         let certificate = CertificateInner::<Raw>::from_der(der).ok()?;
         let validity = certificate.tbs_certificate().validity();
@@ -110,7 +107,7 @@ impl Dates {
     }
 }
 
-/// Those that end soon or have ended, the very soon ones apart, and those that do not count yet; code `certificates`.
+/// Those that end soon or have ended, the very soon ones apart, and those not yet valid; code `certificates`.
 pub fn dated(all: &[Dated], now: Timestamp) -> Vec<Finding> {
     let left = |it: &Dated| it.dates.ends.duration_since(now);
     let steps = [

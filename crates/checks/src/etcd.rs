@@ -1,6 +1,6 @@
 //! Members of etcd as their nodes report them, and its snapshots.
 //!
-//! Not here: what etcd itself says (`outage::margin`). Pure: no clock, no I/O, no task.
+//! Not here: etcd's own view (`outage::margin`). Pure: no clock, no I/O, no task.
 
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::names::{ETCD, listed as names};
@@ -9,15 +9,14 @@ use serde_json::Value;
 
 use crate::{Finding, Severity};
 
-/// A snapshot of etcd that is older counts as none; k3s makes one every 12 h.
+/// An older snapshot of etcd counts as none; k3s makes one every 12 h.
 pub const SNAPSHOT_AGE: SignedDuration = SignedDuration::from_hours(24);
 
-/// A node with a member of etcd.
 pub fn is_member(node: &Value) -> bool {
     !node["metadata"]["labels"][ETCD].is_null()
 }
 
-/// Nodes that say that their member is no healthy voter; code `etcd`.
+/// Nodes that report an unhealthy or non-voting member; code `etcd`.
 pub fn voters(nodes: &[Value]) -> Vec<Finding> {
     let sick = |it: &&Value| {
         let voter = condition(&it["status"], "EtcdIsVoter");
@@ -39,7 +38,8 @@ pub fn voters(nodes: &[Value]) -> Vec<Finding> {
     )]
 }
 
-/// How old the newest snapshot is: a hint, until it is older than [`SNAPSHOT_AGE`] or there is none; code `snapshot`.
+/// Age of the newest snapshot: a hint, until it is older than [`SNAPSHOT_AGE`] or there is none; code
+/// `snapshot`.
 pub fn snapshot(files: &[Value], now: Timestamp) -> Vec<Finding> {
     let made = |it: &Value| it["status"]["creationTime"].as_str()?.parse::<Timestamp>().ok();
     let newest = files.iter().filter(|it| it["status"]["readyToUse"] == true).filter_map(made).max();

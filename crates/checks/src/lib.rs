@@ -1,9 +1,9 @@
-//! What speaks against an operation on a node or a site: findings, and the rules and readers that make them.
+//! Findings against an operation on a node or a site, and the rules and readers that make them.
 //!
-//! `finding` is what all of them are written in; `cluster` reads the cluster before an operation, `local` this machine,
-//! `verify` both after an outage; the other modules judge what was read, and are pure. Who may call: `outage` before the
-//! whole site goes down, `kubenodeop` and `zedkube` before a drain, `zedbox`. Not here: what follows from a finding.
-//! Sources: spec/cluster-lock.md 7.1 and 8, spec/vm-storage.md B8 and C1; goals U6. Reads only.
+//! `finding` is their type; `cluster` reads the cluster before an operation, `local` this machine, `verify`
+//! both after an outage; the other modules are pure rules. Who may call: `outage` before the whole site goes
+//! down, `kubenodeop` and `zedkube` before a drain, `zedbox`. Not here: consequences of a finding. Sources:
+//! spec/cluster-lock.md 7.1 and 8, spec/vm-storage.md B8 and C1; goals U6. Reads only.
 
 pub mod budgets;
 pub mod certificates;
@@ -23,7 +23,7 @@ pub mod workloads;
 
 pub use finding::{Finding, Severity, blocking, settled};
 
-/// Codes of everything that is found before a drain.
+/// Codes of findings before a drain.
 pub const DRAIN_CODES: [&str; 18] = [
     "nodes",
     "cordons",
@@ -44,5 +44,5 @@ pub const DRAIN_CODES: [&str; 18] = [
     "evictions",
     "last-copy",
 ];
-/// Those that stop a drain where nobody says otherwise.
+/// Those that stop a drain by default.
 pub const DRAIN_STOPS: [&str; 3] = ["backups", "token", "last-copy"];

@@ -1,6 +1,6 @@
 //! Virtual machines that cannot migrate, and those that do not run.
 //!
-//! Not here: what becomes of them, which their policies say (`kubenodeop::machines`). Source: spec/vm-storage.md A1.
+//! Not here: their policies (`kubenodeop::machines`). Source: spec/vm-storage.md A1.
 //! Pure: no clock, no I/O, no task.
 
 use kubeapi::machines::DRAIN;
@@ -31,7 +31,8 @@ pub fn not_migratable(guests: &[Value], node: &str) -> Vec<Finding> {
     vec![Finding::new("machines", text, next).with(Severity::Warns)]
 }
 
-/// Machines that are to run and do not, and those that a drain has stopped and nobody has started again; code `machines`.
+/// Machines that should run and do not, and those that a drain has stopped and that were not started again;
+/// code `machines`.
 pub fn not_running(machines: &[Value]) -> Vec<Finding> {
     let by_drain = |it: &Value| !it["metadata"]["annotations"][DRAIN.annotation].is_null();
     let down = |it: &Value| {

@@ -13,7 +13,7 @@ use crate::{Finding, Severity};
 /// kube-vip renews every 2 s; the clocks of its node and of the API server may differ.
 const RENEWED: SignedDuration = SignedDuration::from_mins(2);
 
-/// Addresses whose holder is no Ready node, or does not renew; code `network`. Without kube-vip there is nothing to find.
+/// Addresses with a holder that is not Ready, or does not renew; code `network`. None without kube-vip.
 pub fn addresses(leases: &[Value], nodes: &[Value], now: Timestamp) -> Vec<Finding> {
     let ready = |name: &str| {
         let node = nodes.iter().find(|it| it["metadata"]["name"] == name);
@@ -49,11 +49,11 @@ pub fn addresses(leases: &[Value], nodes: &[Value], now: Timestamp) -> Vec<Findi
     VIRTUAL_IPS.iter().filter_map(of).collect()
 }
 
-/// The reference's number for a port that asks a DHCP server for its address.
+/// The reference's number for DHCP.
 const DHCP_CLIENT: u32 = 4;
 
-/// The port of the cluster whose address is leased, while the config of the cluster gives this node none of its own there;
-/// code `address`.
+/// The cluster's port has a leased address, and the cluster's config gives this node none of its own; code
+/// `address`.
 pub fn leased(cluster: &EdgeNodeClusterStatus, ports: &DeviceNetworkStatus) -> Option<Finding> {
     let wanted = &cluster.cluster_interface;
     let mut all = ports.ports.iter().flatten().filter(|_| !wanted.is_empty());

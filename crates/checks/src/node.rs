@@ -7,11 +7,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{Finding, Severity};
 
-/// Clocks that differ by more are warned of; k3s refuses tokens and certificates from some minutes on.
+/// A larger difference of clocks is a warning; k3s refuses tokens and certificates from some minutes on.
 pub const CLOCKS_WARN: SignedDuration = SignedDuration::from_secs(5);
-/// Clocks that differ by more block.
+/// A larger difference of clocks blocks.
 pub const CLOCKS_BLOCK: SignedDuration = SignedDuration::from_secs(60);
-/// A disk with less of its room free is warned of, in percent.
+/// Less free room on a disk is a warning, in percent.
 pub const LEAST_FREE_PERCENT: u64 = 5;
 
 /// Our clock against the API server's, which has whole seconds; code `clock`.
@@ -29,12 +29,11 @@ pub fn clock(server: Timestamp, own: Timestamp) -> Vec<Finding> {
     vec![Finding::new("clock", text, next).with(severity)]
 }
 
-/// Room of one file system, in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskRoom {
-    /// Where it is mounted, or a folder on it.
+    /// Mount point, or a folder on it.
     pub path: String,
-    /// What a process may still write.
+    /// Available to a process.
     pub free: u64,
     pub total: u64,
 }

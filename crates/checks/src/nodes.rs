@@ -1,4 +1,4 @@
-//! Nodes as they are.
+//! Rules about nodes.
 //!
 //! Not here: members of etcd (`etcd`). Pure: no clock, no I/O, no task.
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{Finding, Severity};
 
-/// How long the lease of a node lasts: what kubelets write.
+/// Lease duration that kubelets write.
 const LEASE_LASTS: SignedDuration = SignedDuration::from_secs(40);
 
 /// Nodes that are not Ready; code `nodes`.
@@ -26,7 +26,7 @@ pub fn unready(nodes: &[Value]) -> Vec<Finding> {
     vec![Finding::new("nodes", format!("nodes that are not Ready: {}", names(&off, ", ")), next)]
 }
 
-/// Nodes on which a person keeps operations from starting, by what their zedkube says of them; code `paused`.
+/// Nodes with a person's pause, as their zedkube reports; code `paused`.
 pub fn paused(nodes: &[Value]) -> Vec<Finding> {
     let said = |it: &Value| condition(&it["status"], CONDITION).clone();
     let all = nodes.iter().filter(|it| said(it)["reason"] == "Paused");
@@ -37,7 +37,7 @@ pub fn paused(nodes: &[Value]) -> Vec<Finding> {
     all.map(one).collect()
 }
 
-/// How Harvester and the Node Maintenance Operator mark a node that they have taken out of service.
+/// Maintenance marks of Harvester and the Node Maintenance Operator.
 const MAINTENANCE: [&str; 2] = ["harvesterhci.io/maintain-status", "medik8s.io/drain"];
 
 fn in_maintenance(node: &Value) -> bool {
@@ -46,8 +46,8 @@ fn in_maintenance(node: &Value) -> bool {
     MAINTENANCE.iter().any(|key| marked(key) || tainted(key))
 }
 
-/// Nodes that take no pods: cordoned or in maintenance by somebody else, `node` included, or cordoned by pillar-rs, as in a
-/// turn of theirs; code `cordons`.
+/// Unschedulable nodes: cordoned or in maintenance by others, `node` included, or cordoned by pillar-rs, as
+/// in their turn; code `cordons`.
 pub fn cordoned(nodes: &[Value], node: &str) -> Vec<Finding> {
     let ours = |it: &Value| !it["metadata"]["annotations"][OWNER_ANNOTATION].is_null();
     let closed = |it: &&Value| it["spec"]["unschedulable"] == true || in_maintenance(it);
@@ -75,7 +75,7 @@ pub fn cordoned(nodes: &[Value], node: &str) -> Vec<Finding> {
     found
 }
 
-/// Nodes whose kubelet says that a disk is full; code `disk`.
+/// Nodes with a full disk, as their kubelet reports; code `disk`.
 pub fn full_disks(nodes: &[Value]) -> Vec<Finding> {
     let full = |it: &&Value| condition(&it["status"], "DiskPressure")["status"] == "True";
     let all: Vec<String> = nodes.iter().filter(full).map(named).collect();
@@ -85,11 +85,11 @@ pub fn full_disks(nodes: &[Value]) -> Vec<Finding> {
     vec![Finding::new("disk", text, next).with(Severity::Warns)]
 }
 
-/// More than this of unused images on a node is named.
+/// Unused images above this are named.
 const UNUSED: u64 = 2 << 30;
 
-/// Nodes with gibibytes of container images that none of these pods uses there, the largest first; code `images`, a hint. A
-/// kubelet names its 50 largest ones.
+/// Nodes with gibibytes of container images that none of these pods uses there, the largest first; code
+/// `images`, a hint. A kubelet reports its 50 largest images.
 pub fn unused_images<'a>(nodes: &[Value], pods: &(impl Iterator<Item = &'a Value> + Clone)) -> Vec<Finding> {
     let size = |bytes: u64| format!("{}.{} GiB", bytes >> 30, ((bytes % (1 << 30)) * 10) >> 30);
     let one = |node: &Value| {
@@ -128,7 +128,7 @@ pub fn unused_images<'a>(nodes: &[Value], pods: &(impl Iterator<Item = &'a Value
     nodes.iter().filter_map(one).collect()
 }
 
-/// Kubelets of more than one version, as in the middle of an update of Kubernetes; code `nodes`, a hint.
+/// Kubelets of several versions, as during an update of Kubernetes; code `nodes`, a hint.
 pub fn mixed_versions(nodes: &[Value]) -> Vec<Finding> {
     let mut versions: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for node in nodes {
@@ -146,8 +146,8 @@ pub fn mixed_versions(nodes: &[Value]) -> Vec<Finding> {
     vec![Finding::new("nodes", text, next).with(Severity::Hint)]
 }
 
-/// Ready nodes whose kubelet does not renew its lease, by the clock of the API server; code `nodes`. A clock of theirs that
-/// is wrong looks the same.
+/// Ready nodes with a lease that is not renewed, by the API server's clock; code `nodes`. A wrong clock on
+/// the node looks the same.
 pub fn silent(nodes: &[Value], leases: &[Value], now: Timestamp) -> Vec<Finding> {
     let of = |node: &Value| {
         let name = named(node);
@@ -170,7 +170,7 @@ pub fn silent(nodes: &[Value], leases: &[Value], now: Timestamp) -> Vec<Finding>
     nodes.iter().filter_map(of).collect()
 }
 
-/// Nodes that are Ready, and have taints of an outage; code `taints`.
+/// Ready nodes with taints of an outage; code `taints`.
 pub fn tainted(nodes: &[Value]) -> Vec<Finding> {
     let of = |it: &Value| {
         let taints = items(&it["spec"]["taints"]).iter();
@@ -192,8 +192,8 @@ pub fn tainted(nodes: &[Value]) -> Vec<Finding> {
     nodes.iter().filter_map(of).collect()
 }
 
-/// Taints of what a node is for, and those that Kubernetes itself sets and removes as the node's conditions change, or that
-/// other findings name.
+/// Taints of a node's purpose, those that Kubernetes sets and removes with the node's conditions, and those
+/// named by other findings.
 fn is_expected(key: &str) -> bool {
     let of_conditions = [
         "node.kubernetes.io/unschedulable",
@@ -203,7 +203,7 @@ fn is_expected(key: &str) -> bool {
         "node.kubernetes.io/network-unavailable",
         "node.cloudprovider.kubernetes.io/uninitialized",
     ];
-    // How k3s keeps workloads off its servers.
+    // k3s keeps workloads off its servers with it.
     key.starts_with("node-role.kubernetes.io/")
         || key == "CriticalAddonsOnly"
         || of_conditions.contains(&key)
@@ -211,29 +211,30 @@ fn is_expected(key: &str) -> bool {
         || MAINTENANCE.contains(&key)
 }
 
-/// What is put on a node after an outage, by a person or by a program that moves its pods away, and must be taken off by hand:
-/// while it is there each pod of the node is deleted by force.
+/// Set on a node after an outage, by a person or by a program that moves its pods away, and to be removed by
+/// hand: while it is there each pod of the node is deleted by force.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// The taints of a node that keep pods away: key and effect.
+/// Key and effect of taints that keep pods away.
 fn keeps_away(node: &Value) -> impl Iterator<Item = (String, String)> {
     let taints = items(&node["spec"]["taints"]).iter();
     let taints = taints.map(|it| (text(&it["key"]), text(&it["effect"])));
     taints.filter(|(_, effect)| matches!(effect.as_str(), "NoSchedule" | "NoExecute"))
 }
 
-/// Taints that keep pods away from a node, and are neither of what it is for nor on most of the other nodes; code `taints`.
-/// Nobody here removes them.
+/// Taints that keep pods away, do not belong to the node's purpose, and are not on most of the other nodes;
+/// code `taints`. No agent removes them.
 pub fn unusual_taints(nodes: &[Value]) -> Vec<Finding> {
     nodes.iter().filter_map(|it| unusual_taints_of(nodes, it)).collect()
 }
 
-/// Whether a taint keeps pods away, and is not of what a node is for: whether it is usual, [`unusual_taints`] says.
+/// Whether a taint keeps pods away and does not belong to a node's purpose; [`unusual_taints`] decides
+/// whether it is usual.
 pub fn may_be_unusual(key: &str, effect: &str) -> bool {
     matches!(effect, "NoSchedule" | "NoExecute") && !is_expected(key)
 }
 
-/// The same as [`unusual_taints`] of one of the nodes.
+/// [`unusual_taints`] of one node.
 pub fn unusual_taints_of(nodes: &[Value], node: &Value) -> Option<Finding> {
     let is_common = |node: &Value, taint: &(String, String)| {
         let others: Vec<&Value> = nodes.iter().filter(|it| named(it) != named(node)).collect();

@@ -11,10 +11,9 @@ use serde_json::Value;
 
 use crate::{Finding, Severity};
 
-/// How a finding of [`unhealthy`] begins.
+/// Prefix of [`unhealthy`] findings.
 const UNHEALTHY: &str = "volumes that are not healthy";
 
-/// Whether a finding is one of [`unhealthy`].
 pub fn is_unhealthy(text: &str) -> bool {
     text.starts_with(UNHEALTHY)
 }
@@ -38,9 +37,9 @@ pub fn unhealthy(volumes: &[Volume]) -> Vec<Finding> {
     vec![Finding::new("volumes", text, next)]
 }
 
-/// Volumes with a copy on a disk that is full: a guest that writes there is paused by IO errors. Code `volumes`.
+/// Volumes with a copy on a full disk: a guest that writes there is paused by IO errors. Code `volumes`.
 pub fn full(nodes: &[StorageNode], volumes: &[Volume]) -> Vec<Finding> {
-    // A copy is called as its volume, then -r- and some letters.
+    // A copy's name is its volume's, then -r- and some letters.
     let shown = |copy: &String| {
         let volume = copy.rsplit_once("-r-").map_or(copy.as_str(), |(volume, _)| volume);
         volumes.iter().find(|it| it.name() == volume).map_or_else(|| volume.to_owned(), Volume::shown)
@@ -63,17 +62,18 @@ pub fn full(nodes: &[StorageNode], volumes: &[Volume]) -> Vec<Finding> {
     )]
 }
 
-/// Work on an object that has not changed for so long only warns: it may hang, and must not keep a node for ever.
+/// Work on an object that has not changed for so long is only a warning: it may hang, and must not block a
+/// node for ever.
 pub const STALE: SignedDuration = SignedDuration::from_hours(24);
 
-/// When an object has changed last, by whoever wrote a member of it; when it was made, where that is not kept.
+/// Last change by any writer; the creation where that is unknown.
 fn changed(object: &Value) -> Option<Timestamp> {
     let meta = &object["metadata"];
     let written = items(&meta["managedFields"]).iter().map(|it| &it["time"]);
     written.chain([&meta["creationTimestamp"]]).filter_map(time).max()
 }
 
-/// What is worked on, by name and last change: what is [`STALE`] apart, as a warning. `look` shows it.
+/// Work by name and last change; [`STALE`] work apart, as a warning. `look` shows it.
 fn in_work(
     what: &str,
     all: impl Iterator<Item = (String, Option<Timestamp>)>,
@@ -109,7 +109,7 @@ pub fn backing_up(backups: &[Value], now: Timestamp) -> Vec<Finding> {
     in_work("backups in progress", all, now, "kubectl -n longhorn-system get backups")
 }
 
-/// Volumes of Longhorn that are being restored, since they were made; code `backups`.
+/// Longhorn volumes in restore, since their creation; code `backups`.
 pub fn restoring(volumes: &[Volume], now: Timestamp) -> Vec<Finding> {
     let runs = |it: &&Volume| it.status.restore_required && !it.spec.standby;
     let made = |it: &Volume| it.metadata.creation_timestamp.as_ref().map(|it| it.0);
@@ -127,11 +127,11 @@ pub fn machine_snapshots(machines: &[Value], now: Timestamp) -> Vec<Finding> {
     in_work("virtual machines in a snapshot or a restore", all, now, look)
 }
 
-/// The setting of Longhorn by which the one replica of a volume is on the node of its pod.
+/// Longhorn's setting that puts a volume's only replica on its pod's node.
 const STRICT_LOCAL: &str = "strict-local";
 
-/// Volumes with one replica by their own settings: who uses one goes down with the node that holds it; code `volumes`. Hints,
-/// as they are meant so: the last copy of a volume keeps its node by itself.
+/// Volumes with one replica by their own settings: their users go down with its node; code `volumes`. Hints,
+/// because they are meant so: the last copy of a volume keeps its node up.
 pub fn single(volumes: &[Volume]) -> Vec<Finding> {
     let used = volumes.iter().filter(|it| it.status.state != "detached");
     let (strict, others): (Vec<&Volume>, Vec<&Volume>) =
@@ -157,7 +157,7 @@ pub fn single(volumes: &[Volume]) -> Vec<Finding> {
     rows.into_iter().flatten().collect()
 }
 
-/// Copies of volumes that are being made, with how far they are; code `rebuilds`.
+/// Copies in the making, with their progress; code `rebuilds`.
 pub fn rebuilding(engines: &[Engine], volumes: &[Volume]) -> Vec<Finding> {
     let shown = |name: &String| {
         volumes.iter().find(|it| it.name() == *name).map_or_else(|| name.clone(), Volume::shown)
@@ -181,7 +181,7 @@ fn is_guest(user: &VolumeUser) -> bool {
     user.workload_type == "VirtualMachineInstance" && user.pod_status == "Running"
 }
 
-/// Degraded volumes of virtual machines with a single good copy by the engine that runs, and the name of that copy.
+/// Degraded volumes of virtual machines with a single good copy by the running engine, and that copy's name.
 pub fn thin<'a>(volumes: &'a [Volume], engines: &'a [Engine]) -> Vec<(&'a Volume, &'a str)> {
     let copy = |volume: &Volume| {
         let name = volume.name();
@@ -194,8 +194,8 @@ pub fn thin<'a>(volumes: &'a [Volume], engines: &'a [Engine]) -> Vec<(&'a Volume
     degraded.filter_map(|it| Some((it, copy(it)?))).collect()
 }
 
-/// Those of the [`thin`] volumes whose good copy is on `node`: while it is down, their machines stop wherever they run. Code
-/// `last-copy`. The drain guards the copy too, but it has cordoned the node and moved machines by then.
+/// [`thin`] volumes with their good copy on `node`: while it is down, their machines stop on any node. Code
+/// `last-copy`. The drain guards the copy too, but only after the cordon and after moving machines.
 pub fn last_copies(thin: &[(&Volume, &str)], replicas: &[Replica], node: &str) -> Vec<Finding> {
     let here = |copy: &str| {
         replicas.iter().any(|it| it.metadata.name.as_deref() == Some(copy) && it.spec.node == node)
@@ -219,9 +219,9 @@ pub fn last_copies(thin: &[(&Volume, &str)], replicas: &[Replica], node: &str) -
     vec![Finding::new("last-copy", text, next)]
 }
 
-/// Snapshots by CSI that are not ready yet and have not failed; code `backups`.
+/// CSI snapshots that are neither ready nor failed; code `backups`.
 pub fn csi_snapshots(snapshots: &[Value], now: Timestamp) -> Vec<Finding> {
-    // Without a status nobody has begun with it, and nobody may.
+    // Without a status the work has not begun, and may never.
     let runs = |it: &&Value| {
         !it["status"].is_null() && it["status"]["readyToUse"] != true && it["status"]["error"].is_null()
     };
@@ -229,7 +229,7 @@ pub fn csi_snapshots(snapshots: &[Value], now: Timestamp) -> Vec<Finding> {
     in_work("snapshots of volumes in progress", all, now, "kubectl get volumesnapshots -A")
 }
 
-/// Volumes that are attached to nodes that are gone or not Ready: nobody else can use them; code `volumes`.
+/// Volumes attached to nodes that are gone or not Ready: unusable elsewhere; code `volumes`.
 pub fn stale_attachments(attachments: &[Value], nodes: &[Value]) -> Vec<Finding> {
     let ready = |name: &Value| {
         let node = nodes.iter().find(|it| it["metadata"]["name"] == *name);

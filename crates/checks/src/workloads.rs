@@ -9,20 +9,18 @@ use serde_json::Value;
 
 use crate::{Finding, Severity};
 
-/// A pod that ends, or is without a node, for longer is named.
+/// A pod that terminates, or has no node, for longer is named.
 pub const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 
-/// It belongs to the cluster itself, by its namespace.
 pub fn is_system(object: &Value) -> bool {
     is_system_namespace(&text(&object["metadata"]["namespace"]))
 }
 
-/// What it holds belongs to the cluster itself.
 pub fn is_system_namespace(namespace: &str) -> bool {
     namespace.ends_with("-system") || ["kubevirt", "cdi"].contains(&namespace)
 }
 
-/// Workloads of one kind, as `deployments`, of which fewer pods are ready than are wanted; code `workloads`.
+/// Workloads of one kind, as `deployments`, with fewer ready pods than wanted; code `workloads`.
 pub fn short(kind: &str, all: &[Value]) -> Vec<Finding> {
     let (spec, status) = ("spec", "status");
     let (wanted, ready) = match kind {
@@ -48,7 +46,8 @@ pub fn short(kind: &str, all: &[Value]) -> Vec<Finding> {
     )]
 }
 
-/// Pods that crash, have no node, or do not end; code `pods`. Their workloads say whether that matters.
+/// Pods that crash, have no node, or do not terminate; code `pods`. Their workloads show whether that
+/// matters.
 pub fn pods(all: &[Value], now: Timestamp) -> Vec<Finding> {
     let old = |value: &Value| time(value).is_some_and(|at| now.duration_since(at) > PATIENCE);
     let crashing = |it: &Value| {

@@ -1,6 +1,6 @@
 //! Shapes and numbers that the agents exchange through files.
 //!
-//! Not here: I/O, the life of a topic, decisions. Pure: no clock, no I/O, no task.
+//! Not here: I/O, publishing, decisions. Pure: no clock, no I/O, no task.
 
 mod cluster;
 mod device;
@@ -34,7 +34,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What `$of::<T>()` gives for every topic `T`, in the order of the names.
+/// `$of::<T>()` for every topic `T`, sorted by name.
 macro_rules! every_topic {
     ($of:ident) => {
         vec![
@@ -88,7 +88,7 @@ macro_rules! every_topic {
 }
 use every_topic;
 
-/// A topic whose length does not depend on the world.
+/// A topic of bounded length.
 macro_rules! topic {
     ($name:ident: $kind:ident) => {
         crate::topic!($name: $kind, Some("global"));
@@ -107,20 +107,20 @@ use topic;
 pub trait Topic:
     Serialize + DeserializeOwned + JsonSchema + Clone + PartialEq + Debug + Send + Sync + 'static
 {
-    /// Name of the topic: the directory and, in the reference, the type.
+    /// The directory's name and, in the reference, the type's.
     const NAME: &'static str;
-    /// Whether it survives a reboot.
     const KIND: Kind;
-    /// The key of its one value; `None` for a topic of many. A file of another key is no value of it: a copy that somebody
-    /// leaves beside it says nothing.
+    /// The key of its one value; `None` for a topic of many. Files with other keys are ignored, for example a
+    /// copy beside it.
     const KEY: Option<&'static str> = Some("global");
 
-    /// Gives up what is beyond `most`, and counts it where there is a member for that: for a topic whose length
-    /// depends on the world. Each call begins with the whole value.
+    /// Drops what is beyond `most`, and counts it where there is a member for that: for topics of unbounded
+    /// length. Each call begins with the whole value.
     fn cut(&mut self, _most: Most) {}
 
     /// The form on disk, cut so that it fits a message (see [`fit`]).
-    /// Errors: it has no form.
+    ///
+    /// Errors: it cannot be encoded.
     fn encode(&self) -> Result<Vec<u8>, Error> {
         fit::encode(self)
     }

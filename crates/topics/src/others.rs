@@ -1,4 +1,4 @@
-//! Topics that only other agents publish, with no member but those that ours read; the rest of their files is ignored.
+//! Topics of other agents, with the members that ours read; the rest of their files is ignored.
 //!
 //! Source: lf-edge/eve pkg/pillar/types. Pure: no clock, no I/O, no task.
 

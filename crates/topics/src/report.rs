@@ -1,4 +1,4 @@
-//! What `zedbox verify -o json` prints. It is no topic: nobody publishes or follows it.
+//! Output of `zedbox verify -o json`. It is no topic.
 //!
 //! Members are added, never renamed. Pure: no clock, no I/O, no task.
 
@@ -27,7 +27,6 @@ pub enum VerifyResult {
 }
 
 impl VerifyResult {
-    /// The word for it, as in JSON.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {

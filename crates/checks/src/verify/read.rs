@@ -1,6 +1,6 @@
-//! Reading a cluster from its etcd up, and judging each layer of it.
+//! Reads a cluster from its etcd up, and judges each layer.
 //!
-//! When the API does not answer nothing else is asked. Dropping the future loses nothing.
+//! Without the API nothing else is read. Dropping the future loses nothing.
 
 use futures::join;
 use jiff::Timestamp;
@@ -19,8 +19,8 @@ use crate::{
     Finding, Severity, budgets, certificates, etcd, machines, network, node, nodes, storage, workloads,
 };
 
-/// The layers of the cluster, lowest first; `own` gives our wall clock. The certificates of this machine and `turns`,
-/// which others know, are not among them.
+/// The layers of the cluster, lowest first; `own` gives our wall clock. Without the certificates of this
+/// machine and `turns`, which callers add.
 pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<VerifyLayer> {
     let server = match server_time(cluster).await {
         Ok(server) => server,
@@ -60,7 +60,7 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
         Box::pin(listed::<Value>(cluster, many("budgets", "/apis/policy/v1/poddisruptionbudgets"))),
     );
     let known = all_nodes.as_deref().unwrap_or_default();
-    // Of nodes that could not be read nothing is said.
+    // No finding about nodes that could not be read.
     let by_nodes = |found: Vec<Finding>| if all_nodes.is_ok() { found } else { Vec::new() };
     let members = known.iter().filter(|it| etcd::is_member(it)).count();
     let mut quorum = LayerCheck::default();
@@ -122,10 +122,11 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
     ]
 }
 
-/// Whether Harvester renews the certificates of rke2 by itself, in words; nothing without Harvester.
+/// Whether Harvester renews the certificates of rke2 automatically, in words; `None` without Harvester.
+///
 /// Errors: [`Finding`] of `certificates`: it cannot be read.
 pub async fn rotation(cluster: &ApiClient) -> Result<Option<String>, Finding> {
-    // The other settings of Harvester may hold secrets.
+    // One setting only: others of Harvester may hold secrets.
     let all = WatchScope::all("settings", "/apis/harvesterhci.io/v1beta1/settings".to_owned());
     let fields = Some(format!("metadata.name={}", certificates::ROTATION));
     match listed::<Value>(cluster, WatchScope { fields, ..all }).await {
@@ -156,14 +157,14 @@ fn leases_of(namespace: &str) -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
 }
 
-/// What belongs to the system, and the others.
+/// Objects of the system, and others.
 type Halves = (Vec<Value>, Vec<Value>);
 
 fn parted(read: Result<Vec<Value>, Error>) -> Result<Halves, Error> {
     read.map(|all| all.into_iter().partition(workloads::is_system))
 }
 
-/// The API does not answer, or not to us.
+/// The API does not answer, or refuses us.
 fn without_api(error: &Error) -> Vec<VerifyLayer> {
     let (text, next) = (error.plain(), error.next_step());
     let off = error.reach() == Reach::Unreachable && !matches!(error, Error::Kubeconfig { .. });

@@ -26,13 +26,13 @@ fn pod(name: &str, change: impl Fn(&mut Value)) -> Value {
     pod
 }
 
-/// With how many it lets go, how many are healthy, needed, and there.
+/// `[allowed, healthy, required, present]`.
 fn budget(namespace: &str, name: &str, [allowed, healthy, needed, there]: [u32; 4]) -> Value {
     json!({ "metadata": { "namespace": namespace, "name": name }, "status": { "disruptionsAllowed": allowed,
         "currentHealthy": healthy, "desiredHealthy": needed, "expectedPods": there } })
 }
 
-/// A cluster in which all is well, and what `change` makes of a collection, by the end of its path.
+/// A healthy cluster; `change` alters a collection, by the end of its path.
 fn site(
     change: impl Fn(&str, &mut Vec<Value>) -> Option<MockReply> + Send + Sync + 'static,
 ) -> (ApiClient, mock::RecordedCalls) {

@@ -4,16 +4,15 @@
 
 use topics::{Cidr, EdgeNodeClusterConfig, LbInterface, NetworkPortStatus};
 
-/// What becomes of the load-balanced addresses of a config.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Balance {
-    /// What the bootstrap node serves, by Linux names; empty on every other node.
+    /// Served by the bootstrap node, by Linux names; empty on every other node.
     pub(super) serves: Vec<LbInterface>,
-    /// What is wrong, or empty. On the bootstrap node the last fault, elsewhere the first, as the reference has it.
+    /// Empty when nothing is wrong. On the bootstrap node the last fault, elsewhere the first, as in the
+    /// reference.
     pub(super) fault: String,
 }
 
-/// Judges the addresses of `config` on a node with these ports.
 pub(super) fn balance(config: &EdgeNodeClusterConfig, ports: &[NetworkPortStatus]) -> Balance {
     let wanted = config.lb_interfaces.as_deref().unwrap_or_default();
     let mut found = Balance::default();
@@ -35,7 +34,7 @@ pub(super) fn balance(config: &EdgeNodeClusterConfig, ports: &[NetworkPortStatus
     found
 }
 
-/// The Linux interface that serves `entry`, or why none does.
+/// The Linux interface for `entry`, or why there is none.
 fn serve(entry: &LbInterface, ports: &[NetworkPortStatus]) -> Result<String, String> {
     let label = &entry.interface;
     let Some(port) = ports.iter().find(|port| port.logicallabel == *label) else {
@@ -53,7 +52,7 @@ fn serve(entry: &LbInterface, ports: &[NetworkPortStatus]) -> Result<String, Str
     conflict(entry, ports.iter()).map_or_else(|| Ok(port.if_name.clone()), Err)
 }
 
-/// The address of this node that the load balancer could give away: the first one of a layer 3 port in the prefix.
+/// The node's address that the load balancer could assign: the first one of a layer 3 port in the prefix.
 fn conflict<'a>(
     entry: &LbInterface,
     mut ports: impl Iterator<Item = &'a NetworkPortStatus>,

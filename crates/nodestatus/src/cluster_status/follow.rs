@@ -1,6 +1,6 @@
-//! The task that publishes EdgeNodeClusterStatus and tells the server its place.
+//! Publishes EdgeNodeClusterStatus and gives the server its address.
 //!
-//! It has an inbox of its own: nothing here waits for the drain, nor the drain for this.
+//! It has an inbox of its own: it does not wait for the drain, nor the drain for it.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, UdpSocket};
@@ -19,18 +19,17 @@ use crate::GLOBAL;
 use crate::token::{self, BlockAnswer};
 use agent::duties;
 
-/// Where no nim publishes ports: how often it is looked whether an interface has the node's address in the cluster.
+/// Without nim: pause between looks for an interface with the node's address in the cluster.
 const ADDRESS_LOOK: Duration = Duration::from_secs(5);
-/// nim makes this directory when it starts, before any agent that needs it.
+/// nim makes this directory at its start, before any agent that needs it.
 const NIM: &str = "run/nim";
-/// The trouble of a server that cannot listen yet.
+/// Trouble of a server that cannot listen yet.
 const SERVER: &str = "status server";
 
 enum StatusEvent {
     Network(Box<DeviceNetworkStatus>),
-    /// The ports have been looked for; there may be none.
+    /// The ports were read; there may be none.
     NetworkRead,
-    /// The token of a config.
     Token(Box<BlockAnswer>),
 }
 
@@ -40,19 +39,18 @@ impl From<BlockAnswer> for StatusEvent {
     }
 }
 
-/// The publisher of the status. It goes with its agent and not with the task, which may end a moment later: the agent
-/// can be started again at once.
+/// The publisher of the status. It belongs to the agent and not to the task, which may end a moment later:
+/// the agent can be restarted at once.
 pub(crate) struct Speaker(Arc<Mutex<StatusOutlet>>, Troubles);
 
 type StatusOutlet = Outlet<EdgeNodeClusterStatus>;
 
 impl Speaker {
-    /// Becomes the publisher.
     pub(crate) fn open(troubles: &Troubles) -> Result<Self, Error> {
         Ok(Self(Arc::new(Mutex::new(Outlet::open(troubles)?)), troubles.clone()))
     }
 
-    /// Follows the facts as long as the speaker is there. Dropping it leaves what was published last.
+    /// Follows the facts while the speaker exists. Dropping it leaves the last value published.
     pub(crate) fn follow(
         &self,
         context: AgentContext,
@@ -118,14 +116,14 @@ async fn run(
     }
 }
 
-/// Whether an interface of this machine has the address: a socket can be bound to no other. One that cannot be made, as
-/// where too many files are open, says nothing against it.
+/// Whether an interface of this machine has the address: a socket can be bound to no other. A failure to make
+/// a socket, as with too many open files, does not count against it.
 fn is_here(address: IpAddr) -> bool {
     let bound = UdpSocket::bind((address, 0));
     !bound.is_err_and(|it| it.kind() == ErrorKind::AddrNotAvailable)
 }
 
-/// Says what the status server waits for where nobody else does.
+/// Reports what the status server waits for, without nim.
 fn tell(troubles: &Troubles, looks_for: Option<IpAddr>, own: Option<IpAddr>) {
     let Some(address) = looks_for.filter(|_| own.is_none()) else { return troubles.over(SERVER) };
     let next_step =
@@ -147,7 +145,7 @@ fn take(facts: &mut StatusFacts, heard: StatusEvent) {
     }
 }
 
-/// Says what is to be said; the server is told its place last, and only what was said.
+/// Publishes the decision; then gives the server its address, which is a published one.
 fn publish(said: &mut StatusOutlet, verdict: StatusDecision, places: &watch::Sender<Option<NodeAddress>>) {
     let now = match verdict {
         StatusDecision::Keep => return,
@@ -231,7 +229,7 @@ mod tests {
         assert!(!said().unwrap().cluster_ip_is_ready);
         write(root.path(), NETWORK, &network("10.244.244.2"));
         places.wait_for(Option::is_some).await.unwrap();
-        // On its way out it keeps its address, also over a restart of the agent.
+        // On its way out the node keeps its address, also over a restart of the agent.
         members.send_replace(cluster_membership(Membership::Leaving));
         write(root.path(), NETWORK, &network("10.244.244.3"));
         drop((task, speaker));
@@ -259,7 +257,7 @@ mod tests {
             config.cluster_ip_prefix.as_mut().unwrap().ip.0 = Some(address.parse().unwrap());
             membership
         };
-        // Of a network for documents: no interface has it.
+        // A documentation network: no interface has it.
         let members = watch::Sender::new(at("192.0.2.1"));
         let troubles = Troubles::open(&context.topic_root, context.clock, NAME);
         let speaker = Speaker::open(&troubles).unwrap();

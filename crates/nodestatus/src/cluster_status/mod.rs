@@ -1,6 +1,6 @@
-//! EdgeNodeClusterStatus: this node in its cluster, out of EdgeNodeClusterConfig and DeviceNetworkStatus.
+//! EdgeNodeClusterStatus, from EdgeNodeClusterConfig and DeviceNetworkStatus.
 //!
-//! Not here: leaving the cluster (spec/agents.md 4.8), and the server whose place comes out of this (`server`).
+//! Not here: leaving the cluster (spec/agents.md 4.8), and the server at its address (`server`).
 
 mod balance;
 mod follow;

@@ -1,8 +1,8 @@
-//! What EdgeNodeClusterStatus says: facts in, value out.
+//! The rules of EdgeNodeClusterStatus: facts in, value out.
 //!
-//! Source: spec/agents.md 4.7, spec/topics.md. Two things differ on purpose: nothing is said before both facts have
-//! been read, so that a restart never takes the cluster's address away for a moment; and an error of the token keeps
-//! its time while its text stays. Pure: no clock, no I/O, no task.
+//! Source: spec/agents.md 4.7, spec/topics.md. Two differences are intended: nothing is published before both
+//! facts have been read, so that a restart never removes the cluster's address for a moment; and an error of
+//! the token keeps its time while its text stays. Pure: no clock, no I/O, no task.
 
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -19,32 +19,29 @@ use crate::token::{BlockAnswer, ClusterToken, Sealed};
 
 #[derive(Debug, Default)]
 pub(super) struct StatusFacts {
-    /// The last config that was decided upon; `None` before the first. One that is gone is one that is not valid. On
-    /// the way out of the cluster, the one from before, where that is known.
+    /// The last decided config; `None` before the first. A missing one is an invalid one. While leaving, the
+    /// former config, if known.
     pub(super) config: Option<Arc<EdgeNodeClusterConfig>>,
-    /// The node is on its way out of its cluster.
     pub(super) leaving: bool,
-    /// The ports; `None` before they have been looked for.
+    /// `None` before the first reading.
     pub(super) network: Option<DeviceNetworkStatus>,
-    /// Where no nim publishes ports: which address an interface of this machine has been found to have.
+    /// Without nim: the address that an interface of this machine has.
     pub(super) own_address: Option<IpAddr>,
-    /// The token of that config.
+    /// Of that config.
     pub(super) token: ClusterToken,
 }
 
-/// What is to be published.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum StatusDecision {
-    /// What stands, until more is known.
+    /// The published value stays until more is known.
     Keep,
-    /// What stands, also as a place: the node needs it until it has left.
+    /// The published value and address stay: the node needs them until it has left.
     Stay,
-    /// Nothing: the node is in no cluster.
+    /// No value: the node is in no cluster.
     Nothing,
     Status(Box<EdgeNodeClusterStatus>),
 }
 
-/// Where this node can be reached in its cluster, as long as it can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NodeAddress {
     pub(crate) address: IpAddr,
@@ -52,7 +49,7 @@ pub(crate) struct NodeAddress {
 }
 
 impl StatusFacts {
-    /// Takes how the node stands; a config with another token forgets the last one.
+    /// A config with another token forgets the last token.
     pub(super) fn learn_membership(&mut self, cluster_membership: &ClusterMembership) {
         self.leaving = cluster_membership.membership == Membership::Leaving;
         let config = cluster_membership.left.as_ref().or(cluster_membership.config.as_ref());
@@ -63,27 +60,27 @@ impl StatusFacts {
         self.config = config.cloned();
     }
 
-    /// The address in the cluster that an interface is to have before the node can be asked there; `None` where it is in no
-    /// cluster, or nim says which ports there are.
+    /// The cluster's address that an interface must have before the server can listen; `None` without a
+    /// cluster, or with ports from nim.
     pub(super) fn looks_for(&self) -> Option<IpAddr> {
         let has_no_ports = self.network.as_ref().is_some_and(|it| it.ports.is_none());
         let config = self.config.as_ref().filter(|it| it.valid && has_no_ports)?;
         config.cluster_ip_prefix.as_ref()?.ip.0
     }
 
-    /// What is to be decrypted.
+    /// The block to decrypt.
     pub(super) fn sealed(&self) -> Option<Sealed> {
         self.config.as_deref().and_then(Sealed::of)
     }
 
-    /// Takes what became of a block; one of an earlier config says nothing.
+    /// Takes a decrypted block; one of an earlier config is ignored.
     pub(super) fn opened(&mut self, answer: BlockAnswer) {
         if self.sealed().is_some_and(|it| it.block == answer.of.block) {
             self.token = answer.token;
         }
     }
 
-    /// Judges the facts. `last` is what was said last, whose errors keep their time; `now` is for new ones.
+    /// `last` is the published value: its errors keep their time; `now` is for new ones.
     pub(super) fn judge(&self, last: Option<&EdgeNodeClusterStatus>, now: GoTime) -> StatusDecision {
         let known = self.config.as_ref().filter(|it| it.valid || !self.leaving);
         let Some(config) = known else {
@@ -100,7 +97,7 @@ impl StatusFacts {
         let wanted = config.lb_interfaces.as_deref().unwrap_or_default();
         let balance = balance(config, ports);
         let (token, fault) = match &self.token {
-            // A moment, after which there is a token or a fault: until then what stands is not withdrawn.
+            // A moment, then there is a token or a fault: until then the published value stays.
             ClusterToken::Pending => return StatusDecision::Keep,
             ClusterToken::None => (Secret::default(), ""),
             ClusterToken::Clear(token) => (token.clone(), ""),
@@ -138,20 +135,19 @@ impl StatusFacts {
     }
 }
 
-/// Whether the node can reach its cluster with this status. In a boot after a power cut on the way out there is none
-/// at first.
+/// Whether the node can reach its cluster with this status. After a power cut while leaving there is none at
+/// first.
 fn serves(status: &EdgeNodeClusterStatus, config: &EdgeNodeClusterConfig) -> bool {
     let has_token = !status.encrypted_cluster_token.reveal().is_empty();
     status.cluster_ip_is_ready && (has_token || !config.cipher_token.is_cipher)
 }
 
-/// The place that a status names.
 pub(super) fn place(status: &EdgeNodeClusterStatus) -> Option<NodeAddress> {
     let address = status.cluster_ip_prefix.as_ref()?.ip.0.filter(|_| status.cluster_ip_is_ready)?;
     Some(NodeAddress { address, cluster: status.cluster_id.uuid })
 }
 
-/// Whether the cluster's address is up: a usable port of that label has it.
+/// Whether a usable port of that label has the cluster's address.
 fn is_ready(config: &EdgeNodeClusterConfig, ports: &[NetworkPortStatus]) -> bool {
     let label = &config.cluster_interface;
     let Some(address) = config.cluster_ip_prefix.as_ref().and_then(|it| it.ip.0) else { return false };
@@ -173,7 +169,7 @@ fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
     (!list.is_empty()).then_some(list)
 }
 
-/// An error; with the text of the last one it is that one.
+/// An error with the text of the last one keeps its time.
 fn error_description(
     error: String,
     error_severity: ErrorSeverity,

@@ -1,4 +1,4 @@
-//! A block: what must be there before a key is asked, and what comes out with its answer.
+//! An encrypted block: what is needed before a key is used, and its content after that.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -13,30 +13,29 @@ use zeroize::Zeroizing;
 use super::cert::{Certs, key, public_key};
 use super::fault::TokenFault;
 
-/// Key exchange by Diffie-Hellman on an elliptic curve.
+/// ECDH.
 const ECDH: i32 = 1;
 /// AES-256 in CFB mode.
 const AES_256_CFB: i32 = 1;
-/// Bytes of a coordinate on P-256.
+/// On P-256.
 pub(super) const COORDINATE_BYTES: usize = 32;
 
-/// A point that both sides can compute and nobody else: X and Y, each filled up with zeros at the left.
+/// The shared point of both keys: X and Y, padded with zeros at the left.
 pub(super) type SharedPoint = Zeroizing<[u8; 2 * COORDINATE_BYTES]>;
 
-/// A block that can be opened.
 pub(super) struct BlockRequest {
     /// The controller's key.
     pub(super) peer: PublicKey,
-    /// The device's, as its certificate tells it.
+    /// The device's, from its certificate.
     pub(super) own: PublicKey,
-    /// Whether the certificate's key is in the TPM.
+    /// The certificate's key is in the TPM.
     pub(super) in_tpm: bool,
     start: [u8; 16],
     data: Vec<u8>,
     hash: Vec<u8>,
 }
 
-/// Looks whether all is there that opens `block`.
+/// Checks that everything needed to open `block` is there.
 pub(super) fn plan(block: &CipherBlockStatus, certs: &Certs) -> Result<BlockRequest, TokenFault> {
     if !block.error.is_empty() {
         return Err(TokenFault::NotReady(block.error.clone()));
@@ -70,7 +69,7 @@ pub(super) fn plan(block: &CipherBlockStatus, certs: &Certs) -> Result<BlockRequ
 }
 
 impl BlockRequest {
-    /// Decrypts with the point that the device's key makes of the controller's.
+    /// Decrypts with the shared point.
     pub(super) fn open(&self, shared: &SharedPoint) -> Result<Zeroizing<Vec<u8>>, TokenFault> {
         let mut cipher_key = Zeroizing::new([0; 32]);
         cipher_key.copy_from_slice(digest(&SHA256, shared.as_slice()).as_ref());

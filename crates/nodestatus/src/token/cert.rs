@@ -1,7 +1,7 @@
-//! The public key of a certificate, and the certificates that are known.
+//! The public key of a certificate, and the published certificates.
 //!
-//! Who signed a certificate is not judged here: it comes from agents of this device, which have. So one that TLS would
-//! refuse, for its version or an extension, is read all the same, as the reference does.
+//! Signatures are not checked here: the agents that publish certificates have done so. So one that TLS would
+//! refuse, for its version or an extension, is accepted, as in the reference.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -15,16 +15,14 @@ use topics::{Base64, ControllerCert, EdgeNodeCert};
 use x509_cert::certificate::{CertificateInner, Raw};
 use x509_cert::der::{Decode as _, referenced::OwnedToRef as _};
 
-/// The certificates that are published, by key.
+/// By key.
 #[derive(Debug, Default)]
 pub(super) struct Certs {
-    /// The controller's.
     pub(super) controller: BTreeMap<String, ControllerCert>,
-    /// The device's.
     pub(super) device: BTreeMap<String, EdgeNodeCert>,
 }
 
-/// The key of a certificate whose hash this is.
+/// The key of the certificate with this hash.
 pub(super) fn key(hash: Option<&Base64>) -> String {
     hash.into_iter().flat_map(|it| &it.0).fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").unwrap_or_default();
@@ -32,7 +30,7 @@ pub(super) fn key(hash: Option<&Base64>) -> String {
     })
 }
 
-/// The public key of the first certificate in `pem` that can be read.
+/// Of the first readable certificate in `pem`.
 pub(super) fn public_key(pem: Option<&Base64>) -> Result<PublicKey, &'static str> {
     let pem = pem.map(|it| it.0.as_slice()).unwrap_or_default();
     let first = CertificateDer::pem_slice_iter(pem)

@@ -1,4 +1,4 @@
-//! What is asked and what is answered.
+//! Requests for a block, and answers.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -10,30 +10,27 @@ pub(crate) enum ClusterToken {
     /// The config has none, or none that is encrypted.
     #[default]
     None,
-    /// It is being decrypted.
     Pending,
     Clear(Secret),
-    /// Why it cannot be decrypted, in the words of EdgeNodeClusterStatus.
+    /// With the text for EdgeNodeClusterStatus.
     Failed(String),
 }
 
-/// A block that is to be opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sealed {
     pub(crate) block: CipherBlockStatus,
-    /// Whether this node starts the cluster, and so writes the manifest.
+    /// This node starts the cluster, so it writes the manifest.
     pub(crate) bootstrap: bool,
 }
 
 impl Sealed {
-    /// The block of a config that is valid and has one.
+    /// From a valid config with a block.
     pub(crate) fn of(config: &EdgeNodeClusterConfig) -> Option<Self> {
         (config.valid && config.cipher_token.is_cipher)
             .then(|| Self { block: config.cipher_token.clone(), bootstrap: config.bootstrap_node })
     }
 }
 
-/// What became of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockAnswer {
     pub(crate) of: Sealed,

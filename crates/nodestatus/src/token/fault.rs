@@ -1,69 +1,63 @@
-//! What keeps a token shut, in the words of EdgeNodeClusterStatus: the thing, what is wrong with it, the next step.
+//! Why a token cannot be decrypted, with the text for EdgeNodeClusterStatus: the thing, what is wrong with
+//! it, the next step.
 //!
-//! Nothing that was decrypted, and nothing of a key, ever goes in here. Pure: no clock, no I/O, no task.
+//! Nothing decrypted, and nothing of a key, is ever in it. Pure: no clock, no I/O, no task.
 
-/// What the reference begins its errors with.
+/// The reference's prefix of its errors.
 const BEGINNING: &str = "decryptClusterTokenAndManifest: failed to decrypt cluster token: ";
 
-/// What keeps a token or its manifest shut.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TokenFault {
     /// The controller could not make the block.
     #[error("the block is not ready: {0}; look at the cluster's token at the controller")]
     NotReady(String),
-    /// A member is not there, or not of its size.
+    /// A member is missing, or has a wrong size.
     #[error("the block has no {0}; give the cluster its token again at the controller")]
     Lacks(&'static str),
-    /// A method that is not known here.
+    /// An unknown method.
     #[error("{what} {number} is not known here, {known} is; look at the cipher context at the controller")]
     Scheme { what: &'static str, number: i32, known: i32 },
-    /// A certificate is not published.
     #[error("no such cert: {topic} {key} is not published; {next}")]
     NoCert { topic: &'static str, key: String, next: &'static str },
-    /// A certificate that cannot be used.
     #[error("{topic} {key} cannot be used: {why}; {next}")]
     BadCert { topic: &'static str, key: String, why: &'static str, next: &'static str },
     #[error("key file {path}: {why}; it is made by tpmmgr with the device's certificates")]
     KeyFile { path: String, why: String },
-    /// The device of the TPM.
     #[error("{path}: {why}; check that this machine's TPM is there and switched on")]
     Device { path: String, why: String },
     #[error(
         "{path}: the TPM refuses to use key 0x{key:08x}, rc=0x{code:08x}; check that tpmmgr has made that key"
     )]
     Refused { path: String, key: u32, code: u32 },
-    /// What the TPM said makes no sense.
+    /// An invalid response of the TPM.
     #[error(
         "{path}: the TPM's response makes no sense: {why}; it is asked again, restart the machine if that lasts"
     )]
     Response { path: String, why: &'static str },
-    /// The key did not answer.
     #[error("{0}; it is asked again, restart the machine if that lasts")]
     Late(&'static str),
-    /// The wrong key or the wrong data.
+    /// Wrong key or wrong data.
     #[error(
         "hash mismatch: what was decrypted is not what the controller encrypted; have it encrypt the token again for the \
          present certificate of this device"
     )]
     Mismatch,
-    /// What was decrypted is something else.
+    /// The decrypted content is invalid.
     #[error("what was decrypted cannot be read: {0}; give the cluster its token again at the controller")]
     Content(&'static str),
-    /// The manifest cannot be unpacked.
     #[error("the manifest cannot be unpacked: {0}; give the cluster its manifest again at the controller")]
     Manifest(String),
-    /// The manifest cannot be put in its place.
     #[error("{0}; it is tried again, check that the vault is unlocked and has room")]
     Place(String),
 }
 
 impl TokenFault {
-    /// As EdgeNodeClusterStatus tells it.
+    /// For EdgeNodeClusterStatus.
     pub(super) fn status_text(&self) -> String {
         format!("{BEGINNING}{self}")
     }
 
-    /// Whether it may go away without a new config or certificate.
+    /// Whether it may pass without a new config or certificate.
     pub(super) fn may_pass(&self) -> bool {
         matches!(
             self,

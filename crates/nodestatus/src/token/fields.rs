@@ -1,8 +1,8 @@
-//! The two fields that are wanted of the controller's message `EncryptionBlock`.
+//! Reads two fields of the controller's message `EncryptionBlock`.
 //!
-//! A reader of its own, as a library would copy each string of the message, also passwords that are not wanted here,
-//! into memory that nobody wipes. Fields of other numbers are skipped, of repeated ones the last counts.
-//! Source: the wire format of protocol buffers; lf-edge/eve-api evecommon/acipherinfo.proto.
+//! Not by a library, which would copy each string of the message, unneeded passwords included, into memory
+//! that is not wiped. Other fields are skipped, of repeated ones the last counts. Source: the wire format of
+//! protocol buffers; lf-edge/eve-api evecommon/acipherinfo.proto.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -10,18 +10,17 @@
 const TOKEN: u64 = 8;
 /// `gzip_registration_manifest_yaml`, bytes.
 const MANIFEST: u64 = 13;
-/// No token is longer; it must fit into a message between agents.
+/// A token must fit into a message between agents.
 const TOKEN_LIMIT_BYTES: usize = 4096;
 
-/// What is wanted; empty where the message has nothing.
+/// Empty where the message has none.
 #[derive(PartialEq, Eq, Default)]
 pub(super) struct TokenFields<'a> {
     pub(super) token: &'a str,
-    /// The manifest, packed by gzip.
+    /// Gzip.
     pub(super) manifest: &'a [u8],
 }
 
-/// Reads a message.
 pub(super) fn read(mut message: &[u8]) -> Result<TokenFields<'_>, &'static str> {
     let mut fields = TokenFields::default();
     while !message.is_empty() {
@@ -53,7 +52,7 @@ fn token(content: &[u8]) -> Result<&str, &'static str> {
     str::from_utf8(content).ok().ok_or("the token is no UTF-8")
 }
 
-/// A number of up to 64 bits, seven a byte, lowest first.
+/// Up to 64 bits, seven per byte, lowest first.
 fn varint(message: &mut &[u8]) -> Result<u64, &'static str> {
     let mut number = 0_u64;
     for nth in 0..10 {

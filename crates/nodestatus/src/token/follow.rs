@@ -1,7 +1,7 @@
-//! The task that follows the certificates and opens what it is asked to open.
+//! Follows the certificates, and opens requested blocks.
 //!
-//! Keys and files are asked on a thread of their own, for a limited time: neither the agent's loop nor a drain waits
-//! for a TPM.
+//! Keys and files are used on a thread of their own, for a limited time: neither the agent's loop nor a drain
+//! waits for a TPM.
 
 use std::time::Duration;
 
@@ -20,12 +20,13 @@ use super::keys::TokenKeys;
 use super::token_state::{OpenedBlock, TokenAction, TokenEvent, TokenState};
 use super::{fields, manifest};
 
-/// A key that has not answered after so long is asked again later. A TPM needs about a second.
+/// A key without an answer for so long is tried again later. A TPM needs about a second.
 const KEY_LIMIT: Duration = Duration::from_secs(30);
-/// Name of the task that opens a block; there is one at a time.
+/// The task that opens a block; there is one at a time.
 const OPEN: &str = "open";
 
-/// Answers what `asked` asks for, as long as somebody asks. Dropping it leaves a call to the TPM to end by itself.
+/// Answers requests until the sender of `asked` is gone. Dropping it leaves a call to the TPM to end by
+/// itself.
 pub(crate) async fn follow<E: From<BlockAnswer> + Send + 'static>(
     context: AgentContext,
     asked: watch::Receiver<Option<Sealed>>,
@@ -95,7 +96,7 @@ fn follow_certs<T: Topic>(
     });
 }
 
-/// Does what the desk wants; false once nobody listens any more.
+/// Performs actions; false once the receiver is gone.
 async fn perform<E: From<BlockAnswer>>(
     acts: Vec<TokenAction>,
     tasks: &mut Tasks<TokenEvent>,
@@ -143,7 +144,7 @@ async fn perform<E: From<BlockAnswer>>(
     true
 }
 
-/// Opens a block; blocks its thread.
+/// Blocks its thread.
 fn open(
     topic_root: &TopicRoot,
     keys: &TokenKeys,

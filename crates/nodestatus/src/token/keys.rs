@@ -1,7 +1,7 @@
 //! The device's key: in the TPM, or in a file on devices without one. Its calls may block.
 //!
-//! Source: lf-edge/eve pkg/pillar/evetpm: a device that has a certificate and no key file of it uses its TPM, and a
-//! certificate says itself whether its key is there.
+//! Source: lf-edge/eve pkg/pillar/evetpm: a device with a certificate and without its key file uses its TPM,
+//! and a certificate says whether its key is there.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _, Write as _};
@@ -20,31 +20,29 @@ use super::block::{BlockRequest, COORDINATE_BYTES, SharedPoint};
 use super::fault::TokenFault;
 use super::tpm::{self, No};
 
-/// The key on devices without a TPM.
+/// On devices without a TPM.
 const KEY_FILE: &str = "persist/certs/ecdh.key.pem";
-/// No key file is longer.
 const KEY_FILE_BYTES: u64 = 64 << 10;
-/// The device's own certificate.
 const DEVICE_CERT_FILE: &str = "config/device.cert.pem";
-/// Its key, on devices without a TPM.
+/// On devices without a TPM.
 const DEVICE_KEY_FILE: &str = "config/device.key.pem";
-/// The TPM, through the kernel's resource manager.
+/// Through the kernel's resource manager.
 const TPM: &str = "dev/tpmrm0";
 
-/// A TPM that takes one command at a time.
+/// Takes one command at a time.
 pub(super) trait Tpm: Send {
-    /// Sends a command and returns the response. It may hang as long as the kernel lets it.
-    /// Errors: the device cannot be had, or the kernel gives up.
+    /// Sends a command and returns the response. May hang.
+    ///
+    /// Errors: the device is unavailable, or the kernel gives up.
     fn ask(&mut self, command: &[u8]) -> io::Result<Zeroizing<Vec<u8>>>;
 }
 
-/// The kernel's device.
 struct KernelDevice(PathBuf);
 
 impl Tpm for KernelDevice {
     fn ask(&mut self, command: &[u8]) -> io::Result<Zeroizing<Vec<u8>>> {
         let mut device = OpenOptions::new().read(true).write(true).open(&self.0)?;
-        // The driver takes a command in one piece, and gives the response in one.
+        // The driver takes a command, and gives a response, in one piece.
         if device.write(command)? != command.len() {
             return Err(io::ErrorKind::WriteZero.into());
         }
@@ -55,7 +53,6 @@ impl Tpm for KernelDevice {
     }
 }
 
-/// The keys of this device.
 #[derive(Clone)]
 pub(super) struct TokenKeys {
     topic_root: TopicRoot,
@@ -64,18 +61,16 @@ pub(super) struct TokenKeys {
 }
 
 impl TokenKeys {
-    /// Waits until no thread of ours is at a key: one that hangs there must not be joined by a second. To be held as
-    /// long as a key is asked; nothing is lost by dropping it.
+    /// Waits until none of our threads uses a key: a second thread must not join a hanging one. To be held
+    /// while a key is used; dropping it loses nothing.
     pub(super) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.turn).acquire_owned().await.ok()
     }
 
-    /// Those under the root of `topic_root`.
     pub(super) fn new(topic_root: &TopicRoot) -> Self {
         Self::with(topic_root, KernelDevice(topic_root.path(TPM)))
     }
 
-    /// The same with another TPM.
     pub(super) fn with(topic_root: &TopicRoot, tpm: impl Tpm + 'static) -> Self {
         Self {
             topic_root: topic_root.clone(),
@@ -84,7 +79,7 @@ impl TokenKeys {
         }
     }
 
-    /// The point that the device's key makes of the controller's. To be called where blocking is allowed.
+    /// The shared point of our key and the controller's. Blocks.
     pub(super) fn shared(&self, order: &BlockRequest) -> Result<SharedPoint, TokenFault> {
         let there = |path| self.topic_root.path(path).exists();
         if order.in_tpm && there(DEVICE_CERT_FILE) && !there(DEVICE_KEY_FILE) {
@@ -99,7 +94,7 @@ impl TokenKeys {
         let fault = |why: String| TokenFault::KeyFile { path: path.display().to_string(), why };
         let read = store::read(&path, KEY_FILE_BYTES).map_err(|error| fault(error.to_string()))?;
         let pem = Zeroizing::new(read.ok_or_else(|| fault("there is none".to_owned()))?);
-        // The causes of these errors are left out: they may tell of the key.
+        // Causes are left out: they may reveal the key.
         let no_key = || fault("it holds no private key on the curve P-256".to_owned());
         let der = PrivateKeyDer::from_pem_slice(&pem).ok().ok_or_else(no_key)?;
         let key = SecretKey::from_der(der.secret_der()).ok().ok_or_else(no_key)?;
@@ -128,7 +123,7 @@ impl TokenKeys {
     }
 }
 
-/// The coordinates of a point; zeros for the point at infinity, which no product of healthy keys is.
+/// Zeros for the point at infinity, which no valid keys produce.
 fn coordinates(point: &AffinePoint) -> SharedPoint {
     let mut shared = Zeroizing::new([0; 2 * COORDINATE_BYTES]);
     let encoded = Zeroizing::new(point.to_sec1_point(false).as_bytes().to_vec());

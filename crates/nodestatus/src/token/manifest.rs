@@ -1,4 +1,5 @@
-//! The manifest by which the cluster is registered, on the node that starts it: unpacked and put where k3s finds it.
+//! The manifest that registers the cluster, on the node that starts it: unpacked and written where k3s reads
+//! it.
 //!
 //! Its calls may block.
 
@@ -10,21 +11,20 @@ use zeroize::Zeroizing;
 
 use super::fault::TokenFault;
 
-/// Below it are files that are encrypted with a key of the TPM.
+/// Its files are encrypted with a key of the TPM.
 const VAULT: &str = "persist/vault";
-/// Where the manifest is looked for.
 pub(super) const FILE: &str = "persist/vault/manifests/registration.yaml";
-/// No manifest is longer, unpacked.
+/// Unpacked.
 const LIMIT_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Manifest {
-    /// Nothing: there is none, or the file says it already.
+    /// There is none, or the file is up to date.
     Unchanged,
     Written,
 }
 
-/// Puts the manifest in `packed` into its place. None is no error and removes none.
+/// Writes the manifest in `packed`. None is no error and removes none.
 pub(super) fn put(topic_root: &TopicRoot, packed: &[u8]) -> Result<Manifest, TokenFault> {
     if packed.is_empty() {
         return Ok(Manifest::Unchanged);
@@ -32,11 +32,11 @@ pub(super) fn put(topic_root: &TopicRoot, packed: &[u8]) -> Result<Manifest, Tok
     let manifest = unpack(packed)?;
     let (vault, file) = (topic_root.path(VAULT), topic_root.path(FILE));
     let fault = |error: pubsub::Error| TokenFault::Place(error.to_string());
-    // What was made before the vault is there would lie outside of it, in clear text.
+    // Before the vault exists the file would be outside of it, in clear text.
     if !vault.is_dir() {
         return Err(TokenFault::Place(format!("there is no {}", vault.display())));
     }
-    // One that cannot be read is replaced.
+    // An unreadable one is replaced.
     let on_disk = store::read(&file, LIMIT_BYTES).ok().flatten().map(Zeroizing::new);
     if on_disk.is_some_and(|it| it == manifest) {
         return Ok(Manifest::Unchanged);
@@ -45,7 +45,7 @@ pub(super) fn put(topic_root: &TopicRoot, packed: &[u8]) -> Result<Manifest, Tok
     Ok(Manifest::Written)
 }
 
-/// Unpacks at most as much as a manifest may have.
+/// At most [`LIMIT_BYTES`].
 fn unpack(packed: &[u8]) -> Result<Zeroizing<Vec<u8>>, TokenFault> {
     let mut manifest = Zeroizing::new(Vec::new());
     let mut reader = MultiGzDecoder::new(packed).take(LIMIT_BYTES + 1);

@@ -1,8 +1,8 @@
-//! When a block is opened, again, and not at all.
+//! When a block is opened, opened again, or not opened.
 //!
-//! It is judged once all certificates have been read, and when a certificate changes while it is shut; trouble with the
-//! device is tried again after a pause. A token that is clear stays so until the block is another one: the hash of its
-//! clear text has proved it, whatever becomes of the certificates. Pure: no clock, no I/O, no task.
+//! It is judged once all certificates have been read, and when a certificate changes while it is closed;
+//! trouble with the device is retried after a pause. A clear token stays until there is another block: the
+//! hash of its clear text has proved it, with or without certificates. Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::facts::{BlockAnswer, ClusterToken, Sealed};
 use super::fault::TokenFault;
 use super::manifest::Manifest;
 
-/// Pause before trouble with the device is looked at again.
+/// Pause after trouble with the device.
 const PAUSE: Duration = Duration::from_secs(60);
 
 pub(super) enum TokenEvent {
@@ -23,33 +23,28 @@ pub(super) enum TokenEvent {
     Controller(String, Option<ControllerCert>),
     /// One of the device.
     Device(String, Option<EdgeNodeCert>),
-    /// The controller's have been looked for; there may be none.
+    /// The controller's were read; there may be none.
     ControllersRead,
     /// The device's.
     DevicesRead,
-    /// What came of an [`TokenAction::Open`].
+    /// Result of an [`TokenAction::Open`].
     Opened(Box<(Sealed, Result<OpenedBlock, TokenFault>)>),
 }
 
-/// What was in a block.
 pub(super) struct OpenedBlock {
     pub(super) token: Secret,
-    /// What became of the manifest.
     pub(super) manifest: Result<Manifest, TokenFault>,
 }
 
-/// What is to be done.
 pub(super) enum TokenAction {
-    /// Open this, in place of what is being opened.
+    /// Open this, in place of the one under way.
     Open(Sealed, Box<BlockRequest>),
     Tell(BlockAnswer),
-    /// Log that the manifest is written.
     Written,
-    /// Log why something is not done: a text that was not logged last.
+    /// Log a failure that differs from the last one.
     Warn(String),
 }
 
-/// The state of the one block that is wanted.
 #[derive(Default)]
 pub(super) struct TokenState {
     certs: Certs,
@@ -57,25 +52,24 @@ pub(super) struct TokenState {
     devices_read: bool,
     wanted: Option<Sealed>,
     state: BlockState,
-    /// The token of `wanted` has been told in the clear.
+    /// The token of `wanted` was given in the clear.
     clear: bool,
     warned: String,
 }
 
-/// What continues with it.
 #[derive(Default)]
 enum BlockState {
-    /// It is to be judged.
+    /// To be judged.
     #[default]
     Due,
-    /// It is being opened; whether a certificate has changed meanwhile.
+    /// Being opened; whether a certificate has changed meanwhile.
     Opening { changed: bool },
-    /// It is open or shut; when it is judged again by itself.
+    /// Open or closed; when it is judged again.
     Settled(Option<Mono>),
 }
 
 impl TokenState {
-    /// Another block is wanted, or none.
+    /// Another block, or none.
     pub(super) fn want(&mut self, wanted: Option<Sealed>) {
         if wanted == self.wanted {
             return;
@@ -86,7 +80,7 @@ impl TokenState {
         self.warned.clear();
     }
 
-    /// When [`TokenState::turn`] is due without anything heard.
+    /// When [`TokenState::turn`] is due without an event.
     pub(super) fn due(&self) -> Option<Mono> {
         match self.state {
             BlockState::Settled(again) => again,
@@ -94,7 +88,7 @@ impl TokenState {
         }
     }
 
-    /// Hears of something; what follows is for [`TokenState::turn`], but for what came of an opening.
+    /// Takes an event; all but the result of an opening is handled by [`TokenState::turn`].
     pub(super) fn hear(&mut self, now: Mono, heard: TokenEvent) -> Vec<TokenAction> {
         match heard {
             TokenEvent::ControllersRead => self.controllers_read = true,
@@ -116,7 +110,6 @@ impl TokenState {
         vec![]
     }
 
-    /// What is to be done now.
     pub(super) fn turn(&mut self, now: Mono) -> Vec<TokenAction> {
         if self.due().is_some_and(|due| due <= now) {
             self.state = BlockState::Due;
@@ -163,7 +156,7 @@ impl TokenState {
     }
 
     fn shut(&mut self, now: Mono, of: Sealed, fault: &TokenFault) -> Vec<TokenAction> {
-        // One that is clear was opened again for its manifest alone.
+        // A clear one was opened again for its manifest only.
         self.state = BlockState::Settled((fault.may_pass() || self.clear).then(|| now + PAUSE));
         let mut acts = self.warn(fault.to_string());
         if !self.clear {

@@ -1,4 +1,4 @@
-//! The one command that is asked of a TPM: make a shared point with a key that it keeps (`TPM2_ECDH_ZGen`).
+//! The only command for a TPM: make a shared point with its key (`TPM2_ECDH_ZGen`).
 //!
 //! Source: Trusted Platform Module Library, parts 2 and 3; the key is where lf-edge/eve pkg/pillar/evetpm puts it, and
 //! has an empty password. Pure: no clock, no I/O, no task.
@@ -7,9 +7,8 @@ use zeroize::Zeroizing;
 
 use super::block::{COORDINATE_BYTES, SharedPoint};
 
-/// Where the TPM keeps the key for exchanges.
+/// The TPM's key for exchanges.
 pub(super) const KEY: u32 = 0x8100_0005;
-/// No response is longer.
 pub(super) const RESPONSE_LIMIT_BYTES: usize = 4096;
 
 /// `TPM_ST_NO_SESSIONS`, of refusals.
@@ -21,12 +20,10 @@ const ECDH_ZGEN: u32 = 0x0000_0154;
 /// `TPM_RS_PW`: a password takes the place of a session.
 const PASSWORD: u32 = 0x4000_0009;
 
-/// Why there is no point.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum No {
-    /// The TPM refuses with this code.
+    /// With this code.
     Refused(u32),
-    /// The response makes no sense.
     Garbled(&'static str),
 }
 
@@ -54,7 +51,6 @@ pub(super) fn command(x: &[u8; COORDINATE_BYTES], y: &[u8; COORDINATE_BYTES]) ->
     [WITH_SESSION.to_be_bytes().as_slice(), &all_bytes.to_be_bytes(), &body].concat()
 }
 
-/// The point in a response.
 pub(super) fn point(response: &[u8]) -> Result<SharedPoint, No> {
     let (tag, rest) = short(response)?;
     let (size, rest) = long(rest)?;
@@ -98,7 +94,7 @@ fn long(bytes: &[u8]) -> Result<(u32, &[u8]), No> {
     Ok((u32::from_be_bytes(*number), rest))
 }
 
-/// Bytes with their count before them.
+/// Length-prefixed bytes.
 fn sized(bytes: &[u8]) -> Result<(&[u8], &[u8]), No> {
     let (size, rest) = short(bytes)?;
     rest.split_at_checked(size.into()).ok_or(No::Garbled("it ends early"))

@@ -1,6 +1,8 @@
-//! How far the logs of an application have been handed on: what zedkube needs after a restart to tell each line once.
+//! How far the logs of an application have been passed on: after a restart zedkube needs it to pass each line
+//! on once.
 //!
-//! A topic of our own, as in `drain::progress`; the key is the application's UUID. Pure: no clock, no I/O, no task.
+//! A topic of our own, as in `drain::progress`; the key is the application's UUID.
+//! Pure: no clock, no I/O, no task.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +19,7 @@ pub struct AppLogMarks {
     pub containers_omitted: u32,
 }
 
-/// Moments of a container that are kept where not everything fits.
+/// Moments of a container kept where not everything fits.
 const MOMENTS: usize = 8;
 
 impl Topic for AppLogMarks {
@@ -30,7 +32,7 @@ impl Topic for AppLogMarks {
             for text in [&mut mark.pod, &mut mark.pod_uid, &mut mark.container] {
                 most.text(text);
             }
-            // The last moments are those that matter.
+            // The last moments matter.
             let moments = mark.moments.len().saturating_sub(MOMENTS);
             mark.moments.drain(..moments);
         }

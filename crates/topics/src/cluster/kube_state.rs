@@ -1,4 +1,4 @@
-//! What zedkube says of this node in the cluster: election, applications, component updates.
+//! This node in the cluster, as zedkube publishes it: election, applications, component updates.
 //!
 //! Not here: the whole cluster (`kube_info`), the drain (`drain`, `drain::progress`).
 //! Source: lf-edge/eve pkg/pillar/types/{zedkubetypes,clustertypes,clusterupdatetypes}.go.

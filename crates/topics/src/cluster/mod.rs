@@ -1,8 +1,9 @@
 //! The node and its cluster.
 //!
-//! Beside this file: what happens in the cluster (`kube_info`, `kube_state`, `stats_state`), logs of applications
-//! (`app_logs`), services of users and consoles (`user_services`), what a node says to its peers (`node_outage`). Not here: the drain protocol (`drain`).
-//! Source: lf-edge/eve pkg/pillar/types/{cluster,cipherinfo,edgenode}types.go. Pure: no clock, no I/O, no task.
+//! Beside this file: what happens in the cluster (`kube_info`, `kube_state`, `stats_state`), logs of
+//! applications (`app_logs`), services of users and consoles (`user_services`), a node's answer to its peers
+//! (`node_outage`). Not here: the drain protocol (`drain`). Source: lf-edge/eve
+//! pkg/pillar/types/{cluster,cipherinfo,edgenode}types.go. Pure: no clock, no I/O, no task.
 
 mod app_logs;
 mod kube_info;
@@ -160,7 +161,7 @@ pub struct EdgeNodeClusterConfig {
 }
 
 impl EdgeNodeClusterConfig {
-    /// Whether the node belongs to a cluster; `None` while that is not decided.
+    /// Whether the node belongs to a cluster; `None` while undecided.
     pub fn member(&self) -> Option<bool> {
         self.initialized.then_some(self.valid)
     }
@@ -240,7 +241,7 @@ pub struct EdgeNodeInfo {
 }
 
 impl EdgeNodeInfo {
-    /// The name of the Kubernetes node, as the reference makes it: not checked.
+    /// Name of the Kubernetes node, as the reference makes it; unchecked.
     pub fn kube_name(&self) -> String {
         self.device_name.to_lowercase().replace('_', "-")
     }

@@ -1,4 +1,4 @@
-//! How the statistics of the cluster come about: who makes them, until when, and what is missing in them.
+//! The state of the cluster's statistics: the node that makes them, until when, and missing parts.
 //!
 //! `KubeClusterInfo` has the reference's shape, which has no place for this. A topic of our own, as in `drain::progress`.
 //! Pure: no clock, no I/O, no task.

@@ -1,4 +1,4 @@
-//! OS images: what is wanted, and how far it is.
+//! OS images: wanted ones and their state.
 //!
 //! Not here: the two partitions (`zboot`), the content that they come from (`others`).
 //! Source: lf-edge/eve pkg/pillar/types/zedagenttypes.go. Pure: no clock, no I/O, no task.

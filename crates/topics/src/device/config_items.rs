@@ -58,13 +58,11 @@ pub struct ConfigItemValue {
 }
 
 impl ConfigItemValue {
-    /// A property that is a text.
     pub fn text(key: &str, text: &str) -> Self {
         let (key, str_value) = (key.to_owned(), text.to_owned());
         Self { key, item_type: ConfigItemType::String, str_value, ..Self::default() }
     }
 
-    /// A property that is a number.
     pub fn number(key: &str, int_value: u32) -> Self {
         Self { key: key.to_owned(), item_type: ConfigItemType::Int, int_value, ..Self::default() }
     }
@@ -83,7 +81,6 @@ pub struct ConfigItemValueMap {
 topic!(ConfigItemValueMap: Volatile);
 
 impl ConfigItemValueMap {
-    /// These properties of the device.
     pub fn of<const N: usize>(items: [ConfigItemValue; N]) -> Self {
         let items = items.map(|it| (it.key.clone(), it));
         Self { global_settings: Some(items.into()), agent_settings: None }

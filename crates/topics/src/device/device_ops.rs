@@ -1,7 +1,7 @@
-//! What zedagent wants of the machine and what nodeagent does about it.
+//! Orders of zedagent for the machine, and nodeagent's reports.
 //!
-//! Not here: what zedagent remembers of it (`drain::progress`).
-//! Source: lf-edge/eve pkg/pillar/types/zedagenttypes.go. Pure: no clock, no I/O, no task.
+//! Not here: zedagent's record of them (`drain::progress`). Source: lf-edge/eve
+//! pkg/pillar/types/zedagenttypes.go. Pure: no clock, no I/O, no task.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The two image partitions: what nodeagent found out about them and how they are.
+//! The two image partitions: nodeagent's test result and their state.
 //!
 //! Not here: how they are written and switched. Source: lf-edge/eve pkg/pillar/types/zboottypes.go.
 //! Pure: no clock, no I/O, no task.

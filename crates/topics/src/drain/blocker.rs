@@ -38,12 +38,12 @@ pub struct Blocker {
 }
 
 impl Blocker {
-    /// What it is, in a sentence: `pod shop/web-0`, `virtual machine shop/db`, `volume shop/data (pvc-1)`.
+    /// As `pod shop/web-0`, `virtual machine shop/db`, `volume shop/data (pvc-1)`.
     pub fn subject(&self) -> String {
         if self.pod.contains(' ') { self.pod.clone() } else { format!("pod {}", self.pod) }
     }
 
-    /// The reason, with what it is before it where the reason does not name it.
+    /// The reason, preceded by the subject where the reason does not name it.
     pub fn sentence(&self) -> String {
         if self.reason.contains(&self.pod) {
             self.reason.clone()
@@ -53,13 +53,13 @@ impl Blocker {
     }
 }
 
-/// So many blockers keep their next step where not all have room.
+/// Blockers that keep their next step where not all fit.
 const WITH_STEP: usize = 16;
 
-/// Cuts blockers and their texts; returns how many were left out.
+/// Cuts blockers and their texts; returns the number of omitted ones.
 pub(crate) fn cut_blockers(blockers: &mut Vec<Blocker>, most: Most) -> u32 {
     let omitted = most.list(blockers);
-    // Rather the names of more.
+    // More names are worth more than steps.
     for it in blockers.iter_mut().skip(WITH_STEP) {
         it.next_step.clear();
     }

@@ -1,5 +1,5 @@
-//! How far an update of k3s on this node is: a topic of our own, which outlives a restart of the machine. Before it is
-//! applied the wish is held back, and what the kube container reads stays as it was.
+//! State of an update of k3s on this node: a topic of our own, which survives a reboot. Until it is applied,
+//! the kube container reads the former value.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{GoTime, Kind, Most, NodeDrainRequest, Requester, Topic};
 
-/// What a request is for that needs a turn and no drain: k3s restarts, and the pods of the node stay.
+/// Context of a request that needs a turn and no drain: k3s restarts, and the node's pods stay.
 pub const K3S_RESTART: &str = "k3s restart";
 
 impl NodeDrainRequest {
-    /// It waits for the turn of this node and leaves its pods where they are.
+    /// Whether it waits for the node's turn and leaves its pods in place.
     #[must_use]
     pub fn is_turn_alone(&self) -> bool {
         self.requested_by == Requester::K3sUpdate && self.context == K3S_RESTART
@@ -56,7 +56,7 @@ pub struct K3sUpdate {
 }
 
 impl K3sUpdate {
-    /// It is published, and this node is not known to be healthy with it.
+    /// Whether it was published, and the node is not known to be healthy with it.
     #[must_use]
     pub fn is_under_way(&self) -> bool {
         match self.stage {

@@ -1,6 +1,6 @@
-//! Whether this node belongs to a cluster, in our own words, and how it is taken out of one. Topics of our own, as in
-//! `drain::progress`; `NodeLeave` outlives a restart of the machine, so that a node whose config changed while it was off leaves
-//! all the same.
+//! Whether this node belongs to a cluster, and the state of its leave. Topics of our own, as in
+//! `drain::progress`; `NodeLeave` survives a reboot, so that a node with a config that changed while it was
+//! off leaves too.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -100,7 +100,7 @@ pub enum LeavePhase {
 }
 
 impl LeavePhase {
-    /// Whether the node is on its way out.
+    /// Whether the node is leaving.
     pub const fn is_under_way(self) -> bool {
         matches!(
             self,
@@ -113,12 +113,11 @@ impl LeavePhase {
         )
     }
 
-    /// Whether there is nothing to be done and nothing to be decided.
+    /// Whether nothing is to be done or decided.
     pub const fn is_settled(self) -> bool {
         matches!(self, Self::Outside | Self::Member | Self::Left | Self::Alone)
     }
 
-    /// The phase in words.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Outside => "in no cluster",
@@ -138,7 +137,7 @@ impl LeavePhase {
         }
     }
 
-    /// Whether the node, once its config says that it is in no cluster, has yet to leave one.
+    /// Whether the node must still leave a cluster once its config says that it is in none.
     pub const fn has_to_leave(self) -> bool {
         self.is_under_way() || matches!(self, Self::Member | Self::Unconfirmed | Self::Announced)
     }

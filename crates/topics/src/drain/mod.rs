@@ -1,8 +1,9 @@
-//! The drain protocol: NodeDrainRequest, NodeDrainStatus, and the order files that force a status;
-//! beside them our own topics: `progress`, `journal`, `k3s`, `history`, `leave`, `outage`, `parts`, `preflight`, `site`,
-//! `trouble`; and words of a person: `order`, to reboot or shut down, `window`, to start now, and `pause`, to start nothing.
+//! The drain protocol: NodeDrainRequest, NodeDrainStatus, and the order files that force a status; beside
+//! them our own topics: `progress`, `journal`, `k3s`, `history`, `leave`, `outage`, `parts`, `preflight`,
+//! `site`, `trouble`; and a person's orders: `order`, to reboot or shut down, `window`, to start now, and
+//! `pause`, to start nothing.
 //!
-//! Not here: who drains and when.
+//! Not here: the drain itself.
 //!
 //! Source: lf-edge/eve pkg/pillar/kubeapi (nodedrain). Pure: no clock, no I/O, no task.
 
@@ -58,7 +59,7 @@ pub struct NodeDrainRequest {
 }
 
 impl NodeDrainRequest {
-    /// What makes this request differ from every other one.
+    /// The request's identity.
     pub const fn id(&self) -> RequestId {
         RequestId { by: self.requested_by, at: self.requested_at }
     }
@@ -162,7 +163,7 @@ pub enum Defer {
 }
 
 impl DrainStatus {
-    /// The words of logs and of the console.
+    /// For logs and the console.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Unknown | Self::Stranger(_) => "Unknown",
@@ -178,25 +179,23 @@ impl DrainStatus {
         }
     }
 
-    /// Whether it ends the request that it is about.
+    /// Whether it ends its request.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Complete) || self.is_failure()
     }
 
-    /// Whether zedkube gave up.
     pub const fn is_failure(self) -> bool {
         matches!(self, Self::FailedCordon | Self::FailedDrain)
     }
 
-    /// Whether a drain was taken and is not over.
     pub const fn is_under_way(self) -> bool {
         matches!(self, Self::Requested | Self::Starting | Self::Cordoned | Self::DrainRetrying)
     }
 
-    /// What a requester does with its operation while the node is in this state. Whether a COMPLETE is the
-    /// answer to its own request is for the requester to check.
+    /// What a requester does with its operation at this status. The requester itself checks whether a
+    /// COMPLETE answers its own request.
     ///
-    /// The reference goes ahead on CORDONED (D-A1) and on numbers that nobody knows; here both wait.
+    /// The reference goes ahead on CORDONED (D-A1) and on unknown numbers; here both wait.
     pub const fn defer(self) -> Defer {
         match self {
             Self::Unknown | Self::NotSupported | Self::Complete => Defer::Proceed,
@@ -219,7 +218,7 @@ pub enum ForceError {
     Meaning(String),
 }
 
-/// Where a person with a shell forces a NodeDrainStatus, under the root.
+/// Where a person forces a NodeDrainStatus, under the root.
 pub const FORCE_FILE: &str = "persist/kube-status/force-NodeDrainStatus-global.json";
 
 /// A force file as `zedbox drain force` writes it: an order, and beside it who gives it why. The reference, and whoever
@@ -240,15 +239,16 @@ pub struct ForceFile {
 }
 
 impl ForceFile {
-    /// What a force file says beside its order; nothing where that does not make sense.
+    /// Other members of a force file; empty where they are invalid.
     pub fn read(bytes: &[u8]) -> Self {
         go_json::from_slice(bytes).unwrap_or_default()
     }
 }
 
-/// Reads the content of a force file and judges whether it is a clear order.
-/// Errors: it is no NodeDrainStatus, names no status or one that nobody knows, or completes a drain of nobody. The text
-/// says what to write instead.
+/// Parses a force file and checks that it is a clear order.
+///
+/// Errors: it is no NodeDrainStatus, names no status or an unknown one, or completes without a requester. The
+/// text says what to write instead.
 pub fn read_force(bytes: &[u8]) -> Result<NodeDrainStatus, ForceError> {
     let forced: NodeDrainStatus = go_json::from_slice(bytes)?;
     let refuse = |text: String| Err(ForceError::Meaning(text));

@@ -1,4 +1,4 @@
-//! The file by which a person at this node wants it rebooted or switched off behind a drain. Written by `zedbox reboot` and
+//! A person's order to drain this node and reboot it or switch it off. Written by `zedbox reboot` and
 //! `zedbox shutdown`, read by zedagent; under `/run`, as it is meant for this boot.
 //!
 //! Pure: no clock, no I/O, no task.
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{DeviceOp, GoTime};
 
-/// Where it is, under the root.
+/// Under the root.
 pub const DEVICE_ORDER: &str = "run/zedbox/device-order.json";
 
 /// What is in it.
@@ -27,16 +27,16 @@ pub struct DeviceOrder {
     pub by: String,
 }
 
-/// What the words of an order begin with.
+/// Prefix of an order's words.
 const PERSON: &str = "operator ";
 
 impl DeviceOrder {
-    /// Who wants it and why, as `operator root: new disk`.
+    /// As `operator root: new disk`.
     pub fn words(&self) -> String {
         format!("{PERSON}{}: {}", self.by, self.reason)
     }
 
-    /// Whether `by` are such words; the identity of a whole-site operation has no blank.
+    /// Whether `by` names a person; the identity of a whole-site operation has no blank.
     pub fn is_person(by: &str) -> bool {
         by.starts_with(PERSON)
     }

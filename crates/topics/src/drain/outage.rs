@@ -1,5 +1,6 @@
-//! The last question before the machine goes down, and its answer. Topics of our own, as in `progress`: nodeagent asks,
-//! zedkube looks at the turn of this node and answers. Beside a zedkube of the reference nobody asks.
+//! The last question before the machine goes down, and its answer. Topics of our own, as in `progress`:
+//! nodeagent asks, zedkube checks the turn of this node and answers. Not used beside a zedkube of the
+//! reference.
 //!
 //! Pure: no clock, no I/O, no task.
 

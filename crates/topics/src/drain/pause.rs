@@ -1,17 +1,17 @@
-//! The file by which a person at this node keeps operations from starting, in this boot and in later ones. Written by
+//! A person's order that no operation starts on this node, in this boot and later ones. Written by
 //! `zedbox pause` and `zedbox drain refuse`, read by zedagent, baseosmgr and zedkube, each by itself.
 //!
-//! It is of the form of a topic, and held to the rule for orders. Pure: no clock, no I/O, no task.
+//! It has the form of a topic, and the rule for orders applies. Pure: no clock, no I/O, no task.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{GoTime, Kind, Most, Topic};
 
-/// What is left of one that ends by itself, from time to time written down by zedagent: the same, with less to last. It counts
-/// in later boots, as long as it is of the pause that is in [`PAUSE_FILE`].
+/// The rest of a pause with an end, written down from time to time by zedagent: the same, with less time. It
+/// counts in later boots while it belongs to the pause in [`PAUSE_FILE`].
 pub const PAUSE_LEFT_FILE: &str = "persist/status/zedbox/OperationPause/left.json";
-/// Where it is, under the root.
+/// Under the root.
 pub const PAUSE_FILE: &str = "persist/status/zedbox/OperationPause/global.json";
 
 /// A person's word that operations wait. As a member of another value: the one that counts, or all zero without one.
@@ -68,13 +68,12 @@ pub enum PauseScope {
 }
 
 impl OperationPause {
-    /// Whether there is one.
     pub fn is_set(&self) -> bool {
         !self.by.is_empty()
     }
 
-    /// How many seconds of it are left at `now`, a monotonic time in the boot `boot_id`, where `LastsSecs` says how long it
-    /// lasts. In a later boot than it was counted in, what was left when that ended counts from the start of the boot on.
+    /// Seconds left at `now`, a monotonic time in the boot `boot_id`, where `LastsSecs` gives its length. In
+    /// a later boot the rest counts from the start of that boot.
     pub fn left_secs(&self, boot_id: &str, now_secs: u64) -> Option<u64> {
         let same = !boot_id.is_empty() && self.boot_id == boot_id;
         let passed = if same { now_secs.saturating_sub(self.at_secs) } else { now_secs };
@@ -87,7 +86,7 @@ impl OperationPause {
             == (other.scope, &other.by, &other.reason, other.since)
     }
 
-    /// Who has said it, why, and since when, as `paused by field: new disk, since 2026-03-14T09:30:00Z`.
+    /// As `paused by field: new disk, since 2026-03-14T09:30:00Z`.
     pub fn words(&self) -> String {
         let Self { scope, by, reason, since, until, .. } = self;
         let what = match scope {
@@ -98,7 +97,6 @@ impl OperationPause {
         format!("{what} by {by}: {reason}, since {since}{end}")
     }
 
-    /// What ends it.
     pub const fn next_step(&self) -> &'static str {
         match self.scope {
             PauseScope::Node => "`zedbox resume` ends the pause, on this node, as root",

@@ -1,6 +1,6 @@
-//! What was found before a drain, and what a person has it pass: a topic and an order of our own.
+//! Findings before a drain, and a person's order to pass some: a topic and an order of our own.
 //!
-//! Not here: what is looked for (`checks`). Pure: no clock, no I/O, no task.
+//! Not here: the checks (`checks`). Pure: no clock, no I/O, no task.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ impl Topic for DrainPreflight {
     }
 }
 
-/// Where a person's word is that findings are passed; it goes with the boot.
+/// A person's order to pass findings; lost at a reboot.
 pub const PASS_FILE: &str = "run/zedbox/drain-preflight-pass.json";
 
 /// Findings that do not stop a drain in this boot, by a person's word.
@@ -67,7 +67,6 @@ pub struct PreflightPass {
 }
 
 impl PreflightPass {
-    /// Reads the file.
     /// Errors: it is no JSON of this form, names no code, or gives no reason.
     pub fn read(bytes: &[u8]) -> Result<Self, String> {
         let read: Self = go_json::from_slice(bytes).map_err(|error: Error| error.to_string())?;

@@ -1,5 +1,5 @@
-//! The file by which a person lets one drain start outside of the windows. Written by `zedbox drain start-now`, read by
-//! zedkube; under `/run`, as it is meant for one request of this boot.
+//! A person's order to start one drain outside of the windows. Written by `zedbox drain start-now`, read by
+//! zedkube; under `/run`, because it is for one request of this boot.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{RequestId, Requester};
 use crate::GoTime;
 
-/// Where it is, under the root.
+/// Under the root.
 pub const WINDOW_PASS: &str = "run/zedbox/window-pass.json";
 
 /// What is in it.
@@ -26,7 +26,6 @@ pub struct WindowPass {
 }
 
 impl WindowPass {
-    /// The request that it is for.
     pub fn id(&self) -> RequestId {
         RequestId { by: self.requested_by, at: self.requested_at }
     }

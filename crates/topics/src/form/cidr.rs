@@ -12,10 +12,10 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// Reads `text`; `None` where it is no network.
+    /// `None` where `text` is no network.
     pub fn parse(text: &str) -> Option<Self> {
         let (address, bits) = text.split_once('/')?;
-        // Go reads digits alone: no sign, and no leading zero.
+        // Like Go: digits only, no sign, no leading zero.
         let plain = bits.bytes().all(|it| it.is_ascii_digit()) && (bits == "0" || !bits.starts_with('0'));
         let bits: u32 = bits.parse().ok().filter(|_| plain)?;
         let address: IpAddr = address.parse().ok()?;
@@ -24,7 +24,7 @@ impl Cidr {
         Some(Self { network: front(number, host_bits), host_bits, v4 })
     }
 
-    /// Whether `address` is in it; IPv4 in IPv6 clothes is IPv4.
+    /// IPv4-mapped IPv6 counts as IPv4.
     pub fn contains(self, address: IpAddr) -> bool {
         let (number, v4) = number(address.to_canonical());
         v4 == self.v4 && front(number, self.host_bits) == self.network

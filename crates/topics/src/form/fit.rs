@@ -2,8 +2,8 @@
 //! cut, until the encoded form is short enough. A value that is too long cannot be published at all.
 //!
 //! Measured is the encoded form itself, so the bound holds for any content. What a topic gives up is in its
-//! [`Topic::cut`]; its lists are ordered worst first. Not here: sockets, and who publishes.
-//! Source of the limit: spec/pubsub.md 8 (65,534 bytes of base64). Pure: no clock, no I/O, no task.
+//! [`Topic::cut`]; its lists are ordered worst first. Not here: sockets. Source of the limit: spec/pubsub.md
+//! 8 (65,534 bytes of base64). Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +12,12 @@ use serde::Serialize;
 use crate::go_json::{Error, to_vec};
 use crate::{KubeClusterInfo, Topic};
 
-/// The longest value of a message: 65,534 bytes hold 49,150 of a value, less topic, key and the paths of large members.
+/// Limit of a value in a message: 65,534 bytes hold 49,150 of a value, less topic, key and the paths of large
+/// members.
 pub const VALUE_BYTES: usize = 48_000;
-/// The longest large member of a value: its file has less than 1 MiB.
+/// Limit of a large member: its file has less than 1 MiB.
 const LARGE_BYTES: usize = (1 << 20) - 1024;
-/// How long texts may be, from the most generous to the shortest.
+/// Limits of texts, from the most generous to the shortest.
 const TEXT_BYTES: [usize; 4] = [2048, 512, 128, 48];
 /// Fewer items of a list than this are kept only when no shorter text makes room for more.
 const FEW: usize = 16;
@@ -36,7 +37,7 @@ impl Most {
         u32::try_from(out).unwrap_or(u32::MAX)
     }
 
-    /// The same for texts, each of which is cut.
+    /// The same, with each text cut.
     pub(crate) fn texts(self, items: &mut Vec<String>) -> u32 {
         let out = self.list(items);
         for it in items {
@@ -51,20 +52,19 @@ impl Most {
         u32::try_from(items.split_off(&first_out).len()).unwrap_or(u32::MAX)
     }
 
-    /// The same for a set.
     pub(crate) fn set<K: Ord + Clone>(self, items: &mut BTreeSet<K>) -> u32 {
         let Some(first_out) = items.iter().nth(self.items).cloned() else { return 0 };
         u32::try_from(items.split_off(&first_out).len()).unwrap_or(u32::MAX)
     }
 
-    /// Cuts a text.
     pub(crate) fn text(self, text: &mut String) {
         *text = cut_text(text, self.bytes);
     }
 }
 
-/// The form on disk of `value`, cut as far as needed.
-/// Errors: it has no form.
+/// The form on disk, cut as far as needed.
+///
+/// Errors: it cannot be encoded.
 pub fn encode<T: Topic>(value: &T) -> Result<Vec<u8>, Error> {
     let form = |most| {
         let mut kept = value.clone();
@@ -74,7 +74,7 @@ pub fn encode<T: Topic>(value: &T) -> Result<Vec<u8>, Error> {
     longest(to_vec(value)?, VALUE_BYTES, &form).map(|(_, form)| form)
 }
 
-/// The longest cut of `value` that has a form of at most so many bytes; the shortest where none has.
+/// The longest cut of `value` with a form of at most so many bytes; the shortest where none fits.
 fn within<T: Clone + Serialize>(
     value: &T,
     limit: usize,
@@ -89,7 +89,7 @@ fn within<T: Clone + Serialize>(
     Ok((most.map_or_else(|| value.clone(), kept), form))
 }
 
-/// How much of a value is kept, `None` for all of it, and its form; `whole` is the form of all of it.
+/// How much of a value is kept, `None` for all, and its form; `whole` is the full form.
 fn longest(
     whole: Vec<u8>,
     limit: usize,
@@ -140,9 +140,9 @@ fn fits(form: &[u8], limit: usize) -> bool {
 }
 
 impl KubeClusterInfo {
-    /// Cuts its lists to what one message holds: `AppPods`, `AppVMIs` and `Storage` travel in a file each, the rest in
-    /// the message itself, namespaces cut before nodes. The reference's shape has no place for what was left out.
-    /// Errors: it has no form.
+    /// Cuts its lists to what one message holds: `AppPods`, `AppVMIs` and `Storage` travel in a file each,
+    /// the rest in the message itself, namespaces cut before nodes. The reference's shape has no place for
+    /// the number of omitted items. Errors: it has no form.
     pub fn fit(&mut self) -> Result<(), Error> {
         fn list<T>(items: &mut Option<Vec<T>>, most: Most) {
             if let Some(items) = items {
@@ -159,7 +159,7 @@ impl KubeClusterInfo {
     }
 }
 
-/// `text` in at most so many bytes of a file, in which some letters take more room than here; `…` says that it was cut.
+/// `text` in at most so many bytes of a file, where some letters take more room than here; `…` marks the cut.
 pub fn cut_text(text: &str, bytes: usize) -> String {
     const MORE: char = '…';
     let cost = |letter: char| match letter {

@@ -38,7 +38,8 @@ pub fn to_vec<T: Serialize>(value: &T) -> Result<Vec<u8>, Error> {
     Ok(escaped(&serde_json::to_string(value).map_err(Error::Write)?).into_bytes())
 }
 
-/// [`to_vec`] with each member on a line of its own, indented by two spaces a level.
+/// [`to_vec`] with each member on a line of its own, indented by two spaces per level.
+///
 /// Errors: as [`to_vec`].
 pub fn to_vec_indented<T: Serialize>(value: &T) -> Result<Vec<u8>, Error> {
     Ok(escaped(&serde_json::to_string_pretty(value).map_err(Error::Write)?).into_bytes())
@@ -60,7 +61,7 @@ fn value_of<T: DeserializeOwned>(tree: &Tree) -> Result<T, Error> {
     T::deserialize(tree).map_err(|JsonFault { pointer, text }| Error::Member { pointer, text })
 }
 
-/// Go escapes what HTML or JavaScript would take for markup. In JSON these stand within strings only.
+/// Go escapes what HTML or JavaScript would read as markup. In JSON these occur within strings only.
 fn escaped(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for letter in json.chars() {
@@ -152,7 +153,7 @@ mod tests {
 
     #[test]
     fn fractions_are_read_to_the_last_bit() {
-        // Digits on which a reader that is quick and nearly right is one off.
+        // Digits for which a fast and inexact parser is off by one.
         let digits = format!("1004{}", "4".repeat(82));
         let value: f64 = from_slice(digits.as_bytes()).unwrap();
         assert_eq!(value.to_bits(), digits.parse::<f64>().unwrap().to_bits());

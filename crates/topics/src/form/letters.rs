@@ -1,16 +1,16 @@
-//! Letters of texts of others that act on a terminal or on a reader's eye in place of being shown.
+//! Letters in foreign texts that control a terminal or mislead a reader.
 //!
 //! Pure: no clock, no I/O, no task.
 
 use std::fmt::Write as _;
 
-/// Whether a letter is a control character, or changes the direction of what follows.
+/// Whether a letter is a control character, or changes text direction.
 pub fn acts(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// JSON in which such letters are escaped, as JSON itself asks of the oldest of them only. Ends of lines stay.
+/// Escapes such letters, which JSON itself requires only for the oldest of them. Line ends stay.
 pub fn harmless_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for letter in json.chars() {
@@ -23,7 +23,7 @@ pub fn harmless_json(json: &str) -> String {
     out
 }
 
-/// A text in which U+FFFD is in the place of each such letter. Ends of lines stay.
+/// Replaces each such letter by U+FFFD. Line ends stay.
 pub fn harmless_text(text: &str) -> String {
     let shown =
         |letter: char| if letter != '\n' && acts(letter) { char::REPLACEMENT_CHARACTER } else { letter };

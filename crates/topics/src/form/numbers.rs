@@ -1,4 +1,4 @@
-//! Enums that are numbers on disk: names in code, numbers nobody knows kept as they are.
+//! Enums that are numbers on disk: names in code, unknown numbers kept.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -19,10 +19,9 @@ macro_rules! numbers {
         }
 
         impl $name {
-            /// Every variant with a name, in the order of the numbers.
+            /// Named variants, in the order of their numbers.
             pub const NAMED: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The number on disk.
             pub const fn number(self) -> $int {
                 match self {
                     $(Self::$variant => $number,)+

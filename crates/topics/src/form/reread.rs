@@ -1,4 +1,4 @@
-//! Values of any topic, read by the topic's name: for what looks at files of all topics.
+//! Reads values of any topic by the topic's name, for tools that read files of all topics.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::{Topic, go_json};
 
-/// Reads a value as agents read it, and gives it back as they would write it.
+/// Reads a value as agents do, and returns it as they would write it.
 pub type Reread = fn(&[u8]) -> Result<Value, go_json::Error>;
 
-/// Every topic by name with its reader, in the order of the names.
+/// Sorted by name.
 pub fn readers() -> Vec<(&'static str, Reread)> {
     crate::every_topic!(reader)
 }

@@ -1,4 +1,4 @@
-//! JSON Schemas of all topics, out of the types that read and write them.
+//! JSON Schemas of all topics, from their types.
 //!
 //! They describe what is written, and of topics that only other agents publish what is read. Unknown members are
 //! allowed, as readers ignore them. Pure: no clock, no I/O, no task.
@@ -10,17 +10,17 @@ use serde_json::Value;
 
 use crate::Topic;
 
-/// Every topic by name with its schema, JSON Schema 2020-12, in the order of the names.
+/// JSON Schema 2020-12, sorted by name.
 pub fn all() -> Vec<(&'static str, Value)> {
     crate::every_topic!(schema)
 }
 
-/// What commands print for programs, by the name of the command.
+/// Output of commands for programs, by command.
 pub fn commands() -> Vec<(&'static str, Value)> {
     vec![("verify", of::<crate::VerifyReport>())]
 }
 
-/// What the status server answers, by path.
+/// Answers of the status server, by path.
 pub fn served() -> Vec<(&'static str, Value)> {
     vec![("status.json", of::<crate::NodeStatus>()), ("drain", of::<crate::Headline>())]
 }
@@ -38,7 +38,7 @@ fn of<T: JsonSchema>() -> Value {
         .to_value()
 }
 
-/// Says ranges in words that every validator knows, and leaves out defaults: each is Go's zero value.
+/// Writes ranges in standard words, and leaves out defaults: each is Go's zero value.
 fn plain(schema: &mut Schema) {
     schema.remove("default");
     let range: Option<(Value, Value)> = match schema.get("format").and_then(Value::as_str) {

@@ -1,4 +1,4 @@
-//! Text that nobody may read in a log.
+//! Text that must not appear in a log.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -11,7 +11,7 @@ use zeroize::Zeroize as _;
 
 use super::or_zero;
 
-/// What a message says in the place of a value that may be a secret: its kind and its length.
+/// Replaces a possible secret in a message: kind and length.
 ///
 /// # Examples
 /// `a text of 15 characters`
@@ -28,12 +28,11 @@ pub fn by_length(text: &str) -> String {
 pub struct Secret(String);
 
 impl Secret {
-    /// Hides `text`.
     pub const fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// The text itself: for whoever must use it, never to be shown.
+    /// The text itself: to be used, never to be shown.
     pub fn reveal(&self) -> &str {
         &self.0
     }

@@ -178,7 +178,7 @@ impl JsonSchema for GoIp {
     }
 }
 
-/// Go reads base64 whatever the bits after the last byte are.
+/// Go reads base64 with any bits after the last byte.
 const LOOSE: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),

@@ -31,36 +31,35 @@ impl GoTime {
     /// Go's zero time: "not set".
     pub const ZERO: Self = Self { instant: Timestamp::constant(ZERO_SECS, 0), offset: Offset::UTC };
 
-    /// The instant `nanos` nanoseconds after 1970 in UTC; `None` when no calendar reaches so far.
+    /// `None` beyond every calendar.
     pub fn from_unix_nanos(nanos: i128) -> Option<Self> {
         Timestamp::from_nanosecond(nanos).ok().map(Self::from)
     }
 
-    /// Whether this is "not set".
     pub fn is_zero(self) -> bool {
         self == Self::ZERO
     }
 
-    /// The instant `wait` later; the end of time when there is none so late.
+    /// Saturates at the end of time.
     #[must_use]
     pub fn plus(self, wait: Duration) -> Self {
         let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);
         Self { instant: self.instant.saturating_add(wait).unwrap_or(Timestamp::MAX), offset: self.offset }
     }
 
-    /// The instant `before` earlier; the beginning of time when there is none so early.
+    /// Saturates at the beginning of time.
     #[must_use]
     pub fn minus(self, before: Duration) -> Self {
         let before = SignedDuration::try_from(before).unwrap_or(SignedDuration::MAX);
         Self { instant: self.instant.saturating_sub(before).unwrap_or(Timestamp::MIN), offset: self.offset }
     }
 
-    /// How far two instants lie apart, whichever is the earlier one.
+    /// The absolute difference.
     pub fn apart(self, other: Self) -> Duration {
         self.instant.duration_since(other.instant).unsigned_abs()
     }
 
-    /// What a clock shows for this instant that shows `now` where it showed `before`; "not set" stays so.
+    /// This instant by a clock that was set from `before` to `now`; "not set" stays so.
     #[must_use]
     pub fn moved(self, before: Self, now: Self) -> Self {
         match (self.is_zero(), now >= before) {
@@ -70,7 +69,6 @@ impl GoTime {
         }
     }
 
-    /// The instant.
     pub const fn to_timestamp(self) -> Timestamp {
         self.instant
     }
@@ -141,7 +139,7 @@ impl fmt::Display for GoTime {
 }
 
 impl GoTime {
-    /// For a person, in UTC and without fractions of a second, as `2026-03-14 11:14:58 UTC`.
+    /// In UTC without fractions, as `2026-03-14 11:14:58 UTC`.
     #[must_use]
     pub fn shown(self) -> String {
         Offset::UTC.to_datetime(self.instant).strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
@@ -169,7 +167,8 @@ impl FromStr for GoTime {
         };
         let instant = match nine_digits(text).parse() {
             Ok(instant) => instant,
-            // The last day of the year 9999, "for ever" to some, is past jiff's last instant and in Go's calendar.
+            // The last day of the year 9999, used as "for ever", is beyond jiff's last instant and within
+            // Go's calendar.
             Err(_) if text.starts_with("9999-12-3") && ends_the_calendar(text, offset) => Timestamp::MAX,
             Err(cause) => return Err(format!("{}: {cause}", wrong())),
         };
@@ -177,7 +176,7 @@ impl FromStr for GoTime {
     }
 }
 
-/// A time without the digits of a second after the ninth: Go drops them, jiff refuses them.
+/// Without digits of a second after the ninth: Go drops them, jiff refuses them.
 fn nine_digits(text: &str) -> Cow<'_, str> {
     let Some((whole, rest)) = text.split_once('.') else { return text.into() };
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -187,7 +186,7 @@ fn nine_digits(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether a time stands in the calendar, and is past its last instant with this offset.
+/// Whether a time is a calendar date beyond the last instant with this offset.
 fn ends_the_calendar(text: &str, offset: Offset) -> bool {
     let day: Option<DateTime> = text.get(..SHAPE.len()).and_then(|day| day.parse().ok());
     day.is_some_and(|day| offset.to_timestamp(day).is_err())
@@ -196,10 +195,10 @@ fn ends_the_calendar(text: &str, offset: Offset) -> bool {
         })
 }
 
-/// What stands before the digits of a second and the offset.
+/// Shape before the digits of a second and the offset.
 const SHAPE: &str = "0000-00-00T00:00:00";
 
-/// Whether a text begins as Go wants it, `2026-03-14T09:26:53`; jiff takes other forms of ISO 8601 as well.
+/// Whether a text starts in Go's form, `2026-03-14T09:26:53`; jiff accepts other forms of ISO 8601 as well.
 fn shaped(text: &str) -> bool {
     let like = |(letter, shape): (&u8, &u8)| match shape {
         b'0' => letter.is_ascii_digit(),
@@ -209,7 +208,6 @@ fn shaped(text: &str) -> bool {
     text.len() > SHAPE.len() && text.as_bytes().iter().zip(SHAPE.as_bytes()).all(like) && !leap
 }
 
-/// The offset of a text that ends in `+hh:mm` or `-hh:mm`.
 fn offset(text: &str) -> Option<Offset> {
     let tail = text.get(text.len().checked_sub(6)?..)?;
     let (sign, rest) = match tail.split_at_checked(1)? {

@@ -1,5 +1,5 @@
-//! The task on files: certificates that come late, tokens that change, manifests, a TPM that hangs; and what is never
-//! told.
+//! The task on files: late certificates, changing tokens and manifests, a hanging TPM; and what must never
+//! appear.
 
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -52,7 +52,7 @@ impl io::Write for Ear {
     }
 }
 
-/// A TPM that answers once it is told to.
+/// A TPM that answers when the test says so.
 struct Slow(mpsc::Receiver<Vec<u8>>);
 
 impl Tpm for Slow {
@@ -163,7 +163,7 @@ async fn certificates_may_come_late_and_go_and_a_token_may_change() {
     assert!(fault.starts_with(begins) && fault.contains("EdgeNodeCert"), "{fault}");
     site.publish_device();
     assert_eq!(site.answer().await, clear(TEXT));
-    // What is clear stays so whatever becomes of the certificates: the next answer is for the next token.
+    // A clear token stays clear without certificates: the next answer is for the next token.
     store::remove(&agent::wire::path::<topics::ControllerCert>(
         &site.context.topic_root,
         "zedagent",
@@ -173,9 +173,9 @@ async fn certificates_may_come_late_and_go_and_a_token_may_change() {
     let other = secret_key("another controller");
     site.publish("zedagent", controller_cert(&cert(&other.public_key())));
     site.ask(seal(&other, &site.device.public_key(), &message("another", b"")), false);
-    // The block may be heard of before its certificate.
+    // The block may arrive before its certificate.
     while site.answer().await != clear("another") {}
-    // The first one again, whose certificate is gone.
+    // The first one again, without its certificate.
     site.ask(block, false);
     assert!(site.fault().await.contains("no such cert: ControllerCert"));
 }
@@ -216,7 +216,7 @@ async fn the_manifest_is_written_on_the_bootstrap_node_alone_once_and_for_its_ow
     };
     let (text, mode, inode) = written();
     assert_eq!((text.as_str(), mode), ("kind: A\n", 0o600));
-    // Opened again, the file stands; another manifest takes its place.
+    // Opened again, the file stays; another manifest replaces it.
     site.ask(site.seal(&message("no manifest", b"")), true);
     assert_eq!(site.answer().await, clear("no manifest"));
     site.ask(first, true);
@@ -251,7 +251,7 @@ async fn a_manifest_that_cannot_be_unpacked_or_is_too_long_is_refused_and_the_to
         site.ask(site.seal(&message(why, &packed)), true);
         assert_eq!(site.answer().await, clear(why));
         assert!(!site.manifest().exists(), "{why}");
-        // The next block shows that the last one has been dealt with.
+        // The next answer shows that the last block is done.
         site.ask(site.seal(&message("x", b"")), true);
         assert_eq!(site.answer().await, clear("x"));
         assert!(site.log().contains(why), "{}", site.log());

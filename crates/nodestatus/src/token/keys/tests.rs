@@ -11,7 +11,7 @@ use super::super::tests::samples::*;
 use super::super::{fields, manifest};
 use super::*;
 
-/// A TPM that says the same to every question, and tells what it was asked.
+/// A TPM with one response to every command, which passes the commands on.
 struct Fake(mpsc::Sender<Vec<u8>>, io::Result<Vec<u8>>);
 
 impl Tpm for Fake {

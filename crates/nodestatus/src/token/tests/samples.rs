@@ -74,7 +74,7 @@ pub(in crate::token) fn secret_key(name: &str) -> SecretKey {
     SecretKey::from_slice(digest(&SHA256, name.as_bytes()).as_ref()).unwrap()
 }
 
-/// A certificate for that key; nobody looks who signed it.
+/// A certificate for that key; its signature is not checked.
 pub(in crate::token) fn cert(of: &PublicKey) -> Vec<u8> {
     let mut der = CertificateDer::from_pem_slice(DEVICE_CERT.as_bytes()).unwrap().to_vec();
     let point = of.to_sec1_point(false);

@@ -122,7 +122,7 @@ impl de::Error for JsonFault {
         Self { pointer: String::new(), text: text.to_string() }
     }
 
-    /// A text in the place of something else may be a secret that stands one level too high.
+    /// A text in place of another type may be a secret that is one level too high.
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         if let Unexpected::Str(text) = found {
             Self::custom(format_args!("invalid type: {}, expected {expected}", by_length(text)))
@@ -176,7 +176,7 @@ impl<'de> Deserializer<'de> for &'de Tree {
         match self {
             Tree::Null => visitor.visit_map(TreeMembers::all(&[])),
             Tree::Object(members) => visitor.visit_map(TreeMembers::named(members, fields)),
-            // Left alone, a list would be taken for members in order.
+            // serde would read a list as members in order.
             Tree::List(_) => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
             Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) => self.deserialize_any(visitor),
         }
@@ -314,12 +314,11 @@ impl<'de> TreeMembers<'de> {
         Self { left: last.into_iter(), value: None }
     }
 
-    /// Every member, the last of each name.
     fn all(members: &'de [(String, Tree)]) -> Self {
         Self::of(members.iter().map(|(name, value)| (name.as_str(), value)))
     }
 
-    /// The members of a struct: exact names first, then names in another case; `null` is as good as absent.
+    /// The members of a struct: exact names first, then names in another case; `null` counts as absent.
     fn named(members: &'de [(String, Tree)], fields: &'static [&'static str]) -> Self {
         let known = |name: &str| {
             let exact = fields.iter().find(|field| **field == name);
@@ -330,7 +329,8 @@ impl<'de> TreeMembers<'de> {
     }
 }
 
-/// Whether Go takes two names for one: letters of either case, and the two others that fold to ASCII letters.
+/// Whether Go treats two names as equal: letters of either case, and the two others that fold to ASCII
+/// letters.
 fn same_name(one: &str, other: &str) -> bool {
     let folded = |letter: char| match letter {
         '\u{17f}' => 's',

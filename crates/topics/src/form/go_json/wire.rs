@@ -1,4 +1,4 @@
-//! The form that a value takes on a socket, made of its form on disk.
+//! The form of a value on a socket, made from its form on disk.
 //!
 //! The reference passes a value through a generic tree before it sends it: members are sorted at every level,
 //! an empty array becomes `null`, members named `pubsub-large-X` go into files of their own. Its tree also
@@ -12,23 +12,23 @@ use serde_json::Number;
 use super::tree::Tree;
 use super::{Error, escaped, parsed};
 
-/// What the name of a member begins with that goes into a file of its own.
+/// Name prefix of a member that goes into a file of its own.
 const LARGE: &str = "pubsub-large-";
-/// What the name of the member begins with that takes its place.
+/// Name prefix of the member that replaces it.
 const FILE: &str = "pubsub-file-";
-/// The longest rest of such a name: it becomes part of a file name.
+/// Limit of the rest of such a name, which becomes part of a file name.
 const NAME_LIMIT_BYTES: usize = 100;
 
-/// Why a file of a large member cannot be written or read.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Stores a large member, given the rest of its name and the content of its file; returns the file's path.
+/// Stores a large member, by the rest of its name; returns the path of its file.
 pub type StoreMember<'a> = dyn FnMut(&str, &[u8]) -> Result<String, BoxError> + 'a;
 
-/// The wire form of a value, out of its form on disk. Large members are handed to `store`.
+/// The wire form of a value, from its form on disk. Large members are passed to `store`.
 ///
 /// A large member within a large one stays inside it, as does one whose name cannot be part of a file name.
-/// Errors: the text is no JSON, has a member that readers would take for the place of a large one, or `store` failed.
+/// Errors: the text is no JSON, has a member that readers would take for the path of a large one, or `store`
+/// failed.
 pub fn to_wire(disk: &[u8], store: &mut StoreMember<'_>) -> Result<Vec<u8>, Error> {
     let mut out = String::with_capacity(disk.len());
     write(&parsed(disk)?, &mut out, &mut Some(store))?;
@@ -39,7 +39,7 @@ fn fault(member: &str, source: BoxError) -> Error {
     Error::Large { member: member.to_owned(), source }
 }
 
-/// The rest of a large member's name, when it can be part of a file name.
+/// The rest of a large member's name, if valid in a file name.
 fn rest_of<'a>(member: &'a str, prefix: &str) -> Option<&'a str> {
     let rest = member.strip_prefix(prefix)?;
     let plain = rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -63,7 +63,6 @@ fn write(tree: &Tree, out: &mut String, store: &mut Option<&mut StoreMember<'_>>
         Tree::Object(members) => {
             out.push('{');
             let mut sorted = BTreeMap::new();
-            // The last of duplicates counts.
             for (name, value) in members {
                 sorted.insert(name.as_str(), value);
             }
@@ -111,7 +110,7 @@ fn quoted(text: &str) -> Result<String, Error> {
     Ok(escaped(&serde_json::to_string(text).map_err(Error::Write)?))
 }
 
-/// Whole numbers with all their digits, others as Go writes them.
+/// Whole numbers with all digits, others as Go writes them.
 fn digits(number: &Number) -> String {
     if number.is_u64() || number.is_i64() {
         return number.to_string();
@@ -159,7 +158,7 @@ mod tests {
     fn d_p3_whole_numbers_keep_their_digits_and_others_are_written_as_go_writes_them() {
         for number in [u64::MAX, (1 << 53) + 1] {
             assert_eq!(wire(&number.to_string()).unwrap(), number.to_string());
-            // What the reference does: its double loses digits of the very same number.
+            // The reference's double loses digits of this number.
             assert_ne!(Value::from(number).as_f64().unwrap().to_string(), number.to_string());
         }
         assert_eq!(wire(&i64::MIN.to_string()).unwrap(), i64::MIN.to_string());
