@@ -76,7 +76,7 @@ pub(crate) struct Report {
     pub(crate) at_rest: usize,
     pub(crate) whole: bool,
     pub(crate) took: Duration,
-    /// What was broken, with the steps that lead there.
+    /// The broken property, with the steps to it.
     pub(crate) found: Option<Trace>,
 }
 
@@ -89,8 +89,8 @@ pub(crate) struct Trace {
     pub(crate) state: Box<State>,
 }
 
-/// Searches for the shortest way to a fault: the search, which continues for a while after the first one it meets, is
-/// made again below that depth until there is none.
+/// Searches for the shortest path to a fault: the search continues for a while after the first one that it
+/// meets, and is repeated below that depth until there is none.
 pub(crate) fn shortest(scenario: &Scenario, bounds: Bounds) -> Report {
     let mut report = search(scenario, bounds);
     while let Some(trace) = &report.found {
@@ -126,7 +126,7 @@ pub(crate) fn search(scenario: &Scenario, bounds: Bounds) -> Report {
         };
         let then = stuck.as_ref().map_or(0, |stuck| stuck.steps);
         let state = stuck.map_or_else(|| Box::new(state), |stuck| stuck.at);
-        // A benign run may come upon what must never happen.
+        // A benign run may meet a violation.
         let property = if state.under.ghost.wrong.is_some() { NEVER_EARLY } else { property };
         Some(Trace { property, steps: path.into_actions(), then, what, state })
     });

@@ -1,10 +1,11 @@
-//! Nothing is stuck (goal P6), nothing that may go waits (goal P4): from every state, once the world turns benign, all that is wanted comes about.
+//! Nothing is stuck (goal P6), nothing released waits (goal P4): from every state, once the world turns
+//! benign, all wishes are fulfilled.
 //!
-//! Benign: agents start, hear what is new, tasks end well, the device obeys, a person withdraws what a person asked and ends a pause, time
-//! passes for all alike. One such run is worked out from each state, step by step, always the same from the same
-//! state; it must come to rest with every wish fulfilled, and an operation whose request was answered COMPLETE must have
-//! begun before ten seconds of that run have passed. A run that meets a state from which another run came to
-//! rest needs no end of its own, one that meets itself never ends.
+//! Benign: agents start and read news, tasks succeed, the device obeys, a person withdraws requests and ends
+//! a pause, time passes for all alike. One such run is computed from each state, always the same from the
+//! same state; it must come to rest with every wish fulfilled, and an operation with a COMPLETE for its
+//! request must have begun within ten seconds of that run. A run that meets a state from which another run
+//! came to rest stops there, one that meets itself never ends.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -34,21 +35,20 @@ pub(crate) struct Stuck<S = State> {
 }
 
 impl Fair {
-    /// Whether the benign run from `state` comes to rest.
     pub(crate) fn check(&self, state: &State) -> Result<(), Stuck> {
         let mut chain: Vec<u64> = Vec::new();
         let mut on_chain: HashSet<u64> = HashSet::new();
         let mut at = state.clone();
-        // For so long an operation has waited that has its COMPLETE.
+        // How long an operation with its COMPLETE has waited.
         let mut waited = Duration::ZERO;
         loop {
             if at.under.ghost.wrong.is_some() {
-                // A fault of another kind, which the search finds by itself or reports here.
+                // A violation that the search finds by itself or reports here.
                 let why = at.under.ghost.wrong.clone().unwrap_or_default();
                 return Err(Stuck { why, at: Box::new(at), steps: chain.len() });
             }
             let known = self.knows(at.fingerprint());
-            // What waits must not be lost sight of where another run has been.
+            // A waiting operation is followed even where another run has been.
             if known && waited.is_zero() {
                 break;
             }
@@ -110,8 +110,8 @@ impl State {
         })
     }
 
-    /// An operation that has what it waited for and has not begun: its own request is answered COMPLETE on disk, or
-    /// nodeagent is told and has not taken it up.
+    /// An operation that was released and has not begun: its own request is answered COMPLETE on disk, or
+    /// nodeagent has the command and has not started.
     fn released(&self) -> Option<String> {
         let run = &self.disk.run;
         if self.disk.force.is_some() || self.is_going_down() {
@@ -138,7 +138,7 @@ impl State {
         self.disk.run.nodeagent.as_ref().is_some_and(|it| it.device_reboot || it.device_poweroff)
     }
 
-    /// The next step of the benign run that takes no time.
+    /// The next step of the benign run, if it takes no time.
     pub(crate) fn at_once(&self) -> Option<Self> {
         if self.disk.force.is_some() || self.disk.pause.is_some() || self.request_of(2).is_some() {
             let mut next = self.clone();
@@ -163,7 +163,7 @@ impl State {
         step.and_then(|step| self.after(&step))
     }
 
-    /// The next step of the benign run that takes nobody but the agents: they start, and hear what is new.
+    /// The next step of the benign run within the agents: they start, and read news.
     pub(crate) fn within(&self) -> Option<Action> {
         let mut ready =
             ALL.into_iter().filter(|who| self.takes_part(*who) && !self.runs(*who)).map(Action::Start);
@@ -173,7 +173,7 @@ impl State {
             .or_else(|| (!self.under.results.is_empty()).then_some(Action::Result(0)))
     }
 
-    /// All clocks continue to the next moment at which anybody wants to be woken.
+    /// All clocks advance to the next wake-up.
     fn time_passes(&self) -> Option<(Self, Duration)> {
         let ahead = |who| self.wake(who).map(|due: Mono| (due.since(self.now(who)), who));
         let (wait, who) = ALL.into_iter().filter_map(ahead).min_by_key(|(wait, _)| *wait)?;
@@ -190,7 +190,7 @@ impl State {
         Some((next, wait))
     }
 
-    /// What is wanted and has not come about, in words; empty when all is well.
+    /// Unfulfilled wishes in words; empty when all is well.
     pub(crate) fn unfulfilled(&self) -> String {
         let disk = &self.disk;
         let mut left = Vec::new();
@@ -208,7 +208,7 @@ impl State {
         }
         if self.scenario.with_images {
             let running = disk.partitions.running();
-            // An image that had its try and did not pass has ended, with its reason in BaseOsStatus.
+            // An image that failed its test has ended, with its reason in BaseOsStatus.
             let spare = disk.partitions.spare();
             let failed = spare.short_version == IMAGE
                 && spare.state == PartitionState::Inprogress

@@ -1,4 +1,4 @@
-//! Each fault of the reference that a core can have, planted, and what catches it.
+//! Each planted fault of the reference, and the property that catches it.
 
 use step::Fault;
 use topics::{DrainStatus, PauseScope, Requester};
@@ -6,7 +6,7 @@ use topics::{DrainStatus, PauseScope, Requester};
 use super::scenarios::{Change, Scenario, order};
 use super::world::Budget;
 
-/// A fault, where it shows, and the words in which the check reports it.
+/// A fault, where it shows, and the report's words.
 pub(crate) struct Planted {
     pub(crate) fault: Fault,
     pub(crate) scenario: Scenario,

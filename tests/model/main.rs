@@ -1,7 +1,7 @@
-//! A model checker over the four real cores: topics that coalesce, arrive late and in any order, agents that end and
-//! start again at any step, boots at any step, two requesters, changes of the config, force files.
+//! A model checker over the four real cores: topics that coalesce, arrive late and in any order, agents that
+//! restart at any step, boots at any step, two requesters, changes of the config, force files.
 //!
-//! What is explored and how far, with numbers: README.md beside this file.
+//! Scope and numbers: README.md beside this file.
 
 #![cfg(test)]
 
@@ -68,7 +68,7 @@ fn roam(ways: u64) {
     }
 }
 
-/// Plants each fault; what is found is found by the words that are expected.
+/// Plants each fault, and compares the report's words.
 fn plant(find: impl Fn(&Scenario) -> Report + Sync) {
     let faults = Mutex::new(faults::all().into_iter());
     let next = || faults.lock().expect("no search panics").next();
@@ -80,7 +80,7 @@ fn plant(find: impl Fn(&Scenario) -> Report + Sync) {
     assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
-/// How this fault is missed, if it is.
+/// Why this fault was missed, if it was.
 fn missed(planted: &Planted, find: impl Fn(&Scenario) -> Report) -> Option<String> {
     let report = find(&planted.scenario);
     let fault = planted.fault;
@@ -113,7 +113,6 @@ fn every_planted_fault_is_caught() {
 fn the_scenarios_of_the_faults_are_sound_without_them() {
     let mut healthy: Vec<_> =
         faults::all().into_iter().map(|it| Scenario { fault: None, ..it.scenario }).collect();
-    // Several faults show in the same scenario.
     let mut seen = HashSet::new();
     healthy.retain(|it| seen.insert(format!("{it:?}")));
     check(&healthy, Bounds { depth: 40, states: 1_000, threads: 2 });

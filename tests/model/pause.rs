@@ -1,7 +1,7 @@
-//! A person's pause: the file, who hears of it, and what must not start while it is there.
+//! A person's pause: the file, its readers, and what must not start meanwhile.
 //!
-//! Of what an agent has not heard yet it can know nothing: judged is what it has heard. An operation starts when its drain
-//! is asked for, or when it goes ahead with none; the drain of a node starts with its cordon.
+//! An agent is judged by what it has read. An operation starts with its drain request, or when it goes ahead
+//! without one; the drain of a node starts with its cordon.
 
 use topics::{DrainStatus, OperationPause, PauseScope, PendingState};
 
@@ -26,7 +26,7 @@ pub(crate) fn said(scope: PauseScope) -> OperationPause {
 }
 
 impl Link {
-    /// The file as the reader of this topic is told of it.
+    /// The file as this topic's reader gets it.
     pub(crate) fn pause(self, disk: &Disk) -> Fact {
         let pause = disk.pause.clone();
         match self.who() {
@@ -46,7 +46,7 @@ impl Link {
 }
 
 impl State {
-    /// An agent reads the pause before it does anything, as its `run` does.
+    /// An agent reads the pause before anything else, as in its `run`.
     pub(crate) fn reads_pause(
         &mut self,
         who: Who,
@@ -69,10 +69,10 @@ impl State {
         })
     }
 
-    /// zedagent or baseosmgr asks for the drain of what the controller wants, or goes ahead with it.
+    /// zedagent or baseosmgr requests the drain of an operation, or goes ahead.
     pub(crate) fn judge_start(&mut self, who: Who, what: &str) {
         let nth = usize::from(who == Who::Baseosmgr);
-        // What is commanded needs the node drained until the next boot.
+        // A commanded operation needs the node drained until the next boot.
         let commanded = self.disk.pending.values().any(|it| it.state == PendingState::Commanded);
         let Some(pause) = self.paused(who).filter(|_| nth == 1 || !commanded) else { return };
         if pause.scope == PauseScope::Controller || self.request_of(nth).is_none() {
@@ -80,7 +80,7 @@ impl State {
         }
     }
 
-    /// zedkube has heard of a pause: what has not begun by then does not begin.
+    /// zedkube has read a pause: from now on nothing new begins.
     pub(crate) fn pause_is_heard(&mut self, link: Link) {
         if link != Link::PauseToZedkube {
             return;

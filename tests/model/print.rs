@@ -1,12 +1,12 @@
-//! Fingerprints of values by their Debug form, in which no history shows that can matter to nobody.
+//! Fingerprints of values by their Debug form, without irrelevant history.
 //!
 //! | In the text | In the fingerprint |
 //! |---|---|
-//! | a point of the monotonic clock | how far ahead of the clock of its agent it is, in seconds; due is due |
-//! | the identity of a request | its place among the identities that the state speaks of |
+//! | a point of the monotonic clock | seconds ahead of its agent's clock; past ones are equal |
+//! | the identity of a request | its rank among the identities in the state |
 //! | any other wall time | nothing |
-//! | the number of a question before the machine goes down | its place among those identities |
-//! | numbers of runs, looks, asks and writes | nothing: whether a result is stale is told apart by the state itself |
+//! | the number of a last question | its rank among those identities |
+//! | numbers of runs, looks, asks and writes | nothing: the state itself shows whether a result is stale |
 
 use std::cell::RefCell;
 use std::fmt::{Debug, Write as _};
@@ -16,26 +16,26 @@ use std::time::Duration;
 use step::Mono;
 use topics::GoTime;
 
-/// Members of a journal that are points of the monotonic clock.
+/// Members of a journal with monotonic times.
 const MILLIS: [&str; 2] = ["pause_end_ms: ", "attempt_ms: "];
-/// What stands before the number of a question, and of a request that a turn serves; as long as these are.
+/// Prefixes of the number of a question, and of a request that a turn serves; all equally long.
 const NUMBERS: [&str; 6] = ["number: ", "counter: ", "look: Some(", "Look(", "LastLook(", "LookedLast("];
 const LONG: usize = 9;
 const COUNTS: [&str; 7] = ["run_id: ", "looks: ", "asks: ", "nth: ", "writes: ", "attempts: ", "calls: "];
 
-/// The fingerprint of one part of a state: its text, and the requests that it names, by their number.
+/// The fingerprint of one part of a state: its text, and its requests by number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Print {
     shape: u64,
     ids: Vec<usize>,
 }
 
-/// What is kept from one fingerprint to the next, as there are millions.
+/// Kept between fingerprints, as there are millions.
 #[derive(Default)]
 struct Kept {
     text: String,
     plain: String,
-    /// Identities of requests, and how they are written.
+    /// Identities of requests, with their text.
     asked: (Vec<GoTime>, Vec<String>),
 }
 
@@ -44,7 +44,7 @@ thread_local! {
 }
 
 impl Print {
-    /// The fingerprint of `value`, which belongs to an agent whose clock stands at `now`.
+    /// `value` belongs to an agent with the clock `now`.
     pub(crate) fn of(value: &impl Debug, now: Mono, asked: &[GoTime]) -> Self {
         KEPT.with_borrow_mut(|Kept { text, plain, asked: (known, written) }| {
             text.clear();
@@ -61,7 +61,7 @@ impl Print {
         })
     }
 
-    /// The text that is hashed, for a person.
+    /// The hashed text, for a person.
     pub(crate) fn text(value: &impl Debug, now: Mono, asked: &[GoTime]) -> String {
         let mut plain = String::new();
         let asked: Vec<String> = asked.iter().map(ToString::to_string).collect();
@@ -69,7 +69,7 @@ impl Print {
         plain
     }
 
-    /// One number for several parts. Requests are numbered in the order in which the parts name them.
+    /// Requests are numbered in their order in the parts.
     pub(crate) fn all<'a>(parts: impl IntoIterator<Item = &'a Self>) -> u64 {
         let mut seen: Vec<usize> = Vec::new();
         let mut hasher = DefaultHasher::new();
@@ -88,7 +88,7 @@ impl Print {
     }
 }
 
-/// The bytes at which something starts that does not go into a fingerprint as it is.
+/// First bytes of what is not hashed unchanged.
 const STARTS: [bool; 256] = {
     let mut starts = [false; 256];
     let (bytes, mut at) = (b"M 0123456789", 0);
@@ -127,7 +127,7 @@ fn normalize(text: &str, now: Mono, asked: &[String], out: &mut String) -> Vec<u
                 at += length;
                 from = at;
             }
-            // A member of a struct, as Debug writes it.
+            // A struct member in Debug form.
             b' ' => {
                 at += 1;
                 let word = &bytes[at..];
@@ -153,7 +153,7 @@ fn normalize(text: &str, now: Mono, asked: &[String], out: &mut String) -> Vec<u
                 if length >= LONG && NUMBERS.iter().any(|word| text[..at].ends_with(word)) {
                     out.push_str(&text[from..at]);
                     let number: usize = text[at..at + length].parse().expect("a number");
-                    // Beside the places of requests.
+                    // Apart from ranks of requests.
                     name(&mut ids, number | 1 << 63, out);
                     from = at + length;
                 }
@@ -166,7 +166,7 @@ fn normalize(text: &str, now: Mono, asked: &[String], out: &mut String) -> Vec<u
     ids
 }
 
-/// Writes the place of `id` among those of this text.
+/// Writes the rank of `id` in this text.
 fn name(ids: &mut Vec<usize>, id: usize, out: &mut String) {
     let place = ids.iter().position(|it| *it == id).unwrap_or_else(|| {
         ids.push(id);
@@ -179,7 +179,7 @@ fn is_time(bytes: &[u8]) -> bool {
     bytes.len() > 19 && bytes[1] == b'0' && bytes[4] == b'-' && bytes[7] == b'-' && bytes[10] == b'T'
 }
 
-/// Reads the Debug form of a [`Duration`].
+/// Parses the Debug form of a [`Duration`].
 fn duration(text: &str) -> Duration {
     let digits = text.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -204,7 +204,7 @@ fn what_matters_to_nobody_does_not_show() {
     assert_eq!(text(&Mono::START), "+0");
     assert_eq!(text(&(request, other, request)), "(#0, T, #0)");
     assert_eq!(text(&Mono::from_start(Duration::MAX)), format!("+{}", 1_u64 << 40));
-    // Which requests are the same ones shows, over several parts too.
+    // Equal requests are equal over several parts too.
     let print = |value: &[GoTime]| Print::of(&value, now, &[request, other]);
     let (one, two) = (print(&[request, other]), print(&[other, request]));
     assert_eq!(Print::all([&one]), Print::all([&two]));

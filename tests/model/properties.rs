@@ -1,8 +1,8 @@
-//! What must never happen, judged by an onlooker who trusts nobody's word: never early (goals P3), once and not twice
-//! (goals R3), each COMPLETE earned (goals P5, P8).
+//! What must never happen, judged from facts alone: never early (goals P3), once and not twice (goals R3),
+//! each COMPLETE earned (goals P5, P8).
 //!
-//! The onlooker knows when the node was proved empty under its cordon, for which requests that was, which skips are
-//! documented, and who released what.
+//! Recorded are when the node was proved empty under its cordon, for which requests, which skips are
+//! documented, and what was released by which agent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,24 +16,24 @@ use super::world::State;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Ghost {
-    /// Requests for which the node was proved empty; it has been cordoned ever since.
+    /// Requests with a proof: the node was empty, and has been cordoned ever since.
     pub(crate) drained: BTreeSet<RequestId>,
-    /// Requests that may go without a drain: their skip is documented.
+    /// Requests with a documented skip.
     pub(crate) skipped: BTreeSet<RequestId>,
-    /// Requests that zedkube had answers for when it started again in this boot.
+    /// Requests that zedkube had answered when it restarted in this boot.
     pub(crate) resumes: BTreeSet<RequestId>,
-    /// What would keep a drain from starting was looked for, and the last answer was not that there is nothing.
+    /// A preflight was made, and the last one was not clean.
     pub(crate) unfit: bool,
     pub(crate) failed_attempts: u32,
-    /// Orders of force files, as long as somebody may still act on them.
+    /// Orders of force files that an agent may still act on.
     pub(crate) forced: Vec<NodeDrainStatus>,
     /// The node has left its cluster, or a person has forced something, in this boot.
     pub(crate) excused: bool,
-    /// The node is paused, and no drain of it had begun when zedkube heard of that.
+    /// The node is paused, and no drain had begun when zedkube read that.
     pub(crate) shut: bool,
-    /// Somebody has undone the drain, and zedkube has not seen it yet.
+    /// The drain was undone, and zedkube has not seen it yet.
     pub(crate) undone: bool,
-    /// Operations that were released in this boot: by a drain, or for another documented reason.
+    /// Operations released in this boot: by a drain, or for another documented reason.
     pub(crate) released: BTreeMap<&'static str, Release>,
     pub(crate) done: BTreeSet<(DeviceOp, u32)>,
     pub(crate) wrong: Option<String>,
@@ -58,7 +58,7 @@ impl Ghost {
         self.resumes.retain(|it| standing.contains(it));
     }
 
-    /// The node is open: whatever was proved is so no longer.
+    /// The node is schedulable: earlier proofs no longer hold.
     pub(crate) fn open(&mut self) {
         self.drained.clear();
         self.skipped.clear();
@@ -133,19 +133,19 @@ impl State {
         }
     }
 
-    /// zedagent tells nodeagent to carry `op` out.
+    /// zedagent commands `op`.
     pub(crate) fn judge_command(&mut self, op: DeviceOp) {
         let word = op.word();
         if self.under.ghost.released.contains_key(word) {
             return;
         }
         let pending = self.disk.pending.get(&op).cloned().unwrap_or_default();
-        // In no cluster there is nothing to drain.
+        // Without a cluster there is nothing to drain.
         let in_none = !self.zedagent_knows_a_cluster() && !self.is_to_leave(Link::LeaveToZedagent);
         let release = if pending.skip.contains("in no cluster") {
             in_none.then_some(Release::Without)
         } else if pending.skip.is_empty() {
-            // A drain that an operation was released by is shared by the next one.
+            // The next operation may share an earlier one's drain.
             let shared = self.under.ghost.released.values().any(|it| *it == Release::Drained);
             let request =
                 self.request_of(0).filter(|it| it.context == word || shared).map(NodeDrainRequest::id);
@@ -171,12 +171,12 @@ impl State {
         }
     }
 
-    /// Whether zedagent was told that this node belongs to a cluster.
+    /// Whether zedagent knows a cluster of this node.
     fn zedagent_knows_a_cluster(&self) -> bool {
         self.disk.run.member.is_some_and(|it| it.0)
     }
 
-    /// Whether the node has yet to leave its cluster, and whoever hears of that here knows, or could have asked.
+    /// Whether the node has yet to leave its cluster, and the reader of `link` knows that, or could have.
     fn is_to_leave(&self, link: Link) -> bool {
         let heard = self.heard[link.index()].is_some();
         self.disk.leave != Leave::Outside && (!heard || !self.has_news(link))
@@ -241,7 +241,7 @@ impl State {
         }
     }
 
-    /// Somebody takes the force file away, as its order is carried out.
+    /// The force file is removed, because its order is carried out.
     pub(crate) fn judge_used_order(&mut self, by: Requester) {
         let Some(order) = self.disk.force else { return };
         let commanded = self.disk.pending.values().any(|it| it.state == PendingState::Commanded);
@@ -289,7 +289,7 @@ impl State {
         }
     }
 
-    /// A force file that zedkube has heard of is what it says.
+    /// The force file that zedkube has read is the present one.
     pub(crate) fn judge_order(&mut self) {
         let order = self.heard[Link::ForceToZedkube.index()].as_ref().and_then(|facts| {
             facts.iter().find_map(|fact| match fact {
@@ -311,7 +311,7 @@ impl State {
         }
     }
 
-    /// Whether zedkube has heard of a request of `by`.
+    /// Whether zedkube knows a request of `by`.
     fn asks(&self, by: Requester) -> bool {
         let link = match by {
             Requester::Update => Link::UpdateRequestToZedkube,

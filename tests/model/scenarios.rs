@@ -1,4 +1,4 @@
-//! What is explored: from where, with which wishes, and how much trouble.
+//! The explored scenarios: start, wishes, and amount of trouble.
 
 use step::Fault;
 use topics::{CordonOwner, DrainStatus, NodeDrainStatus, PauseScope, Requester};
@@ -6,20 +6,16 @@ use topics::{CordonOwner, DrainStatus, NodeDrainStatus, PauseScope, Requester};
 use super::topics::Config;
 use super::world::Budget;
 
-/// One change of the controller's wishes; each comes at most once, in any order with the others.
+/// One change of wishes; each comes at most once, in any order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Change {
     Reboot(u32),
     Shutdown(u32),
-    /// The new image is wanted, or no longer.
     Image(bool),
-    /// The node belongs to a cluster, or does not.
     Clustered(bool),
     Fallback(u32),
     Detail,
-    /// A person with a shell requests a drain, or withdraws it.
     Operator(bool),
-    /// A person keeps operations from starting, or lets them go ahead.
     Pause(PauseScope),
     Resume,
 }
@@ -28,35 +24,34 @@ pub(crate) enum Change {
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) config: Config,
-    /// Whether exploring starts before any agent does; else all agents run and have come to rest.
+    /// Exploration starts before any agent does; else all agents run and are at rest.
     pub(crate) from_boot: bool,
-    /// Whether it starts when nodeagent has taken up the first of the changes, and the machine is about to go down.
+    /// It starts when nodeagent has begun the first change, and the machine is about to go down.
     pub(crate) going_down: bool,
     pub(crate) with_images: bool,
     /// The new image runs already, and is in test.
     pub(crate) in_test: bool,
     pub(crate) cordon: CordonOwner,
-    /// There is no Kubernetes API, and never will be.
+    /// There is no Kubernetes API at any time.
     pub(crate) away: bool,
-    /// The fault that the cores are given, if any.
     pub(crate) fault: Option<Fault>,
     pub(crate) changes: Vec<Change>,
     pub(crate) forces: Vec<NodeDrainStatus>,
     pub(crate) budget: Budget,
-    /// Agents may end in the middle of their effects, not only between two steps.
+    /// Agents may end within their effects, not only between steps.
     pub(crate) within_steps: bool,
     pub(crate) kube: zedkube::Limits,
-    /// What zedkube reads of the cluster once, where nodes take turns.
+    /// zedkube's facts about the cluster, where nodes take turns.
     pub(crate) learned: Option<zedkube::core::Learned>,
 }
 
 impl Scenario {
-    /// A clustered node at rest, nothing new wanted, no trouble.
+    /// A clustered node at rest, without wishes or trouble.
     pub(crate) fn quiet(name: &'static str) -> Self {
-        // Few tries, so that failures come about; each value is said at once.
+        // Few tries, so that failures occur; each value is published at once.
         let kube = zedkube::Limits {
             take_turns: false,
-            // It is tried where the core is.
+            // Tested beside the core.
             preflight: false,
             cordon_tries: 2,
             drain_tries: 2,
@@ -100,7 +95,7 @@ pub(crate) fn all() -> Vec<Scenario> {
     wanted().into_iter().chain(undone()).chain(paused()).collect()
 }
 
-/// What is wanted of a device, and the trouble on its way.
+/// A device's wishes, with trouble.
 fn wanted() -> Vec<Scenario> {
     use Change::{Clustered, Detail, Fallback, Image, Operator, Reboot, Shutdown};
     use DrainStatus::{Complete, NotSupported, Unknown};

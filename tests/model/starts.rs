@@ -1,4 +1,4 @@
-//! How an agent starts: with what is on disk, as its `run` does.
+//! Starts an agent with the files on disk, as its `run` does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,6 @@ use super::topics::{Fact, Leave, TREE, Who};
 use super::world::{State, Touched};
 
 impl State {
-    /// An agent starts, as its `run` does.
     pub(crate) fn start(&mut self, who: Who, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
         let boot_id = self.boot_id();
         let now = self.now(who);
@@ -55,7 +54,7 @@ impl State {
                     question: run.question.clone().unwrap_or_default(),
                     ..nodeagent::core::SavedNodeState::default()
                 };
-                // Limits at which nodeagent restarts the device on its own account are not reached here.
+                // nodeagent's limits for restarts of its own are not reached here.
                 let waits =
                     Waits { fallback: Duration::MAX, no_controller: Duration::MAX, ..Waits::default() };
                 let core = NodeAgent::new(nodeagent::Limits::default(), waits, found, now);

@@ -1,4 +1,4 @@
-//! Everything that may happen next.
+//! All possible next steps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,31 +23,27 @@ pub(crate) enum How {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
-    /// An agent starts, with what is on disk.
     Start(Who),
     Hear(Link),
     Result(usize),
     Task(How),
     Look(How),
-    /// The look for what would keep a drain from starting ends.
     Preflight(How),
     Gate(How),
     Wake(Who),
-    /// The device does what it was asked for, or refuses.
     Device(How),
     Change(usize),
-    /// A person writes a force file, or takes it away.
     Force(usize),
     Unforce,
     ByHand(CordonOwner),
     PodComes,
-    /// zedkube hears that something has happened on the drained node.
+    /// zedkube gets news of the drained node.
     Stir,
     Left,
-    /// The leave was announced long enough ago: the first step out of the cluster is taken.
+    /// The leave's announcement is over: the first step out of the cluster is taken.
     NoticeOver,
     Crash(Who),
-    /// zedkube ends in the middle of a cordon or of evictions, as with a package upgrade: those calls come to their end.
+    /// zedkube ends within a cordon or evictions, as with a package upgrade: those calls are completed.
     StopInTask,
     Power,
     /// An agent ends within a step, after so many effects.
@@ -153,7 +149,7 @@ impl State {
         }
     }
 
-    /// Whether the gate, as far as it is watched, may open, or shut.
+    /// Whether the gate, while watched, may open or close.
     pub(crate) fn gate_may(&self, how: How) -> bool {
         let (gate, away) = (self.under.gate, self.is_away());
         gate.watched
@@ -163,7 +159,7 @@ impl State {
             }
     }
 
-    /// The state after `action`; `None` when it does not happen.
+    /// `None` when it does not happen.
     pub(crate) fn after(&self, action: &Action) -> Option<Self> {
         step::plant(self.scenario.fault);
         let mut next = self.clone();
@@ -178,7 +174,7 @@ impl State {
             next.crash(who);
             touched = Touched::ALL;
         } else if next.happen(action, &mut None, &mut touched) == Err(Gone) {
-            // nodeagent has left: the machine's watchdog restarts the machine.
+            // nodeagent has ended: the machine's watchdog restarts the machine.
             next.boot();
             touched = Touched::ALL;
         }
@@ -186,7 +182,7 @@ impl State {
         Some(next)
     }
 
-    /// The state in which zedkube has heard this of the keeper of its turn.
+    /// The state after zedkube got this from the keeper of its turn.
     pub(crate) fn having_heard(&self, event: zedkube::core::Event) -> Self {
         step::plant(self.scenario.fault);
         let mut next = self.clone();
@@ -199,7 +195,7 @@ impl State {
         next
     }
 
-    /// The state in which the clock of an agent shows this.
+    /// The state with this clock of an agent.
     pub(crate) fn at(&self, who: Who, now: Mono) -> Self {
         let mut next = self.clone();
         next.set_now(who, now);
@@ -216,7 +212,7 @@ impl State {
         next
     }
 
-    /// The state in which its agents do not reach the API, or do again.
+    /// The state with or without the API.
     pub(crate) fn parted(&self, parted: bool) -> Self {
         let mut next = self.clone();
         next.under().parted = parted;
@@ -224,7 +220,7 @@ impl State {
         next
     }
 
-    /// The state in which a person has written the node.
+    /// The state after a person wrote the node.
     pub(crate) fn by_hand(&self, cordon: CordonOwner) -> Self {
         let mut next = self.clone();
         next.under().node.cordon = cordon;
@@ -281,7 +277,7 @@ impl State {
             Action::NoticeOver => {
                 touched.files_of(Writer::Zedagent);
                 touched.files_of(Writer::Zedkube);
-                // The core is told first; the first step, a cordon, takes an answer of the cluster.
+                // The core comes first; the first step, a cordon, needs an answer of the cluster.
                 self.disk().leave = Leave::UnderWay;
                 Ok(())
             }
@@ -289,9 +285,9 @@ impl State {
                 touched.files_of(Writer::Zedagent);
                 touched.files_of(Writer::Zedkube);
                 self.disk().leave = Leave::Outside;
-                // From here on there is no node in the cluster that a drain would be for.
+                // From here on the cluster has no node to drain.
                 self.under().ghost.excused = true;
-                // The Node object is gone, with whatever cordon it had.
+                // The Node object is gone, with its cordon.
                 self.cordon(CordonOwner::None);
                 Ok(())
             }
@@ -383,7 +379,7 @@ impl State {
         }
     }
 
-    /// The drain is undone; it takes a moment until zedkube has seen it.
+    /// The drain is undone; zedkube sees it later.
     fn undo(&mut self) {
         let under = self.under();
         under.ghost.undone = true;
@@ -391,7 +387,7 @@ impl State {
     }
 
     pub(crate) fn hear(&mut self, link: Link, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
-        // The shell of zedagent publishes the other parts of the config before its core hears of it.
+        // zedagent's shell publishes other parts of the config before its core gets it.
         if link == Link::ConfigToZedagent {
             touched.files_of(Writer::Zedagent);
             let config = self.disk.config;
@@ -411,7 +407,7 @@ impl State {
         level.into_iter().chain(once).try_for_each(|fact| self.deliver(fact, fuse, touched))
     }
 
-    /// zedkube keeps what it hears of its cluster, and the walk out of it begins with a cordon.
+    /// zedkube stores its cluster, and the walk out of it begins with a cordon.
     fn membership_is_heard(&mut self) {
         match (self.disk.run.member.map(|it| it.0), self.disk.leave) {
             (Some(true), _) => self.disk().leave = Leave::Member,
@@ -427,7 +423,6 @@ impl State {
         }
     }
 
-    /// Whether the time between the announcement and the first step may end.
     pub(crate) fn may_begin_to_leave(&self) -> bool {
         self.runs(Who::Zedkube)
             && self.disk.leave == Leave::Announced
@@ -436,7 +431,6 @@ impl State {
             && !self.has_news(Link::MemberToZedkube)
     }
 
-    /// Whether the walk out of the cluster is under way, and may end.
     pub(crate) fn may_leave(&self) -> bool {
         let told = Fact::Zedkube(zedkube::core::Event::Member(Membership::Leaving));
         let heard = self.heard[Link::MemberToZedkube.index()].as_ref();

@@ -1,7 +1,7 @@
-//! Topics: what is on disk, who hears of it, and as what.
+//! Topics: values on disk, and what their readers get.
 //!
-//! The latest value wins. Whoever hears of a topic hears the value of that moment; a value that came and went in
-//! between is never heard, and an equal one is no news. As in the shells of the agents.
+//! As in the agents' shells: a reader gets the present value, never one in between, and an equal one is no
+//! news.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use zedkube::core::{Force, Membership as InCluster};
 
 use super::scenarios::Scenario;
 
-/// The image that the controller may want, and what it is written from.
+/// The image that the controller may want, and its content.
 pub(crate) const IMAGE: &str = "14.5.0-k-amd64";
 pub(crate) const TREE: &str = "2e1f0d3c-4b5a-4697-8897-a6b5c4d3e2f1";
 
@@ -30,7 +30,7 @@ pub(crate) struct Config {
     pub(crate) clustered: bool,
     pub(crate) image: bool,
     pub(crate) fallback: u32,
-    /// Something about the cluster that is of no concern to any core.
+    /// A cluster detail that no core reads.
     pub(crate) detail: u8,
 }
 
@@ -49,12 +49,12 @@ pub(crate) struct Disk {
     pub(crate) run: Volatile,
 }
 
-/// Whether the node was told to belong to a cluster, and is on its way out.
+/// Whether the node was in a cluster, and leaves it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Leave {
     Outside,
     Member,
-    /// The config reads as one of a node in no cluster; the first step out of it has been announced.
+    /// The config says no cluster; the first step out of it was announced.
     Announced,
     UnderWay,
 }
@@ -63,7 +63,7 @@ pub(crate) enum Leave {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Volatile {
     pub(crate) looked_in: bool,
-    /// Whether the node belongs to a cluster, and the detail beside it.
+    /// Membership, and the detail beside it.
     pub(crate) member: Option<(bool, u8)>,
     pub(crate) image: bool,
     /// Of zedagent, baseosmgr, and a person.
@@ -96,7 +96,7 @@ pub(crate) enum Fact {
     Nodeagent(nodeagent::core::Event),
     Zedkube(zedkube::core::Event),
     Baseosmgr(baseosmgr::core::Event),
-    /// A part of a value that no core reads: the topic is new without it.
+    /// A part of a value that no core reads.
     Detail(u8),
 }
 
@@ -106,7 +106,7 @@ pub(crate) enum Writer {
     Nodeagent,
     Zedkube,
     Baseosmgr,
-    /// The controller, or somebody with a shell.
+    /// The controller, or a person.
     Person,
 }
 
@@ -164,15 +164,15 @@ impl Link {
         self as usize
     }
 
-    /// Whether it is used: where nodes take no turns, nothing is asked before the machine goes down, and a file that nobody
-    /// writes is not read.
+    /// Whether it is used: without turns, there is no question before the machine goes down, and no file to
+    /// read.
     pub(crate) fn is_used(self, scenario: &Scenario) -> bool {
         let of_turns = matches!(self, Self::QuestionToZedkube | Self::AnswerToNodeagent);
         let of_pauses = matches!(self, Self::PauseToZedagent | Self::PauseToZedkube | Self::PauseToBaseosmgr);
         (!of_turns || scenario.kube.take_turns) && (!of_pauses || scenario.pauses())
     }
 
-    /// What is told of the topic as it is now.
+    /// The facts of the topic now.
     pub(crate) fn level(self, disk: &Disk) -> Vec<Fact> {
         use baseosmgr::core::Event as B;
         use nodeagent::core::Event as N;
@@ -190,7 +190,7 @@ impl Link {
                 vec![detail, Fact::Zedagent(Z::Config(wanted(disk.config)))]
             }
             Self::ProgressToZedagent => vec![Fact::Zedagent(Z::Progress(run.progress.clone()))],
-            // The shells read the progress right before they tell the status.
+            // The shells read the progress right before the status.
             Self::StatusToZedagent => {
                 let progress = run.progress.clone().map(|it| Fact::Zedagent(Z::Progress(Some(it))));
                 progress.into_iter().chain([Fact::Zedagent(Z::Drain(run.status))]).collect()
@@ -216,7 +216,7 @@ impl Link {
             Self::ZbootAToNodeagent => partition(disk, Label::A),
             Self::ZbootBToNodeagent => partition(disk, Label::B),
             Self::MemberToZedkube => {
-                // A config that reads as one of a node in no cluster is heard before the membership changes.
+                // A config without a cluster arrives before the membership changes.
                 let detail = run.member.map(|(member, detail)| Fact::Detail(detail * 2 + u8::from(member)));
                 let membership = match (run.member.map(|it| it.0), disk.leave) {
                     (None, Leave::Outside | Leave::Member | Leave::Announced) => InCluster::Undecided,
@@ -267,12 +267,12 @@ impl Link {
         }
     }
 
-    /// How many facts of `level` are of another topic, read beside this one: they are no news.
+    /// How many facts of `level` are of another topic that is read beside this one: they are no news.
     pub(crate) fn beside(self, level: &[Fact]) -> usize {
         if matches!(self, Self::StatusToZedagent | Self::StatusToBaseosmgr) { level.len() - 1 } else { 0 }
     }
 
-    /// What is told once, after the first reading of a topic.
+    /// The fact after the first reading of a topic.
     pub(crate) fn read_once(self) -> Vec<Fact> {
         use baseosmgr::core::RequiredTopic as From;
         let heard = |it| vec![Fact::Baseosmgr(baseosmgr::core::Event::Heard(it))];
@@ -283,7 +283,7 @@ impl Link {
             }
             Self::DeviceRequestToZedkube => read(Requester::DeviceOp),
             Self::UpdateRequestToZedkube => read(Requester::Update),
-            // Nobody asks for another k3s here.
+            // No k3s requester here.
             Self::OperatorRequestToZedkube => {
                 [Requester::Operator, Requester::K3sUpdate].into_iter().flat_map(read).collect()
             }

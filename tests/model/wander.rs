@@ -1,5 +1,5 @@
-//! Random ways through a scenario, each as long as several boots: the search goes through all that is near, these
-//! reach what is far. The same number gives the same way.
+//! Random paths through a scenario, each as long as several boots: the search covers nearby states, these
+//! reach far ones. The same number gives the same path.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) struct Wandered<T = Trace> {
     pub(crate) at_rest: usize,
     pub(crate) boots: u32,
     pub(crate) took: Duration,
-    /// The number of the way, and the fault at its end.
+    /// Number of the path, and the fault at its end.
     pub(crate) found: Option<(u64, T)>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn wander(scenario: &Scenario, ways: std::ops::Range<u64>) -> Wandere
         let mut dice = Dice::new(way);
         let mut state = first.clone();
         let mut taken = Vec::new();
-        // A step within which nobody ends any more is none.
+        // A crash within a step that has ended is none.
         for _ in 0..LONGEST {
             if found.is_some() {
                 break;
@@ -67,7 +67,7 @@ pub(crate) fn wander(scenario: &Scenario, ways: std::ops::Range<u64>) -> Wandere
     Wandered { steps, at_rest: device.fair.states(), boots, took: clock.now().since(start), found }
 }
 
-/// Trouble comes seldom, so that it finds things far from their start.
+/// Trouble is rare, so that it hits states far from the start.
 pub(crate) fn is_trouble(action: &Action) -> bool {
     matches!(
         action,
@@ -81,7 +81,7 @@ pub(crate) fn is_trouble(action: &Action) -> bool {
     )
 }
 
-/// A number below `end` by chance.
+/// A random number below `end`.
 pub(crate) fn below(dice: &mut Dice, end: usize) -> usize {
     let wide = u128::from(dice.draw()) * (end as u128);
     usize::try_from(wide >> 64).expect("it is below end")

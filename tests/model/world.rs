@@ -1,4 +1,4 @@
-//! One device with its node, as a value: the four cores, what is on disk, what each has heard, what is under way.
+//! One device with its node, as a value: the four cores, files, what each core has read, tasks under way.
 //!
 //! Each agent has a clock of its own, so that their timers fire in any order.
 
@@ -22,7 +22,7 @@ use super::properties::Ghost;
 use super::scenarios::Scenario;
 use super::topics::{ALL, Disk, Fact, IMAGE, LINKS, Leave, Link, TREE, Volatile, Who, Writer};
 
-/// The version that runs at first.
+/// The first version.
 pub(crate) const OLD: &str = "14.4.0-k-amd64";
 
 const NEVER: Duration = Duration::from_hours(1 << 20);
@@ -39,9 +39,9 @@ pub(crate) enum Work {
     Probe,
     Cordon,
     Drain,
-    /// Waits for a change of what held the last attempt up.
+    /// Waits for a change of the last attempt's blockers.
     Await,
-    /// Asks etcd and its members whether this node can be spared, without the API.
+    /// Asks etcd and its members for the margin, without the API.
     Margin,
 }
 
@@ -52,39 +52,37 @@ pub(crate) struct Look {
     pub(crate) gate_open: bool,
 }
 
-/// The gate after a boot, as zedkube watches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Gate {
     pub(crate) watched: bool,
-    /// What was told of it last: whether it is open.
     pub(crate) told: Option<bool>,
 }
 
-/// The Node object, and what is true of the node itself.
+/// The Node object, and the truth about the node.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node {
     pub(crate) cordon: CordonOwner,
-    /// The boot in which a cordon of ours was written.
+    /// The boot of our cordon.
     pub(crate) boot: u32,
-    /// The turn in which that was, where nodes take turns. Somebody's uncordon leaves it behind.
+    /// Its turn, where nodes take turns. A foreign uncordon leaves it behind.
     pub(crate) mark: Option<CordonMark>,
-    /// Empty, proved so while it was cordoned, and cordoned ever since.
+    /// Proved empty while cordoned, and cordoned ever since.
     pub(crate) drained: bool,
     pub(crate) has_new_pods: bool,
 }
 
-/// What else is under way, and how much of what may go wrong has gone wrong.
+/// Tasks under way, and how much trouble has happened.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Under {
     pub(crate) node: Node,
     pub(crate) task: Option<Task>,
     pub(crate) look: Option<Look>,
-    /// The run for which it is looked at what would keep a drain from starting.
+    /// The run of the preflight.
     pub(crate) preflight: Option<u64>,
-    /// Whether zedkube watches the drained node, and whether something has happened there since.
+    /// Whether zedkube watches the drained node, and whether there is news of it.
     pub(crate) guard: Option<bool>,
     pub(crate) gate: Gate,
-    /// A result of a cancelled task that has not been heard yet.
+    /// Unread result of a cancelled task.
     pub(crate) late: Option<zedkube::core::Event>,
     pub(crate) results: Vec<baseosmgr::core::Event>,
     pub(crate) device: Option<MachineOrder>,
@@ -101,7 +99,7 @@ pub(crate) struct Budget {
     pub(crate) crashes: u8,
     /// Power cuts, between two steps or within one.
     pub(crate) cuts: u8,
-    /// Tasks that fail, and gates that are shut.
+    /// Failing tasks, and closed gates.
     pub(crate) failures: u8,
     pub(crate) forces: u8,
     pub(crate) unforces: u8,
@@ -110,7 +108,6 @@ pub(crate) struct Budget {
     pub(crate) refusals: u8,
 }
 
-/// An agent: its core while it runs, and its clock.
 #[derive(Debug)]
 pub(crate) struct Agent<C> {
     pub(crate) core: Option<Arc<C>>,
@@ -132,14 +129,14 @@ pub(crate) struct State {
     pub(crate) baseosmgr: Agent<BaseOs>,
     pub(crate) disk: Arc<Disk>,
     pub(crate) under: Arc<Under>,
-    /// What was told of each topic; `None` before its first reading.
+    /// Facts of each topic that were read; `None` before the first reading.
     pub(crate) heard: Arc<Vec<Option<Arc<Vec<Fact>>>>>,
     pub(crate) asked: Arc<Vec<GoTime>>,
-    /// Topics with something new in them, by [`Link::index`].
+    /// Topics with news, by [`Link::index`].
     pub(crate) news: u32,
-    /// What the keeper of its turn is asked; `site` hears it at once.
+    /// Questions for the keeper of its turn; `site` takes them at once.
     pub(crate) asks: Vec<Ask>,
-    /// Of its parts, each worked out when somebody asks after it was touched.
+    /// Of its parts, each computed on demand after it was touched.
     prints: [OnceLock<Print>; 10],
     fingerprint: OnceLock<u64>,
 }
@@ -172,7 +169,7 @@ impl Touched {
 }
 
 impl State {
-    /// A device that runs an old image, with an idle node, before any of its agents has started.
+    /// An old image, an idle node, and no agent started.
     pub(crate) fn new(scenario: &Arc<Scenario>) -> Self {
         let partition = |label, state, version: &str, content: String| Partition {
             label,
@@ -245,12 +242,12 @@ impl State {
         format!("b{}", self.under.boot)
     }
 
-    /// The wall clock of an agent; no two agents ever say the same time.
+    /// Wall clock of an agent; no two agents ever have the same time.
     pub(crate) fn wall(&self, who: Who) -> GoTime {
         Self::booted_at(who).plus(self.now(who).since_start())
     }
 
-    /// When the boot began, by that clock.
+    /// Start of the boot, by that clock.
     pub(crate) fn booted_at(who: Who) -> GoTime {
         let base = match who {
             Who::Zedagent => "2026-01-01T00:00:00Z",
@@ -318,7 +315,7 @@ impl State {
         self.disk.run.requests[nth].as_ref()
     }
 
-    /// The agent ends: what it knew is gone, and its tasks with it. What it has asked of the device continues.
+    /// The agent ends: its memory and tasks are gone. Its call to the device continues.
     pub(crate) fn crash(&mut self, who: Who) {
         let under = Arc::make_mut(&mut self.under);
         match who {
@@ -346,7 +343,7 @@ impl State {
             self.crash(who);
         }
         let commanded = |it: &&topics::DeviceOpPending| it.state == topics::PendingState::Commanded;
-        // A boot after the command is what was asked for, whoever brought it about.
+        // Any boot after the command fulfils it.
         let done: Vec<_> =
             self.disk.pending.values().filter(commanded).map(|it| (it.op, it.counter)).collect();
         let disk = self.disk();
@@ -360,7 +357,7 @@ impl State {
         under.ghost.boot();
     }
 
-    /// Works out what is new; what was touched has other fingerprints.
+    /// Computes news; touched parts get new fingerprints.
     pub(crate) fn seal(&mut self, touched: Touched) {
         if touched.files.contains(&true) {
             let standing: Vec<_> =
@@ -379,7 +376,7 @@ impl State {
         }
         let stale = |part: usize| match part {
             0..4 => touched.agents[part],
-            // The journal of zedkube tells the time, too.
+            // zedkube's journal contains the time, too.
             4..9 => touched.files[part - 4] || part - 4 == Writer::Zedkube as usize && touched.agents[2],
             _ => true,
         };
@@ -394,7 +391,7 @@ impl State {
         *self.fingerprint.get_or_init(|| Print::all((0..self.prints.len()).map(print)))
     }
 
-    /// The cores, the files of each [`Writer`] in their order, and the rest.
+    /// The cores, the files of each [`Writer`] in order, and the rest.
     fn print(&self, part: usize) -> Print {
         let (disk, run, kube) = (&self.disk, &self.disk.run, self.zedkube.now);
         let asked = &run.requests;
@@ -416,7 +413,7 @@ impl State {
         }
     }
 
-    /// The state as its fingerprint sees it, for a person.
+    /// The fingerprint's text, for a person.
     pub(crate) fn text(&self) -> String {
         let news: Vec<_> = LINKS.iter().filter(|link| self.news >> link.index() & 1 == 1).collect();
         [

@@ -19,7 +19,6 @@ use crate::real::{self, Real};
 use crate::server::ApiServer;
 use crate::server::etcd::RealEtcd;
 
-/// Our node, by the name and identity of the golden config's device.
 const NODE: &str = "edge-node-1";
 pub const UUID: &str = "2f6f0c2e-9b0e-4c1b-8f0f-6a0f1f0a0c11";
 const NODES: [(&str, &str); 5] = [
@@ -29,13 +28,11 @@ const NODES: [(&str, &str); 5] = [
     ("edge-node-4", "51b7c0de-77aa-4c2e-9d1b-3b6c0a0d0d44"),
     ("edge-node-5", "c3a9e1f0-12bb-4f5d-8e2c-6f7d0b0e0e55"),
 ];
-/// How many of them a cluster has that does not say.
+/// Default number of nodes.
 pub(crate) const THREE: usize = 3;
-/// The mark of our cordon on a node.
 pub(crate) const OWNER: &str = "pillar-rs/cordon-owner";
-/// Namespace of the guarded application and its budget.
 const SHOP: &str = "shop";
-/// The budget, and the label `app` of its pods.
+/// The budget, and its pods' label `app`.
 pub(crate) const BUDGET: &str = "web";
 
 /// Names of our node and of the namespace of the guarded application.
@@ -66,14 +63,12 @@ enum Backend {
     Real(Arc<Real>),
 }
 
-/// A cluster with our node. Copies are the same one.
 #[derive(Clone)]
 pub struct Cluster {
     backend: Backend,
     place: Place,
     pub(crate) client: Client,
     pub(crate) noted: Noted,
-    /// The kubeconfig that agents have; without one they get a way in of the stage.
     kubeconfig: Option<PathBuf>,
 }
 
@@ -112,7 +107,7 @@ impl Cluster {
         sim
     }
 
-    /// An embedded one of three nodes in which things take their time: for a clock that stands still meanwhile.
+    /// An embedded one of three nodes with realistic durations: for a paused clock.
     pub async fn embedded_with(config: SimConfig) -> Self {
         Self::with(&Self::of_config(config, THREE).await, NODES[0])
     }
@@ -132,7 +127,7 @@ impl Cluster {
         Self::embedded_of(THREE, Duration::from_millis(100)).await
     }
 
-    /// A cluster of up to five nodes whose kubelets say so often that they live, as each of them sees it.
+    /// Up to five nodes with this interval of lease renewals, as each of them sees it.
     pub async fn embedded_of(count: usize, renew_every: Duration) -> Vec<Self> {
         let sim = Self::brisk(renew_every, count).await;
         NODES[..count].iter().map(|node| Self::with(&sim, *node)).collect()
@@ -144,7 +139,7 @@ impl Cluster {
         Some(Self::on(ApiServer::of_environment().await?).await)
     }
 
-    /// The same on the server of a kubeconfig whose controllers keep budgets up to date.
+    /// The same on the server of a kubeconfig with controllers for budgets.
     pub async fn of_kubeconfig(file: &Path) -> Self {
         Self::on(ApiServer::of_kubeconfig(file).await).await
     }
@@ -171,7 +166,7 @@ impl Cluster {
         Self::kept_in_etcd(assets, program, 1).await
     }
 
-    /// Three nodes, the first so many of them with a member of etcd.
+    /// Three nodes, the first `members` of them with etcd.
     async fn kept_in_etcd(assets: &Path, program: &Path, members: usize) -> (Vec<Self>, RealEtcd) {
         let place = Place::new();
         let nodes = place.nodes(THREE);
@@ -181,7 +176,7 @@ impl Cluster {
         ((0..THREE).map(|nth| first.as_node(nth)).collect(), etcd)
     }
 
-    /// The API of a server that was started here is away, and back after `meanwhile`.
+    /// The API of a server started here is away during `meanwhile`.
     pub async fn without_api(&self, meanwhile: impl AsyncFnOnce()) {
         match &self.backend {
             Backend::Embedded(_) => panic!("this scenario needs a real API server"),
@@ -189,14 +184,14 @@ impl Cluster {
         }
     }
 
-    /// The kubelet of a real server's node without a machine says which boot it runs in.
+    /// The kubelet of a node without a machine reports this boot.
     pub async fn reports_boot(&self, boot_id: &str) {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let patch = Patch::Merge(json!({ "status": { "nodeInfo": { "bootID": boot_id } } }));
         nodes.patch_status(&self.place.node, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// Three nodes on a server of `assets`, and what is behind them.
+    /// Three nodes on a server of `assets`.
     pub(crate) async fn of_three(assets: &Path) -> (Self, Arc<Real>) {
         let cluster = Self::at(ApiServer::of_assets(assets).await, Place::new(), THREE).await;
         let Backend::Real(real) = &cluster.backend else { unreachable!("it was made of a server") };
@@ -219,7 +214,7 @@ impl Cluster {
         }
     }
 
-    /// The same real cluster as its other node sees it; that one is torn down.
+    /// The same real cluster as its other node sees it; the original tears it down.
     #[must_use]
     pub fn as_the_other(&self) -> Self {
         self.as_node(1)
@@ -230,7 +225,7 @@ impl Cluster {
         Self { place: Place { node, uuid, ..self.place.clone() }, noted: Noted::default(), ..self.clone() }
     }
 
-    /// Returns when two of these nodes carry our cordon at once.
+    /// Returns when two of these nodes have our cordon at once.
     pub async fn until_two_out(all: &[Self]) {
         let nodes: Vec<&str> = all.iter().map(|it| it.place.node.as_str()).collect();
         real::until_two_out(&all[0].client, &nodes).await;
@@ -255,7 +250,7 @@ impl Cluster {
         }
     }
 
-    /// The device's name, which gives our node its own.
+    /// Decides the name of our node.
     pub fn device_name(&self) -> &str {
         &self.place.node
     }
@@ -264,7 +259,7 @@ impl Cluster {
         &self.place.namespace
     }
 
-    /// The kubeconfig of the administrator of a real server that was started for this cluster.
+    /// The administrator's kubeconfig of a server started here.
     pub fn admin(&self) -> Option<String> {
         match &self.backend {
             Backend::Embedded(_) => None,
@@ -272,13 +267,13 @@ impl Cluster {
         }
     }
 
-    /// The same with agents that have this kubeconfig and nothing else.
+    /// The same for agents with this kubeconfig only.
     #[must_use]
     pub fn entered_by(self, kubeconfig: PathBuf) -> Self {
         Self { kubeconfig: Some(kubeconfig), ..self }
     }
 
-    /// The way in for zedkube, without a network in between.
+    /// The client for zedkube, without a network.
     pub fn handle(&self) -> kubeapi::ApiClient {
         if let Some(kubeconfig) = &self.kubeconfig {
             return kubeapi::ApiClient::from_kubeconfig(kubeconfig);
@@ -294,7 +289,7 @@ impl Cluster {
         self.place.uuid
     }
 
-    /// How often somebody wrote that our node is schedulable, with whatever else.
+    /// Number of writes that made our node schedulable.
     pub fn uncordoned(&self) -> usize {
         let end = format!("/nodes/{}", self.place.node);
         let asked = self.sim().faults().requests();
@@ -304,7 +299,7 @@ impl Cluster {
         said.filter(|body| body.pointer("/spec/unschedulable").is_some_and(|flag| flag != true)).count()
     }
 
-    /// Who the mark of our cordons on our node names, if it is there.
+    /// The owner in our cordon's mark, if it is there.
     pub fn owner(&self) -> Option<String> {
         let node = self.sim().get("nodes", "", &self.place.node).unwrap();
         node["metadata"]["annotations"][OWNER].as_str().map(str::to_owned)
@@ -324,7 +319,7 @@ impl Cluster {
         nodes.patch(&self.place.node, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// Our node loses power, or gets it back.
+    /// Switches our node off or on.
     pub async fn power(&self, on: bool) {
         match &self.backend {
             Backend::Embedded(sim) => sim.power(&self.place.node, on),
@@ -345,7 +340,7 @@ impl Cluster {
         real::until(&Api::all(self.client.clone()), &self.place.node, ready).await;
     }
 
-    /// Waits until our node has an Event with this reason, and shows its drain so.
+    /// Waits until our node has an Event with this reason, and this condition.
     pub async fn until_shown(&self, event: &str, reason: &str, status: &str) {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let ours = |node: &Node| {
@@ -361,7 +356,6 @@ impl Cluster {
                 if reasons.iter().any(|it| it == event) {
                     return;
                 }
-                // Any event, also the end of the watch, is a reason to look again.
                 let api: Api<Event> = Api::namespaced(self.client.clone(), "default");
                 let mut changes = api.watch(&WatchParams::default(), &version).await.unwrap().boxed();
                 drop(changes.next().await);
@@ -373,7 +367,7 @@ impl Cluster {
         }
     }
 
-    /// Reasons of our Events about our node, and the version of the list.
+    /// Reasons of our Events, and the version of the list.
     pub async fn events(&self) -> (Vec<String>, String) {
         let api: Api<Event> = Api::namespaced(self.client.clone(), "default");
         let about = format!("involvedObject.name={}", self.place.node);
@@ -421,17 +415,17 @@ impl Cluster {
         }
     }
 
-    /// Method, path and query of all that agents as tasks of this process have asked.
+    /// Method, path and query of all requests of agents that are tasks.
     pub fn asked_by_agents(&self) -> Vec<(String, String)> {
         self.noted.notes().asked.clone()
     }
 
-    /// How many writes agents as tasks of this process have made, but those of leases.
+    /// Number of writes of agents that are tasks, except leases.
     pub fn writes(&self) -> usize {
         self.noted.notes().writes
     }
 
-    /// The server carries out the `nth` of those writes, and its answer never comes. Notified once it is carried out.
+    /// The `nth` of those writes is carried out and never answered. Notified once it is carried out.
     pub fn never_answer(&self, nth: usize) -> Arc<Notify> {
         let carried_out = Arc::new(Notify::new());
         self.noted.notes().unanswered = Some((nth, carried_out.clone()));
@@ -442,7 +436,7 @@ impl Cluster {
         self.evicted().len()
     }
 
-    /// UIDs of pods whose eviction was accepted more than once.
+    /// UIDs of pods with more than one accepted eviction.
     pub fn evicted_twice(&self) -> Vec<String> {
         let mut all = self.evicted();
         all.sort();

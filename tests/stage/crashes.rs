@@ -1,7 +1,7 @@
-//! A story told again and again, each time with an agent killed at another write of it.
+//! A story repeated with an agent killed at another write of it each time.
 //!
-//! An undisturbed run says which writes there are. A kill is dealt by the thread that hears of writes from the
-//! kernel, when that write has appeared.
+//! An undisturbed run gives the writes. The thread that gets writes from the kernel kills as soon as that
+//! write has appeared.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -14,16 +14,16 @@ use futures::{StreamExt as _, stream};
 
 use crate::{Agent, Processes, Story, World};
 
-/// Worlds at the same time: they wait most of their time.
+/// Parallel worlds: they wait most of their time.
 pub const AT_ONCE: usize = 4;
 
-/// Where a kill falls, and on whom.
+/// When to kill, and which agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Crash {
     pub agent: Agent,
-    /// The file that was put in place or removed, under the root.
+    /// The file put in place or removed, under the root.
     pub path: String,
-    /// How often that has happened in this story, from 1.
+    /// Which such write in this story, from 1.
     pub nth: usize,
 }
 
@@ -34,13 +34,12 @@ impl fmt::Display for Crash {
 }
 
 impl Crash {
-    /// Whether the one that is killed is the one that has written.
     pub fn is_of_writer(&self) -> bool {
         self.agent == writer(&self.path)
     }
 }
 
-/// Whose file this is; zedagent reads what the controller writes.
+/// The file's writer; zedagent stands for the controller.
 fn writer(path: &str) -> Agent {
     let named = Agent::ALL
         .into_iter()
@@ -69,7 +68,7 @@ pub struct Outcome {
 }
 
 impl Course {
-    /// Tells `story` twice, undisturbed, with processes of the program `zedbox`.
+    /// Runs `story` twice, undisturbed, with processes of `zedbox`.
     pub async fn of(story: Story, zedbox: &Path) -> Self {
         let mut world = World::of_processes(zedbox).await;
         story.play(&mut world).await;
@@ -97,7 +96,7 @@ impl Course {
         all
     }
 
-    /// Tells the story and lets `hear` do as it likes at every write.
+    /// Runs the story; `hear` is called at every write.
     pub async fn watched(&self, hear: impl FnMut(Option<&str>, &Processes) + Send + 'static) {
         let mut world = World::of_processes(&self.zedbox).await;
         world.follow_writes(&self.folders, hear);
@@ -105,7 +104,7 @@ impl Course {
         world.unfollow_writes();
     }
 
-    /// Tells the story with these crashes, in their order. Returns those whose write did not come this time.
+    /// Runs the story with these crashes, in order. Returns those whose write did not come.
     async fn crashed(&self, crashes: Vec<Crash>) -> Vec<Crash> {
         let left = Arc::new(Mutex::new(crashes));
         let (told, mut seen) = (left.clone(), BTreeMap::new());
@@ -123,8 +122,8 @@ impl Course {
         std::mem::take(&mut *left)
     }
 
-    /// Tells a story for each of these, several at once. A write that did not come is waited for in a second and a third
-    /// story: some are spared where there was no time for them.
+    /// Runs a story for each of these, several at once. A missing write gets a second and a third story: some
+    /// writes are skipped for lack of time.
     pub fn all_crashed(&self, stories: impl IntoIterator<Item = Vec<Crash>>) -> Outcome {
         let jobs = stories.into_iter().map(|crashes| {
             let named: Vec<String> = crashes.iter().map(Crash::to_string).collect();
@@ -146,8 +145,8 @@ impl Course {
 }
 
 impl Course {
-    /// Tells the story with up to `most` kills of agents by chance, after numbers of writes by chance; now and then
-    /// one is held for some writes instead. Returns how many were dealt.
+    /// Runs the story with up to `most` random kills of agents, after random numbers of writes; now and then
+    /// one is stopped for some writes instead. Returns the number of kills.
     pub async fn hunted(&self, mut dice: Dice, most: usize) -> usize {
         let dealt = Arc::new(AtomicUsize::new(0));
         let told = dealt.clone();
@@ -182,11 +181,9 @@ impl Course {
     }
 }
 
-/// What the next write but `after` brings.
 struct Blow {
     after: u64,
     agent: Agent,
-    /// For so many writes it is held; 0 for a kill.
     hold: u64,
 }
 
@@ -199,12 +196,12 @@ impl Blow {
     }
 }
 
-/// Numbers that look like chance and can be had again.
+/// Pseudo-random numbers.
 #[derive(Debug, Clone)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// From a seed; near seeds give far numbers.
+    /// Near seeds give far numbers.
     pub fn new(seed: u64) -> Self {
         let mut dice = Self((seed ^ 0x5DEE_CE66_D1CE_4E5B).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         dice.below(1);
@@ -225,19 +222,18 @@ impl Dice {
     }
 }
 
-/// Runs a future to its end in a runtime of its own.
+/// In a runtime of its own.
 pub fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// The same where no time passes but that which everybody waits for: for worlds whose agents are tasks.
+/// The same on a paused clock: for worlds with agents as tasks.
 pub fn within_still<T>(future: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().start_paused(true).build().unwrap().block_on(future)
 }
 
-/// Does `run` so often, so many at once, each with dice of its own: `seed` plus its number. Each says what it was, and is
-/// printed so.
+/// Repeats `run`, so many at once, each with dice from `seed` plus its number. Prints what each returns.
 #[expect(clippy::print_stdout, reason = "a person reads which runs they were")]
 pub fn by_chance(
     what: &str,
@@ -256,13 +252,13 @@ pub fn by_chance(
     at_once(many, jobs.collect::<Vec<_>>())
 }
 
-/// Plays all of them, [`AT_ONCE`] at a time: each waits most of the time. More would be too many for the inotify instances
-/// that Linux gives a user, 128, of which every process takes one.
+/// Runs all, [`AT_ONCE`] at a time: each waits most of the time. More would exceed Linux's 128 inotify
+/// instances per user, of which every process takes one.
 pub async fn side_by_side<F: Future<Output = ()>>(plays: impl IntoIterator<Item = F>) {
     stream::iter(plays).buffer_unordered(AT_ONCE).collect::<()>().await;
 }
 
-/// Does `jobs`, so many at once. Each says how many kills it has dealt; one that panics is a violation.
+/// Runs `jobs`, so many at once. Each returns its number of kills; a panic is a violation.
 pub fn at_once<J: FnOnce() -> usize + Send>(
     many: usize,
     jobs: impl IntoIterator<Item = (String, J)>,

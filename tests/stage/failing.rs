@@ -1,4 +1,4 @@
-//! A disk that fails at one call of one process, as strace plants it from outside: nothing of the product knows of it.
+//! A disk that fails at one call of one process, planted by strace: the product is unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,27 +8,27 @@ use std::time::Duration;
 
 use crate::{Agent, Dice, World};
 
-/// Every call that names a file, by path or descriptor.
+/// Calls with a file, by path or descriptor.
 const FILE_CALLS: &str = "%file,%desc";
-/// Calls that do not ask the disk, and closing, which fails after it has closed.
+/// Calls without disk access, and close, which fails after it has closed.
 const LEFT_OUT: [&str; 3] = ["close", "fcntl", "inotify_add_watch"];
-/// Calls that wait for the disk; what a machine does not know of them is left out.
+/// Calls that wait for the disk; unknown ones are skipped.
 const DISK_CALLS: &str = "fsync,fdatasync,?rename,?renameat,renameat2";
-/// What the names of calls begin with that change a file by its path.
+/// Prefixes of calls that change a file by its path.
 const CHANGING: [&str; 12] = [
     "creat", "rename", "unlink", "mkdir", "rmdir", "link", "symlink", "mknod", "chmod", "fchmodat", "chown",
     "truncate",
 ];
-/// Stands for the number of the process in names of its temporary files.
+/// Replaces the process number in names of temporary files.
 const PID: &str = "PID";
-/// A process of which a call has failed writes more temporary files than another.
+/// After a failed call a process writes more temporary files.
 const MORE_TEMPS: u64 = 40;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failing {
-    /// Whose calls; those of each agent for `None`.
+    /// `None` for each agent.
     pub agent: Option<Agent>,
-    /// Which of them, each of another kind.
+    /// Each of another kind.
     pub calls: Vec<FailingCall>,
 }
 
@@ -53,21 +53,12 @@ impl fmt::Display for Failing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Tracing {
     All,
-    /// Lets calls fail, of those to files that the list names.
-    Fail {
-        calls: Vec<FailingCall>,
-        paths: String,
-    },
-    /// Lets each call that waits for the disk, of those to files that the list names, take so many microseconds more.
-    Slow {
-        micros: u128,
-        paths: String,
-    },
+    Fail { calls: Vec<FailingCall>, paths: String },
+    Slow { micros: u128, paths: String },
 }
 
 impl Tracing {
-    /// A command that runs the program and the words after it, under the number of the process that it starts. What
-    /// strace sees goes to `trace`.
+    /// Runs the program and its arguments, keeping the process number. strace writes to `trace`.
     pub(crate) fn command(&self, trace: &Path) -> Command {
         let mut shell = Command::new("sh");
         let trace = trace.display();
@@ -91,18 +82,18 @@ impl Tracing {
 
 #[derive(Debug, Default)]
 pub struct Calls {
-    /// Paths under the root, with [`PID`] in names of temporary files.
+    /// Under the root, with [`PID`] in names of temporary files.
     paths: BTreeSet<String>,
     temps: BTreeSet<String>,
     last_temp: u64,
-    /// How often each agent makes each call, in the thread that makes it most often.
+    /// Calls per agent, in the thread with the most of each.
     pub counts: BTreeMap<(Agent, String), usize>,
 }
 
 impl Calls {
-    /// Reads what strace has written of `agent` in a tree at `root`.
+    /// Parses strace's output for `agent` in a tree at `root`.
     pub(crate) fn note(&mut self, agent: Agent, root: &str, trace: &str) {
-        // strace counts by thread, and a disk has one of its own.
+        // strace counts by thread, and a disk has its own thread.
         let mut counts: BTreeMap<(String, &str), usize> = BTreeMap::new();
         for line in trace.lines() {
             let Some((thread, said)) = line.split_once(' ') else { continue };
@@ -149,7 +140,7 @@ impl Calls {
         all.collect()
     }
 
-    /// By chance so many kinds of calls of each agent: one call of each, or that and the next ones.
+    /// Random kinds of calls of each agent: one call each, or that and the next ones.
     pub fn some(&self, kinds: usize, dice: &mut Dice) -> Failing {
         let mut most: BTreeMap<&String, usize> = BTreeMap::new();
         for ((_, name), count) in &self.counts {
@@ -165,19 +156,19 @@ impl Calls {
         Failing { agent: None, calls: calls.collect() }
     }
 
-    /// Lets `world` fail so, in processes that are started from now on.
+    /// For processes started from now on.
     pub fn plant(&self, world: &mut World, failing: &Failing) {
         let paths = self.list(world, "/");
         world.trace(failing.agent, Tracing::Fail { calls: failing.calls.clone(), paths });
     }
 
-    /// Lets the disk of `persist` take so much longer for all agents of `world`, in processes that are started from now on.
+    /// Delays the disk of `persist` for all agents, in processes started from now on.
     pub fn slow(&self, world: &mut World, delay: Duration) {
         let paths = self.list(world, "/persist/");
         world.trace(None, Tracing::Slow { micros: delay.as_micros(), paths });
     }
 
-    /// A file with what strace has to be given for all files below this folder of the tree.
+    /// strace's arguments for all files below this folder.
     fn list(&self, world: &World, below: &str) -> String {
         let root = world.topic_root.root().display().to_string();
         let temps = self.temps.iter().flat_map(|dir| {
@@ -191,17 +182,17 @@ impl Calls {
 }
 
 impl World {
-    /// From now on strace does this with each process of `of`, or with all for `None`.
+    /// For each process of `of`, or all for `None`, from now on.
     pub(crate) fn trace(&mut self, of: Option<Agent>, tracing: Tracing) {
         self.tracing = Some((of, tracing));
     }
 
-    /// From now on every call of each process is written down.
+    /// Records every call of each process from now on.
     pub fn note_calls(&mut self) {
         self.trace(None, Tracing::All);
     }
 
-    /// The calls that were written down, of processes that have ended.
+    /// Recorded calls of ended processes.
     pub fn calls(&self) -> Calls {
         let mut calls = Calls::default();
         for agent in Agent::ALL {
@@ -212,7 +203,7 @@ impl World {
         calls
     }
 
-    /// The calls that have failed, or taken longer, because a test wanted it.
+    /// Calls that failed or were delayed by a test.
     pub fn planted(&self) -> Vec<String> {
         let all = Agent::ALL.into_iter().flat_map(|agent| self.traces(agent));
         let lines = all.flat_map(|it| it.lines().map(str::to_owned).collect::<Vec<_>>());
@@ -224,8 +215,8 @@ impl World {
         logs.filter_map(|log| std::fs::read_to_string(self.topic_root.path(&trace_of(&log))).ok()).collect()
     }
 
-    /// The calls by which processes have changed, or tried to change, anything outside of `run` and `persist`, and how many
-    /// they made within.
+    /// Calls that changed, or tried to change, anything outside of `run` and `persist`, and the number of
+    /// those within.
     pub fn written_elsewhere(&self) -> (Vec<String>, usize) {
         let root = self.topic_root.root().display().to_string();
         let (mut elsewhere, mut within) = (Vec::new(), 0);
@@ -234,7 +225,6 @@ impl World {
             .flat_map(|agent| self.traces(agent))
             .flat_map(|it| it.lines().filter(|line| changes(line)).map(str::to_owned).collect::<Vec<_>>())
         {
-            // Each path that the call names; a directory of which a name is a descriptor for another one.
             let named = line.split('"').skip(1).step_by(2).filter(|it| it.starts_with('/'));
             for path in named {
                 let below = |folder: &str| path.strip_prefix(&root).is_some_and(|it| it.starts_with(folder));
@@ -254,14 +244,14 @@ impl World {
             let path = entry.unwrap().path();
             let said = std::fs::read_to_string(&path).unwrap();
             assert!(!said.contains("starts again"), "{}: {said}", path.display());
-            // One that was started a moment ago has not said so yet.
+            // A process started a moment ago may not have written yet.
             began |= said.contains("starts");
         }
         assert!(began, "no agent says that it starts");
     }
 }
 
-/// Whether a line of strace is of a call that changes a file or the names in a folder.
+/// Whether a line of strace is a call that changes a file or names in a folder.
 fn changes(line: &str) -> bool {
     let Some((call, words)) = line.split_once(' ').and_then(|(_, said)| said.trim_start().split_once('('))
     else {
@@ -273,7 +263,7 @@ fn changes(line: &str) -> bool {
     }
 }
 
-/// The file of what strace sees of the process with this log.
+/// strace's output for the process with this log.
 pub(crate) fn trace_of(log: &str) -> String {
     log.replace("log/", "trace-")
 }

@@ -1,11 +1,10 @@
-//! Every state of a drained reboot, and how the system is held in it for as long as a test likes.
+//! Every state of a drained reboot, and how the system is held in it.
 
 use kubesim::ScriptedFault;
 use topics::{DrainStatus, NodeAgentStatus, NodeDrainRequest, ZedAgentStatus};
 
 use crate::World;
 
-/// Requests in a row that meet a scripted fault: more than any test makes.
 const WITHOUT_END: u32 = 1_000_000;
 
 /// A state of a drained reboot, as the topics show it.
@@ -18,7 +17,7 @@ pub enum At {
     DeviceReboot,
 }
 
-/// All of them, in the order of a reboot that meets every trouble.
+/// In the order of a reboot with every trouble.
 pub const ALL_STATES: [At; 10] = [
     At::Idle,
     At::Asked,
@@ -33,7 +32,7 @@ pub const ALL_STATES: [At; 10] = [
 ];
 
 impl World {
-    /// Lets the limits and the cluster be such that a reboot comes to `at`; to be called before agents start.
+    /// Sets limits and cluster so that a reboot reaches `at`; before agents start.
     pub async fn prepare(&mut self, at: At) {
         match at {
             At::Status(DrainStatus::Starting) => {
@@ -61,7 +60,7 @@ impl World {
         }
     }
 
-    /// Waits until the reboot, asked for already, is at `at`. States that pass may have passed on return.
+    /// Waits until the ordered reboot is at `at`. Transient states may have passed on return.
     pub async fn arrive(&self, at: At) {
         match at {
             At::Idle => {}
@@ -86,7 +85,7 @@ impl World {
         }
     }
 
-    /// Takes away what [`World::prepare`] put in the way.
+    /// Removes the obstacles of [`World::prepare`].
     pub async fn release(&self) {
         self.cluster.sim().faults().clear();
         self.cluster.unblock().await;

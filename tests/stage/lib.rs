@@ -1,8 +1,7 @@
 //! The stage of the whole-system tests: a device in a temporary root, agents as tasks or as real processes, and a
 //! cluster, embedded or real.
 //!
-//! Not here: any test. Those of agents as tasks are in `scenarios/`, those of processes in
-//! `crates/zedbox/tests/processes`.
+//! Not here: tests. Agents as tasks: `scenarios/`; processes: `crates/zedbox/tests/processes`.
 
 #![expect(
     clippy::unwrap_used,

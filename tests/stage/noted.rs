@@ -1,4 +1,4 @@
-//! What the agents ask of the cluster, noted on its way.
+//! Records the agents' requests to the cluster.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Requests of agents that are tasks of this process, in order.
+/// Of agents that are tasks, in order.
 #[derive(Clone, Default)]
 pub(crate) struct Noted(Arc<Mutex<Notes>>);
 
@@ -17,10 +17,10 @@ pub(crate) struct Noted(Arc<Mutex<Notes>>);
 pub(crate) struct Notes {
     pub(crate) asked: Vec<(String, String)>,
     pub(crate) evicted: Vec<String>,
-    /// Writes so far but those of leases and of what the Node shows, and the one whose answer never comes.
+    /// Writes except leases and the Node's report, and the one that is never answered.
     pub(crate) writes: usize,
     pub(crate) unanswered: Option<(usize, Arc<Notify>)>,
-    /// Requests are noted until this is so.
+    /// Recording ends when this holds.
     pub(crate) until: Option<Box<dyn Fn() -> bool + Send>>,
 }
 
@@ -31,7 +31,7 @@ impl Notes {
         }
     }
 
-    /// Counts a request; for the one whose answer never comes, whom to say so once it was carried out.
+    /// Counts a request; returns whom to notify for the unanswered one.
     fn count(&mut self, method: &str, uri: &str) -> Option<Arc<Notify>> {
         let beside = ["/leases", "/events", "/status?"].iter().any(|it| uri.contains(it));
         if method == "GET" || beside && !uri.contains("/poddisruptionbudgets") {
@@ -47,7 +47,7 @@ impl Noted {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `client` with every request noted.
+    /// `client` with every request recorded.
     pub(crate) fn on(&self, client: &Client) -> Client {
         let (client, noted) = (client.clone(), self.clone());
         let service = tower::service_fn(move |request: http::Request<Body>| {

@@ -1,10 +1,9 @@
-//! Power lost on all nodes at once, at a write by chance, and all of them coming back: in any order, with wrong
-//! clocks, and an API that has a quorum only once two of them are there: before, it answers nobody, or it answers with what
-//! it knew last, by which all nodes are Ready, and refuses each write.
+//! All nodes lose power at once, at a random write, and come back: in any order, with wrong clocks, and an
+//! API without a quorum until two of them are there: before, it does not answer, or answers with its last
+//! state, in which all nodes are Ready, and refuses each write.
 //!
-//! What a power cut leaves: nothing of `/run`, and the persistent files as they were at the cut. The write that was
-//! under way may have come through, may not have, or may have left a piece of a temporary file; that these are all
-//! is shown by the model disk of `pubsub`.
+//! A power cut leaves nothing of `/run`, and the persistent files as they were. The write under way may be
+//! done, not done, or a partial temporary file; the model disk of `pubsub` shows that these are all cases.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,15 +23,15 @@ use topics::{DeviceOpPending, DrainStatus, NodeDrainStatus, PendingState};
 use crate::process::Halt;
 use crate::{Cluster, Dice, Story, World, reboot_config};
 
-/// Seconds by which a wall clock is wrong: hardly, an hour, a battery that is empty, a year that is to come.
+/// Seconds by which a wall clock is wrong: little, an hour, an empty battery, a future year.
 const WRONG_BY: [i64; 6] = [0, 2, -3_600, 3_600, -1_700_000_000, 300_000_000];
-/// A whole operation of one node has about so many writes; a cut after the last one meets nodes at rest.
+/// Writes of a node's operation; a cut after the last one hits nodes at rest.
 const WRITES: u64 = 90;
 
-/// So long nobody may uncordon by what the API has known before the cut.
+/// How long no uncordon may follow from the API's state before the cut.
 const LONG_AFTER: Duration = Duration::from_secs(60);
 
-/// What does not come within this time does not come.
+/// A state that takes longer does not come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,11 +78,10 @@ struct Node {
     world: World,
     asked: bool,
     heard: Arc<Mutex<PowerLog>>,
-    /// What was left of it by the cut: whether the device had been commanded, and asked.
+    /// State at the cut: whether the device was commanded, and asked.
     at_cut: (bool, usize),
 }
 
-/// All three, and what is to happen to them.
 struct Site {
     nodes: Vec<Node>,
     asked: Asked,
@@ -100,7 +98,7 @@ pub async fn folders_of_a_device() -> Vec<PathBuf> {
     world.folders()
 }
 
-/// One run: an operation, a cut in its course, the way back. Returns what it was, for a person.
+/// One run: an operation, a cut during it, recovery. Returns a description.
 pub async fn power_lost(mut dice: Dice, folders: &[PathBuf]) -> String {
     let asked = *dice.one_of(&Asked::ALL);
     let after = dice.below(if asked.of_all() { 3 * WRITES } else { WRITES });
@@ -111,7 +109,7 @@ pub async fn power_lost(mut dice: Dice, folders: &[PathBuf]) -> String {
     );
     site.begin(after).await;
     let cut = site.cut.clone();
-    // Whichever is first; where all is done before, the cut meets nodes at rest.
+    // Whichever is first; when all is done before, the cut hits nodes at rest.
     tokio::select! {
         () = cut.notified() => {}
         () = site.finish() => {}
@@ -139,9 +137,9 @@ impl Site {
         for (number, cluster) in Cluster::embedded_of_three().await.into_iter().enumerate() {
             let mut world = World::on(cluster);
             world.limits["zedkube"]["proof_gap_ms"] = 50.into();
-            // Each node by itself: with turns the others would wait for the one that is off.
+            // Each node alone: with turns the others would wait for the one that is off.
             world.limits["zedkube"]["take_turns"] = false.into();
-            // A clock that is behind holds the gate for so long.
+            // How long a clock that is behind keeps the gate closed.
             world.limits["zedkube"]["gate_clock_limit_ms"] = 5_000.into();
             world.put("persist/status/shutdownConfig", r#"{"Counter":1,"DesiredState":true,"OpsTime":""}"#);
             world.config(&config(6, 1));
@@ -169,7 +167,7 @@ impl Site {
                 heard.last = LastWrite { path: path.to_owned(), before };
                 let counted =
                     left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-                // All three stand still at once, wherever they are.
+                // All three stop at once, at any point.
                 if counted.is_err() {
                     halts.iter().for_each(Halt::now);
                     cut.notify_one();
@@ -180,7 +178,7 @@ impl Site {
         site
     }
 
-    /// All agents at rest, then the controller asks. From there on writes are counted.
+    /// All agents at rest, then the controller orders. From there on writes are counted.
     async fn begin(&mut self, after: u64) {
         for node in &mut self.nodes {
             node.world.start_all();
@@ -195,7 +193,7 @@ impl Site {
         }
     }
 
-    /// Every node does what it was asked for, as a machine does, and is at rest again.
+    /// Every node carries out its order and is at rest again.
     async fn finish(&mut self) {
         let asked = self.asked;
         futures::future::join_all(self.nodes.iter_mut().map(|node| node.finish(asked))).await;
@@ -207,7 +205,7 @@ impl Site {
         for node in &mut self.nodes {
             node.world.kill_all().await;
         }
-        // Evictions under way outlive the agents here, which are tasks: they were on their way at the cut.
+        // Evictions under way outlive the agents here, which are tasks.
         tokio::time::sleep(Duration::from_millis(1)).await;
         let sim = self.nodes[0].world.cluster.sim().clone();
         if self.reads {
@@ -232,8 +230,8 @@ impl Site {
         seen.join(" | ")
     }
 
-    /// One node of three is no quorum of etcd: until the second one is there the API writes nothing, and no node of ours may
-    /// as much as try to remove a cordon, whatever the API still answers.
+    /// One node of three is no quorum of etcd: until the second one is there the API writes nothing, and no
+    /// node may try to remove a cordon, whatever the API answers.
     async fn come_back(&mut self, dice: &mut Dice, what: &str) {
         let sim = self.nodes[0].world.cluster.sim().clone();
         let (left, asked) = (cordons(&sim), sim.faults().requests().len());
@@ -244,7 +242,7 @@ impl Site {
             let next = order.swap_remove(usize::try_from(dice.below(order.len() as u64)).unwrap());
             self.nodes[next].world.cluster.power(true).await;
             if up == 1 {
-                // The first one has asked: it was not answered, or it has read what there was before the cut.
+                // The first one has asked: without an answer, or with one from before the cut.
                 let has_asked = async {
                     while sim.faults().requests().len() == asked {
                         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -286,7 +284,7 @@ impl Site {
             let recorded = node.world.recorded();
             let most = usize::from(node.asked);
             assert!(recorded.len() <= most, "{what}: node {number} was asked again: {recorded:?}");
-            // A boot after the command is what was asked for, also when the power cut was quicker than the device.
+            // Any boot after the command fulfils it, also when the power cut was faster than the device.
             let done = recorded.len() == most || node.at_cut == (true, 0);
             assert!(done, "{what}: the operation of node {number} is lost");
             assert!(recorded.iter().all(|it| it.operation == self.asked.operation()), "{what}: {recorded:?}");
@@ -297,7 +295,7 @@ impl Site {
     }
 }
 
-/// Which nodes are unschedulable, and by whose cordon.
+/// Unschedulable nodes with their cordon's owner.
 fn cordons(sim: &Sim) -> Vec<(Value, Value, Value)> {
     let seen = |node: Value| {
         let owner = node["metadata"]["annotations"]["pillar-rs/cordon-owner"].clone();
@@ -313,7 +311,7 @@ impl Node {
             if known == 0 {
                 tokio::select! {
                     () = self.world.recorded_count(1) => {}
-                    // Power was lost when the device was about to be asked: the boot since then was it.
+                    // Power was lost just before the device was asked: the boot since then counts.
                     () = self.world.carried_out(asked.word()) => {}
                 }
             }
@@ -326,7 +324,7 @@ impl Node {
         self.world.status(DrainStatus::NotRequested).await;
     }
 
-    /// What a cut does to the last write, if nothing came after it.
+    /// What a cut does to the last write, if nothing followed.
     async fn tear(&self, how: u64) {
         self.world.heard_all().await;
         let LastWrite { path, before } =
@@ -360,7 +358,7 @@ fn config(reboot: u32, shutdown: u32) -> Value {
 }
 
 impl World {
-    /// Whether nothing is pending of `operation`, which was asked for before and has the counter after the first.
+    /// Whether no `operation` is pending, and its counter is the next one.
     fn is_carried_out(&self, operation: &str) -> bool {
         let (file, pending) = counter_files(operation);
         self.text(&file).is_some_and(|it| is_next(operation, &it)) && self.text(&pending).is_none()
@@ -379,7 +377,7 @@ fn counter_files(operation: &str) -> (String, String) {
     (format!("persist/status/{operation}Config"), pending)
 }
 
-/// Whether these are the counters of the operation that the stage asks for.
+/// Whether these are the counters of the ordered operation.
 fn is_next(operation: &str, text: &str) -> bool {
     text.contains(if operation == "reboot" { "\"Counter\":7," } else { "\"Counter\":2," })
 }

@@ -1,5 +1,5 @@
-//! Agents as real processes: started, killed and started again from any thread, so that a kill hits the moment
-//! that it is meant for. Agents as tasks can be ended so, too.
+//! Agents as real processes: started, killed and restarted from any thread, so that a kill hits its moment.
+//! Agents as tasks can be ended so, too.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,19 +14,17 @@ use tokio::task::AbortHandle;
 use crate::failing::Tracing;
 use crate::world::Agent;
 
-/// The limits file of all processes of a device.
+/// Of all processes of a device.
 pub(crate) const LIMITS: &str = "limits.json";
 
 #[derive(Default)]
 pub(crate) struct How<'a> {
-    /// The word for what it runs, when that is not the agent alone.
+    /// The command, when it is not the agent alone.
     pub(crate) word: Option<&'a str>,
     pub(crate) descriptors: Option<u64>,
-    /// What it logs, when that is not the usual.
     pub(crate) filter: Option<&'a str>,
-    /// Its wall clock, when that is wrong.
     pub(crate) clock: Option<&'a WrongClock>,
-    /// What strace does with it, and the file of what strace sees.
+    /// strace's task, and its output file.
     pub(crate) tracing: Option<(&'a Tracing, PathBuf)>,
 }
 
@@ -37,13 +35,13 @@ pub(crate) struct WrongClock {
 }
 
 impl WrongClock {
-    /// By so many seconds, with the library libfaketime.
+    /// By so many seconds, with libfaketime.
     pub(crate) fn new(library: &Path, secs: i64) -> Self {
         Self { library: library.to_owned(), secs }
     }
 
     fn set(&self, command: &mut Command) {
-        // Only what it reads of the time of day: neither how much time passes nor the times of files.
+        // Only the time of day: neither elapsed time nor times of files.
         let words = [("DONT_FAKE_MONOTONIC", "1"), ("NO_FAKE_STAT", "1")];
         command.env("LD_PRELOAD", &self.library).env("FAKETIME", format!("{:+}s", self.secs)).envs(words);
     }
@@ -54,7 +52,7 @@ struct Process {
     child: Child,
 }
 
-/// The agents of one device that run as processes. Copies are the same ones.
+/// Copies are the same ones.
 #[derive(Clone, Default)]
 pub struct Processes(Arc<Mutex<BTreeMap<Agent, Process>>>);
 
@@ -63,7 +61,7 @@ impl Processes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts `agent` of the program `zedbox` on `topic_root`, whose limits file is written; what it says goes to `log`.
+    /// Starts `agent` of `zedbox` on `topic_root`, where the limits file is; its output goes to `log`.
     pub(crate) fn start(
         &self,
         agent: Agent,
@@ -80,7 +78,6 @@ impl Processes {
                 strace.arg(zedbox);
                 strace
             }
-            // From its first moment on.
             (Some(most), None) => {
                 let mut shell = Command::new("sh");
                 shell.args(["-c", r#"ulimit -S -n "$0"; exec "$@""#, &most.to_string()]).arg(zedbox);
@@ -109,13 +106,13 @@ impl Processes {
         assert!(self.all().insert(agent, Process { command, child }).is_none(), "{agent:?} runs already");
     }
 
-    /// SIGKILL: nothing of it runs any more. `Err` says how it had ended before.
+    /// SIGKILL. `Err` says how it had ended before.
     pub(crate) fn end(&self, agent: Agent) -> Result<(), String> {
         let mut process = self.all().remove(&agent).unwrap();
         process.kill()
     }
 
-    /// SIGKILL, and at once another start of the same. False when `agent` does not run.
+    /// SIGKILL and a restart. False when `agent` does not run.
     pub fn kill(&self, agent: Agent) -> bool {
         let mut all = self.all();
         let Some(process) = all.get_mut(&agent) else { return false };
@@ -124,7 +121,7 @@ impl Processes {
         true
     }
 
-    /// Holds `agent` where it is, or lets it go on, if it runs.
+    /// Stops or continues `agent`, if it runs.
     pub fn hold(&self, agent: Agent, hold: bool) {
         let all = self.all();
         let Some(process) = all.get(&agent) else { return };
@@ -132,20 +129,19 @@ impl Processes {
         kill_process(pid, if hold { Signal::STOP } else { Signal::CONT }).unwrap();
     }
 
-    /// How many descriptors `agent` has.
     pub fn descriptors(&self, agent: Agent) -> u64 {
         let pid = self.all()[&agent].child.id();
         std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count().try_into().unwrap()
     }
 
-    /// Lets `agent` have as many descriptors as this process from now on.
+    /// Gives `agent` as many descriptors as this process has.
     pub(crate) fn unlimit(&self, agent: Agent) {
         let pid = Pid::from_child(&self.all()[&agent].child);
         let ours = getrlimit(Resource::Nofile);
         prlimit(Some(pid), Resource::Nofile, ours).unwrap();
     }
 
-    /// What all processes said that write to `dir`.
+    /// Output of all processes that write to `dir`.
     pub(crate) fn said(dir: &Path) -> String {
         let Ok(entries) = std::fs::read_dir(dir) else { return String::new() };
         let mut paths: Vec<PathBuf> = entries.map(|it| it.unwrap().path()).collect();
@@ -166,13 +162,12 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A process that is gone already needs no end.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// Ends the agents of a world that are tasks, from any thread.
+/// Ends a world's agents that are tasks, from any thread.
 #[derive(Clone, Default)]
 pub(crate) struct Halt(Arc<Mutex<Vec<AbortHandle>>>);
 
@@ -186,8 +181,8 @@ impl Halt {
     }
 }
 
-/// Makes a script that can be run at once. Another process writes it: a file that this one has open for writing, and so
-/// whatever a thread of it is starting at that moment, cannot be run ("Text file busy").
+/// Makes an executable script. Another process writes it: a file that this one has open for writing, and so
+/// any process that a thread is starting then, cannot be run ("Text file busy").
 pub fn script(path: &Path, text: &str) {
     let mut writer = Command::new("/bin/sh");
     writer.args(["-c", "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\""]).arg(path).arg(text);

@@ -1,7 +1,7 @@
-//! What a scenario needs on a real API server that the embedded cluster has by itself: nodes without a machine,
-//! kubelets for them, and where no controller manager runs, somebody who keeps the budget up to date.
+//! What the embedded cluster has and a real API server lacks: nodes without a machine, kubelets for them,
+//! and, without a controller manager, a disruption controller.
 //!
-//! Everything lies in a namespace and on nodes of its own names, and is removed at the end.
+//! All of it has names of its own, and is removed at the end.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,13 +24,13 @@ use crate::roles;
 use crate::server::ApiServer;
 
 const LEASES: &str = "kube-node-lease";
-/// For so long an API server may answer with errors: its etcd is without a leader, or it is started again.
+/// How long an API server may answer with errors: etcd has no leader, or it restarts.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// How long an object may take until it is as wanted.
+/// How long an object may take to be as wanted.
 const LONGEST: Duration = Duration::from_mins(20);
 
 type Off = Arc<Mutex<BTreeSet<String>>>;
-/// A kubelet looks again at what a pod waits for.
+/// Between a kubelet's looks at pods.
 const LOOK: Duration = Duration::from_millis(200);
 
 pub(crate) struct Real {
@@ -42,8 +42,8 @@ pub(crate) struct Real {
 }
 
 impl Real {
-    /// These nodes, with the UUIDs of their devices; an application of three pods behind a budget and a bare pod on the
-    /// first two.
+    /// These nodes, with the UUIDs of their devices; an application of three pods behind a budget and a bare
+    /// pod on the first two.
     pub(crate) async fn build(server: ApiServer, place: &Place, nodes: &[(String, &str)]) -> Self {
         let client = &server.client;
         let namespace = json!({ "metadata": { "name": place.namespace } });
@@ -88,12 +88,12 @@ impl Real {
         &self.server.client
     }
 
-    /// The kubeconfig of its administrator, of a server that was started for this.
+    /// The administrator's, of a server started for this.
     pub(crate) fn kubeconfig(&self) -> Option<String> {
         self.server.kubeconfig()
     }
 
-    /// The way in for agents: as a user that has the least role.
+    /// The client for agents: a user with the least role.
     pub(crate) const fn agents(&self) -> &Client {
         &self.agents
     }
@@ -106,7 +106,7 @@ impl Real {
         &self.nodes
     }
 
-    /// `node` loses power, or gets it back: it is Ready or not, and its kubelet renews its lease or does not.
+    /// Switches `node` off or on: Ready and its lease follow.
     pub(crate) async fn power(&self, node: &str, on: bool) {
         {
             let mut off = self.off.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,7 +163,7 @@ fn pod(name: &str, app: &str, node: &str) -> Value {
     })
 }
 
-/// What the API answers to `ask`, which is repeated while it answers with errors.
+/// Repeats `ask` while it answers with errors.
 async fn answered<T, F: Future<Output = kube::Result<T>>>(ask: impl Fn() -> F) -> T {
     let clock = Clock::new();
     let end = clock.now() + PATIENCE;
@@ -176,7 +176,6 @@ async fn answered<T, F: Future<Output = kube::Result<T>>>(ask: impl Fn() -> F) -
     }
 }
 
-/// Says that `node` is Ready, or not.
 async fn ready(client: &Client, node: &str, is: bool) {
     let nodes: Api<Node> = Api::all(client.clone());
     let status = if is { "True" } else { "False" };
@@ -185,7 +184,7 @@ async fn ready(client: &Client, node: &str, is: bool) {
     nodes.patch_status(node, &PatchParams::default(), &patch).await.unwrap();
 }
 
-/// Returns when two of `nodes` carry our cordon at once.
+/// Returns when two of `nodes` have our cordon at once.
 pub(crate) async fn until_two_out(client: &Client, nodes: &[&str]) {
     let api: Api<Node> = Api::all(client.clone());
     let everything = ListParams::default();
@@ -217,7 +216,6 @@ pub(crate) async fn until_two_out(client: &Client, nodes: &[&str]) {
     }
 }
 
-/// Waits until the object `name` is as wanted.
 pub(crate) async fn until<K>(api: &Api<K>, name: &str, wanted: impl Fn(&K) -> bool)
 where
     K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
@@ -230,7 +228,6 @@ where
             }
             let version = now.resource_version().unwrap();
             let only = WatchParams::default().fields(&format!("metadata.name={name}"));
-            // Any event, also the end of the watch, is a reason to look again.
             if let Ok(changes) = api.watch(&only, &version).await {
                 drop(changes.boxed().try_next().await);
             }
@@ -240,7 +237,7 @@ where
     in_time.unwrap_or_else(|_| panic!("{name} is not as wanted within {} s", LONGEST.as_secs()));
 }
 
-/// The kubelet of a node without a machine: its pods run at once, and are gone once they were asked to go.
+/// A kubelet without a machine: its pods run at once, and end when deleted.
 async fn kubelet(client: Client, node: String) {
     let pods: Api<Pod> = Api::all(client.clone());
     let here = format!("spec.nodeName={node}");
@@ -248,11 +245,11 @@ async fn kubelet(client: Client, node: String) {
     loop {
         let all = answered(|| pods.list(&on_it)).await;
         let mut waits = false;
-        // Pods of KubeVirt have players of their own.
+        // KubeVirt's pods have their own players.
         for pod in all.items.iter().filter(|it| !it.labels().contains_key("kubevirt.io")) {
             let own: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
             let running = pod.status.as_ref().and_then(|it| it.phase.as_deref()) == Some("Running");
-            // A pod that went, or another one of its name, needs nothing: the next round looks again.
+            // A pod that is gone or replaced is left to the next round.
             if pod.metadata.deletion_timestamp.is_some() {
                 let uid = Preconditions { uid: pod.uid(), resource_version: None };
                 let now = DeleteParams::default().grace_period(0).preconditions(uid);
@@ -304,7 +301,7 @@ async fn is_attached(client: &Client, pod: &Pod, node: &str) -> bool {
     true
 }
 
-/// The status of a pod that runs, at the address of its node, if that has one.
+/// The status of a running pod, at the address of its node, if any.
 async fn runs(client: &Client, pod: &Pod, node: &str) -> Value {
     let nodes: Api<Node> = Api::all(client.clone());
     let addresses = nodes.get(node).await.unwrap().status.and_then(|it| it.addresses).unwrap_or_default();
@@ -319,7 +316,7 @@ async fn runs(client: &Client, pod: &Pod, node: &str) -> Value {
     } })
 }
 
-/// The lease of a node without a machine, renewed as its kubelet would, but more often.
+/// Renews the lease of a node without a machine, more often than a kubelet.
 async fn renew(client: Client, node: String, off: Off) {
     let leases: Api<Lease> = Api::namespaced(client, LEASES);
     let mut often = tokio::time::interval(Duration::from_millis(200));
@@ -333,7 +330,7 @@ async fn renew(client: Client, node: String, off: Off) {
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": node },
             "spec": { "holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": renewed },
         });
-        // The next one comes soon. The embedded cluster knows no patch that makes what is not there.
+        // The next one comes soon. The embedded cluster cannot create by a patch.
         if leases.patch(&node, &PatchParams::default(), &Patch::Merge(&lease)).await.is_err()
             && let Ok(lease) = serde_json::from_value(lease)
         {
@@ -342,7 +339,7 @@ async fn renew(client: Client, node: String, off: Off) {
     }
 }
 
-/// What the disruption controller does: how many of the guarded pods are healthy, and how many may go.
+/// The disruption controller: counts healthy pods of the budget, and allowed disruptions.
 async fn keep_budget(client: Client, namespace: String) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(client, &namespace);
@@ -360,7 +357,7 @@ async fn keep_budget(client: Client, namespace: String) {
                 "currentHealthy": healthy, "desiredHealthy": desired,
                 "disruptionsAllowed": (healthy - desired).max(0),
             } });
-            // It may be gone by now: the next round looks again.
+            // It may be gone by now.
             drop(budgets.patch_status(BUDGET, &PatchParams::default(), &Patch::Merge(status)).await);
         }
         let version = all.metadata.resource_version.unwrap_or_default();
@@ -377,7 +374,7 @@ async fn keep_budget(client: Client, namespace: String) {
                 _ = pod_changes.try_next() => break,
                 changed = budget_changes.try_next() => {
                     let changed = changed.ok().flatten();
-                    // Our own writing of the status is no reason to write it again.
+                    // Our own status is no reason to write it again.
                     if generation(changed.as_ref()) != generation(held.as_ref()) {
                         break;
                     }

@@ -17,13 +17,13 @@ const FILES: [&str; 3] = [
     include_str!("../../docs/reference/role-bindings-apps.yaml"),
 ];
 
-/// The user that agents of the scenario at `place` are.
+/// The agents' user in the scenario at `place`.
 pub(crate) fn user(place: &str) -> String {
     format!("{place}-agents")
 }
 
-/// Makes the roles and gives them to the user of `place`, all under names of its own. What lies in a namespace that is
-/// not there is left out: nothing is asked for in it.
+/// Makes the roles and binds them to the user of `place`, with names of its own. Those of a missing namespace
+/// are skipped: no call goes there.
 pub(crate) async fn grant(client: &Client, place: &str) {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     for object in objects(place) {
@@ -81,6 +81,5 @@ async fn delete<K>(api: Api<K>, object: &Value)
 where
     K: Resource + Clone + std::fmt::Debug + DeserializeOwned,
 {
-    // It may not have been made.
     drop(api.delete(object["metadata"]["name"].as_str().unwrap(), &DeleteParams::default()).await);
 }

@@ -24,32 +24,31 @@ pub(crate) mod kubevirt;
 pub(crate) mod longhorn;
 pub(crate) mod virt_api;
 
-/// Why the scenarios on a real API server are left out.
 pub const SKIPPED: &str = "neither KUBECONFIG (a throw-away cluster) nor KUBEBUILDER_ASSETS (a directory with etcd \
                            and kube-apiserver) is set";
 const API: &str = "kube-apiserver";
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const TOKEN: &str = "scenario-token";
-/// Of virt-api and virt-controller, as the service accounts by which their webhooks know them.
+/// Service accounts of virt-api and virt-controller, as their webhooks know them.
 const VIRT_API: &str = "virt-api-token";
 const CONTROLLER: &str = "virt-controller-token";
-/// How often a server is started: a port that was free may be another's before the server listens there.
+/// Starts of a server: its free port may be taken before it listens.
 const STARTS: u8 = 5;
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(90);
 
 pub(crate) struct ApiServer {
     pub(crate) client: Client,
     config: Config,
-    /// Whether a controller manager keeps budgets up to date there.
+    /// A controller manager keeps budgets up to date.
     pub(crate) has_controllers: bool,
-    /// Of one that was started here: the folder of its files, and its processes.
+    /// Of one started here: its folder, and its processes.
     own: Option<(PathBuf, Mutex<Processes>)>,
 }
 
-/// The server's processes, kube-apiserver first; they end with this.
+/// kube-apiserver first; they end with this.
 struct Processes {
     children: Vec<Child>,
-    /// The folder of kube-apiserver, and how it was started.
+    /// Folder and arguments of kube-apiserver.
     started: (PathBuf, Vec<String>),
     _dir: TempDir,
 }
@@ -64,7 +63,7 @@ impl Drop for Processes {
 }
 
 impl ApiServer {
-    /// The one that the environment names, if it does.
+    /// From the environment.
     pub(crate) async fn of_environment() -> Option<Self> {
         if let Some(file) = std::env::var_os("KUBECONFIG").filter(|it| !it.is_empty()) {
             return Some(Self::of_kubeconfig(Path::new(&file)).await);
@@ -72,17 +71,15 @@ impl ApiServer {
         Some(Self::of_assets(&etcd::assets()?).await)
     }
 
-    /// One of `assets` with its own etcd.
     pub(crate) async fn of_assets(assets: &Path) -> Self {
         Self::start(assets, None, LOOPBACK).await
     }
 
-    /// One of `assets` that keeps its objects in the etcd at these addresses.
+    /// Of `assets`, with the etcd at these addresses.
     pub(crate) async fn keeping_in(assets: &Path, etcd: &str) -> Self {
         Self::start(assets, Some(etcd), LOOPBACK).await
     }
 
-    /// One of `assets` at this address.
     pub(crate) async fn listening_at(assets: &Path, address: IpAddr) -> Self {
         Self::start(assets, None, address).await
     }
@@ -94,17 +91,17 @@ impl ApiServer {
         Self { client: Client::try_from(config.clone()).unwrap(), config, has_controllers: true, own: None }
     }
 
-    /// The kubeconfig of its administrator, of a server that was started here.
+    /// The administrator's, of a server started here.
     pub(crate) fn kubeconfig(&self) -> Option<String> {
         self.own.as_ref().map(|_| self.kubeconfig_with(TOKEN))
     }
 
-    /// Where the files of a server that was started here are.
+    /// Of a server started here.
     pub(crate) fn dir(&self) -> &Path {
         &self.own.as_ref().unwrap().0
     }
 
-    /// A file with the kubeconfig of who has this token.
+    /// A kubeconfig file with this token.
     pub(crate) fn kubeconfig_file(&self, name: &str, token: &str) -> PathBuf {
         let file = self.dir().join(name);
         store::replace(&file, self.kubeconfig_with(token).as_bytes()).unwrap();
@@ -127,12 +124,12 @@ impl ApiServer {
         self.config.cluster_url.port_u16().unwrap()
     }
 
-    /// The same server as `user` sees it, who has nothing but what it was given.
+    /// As `user`, with that one's rights only.
     pub(crate) fn client_of(&self, user: String) -> Client {
         self.unretried(Some(user))
     }
 
-    /// Nothing is retried behind its back; in the name of `user` where there is one.
+    /// Without retries; as `user` where given.
     pub(crate) fn unretried(&self, user: Option<String>) -> Client {
         let mut config = self.config.clone();
         config.default_retry = false;
@@ -157,7 +154,7 @@ impl ApiServer {
         let at = |name: &str| dir.path().join(name);
         let key = at("service-account.pem");
         openssl(Command::new("openssl").args(["genrsa", "-out"]).arg(&key).arg("2048"));
-        // By it the server shows itself to what it aggregates, and virt-api to the server.
+        // Identifies the server to aggregated APIs, and virt-api to the server.
         let front = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=front"];
         let name = "subjectAltName=DNS:virt-api.kubevirt.svc";
         let mut made = Command::new("openssl");
@@ -180,10 +177,10 @@ impl ApiServer {
             format!("--token-auth-file={}", at("tokens.csv").display()),
             "--authorization-mode=RBAC".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
-            // Webhooks are asked without a proxy on a node; Longhorn's pods are privileged.
+            // Webhooks are called without a proxy on a node; Longhorn's pods are privileged.
             "--enable-aggregator-routing=true".to_owned(),
             "--allow-privileged=true".to_owned(),
-            // As no controller makes service accounts here.
+            // There is no controller for service accounts.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
             "--service-account-issuer=https://127.0.0.1/".to_owned(),
             format!("--service-account-key-file={}", key.display()),
@@ -209,7 +206,7 @@ impl ApiServer {
             children.push(child(assets, "etcd", &words));
         }
         let mut config = Config::new(format!("https://{address}:{api}").parse().unwrap());
-        // Its certificate is made at the start by itself, on the loopback address.
+        // It makes its own certificate at the start.
         config.accept_invalid_certs = true;
         config.auth_info.token = Some(TOKEN.to_owned().into());
         let client = Client::try_from(config.clone()).unwrap();
@@ -218,13 +215,13 @@ impl ApiServer {
         if !until_it_answers(&client, &mut own).await {
             return None;
         }
-        // Where the agents' lease lies; on a cluster of theirs it is there.
+        // Namespace of the agents' lease.
         let apps = json!({ "metadata": { "name": "eve-kube-app" } });
         create::<Namespace>(&Api::all(client.clone()), apps).await;
         Some(Self { client, config, has_controllers: false, own: Some((place, Mutex::new(own))) })
     }
 
-    /// Ends kube-apiserver, and starts it again at its place after `meanwhile`.
+    /// Stops kube-apiserver, and restarts it after `meanwhile`.
     pub(crate) async fn away_during(&self, meanwhile: impl AsyncFnOnce()) {
         let (_, own) = self.own.as_ref().expect("a server that was started here");
         let mut own = own.lock().await;
@@ -244,15 +241,15 @@ fn openssl(command: &mut Command) {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
-/// A port that nobody listens on now. It is asked for a moment later.
+/// A free port, for use in a moment.
 fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
 
-/// Kills the program that takes the place of this shell once standard input is closed.
+/// Kills the program that replaces this shell once standard input is closed.
 const WATCHED: &str = r#"exec 3<&0; { read -r _ <&3; kill -9 $$; } & exec "$0" "$@" </dev/null 3<&-"#;
 
-/// A program that ends with this process, however that ends. Its input has to be a pipe.
+/// A program that ends with this process in any case. Its input has to be a pipe.
 pub fn watched(program: &Path) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", WATCHED]).arg(program).stdin(Stdio::piped());
@@ -269,14 +266,14 @@ fn child(assets: &Path, name: &str, words: &[String]) -> Child {
         .unwrap_or_else(|cause| panic!("cannot start {}: {cause}", program.display()))
 }
 
-/// Whether it does: `false` when one of its processes ended before.
+/// `false` when one of its processes ended before.
 async fn until_it_answers(client: &Client, own: &mut Processes) -> bool {
     let clock = Clock::new();
     let end = clock.now() + PATIENCE;
     loop {
         let ready = http::Request::get("/readyz").body(Vec::new()).unwrap();
         let answer = client.request_text(ready).await;
-        // Also one that answers is of no use without its own etcd: it would share that of another test.
+        // One that answers without its own etcd is unusable: it would share another test's.
         if own.children.iter_mut().any(|child| child.try_wait().unwrap().is_some()) {
             return false;
         }

@@ -1,5 +1,5 @@
-//! Whole operations of one device, from the controller's word to a node that is schedulable again, and what must
-//! hold at their end however often agents were killed meanwhile.
+//! Whole operations of one device, from the controller's order to a schedulable node, and what must hold at
+//! their end, with any number of kills.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +16,6 @@ const VERSION: &str = "14.5.1-lts-kubevirt-amd64";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Story {
-    /// Reboot `7` of the controller.
     Reboot,
     Update,
 }
@@ -24,8 +23,8 @@ pub enum Story {
 impl Story {
     pub const ALL: [Self; 2] = [Self::Reboot, Self::Update];
 
-    /// Tells it on `world`, in which no agent runs, and fails at whatever is not as in an undisturbed run. Agents
-    /// may be killed and started again at any time.
+    /// Runs it on `world`, in which no agent runs, and fails at any difference from an undisturbed run.
+    /// Agents may be killed and restarted at any time.
     pub async fn play(self, world: &mut World) {
         world.limits["zedkube"]["proof_gap_ms"] = 50.into();
         world.start_all();
@@ -35,7 +34,7 @@ impl Story {
         // Never early: the node is drained when the device is asked.
         assert_eq!(world.cluster.pods_to_leave().await, [""; 0]);
         assert!(world.cluster.cordoned().await);
-        // Whoever was killed: the cordon was never given away, and nothing counts as executed before the boot.
+        // With any kill: our cordon was never removed, and nothing counts as executed before the boot.
         assert_eq!(world.cluster.uncordoned(), 0, "the node was uncordoned in mid-drain");
         let counter = world.text("persist/status/rebootConfig").unwrap();
         assert!(counter.contains("\"Counter\":6,"), "executed before the boot: {counter}");
@@ -45,7 +44,8 @@ impl Story {
         world.status(DrainStatus::NotRequested).await;
         world.cluster.until_schedulable().await;
         assert!(world.cluster.uncordoned() > 0, "how the cordon went was not seen");
-        // Never twice. A device that is asked again in the same boot, as it is still up, is asked for the same.
+        // Never twice. A device that is asked again in the same boot, because it is still up, gets the same
+        // order.
         let recorded = world.recorded();
         let boots: BTreeSet<&str> = recorded.iter().map(|it| it.boot_id.as_str()).collect();
         assert_eq!(boots.len(), 1, "{recorded:?}");
@@ -76,7 +76,7 @@ impl Story {
     }
 }
 
-/// The image is here: what volumemgr would say.
+/// volumemgr's status of a downloaded image.
 pub fn bring_image(world: &World) {
     let mut tree: Value =
         serde_json::from_str(include_str!("../golden/ContentTreeStatus/loaded.json")).unwrap();
@@ -85,28 +85,28 @@ pub fn bring_image(world: &World) {
     world.put(&format!("run/volumemgr/ContentTreeStatus/{CONTENT}.json"), &tree.to_string());
 }
 
-/// `config` with the image to be activated.
+/// `config` with the image activated.
 pub fn with_image(mut config: Value) -> Value {
     config["baseos"] = json!({ "contentTreeUuid": CONTENT, "activate": true, "baseOsVersion": VERSION });
     config
 }
 
 impl World {
-    /// Starts all agents, and once they are at rest the controller asks for reboot 7.
+    /// Starts all agents; at rest, the controller orders reboot 7.
     pub async fn begin(&mut self) {
         self.start_all();
         self.status(DrainStatus::NotRequested).await;
         self.ask_reboot(7);
     }
 
-    /// The same where a budget holds the drain, up to the cordon.
+    /// The same with a budget that blocks the drain, up to the cordon.
     pub async fn begin_blocked(&mut self) {
         self.cluster.block().await;
         self.begin().await;
         self.status(DrainStatus::Cordoned).await;
     }
 
-    /// Waits until everybody who asks is told these words, and returns what is so then.
+    /// Waits until the sheet shows these words, and returns it.
     pub async fn until_said(&self, words: &str) -> Judgement {
         let said = async {
             loop {

@@ -1,5 +1,5 @@
-//! Agents as tasks of the test's process, and the tree that agents of any kind write in: at its end no file of it tells a
-//! secret that was planted (goals S2), but those that are meant to.
+//! Agents as tasks of the test's process, and the tree that any agents write in: at its end no file of it
+//! contains a planted secret (goals S2), except intended ones.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::Agent;
 
-/// A secret in the device config, as those of its datastores are.
+/// A secret in the device config, like its datastores' secrets.
 pub(crate) const PASSWORD: &str = "planted-by-the-stage-password-7730";
-/// The token of kubeconfigs of processes.
+/// The token in kubeconfigs of processes.
 pub const PLANTED_TOKEN: &str = "planted-by-the-stage-token-5512";
 const PLANTED: &[u8] = b"planted-by-the-stage-";
-/// What may hold them: the device config as the controller and zedagent keep it, also beside and in the image of a disk
-/// that is mounted over it, and the kubeconfig.
+/// Files that may hold them: the device config as the controller and zedagent keep it, also beside and in the
+/// image of a mounted disk, and the kubeconfig.
 const MEANT: [&str; 5] =
     ["persist/config/", "persist/checkpoint/", "kubeconfig", "persist.before/config/", "persist.img"];
 
@@ -27,7 +27,7 @@ const MEANT: [&str; 5] =
 pub(crate) struct DeviceRoot(TempDir);
 
 impl DeviceRoot {
-    /// In memory where there is such a place: what a disk does is tried elsewhere.
+    /// In memory where possible: disks are tested elsewhere.
     pub(crate) fn new() -> Self {
         Self(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap())
     }
@@ -36,7 +36,7 @@ impl DeviceRoot {
         self.0.path()
     }
 
-    /// Paths below it of files that tell a secret and are not meant to.
+    /// Other files below it with a secret.
     fn telling(&self) -> Vec<String> {
         let (mut telling, mut folders) = (Vec::new(), vec![self.path().to_owned()]);
         while let Some(folder) = folders.pop() {
@@ -64,7 +64,7 @@ impl Drop for DeviceRoot {
     }
 }
 
-/// Starts `agent`; the handle ends it from any thread. What it writes at its end finds `root` there.
+/// Starts `agent`; the handle ends it from any thread. `root` still exists for its last writes.
 pub(crate) fn start(
     agent: Agent,
     context: AgentContext,

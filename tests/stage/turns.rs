@@ -1,5 +1,5 @@
-//! Nodes that are all told to reboot in the same moment, and troubles by chance: of the many things that end a turn in
-//! the wrong way, whichever the dice name. Looked at with every change: how many nodes carry our cordon.
+//! Nodes that are all ordered to reboot in the same moment, and random troubles with their turns. Checked at
+//! every change: how many nodes have our cordon.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -16,44 +16,42 @@ use crate::cluster::OWNER;
 use crate::process::WrongClock;
 use crate::{Agent, Cluster, Dice, World, reboot_config};
 
-/// By how many seconds the wall clock of a node is wrong.
+/// Seconds by which a node's wall clock is wrong.
 const CLOCKS: [i64; 4] = [0, 0, -3_600, 3_600];
 
 const LEASES: &str = "coordination/leases";
 const NAMESPACE: &str = "eve-kube-app";
 const LEASE: &str = "pillar-rs-outage";
 
-/// How long things take, in seconds.
+/// Durations in seconds.
 #[derive(Debug, Clone, Copy)]
 struct Pace {
-    /// A trouble begins within so many of the one before.
+    /// Longest time from one trouble to the next.
     begin: u64,
-    /// What is away is away for at most so many.
+    /// Longest absence.
     away: u64,
-    /// A node that goes down is off for at most so many.
+    /// Longest time off.
     off: u64,
-    /// The last trouble is over by then; a failed attempt is tried again within minutes.
+    /// By then the last trouble is over; a failed attempt is repeated within minutes.
     patience: u64,
 }
 
-/// On a clock that stands still while nobody waits for it: hours pass, and cost nothing but what is done in them.
+/// On a paused clock: hours pass, and cost only their work.
 const STILL: Pace = Pace { begin: 60, away: 240, off: 60, patience: 20 * 60 };
-/// On a clock of people, with short waits of the agents.
+/// In real time, with short waits of the agents.
 const REAL: Pace = Pace { begin: 10, away: 20, off: 3, patience: 10 * 60 };
 
 #[derive(Debug, Clone, Copy)]
 enum Trouble {
     Kill(Agent),
-    /// Its power is cut, for so long.
     Power(Duration),
-    /// It and the API do not reach each other, for so long.
     CutOff(Duration),
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Stroke {
     LeaseDeleted,
-    /// The Lease is again as it was so long before.
+    /// The Lease is restored to its state so long before.
     LeaseRestored(Duration),
     /// A node is deleted, and joins again under its name after so long.
     NodeRejoins(usize, Duration),
@@ -62,18 +60,18 @@ enum Stroke {
 struct Node {
     world: World,
     name: String,
-    /// With the time that passes before it, from the one before.
+    /// With the time before each.
     troubles: Vec<(Duration, Trouble)>,
-    /// How long it is off between an operation and its start.
+    /// Between power off and on.
     off: Duration,
     cuts: JoinSet<()>,
 }
 
-/// One run, of agents that are tasks on a clock that stands still, or processes of `zedbox`. Returns what it was, for a
-/// person. Clocks are wrong of tasks, and of processes where the library libfaketime is named.
+/// One run, of agents that are tasks on a paused clock, or processes of `zedbox`. Returns a description.
+/// Tasks have wrong clocks, and processes where libfaketime is given.
 ///
 /// # Panics
-/// More nodes carry our cordon than the limit allows, or one never comes to its end.
+/// More nodes have our cordon than the limit allows, or one never finishes.
 pub async fn turns_in_trouble(mut dice: Dice, zedbox: Option<&Path>, faketime: Option<&Path>) -> String {
     let pace = if zedbox.is_some() { REAL } else { STILL };
     let count = 3 + usize::try_from(dice.below(3)).unwrap();
@@ -98,8 +96,8 @@ pub async fn turns_in_trouble(mut dice: Dice, zedbox: Option<&Path>, faketime: O
             let clock = faketime.map(|library| WrongClock::new(library, *dice.one_of(&CLOCKS)));
             world.becomes_processes(zedbox, clock).await;
         } else {
-            // Files have the machine's times, by which the clock of a node that is behind was set back: its gate is held for
-            // so long, and the nodes after it wait.
+            // Files have the machine's times, which set back the clock of a node that is behind: its gate
+            // waits for so long, and the nodes after it.
             world.limits = json!({ "zedkube": { "gate_clock_limit_ms": 5_000 } });
             world.clock_off_by(*dice.one_of(&CLOCKS));
         }
@@ -129,7 +127,7 @@ pub async fn turns_in_trouble(mut dice: Dice, zedbox: Option<&Path>, faketime: O
         wrong = lookout(&sim, usize::try_from(limit).unwrap()) => panic!("{wrong}\n{what}"),
     }
     for node in &mut nodes {
-        // By the store, as a call of the node itself may never be answered that was made while it was cut off.
+        // From the store: a call of the node itself, made while it was cut off, may never be answered.
         let own = |it: &&Value| it["metadata"]["name"] == *node.name;
         let open = |it: &Value| it["spec"]["unschedulable"] != true;
         sim.until("nodes", |all| all.iter().find(own).is_some_and(open)).await;
@@ -140,7 +138,7 @@ pub async fn turns_in_trouble(mut dice: Dice, zedbox: Option<&Path>, faketime: O
     format!("{} s, {} requests: {what}", clock.now().since(begun).as_secs(), sim.faults().requests().len())
 }
 
-/// With this counter of reboots, in a cluster whose servers are all of `nodes`: others would be deleted.
+/// With this counter of reboots, in a cluster whose servers are `nodes`: others would be deleted.
 fn config(nodes: &[Value], counter: u32) -> Value {
     let mut config = reboot_config(counter);
     let uuids: Value = nodes.iter().map(|it| it["metadata"]["labels"]["node-uuid"].clone()).collect();
@@ -177,7 +175,7 @@ fn as_worker(sim: &Sim, name: &str) {
     });
 }
 
-/// Returns, with words, when more nodes carry our cordon than may, or two servers.
+/// Returns a description when too many nodes, or two servers, have our cordon.
 async fn lookout(sim: &Sim, limit: usize) -> String {
     let wrong = Mutex::new(None);
     sim.until("nodes", |nodes| {
@@ -233,7 +231,7 @@ async fn strike(sim: &Sim, strokes: Vec<(Duration, Stroke)>) {
 }
 
 impl Node {
-    /// It is told to reboot, does what its agents ask of it, and meets its troubles, until all of that is over.
+    /// It is ordered to reboot, does what its agents order, and meets its troubles, until all is over.
     async fn life(&mut self, sim: &Sim) {
         self.world.config(&config(&sim.list("nodes"), 7));
         let (mut rebooted, mut done) = (false, false);
@@ -252,7 +250,7 @@ impl Node {
         self.world.status(DrainStatus::NotRequested).await;
     }
 
-    /// The next thing that it does by itself; true when `due` is earlier.
+    /// Its own next step; true when `due` is earlier.
     async fn meets(
         &mut self,
         sim: &Sim,

@@ -1,5 +1,5 @@
-//! A device in a temporary root, a cluster, and agents that can be started, killed and rebooted: as tasks of this
-//! process, or as processes of their own that only share the files.
+//! A device in a temporary root, a cluster, and agents that can be started, killed and rebooted: as tasks of
+//! this process, or as processes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ enum Running {
     Process,
 }
 
-/// The program whose processes the agents are, and the API that they reach over HTTP.
+/// The program of the agents' processes, and their API over HTTP.
 struct Program {
     path: PathBuf,
     whole: bool,
@@ -53,9 +53,8 @@ struct Program {
     _api: SimServer,
 }
 
-/// A device, its agents and its cluster.
 pub struct World {
-    // First, as they end before their files do.
+    // First, as it ends before its files.
     writes: Option<Writes>,
     pub processes: Processes,
     halt: Halt,
@@ -63,21 +62,21 @@ pub struct World {
     pub topic_root: TopicRoot,
     pub(crate) clock: Clock,
     pub cluster: Cluster,
-    /// Waits and counts of agents that are started from now on, in the form of a limits file.
+    /// For agents started from now on, as a limits file.
     pub limits: Value,
-    /// What processes that are started from now on log, when it is not the usual.
+    /// Log filter of processes started from now on, when not the default.
     pub filter: Option<&'static str>,
-    /// What takes longer does not come: generous, as the machine may be busy.
+    /// A state that takes longer does not come: generous for busy machines.
     pub patience: Duration,
     program: Option<Program>,
-    /// Of which agent, of all for `None`, and what strace does with it.
+    /// Traced agent, all for `None`, and strace's task.
     pub(crate) tracing: Option<(Option<Agent>, Tracing)>,
     pub(crate) starts: usize,
     running: Vec<(Agent, Running)>,
 }
 
 impl World {
-    /// A device after reboot `6`, member of an idle embedded cluster; no agent runs. Agents will be tasks of this process.
+    /// A device after reboot `6`, member of an idle embedded cluster; no agent runs. Agents are tasks.
     pub async fn new() -> Self {
         Self::on(Cluster::embedded().await)
     }
@@ -109,14 +108,14 @@ impl World {
         world
     }
 
-    /// The same with agents that are processes of `zedbox`, each on its own.
+    /// The same with a process of `zedbox` per agent.
     pub async fn of_processes(zedbox: &Path) -> Self {
         let mut world = Self::new().await;
         world.becomes_processes(zedbox, None).await;
         world
     }
 
-    /// Agents that are started from now on are processes of `zedbox`, whose wall clock may be wrong.
+    /// Agents started from now on are processes of `zedbox`, with an optional wrong clock.
     pub(crate) async fn becomes_processes(&mut self, zedbox: &Path, clock: Option<WrongClock>) {
         let api = self.cluster.sim().serve_to(self.cluster.device_name()).await.unwrap();
         let user = format!("user: {{token: {}}}", tasks::PLANTED_TOKEN);
@@ -125,29 +124,25 @@ impl World {
         self.program = Some(Program { path: zedbox.to_owned(), whole: false, clock, _api: api });
     }
 
-    /// The same with one process of `zedbox` that runs all agents; it counts as zedagent.
+    /// The same with one process of `zedbox` for all agents; it counts as zedagent.
     pub async fn of_one_process(zedbox: &Path) -> Self {
         let mut world = Self::of_processes(zedbox).await;
         world.program.as_mut().unwrap().whole = true;
         world
     }
 
-    /// Writes a file as the machine or a person would.
     pub fn put(&self, path: &str, text: &str) {
         store::replace(&self.topic_root.path(path), text.as_bytes()).unwrap();
     }
 
-    /// A folder is lost with all that is in it.
     pub fn remove_folder(&self, path: &str) {
         std::fs::remove_dir_all(self.topic_root.path(path)).unwrap();
     }
 
-    /// The file at `path` right now.
     pub fn text(&self, path: &str) -> Option<String> {
         store::read(&self.topic_root.path(path), 1 << 20).unwrap().map(|it| String::from_utf8(it).unwrap())
     }
 
-    /// The controller sends `config`.
     pub fn config(&self, config: &Value) {
         let mut config = config.clone();
         config["deviceName"] = self.cluster.device_name().into();
@@ -158,7 +153,6 @@ impl World {
         self.put("persist/config/edge-dev-config.json", &config.to_string());
     }
 
-    /// The controller asks for reboot `counter`.
     pub fn ask_reboot(&self, counter: u32) {
         self.config(&reboot_config(counter));
     }
@@ -177,8 +171,8 @@ impl World {
         }
     }
 
-    /// Starts an agent that is a process, with at most so many descriptors until [`World::unlimit`]. Returns the
-    /// file of its log.
+    /// Starts an agent's process, with at most so many descriptors until [`World::unlimit`]. Returns its log
+    /// file.
     pub fn start_process(&mut self, agent: Agent, descriptors: Option<u64>) -> String {
         self.starts += 1;
         let log = format!("log/{:03}-{}", self.starts, agent.name());
@@ -198,7 +192,6 @@ impl World {
         log
     }
 
-    /// How many descriptors an agent has that is a process.
     pub fn descriptors(&self, agent: Agent) -> u64 {
         self.processes.descriptors(agent)
     }
@@ -208,9 +201,9 @@ impl World {
         self.processes.unlimit(agent);
     }
 
-    /// Waits until the log at `log` has all of these words.
+    /// Waits until the log contains all of these words.
     pub async fn until_logged(&self, log: &str, words: &[&str]) {
-        // A log that grows in place causes no event before its writer ends.
+        // A growing log causes no event before its writer ends.
         let seen = async {
             while !self.text(log).is_some_and(|text| words.iter().all(|word| text.contains(word))) {
                 self.clock.sleep_until(Some(self.clock.now() + Duration::from_millis(20))).await;
@@ -226,7 +219,7 @@ impl World {
         }
     }
 
-    /// Ends `agent` at once, wherever it is, as a kill would: nothing is tidied up.
+    /// Ends `agent` at any point, as a kill would.
     ///
     /// A real process gets SIGKILL.
     pub async fn kill(&mut self, agent: Agent) {
@@ -260,8 +253,8 @@ impl World {
         }
     }
 
-    /// What the machine does on a reboot: all processes gone, `/run` empty, another boot identity, the boot
-    /// loader's choice of partition made again. The node is away for that time.
+    /// A reboot: all processes end, `/run` is emptied, with another boot identity and the boot loader's
+    /// choice made again. The node is away for that time.
     pub async fn reboot(&mut self) {
         self.kill_all().await;
         self.cluster.power(false).await;
@@ -270,13 +263,13 @@ impl World {
         self.cluster.power(true).await;
     }
 
-    /// The same for a machine without power that agents have left.
+    /// The same for a machine without power, after its agents have ended.
     pub fn lose_run(&mut self) {
         self.empty_run();
         self.topic_root = TopicRoot::open(self.root.path()).unwrap();
     }
 
-    /// The volatile tree is gone. Where writes are followed its directories stay, as they are what is followed.
+    /// Where writes are followed, the directories of the volatile tree stay, because they are watched.
     fn empty_run(&self) {
         let run = self.root.path().join("run");
         let Some(writes) = &self.writes else { return std::fs::remove_dir_all(run).unwrap() };
@@ -291,15 +284,15 @@ impl World {
         writes.counts(true);
     }
 
-    /// The directories in which agents write, see [`World::follow_writes`].
+    /// Directories in which agents write, see [`World::follow_writes`].
     pub fn folders(&self) -> Vec<PathBuf> {
         let mut all = writes::folders(self.root.path());
         all.retain(|it| it.starts_with("run") || it.starts_with("persist"));
         all
     }
 
-    /// Tells `hear` of every write in `folders` from now on, and with `None` that there was none for a while: in a
-    /// thread of its own, with the processes at hand.
+    /// Calls `hear` with every write in `folders` from now on, and with `None` after a quiet time: on a
+    /// thread of its own, with the processes.
     pub fn follow_writes(
         &mut self,
         folders: &[PathBuf],
@@ -320,7 +313,7 @@ impl World {
         self.halt.clone()
     }
 
-    /// Follows no writes any more. It fails where hearing of one has failed.
+    /// Stops following. Fails where `hear` has failed.
     pub fn unfollow_writes(&mut self) {
         if let Some(writes) = self.writes.take() {
             writes.end();
@@ -331,7 +324,7 @@ impl World {
         device::recorded(&self.topic_root).unwrap()
     }
 
-    /// Waits until the stand-in device was asked for its `count`th operation.
+    /// Waits for the `count`th operation of the stand-in device.
     pub async fn recorded_count(&self, count: usize) {
         let rule = FileRule { limit_bytes: 1 << 20, order: false };
         let mut watch = self.topic_root.file(self.topic_root.path(device::RECORD), rule);
@@ -343,7 +336,7 @@ impl World {
         self.patiently(&format!("operation number {count} of the device"), seen).await;
     }
 
-    /// Waits until `file` holds a text that is as wanted, or is absent for `None`.
+    /// Waits until `file` is as wanted, or absent for `None`.
     pub async fn until_file(&self, file: &str, what: &str, wanted: impl Fn(Option<&str>) -> bool) {
         let rule = FileRule { limit_bytes: 1 << 20, order: false };
         let mut watch = self.topic_root.file(self.topic_root.path(file), rule);
@@ -362,7 +355,7 @@ impl World {
         self.patiently(what, seen).await;
     }
 
-    /// Waits until the one value of `agent`'s topic `T`, or its absence, is as wanted, and returns it.
+    /// Waits until `agent`'s only value of topic `T`, or its absence, is as wanted, and returns it.
     pub async fn until<T: Topic>(
         &self,
         agent: &str,
@@ -384,7 +377,7 @@ impl World {
         self.patiently(what, seen).await
     }
 
-    /// What agents ask is noted from now on, until `status` is published: that is looked at as each request goes out.
+    /// Records requests from now on, until `status` is published, which is checked at each request.
     pub fn note_until(&self, status: DrainStatus) {
         let (file, wanted) = (
             self.topic_root.path("run/zedkube/NodeDrainStatus/global.json"),
@@ -396,7 +389,6 @@ impl World {
             Some(Box::new(move || std::fs::read_to_string(&file).is_ok_and(|it| it.contains(&wanted))));
     }
 
-    /// Waits until NodeDrainStatus is `status`.
     pub async fn status(&self, status: DrainStatus) -> NodeDrainStatus {
         let what = format!("NodeDrainStatus {status:?}");
         self.until::<NodeDrainStatus>("zedkube", &what, |it| it.is_some_and(|it| it.status == status))
@@ -415,7 +407,7 @@ impl World {
         self.until_file(PENDING, "nothing pending", |text| text.is_none()).await;
     }
 
-    /// The wall clock of agents that are started from now on is wrong by so many seconds.
+    /// For agents started from now on.
     pub fn clock_off_by(&mut self, secs: i64) {
         self.clock = Clock::new().off_by(secs);
     }
@@ -457,7 +449,7 @@ pub fn reboot_config(counter: u32) -> Value {
     config
 }
 
-/// The waits of a device, but for those that only cost time.
+/// A device's waits, except those that only cost time.
 fn brisk() -> Value {
     json!({
         "zedagent": { "ask_again_first_ms": 1_000 }, "nodeagent": { "min_reboot_delay_ms": 20 },

@@ -1,6 +1,6 @@
-//! Every file that is put in place or removed under a root, in order and none left out, as the kernel tells it.
+//! Every file put in place or removed under a root, in order and complete, from the kernel.
 //!
-//! Directories are made before they are watched, and stay: so no file comes into one that is not watched yet.
+//! Directories are made before they are watched, and stay: so no file appears in an unwatched one.
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
@@ -14,16 +14,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tokio::sync::Notify;
 
-/// No write for so long is told, too.
+/// A quiet time of this length is reported, too.
 const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// The stage's own notes to the watch.
 const NOTES: &str = "stage-notes";
 const OFF: &str = "off";
 const ON: &str = "on";
 const MARK: &str = "mark";
 const END: &str = "end";
 
-/// All directories under `root`, relative to it.
+/// Relative to `root`.
 pub(crate) fn folders(root: &Path) -> Vec<PathBuf> {
     let (mut found, mut open) = (Vec::new(), vec![root.to_owned()]);
     while let Some(dir) = open.pop() {
@@ -39,7 +38,7 @@ pub(crate) fn folders(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A thread that hears of every write; it ends with this.
+/// The watching thread; it ends with this.
 pub(crate) struct Writes {
     root: PathBuf,
     marked: Arc<Notify>,
@@ -47,9 +46,9 @@ pub(crate) struct Writes {
 }
 
 impl Writes {
-    /// Makes `folders` under `root` and tells `hear` of each file of them that is put in place or removed, by its
-    /// path relative to `root`; with `None` when there was none for a while. It is told in a thread of its own,
-    /// within the time that the kernel takes.
+    /// Makes `folders` under `root` and calls `hear` for each file put in place or removed there, by its path
+    /// relative to `root`; with `None` after a quiet time. On a thread of its own, as fast as the kernel
+    /// reports.
     pub(crate) fn follow(
         root: &Path,
         folders: &[PathBuf],
@@ -68,12 +67,12 @@ impl Writes {
         Self { root: root.to_owned(), marked, thread: Some(thread) }
     }
 
-    /// Whether what follows counts: what a machine does by itself is no write of an agent.
+    /// Whether writes count: those of the machine itself are not an agent's.
     pub(crate) fn counts(&self, on: bool) {
         self.note(if on { ON } else { OFF });
     }
 
-    /// Returns when all writes so far have been told: the kernel tells them in order.
+    /// Returns when all writes so far were passed on, as the kernel reports in order.
     pub(crate) async fn heard_all(&self) {
         self.note(MARK);
         self.marked.notified().await;

@@ -1,4 +1,4 @@
-//! Nobody waits for ever: from any state of a site, once the world turns benign, each operation that was ordered is
+//! No node waits for ever: from any state of a site, once the world turns benign, each ordered operation is
 //! carried out, and the record ends with no holder and an empty queue.
 //!
 //! Benign: machines are switched on, the API is reached, calls are answered, a person removes what a person has cordoned,
@@ -16,12 +16,11 @@ use crate::fair::{Fair, Stuck};
 use crate::steps::Action;
 use crate::topics::{ALL, Who};
 
-/// No benign run takes longer, in steps and in time.
+/// Limits of a benign run, in steps and in time.
 const LONGEST: usize = 20_000;
 const LATEST: Duration = Duration::from_hours(48);
 
 impl Fair {
-    /// Whether the benign run from `site` comes to rest.
     pub(crate) fn check_site(&self, site: &Site) -> Result<(), Stuck<Site>> {
         let mut chain = Vec::new();
         let (mut at, mut took, mut steps) = (site.clone(), Duration::ZERO, 0);
@@ -35,8 +34,8 @@ impl Fair {
             if let Some(next) = at.at_once() {
                 at = next;
             } else {
-                // Runs are compared where time has to pass: most states of a run are met by no other one, and a fingerprint
-                // costs more than a step.
+                // Compared only where time has to pass: most states occur in one run, and a fingerprint costs
+                // more than a step.
                 let fingerprint = at.fingerprint();
                 let known = self.knows(fingerprint);
                 chain.push(fingerprint);
@@ -92,14 +91,14 @@ impl Site {
         step.and_then(|step| self.after(&step))
     }
 
-    /// What is on its way between a keeper and its zedkube.
+    /// A message between a keeper and its zedkube.
     fn hears(&self, nth: usize) -> Option<Step> {
         let keeper = self.members[nth].keeper.as_ref()?;
         let told = (!keeper.told.is_empty()).then_some(Step::KeeperReport(nth));
         told.or_else(|| keeper.carried.as_ref().map(|_| Step::Answer(nth)))
     }
 
-    /// The next step within a device that takes nobody else.
+    /// The next step within a device alone.
     pub(crate) fn within(&self) -> Option<Step> {
         let on = |nth: &usize| self.members[*nth].off.is_none();
         (0..self.members.len()).filter(on).find_map(|nth| {
@@ -117,7 +116,7 @@ impl Site {
         next
     }
 
-    /// All clocks continue to the next moment at which anybody wants to be woken.
+    /// All clocks advance to the next wake-up.
     pub(crate) fn time_passes(&self) -> Option<(Self, Duration)> {
         let mut first: Option<(Duration, usize, Option<Who>)> = None;
         for (nth, member) in self.members.iter().enumerate() {
@@ -160,7 +159,7 @@ impl Site {
         self.members[nth].state.now(who.unwrap_or(Who::Zedkube))
     }
 
-    /// What is wanted and has not come about, in words; empty when all is well.
+    /// Unfulfilled wishes in words; empty when all is well.
     pub(crate) fn unfulfilled(&self) -> String {
         let device = |(nth, it): (usize, &std::sync::Arc<super::world::Member>)| {
             let left = it.state.unfulfilled();

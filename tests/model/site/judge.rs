@@ -1,9 +1,9 @@
-//! What must never happen to a site: more devices out than may be, a server that goes down while another is off, or a
-//! device in the queue whose drain could not start.
+//! What must never happen to a site: too many devices out, a server that goes down while another is off, or a
+//! device in the queue with a drain that cannot start.
 //!
-//! A device is out from its first eviction until it is schedulable again: in the same boot once its cordon is gone, in a
-//! later one once its gate is open besides. Excused is who goes down for a documented reason without a drain, and who
-//! has lost both its entry, by the Lease, and its mark, by a person.
+//! A device is out from its first eviction until it is schedulable again: in the same boot once its cordon is
+//! gone, in a later one once its gate is open too. Excused are devices that go down for a documented reason
+//! without a drain, and those that have lost both their entry, by the Lease, and their mark, by a person.
 
 use agent::device::MachineOperation;
 use outage::turn::event::Effect;
@@ -38,7 +38,7 @@ impl Site {
             .lease
             .as_ref()
             .is_some_and(|it| it.record.holder(&Self::name(nth), &Self::uid(nth)).is_some());
-        // A person took the mark away, and the entry went with the Lease.
+        // A person removed the mark, and the entry went with the Lease.
         let unknown = !entry && state.under.node.mark.is_none() && self.left != self.plan.trouble;
 
         let queues = self.is_queueing(nth);
@@ -79,7 +79,7 @@ impl Site {
         self.count();
     }
 
-    /// Whether a write of its keeper puts it into the queue.
+    /// Whether its keeper's write puts it into the queue.
     fn is_queueing(&self, nth: usize) -> bool {
         let name = Self::name(nth);
         let call = self.members[nth].keeper.as_ref().and_then(|it| it.call.as_ref());
@@ -92,7 +92,7 @@ impl Site {
         question.filter(|it| it.kind == OutageKind::LastLook).map(|it| it.number)
     }
 
-    /// No more devices are out than may be, and of servers one.
+    /// At most the limit of devices is out, and one server.
     fn count(&mut self) {
         let out: Vec<usize> =
             (0..self.members.len()).filter(|nth| self.members[*nth].out.is_some()).collect();
@@ -103,7 +103,7 @@ impl Site {
         }
     }
 
-    /// An operator has released its turn: his word. Who looks again before it goes down hears of it.
+    /// An operator has released its turn, which is allowed. A last look before it goes down notices that.
     pub(crate) fn release_by_operator(&mut self, nth: usize) {
         let (looks, boot) = (self.last_look(nth).is_some(), self.members[nth].state.under.boot);
         let member = self.member(nth);

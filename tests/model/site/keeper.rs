@@ -1,5 +1,5 @@
-//! The keeper of one node's turn, as `outage::keeper` runs it: the real `Turn`, one call at a time, what it is asked and
-//! what it says.
+//! The keeper of one node's turn, as `outage::keeper` runs it: the real `Turn` with one call at a time,
+//! questions and answers.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,29 +14,29 @@ use outage::turn::rule::{Me, TurnRule};
 use step::{Core as _, Mono};
 use zedkube::core::Event as KeeperReport;
 
-/// A keeper, from the first question of its zedkube to the end of that.
+/// From the first question of its zedkube to the end of that.
 #[derive(Debug, Clone)]
 #[expect(clippy::option_option, reason = "not said yet, and nothing, differ")]
 pub(crate) struct Keeper {
-    /// `None` until its own node was read.
+    /// `None` before its own node was read.
     pub(crate) turn: Option<Turn>,
     since: Mono,
-    /// The reading of its own node has failed, and is made again.
+    /// The reading of its own node failed, and is repeated.
     failed: bool,
     want: Option<Option<TurnRequest>>,
     gate: Option<bool>,
     phase: Option<Phase>,
     waits: Vec<Ask>,
     pub(crate) call: Option<Effect>,
-    /// The answer to it, which is on the way.
+    /// Its answer under way.
     pub(crate) carried: Option<Event>,
     pub(crate) told: VecDeque<KeeperReport>,
-    /// Other agents are answered that it neither has nor wants a turn.
+    /// Its peers are answered that it neither has nor wants a turn.
     pub(crate) idle: bool,
-    /// The version that the watch has shown last; `None` before its first word.
+    /// The watch's last version; `None` before the first.
     pub(crate) shown: Option<Option<String>>,
     servers_out: Option<Vec<String>>,
-    /// The leases of kubelets as it has read them, and the version of each, one of two by turns.
+    /// Leases of kubelets as read, with alternating versions.
     pub(crate) pulses: Pulses,
     beats: BTreeMap<String, bool>,
 }
@@ -128,7 +128,7 @@ impl Keeper {
         }
     }
 
-    /// The turn hears a fact; what it asks for is kept, what it says is on its way to zedkube.
+    /// The turn takes an event; its calls are kept, its answers go to zedkube.
     pub(crate) fn hear(&mut self, now: Mono, event: Event) {
         let Some(turn) = &mut self.turn else { return };
         let effects = turn.step(now, event);
@@ -173,7 +173,7 @@ impl Keeper {
         self.hear(now, answer);
     }
 
-    /// No answer comes to the call that is under way, whether it was carried out or not.
+    /// The call under way gets no answer, carried out or not.
     pub(crate) fn lose(&mut self, now: Mono) {
         let lost = "no answer".to_owned();
         let answer = match &self.call {
@@ -187,7 +187,7 @@ impl Keeper {
         self.answer(now, answer);
     }
 
-    /// Reads the leases of the kubelets: of each node its name, and whether its machine is on.
+    /// Reads the leases of kubelets: each node's name, and whether its machine is on.
     pub(crate) fn read_leases(&mut self, now: Mono, nodes: &[(String, bool)]) {
         for (name, on) in nodes {
             *self.beats.entry(name.clone()).or_default() ^= *on;
@@ -202,7 +202,7 @@ impl Keeper {
         self.hear(now, Event::Changed(lease.cloned().map(Box::new)));
     }
 
-    /// What a fingerprint sees of it; numbers of calls matter to nobody.
+    /// For the fingerprint; without numbers of calls.
     pub(crate) fn shape(&self) -> impl std::fmt::Debug + '_ {
         // Which call it is, the turn knows.
         let write = self

@@ -1,6 +1,6 @@
 //! Two and three devices that share a Lease of turns, each with its four cores and its real turn.
 //!
-//! Not here: what one device does by itself (`crate`), the rule of turns by itself (`outage`).
+//! Not here: one device alone (`crate`), the turn rule alone (`outage`).
 
 mod fair;
 mod judge;
@@ -39,7 +39,7 @@ fn roam(ways: u64) {
     }
 }
 
-/// Searches each of these plans that has two devices, from where one of them is out.
+/// Searches the plans with two devices, from a state with one of them out.
 fn check(states: usize, threads: usize, searched: fn(&Plan) -> bool) {
     for from in [From::Draining, From::Back] {
         for plan in plans::all().into_iter().filter(|it| it.wants.len() == 2 && searched(it)) {
@@ -61,7 +61,7 @@ fn never_too_many_are_out_and_nobody_waits_for_ever_on_random_ways() {
 
 #[test]
 fn never_too_many_are_out_and_nobody_waits_for_ever_within_bounds() {
-    // Agents that end anywhere make many states: chance goes there, and the full check.
+    // Crashes anywhere make many states: those are left to random paths, and to the full check.
     check(200, 1, |plan| plan.wants.iter().all(|(_, budget)| budget.crashes == 0));
 }
 

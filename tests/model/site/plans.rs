@@ -1,4 +1,4 @@
-//! What is explored of a site: who wants what, and how much trouble.
+//! The explored plans of a site: wishes, and amount of trouble.
 
 use step::Fault;
 use topics::{DrainStatus, Requester};
@@ -8,22 +8,21 @@ use super::world::{Site, Trouble};
 use crate::scenarios::{Change, Scenario, order};
 use crate::world::Budget;
 
-/// How far the first device is at the start; the others wait for their turn then.
+/// State of the first device at the start; the others wait for their turn then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum From {
     Rest,
     Draining,
-    /// It is back in a new boot, behind its gate.
+    /// In a new boot, before its gate opens.
     Back,
 }
 
-/// A part of all that may happen to a site.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) name: &'static str,
-    /// What each device is to do, with its own trouble.
+    /// Wishes of each device, with its own trouble.
     pub(crate) wants: Vec<(Vec<Change>, Budget)>,
-    /// So many of them, the first ones, are servers.
+    /// Number of servers, the first devices.
     pub(crate) servers: usize,
     pub(crate) limit: usize,
     pub(crate) trouble: Trouble,
@@ -32,7 +31,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// So many devices that are told to reboot, and no trouble.
+    /// Devices that are all ordered to reboot, without trouble.
     pub(crate) fn of(name: &'static str, devices: usize) -> Self {
         let wants = (0..devices).map(|_| (vec![Change::Reboot(7)], Budget::default())).collect();
         Self { name, wants, servers: 0, limit: 1, trouble: Trouble::default(), from: From::Rest, fault: None }
@@ -131,7 +130,7 @@ pub(crate) fn all() -> Vec<Plan> {
     ]
 }
 
-/// Each fault of a turn, where it shows, and the words in which that is reported.
+/// Each planted fault of a turn, its plan, and the report's words.
 pub(crate) fn faults() -> Vec<(Plan, &'static str)> {
     let (quiet, calm) = (Budget::default(), Trouble::default());
     let planted = |fault, from, trouble, budget| {

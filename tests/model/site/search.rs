@@ -1,4 +1,4 @@
-//! Random ways through a plan, and the search through its states.
+//! Random paths through a plan, and the search through its states.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::fair::Fair;
 use crate::steps::Action;
 use crate::wander::{Wandered, below, is_trouble};
 
-/// A limit that is due later passes hardly ever while anything else can happen.
+/// A later limit is rarely reached while anything else can happen.
 const SOON: Duration = Duration::from_secs(60);
 
 const LONGEST: usize = 800;
-/// From one state of so many the benign run is worked out.
+/// The benign run is computed from one of so many states.
 const SAMPLED: usize = 64;
 const SAMPLED_BY_SEARCH: u64 = 256;
 
@@ -29,7 +29,7 @@ pub(crate) struct Trace {
     pub(crate) site: Box<Site>,
 }
 
-/// Trouble comes seldom, so that it finds things far from their start; a gate takes its time.
+/// Trouble is rare, so that it hits states far from the start; a gate takes its time.
 fn is_seldom(step: &Step) -> bool {
     match step {
         Step::Of(_, action) => is_trouble(action) || matches!(action, Action::Gate(_)),
@@ -60,8 +60,8 @@ fn is_time(step: &Step) -> bool {
     matches!(step, Step::Time | Step::Wake(_) | Step::Of(_, Action::Wake(_)))
 }
 
-/// Picks what happens: trouble seldom; time seldom, mostly what is due first, and limits of minutes hardly ever while
-/// anything else can happen.
+/// Chooses a step: trouble rarely; time rarely, mostly what is due first, and limits of minutes hardly ever
+/// while anything else can happen.
 fn choose(site: &Site, all: &[Step], dice: &mut Dice) -> Option<Step> {
     let (seldom, often): (Vec<&Step>, Vec<&Step>) = all.iter().partition(|it| is_seldom(it));
     let (times, others): (Vec<&Step>, Vec<&Step>) = often.into_iter().partition(|it| is_time(it));
@@ -137,7 +137,6 @@ impl Model for Devices {
 
     fn init_states(&self) -> Vec<Site> {
         let site = Site::new(&self.plan);
-        // Whatever is on its way at the start has come.
         vec![
             (0..)
                 .try_fold(site, |site, _: u32| site.within().and_then(|it| site.after(&it)).ok_or(site))
@@ -173,7 +172,7 @@ pub(crate) struct Report {
     pub(crate) found: Option<Trace>,
 }
 
-/// Searches so many states, breadth first, and a block more for each thread.
+/// Breadth first, this many states, and a block more per thread.
 pub(crate) fn search(plan: &Plan, states: usize, threads: usize) -> Report {
     let clock = agent::Clock::new();
     let start = clock.now();

@@ -1,4 +1,4 @@
-//! Everything that may happen next to a site.
+//! All possible next steps of a site.
 
 use std::sync::Arc;
 
@@ -15,24 +15,24 @@ use crate::topics::Who;
 pub(crate) enum Step {
     Of(usize, Action),
     KeeperReport(usize),
-    /// The call of its keeper is carried out and answered.
+    /// Its keeper's call is carried out and answered.
     Serve(usize),
     CarryOut(usize),
     Answer(usize),
     Lose(usize),
     Watch(usize),
     Wake(usize),
-    /// Its agents do not reach the API, or do again.
+    /// Its agents lose or regain the API.
     Part(usize),
     Join(usize),
     Missed(usize),
     On(usize),
-    /// A person removes the cordon that a person has made.
+    /// A person removes a person's cordon.
     Uncordon(usize),
     Release(usize),
     DeleteLease,
     RestoreLease(usize),
-    /// Time passes for all alike until somebody wants to be woken.
+    /// Time passes for all alike until the next wake-up.
     Time,
 }
 
@@ -55,7 +55,7 @@ impl Site {
             let keeper = member.keeper.as_ref();
             let due = keeper.and_then(super::keeper::Keeper::due);
             let core = member.state.wake(Who::Zedkube);
-            // What is due in one process comes in order.
+            // Within a process, due events come in order.
             let first = due.filter(|due| core.is_none_or(|core| *due <= core));
             actions.retain(|it| *it != Action::Wake(Who::Zedkube) || first.is_none());
             out.extend(actions.drain(..).map(|it| Step::Of(nth, it)));
@@ -70,7 +70,7 @@ impl Site {
             let Some(keeper) = keeper else { continue };
             out.extend((!keeper.told.is_empty()).then_some(Step::KeeperReport(nth)));
             if keeper.calls() {
-                // Whether etcd can spare a server needs no API.
+                // etcd's margin needs no API.
                 let margin = matches!(keeper.call, Some(Effect::ReadMargin(_)));
                 if keeper.carried.is_some() {
                     out.push(Step::Answer(nth));
@@ -97,8 +97,8 @@ impl Site {
         }
     }
 
-    /// The same for a search, in which what is within a device comes at once and in order, and time passes for all alike,
-    /// once no call is under way.
+    /// For a search: steps within a device come at once and in order, and time passes for all alike, once no
+    /// call is under way.
     pub(crate) fn calm_steps(&self, out: &mut Vec<Step>) {
         self.steps(out);
         let busy = out.iter().any(|it| matches!(it, Step::Serve(_) | Step::Answer(_)));
@@ -106,7 +106,7 @@ impl Site {
         out.extend((self.wrong.is_none() && !busy).then_some(Step::Time));
     }
 
-    /// The state after `step` and what is within the devices after it.
+    /// The state after `step` and the steps within devices that follow.
     pub(crate) fn calm_after(&self, step: &Step) -> Option<Self> {
         let mut next = self.after(step)?;
         while next.wrong.is_none()
@@ -117,7 +117,7 @@ impl Site {
         Some(next)
     }
 
-    /// Whether the watch of a keeper has something to show.
+    /// Whether a keeper's watch has news.
     pub(crate) fn is_news(&self, nth: usize) -> bool {
         let member = &self.members[nth];
         let version = self.lease.as_ref().map(|it| it.resource_version.clone());
@@ -126,7 +126,7 @@ impl Site {
         member.off.is_none() && !member.state.under.parted && keeper.is_some()
     }
 
-    /// The state after `step`; `None` when it does not happen.
+    /// `None` when it does not happen.
     pub(crate) fn after(&self, step: &Step) -> Option<Self> {
         step::plant(self.plan.fault);
         let mut next = self.clone();

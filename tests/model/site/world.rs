@@ -1,5 +1,5 @@
-//! A site of several devices as a value: each with its four cores and the keeper of its turn, the one Lease that they
-//! share, their nodes as the others see them.
+//! A site of several devices as a value: each with its four cores and the keeper of its turn, the one Lease
+//! that they share, their Nodes.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
@@ -18,25 +18,25 @@ use crate::steps::Action;
 use crate::topics::Who;
 use crate::world::State;
 
-/// So many states of the Lease are kept, to be restored.
+/// States of the Lease kept for restores.
 const KEPT: usize = 4;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
     pub(crate) state: State,
     pub(crate) keeper: Option<Keeper>,
-    /// The machine is off; whether the cluster has noticed that.
+    /// The machine is off; whether the cluster has noticed.
     pub(crate) off: Option<bool>,
     pub(crate) shown: u32,
     pub(crate) out: Option<u32>,
-    /// The boot in which it went down, or may, for a documented reason without a turn.
+    /// The boot in which it may go down for a documented reason without a turn.
     pub(crate) excused: Option<u32>,
     /// Its pods are being evicted; its device was asked to go down.
     pub(crate) drains: bool,
     pub(crate) goes: bool,
-    /// A write that puts it into the queue is under way.
+    /// A write that queues it is under way.
     pub(crate) queues: bool,
-    /// Its last question before going down, and the servers that were off then and ever since.
+    /// Its last question before going down, and the servers that have been off since then.
     pub(crate) looks: Option<u64>,
     pub(crate) missing: Vec<usize>,
     print: OnceLock<u64>,
@@ -44,11 +44,11 @@ pub(crate) struct Member {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Trouble {
-    /// Answers that do not come, to calls that were carried out or not.
+    /// Lost answers, to calls that were carried out or not.
     pub(crate) lost: u8,
-    /// Calls that are carried out long before their answer comes.
+    /// Calls carried out long before their answer.
     pub(crate) slow: u8,
-    /// Devices that do not reach the API for a while.
+    /// Devices without the API for a while.
     pub(crate) parted: u8,
     pub(crate) deletions: u8,
     pub(crate) restores: u8,
@@ -60,7 +60,7 @@ pub(crate) struct Site {
     pub(crate) plan: Arc<Plan>,
     pub(crate) members: Vec<Arc<Member>>,
     pub(crate) lease: Option<Arc<RecordSnapshot>>,
-    /// Earlier states of it, oldest first.
+    /// Oldest first.
     pub(crate) older: Vec<Arc<RecordSnapshot>>,
     pub(crate) writes: u32,
     pub(crate) leases: u32,
@@ -94,7 +94,7 @@ impl Hash for Site {
 }
 
 impl Site {
-    /// All devices at rest, then as the plan says; what follows has its fault.
+    /// All devices at rest, then as the plan says, with its fault.
     pub(crate) fn new(plan: &Arc<Plan>) -> Self {
         let healthy = Arc::new(Plan { fault: None, ..(**plan).clone() });
         let member = |scenario| Member {
@@ -123,7 +123,6 @@ impl Site {
             plan: healthy,
         };
         if plan.from != From::Rest || plan.limit > 1 {
-            // There were turns before.
             let limit = u32::try_from(plan.limit).expect("it is small");
             site.put("L0".to_owned(), &TurnRecord { limit, ..TurnRecord::default() });
         }
@@ -131,7 +130,6 @@ impl Site {
             site.settle(nth);
         }
         site.seal();
-        // Nothing is wanted yet: they come to rest.
         while let Some(next) = site.benign() {
             site = next;
         }
@@ -174,7 +172,7 @@ impl Site {
         Arc::make_mut(&mut self.members[nth])
     }
 
-    /// The clock of a device's zedkube, and of its keeper.
+    /// Of a device's zedkube and keeper.
     pub(crate) fn now(&self, nth: usize) -> Mono {
         self.members[nth].state.now(Who::Zedkube)
     }
@@ -190,7 +188,7 @@ impl Site {
         }
     }
 
-    /// What follows at once from a step of a device: its keeper hears what it is asked, and ends with its zedkube.
+    /// Immediate consequences of a device's step: its keeper gets questions, and ends with its zedkube.
     pub(crate) fn settle(&mut self, nth: usize) {
         let (now, class) = (self.now(nth), self.class(nth));
         let member = self.member(nth);
@@ -228,8 +226,8 @@ impl Site {
         Me { node: Self::name(nth), uid: Self::uid(nth), boot_id, server: self.is_server(nth) }
     }
 
-    /// The nodes as device `by` reads them; who is a holder for it is asked for a word of its own. Each kubelet that is there
-    /// has renewed its lease since the reading before.
+    /// The nodes as device `by` reads them; its holders are asked for their own answer. Each live kubelet has
+    /// renewed its lease since the reading before.
     fn nodes(&mut self, by: usize) -> Vec<TurnNode> {
         let there: Vec<(String, bool)> =
             self.members.iter().enumerate().map(|(nth, it)| (Self::name(nth), it.off.is_none())).collect();
@@ -262,14 +260,15 @@ impl Site {
         self.members.iter().enumerate().map(seen).collect()
     }
 
-    /// Whether etcd can spare this server: of three members two are needed. One or two keep their data elsewhere.
+    /// Whether etcd can spare this server: of three members two are needed. One or two keep their data
+    /// elsewhere.
     fn margin(&self, nth: usize) -> Result<(), String> {
         let gone = (0..self.plan.servers).filter(|it| *it != nth && self.members[*it].off.is_some()).count();
         let spares = !self.is_server(nth) || self.plan.servers < 3 || gone == 0;
         if spares { Ok(()) } else { Err("another server is off".to_owned()) }
     }
 
-    /// Carries out the call that a keeper has under way.
+    /// Carries out the call of a keeper.
     pub(crate) fn carry_out(&mut self, nth: usize) -> Option<Event> {
         let call = self.members[nth].keeper.as_ref()?.call.clone()?;
         Some(match call {
@@ -302,7 +301,6 @@ impl Site {
 
     pub(crate) fn put(&mut self, uid: String, record: &TurnRecord) {
         self.writes += 1;
-        // What is written is what can be read.
         let annotations = record.annotations().expect("it has a JSON form");
         let record = TurnRecord::parse(annotations, Some(record.transitions())).expect("it can be read");
         let held = Arc::new(RecordSnapshot { record, uid, resource_version: format!("v{}", self.writes) });
@@ -311,7 +309,7 @@ impl Site {
         self.older.drain(..over);
     }
 
-    /// What follows a step has another fingerprint, of which the devices that were touched have new parts.
+    /// Updates the fingerprint, with new parts of touched devices.
     pub(crate) fn seal(&mut self) {
         self.fingerprint.take();
     }

@@ -1,8 +1,8 @@
-//! Real members of etcd, of the versions in the folder that `ETCD_DIR` names: started here, killed and started again by a
-//! test, ended with it.
+//! Real members of etcd, of the versions below `ETCD_DIR`: started here, killed and restarted by a test,
+//! ended with it.
 //!
-//! Not here: what a stand-in answers (`kubesim::Etcd`). A member has addresses of its own on the loopback network, as
-//! the agents of its node have.
+//! Not here: the stand-in (`kubesim::Etcd`). A member has its own addresses on the loopback network, as its
+//! node's agents have.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -16,13 +16,12 @@ use tempfile::TempDir;
 
 use super::child;
 
-/// Why scenarios on real members are left out.
 pub const NO_ETCD: &str = "ETCD_DIR (a folder with a sub-folder for each version, and etcd in it) is not set";
-/// How long a member may take until it is healthy.
+/// Until a member is healthy.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The programs in the folder that the environment names, one of each version, the oldest first.
+/// One program per version, the oldest first.
 pub fn etcd_programs() -> Vec<PathBuf> {
     let Some(folder) = std::env::var_os("ETCD_DIR").filter(|it| !it.is_empty()) else { return Vec::new() };
     let folder = PathBuf::from(folder);
@@ -41,7 +40,7 @@ pub fn assets() -> Option<PathBuf> {
 
 pub struct RealEtcd {
     program: PathBuf,
-    /// What the program calls itself, as `3.5.16`.
+    /// As `3.5.16`.
     pub version: String,
     members: Vec<RealMember>,
     dir: TempDir,
@@ -90,7 +89,7 @@ impl RealEtcd {
         self.members.iter().find(|it| it.node == node).unwrap()
     }
 
-    /// Starts the member of a node, with what it had on disk.
+    /// With its former data.
     pub fn run(&mut self, node: &str) {
         let named = |it: &RealMember| format!("{}={}", self.member_name(&it.node), it.url(0));
         let all: Vec<String> = self.members.iter().map(named).collect();
@@ -121,7 +120,7 @@ impl RealEtcd {
         process.wait().unwrap();
     }
 
-    /// All members are stopped, something is done with the folder of what they have on disk, and they start with it.
+    /// Stops all members, calls `meanwhile` with their data folder, and restarts them.
     pub async fn stopped(&mut self, meanwhile: impl FnOnce(&Path)) {
         let nodes: Vec<String> = self.members.iter().map(|it| it.node.clone()).collect();
         for node in &nodes {
@@ -136,12 +135,12 @@ impl RealEtcd {
         }
     }
 
-    /// Whether this version has a port of its own for JSON calls.
+    /// Whether this version has a separate port for JSON calls.
     fn has_gateway(&self) -> bool {
         !self.version.starts_with("3.4.")
     }
 
-    /// Waits until the member of a node reads through a majority.
+    /// Waits until a node's member reads through a majority.
     pub async fn until_healthy(&self, node: &str) {
         let clock = Clock::new();
         let end = clock.now() + PATIENCE;
@@ -170,7 +169,7 @@ impl RealEtcd {
         self.member(node).url(if self.has_gateway() { 3 } else { 1 })
     }
 
-    /// Where clients are, for a kube-apiserver.
+    /// Client addresses, for a kube-apiserver.
     pub fn clients(&self) -> String {
         self.members.iter().map(|it| it.url(1)).collect::<Vec<_>>().join(",")
     }
@@ -185,7 +184,7 @@ impl RealEtcd {
     }
 }
 
-/// What a program calls itself, as `3.5.16`.
+/// As `3.5.16`.
 pub fn etcd_version(program: &Path) -> String {
     let said = Command::new(program).arg("--version").output().unwrap();
     let said = String::from_utf8(said.stdout).unwrap();

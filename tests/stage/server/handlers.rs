@@ -1,4 +1,4 @@
-//! What KubeVirt needs a machine for, played: kubelets of launcher pods, and virt-handler of each node.
+//! Plays what KubeVirt needs a machine for: kubelets of launcher pods, and virt-handler of each node.
 //!
 //! A machine is up once its pod runs, a migration ends when the script lets it, and each write of an instance is made in the
 //! name of virt-handler of that node, so that virt-api's own rules for it hold.
@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::kubevirt::{Door, GUESTS};
 
-/// What a test wants of the nodes and of virt-api.
 #[derive(Clone, Default)]
 pub(crate) struct Script {
     pub(crate) virt_api: bool,
@@ -27,7 +26,7 @@ pub(crate) async fn play(door: Door, script: Arc<Mutex<Script>>) {
         let script = script.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let guests = door.list(GUESTS).await;
         let pods = door.list("/api/v1/pods?labelSelector=kubevirt.io%3Dvirt-launcher").await;
-        // What is refused or overtaken is tried in the next round.
+        // Refused or outdated writes are repeated in the next round.
         for guest in &guests {
             if let Some((node, patch)) = of_handler(guest, &pods, &script) {
                 drop(door.call_as(Some(&node), "PATCH", &at(GUESTS, guest), &patch).await);
@@ -54,7 +53,7 @@ pub(crate) async fn play(door: Door, script: Arc<Mutex<Script>>) {
     }
 }
 
-/// The path of an object of the list at `all`.
+/// An object's path in the list at `all`.
 fn at(all: &str, object: &Value) -> String {
     let (group, kind) = all.rsplit_once('/').unwrap();
     let text = |it: &Value| it.as_str().unwrap().to_owned();
@@ -70,7 +69,7 @@ fn now() -> String {
     k8s_openapi::jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// What virt-handler of which node writes next on an instance.
+/// The next write on an instance, and the node of its virt-handler.
 fn of_handler(guest: &Value, pods: &[Value], script: &Script) -> Option<(String, Value)> {
     let node = guest["status"]["nodeName"].as_str().filter(|it| !script.down.contains(*it))?;
     let version = guest["metadata"]["resourceVersion"].clone();
@@ -90,7 +89,7 @@ fn of_handler(guest: &Value, pods: &[Value], script: &Script) -> Option<(String,
             let fixed = script.fixed.contains(name);
             let status = if fixed { "False" } else { "True" };
             let mut migratable = json!({ "type": "LiveMigratable", "status": status });
-            // virt-controller tests the list as Go writes it before it changes it.
+            // virt-controller compares the list in Go's form before it changes it.
             migratable["lastProbeTime"] = now().into();
             migratable["lastTransitionTime"] = now().into();
             if fixed {
@@ -160,7 +159,7 @@ fn of_kubelet(pod: &Value, guest: Option<&Value>) -> OfKubelet {
         let state = &it["status"]["migrationState"];
         state["completed"] == true && state["failed"] != true && &state["sourceNode"] == here && is_target
     });
-    // Its migration has failed: there is nothing in it.
+    // Its migration has failed: it is empty.
     let is_lost = guest.is_some_and(|it| {
         let state = &it["status"]["migrationState"];
         is_target && state["failed"] == true && state["targetPod"] == pod["metadata"]["name"]

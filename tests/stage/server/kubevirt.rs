@@ -1,8 +1,8 @@
-//! Real KubeVirt: virt-api and virt-controller of the folder that `KUBEVIRT_DIR` names, on a real API server with the real
+//! Real KubeVirt: virt-api and virt-controller of `KUBEVIRT_DIR`, on a real API server with the real
 //! scheduler; started here, ended with the test.
 //!
-//! virt-api is a pod: the scheduler places it, and while it has a node that lives, its process runs. Not here: what needs a
-//! machine under a node, which is played ([`super::handlers`]).
+//! virt-api is a pod: the scheduler places it, and its process runs while its node lives. Not here: what
+//! needs a machine, which is played ([`super::handlers`]).
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -37,7 +37,7 @@ pub struct KubeVirtPrograms {
     address: String,
 }
 
-/// The programs of KubeVirt that the environment names, or why scenarios on them are left out.
+/// KubeVirt's programs, or why these scenarios are skipped.
 pub fn kubevirt_programs() -> Result<KubeVirtPrograms, String> {
     let Some(folder) = std::env::var_os("KUBEVIRT_DIR").filter(|it| !it.is_empty()).map(PathBuf::from) else {
         return Err(
@@ -51,7 +51,7 @@ pub fn kubevirt_programs() -> Result<KubeVirtPrograms, String> {
     if let Some(missing) = wanted.into_iter().chain([assets.join("kube-scheduler")]).find(|it| !it.exists()) {
         return Err(format!("{} is missing", missing.display()));
     }
-    // An endpoint has no loopback address. No packet is sent.
+    // An endpoint needs an address that is not loopback. No packet is sent.
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
     match socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr()) {
         Ok(own) => Ok(KubeVirtPrograms { folder, assets, address: own.ip().to_string() }),
@@ -59,7 +59,7 @@ pub fn kubevirt_programs() -> Result<KubeVirtPrograms, String> {
     }
 }
 
-/// The processes, and who plays the nodes.
+/// The processes, and the players of nodes.
 pub struct KubeVirt {
     client: Client,
     real: Arc<Real>,
@@ -83,7 +83,8 @@ impl Drop for Ended {
 }
 
 impl KubeVirt {
-    /// Three nodes of a real API server, and KubeVirt on them once virt-api answers. It waits until no other test has one.
+    /// Three nodes of a real API server with KubeVirt, once virt-api answers. Waits until no other test has
+    /// one.
     pub async fn start(programs: &KubeVirtPrograms) -> (Cluster, Self) {
         let turn = TURN.clone().lock_owned().await;
         let (cluster, real) = Cluster::of_three(&programs.assets).await;
@@ -120,7 +121,7 @@ impl KubeVirt {
                 "--launcher-image=launcher".to_owned(),
                 "--exporter-image=exporter".to_owned(),
                 "--listen=127.0.0.1".to_owned(),
-                // Longer than a test makes it stand still.
+                // Longer than a test freezes it.
                 "--leader-elect-lease-duration=300s".to_owned(),
                 "--leader-elect-renew-deadline=200s".to_owned(),
                 format!("--port={}", free_port()),
@@ -172,12 +173,12 @@ impl KubeVirt {
         &self.real.nodes()[1..]
     }
 
-    /// virt-api is taken away, or may run again once a node takes its pod.
+    /// Takes virt-api away, or lets it run once a node takes its pod.
     pub fn allow_virt_api(&self, may_run: bool) {
         self.script().virt_api = may_run;
     }
 
-    /// virt-api is taken away, or is there again.
+    /// Takes virt-api away, or brings it back.
     pub async fn virt_api(&self, runs: bool) {
         self.allow_virt_api(runs);
         let (what, code) = if runs { ("virt-api to answer", 200) } else { ("virt-api to be away", 503) };
@@ -185,7 +186,7 @@ impl KubeVirt {
         self.until(what, || async { self.door().call("GET", path, &Value::Null).await.0 == code }).await;
     }
 
-    /// virt-controller stands still, or runs again.
+    /// Freezes or continues virt-controller.
     pub fn freeze(&self, still: bool) {
         let signal = if still { Signal::STOP } else { Signal::CONT };
         for child in &self.controller.0 {
@@ -193,7 +194,7 @@ impl KubeVirt {
         }
     }
 
-    /// These nodes are down, as the cluster shows it some time later; their pods are gone.
+    /// These nodes are down, which the cluster shows later; their pods are gone.
     pub async fn down(&self, nodes: &[String]) {
         self.script().down = nodes.iter().cloned().collect();
         for node in nodes {
@@ -204,12 +205,12 @@ impl KubeVirt {
         }
     }
 
-    /// The migrations of these machines do not end by themselves.
+    /// Migrations of these machines hang.
     pub fn hang(&self, guests: &[&str]) {
         self.script().hang = guests.iter().map(|it| (*it).to_owned()).collect();
     }
 
-    /// A machine on `node`, which may be moved or not; it is up when this returns.
+    /// A machine on `node`, movable or not; up on return.
     pub async fn machine(&self, namespace: &str, name: &str, node: &str, movable: bool) {
         if !movable {
             self.script().fixed.insert(name.to_owned());
@@ -238,19 +239,18 @@ impl KubeVirt {
         .await;
     }
 
-    /// An instance as it is now; null where there is none.
+    /// Null where there is none.
     pub async fn guest(&self, namespace: &str, name: &str) -> Value {
         let path = format!("/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances/{name}");
         let (code, it) = self.door().call("GET", &path, &Value::Null).await;
         if code == 200 { it } else { Value::Null }
     }
 
-    /// Migrations, pods, or whatever is at this path.
+    /// Objects at this path.
     pub async fn list(&self, path: &str) -> Vec<Value> {
         self.door().list(path).await
     }
 
-    /// Waits until `holds`.
     pub async fn until<F: Future<Output = bool>>(&self, what: &str, holds: impl Fn() -> F) {
         let clock = Clock::new();
         let end = clock.now() + PATIENCE;
@@ -271,12 +271,12 @@ impl KubeVirt {
     }
 }
 
-/// Requests as JSON, in whatever name.
+/// JSON requests with any client.
 #[derive(Clone)]
 pub struct Door(pub(crate) Client);
 
 impl Door {
-    /// One request, of a merge patch for `PATCH`: the code and the answer, a text where it is no JSON.
+    /// One request, with a merge patch for `PATCH`: code and answer, a text where it is no JSON.
     pub async fn call(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         self.call_as(None, method, path, body).await
     }
@@ -314,7 +314,7 @@ impl Door {
         answer
     }
 
-    /// All objects at a path; none where it cannot be read.
+    /// Empty where the path cannot be read.
     pub async fn list(&self, path: &str) -> Vec<Value> {
         self.call("GET", path, &Value::Null).await.1["items"].as_array().cloned().unwrap_or_default()
     }
@@ -326,7 +326,7 @@ async fn furnish(door: &Door, node: &str) {
         "kubevirt.io/schedulable": "true", "machine-type.node.kubevirt.io/q35": "true",
     });
     let node = format!("/api/v1/nodes/{node}");
-    // A new node has a taint, which is there until a controller sees it Ready.
+    // A new node has a taint until a controller sees it Ready.
     door.done("PATCH", &node, &json!({ "metadata": { "labels": labels }, "spec": { "taints": null } })).await;
     let room = json!({
         "cpu": "8", "memory": "16Gi", "pods": "110", "ephemeral-storage": "100Gi", "devices.kubevirt.io/kvm": "100",
@@ -336,8 +336,8 @@ async fn furnish(door: &Door, node: &str) {
     door.done("PATCH", &format!("{node}/status"), &status).await;
 }
 
-/// What virt-operator installs, of the list in the folder: the kinds, webhooks and the aggregated API, with the certificate
-/// of this stage; and the object with the settings, which names the version: its minor is given back.
+/// Installs what virt-operator installs, from the list in the folder: kinds, webhooks and the aggregated API,
+/// with this stage's certificate; and the settings object. Returns its minor version.
 async fn objects(door: &Door, folder: &Path, dir: &Path) -> u64 {
     let list: Value = serde_json::from_slice(&std::fs::read(folder.join("objects.json")).unwrap()).unwrap();
     let bundle = serde_json::to_value(ByteString(std::fs::read(dir.join("front.crt")).unwrap())).unwrap();
@@ -391,7 +391,7 @@ async fn objects(door: &Door, folder: &Path, dir: &Path) -> u64 {
         assert!(clock.now() < end, "the kinds of KubeVirt are not served");
         clock.sleep_until(Some(clock.now() + Duration::from_millis(100))).await;
     }
-    // Settings of one that is not deployed are not read.
+    // Settings count only when deployed.
     let deployed = json!([{ "op": "add", "path": "/status", "value": { "phase": "Deployed", "observedKubeVirtVersion": version } }]);
     door.done("PATCH", &format!("{all}/kubevirt/status"), &deployed).await;
     version.as_str().unwrap().split('.').nth(1).unwrap().parse().unwrap()

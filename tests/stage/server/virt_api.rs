@@ -1,6 +1,6 @@
 //! The process of virt-api, and the pod that decides whether it runs.
 //!
-//! The scheduler places the pod; what a ReplicaSet, the kubelet of its node and endpoints are for is played here.
+//! The scheduler places the pod; ReplicaSet, kubelet and endpoints are played here.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,6 @@ use super::child;
 use super::handlers::Script;
 use super::kubevirt::{CORE, Door, Ended};
 
-/// The process of virt-api, as the kubelet of its pod's node would run it, and what a ReplicaSet and endpoints are for.
 pub(crate) struct VirtApi {
     pub(crate) door: Door,
     pub(crate) folder: PathBuf,
@@ -41,7 +40,6 @@ impl VirtApi {
                 let at = format!("{CORE}/pods/{}", pod["metadata"]["name"].as_str().unwrap());
                 let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
                 if !wanted || down.contains(node) || !pod["metadata"]["deletionTimestamp"].is_null() {
-                    // It may be gone.
                     drop(self.door.call("DELETE", &at, &json!({ "gracePeriodSeconds": 0 })).await);
                 } else {
                     there = true;
@@ -70,7 +68,7 @@ impl VirtApi {
         }
     }
 
-    /// Whether the process of this pod takes calls. It is started where there is none.
+    /// Whether this pod's process takes calls. Starts it where there is none.
     fn runs(&mut self, pod: Option<&str>) -> bool {
         let Some(pod) = pod else { return false };
         if self.process.as_ref().is_none_or(|(of, _)| of != pod) {

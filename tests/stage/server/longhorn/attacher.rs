@@ -1,4 +1,5 @@
-//! Our player of the CSI part: a VolumeAttachment of Kubernetes is a ticket of Longhorn, and says what became of that.
+//! Plays the CSI part: turns a VolumeAttachment of Kubernetes into a ticket of Longhorn, and reports its
+//! state.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use super::at;
 
 const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 const DRIVER: &str = "driver.longhorn.io";
-/// Keeps an attachment until Longhorn has let go of the volume.
+/// On an attachment until Longhorn has released the volume.
 const FINALIZER: &str = "external-attacher/driver-longhorn-io";
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -17,7 +18,7 @@ pub(super) async fn play(client: Client) {
     let mut often = tokio::time::interval(LOOK);
     loop {
         often.tick().await;
-        // What fails is done in the next round: the webhook begins after this, and somebody else writes as well.
+        // Failures are repeated in the next round: the webhook starts later, and others write as well.
         if let Ok(all) = ask(&client, "GET", ATTACHMENTS, None).await {
             for attachment in all["items"].as_array().into_iter().flatten() {
                 drop(serve(&client, attachment).await);

@@ -1,6 +1,7 @@
-//! Our player of instance managers: processes of engines and replicas that are entries of a table, over real gRPC.
+//! Plays instance managers over real gRPC: processes of engines and replicas are entries of a table.
 //!
-//! What the manager does not need an answer for gets an empty one. A rebuild stays at 42 % until the test lets it end.
+//! Calls with answers that the manager does not need get an empty one. A rebuild stays at 42 % until the test
+//! lets it end.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,17 +21,17 @@ use super::wire::{
     State, ToEngine, ToReplica, Versions, VolumeInfo, WRITE_ONLY, Wrapped,
 };
 
-/// Of processes, of engines, of both in the newer form.
+/// For processes, for engines, and for both in the newer form.
 const PORTS: [u16; 3] = [8500, 8501, 8503];
-/// What a program that speaks gRPC says of an end: none, something unknown, not there. The manager reads the last in words.
+/// gRPC codes: done, unknown, not found. The manager reads the last one's text.
 const DONE: &str = "0";
 const FAILED: &str = "2";
 const NOT_THERE: &str = "5";
 
-/// An end of a call: its answer, or the code of what went wrong.
+/// The answer, or an error code.
 type Answer = Result<Vec<u8>, &'static str>;
 
-/// The processes of all nodes. Copies are the same ones.
+/// Of all nodes. Copies are the same ones.
 #[derive(Clone)]
 pub(super) struct Engines(Arc<Played>);
 
@@ -43,7 +44,7 @@ struct Played {
 #[derive(Default)]
 struct Table {
     processes: BTreeMap<(IpAddr, String), Instance>,
-    /// Modes of the replicas of an engine that runs, by address.
+    /// Modes of a running engine's replicas, by address.
     engines: BTreeMap<String, BTreeMap<String, i32>>,
     last_port: i32,
 }
@@ -54,12 +55,12 @@ impl Engines {
         Self(Arc::new(Played { table, changed: watch::Sender::new(()), may_end: watch::Sender::new(true) }))
     }
 
-    /// Lets rebuilds end, or keeps those that begin from now on where they are.
+    /// Ends rebuilds, or holds those that begin from now on.
     pub(super) fn let_rebuilds_end(&self, may: bool) {
         self.0.may_end.send_replace(may);
     }
 
-    /// Serves the instance manager of the node with this address.
+    /// Serves the instance manager of this node.
     pub(super) async fn serve(&self, node: IpAddr, tasks: &mut JoinSet<()>) {
         for port in PORTS {
             let listener = TcpListener::bind(SocketAddr::new(node, port)).await.unwrap();
@@ -74,7 +75,7 @@ impl Engines {
     }
 
     async fn connection(self, node: IpAddr, stream: TcpStream) {
-        // It is tried with TLS first.
+        // It tries TLS first.
         let Ok(mut connection) = h2::server::handshake(stream).await else { return };
         let mut calls = JoinSet::new();
         while let Some(Ok((request, respond))) = connection.accept().await {
@@ -182,7 +183,7 @@ impl Engines {
         Ok(message)
     }
 
-    /// Has an engine write to one more replica, until that is whole.
+    /// Adds a replica to an engine, until it is healthy.
     async fn rebuild(&self, of: &ToReplica) -> Answer {
         let engine = of.to.clone().unwrap_or_default().engine;
         let set = |mode| -> Result<(), &'static str> {
@@ -200,7 +201,7 @@ impl Engines {
 }
 
 impl Table {
-    /// Runs a process, at once; it is asked for again without harm.
+    /// Idempotent.
     fn start(&mut self, node: IpAddr, spec: Spec) -> Instance {
         let at = (node, spec.name.clone());
         if let Some(runs) = self.processes.get(&at) {
@@ -226,7 +227,7 @@ impl Table {
     }
 }
 
-/// What a process of an engine was told to be the size of its volume.
+/// The volume size of an engine's process.
 fn size(spec: &Spec) -> i64 {
     let words = spec.process.iter().flat_map(|it| &it.words);
     let mut named = words.clone().zip(words.skip(1)).filter(|(word, _)| *word == "--size");

@@ -30,21 +30,19 @@ use self::engines::Engines;
 use super::{ApiServer, TOKEN, child};
 use crate::cluster::{Cluster, Place, THREE};
 
-/// Why scenarios with the real Longhorn are left out.
 pub const NO_LONGHORN: &str = "needed are LONGHORN_DIR (a folder with longhorn-manager and its crds.yaml), \
                                KUBEBUILDER_ASSETS (with etcd, kube-apiserver, kube-controller-manager and \
                                kube-scheduler), root, and the commands ip, unshare and openssl";
-/// Set for a test that has a network of its own.
 const INSIDE: &str = "PILLAR_SCENARIO_NETWORK";
 const SPACE: &str = "longhorn-system";
-/// Of everything but pods of nodes: a bridge.
+/// Address of everything except nodes' pods: a bridge.
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 254));
 const PATIENCE: Duration = Duration::from_mins(3);
 const WEBHOOK: &str = "longhorn-admission-webhook";
-/// The image of the engine, as a name and as a folder of its program.
+/// Name of the engine's image, and folder of its program.
 const ENGINE: (&str, &str) = ("engine:played", "engine-played");
 const MANAGER: &str = "longhorn-manager:real";
-/// What the engine's program answers when it is asked for its version.
+/// The engine program's answer for its version.
 const VERSION: &str = r#"{"clientVersion":{"version":"played","cliAPIVersion":12,"cliAPIMinVersion":8,"controllerAPIVersion":6,"controllerAPIMinVersion":4,"dataFormatVersion":1,"dataFormatMinVersion":1}}"#;
 /// A machine for a manager: a root file system on top of this one (`WORK`) with the files in `FILES`, where the folder of the
 /// manager is `/mnt/lh`; a network that is ready when a line comes. A manager that ends is started again, as by a kubelet: one that
@@ -105,7 +103,7 @@ pub fn has_own_network(name: &str) -> bool {
     false
 }
 
-/// Longhorn on three nodes of a cluster. It ends with this.
+/// Ends when dropped.
 pub struct RealLonghorn {
     client: Client,
     engines: Engines,
@@ -129,7 +127,7 @@ fn run(command: &str, words: &str) {
     assert!(ended.status.success(), "{command} {words}: {}", String::from_utf8_lossy(&ended.stderr));
 }
 
-/// The address of the node at this place in its network, and of what is played for it.
+/// Address of the `nth` node, and of what is played for it.
 fn addresses(nth: u8) -> (IpAddr, IpAddr) {
     let at = |last: u8| IpAddr::V4(Ipv4Addr::new(10, 77, 0, last));
     (at(1 + nth), at(101 + nth))
@@ -144,7 +142,6 @@ fn join_networks() {
     }
 }
 
-/// The controllers of a server, as processes.
 fn controllers(server: &mut ApiServer, assets: &Path) -> Vec<Child> {
     let kubeconfig = server.dir().join("kubeconfig");
     store::replace(&kubeconfig, server.kubeconfig().unwrap().as_bytes()).unwrap();
@@ -160,7 +157,6 @@ fn controllers(server: &mut ApiServer, assets: &Path) -> Vec<Child> {
 }
 
 impl RealLonghorn {
-    /// Three nodes with the real Longhorn of `folder`, as the first of them sees it: in a network of its own.
     pub async fn with_nodes(assets: &Path, folder: &Path) -> (Cluster, Self) {
         join_networks();
         let mut server = ApiServer::listening_at(assets, HOST).await;
@@ -173,7 +169,8 @@ impl RealLonghorn {
         (cluster, longhorn)
     }
 
-    /// Installs Longhorn in a cluster with these nodes, on a server at [`HOST`], and waits until it can serve.
+    /// Installs Longhorn in a cluster with these nodes, on a server at [`HOST`], and waits until it can
+    /// serve.
     async fn start(
         client: Client,
         nodes: Vec<String>,
@@ -206,7 +203,7 @@ impl RealLonghorn {
             let pod = longhorn.until("a pod of the manager", async |it| it.pod_of(&node).await).await;
             let manager = longhorn.manager(nth, &node, &pod, folder, port);
             longhorn.processes.push(manager);
-            // The first one serves the webhooks, without which the others cannot begin.
+            // The first one serves the webhooks, which the others need.
             longhorn
                 .until("a manager", async |it| (!it.get(&at("nodes", &node)).await.is_null()).then_some(()))
                 .await;
@@ -227,7 +224,7 @@ impl RealLonghorn {
         self.client.request(request.body(body).unwrap()).await
     }
 
-    /// The object at `path`; null without one.
+    /// Null without one.
     pub async fn get(&self, path: &str) -> Value {
         match self.ask("GET", path, "application/json", None).await {
             Ok(object) => object,
@@ -241,13 +238,12 @@ impl RealLonghorn {
         made.unwrap_or_else(|cause| panic!("POST {path} {object}: {cause}"));
     }
 
-    /// Changes members of the object at `path`.
     pub async fn merge(&self, path: &str, change: &Value) {
         let done = self.ask("PATCH", path, "application/merge-patch+json", Some(change)).await;
         done.unwrap_or_else(|cause| panic!("PATCH {path} {change}: {cause}"));
     }
 
-    /// Objects of Longhorn of this kind as they change from its version `since` on, each with whether it is gone.
+    /// Objects of this kind as they change from version `since` on, with whether each is gone.
     pub async fn follow(&self, plural: &str, since: &str) -> BoxStream<'static, (bool, Value)> {
         let uri = format!("{}?watch=true&resourceVersion={since}", at(plural, ""));
         let request = http::Request::builder().uri(uri).body(Vec::new()).unwrap();
@@ -264,20 +260,19 @@ impl RealLonghorn {
         self.get(&at(plural, "")).await["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
     }
 
-    /// Removes the object at `path`.
     pub async fn remove(&self, path: &str) {
         self.ask("DELETE", path, "application/json", None)
             .await
             .unwrap_or_else(|cause| panic!("{path}: {cause}"));
     }
 
-    /// Objects of Longhorn of this kind, by name.
+    /// By name.
     pub async fn all(&self, plural: &str) -> Vec<Value> {
         let list = self.get(&at(plural, "")).await;
         list["items"].as_array().cloned().unwrap_or_default()
     }
 
-    /// Waits for what `found` finds.
+    /// Waits until `found` returns something.
     pub async fn until<T>(&self, what: &str, found: impl AsyncFn(&Self) -> Option<T>) -> T {
         let clock = Clock::new();
         let end = clock.now() + PATIENCE;
@@ -290,7 +285,7 @@ impl RealLonghorn {
         }
     }
 
-    /// Lets rebuilds end, or keeps those that begin from now on at 42 %.
+    /// Ends rebuilds, or holds those that begin from now on at 42 %.
     pub fn let_rebuilds_end(&self, may: bool) {
         self.engines.let_rebuilds_end(may);
     }
@@ -308,10 +303,10 @@ impl RealLonghorn {
         kept.display().to_string()
     }
 
-    /// What `kubectl apply` of Longhorn's own file makes, but for its pods beside the manager.
+    /// What `kubectl apply` of Longhorn's file makes, except other pods than the manager.
     async fn install(&self, folder: &Path) {
         let crds = std::fs::read_to_string(folder.join("crds.yaml")).unwrap();
-        // A line of Helm's is among the labels.
+        // Labels contain a line of Helm.
         let plain = crds.lines().map(|it| it.split("{{").next().unwrap()).collect::<Vec<_>>().join("\n");
         for text in plain.split("\n---").filter(|it| it.contains("kind: CustomResourceDefinition")) {
             let crd: Value = serde_saphyr::from_str(text).unwrap();
@@ -381,7 +376,6 @@ impl RealLonghorn {
         }
     }
 
-    /// The pod of the manager on a node, by name.
     async fn pod_of(&self, node: &str) -> Option<String> {
         let pods =
             self.get(&format!("/api/v1/namespaces/{SPACE}/pods?labelSelector=app=longhorn-manager")).await;
@@ -430,7 +424,6 @@ impl RealLonghorn {
     }
 }
 
-/// The path of an object of Longhorn, or of all of its kind.
 pub fn at(plural: &str, name: &str) -> String {
     let one = if name.is_empty() { String::new() } else { format!("/{name}") };
     format!("/apis/longhorn.io/v1beta2/namespaces/{SPACE}/{plural}{one}")

@@ -7,7 +7,7 @@ use super::{RealLonghorn, at};
 const SIZE: &str = "16777216";
 
 impl RealLonghorn {
-    /// A volume with a copy on each of these nodes, and a claim of this name on it.
+    /// A volume with a copy on each of these nodes, and a claim of this name.
     pub async fn add_volume(&self, namespace: &str, name: &str, nodes: &[String]) {
         for node in &self.nodes {
             let takes = json!({ "spec": { "allowScheduling": nodes.contains(node) } });
@@ -53,8 +53,8 @@ impl RealLonghorn {
         self.make(&format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims"), &claim).await;
     }
 
-    /// An application of one pod that uses the claim of its name, on `node` if it may, and waits until it runs there with
-    /// all copies whole.
+    /// An application of one pod with the claim of its name, on `node` if possible; waits until it runs there
+    /// with all copies healthy.
     pub async fn add_application(&self, namespace: &str, name: &str, node: &str) {
         let place = json!([{
             "weight": 100,
@@ -85,7 +85,7 @@ impl RealLonghorn {
         self.until("an application on its volume", served).await;
     }
 
-    /// Nodes on which pods of an application run that are not asked to end.
+    /// Nodes of an application's pods that are not terminating.
     pub async fn runs_on(&self, namespace: &str, name: &str) -> Vec<String> {
         let pods = self.get(&format!("/api/v1/namespaces/{namespace}/pods?labelSelector=app={name}")).await;
         let runs =
@@ -94,7 +94,7 @@ impl RealLonghorn {
         pods["items"].as_array().into_iter().flatten().filter(runs).map(node).collect()
     }
 
-    /// Ends the pods of an application, as its pod is made again: which node takes that one.
+    /// Ends an application's pods, whose replacement runs anywhere.
     pub async fn replace_pod(&self, namespace: &str, name: &str) -> String {
         let all = format!("/api/v1/namespaces/{namespace}/pods");
         let pods = async |it: &Self| {

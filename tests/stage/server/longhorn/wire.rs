@@ -1,4 +1,4 @@
-//! What the real manager sends to instance managers and is answered, as messages: the members that are used here.
+//! Messages between the real manager and instance managers: the members used here.
 //!
 //! Numbers are those of `longhorn/types`: `instance.proto`, `imrpc.proto`, `proxy.proto`, `controller.proto`,
 //! `syncagent.proto`. A call with an empty answer needs no message.
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use prost::Message;
 
-/// Of a replica that is being written to and not whole; and of one that is whole.
+/// Mode of a replica that is being built, and of a healthy one.
 pub(super) const WRITE_ONLY: i32 = 0;
 pub(super) const READ_WRITE: i32 = 1;
 
@@ -44,7 +44,7 @@ pub(super) struct State {
     pub(super) uuid: String,
 }
 
-/// A process of an engine or a replica: what is asked for, and how it is.
+/// A process of an engine or a replica: wanted and present state.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Instance {
     #[prost(message, optional, tag = "1")]
