@@ -170,7 +170,10 @@ impl State {
         use zedkube::core::Effect;
         for effect in effects {
             // Nobody decides by the history, by what is said, or by who leads.
-            let idle = matches!(effect, Effect::Say(_) | Effect::History(_) | Effect::Candidacy(_));
+            let idle = matches!(
+                effect,
+                Effect::Say(_) | Effect::Note(_) | Effect::History(_) | Effect::Candidacy(_)
+            );
             if !idle && (self.scenario.kube.take_turns || !matches!(effect, Effect::OutageAnswer(_))) {
                 burn(fuse)?;
             }
@@ -227,6 +230,7 @@ impl State {
                 | Effect::Leftovers(_)
                 | Effect::UndoHooks
                 | Effect::HooksAfterBoot
+                | Effect::Note(_)
                 | Effect::Say(_)
                 | Effect::History(_)
                 | Effect::Candidacy(_)
@@ -280,12 +284,13 @@ impl State {
         fuse: &mut Fuse,
         touched: &mut Touched,
     ) -> Result<(), Gone> {
-        use baseosmgr::core::{Effect, Event, UpdateLogEvent};
+        use baseosmgr::core::{Effect, Event};
         let mut why = None;
         for effect in effects {
             if !matches!(
                 effect,
                 Effect::Say(_)
+                    | Effect::Switch { .. }
                     | Effect::ZbootReady
                     | Effect::Manager(_)
                     | Effect::Writing(_)
@@ -295,7 +300,7 @@ impl State {
                 touched.files_of(Writer::Baseosmgr);
             }
             match effect {
-                Effect::Say(UpdateLogEvent::Switch { why: said, .. }) => why = Some(said),
+                Effect::Switch { why: said, .. } => why = Some(said),
                 Effect::Say(_) | Effect::ZbootReady | Effect::Manager(_) | Effect::Writing(_) => {}
                 Effect::Ask { nth, context } => {
                     self.judge_start(Who::Baseosmgr, "a drain is asked for");

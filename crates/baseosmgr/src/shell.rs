@@ -18,7 +18,7 @@ use topics::{
 use tracing::{error, info, warn};
 
 use crate::containers::ContainerProgram;
-use crate::core::{Effect, Event, PartitionChange, PartitionWrite, SavedUpdates, UpdateLogEvent};
+use crate::core::{Effect, Event, PartitionChange, PartitionWrite, SavedUpdates};
 use crate::{Limits, NAME, follow, image, saved};
 
 /// The partitions. The lock is held to begin work on them, not while it is done.
@@ -228,7 +228,7 @@ impl Hands for Shell {
             }
             Effect::Manager(_) => Weight::status("BaseOSMgrStatus"),
             Effect::Writing(_) => Weight::status("ImageWrite"),
-            Effect::Say(_) | Effect::AskNodeagent => Weight::plain(),
+            Effect::Say(_) | Effect::Switch { .. } | Effect::AskNodeagent => Weight::plain(),
         }
     }
 
@@ -245,7 +245,8 @@ impl Hands for Shell {
 
     async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
         match effect {
-            Effect::Say(note) => say(&note),
+            Effect::Say(message) => step::log!(message),
+            Effect::Switch { context, why } => say_switch(&context, &why),
             Effect::Ask { nth, context } => self.ask(nth, context)?,
             Effect::AskNodeagent => {
                 let topic_root = self.topic_root.clone();
@@ -291,36 +292,7 @@ impl Hands for Shell {
 }
 
 /// The words after `nodedrain-step:` and the EARLY line are the reference's; scripts look for them.
-fn say(note: &UpdateLogEvent) {
-    match note {
-        UpdateLogEvent::Request { context } => info!(
-            context,
-            "baseOsHandleStatusUpdateUUID shouldDeferForNodeDrain nodedrain-step:request requester:eve-os-update ctx:{context}"
-        ),
-        UpdateLogEvent::Withdrawn { context } => {
-            info!(context, "NodeDrainRequest withdrawn: nothing waits for it any more");
-        }
-        UpdateLogEvent::Kept { context } => {
-            info!(
-                context,
-                "NodeDrainRequest stays although nothing waits for it: nodeagent restarts the machine"
-            );
-        }
-        UpdateLogEvent::DrainFailed { context, reason, again_secs } => error!(
-            context,
-            reason,
-            again_secs,
-            "nodedrain-step:drain-failed-handler unpublish NodeDrainRequest due to NodeDrainStatus:{reason}; \
-             asked for again in {again_secs} s"
-        ),
-        UpdateLogEvent::Switch { context, why } => say_why(context, why),
-        UpdateLogEvent::Trouble { doing, reason, again_secs } => {
-            error!(reason, again_secs, "failed to {doing}; tried again in {again_secs} s");
-        }
-    }
-}
-
-fn say_why(context: &str, why: &ProceedReason) {
+fn say_switch(context: &str, why: &ProceedReason) {
     match why {
         ProceedReason::Complete { skip } => {
             info!(

@@ -18,9 +18,7 @@ use topics::{
 };
 use tracing::{error, info, warn};
 
-use crate::core::{
-    Effect, Event, LABELS, LastBoot, MachineOrder, NodeLogEvent, OrderCause, Resumed, SavedNodeState, Took,
-};
+use crate::core::{Effect, Event, LABELS, LastBoot, MachineOrder, Resumed, SavedNodeState, Took};
 use crate::hooks::{self, RebootHooks};
 use crate::journal::{self, Journal, Latched};
 use crate::{Limits, NAME, follow, plain, reasons};
@@ -185,7 +183,7 @@ impl Shell {
 
     fn try_perform(&mut self, effect: Effect) -> Result<(), Error> {
         match effect {
-            Effect::Say(note) => say(&note),
+            Effect::Say(message) => step::log!(message),
             Effect::Journal(latched) => self.journal(Some(latched))?,
             Effect::CallOff(order) => {
                 reasons::take_back(&self.context.topic_root, &order)?;
@@ -356,96 +354,6 @@ fn stood_in(topic_root: &TopicRoot, boot_id: &str, operation: MachineOperation) 
         Err(cause) => {
             warn!(error = %report::chain(&cause), "cannot tell whether the device is a stand-in");
             false
-        }
-    }
-}
-
-/// The words after `nodedrain-step:` are the reference's; scripts look for them.
-fn say(note: &NodeLogEvent) {
-    match note {
-        NodeLogEvent::DrainInProgress(status) => {
-            info!(%status, "handleNodeDrainStatus nodedrain-step:drain-inprogress-handler NodeDrainStatus {status}");
-        }
-        NodeLogEvent::DrainComplete(status) => {
-            info!(%status, "handleNodeDrainStatus nodedrain-step:drain-complete-handler NodeDrainStatus {status}");
-        }
-        NodeLogEvent::NoDrain(status) => {
-            info!(%status, "no drain to wait for any more: NodeDrainStatus {status}");
-        }
-        NodeLogEvent::Latched { order, why, undrained } => latched(order, *why, *undrained),
-        NodeLogEvent::CalledOff { operation } => {
-            info!(operation = operation.word(), "the operation was withdrawn before the device was asked");
-        }
-        NodeLogEvent::Halting { left, limit_secs } => {
-            info!(?left, limit_secs, "waits for applications to halt");
-        }
-        NodeLogEvent::NotHalted { left } => {
-            warn!(?left, "applications did not halt in time; the operation continues");
-        }
-        NodeLogEvent::NotHooked { secs, trouble } => {
-            warn!(
-                secs,
-                trouble, "the hooks before the reboot have not ended after {secs} s; the operation continues"
-            );
-        }
-        NodeLogEvent::NotSynced { secs } => {
-            warn!(secs, "the disks are still not in sync after {secs} s; the operation continues without");
-        }
-        NodeLogEvent::Held { operation, status } => warn!(
-            operation = operation.word(), %status,
-            "held back: the node is not drained any more, NodeDrainStatus {status}; continues once it is COMPLETE"
-        ),
-        NodeLogEvent::NotNow { op, why, next_step } => {
-            warn!(operation = op, why, next_step, "held back before the machine goes down");
-        }
-        NodeLogEvent::Refused { operation, reason, again_secs } => error!(
-            operation = operation.word(),
-            reason, again_secs, "the device refused; it is asked again in {again_secs} s"
-        ),
-        NodeLogEvent::Done { operation, took: Took::Machine } => {
-            info!(operation = operation.word(), "the device obeys");
-        }
-        NodeLogEvent::Done { operation, took: Took::StandIn } => warn!(
-            operation = operation.word(),
-            path = device::RECORD,
-            "the stand-in device wrote it down; this machine stays up"
-        ),
-        NodeLogEvent::TestStarted { image, secs } => info!(image, secs, "tests the new image"),
-        NodeLogEvent::TestPassed { image } => info!(image, "the new image has passed its test"),
-        NodeLogEvent::VaultShut { secs } => warn!(secs, "the vault stays shut: maintenance mode"),
-        NodeLogEvent::Unheard => {
-            warn!("publishes without word from baseosmgr or zedkube; check that they run");
-        }
-    }
-}
-
-fn latched(order: &MachineOrder, why: OrderCause, undrained: bool) {
-    let MachineOrder { operation, reason, boot_reason } = order;
-    let operation = operation.word();
-    if undrained {
-        warn!(
-            operation,
-            reason,
-            ?boot_reason,
-            "drain skipped: {reason}. No drain is asked for, as the limit means that the device cannot be helped \
-             while it is up"
-        );
-    }
-    match why {
-        OrderCause::Command
-        | OrderCause::Update
-        | OrderCause::Fallback
-        | OrderCause::Vault
-        | OrderCause::Disconnect => {
-            warn!(operation, reason, ?boot_reason, ?why, "scheduleNodeOperation: {operation}, {reason}");
-        }
-        OrderCause::Resumed => {
-            warn!(
-                operation,
-                reason,
-                ?boot_reason,
-                "continues with {operation} after a restart of this agent"
-            );
         }
     }
 }

@@ -5,12 +5,14 @@
 
 mod dice;
 mod inserted;
+mod message;
 mod named;
 mod planted;
 mod timers;
 
 pub use dice::Dice;
 pub use inserted::Inserted;
+pub use message::{LogLevel, LogMessage};
 #[cfg(feature = "planted-faults")]
 pub use planted::plant;
 pub use planted::{Fault, planted};

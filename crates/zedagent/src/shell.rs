@@ -10,10 +10,10 @@ use topics::{
     DEVICE_ORDER, DeviceOp, DeviceOpPending, DrainStatus, FORCE_FILE, NodeAgentStatus, NodeDrainRequest,
     NodeDrainStatus, NodeLeave, Requester, SiteOperation, ZbootStatus, ZedAgentStatus,
 };
-use tracing::{debug, error, info, warn};
+use tracing::{debug, warn};
 
 use crate::config::ConfigTopics;
-use crate::core::{DeviceOpLogEvent, Effect, Event, SavedDeviceOps};
+use crate::core::{Effect, Event, SavedDeviceOps};
 use crate::{CONFIG, NAME, follow, saved};
 
 /// The hands of the core.
@@ -193,8 +193,8 @@ impl Hands for Shell {
                 self.used = true;
                 force::remove(&self.context.topic_root).map(drop)
             }
-            Effect::Say(said) => {
-                say(&said);
+            Effect::Say(message) => {
+                step::log!(message);
                 Ok(())
             }
         }
@@ -203,49 +203,4 @@ impl Hands for Shell {
 
 fn journal(op: DeviceOp) -> String {
     format!("DeviceOpPending {}", op.word())
-}
-
-fn say(said: &DeviceOpLogEvent) {
-    match said {
-        DeviceOpLogEvent::FirstCounter(op, counter) => {
-            info!(op = op.word(), counter, "first counter on this device: recorded, not carried out");
-        }
-        DeviceOpLogEvent::WantedBy(op, by) => {
-            info!(
-                op = op.word(),
-                by, "scheduleDeviceOperation: wanted by a whole-site operation or a person"
-            );
-        }
-        DeviceOpLogEvent::Wanted(op, counter) => {
-            info!(op = op.word(), counter, "scheduleDeviceOperation: wanted");
-        }
-        DeviceOpLogEvent::TakenBack(op, counter) => {
-            info!(op = op.word(), counter, "scheduleDeviceOperation: withdrawn");
-        }
-        DeviceOpLogEvent::Deferred(op, waiting_for) => {
-            info!(op = op.word(), waiting_for, "shouldDeferForNodeDrain: deferred");
-        }
-        DeviceOpLogEvent::DrainFailed(op, reason, pause_secs) => {
-            error!(
-                op = op.word(),
-                pause_secs, "nodedrain-step:drain-failed-handler NodeDrainStatus {reason}"
-            );
-        }
-        DeviceOpLogEvent::Early(op) => error!(op = op.word(), "EARLY boot request, zedkube not up yet"),
-        DeviceOpLogEvent::Skipped(op, why) => warn!(op = op.word(), why, "drain skipped"),
-        DeviceOpLogEvent::Commanded(op, reason) => {
-            info!(op = op.word(), reason, "scheduleDeviceOperation: command to nodeagent published");
-        }
-        DeviceOpLogEvent::Executed(op, counter) => {
-            info!(op = op.word(), counter, "carried out: the boot after it has come");
-        }
-        DeviceOpLogEvent::Again(op, counter) => {
-            warn!(
-                op = op.word(),
-                counter,
-                "its record was damaged and an older copy is used, by which it is still to be carried out; if it was \
-                 carried out already, this is once more"
-            );
-        }
-    }
 }

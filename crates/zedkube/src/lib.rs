@@ -14,7 +14,6 @@ mod leave;
 mod left_behind;
 mod limits;
 mod local;
-mod log;
 mod longhorn;
 mod node_report;
 mod other_image;

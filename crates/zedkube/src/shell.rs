@@ -17,9 +17,8 @@ use topics::{
 };
 use tracing::{error, warn};
 
-use crate::core::{DrainLogEvent, Effect, Event, Force, K3sHold, SiteHold, UndoScope};
+use crate::core::{DrainNote, Effect, Event, Force, K3sHold, SiteHold, UndoScope};
 use crate::hooks::DrainHooks;
-use crate::log::say;
 use crate::node_report::DrainActivity;
 use crate::window::{self, Windows};
 use crate::work::{TaskContext, pass_on};
@@ -352,6 +351,7 @@ impl Hands for Shell {
             | Effect::Leftovers(_)
             | Effect::UndoHooks
             | Effect::HooksAfterBoot
+            | Effect::Note(_)
             | Effect::Say(_) => Weight::plain(),
         }
     }
@@ -439,12 +439,10 @@ impl Hands for Shell {
                 self.tasks.events(TAINTS, move |outbox| work.taints(outbox));
             }
             Effect::Taints(false) => self.tasks.cancel(TAINTS),
-            Effect::Say(said) => {
-                if matches!(said, DrainLogEvent::CordonRemoved) {
-                    self.published.send_modify(|it| it.uncordons += 1);
-                }
-                say(&said);
-            }
+            Effect::Note(DrainNote::CordonRemoved) => self.published.send_modify(|it| it.uncordons += 1),
+            // `records` reads it.
+            Effect::Note(_) => {}
+            Effect::Say(message) => step::log!(message),
         }
         Ok(())
     }

@@ -10,10 +10,10 @@ use requester::{
     DrainJudgement, JudgeInput, Orderer, OwnRequest, PausableOperation, Paused, ProceedReason, UNKNOWN_WAIT,
     is_used, judge, paused,
 };
-use step::{Fault, Mono, planted};
+use step::{Fault, Mono, planted, say};
 use topics::Requester;
 
-use super::event::{Effect, FallbackFrom, PartitionChange, UpdateLogEvent};
+use super::event::{Effect, FallbackFrom, PartitionChange};
 use super::facts::UpdateFacts;
 use super::machine::{BaseOs, WaitReason, WithdrawState};
 use super::pause::FailurePause;
@@ -211,8 +211,7 @@ impl BaseOs {
             }
             WithdrawState::Unasked | WithdrawState::Granted => {
                 if let Some(own) = self.own.take() {
-                    effects.push(Effect::Say(UpdateLogEvent::Withdrawn { context: own.context }));
-                    effects.push(Effect::Withdraw);
+                    withdrawn(&own.context, effects);
                 }
             }
             WithdrawState::Due | WithdrawState::Asked | WithdrawState::Refused => {}
@@ -235,7 +234,7 @@ impl BaseOs {
     pub(super) fn parted(&mut self, going_down: bool, effects: &mut Vec<Effect>) {
         self.withdraw = if going_down { WithdrawState::Refused } else { WithdrawState::Granted };
         if let Some(own) = self.own.as_ref().filter(|_| going_down) {
-            effects.push(Effect::Say(UpdateLogEvent::Kept { context: own.context.clone() }));
+            kept(&own.context, effects);
         }
     }
 
@@ -266,7 +265,7 @@ impl BaseOs {
         if !self.may_order(now, order) {
             return;
         }
-        effects.push(Effect::Say(UpdateLogEvent::Switch { context: want.context.clone(), why }));
+        effects.push(Effect::Switch { context: want.context.clone(), why });
         if let Some(counter) = want.fallback {
             self.journal(Some(FallbackFrom { counter, from: self.facts.partitions.current }), effects);
         }
@@ -280,7 +279,13 @@ impl BaseOs {
             self.wake_at(until);
             return;
         }
-        effects.push(Effect::Say(UpdateLogEvent::Request { context: want.context.clone() }));
+        // The words after `nodedrain-step:` here and below are the reference's; scripts look for them.
+        say!(
+            effects,
+            info,
+            "baseOsHandleStatusUpdateUUID shouldDeferForNodeDrain nodedrain-step:request requester:eve-os-update ctx:{}",
+            want.context
+        );
         self.asks += 1;
         effects.push(Effect::Ask { nth: self.asks, context: want.context.clone() });
         self.own = Some(OwnRequest::new(want.context, None, &self.facts.drain));
@@ -299,12 +304,28 @@ impl BaseOs {
 
     fn count_failure(&mut self, now: Mono, of: String, reason: String, effects: &mut Vec<Effect>) {
         let trouble = FailurePause::grow(self.drain_trouble.take(), of, reason, now, &self.limits);
-        effects.push(Effect::Say(UpdateLogEvent::DrainFailed {
-            context: trouble.of.clone(),
-            reason: trouble.reason.clone(),
-            again_secs: trouble.wait_secs,
-        }));
+        let FailurePause { of, reason, wait_secs, .. } = &trouble;
+        say!(
+            effects,
+            error,
+            "nodedrain-step:drain-failed-handler unpublish NodeDrainRequest due to NodeDrainStatus:{reason}; asked for \
+             again in {wait_secs} s, ctx:{of}"
+        );
         self.wake_at(trouble.until);
         self.drain_trouble = Some(trouble);
     }
+}
+
+pub(super) fn withdrawn(context: &str, effects: &mut Vec<Effect>) {
+    say!(effects, info, "NodeDrainRequest withdrawn: nothing waits for {context} any more");
+    effects.push(Effect::Withdraw);
+}
+
+/// The request stays although nothing waits for it.
+pub(super) fn kept(context: &str, effects: &mut Vec<Effect>) {
+    say!(
+        effects,
+        info,
+        "NodeDrainRequest stays although nothing waits for {context}: nodeagent restarts the machine"
+    );
 }

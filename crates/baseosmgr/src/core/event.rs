@@ -4,6 +4,7 @@
 
 use agent::partitions::{Label, PartitionState, Partitions};
 use requester::{DeviceClustering, ProceedReason};
+use step::LogMessage;
 use topics::{
     BaseOsConfig, BaseOsStatus, ContentTreeStatus, GoTime, ImageWrite, NodeDrainProgress, NodeDrainRequest,
     NodeDrainStatus, OperationPause, ZbootStatus,
@@ -206,7 +207,13 @@ pub struct PartitionWrite {
 /// Something for the shell to do, in the order given.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    Say(UpdateLogEvent),
+    Say(LogMessage),
+    /// Say that an image is switched, and why it may be.
+    Switch {
+        /// What is switched.
+        context: String,
+        why: ProceedReason,
+    },
     /// Publish `NodeDrainRequest` for UPDATE with the time of now, and tell it back as [`Event::Asked`].
     Ask {
         /// Counts the requests of this run, so that a late echo cannot speak for a newer one.
@@ -254,47 +261,4 @@ pub enum Effect {
     Writing(Option<ImageWrite>),
     /// Publish the retry counter that came to its end last.
     Manager(u32),
-}
-
-/// What a log should say.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum UpdateLogEvent {
-    /// A drain is asked for.
-    Request {
-        /// What is to be switched.
-        context: String,
-    },
-    /// The request is withdrawn.
-    Withdrawn {
-        /// What was to be switched.
-        context: String,
-    },
-    /// The request stays although nothing waits for it: the machine is about to restart.
-    Kept {
-        /// What was to be switched.
-        context: String,
-    },
-    /// The drain for our request failed.
-    DrainFailed {
-        /// What was to be switched.
-        context: String,
-        /// Why, for a person.
-        reason: String,
-        /// When it is asked for again.
-        again_secs: u64,
-    },
-    /// An image is switched.
-    Switch {
-        context: String,
-        /// Why it may be.
-        why: ProceedReason,
-    },
-    /// An order or a write failed.
-    Trouble {
-        /// What was being done.
-        doing: String,
-        reason: String,
-        /// When it is tried again.
-        again_secs: u64,
-    },
 }

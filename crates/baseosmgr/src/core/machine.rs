@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 
 use agent::partitions::{Label, PartitionState, Partitions};
 use requester::{OwnRequest, completes};
-use step::{Core, Fault, Mono, planted};
+use step::{Core, Fault, LogMessage, Mono, planted};
 use topics::{BaseOsStatus, ContentTreeStatus, ImageWrite, Requester, ZbootStatus};
 
-use super::event::{Effect, Event, PartitionChange, PartitionWrite, SavedUpdates, UpdateLogEvent};
+use super::event::{Effect, Event, PartitionChange, PartitionWrite, SavedUpdates};
 use super::facts::UpdateFacts;
 use super::pause::FailurePause;
 use super::stage::same_bytes;
@@ -143,7 +143,7 @@ impl BaseOs {
                     Ok(()) => self.facts.stored(order),
                     Err(reason) => {
                         let trouble = FailurePause::grow(last, order, reason, now, &self.limits);
-                        effects.push(trouble_note("change a partition".to_owned(), &trouble));
+                        effects.push(trouble_note("change a partition", &trouble));
                         self.order_trouble = Some(trouble);
                     }
                 }
@@ -204,7 +204,7 @@ impl BaseOs {
             now,
             &self.limits,
         );
-        effects.push(trouble_note(doing, &trouble));
+        effects.push(trouble_note(&doing, &trouble));
         self.write_trouble = Some(trouble);
     }
 
@@ -263,12 +263,9 @@ impl BaseOs {
     }
 }
 
-fn trouble_note<T>(doing: String, trouble: &FailurePause<T>) -> Effect {
-    Effect::Say(UpdateLogEvent::Trouble {
-        doing,
-        reason: trouble.reason.clone(),
-        again_secs: trouble.wait_secs,
-    })
+fn trouble_note<T>(doing: &str, trouble: &FailurePause<T>) -> Effect {
+    let FailurePause { reason, wait_secs, .. } = trouble;
+    Effect::Say(LogMessage::error(format!("failed to {doing}; tried again in {wait_secs} s: {reason}")))
 }
 
 impl Core for BaseOs {

@@ -17,7 +17,7 @@ mod status;
 
 pub use event::{
     Counter, Counters, Effect, Event, FallbackFrom, LastBootReport, PartitionChange, PartitionWrite,
-    RequiredTopic, SavedUpdates, UpdateLogEvent,
+    RequiredTopic, SavedUpdates,
 };
 pub use machine::BaseOs;
 pub use refusal::UpdateRefuser;

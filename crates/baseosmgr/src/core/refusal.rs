@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use step::{Core, Mono};
 use topics::{BaseOsConfig, BaseOsStatus, ErrorSeverity, SwState};
 
-use super::event::{Effect, Event, RequiredTopic, SavedUpdates, UpdateLogEvent};
+use super::drain::{kept, withdrawn};
+use super::event::{Effect, Event, RequiredTopic, SavedUpdates};
 
 /// What helps where none are named, and where they cannot be read.
 const RETRY_NAMED: &str = "a device config without this image, or baseosmgr started with --partitions";
@@ -122,9 +123,9 @@ impl Core for UpdateRefuser {
             Event::GoingDown(going_down) => {
                 if let Some(context) = self.request.take() {
                     if going_down {
-                        out.push(Effect::Say(UpdateLogEvent::Kept { context }));
+                        kept(&context, &mut out);
                     } else {
-                        out.extend([Effect::Say(UpdateLogEvent::Withdrawn { context }), Effect::Withdraw]);
+                        withdrawn(&context, &mut out);
                     }
                 }
             }

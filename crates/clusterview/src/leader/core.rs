@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use crate::lease::{self, Election, ElectionLogEvent, ElectionState, ElectionTimes, ElectionWrite};
-use step::{CallId, Core, Mono};
+use crate::lease::{self, Election, ElectionState, ElectionTimes, ElectionWrite};
+use step::{CallId, Core, LogMessage, Mono};
 use topics::{ConfigGetStatus, GoTime, KubeLeaderElectInfo};
 
 use super::candidacy::Candidacy;
@@ -48,7 +48,7 @@ pub(crate) enum Effect {
     Clear(bool),
     Read(CallId),
     Write(CallId, Box<ElectionWrite>),
-    Say(ElectionLogEvent),
+    Say(LogMessage),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

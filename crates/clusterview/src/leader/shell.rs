@@ -1,13 +1,12 @@
 //! Connects the election with its topics and the API server.
 
-use crate::lease::{self, ElectionLogEvent};
+use crate::lease;
 use agent::{AgentContext, Error, Hands, Stop, Tasks, Troubles, Weight, publication, turn};
 use kubeapi::{ApiClient, NodeName};
 use pubsub::{Change, Publication};
 use step::Core as _;
 use tokio::sync::watch;
 use topics::{GoTime, KubeLeaderElectInfo, ZedAgentStatus};
-use tracing::{info, warn};
 
 use super::candidacy::Candidacy;
 use super::core::{Candidate, Effect, Event, Leadership};
@@ -209,25 +208,8 @@ impl Hands for ElectionHands {
                     Some(Event::Lease(lease::Event::Wrote(id, lease::write(&cluster, &order, wall).await)))
                 });
             }
-            Effect::Say(said) => say(&said),
+            Effect::Say(message) => step::log!(message),
         }
         Ok(())
-    }
-}
-
-fn say(said: &ElectionLogEvent) {
-    match said {
-        ElectionLogEvent::Leads => info!(lease = lease::NAME, "leader election: this node leads"),
-        ElectionLogEvent::Lost(why) => {
-            warn!(lease = lease::NAME, why, "leader election: this node leads no longer");
-        }
-        ElectionLogEvent::Released => info!(lease = lease::NAME, "leader election: lease released"),
-        ElectionLogEvent::NotReleased => {
-            warn!(lease = lease::NAME, "leader election: lease not released, it has run out by now");
-        }
-        ElectionLogEvent::Answers => info!(lease = lease::NAME, "leader election: the cluster answers"),
-        ElectionLogEvent::Silent(why) => {
-            warn!(lease = lease::NAME, error = why, "leader election: the cluster does not answer");
-        }
     }
 }

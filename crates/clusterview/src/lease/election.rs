@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use step::{CallId, Core, Dice, Mono, WriteOutcome};
+use step::{CallId, Core, Dice, LogMessage, Mono, WriteOutcome, say};
 
 use super::record::{ElectionWrite, LeaseSnapshot};
 
@@ -58,7 +58,7 @@ pub enum Effect {
     Read(CallId),
     Write(CallId, Box<ElectionWrite>),
     ElectionState(ElectionState),
-    Say(ElectionLogEvent),
+    Say(LogMessage),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -70,19 +70,6 @@ pub struct ElectionState {
     pub answers: bool,
     /// We are no candidate, and know of no record of ours in the lease.
     pub clear: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ElectionLogEvent {
-    Leads,
-    /// With the reason.
-    Lost(&'static str),
-    Released,
-    /// Not within a whole lease time.
-    NotReleased,
-    /// Also for the first time.
-    Answers,
-    Silent(String),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -170,7 +157,7 @@ impl Election {
 
     fn lose(&mut self, why: &'static str, out: &mut Vec<Effect>) {
         if self.leads.take().is_some() {
-            out.push(Effect::Say(ElectionLogEvent::Lost(why)));
+            say!(out, warn, "leader election: this node leads no longer: {why}");
         }
     }
 
@@ -184,13 +171,13 @@ impl Election {
             self.leaving = None;
             self.due = None;
             self.seen = KnownLease::Unknown;
-            out.push(Effect::Say(ElectionLogEvent::NotReleased));
+            say!(out, warn, "leader election: lease not released, it has run out by now");
         }
         if self.answers && self.silent_at().is_some_and(|at| now >= at) {
             self.answers = false;
             // Without a candidacy there is no look, which is no trouble.
             if !self.trouble.is_empty() {
-                out.push(Effect::Say(ElectionLogEvent::Silent(self.trouble.clone())));
+                say!(out, warn, "leader election: the cluster does not answer: {}", self.trouble);
             }
         }
     }
@@ -216,7 +203,7 @@ impl Election {
         self.trouble.clear();
         if !self.answers {
             self.answers = true;
-            out.push(Effect::Say(ElectionLogEvent::Answers));
+            say!(out, info, "leader election: the cluster answers");
         }
         self.seen = match (std::mem::replace(&mut self.seen, KnownLease::Unknown), found) {
             (_, None) => KnownLease::Absent,
@@ -308,7 +295,7 @@ impl Election {
     fn failed(&mut self, now: Mono, why: String, out: &mut Vec<Effect>) {
         if !self.answers && self.trouble.is_empty() {
             // This trouble was not logged yet.
-            out.push(Effect::Say(ElectionLogEvent::Silent(why.clone())));
+            say!(out, warn, "leader election: the cluster does not answer: {why}");
         }
         self.trouble = why;
         self.sure = false;
@@ -334,7 +321,7 @@ impl Election {
                     LeaseCall::Release | LeaseCall::Read => {
                         self.leaving = None;
                         self.due = (self.wanted == Some(true)).then_some(now);
-                        out.push(Effect::Say(ElectionLogEvent::Released));
+                        say!(out, info, "leader election: lease released");
                     }
                 }
             }
@@ -356,7 +343,7 @@ impl Election {
             return;
         }
         if self.leads.is_none() {
-            out.push(Effect::Say(ElectionLogEvent::Leads));
+            say!(out, info, "leader election: this node leads lease {}", super::NAME);
         }
         self.leads = Some(until);
         self.due = Some(now + self.times.rest());

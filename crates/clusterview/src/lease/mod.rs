@@ -11,7 +11,7 @@ mod record;
 mod tests;
 
 pub use calls::{read, write};
-pub use election::{Effect, Election, ElectionLogEvent, ElectionState, ElectionTimes, Event};
+pub use election::{Effect, Election, ElectionState, ElectionTimes, Event};
 pub use record::{ElectionWrite, LeaseSnapshot};
 
 /// In the namespace of applications.

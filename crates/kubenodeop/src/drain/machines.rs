@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use super::{DrainOrder, show};
 use crate::changes::machines::WatchedMachines;
 use crate::changes::watched::{PermanentRefusal, RefusedCall, WatchedBlockers};
-use crate::engine::{AttemptLogEvent, AttemptOutcome, CallFailure, LastCopyGuard};
+use crate::engine::{AttemptOutcome, CallFailure, LastCopyGuard};
 use crate::machines::MigrationSettings;
 use crate::machines::follow::{MachineChange, changes};
 use crate::machines::kubevirt::{self, MachineReader, perform};
@@ -268,7 +268,7 @@ impl<'a> MachineExecutor<'a> {
                 async move {
                     let asked = storage::ask(cluster, &order.node, &volume, wanted).await;
                     if asked.is_ok() {
-                        super::say(&order.node, &AttemptLogEvent::CopyAsked(volume.clone()));
+                        warn!("the last healthy copy of {volume} is here: another copy was asked for");
                     }
                     (None, Event::CopyAsked(volume, asked.map_err(CallFailure::from)))
                 }

@@ -18,10 +18,10 @@ use futures::stream::{self, BoxStream, FuturesUnordered, SelectAll, StreamExt};
 use step::{Core, Mono};
 use tokio::sync::watch;
 use tokio::time::sleep;
-use tracing::{info, warn};
+use tracing::warn;
 
 use crate::containers::{self, RuntimeQuery};
-use crate::engine::{AttemptLogEvent, AttemptOutcome, AttemptRules, CallFailure, Effect, Engine, Event};
+use crate::engine::{AttemptOutcome, AttemptRules, CallFailure, Effect, Engine, Event};
 use crate::node::{Cordon, Cordoned, NodeFacts};
 use crate::plan::surge::SurgeRule;
 use crate::progress::{Marks, Progress};
@@ -258,7 +258,7 @@ impl<'a> DrainExecutor<'a> {
                 let without = containers::without(cluster, &order.node, &order.runtime).await;
                 Event::Containers(without.map(|all| all.into_iter().map(uid).collect()))
             }),
-            Effect::Say(said) => say(&order.node, &said),
+            Effect::Say(message) => step::log!(message),
             Effect::End(outcome) => return Some(outcome),
         }
         None
@@ -301,34 +301,4 @@ async fn look(
         Ok((pods.items, node, storage))
     });
     Event::Looked { turn, seen }
-}
-
-fn say(node: &NodeName, said: &AttemptLogEvent) {
-    match said {
-        AttemptLogEvent::Evicted(pod) => {
-            info!(%node, %pod, uid = %pod.uid, "nodedrain-step:pod-evict-progress eviction accepted");
-        }
-        AttemptLogEvent::Deleted(pod, rule) => {
-            warn!(%node, %pod, uid = %pod.uid, rule, "nodedrain-step:pod-evict-progress deletion accepted");
-        }
-        AttemptLogEvent::Left(pod, rule) => {
-            warn!(%node, %pod, uid = %pod.uid, rule, "nodedrain-step:pod-evict-progress pod stays");
-        }
-        AttemptLogEvent::Gone(pod) => {
-            info!(%node, %pod, uid = %pod.uid, "nodedrain-step:pod-evict-progress pod is gone");
-        }
-        AttemptLogEvent::ObjectOnly(pod) => {
-            warn!(
-                %node, %pod, uid = %pod.uid,
-                "nodedrain-step:pod-evict-progress no container of the pod runs; it counts as gone, though its object is there"
-            );
-        }
-        AttemptLogEvent::Held(pod, error) => {
-            warn!(%node, %pod, uid = %pod.uid, error, "nodedrain-step:pod-evict-err pod is held");
-        }
-        AttemptLogEvent::CopyAsked(volume) => {
-            warn!(%node, volume, "its last healthy copy is here: another copy was asked for");
-        }
-        AttemptLogEvent::Uncordoned => warn!(%node, "node was uncordoned in mid-drain, cordoning it again"),
-    }
 }

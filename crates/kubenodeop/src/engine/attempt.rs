@@ -7,14 +7,14 @@ mod node;
 
 use std::time::Duration;
 
-use step::{Core, Inserted as _, Mono};
+use step::{Core, Inserted as _, Mono, say};
 
 use super::calls::CallState;
 use super::clocks::estimate;
 use super::pod_table::{PodSource, PodTable};
 use super::storage::LastCopyGuard;
 use super::volumes::Detaching;
-use super::words::{AttemptLogEvent, AttemptOutcome, AttemptRules, CallFailure, Effect, Event};
+use super::words::{AttemptOutcome, AttemptRules, CallFailure, Effect, Event};
 use crate::changes::watched::{NodeMark, PermanentRefusal, RefusedCall, WatchedBlockers};
 use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
@@ -392,8 +392,13 @@ impl Core for Engine {
                 self.volumes.take_attachments(attached);
             }
             Event::CopyAsked { volume, result } => {
-                let said = || Effect::Say(AttemptLogEvent::CopyAsked(volume.clone()));
-                effects.extend(result.is_ok().then(said));
+                if result.is_ok() {
+                    say!(
+                        effects,
+                        warn,
+                        "the last healthy copy of {volume} is here: another copy was asked for"
+                    );
+                }
                 self.guard.asked(now, volume, result);
             }
             Event::Storage(seen) => self.guard.take_view(seen),

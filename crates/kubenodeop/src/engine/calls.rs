@@ -7,12 +7,12 @@ pub(super) mod surge;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use step::Mono;
+use step::{Mono, say};
 
 use super::index::PodIndex;
 use super::pod_table::PodTable;
 use super::track::{PodState, PodTrack, RemovalCall};
-use super::words::{AttemptLogEvent, Effect};
+use super::words::{Effect, say_gone, say_held};
 use crate::plan::budget::BudgetFacts;
 use crate::plan::tier;
 use crate::progress::{BlockCode, Left};
@@ -53,13 +53,13 @@ impl PodTable {
         if done {
             self.returns.sent(&track.facts);
             let deleted_for = track.delete_reason.clone().filter(|_| way == RemovalCall::Delete);
-            let said = deleted_for.map_or(AttemptLogEvent::Evicted(pod.clone()), |why| {
-                AttemptLogEvent::Deleted(pod.clone(), why)
-            });
-            if let AttemptLogEvent::Deleted(pod, why) = &said {
-                self.deleted.push(Left { what: pod.to_string(), why: why.clone() });
+            let (progress, id) = ("nodedrain-step:pod-evict-progress", &pod.uid);
+            if let Some(why) = deleted_for {
+                say!(effects, warn, "{progress} deletion accepted: {pod}, uid {id}: {why}");
+                self.deleted.push(Left { what: pod.to_string(), why });
+            } else {
+                say!(effects, info, "{progress} eviction accepted: {pod}, uid {id}");
             }
-            effects.push(Effect::Say(said));
         }
         self.turn += 1;
         let (pace, turn) = (&mut self.pace, self.turn);
@@ -73,7 +73,7 @@ impl PodTable {
         let Some(track) = self.book.get(uid) else { return };
         let code = track.code();
         match track.state {
-            PodState::Gone => effects.push(Effect::Say(AttemptLogEvent::Gone(pod))),
+            PodState::Gone => say_gone(&pod, effects),
             PodState::Going { .. } | PodState::Left | PodState::ObjectOnly => {}
             PodState::Waiting { .. } | PodState::Asking { .. } | PodState::Ended => {
                 if matches!(code, Some(BlockCode::Budget | BlockCode::ManyBudgets)) {
@@ -82,7 +82,7 @@ impl PodTable {
                     self.book.change(uid, |track| track.told = true);
                 }
                 if code != before {
-                    effects.push(Effect::Say(AttemptLogEvent::Held(pod, text)));
+                    say_held(&pod, &text, effects);
                 }
                 self.settle(now, uid, effects);
             }
@@ -228,7 +228,7 @@ impl PodTable {
             });
             self.held_by_budget(now, uid, false, effects);
             if before != Some(BlockCode::ManyBudgets) {
-                effects.push(Effect::Say(AttemptLogEvent::Held(pod, text)));
+                say_held(&pod, &text, effects);
             }
             return true;
         };

@@ -11,12 +11,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use step::Mono;
+use step::{Mono, say};
 
 use super::pod_table::PodTable;
 use super::track::PodState;
 use super::volumes::VOLUMES_LIMIT;
-use super::words::{AttemptLogEvent, Effect};
+use super::words::Effect;
 use kubeapi::names::PodUid;
 
 /// Least time between the two answers that make a pod count as gone.
@@ -63,7 +63,13 @@ impl PodTable {
             });
             if let Some(pod) = gone.flatten() {
                 self.bump();
-                effects.push(Effect::Say(AttemptLogEvent::ObjectOnly(pod)));
+                say!(
+                    effects,
+                    warn,
+                    "nodedrain-step:pod-evict-progress no container of the pod runs; it counts as gone, though its object \
+                     is there: {pod}, uid {}",
+                    pod.uid
+                );
             }
         }
     }

@@ -26,6 +26,6 @@ pub use sticky::STICKY_RETURNS;
 pub(crate) use storage::LastCopyGuard;
 pub use volumes::VOLUMES_LIMIT;
 pub use words::{
-    AttemptLogEvent, AttemptOutcome, AttemptRules, CallFailure, Effect, Event, Limit, NeverReadyAction,
-    PodAction, StickyAction, VolumeAction,
+    AttemptOutcome, AttemptRules, CallFailure, Effect, Event, Limit, NeverReadyAction, PodAction,
+    StickyAction, VolumeAction,
 };

@@ -15,7 +15,7 @@ use super::sentence;
 use super::sticky::Returns;
 use super::storage::StorageNeeds;
 use super::track::{PodState, PodTrack};
-use super::words::{AttemptLogEvent, AttemptRules, Effect, PodAction, StickyAction};
+use super::words::{AttemptRules, Effect, PodAction, StickyAction, say_gone, say_held, say_left};
 use crate::calls::volumes::ClaimName;
 use crate::node::cordon::NodeFacts;
 use crate::plan::{PodClass, PodFacts, PodOwner};
@@ -234,9 +234,8 @@ impl PodTable {
         let Some(track) = self.book.get(uid) else { return };
         let idle = matches!(track.state, PodState::Waiting { .. } | PodState::Ended);
         if let Some(why) = self.needs.stays(&track.facts).filter(|_| idle && track.is_held_by_budget()) {
-            let said = AttemptLogEvent::Left(track.facts.pod.clone(), why.clone());
+            say_left(&track.facts.pod, why, effects);
             self.book.change(uid, |track| track.state = PodState::Left);
-            effects.push(Effect::Say(said));
             return;
         }
         if self.returns.is_sticky(&track.facts) {
@@ -247,7 +246,7 @@ impl PodTable {
             match self.rules.sticky {
                 StickyAction::Leave => {
                     self.book.change(uid, |track| track.state = PodState::Left);
-                    effects.push(Effect::Say(AttemptLogEvent::Left(pod, why)));
+                    say_left(&pod, &why, effects);
                     return;
                 }
                 StickyAction::GiveUp => {
@@ -259,7 +258,7 @@ impl PodTable {
                 track.sticky = true;
                 track.state = PodState::Waiting { due: now, not_before: now };
             });
-            effects.push(Effect::Say(AttemptLogEvent::Held(pod, why)));
+            say_held(&pod, &why, effects);
             return;
         }
         let deletes = self.rules.pod.then == PodAction::Delete && track.may_be_deleted();
@@ -357,7 +356,7 @@ impl PodTable {
             }
         };
         if state == PodState::Gone {
-            effects.push(Effect::Say(AttemptLogEvent::Gone(pod)));
+            say_gone(&pod, effects);
         }
         self.turn += 1;
         let turn = self.turn;

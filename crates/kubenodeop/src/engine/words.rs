@@ -19,6 +19,7 @@ use crate::progress::{AttemptBlocker, Left, Marks};
 use crate::storage::StorageView;
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::reply::Reply;
+use step::{LogMessage, say};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptRules {
@@ -233,7 +234,7 @@ pub enum Effect {
     },
     /// Ask the container runtime which pods of the node have no live container; answer with [`Event::Containers`].
     AskRuntime,
-    Say(AttemptLogEvent),
+    Say(LogMessage),
     End(AttemptOutcome),
 }
 
@@ -263,27 +264,23 @@ pub enum AttemptOutcome {
     },
 }
 
-/// What is worth a line in the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AttemptLogEvent {
-    /// The server has accepted the eviction.
-    Evicted(PodRef),
-    /// The server has accepted the deletion of the pod, and by which rule it was asked for.
-    Deleted(PodRef, String),
-    /// The pod stays, and by which rule.
-    Left(PodRef, String),
-    /// No container of the pod lives, and it counts as gone, though its object is still there.
-    ObjectOnly(PodRef),
-    Gone(PodRef),
-    /// The pod is held, for a reason that is not the one of last time.
-    Held(PodRef, String),
-    /// Another copy of the volume was asked for.
-    CopyAsked(String),
-    Uncordoned,
-}
-
 impl From<kubeapi::Error> for CallFailure {
     fn from(error: kubeapi::Error) -> Self {
         Self { reply: error.reply(), text: error.line(), next_step: error.next_step() }
     }
+}
+
+/// A line of the log about one pod, in the reference's words.
+pub(super) fn say_gone(pod: &PodRef, effects: &mut Vec<Effect>) {
+    say!(effects, info, "nodedrain-step:pod-evict-progress pod is gone: {pod}, uid {}", pod.uid);
+}
+
+/// The same of one that is held, for a reason that is not the one of last time.
+pub(super) fn say_held(pod: &PodRef, why: &str, effects: &mut Vec<Effect>) {
+    say!(effects, warn, "nodedrain-step:pod-evict-err pod is held: {pod}, uid {}: {why}", pod.uid);
+}
+
+/// The same of one that stays, by this rule.
+pub(super) fn say_left(pod: &PodRef, rule: &str, effects: &mut Vec<Effect>) {
+    say!(effects, warn, "nodedrain-step:pod-evict-progress pod stays: {pod}, uid {}: {rule}", pod.uid);
 }

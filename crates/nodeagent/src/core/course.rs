@@ -2,16 +2,14 @@
 //!
 //! Source: spec agents.md 2.4. Pure: no clock, no I/O, no task.
 
-use agent::device::MachineOperation;
+use agent::device::{self, MachineOperation};
 use requester::{completes, undone};
-use step::{Fault, Mono, planted};
+use step::{Fault, Mono, planted, say};
 use topics::{Answer, NodeDrainStatus, OutageKind, OutageRole, Requester};
 
 use super::machine::{due, over};
 use super::phase::OrderPhase;
-use super::{
-    Effect, MachineOrder, NodeAgent, NodeLogEvent, OrderCause, RequiredReading, Resumed, Took, order,
-};
+use super::{Effect, MachineOrder, NodeAgent, OrderCause, RequiredReading, Resumed, Took, order};
 use crate::limits::{ANSWER_LIMIT, LAST_SYNC, NO_CONTROLLER_TURN, OWN_SETTLING, OWN_TURN};
 
 impl NodeAgent {
@@ -59,19 +57,26 @@ impl NodeAgent {
         if own {
             let limit = match why {
                 OrderCause::Disconnect => NO_CONTROLLER_TURN,
-                OrderCause::Command
-                | OrderCause::Update
-                | OrderCause::Fallback
-                | OrderCause::Vault
-                | OrderCause::Resumed => OWN_TURN,
+                OrderCause::Command | OrderCause::Update | OrderCause::Fallback | OrderCause::Vault => {
+                    OWN_TURN
+                }
             };
             if !self.may_restart(now, limit, out) {
                 return;
             }
             order.reason.push_str(&self.talk.take_note());
         }
-        let undrained = why.skips_drain() && self.has_drain();
-        out.push(Effect::Say(NodeLogEvent::Latched { order: order.clone(), why, undrained }));
+        let MachineOrder { operation, reason, boot_reason } = &order;
+        if why.skips_drain() && self.has_drain() {
+            say!(
+                out,
+                warn,
+                "drain skipped: {reason}. No drain is asked for, as the limit means that the device cannot be helped \
+                 while it is up"
+            );
+        }
+        let operation = operation.word();
+        say!(out, warn, "scheduleNodeOperation: {operation}, {reason} ({why:?}, {boot_reason:?})");
         out.push(Effect::Journal(Resumed { order: order.clone(), done: false }));
         self.flag(order.operation);
         self.phase = OrderPhase::Delay { order, until: now + self.limits.min_reboot_delay() };
@@ -89,7 +94,8 @@ impl NodeAgent {
         let commanded = |it: &&MachineOrder| it.drained_for() == Some(Requester::DeviceOp);
         let order = self.phase.order().filter(|_| wish.ours && !self.phase.is_asked()).filter(commanded);
         let Some(order) = order.filter(|it| !is_wanted(it.operation)).cloned() else { return };
-        out.push(Effect::Say(NodeLogEvent::CalledOff { operation: order.operation }));
+        let operation = order.operation.word();
+        say!(out, info, "the {operation} was withdrawn before the device was asked");
         out.push(Effect::CallOff(order));
         self.phase = OrderPhase::Idle;
         self.held_by = None;
@@ -119,9 +125,8 @@ impl NodeAgent {
                 OrderPhase::Halting { order, until, .. } if self.all_halted() || now >= *until => {
                     let order = order.clone();
                     if !self.active.is_empty() {
-                        out.push(Effect::Say(NodeLogEvent::NotHalted {
-                            left: self.active.iter().cloned().collect(),
-                        }));
+                        let left = &self.active;
+                        say!(out, warn, "applications not halted in time, the operation continues: {left:?}");
                     }
                     self.status.all_domains_halted = true;
                     self.publish_changes(now, out);
@@ -135,9 +140,8 @@ impl NodeAgent {
                     }
                 }
                 OrderPhase::Halting { order, until, tell_at } if now >= *tell_at => {
-                    let left = self.active.iter().cloned().collect();
-                    let limit_secs = until.since(now).as_secs();
-                    out.push(Effect::Say(NodeLogEvent::Halting { left, limit_secs }));
+                    let (left, secs) = (&self.active, until.since(now).as_secs());
+                    say!(out, info, "waits for applications to halt, {secs} s more: {left:?}");
                     let tell_at = now + self.limits.domain_halt_step();
                     OrderPhase::Halting { order: order.clone(), until: *until, tell_at }
                 }
@@ -155,13 +159,13 @@ impl NodeAgent {
                     if !trouble.is_empty() {
                         why = format!("{why}: {trouble}");
                     }
-                    out.push(Effect::Say(NodeLogEvent::NotHooked { secs, trouble: trouble.clone() }));
+                    say!(out, warn, "{why}; the operation continues");
                     out.push(Effect::Mark { order: order.clone(), why });
                     sync(now, order.clone(), out)
                 }
                 OrderPhase::Syncing { order, until } if now >= *until => {
                     let secs = LAST_SYNC.as_secs();
-                    out.push(Effect::Say(NodeLogEvent::NotSynced { secs }));
+                    say!(out, warn, "the disks are not in sync after {secs} s; the operation continues");
                     self.check(now, order.clone(), out)
                 }
                 OrderPhase::Looking { order, until } if now >= *until => {
@@ -283,7 +287,13 @@ impl NodeAgent {
             }
             Some(status) => {
                 if self.held_by != Some(status) {
-                    out.push(Effect::Say(NodeLogEvent::Held { operation: order.operation, status }));
+                    let operation = order.operation.word();
+                    say!(
+                        out,
+                        warn,
+                        "{operation} held back: the node is not drained any more, NodeDrainStatus {status}; \
+                         continues once it is COMPLETE"
+                    );
                 }
                 OrderPhase::Held { order, again_at: now + self.limits.refused_retry() }
             }
@@ -315,26 +325,24 @@ impl NodeAgent {
         if order.operation != operation {
             return;
         }
-        let order = order.clone();
-        self.phase = match (outcome, *leave_at) {
-            (Ok(took @ Took::Machine), Some(leave_at)) => {
-                out.push(Effect::Say(NodeLogEvent::Done { operation, took }));
-                OrderPhase::Obeyed { order, leave_at }
+        let (order, word, path) = (order.clone(), operation.word(), device::RECORD);
+        match &outcome {
+            Ok(Took::Machine) => say!(out, info, "the device obeys: {word}"),
+            Ok(Took::StandIn) => {
+                say!(out, warn, "the stand-in device wrote {word} to {path}; this machine stays up");
             }
-            (Ok(took @ Took::Machine), None) | (Ok(took @ Took::StandIn), _) => {
-                out.push(Effect::Say(NodeLogEvent::Done { operation, took }));
+            Err(reason) => {
+                let secs = self.limits.refused_retry().as_secs();
+                say!(out, error, "the device refused {word}: {reason}; it is asked again in {secs} s");
+            }
+        }
+        self.phase = match (outcome, *leave_at) {
+            (Ok(Took::Machine), Some(leave_at)) => OrderPhase::Obeyed { order, leave_at },
+            (Ok(_), _) => {
                 out.push(Effect::Journal(Resumed { order: order.clone(), done: true }));
                 OrderPhase::Down { order }
             }
-            (Err(reason), _) => {
-                let pause = self.limits.refused_retry();
-                out.push(Effect::Say(NodeLogEvent::Refused {
-                    operation,
-                    reason,
-                    again_secs: pause.as_secs(),
-                }));
-                OrderPhase::Refused { order, again_at: now + pause }
-            }
+            (Err(_), _) => OrderPhase::Refused { order, again_at: now + self.limits.refused_retry() },
         };
     }
 }

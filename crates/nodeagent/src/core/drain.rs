@@ -17,17 +17,21 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use step::{Fault, planted};
+use step::{Fault, LogMessage, planted};
 use topics::{DrainStatus, NodeDrainStatus, Requester};
 
-use super::NodeLogEvent;
-
 /// The new WaitDrainInProgress and the line about it, or `None` where `status` is no word on it.
-pub(super) fn waits(status: NodeDrainStatus) -> Option<(bool, NodeLogEvent)> {
+pub(super) fn waits(status: NodeDrainStatus) -> Option<(bool, LogMessage)> {
     let device_op = status.requested_by == Requester::DeviceOp;
+    let handled = |step: &str| {
+        LogMessage::info(format!("handleNodeDrainStatus nodedrain-step:{step} NodeDrainStatus {status}"))
+    };
     match status.status {
         DrainStatus::NotSupported | DrainStatus::NotRequested if planted(Fault::N1) => None,
-        DrainStatus::NotSupported | DrainStatus::NotRequested => Some((false, NodeLogEvent::NoDrain(status))),
+        DrainStatus::NotSupported | DrainStatus::NotRequested => {
+            let text = format!("no drain to wait for any more: NodeDrainStatus {status}");
+            Some((false, LogMessage::info(text)))
+        }
         DrainStatus::Requested
         | DrainStatus::Starting
         | DrainStatus::Cordoned
@@ -36,9 +40,9 @@ pub(super) fn waits(status: NodeDrainStatus) -> Option<(bool, NodeLogEvent)> {
         | DrainStatus::FailedDrain
             if device_op =>
         {
-            Some((true, NodeLogEvent::DrainInProgress(status)))
+            Some((true, handled("drain-inprogress-handler")))
         }
-        DrainStatus::Complete if device_op => Some((false, NodeLogEvent::DrainComplete(status))),
+        DrainStatus::Complete if device_op => Some((false, handled("drain-complete-handler"))),
         DrainStatus::Unknown
         | DrainStatus::Requested
         | DrainStatus::Starting

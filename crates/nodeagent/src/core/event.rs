@@ -6,12 +6,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use agent::device::MachineOperation;
+use step::LogMessage;
 use topics::{
     Answer, BootReason, ConfigGetStatus, NodeAgentStatus, NodeDrainStatus, OutageAnswer, OutageQuestion,
     ZbootConfig,
 };
 
-use super::{LastBoot, MachineOrder, OrderCause, PartitionFacts, Vault};
+use super::{LastBoot, MachineOrder, PartitionFacts, Vault};
 
 /// A fact. Each carries the latest value, so that hearing one twice changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,7 +155,7 @@ pub struct Resumed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// A line of the log.
-    Say(NodeLogEvent),
+    Say(LogMessage),
     /// Remember the operation for a restart of the agent within this boot.
     Journal(Resumed),
     /// The operation was called off before the device was asked: it is neither remembered nor the reason of the next boot.
@@ -188,76 +189,4 @@ pub enum Effect {
     Operate(MachineOrder),
     /// Leave, so that the watchdog of the machine restarts it.
     Exit(MachineOrder),
-}
-
-/// A line of the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NodeLogEvent {
-    /// A drain for a device operation is not complete.
-    DrainInProgress(NodeDrainStatus),
-    /// A drain for a device operation is complete.
-    DrainComplete(NodeDrainStatus),
-    /// This node has nothing to drain (any more).
-    NoDrain(NodeDrainStatus),
-    /// An operation is on its way.
-    Latched {
-        /// The operation and its reason.
-        order: MachineOrder,
-        /// What it comes from.
-        why: OrderCause,
-        /// Whether the node goes down undrained, of which the reason is in `order`.
-        undrained: bool,
-    },
-    /// The operation is not wanted any more, and the device was not asked.
-    CalledOff { operation: MachineOperation },
-    Halting {
-        left: Vec<String>,
-        /// Seconds until they are no longer waited for.
-        limit_secs: u64,
-    },
-    /// Applications did not halt in time.
-    NotHalted { left: Vec<String> },
-    /// The hooks before the reboot take too long; the operation continues.
-    NotHooked {
-        secs: u64,
-        /// Why the last try failed, or empty.
-        trouble: String,
-    },
-    /// The disks take too long; the operation continues.
-    NotSynced { secs: u64 },
-    /// The drain that the operation waited for does not hold any more.
-    Held {
-        /// What the device was to be asked for.
-        operation: MachineOperation,
-        status: NodeDrainStatus,
-    },
-    /// zedkube says that the machine must not go down now, or does not answer.
-    NotNow {
-        /// What the device was to be asked for, or a restart on our own account.
-        op: &'static str,
-        why: String,
-        /// What a person can do.
-        next_step: String,
-    },
-    Refused {
-        /// What it was asked for.
-        operation: MachineOperation,
-        reason: String,
-        /// Seconds until it is asked again.
-        again_secs: u64,
-    },
-    /// The operation was carried out as far as it goes.
-    Done { operation: MachineOperation, took: Took },
-    /// The test of the running image has begun (again).
-    TestStarted {
-        image: String,
-        /// How long it takes.
-        secs: u64,
-    },
-    /// The running image has passed its test.
-    TestPassed { image: String },
-    /// The vault stays shut; the device waits for help.
-    VaultShut { secs: u64 },
-    /// The first status goes out without word from baseosmgr or zedkube.
-    Unheard,
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use agent::device::MachineOperation;
-use step::{Core, Inserted as _, Mono};
+use step::{Core, Inserted as _, Mono, say};
 use topics::{DrainStatus, MaintenanceModeReason, NodeAgentStatus, NodeDrainStatus, ZbootConfig};
 
 use super::controller::Controller;
@@ -15,10 +15,7 @@ use super::phase::OrderPhase;
 use super::talk::Talk;
 use super::trial::{Conditions, ImageTrial};
 use super::vault::VaultWatch;
-use super::{
-    DeviceCommand, Effect, Event, LABELS, NodeLogEvent, OrderCause, RequiredReading, Resumed, SavedNodeState,
-    Waits, drain,
-};
+use super::{DeviceCommand, Effect, Event, LABELS, RequiredReading, Resumed, SavedNodeState, Waits, drain};
 use crate::limits::FIRST_WORD;
 use crate::{Limits, NAME};
 
@@ -109,11 +106,8 @@ impl NodeAgent {
         };
         if let Some(Resumed { order, done }) = found.resumed {
             core.flag(order.operation);
-            core.opening.push(Effect::Say(NodeLogEvent::Latched {
-                order: order.clone(),
-                why: OrderCause::Resumed,
-                undrained: false,
-            }));
+            let (operation, reason) = (order.operation.word(), &order.reason);
+            say!(core.opening, warn, "continues with {operation} after a restart of this agent: {reason}");
             core.phase = if done {
                 core.status.all_domains_halted = true;
                 OrderPhase::Down { order }
@@ -162,7 +156,7 @@ impl NodeAgent {
         self.drain_moved(now);
         if let Some((waits, note)) = drain::waits(status) {
             // That an idle node is idle is no news.
-            if waits || self.status.wait_drain_in_progress || matches!(note, NodeLogEvent::DrainComplete(_)) {
+            if waits || self.status.wait_drain_in_progress || status.status == DrainStatus::Complete {
                 out.push(Effect::Say(note));
             }
             self.status.wait_drain_in_progress = waits;
@@ -184,13 +178,11 @@ impl NodeAgent {
         let image = self.status.cur_part.clone();
         match (before, self.trial) {
             (ImageTrial::Idle | ImageTrial::Held, ImageTrial::Running { .. }) => {
-                out.push(Effect::Say(NodeLogEvent::TestStarted {
-                    image,
-                    secs: self.waits.image_test.as_secs(),
-                }));
+                let secs = self.waits.image_test.as_secs();
+                say!(out, info, "tests the new image {image} for {secs} s");
             }
             (ImageTrial::Running { .. }, ImageTrial::Passed) => {
-                out.push(Effect::Say(NodeLogEvent::TestPassed { image }));
+                say!(out, info, "the new image {image} has passed its test");
             }
             (
                 ImageTrial::Idle
@@ -212,7 +204,8 @@ impl NodeAgent {
         // Without an image to fall back from, only a person can help.
         if !on.in_test && due(self.vault.shut_for(self.waits.vault), now) {
             self.vault.lock_up();
-            out.push(Effect::Say(NodeLogEvent::VaultShut { secs: self.waits.vault.as_secs() }));
+            let secs = self.waits.vault.as_secs();
+            say!(out, warn, "the vault stays shut for {secs} s: maintenance mode");
         }
         let holding = [
             (self.vault.locked_up(), MaintenanceModeReason::VaultLockedUp),
@@ -277,7 +270,7 @@ impl NodeAgent {
                 return;
             }
             if !known && late {
-                out.push(Effect::Say(NodeLogEvent::Unheard));
+                say!(out, warn, "publishes without word from baseosmgr or zedkube; check that they run");
             }
             self.silent_until = None;
         }

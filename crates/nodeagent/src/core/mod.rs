@@ -18,9 +18,7 @@ mod talk;
 mod trial;
 mod vault;
 
-pub use event::{
-    DeviceCommand, Effect, Event, NodeLogEvent, RequiredReading, Resumed, SavedNodeState, Took, Waits,
-};
+pub use event::{DeviceCommand, Effect, Event, RequiredReading, Resumed, SavedNodeState, Took, Waits};
 pub use last_boot::{Evidence, LastBoot, Stored};
 pub use machine::NodeAgent;
 pub use order::{MachineOrder, OrderCause};

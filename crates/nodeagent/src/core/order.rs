@@ -46,8 +46,6 @@ pub enum OrderCause {
     Vault,
     /// No controller for too long.
     Disconnect,
-    /// An earlier run of this agent in this boot had latched it.
-    Resumed,
 }
 
 impl OrderCause {
@@ -56,7 +54,7 @@ impl OrderCause {
     pub const fn skips_drain(self) -> bool {
         match self {
             Self::Fallback | Self::Vault | Self::Disconnect => true,
-            Self::Command | Self::Update | Self::Resumed => false,
+            Self::Command | Self::Update => false,
         }
     }
 }

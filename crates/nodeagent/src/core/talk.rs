@@ -4,10 +4,10 @@
 //! Pure: no clock, no I/O, no task.
 
 use agent::device::MachineOperation;
-use step::Mono;
+use step::{Mono, say};
 use topics::{OutageAnswer, OutageKind, OutageQuestion, OutageRole, OutageVerdict, Requester};
 
-use super::{Effect, NodeLogEvent};
+use super::Effect;
 
 /// What is asked, and what was answered.
 #[derive(Debug, Clone, Default)]
@@ -82,11 +82,7 @@ impl Talk {
     pub(super) fn hold(&mut self, why: String, next_step: String, out: &mut Vec<Effect>) {
         if self.question.held != why {
             let op = if self.own == OwnTurn::None { "last look" } else { "restart" };
-            out.push(Effect::Say(NodeLogEvent::NotNow {
-                op,
-                why: why.clone(),
-                next_step: next_step.clone(),
-            }));
+            say!(out, warn, "{op} held back before the machine goes down: {why}; {next_step}");
         }
         (self.question.held, self.question.next_step) = (why, next_step);
     }

@@ -3,13 +3,13 @@
 //! Pure: no clock, no I/O, no task.
 
 use requester::{DrainJudgement, OwnRequest, ProceedReason};
-use step::{Fault, Mono, planted};
+use step::{Fault, Mono, planted, say};
 use topics::{
     BootReason, DeviceOp, DrainStatus, FORCE_FILE, GoTime, NodeDrainRequest, PendingState, RequestId,
     Requester,
 };
 
-use super::facts::{DeviceOpLogEvent, Effect};
+use super::facts::Effect;
 use super::machine::{OperationGate, Zedagent};
 
 /// What a commanded operation waits for, and what shows how far it is.
@@ -33,7 +33,7 @@ impl Zedagent {
             "zedkube to take the drain request".clone_into(&mut pending.waiting_for);
             "see run/zedkube/NodeDrainProgress/global.json".clone_into(&mut pending.next_step);
             out.push(Effect::Journal(pending.clone()));
-            out.push(Effect::Say(DeviceOpLogEvent::Deferred(op, pending.waiting_for.clone())));
+            deferred(op, &pending.waiting_for, out);
         }
         self.ask_from = None;
         self.own = Some(OwnRequest::new(request.context.clone(), Some(id), &self.drain));
@@ -46,7 +46,7 @@ impl Zedagent {
         &mut self,
         now: Mono,
         (op, state): (DeviceOp, PendingState),
-        reason: String,
+        reason: &str,
         out: &mut Vec<Effect>,
     ) {
         if let Some(own) = self.own.as_mut().filter(|it| !it.failed) {
@@ -54,7 +54,12 @@ impl Zedagent {
             self.failures = self.failures.saturating_add(1);
             let pause = self.limits.ask_again(self.failures);
             self.ask_from = Some(now + pause);
-            out.push(Effect::Say(DeviceOpLogEvent::DrainFailed(op, reason, pause.as_secs())));
+            let (op, secs) = (op.word(), pause.as_secs());
+            say!(
+                out,
+                error,
+                "nodedrain-step:drain-failed-handler NodeDrainStatus {reason}; {op} asks again in {secs} s"
+            );
         }
         match self.ask_gate(now) {
             OperationGate::Wait { waiting_for, next_step } => {
@@ -75,7 +80,7 @@ impl Zedagent {
         }
         match judgement {
             DrainJudgement::Failed(_) if planted(Fault::CommandedOnce) => {}
-            DrainJudgement::Failed(reason) => self.failed(now, (op, PendingState::Commanded), reason, out),
+            DrainJudgement::Failed(reason) => self.failed(now, (op, PendingState::Commanded), &reason, out),
             DrainJudgement::Open(ProceedReason::Complete { .. }) => {
                 self.record_wait(op, PendingState::Commanded, CARRIED_OUT.0, CARRIED_OUT.1, out);
             }
@@ -138,7 +143,7 @@ impl Zedagent {
             waiting_for.clone_into(&mut pending.waiting_for);
             next_step.clone_into(&mut pending.next_step);
             out.push(Effect::Journal(pending.clone()));
-            out.push(Effect::Say(DeviceOpLogEvent::Deferred(op, waiting_for.to_owned())));
+            deferred(op, waiting_for, out);
         }
     }
 
@@ -148,7 +153,7 @@ impl Zedagent {
             ProceedReason::Complete { skip } => skip,
             ProceedReason::NotSupported | ProceedReason::Early => {
                 if why == ProceedReason::Early {
-                    out.push(Effect::Say(DeviceOpLogEvent::Early(op)));
+                    say!(out, error, "EARLY boot request for {}, zedkube not up yet", op.word());
                 }
                 // A drain that was asked for in a cluster that the node has left since was not for nothing: it is
                 // told that it never came.
@@ -163,7 +168,7 @@ impl Zedagent {
             }
         };
         if !skip.is_empty() && skip != LEFT {
-            out.push(Effect::Say(DeviceOpLogEvent::Skipped(op, skip.clone())));
+            say!(out, warn, "drain skipped for {}: {skip}", op.word());
         }
         let Some(pending) = self.pending.get_mut(&op) else { return };
         pending.state = PendingState::Commanded;
@@ -177,7 +182,7 @@ impl Zedagent {
         out.push(Effect::Journal(pending.clone()));
         self.command_again(op);
         let reason = self.reason(op);
-        out.push(Effect::Say(DeviceOpLogEvent::Commanded(op, reason)));
+        say!(out, info, "scheduleDeviceOperation: {} commanded, published to nodeagent: {reason}", op.word());
     }
 
     pub(super) fn reason(&self, op: DeviceOp) -> String {
@@ -213,4 +218,8 @@ impl Zedagent {
             DeviceOp::Shutdown => self.status.shutdown_cmd = true,
         }
     }
+}
+
+fn deferred(op: DeviceOp, waiting_for: &str, out: &mut Vec<Effect>) {
+    say!(out, info, "shouldDeferForNodeDrain: {} deferred, waits for {waiting_for}", op.word());
 }

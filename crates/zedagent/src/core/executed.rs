@@ -1,8 +1,9 @@
 //! Which operations the boot before this one has carried out. Pure: no clock, no I/O, no task.
 
+use step::say;
 use topics::{BootReason, DeviceOp, DeviceOpPending, DeviceOpsCmd, NodeAgentStatus, PendingState};
 
-use super::facts::{DeviceOpLogEvent, Effect};
+use super::facts::Effect;
 use super::machine::{OPERATIONS, Zedagent};
 
 impl Zedagent {
@@ -25,7 +26,14 @@ impl Zedagent {
             if op == DeviceOp::Reboot && status.boot_reason == BootReason::RebootCmd {
                 self.executed(op, out);
             } else if let Some(pending) = self.pending.get(&op) {
-                out.push(Effect::Say(DeviceOpLogEvent::Again(op, pending.counter)));
+                say!(
+                    out,
+                    warn,
+                    "the record of {} {} was damaged and an older copy is used, by which it is still to be carried out; if \
+                     it was carried out already, this is once more",
+                    op.word(),
+                    pending.counter
+                );
             }
         }
     }
@@ -42,6 +50,6 @@ impl Zedagent {
             self.counters.insert(op, command);
         }
         out.push(Effect::Forget(op));
-        out.push(Effect::Say(DeviceOpLogEvent::Executed(op, counter)));
+        say!(out, info, "{} {counter} carried out: the boot after it has come", op.word());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use step::LogMessage;
 use topics::{
     ConfigGetStatus, DeviceOp, DeviceOpPending, DeviceOpsCmd, GoTime, NodeAgentStatus, NodeDrainProgress,
     NodeDrainRequest, NodeDrainStatus, OperationPause, ZedAgentStatus,
@@ -85,34 +86,7 @@ pub enum Effect {
     /// The order in the force file was carried out: remove it.
     UseForce,
     /// Write to the log.
-    Say(DeviceOpLogEvent),
-}
-
-/// What is worth a line in the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DeviceOpLogEvent {
-    /// The first counter that this device ever saw.
-    FirstCounter(DeviceOp, u32),
-    /// A whole-site operation or a person wants one.
-    WantedBy(DeviceOp, String),
-    /// An operation is wanted.
-    Wanted(DeviceOp, u32),
-    /// An operation is no longer wanted.
-    TakenBack(DeviceOp, u32),
-    /// An operation waits, for this.
-    Deferred(DeviceOp, String),
-    /// Its drain failed, for this reason; it is asked for again after so many seconds.
-    DrainFailed(DeviceOp, String, u64),
-    /// Nobody has said anything about the drain and this node is in no cluster.
-    Early(DeviceOp),
-    /// It goes without a drain, for this reason.
-    Skipped(DeviceOp, String),
-    /// nodeagent gets the command.
-    Commanded(DeviceOp, String),
-    /// The boot that it asked for has happened.
-    Executed(DeviceOp, u32),
-    /// An older copy of its record counts, and this boot was not it, as far as nodeagent knows: it is carried out.
-    Again(DeviceOp, u32),
+    Say(LogMessage),
 }
 
 /// What an earlier run left.

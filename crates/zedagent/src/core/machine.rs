@@ -8,13 +8,13 @@ use requester::{
     DeviceClustering, DrainJudgement, JudgeInput, LatestAnswers, OwnRequest, ProceedReason, UNKNOWN_WAIT,
     is_used, judge,
 };
-use step::{Core, Fault, Inserted as _, Mono, planted};
+use step::{Core, Fault, Inserted as _, Mono, planted, say};
 use topics::{
     DeviceOp, DeviceOpPending, DeviceOpsCmd, DeviceOrder, DeviceState, DrainStatus, GoTime,
     MaintenanceModeReason, NodeDrainStatus, OperationPause, PendingState, Requester, ZedAgentStatus,
 };
 
-use super::facts::{DesiredDevice, DeviceOpLogEvent, Effect, Event, SavedDeviceOps, SiteOrder};
+use super::facts::{DesiredDevice, Effect, Event, SavedDeviceOps, SiteOrder};
 use crate::limits::Limits;
 
 /// Operations in the order in which they are served.
@@ -165,7 +165,13 @@ impl Zedagent {
                     // A journal without a counter file: the wish is older than this config.
                     if !self.pending.contains_key(&op) {
                         out.push(Effect::SaveCounter(op, command.clone()));
-                        out.push(Effect::Say(DeviceOpLogEvent::FirstCounter(op, command.counter)));
+                        say!(
+                            out,
+                            info,
+                            "first counter {} of {} on this device: recorded, not carried out",
+                            command.counter,
+                            op.word()
+                        );
                         self.counters.insert(op, command.clone());
                     }
                 }
@@ -184,7 +190,7 @@ impl Zedagent {
         if known.is_some_and(|it| it.counter == command.counter) {
             return;
         }
-        out.push(Effect::Say(DeviceOpLogEvent::Wanted(op, command.counter)));
+        say!(out, info, "scheduleDeviceOperation: {} {} wanted", op.word(), command.counter);
         let before = known.cloned().unwrap_or_default();
         let pending = DeviceOpPending {
             op,
@@ -208,7 +214,7 @@ impl Zedagent {
 
     pub(super) fn take_back(&mut self, op: DeviceOp, out: &mut Vec<Effect>) {
         let Some(pending) = self.pending.remove(&op) else { return };
-        out.push(Effect::Say(DeviceOpLogEvent::TakenBack(op, pending.counter)));
+        say!(out, info, "scheduleDeviceOperation: {} {} withdrawn", op.word(), pending.counter);
         if self.own.as_ref().is_some_and(|it| it.context == op.word()) {
             self.withdraw(out);
         }
@@ -241,7 +247,7 @@ impl Zedagent {
         match self.paused(op, out).unwrap_or_else(|| self.gate(now, op)) {
             OperationGate::Open(why) => self.command(op, why, out),
             OperationGate::Ask => self.ask(now, op, out),
-            OperationGate::Failed(reason) => self.failed(now, (op, PendingState::Pending), reason, out),
+            OperationGate::Failed(reason) => self.failed(now, (op, PendingState::Pending), &reason, out),
             OperationGate::Wait { waiting_for, next_step } => self.wait(op, &waiting_for, next_step, out),
         }
         for later in OPERATIONS.into_iter().filter(|it| *it > op) {

@@ -12,5 +12,5 @@ mod wall;
 #[cfg(test)]
 mod tests;
 
-pub use facts::{DesiredDevice, DeviceOpLogEvent, Effect, Event, SavedDeviceOps, SiteOrder};
+pub use facts::{DesiredDevice, Effect, Event, SavedDeviceOps, SiteOrder};
 pub use machine::Zedagent;

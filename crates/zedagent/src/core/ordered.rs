@@ -5,10 +5,10 @@
 //! as well. Not here: when the machine's turn has come (`outage::site`). Pure: no clock, no I/O, no task.
 
 use requester::{Orderer, PausableOperation, Paused, paused};
-use step::Mono;
+use step::{Mono, say};
 use topics::{BootReason, DeviceOp, DeviceOpPending, NodeAgentStatus, PendingState, Requester};
 
-use super::facts::{DeviceOpLogEvent, Effect, SiteOrder};
+use super::facts::{Effect, SiteOrder};
 use super::machine::{OperationGate, Zedagent};
 
 impl Zedagent {
@@ -98,7 +98,7 @@ impl Zedagent {
         if same || self.is_ordered(op) {
             return;
         }
-        out.push(Effect::Say(DeviceOpLogEvent::WantedBy(op, by.clone())));
+        say!(out, info, "scheduleDeviceOperation: {} wanted by {by}", op.word());
         let before = self.pending.get(&op).cloned().unwrap_or_default();
         let pending = DeviceOpPending {
             op,

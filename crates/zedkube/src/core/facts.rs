@@ -6,12 +6,11 @@ use agent::force::OrderedBy;
 use agent::settings::Properties;
 use kubenodeop::node::CordonSeen;
 use kubenodeop::node::boot::GateReport;
-use kubenodeop::node::gate::{GateStatus, Warning};
 use kubenodeop::{AttemptBlocker, Left, Marks, Progress, WatchedBlockers};
-use step::Mono;
+use step::{LogMessage, Mono, say};
 use topics::{
     CordonOwner, DrainHistory, DrainJournal, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
-    OperationPause, OutageAnswer, OutageQuestion, RequestId, Requester,
+    OperationPause, OutageAnswer, OutageQuestion, RequestId, Requester, StepWord,
 };
 
 use clusterview::leader::Candidacy;
@@ -348,83 +347,59 @@ pub enum Effect {
     UndoHooks,
     /// Call the hooks that come after a boot.
     HooksAfterBoot,
+    /// Note this beside the log.
+    Note(DrainNote),
     /// Write to the log.
-    Say(DrainLogEvent),
+    Say(LogMessage),
 }
 
 /// How the reason of a skip begins for which the API was away.
 pub const API_AWAY: &str = "the Kubernetes API was not reachable";
 
-/// What is worth a line in the log.
+/// What the history keeps of a drain beside what it reads off it (`records`), and what the shell counts.
 #[derive(Debug, Clone, PartialEq)]
-pub enum DrainLogEvent {
-    Changing(NodeDrainStatus, NodeDrainStatus),
+pub enum DrainNote {
     /// A request was taken.
     Taken(NodeDrainRequest),
-    Starting,
-    /// The drain cannot start, for this reason, and no turn is asked for.
-    CannotStart(String),
-    /// Findings of the preflight are passed: which, by whom, why.
-    Passed(String),
-    /// It waits for a window, for this reason.
-    OutsideWindow(String),
-    /// It waits until a person ends a pause, in words.
-    Paused(String),
-    /// It starts outside of the windows by a person's word: whose, and why.
-    WindowPassed(String),
-    /// It waits for its turn to be down, for this reason.
-    WaitsForTurn(String),
-    /// Its turn to be down is no longer its own, for this reason.
-    TurnLost(String),
-    OutageAnswer(OutageAnswer),
-    /// The hooks before the cordon have failed: the try, of so many, and why.
-    HookFailed((u32, u32), String),
-    /// A try to cordon failed.
-    CordonFailed(u32, String),
-    /// The node is cordoned.
-    Cordoned(CordonOwner),
-    Attempt(u32, u32),
-    AttemptFailed(u32, String),
-    /// What held the drain up has changed, in words.
-    BlockerChanged(String),
-    /// An attempt had failed before this agent restarted; the next one starts after the rest of the pause.
-    PauseKept(u32, Duration),
-    /// What was left in place by policy, by name.
-    Left(String),
-    /// The last attempt failed.
-    GivingUp(String),
-    /// The API is away: the drain is skipped after this time by chance.
-    SkipWaits(Duration),
-    /// The API is away, and the drain is not skipped, for this reason.
-    SkipRefused(String),
-    /// A drain is left out, for this reason.
-    Skipped(String),
-    /// A drain that is done was held by the fault-injection file for as long as that may be.
-    HeldTooLong,
-    /// A drain is done, with its time.
-    Complete(Duration),
-    /// All requests were withdrawn.
-    Withdrawn,
-    /// A forced status holds; who forced it and why.
-    Forced(NodeDrainStatus, String),
-    /// The cordon of ours is gone.
+    /// A force file has answered a request.
+    Released(NodeDrainStatus),
     CordonRemoved,
-    /// The node cannot be checked or uncordoned yet.
-    LookFailed(String),
-    /// What a drain has asked of virtual machines and volumes is not taken back, for this reason; empty once it is.
-    Leftovers(String),
-    /// COMPLETE counts no longer, for this reason.
-    Void(String),
-    /// Something has happened on the drained node, in words.
-    NodeActivity(String),
-    /// How the gate after the boot is now.
-    Gate(GateStatus),
-    /// Something that a boot had left was fixed.
-    Repaired(String),
-    /// Taints of an outage are on the node again.
-    Tainted(Vec<String>),
-    /// The same had to be fixed again and again, so; what a person can do.
-    RepairsAgain(String, String),
-    /// Something does not keep the node cordoned after the boot and is not as it should be.
-    GateWarning(Warning),
+    /// This has happened, in this attempt or try, for this reason; both may be none.
+    Word(StepWord, u32, String),
+}
+
+impl Effect {
+    pub(crate) fn word(word: StepWord, nth: u32, text: &str) -> Self {
+        Self::Note(DrainNote::Word(word, nth, text.to_owned()))
+    }
+}
+
+/// The drain is left out, for this reason.
+pub(crate) fn say_skipped(why: &str, out: &mut Vec<Effect>) {
+    let away = if why.starts_with(API_AWAY) { " isExtendedKubeAPIUnreachable" } else { "" };
+    say!(out, warn, "nodedrain-step:drain-complete drain skipped:{away} {why}");
+    out.push(Effect::word(StepWord::Skipped, 0, why));
+}
+
+pub(crate) fn say_given_up(why: &str, out: &mut Vec<Effect>) {
+    say!(out, error, "nodedrain-step:drain-failure-givingup {why}");
+    out.push(Effect::word(StepWord::Failed, 0, why));
+}
+
+pub(crate) fn say_waits_for_turn(why: &str, out: &mut Vec<Effect>) {
+    say!(out, info, "waits for its turn to be down: {why}");
+    out.push(Effect::word(StepWord::WaitsForTurn, 0, why));
+}
+
+pub(crate) fn say_blocker_changed(what: &str, out: &mut Vec<Effect>) {
+    say!(out, info, "a blocker has changed, the drain is tried again now: {what}");
+}
+
+/// Whose cordon it is, in a word.
+pub(crate) const fn whose(owner: CordonOwner) -> &'static str {
+    match owner {
+        CordonOwner::None => "nobody's",
+        CordonOwner::Ours => "ours",
+        CordonOwner::Foreign => "somebody else's, which is kept",
+    }
 }

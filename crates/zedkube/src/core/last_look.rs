@@ -11,12 +11,12 @@ use nodestatus::Membership;
 use outage::keeper::{Ask, TurnRequest};
 use outage::turn::event::Unconfirmed;
 use outage::turn::record::Op;
-use step::Mono;
+use step::{Mono, say};
 use topics::{DrainStatus, OutageAnswer, OutageKind, OutageQuestion, OutageRole, OutageVerdict, Requester};
 
 use super::answers::{Answers, is_drained};
 use super::context::NodeContext;
-use super::facts::{DrainLogEvent, Effect};
+use super::facts::Effect;
 
 /// How long a machine that restarts whatever the record says waits for its entry there.
 const EMERGENCY: Duration = Duration::from_secs(2);
@@ -367,7 +367,18 @@ impl LastLook {
     fn give(&mut self, answer: OutageAnswer, out: &mut Vec<Effect>) {
         let answer = OutageAnswer { number: self.question.number, role: self.answer.role, ..answer };
         if answer != self.answer {
-            out.push(Effect::Say(DrainLogEvent::OutageAnswer(answer.clone())));
+            let OutageAnswer { why, next_step, .. } = &answer;
+            if answer.verdict != OutageVerdict::Go {
+                say!(out, warn, "nodeagent may not take the machine down now: {why}; {next_step}");
+            } else if answer.unread {
+                say!(
+                    out,
+                    warn,
+                    "nodeagent may take the machine down without a word of the Lease of turns: {why}"
+                );
+            } else {
+                say!(out, info, "nodeagent may take the machine down: {why}");
+            }
             self.answer = answer;
         }
     }

@@ -4,17 +4,17 @@
 //! Sources: lf-edge/eve pkg/pillar/cmd/zedkube (drain, handlenodedrain). Pure: no clock, no I/O, no task.
 
 use nodestatus::Membership;
-use step::{Core, Fault, Mono, planted};
+use step::{Core, Fault, Mono, planted, say};
 use topics::{
     DrainHistory, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainStatus, OutageAnswer,
-    Requester,
+    Requester, StepWord,
 };
 
 use super::answers::{Answers, is_drained};
 use super::cleanup::CordonCleanup;
 use super::context::{HookState, NodeContext, WindowState};
 use super::drain::Drain;
-use super::facts::{DrainLogEvent, Effect, Event, K3sHold};
+use super::facts::{Effect, Event, K3sHold};
 use super::last_look::{LastLook, LookBasis};
 use super::records::{History, PublishedRecords};
 use super::site::SiteState;
@@ -170,7 +170,8 @@ impl Core for Zedkube {
                 self.drain.preflighted(now, found, &self.node, &mut out);
             }
             Event::Passed(run, what) if run == self.drain.run_id() => {
-                out.push(Effect::Say(DrainLogEvent::Passed(what)));
+                say!(out, warn, "findings of the preflight are passed by a person's word: {what}");
+                out.push(Effect::word(StepWord::Passed, 0, &what));
             }
             Event::Cordoned(run, result) if run == self.drain.run_id() => {
                 let outcome = self.drain.cordoned(now, result, &self.node, &mut out);
@@ -187,13 +188,13 @@ impl Core for Zedkube {
                 self.follow(now, outcome);
             }
             Event::BlockerChanged(run, what) if run == self.drain.run_id() => {
-                self.blocker_changed(now, what, &mut out);
+                self.blocker_changed(now, &what, &mut out);
             }
             Event::Looked(nth, seen) if self.cleanup.awaits(nth) => self.looked(now, seen, &mut out),
-            Event::NodeActivity(what) => self.cleanup.node_changed(now, self.wanted(), what, &mut out),
+            Event::NodeActivity(what) => self.cleanup.node_changed(now, self.wanted(), &what, &mut out),
             Event::Gate(report) => self.cleanup.gate(now, report, &mut out),
             Event::CordonSeen(seen) => self.cleanup.cordon_seen(seen),
-            Event::Tainted(taints) => self.cleanup.after_boot.tainted(taints, &mut out),
+            Event::Tainted(taints) => self.cleanup.after_boot.tainted(&taints, &mut out),
             Event::Leftovers(why, next) => self.cleanup.leftovers.hear((why, next), &mut out),
             Event::Turn(turn_state) => self.turn_heard(now, *turn_state, &mut out),
             Event::TurnConfirmed(result) => self.turn_confirmed(now, result.is_ok(), &mut out),

@@ -20,7 +20,7 @@ mod tests;
 pub use clusterview::leader::Candidacy;
 pub(crate) use drain::{blocker, kept_marks, marks, ms};
 pub use facts::{
-    API_AWAY, AttemptFailure, ClosedWindow, CordonFailure, CordonTurn, DrainLogEvent, DrainSuccess, Effect,
+    API_AWAY, AttemptFailure, ClosedWindow, CordonFailure, CordonTurn, DrainNote, DrainSuccess, Effect,
     Event, Force, K3sHold, Learned, NodeLook, Pass, RemainingPod, RunId, SiteHold, StartObstacle,
     UnansweredCall, UndoScope,
 };

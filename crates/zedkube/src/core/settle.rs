@@ -7,13 +7,13 @@
 use nodestatus::Membership;
 use outage::turn::event::TurnState;
 use outage::turn::record::Phase;
-use step::{Fault, Mono, planted};
-use topics::{Answer, CordonOwner, DrainStatus, NodeDrainRequest, Requester};
+use step::{Fault, Mono, planted, say};
+use topics::{Answer, CordonOwner, DrainStatus, NodeDrainRequest, Requester, StepWord};
 
 use super::answers::{is_drained, is_operation};
 use super::cleanup::{DesiredNode, Voided};
 use super::drain::{DrainEnd, DrainStepOutcome};
-use super::facts::{DrainLogEvent, Effect, NodeLook, SiteHold};
+use super::facts::{DrainNote, Effect, NodeLook, SiteHold, say_blocker_changed, say_skipped};
 use super::k3s::TURN_ALONE;
 use super::machine::Zedkube;
 use super::turn::KeeperLevels;
@@ -148,7 +148,8 @@ impl Zedkube {
         let left = self.node.member != Membership::Undecided && !self.is_member();
         if (withdrawn || left) && !(self.drain.is_idle() && self.answers.given().is_empty()) {
             if withdrawn && self.drain.is_active() {
-                out.push(Effect::Say(DrainLogEvent::Withdrawn));
+                say!(out, info, "all requests were withdrawn: the drain is cancelled and our cordon removed");
+                out.push(Effect::word(StepWord::Withdrawn, 0, "all requests were withdrawn"));
             }
             self.end_drain(None, out);
             self.uncordon_soon(now);
@@ -173,7 +174,8 @@ impl Zedkube {
     /// A forced COMPLETE answers the request that it names; the drain continues for others.
     fn settle_force(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let Some((order, skip)) = self.answers.give_forced(now, &self.node) else { return };
-        out.push(Effect::Say(DrainLogEvent::Forced(order, self.history.forced_by())));
+        say!(out, warn, "NodeDrainStatus is forced to {order} by {}", self.history.forced_by());
+        out.push(Effect::Note(DrainNote::Released(order)));
         if self.answers.open().next().is_none() {
             self.end_drain(Some(DrainEnd::Skipped(skip)), out);
         }
@@ -209,7 +211,7 @@ impl Zedkube {
         let Some(what) = self.node.site.lets_go() else { return };
         let skip = format!("{what}: pods stay");
         if self.answers.skip_for(now, Requester::DeviceOp, &skip, &self.node) {
-            out.push(Effect::Say(DrainLogEvent::Skipped(skip.clone())));
+            say_skipped(&skip, out);
             self.end_drain(Some(DrainEnd::Skipped(skip)), out);
         }
     }
@@ -239,14 +241,14 @@ impl Zedkube {
     /// Hears that what held the last attempt up is no longer what it was. With no attempt left, the failures that were
     /// answered to agents are void: each gets a new drain, under the same request (goals T13). A person who was told of a
     /// failure asks again, or does not.
-    pub(super) fn blocker_changed(&mut self, now: Mono, what: String, out: &mut Vec<Effect>) {
+    pub(super) fn blocker_changed(&mut self, now: Mono, what: &str, out: &mut Vec<Effect>) {
         if self.drain.own_status() != DrainStatus::FailedDrain {
             self.drain.blocker_changed(now, what, &self.node, out);
             return;
         }
         let of_agent = |it: &Answer| it.status.is_failure() && it.requested_by != Requester::Operator;
         if self.answers.given().iter().any(of_agent) {
-            out.push(Effect::Say(DrainLogEvent::BlockerChanged(what)));
+            say_blocker_changed(what, out);
             self.answers.void(of_agent);
             self.drain.cause_ended(now, &self.node);
         }
@@ -262,10 +264,10 @@ impl Zedkube {
         match self.cleanup.checked(now, seen, wanted, &self.node, out) {
             None => return,
             Some(Voided::PodCame(pod)) => {
-                self.void(format!("pod {pod} has come to the drained node"), is_drained, out);
+                self.void(&format!("pod {pod} has come to the drained node"), is_drained, out);
             }
             Some(Voided::Uncordoned) => {
-                self.void("somebody has uncordoned the drained node".to_owned(), |_| true, out);
+                self.void("somebody has uncordoned the drained node", |_| true, out);
             }
         }
         self.settle(now, out);
@@ -279,7 +281,7 @@ impl Zedkube {
         }
         let outcome = self.drain.turn(now, &self.node, out);
         if let Some(DrainStepOutcome::TurnLost(why)) = &outcome {
-            self.void(format!("its turn to be down is no longer its own: {why}"), is_drained, out);
+            self.void(&format!("its turn to be down is no longer its own: {why}"), is_drained, out);
         }
         self.follow(now, outcome);
     }
@@ -383,16 +385,17 @@ impl Zedkube {
     pub(super) fn expire(&mut self, now: Mono, out: &mut Vec<Effect>) {
         if self.expires().is_some_and(|at| now >= at) {
             let secs = COMPLETE_AGE.as_secs();
-            self.void(format!("nobody has acted on it for {secs} s"), is_operation, out);
+            self.void(&format!("nobody has acted on it for {secs} s"), is_operation, out);
         }
     }
 
     /// COMPLETE counts no more for these answers: whoever still waits gets a new drain.
-    fn void(&mut self, why: String, which: impl Fn(&Answer) -> bool, out: &mut Vec<Effect>) {
+    fn void(&mut self, why: &str, which: impl Fn(&Answer) -> bool, out: &mut Vec<Effect>) {
         if !self.answers.any_complete() {
             return;
         }
-        out.push(Effect::Say(DrainLogEvent::Void(why)));
+        say!(out, warn, "COMPLETE is void: draining again for the requests that still wait: {why}");
+        out.push(Effect::word(StepWord::Void, 0, why));
         self.answers.void(which);
         if !self.answers.any_complete() {
             self.drain.void();

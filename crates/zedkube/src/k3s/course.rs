@@ -8,10 +8,10 @@ use requester::{
     DeviceClustering, DrainJudgement, JudgeInput, Orderer, OwnRequest, PausableOperation, Paused,
     ProceedReason, UNKNOWN_WAIT, judge, paused,
 };
-use step::{Mono, doubled};
+use step::{Mono, doubled, say};
 use topics::{FORCE_FILE, K3S_RESTART, K3sStage, K3sUpdate, NodeDrainRequest, Requester};
 
-use super::facts::{Effect, K3sLogEvent};
+use super::facts::Effect;
 use super::rules::{K3s, K3sChange, Reported, millis};
 use crate::limits::{K3S_SETTLE, K3S_UPDATE};
 
@@ -44,7 +44,13 @@ impl K3s {
                 ..self.record.clone().filter(|_| applied).unwrap_or_default()
             };
             self.reported = Reported::Unasked;
-            out.push(Effect::Say(K3sLogEvent::Wanted(named(&self.version), named(&to), file)));
+            let (from, to, over) =
+                (named(&self.version), named(&to), if file { ", with its override file" } else { "" });
+            say!(
+                out,
+                info,
+                "k3s update requested: from {from} to {to}{over}; it waits for the turn of this node"
+            );
             self.keep(record, out);
         }
         let drains = change.version.is_some();
@@ -94,7 +100,7 @@ impl K3s {
                 let secs = UNKNOWN_WAIT.as_secs();
                 self.apply(now, change, format!("nothing was said about its drain for {secs} s"), out);
             }
-            DrainJudgement::Failed(reason) => self.failed(now, reason, context, out),
+            DrainJudgement::Failed(reason) => self.failed(now, &reason, context, out),
             DrainJudgement::Ask if self.drain_read && self.ask_from.is_none_or(|at| now >= at) => {
                 self.ask(now, context, out);
             }
@@ -112,7 +118,7 @@ impl K3s {
 
     /// The drain failed: it is requested again after a pause that grows. The failed request stays until then: it holds no
     /// turn, and zedkube drains for it again by itself once the cause has ended.
-    fn failed(&mut self, now: Mono, reason: String, context: String, out: &mut Vec<Effect>) {
+    fn failed(&mut self, now: Mono, reason: &str, context: String, out: &mut Vec<Effect>) {
         let Some(own) = self.own.as_mut().filter(|own| !own.failed) else {
             if self.ask_from.is_none_or(|at| now >= at) {
                 self.ask(now, context, out);
@@ -124,7 +130,8 @@ impl K3s {
         let pause = doubled(ASK_AGAIN.0, ASK_AGAIN.1, self.failures);
         self.ask_from = Some(now + pause);
         let waits = format!("the next try, after {} failed: {reason}", self.failures);
-        out.push(Effect::Say(K3sLogEvent::Refused(reason, pause.as_secs())));
+        let secs = pause.as_secs();
+        say!(out, warn, "no turn for the update of k3s, asked for again in {secs} s: {reason}");
         self.waits(&waits, SEE_DRAIN, out);
     }
 
@@ -158,7 +165,12 @@ impl K3s {
     /// Tells the kube container.
     fn apply(&mut self, now: Mono, change: K3sChange, skip: String, out: &mut Vec<Effect>) {
         let Some(record) = self.record.clone() else { return };
-        out.push(Effect::Say(K3sLogEvent::Applied(named(&record.to), skip.clone())));
+        let to = named(&record.to);
+        if skip.is_empty() {
+            say!(out, info, "k3s update to {to} handed to the kube container");
+        } else {
+            say!(out, warn, "k3s update to {to} handed to the kube container without a drain: {skip}");
+        }
         let record = K3sUpdate {
             stage: K3sStage::Applied,
             applied_at: self.wall(now),
@@ -221,7 +233,7 @@ impl K3s {
             let lost = self.own.is_some()
                 && !matches!(rule, "" | "reading" | "api" | "not-listed" | "record" | "preflight");
             if lost {
-                out.push(Effect::Say(K3sLogEvent::Released));
+                say!(out, warn, "the turn of the failed update of k3s was taken away");
                 self.withdraw(out);
                 let next_step = "set k3s.version in the device config again".to_owned();
                 self.keep(K3sUpdate { released: true, next_step, ..record }, out);
@@ -229,7 +241,11 @@ impl K3s {
             return;
         }
         if now >= began + K3S_UPDATE {
-            out.push(Effect::Say(K3sLogEvent::Failed(waits.clone())));
+            say!(
+                out,
+                error,
+                "k3s update timed out: this node keeps its turn, see `zedbox lock status`; it waits for {waits}"
+            );
             let next_step = format!(
                 "look at the log of the kube container; then set k3s.version back to `{}` in the device config, or give \
                  the turn back: `zedbox lock status` shows its number for `zedbox lock release`",
@@ -242,7 +258,7 @@ impl K3s {
     }
 
     fn done(&mut self, record: &K3sUpdate, out: &mut Vec<Effect>) {
-        out.push(Effect::Say(K3sLogEvent::Done(named(&record.to))));
+        say!(out, info, "the kubelet reports {}, and the node is healthy", named(&record.to));
         let (waiting_for, next_step) = (String::new(), "nothing".to_owned());
         self.keep(K3sUpdate { stage: K3sStage::Done, waiting_for, next_step, ..record.clone() }, out);
         self.watch_gate(false, out);

@@ -1,6 +1,7 @@
 //! What the rules of k3s updates hear and say. Pure: no clock, no I/O, no task.
 
 use requester::{DeviceClustering, DrainTopicUpdate};
+use step::LogMessage;
 use topics::{GoTime, K3sUpdate, NodeDrainRequest, NodeDrainStatus, OperationPause};
 
 use super::config::{DesiredK3s, Override};
@@ -52,24 +53,5 @@ pub(super) enum Effect {
     /// Watch over the gate, or do so no longer.
     Gate(bool),
     /// Write to the log.
-    Say(K3sLogEvent),
-}
-
-/// What is worth a line in the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum K3sLogEvent {
-    /// Another version or override file is wanted: from, to, whether the file changes.
-    Wanted(String, String, bool),
-    /// It is wanted no more.
-    TakenBack,
-    /// Turn or drain failed, for this reason; asked for again after so many seconds.
-    Refused(String, u64),
-    /// Handed to the kube container; why without a drain, or empty.
-    Applied(String, String),
-    /// It was not carried out in time.
-    Failed(String),
-    /// After a failure its turn was taken away.
-    Released,
-    /// The kubelet reports it and the node is healthy.
-    Done(String),
+    Say(LogMessage),
 }

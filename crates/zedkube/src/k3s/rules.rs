@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use requester::{DeviceClustering, DrainTopicUpdate, LatestAnswers, OwnRequest, UNKNOWN_WAIT};
-use step::{Core, Mono};
+use step::{Core, Mono, say};
 use topics::{GoTime, K3sStage, K3sUpdate, NodeDrainRequest, NodeDrainStatus, OperationPause};
 
 use super::config::{DesiredK3s, Override};
-use super::facts::{Effect, Event, K3sLogEvent};
+use super::facts::{Effect, Event};
 use crate::limits::{K3S_SETTLE, K3S_UPDATE};
 
 /// Between two readings of a file in a vault that is shut.
@@ -168,11 +168,12 @@ impl K3s {
             return;
         }
         if record.stage == K3sStage::Waiting {
-            out.extend([Effect::Say(K3sLogEvent::TakenBack), Effect::Forget]);
+            say!(out, info, "k3s update withdrawn");
+            out.push(Effect::Forget);
             (self.record, self.reported) = (None, Reported::Unasked);
         } else if record.to != self.version && record.stage != K3sStage::Done {
             // Another one was wanted after it was applied, and is not any more.
-            out.push(Effect::Say(K3sLogEvent::TakenBack));
+            say!(out, info, "k3s update withdrawn");
             let to = self.version.clone();
             self.reported = Reported::Unasked;
             self.keep(K3sUpdate { to, ..record }, out);

@@ -8,10 +8,10 @@ use nodestatus::{ClusterMembership, Membership};
 use pubsub::{Change, Publication, TopicRoot, store};
 use tokio::sync::watch;
 use topics::{ConfigItemValueMap, K3sStage, K3sUpdate, KubeConfig, NodeDrainRequest};
-use tracing::{error, info, warn};
+use tracing::{error, warn};
 
 use super::config::{OVERRIDE_BYTES, Override, wanted};
-use super::facts::{Effect, Event, K3sLogEvent};
+use super::facts::{Effect, Event};
 use super::rules::{K3s, SavedK3sUpdate};
 use crate::core::K3sHold;
 use crate::work::TaskContext;
@@ -260,30 +260,8 @@ impl Hands for Shell {
                 self.tasks.events(GATE, move |outbox| work.gate(outbox, report));
             }
             Effect::Gate(false) => self.tasks.cancel(GATE),
-            Effect::Say(said) => say(&said),
+            Effect::Say(message) => step::log!(message),
         }
         Ok(())
-    }
-}
-
-fn say(said: &K3sLogEvent) {
-    match said {
-        K3sLogEvent::Wanted(from, to, file) => {
-            info!(from, to, file, "k3s update requested: it waits for the turn of this node");
-        }
-        K3sLogEvent::TakenBack => info!("k3s update withdrawn"),
-        K3sLogEvent::Refused(why, secs) => {
-            warn!(why, pause_secs = secs, "no turn for the update of k3s: asked for again");
-        }
-        K3sLogEvent::Applied(to, skip) if skip.is_empty() => info!(to, "handed to the kube container"),
-        K3sLogEvent::Applied(to, skip) => warn!(to, skip, "handed to the kube container without a drain"),
-        K3sLogEvent::Failed(why) => {
-            error!(
-                waits_for = why,
-                "k3s update timed out: this node keeps its turn, see `zedbox lock status`"
-            );
-        }
-        K3sLogEvent::Released => warn!("the turn of the failed update of k3s was taken away"),
-        K3sLogEvent::Done(to) => info!(to, "the kubelet reports it, and the node is healthy"),
     }
 }

@@ -7,7 +7,7 @@ use topics::{DrainStatus, NodeDrainStatus, Requester};
 
 use super::way::waiting;
 use super::world::{NEW, NEWER, World, X, Z, drained};
-use crate::core::{Effect, Event, UpdateLogEvent};
+use crate::core::{Effect, Event};
 use requester::ProceedReason;
 
 #[test]
@@ -187,7 +187,7 @@ fn against_a_force_file_nothing_is_asked_after_the_switch_and_its_failure_counts
     let (status, requested_by) = (DrainStatus::FailedDrain, Requester::None);
     world.say(Event::Forced(Some(NodeDrainStatus { status, requested_by })));
     world.wait(Duration::from_secs(1000));
-    let counted = |it: &&Effect| matches!(it, Effect::Say(UpdateLogEvent::DrainFailed { .. }));
+    let counted = |it: &&Effect| matches!(it, Effect::Say(it) if it.text.contains("drain-failed-handler"));
     assert_eq!((world.asks(), world.done.iter().filter(counted).count()), (1, 1));
     world.say(Event::Forced(None));
     world.wait(Duration::from_secs(1000));

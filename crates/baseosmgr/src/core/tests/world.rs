@@ -13,7 +13,6 @@ use topics::{
 use crate::Limits;
 use crate::core::{
     BaseOs, Counter, Counters, Effect, Event, PartitionChange, PartitionWrite, RequiredTopic, SavedUpdates,
-    UpdateLogEvent,
 };
 use requester::{DeviceClustering, ProceedReason};
 
@@ -217,7 +216,7 @@ impl World {
 
     fn perform(&mut self, effect: Effect) {
         match effect.clone() {
-            Effect::Say(_) | Effect::ZbootReady | Effect::Writing(_) => {}
+            Effect::Say(_) | Effect::Switch { .. } | Effect::ZbootReady | Effect::Writing(_) => {}
             Effect::Ask { nth, context } => {
                 self.wall += 1;
                 let (minutes, secs) = (self.wall / 60 % 60, self.wall % 60);
@@ -450,7 +449,7 @@ impl World {
     /// Every switch that was ordered, with what it was for and why.
     pub(super) fn switches(&self) -> Vec<(String, ProceedReason)> {
         let switch = |effect: &Effect| {
-            let Effect::Say(UpdateLogEvent::Switch { context, why }) = effect else { return None };
+            let Effect::Switch { context, why } = effect else { return None };
             Some((context.clone(), why.clone()))
         };
         self.done.iter().filter_map(switch).collect()

@@ -2,11 +2,9 @@
 //!
 //! Sources: goals D5, D18. Pure: no clock, no I/O, no task.
 
-use step::Mono;
+use step::{Mono, say};
 
-use super::{
-    AttemptLogEvent, CORDON_AGAIN, CallFailure, CallState, Effect, Engine, PLACED_BEFORE, RefusedCall,
-};
+use super::{CORDON_AGAIN, CallFailure, CallState, Effect, Engine, PLACED_BEFORE, RefusedCall};
 use crate::changes::watched::NodeMark;
 use crate::node::cordon::NodeFacts;
 use kubeapi::reply::ReplyClass;
@@ -27,7 +25,7 @@ impl Engine {
             if self.cordon == CallState::Idle {
                 self.roster.bump();
                 self.cordon = CallState::Due(now.max(self.cordon_from));
-                effects.push(Effect::Say(AttemptLogEvent::Uncordoned));
+                say!(effects, warn, "node was uncordoned in mid-drain, cordoning it again");
             }
         }
     }

@@ -10,7 +10,7 @@ use step::Mono;
 use crate::calls::surge::{SurgeAnswer, SurgeOrder};
 use crate::engine::pod_table::PodTable;
 use crate::engine::track::{PodState, PodTrack, RemovalCall, SecondCopy};
-use crate::engine::words::{AttemptLogEvent, CallFailure, Effect, PodAction};
+use crate::engine::words::{CallFailure, Effect, PodAction, say_gone, say_held};
 use crate::plan::surge::{SurgeRule, deployment_of};
 use crate::plan::{PodFacts, tier};
 use crate::progress::BlockCode;
@@ -140,14 +140,11 @@ impl PodTable {
             }
         });
         if absent {
-            effects.push(Effect::Say(AttemptLogEvent::Gone(pod)));
+            say_gone(&pod, effects);
             return;
         }
         if let Some(why) = without {
-            effects.push(Effect::Say(AttemptLogEvent::Held(
-                pod,
-                format!("evicted without a second copy elsewhere: {why}"),
-            )));
+            say_held(&pod, &format!("evicted without a second copy elsewhere: {why}"), effects);
         }
         self.settle(now, uid, effects);
     }

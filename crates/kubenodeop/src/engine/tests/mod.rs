@@ -21,8 +21,8 @@ use std::time::Duration;
 use step::{Core, Mono};
 
 use super::{
-    AttemptLogEvent, AttemptOutcome, AttemptRules, CallFailure, Effect, Engine, Event, Limit,
-    NeverReadyAction, PodAction, StickyAction, VolumeAction,
+    AttemptOutcome, AttemptRules, CallFailure, Effect, Engine, Event, Limit, NeverReadyAction, PodAction,
+    StickyAction, VolumeAction,
 };
 use crate::calls::surge::{SurgeAnswer, SurgeOrder};
 use crate::calls::volumes::{AttachmentFacts, ClaimName};
@@ -101,7 +101,7 @@ struct Bench {
     copies: Vec<(Mono, String, u32)>,
     runtime_asked: Vec<Mono>,
     follows: Vec<String>,
-    said: Vec<AttemptLogEvent>,
+    said: Vec<String>,
     flying: BTreeSet<PodUid>,
     most_flying: usize,
     asked: Vec<u64>,
@@ -185,7 +185,7 @@ impl Bench {
                 Effect::AskCopy { volume, wanted } => self.copies.push((self.now, volume, wanted)),
                 Effect::FollowVolumes(claims) => self.volumes.push(claims),
                 Effect::AskRuntime => self.runtime_asked.push(self.now),
-                Effect::Say(said) => self.said.push(said),
+                Effect::Say(message) => self.said.push(message.text),
                 Effect::End(outcome) => self.end = Some(outcome),
             }
         }

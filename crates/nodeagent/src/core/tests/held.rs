@@ -37,8 +37,7 @@ fn p3_a_node_that_is_drained_again_is_not_taken_down_before_that_drain_is_comple
             bench.drain(status, by);
             bench.wait(7200);
             assert_eq!(bench.operations(), [], "{operation:?} while {status:?}");
-            let held = |it: &&(u64, Effect)| matches!(it.1, Effect::Say(NodeLogEvent::Held { .. }));
-            assert_eq!(bench.done.iter().filter(held).count(), 1, "it is said once");
+            assert_eq!(bench.said("held back"), 1, "it is said once");
             bench.drain(DrainStatus::Complete, by);
             let operations = bench.operations();
             assert_eq!(operations.iter().map(|it| (it.0, it.1)).collect::<Vec<_>>(), [(7200, operation)]);
@@ -115,7 +114,8 @@ fn disks_that_never_come_to_an_end_hold_nothing_up_for_ever() {
     assert_eq!(bench.operations(), []);
     bench.wait(1);
     assert_eq!(bench.operations(), [(180, Reboot, BootReason::RebootCmd)]);
-    assert!(bench.done.contains(&(180, Effect::Say(NodeLogEvent::NotSynced { secs: 120 }))));
+    let late = |it: &&(u64, Effect)| is_said(&it.1, "not in sync after 120 s");
+    assert_eq!(bench.done.iter().find(late).map(|it| it.0), Some(180));
     // Late, and nobody waits for it any more.
     assert_eq!(bench.hear(Event::Synced), []);
 }

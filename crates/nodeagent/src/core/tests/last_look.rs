@@ -91,8 +91,7 @@ fn u3_a_machine_that_is_held_says_why_and_what_to_type_and_asks_again_with_a_new
         ("etcd needs this node for its quorum", "repair it")
     );
     assert_eq!(held.number, first);
-    let said = |it: &&(u64, Effect)| matches!(it.1, Effect::Say(NodeLogEvent::NotNow { .. }));
-    assert_eq!(bench.done.iter().filter(said).count(), 1);
+    assert_eq!(bench.said("held back before the machine goes down"), 1);
     bench.wait(30);
     let again = question(&bench);
     assert!(again.number > first && again.held == held.held, "{again:?}");
@@ -184,7 +183,7 @@ fn u1_once_nobody_is_waited_for_any_more_the_drain_is_read_once_more_before_the_
         }
     };
     let effects = bench.core.step(bench.now, checked(Some(last)));
-    assert!(effects.iter().any(|it| matches!(it, Effect::Say(NodeLogEvent::Held { .. }))), "{effects:?}");
+    assert!(effects.iter().any(|it| is_said(it, "held back: the node is not drained")), "{effects:?}");
     assert!(!effects.iter().any(|it| matches!(it, Effect::Operate(_) | Effect::Mark { .. })), "{effects:?}");
 }
 

@@ -20,7 +20,7 @@ fn reasons(bench: &Bench) -> Option<Vec<MaintenanceModeReason>> {
 
 fn undrained(bench: &Bench) -> Vec<String> {
     let skip = |(_, effect): &(u64, Effect)| match effect {
-        Effect::Say(NodeLogEvent::Latched { order, undrained: true, .. }) => Some(order.reason.clone()),
+        Effect::Say(it) => Some(it.text.strip_prefix("drain skipped: ")?.split_once(". No ")?.0.to_owned()),
         _ => None,
     };
     bench.done.iter().filter_map(skip).collect()

@@ -111,6 +111,11 @@ impl Bench {
         self.done.iter().filter_map(order).collect()
     }
 
+    /// How often the log was given a line with these words.
+    fn said(&self, words: &str) -> usize {
+        self.done.iter().filter(|(_, it)| is_said(it, words)).count()
+    }
+
     fn status(&self) -> NodeAgentStatus {
         self.published().pop().expect("nothing was published")
     }
@@ -137,6 +142,10 @@ impl Bench {
     fn kinds(&self) -> Vec<(u64, &'static str)> {
         self.done.iter().map(|(at, effect)| (*at, kind(effect))).filter(|(_, kind)| *kind != "say").collect()
     }
+}
+
+fn is_said(effect: &Effect, words: &str) -> bool {
+    matches!(effect, Effect::Say(it) if it.text.contains(words))
 }
 
 fn kind(effect: &Effect) -> &'static str {

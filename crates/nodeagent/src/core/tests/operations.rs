@@ -206,11 +206,9 @@ fn an_application_that_never_halts_is_given_up_after_three_hundred_seconds() {
     bench.wait(1000);
     assert_eq!(bench.operations(), [(30 + 300 + 30, Reboot, BootReason::RebootCmd)]);
     assert!(bench.status().all_domains_halted);
-    let left = vec!["stuck".to_owned()];
-    assert!(bench.done.contains(&(330, Effect::Say(NodeLogEvent::NotHalted { left }))));
-    let told =
-        bench.done.iter().filter(|(_, it)| matches!(it, Effect::Say(NodeLogEvent::Halting { .. }))).count();
-    assert_eq!(told, 60, "it is told every five seconds");
+    let late = |it: &&(u64, Effect)| is_said(&it.1, r#"the operation continues: {"stuck"}"#);
+    assert_eq!(bench.done.iter().find(late).map(|it| it.0), Some(330));
+    assert_eq!(bench.said("waits for applications to halt"), 60, "it is told every five seconds");
 }
 
 #[test]
@@ -375,7 +373,7 @@ fn b5_a_device_without_partitions_waits_for_none_of_them() {
     let status = bench.status();
     assert_eq!((status.cur_part.as_str(), status.update_inprogress), ("", false));
     bench.wait(60);
-    assert!(!bench.done.iter().any(|it| it.1 == Effect::Say(NodeLogEvent::Unheard)), "{:?}", bench.done);
+    assert_eq!(bench.said("without word from"), 0, "{:?}", bench.done);
     bench.command(Reboot);
     bench.wait(60);
     assert_eq!(bench.operations(), [(120, Reboot, BootReason::RebootCmd)]);
@@ -389,7 +387,7 @@ fn the_first_status_does_not_wait_for_ever() {
     assert_eq!(bench.published(), []);
     bench.wait(1);
     assert_eq!(bench.status().name, "nodeagent");
-    assert!(bench.done.contains(&(30, Effect::Say(NodeLogEvent::Unheard))));
+    assert!(bench.done.iter().any(|(at, it)| *at == 30 && is_said(it, "without word from")));
 }
 
 #[test]

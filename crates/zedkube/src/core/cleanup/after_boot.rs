@@ -9,11 +9,11 @@ use kubeapi::listed;
 use kubenodeop::node::boot::GateReport;
 use kubenodeop::node::gate::{GateStatus, Layer, Warning};
 use nodestatus::Membership;
-use step::Mono;
+use step::{Mono, say};
 use topics::{BootGate, GateWarning};
 
 use crate::core::context::NodeContext;
-use crate::core::facts::{DrainLogEvent, Effect, NodeLook};
+use crate::core::facts::{Effect, NodeLook};
 
 use super::repairs::Repairs;
 
@@ -135,12 +135,22 @@ impl AfterBoot {
             && self.verdict().map(shown) != Some(shown(verdict))
             && (!self.opened || self.earlier || verdict.failed)
         {
-            out.push(Effect::Say(DrainLogEvent::Gate(verdict.clone())));
+            let GateStatus { words, next_step, .. } = verdict;
+            match verdict.layer.map(Layer::text) {
+                None => say!(out, info, "the gate after the boot is open: {words}"),
+                Some(layer) if verdict.failed => say!(
+                    out,
+                    warn,
+                    "the gate after the boot has failed at {layer} and is looked at again and again: {words}; {next_step}"
+                ),
+                Some(layer) => say!(out, info, "the gate after the boot is shut by {layer}: {words}"),
+            }
         }
         let warned = self.verdict().map(|it| it.warnings.clone()).unwrap_or_default();
         for warning in report.verdict.iter().flat_map(|it| &it.warnings).filter(|it| it.failed) {
             if !warned.iter().any(|it| it.failed && it.layer == warning.layer) {
-                out.push(Effect::Say(DrainLogEvent::GateWarning(warning.clone())));
+                let Warning { layer, words, next_step, .. } = warning;
+                say!(out, warn, "after the boot, {}: {words}; {next_step}", layer.text());
             }
         }
         let was_open = self.is_open();
@@ -150,12 +160,18 @@ impl AfterBoot {
     }
 
     /// Taints of an outage are on the node again: they go as they did after the boot.
-    pub(crate) fn tainted(&mut self, taints: Vec<String>, out: &mut Vec<Effect>) {
+    pub(crate) fn tainted(&mut self, taints: &[String], out: &mut Vec<Effect>) {
         if std::mem::take(&mut self.sentry) {
             self.settled = false;
             // What was seen before they came says nothing.
             self.report = None;
-            out.push(Effect::Say(DrainLogEvent::Tainted(taints)));
+            say!(
+                out,
+                info,
+                "taints keep pods away from the node; those of an outage are removed once kubelet is Ready and has \
+                 renewed its lease for 60 s: {}",
+                taints.join(", ")
+            );
         }
     }
 
@@ -164,7 +180,7 @@ impl AfterBoot {
         // With the gate shut it was somebody else.
         if *seen == NodeLook::Open && self.earlier && self.is_open() && !self.carried_out {
             self.repairs.add(now, OWN_CORDON, out);
-            out.push(Effect::Say(DrainLogEvent::Repaired(OWN_CORDON.to_owned())));
+            say!(out, warn, "removed after the boot: {OWN_CORDON}");
         }
         self.earlier = *seen == NodeLook::NotReady;
     }

@@ -9,13 +9,13 @@ use std::time::Duration;
 use kubenodeop::node::CordonSeen;
 use kubenodeop::node::boot::GateReport;
 use nodestatus::Membership;
-use step::{Fault, Mono, planted};
+use step::{Fault, Mono, planted, say};
 use topics::CordonOwner;
 
 use super::after_boot::AfterBoot;
 use super::leftovers::Leftovers;
 use crate::core::context::NodeContext;
-use crate::core::facts::{DrainLogEvent, Effect, NodeLook, UndoScope};
+use crate::core::facts::{DrainNote, Effect, NodeLook, UndoScope};
 use crate::limits::COMPLETE_POLL;
 
 /// How the node is to be.
@@ -254,7 +254,8 @@ impl CordonCleanup {
             }
             Ok(NodeLook::Open) => {
                 if self.cordon == CordonOwner::Ours {
-                    out.push(Effect::Say(DrainLogEvent::CordonRemoved));
+                    say!(out, info, "removed our own cordon");
+                    out.push(Effect::Note(DrainNote::CordonRemoved));
                 }
                 self.cordon = CordonOwner::None;
                 self.trouble.clear();
@@ -291,7 +292,7 @@ impl CordonCleanup {
                     self.in_flight = CordonInFlight::No;
                 }
                 if self.trouble != trouble {
-                    out.push(Effect::Say(DrainLogEvent::LookFailed(trouble.clone())));
+                    say!(out, warn, "cannot read our Node object: {trouble}");
                     self.trouble = trouble;
                 }
                 // A device in no cluster need not ask for ever for a node that does not exist.
@@ -333,17 +334,11 @@ impl CordonCleanup {
     }
 
     /// Something has happened on the drained node: it is checked.
-    pub(crate) fn node_changed(
-        &mut self,
-        now: Mono,
-        wanted: DesiredNode,
-        what: String,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn node_changed(&mut self, now: Mono, wanted: DesiredNode, what: &str, out: &mut Vec<Effect>) {
         if self.guard != CordonWatch::On {
             return;
         }
-        out.push(Effect::Say(DrainLogEvent::NodeActivity(what)));
+        say!(out, info, "something has happened on the drained node: {what}");
         self.guard = if self.check == CordonCheck::Running {
             CordonWatch::Active
         } else {

@@ -3,7 +3,9 @@
 //!
 //! Not here: the calls (`left_behind`). Pure: no clock, no I/O, no task.
 
-use crate::core::facts::{DrainLogEvent, Effect, UndoScope};
+use step::say;
+
+use crate::core::facts::{Effect, UndoScope};
 
 /// How far that is.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -29,7 +31,16 @@ impl Leftovers {
     /// Hears what is in the way.
     pub(crate) fn hear(&mut self, trouble: (String, String), out: &mut Vec<Effect>) {
         if self.wanted != UndoScope::Nothing && self.trouble != trouble {
-            out.push(Effect::Say(DrainLogEvent::Leftovers(trouble.0.clone())));
+            if trouble.0.is_empty() {
+                say!(out, info, "virtual machines and volumes are as before the last drain");
+            } else {
+                say!(
+                    out,
+                    warn,
+                    "virtual machines and volumes are not all as before the last drain yet: {}",
+                    trouble.0
+                );
+            }
             self.trouble = trouble;
         }
     }

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use step::{Inserted as _, Mono};
+use step::{Inserted as _, Mono, say};
 use topics::{GateWarning, GoTime};
 
 use crate::core::context::NodeContext;
-use crate::core::facts::{DrainLogEvent, Effect};
+use crate::core::facts::Effect;
 
 /// So many repairs of one kind within [`SPAN`] are worth a warning.
 const REPEATS: usize = 3;
@@ -48,7 +48,7 @@ impl Repairs {
         }
         if kind.until.len() == REPEATS && kind.warned.is_none() {
             kind.warned = Some(now);
-            out.push(Effect::Say(DrainLogEvent::RepairsAgain(words(what), next_step(what))));
+            say!(out, warn, "{}; {}", words(what), next_step(what));
         }
     }
 

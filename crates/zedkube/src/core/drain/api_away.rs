@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use agent::settings;
 use kubeapi::listed;
-use step::{Dice, Fault, Mono, planted};
+use step::{Dice, Fault, Mono, planted, say};
 use topics::{ClusterKnown, PodCounts, Requester};
 
 use super::life::{Drain, DrainStepOutcome};
 use super::run::{ApiAbsence, DrainRun, Silence};
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
-use crate::core::facts::{API_AWAY, DrainLogEvent, Effect, UnansweredCall};
+use crate::core::facts::{API_AWAY, Effect, UnansweredCall};
 use crate::limits::{PROBE_PAUSE, SKIP_SPREAD};
 
 /// What is known not to be there.
@@ -106,7 +106,12 @@ impl Drain {
             }
             May::Later | May::WithMargin { .. } => *away.skip_at.get_or_insert_with(|| {
                 let later = by_chance(&node.boot_id, SKIP_SPREAD);
-                out.push(Effect::Say(DrainLogEvent::SkipWaits(later)));
+                say!(
+                    out,
+                    warn,
+                    "isExtendedKubeAPIUnreachable the Kubernetes API is away: the drain is skipped in {} s, a time by chance",
+                    later.as_secs()
+                );
                 now + later
             }),
         };
@@ -147,7 +152,11 @@ impl Drain {
         if let DrainRun::Probing { away, .. } = &mut self.run
             && away.refused.as_ref() != Some(&why)
         {
-            out.push(Effect::Say(DrainLogEvent::SkipRefused(why.clone())));
+            say!(
+                out,
+                warn,
+                "isExtendedKubeAPIUnreachable the Kubernetes API is away, and the drain is not skipped: {why}"
+            );
             away.refused = Some(why);
         }
         self.probe_again(at);

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use agent::settings;
 use kubenodeop::{Counts, Left, Marks, Progress};
-use step::{Fault, Mono, planted};
-use topics::{DrainStatus, NodeDrainRequest};
+use step::{Fault, Mono, planted, say};
+use topics::{DrainStatus, NodeDrainRequest, StepWord};
 
 use super::life::{Drain, DrainStepOutcome};
 use super::resume::{Resume, learned};
 use super::run::{DrainEnd, DrainRun, Repeats};
 use crate::core::context::NodeContext;
-use crate::core::facts::{AttemptFailure, DrainLogEvent, DrainSuccess, Effect};
+use crate::core::facts::{AttemptFailure, DrainSuccess, Effect, say_blocker_changed, say_given_up};
 use crate::limits::HOLD_LIMIT;
 
 /// The longest pause before a drain whose cause of failure ends again and again.
@@ -34,7 +34,8 @@ impl Drain {
         let limit = self.properties.time(settings::DRAIN_TIMEOUT);
         let began = marks.attempt.unwrap_or(now);
         let marks = Marks { attempt: Some(began), drain: marks.drain.or(Some(began)), ..marks };
-        out.push(Effect::Say(DrainLogEvent::Attempt(attempt, node.limits.drain_tries)));
+        say!(out, info, "nodedrain-step:drain-attempt {attempt} of {}", node.limits.drain_tries);
+        out.push(Effect::word(StepWord::Attempt, attempt, ""));
         if let Some(request) = &self.serves {
             // Whose cordon it is stays as it was when the turn is not known for a moment.
             let grant = node.grant().unwrap_or_default();
@@ -65,7 +66,12 @@ impl Drain {
         let Some((until, reason)) = pause else { return self.attempt(now, attempt, marks, node, out) };
         let last = Box::new(Progress { marks, ..Progress::default() });
         if now < until {
-            out.push(Effect::Say(DrainLogEvent::PauseKept(attempt, until.since(now))));
+            let secs = until.since(now).as_secs();
+            say!(
+                out,
+                info,
+                "attempt {attempt} failed before zedkube restarted, waiting {secs} s for the rest of the pause"
+            );
             self.run = DrainRun::Retrying { attempt, until, reason, last };
         } else {
             self.next_attempt(now, attempt + 1, &last, node, out);
@@ -105,13 +111,13 @@ impl Drain {
     pub(crate) fn blocker_changed(
         &mut self,
         now: Mono,
-        what: String,
+        what: &str,
         node: &NodeContext,
         out: &mut Vec<Effect>,
     ) {
         if let DrainRun::Retrying { attempt, last, .. } = &self.run {
             let (next, last) = (attempt + 1, last.clone());
-            out.push(Effect::Say(DrainLogEvent::BlockerChanged(what)));
+            say_blocker_changed(what, out);
             self.next_attempt(now, next, &last, node, out);
         }
     }
@@ -151,14 +157,15 @@ impl Drain {
             ..*last
         });
         let reason = failure.reason;
-        out.push(Effect::Say(DrainLogEvent::AttemptFailed(attempt, reason.clone())));
+        say!(out, warn, "nodedrain-step:drain-failure attempt {attempt}: {reason}");
+        out.push(Effect::word(StepWord::AttemptFailed, attempt, &reason));
         if attempt + u32::from(planted(Fault::K1)) < node.limits.drain_tries {
             let until = now + node.limits.drain_retry();
             self.run = DrainRun::Retrying { attempt, until, reason, last };
             out.push(Effect::Await(self.run_id, Box::new(failure.watched)));
             return None;
         }
-        out.push(Effect::Say(DrainLogEvent::GivingUp(reason.clone())));
+        say_given_up(&reason, out);
         out.push(Effect::Await(self.run_id, Box::new(failure.watched.after_all_attempts())));
         Some(self.fail(DrainStatus::FailedDrain, DrainEnd::FailedDrain { attempt, reason, last }))
     }

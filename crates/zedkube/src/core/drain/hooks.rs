@@ -6,14 +6,14 @@
 //! programs, and which of them ran (`hooks`). Source: goals U9. Pure: no clock, no I/O, no task.
 
 use kubenodeop::Progress;
-use step::Mono;
-use topics::{DrainPhase, DrainStatus};
+use step::{Mono, say};
+use topics::{DrainPhase, DrainStatus, StepWord};
 
 use super::life::{Drain, DrainStepOutcome};
 use super::run::{DrainEnd, DrainRun};
 use super::words::{StateWords, words};
 use crate::core::context::NodeContext;
-use crate::core::facts::{CordonFailure, DrainLogEvent, Effect};
+use crate::core::facts::{CordonFailure, Effect, say_given_up};
 
 impl Drain {
     /// Hears that a hook is being called.
@@ -38,13 +38,14 @@ impl Drain {
         };
         self.hook_tries += 1;
         let tries = (self.hook_tries, node.limits.drain_tries);
-        out.push(Effect::Say(DrainLogEvent::HookFailed(tries, trouble.clone())));
+        say!(out, warn, "the hooks before the drain have failed, try {} of {}: {trouble}", tries.0, tries.1);
+        out.push(Effect::word(StepWord::HookFailed, tries.0, &trouble));
         if tries.0 < tries.1 {
             let again = Some(now + node.limits.drain_retry());
             self.run = DrainRun::Hooks { running: String::new(), again, trouble };
             return None;
         }
-        out.push(Effect::Say(DrainLogEvent::GivingUp(trouble.clone())));
+        say_given_up(&trouble, out);
         let last = Box::new(Progress::default());
         Some(self.fail(DrainStatus::FailedDrain, DrainEnd::FailedDrain { attempt: 0, reason: trouble, last }))
     }

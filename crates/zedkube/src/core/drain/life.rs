@@ -7,14 +7,15 @@ use std::time::Duration;
 use agent::settings::Properties;
 use kubenodeop::{STICKY_RETURNS, StickyAction};
 use outage::keeper::Ask;
-use step::Mono;
-use topics::{CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainRequest};
+use step::{Mono, say};
+use topics::{CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainRequest, StepWord};
 
 use super::resume::{EarlierWork, Resume};
 use super::run::{DrainEnd, DrainRun, PreflightState, Repeats, Silence};
+use crate::WAIT;
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
-use crate::core::facts::{CordonFailure, DrainLogEvent, Effect, RemainingPod, RunId};
+use crate::core::facts::{CordonFailure, DrainNote, Effect, RemainingPod, RunId, say_skipped, whose};
 
 /// How long the answer to whether the turn is still ours may take before the question is asked again.
 const CONFIRM_AGAIN: Duration = Duration::from_secs(30);
@@ -234,7 +235,14 @@ impl Drain {
             self.started_at = node.wall(now);
             self.before = EarlierWork::default();
         }
-        out.push(Effect::Say(DrainLogEvent::Taken(request.clone())));
+        say!(
+            out,
+            info,
+            "nodedrain-step:drain-request-handle NodeDrainRequest {} taken: {}",
+            request.id(),
+            request.context
+        );
+        out.push(Effect::Note(DrainNote::Taken(request.clone())));
         (self.resume, self.serves, self.floor) = (resume, Some(request), floor);
         self.hook_tries = 0;
         self.run = DrainRun::Taken { from };
@@ -289,7 +297,11 @@ impl Drain {
                 self.next_attempt(now, next, &last, node, out);
             }
             DrainRun::Holding { until, .. } if now >= *until => {
-                out.push(Effect::Say(DrainLogEvent::HeldTooLong));
+                say!(
+                    out,
+                    warn,
+                    "the fault-injection file {WAIT} has held this drain for too long; it is complete now"
+                );
                 return self.complete(out);
             }
             DrainRun::Idle
@@ -315,7 +327,7 @@ impl Drain {
             return self.let_go(outside);
         }
         self.next_start = Some(now + node.limits.drain_gap()).filter(|at| *at > now);
-        out.push(Effect::Say(DrainLogEvent::Starting));
+        say!(out, info, "nodedrain-step:drain-starting cordonAndDrainNode");
         self.run = DrainRun::Waiting { tried: 0, again: None };
         if node.limits.take_turns {
             return self.turn(now, node, out);
@@ -385,7 +397,8 @@ impl Drain {
         match result {
             Ok(owner) => {
                 self.floor = None;
-                out.push(Effect::Say(DrainLogEvent::Cordoned(owner)));
+                say!(out, info, "nodedrain-step:drain-cordon-complete cordonNode: it is {}", whose(owner));
+                out.push(Effect::word(StepWord::Cordoned, 0, whose(owner)));
                 if node.limits.take_turns {
                     out.push(Effect::Turn(Ask::Confirm));
                     self.run = DrainRun::Confirming { again: now + CONFIRM_AGAIN };
@@ -395,7 +408,12 @@ impl Drain {
                 Some(DrainStepOutcome::Cordoned(owner))
             }
             Err(failure) => {
-                out.push(Effect::Say(DrainLogEvent::CordonFailed(tried, failure.why.clone())));
+                say!(
+                    out,
+                    warn,
+                    "nodedrain-step:drain-cordon-failure cordonNode, try {tried}: {}",
+                    failure.why
+                );
                 if tried < node.limits.cordon_tries {
                     let again = Some(now + node.limits.cordon_retry());
                     self.run = DrainRun::Cordoning { tried, again, failure };
@@ -407,7 +425,7 @@ impl Drain {
     }
 
     pub(super) fn skip(&mut self, skip: String, out: &mut Vec<Effect>) -> DrainStepOutcome {
-        out.push(Effect::Say(DrainLogEvent::Skipped(skip.clone())));
+        say_skipped(&skip, out);
         self.run = DrainRun::Ended(DrainEnd::Skipped(skip.clone()));
         self.resume = None;
         DrainStepOutcome::Skipped(skip)
@@ -434,8 +452,13 @@ impl Drain {
     fn complete(&mut self, out: &mut Vec<Effect>) -> Option<DrainStepOutcome> {
         let DrainRun::Holding { done, attempt, last, .. } = &self.run else { return None };
         let end = DrainEnd::Drained { attempt: *attempt, last: last.clone() };
-        out.extend(self.left.iter().map(|it| Effect::Say(DrainLogEvent::Left(it.clone()))));
-        out.push(Effect::Say(DrainLogEvent::Complete(done.took)));
+        for left in &self.left {
+            say!(out, warn, "left by policy: {left}");
+        }
+        say!(out, info, "nodedrain-step:drain-complete");
+        let secs = done.took.as_secs_f64();
+        say!(out, info, "kubevirt_node_drain_completion_time_seconds:{secs:.6}");
+        out.push(Effect::word(StepWord::Complete, 0, ""));
         self.run = DrainRun::Ended(end);
         Some(DrainStepOutcome::Drained)
     }

@@ -13,7 +13,7 @@ use topics::{DrainStatus, RunningLimit};
 use super::life::{Drain, DrainStepOutcome};
 use super::run::{DrainEnd, DrainRun};
 use crate::core::context::NodeContext;
-use crate::core::facts::{DrainLogEvent, Effect};
+use crate::core::facts::{Effect, say_given_up};
 use crate::limits::{Limits, volume_action};
 
 impl Drain {
@@ -64,7 +64,7 @@ impl Drain {
         };
         let secs = node.limits.drain_limit().as_secs();
         let reason = format!("not done within {secs} s, the limit for the whole drain: {why}");
-        out.push(Effect::Say(DrainLogEvent::GivingUp(reason.clone())));
+        say_given_up(&reason, out);
         let serves = self.serves.take();
         super::attempts::add_left(&mut self.left, &last.left);
         self.end(Some(DrainEnd::FailedDrain { attempt, reason, last }), out);

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use kubenodeop::{AttemptBlocker, Progress};
 use outage::keeper::Ask;
-use step::Mono;
-use topics::DrainStatus;
+use step::{Mono, say};
+use topics::{DrainStatus, StepWord};
 
 use super::life::{Drain, DrainStepOutcome};
 use super::run::{DrainEnd, DrainRun, PreflightState};
 use crate::core::context::NodeContext;
-use crate::core::facts::{CordonFailure, DrainLogEvent, Effect, StartObstacle};
+use crate::core::facts::{CordonFailure, Effect, StartObstacle, say_given_up};
 use crate::limits::PROBE_PAUSE;
 
 /// Pause before it is looked again at what was found of pods; the node is looked at as often as it is tried to cordon it.
@@ -93,7 +93,7 @@ impl Drain {
                         DrainEnd::FailedCordon(CordonFailure { why: reason, next_step }),
                     ));
                 }
-                out.push(Effect::Say(DrainLogEvent::GivingUp(reason.clone())));
+                say_given_up(&reason, out);
                 let last = Box::new(Progress { blockers, ..Progress::default() });
                 return Some(
                     self.fail(DrainStatus::FailedDrain, DrainEnd::FailedDrain { attempt: 0, reason, last }),
@@ -144,7 +144,8 @@ impl Drain {
             Err(what) => (what, Vec::new()),
         };
         if before.as_ref().is_none_or(|(it, _)| it.why != what.why) {
-            out.push(Effect::Say(DrainLogEvent::CannotStart(what.why.clone())));
+            say!(out, warn, "the drain cannot start yet: {}", what.why);
+            out.push(Effect::word(StepWord::CannotStart, 0, &what.why));
         }
         if what.away {
             // Whether the drain is skipped is decided by what the keeper of the turn meets, or the probe.

@@ -5,12 +5,13 @@
 
 use outage::keeper::Ask;
 use outage::turn::record::Phase;
-use step::Mono;
+use step::{Mono, say};
+use topics::StepWord;
 
 use super::life::{Drain, DrainStepOutcome};
 use super::run::{DrainEnd, DrainRun};
 use crate::core::context::NodeContext;
-use crate::core::facts::{DrainLogEvent, Effect};
+use crate::core::facts::{Effect, say_waits_for_turn};
 use crate::core::k3s::TURN_ALONE;
 use crate::limits::PROBE_PAUSE;
 
@@ -29,7 +30,12 @@ impl Drain {
         if let Some(why) = node.turn.lost().or(refused.map(|it| it.why.as_str())) {
             let why = why.to_owned();
             if active {
-                out.push(Effect::Say(DrainLogEvent::TurnLost(why.clone())));
+                say!(
+                    out,
+                    warn,
+                    "the turn to be down is no longer ours: the drain ends, our cordon goes, and it queues again: {why}"
+                );
+                out.push(Effect::word(StepWord::TurnLost, 0, &why));
                 self.end(None, out);
             }
             return Some(DrainStepOutcome::TurnLost(why));
@@ -46,7 +52,7 @@ impl Drain {
             self.run = DrainRun::probing(now, tried);
         } else if let Some(waiting) = node.turn.waiting().filter(|_| node.turn.is_refused()) {
             self.run = DrainRun::Waiting { tried: 0, again: None };
-            out.push(Effect::Say(DrainLogEvent::WaitsForTurn(waiting.why.clone())));
+            say_waits_for_turn(&waiting.why, out);
             if self.resume.take().is_some() | self.floor.take().is_some() {
                 return Some(DrainStepOutcome::TurnRefused);
             }
@@ -77,7 +83,7 @@ impl Drain {
             return self.turn(now, node, out);
         };
         if tried == 0 {
-            out.push(Effect::Say(DrainLogEvent::WaitsForTurn(trouble)));
+            say_waits_for_turn(&trouble, out);
         }
         out.push(Effect::Turn(Ask::Look));
         let again = Some(now + node.limits.cordon_retry());

@@ -6,28 +6,29 @@
 //! Not here: when a window is open (`window`); time comes in as that fact, so that a clock that jumps changes nothing but
 //! it. Source: goals U9. Pure: no clock, no I/O, no task.
 
-use topics::{DrainPhase, DrainStatus, GoTime, NodeDrainRequest, Requester};
+use step::say;
+use topics::{DrainPhase, DrainStatus, GoTime, NodeDrainRequest, Requester, StepWord};
 
 use super::life::{Drain, DrainStepOutcome};
 use super::run::DrainRun;
 use super::words::{StateWords, words};
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
-use crate::core::facts::{DrainLogEvent, Effect, Pass};
+use crate::core::facts::{Effect, Pass};
 
 impl Drain {
     /// Why it may not start now.
-    fn shut_out(&self, node: &NodeContext) -> Option<DrainLogEvent> {
+    fn shut_out(&self, node: &NodeContext) -> Option<(StepWord, String)> {
         // REQUESTED says that it had not started when this agent restarted.
         if self.resume.is_some() || self.floor.is_some_and(|it| it != DrainStatus::Requested) {
             return None;
         }
         if let Some(pause) = node.window.paused() {
-            return Some(DrainLogEvent::Paused(pause.words()));
+            return Some((StepWord::Paused, pause.words()));
         }
         let closed = node.window.closed.as_ref()?;
         let passes = self.serves.as_ref().is_some_and(|it| may_always(it, node));
-        (!passes).then(|| DrainLogEvent::OutsideWindow(closed.why.clone()))
+        (!passes).then(|| (StepWord::OutsideWindow, closed.why.clone()))
     }
 
     /// Until it has started, the drain of a closed window works in the name of somebody who still asks, and of one who may
@@ -65,14 +66,20 @@ impl Drain {
         }
         let ours = self.serves.as_ref().and_then(|it| pass_of(it, node));
         if let Some(pass) = ours.filter(|_| node.window.closed.is_some()) {
-            out.push(Effect::Say(DrainLogEvent::WindowPassed(pass.by.clone())));
+            say!(out, warn, "the drain starts outside of its windows by a person's word: {}", pass.by);
+            out.push(Effect::word(StepWord::WindowPassed, 0, &pass.by));
         }
         true
     }
 
-    fn close(&mut self, why: DrainLogEvent, out: &mut Vec<Effect>) {
+    fn close(&mut self, (word, why): (StepWord, String), out: &mut Vec<Effect>) {
         if self.run != DrainRun::OutsideWindow {
-            out.push(Effect::Say(why));
+            if word == StepWord::Paused {
+                say!(out, warn, "the drain waits until a person ends the pause: {why}");
+            } else {
+                say!(out, info, "the drain waits for a window: {why}");
+            }
+            out.push(Effect::word(word, 0, &why));
             self.run = DrainRun::OutsideWindow;
         }
     }

@@ -8,9 +8,9 @@ use std::fmt;
 use agent::force::OrderedBy;
 use step::Mono;
 use topics::{
-    Blocker, CordonOwner, DrainHistory, DrainJournal, DrainMarks, DrainRecord, DrainStatus, DrainStep,
-    ForceRecord, GoTime, NAME_BYTES, NodeDrainRequest, NodeDrainStatus, OperationPause, PauseRecord,
-    PodCounts, RequestId, Requester, StepWord, cut_text as cut,
+    Blocker, DrainHistory, DrainJournal, DrainMarks, DrainRecord, DrainStatus, DrainStep, ForceRecord,
+    GoTime, NAME_BYTES, NodeDrainRequest, NodeDrainStatus, OperationPause, PauseRecord, PodCounts, RequestId,
+    Requester, StepWord, cut_text as cut,
 };
 
 use crate::core::context::NodeContext;
@@ -351,15 +351,6 @@ impl History {
             forced.gone_at = at;
             self.changed = true;
         }
-    }
-}
-
-/// Whose cordon it is, in a word.
-pub(super) const fn whose(owner: CordonOwner) -> &'static str {
-    match owner {
-        CordonOwner::None => "nobody's",
-        CordonOwner::Ours => "ours",
-        CordonOwner::Foreign => "somebody else's, which is kept",
     }
 }
 

@@ -1,15 +1,15 @@
-//! Which steps of a drain and of a force file the history keeps: read off what the core says and does.
+//! Which steps of a drain and of a force file the history keeps: by what the core says and does.
 //!
 //! Not here: how they are kept. Pure: no clock, no I/O, no task.
 
 use step::Mono;
 use topics::{DrainStatus, GoTime, StepWord};
 
-use super::history::{History, whose};
+use super::history::History;
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
 use crate::core::drain::Drain;
-use crate::core::facts::{DrainLogEvent, Effect};
+use crate::core::facts::{DrainNote, Effect};
 
 impl History {
     /// Keeps what this turn brings; says it when it is worth a write.
@@ -23,13 +23,19 @@ impl History {
         out: &mut Vec<Effect>,
     ) {
         let at = node.wall(now);
-        let released = turn.iter().any(|it| matches!(it, Effect::Say(DrainLogEvent::Forced(..))));
+        let released = turn.iter().any(|it| matches!(it, Effect::Note(DrainNote::Released(_))));
         let effect = (!released).then(|| answers.effect_of_force());
         self.audit(answers.force(), effect.as_deref(), (&node.boot_id, at));
         let mut end = None;
         for effect in turn {
-            if let Effect::Say(said) = effect {
-                end = self.note(at, said, drain, answers, node).or(end);
+            if let Effect::Note(DrainNote::Taken(request)) = effect {
+                self.taken(request, &node.boot_id, at, drain.catches_up());
+            } else if let Effect::Note(DrainNote::Released(order)) = effect {
+                if let Some(request) = answers.request_of(order.requested_by) {
+                    self.released(request.id(), &request.context, at);
+                }
+            } else if let Effect::Note(DrainNote::Word(word, nth, text)) = effect {
+                end = self.note(at, (*word, *nth, text)).or(end);
             } else if matches!(effect, Effect::Cordon(..)) {
                 let after = [
                     StepWord::Taken,
@@ -57,95 +63,39 @@ impl History {
         out.extend(self.take_new(node).map(|it| Effect::History(Box::new(it))));
     }
 
-    /// Keeps one thing that is said; returns the end that it reports.
+    /// Keeps one step; returns the end that it reports.
     fn note(
         &mut self,
         at: GoTime,
-        said: &DrainLogEvent,
-        drain: &Drain,
-        answers: &Answers,
-        node: &NodeContext,
+        (word, nth, text): (StepWord, u32, &str),
     ) -> Option<(StepWord, DrainStatus, String)> {
-        match said {
-            DrainLogEvent::Taken(request) => {
-                self.taken(request, &node.boot_id, at, drain.catches_up());
+        use StepWord::{
+            ApiReached, Attempt, AttemptFailed, CannotStart, Complete, Cordoned, Failed, ForceRefused,
+            Forced, HookFailed, Interrupted, OutsideWindow, Passed, Paused, Proving, Restarted, Skipped,
+            Taken, TurnLost, Void, WaitsForTurn, WindowPassed, Withdrawn,
+        };
+        // What happens once since one of these.
+        let since: &[StepWord] = match word {
+            CannotStart => &[Taken, Restarted, ApiReached, TurnLost],
+            OutsideWindow | Paused => &[Taken, Restarted, WaitsForTurn, TurnLost],
+            WindowPassed => &[Taken, Restarted, OutsideWindow],
+            WaitsForTurn => &[Taken, Restarted, CannotStart, Passed, ApiReached, TurnLost],
+            Void => {
+                self.void(at, text);
+                return None;
             }
-            DrainLogEvent::CannotStart(why) => {
-                let after = [StepWord::Taken, StepWord::Restarted, StepWord::ApiReached, StepWord::TurnLost];
-                self.once(StepWord::CannotStart, &after, 0, at, why);
+            Complete | Skipped => {
+                return Some((word, DrainStatus::Complete, text.to_owned()));
             }
-            DrainLogEvent::Passed(what) => self.step(StepWord::Passed, 0, at, what),
-            DrainLogEvent::OutsideWindow(why) | DrainLogEvent::Paused(why) => {
-                let paused = matches!(said, DrainLogEvent::Paused(_));
-                self.once(
-                    if paused { StepWord::Paused } else { StepWord::OutsideWindow },
-                    &[StepWord::Taken, StepWord::Restarted, StepWord::WaitsForTurn, StepWord::TurnLost],
-                    0,
-                    at,
-                    why,
-                );
+            Failed => return Some((word, DrainStatus::FailedDrain, text.to_owned())),
+            Withdrawn => return Some((word, DrainStatus::NotRequested, text.to_owned())),
+            Taken | Restarted | ApiReached | Passed | TurnLost | HookFailed | Cordoned | Attempt
+            | Proving | AttemptFailed | Forced | ForceRefused | Interrupted => {
+                self.step(word, nth, at, text);
+                return None;
             }
-            DrainLogEvent::WindowPassed(by) => {
-                let after = [StepWord::Taken, StepWord::Restarted, StepWord::OutsideWindow];
-                self.once(StepWord::WindowPassed, &after, 0, at, by);
-            }
-            DrainLogEvent::WaitsForTurn(why) => {
-                let after = [
-                    StepWord::Taken,
-                    StepWord::Restarted,
-                    StepWord::CannotStart,
-                    StepWord::Passed,
-                    StepWord::ApiReached,
-                    StepWord::TurnLost,
-                ];
-                self.once(StepWord::WaitsForTurn, &after, 0, at, why);
-            }
-            DrainLogEvent::HookFailed((tried, _), why) => self.step(StepWord::HookFailed, *tried, at, why),
-            DrainLogEvent::TurnLost(why) => self.step(StepWord::TurnLost, 0, at, why),
-            DrainLogEvent::Cordoned(owner) => self.step(StepWord::Cordoned, 0, at, whose(*owner)),
-            DrainLogEvent::Attempt(attempt, _) => self.step(StepWord::Attempt, *attempt, at, ""),
-            DrainLogEvent::AttemptFailed(attempt, why) => {
-                self.step(StepWord::AttemptFailed, *attempt, at, why);
-            }
-            DrainLogEvent::Void(why) => self.void(at, why),
-            DrainLogEvent::Forced(order, _) => {
-                if let Some(request) = answers.request_of(order.requested_by) {
-                    self.released(request.id(), &request.context, at);
-                }
-            }
-            DrainLogEvent::Complete(_) => {
-                return Some((StepWord::Complete, DrainStatus::Complete, String::new()));
-            }
-            DrainLogEvent::Skipped(why) => {
-                return Some((StepWord::Skipped, DrainStatus::Complete, why.clone()));
-            }
-            DrainLogEvent::GivingUp(why) => {
-                return Some((StepWord::Failed, DrainStatus::FailedDrain, why.clone()));
-            }
-            DrainLogEvent::Withdrawn => {
-                let text = "all requests were withdrawn".to_owned();
-                return Some((StepWord::Withdrawn, DrainStatus::NotRequested, text));
-            }
-            DrainLogEvent::Changing(..)
-            | DrainLogEvent::Starting
-            | DrainLogEvent::OutageAnswer(_)
-            | DrainLogEvent::CordonFailed(..)
-            | DrainLogEvent::BlockerChanged(_)
-            | DrainLogEvent::PauseKept(..)
-            | DrainLogEvent::NodeActivity(_)
-            | DrainLogEvent::Left(_)
-            | DrainLogEvent::HeldTooLong
-            | DrainLogEvent::SkipWaits(_)
-            | DrainLogEvent::SkipRefused(_)
-            | DrainLogEvent::Gate(_)
-            | DrainLogEvent::Repaired(_)
-            | DrainLogEvent::Tainted(_)
-            | DrainLogEvent::RepairsAgain(..)
-            | DrainLogEvent::GateWarning(_)
-            | DrainLogEvent::CordonRemoved
-            | DrainLogEvent::LookFailed(_)
-            | DrainLogEvent::Leftovers(_) => {}
-        }
+        };
+        self.once(word, since, nth, at, text);
         None
     }
 }

@@ -5,11 +5,11 @@
 use std::time::Duration;
 
 use clusterview::leader::Candidacy;
-use step::Mono;
+use step::{Mono, say};
 use topics::{DrainJournal, DrainMarks, NodeDrainProgress, NodeDrainStatus};
 
 use super::gap::Gap;
-use crate::core::facts::{DrainLogEvent, Effect};
+use crate::core::facts::Effect;
 
 /// Each topic as it was published last.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,7 +88,8 @@ impl PublishedRecords {
             }
         }
         if self.status != Some(status) {
-            out.push(Effect::Say(DrainLogEvent::Changing(self.status.unwrap_or_default(), status)));
+            let from = self.status.unwrap_or_default();
+            say!(out, info, "nodedrain-step:changing publishNodeDrainStatus from {from} to {status}");
             out.push(Effect::Status(status));
             self.status = Some(status);
         }

@@ -132,6 +132,11 @@ impl Bench {
     }
 
     /// Lets time pass until the core wants to be woken.
+    /// How many lines with these words the log was given last.
+    pub(super) fn said(&self, words: &str) -> usize {
+        self.last.iter().filter(|it| matches!(it, Effect::Say(it) if it.text.contains(words))).count()
+    }
+
     pub(super) fn wait(&mut self) -> Duration {
         let due = self.core.next_wake().expect("the core waits for nothing");
         let waited = due.since(self.now);

@@ -12,8 +12,11 @@ use step::Core as _;
 use topics::{Answer, ClusterKnown, DrainJournal, DrainPhase, DrainStatus, Requester};
 
 use super::bench::{Bench, T0, alone, gate, request};
-use super::{DrainLogEvent, Effect, Event, Membership, NodeLook, RunId, UndoScope};
+use super::{Effect, Event, Membership, NodeLook, RunId, UndoScope};
 use crate::limits::Limits;
+
+/// Of a repair that has to be made again and again.
+const AGAIN: &str = "had to be removed 3 times or more";
 
 mod at_rest;
 
@@ -81,9 +84,7 @@ fn r4_a_cordon_of_an_earlier_boot_waits_for_the_gate_and_then_goes_at_once() {
     let own = BTreeMap::from([("own cordon of an earlier boot".to_owned(), 1)]);
     let progress = bench.core.progress();
     assert_eq!((progress.phase, progress.repairs, progress.gate.open), (DrainPhase::Idle, own, true));
-    assert!(
-        bench.last.contains(&Effect::Say(DrainLogEvent::Repaired("own cordon of an earlier boot".into())))
-    );
+    assert_eq!(bench.said("removed after the boot: own cordon of an earlier boot"), 1);
     assert!(bench.last.contains(&Effect::Gate(false)));
     assert_eq!(bench.core.next_wake(), None);
 }
@@ -154,9 +155,7 @@ fn r5_what_was_mended_is_counted_on_over_a_second_watch() {
 #[test]
 fn the_log_tells_of_a_gate_once() {
     let mut bench = booted();
-    let shown = |bench: &Bench| {
-        bench.last.iter().filter(|it| matches!(it, Effect::Say(DrainLogEvent::Gate(_)))).count()
-    };
+    let shown = |bench: &Bench| bench.said("the gate after the boot");
     let event = report(&bench, Some(Layer::Lease), &[], &[]);
     bench.hear(event.clone());
     assert_eq!(shown(&bench), 1);
@@ -230,7 +229,7 @@ fn r5_v2_taints_that_come_back_are_watched_for_removed_and_counted_and_repeats_a
         bench.now = bench.now + Duration::from_hours(1);
         bench.hear(Event::Tainted(vec![taint.to_owned()]));
         assert!(bench.last.contains(&Effect::Gate(true)), "{:?}", bench.last);
-        assert!(bench.last.contains(&Effect::Say(DrainLogEvent::Tainted(vec![taint.to_owned()]))));
+        assert_eq!(bench.said(&format!("renewed its lease for 60 s: {taint}")), 1);
         // Not looked at yet is no word on taints.
         bench.hear(report(&bench, Some(Layer::Service), &[], &[]));
         assert!(!bench.last.contains(&Effect::Gate(false)));
@@ -242,8 +241,7 @@ fn r5_v2_taints_that_come_back_are_watched_for_removed_and_counted_and_repeats_a
         let shown = bench.core.progress().gate;
         assert!(shown.open && shown.layer.is_empty(), "{shown:?}");
         assert_eq!(bench.core.progress().repairs, [(taint.to_owned(), times)].into());
-        let again = |it: &Effect| matches!(it, Effect::Say(DrainLogEvent::RepairsAgain(..)));
-        assert_eq!(bench.last.iter().any(again), times == 3, "{times}");
+        assert_eq!(bench.said(AGAIN), usize::from(times == 3), "{times}");
         let warnings = bench.core.progress().gate.warnings;
         assert_eq!(warnings.len(), usize::from(times == 3), "{warnings:?}");
     }
@@ -259,7 +257,7 @@ fn o7_repairs_count_over_restarts_and_boots_until_they_are_a_day_old_and_no_cloc
         bench.join();
         bench.look(NodeLook::Open);
         bench.hear(report(&bench, None, &[], &[taint]));
-        let said = bench.last.iter().any(|it| matches!(it, Effect::Say(DrainLogEvent::RepairsAgain(..))));
+        let said = bench.said(AGAIN) > 0;
         (bench.core.journal(), said, bench.core.progress())
     };
     let (first, said, progress) = fixed(None, 0);
@@ -300,8 +298,7 @@ fn o7_a_third_repair_of_one_kind_within_a_day_is_warned_of_once_until_they_are_a
         bench.now = bench.now + Duration::from_hours(hours);
         bench.hear(Event::Tainted(vec![taint.to_owned()]));
         bench.hear(report(bench, None, &[], &[taint]));
-        said +=
-            bench.last.iter().filter(|it| matches!(it, Effect::Say(DrainLogEvent::RepairsAgain(..)))).count();
+        said += bench.said(AGAIN);
         (said, bench.core.progress().gate.warnings.len())
     };
     // Three within 25 h, and then within 24 h; those of one outage are one.
@@ -338,9 +335,7 @@ fn seed_1_10_what_is_warned_of_is_shown_logged_once_and_watched_until_it_is_heal
     assert!(!bench.core.cleanup.is_healthy(), "it keeps the turn until its limit");
     assert_eq!(bench.core.progress().reason, "no drain requested");
     bench.hear(warned(&bench, true));
-    let said = |bench: &Bench| {
-        bench.last.iter().filter(|it| matches!(it, Effect::Say(DrainLogEvent::GateWarning(_)))).count()
-    };
+    let said = |bench: &Bench| bench.said("after the boot, ");
     assert!(bench.core.cleanup.is_healthy() && said(&bench) == 1, "{:?}", bench.last);
     bench.hear(warned(&bench, true));
     assert_eq!(said(&bench), 0);
@@ -388,7 +383,7 @@ fn r8_pods_of_the_former_boot_are_looked_after_beside_an_open_gate_counted_and_n
     assert!(!bench.last.contains(&Effect::Gate(false)), "they are still looked after");
     bench.hear(with(&bench, true, 2, "shop/web is left"));
     assert_eq!(bench.core.progress().repairs, [("pod of the former boot".to_owned(), 2)].into());
-    assert!(!bench.last.iter().any(|it| matches!(it, Effect::Say(DrainLogEvent::RepairsAgain(..)))));
+    assert_eq!(bench.said(AGAIN), 0);
     bench.hear(with(&bench, false, 2, "shop/web is left"));
     assert!(bench.last.contains(&Effect::Gate(false)), "{:?}", bench.last);
     let progress = bench.core.progress();
@@ -459,7 +454,7 @@ fn d19_migrations_are_taken_back_beside_the_look_that_removes_our_cordon_and_nei
         assert!(bench.last.contains(&Effect::Leftovers(UndoScope::Migrations)), "{:?}", bench.last);
         assert!(may_open(&bench).is_some(), "{:?}", bench.last);
         bench.look(NodeLook::Open);
-        assert!(bench.last.contains(&Effect::Say(DrainLogEvent::CordonRemoved)), "{:?}", bench.last);
+        assert!(bench.said("removed our own cordon") == 1, "{:?}", bench.last);
         assert!(!bench.last.iter().any(|it| matches!(it, Effect::Leftovers(_))), "it goes on");
         bench.hear(Event::Leftovers("cancel the evacuation: 503".to_owned(), "look at virt-api".to_owned()));
         let progress = bench.core.progress();

@@ -52,6 +52,7 @@ fn order(bench: &Bench) -> Vec<&'static str> {
         | Effect::Leftovers(_)
         | Effect::UndoHooks
         | Effect::HooksAfterBoot
+        | Effect::Note(_)
         | Effect::Say(_) => None,
     };
     bench.last.iter().filter_map(word).collect()

@@ -11,10 +11,10 @@ use std::time::Duration;
 use kubeapi::PodUid;
 use kubenodeop::{Marks, Progress};
 use step::Mono;
-use topics::{CordonOwner, DrainJournal, DrainStatus, NodeDrainRequest, Requester};
+use topics::{CordonOwner, DrainJournal, DrainStatus, NodeDrainRequest, Requester, StepWord};
 
 use super::bench::{Bench, T0, alone, request};
-use super::{DrainLogEvent, Effect, Event, NodeLook};
+use super::{Effect, Event, NodeLook};
 use crate::limits::Limits;
 
 const US: Requester = Requester::DeviceOp;
@@ -25,9 +25,7 @@ fn at(secs: u64) -> Mono {
 
 /// An attempt and the limit and marks with which it begins.
 fn begun(bench: &Bench) -> Option<(u32, Duration, Marks)> {
-    let attempt = bench.last.iter().find_map(|it| {
-        if let Effect::Say(DrainLogEvent::Attempt(attempt, 5)) = it { Some(*attempt) } else { None }
-    })?;
+    let attempt = (1..=5).find(|nth| bench.last.contains(&Effect::word(StepWord::Attempt, *nth, "")))?;
     bench.last.iter().find_map(|it| {
         let Effect::Drain(_, _, limit, marks) = it else { return None };
         Some((attempt, *limit, (**marks).clone()))
@@ -224,7 +222,7 @@ fn d16_a_change_of_what_blocked_starts_the_next_attempt_at_once_and_says_what_it
     assert_eq!((begun(&bench), bench.status()), (None, (7, 2)));
     bench.hear(Event::BlockerChanged(run, what()));
     assert_eq!(begun(&bench).unwrap().0, 2);
-    assert!(bench.last.contains(&Effect::Say(DrainLogEvent::BlockerChanged(what()))));
+    assert_eq!(bench.said(&what()), 1);
     assert_eq!(bench.status(), (5, 2));
     // Heard late, in the attempt that it has started, it starts no further one.
     bench.hear(Event::BlockerChanged(run, what()));

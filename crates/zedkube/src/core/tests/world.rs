@@ -235,7 +235,7 @@ impl World {
                 // Nodes take no turns here.
                 Effect::Preflight(_) | Effect::Margin { .. } => panic!("asks for a turn"),
                 Effect::UndoHooks | Effect::HooksAfterBoot => panic!("there is no hook"),
-                Effect::Turn(_) | Effect::OutageAnswer(_) | Effect::Say(_) => {}
+                Effect::Turn(_) | Effect::OutageAnswer(_) | Effect::Note(_) | Effect::Say(_) => {}
             }
         }
     }

@@ -163,7 +163,7 @@ async fn seed_2_23_1_10_basic_pods_have_fifteen_minutes_keep_no_cordon_and_stop_
     assert!(!device.cordoned() && progress.gate.open, "{progress:?}");
     let [warning] = progress.gate.warnings.as_slice() else { panic!("{progress:?}") };
     assert_eq!((warning.layer.as_str(), warning.failed), ("system-pods", false));
-    let words = "after the boot: pods are not Ready: kube-system/dns (CrashLoopBackOff)";
+    let words = "after the boot, system-pods: pods are not Ready: kube-system/dns (CrashLoopBackOff)";
     assert_eq!(device.diary.count(words), 0);
     device.pass(Duration::from_mins(20)).await;
     assert!(device.progress().gate.warnings[0].failed, "{:?}", device.progress());
