@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// From the crate's root: the name of the crate, then its modules.
+/// From the crate's root, whose name comes first.
 type ModulePath = Vec<String>;
 
 #[derive(Default)]
 struct Module {
     defines: BTreeSet<String>,
-    /// Name and what it is short for; `*` for all that a module has.
+    /// Name and path; `*` for all of a module.
     uses: Vec<(String, Vec<String>)>,
     /// Paths in its code, of two names or more.
     paths: Vec<Vec<String>>,
 }
 
-/// Of each file, from which others it takes what.
+/// Per file, the imported names by file.
 type Imports<'a> = BTreeMap<&'a ModulePath, BTreeMap<ModulePath, BTreeSet<String>>>;
 
 struct Crates(BTreeMap<ModulePath, Module>);
@@ -91,7 +91,7 @@ impl Module {
         }
     }
 
-    /// One branch of a `use`, whose trunk is `before`.
+    /// One branch of a `use`; `before` is its prefix.
     fn read_use(&mut self, before: &[String], tokens: &[TokenTree]) {
         let (mut path, mut name) = (before.to_vec(), None);
         for (at, token) in tokens.iter().enumerate() {
@@ -130,7 +130,7 @@ fn is_test_mark(token: Option<&TokenTree>) -> bool {
     matches!(token, Some(TokenTree::Group(it)) if it.stream().to_string().replace(' ', "") == "cfg(test)")
 }
 
-/// The names at the begin of `tokens` that `::` joins.
+/// The leading names joined by `::`.
 fn path_of(tokens: &[TokenTree]) -> Vec<String> {
     let mut path = Vec::new();
     for part in tokens.chunks(3) {
@@ -149,7 +149,7 @@ impl Crates {
         Crates(sources.into_iter().filter(|(path, _)| !crate::is_of_tests(path)).filter_map(read).collect())
     }
 
-    /// `None` for what is not of this crate.
+    /// `None` for names of other crates.
     fn resolve(&self, from: &ModulePath, path: &[String], depth: usize) -> Option<Target> {
         let (first, mut rest) = path.split_first().filter(|_| depth < 9)?;
         let at = match first.as_str() {
@@ -168,7 +168,7 @@ impl Crates {
         self.look_up(&at, rest, depth, true)
     }
 
-    /// `path` as what `at` knows by its first name; where that `is_named` as one of its own, a macro may have made it.
+    /// Resolves `path` in the module `at`; where that `is_named` as its own, a macro may have made it.
     fn look_up(&self, at: &ModulePath, path: &[String], depth: usize, is_named: bool) -> Option<Target> {
         let module = self.0.get(at)?;
         let (first, rest) = path.split_first()?;
@@ -227,7 +227,7 @@ fn reached<'a>(imports: &'a Imports<'a>, from: &'a ModulePath) -> BTreeSet<&'a M
     found
 }
 
-/// The imports that lead back to the file that has them, where those for which `left_out` holds do not count.
+/// Imports that lead back to their file, without those that `left_out` accepts.
 fn circles(imports: &Imports<'_>, left_out: impl Fn(&ModulePath, &ModulePath) -> bool) -> Vec<String> {
     let mut imports = imports.clone();
     for (from, all) in &mut imports {
@@ -240,7 +240,7 @@ fn circles(imports: &Imports<'_>, left_out: impl Fn(&ModulePath, &ModulePath) ->
     back.map(|(from, to, names)| format!("{} -> {}: {names:?}", from.join("::"), to.join("::"))).collect()
 }
 
-/// A folder's own file and the files in it may know each other: it calls them, and they use its words.
+/// A folder's own file and the files in it may import each other.
 fn all_circles(imports: &Imports<'_>) -> String {
     let mut found = circles(imports, |from, to| from.starts_with(to));
     found.extend(circles(imports, |from, to| to.starts_with(from)));

@@ -1,4 +1,4 @@
-//! The trees in `run-fixtures`: they hold what they say, and agents that start on them do what they should.
+//! The trees in `run-fixtures`: their files are exact, agree with each other, and use the agents' words.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
 
@@ -26,7 +26,7 @@ fn names() -> Vec<String> {
     names
 }
 
-/// Reads a file of a tree; its bytes must be the ones that would be written.
+/// Reads a file of a tree; its bytes must equal the written form.
 fn exact<T: Topic>(tree: &str, path: &str) -> Option<T> {
     let text = fs::read_to_string(trees().join(tree).join(path)).ok()?;
     let value: T =
@@ -94,7 +94,7 @@ fn every_tree_but_the_malformed_one_holds_exact_topic_files_that_agree() {
 
 const WORDS: [&str; 9] =
     ["Reason", "NextStep", "WaitingFor", "Words", "Text", "Effect", "Skip", "Left", "Held"];
-/// Objects whose texts are a person's own, and the names, words and numbers that agents fill into theirs.
+/// Objects with a person's own texts, and the names, words and numbers that agents fill into theirs.
 const PERSONS: [&str; 2] = ["Pause", "Pauses"];
 const FILLED_IN: [&str; 7] = ["by", "field", "root", "shop", "application", "reboot", "no"];
 
@@ -112,7 +112,7 @@ fn texts(value: &Value, member: &str, into: &mut Vec<String>) {
     }
 }
 
-/// The words of a text that stand together without a name, a number, a command or a mark between them, if more than one.
+/// Runs of two or more words without a name, a number, a command or a mark in between.
 fn runs(text: &str) -> Vec<String> {
     let plain =
         |it: &str| it.chars().all(|it| it.is_ascii_alphabetic() || it == '-') && !FILLED_IN.contains(&it);
@@ -134,7 +134,7 @@ fn runs(text: &str) -> Vec<String> {
     all.into_iter().filter(|it| it.len() > 1).map(|it| it.join(" ")).collect()
 }
 
-/// What the agents no longer say is in no tree: documents, pages and tests show it as theirs.
+/// Texts that agents no longer use must not be in a tree: documents, pages and tests show them as theirs.
 #[test]
 fn the_texts_of_the_trees_are_in_the_words_of_the_agents() {
     let sources = sources().into_iter().filter(|(path, _)| !is_of_tests(path)).map(|(_, text)| {
@@ -152,7 +152,7 @@ fn the_texts_of_the_trees_are_in_the_words_of_the_agents() {
             }
             let mut all = Vec::new();
             texts(&serde_json::from_str(&text).unwrap(), "", &mut all);
-            // What a person has written is shown, not said.
+            // A person's text is not the agents'.
             for text in all.iter().filter(|it| *it != "server is lost") {
                 for run in runs(text) {
                     looked_at += 1;
@@ -181,10 +181,10 @@ fn every_file_of_the_malformed_tree_is_refused_and_none_is_a_panic() {
     assert!(force.unwrap_err().to_string().contains("RequestedBy 2"));
 }
 
-/// A value with a stranger in each of its objects, as a newer version may write them.
+/// A value with an unknown member in each of its objects, as a newer version may write it.
 fn newer(value: &Value) -> Value {
     match value {
-        // Maps have names of things for members, not names of ours.
+        // Members of maps are names of things.
         Value::Object(members)
             if members.keys().all(|it| it.starts_with(|it: char| it.is_ascii_uppercase())) =>
         {
@@ -198,7 +198,8 @@ fn newer(value: &Value) -> Value {
     }
 }
 
-/// What survives a boot, written by another version: with all members of `T` and strangers, and without each one.
+/// Files that survive a boot, written by another version: with all members of `T` and unknown ones, and
+/// without each one.
 fn of_other_versions<T: Topic + PartialEq + std::fmt::Debug>(path: &str) {
     let sample = trees().join("../crates/topics/tests/filled").join(format!("{path}.json"));
     let text = fs::read_to_string(sample).unwrap();
@@ -213,7 +214,6 @@ fn of_other_versions<T: Topic + PartialEq + std::fmt::Debug>(path: &str) {
         let mut older = plain.clone();
         older.as_object_mut().unwrap().remove(name);
         let shorter = read(&older).unwrap_or_else(|error| panic!("{path} without {name}: {error}"));
-        // The others are as they were.
         let again: Value = serde_json::from_slice(&go_json::to_vec(&shorter).unwrap()).unwrap();
         for (other, value) in members.iter().filter(|(other, _)| *other != name) {
             assert_eq!(again.get(other), Some(value), "{path} without {name}");

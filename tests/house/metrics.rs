@@ -21,7 +21,7 @@ fn row(metric: &str) -> &'static str {
     PAGE.lines().find(|it| it.starts_with(&format!("| `{metric}` |"))).unwrap()
 }
 
-/// What `{{` and `}}` name, and `by (…)`.
+/// Names in `{{ }}` and in `by (…)`.
 fn labels(text: &str) -> BTreeSet<&str> {
     let shown = text.split("{{").skip(1).filter_map(|it| it.split("}}").next());
     let shown = shown.map(|it| it.trim().trim_start_matches("$labels.")).filter(|it| !it.starts_with('$'));
@@ -29,11 +29,11 @@ fn labels(text: &str) -> BTreeSet<&str> {
     shown.chain(grouped.flat_map(|it| it.split(", "))).collect()
 }
 
-/// That `expr` and its words name what there is.
+/// Every name in `expr` and its words exists.
 fn is_served(expr: &str, words: &str) {
     let metrics = named(expr);
     for metric in &metrics {
-        // A value of a label is one of the words of its row.
+        // A label's value is one of the words of its row.
         for (label, value) in expr.split(&[',', '{', '}'][..]).filter_map(|it| it.split_once('=')) {
             let value = value.trim_start_matches(['=', '~']).trim_matches('"');
             if ADDED.contains(&label) || label.contains(' ') || !row(metric).contains(&format!("`{label}`")) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{is_of_tests, product, sources};
 
-/// Names that several types may bear, and why.
+/// Names that several types may share, and why.
 const SHARED: [(&str, &str); 5] = [
     ("Event", "what the core of an agent or of a part hears"),
     ("Effect", "what such a core asks for"),
@@ -13,7 +13,7 @@ const SHARED: [(&str, &str); 5] = [
     ("Shell", "of an agent: what performs the effects of its core"),
 ];
 
-/// Where types are defined, by their names.
+/// Definitions by type name.
 fn types() -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (path, text) in sources() {

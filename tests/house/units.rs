@@ -1,5 +1,5 @@
-//! The shipped unit file: systemd can read it and finds it tight, it follows the cluster's services, and its step before
-//! the start does what it says.
+//! The shipped unit file: systemd accepts it and finds it secure, it follows the cluster's services, and its
+//! step before the start works.
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
@@ -42,7 +42,7 @@ fn step() -> &'static str {
 
 #[test]
 fn the_service_starts_all_agents_on_the_real_machine_and_comes_back() {
-    // How the machine is taken down is in the settings file: words here would go before it.
+    // The device is in the settings file, which arguments would override.
     assert_eq!(commands("ExecStart"), ["/usr/bin/zedbox run --root / --log-format journald"]);
     assert_eq!(commands("Restart"), ["always"]);
     assert!(lines().contains(&("Unit", "StartLimitIntervalSec", "0")));
@@ -53,7 +53,7 @@ fn the_service_starts_all_agents_on_the_real_machine_and_comes_back() {
 fn the_step_before_the_start_calls_mknod_for_a_missing_kmsg_and_leaves_one_that_is_there() {
     let dir = tempfile::tempdir().unwrap();
     let node = dir.path().join("kmsg");
-    // Only root may make device nodes: a stand-in writes down how it was called.
+    // Only root may make device nodes: a stand-in records its calls.
     let calls = dir.path().join("calls");
     let mknod = dir.path().join("mknod");
     scenarios::script(&mknod, &format!("#!/bin/sh\necho \"$@\" >> {}\n: > \"$3\"\n", calls.display()));
@@ -66,11 +66,10 @@ fn the_step_before_the_start_calls_mknod_for_a_missing_kmsg_and_leaves_one_that_
     assert_eq!(std::fs::read_to_string(&calls).unwrap(), format!("-m 600 {} c 1 11\n", node.display()));
 }
 
-/// The unit in a folder of its own, with a program that is there; none where systemd-analyze is not.
+/// The unit in a folder of its own, with an existing program; `None` without systemd-analyze.
 fn analyzed(words: &[&str]) -> Option<(bool, String)> {
     let dir = tempfile::tempdir().unwrap();
     let unit = dir.path().join("zedbox.service");
-    // The program and its manual page are not installed here.
     write(&unit, &UNIT.replace("/usr/bin/zedbox run", "/bin/true run"));
     let Ok(said) = Command::new("systemd-analyze").args(words).arg(&unit).output() else {
         let why = b"skipped: there is no systemd-analyze to read the unit file\n";

@@ -1,4 +1,4 @@
-//! How soon what was deferred begins once its drain is complete (goal P4).
+//! How soon a deferred operation begins after its drain is complete (goal P4).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use scenarios::{Agent, World, bring_image, reboot_config, with_image};
 const LIMIT: Duration = Duration::from_secs(10);
 const REQUESTERS: [Agent; 3] = [Agent::Zedagent, Agent::Baseosmgr, Agent::Nodeagent];
 
-/// Of all that zedkube says, the others hear only what stands at their next start.
+/// Of zedkube's values, the others get only the last one, at their next start.
 async fn begins_after_complete(world: &mut World, ask: impl Fn(&World)) {
     let clock = agent::Clock::new();
     world.cluster.block().await;

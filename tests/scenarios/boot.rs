@@ -7,7 +7,7 @@ use topics::{CordonOwner, DrainPhase, DrainStatus, NodeDrainProgress};
 
 const NODE: &str = "edge-node-1";
 
-/// What a power cut in mid-drain leaves: our cordon of that boot, taints of the outage, and one of somebody else.
+/// State after a power cut during a drain: our cordon of that boot, taints of the outage, and a foreign one.
 fn left_behind(sim: &Sim) {
     sim.power(NODE, false);
     sim.edit("nodes", "", NODE, |node| {
@@ -65,7 +65,7 @@ async fn r4_r5_r6_a_node_after_a_power_cut_becomes_schedulable_by_itself_layer_b
     let told = |it: Option<&NodeDrainProgress>| {
         it.is_some_and(|it| it.repairs.len() == 3 && it.phase == DrainPhase::Idle)
     };
-    // Those of a node that cannot be reached are taken away by the cluster itself.
+    // The cluster itself removes those of an unreachable node.
     let told = world.until("zedkube", "three repairs", told).await.unwrap();
     assert!(told.repairs.values().all(|count| *count == 1), "{told:?}");
     assert!(told.gate.open && told.gate.stale_taints.is_empty(), "{told:?}");

@@ -1,4 +1,4 @@
-//! Servers with etcd: what their own member says, and what the agents of the others say of theirs (goals U3, U4).
+//! Servers with etcd: their own member's answers, and those of the other members' agents (goals U3, U4).
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::process::ExitStatusExt as _;
@@ -29,7 +29,6 @@ pub(crate) fn members(etcd: &Etcd, sim: &Sim) {
     }
 }
 
-/// The device of this node has a member of etcd.
 pub(crate) fn server(world: &mut World, node: &str, etcd: &Etcd) {
     world.put("k3s/server/db/etcd/member", "");
     let data = world.topic_root.path("k3s");
@@ -52,7 +51,6 @@ async fn u3_a_server_whose_margin_went_after_its_grant_is_held_with_the_reason_a
     let question = held(&world).await;
     assert!(question.held.contains("2 of 3 etcd voters are healthy"), "{question:?}");
     assert!(question.next_step.contains("zedbox drain force complete --for reboot"), "{question:?}");
-    // It is asked again and again, and the machine stays up.
     let again = |it: Option<&OutageQuestion>| it.is_some_and(|it| it.number > question.number);
     world.until::<OutageQuestion>("nodeagent", "another question", again).await;
     assert_eq!(world.recorded(), []);
@@ -64,7 +62,7 @@ async fn u3_a_server_whose_margin_went_after_its_grant_is_held_with_the_reason_a
     assert!(holders.contains("\"going-down\""), "{holders}");
 }
 
-/// A port that is free at all of these addresses.
+/// Free at all of these addresses.
 async fn free_at(addresses: &[IpAddr]) -> u16 {
     loop {
         let first = TcpListener::bind((addresses[0], 0)).await.unwrap();
@@ -79,7 +77,6 @@ async fn free_at(addresses: &[IpAddr]) -> u16 {
     }
 }
 
-/// Its agents answer at `address` in the cluster.
 fn reachable(world: &mut World, at: SocketAddr, counter: u32) {
     let mut config = reboot_config(counter);
     config["cluster"]["clusterIpPrefix"] = format!("{}/8", at.ip()).into();
@@ -107,7 +104,7 @@ async fn u3_a_peer_whose_own_agent_calls_its_member_unhealthy_is_counted_so_and_
         world.status(DrainStatus::NotRequested).await;
         world.until::<EdgeNodeClusterStatus>("zedkube", "its address in the cluster", ready).await;
     }
-    // It is connected and votes: nobody but its own agent sees that it is not ready.
+    // It is connected and votes: only its own agent sees that it is not ready.
     etcd.script(NODES[1], &[EtcdFault::Sick]);
     reachable(&mut worlds[2], SocketAddr::new(addresses[2], port), 7);
     let waits = |it: Option<&NodeDrainProgress>| {
@@ -119,7 +116,7 @@ async fn u3_a_peer_whose_own_agent_calls_its_member_unhealthy_is_counted_so_and_
     worlds[2].until::<NodeDrainProgress>("zedkube", "to wait for its turn", waits).await;
     assert!(!worlds[2].cluster.cordoned().await);
     etcd.script(NODES[1], &[]);
-    // What changes the Lease is a reason to look now, and not only after a pause.
+    // A change of the Lease causes a look now, not after a pause.
     worlds[0].cluster.sim().edit(LEASES, PLACE, LEASE, |it| it["metadata"]["labels"]["seen"] = json!("yes"));
     worlds[2].recorded_count(1).await;
     for world in &mut worlds {

@@ -19,7 +19,7 @@ pub(crate) const LEASES: &str = "coordination/leases";
 pub(crate) const PLACE: &str = "eve-kube-app";
 const QUESTION: &str = "run/nodeagent/OutageQuestion/global.json";
 
-/// Our node is drained for a reboot; nodeagent does not run yet.
+/// For a reboot; nodeagent does not run yet.
 pub(crate) async fn drained(world: &mut World) {
     for agent in [Agent::Zedagent, Agent::Baseosmgr, Agent::Zedkube] {
         world.start(agent);
@@ -29,7 +29,7 @@ pub(crate) async fn drained(world: &mut World) {
     world.status(DrainStatus::Complete).await;
 }
 
-/// Waits until nodeagent is held back, and says why and what to type.
+/// Waits until nodeagent is held, with reason and command.
 pub(crate) async fn held(world: &World) -> OutageQuestion {
     let held = |it: Option<&OutageQuestion>| it.is_some_and(|it| !it.held.is_empty());
     world.until::<OutageQuestion>("nodeagent", "a machine that is held back", held).await.unwrap()
@@ -42,7 +42,6 @@ async fn u1_a_turn_that_an_operator_released_and_a_restored_lease_has_again_take
     let sim = world.cluster.sim().clone();
     let lease = || sim.get(LEASES, PLACE, LEASE).unwrap();
     let (before, handle) = (lease(), world.cluster.handle());
-    // zedkube hangs; an operator releases its turn.
     world.kill(Agent::Zedkube).await;
     let fence = u32::try_from(before["spec"]["leaseTransitions"].as_i64().unwrap()).unwrap();
     let forced = ForcedRelease {
@@ -58,7 +57,7 @@ async fn u1_a_turn_that_an_operator_released_and_a_restored_lease_has_again_take
     let now = agent::Clock::new().wall().to_timestamp();
     operator::change(&handle, now, |record| release(record, forced.clone())).await.unwrap();
     assert_eq!(lease()["spec"]["holderIdentity"], "");
-    // The next node gets the turn and is cordoned in it; then etcd is restored from a snapshot.
+    // The next node gets the turn and is cordoned in it; then etcd is restored.
     sim.edit("nodes", "", NODES[1], |node| {
         node["spec"]["unschedulable"] = json!(true);
         let mark = json!({ "bootId": "b", "requestedBy": 2, "requestedAt": "t", "fence": fence + 1,
@@ -84,7 +83,7 @@ async fn u3_a_person_can_force_a_server_that_is_held_and_the_order_is_used_once(
     let mut world = World::new().await;
     world.limits["nodeagent"]["refused_retry_ms"] = json!(100);
     drained(&mut world).await;
-    // A record that nobody can use.
+    // An unusable record.
     world.cluster.sim().edit(LEASES, PLACE, LEASE, |it| {
         it["metadata"]["annotations"]["pillar-rs/outage-version"] = json!("2");
     });

@@ -1,5 +1,5 @@
-//! Virtual machines on our node: moved or shut down before the pods, started again after the boot, left alone when the
-//! reboot is taken back (goals D12, D19).
+//! Virtual machines on our node: moved or shut down before the pods, started again after the boot, left
+//! unchanged when the reboot is withdrawn (goals D12, D19).
 
 use scenarios::{Agent, PENDING, World};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn runs(guest: &Value) -> bool {
     guest["status"]["phase"] == "Running"
 }
 
-/// A machine that migrates as `outcome` says, and one that is shut down.
+/// One that migrates with `outcome`, and one that is shut down.
 pub(crate) async fn add_machines(world: &World, outcome: &str) {
     let sim = world.cluster.sim();
     sim.add_kubevirt("v1.7.3");
@@ -46,7 +46,7 @@ fn guest(world: &World, name: &str) -> Value {
     world.cluster.sim().get(GUESTS, "shop", name).unwrap_or_default()
 }
 
-/// A node that is told to reboot, with both machines; the migration of one hangs until it is told otherwise.
+/// A node ordered to reboot, with both machines; one migration hangs until the test changes that.
 async fn rebooting() -> World {
     let mut world = World::new().await;
     add_machines(&world, "hang").await;
@@ -85,7 +85,7 @@ async fn d12_a_reboot_moves_one_machine_shuts_one_down_and_starts_it_again_after
 #[tokio::test(start_paused = true)]
 async fn d12_a_zedkube_that_is_killed_at_each_step_leads_to_the_same_end_and_one_migration() {
     let mut world = rebooting().await;
-    // Whatever it says next about machines, it is killed then.
+    // zedkube is killed at each new value about machines.
     let mut killed = 0;
     let mut said = Vec::new();
     loop {
@@ -122,7 +122,7 @@ async fn d12_a_zedkube_that_is_killed_at_each_step_leads_to_the_same_end_and_one
 #[tokio::test(start_paused = true)]
 async fn d16_an_attempt_that_a_machine_made_fail_is_followed_by_the_next_once_its_policy_is_another_one() {
     let mut world = World::new().await;
-    // An hour: without a change nothing would happen in this test.
+    // An hour: without a change nothing would happen here.
     world.limits["zedkube"]["drain_retry_ms"] = 3_600_000.into();
     world.limits["zedkube"]["machines_policy"] = "fail".into();
     add_machines(&world, "hang").await;

@@ -1,8 +1,8 @@
-//! Whole agents on real files and a cluster: what a person at a device would see.
+//! Whole agents on real files and a cluster: as seen by a person at a device.
 //!
-//! Each test waits for states of the topics, never for a while. Waits are shortened by limits; rules and counts are
-//! those of a device. Most scenarios run twice: on the embedded cluster, and on a real API server when the
-//! environment names one.
+//! Each test waits for states of the topics, never for a time. Limits shorten waits; rules and counts are a
+//! device's. Most scenarios run twice: on the embedded cluster, and on a real API server when the environment
+//! names one.
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
@@ -76,7 +76,7 @@ on_both! {
     update::p5_two_requesters_get_one_drain_and_an_answer_each,
 }
 
-/// On the embedded cluster only: a real one would miss its node.
+/// Embedded cluster only: a real one would miss its node.
 #[tokio::test(start_paused = true)]
 async fn a_device_config_without_a_cluster_section_takes_the_node_out_after_an_announcement() {
     let mut world = World::new().await;
@@ -84,7 +84,7 @@ async fn a_device_config_without_a_cluster_section_takes_the_node_out_after_an_a
         .await;
 }
 
-/// On the embedded cluster only, as what stands in for kubectl in the hooks.
+/// Embedded cluster only, like the hooks' stand-in for kubectl.
 #[tokio::test(start_paused = true)]
 async fn seed_2_15_2_26_what_a_hook_scales_down_before_the_drain_is_up_again_after_the_boot() {
     let mut world = World::new().await;
@@ -97,7 +97,7 @@ async fn seed_2_15_what_a_hook_scales_down_before_the_drain_is_up_again_when_it_
     windows::what_a_hook_scales_down_is_up_again_when_the_operation_is_withdrawn(&mut world).await;
 }
 
-/// Says why a test did nothing: past its own output, which nobody sees when it passes.
+/// Prints why a test did nothing, past its captured output.
 #[expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
 pub(crate) fn say(text: &str) {
     writeln!(std::io::stderr(), "{text}").unwrap();
@@ -125,7 +125,7 @@ async fn played_on(cluster: Cluster, scenario: impl AsyncFnOnce(&mut World)) {
     world.cluster.tear_down().await;
 }
 
-/// The stage for real servers is itself tried on a server: the embedded cluster's, over HTTP, as a stranger.
+/// The stage for real servers, tested on a server: the embedded cluster's, over HTTP.
 async fn on_a_stranger(scenario: impl AsyncFnOnce(Cluster)) {
     let sim = kubesim::Sim::new(kubesim::SimConfig::default());
     let server = sim.serve().await.unwrap();
@@ -155,7 +155,7 @@ async fn u1_two_nodes_told_together_are_never_cordoned_together_on_a_real_server
     }
 }
 
-/// On the embedded cluster only, which has two hundred pods in no time.
+/// Embedded cluster only, where two hundred pods take no time.
 #[tokio::test(start_paused = true)]
 async fn u10_a_drain_of_200_pods_asks_for_little_more_than_its_evictions() {
     pods::u10_a_drain_of_200_pods_asks_for_little_more_than_its_evictions(&mut World::new().await).await;

@@ -28,11 +28,9 @@ fn orders() -> Vec<[Agent; 4]> {
 async fn every_start_order_drains_before_it_reboots() {
     side_by_side(orders().into_iter().map(async |order| {
         let mut world = World::new().await;
-        // The command came while the device was off.
         world.ask_reboot(7);
         for agent in order {
             world.start(agent);
-            // The agent has run before the next one starts.
             for _ in 0..50 {
                 tokio::task::yield_now().await;
             }

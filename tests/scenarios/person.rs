@@ -1,4 +1,4 @@
-//! A person at the node wants it rebooted or switched off, by the file that `zedbox reboot` and `zedbox shutdown` write.
+//! A person orders a reboot or power-off of the node, with the file of `zedbox reboot` and `zedbox shutdown`.
 
 use agent::device::MachineOperation;
 use outage::turn::record::LEASE;
@@ -11,7 +11,7 @@ use topics::{
 
 use crate::look::{LEASES, PLACE, held};
 
-/// What the program writes, for the boot in which the agents work.
+/// The program's file, for the agents' boot.
 fn order(world: &World, op: DeviceOp) -> String {
     let boot_id = agent::force::boot_of_agents(&world.topic_root).unwrap().unwrap();
     let ordered_at = "2026-03-14T09:26:53Z".parse().unwrap();
@@ -39,12 +39,12 @@ pub(crate) async fn x3_a_person_takes_the_machine_down_behind_a_drain_and_once(w
         assert_eq!(progress.answer(request.id()).unwrap().status, DrainStatus::Complete, "{op:?}");
         assert_eq!(world.recorded()[count - 1].operation, expected);
         world.reboot().await;
-        // Where `/run` outlives a boot, so does the file; it was for the boot before.
+        // Where `/run` survives a boot, so does the file; it was for the boot before.
         world.put(DEVICE_ORDER, &order);
         idle(world).await;
         world.cluster.until_schedulable().await;
         assert_eq!(world.recorded().len(), count);
-        // The controller's counter has nothing to do with it.
+        // Independent of the controller's counter.
         assert!(world.text("persist/status/rebootConfig").unwrap().contains("\"Counter\":6,"));
     }
 }
@@ -105,12 +105,11 @@ async fn x3_a_commanded_reboot_that_the_last_look_holds_is_withdrawn_like_any_ot
     let status: NodeAgentStatus = world.read("run/nodeagent/NodeAgentStatus/nodeagent.json").unwrap();
     assert!(!status.device_reboot);
     assert_eq!((world.recorded(), world.text("persist/reboot-reason")), (vec![], None));
-    // The next one is carried out.
     world.put(DEVICE_ORDER, &order(&world, DeviceOp::Reboot));
     world.recorded_count(1).await;
 }
 
-/// What `zedbox pause` and `zedbox drain refuse` write.
+/// The file of `zedbox pause` and `zedbox drain refuse`.
 fn pause(world: &World, scope: PauseScope) {
     let (by, reason) = ("field".into(), "new disk".into());
     let pause = OperationPause { scope, by, reason, ..OperationPause::default() };
@@ -132,7 +131,6 @@ pub(crate) async fn x3_a_paused_node_is_not_rebooted_in_this_boot_or_the_next_un
     world.reboot().await;
     idle(world).await;
     waits_for_a_person(world).await;
-    // The controller insists.
     world.ask_reboot(8);
     world
         .until::<NodeDrainProgress>("zedkube", "the pause to be shown", |it| {

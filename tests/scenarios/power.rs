@@ -1,12 +1,12 @@
-//! Power lost on all three nodes, at writes by chance (goals R2, R3, R6).
+//! All three nodes lose power, at random writes (goals R2, R3, R6).
 //!
-//! The soak of zedbox does the same as often as one likes: `cargo test -p zedbox --test soak -- --power 200`.
+//! The soak of zedbox repeats this any number of times: `cargo test -p zedbox --test soak -- --power 200`.
 
 use std::hash::{BuildHasher as _, RandomState};
 
 use scenarios::{AT_ONCE, by_chance, folders_of_a_device, power_lost, within, within_still};
 
-/// The clock stands still while nobody waits for it, so that these cost half a minute of a small machine.
+/// On a paused clock these cost half a minute of a small machine.
 const RUNS: u64 = 100;
 
 #[test]

@@ -1,4 +1,4 @@
-//! One reboot from the controller's command to the uncordon, and what stops it.
+//! One reboot from the controller's order to the uncordon, and obstacles.
 
 use serde_json::Value;
 use topics::{
@@ -11,7 +11,7 @@ use scenarios::{Agent, PENDING, World, reboot_config};
 pub(crate) async fn a_reboot_is_drained_carried_out_once_and_the_node_comes_back(world: &mut World) {
     world.begin().await;
     world.recorded_count(1).await;
-    // Never early: when the device is asked, the drain of that very request is done.
+    // Never early: when the device is asked, the drain of its own request is done.
     assert_eq!(world.cluster.pods_to_leave().await, [""; 0]);
     assert!(world.cluster.cordoned().await);
     let request: NodeDrainRequest = world.read("run/zedagent/NodeDrainRequest/global.json").unwrap();
@@ -28,7 +28,7 @@ pub(crate) async fn a_reboot_is_drained_carried_out_once_and_the_node_comes_back
     assert_eq!(world.cluster.evicted_twice(), [""; 0]);
 }
 
-/// What `kubectl describe node` shows of it.
+/// As in `kubectl describe node`.
 pub(crate) async fn o3_a_reboot_is_shown_on_the_node_by_events_a_condition_and_an_annotation(
     world: &mut World,
 ) {
@@ -68,7 +68,7 @@ pub(crate) async fn a_reboot_that_the_controller_takes_back_gives_the_node_back(
 
 pub(crate) async fn r3_a_power_cut_before_the_reboot_runs_it_again_exactly_once(world: &mut World) {
     world.begin_blocked().await;
-    // Power goes in mid-drain: a new boot, but not the one that was asked for.
+    // Power goes during the drain: a new boot, but not the ordered one.
     world.reboot().await;
     world.cluster.unblock().await;
     world.start_all();
@@ -87,7 +87,7 @@ pub(crate) async fn d_a12_a_broken_cluster_section_is_never_taken_for_leaving(wo
     broken["cluster"]["clusterIpPrefix"] = Value::from("10.244.244.2");
     broken["configItems"] = serde_json::json!([{ "key": "timer.config.interval", "value": "7" }]);
     world.config(&broken);
-    // The rest of that config has been applied, so it has been read.
+    // The rest of that config is applied, so it was read.
     world
         .until_file(
             "run/zedagent/ConfigItemValueMap/global.json",
@@ -102,7 +102,7 @@ pub(crate) async fn d_a12_a_broken_cluster_section_is_never_taken_for_leaving(wo
     assert!(!world.cluster.cordoned().await);
 }
 
-/// The device config goes, or what is left of it is no whole one; then zedagent is killed and loses all that it keeps.
+/// The device config is removed or cut; then zedagent is killed and loses all its files.
 pub(crate) async fn a_device_config_that_is_lost_never_takes_the_node_out_of_its_cluster(world: &mut World) {
     const DECISION: &str = "run/zedagent/ClusterDecision/global.json";
     const CONFIG: &str = "persist/config/edge-dev-config.json";
@@ -122,7 +122,7 @@ pub(crate) async fn a_device_config_that_is_lost_never_takes_the_node_out_of_its
     for (nth, left) in
         [r#"{"configItems":[{"key":"timer.config.interval","value":"NTH"}]}"#, ""].iter().enumerate()
     {
-        // A good config after it shows that it was read.
+        // The next good config shows that it was read.
         let nth = nth + 11;
         world.put(CONFIG, &left.replace("NTH", "9"));
         let mut good = reboot_config(6);
@@ -147,7 +147,7 @@ pub(crate) async fn a_device_config_that_is_lost_never_takes_the_node_out_of_its
     world.status(DrainStatus::NotRequested).await;
 }
 
-/// A device config without a cluster section is a word that counts.
+/// A device config without a cluster section is a decision.
 pub(crate) async fn a_device_config_without_a_cluster_section_takes_the_node_out_after_an_announcement(
     world: &mut World,
 ) {

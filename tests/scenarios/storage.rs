@@ -1,5 +1,5 @@
-//! A node that has the last healthy copy of a volume (goal D14): asked to reboot, it goes down only once another copy is
-//! healthy, or a policy names the volume.
+//! A node that has the last healthy copy of a volume (goal D14): ordered to reboot, it goes down only once
+//! another copy is healthy, or a policy names the volume.
 
 mod real;
 
@@ -21,7 +21,7 @@ fn put(sim: &Sim, plural: &str, kind: &str, name: &str, mut rest: Value) {
     sim.apply(&format!("longhorn/{plural}"), object);
 }
 
-/// Longhorn on three nodes with this policy, and volume pvc-1 of claim shop/data with one copy, here, served there.
+/// Longhorn on three nodes with this policy, and volume pvc-1 of claim shop/data with its only copy here.
 pub(crate) fn install(sim: &Sim, policy: &str) {
     for node in [NODE, OTHER, "edge-node-3"] {
         let ready = json!({
@@ -50,7 +50,7 @@ fn copy(sim: &Sim, node: &str) {
     put(sim, "replicas", "Replica", &format!("r-{node}"), json!({ "spec": spec }));
 }
 
-/// The engine knows these copies; the one on the other node is rebuilt as far as 42 %.
+/// The engine reports these copies; the one on the other node is rebuilt to 42 %.
 fn serve(sim: &Sim, modes: &Value) {
     let engine = json!({
         "spec": { "volumeName": "pvc-1", "active": true },
@@ -63,20 +63,20 @@ fn serve(sim: &Sim, modes: &Value) {
     put(sim, "engines", "Engine", "pvc-1-e-0", engine);
 }
 
-/// A copy on the other node that is being written, or is whole.
+/// A copy on the other node, being written or healthy.
 pub(crate) fn rebuild(sim: &Sim, mode: &str) {
     copy(sim, OTHER);
     serve(sim, &json!({ "r-edge-node-1": "RW", "r-edge-node-2": mode }));
 }
 
-/// How many copies are wanted, and the mark on the volume.
+/// Wanted copies, and the volume's mark.
 pub(crate) fn wanted(sim: &Sim) -> (u64, Option<String>) {
     let volume = sim.get("longhorn/volumes", SPACE, "pvc-1").unwrap();
     let mark = volume["metadata"]["annotations"]["pillar-rs/last-copy"].as_str().map(str::to_owned);
     (volume["spec"]["numberOfReplicas"].as_u64().unwrap(), mark)
 }
 
-/// A reboot of a node that is ready for it and waits for its storage.
+/// A reboot that waits only for storage.
 pub(crate) async fn waiting(world: &mut World) -> NodeDrainProgress {
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
@@ -145,7 +145,7 @@ async fn d14_a_deadlock_of_all_nodes_cordoned_is_told_as_such_and_ends_with_an_u
     world.limits["zedkube"]["take_turns"] = false.into();
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
-    // The pods of our node find their new places first.
+    // The pods of our node find new places first.
     world.cluster.sim().faults().clear();
     cordon(world.cluster.sim(), true);
     world.ask_reboot(7);
@@ -250,7 +250,7 @@ async fn d14_a_zedkube_that_is_killed_before_it_takes_the_copy_back_leads_to_the
     rebuild(&sim, "RW");
     world.recorded_count(1).await;
     world.reboot().await;
-    // Shut, the gate keeps the cordon, and what was asked for with it.
+    // Closed, the gate keeps the cordon and the extra copy.
     std::fs::remove_file(world.topic_root.path("dev/kmsg")).unwrap();
     world.start_all();
     let shut = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.gate.layer == "device-nodes");
@@ -299,7 +299,7 @@ async fn d14_a_copy_that_cannot_be_taken_back_is_named_and_tried_again_also_afte
     world.kill_all().await;
 }
 
-/// Volume pvc-1 is as `robustness` says, and pvc-old was faulted before anything.
+/// Volume pvc-1 has this `robustness`; pvc-old was faulted before.
 fn robust(sim: &Sim, robustness: &str) {
     sim.edit("longhorn/volumes", SPACE, "pvc-1", |it| it["status"]["robustness"] = robustness.into());
     put(sim, "volumes", "Volume", "pvc-old", json!({ "status": { "robustness": "faulted" } }));
@@ -349,7 +349,7 @@ async fn r4_u10_after_the_boot_a_faulted_volume_keeps_the_cordon_and_a_degraded_
                 first.until("zedkube", "to hold its turn", gate("its turn is held for 3600 s")).await;
                 second.until("zedkube", "to wait for its turn", waits).await;
                 assert!(!second.cluster.cordoned().await);
-                // Started again, it still knows that pvc-old was faulted before.
+                // After a restart it still knows that pvc-old was faulted before.
                 first.kill(Agent::Zedkube).await;
                 first.start(Agent::Zedkube);
                 robust(&sim, "healthy");
@@ -383,7 +383,7 @@ async fn the_guard_costs_the_same_whatever_the_number_of_volumes() {
         world.status(DrainStatus::NotRequested).await;
         world.ask_reboot(7);
         world.recorded_count(1).await;
-        // Lists; the instance managers are read by nobody else.
+        // Lists; only this reads instance managers.
         let asked = world.cluster.asked_by_agents();
         let lists =
             asked.iter().filter(|(_, uri)| uri.contains("/instancemanagers") && !uri.contains("watch="));

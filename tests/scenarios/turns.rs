@@ -1,6 +1,6 @@
-//! Three to five nodes that are told to reboot together, with troubles by chance (goals U1, U2, U5, U14).
+//! Three to five nodes that are ordered to reboot together, with random troubles (goals U1, U2, U5, U14).
 //!
-//! The soak of zedbox does the same as often as one likes: `cargo test -p zedbox --test soak -- --turns 200`.
+//! The soak of zedbox repeats this any number of times: `cargo test -p zedbox --test soak -- --turns 200`.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -8,7 +8,7 @@ use topics::DrainStatus;
 
 use scenarios::{AT_ONCE, Cluster, World, by_chance, turns_in_trouble, within_still};
 
-/// Each takes some ten minutes of the agents' time, and seconds of a machine's.
+/// Each takes some ten minutes of the agents' clock, and seconds of a machine.
 const RUNS: u64 = 10;
 
 #[test]
@@ -22,7 +22,7 @@ fn u1_u14_nodes_told_together_go_one_at_a_time_whatever_happens_to_them_and_to_t
 }
 
 pub(crate) async fn u1_two_nodes_told_together_are_never_cordoned_together(cluster: Cluster) {
-    // Nobody starts its pods again elsewhere.
+    // Its pods are not replaced elsewhere.
     cluster.guard_nothing().await;
     let other = cluster.as_the_other();
     let mut both = [World::on(cluster), World::on(other)];

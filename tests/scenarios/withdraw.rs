@@ -1,9 +1,9 @@
-//! The controller takes a reboot back, in each state of it.
+//! The controller withdraws a reboot, in each state of it.
 
 use scenarios::{ALL_STATES, At, PENDING, World, side_by_side};
 use topics::{DrainStatus, ZedAgentStatus};
 
-/// Past this point the device is going down, as in the reference.
+/// After this point the device is going down, as in the reference.
 fn can_be_taken_back(at: At) -> bool {
     !matches!(at, At::Commanded | At::DeviceReboot | At::Status(DrainStatus::Complete))
 }
@@ -21,13 +21,13 @@ async fn d19_a_reboot_that_is_taken_back_in_any_state_gives_the_node_back() {
         world.status(DrainStatus::NotRequested).await;
         world.cluster.sim().faults().clear();
         world.cluster.until_schedulable().await;
-        // The room that was missing comes too late: nobody wants the drain any more.
+        // The disruption is allowed too late: the drain is withdrawn.
         let evicted = world.cluster.evictions();
         world.release().await;
         assert_eq!(world.recorded(), [], "{at:?}");
         let status: ZedAgentStatus = world.read("run/zedagent/ZedAgentStatus/zedagent.json").unwrap();
         assert!(!status.reboot_cmd, "{at:?}");
-        // A second one goes all the way, so the first has left nothing behind.
+        // A second one runs to its end, so the first has left nothing behind.
         world.ask_reboot(8);
         world.recorded_count(1).await;
         assert!(world.cluster.evictions() >= evicted, "{at:?}");

@@ -18,7 +18,7 @@ use topics::{DrainPhase, DrainStatus, NodeDrainProgress};
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 const SETTINGS: EtcdSettings = EtcdSettings { metrics: "m", gateway: "g", data: "d" };
 const PATIENCE: Duration = Duration::from_secs(60);
-/// From a peer that is back, seen by its lease, to the next one's cordon.
+/// From the return of a peer, seen by its lease, to the next one's cordon.
 const TURN: Duration = Duration::from_secs(5);
 
 pub(super) fn skipped(what: &str, why: &str) {
@@ -30,7 +30,7 @@ fn access(etcd: &RealEtcd, data: &Path) -> EtcdAccess {
     EtcdAccess { addresses, paths: Paths::at(data), settings: SETTINGS }
 }
 
-/// What n1 makes of its own member; Kubernetes has nothing against any of the three, and no agent says anything.
+/// n1's view of its own member; Kubernetes shows all three healthy, and no agent answers.
 async fn margin(etcd: &RealEtcd, data: &Path) -> (Margin, Vec<(String, u64)>) {
     let server = |name: &str| ServerNode::healthy(name, etcd.member_name(name));
     let kubernetes = Kubernetes::Read(NODES.map(server).to_vec());
@@ -67,12 +67,10 @@ async fn t1_the_margin_follows_real_members_of_each_version() {
         let mut etcd = RealEtcd::start(&program, &NODES).await;
         let own = data.path();
         until(&etcd, own, None).await;
-        // One peer is killed, and is back.
         etcd.kill("n3");
         until(&etcd, own, Some("n3 (no connection to it)")).await;
         etcd.run("n3");
         until(&etcd, own, None).await;
-        // An alarm.
         let list = etcd.call("n1", "/v3/cluster/member/list", json!({})).await;
         let named = |it: &&Value| it["name"] == etcd.member_name("n3");
         let third = list["members"].as_array().unwrap().iter().find(named).unwrap()["ID"].clone();
@@ -106,7 +104,6 @@ async fn t1_the_margin_follows_real_members_of_each_version() {
             clock.sleep_until(Some(clock.now() + Duration::from_millis(100))).await;
         }
         until(&etcd, own, Some("is a learner: a server is joining")).await;
-        // Alone.
         for node in ["n2", "n3"] {
             etcd.kill(node);
         }
@@ -171,7 +168,7 @@ async fn three_servers(clusters: Vec<Cluster>, etcd: &mut RealEtcd) {
         world.status(DrainStatus::NotRequested).await;
         until_listens(SocketAddr::new(*address, port)).await;
     }
-    // The member of the third is away: nobody goes.
+    // The third one's member is away: no node goes.
     let third = clusters[2].device_name().to_owned();
     etcd.kill(&third);
     for world in &worlds {
@@ -182,7 +179,7 @@ async fn three_servers(clusters: Vec<Cluster>, etcd: &mut RealEtcd) {
             |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.phase == DrainPhase::WaitingForTurn);
         world.until::<NodeDrainProgress>("zedkube", "to wait for its turn", waits).await;
     }
-    // The first of them in the queue says why, the others wait for it.
+    // The first of them in the queue gives the reason, the others wait for it.
     let held =
         |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.reason.contains("cannot spare this node"));
     let held = worlds

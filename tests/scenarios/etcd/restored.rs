@@ -1,6 +1,6 @@
 //! A real etcd that is restored from a copy, in each phase of a turn (goals T6, U14).
 //!
-//! The nodes are workers: what of etcd itself a turn of a server needs is tried elsewhere.
+//! The nodes are workers: a server's margin is tested elsewhere.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,10 +18,10 @@ use topics::{DrainPhase, DrainStatus, NodeDrainProgress};
 use super::real::skipped;
 use crate::say;
 
-/// Sooner than a watch that hears nothing is given up.
+/// Sooner than a silent watch is given up.
 const SOON: Duration = Duration::from_secs(60);
 
-/// etcd, the API in front of it, and copies of what etcd had.
+/// etcd, its API server, and copies of its data.
 struct Store {
     etcd: RealEtcd,
     cluster: Cluster,
@@ -34,7 +34,7 @@ impl Store {
         self.etcd.stopped(|data| copied(data, &to)).await;
     }
 
-    /// etcd has again what it had then; the API server starts anew with it, as that of k3s does.
+    /// Restores etcd, and restarts the API server with it, as k3s does.
     async fn restore(&mut self, name: &str) {
         let from: PathBuf = self.copies.path().join(name);
         let back = |data: &Path| {
@@ -50,7 +50,6 @@ fn copied(from: &Path, to: &Path) {
     assert!(Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap().success());
 }
 
-/// It starts in the boot that it is in.
 async fn starts(world: &mut World) {
     let boot = DeviceChoice::Record.boot_id(&world.topic_root).unwrap();
     world.cluster.reports_boot(&boot).await;
@@ -86,7 +85,7 @@ async fn t6_no_restore_of_etcd_takes_a_node_down_beside_the_holder_or_takes_a_co
     }
 }
 
-/// Two nodes are told to reboot; a person has cordoned the third, and keeps it so.
+/// Two nodes are ordered to reboot; a person has cordoned the third, for good.
 async fn in_each_phase(mut store: Store, clusters: &[Cluster]) {
     let version = store.etcd.version.clone();
     let third = &clusters[2];
@@ -106,7 +105,7 @@ async fn in_each_phase(mut store: Store, clusters: &[Cluster]) {
     }
     store.copy("waiting").await;
 
-    // Before anybody has the turn.
+    // Before a turn is held.
     store.restore("waiting").await;
     say(&format!("etcd {version}: restored while both wait"));
     two_may_be_down(third).await;
@@ -118,7 +117,7 @@ async fn in_each_phase(mut store: Store, clusters: &[Cluster]) {
     holder.status(DrainStatus::Cordoned).await;
     store.copy("draining").await;
 
-    // The holder drains; to etcd it has never had the turn.
+    // The holder drains; etcd has no turn.
     store.restore("waiting").await;
     say(&format!("etcd {version}: restored while the holder drains"));
     two_may_be_down(third).await;
@@ -130,7 +129,7 @@ async fn in_each_phase(mut store: Store, clusters: &[Cluster]) {
     holder.cluster.power(false).await;
     holder.lose_run();
 
-    // The holder is down; to etcd it is Ready and in service, and the agents of the other node know nothing of before.
+    // The holder is down; etcd shows it Ready and in service, and the other node's agents know no past.
     other.kill_all().await;
     store.restore("waiting").await;
     say(&format!("etcd {version}: restored while the holder is down"));
@@ -151,7 +150,7 @@ async fn in_each_phase(mut store: Store, clusters: &[Cluster]) {
         world.cluster.until_schedulable().await;
     }
 
-    // Both are in service; to etcd the holder drains: our cordon goes, and the next turn comes.
+    // Both are in service; etcd shows the holder draining: our cordon goes, and the next turn comes.
     store.restore("draining").await;
     say(&format!("etcd {version}: restored after the return"));
     third.guard_nothing().await;
@@ -166,7 +165,7 @@ async fn in_each_phase(mut store: Store, clusters: &[Cluster]) {
     assert!(third.cordoned().await, "etcd {version}: a person's cordon is gone");
 }
 
-/// A person says so, beside the third.
+/// By a person's order, beside the third.
 async fn two_may_be_down(cluster: &Cluster) {
     operator::change(&cluster.handle(), Clock::new().wall().to_timestamp(), |it| with_limit(it, 2))
         .await

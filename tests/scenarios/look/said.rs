@@ -1,4 +1,4 @@
-//! What anybody is told of the node in states that the drain alone does not know, as agents that run make them.
+//! What the sheet shows in states that the drain alone does not know, made by running agents.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! virt-api is away: a machine waits for it, and nothing that is ours does (goals D12, D19).
+//! virt-api is away: a machine waits for it, our cordon does not (goals D12, D19).
 //!
-//! Its webhooks are asked for each write of an instance, so neither our mark nor KubeVirt's can be removed meanwhile. Its pod
-//! needs a node like any other.
+//! Its webhooks check each write of an instance, so neither our mark nor KubeVirt's can be removed meanwhile.
+//! Its pod needs a node too.
 
 use scenarios::within_still;
 
@@ -13,7 +13,7 @@ fn virt_api(sim: &Sim, word: &str) {
     });
 }
 
-/// While virt-api is away a machine waits, is named with its cause, and is moved once by whoever is back.
+/// While virt-api is away a machine waits, is named with its cause, and is migrated once after that.
 async fn waits(version: &str) {
     let mut world = world(SimConfig::default(), version).await;
     let sim = world.cluster.sim().clone();
@@ -46,7 +46,7 @@ fn d12_while_virt_api_is_away_a_machine_waits_and_is_named_in_each_version() {
     }
 }
 
-/// A machine of our node that was asked to migrate, and hangs.
+/// A machine of our node with a hanging migration.
 async fn migrating(version: &str, limits: &Value) -> World {
     let mut world = world(SimConfig::default(), version).await;
     for (name, value) in limits.as_object().unwrap() {
@@ -66,7 +66,7 @@ fn is_marked(sim: &Sim) -> bool {
     !guest["metadata"]["annotations"]["pillar-rs/drain-asked"].is_null()
 }
 
-/// What was asked for is taken back once virt-api is there.
+/// The request is withdrawn once virt-api is back.
 async fn taken_back(sim: &Sim) {
     until(sim, GUESTS, |all| {
         let mark = &all[0]["metadata"]["annotations"]["pillar-rs/drain-asked"];
@@ -75,7 +75,7 @@ async fn taken_back(sim: &Sim) {
     .await;
 }
 
-/// However a drain ends while virt-api is away, our cordon is gone at once and the machine's mark later.
+/// For every end of a drain while virt-api is away: our cordon goes at once and the machine's mark later.
 async fn uncordons(version: &str, end: &str) {
     let what = format!("KubeVirt {version}, {end}");
     let limits = match end {
@@ -101,7 +101,7 @@ async fn uncordons(version: &str, end: &str) {
     assert!(is_marked(&sim), "{what}: nobody could write it");
     world.ask_reboot(6);
     world.status(DrainStatus::NotRequested).await;
-    // Before 1.7 there is nothing to ask virt-api for: the machine leaves, and KubeVirt's mark with it.
+    // Before 1.7 virt-api has no such call: the machine leaves, and KubeVirt's mark with it.
     let old = version == "v1.5.2";
     let step = if old { "`kubectl get vmim -A`" } else { "kubevirt.io=virt-api" };
     let named = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.next_step.contains(step));
@@ -126,7 +126,7 @@ fn d19_our_cordon_is_removed_while_virt_api_is_away_and_marks_are_taken_back_onc
     }
 }
 
-/// Both peers die, so virt-api has no node but ours: it comes back by the uncordon alone.
+/// Both peers die, so only our node can run virt-api: the uncordon alone brings it back.
 async fn no_deadlock() {
     let mut world = migrating("v1.9.0", &json!({ "take_turns": false })).await;
     let sim = world.cluster.sim().clone();
@@ -140,7 +140,7 @@ async fn no_deadlock() {
     }
     let down = |it: &Value| it["status"]["conditions"][0]["status"] == "Unknown";
     until(&sim, "nodes", |all| all.iter().filter(|it| down(it)).count() == 2).await;
-    // As the taint of a dead node does it.
+    // As with a dead node's taint.
     for pod in sim.list("pods").iter().filter(|it| it["metadata"]["namespace"] == "kubevirt") {
         sim.remove("pods", "kubevirt", pod["metadata"]["name"].as_str().unwrap());
     }

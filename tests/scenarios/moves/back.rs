@@ -1,10 +1,10 @@
-//! Machines that do not come back with their node: named, with since when and what to type.
+//! Machines that do not come back with their node: named, with their start and a command.
 
 use scenarios::within_still;
 
 use super::*;
 
-/// After a power cut one guest hangs on its way up; another one finds no node.
+/// After a power cut one guest hangs while starting; another one finds no node.
 async fn hangs() {
     let mut world = world(SimConfig::default(), "v1.7.3").await;
     let (sim, clock) = (world.cluster.sim().clone(), agent::Clock::new());

@@ -7,7 +7,7 @@ use super::*;
 
 const VOLUMES: &str = "longhorn/volumes";
 
-/// What is on the node, and what must be so once it is drained.
+/// What is on the node, and what must hold once it is drained.
 #[derive(Debug, Clone, Copy)]
 enum Story {
     Machines,
@@ -15,7 +15,8 @@ enum Story {
 }
 
 impl Story {
-    /// One machine that moves and two that are shut down; or the last copies of two volumes, one of which a person lets pass.
+    /// One machine that migrates and two that are shut down; or the last copies of two volumes, one of which
+    /// a person passes.
     async fn put(self, sim: &Sim) {
         match self {
             Self::Machines => {
@@ -76,7 +77,7 @@ impl Story {
             "pillar-rs/last-copy",
             "pillar-rs/last-copy-pass",
         ];
-        // What is written on an instance that has moved counts for nothing.
+        // A migrated instance's mark does not count.
         let moved = |it: &Value| it["status"]["nodeName"].as_str().is_some_and(|node| node != NODE);
         let clean =
             |it: &Value| moved(it) || marks.iter().all(|mark| it["metadata"]["annotations"][mark].is_null());
@@ -91,8 +92,8 @@ impl Story {
         }
     }
 
-    /// A reboot and the way back; the `nth` write of zedkube is its last, if it comes. How many writes there were, and
-    /// whether it came.
+    /// A reboot and the way back; zedkube is killed at its `nth` write, if it comes. Returns the number of
+    /// writes, and whether it came.
     async fn outcome(self, nth: usize) -> (usize, bool) {
         let mut world = world(SimConfig::default(), "v1.7.3").await;
         let sim = world.cluster.sim().clone();

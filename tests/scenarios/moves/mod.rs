@@ -1,8 +1,7 @@
-//! What becomes of virtual machines and of data in a drain, row by row of the fact sheet: by whole agents, on a clock that
-//! stands still while nobody waits for it.
+//! Virtual machines and data in a drain, row by row of the fact sheet: with whole agents, on a paused clock.
 //!
-//! Rows share a cluster: each is a machine or a volume of its own. For each the plan is asked before, then the reboot is
-//! played to the end and back; what the plan foretells, the drain meets and the page shows is compared (goal O5).
+//! Rows share a cluster: each is a machine or a volume of its own. For each the plan is made, then the reboot
+//! runs to its end and back; plan, drain and page are compared (goal O5).
 
 mod away;
 mod back;
@@ -27,10 +26,9 @@ pub(crate) const GUESTS: &str = "kubevirt/virtualmachineinstances";
 pub(crate) const MACHINES: &str = "kubevirt/virtualmachines";
 pub(crate) const MIGRATIONS: &str = "kubevirt/virtualmachineinstancemigrations";
 const UNCORDONED: Duration = Duration::from_secs(15);
-/// What takes longer does not come, on a clock that stands still meanwhile.
+/// A state that takes longer on the paused clock does not come.
 const LONG: Duration = Duration::from_hours(1);
 
-/// A device on a cluster of three nodes with this KubeVirt; no agent runs.
 pub(crate) async fn world(config: SimConfig, version: &str) -> World {
     let mut world = World::on(Cluster::embedded_with(config).await);
     world.patience = LONG;
@@ -41,7 +39,6 @@ pub(crate) async fn world(config: SimConfig, version: &str) -> World {
     world
 }
 
-/// Waits until the objects of a kind are as wanted, but not for ever.
 pub(crate) async fn until(sim: &Sim, kind: &str, wanted: impl Fn(&[Value]) -> bool) {
     let in_time = tokio::time::timeout(LONG, sim.until(kind, wanted)).await.is_ok();
     let node = sim.get("nodes", "", NODE).unwrap_or_default();
@@ -49,13 +46,13 @@ pub(crate) async fn until(sim: &Sim, kind: &str, wanted: impl Fn(&[Value]) -> bo
     assert!(in_time, "{kind} do not become as wanted: {all:#}\n{}", node["metadata"]["annotations"]);
 }
 
-/// Machines of these names are up, and KubeVirt has reported about each.
+/// `count` machines are up, and KubeVirt has reported on each.
 pub(crate) async fn up(sim: &Sim, count: usize) {
     let reported = |it: &Value| it["status"]["phase"] == "Running" && !it["status"]["conditions"].is_null();
     until(sim, GUESTS, |all| all.len() == count && all.iter().all(reported)).await;
 }
 
-/// What a drain of our node would do now; it is seen to write nothing.
+/// The plan of a drain of our node; fails if it writes.
 pub(crate) async fn plan(world: &World, policy: MachinePolicy) -> Plan {
     let before = world.cluster.asked_by_agents().len();
     let node = kubeapi::NodeName::parse(NODE).unwrap();
@@ -66,7 +63,6 @@ pub(crate) async fn plan(world: &World, policy: MachinePolicy) -> Plan {
     plan
 }
 
-/// The page at `/` as it is now.
 async fn page(world: &World) -> String {
     let (mut client, server) = tokio::io::duplex(1 << 20);
     client.write_all(b"GET / HTTP/1.1\r\nHost: node\r\n\r\n").await.unwrap();
@@ -74,24 +70,22 @@ async fn page(world: &World) -> String {
     assert!(nodestatus::trial::serve(&root, server).await.unwrap());
     let mut page = String::new();
     client.read_to_string(&mut page).await.unwrap();
-    // Commands in a text are shown as such.
     let code = [("<code>", "`"), ("</code>", "`")];
     let letters = [("&quot;", "\""), ("&#39;", "'"), ("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")];
     code.into_iter().chain(letters).fold(page, |page, (from, to)| page.replace(from, to))
 }
 
-/// All that was shown in the course of a drain.
+/// Everything shown during a drain.
 #[derive(Debug, Default)]
 pub(crate) struct Course {
-    /// By subject, state or code, and words.
+    /// By subject: state or code, and words.
     pub(crate) said: BTreeMap<String, BTreeSet<(String, String)>>,
     pub(crate) met: BTreeSet<(String, String)>,
-    /// What was left, or went another way.
     pub(crate) left: BTreeSet<String>,
 }
 
 impl Course {
-    /// Takes in what is shown until `over`, or for ever. The page shows the same.
+    /// Records until `over`, or for ever. The page must show the same.
     pub(crate) async fn follow(&mut self, world: &World, over: impl Fn(&NodeDrainProgress, &Self) -> bool) {
         let mut last = None;
         loop {
@@ -120,7 +114,7 @@ impl Course {
                 let now: Option<NodeDrainProgress> = world.read("run/zedkube/NodeDrainProgress/global.json");
                 if now.as_ref() == Some(&seen) {
                     for text in news {
-                        // Of a blocker the subject is shown in front, once.
+                        // A blocker's subject is shown first, once.
                         let rest = text.split_once(": ").map_or(text.as_str(), |(_, rest)| rest);
                         assert!(page.contains(rest), "not on the page: {text}\n{page}");
                     }
@@ -139,7 +133,7 @@ impl Course {
     }
 }
 
-/// Agents at rest, then the reboot is asked for.
+/// Starts all agents; at rest, orders the reboot.
 pub(crate) async fn asked(world: &mut World, counter: u32) {
     world.start_all();
     world.status(DrainStatus::NotRequested).await;

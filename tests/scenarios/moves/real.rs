@@ -11,8 +11,8 @@ mod answers;
 
 const MIGRATIONS: &str = "/apis/kubevirt.io/v1/virtualmachineinstancemigrations";
 
-/// A device on a cluster with real KubeVirt, whose namespace is called as our node, and machine `db` on it; `None` with the reason printed where the environment
-/// names none.
+/// A device on a cluster with real KubeVirt, in a namespace named after our node, with machine `db` on it;
+/// `None` with the reason printed where the environment names none.
 #[expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
 async fn stage(what: &str) -> Option<(World, KubeVirt)> {
     let programs = match kubevirt_programs() {
@@ -40,7 +40,7 @@ async fn machine(world: &World, kubevirt: &KubeVirt, name: &str) -> Value {
     kubevirt.door().done("GET", &path, &Value::Null).await
 }
 
-/// The progress names virt-api as what is in the way, and not the API server.
+/// The progress names virt-api as the cause, and not the API server.
 async fn named(world: &World) {
     let names = |it: Option<&NodeDrainProgress>| {
         it.is_some_and(|it| it.next_step.contains("`kubectl get pods -A -l kubevirt.io=virt-api`"))
@@ -50,7 +50,7 @@ async fn named(world: &World) {
     assert!(!seen.next_step.contains("API server"), "{}", seen.next_step);
 }
 
-/// The machine is on its way from our node, and does not get on.
+/// The machine's migration from our node hangs.
 async fn leaving(world: &mut World, kubevirt: &KubeVirt) {
     kubevirt.hang(&["db"]);
     asked(world, 7).await;
@@ -61,7 +61,7 @@ async fn leaving(world: &mut World, kubevirt: &KubeVirt) {
         .await;
 }
 
-/// Nothing of what was asked is left, and the machine is where it was.
+/// No mark or migration is left, and the machine is where it was.
 async fn taken_back(world: &World, kubevirt: &KubeVirt, uid: &Value) {
     kubevirt
         .until("the machine to be taken back", || async {
@@ -107,8 +107,8 @@ async fn t2_real_a_drain_moves_one_machine_shuts_one_down_and_starts_it_again_af
     world.kill_all().await;
 }
 
-/// virt-api is away before the drain begins, and then once a migration is under way: the drain waits, says for whom, and
-/// goes on.
+/// virt-api is away before the drain begins, and then once a migration is under way: the drain waits, names
+/// it, and continues.
 #[tokio::test]
 async fn t2_real_a_drain_waits_for_virt_api_and_goes_on_with_one_migration() {
     let Some((mut world, kubevirt)) = stage("virt-api away in a drain").await else { return };
@@ -139,7 +139,7 @@ async fn t2_real_a_drain_waits_for_virt_api_and_goes_on_with_one_migration() {
     world.kill_all().await;
 }
 
-/// However a drain ends while virt-api is away, our cordon is gone at once and the rest later.
+/// For every end of a drain while virt-api is away: our cordon goes at once and the rest later.
 async fn uncordons(end: &str) {
     let Some((mut world, kubevirt)) = stage(&format!("virt-api away, the drain is over: {end}")).await else {
         return;
@@ -188,7 +188,7 @@ async fn t2_real_our_cordon_goes_once_the_gate_is_open_while_virt_api_is_away() 
     uncordons("boot").await;
 }
 
-/// Both peers die, so that virt-api has no node but ours: it comes back by the uncordon alone.
+/// Both peers die, so only our node can run virt-api: the uncordon alone brings it back.
 #[tokio::test]
 async fn t2_real_where_only_our_node_can_run_virt_api_a_withdrawn_drain_ends_by_itself() {
     let Some((mut world, kubevirt)) = stage("virt-api without a node").await else { return };

@@ -1,5 +1,5 @@
-//! A reboot that is taken back in each phase of a migration, and while a machine is shut down (goal D19): within five
-//! seconds no migration begins any more, and what was asked for is undone.
+//! A reboot withdrawn in each phase of a migration, and while a machine is shut down (goal D19): within five
+//! seconds no migration begins any more, and marks are undone.
 
 use agent::Clock;
 use scenarios::within_still;
@@ -7,7 +7,7 @@ use scenarios::within_still;
 use super::*;
 
 const LIMIT: Duration = Duration::from_secs(5);
-/// Longer than any pause of KubeVirt's before it tries again.
+/// Longer than KubeVirt's pauses before a retry.
 const LATER: Duration = Duration::from_secs(400);
 
 /// Phases of a migration, `marked` before there is one, and `off` for a machine that was shut down.
@@ -25,7 +25,7 @@ const PHASES: [&str; 10] = [
 ];
 
 async fn withdrawn(version: &str) {
-    // Phases are long enough for the word to come in the midst of one.
+    // Phases are long enough for a withdrawal within one.
     let config = SimConfig { phase_time: Duration::from_secs(20), ..SimConfig::default() };
     let mut world = world(config, version).await;
     let (sim, clock) = (world.cluster.sim().clone(), Clock::new());
@@ -84,7 +84,7 @@ async fn withdrawn(version: &str) {
         let begun = migrations();
         assert!(begun.difference(&before).count() <= 1, "{what}");
         if phase == "PostCopy" {
-            // It cannot be ended, and arrives.
+            // It cannot be aborted, and arrives.
             let open: Vec<Value> = sim.list(MIGRATIONS).into_iter().filter(|it| open(&it)).collect();
             assert!(
                 open.len() == 1 && open[0]["metadata"]["deletionTimestamp"].is_null(),

@@ -8,7 +8,7 @@ use scenarios::{Agent, World};
 const PROGRESS: &str = "run/zedkube/NodeDrainProgress/global.json";
 const JOURNAL: &str = "persist/status/zedkube/DrainJournal/global.json";
 
-/// A drain that a budget holds, with a limit; zedkube was killed in it and started again.
+/// A drain blocked by a budget, with a limit; zedkube was killed in it and restarted.
 async fn restarted(world: &mut World, limit_ms: u64) {
     world.limits["zedkube"]["drain_limit_ms"] = json!(limit_ms);
     world.limits["zedkube"]["marks_gap_ms"] = json!(0);

@@ -1,4 +1,4 @@
-//! Limits of a drain, and what its pods get before they leave.
+//! Limits of a drain, requests, and second copies of pods.
 
 mod limit;
 mod requests;

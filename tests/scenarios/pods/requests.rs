@@ -11,10 +11,11 @@ use scenarios::World;
 
 const NODE: &str = "edge-node-1";
 const PODS: usize = 200;
-/// Requests beside the evictions of these, until COMPLETE is published: 8 of the preflight, of them 4 dry runs of evictions, 7
-/// of the turn, 1 of the cordon, 5 to see what is there and to watch it, 3 of the proof, and 1 for what the Node shows.
+/// Requests beside the evictions of these, until COMPLETE is published: 8 of the preflight, of them 4 dry
+/// runs of evictions, 7 of the turn, 1 of the cordon, 5 to list and watch, 3 of the proof, and 1 for what the
+/// Node shows.
 const BESIDE: usize = 25;
-/// API groups that a cluster has only with the software that brings them.
+/// API groups of optional software.
 const ABSENT: [&str; 6] = [
     "/apis/longhorn.io/",
     "/apis/kubevirt.io/",
@@ -24,7 +25,7 @@ const ABSENT: [&str; 6] = [
     "/apis/k3s.cattle.io/",
 ];
 
-/// A cluster that has none of [`ABSENT`], as a real server says it.
+/// A cluster without [`ABSENT`], as a real server reports it.
 fn bare(sim: &Sim) {
     for method in ["GET", "POST", "PATCH", "PUT", "DELETE"] {
         for path in ABSENT {
@@ -39,7 +40,7 @@ fn bare(sim: &Sim) {
     }
 }
 
-/// Requests by method, path without names and query, and how many of each.
+/// By method, path without names and query.
 fn counted(asked: &[(String, String)]) -> BTreeMap<String, usize> {
     let mut all = BTreeMap::new();
     for (method, uri) in asked {
@@ -57,7 +58,6 @@ pub(crate) async fn u10_a_drain_of_200_pods_asks_for_little_more_than_its_evicti
     let here = |all: &[Value]| {
         let ours =
             all.iter().filter(|it| it["spec"]["nodeName"] == NODE && it["status"]["phase"] == "Running");
-        // The DaemonSet's stays.
         ours.count() - 1
     };
     for number in here(&sim.list("pods"))..PODS {
@@ -66,7 +66,7 @@ pub(crate) async fn u10_a_drain_of_200_pods_asks_for_little_more_than_its_evicti
     sim.until("pods", |all| here(all) == PODS).await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
-    // All that agents do at their start is done, the gate is open, no watch ends, and no duty of some minutes is due.
+    // All agents have started, the gate is open, no watch ends, and no duty of some minutes is due.
     tokio::time::sleep(Duration::from_secs(24 * 60 + 90)).await;
     world.note_until(DrainStatus::Complete);
     world.ask_reboot(7);

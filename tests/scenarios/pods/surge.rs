@@ -1,5 +1,5 @@
-//! A second copy of a Deployment before its only Ready pod leaves, by whole agents: through a reboot, over a crash of
-//! zedkube, withdrawn, and after power was lost in between (goal D20).
+//! A second copy of a Deployment before its only Ready pod leaves, with whole agents: through a reboot, over
+//! a crash of zedkube, withdrawn, and after power was lost in between (goal D20).
 
 use std::sync::{Arc, Mutex};
 
@@ -21,13 +21,13 @@ fn open(sim: &Sim, open: bool) {
     }
 }
 
-/// No cordon: a node with one counts as down, and ours would wait for its turn.
+/// No cordon: a cordoned node counts as down, and ours would wait for its turn.
 fn full() -> Value {
     json!([{ "key": "site/full", "effect": "NoSchedule" }])
 }
 
-/// Our node takes no new pod either: once it is schedulable again the copy that waits would come up there, before it is
-/// given up.
+/// Closes our node to new pods too: once it is schedulable again the waiting copy would start there, before
+/// it is given up.
 fn close_ours(sim: &Sim) {
     sim.edit("nodes", "", OURS, |it| it["spec"]["taints"] = full());
 }
@@ -36,7 +36,7 @@ fn of_solo(pods: &[Value]) -> Vec<&Value> {
     pods.iter().filter(|it| it["metadata"]["labels"]["app"] == "solo").collect()
 }
 
-/// Nodes of its pods that are Ready and stay.
+/// Nodes of its Ready, staying pods.
 fn ready(pods: &[Value]) -> Vec<&str> {
     let is_ready = |it: &&Value| {
         let conditions = it["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -47,7 +47,7 @@ fn ready(pods: &[Value]) -> Vec<&str> {
     all.map(|it| it["spec"]["nodeName"].as_str().unwrap_or_default()).collect()
 }
 
-/// A Deployment of one behind a budget of one, whose pod runs on our node; no other node takes a pod.
+/// A Deployment of one behind a budget of one, with its pod on our node; no other node takes a pod.
 async fn world() -> (World, Sim) {
     let mut world = World::new().await;
     world.limits["zedkube"]["surge"] = json!("all");
@@ -64,18 +64,18 @@ async fn awaited(world: &World) {
     world.until::<NodeDrainProgress>("zedkube", "a second copy", |it| it.is_some_and(waits)).await;
 }
 
-/// How often it was rolled out, its first time included.
+/// Rollouts, with the first one.
 fn rollouts(sim: &Sim) -> usize {
     let sets = sim.list("apps/replicasets");
     sets.iter().filter(|it| it["metadata"]["ownerReferences"][0]["name"] == "solo").count()
 }
 
-/// Nothing says any more that a second copy is on its way.
+/// Nothing marks a second copy under way.
 fn is_settled(deployment: &Value) -> bool {
     deployment["metadata"]["annotations"]["pillar-rs/drain-surge-record"].is_null()
 }
 
-/// One pod is left, of the template as it was.
+/// One pod is left, of the original template.
 async fn undone(sim: &Sim) {
     let from = "/spec/template/metadata/annotations/pillar-rs~1drain-surge-from";
     let as_before = |it: &Value| is_settled(it) && it.pointer(from).is_none_or(Value::is_null);
@@ -161,7 +161,7 @@ async fn d20_a_second_copy_that_a_power_cut_left_is_given_up_in_the_next_boot() 
     awaited(&world).await;
     close_ours(&sim);
     world.reboot().await;
-    // Nobody wants the drain any more.
+    // The drain is withdrawn.
     world.ask_reboot(6);
     world.start_all();
     world.status(DrainStatus::NotRequested).await;

@@ -1,4 +1,4 @@
-//! What reports for a person ask: a plan of a drain, whether a cluster is well, and Events of the node.
+//! Requests of reports for a person: a plan of a drain, verification of a cluster, and Events of the node.
 
 use std::io::Write as _;
 use std::process::Command;
@@ -15,7 +15,7 @@ use topics::{VerifyLayer, VerifyResult};
 
 use super::{PREFLIGHT_ROLE, REPORT_ROLES, granted, granted_and_used, needed, place};
 
-/// That there are some, and that all of them are granted where they are.
+/// There are some, and all are granted.
 pub(super) fn are_events_of_the_node(asked: &[(String, String)]) {
     let granted = granted(&[REPORT_ROLES[1]]);
     let start = format!("/api/v1/namespaces/{}/events", place(REPORT_ROLES[1]));
@@ -25,7 +25,7 @@ pub(super) fn are_events_of_the_node(asked: &[(String, String)]) {
     }
 }
 
-/// Writes a condition and an Event, which happens twice.
+/// Writes a condition and an Event, twice.
 async fn show(world: &World, shown: Option<&report::DrainCondition>) {
     let (handle, node) = (world.cluster.handle(), NodeName::parse("edge-node-1").unwrap());
     let found = report::read(&handle, &node, UUID).await.unwrap();
@@ -118,7 +118,7 @@ async fn s1_verify_asks_for_what_its_own_role_grants_and_nothing_else() {
     let unknown = layers.iter().filter(|it| it.result == VerifyResult::Unknown);
     assert_eq!(unknown.collect::<Vec<_>>(), Vec::<&VerifyLayer>::new());
     assert_eq!(verify::rotation(&handle).await, Ok(None));
-    // What a probe of a service asks.
+    // A service probe's requests.
     let slices =
         WatchScope::all("end points", "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices".to_owned());
     slices.list_installed::<Value>(&handle).await.unwrap();

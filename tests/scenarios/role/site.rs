@@ -1,4 +1,4 @@
-//! The roles for a shutdown or reboot of the whole site: the agents', and that of whoever begins one.
+//! The roles for a shutdown or reboot of the whole site: the agents', and that of the person who starts one.
 
 use agent::Clock;
 use outage::site::address::Address;

@@ -1,4 +1,4 @@
-//! What a person asks who sees to the turns of nodes.
+//! Requests of a person who manages turns.
 
 use agent::Clock;
 use kubeapi::NodeName;

@@ -1,8 +1,8 @@
 //! The drill of a power cut: all three nodes at once, one of them in the middle of a drained reboot in its turn; then on
 //! again in every order, with one missing, with clocks at 1970 and 400 days ahead (goals V4, R6, U2).
 //!
-//! An API of three servers has no quorum before two of them are up: it answers nobody, or it answers with what it knew last,
-//! by which all nodes are Ready, and refuses each write.
+//! An API of three servers has no quorum before two of them are up: it does not answer, or answers with its
+//! last state, in which all nodes are Ready, and refuses each write.
 
 #![expect(clippy::print_stdout, reason = "a test that tries many courses says which one it is at")]
 
@@ -25,12 +25,12 @@ enum Alone {
 const ALONE: [Alone; 2] = [Alone::AnswersNobody, Alone::ReadsOnly];
 const GATE: &str = "run/zedkube/NodeDrainProgress/global.json";
 
-/// What a battery that is empty shows, and a clock that was set wrong.
+/// An empty battery, and a wrong setting.
 fn clocks() -> [i64; 3] {
     [0, -Clock::new().wall().to_timestamp().as_second(), 400 * 86_400]
 }
 
-/// Each clock with each way of an API without a quorum.
+/// Each clock with each kind of API without a quorum.
 fn each() -> impl Iterator<Item = (i64, Alone)> {
     clocks().into_iter().flat_map(|clock| ALONE.map(|alone| (clock, alone)))
 }
@@ -42,12 +42,12 @@ struct Drill {
     clock: i64,
 }
 
-/// What zedkube of this node says of its checks after boot.
+/// zedkube's checks after boot.
 fn gate(world: &World) -> BootGate {
     world.read::<NodeDrainProgress>(GATE).unwrap().gate
 }
 
-/// Which nodes are unschedulable, and by whose cordon.
+/// Unschedulable nodes with their cordon's owner.
 fn cordons(sim: &Sim) -> Vec<(Value, Value, Value)> {
     let seen = |node: Value| {
         let owner = node["metadata"]["annotations"]["pillar-rs/cordon-owner"].clone();
@@ -57,7 +57,7 @@ fn cordons(sim: &Sim) -> Vec<(Value, Value, Value)> {
 }
 
 impl Drill {
-    /// Three nodes, of which the first is drained for a reboot, and a pod holds that up.
+    /// Three nodes; the first is drained for a reboot, which a pod blocks.
     async fn begun() -> Self {
         let clusters = Cluster::embedded_of(3, Duration::from_secs(10)).await;
         let mut worlds: Vec<World> = clusters.into_iter().map(World::on).collect();
@@ -70,7 +70,6 @@ impl Drill {
         for world in &worlds {
             world.status(DrainStatus::NotRequested).await;
         }
-        // The kubelets have reported before the power goes.
         let of_nodes = |it: &&Value| it["metadata"]["namespace"] == "kube-node-lease";
         sim.until("coordination/leases", |all| all.iter().filter(of_nodes).count() == 3).await;
         sim.faults().script("POST", "/eviction", u32::MAX, ScriptedFault::status(429, "TooManyRequests"));
@@ -84,14 +83,14 @@ impl Drill {
         view.held.map(|it| it.record.holders).unwrap_or_default()
     }
 
-    /// All are without power, and their clocks are wrong from now on.
+    /// All lose power, and get wrong clocks.
     async fn cut(&mut self, clock_off_by: i64, alone: Alone) {
         (self.clock, self.alone) = (clock_off_by, alone);
         for world in &mut self.worlds {
             world.kill_all().await;
         }
         self.sim.faults().clear();
-        // Nobody is left who could write that a node is away.
+        // No controller is left to write that a node is away.
         self.sim.quorum(false);
         if alone == Alone::AnswersNobody {
             for method in ["GET", "POST", "PATCH", "PUT", "DELETE"] {
@@ -105,7 +104,7 @@ impl Drill {
         }
     }
 
-    /// They are switched on in this order, each as soon as the one before has asked the API.
+    /// Switched on in this order, each as soon as the one before has called the API.
     async fn switch_on(&mut self, order: &[usize]) {
         let (left, asked) = (cordons(&self.sim), self.sim.faults().requests().len());
         let let_go: Vec<usize> = self.worlds.iter().map(|it| it.cluster.uncordoned()).collect();
@@ -120,7 +119,6 @@ impl Drill {
                 let held = gate(first);
                 let (layer, words) = match self.alone {
                     Alone::AnswersNobody => ("kubernetes-service", "the Kubernetes API"),
-                    // The API has the node Ready, and a lease of it.
                     Alone::ReadsOnly => ("node-lease", "not renewed since zedkube started"),
                 };
                 assert_eq!((held.open, held.layer.as_str()), (false, layer), "{held:?}");
@@ -131,7 +129,7 @@ impl Drill {
                     self.alone == Alone::ReadsOnly || writes.is_empty(),
                     "writes before there is a quorum: {writes:?}"
                 );
-                // Tried is as bad as done: by what the API shows, nothing but the lease keeps the cordon.
+                // A try is as bad as a success: by the API's state, only the lease keeps the cordon.
                 let now: Vec<usize> = self.worlds.iter().map(|it| it.cluster.uncordoned()).collect();
                 assert_eq!(
                     (now, cordons(&self.sim)),
@@ -146,7 +144,8 @@ impl Drill {
         }
     }
 
-    /// A clock at 1970 holds the gate, says so, and after its limit is a warning; one that is ahead, or right, does not.
+    /// A clock at 1970 closes the gate, is shown, and becomes a warning after its limit; one that is ahead,
+    /// or right, does not.
     async fn is_held_by_a_clock_that_is_behind(&self, world: &World) {
         let shown = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| !it.gate.layer.is_empty());
         let first = world.until("zedkube", "the checks after boot", shown).await.unwrap().gate;
@@ -171,7 +170,7 @@ impl Drill {
         assert!((115..125).contains(&took.as_secs()), "held for {took:?}");
     }
 
-    /// Whoever holds nothing is schedulable, and the first one comes to its reboot, once.
+    /// Nodes without a turn are schedulable, and the first one reboots once.
     async fn ends(&mut self) {
         self.worlds[0].recorded_count(1).await;
         assert_eq!(
@@ -230,7 +229,7 @@ fn one_comes_later(missing: usize, clock: i64, alone: Alone) {
         for at in &there {
             drill.worlds[*at].cluster.until_schedulable().await;
         }
-        // By no clock does the turn of one that is away end, nor does another one go beside it.
+        // With any clock, the turn of an absent node does not end, and no other node goes beside it.
         tokio::time::sleep(Duration::from_mins(30)).await;
         let holders = drill.holders().await;
         if missing == 0 {
@@ -248,7 +247,7 @@ fn one_comes_later(missing: usize, clock: i64, alone: Alone) {
     });
 }
 
-/// Each order of power on once, and each clock with each way of an API without a quorum once.
+/// Each order of power on once, and each clock with each kind of API without a quorum once.
 #[test]
 fn v4_after_a_power_cut_all_nodes_are_schedulable_in_each_order_of_power_on_and_with_wrong_clocks() {
     for (order, (clock, alone)) in ORDERS.into_iter().zip(each()) {
@@ -256,7 +255,7 @@ fn v4_after_a_power_cut_all_nodes_are_schedulable_in_each_order_of_power_on_and_
     }
 }
 
-/// Each node missing twice, and each clock with each way of an API without a quorum once.
+/// Each node missing twice, and each clock with each kind of API without a quorum once.
 #[test]
 fn v4_with_one_node_missing_the_others_are_schedulable_nothing_expires_and_it_joins_them_when_it_comes() {
     for (missing, (clock, alone)) in (0..3).cycle().zip(each()) {

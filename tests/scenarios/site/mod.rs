@@ -21,7 +21,7 @@ const GUESTS: &str = "kubevirt/virtualmachineinstances";
 pub(crate) const PENDING: &str = "persist/status/zedagent/DeviceOpPending/reboot.json";
 const RECORD: &str = "persist/status/zedkube/SiteOperation/global.json";
 
-/// Two servers and a worker; one application holds a volume, others do not.
+/// Two servers and a worker; one application has a volume, others have none.
 pub(crate) struct Place {
     pub(crate) worlds: Vec<World>,
     pub(crate) sim: Sim,
@@ -104,7 +104,7 @@ impl Place {
         self.sim.until("coordination/leases", |_| wanted(self.mode().as_ref())).await;
     }
 
-    /// Waits until the site is as before, and nothing of the operation is left.
+    /// Waits until the site is as before, without traces of the operation.
     pub(crate) async fn until_over(&self, without: Option<usize>) {
         self.until_mode(|it| it.is_none()).await;
         for (at, world) in self.worlds.iter().enumerate().filter(|(at, _)| Some(*at) != without) {
@@ -121,14 +121,14 @@ impl Place {
         self.sim.until(GUESTS, runs).await;
     }
 
-    /// What the application with a volume has, and what is written there of the operation.
+    /// Replicas of the application with a volume, and its mark.
     fn replicas(&self) -> (u64, Value) {
         let it = self.sim.get("apps/deployments", "shop", "player").unwrap();
         let mark = it["metadata"]["annotations"]["pillar-rs/site-scaled"].clone();
         (it["spec"]["replicas"].as_u64().unwrap(), mark)
     }
 
-    /// Each machine does what it is asked: `went` is told which one, and then it is off.
+    /// Each machine goes down when ordered; then `went` is called with it.
     async fn each_goes(&mut self, operation: MachineOperation, went: impl Fn(usize)) {
         let went = &went;
         let each = self.worlds.iter_mut().enumerate().map(async |(at, world)| {
@@ -219,7 +219,7 @@ fn u13_a_site_comes_back_without_a_node_that_stays_off_and_names_it() {
         assert!(place.worlds[0].cluster.cordoned().await, "it waits for the third one");
         place.until_mode(|it| it.is_some_and(|it| it.missing == ["edge-node-3"])).await;
         place.until_over(Some(2)).await;
-        // The operation is over when the last one comes: it finds that out by itself.
+        // The last one to come notices that the operation is over.
         place.worlds[2].reboot().await;
         place.worlds[2].start_all();
         place.until_over(None).await;
@@ -245,7 +245,7 @@ fn u13_a_site_reboots_and_comes_back_to_the_saved_values() {
 fn u13_a_withdrawal_in_the_middle_brings_all_back_and_nobody_goes() {
     still(async {
         let mut place = Place::new().await;
-        // Something holds a volume that no application of ours does.
+        // A volume without an application of ours.
         place.sim.add_claim("tools", "data", "pv-data");
         place.sim.add_mounting_pod("tools", "holder", "edge-node-1", "data");
         place.begin(SiteKind::Shutdown).await;
@@ -253,10 +253,10 @@ fn u13_a_withdrawal_in_the_middle_brings_all_back_and_nobody_goes() {
             .until_mode(|it| it.is_some_and(|it| it.waits.contains("volumes to be detached: pv-data")))
             .await;
         assert_eq!(place.replicas().0, 0);
-        // A drain that is asked for meanwhile waits, and evicts nothing.
+        // A drain requested meanwhile waits, and evicts nothing.
         place.worlds[1].ask_reboot(7);
         place.worlds[1].status(DrainStatus::Requested).await;
-        // An agent that is killed continues from its disk.
+        // A killed agent continues from disk.
         place.worlds[0].kill_all().await;
         place.worlds[0].start_all();
         let handle = place.worlds[0].cluster.handle();

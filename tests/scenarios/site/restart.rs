@@ -18,7 +18,7 @@ use crate::etcd::{members, server};
 use crate::look::NODES;
 use crate::site::{PENDING, Place, said};
 
-/// Steps of a node in words of the record.
+/// In words of the record.
 fn steps(site: &SiteRecord, node: &str) -> Vec<String> {
     let ack = site.ack(node).unwrap();
     let past = ack.past.iter().map(|(step, _)| step.text().to_owned());
@@ -31,14 +31,13 @@ async fn ten_minutes() {
 }
 
 impl Place {
-    /// The machine goes down as it is ordered, and does not come back by itself.
+    /// The machine goes down when ordered, and stays off.
     async fn goes_and_stays_off(&mut self, at: usize) {
         self.worlds[at].recorded_count(1).await;
         self.worlds[at].kill_all().await;
         self.worlds[at].cluster.power(false).await;
     }
 
-    /// The machine boots, with its agents.
     async fn comes_back(&mut self, at: usize) {
         self.worlds[at].reboot().await;
         self.worlds[at].start_all();
@@ -73,7 +72,7 @@ impl Place {
         out.map(|it| it["metadata"]["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Each machine reboots when it is ordered to, nobody else being out; `went` is called with which one.
+    /// Each machine reboots when ordered, alone; `went` is called with it.
     async fn each_reboots_alone(&mut self, went: impl Fn(usize)) {
         let (sim, known) = (self.sim.clone(), RefCell::new(Vec::new()));
         let down = Cell::new(0);
@@ -94,7 +93,7 @@ impl Place {
                 out.len() == 1 && out[0]["metadata"]["name"] == *name,
                 "{name} goes, and out are {out:?}"
             );
-            // Those before it were found well; those after it wait.
+            // Those before it were found healthy; those after it wait.
             let site = mode(&sim);
             for (nth, node) in site.order.iter().enumerate() {
                 let went = known.borrow().len();
@@ -120,7 +119,6 @@ impl Place {
         }
     }
 
-    /// A volume of Longhorn is as `robustness` says.
     fn volume(&self, name: &str, robustness: &str) {
         let volume = json!({
             "metadata": { "name": name, "namespace": "longhorn-system" },
@@ -129,7 +127,7 @@ impl Place {
         self.sim.apply("longhorn/volumes", volume);
     }
 
-    /// Hours pass: kubelets renew their leases as often as real ones.
+    /// For hours: kubelets renew their leases as often as real ones.
     async fn patient() -> Self {
         let limits = [("uncordon_poll_ms", 15_000), ("gate_hold_ms", 1_000), ("site_step_ms", 10_000)];
         let mut place = Self::of(Cluster::embedded_of(3, Duration::from_secs(10)).await, &limits).await;
@@ -155,7 +153,7 @@ fn v3_three_nodes_restart_one_after_another_each_drained_in_its_turn_and_verifie
         for node in &last.order {
             let all = ["seen", "draining", "going", "booted", "open", "verifying", "done"];
             let steps = steps(&last, node);
-            // Short ones may be over before they are said.
+            // Short ones may be over before they are published.
             assert!(steps.iter().all(|it| all.contains(&it.as_str())), "{steps:?}");
             assert!(
                 ["draining", "verifying", "done"].iter().all(|it| steps.iter().any(|of| of == it)),
@@ -187,7 +185,7 @@ fn v3_a_drain_that_fails_stops_the_restart_and_a_person_takes_it_up_again() {
         assert!(site.waits.starts_with("node edge-node-3: its drain failed: pod shop/"), "{}", site.waits);
         assert!(site.next.contains("--phase stopped"), "{}", site.next);
         assert_eq!(site.step("edge-node-3"), Some(&NodeStep::Failed));
-        // What was asked of the node is withdrawn, and nothing further starts.
+        // The node's order is withdrawn, and nothing else starts.
         let idle = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.phase == DrainPhase::Idle);
         place.worlds[2].until("zedkube", "its drain to be withdrawn", idle).await;
         place.worlds[2].cluster.until_schedulable().await;
@@ -195,7 +193,7 @@ fn v3_a_drain_that_fails_stops_the_restart_and_a_person_takes_it_up_again() {
         assert_eq!((place.cordoned(), place.mode().unwrap()), (vec![], site));
         assert!(place.worlds.iter().all(|it| it.recorded().is_empty()));
         place.sim.faults().clear();
-        // Meanwhile something else has broken: nothing is ordered before that is repaired.
+        // Meanwhile something else broke: nothing is ordered before it is repaired.
         place.volume("pv-lost", "faulted");
         place.said(|record| operator::pass(record, &SitePhase::Stopped, None, &said())).await;
         let waits = |it: &SiteRecord| {
@@ -221,7 +219,7 @@ fn v3_a_node_that_does_not_come_back_stops_the_restart_and_goes_no_second_time()
         let site = place.mode().unwrap();
         assert!(site.waits.starts_with("node edge-node-3: it is not Ready for 15 min"), "{}", site.waits);
         assert_eq!(place.cordoned(), ["edge-node-3"]);
-        // Somebody switches it on in the evening. Nothing starts by that.
+        // Switched on in the evening, which starts nothing.
         place.comes_back(2).await;
         place.worlds[2].cluster.until_schedulable().await;
         ten_minutes().await;
@@ -242,7 +240,7 @@ fn v3_a_cluster_that_is_not_well_with_a_node_back_keeps_the_next_one_up() {
         let mut place = Place::patient().await;
         place.begin(SiteKind::Restart).await;
         place.goes_and_stays_off(2).await;
-        // While it is away something breaks that nobody repairs.
+        // While it is away something breaks for good.
         place.volume("pv-lost", "faulted");
         place.comes_back(2).await;
         place
@@ -252,7 +250,6 @@ fn v3_a_cluster_that_is_not_well_with_a_node_back_keeps_the_next_one_up() {
         let site = place.mode().unwrap();
         assert!(site.waits.contains("the cluster is not well: storage"), "{}", site.waits);
         assert!(place.cordoned().is_empty());
-        // Withdrawn: nobody else goes.
         place.said(|record| operator::cancel(record, &said())).await;
         place.until_over(None).await;
         assert_eq!(place.last().await.cancelled.unwrap().phase, "stopped");
@@ -272,20 +269,20 @@ fn v3_agents_and_machines_that_lose_power_in_the_middle_neither_lose_the_restart
         };
         place.until_mode(ordered).await;
         place.worlds[2].until_file(PENDING, "the order", |text| text.is_some()).await;
-        // The one that works for all, and the one that goes: their agents.
+        // The coordinator's agents, and those of the node that goes.
         for at in [0, 2] {
             place.worlds[at].kill_all().await;
             place.worlds[at].start_all();
         }
-        // Power of the one that goes: that was a boot, and it is not ordered another one.
+        // The node that goes loses power: that was a boot, and it is not ordered another one.
         place.comes_back(2).await;
         place.until_mode(|it| it.is_some_and(|it| it.step("edge-node-1") == Some(&NodeStep::Draining))).await;
         assert_eq!(place.worlds[2].recorded().len(), 0);
-        // Under load the gate is open before anybody has looked.
+        // Under load the gate may open unseen.
         let seen = steps(&place.mode().unwrap(), "edge-node-3");
         assert!(seen.iter().any(|it| ["booted", "open"].contains(&it.as_str())), "{seen:?}");
         place.worlds[0].cluster.unblock().await;
-        // Power of the whole site, as the next one goes down.
+        // The whole site loses power, as the next one goes down.
         place.worlds[0].recorded_count(1).await;
         for world in &mut place.worlds {
             world.kill_all().await;

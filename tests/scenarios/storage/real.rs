@@ -1,5 +1,5 @@
-//! A node that has the last healthy copy of a volume, with the real Longhorn (goal T3): its manager with all controllers and
-//! webhooks on each of three nodes, and our player of what needs a machine.
+//! A node that has the last healthy copy of a volume, with the real Longhorn (goal T3): its manager with all
+//! controllers and webhooks on each of three nodes; what needs a machine is played.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use topics::{DrainStatus, NodeDrainProgress};
 
 use kubenodeop::storage::NodeDrainPolicy;
 
-/// How much longer than its own restart an application may be down.
+/// Allowed outage of an application beyond its own restart.
 const LONGER: Duration = Duration::from_secs(10);
 
 async fn set_policy(longhorn: &RealLonghorn, policy: &str) {
     longhorn.merge(&at("settings", "node-drain-policy"), &json!({ "value": policy })).await;
 }
 
-/// Whether a volume has a replica in this mode on another node than this.
+/// Whether a volume has a replica in this mode on another node.
 async fn elsewhere(longhorn: &RealLonghorn, volume: &str, node: &str, mode: &str) -> bool {
     let replicas = longhorn.all("replicas").await;
     let engines = longhorn.all("engines").await;
@@ -29,8 +29,8 @@ async fn elsewhere(longhorn: &RealLonghorn, volume: &str, node: &str, mode: &str
     engines.iter().filter(of).any(|it| names.iter().any(|name| it["status"]["replicaModeMap"][name] == mode))
 }
 
-/// How long an application is down from now on, until it runs elsewhere than on `node`. When its pod ends, another copy of its
-/// volume is whole.
+/// Outage of an application from now until it runs elsewhere than on `node`. When its pod ends, another copy
+/// is healthy.
 async fn down(longhorn: &RealLonghorn, namespace: &str, name: &str, node: &str) -> Duration {
     let clock = Clock::new();
     longhorn
@@ -48,13 +48,13 @@ async fn down(longhorn: &RealLonghorn, namespace: &str, name: &str, node: &str) 
     clock.now().since(since)
 }
 
-/// What the table that kubesim answers from says of this version.
+/// A row of kubesim's table for this version.
 fn row(name: &str) -> Value {
     let all: Vec<Value> = serde_json::from_str(include_str!("../../golden/kubesim/answers.json")).unwrap();
     all.into_iter().find(|it| it["name"] == name).unwrap()["answer"].clone()
 }
 
-/// Types of the tickets of a volume, and whose node that of the eviction names, once there is one.
+/// Types of a volume's tickets, and the eviction ticket's node, once there is one.
 async fn tickets(longhorn: &RealLonghorn, volume: &str) -> Option<Value> {
     let held = longhorn.get(&at("volumeattachments", volume)).await;
     let owner = longhorn.get(&at("volumes", volume)).await["status"]["ownerID"].clone();
@@ -65,7 +65,8 @@ async fn tickets(longhorn: &RealLonghorn, volume: &str) -> Option<Value> {
     Some(json!({ "tickets": types, "node": node }))
 }
 
-/// A volume without a copy here that a person has attached here in Longhorn's page: its manager's budget is told as what it is.
+/// A volume without a copy here, attached here by a person in Longhorn's page: the blocker explains the
+/// manager's budget.
 async fn attached_by_hand(world: &mut World, longhorn: &RealLonghorn, counter: u32) {
     let (node, space) = (&longhorn.nodes()[0], world.cluster.namespace().to_owned());
     longhorn.add_volume(&space, "hand", &longhorn.nodes()[1..]).await;
@@ -102,8 +103,8 @@ async fn attached_by_hand(world: &mut World, longhorn: &RealLonghorn, counter: u
     around(world, counter).await;
 }
 
-/// The only copy is here and another does not become whole: once the time for that is over the drain fails and says so, what was
-/// asked for is taken back, and the application was up all the time.
+/// The only copy is here and another does not become healthy: after its limit the drain fails with that
+/// reason, the extra copy is withdrawn, and the application was up all the time.
 async fn fails_at_the_limit(world: &mut World, longhorn: &RealLonghorn, counter: u32) {
     let (node, space) = (longhorn.nodes()[0].clone(), world.cluster.namespace().to_owned());
     let before = world.recorded().len();
@@ -142,8 +143,8 @@ async fn fails_at_the_limit(world: &mut World, longhorn: &RealLonghorn, counter:
     assert_eq!(world.recorded().len(), before, "a node went down with a last copy");
 }
 
-/// Rows of the table: the only copy of a volume is evicted while its pod is made again on another node, and nobody but
-/// Longhorn has a part in it.
+/// Rows of the table: a volume's only copy is evicted while its pod is replaced on another node, by Longhorn
+/// alone.
 async fn rows_of_tickets(longhorn: &RealLonghorn, space: &str) {
     let node = longhorn.nodes()[0].as_str();
     set_policy(longhorn, "block-for-eviction-if-contains-last-replica").await;
@@ -177,13 +178,12 @@ async fn rows_of_tickets(longhorn: &RealLonghorn, space: &str) {
             moved.then_some(())
         })
         .await;
-    // Its engine has begun there again.
     let whole = |it: &Value| {
         it["spec"]["volumeName"] == "row" && it["spec"]["nodeID"] != node && it["spec"]["healthyAt"] != ""
     };
     assert!(longhorn.all("replicas").await.iter().any(whole), "it moved without a copy elsewhere");
     assert_eq!(json!({ "attached": first, "after-the-copy": "other" }), row("ticket/held"));
-    // Which of both came first, by the versions of the store.
+    // Their order, by versions of the store.
     let version = |it: &Value| it["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
     let mut copies = longhorn.follow("replicas", &since).await;
     let gone = loop {
@@ -206,7 +206,7 @@ async fn rows_of_tickets(longhorn: &RealLonghorn, space: &str) {
     assert_eq!(json!({ "first": event_first(longhorn).await }), row("ticket/event-first"));
 }
 
-/// What comes first of a PATCH of a volume, its event or its reply; of many, as few replies are late.
+/// Whether a PATCH's event or reply comes first; of many, as few replies are late.
 async fn event_first(longhorn: &RealLonghorn) -> &'static str {
     for nth in 0..200 {
         let nth = nth.to_string();
@@ -249,7 +249,7 @@ async fn t3_with_the_real_manager_an_application_stays_up_until_its_copy_is_made
     let mut counter = 6;
     for policy in NodeDrainPolicy::WORDS {
         set_policy(&longhorn, policy).await;
-        // Another copy is whole: nothing holds the application.
+        // Another copy is healthy: nothing blocks the application.
         longhorn.add_volume(&space, "two", &longhorn.nodes()[..2]).await;
         longhorn.add_application(&space, "two", &node).await;
         counter += 1;
@@ -257,7 +257,6 @@ async fn t3_with_the_real_manager_an_application_stays_up_until_its_copy_is_made
         let own = down(&longhorn, &space, "two", &node).await;
         around(&mut world, counter).await;
         longhorn.remove_application(&space, "two").await;
-        // The only copy is here.
         longhorn.add_volume(&space, "one", &longhorn.nodes()[..1]).await;
         longhorn.add_application(&space, "one", &node).await;
         longhorn.let_rebuilds_end(false);

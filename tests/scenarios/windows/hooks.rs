@@ -1,4 +1,4 @@
-//! Hooks: called in their order before a drain, before the reboot and after the boot, and undone without one.
+//! Hooks: called in order before a drain, before the reboot and after the boot, and undone without a boot.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -10,10 +10,10 @@ use topics::{DrainPhase, DrainStatus, NodeDrainProgress};
 
 use scenarios::{Agent, World};
 
-/// What the hooks of a test write down.
+/// Written by a test's hooks.
 const SAID: &str = "said";
 
-/// A hook of this stage which writes down that it was called, and then does this.
+/// A hook of this stage that records its call, and then runs `script`.
 fn hook(world: &World, stage: &str, name: &str, script: &str) {
     let path = format!("etc/zedbox/hooks/{stage}.d/{name}");
     let said = world.topic_root.path(SAID);
@@ -28,7 +28,7 @@ async fn until_said(world: &World, lines: &[&str]) {
 
 pub(crate) async fn u9_hooks_come_before_the_drain_before_the_reboot_and_after_the_boot(world: &mut World) {
     hook(world, "before-drain", "10-a", "");
-    // It fails once, with its words shown.
+    // It fails once, with its output shown.
     let once = "test -e $ZEDBOX_HOOK_STATE/tried || { touch $ZEDBOX_HOOK_STATE/tried; echo 'no backup yet' >&2; exit 1; }";
     hook(world, "before-drain", "20-b", once);
     hook(world, "before-drain", "30-c.optional", "exit 1");
@@ -38,7 +38,7 @@ pub(crate) async fn u9_hooks_come_before_the_drain_before_the_reboot_and_after_t
     world.limits["zedkube"]["drain_retry_ms"] = 3_000.into();
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
-    // The boot before has left nothing: what comes after a boot comes after each.
+    // The boot before left nothing: after-boot hooks run after each.
     until_said(world, &["after-boot 20-b run", "after-boot 10-a run"]).await;
     fs::remove_file(world.topic_root.path(SAID)).unwrap();
     world.ask_reboot(7);
@@ -94,12 +94,12 @@ pub(crate) async fn u9_a_drain_that_is_withdrawn_while_zedkube_is_down_is_undone
 }
 
 const SCALED: (&str, &str) = ("shop", "cache");
-/// Where they keep how many it had.
+/// The hooks' record of replicas.
 const KEPT: &str = "persist/status/zedbox/hooks/10-scale/replicas";
-/// What stands in for kubectl on the path of a hook: a pipe for a question and one for its answer.
+/// Stand-in for kubectl on a hook's path: a pipe for a question and one for its answer.
 const PIPES: [&str; 2] = ["question", "answer"];
 
-/// Answers `get` with the replicas of the application, and `scale N` once it has N.
+/// Answers `get` with the application's replicas, and `scale N` once it has N.
 fn stand_in_for_kubectl(world: &World) {
     for pipe in PIPES {
         assert!(Command::new("mkfifo").arg(world.topic_root.path(pipe)).status().unwrap().success());
@@ -120,7 +120,7 @@ fn stand_in_for_kubectl(world: &World) {
     });
 }
 
-/// A hook with this state before a drain and after a boot: the count is kept, and set again.
+/// A hook before a drain and after a boot, with this state: the count is kept, and set again.
 fn scaling_hooks(world: &World) {
     let [question, answer] = PIPES.map(|it| world.topic_root.path(it).display().to_string());
     let ask =
@@ -145,14 +145,13 @@ fn kept(world: &World) -> bool {
     world.topic_root.path(KEPT).exists()
 }
 
-/// On the embedded cluster, as the hooks' stand-in for kubectl is.
+/// Embedded cluster only, like the hooks' stand-in for kubectl.
 pub(crate) async fn what_a_hook_scales_down_is_up_again_after_the_boot(world: &mut World) {
     stand_in_for_kubectl(world);
     world.cluster.sim().add_deployment(SCALED.0, SCALED.1, 3);
     scaling_hooks(world);
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
-    // Nothing was scaled down before this boot.
     until_said(world, &["after-boot 20-b run", "after-boot 10-scale run"]).await;
     assert_eq!((replicas(world), kept(world)), (3, false));
     fs::remove_file(world.topic_root.path(SAID)).unwrap();
@@ -166,7 +165,7 @@ pub(crate) async fn what_a_hook_scales_down_is_up_again_after_the_boot(world: &m
     world.executed(7).await;
     world.cluster.until_schedulable().await;
     until_said(world, &["after-boot 20-b run", "after-boot 10-scale run"]).await;
-    // The line comes before the hook has done its work.
+    // The line comes before the hook's work.
     world.until_file(KEPT, "nothing left to scale", |text| text.is_none()).await;
     assert_eq!(replicas(world), 3);
 }

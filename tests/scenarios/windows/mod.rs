@@ -1,4 +1,4 @@
-//! Windows: outside of them nothing starts, whoever asks, and a person's word goes past them.
+//! Windows: outside of them nothing starts, for any requester, and a person's order overrides them.
 
 mod hooks;
 
@@ -11,7 +11,7 @@ use topics::{
 
 use scenarios::{Agent, World};
 
-/// What systemd-timesyncd leaves once it has set the clock.
+/// systemd-timesyncd's file once it has set the clock.
 const SYNCHRONIZED: &str = "run/systemd/timesync/synchronized";
 
 async fn outside(world: &World, part: &str) -> NodeDrainProgress {
@@ -25,7 +25,7 @@ pub(crate) async fn u9_outside_of_its_window_nothing_starts_but_by_a_persons_wor
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);
-    // Nobody says that the clock is right: it is closed whatever it shows.
+    // Without proof that the clock is right, the window is closed at any time.
     let seen = outside(world, "cannot be believed").await;
     assert!(seen.reason.contains("adjtimex"), "{}", seen.reason);
     world.put(SYNCHRONIZED, "");

@@ -1,6 +1,6 @@
 //! Each answer of KubeVirt that kubesim gives from its table, as real KubeVirt gives it (goals T4).
 //!
-//! Of rows that hold for other versions alone nothing is asked.
+//! Rows of other versions are skipped.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::*;
 const TABLE: &str = include_str!("../../../golden/kubesim/answers.json");
 const SUBRESOURCES: &str = "/apis/subresources.kubevirt.io/v1";
 
-/// What was answered in the situation of a row, and the names in it.
+/// Answers by row, and the names in them.
 type Answers = BTreeMap<&'static str, (Value, Vec<(&'static str, String)>)>;
 
 struct Course<'a> {
@@ -20,7 +20,7 @@ struct Course<'a> {
     answers: Answers,
 }
 
-/// What an answer says, as a row has it.
+/// In a row's form.
 fn said((code, answer): (u16, Value)) -> Value {
     match (&answer["message"], &answer) {
         (Value::String(text), it) => {
@@ -108,7 +108,7 @@ impl Course<'_> {
         }
     }
 
-    /// A machine that is asked to leave, as somebody evicts its pod.
+    /// A machine with an eviction mark.
     async fn marked(&mut self) {
         let unmarked = self.put("virtualmachineinstances", "db", "evacuate/cancel", &Value::Null).await;
         self.take("cancel/not-marked", said(unmarked), vec![]);
@@ -132,7 +132,6 @@ impl Course<'_> {
         self.take("cancel/other-node", refused, vec![]);
         let node = format!("/api/v1/nodes/{}", self.node);
         let taint = json!({ "key": "kubevirt.io/drain", "effect": "NoSchedule" });
-        // Nobody follows the taint meanwhile.
         self.kubevirt.freeze(true);
         self.kubevirt.door().done("PATCH", &node, &json!({ "spec": { "taints": [taint] } })).await;
         let tainted = said(self.put("virtualmachineinstances", "db", "evacuate/cancel", &own).await);
@@ -158,7 +157,7 @@ impl Course<'_> {
         let pod = self.launcher("fixed", true).await;
         let refused = said(self.evict(&pod).await);
         self.take("launcher/not-migratable", refused, self.names("fixed"));
-        // One whose target has no node yet is ended.
+        // One with a target that has no node yet is ended.
         let peers = self.kubevirt.peers().to_vec();
         self.cordon(&peers, true).await;
         let made = self.migrate("m3", "free", None).await;
@@ -169,7 +168,6 @@ impl Course<'_> {
         let door = self.kubevirt.door();
         let since = door.done("GET", &all, &Value::Null).await["metadata"]["resourceVersion"].clone();
         door.done("DELETE", &path, &json!({})).await;
-        // All that it was on its way.
         let since = since.as_str().unwrap();
         let watch = format!("{all}?watch=true&timeoutSeconds=10&resourceVersion={since}");
         let events = door.call("GET", &watch, &Value::Null).await;
@@ -210,7 +208,7 @@ impl Course<'_> {
         self.kubevirt.door().done("POST", &all, &lost).await;
         let refused = said(self.evict("virt-launcher-gone-1").await);
         self.take("launcher/no-guest", refused, self.names("gone"));
-        // A disk that no machine asks for is taken away.
+        // A disk that no machine uses is removed.
         self.kubevirt.freeze(true);
         let launcher = self.launcher("fixed", true).await;
         let it = self.kubevirt.door().done("GET", &format!("{all}/{launcher}"), &Value::Null).await;
@@ -226,7 +224,7 @@ impl Course<'_> {
         self.kubevirt.freeze(false);
     }
 
-    /// Machines that are switched on and off, while no controller follows.
+    /// Machines switched on and off, without a controller.
     async fn switched(&mut self) {
         let machine = |name: &str| vec![("machine", name.to_owned())];
         let refused = said(self.put("virtualmachines", "fixed", "start", &json!({})).await);
@@ -295,7 +293,7 @@ impl Course<'_> {
         let job = self.kubevirt.list(MIGRATIONS).await.remove(0);
         let job = job["metadata"]["name"].as_str().unwrap().to_owned();
         self.kubevirt.virt_api(false).await;
-        // Its endpoint goes some time after that.
+        // Its endpoint goes later.
         let gone = || async { self.evict(&pod).await.1["message"].to_string().contains("no endpoints") };
         self.kubevirt.until("virt-api to have no endpoint", gone).await;
         let answer = said(self.evict(&pod).await);
@@ -333,7 +331,7 @@ async fn t4_real_each_answer_in_the_table_is_that_of_kubevirt() {
     kubevirt.machine(&space, "fixed", &node, false).await;
     let mut course = Course { world: &world, kubevirt: &kubevirt, node, space, answers: Answers::new() };
     course.marked().await;
-    // After the taint, for which it would be asked to leave.
+    // After the taint, which would mark it.
     kubevirt.machine(&course.space, "free", &course.node, true).await;
     course.by_hand().await;
     course.pods().await;
