@@ -5,6 +5,7 @@
 
 mod budget;
 mod circles;
+mod comments;
 mod documents;
 mod fixtures;
 mod metrics;
