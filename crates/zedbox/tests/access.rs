@@ -1,4 +1,4 @@
-//! `zedbox kubeconfig` and `zedbox role` as a person types them: what is written, for whom, and where a token is not.
+//! `zedbox kubeconfig` and `zedbox role` as typed: files written, their readers, and places without a token.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -30,7 +30,7 @@ fn authority() -> String {
     rcgen::CertificateParams::new(vec!["ca".to_owned()]).unwrap().self_signed(&key).unwrap().pem()
 }
 
-/// An API server that answers one request like this, and the kubeconfig of its administrator.
+/// An API server with this answer to one request, and its administrator's kubeconfig.
 fn place(code: u16, answer: Value) -> TempDir {
     use base64::Engine as _;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -60,7 +60,7 @@ fn place(code: u16, answer: Value) -> TempDir {
     dir
 }
 
-/// What is at `path`, for its owner alone.
+/// The file at `path`, readable by its owner only.
 fn made(path: &Path) -> Value {
     assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
     serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap()
@@ -104,7 +104,7 @@ fn x4_what_keeps_a_kubeconfig_from_being_made_is_named_with_what_to_type() {
     assert!(!dir.path().join("agents").exists());
     let granted = json!({ "status": { "token": TOKEN } });
     let ended = zedbox(&place(201, granted), &["kubeconfig", "--kubeconfig", "admin", "--to", "agents"]);
-    // That of this test has no TLS.
+    // This test's server has no TLS.
     assert!(text(&ended.stderr).contains("an address as https://10.0.0.1:6443 is needed (--server)"));
     let ended = zedbox(&dir, &["kubeconfig", "--kubeconfig", "nobody", "--to", "agents"]);
     assert!(text(&ended.stderr).contains("check that nobody exists"), "{}", text(&ended.stderr));
@@ -127,7 +127,6 @@ fn x4_a_kubeconfig_is_made_of_files_and_printed_when_that_is_asked_for() {
     assert_eq!(file["users"][0]["user"]["token"], TOKEN);
     let printed: Value = serde_json::from_slice(&make("-").stdout).unwrap();
     assert_eq!(printed, file);
-    // A key, say.
     put("token", "-----BEGIN PRIVATE KEY-----\nsecret\n");
     let said = text(&make("agents").stderr);
     assert!(said.contains("token: it holds no token in one line") && !said.contains("secret"), "{said}");
@@ -145,7 +144,8 @@ fn x4_roles_are_printed_for_a_user() {
     assert!(printed.contains("kind: ClusterRole\n") && printed.contains("    name: \"edge\"\n"), "{printed}");
 }
 
-/// The two lines of docs/integrate.md, on a server that is started for this: another one may have roles of these names.
+/// The two lines of docs/integrate.md, on a server started for this: another one may have roles of these
+/// names.
 #[tokio::test]
 async fn x4_a_kubeconfig_of_zedbox_and_its_roles_are_enough_for_a_whole_drained_reboot_on_a_real_server() {
     let Some(cluster) = Cluster::of_environment().await else {

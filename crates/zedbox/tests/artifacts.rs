@@ -1,5 +1,5 @@
-//! What is given to others (`cargo run -p xtask -- dist`): the same bytes twice, all that belongs into it and nothing of
-//! this machine; and the Debian package on a bare system: installed, tried, upgraded, removed, purged.
+//! Release files (`cargo run -p xtask -- dist`): reproducible, complete, and without traces of this machine;
+//! and the Debian package on a bare system: installed, tried, upgraded, removed, purged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use xtask::dist::{self, DistOptions};
 
 const ZEDBOX: &str = env!("CARGO_BIN_EXE_zedbox");
-/// Nothing here takes this long; a test that waits so long has failed.
+/// A test that waits so long has failed.
 const TOO_LONG: Duration = Duration::from_secs(60);
 const SETTINGS: &str = "etc/zedbox/zedbox.toml";
 
@@ -26,7 +26,7 @@ fn folder() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// Packs `program` into `out`; the path of its package.
+/// Packs `program` into `out`; returns the path of its package.
 fn pack(program: &Path, version: &str, out: &Path) -> PathBuf {
     let options = DistOptions {
         target: "x86_64-unknown-linux-gnu".to_owned(),
@@ -39,7 +39,7 @@ fn pack(program: &Path, version: &str, out: &Path) -> PathBuf {
     made.into_iter().map(|(path, _)| path).find(is_package).unwrap()
 }
 
-/// All files below `folder`, by their paths from there, with their modes.
+/// By paths from `folder`, with their modes.
 fn files(folder: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
     let (mut found, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
     while let Some(next) = folders.pop() {
@@ -57,7 +57,7 @@ fn files(folder: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
     found
 }
 
-/// A program that is there; what it says is said when it fails.
+/// An installed program; its output is shown when it fails.
 fn run(command: &mut Command) -> String {
     let ended = command.output().unwrap();
     assert!(ended.status.success(), "{command:?}: {}", said(&ended));
@@ -76,7 +76,7 @@ fn skipped(why: &str) {
     stderr().write_all(format!("skipped: {why}\n").as_bytes()).unwrap();
 }
 
-/// A program that says its version and nothing else.
+/// A program that only prints its version.
 fn small(folder: &TempDir) -> PathBuf {
     let path = folder.path().join("program");
     pubsub::store::replace(&path, b"#!/bin/sh\necho zedbox 0.0.0\n").unwrap();
@@ -128,7 +128,7 @@ fn x5_packed_into_two_folders_a_program_gives_the_same_bytes_and_their_sums_and_
     assert!(inside.contains(&"usr/bin/zedbox".to_owned()), "{inside:?}");
 }
 
-/// What is committed, built in two places with nothing in common but the machine.
+/// The committed tree, built in two different places.
 #[test]
 #[ignore = "builds the image twice, each time with all that it is linked with"]
 fn x5_the_program_itself_built_in_two_folders_has_the_same_bytes() {
@@ -217,11 +217,11 @@ fn x4_the_package_holds_all_that_a_person_needs_and_nothing_of_this_machine() {
         assert_eq!(mode(script), 0o755);
         run(Command::new("sh").arg("-n").arg(at.join(script)));
     }
-    // Nothing takes the machine down before a person says so.
+    // Only a person may take the machine down.
     assert!(!text("usr/lib/systemd/system/zedbox.service").contains("--device"));
     assert!(text(SETTINGS).lines().all(|it| it.is_empty() || it.starts_with('#')));
     run(Command::new(ZEDBOX).arg("check").arg(at.join(SETTINGS)));
-    // Each line that a person uncomments is one that the program takes.
+    // The program accepts each line that a person may uncomment.
     let lines = text(SETTINGS).replace("#device", "device").replace("#kube", "kube").replace("#part", "part");
     pubsub::store::replace(&at.join(SETTINGS), lines.as_bytes()).unwrap();
     run(Command::new(ZEDBOX).arg("check").arg(at.join(SETTINGS)));
@@ -265,7 +265,7 @@ fn x4_whoever_removes_the_package_hears_that_the_node_stays_cordoned() {
     }
 }
 
-/// The name of the Debian release of this machine, whose libraries the program of this test was linked with.
+/// The machine's Debian release, whose libraries this test's program uses.
 fn release() -> Option<String> {
     let text = fs::read_to_string("/etc/os-release").ok()?;
     let is_debian = text.lines().any(|it| it == "ID=debian");
@@ -273,7 +273,7 @@ fn release() -> Option<String> {
     is_debian.then(|| name.trim_matches('"').to_owned())
 }
 
-/// Where a system of thousands of files is soon made and soon gone: in memory, where programs and devices count there.
+/// In memory, where programs and devices work there: thousands of files are made and removed.
 fn place() -> TempDir {
     let refused = StatVfsMountFlags::NOEXEC | StatVfsMountFlags::NODEV | StatVfsMountFlags::NOSUID;
     let fits = statvfs("/dev/shm").is_ok_and(|it| !it.f_flag.intersects(refused));
@@ -281,14 +281,14 @@ fn place() -> TempDir {
     in_memory.flatten().unwrap_or_else(folder)
 }
 
-/// A bare Debian system, and a process in it that is killed at the end.
+/// A bare Debian system, and a process in it, killed at the end.
 struct Bare {
     root: TempDir,
     process: Option<Child>,
 }
 
 impl Bare {
-    /// One of this machine's release; or why there is none.
+    /// Of this machine's release; or why there is none.
     fn make() -> Result<Self, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("a bare system needs root".to_owned());
@@ -330,14 +330,13 @@ impl Bare {
 impl Drop for Bare {
     fn drop(&mut self) {
         if let Some(child) = &mut self.process {
-            // One that is gone already needs no end.
             drop(child.kill());
             drop(child.wait());
         }
     }
 }
 
-/// From a bare system to a drained node, whose reboot is recorded: of what a person edits, one file.
+/// From a bare system to a drained node with a recorded reboot: a person edits one file.
 #[tokio::test]
 async fn x4_the_package_is_installed_drains_its_node_is_upgraded_removed_and_purged_on_a_bare_system() {
     let mut bare = match Bare::make() {
@@ -346,7 +345,7 @@ async fn x4_the_package_is_installed_drains_its_node_is_upgraded_removed_and_pur
     };
     let dir = folder();
     let program = dir.path().join("zedbox");
-    // A program for tests has ten times as much for a debugger as for the machine.
+    // A test program is mostly debug information.
     run(Command::new("strip").args(["-s", "-o"]).arg(&program).arg(ZEDBOX));
     for (version, program) in [("0.1.0", program), ("0.1.1", small(&dir))] {
         let package = pack(&program, version, &dir.path().join("out"));
@@ -361,7 +360,7 @@ async fn x4_the_package_is_installed_drains_its_node_is_upgraded_removed_and_pur
     assert!(bare.run(&["zedbox", "--version"]).starts_with("zedbox "));
     bare.run(&["zedbox", "check", "/etc/zedbox/zedbox.toml"]);
 
-    // What its cluster and its controller give to a node, and the file that a person edits.
+    // What a node gets from its cluster and controller, and the file that a person edits.
     let cluster = Cluster::embedded().await;
     let api = cluster.sim().serve_to(cluster.device_name()).await.unwrap();
     let given = World::on(cluster);
@@ -403,7 +402,7 @@ async fn x4_the_package_is_installed_drains_its_node_is_upgraded_removed_and_pur
     kill_process(pid, Signal::TERM).unwrap();
     assert!(bare.process.take().unwrap().wait().unwrap().success());
 
-    // What a person has written stays.
+    // A person's changes stay.
     let mut settings = fs::OpenOptions::new().append(true).open(bare.path(SETTINGS)).unwrap();
     settings.write_all(b"log = \"warn\"\n").unwrap();
     let upgraded = bare.run(&["dpkg", "--install", "/tmp/0.1.1.deb"]);

@@ -1,6 +1,6 @@
 //! Real agents on a disk that fails with EIO at each call in turn, through a whole reboot (goals K2).
 //!
-//! strace plants the failures from outside. Here calls by chance fail, of [`KINDS`] kinds of each agent in a run;
+//! strace plants the failures. Random calls fail, of [`KINDS`] kinds of each agent in a run;
 //! `cargo test -p zedbox --test whole calls -- --ignored` lets each one fail alone.
 
 use std::hash::{BuildHasher as _, RandomState};
@@ -12,7 +12,8 @@ use std::time::Duration;
 use scenarios::{AT_ONCE, Calls, Dice, Failing, Story, World, at_once, within};
 
 const ZEDBOX: &str = env!("CARGO_BIN_EXE_zedbox");
-/// Kinds of calls that fail in a run. With many more an agent starts for minutes, since each failure starts it over.
+/// Kinds of failing calls in a run. With many more an agent takes minutes to start, since each failure
+/// restarts it.
 const KINDS: usize = 4;
 
 async fn world(whole: bool) -> World {
@@ -28,11 +29,12 @@ async fn undisturbed(whole: bool) -> Calls {
     world.calls()
 }
 
-/// Plays the reboot with that failure. How many calls have failed: none when the call did not come this time.
+/// Runs the reboot with that failure. Returns the number of failed calls: none when the call did not come
+/// this time.
 async fn failed(whole: bool, calls: &Calls, failing: &Failing) -> usize {
     let mut world = world(whole).await;
     calls.plant(&mut world, failing);
-    // Calls are counted by thread: the next one to ask the device would meet the failure again.
+    // Calls are counted by thread: the next one to ask the device would fail again.
     world.limits["nodeagent"]["refused_retry_ms"] = 200.into();
     Story::Reboot.play(&mut world).await;
     world.no_agent_ended();
@@ -59,7 +61,7 @@ fn seed_2_32_a_reboot_on_a_persist_area_that_takes_its_time_for_each_write_ends_
         let calls = undisturbed(false).await;
         let mut world = world(false).await;
         calls.slow(&mut world, Duration::from_millis(200));
-        // It is drained when the device is asked, asked in one boot, and counted once.
+        // Drained when the device is asked, asked in one boot, and counted once.
         Story::Reboot.play(&mut world).await;
         world.no_agent_ended();
         world.kill_all().await;
@@ -86,7 +88,7 @@ fn seed_0_08_whatever_a_reboot_does_the_agents_change_nothing_but_their_run_and_
     });
 }
 
-/// In `some` runs calls by chance, or each of them in a run of its own.
+/// In `some` runs random calls, or each of them in a run of its own.
 #[expect(clippy::explicit_write, reason = "a test that is left out says so")]
 fn fails_anywhere(whole: bool, some: Option<usize>) {
     if !has_strace() {
@@ -106,7 +108,7 @@ fn fails_anywhere(whole: bool, some: Option<usize>) {
     let outcome = at_once(AT_ONCE, jobs.collect::<Vec<_>>());
     writeln!(std::io::stderr(), "{} calls failed in {runs} runs, of {all}", outcome.kills).unwrap();
     assert!(outcome.violations.is_empty(), "{}", outcome.violations.join("\n\n"));
-    // The last calls of a kind need not come again.
+    // The last calls of a kind may not come again.
     let least = if some.is_some() { 3 * runs } else { runs / 2 };
     assert!(outcome.kills > least, "{} calls failed in {runs} runs", outcome.kills);
 }

@@ -1,4 +1,4 @@
-//! `zedbox check` as a person calls it: what it prints, and how it ends.
+//! Output and exit codes of `zedbox check`.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,9 +1,9 @@
 //! Real processes, killed with SIGKILL at each step of a drained reboot and of an image update, and started again at once:
 //! the end is the undisturbed one (goals R1, R7).
 //!
-//! At each write its writer is killed when the file has appeared, and at the steps of the others' journals zedkube. A story
-//! has [`KILLS`] of these, as far apart as can be; each agent at each write, one in a story, is tried by
-//! `cargo test -p zedbox --test soak -- --all`.
+//! Each write kills its writer once the file has appeared, and each step in the others' journals kills
+//! zedkube. A story has [`KILLS`] of these, as far apart as possible; each agent at each write, one per
+//! story: `cargo test -p zedbox --test soak -- --all`.
 
 #![expect(clippy::print_stdout, reason = "a test that tries what it finds says how much that was")]
 
@@ -12,7 +12,7 @@ use std::path::Path;
 use scenarios::{Agent, Course, Crash, Story, within};
 
 const KILLS: usize = 3;
-/// Steps of an operation, and what others are told of it.
+/// Files with an operation's steps.
 const STEPS: [&str; 5] = [
     "DeviceOpPending/reboot.json",
     "DrainJournal/global.json",
@@ -37,7 +37,7 @@ fn killed_anywhere(story: Story) {
     );
     println!("{story:?}: {} runs, {} of {tried} kills", outcome.runs, outcome.kills);
     assert!(outcome.violations.is_empty(), "{}", outcome.violations.join("\n\n"));
-    // The run that was listened to may have written something more often than any other: for whom it waited, say.
+    // The recorded run may have written something more often than others, for example reasons to wait.
     assert!(outcome.kills + tried / 10 >= tried, "{} of {tried} kills fell", outcome.kills);
 }
 

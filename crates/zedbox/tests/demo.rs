@@ -1,5 +1,4 @@
-//! `zedbox demo` as a person uses it: each scenario to its end; and with `--keep`, each line that it prints is run as it
-//! is printed.
+//! `zedbox demo`: each scenario to its end; and with `--keep`, each printed line is run.
 
 mod api;
 
@@ -16,12 +15,11 @@ use tempfile::TempDir;
 use api::{Api, Nodes, no_turn_is_held};
 
 const NODES: [&str; 3] = ["edge-node-1", "edge-node-2", "edge-node-3"];
-/// So often a drain is watched again that is not blocked yet when its `--timeout` is over, as on a busy machine.
+/// Repetitions of a watch that ends with its `--timeout` before the drain is blocked, as on a busy machine.
 const LOOKS: usize = 12;
-/// What every printed command needs.
 const SEARCH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// A demo that is running, and what it has printed so far.
+/// A running demo, and its output so far.
 struct Demo {
     dir: TempDir,
     child: Child,
@@ -34,7 +32,7 @@ impl Demo {
         let dir = tempfile::tempdir().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
         command.arg("demo").arg("--dir").arg(dir.path().join("demo")).args(words);
-        // Nothing of this machine's environment reaches it.
+        // Without this machine's environment.
         command.env_clear().env("PATH", SEARCH).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -55,14 +53,14 @@ impl Demo {
         unreachable!("the demo ended without `{words}`:\n{}", self.printed.join("\n"));
     }
 
-    /// Reads on until its end; its exit code.
+    /// Reads to its end; returns its exit code.
     fn end(&mut self) -> i32 {
         let rest = self.lines.by_ref().map(Result::unwrap);
         self.printed.extend(rest);
         self.child.wait().unwrap().code().unwrap()
     }
 
-    /// Runs a printed line in the shell of somebody who has typed `before`.
+    /// Runs a printed line in a shell after `before`.
     fn shell(&self, before: &str, line: &str) -> Output {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("{before}\n{line}")]).current_dir("/");
@@ -83,7 +81,7 @@ impl Demo {
             let ended = self.shell("", line);
             assert!(ended.status.success() && !ended.stdout.is_empty(), "{line}: {ended:?}");
         }
-        // The history that it ends with is the one on disk.
+        // The printed history is the one on disk.
         let history: Vec<&String> = history.iter().collect();
         let blocks = history.split(|it| it.starts_with("$ zedbox ")).skip(1);
         let heads = history.iter().filter(|it| it.starts_with("$ zedbox "));
@@ -99,7 +97,7 @@ impl Demo {
         assert!(checked.status.success(), "{checked:?}");
     }
 
-    /// The state of a node's drain, for whoever asks now: exit code and text.
+    /// The state of a node's drain: exit code and text.
     fn status(&self, node: &str) -> (i32, String) {
         let ended = Command::new(env!("CARGO_BIN_EXE_zedbox"))
             .args(["drain", "status", "--root"])
@@ -112,13 +110,12 @@ impl Demo {
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        // One that has ended needs no end.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// Whether a program is installed; it is said when it is not.
+/// Whether a program is installed; prints when it is not.
 fn found(program: &str) -> bool {
     let found = SEARCH.split(':').any(|it| Path::new(it).join(program).exists());
     if !found {
@@ -131,7 +128,7 @@ fn found(program: &str) -> bool {
     found
 }
 
-/// Text that was wrapped, in one line.
+/// Wrapped text in one line.
 fn unwrapped(lines: &[String]) -> String {
     lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -226,13 +223,13 @@ fn x1_virtual_machines_move_before_their_node_reboots() {
     scenario("moving-machines", &told, 7);
 }
 
-/// What to try, under the number that it has.
+/// A numbered thing to try.
 struct Item {
     title: String,
     lines: Vec<String>,
 }
 
-/// The printed guide: what comes first, and the five things to try.
+/// The printed guide: its beginning, and the five things to try.
 fn guide(printed: &[String]) -> (Vec<String>, Vec<Item>) {
     let from = printed.iter().position(|it| it.contains("In another terminal:")).unwrap();
     let (mut first, mut items): (Vec<String>, Vec<Item>) = (Vec::new(), Vec::new());
@@ -246,11 +243,11 @@ fn guide(printed: &[String]) -> (Vec<String>, Vec<Item>) {
     (first, items)
 }
 
-/// A demo that was kept, somebody's other terminal, and what the demo says to try there.
+/// A kept demo, a second terminal, and the demo's guide.
 struct Kept {
     demo: Demo,
     api: Api,
-    /// What is typed before all else in the other terminal.
+    /// Typed first in the second terminal.
     setup: String,
     looks: Vec<String>,
     items: Vec<Item>,
@@ -278,7 +275,8 @@ impl Kept {
         (ended.status.code().unwrap(), said)
     }
 
-    /// What a line with `--timeout` comes to: on a busy machine the drain may be under way then (3), and blocked (4) later.
+    /// A line with `--timeout`: on a busy machine the drain may be in progress then (3), and blocked (4)
+    /// later.
     fn until_blocked(&self, line: &str) -> (i32, String) {
         let node = line.split("--root ").nth(1).unwrap().split(' ').next().unwrap();
         let again = format!("zedbox drain watch --timeout 10s --root {node}");
@@ -310,7 +308,7 @@ impl Kept {
         no_turn_is_held(&self.api);
     }
 
-    /// How often each machine has rebooted: the story's own is among them.
+    /// Reboots of each machine, with the story's own.
     fn reboots(&self) -> [usize; 3] {
         NODES.map(|node| {
             let record = self.demo.root().join(node).join("persist/device/recorded.jsonl");
@@ -319,7 +317,7 @@ impl Kept {
         })
     }
 
-    /// Somebody ends it. What was printed until then is handed on.
+    /// Ends it, and passes on its output.
     fn end(mut self) -> String {
         kill_process(Pid::from_child(&self.demo.child), Signal::INT).unwrap();
         assert_eq!(self.demo.end(), 0);
@@ -420,7 +418,7 @@ fn x1_agents_of_a_demo_end_with_it_however_it_ends() {
     let locks = NODES.map(|it| demo.root().join(it).join("run/zedkube/NodeDrainStatus.lock"));
     std::thread::spawn(move || {
         for lock in locks {
-            // Held for as long as the agent lives.
+            // Held while the agent lives.
             flock(std::fs::File::open(lock).unwrap(), FlockOperation::LockExclusive).unwrap();
         }
         sender.send(()).unwrap();
@@ -439,7 +437,7 @@ fn x1_ctrl_c_in_the_middle_of_a_scenario_leaves_the_tree_and_says_how_to_continu
         text.contains("stopped; what the agents wrote last stays") && text.contains("demo --keep --dir"),
         "{text}"
     );
-    // Nothing is made up: the drain is as it was.
+    // The drain is unchanged.
     assert!(!text.contains("COMPLETE (9)"), "{text}");
     assert!(matches!(demo.status("edge-node-1").0, 3 | 4));
 }

@@ -1,4 +1,5 @@
-//! `zedbox drain`, `zedbox lock` and `zedbox site` as a person and a script call them, on copies of the trees in `run-fixtures`.
+//! `zedbox drain`, `zedbox lock` and `zedbox site` as a person and a script use them, on copies of the trees
+//! in `run-fixtures`.
 
 #[path = "drain_cmd/orders/confirm.rs"]
 mod confirm;

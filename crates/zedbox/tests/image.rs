@@ -1,5 +1,5 @@
-//! The program as an image starts it: by a link without arguments, with a settings file, beside the processes of the
-//! reference; its log, its signals and its touch file.
+//! The program as an image starts it: by a link without arguments, with a settings file, beside the
+//! reference's processes; its log, signals and touch file.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -19,12 +19,12 @@ use tempfile::TempDir;
 use topics::GoTime;
 
 const ZEDBOX: &str = env!("CARGO_BIN_EXE_zedbox");
-/// Nothing here takes this long; a test that waits so long has failed.
+/// A test that waits so long has failed.
 const TOO_LONG: Duration = Duration::from_secs(60);
 const LOG: &str = "log";
 const SETTINGS: &str = "etc/zedbox/zedbox.toml";
 
-/// A device and the process on it, which is killed at the end.
+/// A device and its process, killed at the end.
 struct Device {
     root: TempDir,
     topic_root: TopicRoot,
@@ -43,7 +43,7 @@ impl Device {
         store::replace(&self.topic_root.path(path), text.as_bytes()).unwrap();
     }
 
-    /// A link of this name to the program, as an image has it.
+    /// A link of this name to the program.
     fn link(&self, agent: &str) -> PathBuf {
         let path = self.root.path().join(agent);
         symlink(ZEDBOX, &path).unwrap();
@@ -63,10 +63,10 @@ impl Device {
         fs::read_to_string(self.topic_root.path(file)).unwrap_or_default()
     }
 
-    /// Waits until `file` is there and holds `words`.
+    /// Waits until `file` contains `words`.
     async fn until(&self, file: &str, words: &str) -> String {
         let clock = Clock::new();
-        // A log that grows in place causes no event before its writer ends.
+        // A growing log causes no event before its writer ends.
         let seen = async {
             while !(self.topic_root.path(file).exists() && self.text(file).contains(words)) {
                 clock.sleep_until(Some(clock.now() + Duration::from_millis(20))).await;
@@ -85,20 +85,20 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         if let Some(child) = &mut self.process {
-            // One that is gone already needs no end.
             drop(child.kill());
             drop(child.wait());
         }
     }
 }
 
-/// Each line as the object that newlogd makes of it.
+/// Each line as newlogd's object.
 fn lines(log: &str) -> Vec<Value> {
     log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Puts the program at `at` in `root`, with the libraries that it needs. Another process writes it: what this one has open
-/// for writing, any thread of it may hand to a process that it starts, and then it cannot be run ("Text file busy").
+/// Puts the program at `at` in `root`, with its libraries. Another process writes it: a file that this one
+/// has open for writing may be inherited by a process that a thread starts, and then it cannot be run ("Text
+/// file busy").
 pub(crate) fn put_program(root: &Path, at: &str) -> Result<(), String> {
     let listed = Command::new("ldd").arg(ZEDBOX).output().map_err(|why| format!("no program ldd: {why}"))?;
     let listed = String::from_utf8(listed.stdout).unwrap();
@@ -116,7 +116,6 @@ pub(crate) fn put_program(root: &Path, at: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Puts what the program needs to run into `root`.
 fn furnish(root: &Path) {
     put_program(root, "opt/zededa/bin/pillar-rs").unwrap();
     let bin = root.join("opt/zededa/bin");
@@ -138,7 +137,7 @@ async fn e1_a_link_without_arguments_runs_on_slash_beside_a_go_zedbox() {
         furnish(device.root.path());
         device.put(SETTINGS, "# of this image\ndevice = \"exec:/opt/zededa/bin/pillar-rs\"\n");
         device.put("proc/sys/kernel/random/boot_id", "5c0c9bd5-2f0c-4e43-8d6a-7c1a2f8b1e11\n");
-        // The Go zedbox lives, and its number is where the reference puts it.
+        // The Go zedbox lives, and its process number is in the reference's place.
         let go = std::process::id().to_string();
         for file in ["run/zedbox.pid", &format!("run/{agent}.pid")] {
             device.put(file, &go);
@@ -239,7 +238,7 @@ fn what_keeps_the_program_from_starting_is_said_in_the_form_of_the_log_and_by_it
     assert!(lines(&of(["nodeagent", "--log-format", "json"])).iter().all(|it| it["source"] == "nodeagent"));
 }
 
-/// The properties of the controller, with this level for one agent and another one for all.
+/// The controller's properties with a level for one agent and another one for all.
 fn levels(agent: &str, own: &str, default: &str) -> String {
     let value = |text: &str| json!({"Key": "", "ItemType": 3, "StrValue": text});
     json!({
@@ -289,7 +288,7 @@ async fn e3_a_level_of_the_command_line_stays() {
     device.until(LOG, "SIGTERM: leaving").await;
 }
 
-/// A server that gives these answers, one a connection, the last one for good; and where it listens.
+/// A server with these answers, one per connection, the last one for good; returns its address.
 fn server(answers: &'static [&'static str]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -331,13 +330,12 @@ fn join_waits_for_a_server_of_this_cluster_and_its_exit_code_says_what_came_of_i
     assert!(said.contains("no server of a cluster yet") && said.contains("it says `cluster:x`"), "{said}");
     let (code, _, said) = wait(&["--server", &server(&["cluster:x"]), "--cluster", CLUSTER, "--limit", "0"]);
     assert!(code == 4 && said.contains("check --server"), "{code} {said}");
-    // Nobody listens there any more.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let (code, _, said) = wait(&["--server", &closed, "--cluster", CLUSTER, "--limit", "0"]);
     assert!(code == 3 && said.contains("is not ready after 0 s"), "{code} {said}");
     let (code, ..) = wait(&["--server", "http://x"]);
     assert_eq!(code, 2);
-    // Without --cluster the node's own config says which one.
+    // Without --cluster the node's own config decides.
     let (code, _, said) = wait(&["--server", &ready, "--limit", "0"]);
     assert!(code == 3 && said.contains("names no cluster yet"), "{code} {said}");
     let config = fs::read_dir(golden).unwrap().map(|it| fs::read_to_string(it.unwrap().path()).unwrap());
@@ -372,7 +370,7 @@ async fn e10_on_another_hypervisor_not_supported_is_all_that_zedkube_says_and_do
             .map(|it| it.unwrap().file_name().into_string().unwrap())
             .collect();
         topics.sort_unstable();
-        // That of its troubles is every agent's.
+        // Every agent has its troubles topic.
         topics.retain(|it| !it.starts_with("AgentTrouble"));
         let one = ["NodeDrainStatus", "NodeDrainStatus.lock", "NodeDrainStatus.sock"];
         assert_eq!(topics, one, "{kind}");

@@ -1,8 +1,8 @@
-//! Agents killed and held by chance, over whole reboots and updates of real processes (goals R1, R7).
+//! Agents killed and stopped at random, over whole reboots and updates of real processes (goals R1, R7).
 //!
-//! No harness: it prints its seed and how to go on from it. `--kills N` sets how many kills it deals at least,
-//! `--all` kills each agent at each single write instead. Kills fall by number of writes and not by time, so a seed
-//! gives the same ones as far as processes get their turns in the same order.
+//! No harness: it prints its seed, to continue from. `--kills N` sets how many kills it deals at least,
+//! `--all` kills each agent at each single write instead. Kills fall by number of writes and not by time, so
+//! a seed gives the same ones as far as processes get their turns in the same order.
 
 #![expect(
     clippy::print_stdout,
@@ -21,7 +21,7 @@ use scenarios::{
 };
 
 const KILLS: usize = 40;
-/// Most kills of one story: it must come to its end.
+/// Most kills of one story: it must reach its end.
 const KILLS_A_STORY: usize = 12;
 
 fn courses() -> [Course; 2] {

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use crate::image::put_program;
 
-/// The program under the name that it is called by, and a root that is not its own.
+/// The program under its called name, and a root that is not its own.
 struct Place {
     home: tempfile::TempDir,
     root: tempfile::TempDir,
@@ -68,7 +68,7 @@ fn e4_the_kube_containers_command_hands_the_golden_bytes_over_from_another_root(
     let [file] = &place.files()[..] else { panic!("{:?}", place.files()) };
     assert_eq!(std::fs::read(file).unwrap(), golden());
     assert!(file.ends_with("persist/status/zedkube/KubeClusterUpdateReport/0000000001.json"), "{file:?}");
-    // Words that look like flags, and an error of several words.
+    // Arguments like flags, and an error of several words.
     let output = place.run(&["node-1", "k3s", "failed", "-1", "--root is full"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = std::fs::read_to_string(&place.files()[1]).unwrap();
@@ -92,7 +92,7 @@ fn d_v29_two_at_once_both_end_with_0_and_no_command_writes_a_reason_for_a_reboot
     assert_eq!(place.files().len(), 4, "nothing else is written");
 }
 
-/// Copies the program and what it is linked with below `root`, where nothing else is; says why it cannot.
+/// Copies the program and its libraries below an empty `root`; returns why it cannot.
 fn alone_in(root: &Path) -> Result<(), String> {
     if std::fs::metadata("/proc/self").map_or(true, |it| it.uid() != 0) {
         return Err("only root may change the root of a process".to_owned());

@@ -1,5 +1,5 @@
-//! The API of the embedded cluster and the status pages over plain HTTP: what `kubectl` would ask where there is none,
-//! and a watch of the nodes.
+//! The API of the embedded cluster and the status pages over plain HTTP: a replacement for `kubectl`, and a
+//! watch of the nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -21,7 +21,7 @@ impl Api {
         Self(server.trim_end_matches('/').to_owned())
     }
 
-    /// What `kubectl` would ask with this line, and the answer.
+    /// The request of this `kubectl` line, and its answer.
     pub(crate) fn stands_in(&self, line: &str) -> String {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (method, path, body) = match words.as_slice() {
@@ -52,7 +52,7 @@ fn ask(method: &str, url: &str, body: &str) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-/// The answer, as it comes; without chunks, as the request is an old one.
+/// HTTP/1.0, so without chunks.
 fn open(method: &str, url: &str, body: &str) -> BufReader<TcpStream> {
     let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
@@ -67,7 +67,7 @@ fn open(method: &str, url: &str, body: &str) -> BufReader<TcpStream> {
     BufReader::new(stream)
 }
 
-/// The objects of a watch: those that are there, then each change.
+/// The objects of a watch: existing ones, then each change.
 struct Events(BufReader<TcpStream>);
 
 impl Events {
@@ -89,7 +89,8 @@ impl Events {
     }
 }
 
-/// Until no node holds a turn: one that is back does so until it is healthy, which is after it takes pods again.
+/// Waits until no node holds a turn: after its return a node holds it until it is healthy, which is after it
+/// is schedulable.
 pub(crate) fn no_turn_is_held(api: &Api) {
     let mut leases = Events::of(api, "/apis/coordination.k8s.io/v1/leases");
     loop {
@@ -111,8 +112,8 @@ impl Nodes {
         Self { events: Events::of(api, "/api/v1/nodes"), known: BTreeMap::new() }
     }
 
-    /// Until all nodes are Ready and schedulable, once each of `drained` was cordoned and each of `down` was not Ready;
-    /// never two of them at a time.
+    /// Waits until all nodes are Ready and schedulable, once each of `drained` was cordoned and each of
+    /// `down` was not Ready; never two of them at a time.
     pub(crate) fn until_back(&mut self, drained: &[&str], down: &[&str]) {
         self.follow(drained, down, true);
     }

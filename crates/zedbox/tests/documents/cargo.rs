@@ -1,4 +1,4 @@
-//! Lines of `cargo`: packages, targets, profiles and the words behind `--` are those of this workspace.
+//! Lines of `cargo`: packages, targets, profiles and the arguments behind `--` are those of this workspace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -17,7 +17,7 @@ enum Task {
     Dist(xtask::dist::DistOptions),
 }
 
-/// Of each package its targets, by kind and name, with their sources.
+/// Targets of each package, by kind and name, with their sources.
 type Packages = BTreeMap<String, BTreeMap<(String, String), String>>;
 
 fn packages() -> Packages {
@@ -37,7 +37,7 @@ fn packages() -> Packages {
     packages.map(|it| (text(&it["name"]), targets(it))).collect()
 }
 
-/// What of the line is not there; nothing when all of it is.
+/// What the line names and does not exist, if anything.
 fn missing(text: &str, packages: &Packages) -> Option<String> {
     let words = words(text);
     let (before, after) = match words.iter().position(|it| it == "--") {
@@ -88,7 +88,7 @@ fn missing(text: &str, packages: &Packages) -> Option<String> {
         },
         None => (None, BTreeSet::new()),
     };
-    // cargo hands words to one call of the compiler alone.
+    // cargo passes arguments to one compiler call only.
     if verb == "rustc" && target.is_none() {
         return Some("no --bin or another target, which cargo rustc wants".to_owned());
     }
@@ -115,7 +115,6 @@ fn missing(text: &str, packages: &Packages) -> Option<String> {
     }
 }
 
-/// Names of the modules of a program of tests with this main file.
 fn modules_beside(main: &std::path::Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut folders: Vec<_> = main.parent().map(std::path::Path::to_owned).into_iter().collect();

@@ -1,5 +1,5 @@
-//! Lines of `jq` over a file of a node: each answers on the fixture trees, and where none has the file, on the samples of
-//! its topic.
+//! Lines of `jq` over a file of a node: each works on the fixture trees, or, where none has the file, on its
+//! topic's samples.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use super::{Shown, shown};
 use crate::drain_cmd::node::top;
 
-/// Folders, in a fixed order.
+/// Sorted.
 fn folders(folder: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(top().join(folder)).unwrap();
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -16,7 +16,7 @@ fn folders(folder: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Files that stand in for `path` of a node: of every tree that has it and is not broken on purpose, else the samples.
+/// Stand-ins for `path` on a node: from every intact tree that has it, else the samples.
 fn samples(path: &Path) -> Vec<PathBuf> {
     let below = path.strip_prefix("/").unwrap();
     let trees = folders("run-fixtures").into_iter().filter(|it| it.is_dir() && !it.ends_with("malformed"));
@@ -35,7 +35,7 @@ fn every_jq_line_of_the_documents_answers_on_the_fixture_trees_or_the_samples() 
         writeln!(std::io::stderr(), "skipped: jq is not installed; `apt-get install jq` brings it").unwrap();
         return;
     }
-    // What reads from a pipe is a part of the line before it.
+    // A reader of a pipe belongs to the line before it.
     let lines: Vec<(Shown, String)> = shown()
         .into_iter()
         .filter(|it| it.is_of("jq"))

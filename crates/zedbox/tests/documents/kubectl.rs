@@ -1,4 +1,4 @@
-//! Lines of `kubectl`: each is run by `kubectl` on an embedded cluster that has what they name.
+//! Lines of `kubectl`: each is run by `kubectl` on an embedded cluster with the named objects.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use super::{Shown, shown, words};
 use crate::drain_cmd::node::top;
 
-/// What stands for something in a line, and what is there in the cluster.
+/// Placeholders in lines, and their objects in the cluster.
 const FOR: [(&str, &str); 7] = [
     ("NODE", "edge-node-1"),
     ("NAMESPACE", "shop"),
@@ -23,11 +23,11 @@ const FOR: [(&str, &str); 7] = [
     // The embedded cluster has no short names of custom resources.
     ("vmi", "virtualmachineinstances"),
 ];
-/// A cluster that is not there by then will not come.
+/// A cluster that takes longer will not come.
 const PATIENCE: Duration = Duration::from_secs(30);
 const AT_ONCE: usize = 4;
 
-/// A node with what lines name: workloads and their pods, a budget, a machine, a volume, a lease.
+/// A node with everything that lines name: workloads and their pods, a budget, a machine, a volume, a lease.
 async fn cluster() -> Sim {
     let sim = Sim::new(SimConfig::default());
     for nth in 1..=3 {
@@ -50,13 +50,13 @@ async fn cluster() -> Sim {
     for namespace in ["shop", "kube-node-lease"] {
         sim.apply("namespaces", json!({ "metadata": { "name": namespace } }));
     }
-    // That of a kubelet, which renews it.
+    // A kubelet's, which renews it.
     let lease = json!({ "name": "edge-node-1", "namespace": "kube-node-lease" });
     sim.apply(
         "coordination/leases",
         json!({ "metadata": lease, "spec": { "holderIdentity": "edge-node-1" } }),
     );
-    // Kinds that the cluster names while there is one of them.
+    // Kinds that exist in the cluster while it has one such object.
     for (version, kind, namespace) in [
         ("kubevirt.io/v1", "VirtualMachineInstanceMigration", "shop"),
         ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", ""),
@@ -91,7 +91,7 @@ async fn cluster() -> Sim {
     }
 }
 
-/// Why the line does not do, on a cluster of its own.
+/// Why the line fails, on a cluster of its own.
 async fn refused(text: String) -> Option<String> {
     let sim = cluster().await;
     let server = sim.serve().await.unwrap();
@@ -129,7 +129,7 @@ async fn every_kubectl_line_of_the_documents_works_on_a_cluster_that_has_what_it
         return;
     }
     let mut lines: Vec<Shown> = shown();
-    // A name of the program is no line of it, and the same line needs one try.
+    // The program's name is no line, and equal lines are tried once.
     lines.retain(|it| it.is_of("kubectl") && it.text != "kubectl" && it.not_run().is_none());
     lines.sort_by(|one, other| one.text.cmp(&other.text));
     lines.dedup_by(|one, other| one.text == other.text);

@@ -1,5 +1,5 @@
-//! Every command that a document shows: what it is made of is checked against the program that it is for, or it is on the
-//! list of those that cannot be run here, with the reason.
+//! Every command in a document is checked against its program, or is on the list of those that cannot be run
+//! here, with the reason.
 //!
 //! | A line of | Is |
 //! |---|---|
@@ -68,7 +68,7 @@ struct Shown {
     document: PathBuf,
     line: usize,
     text: String,
-    /// To be typed as it is; otherwise it may name a command without all that this needs.
+    /// To be typed unchanged; otherwise it may name a command without its arguments.
     whole: bool,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Shown {
 }
 
 impl Shown {
-    /// The program, and its words.
+    /// The program, and its arguments.
     fn words(&self) -> Vec<String> {
         words(&self.text)
     }
@@ -88,7 +88,7 @@ impl Shown {
         self.text == program || self.text.starts_with(&format!("{program} "))
     }
 
-    /// What the list says of it: how it begins, and why no test runs it. The namespace does not matter to that.
+    /// Its entry in the list. The namespace does not matter.
     fn not_run(&self) -> Option<(&'static str, &'static str)> {
         let of = self.text.strip_prefix("kubectl -n ").and_then(|it| it.split_once(' '));
         let text = of.map_or_else(|| self.text.clone(), |(_, verb)| format!("kubectl {verb}"));
@@ -96,7 +96,6 @@ impl Shown {
     }
 }
 
-/// All files below `folder` with this extension.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let (mut found, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(folder) = folders.pop() {
@@ -112,7 +111,6 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// All documents, by their paths from the top.
 fn documents() -> Vec<(PathBuf, String)> {
     let names = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
     let below = ["docs", "crates", "tests"].into_iter().flat_map(|it| files(&top().join(it), "md"));
@@ -130,7 +128,7 @@ fn shown() -> Vec<Shown> {
     documents().iter().flat_map(|(document, text)| shown_in(document, text)).collect()
 }
 
-/// Those in shell blocks, behind a prompt, in blocks of nothing but commands, and in code spans.
+/// In shell blocks, behind a prompt, in blocks of commands only, and in code spans.
 fn shown_in(document: &Path, text: &str) -> Vec<Shown> {
     let mut found = Vec::new();
     let mut add = |line: usize, text: &str, whole: bool| {
@@ -165,17 +163,17 @@ fn shown_in(document: &Path, text: &str) -> Vec<Shown> {
     found
 }
 
-/// Whether this begins with a program that is called with something.
+/// Whether this begins with a program and an argument.
 fn is_command(text: &str) -> bool {
     let text = text.trim();
     let text = text.strip_prefix("sudo ").unwrap_or(text);
     let programs = ["zedbox ", "jq ", "cargo ", "kubectl ", "zedkube pub"];
-    // What is called without anything is a word of a sentence as often.
+    // A program without arguments is as often a word of a sentence.
     let others = NOT_RUN.iter().map(|(begins, _)| *begins);
     programs.into_iter().chain(others).any(|begins| text.starts_with(begins))
 }
 
-/// The commands of a pipeline, each without who types it, its variables and a remark.
+/// The commands of a pipeline, without prompt, variables and comment.
 fn parts(line: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut quote = None;
@@ -211,7 +209,7 @@ fn words(text: &str) -> Vec<String> {
     shlex::split(text).unwrap_or_else(|| panic!("`{text}`: a quote is not closed"))
 }
 
-/// What stands for something that whoever types it knows.
+/// A placeholder for a value that the person knows.
 fn is_placeholder(word: &str) -> bool {
     word.len() > 1 && word.chars().all(|it| it.is_ascii_uppercase())
         || word == "N"

@@ -1,5 +1,5 @@
-//! Lines of `zedbox`: each is one that its command line takes, in the documents, in what the program itself says, and in
-//! the scripts beside the documents.
+//! Lines of `zedbox`: its command line accepts each of them, in the documents, in the program's own texts,
+//! and in the scripts beside the documents.
 
 use std::fs;
 
@@ -11,16 +11,16 @@ use super::{Shown, files, is_placeholder, shown, top, words};
 use crate::drain_cmd::node::Ended;
 use crate::drain_cmd::place::Place;
 
-/// What a line says in place of something that is no plain text.
+/// Placeholders in lines, and values.
 const FOR: [(&str, &str); 5] =
     [("N", "2"), ("F", "7"), ("S", "1"), ("PHASE", "stopping"), ("TIME", "2026-03-14T09:41:00Z")];
 
-/// Whether the command line takes it, and if not, why. What is not `whole` may lack what the command needs.
+/// Why the command line refuses it. What is not `whole` may lack arguments.
 fn refused(text: &str, whole: bool) -> Option<String> {
     let mut words = words(text);
     // A link named as the agent.
     "zedbox".clone_into(&mut words[0]);
-    // `…` says that more may follow.
+    // `…` means more arguments.
     let open = words.last().is_some_and(|it| it == "…");
     words.retain(|it| it != "…");
     for word in &mut words {
@@ -40,7 +40,7 @@ fn refused(text: &str, whole: bool) -> Option<String> {
     (!fine).then(|| cause.render().to_string())
 }
 
-/// What replaces a value that the program puts in.
+/// Replacements for values that the program inserts.
 const PUT_IN: [(&str, &str); 4] = [
     ("zedbox {} --cancel", "zedbox reboot --cancel"),
     ("{word}", "reboot"),
@@ -48,7 +48,7 @@ const PUT_IN: [(&str, &str); 4] = [
     ("{fence}", "7"),
 ];
 
-/// Lines of `zedbox` in the texts of a source file, with something in place of each value.
+/// In the texts of a source file, with something in place of each value.
 fn said_in(source: &str) -> Vec<String> {
     let joined: Vec<&str> = source.split("\\\n").map(str::trim_start).collect();
     let joined = joined.concat();
@@ -153,8 +153,8 @@ const NOT_ON_A_TREE: [(&str, &str); 8] = [
     ("zedbox drain watch", "follows files, and no kubeconfig, until it is stopped"),
 ];
 
-/// What a person types after a next step finds the cluster as the agents do. Each on the same tree, one after the other: what
-/// it says of the drain or the turns is for other tests.
+/// Commands in next steps find the cluster as the agents do. Each on the same tree, one after the other;
+/// other tests check their answers.
 #[test]
 fn t11_each_zedbox_line_that_the_program_says_finds_the_cluster_that_the_settings_file_names() {
     let place = Place::new(1, |sim| {
@@ -176,7 +176,7 @@ fn t11_each_zedbox_line_that_the_program_says_finds_the_cluster_that_the_setting
     for line in &lines {
         let mut words = words(line);
         let name = words.remove(1);
-        // A pod that the sheet names, a reason that it asks for, a file for the archive.
+        // A pod of the sheet, a reason, a file for the archive.
         if name == "bundle" {
             words.extend(["--to".to_owned(), node.path("bundle.tar.gz").display().to_string()]);
         }

@@ -1,4 +1,4 @@
-//! `zedbox drain force`: the force file as the agents will read it, and everything that is refused.
+//! `zedbox drain force`: the force file that the agents will read, and refusals.
 
 use std::fs;
 use std::io::Write as _;
@@ -55,7 +55,7 @@ fn complete_for_nobody_who_waits_is_refused_unless_it_is_meant() {
     let told = node.drain("force 9 --for update --even-if-nobody-waits -o json --reason x");
     assert_eq!(told.code, 0, "{told:?}");
     assert_eq!(told.json()["Order"]["RequestedBy"], 3);
-    // An update waits only where baseosmgr asks.
+    // An update waits only for baseosmgr's request.
     assert_eq!(Node::of("update-5-cordoned").drain("force 9 --for update --reason x").code, 0);
     refused(&Node::of("update-5-cordoned").drain("force 9 --for reboot --reason x"), &["no reboot"]);
 }
@@ -112,7 +112,7 @@ fn links_and_directories_of_others_are_refused_by_name() {
         writeln!(std::io::stderr(), "skipped: only root can give a directory away; run this as root")
             .unwrap();
     }
-    // A link in the file's place is not followed: it is named, and replaced when that is asked for.
+    // A link in the file's place is not followed: it is named, and replaced with `--replace`.
     symlink(elsewhere.join("target"), node.path(FORCE_FILE)).unwrap();
     refused(&node.drain("force 9 --for reboot --reason x"), &[FORCE_FILE, "link"]);
     assert_eq!(node.drain("force 9 --for reboot --replace --reason x").code, 0);
@@ -162,7 +162,7 @@ fn s6_the_file_names_who_forces_and_why() {
     assert_eq!(told.code, 0, "{told:?}");
     let text = r#"{"Status":9,"RequestedBy":2,"Reason":"disk \"2\" burns","By":"field"}"#;
     assert_eq!(node.text(FORCE_FILE), text);
-    // The order itself is what a reader of the reference takes from it.
+    // A reader of the reference takes the order itself.
     assert_eq!(topics::read_force(text.as_bytes()).unwrap().to_string(), "{Complete 2}");
 }
 

@@ -1,4 +1,4 @@
-//! `zedbox drain history`: the last drains as one report, and what it says when there is none or it is broken.
+//! `zedbox drain history`: the last drains as one report, and reports of a missing or broken history.
 
 use crate::drain_cmd::node::Node;
 use crate::drain_cmd::readme::shown;
@@ -7,7 +7,7 @@ const FILE: &str = "persist/status/zedkube/DrainHistory/global.json";
 
 #[test]
 fn o8_the_readme_shows_what_history_prints_after_a_reboot() {
-    // Nothing of the boot of those drains is left but what is under `persist`.
+    // Of the boot of those drains only `persist` is left.
     let node = Node::of("cluster-idle");
     std::fs::remove_dir_all(node.path("run")).unwrap();
     let told = node.drain("history");

@@ -1,4 +1,4 @@
-//! `zedbox lock status`: who holds, who waits and why, in text and JSON; and a record that is none.
+//! `zedbox lock status`: holder, waiting nodes and reasons, in text and JSON; and an invalid record.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,6 @@ use crate::drain_cmd::terminal::Terminal;
 
 pub(crate) const LEASE: &str = "pillar-rs-outage";
 
-/// A worker, a node without a role.
 pub(crate) fn add_worker(sim: &Sim, name: &str) {
     sim.add_node(name, &format!("uuid-{name}"));
     relabel(sim, name, "node-role.kubernetes.io/control-plane", None);
@@ -50,7 +49,7 @@ impl Place {
         json!({ "node": node, "nodeUID": self.uid(node), "class": class, "op": op, "counter": 3 })
     }
 
-    /// n2 holds the turn 7 since `since`; n1 and n3 wait, in that order of arrival.
+    /// n2 holds turn 7 since `since`; n1 and n3 wait, in that order of arrival.
     pub(crate) fn turns(&self, since: &str) {
         let holder = json!({
             "node": "n2", "nodeUID": self.uid("n2"), "bootID": "b1", "op": "reboot", "counter": 3, "fence": 7,
@@ -69,7 +68,7 @@ impl Place {
         ]);
     }
 
-    /// The Lease with these annotations of ours and one of somebody else.
+    /// With these annotations of ours and a foreign one.
     pub(crate) fn lease(&self, annotations: &[(&str, String)]) {
         let mut all: BTreeMap<String, String> =
             annotations.iter().map(|(key, text)| (format!("pillar-rs/outage-{key}"), text.clone())).collect();
@@ -83,7 +82,7 @@ impl Place {
         );
     }
 
-    /// The program with these words, and one more that may hold blanks.
+    /// The program with these arguments, and more that may hold blanks.
     pub(crate) fn lock(&self, words: &str, last: &[&str]) -> Ended {
         let mut command = self.node.command_of("lock", words);
         Ended::of(command.args(last).env("SUDO_USER", "field").output().unwrap())
@@ -99,7 +98,7 @@ pub(crate) fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Ten minutes and a half ago, as it is kept and as it is shown.
+/// Ten and a half minutes ago, as stored and as shown.
 fn a_while_ago() -> (String, String) {
     let now = agent::Clock::new().wall().to_timestamp();
     let since = GoTime::from(now - std::time::Duration::from_secs(630));
@@ -108,7 +107,7 @@ fn a_while_ago() -> (String, String) {
     (since, time)
 }
 
-/// What is printed, at the time of the documents; a test at midnight shows a date too.
+/// The output at the documents' time; a test at midnight shows a date too.
 fn at_their_time(out: &str, (since, time): &(String, String)) -> String {
     let date = since.get(..10).unwrap();
     words(out)
@@ -136,7 +135,6 @@ fn turns_are_shown_with_what_each_waits_for_and_what_to_type() {
     );
     assert_eq!(place.written(), []);
 
-    // On a phone.
     let mut terminal = Terminal::of(place.node.command_of("lock", "status"), (40, 24), &[("TERM", "dumb")]);
     assert_eq!(terminal.end(), 0);
     let phone = terminal.read.replace('\r', "");
@@ -167,7 +165,7 @@ fn one_node_is_explained_whether_it_holds_waits_or_neither() {
         assert!(told.code == 1 && told.out.is_empty() && told.err.contains(why), "{told:?}");
     }
 
-    // Nobody holds: n4 is down, and n3 waits for that; then n1 waits for n3.
+    // No holder: n4 is down, and n3 waits for that; then n1 waits for n3.
     let queue = json!([place.waiter("n1", "follower", "os-update"), place.waiter("n3", "worker", "reboot")]);
     place.lease(&[("queue", queue.to_string())]);
     let first = words(&place.lock("status", &[]).out);
@@ -182,14 +180,14 @@ fn one_node_is_explained_whether_it_holds_waits_or_neither() {
     assert!(second.contains("node n3 (worker) is before this node in the queue"), "{second}");
     let first = words(&place.lock("status", &[]).out);
     assert!(first.contains("nothing of other nodes prevents it"), "{first}");
-    // A member of etcd is not to be ignored.
+    // A member of etcd must not be ignored.
     place.sim.edit("nodes", "", "n1", |it| it["spec"]["unschedulable"] = json!(true));
     let server = words(&place.lock("status", &[]).out);
     assert!(server.contains("agrees: `kubectl uncordon n1`"), "{server}");
     assert!(!server.contains("lock ignore"), "{server}");
 }
 
-/// The commands of ours in a text, as words.
+/// Our commands in a text, as arguments.
 fn commands(text: &str) -> Vec<String> {
     let spans = text.split('`').skip(1).step_by(2).filter_map(|it| it.strip_prefix("zedbox lock "));
     spans.map(|it| it.replace('\'', "")).collect()
@@ -199,7 +197,6 @@ fn commands(text: &str) -> Vec<String> {
 fn what_is_printed_as_a_command_can_be_typed() {
     let place = place();
     place.turns("2026-03-14T09:30:30Z");
-    // The turn in the way; then the node that is down; then nothing.
     for expected in ["release n2 --fence 7 --reason ...", "ignore n4 --reason ..."] {
         let said = words(&place.lock("status", &[]).out);
         let found = commands(&said);

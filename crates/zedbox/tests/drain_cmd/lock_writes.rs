@@ -1,4 +1,4 @@
-//! What an operator writes with `zedbox lock`: a release, a mark on a node, the limit; stale words and lost races.
+//! Writes of `zedbox lock`: a release, a mark on a node, the limit; outdated arguments and lost races.
 
 use kubesim::ScriptedFault;
 use serde_json::{Value, json};
@@ -13,13 +13,13 @@ fn record(place: &Place) -> Value {
     place.sim.get("coordination/leases", "eve-kube-app", LEASE).unwrap()
 }
 
-/// An annotation of ours, as JSON.
+/// Our annotation, as JSON.
 fn note(lease: &Value, key: &str) -> Value {
     let text = lease["metadata"]["annotations"][format!("pillar-rs/outage-{key}")].as_str();
     text.map_or(Value::Null, |text| serde_json::from_str(text).unwrap())
 }
 
-/// Methods and paths of what was asked, in order.
+/// Methods and paths of requests, in order.
 fn asked(place: &Place) -> Vec<String> {
     let path = |uri: &str| uri.split('?').next().unwrap().to_owned();
     place.sim.faults().requests().iter().map(|it| format!("{} {}", it.method, path(&it.uri))).collect()
@@ -52,7 +52,7 @@ fn a_release_names_its_turn_and_is_kept_with_who_and_why() {
     assert_eq!(kept["nodeUID"], note(&before, "holders")[0]["nodeUID"]);
     assert!(kept["who"].as_str().unwrap().starts_with("operator field on "), "{kept}");
     assert!(kept["when"].as_str().unwrap().starts_with("20"), "{kept}");
-    // The same object, of which no grant was made; what belongs to others stays.
+    // The same object, without a grant; foreign annotations stay.
     let meta = |lease: &Value, member: &str| lease["metadata"][member].clone();
     assert_eq!(meta(&after, "uid"), meta(&before, "uid"));
     assert_ne!(meta(&after, "resourceVersion"), meta(&before, "resourceVersion"));
@@ -164,7 +164,7 @@ fn a_member_of_etcd_is_not_ignored_and_a_node_that_is_not_there_is_named() {
         assert!(told.err.contains(why), "{words}: {}", told.err);
     }
     assert_eq!(place.written(), []);
-    // Somebody wrote the mark by hand.
+    // A hand-written mark.
     place.sim.edit("nodes", "", "n1", |it| {
         it["spec"]["unschedulable"] = json!(true);
         it["metadata"]["annotations"]["pillar-rs/outage-ignore"] = json!("gone");
@@ -177,7 +177,7 @@ fn a_member_of_etcd_is_not_ignored_and_a_node_that_is_not_there_is_named() {
 #[test]
 fn the_limit_is_set_also_before_any_node_asked_for_a_turn() {
     let place = place();
-    // What is left of a turn in a Lease that was deleted.
+    // The rest of a turn in a deleted Lease.
     let mark = json!({
         "bootId": "b1", "requestedBy": 2, "requestedAt": "2026-03-14T09:26:53Z", "fence": 12, "leaseUid": "gone",
     });
@@ -185,7 +185,6 @@ fn the_limit_is_set_also_before_any_node_asked_for_a_turn() {
     place.sim.edit("nodes", "", "n4", |it| {
         it["metadata"]["annotations"]["pillar-rs/cordon-owner"] = mark.as_str().into();
     });
-    // Another program makes it first.
     let leases = "/apis/coordination.k8s.io/v1/namespaces/eve-kube-app/leases";
     place.sim.faults().script("POST", leases, 1, ScriptedFault::status(409, "AlreadyExists"));
     let told = place.lock("limit 2", &[]);
@@ -198,7 +197,7 @@ fn the_limit_is_set_also_before_any_node_asked_for_a_turn() {
     let lease = record(&place);
     assert_eq!(note(&lease, "limit"), json!(2));
     assert_eq!(note(&lease, "holders")[0]["node"], "n4");
-    // Its number is none of ours: the Lease that it names is gone.
+    // Its number is not ours: the Lease that it names is gone.
     assert_eq!(lease["spec"]["leaseTransitions"], 1);
     let round = [format!("GET {leases}/{LEASE}"), "GET /api/v1/nodes".to_owned(), format!("POST {leases}")];
     assert_eq!(asked(&place), [round.clone(), round].concat());

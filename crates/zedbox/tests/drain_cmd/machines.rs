@@ -1,4 +1,4 @@
-//! `zedbox machines`: which a drain has stopped, and their start by hand; the plan of a node that has one.
+//! `zedbox machines`: those that a drain stopped, and their start by hand; the plan of a node with one.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::drain_cmd::place::Place;
 
 const MACHINES: &str = "kubevirt/virtualmachines";
 
-/// Two machines that drains of n1 and n9 have stopped, and one that a person has.
+/// Two machines stopped by drains of n1 and n9, and one stopped by a person.
 fn place() -> Place {
     let place = Place::new(0, |sim| {
         sim.add_node("n1", "uuid-1");

@@ -1,4 +1,4 @@
-//! A node for one test: a copy of a tree under a root of its own, and the program called on it.
+//! A node for one test: a copy of a tree under a root of its own, and the program run on it.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
@@ -11,7 +11,7 @@ use pubsub::store;
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
-/// The moment from which the tests compute.
+/// Start of the tests' clock.
 pub(crate) const NOW: &str = "2026-03-14T09:41:00Z";
 const NOBODY: u32 = 65_534;
 
@@ -19,7 +19,7 @@ pub(crate) fn top() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// A root directory, and what stands in for zedkube on it.
+/// A root directory, and a stand-in for zedkube.
 pub(crate) struct Node {
     dir: TempDir,
     zedkube: Option<File>,
@@ -30,14 +30,13 @@ impl Node {
         Self { dir: tempfile::tempdir().unwrap(), zedkube: None }
     }
 
-    /// A copy of a tree of `run-fixtures`.
     pub(crate) fn of(tree: &str) -> Self {
         let node = Self::empty();
         copy(&top().join("run-fixtures").join(tree), node.root());
         node
     }
 
-    /// The same with somebody who holds the lock of zedkube's topics, as zedkube does as long as it lives.
+    /// The same with a holder of zedkube's topic locks, as if zedkube lived.
     pub(crate) fn with_zedkube(mut self) -> Self {
         let path = self.path("run/zedkube/NodeDrainStatus.lock");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -59,12 +58,12 @@ impl Node {
         store::replace(&self.path(relative), text.as_bytes()).unwrap();
     }
 
-    /// The program with these words, not yet started. Nothing of this machine's environment reaches it.
+    /// Not yet started, without this machine's environment.
     pub(crate) fn command(&self, words: &str) -> Command {
         self.command_of("drain", words)
     }
 
-    /// The same with another command than `drain`.
+    /// Another command than `drain`.
     pub(crate) fn command_of(&self, name: &str, words: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
         command.args([name, "--root"]).arg(self.root()).args(words.split_whitespace());
@@ -72,7 +71,7 @@ impl Node {
         command
     }
 
-    /// Takes over what zedkube tells in another tree, in the order in which it writes.
+    /// Copies zedkube's files of another tree, in the order of its writes.
     pub(crate) fn zedkube_tells(&self, tree: &str) {
         for topic in ["NodeDrainProgress", "NodeDrainStatus"] {
             let file = format!("run/zedkube/{topic}/global.json");
@@ -80,7 +79,7 @@ impl Node {
         }
     }
 
-    /// The program at work, its lines to be read as they come.
+    /// Running; its lines are read as they come.
     pub(crate) fn start(&self, words: &str) -> Reader {
         Self::at_work(&mut self.command(words))
     }
@@ -91,8 +90,8 @@ impl Node {
         Reader { child, lines, read: Vec::new() }
     }
 
-    /// What the program says to a user who may enter `run` and no further; `None`, with the reason printed, where
-    /// this test may not become another user.
+    /// The output for a user who may enter `run` only; `None`, with the reason printed, where this test may
+    /// not become another user.
     pub(crate) fn drain_as_nobody(&self, words: &str) -> Option<Ended> {
         if !rustix::process::geteuid().is_root() {
             writeln!(std::io::stderr(), "skipped: only root can become another user; run this as root")
@@ -105,13 +104,13 @@ impl Node {
         mode(&self.path("run"), 0o755);
         for entry in fs::read_dir(self.path("run")).unwrap() {
             let path = entry.unwrap().path();
-            // As the agents leave them.
+            // The agents' modes.
             mode(&path, if path.is_dir() { 0o700 } else { 0o644 });
         }
         if self.path("persist").exists() {
             mode(&self.path("persist"), 0o700);
         }
-        // The program where everybody may run it, written by another process for the reason that `scenarios::script` has.
+        // Where every user may run it, written by another process for the reason in `scenarios::script`.
         let program = self.path("zedbox");
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_zedbox")).arg(&program).status();
         assert!(copied.unwrap().success());
@@ -125,7 +124,7 @@ impl Node {
         Ended::of(self.command(words).output().unwrap())
     }
 
-    /// The same with one more word, which may hold blanks.
+    /// With one more argument, which may hold blanks.
     pub(crate) fn drain_with(&self, words: &str, last: &str) -> Ended {
         Ended::of(self.command(words).arg(last).output().unwrap())
     }
@@ -141,7 +140,7 @@ impl Node {
     }
 }
 
-/// A program at work whose lines are read one by one.
+/// A running program with its lines.
 pub(crate) struct Reader {
     pub(crate) child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -149,7 +148,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Reads until a line that holds `words`; a program that ends without one fails the test.
+    /// Reads until a line contains `words`; fails when the program ends before.
     pub(crate) fn until(&mut self, words: &str) -> String {
         for line in self.lines.by_ref() {
             let line = line.unwrap();
@@ -161,7 +160,7 @@ impl Reader {
         unreachable!("it ended without a line with `{words}`: {:#?}", self.read)
     }
 
-    /// Reads to the end; the exit code.
+    /// Reads to the end; returns the exit code.
     pub(crate) fn end(&mut self) -> i32 {
         self.read.extend(self.lines.by_ref().map(Result::unwrap));
         self.child.wait().unwrap().code().unwrap_or(-1)
@@ -180,7 +179,6 @@ impl Drop for Reader {
     }
 }
 
-/// What a program has said and how it ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: i32,
@@ -197,7 +195,7 @@ impl Ended {
         }
     }
 
-    /// Standard output as the one JSON value that it is.
+    /// Standard output as one JSON value.
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.out).unwrap()
     }

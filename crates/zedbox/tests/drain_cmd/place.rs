@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::drain_cmd::node::Node;
 
-/// A cluster behind a port, and a node whose kubeconfig leads there.
+/// A cluster behind a port, and a node whose kubeconfig names it.
 pub(crate) struct Place {
     pub(crate) sim: Sim,
     pub(crate) node: Node,
@@ -22,17 +22,17 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// What `seed` makes, once all nodes and `pods` pods are Ready.
+    /// Made by `seed`, once all nodes and `pods` pods are Ready.
     pub(crate) fn new(pods: usize, seed: impl FnOnce(&Sim) + Send + 'static) -> Self {
         Self::served("drain-5-cordoned", pods, seed, None)
     }
 
-    /// The same beside the files of a node in no cluster.
+    /// The same for a node in no cluster.
     pub(crate) fn without_cluster_section(pods: usize, seed: impl FnOnce(&Sim) + Send + 'static) -> Self {
         Self::served("single-node", pods, seed, None)
     }
 
-    /// The same over TLS, with a certificate that counts between these two.
+    /// Over TLS, with a certificate valid between these times.
     pub(crate) fn over_tls(
         pods: usize,
         seed: impl FnOnce(&Sim) + Send + 'static,
@@ -75,7 +75,7 @@ impl Place {
                     Some(dates) => sim.serve_tls(dates).await,
                 };
                 tell.send((sim, Arc::new(server.unwrap()))).unwrap();
-                // The sender never sends: its end is the end.
+                // The sender never sends: its drop is the end.
                 drop(stopped.await);
             });
         });

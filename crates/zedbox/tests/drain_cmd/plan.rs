@@ -1,4 +1,4 @@
-//! `zedbox drain plan`: a table or an object, no write, and the next step when it cannot be had.
+//! `zedbox drain plan`: a table or an object, no write, and the next step when it fails.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,7 +12,7 @@ use crate::drain_cmd::node::{Ended, Node, top};
 use crate::drain_cmd::place::Place;
 use crate::drain_cmd::readme::shown;
 
-/// Two nodes, of which the device's is `edge-node-1`; a `StatefulSet` behind a budget that allows nothing.
+/// Two nodes, the device's is `edge-node-1`; a `StatefulSet` behind a budget that allows no disruption.
 fn place() -> Place {
     Place::new(4, seed)
 }
@@ -35,7 +35,7 @@ impl Place {
     }
 }
 
-/// A sheet without the finding that the disk is nearly full, which it may be where the tests run.
+/// Without the finding of a nearly full disk, which may be this machine's.
 fn without_this_disk(sheet: &str) -> String {
     let mut of_it = false;
     let kept = sheet.lines().filter(|line| {
@@ -91,7 +91,7 @@ fn the_plan_names_the_steps_of_the_written_procedure_in_its_order() {
     let places: Vec<_> = said.iter().map(place_of).collect();
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{said:?} {written:?}");
     assert!(said.contains(&"pods of tier application (2)".to_owned()), "{said:?}");
-    // What is not done is no step.
+    // A skipped step is not listed.
     place.sim.edit("nodes", "", "edge-node-1", |it| it["spec"]["unschedulable"] = true.into());
     place.node.put("limits.json", r#"{"zedkube":{"take_turns":false}}"#);
     let less = steps(&format!("--limits {}", place.node.path("limits.json").display()));
@@ -119,7 +119,7 @@ fn u6_a_certificate_of_the_api_server_that_ends_within_a_day_stops_a_drain_until
         assert_eq!((told.code, said.contains("[certificates]")), (code, !expected.is_empty()), "{told:?}");
         assert!(said.contains(expected), "no `{expected}` in {}", told.out);
     }
-    // One that has ended, or does not count yet: nobody speaks with such a server.
+    // Expired, or not yet valid: such a server is not usable.
     for dates in [now - hours(3)..now - hours(2), now + hours(2)..now + hours(3)] {
         place.server.renew(dates);
         let told = plan();
@@ -214,7 +214,7 @@ fn u6_a_plan_shows_what_the_preflight_finds_and_ends_with_4_where_it_stops_the_d
     let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(told.code, 4, "{told:?}");
     assert!(said.contains("finding [backups] blocks: backups in progress: b1"), "{said}");
-    // What a person has named counts no more, on this node and with another code nowhere.
+    // A passed finding no longer counts, with this code and on this node only.
     for (code, ends) in [("clock", 4), ("backups", 0)] {
         assert_eq!(place.node.drain(&format!("pass {code} --reason hangs")).code, 0);
         assert_eq!(place.plan("").code, ends, "{code}");

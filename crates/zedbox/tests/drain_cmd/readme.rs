@@ -1,4 +1,4 @@
-//! What README.md and docs/operate.md show is what the program prints on the trees of `run-fixtures`.
+//! Outputs in README.md and docs/operate.md equal the program's on the trees of `run-fixtures`.
 
 use std::fs::File;
 use std::time::{Duration, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use topics::GoTime;
 
 use crate::drain_cmd::node::{Ended, NOW, Node, top};
 
-/// What the documents show as the output of `command`, all of them the same.
+/// Every output of `command` in the documents; all are equal.
 pub(crate) fn shown(command: &str) -> String {
     let begins = format!("```text\n$ {command}\n");
     let documents =
@@ -18,13 +18,13 @@ pub(crate) fn shown(command: &str) -> String {
     first.to_owned()
 }
 
-/// What was printed, with the root of a device and the moment of the trees.
+/// The output, with a device's root and the trees' time.
 fn printed(node: &Node, told: &Ended) -> String {
     let text = format!("{}{}", told.out, told.err);
     text.replace(&format!("{}/", node.root().display()), "/")
 }
 
-/// Times of today as the documents have them: `asked 09:41:00 UTC, now`.
+/// Times of today in the documents' form: `asked 09:41:00 UTC, now`.
 fn with_fixed_times(text: &str) -> String {
     let fixed = |word: &str| match word.as_bytes() {
         [_, _, b':', _, _, b':', ..] => "09:41:00".to_owned(),
@@ -33,11 +33,11 @@ fn with_fixed_times(text: &str) -> String {
     };
     let words: Vec<String> = text.split_whitespace().map(fixed).collect();
     let text = words.join(" ");
-    // A slow machine comes to it a second later.
+    // A slow machine is a second late.
     (1..60).fold(text, |text, secs| text.replace(&format!("UTC, {secs} s ago"), "UTC, now"))
 }
 
-/// Lines are wrapped by the length of the root, which is another one here.
+/// Lines are wrapped by the root's length, which differs here.
 fn same_words(node: &Node, command: &str, told: &Ended) {
     assert_eq!(told.code, 0, "{told:?}");
     let printed = with_fixed_times(&printed(node, told));
@@ -53,7 +53,7 @@ fn the_readme_shows_what_status_prints() {
     File::options().write(true).open(node.path("run/zedkube.touch")).unwrap().set_modified(turn).unwrap();
     let told = node.drain(&format!("status --as-of {NOW}"));
     assert_eq!(told.code, 4, "{told:?}");
-    // Whether it runs is not said of another time.
+    // For another time it does not say whether zedkube runs.
     let printed =
         printed(&node, &told).replace("zedkube    last heard of", "zedkube    running, last heard of");
     assert_eq!(shown("zedbox drain status"), printed, "the documents differ");
@@ -82,7 +82,6 @@ fn the_readme_shows_what_request_cancel_and_force_print() {
     let node = Node::of("cluster-idle").with_zedkube();
     let told = by_field(&node, "request --reason", &["new disk in bay 2"]);
     same_words(&node, "sudo zedbox drain request --reason \"new disk in bay 2\"", &told);
-    // zedkube has worked on it since.
     node.zedkube_tells("drain-9-complete");
     same_words(&node, "sudo zedbox drain cancel", &by_field(&node, "cancel", &[]));
     let node = Node::of("failed-drain-8").with_zedkube();

@@ -1,4 +1,4 @@
-//! `zedbox drain request` and `cancel`: what is written, what is refused, what is waited for.
+//! `zedbox drain request` and `cancel`: files, refusals, waits.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -16,7 +16,7 @@ fn request(node: &Node) -> NodeDrainRequest {
     go_json::from_slice(node.text(FILE).as_bytes()).unwrap()
 }
 
-/// zedkube answers the request of a person in this tree's words.
+/// zedkube answers a person's request as in this tree.
 fn answer(node: &Node, tree: &str) {
     answer_with(node, tree, |_| {});
 }
@@ -129,7 +129,7 @@ fn a_waiting_request_ends_by_its_own_answer_and_not_by_the_controllers() {
     let node = Node::of("drain-5-cordoned").with_zedkube();
     let mut asked = node.start("request --reason disk --wait");
     asked.until("CORDONED (5)");
-    // The reboot of the controller is done; this request is not answered yet.
+    // The controller's reboot is done; this request is not answered yet.
     node.zedkube_tells("drain-9-complete");
     asked.until("COMPLETE (9)");
     answer(&node, "drain-5-cordoned");

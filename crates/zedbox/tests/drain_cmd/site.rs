@@ -1,4 +1,4 @@
-//! `zedbox site` as a person calls it: begun, shown, continued, withdrawn; and without the API.
+//! `zedbox site` begun, shown, continued, withdrawn; and without the API.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -104,7 +104,7 @@ fn u13_a_shutdown_is_begun_shown_continued_and_withdrawn() {
     place.edit_mode(|it| it["cancelled"] = Value::Null);
     let late = place.site("cancel", &[]);
     assert!(late.code == 1 && late.err.contains("cannot be withdrawn any more"), "{late:?}");
-    // Which one to switch on first is said while somebody can be asked.
+    // The first machine to switch on is named before the API goes away.
     place.edit_mode(|it| it["order"] = json!(["n3", "n1"]));
     let shown = words(&place.site("status", &[]).out);
     assert!(shown.contains("switch on n1 first: it goes down last"), "{shown}");
@@ -125,7 +125,6 @@ fn v3_a_restart_is_planned_begun_shown_stopped_continued_and_withdrawn() {
     assert_eq!((&place.mode()["kind"], &place.mode()["phase"]), (&json!("restart"), &json!("restarting")));
     let second = place.site("shutdown --reason x", &[]);
     assert!(second.code == 1 && second.err.contains("operation restart ("), "{second:?}");
-    // Turns are granted as ever.
     let turns = words(&place.lock("status", &[]).out);
     assert!(
         turns.contains("is in progress: zedbox site status") && !turns.contains("no turn is granted"),
@@ -293,7 +292,7 @@ fn u13_a_shutdown_is_checked_first_and_what_is_passed_is_kept() {
     assert!(again.code == 1 && again.err.contains("is in progress"), "{again:?}");
 }
 
-/// What docs/drill.sh does where each look ends with these codes: its own code, what it prints, what it calls.
+/// docs/drill.sh with these exit codes of its looks: its own exit code, output, and calls.
 fn drilled(codes: &[u8]) -> (Option<i32>, String, String) {
     let place = tempfile::tempdir().unwrap();
     let called = place.path().join("called");

@@ -1,4 +1,4 @@
-//! `zedbox drain` on a terminal: the sheet drawn over itself, colours, widths.
+//! `zedbox drain` on a terminal: the sheet redrawn in place, colours, widths.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -46,13 +46,13 @@ impl Terminal {
             command.stdin(end.try_clone().unwrap());
         }
         command.envs(env.iter().copied()).stdout(end);
-        // What the program writes to stays open with the command; it must go, or the screen never ends.
+        // The program's output stays open with the command; it must be dropped, or the screen never ends.
         let child = command.spawn().unwrap();
         drop(command);
         Self { screen: File::from(screen), child, read: String::new() }
     }
 
-    /// Reads until `words` were shown after what was read before.
+    /// Reads until `words` appear after what was read before.
     pub(crate) fn until(&mut self, words: &str) {
         let begin = self.read.len();
         while !self.read[begin..].contains(words) {
@@ -69,7 +69,7 @@ impl Terminal {
 
     fn more(&mut self) -> bool {
         let mut bytes = [0; 4096];
-        // A terminal whose other end is closed answers with an error.
+        // A terminal with a closed other end returns an error.
         let count = self.screen.read(&mut bytes).unwrap_or_default();
         self.read.push_str(&String::from_utf8_lossy(&bytes[..count]));
         count > 0
@@ -97,7 +97,7 @@ fn the_sheet_is_drawn_over_itself_until_the_end() {
     terminal.until("[####################] 4 of 4 gone");
     assert_eq!(terminal.end(), 0);
     assert!(terminal.read.ends_with("complete: drained: 4 pods evicted, none left\r\n"), "{}", terminal.read);
-    // Each sheet goes back over the whole one before, and is as wide as the terminal at most.
+    // Each sheet overwrites the whole one before, and is at most as wide as the terminal.
     let mut rows_before: Option<usize> = None;
     for frame in terminal.read.split_inclusive("\x1b[J").filter(|it| it.ends_with("\x1b[J")) {
         if let Some(rows) = rows_before {
@@ -151,7 +151,7 @@ fn a_window_that_becomes_narrower_gets_a_narrower_sheet_in_the_place_of_the_old_
     terminal.until("\x1b[J");
     let wide: Vec<String> = terminal.read.lines().map(bare).filter(|line| !line.is_empty()).collect();
     terminal.resize(40);
-    // Two sheets later all that was drawn for the wide window is gone.
+    // Two sheets later everything drawn for the wide window is gone.
     terminal.until("\x1b[J");
     terminal.until("\x1b[J");
     let frames: Vec<&str> = terminal.read.split_inclusive("\x1b[J").collect();

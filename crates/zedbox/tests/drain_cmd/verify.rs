@@ -1,5 +1,5 @@
-//! `zedbox verify` as a person and a script call it: exit codes, JSON by its schema, from a node and from a workstation, and
-//! one row for each layer that something of this machine, of turns or of a probe breaks.
+//! `zedbox verify` exit codes, JSON by its schema, from a node and from a workstation, and one row per layer
+//! that this machine, turns or a probe can break.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -19,11 +19,11 @@ use crate::drain_cmd::node::{Ended, Node, top};
 use crate::drain_cmd::place::Place;
 
 const KUBECONFIG: &str = "run/.kube/k3s/k3s.yaml";
-/// Bytes of a date in a header, as of one in `YYMMDDHHMMSSZ` in a certificate.
+/// Length of a date in a header, as `YYMMDDHHMMSSZ` in a certificate.
 const DATE: usize = 29;
 const UTC_TIME: &[u8] = &[0x17, 13];
 
-/// A cluster of two nodes in which all is well, seen from the first of them.
+/// A healthy cluster of two nodes, seen from the first.
 fn place() -> Place {
     let place = Place::new(2, |sim| {
         sim.add_node("edge-node-1", "uuid-1");
@@ -40,7 +40,7 @@ fn place() -> Place {
         );
     }
     place.node.put("dev/kmsg", "");
-    // How full the disk is on which the tests run is none of theirs.
+    // The disk of this machine does not count.
     fs::remove_dir_all(place.node.path("persist")).unwrap();
     place
 }
@@ -52,7 +52,6 @@ impl Place {
         ended
     }
 
-    /// This node has the turn 7.
     fn held_by(&self, node: &str) {
         let holder = json!({ "node": node, "nodeUID": "u", "op": "reboot", "fence": 7, "phase": "draining" });
         self.lease(&[("holders", json!([holder]).to_string()), ("version", "1".to_owned())]);
@@ -62,7 +61,7 @@ impl Place {
         self.node.put("etc/zedbox/probes.toml", &format!("[[probe]]\n{lines}\n"));
     }
 
-    /// A service at this port of the loopback address, with an end point that is ready or not.
+    /// A service at this loopback port, with an end point that is ready or not.
     fn service(&self, port: u16, ready: bool) {
         let labels = json!({ "kubernetes.io/service-name": "kube-dns" });
         self.sim.apply(
@@ -85,7 +84,7 @@ fn layer<'a>(report: &'a Value, name: &str) -> &'a Value {
     report["Layers"].as_array().unwrap().iter().find(|it| it["Layer"] == name).unwrap()
 }
 
-/// What a report in JSON says; it is as its schema has it.
+/// A report in JSON, checked against its schema.
 fn report(ended: &Ended) -> Value {
     let schema = fs::read_to_string(top().join("schemas/commands/verify.schema.json")).unwrap();
     let schema: Value = serde_json::from_str(&schema).unwrap();
@@ -96,7 +95,7 @@ fn report(ended: &Ended) -> Value {
     report
 }
 
-/// A server that answers each request with this code and text; its address.
+/// Answers each request with this code and text; returns its address.
 fn server(code: u16, body: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -123,7 +122,7 @@ fn closed_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// The cluster of this kubeconfig behind a relay which puts its clock years back; the kubeconfig that leads there.
+/// A relay to this kubeconfig's cluster that sets its clock back by years; returns its kubeconfig.
 fn years_behind(kubeconfig: &str) -> String {
     let server = kubeconfig.split("http://").nth(1).unwrap().lines().next().unwrap().to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -140,7 +139,7 @@ fn years_behind(kubeconfig: &str) -> String {
     behind
 }
 
-/// Hands on what the server says, with another date in each answer.
+/// Passes answers on, each with another date.
 fn put_back(mut server: TcpStream, mut client: TcpStream) {
     const HEADER: &[u8] = b"date: ";
     let mut part = vec![0; 1 << 16];
@@ -155,7 +154,7 @@ fn put_back(mut server: TcpStream, mut client: TcpStream) {
     }
 }
 
-/// Puts a certificate on the node that ends then. Nobody asks who has signed it.
+/// Puts a certificate with this end on the node. Its signature is not checked.
 fn certificate(node: &Node, hours: u64) {
     let pem = fs::read_to_string(top().join("crates/checks/tests/certificate.pem")).unwrap();
     let body: String = pem.lines().filter(|it| !it.starts_with('-')).collect();
@@ -170,7 +169,7 @@ fn certificate(node: &Node, hours: u64) {
     node.put("var/lib/rancher/k3s/agent/client-kubelet.crt", &pem);
 }
 
-/// What is broken, the layer, its result, what its first finding says, and its next step.
+/// Breakage, layer, result, text of its first finding, next step.
 type Row = (fn(&Place), &'static str, &'static str, &'static str, &'static str);
 
 const ROWS: [Row; 14] = [
@@ -310,7 +309,7 @@ fn v1_what_is_broken_is_named_in_its_layer_with_the_next_step_and_is_the_exit_co
     }
 }
 
-/// What is done to the place, words of the command, its exit code, a word of what it says.
+/// Breakage, arguments, exit code, a word of the output.
 type Case = (fn(&Place), &'static str, i32, &'static str);
 
 #[test]
@@ -379,7 +378,7 @@ fn v1_a_workstation_needs_a_kubeconfig_and_nothing_else() {
     assert_eq!(layer(&report, "probes")["Read"], "dns (end points only: this machine is no node)");
     // The same by the variable, and on the node, which tries the address.
     assert_eq!(verify(&[], &[("KUBECONFIG", &file)]).code, 0);
-    // One that is empty names none.
+    // An empty one counts as unset.
     let (none, empty) = (verify(&[], &[]), verify(&[], &[("KUBECONFIG", Path::new(""))]));
     assert_eq!((empty.code, &empty.err), (none.code, &none.err));
     let given = verify(&["--kubeconfig", file.to_str().unwrap()], &[("KUBECONFIG", Path::new(""))]);
@@ -390,7 +389,7 @@ fn v1_a_workstation_needs_a_kubeconfig_and_nothing_else() {
     let mut left: Vec<_> = fs::read_dir(here.root()).unwrap().map(|it| it.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["kubeconfig", "probes.toml"], "nothing is written here");
-    // Repairs are for a node, and without a kubeconfig nothing can be looked at.
+    // Repairs need a node, and every look a kubeconfig.
     let told = verify(&["--fix", "--kubeconfig", file.to_str().unwrap()], &[]);
     assert!(told.code == 1 && told.err.contains("type the command on the node"), "{told:?}");
     assert_eq!(verify(&[], &[]).code, 3);

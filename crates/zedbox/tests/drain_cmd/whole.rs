@@ -1,4 +1,4 @@
-//! `zedbox drain` beside the four agents as processes and a cluster: what a person does, and what comes of it.
+//! `zedbox drain` beside the four agents as processes and a cluster: a person's commands and their results.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -24,8 +24,7 @@ async fn drain(world: &World, words: &str) -> Ended {
     start(world, words).await.unwrap()
 }
 
-/// What `status` says of zedkube where no process of this test can be seen; `None`, with the reason printed, where
-/// there is no such place.
+/// `status` in another PID namespace; `None`, with the reason printed, where there is none.
 fn from_another_pid_namespace(world: &World) -> Option<String> {
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_zedbox"), "drain", "--root"]);
@@ -54,7 +53,7 @@ fn from_another_pid_namespace(world: &World) -> Option<String> {
     Some(format!("zedkube {running}"))
 }
 
-/// A device of processes whose drain a budget holds up.
+/// A device of processes with a drain blocked by a budget.
 async fn held() -> World {
     let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
     world.prepare(At::Status(DrainStatus::Cordoned)).await;
@@ -111,7 +110,7 @@ async fn a_drain_that_is_cancelled_ends_those_who_watch_it_and_gives_the_cordon_
     assert_eq!(told.code, 0, "{told:?}");
     world.status(DrainStatus::NotRequested).await;
     world.cluster.until_schedulable().await;
-    // Whoever began to watch when all was over waits for the next drain; this one ends with either.
+    // A watch that began after the end waits for the next drain.
     assert_eq!(drain(&world, "request --reason again").await.code, 0);
     blocked(&world).await;
     assert_eq!(drain(&world, "cancel").await.code, 0);

@@ -1,7 +1,7 @@
-//! Real processes whose wall clock is really set, ten years on and back, in mid-drain (goals K4).
+//! Real processes with a wall clock that is really set, ten years on and back, during a drain (goals K4).
 //!
-//! libfaketime answers the processes when they ask for the wall clock and leaves the monotonic one alone. The kernel
-//! does not know of it and wakes nobody: each loop notices at its next turn, which a file brings about here.
+//! libfaketime fakes the wall clock and not the monotonic one. The kernel does not know and wakes no process:
+//! each loop notices at its next turn, which a file causes here.
 
 use std::fs;
 use std::io::Write as _;
@@ -56,7 +56,7 @@ async fn k4_processes_whose_wall_clock_is_set_by_ten_years_show_right_times_and_
     for (set, booted_at) in [("+10y", before.booted_at.plus(YEARS)), ("-10y", before.booted_at.minus(YEARS))]
     {
         store::replace(&offset, set.as_bytes()).unwrap();
-        // Somebody says something that changes nothing: everybody has a turn.
+        // A file without effect: each agent has a turn.
         world.put(FORCE_FILE, set);
         let heard =
             |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.booted_at.apart(booted_at) <= GOAL);

@@ -1,4 +1,4 @@
-//! Goal K3 on real processes: an agent that is short of descriptors takes nothing for absent that it cannot read.
+//! Goal K3 on real processes: an agent that is short of descriptors takes nothing unreadable for absent.
 
 use std::path::Path;
 
@@ -17,9 +17,10 @@ async fn k3_a_zedkube_that_starts_in_mid_drain_without_descriptors_keeps_request
     world.arrive(at).await;
     let enough = world.descriptors(Agent::Zedkube);
     let request: NodeDrainRequest = world.read("run/zedagent/NodeDrainRequest/global.json").unwrap();
-    // With fewer its runtime does not start. Whatever else it cannot open: a publication, the queue of events, a directory, a file, a connection.
+    // With fewer its runtime does not start. It may lack a publication, the queue of events, a directory, a
+    // file, a connection.
     let mut short = 0;
-    // Near what it has open at rest it may do without for a while.
+    // Near its number at rest it may work for a while.
     for most in (12..enough * 3 / 4).step_by(3) {
         world.kill(Agent::Zedkube).await;
         let log = world.start_process(Agent::Zedkube, Some(most));
@@ -27,7 +28,7 @@ async fn k3_a_zedkube_that_starts_in_mid_drain_without_descriptors_keeps_request
         assert!(world.cluster.cordoned().await, "with {most} descriptors");
         short += 1;
         world.unlimit(Agent::Zedkube);
-        // It continues the drain of that request, by itself.
+        // It continues that request's drain by itself.
         world.until_logged(&log, &[SHORT, "nodedrain-step:drain-attempt"]).await;
         let said = world.text(&log).unwrap();
         assert!(

@@ -1,5 +1,5 @@
-//! Real agents on a real file system that is full, can only be read, was wiped, or holds what a later version wrote
-//! (goals K2).
+//! Real agents on a real file system that is full, read-only, wiped, or written by a later version (goals
+//! K2).
 
 use std::fs;
 use std::io::Write as _;
@@ -14,7 +14,7 @@ use topics::{
     ZedAgentStatus,
 };
 
-/// Goals K2: after so long all continues.
+/// By then everything continues (goals K2).
 const RECOVERY: Duration = Duration::from_secs(5);
 const REQUEST: &str = "run/zedagent/NodeDrainRequest/global.json";
 const FALLBACK: &str = agent::force::FALLBACK;
@@ -25,7 +25,7 @@ enum Fault {
     ReadOnly,
 }
 
-/// A small file system in the place of `persist`; the device config lies on one of its own, as a controller goes on
+/// A small file system in the place of `persist`; the device config has one of its own, as a controller keeps
 /// sending it.
 struct Disk {
     persist: PathBuf,
@@ -68,7 +68,7 @@ impl Disk {
         match self.fault {
             Fault::Full => {
                 let mut ballast = fs::File::create(self.persist.join("ballast")).unwrap();
-                // A file that was written before there was no room any more gives back the room of its former content.
+                // A file written before the disk was full frees the room of its former content.
                 let (mut written, mut grew) = (true, true);
                 while written || grew {
                     (written, grew) = (self.is_writing(), false);
@@ -88,14 +88,14 @@ impl Disk {
         }
     }
 
-    /// Whether a file waits to be put in the place of its former content.
+    /// Whether a temporary file waits to replace one.
     fn is_writing(&self) -> bool {
         let mut find = Command::new("find");
         let found = find.arg(&self.persist).args(["-name", "tmp*", "-size", "+0"]).output().unwrap();
         !found.stdout.is_empty()
     }
 
-    /// The system refuses it while an agent is in the middle of a write.
+    /// The system refuses it while an agent writes.
     fn remount(&self, how: &str) {
         let mut mount = Command::new("mount");
         mount.args(["-o", &format!("remount,{how}")]).arg(&self.persist);
@@ -118,7 +118,7 @@ impl Drop for Disk {
     }
 }
 
-/// Waits until `agent` says that `held` waits, and returns the trouble.
+/// Waits until `agent` reports that `held` waits, and returns the trouble.
 async fn trouble(world: &World, disk: &Disk, agent: Agent, held: &str) -> Trouble {
     let find = |it: &AgentTrouble| {
         let holds = |it: &&Trouble| it.holds.iter().any(|words| words.contains(held));
@@ -137,7 +137,8 @@ async fn trouble(world: &World, disk: &Disk, agent: Agent, held: &str) -> Troubl
 
 async fn no_trouble(world: &World) {
     for agent in Agent::ALL {
-        // A boot empties /run, and no nim makes its folder again: the status server waits for its address then.
+        // A boot empties /run, and no nim makes its folder again: the status server waits for its address
+        // then.
         let over = |it: Option<&AgentTrouble>| {
             it.is_none_or(|it| it.troubles.iter().all(|it| it.what == "status server"))
         };
@@ -176,7 +177,7 @@ async fn a_reboot_beside(fault: Fault) {
     world.status(DrainStatus::Complete).await;
     assert!(clock.now().since(began) < RECOVERY);
     world.recorded_count(1).await;
-    // The next boot finds the disk in trouble; no agent had ended until now.
+    // The next boot finds the disk in trouble; no agent has ended before.
     world.reboot().await;
     disk.fail();
     world.start(Agent::Zedagent);
@@ -188,7 +189,7 @@ async fn a_reboot_beside(fault: Fault) {
     world.start(Agent::Baseosmgr);
     trouble(&world, &disk, Agent::Baseosmgr, "OS updates").await;
     world.start(Agent::Zedkube);
-    // It removes the reasons of the last boot, which makes room.
+    // It removes the reasons of the last boot, which frees room.
     world.start(Agent::Nodeagent);
     disk.repair();
     world.executed(7).await;
@@ -201,7 +202,7 @@ async fn a_reboot_beside(fault: Fault) {
     world.kill_all().await;
 }
 
-/// A machine at its very first start: there is nothing of ours on its disk, and nothing can be put there.
+/// A machine's very first start: its disk has no file of ours, and takes none.
 async fn a_first_start_beside(fault: Fault) {
     let clock = agent::Clock::new();
     let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
@@ -259,7 +260,7 @@ async fn k2_a_reboot_that_a_person_forces_goes_ahead_although_nothing_can_be_wri
     world.until::<ZedAgentStatus>("zedagent", "the command to reboot", commanded).await;
     let goes_down = |it: Option<&NodeAgentStatus>| it.is_some_and(|it| it.device_reboot);
     world.until::<NodeAgentStatus>("nodeagent", "the reboot to be under way", goes_down).await;
-    // The stand-in writes to the same disk; what was commanded is on record by then.
+    // The stand-in writes to the same disk; the command is recorded by then.
     disk.repair();
     world.recorded_count(1).await;
     no_trouble(&world).await;
@@ -272,7 +273,7 @@ async fn k2_a_reboot_that_a_person_forces_goes_ahead_although_nothing_can_be_wri
     world.kill_all().await;
 }
 
-/// A device in mid-drain that loses power: our cordon stands on its node.
+/// A device that loses power during a drain: our cordon is on its node.
 async fn cordoned_and_off() -> World {
     let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
     world.begin_blocked().await;
@@ -281,7 +282,7 @@ async fn cordoned_and_off() -> World {
     world
 }
 
-/// No agent ends, none asks the device, and the node is given back.
+/// No agent ends, none asks the device, and the cordon is removed.
 async fn comes_back(mut world: World) {
     world.status(DrainStatus::NotRequested).await;
     world.cluster.until_schedulable().await;
@@ -294,7 +295,7 @@ async fn comes_back(mut world: World) {
 async fn after_persist_was_wiped_with_our_cordon_standing_each_agent_starts_and_the_node_ends_schedulable() {
     let mut world = cordoned_and_off().await;
     fs::remove_dir_all(world.topic_root.path("persist")).unwrap();
-    // The controller sends its config again; what the device has carried out is not known any more.
+    // The controller sends its config again; the device no longer knows what it has carried out.
     world.ask_reboot(7);
     world.start_all();
     world
@@ -308,7 +309,7 @@ async fn after_persist_was_wiped_with_our_cordon_standing_each_agent_starts_and_
 #[tokio::test]
 async fn after_a_downgrade_with_our_cordon_standing_each_agent_starts_and_the_node_ends_schedulable() {
     let mut world = cordoned_and_off().await;
-    // Every file that an agent keeps is of another shape, as a later version may write it; no backup helps.
+    // Every file of an agent has another shape, as from a later version; no backup helps.
     let mut folders = vec![world.topic_root.path("persist/status")];
     let mut broken = 0;
     while let Some(folder) = folders.pop() {

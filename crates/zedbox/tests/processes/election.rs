@@ -1,7 +1,8 @@
-//! Three zedkube processes on one cluster: one leads; when it is held with SIGSTOP another takes over, and let go it does
-//! not lead on what it believed (goals L1, L2). And one whose kubeconfig is replaced leads on (goal L4).
+//! Three zedkube processes on one cluster: one leads; when it is stopped with SIGSTOP another takes over, and
+//! after SIGCONT the first does not lead (goals L1, L2). And a leader with a replaced kubeconfig keeps
+//! leading (goal L4).
 //!
-//! The times are short, and nothing that is asserted depends on them: a machine that is slow only makes it last.
+//! The times are short, and no assertion depends on them: a slow machine only takes longer.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -76,7 +77,6 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // One that is gone already needs no end.
         drop(self.process.kill());
         drop(self.process.wait());
     }
@@ -99,13 +99,13 @@ fn now() -> GoTime {
     agent::Clock::new().wall()
 }
 
-/// What the nodes publish, as it comes.
+/// The nodes' publications, as they come.
 struct Press {
     heard: mpsc::UnboundedReceiver<(usize, KubeLeaderElectInfo)>,
     _watches: JoinSet<()>,
     newest: Vec<KubeLeaderElectInfo>,
     claims: Vec<Option<GoTime>>,
-    /// Claims that are over: whose, from when, until when.
+    /// Past claims: node, start, end.
     over: Vec<(usize, GoTime, GoTime)>,
 }
 
@@ -142,7 +142,7 @@ impl Press {
         self.newest[who] = info;
     }
 
-    /// A claim ends: it is withdrawn, or its publisher stands still and it is no longer fresh.
+    /// A claim ends: it is withdrawn, or its publisher is stopped and it is no longer fresh.
     fn end(&mut self, who: usize, at: GoTime) {
         if let Some(since) = self.claims[who].take() {
             self.over.push((who, since, at));
@@ -163,7 +163,7 @@ impl Press {
         }
     }
 
-    /// One leads, and all see who.
+    /// One leads, and all agree.
     fn is_settled(&self) -> bool {
         let one = self.claims.iter().filter(|it| it.is_some()).count() == 1;
         one && self.newest.iter().all(|it| it.leader_identity == self.newest[0].leader_identity)
@@ -186,7 +186,7 @@ impl Press {
     }
 }
 
-/// Waits until this node reports the cluster, or does so no longer.
+/// Waits until this node reports the cluster, or no longer does.
 async fn reports(node: &Node, wanted: bool) {
     let topic_root = TopicRoot::open(node.root.path()).unwrap();
     let mut watch = topic_root.file(topic_root.path(REPORT), FileRule { limit_bytes: 1 << 20, order: false });
@@ -225,11 +225,11 @@ async fn l1_l2_a_leader_that_is_held_and_let_go_never_leads_beside_the_next_one(
         let next = press.claims.iter().position(Option::is_some).unwrap();
         assert_ne!(next, held, "round {round}: it stands still");
         reports(&nodes[next], true).await;
-        // Its file still says what it believed; whoever reads the time in it sees how old that is.
+        // Its file still has its last belief; the time in it shows its age.
         assert!(press.newest[held].is_stats_leader);
         let stale = press.newest[held].latest_change;
         if round == 2 {
-            // Nobody is left to tell it: it has to look at the clock.
+            // It gets no message: it has to check the clock.
             servers[held] = None;
         }
         nodes[held].signal(Signal::CONT);
@@ -257,7 +257,7 @@ async fn l4_d_k18_a_kubeconfig_that_is_replaced_is_used_by_leader_and_follower_w
         store::replace(&node.root.path().join("kubeconfig"), second.kubeconfig().as_bytes()).unwrap();
     }
     drop(first);
-    // Renewals continue, by the new way.
+    // Renewals continue, by the new address.
     for _ in 0..3 {
         let before = lease(&sim)["renewTime"].clone();
         let renewed = sim.until(LEASES, |leases| leases.iter().any(|it| it["spec"]["renewTime"] != before));
@@ -265,7 +265,7 @@ async fn l4_d_k18_a_kubeconfig_that_is_replaced_is_used_by_leader_and_follower_w
     }
     assert_eq!(lease(&sim)["leaseTransitions"], 0);
     reports(&nodes[leader], true).await;
-    // And whoever only looked on takes over by it; its report comes when the other one's is gone.
+    // A follower takes over by it; its report comes when the other one's is gone.
     nodes[leader].signal(Signal::TERM);
     press.until("the other one to lead", &nodes, |press| press.claims[1 - leader].is_some()).await;
     reports(&nodes[1 - leader], true).await;
@@ -273,7 +273,7 @@ async fn l4_d_k18_a_kubeconfig_that_is_replaced_is_used_by_leader_and_follower_w
     press.judge();
 }
 
-/// Told to leave, a process gives the lease back before it ends.
+/// A stopped process releases the lease before it ends.
 #[tokio::test]
 async fn l5_a_process_that_is_told_to_end_gives_the_lease_back() {
     let (sim, server) = cluster().await;

@@ -1,5 +1,5 @@
-//! Real agents beside what somebody else holds: a reader of their output that stops, a disk that hangs, a kubeconfig that is a
-//! pipe (goals T7).
+//! Real agents beside blocking files: a stopped reader of their output, a hanging disk, a pipe as kubeconfig
+//! (goals T7).
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -44,7 +44,7 @@ impl Pipe {
     }
 }
 
-/// All agents in one process, started by hand.
+/// All agents in one process.
 struct Process(Child);
 
 impl Process {
@@ -92,7 +92,6 @@ async fn t7_nobody_reads_standard_error_and_output_and_all_agents_go_on_and_end_
         |name: &str| Stdio::from(File::options().write(true).open(world.topic_root.path(name)).unwrap());
     world.cluster.block().await;
     let process = Process::start(&world, end("out"), end("err"));
-    // From the start on, and through each phase of a drain.
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);
     world.status(DrainStatus::Cordoned).await;
@@ -106,7 +105,7 @@ async fn t7_nobody_reads_standard_error_and_output_and_all_agents_go_on_and_end_
             clock.sleep_until(Some(clock.now() + Duration::from_millis(20))).await;
         }
     }
-    // Somebody reads again: what was lost is counted in a line among the others.
+    // The reader continues: lost lines are counted in a line of their own.
     let mut said = String::new();
     let lost = "lines of this log were lost: nobody read standard error for a time";
     while !said.contains(lost) {
@@ -119,7 +118,7 @@ async fn t7_nobody_reads_standard_error_and_output_and_all_agents_go_on_and_end_
     process.end(clock).await;
 }
 
-/// A file system of its own in the place of `persist`, which can be frozen.
+/// A freezable file system in the place of `persist`.
 struct Frozen {
     persist: PathBuf,
 }
@@ -167,7 +166,7 @@ async fn t7_a_disk_that_hangs_holds_what_waits_for_its_record_and_nothing_else_a
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     disk.freeze("-f");
-    // The device config lies there too, so the controller cannot send one: a person's order is in memory.
+    // The device config is there too, so the controller cannot send one: a person's order is in memory.
     let request = NodeDrainRequest {
         requested_at: clock.wall(),
         requested_by: Requester::Operator,
@@ -179,7 +178,7 @@ async fn t7_a_disk_that_hangs_holds_what_waits_for_its_record_and_nothing_else_a
         it.is_some_and(|it| it.troubles.iter().any(|it| it.error == hangs && !it.since.is_zero()))
     };
     world.until::<AgentTrouble>("zedkube", "the disk that hangs", says).await;
-    // All of them have turns; what is in memory is read and written.
+    // All of them have turns; memory is read and written.
     let before = Agent::ALL.map(|it| touched(&world, it));
     for (agent, before) in Agent::ALL.into_iter().zip(before) {
         let until = clock.now() + Duration::from_secs(60);
@@ -196,7 +195,7 @@ async fn t7_a_disk_that_hangs_holds_what_waits_for_its_record_and_nothing_else_a
     world.kill_all().await;
 }
 
-/// What its first thread is doing, as `R`, `S` or `Z`; `Z` as well once the process is gone.
+/// State of its first thread, as `R`, `S` or `Z`; `Z` as well once the process is gone.
 fn first_thread(process: &Process) -> char {
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.0.id())).unwrap_or_default();
     stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).unwrap_or('Z')
@@ -226,7 +225,7 @@ async fn t7_an_end_while_the_disk_hangs_comes_within_its_limit_names_the_disk_an
     world.until::<NodeDrainProgress>("zedkube", "the first attempt", begun).await;
     let before = progress(&world);
     disk.freeze("-f");
-    // COMPLETE needs its record, so it has to wait.
+    // COMPLETE waits for its record.
     world.cluster.unblock().await;
     let hangs = format!("{} does not answer", disk.persist.display());
     let says =
@@ -234,7 +233,7 @@ async fn t7_an_end_while_the_disk_hangs_comes_within_its_limit_names_the_disk_an
     world.until::<AgentTrouble>("zedkube", "the disk that hangs", says).await;
     kill_process(Pid::from_child(&process.0), Signal::TERM).unwrap();
     let until = clock.now() + END;
-    // A thread that the kernel keeps in its call is all that is left.
+    // Only a thread within a kernel call is left.
     while first_thread(&process) != 'Z' {
         assert!(clock.now() < until, "it has not ended in {END:?}");
         clock.sleep_until(Some(clock.now() + Duration::from_millis(20))).await;

@@ -21,7 +21,7 @@ async fn killed(agent: Agent, at: At) {
     world.ask_reboot(7);
     world.start(agent);
     world.recorded_count(1).await;
-    // Never early: the drain of that very request is done when the device is asked.
+    // Never early: the drain of its own request is done when the device is asked.
     assert_eq!(world.cluster.pods_to_leave().await, [""; 0], "{agent:?} killed at {at:?}");
     assert!(world.cluster.cordoned().await, "{agent:?} killed at {at:?}");
     let request: NodeDrainRequest = world.read("run/zedagent/NodeDrainRequest/global.json").unwrap();

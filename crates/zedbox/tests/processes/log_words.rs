@@ -1,5 +1,5 @@
-//! The words of the reference in the logs of each agent, by whole drains of real processes, and the line with the seconds by
-//! the command that the documents name (goal O6). The table of words is that of docs/integrate.md.
+//! The reference's words in the logs of each agent, in whole drains of real processes, and the line with the
+//! seconds by the documents' command (goal O6). The table of words is in docs/integrate.md.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use topics::{DrainStatus, NodeDrainProgress, Requester};
 
 const DOCUMENT: &str = include_str!("../../../../docs/integrate.md");
-/// The steps of the reference's drain that no drain of ours takes.
+/// Steps of the reference's drain that ours never takes.
 const NEVER: &str = "drain-skip-no-schedulable-nodes";
 
-/// A world whose agents log as under links in an image. Its first member has to live as long.
+/// A world with agents that log as in an image. Its first member has to live as long.
 async fn world() -> (tempfile::TempDir, World) {
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("zedbox");
@@ -26,7 +26,7 @@ async fn world() -> (tempfile::TempDir, World) {
     (dir, world)
 }
 
-/// The lines of an agent's logs, each of which is an object as newlogd reads it.
+/// Lines of an agent's logs; each is an object as newlogd reads it.
 fn lines(world: &World, agent: Agent) -> Vec<String> {
     let mut all = Vec::new();
     for entry in fs::read_dir(world.topic_root.path("log")).unwrap().map(Result::unwrap) {
@@ -42,7 +42,7 @@ fn lines(world: &World, agent: Agent) -> Vec<String> {
     all
 }
 
-/// The words that the documents promise of an agent.
+/// Promised by the documents for an agent.
 fn promised(agent: Agent) -> BTreeSet<String> {
     let row = DOCUMENT.lines().find(|it| it.starts_with(&format!("| {} | `", agent.name()))).unwrap();
     let mut words = BTreeSet::new();
@@ -56,7 +56,7 @@ fn promised(agent: Agent) -> BTreeSet<String> {
 }
 
 fn missing(words: BTreeSet<String>, lines: &[String]) -> Vec<String> {
-    // The end of a word is no other one's beginning.
+    // Whole words only.
     let ends = |rest: &str| !rest.starts_with(|it: char| it.is_ascii_alphanumeric() || it == '-');
     let has = |line: &String, word: &str| {
         line.match_indices(word).any(|(at, _)| ends(&line[at + word.len()..]) || word.ends_with(':'))
@@ -75,7 +75,7 @@ async fn both(world: &World, status: DrainStatus) {
         .await;
 }
 
-/// A reboot or an image, drained for after a budget has held it.
+/// A drain for a reboot or an image, blocked by a budget for a while.
 async fn a_good_drain(image: bool) -> (tempfile::TempDir, World) {
     let (dir, mut world) = world().await;
     world.cluster.block().await;
@@ -97,14 +97,14 @@ async fn a_good_drain(image: bool) -> (tempfile::TempDir, World) {
     (dir, world)
 }
 
-/// Drains for both that fail, in its cordon and in its evictions, and one that meets an API that is away.
+/// Failed drains for both, in cordon and evictions, and one without the API.
 async fn bad_drains(agent: &mut Vec<(Agent, Vec<String>)>) {
     for (method, path, code, status) in [
         ("PATCH", "/api/v1/nodes/edge-node-1", 409, DrainStatus::FailedCordon),
         ("POST", "/eviction", 403, DrainStatus::FailedDrain),
     ] {
         let (_dir, mut world) = world().await;
-        // What is refused would be found before the drain.
+        // The preflight would find refusals before the drain.
         for (limit, value) in
             [("preflight", json!(false)), ("drain_tries", json!(2)), ("cordon_tries", json!(2))]
         {
@@ -128,7 +128,7 @@ async fn bad_drains(agent: &mut Vec<(Agent, Vec<String>)>) {
         agent.extend(Agent::ALL.map(|it| (it, lines(&world, it))));
     }
     let (_dir, mut world) = world().await;
-    // They would keep the drain from starting before the API counts as away, the turn by a time of chance.
+    // They would prevent the drain before the API counts as away, the turn for a random time.
     for limit in ["preflight", "take_turns"] {
         world.limits["zedkube"][limit] = false.into();
     }
@@ -174,7 +174,7 @@ async fn o6_every_agent_logs_the_words_of_the_reference_and_its_command_reads_th
     reads_seconds(&seconds);
 }
 
-/// The command of the documents, on what newlogd writes of these lines.
+/// The documents' command, on newlogd's form of these lines.
 fn reads_seconds(lines: &[String]) {
     for tool in ["zgrep", "jq"] {
         if Command::new(tool).arg("--version").output().is_err() {
@@ -184,7 +184,7 @@ fn reads_seconds(lines: &[String]) {
     let command = DOCUMENT.lines().find(|it| it.starts_with("zgrep 'kubevirt_node_drain")).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let (plain, packed) = (dir.path().join("dev.log"), dir.path().join("dev.log.gz"));
-    // Each record of newlogd holds the whole line of an agent.
+    // Each record of newlogd contains an agent's whole line.
     let record =
         |line: &String| json!({ "severity": "info", "source": "zedkube", "content": line }).to_string();
     let text = lines.iter().map(record).collect::<Vec<_>>().join("\n") + "\n";

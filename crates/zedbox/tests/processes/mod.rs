@@ -1,5 +1,5 @@
-//! Real processes, one an agent or all in one, that share nothing but files: killed, short of descriptors, on disks that
-//! take nothing, with clocks that are set, beside other candidates; and the words of their logs.
+//! Real processes, one an agent or all in one, that share only files: killed, short of descriptors, on
+//! failing disks, with clocks that are set, beside other candidates; and the words of their logs.
 //!
 //! One binary, so that their waits overlap. Not here: `crashes.rs`, which counts writes and runs many at once itself.
 

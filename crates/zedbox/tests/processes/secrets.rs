@@ -1,6 +1,6 @@
-//! Secrets are planted in the kubeconfig, the device config, the key file and the cluster's token; then a whole reboot is
-//! played by real processes that log everything. No line of any log, no file, no output of a command and no answer of the
-//! status server tells one of them, but the files that are meant to hold it (goal S2).
+//! Secrets are planted in the kubeconfig, the device config, the key file and the cluster's token; then real
+//! processes go through a whole reboot and log everything. No line of any log, no file, no output of a
+//! command and no answer of the status server contains one of them, except intended files (goal S2).
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -16,7 +16,7 @@ use topics::{
     Base64, ControllerCert, DrainStatus, EdgeNodeCert, EdgeNodeClusterConfig, Topic, ZedAgentStatus, go_json,
 };
 
-/// Nothing here takes this long; a test that waits so long has failed.
+/// A test that waits so long has failed.
 const TOO_LONG: Duration = Duration::from_secs(60);
 const KUBECONFIG: &str = "kubeconfig";
 const KEY_FILE: &str = "persist/certs/ecdh.key.pem";
@@ -24,20 +24,20 @@ const CONFIG_FILES: [&str; 2] = ["persist/config/edge-dev-config.json", "persist
 const TOKEN_FILE: &str = "run/zedkube/EdgeNodeClusterStatus/global.json";
 
 const KUBE_TOKEN: &str = scenarios::PLANTED_TOKEN;
-/// A client key that is none: whoever complains of it must not quote it.
+/// An invalid client key: errors must not quote it.
 const CLIENT_KEY: &str = "planted-client-key-4471";
 const IN_CONFIG: &str = "planted-config-secret-3095";
-/// The cluster's token begins so; the rest is written with escapes.
+/// Prefix of the cluster's token; the rest is escaped.
 const TOKEN: &str = "s3cr3t";
 
-/// The key of the device, its certificate and the controller's: made with OpenSSL, never in use.
+/// Keys and certificates of the device and the controller: made with OpenSSL, never in use.
 const DEVICE_KEY: &str = include_str!("../../../nodestatus/tests/token/device-key.pem");
 const DEVICE_CERT: &str = include_str!("../../../nodestatus/tests/token/device.pem");
 const CONTROLLER_CERT: &str = include_str!("../../../nodestatus/tests/token/controller.pem");
 /// First half of the SHA-256 of each.
 const DEVICE_HASH: &str = "a64745084c4d7cf119424746bdee6290";
 const CONTROLLER_HASH: &str = "72c7dadcfec645a464359947e9ac0f6b";
-/// The token as the controller encrypts it for that key, and the SHA-256 of its clear text.
+/// The token encrypted for that key, and the SHA-256 of its clear text.
 const SEALED: &str = include_str!("../../../nodestatus/tests/token/sealed.hex");
 const SEALED_HASH: &str = "32da88ca1244aba9842265414d9af621ee83060b7f39dfd9a243714c10731557";
 
@@ -45,19 +45,19 @@ fn bytes(hex: &str) -> Base64 {
     Base64((0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect())
 }
 
-/// All that was found, by where it was.
+/// Scanned contents, by place.
 #[derive(Default)]
 struct Found(Vec<(String, Vec<u8>)>);
 
 impl Found {
-    /// Every file under `dir`, by its path under `root`.
+    /// By its path under `root`.
     fn files(&mut self, root: &Path, dir: &Path) {
         for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
             let (path, kind) = (entry.path(), entry.file_type().unwrap());
             if kind.is_dir() {
                 self.files(root, &path);
             } else if kind.is_file() {
-                // One that has gone meanwhile was a draft.
+                // One that has gone was temporary.
                 let Ok(content) = fs::read(&path) else { continue };
                 self.0.push((path.strip_prefix(root).unwrap().display().to_string(), content));
             }
@@ -109,7 +109,7 @@ impl Found {
         self.0.push((format!("GET {path}"), answer));
     }
 
-    /// Everything there is to be seen at this moment.
+    /// Scans everything now.
     async fn look(&mut self, world: &World, port: u16) {
         self.files(world.topic_root.root(), world.topic_root.root());
         for words in [
@@ -133,7 +133,7 @@ impl Found {
         }
     }
 
-    /// Fails where there is nothing of note to be scanned: fewer logs than `least`, or no loud one.
+    /// Fails with fewer logs than `least`, or without a loud one.
     fn holds_loud_logs(&self, least: usize) {
         let log = |it: &&(String, Vec<u8>)| it.0.starts_with("log/") && !it.1.is_empty();
         assert!(self.0.iter().filter(log).count() >= least, "the logs are not scanned");
@@ -141,7 +141,7 @@ impl Found {
         assert!(traced, "the log is not at its loudest");
     }
 
-    /// Fails where `secret` is told by anything but `meant`.
+    /// Fails where `secret` is in anything but `meant`.
     fn tells_nowhere(&self, secret: &str, meant: &[&str]) {
         let holds = |content: &[u8]| content.windows(secret.len()).any(|it| it == secret.as_bytes());
         let told: Vec<&str> =
@@ -152,7 +152,7 @@ impl Found {
     }
 }
 
-/// The port of the status server, as the zedkube that was started last logs it.
+/// From the last zedkube's log.
 async fn port(world: &World) -> u16 {
     let seen = async {
         loop {
@@ -198,7 +198,7 @@ async fn s2_a_whole_reboot_at_the_loudest_log_tells_no_secret_but_where_it_belon
     world.config(&config(6));
     let mut found = Found::default();
 
-    // A drain that is held, a reboot, the boot after it.
+    // A blocked drain, a reboot, the boot after it.
     world.cluster.block().await;
     network(&world);
     world.start_all();
@@ -215,7 +215,7 @@ async fn s2_a_whole_reboot_at_the_loudest_log_tells_no_secret_but_where_it_belon
     world.executed(7).await;
     world.cluster.until_schedulable().await;
 
-    // A secret where the config is wrong, so that the fault is told.
+    // A secret in an invalid config, so that the fault is reported.
     let mut wrong = config(7);
     wrong["cluster"]["encryptedClusterToken"] = IN_CONFIG.into();
     wrong["configItems"] = json!([{ "key": "timer.config.interval", "value": "7" }]);
@@ -230,7 +230,7 @@ async fn s2_a_whole_reboot_at_the_loudest_log_tells_no_secret_but_where_it_belon
     world
         .until_file(items, "the wrong config", |it| it.is_some_and(|it| it.contains("\"IntValue\":8,")))
         .await;
-    // A password where a text belongs, and one that was given to the property of a number.
+    // A password as a text, and one as a property's number.
     wrong["configItems"] = json!([{ "key": "k3s.config.override", "value": { "token": IN_CONFIG } }]);
     world.config(&wrong);
     let faults = "run/zedagent/AgentTrouble/global.json";
@@ -245,7 +245,7 @@ async fn s2_a_whole_reboot_at_the_loudest_log_tells_no_secret_but_where_it_belon
         .until_file(items, "the wrong config", |it| it.is_some_and(|it| it.contains("\"IntValue\":9,")))
         .await;
 
-    // The token, as a zedagent of the reference hands it over.
+    // The token, as from a zedagent of the reference.
     let mut member: EdgeNodeClusterConfig =
         world.read("run/zedagent/EdgeNodeClusterConfig/global.json").unwrap();
     let status: ZedAgentStatus = world.read("run/zedagent/ZedAgentStatus/zedagent.json").unwrap();
@@ -269,7 +269,7 @@ async fn s2_a_whole_reboot_at_the_loudest_log_tells_no_secret_but_where_it_belon
     world.until_file(TOKEN_FILE, "the token", |it| it.is_some_and(|it| it.contains(TOKEN))).await;
     found.look(&world, port(&world).await).await;
 
-    // A kubeconfig whose key makes no sense, and one that is no kubeconfig.
+    // A kubeconfig with an invalid key, and one that is no kubeconfig.
     for broken in [
         with(&format!("client-certificate-data: {CLIENT_KEY}, client-key-data: {CLIENT_KEY}")),
         format!("users: [{{name: u, user: {{token: {KUBE_TOKEN}, client-key-data: [{CLIENT_KEY}]}}}}]"),

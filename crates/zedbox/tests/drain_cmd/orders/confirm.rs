@@ -1,4 +1,4 @@
-//! What lets an operation go without a drain is asked about on a terminal, and nowhere else.
+//! Orders that skip a drain need confirmation on a terminal, and nowhere else.
 
 use std::io::Write as _;
 
@@ -37,7 +37,7 @@ fn x3_a_script_and_whoever_adds_yes_are_not_asked() {
     let mut terminal = Terminal::asking(node.command(&format!("{WORDS} --yes")));
     assert_eq!(terminal.end(), 0, "{}", terminal.read);
     assert!(!terminal.read.contains("Type complete"), "{}", terminal.read);
-    // Nor about what lets nothing go.
+    // Nor do orders that release nothing.
     let node = Node::of("drain-5-cordoned").with_zedkube();
     assert_eq!(Terminal::asking(node.command("force cordoned --reason x")).end(), 0);
 }

@@ -1,4 +1,4 @@
-//! A force file that is refused is one line in the log for people, however many agents read it.
+//! A refused force file is one line in the log for people, for any number of agents.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -36,7 +36,7 @@ fn a_refused_force_file_is_logged_for_people_by_zedkube_alone() {
     while refused.len() < READERS
         && let Ok(line) = lines.recv_timeout(PATIENCE)
     {
-        // What is there at the start counts as left by an earlier boot.
+        // An existing file at the start counts as left by an earlier boot.
         if line.contains("changing publishNodeDrainStatus") || line.contains("removed a force file") {
             store::replace(&force, b"{}").unwrap();
         } else if line.contains("force file refused") {

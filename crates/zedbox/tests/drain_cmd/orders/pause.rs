@@ -1,4 +1,5 @@
-//! `zedbox pause`, `zedbox resume`, `zedbox drain refuse` and `zedbox drain done`: what is written, refused, shown, waited for.
+//! `zedbox pause`, `zedbox resume`, `zedbox drain refuse` and `zedbox drain done`: files, refusals, output,
+//! waits.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -35,7 +36,7 @@ fn x3_a_pause_names_who_and_why_is_shown_refuses_orders_and_is_ended_once() {
     assert_eq!(mode & 0o777, 0o600);
     let shown = node.drain("status");
     assert!(flat(&shown.out).contains("paused no operation starts, by field: disk; since"), "{}", shown.out);
-    // A second one, and whatever would wait for it, is refused with what to type.
+    // A second one, and every order that would wait for it, is refused with the next step.
     node.put("run/force-NodeDrainStatus-boot", "b1");
     for (command, words) in
         [("pause", "--reason more"), ("drain", "request --reason disk"), ("reboot", "--reason disk")]
@@ -57,7 +58,7 @@ fn x3_a_pause_may_end_by_itself_and_is_not_written_through_a_link() {
     let told = said(&node, "pause", "--reason disk --for 2h");
     assert!(told.code == 0 && flat(&told.out).contains("By itself it ends in 2 h, at "), "{told:?}");
     assert!(flat(&node.drain("status").out).contains("; ends by itself"));
-    // One that is over is in nobody's way.
+    // An expired one blocks nothing.
     let over = node.text(PAUSE_FILE);
     let mut kept: Value = serde_json::from_str(&over).unwrap();
     kept["AtSecs"] = 0.into();
@@ -93,7 +94,7 @@ fn x3_a_refusal_is_for_what_the_controller_has_ordered_and_is_withdrawn_by_its_o
     let told = said(&node, "drain", "refuse --withdraw");
     assert!(told.code == 0 && flat(&told.out).contains("goes ahead by itself"), "{told:?}");
     assert!(!node.path(PAUSE_FILE).exists());
-    // A pause is ended by its own word.
+    // A pause is ended by its own command.
     assert_eq!(said(&node, "pause", "--reason disk").code, 0);
     let told = said(&node, "drain", "refuse --withdraw");
     assert!(told.code == 1 && told.err.contains("zedbox resume"), "{told:?}");
@@ -111,7 +112,7 @@ fn tells(node: &Node, phase: DrainPhase, cordon: CordonOwner) {
 fn x3_finished_work_withdraws_the_request_and_waits_until_the_node_is_schedulable_again() {
     let node = Node::of("cluster-idle").with_zedkube();
     let told = said(&node, "drain", "done");
-    // Typed twice it is no error.
+    // Repeating it is no error.
     assert!(told.code == 0 && told.out.contains("and the node is schedulable again"), "{told:?}");
     let told = said(&Node::of("drain-5-cordoned").with_zedkube(), "drain", "done");
     assert!(told.code == 1 && told.err.contains("no person has requested a drain"), "{told:?}");
@@ -127,7 +128,7 @@ fn x3_finished_work_withdraws_the_request_and_waits_until_the_node_is_schedulabl
     program.until("The node is schedulable again.");
     assert_eq!(program.end(), 0);
 
-    // What keeps it is named, and the time has an end.
+    // The obstacle is named, and the wait has a limit.
     for (cordon, words, code) in [
         (CordonOwner::Ours, "the time is over and the node is not schedulable yet", 3),
         (CordonOwner::Foreign, "that cordon is not ours", 4),
@@ -154,7 +155,7 @@ fn x3_finished_work_on_a_node_that_somebody_else_drains_too_says_for_whom_it_sta
 
 #[test]
 fn x3_a_machine_that_goes_down_by_other_means_drains_within_its_time_and_is_never_held_up() {
-    // Nobody is asked where the agents go down themselves, nobody could do it, or a person keeps it from starting.
+    // No confirmation where the agents go down themselves, it has no effect, or a pause blocks it.
     let commanded = Node::of("drain-9-complete").with_zedkube();
     let paused = Node::of("paused").with_zedkube();
     let mut dead = Node::of("cluster-idle").with_zedkube();
