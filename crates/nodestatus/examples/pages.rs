@@ -63,7 +63,6 @@ fn browser(dir: &Path, dark: bool) -> Command {
     browser
 }
 
-/// How high each page is at this width.
 fn heights(dir: &Path, width: u32) -> Vec<(String, u32)> {
     let mut html = String::from("<!DOCTYPE html><body>");
     for state in states::STATES {

@@ -1,8 +1,8 @@
 //! What this node shows of itself: its membership in a cluster (EdgeNodeClusterStatus), the cluster's token, and the
 //! status server with its page.
 //!
-//! Who may call: `zedkube`, which runs it beside its core and says by a channel whether the node belongs to a cluster.
-//! Not here: who drains, leaves or leads. Published in zedkube's name. Source: spec/agents.md 4.7.
+//! Who may call: `zedkube`, which runs it beside its core and sends it the node's membership. Not here:
+//! drain, leave, election. Published in zedkube's name. Source: spec/agents.md 4.7.
 
 mod cluster_status;
 mod membership;
@@ -12,7 +12,6 @@ mod token;
 pub use membership::{ClusterMembership, Membership};
 pub use server::{Make, ServerLimits, Totals, trial};
 
-// Everything here is published in its name.
 use std::sync::Arc;
 
 use agent::wire::{GLOBAL, ZEDKUBE as NAME};
@@ -22,9 +21,9 @@ use tokio::sync::watch;
 
 use cluster_status::Speaker;
 
-/// Publishes the node's status and serves pages at its address in the cluster, until `context` says stop. `outage`
-/// makes what this node says of itself to its peers, and `totals` is what the metrics count. What fails
-/// is restarted alone. Dropping it leaves what was published last.
+/// Publishes the node's status and serves pages at its address in the cluster, until `context` says stop.
+/// `outage` makes the answer for peers, and `totals` are the metrics' counters. A failed part is restarted
+/// alone. Dropping it leaves the last values published.
 pub async fn run(
     context: &AgentContext,
     troubles: &Troubles,

@@ -6,26 +6,22 @@ use std::sync::Arc;
 
 use topics::EdgeNodeClusterConfig;
 
-/// Whether this node is in a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Membership {
-    /// Not decided, or not heard: what was known holds.
+    /// Undecided or unknown: the former value holds.
     #[default]
     Undecided,
     Member,
-    /// Its config says that it is in none any more, and it is being taken out. No drain begins until it has left.
+    /// Its config no longer names a cluster, and it is being taken out. No drain begins until it has left.
     Leaving,
-    /// It is in none.
     Outside,
 }
 
-/// Whether this node belongs to a cluster, and by which config.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ClusterMembership {
-    /// In, on its way out, or outside.
     pub membership: Membership,
-    /// The last config that was decided upon.
+    /// The last decided config.
     pub config: Option<Arc<EdgeNodeClusterConfig>>,
-    /// On the way out, the config of the cluster that is being left.
+    /// While leaving, the config of the cluster to leave.
     pub left: Option<Arc<EdgeNodeClusterConfig>>,
 }

@@ -1,6 +1,6 @@
-//! What zedkube says, as facts: its status never without the answers that belong to it.
+//! zedkube's topics as facts: its status never without the answers that belong to it.
 //!
-//! Not here: what follows from it.
+//! Not here: the judgement.
 
 use agent::wire::{GLOBAL, ZEDKUBE};
 use agent::{Outbox, wire};
@@ -8,20 +8,19 @@ use pubsub::{Change, TopicRoot};
 use topics::{NodeDrainProgress, NodeDrainStatus};
 use tracing::warn;
 
-/// Something that zedkube's topics say.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DrainTopicUpdate {
-    /// NodeDrainStatus, or that there is none any more.
+    /// NodeDrainStatus, or that it is gone.
     Status(Option<NodeDrainStatus>),
-    /// NodeDrainProgress, or that there is none: a zedkube of the reference never publishes one.
+    /// NodeDrainProgress, or that it is gone: a zedkube of the reference never publishes one.
     Progress(Option<Box<NodeDrainProgress>>),
     /// Both topics were read once.
     Read,
 }
 
-/// Follows both topics of zedkube until nobody listens any more. zedkube writes the progress before the status, and
-/// here it is read after the status: a COMPLETE that was heard alone would be taken for that of a zedkube that gives
-/// no answers, whoever it is for and whatever was skipped.
+/// Follows both topics of zedkube until the receiver is gone. zedkube writes the progress before the status,
+/// and here it is read after the status: a COMPLETE alone would be taken for that of a zedkube without
+/// answers, for any requester and with any skip.
 pub async fn follow<E>(
     topic_root: TopicRoot,
     outbox: Outbox<E>,

@@ -1,32 +1,31 @@
-//! What a person's pause does to an operation: one rule for zedagent, baseosmgr and the updates of k3s.
+//! The effect of a person's pause on an operation: one rule for zedagent, baseosmgr and the updates of k3s.
 //!
-//! zedkube keeps besides every drain from beginning, whoever asks for it. Not here: how the pause is read
-//! (`agent::operator`). Pure: no clock, no I/O, no task.
+//! zedkube also starts no drain, for any requester. Not here: how the pause is read (`agent::operator`).
+//! Pure: no clock, no I/O, no task.
 
 use step::{Fault, planted};
 use topics::{NodeDrainStatus, OperationPause, PauseScope, Requester};
 
 use crate::completes;
 
-/// Who has ordered an operation.
+/// The origin of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Orderer {
-    /// The controller, by its config.
+    /// By its config.
     Controller,
     /// A person at this node.
     Person,
-    /// A person, for the whole site: what has been announced to all nodes is not stopped by one of them.
+    /// A person, for the whole site: announced to all nodes, so no single node stops it.
     Site,
 }
 
-/// An operation that is wanted and not yet commanded.
+/// A wanted operation, not yet commanded.
 #[derive(Debug, Clone, Copy)]
 pub struct PausableOperation {
-    /// In whose name its drain is asked for.
+    /// Requester of its drain.
     pub by: Requester,
-    /// Who has ordered it.
     pub from: Orderer,
-    /// Its drain was asked for.
+    /// Its drain was requested.
     pub started: bool,
     pub forced: Option<NodeDrainStatus>,
 }
@@ -34,13 +33,12 @@ pub struct PausableOperation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paused {
     pub waiting_for: String,
-    /// What a person can do.
     pub next_step: &'static str,
-    /// A drain that was asked for is taken back.
+    /// A requested drain is withdrawn.
     pub withdraws: bool,
 }
 
-/// Whether `operation` waits until a person ends `pause`. One that a person forces goes: that word names it.
+/// Whether `operation` waits until a person ends `pause`. An operation that a person forces does not wait.
 pub fn paused(pause: Option<&OperationPause>, operation: PausableOperation) -> Option<Paused> {
     let pause = pause.filter(|_| !planted(Fault::Pause))?;
     let PausableOperation { by, from, started, forced } = operation;
@@ -68,7 +66,7 @@ mod tests {
     fn x3_a_pause_keeps_what_has_not_started_and_a_refusal_what_the_controller_has_ordered() {
         let pause = |scope| OperationPause { scope, by: "field".to_owned(), ..OperationPause::default() };
         let (node, refusal) = (pause(PauseScope::Node), pause(PauseScope::Controller));
-        // Whether it waits, and whether its drain is taken back.
+        // Whether it waits, and whether its drain is withdrawn.
         let (goes, waits, taken_back) = (None, Some(false), Some(true));
         let table = [
             (Orderer::Controller, false, waits, waits),

@@ -1,4 +1,5 @@
-//! The table of the judgement: all ten statuses and strangers, with and without a request, for each kind of zedkube.
+//! The table of the judgement: all ten statuses and unknown ones, with and without a request, for each kind
+//! of zedkube.
 
 use topics::{Answer, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester};
 
@@ -6,7 +7,7 @@ use crate::{DeviceClustering, DrainJudgement, JudgeInput, LatestAnswers, OwnRequ
 
 const CONTEXT: &str = "image";
 
-/// All ten statuses in the order of their numbers, then two strangers.
+/// In the order of their numbers, then two unknown ones.
 fn statuses() -> Vec<DrainStatus> {
     (0..=10).chain([255]).map(DrainStatus::from).collect()
 }
@@ -99,7 +100,7 @@ fn without_a_request_only_a_node_outside_of_clusters_switches() {
     ];
     for by in all {
         let clustered = row(|status| judge(view(&of(Some(said(status, by))))));
-        // A drain of the other requester is joined by asking (D-B3), and its COMPLETE is not ours.
+        // The other requester's drain is joined by a request (D-B3), and its COMPLETE is not ours.
         let rest = vec![Ask, Ask, Ask, Ask, Ask, Ask, Ask, Ask, Stranger(10), Stranger(255)];
         assert_eq!(clustered, [vec![Silent, Silent], rest.clone()].concat());
         let single = row(|status| {
@@ -232,8 +233,8 @@ fn the_force_file_overrides_what_is_published() {
     }
 }
 
-/// A zedkube that has answered by request answers so for good: a status alone is then nobody's, whatever became of the
-/// file with the answers. Only after it has withdrawn both may another zedkube speak.
+/// After answers by request, a status alone never counts, even without the file of answers. Only after both
+/// were withdrawn may another zedkube publish.
 #[test]
 fn once_answers_name_their_request_a_status_alone_settles_nothing_until_the_publisher_has_gone() {
     let mut heard = answers_of(None, Some(NodeDrainProgress::default()));
@@ -246,7 +247,7 @@ fn once_answers_name_their_request_a_status_alone_settles_nothing_until_the_publ
     heard.status(None);
     heard.status(complete);
     assert_eq!(judged(&heard), DrainJudgement::Open(drained()), "a zedkube of the reference has taken over");
-    // Before it is known whether there are answers, a status is nobody's.
+    // Before it is known whether there are answers, a status does not count.
     let mut unread = LatestAnswers::default();
     unread.status(complete);
     assert_eq!(judged(&unread), DrainJudgement::Unanswered(DrainStatus::Complete));

@@ -1,13 +1,12 @@
-//! Numbers by chance, the same ones for the same seed: jitter in cores that can be compared and replayed.
+//! Pseudo-random numbers from a seed: jitter in cores that can be compared and replayed.
 //!
-//! Not here: secrets, and where a seed comes from. Source: splitmix64. Pure: no clock, no I/O, no task.
+//! Not here: secrets, and the origin of seeds. Source: splitmix64. Pure: no clock, no I/O, no task.
 
-/// A sequence of numbers. Two with different seeds do not march in step.
+/// Different seeds give different sequences.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// Starts the sequence at `seed`.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }

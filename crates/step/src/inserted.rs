@@ -1,11 +1,11 @@
-//! Maps and sets of what an iterator gives, one after another: `collect` sorts first, and each type that is sorted costs
-//! an image 3 KB. For the few values that an agent has at a time nothing is lost by it.
+//! Maps and sets filled one by one: `collect` sorts first, which costs an image 3 KB for each sorted type.
+//! For an agent's few values this is no loss.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The small `collect` into what is ordered.
+/// A small `collect` for ordered collections.
 pub trait Inserted: Iterator + Sized {
-    /// A map; of two values with one key the later stays.
+    /// Of two values with one key the later stays.
     fn into_map<K: Ord, V>(self) -> BTreeMap<K, V>
     where
         Self: Iterator<Item = (K, V)>,

@@ -9,12 +9,10 @@ macro_rules! named {
         pub enum $name { $($(#[$of])* $variant,)+ }
 
         impl $name {
-            /// All of them, in their order.
             pub const ALL: &[Self] = &[$(Self::$variant,)+];
 
             pub const WORDS: &[&str] = &[$($word,)+];
 
-            /// The word for files, logs and metrics.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self {

@@ -17,17 +17,15 @@ impl<K> Default for Timers<K> {
 }
 
 impl<K: Ord + Copy> Timers<K> {
-    /// Arms `kind` for `at`, in place of an earlier deadline of the same kind.
+    /// Arms or re-arms `kind`.
     pub fn set(&mut self, kind: K, at: Mono) {
         self.due.insert(kind, at);
     }
 
-    /// Disarms `kind`.
     pub fn stop(&mut self, kind: K) {
         self.due.remove(&kind);
     }
 
-    /// Whether `kind` is armed.
     pub fn armed(&self, kind: K) -> bool {
         self.due.contains_key(&kind)
     }

@@ -1,15 +1,14 @@
-//! Who is connected: a bound on all, and one on those of one address, so that one peer cannot keep the others out. The
-//! last places are kept for nodes of the cluster, which ask each other before one of them goes down.
+//! Limits of connections: of all, and of one address, so that one peer cannot block others. The last places
+//! are reserved for nodes of the cluster, which ask each other before one of them goes down.
 //!
 //! Pure: no clock, no I/O, no task.
 
 use core::net::IpAddr;
 use std::collections::HashMap;
 
-/// One place of so many is kept for nodes of the cluster: 8 of 64.
+/// Share reserved for nodes of the cluster: 8 of 64.
 const KEPT_PART: usize = 8;
 
-/// Connections at once, counted.
 #[derive(Debug)]
 pub(super) struct ConnectionCounts {
     most: usize,
@@ -18,12 +17,11 @@ pub(super) struct ConnectionCounts {
 }
 
 impl ConnectionCounts {
-    /// Room for so many, and for so many of one address.
     pub(super) fn new(most: usize, most_of_one: usize) -> Self {
         Self { most, most_of_one, by_address: HashMap::new() }
     }
 
-    /// Counts a connection in; false where there is no room for it. `is_node`: asked only where the last places begin.
+    /// Counts a connection; false where there is no room. `is_node` is called only for the reserved places.
     pub(super) fn admit(&mut self, from: IpAddr, is_node: impl FnOnce() -> bool) -> bool {
         let of_one = self.by_address.get(&from).copied().unwrap_or_default();
         let all: usize = self.by_address.values().sum();
@@ -35,7 +33,6 @@ impl ConnectionCounts {
         true
     }
 
-    /// Counts one out that was admitted.
     pub(super) fn leave(&mut self, from: IpAddr) {
         let left = self.by_address.get(&from).copied().unwrap_or_default().saturating_sub(1);
         if left == 0 {
@@ -60,7 +57,7 @@ mod tests {
         for it in [a, b, c] {
             counts.leave(it);
         }
-        // Addresses of the past are not kept.
+        // Old addresses are dropped.
         assert_eq!(counts.by_address.len(), 0);
     }
 

@@ -1,4 +1,4 @@
-//! One request to another node, at which address each is asked, and what they say of their drain.
+//! Requests to other nodes: one request, the address of each, and their headlines.
 //!
 //! Not here: how often they are asked (`peers`, `node_list`).
 
@@ -18,31 +18,31 @@ use tokio::task::JoinSet;
 use topics::{Headline, cut_text};
 use tracing::debug;
 
-/// Peers that are asked at once.
+/// Parallel requests.
 pub(super) const AT_ONCE: usize = 8;
-/// No more are asked.
+/// Limit of nodes.
 const MOST: usize = 64;
-/// What a node says of its drain is not longer.
+/// Limit of a headline.
 const HEADLINE_BYTES: usize = 4 << 10;
-/// No more of its sentence is shown.
+/// Shown of a sentence.
 const SENTENCE_BYTES: usize = 200;
-/// Nor is its head.
+/// Limit of an answer's head.
 const HEAD_BYTES: usize = 16 << 10;
 
-/// What another node says of itself, and where.
+/// Another node's headline, and its address.
 #[derive(Debug, Clone)]
 pub(super) struct NodeWord {
     pub(super) headline: Headline,
     pub(super) at: SocketAddr,
 }
 
-/// One address of each other node: the first of the family of `own`, else the first. Addresses that lead to no node
-/// are left out, and so are those of this machine alone unless `own` is one of them.
+/// One address of each other node: the first in the family of `own`, else the first. Addresses that lead to
+/// no node are left out, and so are loopback ones unless `own` is one.
 pub(super) fn addresses(members: &[ReachableNode], own: IpAddr) -> Vec<IpAddr> {
     others(members, own).map(|(_, address)| address).collect()
 }
 
-/// The same with the name of each.
+/// With names.
 fn others(members: &[ReachableNode], own: IpAddr) -> impl Iterator<Item = (&str, IpAddr)> {
     let fit = move |it: &&IpAddr| {
         !it.is_unspecified() && !it.is_multicast() && (!it.is_loopback() || own.is_loopback())
@@ -56,7 +56,7 @@ fn others(members: &[ReachableNode], own: IpAddr) -> impl Iterator<Item = (&str,
     others.filter_map(move |member| Some((member.name.as_str(), one(member)?))).take(MOST)
 }
 
-/// What the other nodes say of their drain, of those that answer within `limit`; this node is `own`.
+/// Headlines of other nodes that answer within `limit`; this node is `own`.
 pub(super) async fn headlines(
     own: SocketAddr,
     members: &[ReachableNode],
@@ -96,7 +96,7 @@ async fn headline(to: SocketAddr, limit: Duration) -> Option<Headline> {
 
 pub(super) type PeerError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Sends a request and reads the body of a 200, of `most` bytes at most.
+/// Sends a request and reads the body of a 200, at most `most` bytes.
 pub(super) async fn exchange(
     method: Method,
     path: String,
@@ -118,7 +118,7 @@ pub(super) async fn exchange(
     tokio::select! {
         biased;
         done = &mut exchange => done,
-        // The other side has closed; what it sent is still to be read.
+        // The other side has closed; its answer is still to be read.
         _ = connection => exchange.await,
     }
 }

@@ -1,7 +1,7 @@
 //! The frame of `/cluster-app`: own object first, then one object for each peer.
 //!
-//! What a peer has sent goes in as it is, so it is looked at first: whatever it sent, the whole stays JSON that any
-//! reader takes. Source: spec/agents.md 4.7. Pure: no clock, no I/O, no task.
+//! A peer's answer is inserted unchanged, so it is checked first: the whole stays valid JSON for any reader.
+//! Source: spec/agents.md 4.7. Pure: no clock, no I/O, no task.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -11,29 +11,28 @@ use serde::Serialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use topics::go_json;
 
-/// The whole answer is not longer; objects that would make it so are left out.
+/// Limit of the whole answer; further objects are left out.
 const WHOLE_BYTES: usize = 2 << 20;
 /// A report has four levels.
 const LEVELS: u32 = 16;
 
-/// What came from a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PeerBytes {
     Object(String),
-    /// Nothing within this time.
+    /// No answer within this time.
     Silent(IpAddr, Duration),
-    /// Something else: it is left out.
+    /// Something else: left out.
     Nothing,
 }
 
-/// A peer that did not answer in time. Members stand in this order.
+/// A peer without an answer in time. Members in this order.
 #[derive(Serialize)]
 struct Missing {
     hostname: String,
     errors: String,
 }
 
-/// The whole answer. `own` is an object.
+/// `own` is an object.
 pub(super) fn frame(own: &str, heard: &[PeerBytes]) -> String {
     let mut whole = format!("{{\n  \"key\": \"cluster-app\",\n  \"value\": [{own}");
     for one in heard {
@@ -58,8 +57,8 @@ fn missing(peer: IpAddr, limit: Duration) -> String {
     String::from_utf8(go_json::to_vec_indented(&missing).unwrap_or_default()).unwrap_or_default()
 }
 
-/// The text of one JSON object; nothing for bytes that are anything else, or that some reader could stumble over:
-/// too deep, numbers out of range, halves of characters.
+/// One JSON object as text; `None` for anything else, or what some reader could reject: too deep, numbers out
+/// of range, lone surrogates.
 pub(super) fn object(bytes: &[u8]) -> Option<String> {
     let text = str::from_utf8(bytes).ok()?.trim_matches([' ', '\t', '\r', '\n']);
     if !text.starts_with('{') {
@@ -71,7 +70,7 @@ pub(super) fn object(bytes: &[u8]) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// Reads a value to its end and keeps nothing of it.
+/// Parses a value and keeps nothing.
 #[derive(Clone, Copy)]
 struct Sound {
     levels: u32,

@@ -1,12 +1,13 @@
-//! The read-only HTTP server on this node's address in the cluster: who may join asks it, nodes ask each other for their
-//! applications, and people and monitors look at this node's drain and the cluster's nodes.
+//! The read-only HTTP server on this node's address in the cluster, for joining nodes, for peers, and for
+//! people and monitors who look at this node's drain and the cluster's nodes.
 //!
-//! What each path answers: `answer`; whether `/status` names the cluster: `joined`; what peers hear: `statement`. Not here: when the address is ready
-//! (`cluster_status`).
+//! Answers of each path: `answer`; whether `/status` names the cluster: `joined`; answers for peers:
+//! `statement`. Not here: when the address is ready (`cluster_status`).
 //!
-//! Only while that address is ready, and on no other. One request a connection, with limits on its size, its time and
-//! on connections at once, so that nobody can hold it. What it may tell comes from topics of this device, read when
-//! somebody asks and by the members named in `view` and `app`: none of these holds a secret. Source: spec/agents.md 4.7.
+//! Only while that address is ready, and on no other. One request a connection, with limits on its size, its
+//! time and on parallel connections, so that no client can block it. Answers come from topics of this device,
+//! read at each request and only by the members named in `view` and `app`: none of these holds a secret.
+//! Source: spec/agents.md 4.7.
 
 mod answer;
 mod app;
@@ -47,10 +48,10 @@ pub use statement::Make;
 use statement::OutageStatement;
 pub use totals::Totals;
 
-/// Longest wait for the API: the rest of a request's time is for the request.
+/// Longest wait for the API: the rest is for the request itself.
 const API_LIMIT: Duration = Duration::from_secs(3);
 
-/// Serves at each place in turn for good. Dropping it closes everything.
+/// Serves each place in turn. Dropping it closes everything.
 pub(crate) fn run(
     context: AgentContext,
     limits: ServerLimits,

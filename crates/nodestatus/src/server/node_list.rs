@@ -1,8 +1,8 @@
-//! The nodes of the cluster as the server knows them, and what each says of its drain: one bounded call and one round of
-//! questions now and then, and only while somebody asks.
+//! The nodes of the cluster and their headlines, from one bounded call and one round of requests now and
+//! then, and only on demand.
 //!
-//! Not here: what the leader reports (`stats`). However often it is asked, the API server and each node hear one call in
-//! ten seconds at most, and a page never waits for it long (D-K26).
+//! Not here: the leader's report (`stats`). The API server and each node get one call in ten seconds at most,
+//! and a page never waits long (D-K26).
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
@@ -20,21 +20,20 @@ use tracing::debug;
 
 use super::exchange::{NodeWord, headlines};
 
-/// From one call to the next at least.
+/// Least time between two calls.
 const GAP: Duration = Duration::from_secs(10);
-/// Nodes that were read longer ago are not told any more.
+/// Older nodes are not shown.
 const OLD: Duration = Duration::from_secs(300);
 
-/// What a node said of itself counts so long: somebody may be about to pull its plug.
+/// Headlines are used for so long: a person may be about to pull a plug.
 const WORD: Duration = Duration::from_secs(15);
 
-/// The nodes and when they were read.
 #[derive(Debug, Clone)]
 pub(super) struct NodesSnapshot {
     pub(super) members: Arc<[ReachableNode]>,
-    /// What those that answered say of themselves, by name.
+    /// Headlines by node name.
     pub(super) words: Arc<BTreeMap<String, NodeWord>>,
-    /// When they were asked.
+    /// Time of the round.
     asked: Mono,
     pub(super) at: GoTime,
     since: Mono,
@@ -53,29 +52,29 @@ impl NodesSnapshot {
     }
 }
 
-/// What has come of the calls so far.
+/// Results so far.
 #[derive(Debug, Clone, Default)]
 struct NodeCalls {
     ended: Option<Mono>,
     good: Option<NodesSnapshot>,
 }
 
-/// The nodes, read when they are asked for.
+/// Reads nodes on demand.
 #[derive(Debug)]
 pub(crate) struct NodeList {
     cluster: ApiClient,
     clock: Clock,
     limit: Duration,
-    /// Where this server listens: the others do at the same port.
+    /// Address of this server: peers use the same port.
     bound: watch::Receiver<Option<SocketAddr>>,
     wanted: Notify,
-    /// Somebody wants to know what the nodes say.
+    /// A request wants headlines.
     words_wanted: AtomicBool,
     calls: watch::Sender<NodeCalls>,
 }
 
 impl NodeList {
-    /// None known yet. No call takes longer than `limit`, nor does a round of questions.
+    /// Empty. `limit` is for a call and for a round.
     pub(crate) fn new(
         cluster: ApiClient,
         clock: Clock,
@@ -86,8 +85,8 @@ impl NodeList {
         Self { cluster, clock, limit, bound, wanted, words_wanted, calls: watch::Sender::default() }
     }
 
-    /// Calls for good, each time that somebody wants to know and the last call is long enough ago. Dropping it gives
-    /// up a call under way.
+    /// Calls whenever a request wants news and the last call is old enough. Dropping it gives up a call under
+    /// way.
     pub(super) async fn keep(&self) {
         loop {
             self.wanted.notified().await;
@@ -118,7 +117,7 @@ impl NodeList {
         }
     }
 
-    /// Whether a node that was read last has this address. The nodes are read again for the next one who asks.
+    /// Whether a known node has this address. The nodes are read again for the next request.
     pub(super) fn has(&self, address: IpAddr) -> bool {
         if !self.is_fresh() {
             self.wanted.notify_one();
@@ -128,20 +127,20 @@ impl NodeList {
         self.calls.borrow().good.as_ref().is_some_and(|it| it.members.iter().any(is_of))
     }
 
-    /// The nodes, at most ten seconds old if the API answers, at most five minutes old if it does not. Waits no
-    /// longer than `patience`. Dropping it loses nothing.
+    /// The nodes, at most ten seconds old if the API answers, at most five minutes old if not. Waits at most
+    /// `patience`. Dropping it loses nothing.
     pub(super) async fn within(&self, patience: Duration) -> Option<NodesSnapshot> {
         let mut calls = self.calls.subscribe();
         if !self.is_fresh() {
             self.wanted.notify_one();
-            // Late is no trouble: what was known before is told.
+            // On timeout the former nodes are used.
             drop(tokio::time::timeout(patience, calls.changed()).await);
         }
         let good = calls.borrow().good.clone();
         good.filter(|it| self.clock.now().since(it.since) < OLD)
     }
 
-    /// The same for somebody who wants to know what the nodes say too: they are asked once the nodes have been read again.
+    /// The same with headlines, requested once the nodes have been read again.
     pub(super) async fn with_words(&self, patience: Duration) -> Option<NodesSnapshot> {
         self.words_wanted.store(true, Ordering::Relaxed);
         let known = self.within(patience).await?;

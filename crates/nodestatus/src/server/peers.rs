@@ -1,7 +1,8 @@
-//! Asking the other nodes for `/cluster-app`: each once, some at a time, none for long.
+//! Asks the other nodes for `/cluster-app`: each once, some at a time, with a limit.
 //!
-//! Whoever asks how often, one round at a time goes out and one a second at most; who asks the same meanwhile gets its
-//! answer. So nobody can make this node a loud one. Source: spec/agents.md 4.7, without D-K22 and D-K26.
+//! For any number of requests, one round at a time goes out and one a second at most; equal requests
+//! meanwhile get its answer. So no client can make this node send many requests. Source: spec/agents.md 4.7,
+//! without D-K22 and D-K26.
 
 use core::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,19 +21,18 @@ use super::exchange::{AT_ONCE, addresses, exchange};
 use super::frame::{PeerBytes, frame, object};
 use super::node_list::NodeList;
 
-/// A round goes out so long after the end of the one before it, and so long its answer counts.
+/// Pause between rounds, and how long an answer is used.
 const GAP: Duration = Duration::from_secs(1);
-/// An answer of a peer is not longer. A report of one node has some thousand bytes.
+/// Limit of a peer's answer. A report of one node has some thousand bytes.
 const ANSWER_BYTES: usize = 256 << 10;
 /// Longest wait for the list of nodes.
 const LIST_LIMIT: Duration = Duration::from_secs(3);
 
-/// What is asked, and as whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PeerQuestion {
-    /// One application, or none.
+    /// `None` for the node only.
     pub(super) app: Option<Uuid>,
-    /// Where this node is asked: peers are at the same port.
+    /// This node's address: peers use the same port.
     pub(super) own: SocketAddr,
 }
 
@@ -51,14 +51,14 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// Nothing asked yet. Each peer has so long to answer, twice that all together; a question waits for its turn one
-    /// and a half times that.
+    /// `limit` is for each peer's answer, twice that for all; a question waits one and a half times that for
+    /// its turn.
     pub(crate) fn new(node_list: Arc<NodeList>, clock: Clock, limit: Duration) -> Self {
         Self { node_list, clock, limit, turn: Semaphore::new(1), last: Mutex::default() }
     }
 
-    /// The whole answer; `own` makes the object of this node. `None` when too many others ask something else.
-    /// Dropping it gives up a round under way.
+    /// The whole answer; `own` makes this node's object. `None` when too many other questions wait. Dropping
+    /// it gives up a round under way.
     pub(super) async fn answer<F: Future<Output = String>>(
         &self,
         question: PeerQuestion,
@@ -77,14 +77,14 @@ impl Peers {
         Some(answer)
     }
 
-    /// The answer of the last round, if it was asked the same and is young.
+    /// The last round's answer, if recent and for the same question.
     fn recent(&self, question: PeerQuestion) -> Option<Bytes> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let last = last.as_ref().filter(|it| it.question == question)?;
         (self.clock.now().since(last.at) < GAP).then(|| last.answer.clone())
     }
 
-    /// Waits until a round may go out.
+    /// Waits until a round may start.
     async fn pause(&self) {
         let ended = self.last.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|it| it.at);
         if let Some(at) = ended {
@@ -97,7 +97,7 @@ impl Peers {
         known.map_or_else(Vec::new, |known| addresses(&known.members, own))
     }
 
-    /// Asks all; their answers come in the order of the peers.
+    /// Answers are in the order of the peers.
     async fn round(&self, question: PeerQuestion, peers: Vec<IpAddr>) -> Vec<PeerBytes> {
         let limit = self.limit;
         let mut heard: Vec<PeerBytes> = peers.iter().map(|peer| PeerBytes::Silent(*peer, limit)).collect();
@@ -128,7 +128,7 @@ impl Peers {
     }
 }
 
-/// What one peer says within `limit`.
+/// One peer's answer within `limit`.
 async fn ask(question: PeerQuestion, peer: IpAddr, limit: Duration) -> PeerBytes {
     let to = SocketAddr::new(peer, question.own.port());
     let path = question.app.map_or_else(|| "/app/".to_owned(), |app| format!("/app/{app}"));

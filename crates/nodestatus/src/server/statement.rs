@@ -1,6 +1,6 @@
-//! What this node says of itself to its peers, behind `/outage`: made by whoever composes the agents.
+//! This node's answer to its peers, behind `/outage`: built by zedkube.
 //!
-//! Made one at a time and once a second at most, whoever asks how often, and within the limit. Not here: what it says.
+//! Made one at a time, once a second at most, and within a limit. Not here: its content.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,13 +11,13 @@ use bytes::Bytes;
 use step::Mono;
 use tokio::sync::Semaphore;
 
-/// Makes the statement, as JSON. Dropping the future loses nothing.
+/// As JSON. Dropping the future loses nothing.
 pub type Make = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = String> + Send>> + Send + Sync>;
 
-/// A statement counts so long.
+/// How long a statement is used.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The statement, made when it is asked for.
+/// Made on demand.
 pub(crate) struct OutageStatement {
     make: Make,
     clock: Clock,
@@ -27,12 +27,12 @@ pub(crate) struct OutageStatement {
 }
 
 impl OutageStatement {
-    /// None yet. No asker waits longer than `limit`.
+    /// No caller waits longer than `limit`.
     pub(crate) fn new(make: Make, clock: Clock, limit: Duration) -> Self {
         Self { make, clock, limit, last: Mutex::default(), turn: Semaphore::new(1) }
     }
 
-    /// The statement, a second old at most; `None` when it is not there in time. Dropping it loses nothing.
+    /// At most a second old; `None` when it is late. Dropping it loses nothing.
     pub(super) async fn read(&self) -> Option<Bytes> {
         tokio::time::timeout(self.limit, self.fresh()).await.ok().flatten()
     }

@@ -1,5 +1,5 @@
-//! What page and figures show, as it is on disk at this moment: this node's name and its drain (`sheet`), and what this
-//! agent reports of the cluster. No config, so no secret, comes in here.
+//! The facts of page and metrics, read from disk now: this node's name and drain (`sheet`), and this agent's
+//! report of the cluster. No config, so no secret, is read.
 
 use agent::{Clock, wire};
 use pubsub::{FILE_LIMIT_BYTES, TopicRoot, store};
@@ -9,20 +9,20 @@ use topics::{EdgeNodeInfo, KubeClusterInfo, KubeLeaderElectInfo, KubeNodeInfo, K
 
 use crate::{GLOBAL, NAME};
 
-/// What is known; what is not there, or cannot be used, is `None`.
+/// `None` for missing or invalid parts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct NodeView {
-    /// Name of the Kubernetes node, or empty.
+    /// Of the Kubernetes node; may be empty.
     pub(super) node: String,
     pub(super) drain: DrainView,
     pub(super) leader: Option<KubeLeaderElectInfo>,
-    /// The nodes as this node reports them, while it leads.
+    /// This node's report of the nodes, while it leads.
     pub(super) nodes: Option<Vec<KubeNodeInfo>>,
     /// What is wrong with that report.
     pub(super) stats: Option<KubeStatsState>,
 }
 
-/// The one member of KubeClusterInfo that is shown. The others may be large, and are not even built.
+/// The only shown member of KubeClusterInfo. The others may be large, and are not built.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Nodes {
@@ -30,7 +30,6 @@ struct Nodes {
 }
 
 impl NodeView {
-    /// Reads it all now.
     pub(super) fn read(topic_root: &TopicRoot, clock: Clock) -> Self {
         let leader: Option<KubeLeaderElectInfo> = peek(topic_root, NAME);
         let leads = leader.as_ref().is_some_and(|it| it.is_stats_leader);
@@ -45,7 +44,7 @@ impl NodeView {
     }
 }
 
-/// For display: what cannot be read now is there again at the next look.
+/// For display: an unreadable value is tried again at the next look.
 fn peek<T: Topic>(topic_root: &TopicRoot, agent: &str) -> Option<T> {
     wire::peek(topic_root, agent, GLOBAL).ok().flatten()
 }

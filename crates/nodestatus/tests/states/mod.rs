@@ -18,7 +18,7 @@ const PENDING: &str = "persist/status/zedagent/DeviceOpPending/reboot.json";
 const ZEDAGENTS: &str = "run/zedagent/NodeDrainRequest/global.json";
 const PERSONS: &str = "run/zedbox/NodeDrainRequest/global.json";
 
-/// A state by name, the tree that it begins with, what is changed in it, and the headline that a person should see.
+/// Name, initial tree, changes, and the expected headline.
 pub(crate) struct State {
     pub(crate) name: &'static str,
     fixture: &'static str,
@@ -200,7 +200,6 @@ const fn state(
 }
 
 impl State {
-    /// What is told of it, and the page.
     pub(crate) fn shown(&self) -> (NodeStatus, String) {
         let tree = Tree::of(self.fixture);
         (self.change)(&tree);
@@ -273,14 +272,12 @@ impl Tree {
         file.set_modified(at.parse::<GoTime>().unwrap().to_timestamp().into()).unwrap();
     }
 
-    /// Takes a file of another fixture.
     fn take(&self, fixture: &str, file: &str) {
         fs::create_dir_all(self.path(file).parent().unwrap()).unwrap();
         fs::copy(fixtures().join(fixture).join(file), self.path(file)).unwrap();
     }
 }
 
-/// What is changed in each tree of `run-fixtures`.
 type TreeChange = (&'static str, fn(&Tree));
 
 const CHANGES: [TreeChange; 8] = [
@@ -301,7 +298,7 @@ const CHANGES: [TreeChange; 8] = [
     ("skipped", skipped),
 ];
 
-/// What is said of each tree of `run-fixtures`, and how a command ends; of one with a change only where that differs.
+/// Headline and exit code for each tree of `run-fixtures`; with a change only where they differ.
 pub(crate) fn trees() -> String {
     let mut names: Vec<PathBuf> = fs::read_dir(fixtures()).unwrap().map(|it| it.unwrap().path()).collect();
     names.retain(|it| it.is_dir());
@@ -311,7 +308,7 @@ pub(crate) fn trees() -> String {
         let mut plain = String::new();
         for (changed, change) in CHANGES {
             let tree = Tree::of(name);
-            // One tree holds nothing that can be changed.
+            // One tree cannot be changed.
             if name != "malformed" || !matches!(changed, "no-cordon" | "foreign-cordon" | "skipped") {
                 change(&tree);
             }
@@ -327,7 +324,7 @@ pub(crate) fn trees() -> String {
     all
 }
 
-/// The same drain for a person's work on the node, and for nothing else.
+/// The same drain for a person's work only.
 fn persons(tree: &Tree) {
     for file in [ZEDAGENTS, PENDING] {
         fs::remove_file(tree.path(file)).unwrap();
@@ -356,7 +353,7 @@ fn skipped(tree: &Tree) {
     }
 }
 
-/// Much of everything, with words that have no end.
+/// Much of everything, with endless words.
 fn many(tree: &Tree) {
     let long = "namespace-of-a-customer-with-a-long-name/statefulset-of-a-database-with-a-long-name-0";
     let codes = ["budget-stuck", "last-copy", "kubelet-silent", "webhook", "slow-to-end"];

@@ -1,8 +1,8 @@
 //! Asks our own etcd: metrics and health on port 2381, members, alarms and leadership on port 2382.
 //!
-//! Not here: what follows from the answers (`rule`), other members' ports. Every call has a deadline, and every error
-//! says what was read, where, and what to set for another address. Nothing is asked twice.
-//! Source: spec/cluster-lock.md 5.1 to 5.3 and 5.5.
+//! Not here: the rule (`rule`), other members' ports. Every call has a deadline, and every error names what
+//! was read, where, and the setting for another address. No call is repeated. Source: spec/cluster-lock.md
+//! 5.1 to 5.3 and 5.5.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::facts::{Data, ListedMemberFacts, MemberList, OwnEtcd, Readyz};
 use super::metrics::{self, Metrics};
 use super::paths::Paths;
 
-/// The time that one question may take: the whole reading must be fresh (spec/cluster-lock.md 3.4: 10 s).
+/// Limit of one call: the whole reading must be fresh (spec/cluster-lock.md 3.4: 10 s).
 pub const CALL_LIMIT: Duration = Duration::from_secs(5);
 /// The time for a change of leader: etcd's own limit for a request, 5 s and two elections of 5 s (5.5).
 pub const HAND_OVER_LIMIT: Duration = Duration::from_secs(15);
@@ -25,7 +25,7 @@ pub const HAND_OVER_LIMIT: Duration = Duration::from_secs(15);
 const LARGEST_ANSWER_BYTES: usize = 1 << 20;
 const LIST: &str = "list the members of etcd";
 
-/// Where our own etcd listens.
+/// Of our own etcd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Addresses {
     /// Metrics and health, without a login.
@@ -40,7 +40,7 @@ impl Default for Addresses {
     }
 }
 
-/// What a person sets for other places, as `--etcd-metrics`; named in errors.
+/// A person's settings for other places, as `--etcd-metrics`; named in errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EtcdSettings {
     /// For [`Addresses::metrics`].
@@ -51,7 +51,6 @@ pub struct EtcdSettings {
     pub data: &'static str,
 }
 
-/// Where and how to ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EtcdAccess {
     pub addresses: Addresses,
@@ -65,7 +64,7 @@ struct Header {
     member_id: String,
 }
 
-/// Numbers of 64 bits are texts of decimal digits; members with the default value are left out.
+/// 64-bit numbers are decimal texts; default values are left out.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct MemberListReply {
@@ -106,7 +105,7 @@ struct EtcdStatus {
     leader: String,
 }
 
-/// Reads all that our own etcd says, at once. Dropping it loses nothing.
+/// Reads everything of our own etcd in parallel. Dropping it loses nothing.
 pub async fn read(source: &EtcdAccess) -> OwnEtcd {
     let (metrics, readyz, (members, alarms)) =
         join3(read_metrics(source), read_readyz(source), read_gateway(source)).await;
@@ -117,13 +116,13 @@ pub async fn read(source: &EtcdAccess) -> OwnEtcd {
     OwnEtcd { data: source.paths.data(source.settings.data), metrics, readyz, members, alarms }
 }
 
-/// What our own etcd waits for while it knows no leader: how many of its members are here, as "1 of 3 members of etcd
-/// are here, 2 are required". Nothing where there is no etcd, it cannot be asked, or knows one.
+/// What our own etcd waits for while it knows no leader: "1 of 3 members of etcd are here, 2 are required".
+/// `None` where there is no etcd, it does not answer, or knows one.
 pub async fn waits(source: &EtcdAccess) -> Option<String> {
     let keeps = source.paths.data(source.settings.data);
     keeps.ok().filter(|it| *it == Data::Present)?;
     let metrics = read_metrics(source).await.ok().filter(|it| !it.has_leader)?;
-    // Without a quorum a member answers only with what it knows itself.
+    // Without a quorum a member answers only from its own state.
     let list = read_members(source, &gateway(source, CALL_LIMIT).ok()?, false).await.ok()?;
     let voters = || list.members.iter().filter(|it| !it.learner);
     let is_here = |id: u64| id == metrics.id || metrics.streams.get(&id).copied().unwrap_or_default();
@@ -151,7 +150,7 @@ async fn read_readyz(source: &EtcdAccess) -> Result<Readyz, String> {
         Err(Error::Refused { answer, .. }) if answer.code == 503 => {
             Ok(Readyz::NotReady(failed(&answer.message)))
         }
-        // etcd before 3.4.29 and 3.5.11 has no such page. Its health is a read through a majority as well.
+        // etcd before 3.4.29 and 3.5.11 lacks this page. Its health is a read through a majority as well.
         Err(Error::Refused { answer, .. }) if answer.code == 404 => Ok(match read_health(source).await? {
             Health::Good => Readyz::Ready,
             Health::Alarm(name) => Readyz::NotReady(format!("/health: ALARM {name}")),
@@ -161,13 +160,12 @@ async fn read_readyz(source: &EtcdAccess) -> Result<Readyz, String> {
     }
 }
 
-/// The checks that failed.
 fn failed(checks: &str) -> String {
     let failed: Vec<&str> = checks.lines().filter(|it| it.starts_with("[-]")).map(str::trim).collect();
     if failed.is_empty() { checks.trim().to_owned() } else { failed.join("; ") }
 }
 
-/// The answer of `/health`, which looks for alarms before anything else.
+/// The answer of `/health`, which checks for alarms first.
 enum Health {
     Good,
     /// The first alarm by name, from etcd 3.5 on.
@@ -189,7 +187,7 @@ async fn read_health(source: &EtcdAccess) -> Result<Health, String> {
     }
 }
 
-/// The alarms that `/health` names, where port 2382 does not.
+/// Alarms from `/health`, without port 2382.
 async fn alarms_of_health(source: &EtcdAccess, why: String) -> Result<Vec<String>, String> {
     match read_health(source).await? {
         Health::Good => Ok(Vec::new()),
@@ -206,7 +204,7 @@ async fn read_gateway(source: &EtcdAccess) -> (Result<MemberList, String>, Resul
     futures::future::join(read_members(source, &gateway, true), read_alarms(source, &gateway)).await
 }
 
-/// `agreed`: as a majority knows them; etcd 3.4 answers with what it knows itself in any case.
+/// `agreed`: by a majority; etcd 3.4 answers from its own state in any case.
 async fn read_members(source: &EtcdAccess, gateway: &Endpoint, agreed: bool) -> Result<MemberList, String> {
     let list = gateway
         .post(LIST, "/v3/cluster/member/list", &json!({ "linearizable": agreed }))
@@ -215,7 +213,6 @@ async fn read_members(source: &EtcdAccess, gateway: &Endpoint, agreed: bool) -> 
     members(list)
 }
 
-/// What a list of members says.
 pub(crate) fn members(list: MemberListReply) -> Result<MemberList, String> {
     let member = |it: ListedMember| {
         let address = it.peer_urls.iter().find_map(|url| host(url));
@@ -240,16 +237,17 @@ async fn read_alarms(source: &EtcdAccess, gateway: &Endpoint) -> Result<Vec<Stri
     list.alarms.into_iter().map(name).collect()
 }
 
-/// Moves leadership from our own member to the member `to`, and waits until it has moved. To be called when our metrics
-/// say that it leads; a failure should only be a warning (goal U4).
-/// Errors: our member still leads, or that is not known: why.
+/// Moves leadership from our own member to the member `to`, and waits until it has moved. For a member that
+/// leads by its metrics; a failure should only be a warning (goal U4).
+///
+/// Errors: why our member still leads, or why that is unknown.
 pub async fn hand_over(source: &EtcdAccess, to: u64) -> Result<(), String> {
     let slow = gateway(source, HAND_OVER_LIMIT)?;
     let what = format!("move the leadership of etcd to member {to:x}");
     let body = json!({ "targetID": to.to_string() });
     let path = "/v3/maintenance/transfer-leadership";
     let Err(error) = slow.post::<serde_json::Value>(&what, path, &body).await else { return Ok(()) };
-    // "not leader" is success, and so is a move whose answer was lost.
+    // "not leader" is success, and so is a move with a lost answer.
     let what = "ask etcd who leads";
     let status: EtcdStatus = gateway(source, CALL_LIMIT)?
         .post(what, "/v3/maintenance/status", &json!({}))
@@ -259,13 +257,12 @@ pub async fn hand_over(source: &EtcdAccess, to: u64) -> Result<(), String> {
     if moved { Ok(()) } else { Err(error.line()) }
 }
 
-/// The address in a URL, as `https://10.0.0.2:2380`.
+/// In a URL, as `https://10.0.0.2:2380`.
 fn host(url: &str) -> Option<IpAddr> {
     let (_, rest) = url.split_once("://")?;
     rest.split('/').next()?.parse::<SocketAddr>().ok().map(|it| it.ip())
 }
 
-/// A decimal number in a text.
 fn number(what: &str, text: &str) -> Result<u64, String> {
     text.parse().map_err(|_no_number| format!("{what}: {text:.40?} is not the id of a member"))
 }
@@ -275,7 +272,7 @@ fn local(source: &EtcdAccess, largest_bytes: usize) -> Result<Endpoint, String> 
 }
 
 fn gateway(source: &EtcdAccess, limit: Duration) -> Result<Endpoint, String> {
-    // Without TLS there is nothing to log in to.
+    // Without TLS there is no login.
     let login = source.addresses.gateway.starts_with("https:").then(|| source.paths.login());
     endpoint(&source.addresses.gateway, login.as_ref(), limit, LARGEST_ANSWER_BYTES, source.settings.gateway)
 }

@@ -1,7 +1,6 @@
-//! What the margin is judged by: this node's etcd, Kubernetes, the peers.
+//! Facts for the margin: this node's etcd, Kubernetes, the peers.
 //!
-//! Not here: where it comes from (`calls`, the caller) and what follows from it (`rule`).
-//! Source: spec/cluster-lock.md 4 and 5.
+//! Not here: reading them (`calls`, the caller) and the rule (`rule`). Source: spec/cluster-lock.md 4 and 5.
 //! Pure: no clock, no I/O, no task.
 
 use core::net::IpAddr;
@@ -13,21 +12,20 @@ use serde_json::Value;
 
 use super::metrics::Metrics;
 
-/// Where k3s and rke2 write the name of a node's member of etcd.
+/// Annotations of k3s and rke2 with the name of a node's member of etcd.
 const MEMBER_NAMES: [&str; 2] = ["etcd.k3s.cattle.io/node-name", "etcd.rke2.cattle.io/node-name"];
 
-/// Everything that one judgement needs. All of it should be read within a few seconds.
+/// All facts of one judgement, read within a few seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EtcdFacts {
-    /// Our Node object's name.
     pub node: String,
     pub own: OwnEtcd,
     pub kubernetes: Kubernetes,
-    /// What the agents of peers say of their own etcd. A peer without an entry has no agent there.
+    /// Answers of peers' agents about their own etcd. A peer without an entry has no agent.
     pub words: Vec<PeerReport>,
 }
 
-/// What our own etcd says. An error says what could not be read, where, and what to type.
+/// Answers of our own etcd. An error names what could not be read, where, and the command to type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnEtcd {
     /// Whether etcd keeps data on this node.
@@ -46,7 +44,7 @@ pub struct OwnEtcd {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Data {
     Present,
-    /// There is none; kine or no server.
+    /// None: kine or no server.
     Absent {
         /// Where it was looked for, and what to type if that is the wrong place.
         looked: String,
@@ -57,14 +55,14 @@ pub enum Data {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Readyz {
     Ready,
-    /// It answered that a check failed; its own words.
+    /// A failed check, in its own words.
     NotReady(String),
 }
 
 /// The answer of `/v3/cluster/member/list`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberList {
-    /// Id of the member that answered.
+    /// Of the member that answered.
     pub by: u64,
     pub members: Vec<ListedMemberFacts>,
 }
@@ -73,36 +71,36 @@ pub struct MemberList {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedMemberFacts {
     pub id: u64,
-    /// Its name, `<node>-<8 hex digits>` with k3s and rke2; empty when it never started.
+    /// `<node>-<8 hex digits>` with k3s and rke2; empty when it never started.
     pub name: String,
-    /// It has no vote yet.
+    /// Without a vote.
     pub learner: bool,
-    /// Where the other members reach it, if that is an address.
+    /// For the other members, if that is an address.
     pub address: Option<IpAddr>,
 }
 
-/// What Kubernetes says of the nodes.
+/// Kubernetes' view of the nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kubernetes {
-    /// All nodes, workers too.
+    /// Workers too.
     Read(Vec<ServerNode>),
-    /// The API answered, and not with the nodes: why.
+    /// The API answered without the nodes: why.
     Unreadable(String),
-    /// Nothing answers. At the last look before a reboot etcd's own word and those of the peers' agents then suffice
-    /// (spec/cluster-lock.md 3.4); a caller that has not cordoned yet says [`Kubernetes::Unreadable`].
+    /// No answer. At the last look before a reboot the answers of etcd and of the peers' agents then suffice
+    /// (spec/cluster-lock.md 3.4); a caller that has not cordoned yet uses [`Kubernetes::Unreadable`].
     Unreachable(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServerNode {
     pub name: String,
-    /// It has the role label of etcd.
+    /// Role label of etcd.
     pub etcd: bool,
-    /// It has a role label of the control plane.
+    /// Role label of the control plane.
     pub control_plane: bool,
     /// Its condition Ready is True.
     pub ready: bool,
-    /// Its lease in `kube-node-lease` was renewed in the last 40 s of our own clock.
+    /// Its lease in `kube-node-lease` was renewed within 40 s of our own clock.
     pub lease_moving: bool,
     /// Its condition `EtcdIsVoter`, if it has one.
     pub voter: Option<EtcdIsVoter>,
@@ -110,7 +108,7 @@ pub struct ServerNode {
     pub member: Option<String>,
     /// Its first address of the type `InternalIP`.
     pub address: Option<IpAddr>,
-    /// It is a tie-breaker or a witness: it votes, and is not to lead.
+    /// A tie-breaker or a witness: it votes, and should not lead.
     pub witness: bool,
 }
 
@@ -123,23 +121,22 @@ pub struct EtcdIsVoter {
     pub reason: String,
     /// The error for `Unhealthy`.
     pub message: String,
-    /// How long we have watched its `lastHeartbeatTime` not change, by our own clock. Zero where that is not known.
+    /// How long its `lastHeartbeatTime` has not changed, by our own clock. Zero where unknown.
     pub unmoved: Duration,
 }
 
-/// What the agent of a peer says of its own etcd.
+/// A peer's agent's answer about its own etcd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerReport {
-    /// The peer's node.
     pub node: String,
-    /// Its member's id, where it says one.
+    /// Its member's id, if given.
     pub member: Option<u64>,
-    /// [`OwnEtcd::health`] there; an agent that does not say it, or not in time, is a reason not to count its member.
+    /// [`OwnEtcd::health`] there; without an answer in time its member does not count.
     pub health: Result<(), String>,
 }
 
 impl ServerNode {
-    /// A server with a healthy member of etcd of this name, as tests begin with.
+    /// For tests.
     pub fn healthy(name: &str, member: String) -> Self {
         let voter = EtcdIsVoter {
             status: "True".to_owned(),
@@ -158,8 +155,8 @@ impl ServerNode {
         }
     }
 
-    /// What a Node object says. `lease_moving` and `unmoved` are the caller's, as they take a clock: see the members
-    /// of this type and of [`EtcdIsVoter`]. Members of a wrong type count as left out.
+    /// From a Node object. `lease_moving` and `unmoved` come from the caller, as they need a clock: see the
+    /// members of this type and of [`EtcdIsVoter`]. Members of a wrong type count as missing.
     pub fn read(object: &Value, lease_moving: bool, unmoved: Duration) -> Self {
         let (meta, status) = (&object["metadata"], &object["status"]);
         let has = |label: &str| !meta["labels"][label].is_null();
@@ -185,7 +182,7 @@ impl ServerNode {
 }
 
 impl OwnEtcd {
-    /// Whether our own member is healthy, for the peers to read.
+    /// For the peers.
     pub fn health(&self) -> Result<(), String> {
         let metrics = self.metrics.as_ref().map_err(Clone::clone)?;
         if let Readyz::NotReady(why) = self.readyz.as_ref().map_err(Clone::clone)? {

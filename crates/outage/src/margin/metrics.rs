@@ -1,15 +1,14 @@
-//! What etcd says of itself in the Prometheus text of port 2381, as far as the margin needs it.
+//! etcd's metrics of port 2381 that the margin needs.
 //!
-//! Only what etcd 3.4, 3.5 and 3.6 all write is read here. Who the members are is not among it (a metric with their ids
-//! came with 3.6): that is in the list of port 2382. Not here: the call. Sources: spec/cluster-lock.md 5.2; the text
-//! format of Prometheus; answers of real members in `tests/golden/etcd`.
-//! Pure: no clock, no I/O, no task.
+//! Only metrics of etcd 3.4, 3.5 and 3.6 alike. The members are not among them (a metric with their ids came
+//! with 3.6), but in the list of port 2382. Not here: the call. Sources: spec/cluster-lock.md 5.2; the text
+//! format of Prometheus; answers of real members in `tests/golden/etcd`. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 
 use step::Inserted as _;
 
-/// A longer text is not read. etcd's has about 170 kB.
+/// A longer text is refused. etcd's has about 170 kB.
 pub const LARGEST_BYTES: usize = 16 << 20;
 
 const HAS_LEADER: &str = "etcd_server_has_leader";
@@ -20,17 +19,16 @@ const VERSION: &str = "etcd_server_version";
 const ACTIVE_PEERS: &str = "etcd_network_active_peers";
 const READ: [&str; 6] = [HAS_LEADER, IS_LEADER, IS_LEARNER, SERVER_ID, VERSION, ACTIVE_PEERS];
 
-/// What a member says of itself and of its connections.
+/// A member's metrics of itself and of its connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metrics {
-    /// Its own member id.
     pub id: u64,
     /// It knows a leader.
     pub has_leader: bool,
     pub is_leader: bool,
-    /// It has no vote yet.
+    /// Without a vote.
     pub is_learner: bool,
-    /// The version of etcd, as `3.5.16`; "of unknown version" where it says none.
+    /// As `3.5.16`; "of unknown version" without one.
     pub version: String,
     /// Members to which a stream was up since this one started, and whether one is up now. It may only speak against a
     /// member. One that was never reached is missing, one that was removed stays as false, and one that hangs or lost
@@ -38,10 +36,9 @@ pub struct Metrics {
     pub streams: BTreeMap<u64, bool>,
 }
 
-/// Why a text is not used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadMetrics {
-    /// Nothing of this name is in it.
+    /// The metric is missing.
     #[error("the metric {metric} is missing (etcd {version})")]
     Missing { metric: &'static str, version: String },
     /// A value or a label that etcd does not write.
@@ -54,13 +51,13 @@ pub enum BadMetrics {
     TooLong(usize),
 }
 
-/// One line of a metric that is read.
 struct Sample {
     labels: Vec<(String, String)>,
     value: f64,
 }
 
-/// Reads the text of `/metrics`. Lines of other metrics are not looked at.
+/// Parses `/metrics`. Other metrics are skipped.
+///
 /// Errors: [`BadMetrics`]: one of the metrics is missing, odd, or there with two values.
 pub fn parse(text: &str) -> Result<Metrics, BadMetrics> {
     if text.len() > LARGEST_BYTES {
@@ -75,7 +72,7 @@ pub fn parse(text: &str) -> Result<Metrics, BadMetrics> {
         let up = match sample.value {
             0.0 => false,
             1.0 => true,
-            // All others are flags.
+            // Others are flags.
             streams if metric == ACTIVE_PEERS && streams > 0.0 => true,
             _ => return Err(odd()),
         };
@@ -100,7 +97,7 @@ pub fn parse(text: &str) -> Result<Metrics, BadMetrics> {
         has_leader: flag(HAS_LEADER)?,
         is_leader: flag(IS_LEADER)?,
         is_learner: flag(IS_LEARNER)?,
-        // What another member of the same process has left there is not ours.
+        // Metrics of another member in the same process are not ours.
         streams: streams
             .into_iter()
             .filter(|((of, _), _)| *of == id)
@@ -122,7 +119,7 @@ fn put<K: Ord>(
     }
 }
 
-/// Which of the metrics that are read this line is of.
+/// The wanted metric of this line, if any.
 fn name_of(line: &str) -> Option<&'static str> {
     let is_end = |rest: &str| rest.starts_with(['{', ' ', '\t']) || rest.is_empty();
     READ.into_iter().find(|name| line.strip_prefix(name).is_some_and(is_end))
@@ -133,13 +130,13 @@ impl Sample {
         self.labels.iter().find(|(name, _)| name == label).map(|(_, value)| value.as_str())
     }
 
-    /// A member id in hexadecimal digits.
+    /// In hexadecimal digits.
     fn id(&self, label: &str) -> Option<u64> {
         u64::from_str_radix(self.label(label)?, 16).ok()
     }
 }
 
-/// The rest of a line behind its name: labels, value, perhaps a time.
+/// A line after its name: labels, value, optional time.
 fn sample(rest: &str) -> Option<Sample> {
     let rest = rest.trim_start();
     let (labels, rest) = match rest.strip_prefix('{') {
@@ -152,7 +149,7 @@ fn sample(rest: &str) -> Option<Sample> {
     words.next().is_none().then_some(Sample { labels, value })
 }
 
-/// The labels up to the closing brace, and what follows it. In values `\\`, `\"` and `\n` are escapes.
+/// Up to the closing brace, and the rest. In values `\\`, `\"` and `\n` are escapes.
 fn labels(mut rest: &str) -> Option<(Vec<(String, String)>, &str)> {
     let mut found = Vec::new();
     loop {

@@ -13,9 +13,8 @@ use super::shapes::{
 use super::shelf::{TopicKey, TopicReader};
 use super::{AppFacts, AppItem};
 
-/// Name of a node that does not know its own.
 const NAMELESS: &str = "unknown";
-/// As many volumes and networks of one application are told.
+/// Limit of volumes and of networks of one application.
 const MOST: usize = 64;
 
 /// Name of this node and all items.
@@ -23,7 +22,7 @@ pub(super) fn all(topic_root: &TopicRoot, app: Option<Uuid>) -> (String, Vec<App
     let mut told = Collected { shelf: TopicReader::new(topic_root), items: Vec::new() };
     let Some(hostname) = told.node() else { return (NAMELESS.to_owned(), told.items) };
     if let Some(app) = app {
-        // It ends where the reference ends: without its config or one that it needs nothing else makes sense.
+        // It ends where the reference ends: without a needed config the rest is meaningless.
         told.application(app).unwrap_or_default();
     }
     (hostname, told.items)
@@ -35,7 +34,7 @@ struct Collected<'a> {
 }
 
 impl Collected<'_> {
-    /// Adds what `facts` makes of a topic, or why it cannot be read; then nothing comes back.
+    /// Adds the facts of a topic, or why it cannot be read; then returns `None`.
     fn add<T: DeserializeOwned>(
         &mut self,
         agent: &str,
@@ -64,7 +63,7 @@ impl Collected<'_> {
         }
     }
 
-    /// The node itself. Its name, if it is known.
+    /// Returns the node's name, if known.
     fn node(&mut self) -> Option<String> {
         let info =
             self.add("zedagent", "EdgeNodeInfo", TopicKey::Global, |info: &EdgeNodeInfo| AppFacts {
@@ -72,7 +71,7 @@ impl Collected<'_> {
                 content: format!("Enterprise: {}, Project: {}", info.enterprise_name, info.project_name),
                 ..AppFacts::default()
             })?;
-        // The only value that has a UUID of its own.
+        // The only value with a UUID of its own.
         if let Some(item) = self.items.last_mut() {
             item.value.uuid = info.device_id.to_string();
         }
@@ -106,7 +105,7 @@ impl Collected<'_> {
         Some(info.device_name)
     }
 
-    /// The application. It ends early, with `None`, where one of its configs or networks is missing.
+    /// Ends early, with `None`, where one of its configs or networks is missing.
     fn application(&mut self, app: Uuid) -> Option<()> {
         let of_app = TopicKey::Of(app);
         let nth = self.items.len();
@@ -224,7 +223,7 @@ impl Collected<'_> {
         });
     }
 
-    /// The application as it runs. It ends early, with `None`, where no domain is wanted.
+    /// The running application. Ends early, with `None`, where no domain is wanted.
     fn domain(&mut self, of_app: TopicKey) -> Option<()> {
         // A second time and shorter, as the reference has it.
         self.add("zedmanager", "AppNetworkConfig", of_app, |config: &AppNetworkConfig| AppFacts {

@@ -1,8 +1,8 @@
 //! `/app` and `/app/<uuid>`: what this node's agents have published of an application, in one list.
 //!
-//! Not here: asking other nodes (`peers`). Items, their order and their texts are the reference's; a file that cannot
-//! be used is an item that says why. Only members named in `shapes` and in topics without secrets are read.
-//! Source: lf-edge/eve pkg/pillar/agentbase; spec/agents.md 4.7.
+//! Not here: asking other nodes (`peers`). Items, their order and their texts are the reference's; an
+//! unusable file is an item with the reason. Only members named in `shapes` and in topics without secrets are
+//! read. Source: lf-edge/eve pkg/pillar/agentbase; spec/agents.md 4.7.
 
 mod items;
 mod print;
@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 pub(super) use print::seconds;
 
-/// What one node knows. Members stand in this order.
+/// One node's report. Members in this order.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AppReport {
@@ -35,7 +35,7 @@ struct AppItem {
     value: AppFacts,
 }
 
-/// What a topic says. Members stand in this order.
+/// Facts from a topic. Members in this order.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct AppFacts {
@@ -51,7 +51,7 @@ struct AppFacts {
     errors: String,
 }
 
-/// Yes, no, or not said.
+/// Yes, no, or absent.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum TriState {
@@ -67,7 +67,7 @@ impl From<bool> for TriState {
     }
 }
 
-/// What is known at `now`, of this node alone or of an application besides. Reads files, so it is nothing for an
+/// The report at `now`, of this node alone or of an application besides. Reads files, so it is not for an
 /// async task.
 pub(super) fn collect(topic_root: &TopicRoot, app: Option<Uuid>, now: GoTime) -> AppReport {
     let (hostname, app_info) = items::all(topic_root, app);

@@ -9,7 +9,7 @@ use topics::{AppKubeStatus, Base64, GoIp, GoTime, IpNet, SwState};
 
 use super::shapes::{Address, Assigned};
 
-/// What Go prints for a pointer, or an address, that is none.
+/// Go's text for a nil pointer or address.
 const NIL: &str = "<nil>";
 
 /// A list: `[a b]`.
@@ -21,17 +21,16 @@ pub(super) fn ip(address: GoIp) -> String {
     address.0.map_or_else(|| NIL.to_owned(), |_| address.to_string())
 }
 
-/// A hardware address: six bytes as `02:16:3e:00:00:01`.
+/// Six bytes as `02:16:3e:00:00:01`.
 pub(super) fn mac(bytes: Option<&Base64>) -> String {
     digits(bytes.map_or(&[], |it| &it.0)).join(":")
 }
 
-/// Each byte as two digits.
 fn digits(bytes: &[u8]) -> Vec<String> {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A prefix: `10.244.244.1/24`; the mask in digits where it is not one of leading ones.
+/// `10.244.244.1/24`; the mask in digits where its ones are not leading.
 pub(super) fn prefix(net: Option<&IpNet>) -> String {
     let parts = net.and_then(|net| Some((net.ip.0?.to_canonical(), net.mask.as_ref()?.0.as_slice())));
     let Some((address, mask)) = parts else { return NIL.to_owned() };
@@ -48,7 +47,7 @@ pub(super) fn prefix(net: Option<&IpNet>) -> String {
     }
 }
 
-/// Addresses of one family: `[{10.1.0.2 2}]`.
+/// Of one family: `[{10.1.0.2 2}]`.
 pub(super) fn addresses(all: Option<&Vec<Address>>) -> String {
     list(all.into_iter().flatten().map(|it| format!("{{{} {}}}", ip(it.address), it.assigned_by)))
 }
@@ -61,13 +60,12 @@ pub(super) fn assignments(all: Option<&BTreeMap<String, Assigned>>) -> String {
     format!("map{}", list(all.into_iter().flatten().map(one)))
 }
 
-/// A time in UTC to the second.
+/// In UTC.
 pub(in crate::server) fn seconds(time: GoTime) -> String {
     let nanos = i128::from(time.to_timestamp().as_second()) * 1_000_000_000;
     GoTime::from_unix_nanos(nanos).unwrap_or(time).to_string()
 }
 
-/// The name of a state.
 pub(super) fn state(state: SwState) -> String {
     let word = match state {
         SwState::Initial => "INITIAL",
@@ -103,7 +101,6 @@ pub(super) fn state(state: SwState) -> String {
     word.to_owned()
 }
 
-/// The name of what a node knows of an application.
 pub(super) fn kube_status(status: AppKubeStatus) -> &'static str {
     match status {
         AppKubeStatus::Unknown => "Unknown",

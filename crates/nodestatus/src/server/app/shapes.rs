@@ -1,5 +1,4 @@
-//! What `/app` reads of topics that hold more: these members and no others, so that no secret comes in here. What a
-//! file lacks is left at its zero value.
+//! The members that `/app` reads of larger topics, so that no secret is read. Missing members are zero.
 //!
 //! Source: lf-edge/eve pkg/pillar/types. Pure: no clock, no I/O, no task.
 
@@ -8,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use topics::{Base64, GoIp, GoTime, GoUuid, IpNet, SwState};
 
-/// Members of a topic under the names that Go gives them.
+/// Members of a topic under their Go names.
 macro_rules! shapes {
     ($( $(#[doc = $doc:literal])+ $name:ident { $( $(#[serde($attr:meta)])? $field:ident: $kind:ty ),+ $(,)? } )+) => { $(
         $(#[doc = $doc])+
@@ -39,12 +38,10 @@ shapes! {
         volume_ref_config_list: Option<Vec<VolumeRef>>,
         app_net_adapter_list: Option<Vec<Adapter>>,
     }
-    /// A volume of an application.
     VolumeRef {
         #[serde(rename = "VolumeID")]
         volume_id: GoUuid,
     }
-    /// A network interface of an application.
     Adapter {
         name: String,
         app_mac_addr: Option<Base64>,
@@ -68,14 +65,13 @@ shapes! {
         #[serde(rename = "IPAssignments")]
         ip_assignments: Option<BTreeMap<String, Assigned>>,
     }
-    /// Addresses of a network interface.
     Assigned {
         #[serde(rename = "IPv4Addrs")]
         ipv4: Option<Vec<Address>>,
         #[serde(rename = "IPv6Addrs")]
         ipv6: Option<Vec<Address>>,
     }
-    /// One of them, and a number for who gave it.
+    /// An address, and a number for its source.
     Address {
         address: GoIp,
         assigned_by: u8,
@@ -93,7 +89,6 @@ shapes! {
         display_name: String,
         app_net_adapter_list: Option<Vec<AdapterStatus>>,
     }
-    /// A network interface of a running application.
     AdapterStatus {
         assigned_addresses: Assigned,
     }

@@ -1,7 +1,6 @@
 //! The files behind `/app`: found by topic and UUID, read within limits, never through a link.
 //!
-//! Nothing of a request comes in here but a UUID. What goes wrong is told in words that name no path and repeat
-//! nothing of the file.
+//! Only a UUID of a request comes in here. Error texts name no path and quote nothing of the file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,22 +10,19 @@ use serde::de::DeserializeOwned;
 use topics::go_json;
 use uuid::Uuid;
 
-/// More files than a topic has; a directory with more is not searched.
+/// Limit of names: a larger directory is not searched.
 const NAMES: usize = 4096;
 /// The log of the cluster's installation, and how much of its end is read.
 const INSTALL_LOG: &str = "persist/kubelog/k3s-install.log";
 const INSTALL_LOG_BYTES: u32 = 16 << 10;
-/// As many of its lines are shown.
+/// Shown of it.
 const INSTALL_LOG_LINES: usize = 10;
-/// Words of a line that may hold a secret. Such a line is left out.
+/// Words of lines that may hold a secret. Such a line is left out.
 const SECRET: [&str; 6] = ["token", "password", "passwd", "secret", "private key", "credential"];
 
-/// Which value of a topic.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum TopicKey {
-    /// The one that there is.
     Global,
-    /// That of this object.
     Of(Uuid),
 }
 
@@ -39,10 +35,10 @@ impl std::fmt::Display for TopicKey {
     }
 }
 
-/// Topics as they are on disk, for one answer.
+/// Topics on disk, for one answer.
 pub(super) struct TopicReader<'a> {
     topic_root: &'a TopicRoot,
-    /// Names in directories that have been looked into.
+    /// Names in directories that were read.
     seen: BTreeMap<PathBuf, Vec<String>>,
 }
 
@@ -75,7 +71,7 @@ impl<'a> TopicReader<'a> {
         })
     }
 
-    /// The first file of the object: its name is the UUID, or the UUID and `#` or `-` with what belongs to it.
+    /// The first file of the object: named by the UUID, or the UUID, `#` or `-`, and a suffix.
     fn name(&mut self, dir: &PathBuf, uuid: Uuid) -> Result<Option<String>, String> {
         if !self.seen.contains_key(dir) {
             let names = glance::names(dir, NAMES).map_err(|error| plain(&error))?;
@@ -89,14 +85,13 @@ impl<'a> TopicReader<'a> {
         Ok(self.seen.get(dir).and_then(|names| names.iter().find(of)).cloned())
     }
 
-    /// The end of the log of the cluster's installation, if there is one.
     pub(super) fn install_log(&self) -> Option<String> {
         let bytes = glance::tail(&self.topic_root.path(INSTALL_LOG), INSTALL_LOG_BYTES).ok()??;
         Some(last_lines(&String::from_utf8_lossy(&bytes)))
     }
 }
 
-/// The last lines of a text, as the reference cuts it: behind its last line end is a line as well.
+/// Cut like the reference: after the last line end there is one more line.
 fn last_lines(text: &str) -> String {
     let mut lines: Vec<&str> = text.rsplit('\n').take(INSTALL_LOG_LINES).map(without_secret).collect();
     lines.reverse();
@@ -108,7 +103,7 @@ fn without_secret(line: &str) -> &str {
     if SECRET.iter().any(|word| low.contains(word)) { "(left out: may hold a secret)" } else { line }
 }
 
-/// What went wrong with a file, without its path.
+/// An error without its path.
 fn plain(error: &Error) -> String {
     if let Error::Refused { reason, .. } = error {
         reason.clone()

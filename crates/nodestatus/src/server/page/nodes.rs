@@ -1,7 +1,6 @@
-//! The cluster on the page: each node with whether it is Ready, cordoned, what it is for, and what it says of itself.
+//! The cluster on the page: each node with Ready, cordoned, roles and headline.
 //!
-//! The leader shows what it reports; another node what it has read lately, and says how old that is. Pure: no clock, no
-//! I/O, no task.
+//! The leader shows its report; another node its last reading, with its age. Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 
@@ -13,12 +12,12 @@ use super::super::metrics::between;
 use super::super::node_list::NodesSnapshot;
 use super::super::view::NodeView;
 
-/// So long the page waits for the nodes; else it shows what was known before.
+/// Longest wait of the page; then the former nodes are shown.
 pub(in crate::server) const WAIT: Duration = Duration::from_millis(500);
-/// Name of the part of the statistics that tells the nodes.
+/// The statistics' part with nodes.
 const PART: &str = "nodes";
 
-/// The nodes, and how current they are; nothing where nothing is known.
+/// The nodes with their age; empty where unknown.
 pub(super) fn shown(view: &NodeView, known: Option<&NodesSnapshot>, now: GoTime) -> (Vec<NodeShown>, String) {
     let (mut nodes, source) = listed(view, known, now);
     for node in &mut nodes {

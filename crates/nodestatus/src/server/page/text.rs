@@ -3,7 +3,7 @@
 use sheet::text::span;
 use topics::GoTime;
 
-/// What texts of the libraries begin with: who shows the page cannot do anything with them.
+/// Prefixes of libraries' texts, useless for the page's reader.
 const RAW: [&str; 9] = [
     "client error",
     "tcp connect error",
@@ -25,7 +25,7 @@ pub(super) fn away(at: GoTime, now: GoTime) -> String {
     }
 }
 
-/// `text` without the words of libraries: they end at the next `; `.
+/// `text` without libraries' words: they end at the next `; `.
 pub(super) fn spoken(text: &str) -> String {
     let parts = text.split("; ").map(|part| {
         let raw = RAW.iter().filter_map(|word| part.find(word)).min();

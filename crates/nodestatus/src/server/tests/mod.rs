@@ -1,5 +1,5 @@
-//! What fuzzing kept as connections and as answers of peers: each is answered or refused, and the frame holds.
-//! `fuzz/` looks deeper.
+//! Fuzzing's corpus as connections and as answers of peers: each is answered or refused, and the frame stays
+//! valid. `fuzz/` looks deeper.
 
 mod peers;
 

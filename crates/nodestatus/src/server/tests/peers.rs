@@ -1,4 +1,4 @@
-//! `/cluster-app` among nodes that answer, are silent, are gone, or mean ill.
+//! `/cluster-app` among nodes that answer, are silent, are gone, or are malicious.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::super::listen::tests::{Site, ask, get, ground, soon};
 
 const APP: &str = "aaaaaaaa-0000-4000-8000-000000000001";
 
-/// What a peer sends, whatever it is asked.
+/// A peer's answer to any request.
 #[derive(Clone)]
 enum Habit {
     Says(String),
@@ -24,7 +24,7 @@ enum Habit {
     Endless,
 }
 
-/// A node that is asked: what it heard, and how many connections it had at most at once.
+/// A peer with its received requests, and its highest number of parallel connections.
 #[derive(Clone, Default)]
 struct Ear {
     heard: Arc<std::sync::Mutex<Vec<String>>>,
@@ -73,7 +73,6 @@ fn beside(own: SocketAddr, last: u8) -> SocketAddr {
 }
 
 impl Site {
-    /// Nodes of the cluster, `n1` first, at 127.0.0.1 and so on.
     fn nodes(&self, count: u8) {
         for nth in 1..=count {
             let name = format!("n{nth}");
@@ -101,7 +100,6 @@ async fn every_node_that_answers_is_told_a_silent_one_by_its_address_and_the_oth
     second.at("127.0.0.2").await;
     let mut tasks = JoinSet::new();
     let silent = peer(&mut tasks, beside(own, 3), Habit::Silent).await;
-    // Nobody listens at 127.0.0.4.
     peer(&mut tasks, beside(own, 5), answer(200, "{}]},{\"forged\":true")).await;
     peer(&mut tasks, beside(own, 6), Habit::Endless).await;
     peer(&mut tasks, beside(own, 7), answer(500, "{}")).await;
@@ -156,13 +154,13 @@ async fn whoever_asks_how_often_one_round_at_a_time_goes_out() {
     }
     let all = soon(asking.join_all()).await;
     let good = all.iter().filter(|it| it.0 == 200 && it.1.contains("\"n2\"")).count();
-    // Who finds no turn is told so.
+    // A request without a turn gets 503.
     assert_eq!(good + all.iter().filter(|it| it.0 == 503).count(), 16, "{all:?}");
     assert!(good > 0);
     let asked = ear.heard.lock().unwrap().len();
     assert!((1..8).contains(&asked), "{asked} rounds");
     assert_eq!(ear.most.load(Ordering::SeqCst), 1);
-    // However many ask for the nodes, the API hears of it once in ten seconds.
+    // With any number of requests, the API gets one in ten seconds.
     assert_eq!(site.sim.faults().count("GET", "/api/v1/nodes"), 1);
 }
 
@@ -214,7 +212,6 @@ async fn x2_each_node_is_asked_for_its_drain_and_what_it_sends_is_a_headline_or_
     peer(&mut tasks, beside(own, 4), Habit::Endless).await;
     peer(&mut tasks, beside(own, 5), answer(200, "{\"State\":\"of a later version\",\"Text\":\"x\"}")).await;
     peer(&mut tasks, beside(own, 6), answer(404, "404 - Not Found")).await;
-    // Nobody listens at 127.0.0.7.
     let page = soon(async {
         loop {
             let page = get(own, "/").await.1;
@@ -230,7 +227,7 @@ async fn x2_each_node_is_asked_for_its_drain_and_what_it_sends_is_a_headline_or_
     assert_eq!((page.matches("<a href").count(), page.matches("not known").count()), (1, 5), "{page}");
     let facts: Value = serde_json::from_str(&get(own, "/status.json").await.1).unwrap();
     assert_eq!(facts["Nodes"][1]["Headline"]["State"], "blocked");
-    // However many looked: once in ten seconds, and the API server as well.
+    // One request in ten seconds, as for the API server.
     let heard = second.heard.lock().unwrap().clone();
     assert!(heard.len() == 1 && heard[0].starts_with("GET /drain HTTP/1.1\r\n"), "{heard:?}");
     assert_eq!(site.sim.faults().count("GET", "/api/v1/nodes"), 1);
