@@ -1,4 +1,4 @@
-//! Container images that come and go with an OS image, by a program of the integrator.
+//! Container images of an OS image, pulled and removed by an integrator's program.
 //!
 //! | Words | When | What it does |
 //! |---|---|---|
@@ -17,7 +17,6 @@ use tracing::{info, warn};
 use crate::Limits;
 use crate::limits::IMAGE_PROGRAM_LIMIT;
 
-/// The program, and how long a call of it may take.
 #[derive(Debug, Clone)]
 pub(crate) struct ContainerProgram {
     program: PathBuf,
@@ -25,13 +24,13 @@ pub(crate) struct ContainerProgram {
 }
 
 impl ContainerProgram {
-    /// `None` where no program is named.
+    /// `None` without a program.
     pub(crate) fn of(limits: &Limits) -> Option<Self> {
         let program = PathBuf::from(&limits.image_program);
         (!limits.image_program.is_empty()).then_some(Self { program, limit: IMAGE_PROGRAM_LIMIT })
     }
 
-    /// Returns once the container images of `version` are here, or why they are not.
+    /// Returns once the container images of `version` are here; the error says why not.
     pub(crate) async fn pull(&self, version: &str) -> Result<(), String> {
         let began = now();
         let said = self.call("pull", version).await;
@@ -40,7 +39,7 @@ impl ContainerProgram {
         Ok(())
     }
 
-    /// Lets go of what is not needed any more; what is left is no reason to hold anything up.
+    /// Removes unneeded images; a failure blocks nothing.
     pub(crate) async fn clean(&self, version: &str) {
         match self.call("clean", version).await {
             Ok(said) => info!(version, said, "old container images are cleaned up"),

@@ -1,6 +1,6 @@
-//! Topics and files into facts.
+//! Topics and files as events.
 //!
-//! Not here: what follows from them. One task a topic, all owned by [`agent::Tasks`].
+//! Not here: their consequences. One task per topic, all owned by [`agent::Tasks`].
 
 use agent::partitions::Label;
 use agent::wire::ZEDKUBE;
@@ -15,7 +15,6 @@ use tracing::{debug, warn};
 
 use crate::core::{Event, LastBootReport, RequiredTopic};
 
-/// Starts to follow everything that the core wants to hear.
 pub(crate) fn all(tasks: &mut Tasks<Event>, context: &AgentContext) {
     let topic_root = &context.topic_root;
     tasks.follow::<BaseOsConfig>(topic_root, "zedagent", |change| {
@@ -41,7 +40,7 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, context: &AgentContext) {
             Some(Event::TestComplete { label, complete: value.is_some_and(|it| it.test_complete) })
         })
     });
-    // What these two said stays true when their publisher leaves.
+    // These values stay valid when their publisher leaves.
     tasks.follow::<NodeAgentStatus>(topic_root, "nodeagent", |change| {
         level(change, RequiredTopic::LastBoot, |_, value| {
             let NodeAgentStatus { reboot_reason: reason, reboot_time: time, reboot_image: image, .. } =
@@ -83,14 +82,14 @@ fn membership(config: Option<&EdgeNodeClusterConfig>) -> DeviceClustering {
     }
 }
 
-/// Before zedagent has any config it publishes a zero that the controller never asked for.
+/// Before zedagent has any config it publishes a zero that is not the controller's.
 fn fallback_counter(status: &ZedAgentStatus) -> Option<u32> {
     (status.config_get_status != ConfigGetStatus::Never).then_some(status.force_fallback_counter)
 }
 
 fn forced(order: Result<Option<NodeDrainStatus>, String>) -> Option<NodeDrainStatus> {
     order.unwrap_or_else(|reason| {
-        // zedkube says it to people, in its log and in NodeDrainProgress.
+        // zedkube reports it to people, in its log and in NodeDrainProgress.
         debug!(path = FORCE_FILE, "force file refused: {reason}");
         None
     })

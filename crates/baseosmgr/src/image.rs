@@ -10,15 +10,15 @@ use topics::ContentTreeStatus;
 
 use crate::core::PartitionWrite;
 
-/// Where blobs are, each named by its digest, under the root: containerd's contents, and what volumemgr has verified.
+/// Folders with blobs named by their digest, under the root: containerd's contents, and volumemgr's verified
+/// ones.
 const STORES: [&str; 2] = [
     "persist/vault/containerd/io.containerd.content.v1.content/blobs/sha256",
     "persist/vault/verifier/verified",
 ];
 
-/// The image that `write` asks for: what `tree` names as its place, a file or an OCI image layout; else its blobs,
-/// among which its manifest says which is the root; else a few lines that say which content it stands for. A file that
-/// is missing is found out by the write.
+/// The image for `write`: the file or OCI image layout of `tree`; else its blobs, with the root named by the
+/// manifest; else a few lines that name the content. The write finds out whether a file is missing.
 pub(crate) fn of(topic_root: &TopicRoot, write: &PartitionWrite, tree: &ContentTreeStatus) -> ImageToWrite {
     let names: Vec<String> = tree.blobs.iter().flatten().cloned().collect();
     let store = STORES.map(|store| topic_root.path(store)).into_iter().find(|folder| {
@@ -41,7 +41,7 @@ pub(crate) fn of(topic_root: &TopicRoot, write: &PartitionWrite, tree: &ContentT
     }
 }
 
-/// `location` without steps that climb, so that no name leads out of where it is put.
+/// `location` without `..`, so that no name leads out of its folder.
 fn steps(location: &str) -> PathBuf {
     Path::new(location).components().filter(|step| matches!(step, Component::Normal(_))).collect()
 }

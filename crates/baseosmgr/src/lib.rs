@@ -1,7 +1,7 @@
 //! baseosmgr: brings a wanted OS image to the other partition and switches to it, once the node is drained.
 //!
-//! Not here: download of the content (volumemgr), the reboot and the test after it (nodeagent, which acts when
-//! it sees a partition `updating`), the drain itself (zedkube).
+//! Not here: download of the content (volumemgr), the reboot and the test after it (nodeagent, which acts on
+//! a partition `updating`), the drain itself (zedkube).
 //!
 //! | Order | Reason |
 //! |---|---|
@@ -34,19 +34,18 @@ use tracing::{info, warn};
 
 use shell::SharedStore;
 
-/// Name of this agent in its topics.
 const NAME: &str = "baseosmgr";
 
-/// Partitions that do not answer for so long are reported as not readable, and tried again beside the rest.
+/// Partitions without an answer for so long are reported as unreadable, and tried again meanwhile.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Partitions as they were opened: where to change them, what this boot came to, and how they are.
+/// Opened partitions: store, result of this boot, and state.
 type OpenedPartitions = (SharedStore, BootResult, Partitions);
 
-/// Runs the agent until `context` says stop. `open` gives the partitions, again and again while they cannot be
-/// read; meanwhile, and without any, every image is refused.
+/// Runs the agent until `context` says stop. `open` opens the partitions, repeatedly while they are
+/// unreadable; meanwhile, and without any, every image is refused.
 ///
-/// What it published stays when it leaves: its request and statuses are what its next start continues from.
+/// Its published values stay when it ends: its next start continues from its request and statuses.
 pub async fn run(
     context: AgentContext,
     limits: Limits,
@@ -108,7 +107,6 @@ pub async fn run(
     }
 }
 
-/// What is in trouble, for a person.
 const PARTITIONS: &str = "image partitions";
 
 async fn opened(
@@ -121,7 +119,7 @@ async fn opened(
     Ok(Some((Arc::new(Mutex::new(store)), boot, partitions)))
 }
 
-/// Opens the partitions again until they can be read, or cannot for another reason.
+/// Opens the partitions again until they are readable, or fail for another reason.
 async fn again(
     context: &AgentContext,
     open: &mut impl FnMut() -> Result<Option<Box<dyn PartitionStore>>, Error>,

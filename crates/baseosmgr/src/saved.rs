@@ -1,6 +1,6 @@
-//! Counters that outlive a boot, as plain decimal files.
+//! Counters that survive a boot, as plain decimal files.
 //!
-//! Not here: what they mean. Source of the paths: spec topics.md section 6.
+//! Not here: their meaning. Source of the paths: spec topics.md section 6.
 
 use agent::Error;
 use agent::partitions::Label;
@@ -12,12 +12,11 @@ use crate::core::{Counter, Counters, FallbackFrom};
 const CURRENT_RETRY: &str = "persist/status/current_retry_update_counter";
 const CONFIG_RETRY: &str = "persist/status/config_retry_update_counter";
 const FALLBACK: &str = "persist/checkpoint/forceFallbackCounter";
-/// Ours: `<counter> <label>` while a fallback is on its way, see [`FallbackFrom`].
+/// Ours: `<counter> <label>` during a fallback, see [`FallbackFrom`].
 pub(crate) const FALLBACK_FROM: &str = "persist/checkpoint/forceFallbackFrom";
-/// No counter file is longer than this.
 const LIMIT_BYTES: u64 = 128;
 
-/// What the files hold. A file without a number is said once and counts as absent, as in the reference.
+/// A file without a number is logged and counts as absent, as in the reference.
 pub(crate) fn read(topic_root: &TopicRoot) -> Result<Counters, Error> {
     Ok(Counters {
         current_retry: parsed(topic_root, CURRENT_RETRY, |text| text.parse().ok())?.unwrap_or_default(),
@@ -30,7 +29,7 @@ pub(crate) fn read(topic_root: &TopicRoot) -> Result<Counters, Error> {
     })
 }
 
-/// Where a counter is, under the root.
+/// Under the root.
 pub(crate) const fn path(counter: Counter) -> &'static str {
     match counter {
         Counter::CurrentRetry => CURRENT_RETRY,

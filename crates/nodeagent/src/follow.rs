@@ -1,6 +1,6 @@
-//! Topics into facts.
+//! Topics as events.
 //!
-//! Not here: what follows from them. One task a topic, all owned by [`agent::Tasks`].
+//! Not here: their consequences. One task per topic, all owned by [`agent::Tasks`].
 
 use agent::Tasks;
 use agent::settings::{self, Properties};
@@ -15,11 +15,10 @@ use tracing::warn;
 
 use crate::core::{DeviceCommand, Event, PartitionFacts, RequiredReading, Vault, Waits};
 
-/// The vault of the applications; others are nobody's concern here.
+/// The vault of the applications; other vaults do not matter.
 const VAULT: &str = "Application Data Store";
 
-/// Starts to follow everything that the core wants to hear. What zedkube, zedagent and baseosmgr said stays true
-/// when they leave.
+/// Values of zedkube, zedagent and baseosmgr stay valid when these end.
 pub(crate) fn all(tasks: &mut Tasks<Event>, topic_root: &TopicRoot) {
     tasks.follow::<NodeDrainStatus>(topic_root, ZEDKUBE, |change| match change {
         Change::Put { key, value, .. } => (key == GLOBAL).then_some(Event::Drain(value)),
@@ -33,7 +32,7 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, topic_root: &TopicRoot) {
     let zedagent = topic_root.clone();
     tasks.follow::<ZedAgentStatus>(topic_root, "zedagent", move |change| match change {
         Change::Put { value, .. } => {
-            // The one of the reference holds no lock; one that cannot be looked at may be that one.
+            // The reference's holds no lock; one that cannot be checked may be that one.
             let ours = zedagent.is_published(&wire::name::<ZedAgentStatus>("zedagent"));
             Some(Event::Wish(DeviceCommand { ours: matches!(ours, Ok(Some(true))), ..wish(value) }))
         }
@@ -94,7 +93,6 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, topic_root: &TopicRoot) {
     });
 }
 
-/// The controller's limits out of its properties.
 pub(crate) fn waits(properties: &Properties) -> Waits {
     Waits {
         image_test: properties.time(settings::TEST_BASE_IMAGE),
@@ -117,14 +115,13 @@ fn wish(status: ZedAgentStatus) -> DeviceCommand {
     }
 }
 
-/// What tpmmgr says of the TPM.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct TpmSanityStatus {
     status: MaintenanceModeReason,
 }
 
-/// Any other word than that failure, one that makes no sense included, is none.
+/// False for any other word, invalid ones included.
 fn tpm_fails(value: &[u8]) -> bool {
     let status = go_json::from_slice::<TpmSanityStatus>(value).unwrap_or_else(|cause| {
         warn!(error = %agent::report::chain(&cause), "TpmSanityStatus cannot be read");

@@ -1,8 +1,9 @@
-//! The hooks before a reboot: called once the applications are down, before the disks are brought in sync and the last look.
+//! The hooks before a reboot: called once the applications are down, before the sync of the disks and the
+//! last look.
 //!
-//! A blocking one that fails is tried again, with those after it, until the core waits no longer; a person may remove it
-//! meanwhile. After a restart of this agent they are called again: each at least once. There is nothing to undo: once the
-//! applications are down, the operation is not withdrawn. Source: goals U9.
+//! A failed blocking one is tried again, with those after it, until the core's limit; a person may remove it
+//! meanwhile. After a restart of this agent they are called again: each at least once. There is nothing to
+//! undo: once the applications are down, the operation is not withdrawn. Source: goals U9.
 
 use agent::device::hooks::{About, HookFolder, HookStage, HookVerb, find};
 use agent::{AgentContext, Outbox, Troubles};
@@ -13,9 +14,9 @@ use tracing::{info, warn};
 use crate::Limits;
 use crate::core::Event;
 
-/// What is in trouble, for a reader.
+/// Name of its trouble.
 pub(crate) const WHAT: &str = "hooks before the reboot";
-/// Whether there is anything to call, or to complain about.
+/// Whether there is any hook, or any refused file.
 pub(crate) fn are_there(topic_root: &TopicRoot) -> bool {
     find(topic_root, HookStage::BeforeReboot).map_or(true, |it| it != HookFolder::default())
 }
@@ -24,7 +25,6 @@ pub(crate) struct RebootHooks {
     context: AgentContext,
     troubles: Troubles,
     limits: Limits,
-    /// Names of those that are done.
     done: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ impl RebootHooks {
         Self { context: context.clone(), troubles: troubles.clone(), limits, done: Vec::new() }
     }
 
-    /// Calls them until all are done. Dropping it ends the one that is running.
+    /// Runs them until all are done. Dropping it kills the running one.
     pub(crate) async fn call(mut self, about: About, outbox: Outbox<Event>) {
         if !outbox.send(Event::Hooking(String::new())).await {
             return;

@@ -1,6 +1,6 @@
-//! What a restart of this agent within one boot continues from. It lies in `/run`, so a boot ends it.
+//! The state for a restart of this agent within one boot. In `/run`, so a boot ends it.
 //!
-//! Not here: what outlives the boot (`reasons`).
+//! Not here: what survives the boot (`reasons`).
 
 use agent::device::MachineOperation;
 use agent::{Error, report};
@@ -14,22 +14,19 @@ use crate::core::{LastBoot, MachineOrder, Resumed};
 pub(crate) const PATH: &str = "run/nodeagent/journal.json";
 const LIMIT_BYTES: u64 = 64 << 10;
 
-/// The journal of one boot.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(crate) struct Journal {
-    /// The boot it belongs to.
     #[serde(rename = "BootID")]
     pub(crate) boot_id: String,
     /// How the boot before ended; its files are gone once this is written.
     pub(crate) last_boot: LastBoot,
-    /// When this boot began, by the wall clock that gave `LastBoot` its time; zero where that was stored before.
+    /// When this boot began, by the wall clock that gave `LastBoot` its time; zero where that was stored
+    /// before.
     pub(crate) booted_at: GoTime,
-    /// The operation that is latched.
     pub(crate) operation: Option<Latched>,
 }
 
-/// An operation on its way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Latched {
@@ -40,7 +37,6 @@ pub(crate) struct Latched {
 }
 
 impl Latched {
-    /// The machine itself goes down.
     pub(crate) fn goes_down(&self) -> bool {
         self.operation != MachineOperation::Shutdown
     }
@@ -59,8 +55,9 @@ impl From<Resumed> for Latched {
 }
 
 impl Journal {
-    /// The journal of boot `boot_id`. One that makes no sense is left out: facts say the same, only later.
-    /// Errors: it cannot be read. Without it the operation on its way would be forgotten.
+    /// The journal of boot `boot_id`. An invalid one is ignored: the facts lead to the same state later.
+    ///
+    /// Errors: it cannot be read. Without it the operation under way would be forgotten.
     pub(crate) fn read(topic_root: &TopicRoot, boot_id: &str) -> Result<Option<Self>, Error> {
         let path = topic_root.path(PATH);
         let bytes = match store::read(&path, LIMIT_BYTES) {

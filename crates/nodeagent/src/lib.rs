@@ -1,9 +1,11 @@
 //! nodeagent: takes the device through reboot, shutdown and power-off, keeps the reasons for the next boot, and
 //! finds out whether a new image is good.
 //!
-//! Not here: whether an operation may begin. zedagent and baseosmgr hold theirs back until the node is drained. Only a
-//! last look is here: an order whose drain was undone meanwhile is held (`requester::undone`). It restarts the device on its own account for three reasons only,
-//! each of them a limit past which nobody else can help, and each logged and stored as a restart without a drain, and each in its turn (`core::outage`):
+//! Not here: whether an operation may begin. zedagent and baseosmgr hold theirs back until the node is
+//! drained. Only a last look is here: an order whose drain was undone meanwhile is held
+//! (`requester::undone`). It restarts the device on its own account for three reasons only, each of them a
+//! limit after which no other agent can help, each logged and stored as a restart without a drain, and each
+//! in its turn (`core::last_look`):
 //!
 //! | Limit | Boot reason |
 //! |---|---|
@@ -37,14 +39,13 @@ use agent::device::Device;
 use agent::{AgentContext, Error, Tasks, Troubles, outlet, pid, turn};
 use topics::NodeAgentStatus;
 
-/// Name of this agent in its topics.
 const NAME: &str = "nodeagent";
 
 /// Runs the agent until `context` says stop.
 ///
-/// It also returns `Ok`, without having been told to stop, when a real device was told to go down and is still up
-/// two minutes later. Its caller must not start it again then: the touch file grows old, and the watchdog of
-/// the machine does what the device did not. A restart by hand goes through the operation once more.
+/// It also returns `Ok`, without a stop, when a real device was asked to go down and is still up two minutes
+/// later. Its caller must not restart it then: the touch file grows old, and the machine's watchdog does what
+/// the device did not. A restart by hand goes through the operation once more.
 pub async fn run(context: AgentContext, limits: Limits, device: Box<dyn Device>) -> Result<(), Error> {
     let troubles = Troubles::open(&context.topic_root, context.clock, NAME);
     let device: Arc<dyn Device> = Arc::from(device);

@@ -4,23 +4,23 @@
 
 use std::time::Duration;
 
-/// How long the disks may take before the device is asked.
+/// For the disks, before the device is asked.
 pub(crate) const LAST_SYNC: Duration = Duration::from_mins(2);
-/// How long it settles beside a zedagent that has nothing to report: time for a second try to store the reason.
+/// Settling time beside a zedagent with nothing to report: for a second try to store the reason.
 pub(crate) const OWN_SETTLING: Duration = Duration::from_secs(2);
-/// How long zedkube may take to answer whether the machine may go down now.
+/// For zedkube's answer whether the machine may go down now.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_mins(1);
-/// How long it may stay silent before the machine goes down all the same: of a worker, or for a restart on its own
-/// account. A server waits for a person.
+/// Silence after which the machine goes down all the same: of a worker, or for a restart on its own account.
+/// A server waits for a person.
 pub(crate) const LOOK_LIMIT: Duration = Duration::from_mins(5);
 /// How long a restart for an image in test waits for its turn, for each node before it and itself.
 pub(crate) const OWN_TURN: Duration = Duration::from_mins(30);
-/// The same for one because there is no controller.
+/// The same without a controller.
 pub(crate) const NO_CONTROLLER_TURN: Duration = Duration::from_hours(24);
-/// How long a restart that waits no longer gives zedkube to write it down.
+/// Time for zedkube to record a restart that waits no longer.
 pub(crate) const EMERGENCY: Duration = Duration::from_secs(3);
-/// How long the first status waits for baseosmgr and zedkube, so that it does not deny an image test or a drain that is
-/// under way.
+/// How long the first status waits for baseosmgr and zedkube, so that it does not deny a running image test
+/// or drain.
 pub(crate) const FIRST_WORD: Duration = Duration::from_secs(30);
 
 agent::limits! {

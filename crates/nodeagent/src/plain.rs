@@ -1,8 +1,8 @@
-//! Somebody who types a plain `systemctl reboot` is held while pods run.
+//! Blocks a plain `systemctl reboot` while pods run.
 //!
-//! It is a level: held from the first word of zedkube that this node is in a cluster and not drained, until it is drained,
-//! zedkube says otherwise or leaves, or an operation of these agents asks the device. Not here: how a machine holds somebody
-//! (`agent::device`).
+//! A level: from zedkube's first status of a clustered node that is not drained, until it is drained, zedkube
+//! reports otherwise or ends, or an operation of these agents asks the device. Not here: how a machine blocks
+//! it (`agent::device`).
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use tracing::warn;
 
 use crate::core::Event;
 
-/// Follows the drain and has the device hold others by it.
+/// Follows the drain and sets the device's block by it.
 pub(crate) fn follow(tasks: &mut Tasks<Event>, topic_root: &TopicRoot, device: &Arc<dyn Device>) {
     let mut statuses = wire::subscription::<NodeDrainStatus>(topic_root, ZEDKUBE);
     let device = Arc::clone(device);
@@ -35,7 +35,7 @@ pub(crate) fn follow(tasks: &mut Tasks<Event>, topic_root: &TopicRoot, device: &
     });
 }
 
-/// Whether pods of a cluster run here, as far as zedkube says.
+/// Whether pods of a cluster run here, by zedkube's status.
 fn pods_run(status: DrainStatus) -> bool {
     match status {
         DrainStatus::Unknown

@@ -1,6 +1,6 @@
-//! What outlives a boot: why it ended, and how often the device has started.
+//! Files that survive a boot: why it ended, and how often the device has started.
 //!
-//! Not here: what is made of it (`core::LastBoot`). Source: spec topics.md 6, agents.md 2.2.
+//! Not here: their use (`core::LastBoot`). Source: spec topics.md 6, agents.md 2.2.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -19,27 +19,27 @@ use tracing::{debug, warn};
 
 use crate::core::{Evidence, MachineOrder, Stored};
 
-/// How often the device has started.
+/// Number of starts of the device.
 pub(crate) const COUNTER: &str = "persist/status/restartcounter";
 /// Made by the image's boot script on a device that has never run; gone with the boot at the latest.
 pub(crate) const FIRST_BOOT: &str = "run/global/first-boot";
-/// What the disk counts now, and what it counted in the boot before.
+/// Power cycles of the disk now, and in the boot before.
 pub(crate) const DISK: [&str; 2] = ["persist/SMART_details.json", "persist/SMART_details_previous.json"];
-/// What the hardware watchdog says of the last reset, a name a line.
+/// The hardware watchdog's causes of the last reset, one per line.
 pub(crate) const WATCHDOG: &str = "persist/hw_watchdog_bootstatus";
-/// The line in it that says that the watchdog reset the board.
+/// Its line for a reset of the board.
 const CARD_RESET: &str = "CARDRESET";
 /// Where a person at the machine sees why it goes down.
 pub(crate) const CONSOLE: &str = "dev/tty";
-/// So much is read of a file of words, and of a stack; what is behind it is left out.
+/// Read of a file of words, and of a stack.
 const WORDS_BYTES: u64 = 16 << 10;
 const STACK_BYTES: u64 = 512 << 10;
-/// What the names of numbers begin with.
+/// Prefix of names of numbers.
 const PREFIX: &str = "BootReason";
 
-/// Reads what the boot before left, the words as they are. A file that is broken for good counts as absent and is
-/// logged.
-/// Errors: descriptors or memory are short: what is there now must not count as absent, and be removed.
+/// The files of the boot before. A permanently broken one counts as absent and is logged.
+///
+/// Errors: descriptors or memory are short: an existing file must not count as absent, and be removed.
 pub(crate) fn read(topic_root: &TopicRoot) -> Result<Stored, Error> {
     Ok(Stored {
         reason: content(topic_root, REASON, WORDS_BYTES)?.filter(|text| !text.trim().is_empty()),
@@ -50,7 +50,7 @@ pub(crate) fn read(topic_root: &TopicRoot) -> Result<Stored, Error> {
     })
 }
 
-/// What the machine says by itself (spec eve-rest.md 4.2).
+/// The machine's own evidence (spec eve-rest.md 4.2).
 pub(crate) fn evidence(topic_root: &TopicRoot) -> Result<Evidence, Error> {
     let [now, before] = DISK.map(|file| power_cycles(topic_root, file));
     let watchdog = text(topic_root, WATCHDOG)?.unwrap_or_default();
@@ -61,7 +61,7 @@ pub(crate) fn evidence(topic_root: &TopicRoot) -> Result<Evidence, Error> {
     })
 }
 
-/// The count of power cycles of a disk that has one.
+/// Of a disk that counts them.
 fn power_cycles(topic_root: &TopicRoot, file: &str) -> Result<Option<i64>, Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]
@@ -73,8 +73,8 @@ fn power_cycles(topic_root: &TopicRoot, file: &str) -> Result<Option<i64>, Error
     Ok(details.map(|it| it.power_cycle_count).filter(|count| *count > -1))
 }
 
-/// Removes what was read. The file whose time stands for all of them goes last, so that what a crash leaves here
-/// is still known for what it is.
+/// Removes these files. The one whose time counts for all goes last, so that a crash leaves something
+/// recognisable.
 pub(crate) fn forget(topic_root: &TopicRoot) {
     for file in [IMAGE, STACK, REASON, NUMBER] {
         if let Err(cause) = store::remove(&topic_root.path(file)) {
@@ -83,7 +83,7 @@ pub(crate) fn forget(topic_root: &TopicRoot) {
     }
 }
 
-/// Removes what was stored for `order`, which was called off, unless others have stored a reason as well.
+/// Removes the reason of `order`, which was called off, unless others have stored a reason as well.
 pub(crate) fn take_back(topic_root: &TopicRoot, order: &MachineOrder) -> Result<(), Error> {
     let own = up_to_time(&RunningImage::running(topic_root), &order.reason);
     let held = content(topic_root, REASON, LOG_LIMIT_BYTES)?;
@@ -100,9 +100,9 @@ pub(crate) fn forget_first_boot(topic_root: &TopicRoot) {
     }
 }
 
-/// Stores why this boot ends, and says so on the console. What is there stays: the first reason is the cause, a later one
-/// follows from it and is a line after it (D-N4: the reference overwrites it), so that whoever wrote the first does not
-/// remove both. One file that cannot be written keeps no other one from being written; a later call writes what is missing.
+/// Stores why this boot ends, and writes it to the console. An existing reason stays: the first one is the
+/// cause, a later one follows from it and is a line after it (D-N4: the reference overwrites it), so that the
+/// first writer does not remove both. Each file is tried; a later call writes missing ones.
 pub(crate) fn write(
     topic_root: &TopicRoot,
     order: &MachineOrder,
@@ -131,15 +131,15 @@ pub(crate) fn write(
         Ok(_) => put(REASON, &line),
         Err(cause) => Err(cause),
     });
-    // The one whose time counts for all comes last.
+    // The file whose time counts for all comes last.
     if !is_none && !matches!(is_stored(topic_root), Ok(true)) {
         outcome = outcome.and(put(NUMBER, &name(order.boot_reason)));
     }
     outcome.and_then(|()| append(topic_root, LOG, &line).map_err(Error::pubsub(LOG)))
 }
 
-/// Notes `why` beside the reason of this boot's end, in the log and behind the reason of `order` where that is stored;
-/// what others have written beside it stays.
+/// Notes `why` beside the reason of this boot's end, in the log and behind the stored reason of `order`;
+/// foreign lines stay.
 pub(crate) fn mark(
     topic_root: &TopicRoot,
     order: &MachineOrder,
@@ -159,7 +159,7 @@ pub(crate) fn mark(
     outcome.and(append(topic_root, LOG, &marked).map_err(Error::pubsub(LOG)))
 }
 
-/// A reason as it is stored and logged (spec eve-rest.md 4.1): one line.
+/// A reason as stored and logged (spec eve-rest.md 4.1): one line.
 fn line(running: &RunningImage, reason: &str, now: GoTime) -> String {
     format!("{}{now}\n", up_to_time(running, reason))
 }
@@ -169,7 +169,7 @@ fn up_to_time(running: &RunningImage, reason: &str) -> String {
     format!("{reason} at EVE version {} at ", running.version)
 }
 
-/// Says it where a person may see it. Whether one does is nothing that an operation depends on.
+/// Best effort: no operation depends on the console.
 fn console(topic_root: &TopicRoot, operation: MachineOperation, line: &str) {
     let what = match operation {
         MachineOperation::Reboot => "Rebooting EVE",
@@ -184,7 +184,7 @@ fn console(topic_root: &TopicRoot, operation: MachineOperation, line: &str) {
     }
 }
 
-/// How often the device had started before; a text that is no number counts as none and is logged.
+/// Earlier starts of the device; an invalid number counts as none and is logged.
 pub(crate) fn counter(topic_root: &TopicRoot) -> Result<u32, Error> {
     let Some(text) = text(topic_root, COUNTER)? else { return Ok(0) };
     Ok(text.parse().unwrap_or_else(|cause| {
@@ -200,7 +200,7 @@ pub(crate) fn count(topic_root: &TopicRoot, before: u32) {
     }
 }
 
-/// The name of a number, as on disk. A number without a name is written so that it reads as a parse failure.
+/// As on disk. A number without a name is written so that it reads as a parse failure.
 fn name(reason: BootReason) -> String {
     format!("{PREFIX}{reason:?}")
 }
@@ -210,7 +210,7 @@ fn number(text: &str) -> BootReason {
     known.copied().unwrap_or(BootReason::ParseFail)
 }
 
-/// A short text; a blank one counts as absent.
+/// A short text; `None` for a blank one.
 fn text(topic_root: &TopicRoot, file: &str) -> Result<Option<String>, Error> {
     let text = content(topic_root, file, WORDS_BYTES)?.map(|text| text.trim().to_owned());
     Ok(text.filter(|text| !text.is_empty()))
@@ -219,7 +219,7 @@ fn text(topic_root: &TopicRoot, file: &str) -> Result<Option<String>, Error> {
 fn content(topic_root: &TopicRoot, file: &str, limit: u64) -> Result<Option<String>, Error> {
     match store::read_start(&topic_root.path(file), limit) {
         Ok(bytes) => Ok(bytes.and_then(|mut bytes| {
-            // Lost with the power: a block that was never written says nothing.
+            // Lost with the power: a block that was never written is ignored.
             bytes.retain(|it| *it != UNWRITTEN);
             (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
         })),
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn what_others_write_is_read_as_it_is_and_no_further_than_its_limit() {
         let (_dir, topic_root) = root();
-        // The watchdog and kube-init, behind one of the reference's agents that ended.
+        // The watchdog and kube-init, after one of the reference's agents that ended.
         let lines = "Reboot from agent zedagent[7] in partition IMGA at EVE version 14.5.0-k at 2026-03-14T09:26:53Z: x\n\
                      Watchdog report for IMGA EVE version 14.5.0-k at 2026-03-14T09:32:00Z: zedagent\n \
                      [2026-05-15 14:23:45]: BootReasonKubeTransition, cluster to single\n";

@@ -1,6 +1,6 @@
 //! The device config in force: read, merged over the last good one, and published in parts.
 //!
-//! Not here: what the text means (`device_config`), what its commands lead to (`core`).
+//! Not here: parsing (`device_config`), its commands (`core`).
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,13 @@ use crate::core::{DesiredDevice, Event};
 use crate::device_config::{self, DeviceConfig, Section};
 use crate::{CONFIG, config_items, saved};
 
-/// No config is longer; the reference's are a few hundred kilobytes at most.
+/// Larger files are refused; the reference's are a few hundred kilobytes at most.
 const CONFIG_BYTES: u64 = 16 << 20;
 
-/// What a fault of the config is called among the troubles of this agent.
+/// Its name among the troubles of this agent.
 const FAULTY: &str = "device config";
 
-/// What is in force; `None` where no good section was ever seen.
+/// The sections in force; `None` where no good one was ever seen.
 #[expect(clippy::option_option, reason = "not known, known to be absent, and known differ")]
 #[derive(Debug, Clone, Default)]
 struct InForce {
@@ -38,11 +38,11 @@ struct InForce {
     cluster: Option<EdgeNodeClusterConfig>,
 }
 
-/// The config in force and the topics that it becomes.
+/// The config in force, and its topics.
 pub(crate) struct ConfigTopics {
     topic_root: TopicRoot,
     force: InForce,
-    /// What the config file itself said of the cluster, if it was read whole in this run; the copy does not count.
+    /// The config file's cluster decision, if it was read whole in this run; the copy does not count.
     decided: Option<ConfigMembership>,
     defaults: ConfigItemValueMap,
     items: Outlet<ConfigItemValueMap>,
@@ -51,15 +51,15 @@ pub(crate) struct ConfigTopics {
     decision: Outlet<ClusterDecision>,
     base_os: Outlet<BaseOsConfig>,
     troubles: Troubles,
-    /// The properties that were published last.
+    /// As published last.
     map: Option<ConfigItemValueMap>,
-    /// The good config of which a copy is to be kept.
+    /// The good config to copy.
     uncopied: Option<Vec<u8>>,
     copied: Tries,
 }
 
 impl ConfigTopics {
-    /// Becomes the publisher of the config's topics, and reads the last good config if there is one.
+    /// Publishes the config's topics, and reads the last good config if there is one.
     pub(crate) fn open(topic_root: &TopicRoot, troubles: &Troubles) -> Result<Self, Error> {
         let mut config = Self {
             topic_root: topic_root.clone(),
@@ -90,14 +90,15 @@ impl ConfigTopics {
                 warn!(error = %report::chain(&cause), "cannot read the copy of the last good config");
             }
         }
-        // The copy may be older than what was published in this boot, and must not take the node out of its cluster.
+        // The copy may be older than what was published in this boot, and must not take the node out of its
+        // cluster.
         if let Some(published) = config.cluster.get(GLOBAL).filter(|it| it.valid) {
             config.force.cluster = Some(published.clone());
         }
         Ok(config)
     }
 
-    /// Follows the config file for good. Dropping it leaves what was published last.
+    /// Follows the config file. Dropping it leaves the last values published.
     pub(crate) async fn follow(mut self, clock: Clock, outbox: Outbox<Event>) {
         let rule = FileRule { limit_bytes: CONFIG_BYTES, order: true };
         let mut watch = self.topic_root.file(self.topic_root.path(CONFIG), rule);
@@ -129,7 +130,7 @@ impl ConfigTopics {
         tries.into_iter().flatten().min()
     }
 
-    /// Takes the config file as it is now.
+    /// Takes the present config file.
     fn take(&mut self, file: FileState) -> Event {
         let good = match file {
             FileState::Present(bytes) => self.take_text(&bytes),
@@ -165,7 +166,7 @@ impl ConfigTopics {
         Event::Config(wanted)
     }
 
-    /// Shows what of the config makes no sense: members, empty for the whole, with what was found.
+    /// Shows invalid members, empty for the whole, with what was found.
     fn report_faults(&self, faults: &[(String, String)]) {
         let mut still = Vec::new();
         for (member, found) in faults {
@@ -189,7 +190,7 @@ impl ConfigTopics {
         self.troubles.only(FAULTY, &still);
     }
 
-    /// Keeps a copy of the config that was read whole last.
+    /// Copies the config that was last read whole.
     fn copy(&mut self) {
         let Some(bytes) = &self.uncopied else { return };
         let kept = store::replace(&self.topic_root.path(saved::LAST_CONFIG), bytes);
@@ -202,7 +203,7 @@ impl ConfigTopics {
         self.items.get(GLOBAL).unwrap_or(&self.defaults)
     }
 
-    /// Whether the text is a config at all; sections that make no sense keep their last good content.
+    /// Whether the text is a config at all; invalid sections keep their last good content.
     fn take_text(&mut self, bytes: &[u8]) -> bool {
         let config = match device_config::parse(bytes) {
             Ok(config) => config,
@@ -275,7 +276,7 @@ impl ConfigTopics {
         }
     }
 
-    /// Publishes what is in force; what could not be written is tried again.
+    /// Publishes the sections in force; failed writes are repeated.
     fn publish(&mut self) {
         if let Some(map) = &self.map {
             self.items.put(GLOBAL, map);
@@ -345,7 +346,7 @@ mod tests {
             let root = tempfile::tempdir().unwrap();
             run(root.path(), &[Some(CLUSTER), left]);
             assert_eq!(published(root.path()), member, "{left:?}");
-            // Nor does a new run that has lost all it kept.
+            // Nor does a new run without any files.
             run(root.path(), &[left]);
             std::fs::remove_dir_all(root.path().join("persist")).unwrap();
             run(root.path(), &[left]);

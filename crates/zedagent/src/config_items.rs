@@ -1,6 +1,6 @@
-//! Config properties as the controller gives them, against the table of those that exist.
+//! The controller's config properties, checked against the table of known ones.
 //!
-//! The table is what the reference publishes with nothing set. Source: lf-edge/eve pkg/pillar/types/global.go.
+//! The table is the reference's publication with nothing set. Source: lf-edge/eve pkg/pillar/types/global.go.
 //! Pure: no clock, no I/O, no task.
 
 use agent::settings::NUMERIC;
@@ -8,22 +8,21 @@ use topics::{ConfigItemType, ConfigItemValue, ConfigItemValueMap, TriState, by_l
 
 use crate::device_config::MOST_FAULTS;
 
-/// Every property with its type and default, as the reference writes it.
+/// As the reference writes them.
 const DEFAULTS: &str = include_str!("config_items_defaults.json");
-/// Settings of single agents, given as `agent.<agent>.<setting>`.
+/// As `agent.<agent>.<setting>`.
 const AGENT_SETTINGS: [&str; 2] = ["debug.loglevel", "debug.remote.loglevel"];
 
-/// Of the name of a property that does not exist, no more is shown.
+/// Shown of an unknown property's name.
 const NAME_BYTES: usize = 60;
 
-/// The properties in force when nothing is set.
 pub fn defaults() -> Result<ConfigItemValueMap, topics::Error> {
     go_json::from_slice(DEFAULTS.as_bytes())
 }
 
-/// `defaults` with what the controller has set. A value that makes no sense leaves the one in `last`, and is reported
-/// with its name, the length of what was found and what is kept, as is a name that does not exist. A value itself is
-/// never shown: it may be a secret that was given to the wrong property.
+/// `defaults` with the controller's values. An invalid value leaves the one in `last`, and is reported with
+/// its name, length and the kept value; so is an unknown name. The value itself is never shown: it may be a
+/// secret given to the wrong property.
 pub fn apply(
     defaults: &ConfigItemValueMap,
     last: &ConfigItemValueMap,

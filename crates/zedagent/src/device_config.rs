@@ -14,18 +14,17 @@ use topics::{
 };
 use uuid::Uuid;
 
-/// A section of the config.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Section<T> {
-    /// Its content; the zero value where it is absent.
+    /// The zero value where it is absent.
     Good(T),
-    /// It makes no sense: what was in force stays so.
+    /// Invalid: the former value stays in force.
     #[default]
     Bad,
 }
 
 impl<T> Section<T> {
-    /// The content, or `last` where it makes no sense.
+    /// The content, or `last` where it is invalid.
     pub fn or(self, last: Option<T>) -> Option<T> {
         match self {
             Self::Good(content) => Some(content),
@@ -34,34 +33,28 @@ impl<T> Section<T> {
     }
 }
 
-/// One reading of the config.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DeviceConfig {
-    /// Names of the device.
     pub node: Section<EdgeNodeInfo>,
-    /// The reboot command, if there is one.
     pub reboot: Section<Option<DeviceOpsCmd>>,
-    /// The shutdown command, if there is one.
     pub shutdown: Section<Option<DeviceOpsCmd>>,
-    /// Config properties in their order.
+    /// In order.
     pub items: Section<Vec<(String, String)>>,
     pub maintenance: Section<bool>,
-    /// The OS image that is wanted, if there is one.
+    /// If wanted.
     pub base_os: Section<Option<BaseOsConfig>>,
     /// Membership in a cluster; initialized and not valid where there is none.
     pub cluster: Section<EdgeNodeClusterConfig>,
-    /// What makes no sense.
     pub faults: Vec<ConfigFault>,
 }
 
-/// A member that makes no sense.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigFault {
     /// Line of the text, from 1.
     pub line: usize,
     /// Names from the outside in.
     pub member: String,
-    /// What was found and what was expected.
+    /// Found and expected.
     pub text: String,
 }
 
@@ -71,17 +64,15 @@ impl fmt::Display for ConfigFault {
     }
 }
 
-/// Of what is in these members a fault says kind and length alone: a password may stand at the wrong place in them.
+/// Faults in these members show kind and length only: they may hold a misplaced password.
 const SECRETS: [&str; 2] = ["encryptedClusterToken", ITEMS];
-/// The list of config properties.
 const ITEMS: &str = "configItems";
-/// A value that is longer is not shown either.
+/// A longer value is not shown either.
 const SHOWN_CHARACTERS: usize = 60;
-/// Only the first ones are reported, and how many more there are: a config may be nothing but faults.
+/// Reported faults; further ones are counted: a config may be nothing but faults.
 pub const MOST_FAULTS: usize = 100;
 
-/// Reads a config.
-/// Errors: the text is no JSON object; nothing of it can be used.
+/// Errors: the text is no JSON object.
 pub fn parse(text: &[u8]) -> Result<DeviceConfig, ConfigFault> {
     let whole = |line, text: String| ConfigFault { line, member: ".".to_owned(), text };
     let root: Value =
@@ -107,7 +98,6 @@ pub fn parse(text: &[u8]) -> Result<DeviceConfig, ConfigFault> {
     Ok(config)
 }
 
-/// An object with the way to it.
 struct LocatedObject<'a> {
     object: &'a Map<String, Value>,
     path: Vec<String>,
@@ -118,7 +108,7 @@ impl<'a> LocatedObject<'a> {
         Self { object, path: Vec::new() }
     }
 
-    /// The member `name`, given in lowerCamelCase, under either of its names; `null` is absent.
+    /// The member `name`, given in lowerCamelCase, under either of its names; `null` counts as absent.
     fn get(&self, name: &str) -> Option<&'a Value> {
         let found = self.object.get(name).or_else(|| self.object.get(&snake_case(name)));
         found.filter(|value| !value.is_null())
@@ -140,7 +130,7 @@ fn snake_case(name: &str) -> String {
     snake
 }
 
-/// What a fault says of `found`: a short value as it is, a long one or one that may hold a secret by kind and length.
+/// `found` in a fault: a short value unchanged, a long or possibly secret one by kind and length.
 fn shown(path: &[String], found: &Value) -> String {
     let is_secret = path.iter().any(|name| SECRETS.iter().any(|it| name.split('[').next() == Some(it)));
     let whole = found.to_string();
@@ -156,16 +146,15 @@ fn shown(path: &[String], found: &Value) -> String {
     }
 }
 
-/// Reads members and notes faults.
 struct ConfigReader {
     text: String,
     faults: Vec<ConfigFault>,
-    /// Faults that are only counted: finding the line of each takes a walk through the text.
+    /// Counted only: finding a line takes a walk through the text.
     untold: usize,
 }
 
 impl ConfigReader {
-    /// A section is good when nothing in it made no sense.
+    /// Good when nothing in it was invalid.
     fn section<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> Section<T> {
         let before = self.faults.len() + self.untold;
         let content = read(self);
@@ -181,7 +170,7 @@ impl ConfigReader {
         self.faults.push(fault);
     }
 
-    /// The line of a member: each name of its path is looked for after the one before it.
+    /// The line of a member: each name of its path is searched after the one before it.
     fn line(&self, path: &[String]) -> usize {
         let mut at = 0;
         for name in path {
@@ -239,7 +228,7 @@ impl ConfigReader {
         }
     }
 
-    /// A member that is read from a text; absent or empty is the zero value.
+    /// Parsed from a text; absent or empty is the zero value.
     fn parsed<T: Default>(
         &mut self,
         at: &LocatedObject<'_>,
@@ -335,7 +324,7 @@ fn cluster(reader: &mut ConfigReader, root: &Map<String, Value>) -> EdgeNodeClus
     let none = EdgeNodeClusterConfig { initialized: true, ..EdgeNodeClusterConfig::default() };
     let root = LocatedObject::root(root);
     if root.get("cluster").is_none() && root.get("id").is_none() {
-        // What is left of a config, such as `{}`, must not take the node out of its cluster.
+        // A damaged config, such as `{}`, must not take the node out of its cluster.
         let expected = "found neither `id` nor `cluster`: no whole device config, so it does not say that the node is \
                         in no cluster";
         reader.fault(&root.path("cluster"), expected.to_owned());

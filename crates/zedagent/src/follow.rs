@@ -1,6 +1,6 @@
-//! What zedkube says, as facts.
+//! zedkube's topics and a person's order as events.
 //!
-//! Not here: what follows from it.
+//! Not here: their consequences.
 
 use agent::Troubles;
 use pubsub::{Change, FileState};
@@ -10,10 +10,9 @@ use tracing::warn;
 
 use crate::core::{Event, SiteOrder};
 
-/// The name of the trouble with a person's order that is none.
+/// Name of the trouble with an invalid order of a person.
 const ORDER: &str = "an order of a person";
 
-/// What zedkube says about the drain.
 pub(crate) fn of_zedkube(word: DrainTopicUpdate) -> Option<Event> {
     match word {
         DrainTopicUpdate::Status(status) => Some(Event::Drain(status)),
@@ -22,8 +21,8 @@ pub(crate) fn of_zedkube(word: DrainTopicUpdate) -> Option<Event> {
     }
 }
 
-/// Whether the node has yet to leave its cluster. That there is no record is worth a word: a zedkube of the reference
-/// never has one.
+/// Whether the node has yet to leave its cluster. A missing record is logged: a zedkube of the reference has
+/// none.
 pub(crate) fn leave(change: &Change<NodeLeave>, told: &mut bool) -> Option<Event> {
     let phase = match change {
         Change::Put { value, .. } => Some(value.phase),
@@ -35,11 +34,11 @@ pub(crate) fn leave(change: &Change<NodeLeave>, told: &mut bool) -> Option<Event
     phase.map(|it| Event::HasToLeave(it.has_to_leave()))
 }
 
-/// What zedkube orders for the whole site, or says that the machine did. That there is no order is worth a word.
+/// zedkube's order for the whole site, or that the machine went. A missing order is logged.
 pub(crate) fn site(change: Change<SiteOperation>, told: &mut bool) -> Option<Event> {
     let order = match change {
         Change::Put { value, .. } => {
-            // A server that has the order of going waits for others; power that is lost meanwhile is the same.
+            // A server with the order to go waits for others; a power loss meanwhile is the same.
             let back = value.step == "booted";
             (value.go || back || value.step == "ready").then_some(SiteOrder {
                 id: value.id,
@@ -57,7 +56,7 @@ pub(crate) fn site(change: Change<SiteOperation>, told: &mut bool) -> Option<Eve
     Some(Event::Site(order))
 }
 
-/// What a person at this node wants in this boot, with who that is and why. A file that is no order is a trouble.
+/// A person's wish for this boot, with author and reason. An invalid file is a trouble.
 pub(crate) fn person(file: FileState, boot_id: &str, troubles: &Troubles) -> Option<(DeviceOp, String)> {
     let order = match file {
         FileState::Absent => Ok(None),

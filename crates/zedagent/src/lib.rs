@@ -18,9 +18,8 @@ pub use limits::Limits;
 use agent::{AgentContext, Error, Tasks, Troubles, force, outlet, pid, turn};
 use topics::ZedAgentStatus;
 
-/// The name of this agent.
 const NAME: &str = "zedagent";
-/// Where the controller's config is read, under the root.
+/// The controller's config, under the root.
 pub const CONFIG: &str = "persist/config/edge-dev-config.json";
 
 /// Runs zedagent until `context` says stop.
@@ -37,7 +36,7 @@ pub async fn run(context: AgentContext, limits: Limits) -> Result<(), Error> {
     else {
         return Ok(());
     };
-    // Nothing begins before it is known whether a person lets it.
+    // Nothing begins before a person's pause is known.
     let mut pauses = context.pauses().keeping();
     found.pause = pauses.next().await;
     let core = core::Zedagent::new(limits, found, context.clock.now(), context.clock.booted_at());

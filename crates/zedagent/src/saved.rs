@@ -1,4 +1,4 @@
-//! What zedagent keeps apart from topics: counters that were carried out, and the last good config.
+//! zedagent's files apart from topics: completed counters, and the last good config.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,8 @@ use pubsub::{TopicRoot, store};
 use topics::{DeviceOp, DeviceOpsCmd, go_json};
 use tracing::error;
 
-/// The last config that could be read whole.
+/// The last config that was read whole.
 pub(crate) const LAST_CONFIG: &str = "persist/checkpoint/lastconfig.json";
-/// No counter file is longer.
 const COUNTER_BYTES: u64 = 64 << 10;
 
 const fn path(op: DeviceOp) -> &'static str {
@@ -19,7 +18,7 @@ const fn path(op: DeviceOp) -> &'static str {
     }
 }
 
-/// The counters that were carried out last. One that makes no sense counts as none, and is reported.
+/// Completed counters. An invalid one counts as none, and is reported.
 pub(crate) fn counters(topic_root: &TopicRoot) -> Result<BTreeMap<DeviceOp, DeviceOpsCmd>, Error> {
     let mut counters = BTreeMap::new();
     for op in [DeviceOp::Reboot, DeviceOp::Shutdown] {
@@ -41,7 +40,6 @@ pub(crate) fn counters(topic_root: &TopicRoot) -> Result<BTreeMap<DeviceOp, Devi
     Ok(counters)
 }
 
-/// Keeps a counter that was carried out.
 pub(crate) fn keep_counter(
     topic_root: &TopicRoot,
     op: DeviceOp,

@@ -1,5 +1,5 @@
-//! Device configs that are meant to do harm, and those that fuzzing starts from: refused or read, in bounded time and
-//! memory. `fuzz/` looks deeper.
+//! Malicious device configs, and fuzzing's corpus: refused or read, in bounded time and memory. `fuzz/` looks
+//! deeper.
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use zedagent::device_config::{MOST_FAULTS, parse};
 
-/// A sixteenth of what is read of a file at the most, so that a debug build is quick; all here grows with the length.
+/// A sixteenth of the largest file, so that a debug build is quick; costs grow with the length.
 const BYTES: usize = 1 << 20;
-/// What is read needs no more memory than so many bytes for each of its own.
+/// Limit of memory per byte read.
 const FACTOR: usize = 80;
 
-/// The most memory that this process has had since [`forget_peak`], in bytes.
+/// Peak memory of this process since [`forget_peak`], in bytes.
 fn peak() -> usize {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|it| it.starts_with("VmHWM:")).unwrap();
@@ -26,7 +26,7 @@ fn forget_peak() {
     File::options().write(true).open("/proc/self/clear_refs").unwrap().write_all(b"5").unwrap();
 }
 
-/// A text of about [`BYTES`], made of `head`, many times `piece` with its number for `#`, and `tail`.
+/// About [`BYTES`]: `head`, many times `piece` with its number for `#`, and `tail`.
 fn filled(head: &str, piece: &str, tail: &str) -> String {
     let mut text = head.to_owned();
     let mut nth = 0_u32;
@@ -37,7 +37,7 @@ fn filled(head: &str, piece: &str, tail: &str) -> String {
     text + tail
 }
 
-/// One test, as it measures the whole process.
+/// One test, because it measures the whole process.
 #[test]
 fn s4_no_device_config_ends_the_agent_or_takes_time_or_memory_without_bound() {
     let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/config");

@@ -1,4 +1,4 @@
-//! What is done to partitions and counters short of a switch: roll back, count, write.
+//! Changes of partitions and counters other than a switch: roll back, count, write.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -12,11 +12,11 @@ use super::pause::FailurePause;
 use super::stage::{ImageStage, content_name};
 
 impl BaseOs {
-    /// Takes back a switch, or forgets a failed try, whose image nobody wants any more; then unpublishes the
-    /// statuses of configs that are gone.
+    /// Undoes a switch, or forgets a failed try, of an image that is no longer wanted; then unpublishes
+    /// statuses of removed configs.
     pub(super) fn roll_back(&mut self, now: Mono, effects: &mut Vec<Effect>) {
         if self.ordered.is_some() {
-            // What has to be withdrawn shows once it is known what the partitions are.
+            // Which withdrawals are needed depends on the partitions.
             return;
         }
         let spare = self.facts.spare();
@@ -38,7 +38,7 @@ impl BaseOs {
             && self.facts.running().state == PartitionState::Active
             && !self.facts.falling_back();
         if unwanted {
-            // The statuses go once it is done: they tell a restarted agent that it has to be.
+            // The statuses go afterwards: a restarted agent needs them to know that work is left.
             self.order(now, PartitionChange::Set { label, state: PartitionState::Unused }, effects);
             return;
         }
@@ -49,7 +49,7 @@ impl BaseOs {
         }
     }
 
-    /// Keeps the counters that say what was done already.
+    /// Stores the counters of completed work.
     pub(super) fn count(&mut self, effects: &mut Vec<Effect>) {
         self.count_fallback(effects);
         self.count_retries(effects);
@@ -69,7 +69,7 @@ impl BaseOs {
                 self.journal(None, effects);
             }
         }
-        // The first counter ever heard asks for nothing.
+        // The first counter requests nothing.
         if let (Some(first), None) = (self.facts.fallback_counter, self.facts.counters.fallback) {
             self.save_fallback(first, effects);
         }
@@ -89,8 +89,8 @@ impl BaseOs {
         }
     }
 
-    /// A retry counter is reported once no image waits for its retry; one that asks for another try of a failed
-    /// image counts as acted upon with the switch itself.
+    /// A retry counter is reported once no image waits for its retry; the switch itself handles one that
+    /// requests another try of a failed image.
     fn count_retries(&mut self, effects: &mut Vec<Effect>) {
         let Some(config) = self.leading() else { return };
         if self.facts.running().state != PartitionState::Active {
@@ -119,7 +119,7 @@ impl BaseOs {
         }
     }
 
-    /// The config whose counters count: the only active one, else the only one.
+    /// The config with valid counters: the only active one, else the only one.
     fn leading(&self) -> Option<&BaseOsConfig> {
         let active: Vec<_> = self.facts.configs.values().filter(|config| config.activate).collect();
         let all: Vec<_> = self.facts.configs.values().collect();
@@ -129,7 +129,7 @@ impl BaseOs {
         }
     }
 
-    /// Writes the image that is next, one at a time.
+    /// Writes the next image, one at a time.
     pub(super) fn write(&mut self, now: Mono, effects: &mut Vec<Effect>) {
         let next = self.to_write();
         if let Some(under_way) = &self.writing {
@@ -158,14 +158,14 @@ impl BaseOs {
     }
 
     fn to_write(&self) -> Option<PartitionWrite> {
-        // A fallback needs what the other partition holds.
+        // A fallback needs the other partition's content.
         if self.facts.fallback_due().is_some() {
             return None;
         }
         let stages = self.facts.stages();
         let under_way = |key: &str| self.writing.as_ref().is_some_and(|write| write.key == key);
         let (key, config, _) = stages.into_iter().find(|(key, _, stage)| {
-            // A rival that shows up for a moment, as when the controller changes the image, stops nothing yet.
+            // A short-lived rival, as when the controller changes the image, stops nothing yet.
             *stage == ImageStage::ToWrite || (*stage == ImageStage::Rival && under_way(key))
         })?;
         let tree = self.facts.trees.get(&config.content_tree_uuid)?;

@@ -6,7 +6,7 @@ use step::Mono;
 
 use crate::Limits;
 
-/// What failed, how often in a row, and until when it is left alone.
+/// What failed, how often in a row, and the end of the pause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FailurePause<T> {
     pub(super) of: T,
@@ -17,7 +17,7 @@ pub(super) struct FailurePause<T> {
 }
 
 impl<T: PartialEq> FailurePause<T> {
-    /// One more failure of `of`; a failure of something else starts the count again.
+    /// Another failure of `of`; a failure of something else restarts the count.
     pub(super) fn grow(last: Option<Self>, of: T, reason: String, now: Mono, limits: &Limits) -> Self {
         let before = last.filter(|last| last.of == of).map_or(0, |last| last.failures);
         let failures = before.saturating_add(1);
@@ -25,7 +25,7 @@ impl<T: PartialEq> FailurePause<T> {
         Self { of, failures, until: now + wait, wait_secs: wait.as_secs(), reason }
     }
 
-    /// When `of` may be tried, if that is not yet.
+    /// When `of` may be tried, if not yet.
     pub(super) fn holds(this: Option<&Self>, of: &T, now: Mono) -> Option<Mono> {
         this.filter(|pause| pause.of == *of && pause.until > now).map(|pause| pause.until)
     }

@@ -1,56 +1,55 @@
-//! How far one wanted image has come.
+//! The stage of one wanted image.
 //!
-//! Source: spec agents.md 3.4, first match wins, with one order instead of two: the image is written first and
-//! the node drained second. The node then serves while the image is copied, a write that fails costs no drain,
-//! and the partition that is written to is one that nothing runs from.
-//! Pure: no clock, no I/O, no task.
+//! Source: spec agents.md 3.4, first match wins, with one order instead of two: the image is written first
+//! and the node drained second. The node then serves while the image is copied, a failed write costs no
+//! drain, and the partition that is written is not in use. Pure: no clock, no I/O, no task.
 
 use agent::partitions::PartitionState;
 use topics::{BaseOsConfig, ContentTreeStatus, SwState};
 
 use super::facts::UpdateFacts;
 
-/// Where an image is on its way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ImageStage {
-    /// The config names no content or no version.
+    /// The config lacks a content or a version.
     Invalid(&'static str),
     /// volumemgr reports an error about the content.
     Broken,
-    /// It runs.
     Running,
     /// The other partition holds it and is booted next.
     Switched,
-    /// The other partition holds it, but it is not to be switched.
+    /// The other partition holds it, but no switch is wanted.
     Kept,
-    /// Its hypervisor is of another kind than the one that runs.
+    /// Another kind of hypervisor than the running one.
     WrongKind,
-    /// It had its try and did not pass. `retry`: the controller's counter, when that asks for another try.
-    FailedBefore { retry: Option<u32> },
-    /// The content is not here yet.
+    /// Its try failed. `retry`: the controller's counter, when that requests another try.
+    FailedBefore {
+        retry: Option<u32>,
+    },
     Awaiting,
-    /// The content is here, but it is not to be switched.
+    /// The content is here, but no switch is wanted.
     Idle,
-    /// The image that runs is still in test, and the other partition its fallback.
+    /// The running image is still in test, and the other partition is its fallback.
     TooEarly,
-    /// The other partition is about to be booted with another image.
+    /// The other partition is about to boot another image.
     Behind,
-    /// It can be written to the other partition.
+    /// Ready to be written to the other partition.
     ToWrite,
-    /// What was written says that it is of another version.
-    Mismatch { found: String },
-    /// It is whole in the other partition and waits for the drain.
+    /// The written image has another version.
+    Mismatch {
+        found: String,
+    },
+    /// Whole in the other partition, waiting for the drain.
     Written,
     /// Several images are wanted at once; none is touched.
     Rival,
 }
 
-/// Name of the content that an image of `tree` is written from.
+/// Name of the content of `tree`.
 pub(super) fn content_name(tree: &ContentTreeStatus, uuid: &str) -> String {
     format!("{uuid}#{}", tree.generation_counter)
 }
 
-/// Whether two values of a content tree name the same bytes.
 pub(super) fn same_bytes(one: &ContentTreeStatus, other: &ContentTreeStatus) -> bool {
     let of = |it: &ContentTreeStatus| (it.state, it.generation_counter);
     of(one) == of(other)
@@ -59,7 +58,7 @@ pub(super) fn same_bytes(one: &ContentTreeStatus, other: &ContentTreeStatus) -> 
 }
 
 impl UpdateFacts {
-    /// The stage of every wanted image, and which one is acted upon: the only active one that does not run yet.
+    /// The stage of every wanted image, and the one to act on: the only active one that does not run yet.
     pub(super) fn stages(&self) -> Vec<(&String, &BaseOsConfig, ImageStage)> {
         let mut stages: Vec<_> =
             self.configs.iter().map(|(key, config)| (key, config, self.stage(config))).collect();
@@ -105,7 +104,7 @@ impl UpdateFacts {
             return ImageStage::FailedBefore { retry: again.then_some(counter) };
         }
         let written = spare.state == PartitionState::Unused && self.holds(config, tree);
-        // Once it is whole in its partition, the content is of no more use.
+        // Once the image is whole in its partition, the content is not needed.
         if !written && tree.is_none_or(|tree| tree.state != SwState::Loaded) {
             return ImageStage::Awaiting;
         }
@@ -122,11 +121,11 @@ impl UpdateFacts {
         if spare.state == PartitionState::Updating && !self.holds(config, tree) {
             return ImageStage::Behind;
         }
-        // Whether it fits shows when it is opened: of what was downloaded only the root counts.
+        // Whether it fits shows when it is opened: only the root of the download counts.
         ImageStage::ToWrite
     }
 
-    /// Whether the other partition was written from the content that `config` names.
+    /// Whether the other partition was written from the content of `config`.
     pub(super) fn holds(&self, config: &BaseOsConfig, tree: Option<&ContentTreeStatus>) -> bool {
         let (uuid, held) = (&config.content_tree_uuid, &self.spare().content);
         match tree {
@@ -136,7 +135,7 @@ impl UpdateFacts {
     }
 }
 
-/// Whether an image of this stage wants the other partition for itself.
+/// Whether an image at this stage wants the other partition.
 fn contends(stage: &ImageStage) -> bool {
     matches!(
         stage,
@@ -151,8 +150,8 @@ fn contends(stage: &ImageStage) -> bool {
     )
 }
 
-/// Kinds are known from versions of the form `<version>-<hypervisor>-<architecture>`; EVE-k is `k`. What cannot
-/// be read differs from nothing.
+/// Kinds come from versions of the form `<version>-<hypervisor>-<architecture>`; EVE-k is `k`. Unreadable
+/// ones do not differ.
 fn kinds_differ(one: &str, other: &str) -> bool {
     match (is_kube(one), is_kube(other)) {
         (Some(one), Some(other)) => one != other,

@@ -2,14 +2,15 @@
 
 use super::*;
 
-/// A program that writes down its words, and that pulls well once the file `here` is there.
+/// A program that records its arguments, and whose pull succeeds once the file `here` exists.
 fn program(device: &Device) -> PathBuf {
     let dir = device.dir.path().display();
     let lines = format!(
         "#!/bin/sh\necho \"$@\" >>{dir}/calls\n[ $1 = clean ] || [ -e {dir}/here ] || {{ echo shop/web:2 >&2; exit 1; }}\n"
     );
     let path = device.dir.path().join("images");
-    // By another process: what this one writes, a child of another test may still have open, and then it is busy.
+    // By another process: a child of another test may still hold a file that this one wrote, and then it is
+    // busy.
     let written = std::process::Command::new("sh")
         .args(["-c", r#"printf %s "$1" >"$0" && chmod 755 "$0""#])
         .arg(&path)

@@ -1,5 +1,5 @@
-//! Whole OS updates on the image of a disk with two partitions, booted by a boot loader that reads only the table, with
-//! power cut off at every write on the way.
+//! Whole OS updates on the image of a disk with two partitions, booted by a boot loader that reads only the
+//! table, with power cuts at every write.
 
 #[path = "../../../agent/src/partitions/tests/loader.rs"]
 #[expect(unreachable_pub, reason = "the stage of the whole-system tests has it too")]
@@ -21,7 +21,7 @@ const IMGB: usize = 704 * 512;
 /// Of [`content`].
 const SHA256: &str = "621ad827e2c08b08f2495aac59271e857c04227751b1d1ae3874ed971b43e784";
 
-/// What outlives a power cut: the disk and the persistent files.
+/// What survives a power cut: the disk and the persistent files.
 #[derive(Clone, PartialEq)]
 struct Left {
     disk: Vec<u8>,
@@ -29,7 +29,6 @@ struct Left {
 }
 
 impl Device {
-    /// A device whose partitions are on a disk; nothing runs yet.
     fn with_disk() -> Self {
         let mut device = Self::at_rest();
         let mut disk = Vec::new();
@@ -44,7 +43,7 @@ impl Device {
         self.dir.path().join("disk.img")
     }
 
-    /// The boot loader, the kernel and the image do their part; then the agent starts. Returns what runs.
+    /// Boot loader, kernel and image start; then the agent. Returns the running version.
     fn power_on(&mut self) -> String {
         let run = self.dir.path().join("run");
         if run.exists() {
@@ -64,7 +63,6 @@ impl Device {
         booted.label
     }
 
-    /// The controller wants the image, and volumemgr has it.
     fn ask(&self) {
         self.want();
         let tree = ContentTreeStatus {
@@ -91,7 +89,6 @@ impl Device {
         Left { disk: std::fs::read(self.disk()).unwrap(), files }
     }
 
-    /// The power fails: the agent ends, and this is what is left.
     async fn power_off(&mut self, left: &Left) {
         if self.agent.is_some() {
             self.kill().await;
@@ -126,7 +123,7 @@ impl Device {
         assert_eq!((status.base_os_version.as_str(), status.partition_label.as_str()), (NEW, "IMGB"));
     }
 
-    /// From wherever it is to the new image, and no way may end anywhere else.
+    /// From any state to the new image, with no other end.
     async fn until_the_end(&mut self, running: &str) {
         if running == "IMGA" {
             self.until_updating().await;
@@ -158,8 +155,8 @@ fn content() -> Vec<u8> {
     bytes
 }
 
-/// The disk after each sector by which `after` differs from `before`, in the order in which a table is written: header
-/// and entries of the backup copy, header and entries of the primary one.
+/// The disk after each sector that differs between `before` and `after`, in the order of a table's writes:
+/// header and entries of the backup copy, header and entries of the primary one.
 fn cuts(before: &Left, after: &Left) -> Vec<Left> {
     let last = before.disk.len() / 512 - 1;
     let order = [last..last + 1, last - 32..last, 1..2, 2..34];
@@ -283,7 +280,7 @@ async fn b1_power_cut_off_at_any_write_of_an_update_ends_in_the_new_image_or_in_
     device.until_marked().await;
     let marked = device.left();
 
-    // While the image is written: no head, half of it, all but the head, all but the note of it.
+    // While the image is written: no head, half of it, all but the head, all but its note.
     let note = device.topic_root.path("persist/partitions/IMGB.json");
     for (head, length) in [(false, 512), (false, 100_000), (false, content().len()), (true, content().len())]
     {

@@ -2,10 +2,10 @@
 
 use super::*;
 
-/// A clustered node with an image to be switched to, whose agent has no partitions.
+/// A clustered node with an image to switch to, and an agent without partitions.
 async fn without_partitions() -> Device {
     let mut device = Device::new();
-    // What this run says of its stand-in partitions is not to be left.
+    // This run's stand-in partitions must not stay.
     device.until::<ZbootStatus>("baseosmgr", "IMGB", |_| true).await;
     device.kill().await;
     device.want();
@@ -26,7 +26,7 @@ async fn b5_without_partitions_an_update_is_refused_with_the_reason_and_nobody_i
     device.until_gone::<ZbootStatus>("baseosmgr", "IMGA").await;
     device.until_gone::<ZbootStatus>("baseosmgr", "IMGB").await;
 
-    // The whole way of an update: a COMPLETE, a passed test, the version that runs. Nothing of it makes a difference.
+    // A whole update: a COMPLETE, a passed test, the running version. None of it matters.
     device.zedkube(DrainStatus::Complete, Requester::Update);
     device.put("nodeagent", "IMGA", &ZbootConfig { partition_label: "IMGA".into(), test_complete: true });
     let running = BaseOsConfig { base_os_version: OLD.to_owned(), ..sample("activate") };
@@ -45,7 +45,6 @@ async fn b5_others_learn_that_there_are_no_partitions_and_an_image_that_is_not_w
     let device = without_partitions().await;
     let mut partitions =
         device.topic_root.subscription::<ZbootStatus>(&wire::name::<ZbootStatus>("baseosmgr"), wire::codec());
-    // After the last words of the run before.
     let told = async {
         let mut ready = false;
         while !ready || partitions.iter().count() > 0 {
@@ -73,7 +72,6 @@ async fn b5_a_request_of_a_run_that_had_partitions_goes_unless_the_machine_is_go
         let status = NodeAgentStatus { device_reboot: going_down, ..NodeAgentStatus::default() };
         device.put("nodeagent", "nodeagent", &status);
         device.start_with(|| Ok(None));
-        // The answer of nodeagent is heard before the facts of a new config.
         device.until::<BaseOsStatus>("baseosmgr", KEY, |it| it.error.contains("no image partitions")).await;
         if going_down {
             device.stop().await;

@@ -1,8 +1,8 @@
-//! Partitions that are named and cannot be read.
+//! Named partitions that are unreadable.
 
 use super::*;
 
-/// Partitions that do not answer, or fail, until the test says otherwise.
+/// Partitions that hang, or fail, until the test changes that.
 struct Late {
     inner: RecordStore,
     answers: Arc<AtomicBool>,
@@ -38,8 +38,7 @@ impl PartitionStore for Late {
     }
 }
 
-/// A device with an image to be switched to, whose node is drained for it, and whose agent starts again with
-/// partitions that cannot be read.
+/// A device with an image to switch to and a drained node, whose agent restarts with unreadable partitions.
 async fn with_late_partitions(fails: bool) -> (Device, Arc<AtomicBool>) {
     let mut device = Device::new();
     device.want();
@@ -63,9 +62,9 @@ async fn b2_partitions_that_hang_or_fail_hold_nothing_up_but_the_update_and_are_
         let status = device.until::<BaseOsStatus>("baseosmgr", KEY, refused).await;
         assert!(status.error.contains(why), "{}", status.error);
         assert_eq!((status.activated, status.state), (false, SwState::Loaded));
-        // Others that wait for the partitions at their start go ahead.
+        // Other agents that wait for the partitions at their start continue.
         device.until_file("run/baseosmgr/ZbootStatus/restarted", "1").await;
-        // What cannot be read is no reason to give anything up.
+        // Unreadable partitions are no reason to give anything up.
         let request = device.until::<NodeDrainRequest>("baseosmgr", "global", |_| true).await;
         assert!(device.file::<ZbootStatus>("IMGA").exists());
         answers.store(true, Ordering::Relaxed);

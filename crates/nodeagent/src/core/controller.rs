@@ -1,36 +1,36 @@
-//! Since when the controller is out of reach.
+//! Since when the controller is unreachable.
 //!
-//! Counted from the start of this agent at the earliest: a restart of the agent makes a limit late, never early.
-//! Pure: no clock, no I/O, no task.
+//! Counted from the start of this agent at the earliest: a restart of the agent makes a limit late, never
+//! early. Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 
 use step::Mono;
 use topics::ConfigGetStatus;
 
-/// The controller as zedagent knows it.
+/// From zedagent's view.
 #[derive(Debug, Clone)]
 pub(super) struct Controller {
     status: ConfigGetStatus,
-    /// `None` while it is in reach.
+    /// `None` while it is reachable.
     lost: Option<Mono>,
-    /// A config was had from it in this run.
+    /// It gave a config in this run.
     had: bool,
 }
 
-/// What a reading of the config says about the controller.
+/// What a config fetch shows about the controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Contact {
     /// It gave a config.
     Config,
-    /// It is there but gives none.
+    /// Reachable, without a config.
     Busy,
-    /// It was not reached, or nothing is known yet.
+    /// Not reached, or unknown.
     Lost,
 }
 
 impl Controller {
-    /// Nothing is known yet, which counts as out of reach.
+    /// Unknown counts as unreachable.
     pub(super) const fn new(now: Mono) -> Self {
         Self { status: ConfigGetStatus::Never, lost: Some(now), had: false }
     }
@@ -58,12 +58,12 @@ impl Controller {
         }
     }
 
-    /// Whether it gave a config at least once.
+    /// It gave a config at least once.
     pub(super) const fn had(&self) -> bool {
         self.had
     }
 
-    /// When it will have been out of reach for `limit`, unless it comes back.
+    /// When it will have been unreachable for `limit`.
     pub(super) fn lost_for(&self, limit: Duration) -> Option<Mono> {
         self.lost.map(|since| since + limit)
     }

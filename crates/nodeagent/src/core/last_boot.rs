@@ -1,4 +1,4 @@
-//! How the boot before this one ended, from what it left behind.
+//! How the boot before this one ended, from its files.
 //!
 //! Source: spec agents.md 2.2. Pure: no clock, no I/O, no task.
 
@@ -7,59 +7,56 @@ use topics::{BootReason, GoTime};
 
 /// A longer stack is cut.
 const STACK_LONGEST: usize = 1700;
-/// What is kept of it: its end says more than its beginning.
+/// Kept of its end, which matters more.
 const STACK_KEPT: usize = 1600;
 
-/// What is published about the boot before this one.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct LastBoot {
     pub reason: String,
-    /// The same as a number.
     pub boot_reason: BootReason,
-    /// Trace of an agent that ended badly.
+    /// Of a crashed agent.
     pub stack: String,
     /// When it ended, or when this one began.
     pub time: GoTime,
-    /// The partition that it ran.
+    /// Its partition.
     pub image: String,
-    /// How often the device had started before.
+    /// Earlier starts of the device.
     pub restart_counter: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Stored {
     pub reason: Option<String>,
-    /// The same as a number.
     pub boot_reason: Option<BootReason>,
-    /// Trace of an agent that ended badly.
+    /// Of a crashed agent.
     pub stack: Option<String>,
-    /// The partition that it ran.
+    /// Its partition.
     pub image: Option<String>,
-    /// When the number was stored, else the words: that is when it began to go down.
+    /// When the number was stored, else the words: the start of its shutdown.
     pub time: Option<GoTime>,
 }
 
-/// What the machine itself says about a restart that stored nothing.
+/// The machine's own evidence of a restart that stored nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Evidence {
-    /// The installer left its mark: nothing ran before.
+    /// The installer's mark: no boot before.
     pub first_boot: bool,
-    /// Whether the disk counts one more power cycle; `None` without such a disk.
+    /// The disk counts one more power cycle; `None` without such a disk.
     pub power_cycled: Option<bool>,
-    /// The hardware watchdog says that it reset the board.
+    /// The hardware watchdog reset the board.
     pub watchdog_reset: bool,
 }
 
 impl LastBoot {
-    /// Reads the traces. `now` is for the cases that left none.
+    /// From the traces; `now` where there are none.
     pub fn from_traces(stored: Stored, evidence: Evidence, now: GoTime, restart_counter: u32) -> Self {
         let image = stored.image.unwrap_or_default();
         let time = stored.time.unwrap_or(now);
         let (reason, boot_reason, stack) = if let Some(reason) = stored.reason {
             (reason, stored.boot_reason.unwrap_or_default(), cut(stored.stack.unwrap_or_default()))
         } else {
-            // A number without words is the better witness: then the machine is not asked.
+            // A number without words is the better evidence: then the machine is not asked.
             let evidence = if stored.boot_reason.is_some() { Evidence::default() } else { evidence };
             let (reason, boot_reason) = guess(evidence, now);
             (reason, stored.boot_reason.unwrap_or(boot_reason), String::new())

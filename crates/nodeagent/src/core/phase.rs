@@ -1,4 +1,4 @@
-//! How far an operation is. Pure: no clock, no I/O, no task.
+//! The phase of an operation. Pure: no clock, no I/O, no task.
 //!
 //! ```text
 //! Idle ─► Delay ─► Halting ─► Settling ─► Syncing ─► Checking ─► Looking ─► Asked ─► Obeyed ─► Leaving  (reboot, power-off)
@@ -17,53 +17,84 @@ use step::Mono;
 
 use super::MachineOrder;
 
-/// How far it is, each with what is valid there.
+/// Each with its valid data.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) enum OrderPhase {
-    /// No operation.
     #[default]
     Idle,
-    /// Latched and published; others get time to end in order.
-    Delay { order: MachineOrder, until: Mono },
+    /// Latched and published; other agents get time to end in order.
+    Delay {
+        order: MachineOrder,
+        until: Mono,
+    },
     /// The reason is stored; applications halt.
-    Halting { order: MachineOrder, until: Mono, tell_at: Mono },
-    /// All applications are down, or are no longer waited for.
-    Settling { order: MachineOrder, until: Mono },
-    /// The hooks before a reboot are called, for at most so long.
+    Halting {
+        order: MachineOrder,
+        until: Mono,
+        tell_at: Mono,
+    },
+    /// All applications are down, or no longer waited for.
+    Settling {
+        order: MachineOrder,
+        until: Mono,
+    },
+    /// The hooks before a reboot run, with a limit.
     Hooks {
         order: MachineOrder,
         until: Mono,
-        /// Why the last try failed, or empty.
+        /// Of the last try, or empty.
         trouble: String,
     },
-    /// Everything is brought to the disks, for at most so long: nothing slow may come after the last look.
-    Syncing { order: MachineOrder, until: Mono },
-    /// What zedkube says right now about the node is being read.
+    /// Everything is synced, with a limit: nothing slow may come after the last look.
+    Syncing {
+        order: MachineOrder,
+        until: Mono,
+    },
+    /// zedkube's present status is being read.
     Checking {
         order: MachineOrder,
-        /// Why zedkube is not asked any more.
+        /// Why zedkube is no longer asked.
         unasked: String,
     },
     /// zedkube was asked whether the machine may go down now, and may answer until then.
-    Looking { order: MachineOrder, until: Mono },
-    /// A restart on our own account is about to happen, as soon as it is its turn, or is waited for no longer.
-    Turning { order: MachineOrder },
-    /// The node is being drained again, or zedkube holds it back: looked at when that says something else, and then.
-    Held { order: MachineOrder, again_at: Mono },
-    /// The device was asked. `leave_at`: a machine that is up then does not go down by itself.
-    Asked { order: MachineOrder, leave_at: Option<Mono> },
-    /// The device obeys: the machine is about to go.
-    Obeyed { order: MachineOrder, leave_at: Mono },
-    /// The device refused.
-    Refused { order: MachineOrder, again_at: Mono },
+    Looking {
+        order: MachineOrder,
+        until: Mono,
+    },
+    /// A restart on our own account is about to happen, as soon as it is its turn, or the wait ends.
+    Turning {
+        order: MachineOrder,
+    },
+    /// The node is being drained again, or zedkube holds it back: checked at each change, and then.
+    Held {
+        order: MachineOrder,
+        again_at: Mono,
+    },
+    /// The device was asked. `leave_at`: a machine that is up then will not go down by itself.
+    Asked {
+        order: MachineOrder,
+        leave_at: Option<Mono>,
+    },
+    /// The device obeys.
+    Obeyed {
+        order: MachineOrder,
+        leave_at: Mono,
+    },
+    Refused {
+        order: MachineOrder,
+        again_at: Mono,
+    },
     /// Carried out, and the machine is up by intention.
-    Down { order: MachineOrder },
-    /// The machine did not go down; the agent leaves.
-    Leaving { order: MachineOrder },
+    Down {
+        order: MachineOrder,
+    },
+    /// The machine did not go down; the agent ends.
+    Leaving {
+        order: MachineOrder,
+    },
 }
 
 impl OrderPhase {
-    /// The operation that is latched.
     pub(super) const fn order(&self) -> Option<&MachineOrder> {
         match self {
             Self::Idle => None,
@@ -84,17 +115,15 @@ impl OrderPhase {
         }
     }
 
-    /// The machine itself is about to go down, with no way back.
+    /// The machine itself is about to go down, irrevocably.
     pub(super) fn going_down(&self) -> bool {
         self.order().is_some_and(|order| order.operation != MachineOperation::Shutdown)
     }
 
-    /// The device was asked for it.
     pub(super) const fn is_asked(&self) -> bool {
         matches!(self, Self::Asked { .. } | Self::Obeyed { .. } | Self::Down { .. } | Self::Leaving { .. })
     }
 
-    /// When to look again.
     pub(super) fn due(&self) -> Option<Mono> {
         match self {
             Self::Delay { until, .. }

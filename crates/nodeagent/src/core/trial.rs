@@ -1,4 +1,4 @@
-//! The test of the running image: so long must it have a controller before it counts as good.
+//! The test of the running image: how long it must have a controller before it counts as good.
 //!
 //! Source: spec agents.md 2.5. Pure: no clock, no I/O, no task.
 
@@ -8,44 +8,38 @@ use step::Mono;
 
 use super::controller::Contact;
 
-/// How far the test is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum ImageTrial {
     /// Nothing to test, or not begun.
     #[default]
     Idle,
-    /// The controller is there but gives no config: the time begins again when that ends.
+    /// The controller gives no config: the time starts again after that.
     Held,
     Running {
         since: Mono,
-        /// When the remaining time is reported next.
+        /// The next report of the remaining time.
         tell_at: Mono,
-        /// The remaining time as it was reported last.
+        /// As reported last.
         remaining: Duration,
     },
-    /// Passed; baseosmgr has not taken it yet.
+    /// Passed; baseosmgr has not accepted it yet.
     Passed,
-    /// baseosmgr has taken it.
     Taken,
 }
 
-/// What the test depends on.
 pub(super) struct Conditions {
-    /// The running image is in test.
     pub(super) in_test: bool,
-    /// baseosmgr has taken its end.
+    /// baseosmgr has accepted its end.
     pub(super) taken: bool,
     /// The machine is about to go down: no verdict any more.
     pub(super) going_down: bool,
     pub(super) contact: Contact,
-    /// How long it takes.
     pub(super) time: Duration,
-    /// How often the remaining time is reported.
+    /// Between reports of the remaining time.
     pub(super) tick: Duration,
 }
 
 impl ImageTrial {
-    /// Where the test is now.
     pub(super) fn update(self, now: Mono, on: &Conditions) -> Self {
         if !on.in_test {
             return Self::Idle;
@@ -69,7 +63,6 @@ impl ImageTrial {
         }
     }
 
-    /// When to look again.
     pub(super) fn due(self, on: &Conditions) -> Option<Mono> {
         match self {
             Self::Running { since, tell_at, .. } if !on.going_down => Some(tell_at.min(since + on.time)),
@@ -77,7 +70,7 @@ impl ImageTrial {
         }
     }
 
-    /// Time that is left, as it is published.
+    /// As published.
     pub(super) const fn remaining(self, on: &Conditions) -> Duration {
         match self {
             Self::Held => on.time,
@@ -86,7 +79,7 @@ impl ImageTrial {
         }
     }
 
-    /// Whether the image counts as good and baseosmgr is still to hear it.
+    /// Whether the image passed and baseosmgr does not know yet.
     pub(super) fn passed(self) -> bool {
         self == Self::Passed
     }

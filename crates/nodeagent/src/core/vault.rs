@@ -1,4 +1,4 @@
-//! The vault of the applications: how long it may stay shut.
+//! The vault of the applications: how long it may stay closed.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -6,20 +6,19 @@ use std::time::Duration;
 
 use step::Mono;
 
-/// What vaultmgr says about the vault of the applications.
+/// As vaultmgr reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Vault {
-    /// Nothing: there may be none, so nothing follows from it.
+    /// No report: there may be no vault, so nothing follows.
     #[default]
     Silent,
     Opening,
     Open,
-    /// It cannot be opened for now, for example until the controller attests the device; with the indexes of PCRs that
-    /// are not as they were.
+    /// Closed for now, for example until the controller attests the device; with the indexes of PCRs that
+    /// changed.
     Shut(Vec<i64>),
 }
 
-/// The watch over it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct VaultWatch {
     said: Vault,
@@ -30,9 +29,9 @@ pub(super) struct VaultWatch {
 enum VaultState {
     #[default]
     Fine,
-    /// Shut, while the controller was there to help.
+    /// Closed, while the controller could help.
     Shut { since: Mono },
-    /// Shut for too long. Only an open vault ends this.
+    /// Closed for too long. Only an open vault ends this.
     LockedUp,
 }
 
@@ -41,7 +40,7 @@ impl VaultWatch {
         self.said = said;
     }
 
-    /// Takes what is known now. The time counts only once the controller gave a config, as it may have to help.
+    /// The time counts only once the controller gave a config, as it may have to help.
     pub(super) fn update(&mut self, now: Mono, controller_had: bool) {
         self.state = match (&self.said, self.state) {
             (Vault::Open, _)
@@ -53,7 +52,7 @@ impl VaultWatch {
         };
     }
 
-    /// When it will have been shut for `limit`, unless it opens.
+    /// When it will have been closed for `limit`.
     pub(super) fn shut_for(&self, limit: Duration) -> Option<Mono> {
         match self.state {
             VaultState::Shut { since } => Some(since + limit),
@@ -61,7 +60,7 @@ impl VaultWatch {
         }
     }
 
-    /// PCRs that may be why it is shut.
+    /// PCRs that may be the cause.
     pub(super) fn mismatching(&self) -> &[i64] {
         match &self.said {
             Vault::Shut(indexes) => indexes,
@@ -69,7 +68,7 @@ impl VaultWatch {
         }
     }
 
-    /// It was shut for too long and no fallback can help.
+    /// It was closed for too long and no fallback can help.
     pub(super) fn lock_up(&mut self) {
         self.state = VaultState::LockedUp;
     }

@@ -1,4 +1,4 @@
-//! Which operations the boot before this one has carried out. Pure: no clock, no I/O, no task.
+//! Operations that the boot before this one carried out. Pure: no clock, no I/O, no task.
 
 use step::say;
 use topics::{BootReason, DeviceOp, DeviceOpPending, DeviceOpsCmd, NodeAgentStatus, PendingState};
@@ -7,11 +7,11 @@ use super::facts::Effect;
 use super::machine::{OPERATIONS, Zedagent};
 
 impl Zedagent {
-    /// What was commanded in an earlier boot has been carried out by the boot that lies between (goals R3).
+    /// Commands of an earlier boot were carried out by the boot in between (goals R3).
     pub(super) fn count_executed(&mut self) -> Vec<Effect> {
         let mut out = Vec::new();
         for op in OPERATIONS {
-            // Whatever boot it was, a machine that was to go down by an order was off.
+            // Any boot will do: a machine with an order to go down was off.
             let went = |it: &DeviceOpPending| it.state == PendingState::Commanded || !it.site.is_empty();
             if self.pending.get(&op).is_some_and(|it| went(it) && it.boot_id != self.boot_id) {
                 self.executed(op, &mut out);
@@ -20,7 +20,8 @@ impl Zedagent {
         out
     }
 
-    /// What an older copy says is pending was commanded since if the boot before this one ended by the command.
+    /// Pending operations of an older copy were commanded later if the boot before this one ended by the
+    /// command.
     pub(super) fn settle_older(&mut self, status: &NodeAgentStatus, out: &mut Vec<Effect>) {
         for op in std::mem::take(&mut self.older) {
             if op == DeviceOp::Reboot && status.boot_reason == BootReason::RebootCmd {
@@ -38,7 +39,7 @@ impl Zedagent {
         }
     }
 
-    /// It has been carried out; what an order alone wanted has no counter.
+    /// An ordered operation has no counter.
     pub(super) fn executed(&mut self, op: DeviceOp, out: &mut Vec<Effect>) {
         let Some(DeviceOpPending { counter, desired_state, ops_time, site, .. }) = self.pending.remove(&op)
         else {

@@ -1,4 +1,4 @@
-//! The wall clock: every time that a person reads is made from a monotonic one, and made again when the clock is set.
+//! The wall clock: every time for a person is made from a monotonic one, and again when the clock is set.
 //!
 //! No decision depends on it. Not here: who notices that it was set (`agent::Clock`). Pure: no clock, no I/O, no task.
 
@@ -10,17 +10,16 @@ use topics::GoTime;
 use super::facts::Effect;
 use super::machine::Zedagent;
 
-/// A clock that was moved by less was not set: nothing is written again for that.
+/// A smaller move of the clock rewrites nothing.
 const SET: Duration = Duration::from_millis(500);
 
 impl Zedagent {
-    /// What the wall clock of now shows for a point in this boot.
+    /// The present wall clock's time of a point in this boot.
     pub(super) fn wall(&self, at: Mono) -> GoTime {
         self.booted_at.plus(at.since_start())
     }
 
-    /// The monotonic clock started then, by the wall clock of now: what is pending since some point in this boot is so
-    /// since another time.
+    /// The wall clock was set: times of pending operations are written again.
     pub(super) fn set_clock(&mut self, booted_at: GoTime, out: &mut Vec<Effect>) {
         if booted_at.apart(self.booted_at) >= SET {
             self.booted_at = booted_at;

@@ -1,4 +1,4 @@
-//! The agent dies, or the power fails, after each single piece of work; it ends right all the same.
+//! The agent dies, or the power fails, after each single piece of work; the result is right all the same.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use topics::DrainStatus;
 use super::world::{NEW, NEWER, World, X, Z};
 use crate::core::Event;
 
-/// No path of these tests has more pieces of work.
+/// Limit of a path's pieces of work.
 const MOST: usize = 200;
 
-/// Does `act` with a crash after each number of pieces of work in turn; `check` gets what came of it after a
-/// restart. Returns how many crashes there were.
+/// Does `act` with a crash after each number of pieces of work in turn; `check` gets the result after a
+/// restart. Returns the number of crashes.
 fn at_every_step(
     arrange: impl Fn() -> World,
     act: impl Fn(&mut World) -> Option<()>,
@@ -30,7 +30,7 @@ fn at_every_step(
     panic!("the path has more than {MOST} pieces of work");
 }
 
-/// zedkube completes whatever is asked, until nothing is.
+/// zedkube completes every request.
 fn drain(world: &mut World) {
     for _ in 0..4 {
         world.wait(Duration::from_secs(60));
@@ -40,7 +40,7 @@ fn drain(world: &mut World) {
     }
 }
 
-/// zedkube has said that it serves nobody, and the image waits for its drain.
+/// zedkube is idle, and the image waits for its drain.
 fn reported() -> World {
     let mut world = World::new();
     world.report();
@@ -49,7 +49,7 @@ fn reported() -> World {
     world
 }
 
-/// zedkube answers the open request, if the agent lives to hear it.
+/// zedkube answers the open request, if the agent lives to get it.
 fn try_answer(world: &mut World, status: DrainStatus) -> Option<()> {
     let topics::NodeDrainRequest { requested_by, requested_at, .. } = world.request.clone()?;
     let answer = topics::Answer { requested_by, requested_at, status, ..topics::Answer::default() };

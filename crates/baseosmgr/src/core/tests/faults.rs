@@ -13,7 +13,7 @@ fn waiting() -> World {
     world
 }
 
-/// An image that was tried and failed, with the counters saved and its config still there.
+/// An image with a failed try, with saved counters and its config still there.
 fn failed() -> World {
     let mut world = waiting();
     world.answer(DrainStatus::Complete);
@@ -91,7 +91,7 @@ fn d_b2_a_later_complete_replays_nothing() {
     world.zedkube(DrainStatus::NotRequested, Requester::None);
     world.answer_to(&request, DrainStatus::Complete);
     assert_eq!(world.switches(), []);
-    // Wanted again: that is another request, which the old answer does not serve.
+    // Wanted again: a new request, which the old answer does not serve.
     world.want(X, NEW);
     assert_eq!((world.spare_state(), world.asks()), (PartitionState::Unused, 2));
     world.answer(DrainStatus::Complete);

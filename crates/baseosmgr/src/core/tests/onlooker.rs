@@ -1,4 +1,4 @@
-//! An onlooker: from what others have said it works out again whether a switch is released. It does not ask the gate.
+//! An observer: derives from other agents' values whether a switch is released, without the gate.
 
 use topics::{DrainStatus, NodeDrainStatus, Requester};
 
@@ -15,7 +15,7 @@ impl World {
         self.status().is_none_or(|it| matches!(it.status, DrainStatus::Unknown | DrainStatus::NotSupported))
     }
 
-    /// What may release a switch to the spare partition now, from what others said.
+    /// What may release a switch to the spare partition now.
     pub(super) fn release(&self) -> Option<&'static str> {
         if let Some(Event::Forced(Some(forced))) = self.levels.get(&Level::Forced) {
             let complete = forced.status == DrainStatus::Complete;
@@ -24,7 +24,7 @@ impl World {
             {
                 return Some("forced");
             }
-            // COMPLETE for the other requester is none of ours; anything else holds for everyone.
+            // COMPLETE for the other requester does not count; any other status counts for all.
             if !complete {
                 return None;
             }

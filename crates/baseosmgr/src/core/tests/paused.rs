@@ -1,4 +1,4 @@
-//! A person's pause: no image is switched to that was not on its way, and a refusal takes back the drain of one that was.
+//! A person's pause: only an image already under way is switched, and a refusal withdraws that one's drain.
 
 use agent::partitions::PartitionState;
 use topics::{DrainStatus, NodeDrainStatus, OperationPause, PauseScope, Requester};
@@ -48,7 +48,7 @@ fn x3_a_drain_that_was_asked_for_ends_under_a_pause_and_is_taken_back_by_a_refus
             assert_eq!(world.asks(), 2, "it is asked for again");
         }
     }
-    // One that a person forces is not kept.
+    // A forced one does not wait.
     let mut world = waiting();
     world.say(pause(PauseScope::Controller));
     let forced = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::Update };

@@ -1,4 +1,4 @@
-//! What surrounds the core in its tests: a disk, the levels that others publish, the results under way.
+//! The core's surroundings in tests: a disk, values of other agents, results under way.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) const NEWER: &str = "14.6.0-k-amd64";
 pub(super) const X: &str = "2e1f0d3c-4b5a-4697-8897-a6b5c4d3e2f1";
 pub(super) const Z: &str = "7d0e1f2a-3b4c-4d5e-8f6a-0b1c2d3e4f5a";
 
-/// The fuse has blown: the agent is gone, the disk stays.
+/// The agent is gone, the disk stays.
 #[derive(Debug)]
 pub(super) struct Crashed;
 
@@ -48,18 +48,18 @@ pub(super) struct World {
     pub(super) zboot: BTreeMap<Label, ZbootStatus>,
     pub(super) counters: Counters,
     pub(super) manager: Option<u32>,
-    /// Everything that was performed, oldest first.
+    /// Performed effects, oldest first.
     pub(super) done: Vec<Effect>,
-    /// How many steps of work are left before the crash.
+    /// Steps of work left before the crash.
     pub(super) fuse: Option<usize>,
     pub(super) slow_writes: bool,
-    /// Results of orders and requests are not heard yet.
+    /// Results of orders and requests are delayed.
     pub(super) slow_results: bool,
     pub(super) going_down: bool,
     pub(super) write: Option<PartitionWrite>,
-    /// Since when zedkube has said nothing of use, as far as this run of the agent knows.
+    /// Since when zedkube has published nothing useful, in this run of the agent.
     pub(super) unsaid_since: Option<Mono>,
-    /// zedkube said something else since the open request was made in this run.
+    /// zedkube has published something else since the open request of this run.
     pub(super) moved_on: bool,
     refuse: Option<String>,
     pub(super) refuse_begin: Option<String>,
@@ -81,7 +81,7 @@ impl World {
         world
     }
 
-    /// The same with no word about a cluster and none of zedkube.
+    /// The same without a cluster decision and zedkube.
     pub(super) fn bare() -> Self {
         let partition = |label, state, version: &str, device: &str| Partition {
             label,
@@ -144,7 +144,7 @@ impl World {
         all.into_iter().try_for_each(|event| self.try_event(event))
     }
 
-    /// Tells a level, which a restarted agent hears again, and lets everything settle.
+    /// Publishes a level, which a restarted agent gets again, and settles.
     pub(super) fn say(&mut self, event: Event) {
         self.try_say(event).unwrap();
     }
@@ -198,7 +198,7 @@ impl World {
             self.perform(effect);
         }
         assert!(self.core.next_wake().is_none_or(|wake| wake > self.now), "it would turn without a pause");
-        // A fact twice is a fact once: nothing is left to do.
+        // A repeated fact changes nothing.
         assert_eq!(self.core.step(self.now, event), [], "the same fact again");
         Ok(())
     }
@@ -322,7 +322,7 @@ impl World {
         }
     }
 
-    /// The agent starts again, with what is on disk.
+    /// With the files on disk.
     pub(super) fn restart(&mut self) {
         self.fuse = None;
         self.moved_on = false;
@@ -338,7 +338,7 @@ impl World {
         self.hear_all().unwrap();
     }
 
-    /// The machine starts again: what is volatile is gone, the boot loader has chosen.
+    /// A boot: volatile state is gone, the boot loader has chosen.
     pub(super) fn boot(&mut self) {
         let before = self.partitions.current;
         if self.partitions.spare().state == PartitionState::Updating {
@@ -371,7 +371,6 @@ impl World {
         self.try_event(Event::Tick).unwrap();
     }
 
-    /// volumemgr has the content of `key`.
     pub(super) fn loaded(&mut self, key: &str) {
         self.tree(key, |_| {});
     }
@@ -404,12 +403,12 @@ impl World {
         self.say(Event::Config { key: key.to_owned(), value: None });
     }
 
-    /// zedkube publishes a status, without a word of who is answered.
+    /// zedkube publishes a status without answers.
     pub(super) fn zedkube(&mut self, status: DrainStatus, by: Requester) {
         self.say(Event::Drain(Some(NodeDrainStatus { status, requested_by: by })));
     }
 
-    /// zedkube answers the open request, in the order in which it writes.
+    /// zedkube answers the open request, in the order of its writes.
     pub(super) fn answer(&mut self, status: DrainStatus) {
         let request = self.request.clone().expect("a request stands");
         self.answer_to(&request, status);
@@ -446,7 +445,7 @@ impl World {
         self.done.iter().filter(|effect| matches!(effect, Effect::Write { .. })).count()
     }
 
-    /// Every switch that was ordered, with what it was for and why.
+    /// Ordered switches with contexts and reasons.
     pub(super) fn switches(&self) -> Vec<(String, ProceedReason)> {
         let switch = |effect: &Effect| {
             let Effect::Switch { context, why } = effect else { return None };

@@ -15,7 +15,7 @@ use topics::{
 use super::{DesiredDevice, Effect, Event, SavedDeviceOps, Zedagent};
 use crate::limits::Limits;
 
-/// A fact by numbers; answers are for the newest request, an older one, or somebody else's.
+/// By numbers; answers are for the newest request, an older one, or a foreign one.
 #[derive(Debug, Clone)]
 enum Fact {
     Config(u32),

@@ -64,7 +64,7 @@ pub(super) fn answered(core: &mut Zedagent, effects: &[Effect]) -> Vec<Effect> {
     said
 }
 
-/// What is commanded: reboot, shutdown, power-off.
+/// Commanded reboot, shutdown, power-off.
 pub(super) fn commanded(effects: &[Effect]) -> Option<(bool, bool, bool)> {
     effects.iter().rev().find_map(|it| {
         let Effect::Publish(status) = it else { return None };
