@@ -1,6 +1,6 @@
 //! What drains have left behind: a node takes back what its own have asked of virtual machines and volumes once it is
-//! healthy, and for a node that does not come back the node that leads does it after a limit, so that no machine stays down
-//! because its node died. All of it is found by what is written on the objects, so a restart changes nothing.
+//! healthy. For a node that does not come back the node that leads does it after a limit, so that no machine stays down
+//! because its node died. Everything is found by marks on the objects, so a restart changes nothing.
 //!
 //! Not here: when that is (`core::cleanup`), the calls (`kubenodeop`). Goals D12, D14.
 
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_secs(600);
 /// The time that reading the nodes may take.
 const READ: Duration = Duration::from_secs(30);
 
-/// Since when nodes are away whose drain has left something.
+/// Since when nodes are away that have left something of a drain.
 #[derive(Debug, Default)]
 struct AwayNodes {
     since: BTreeMap<String, Mono>,
@@ -49,7 +49,7 @@ impl AwayNodes {
     }
 }
 
-/// Goes on until nobody can say any more who leads. Dropping it loses nothing.
+/// Runs until the sender of `leading` is gone. Dropping it loses nothing.
 pub(crate) async fn run(cluster: ApiClient, clock: Clock, mut leading: watch::Receiver<Leadership>) {
     let (mut away, mut said) = (AwayNodes::default(), String::new());
     loop {
@@ -159,7 +159,7 @@ pub(crate) async fn undo_drain(
         let is_time = clock.now() >= named_from;
         let down = match undo::not_up(cluster, node).await {
             Ok(down) => down,
-            // Who may not read them is not asked again.
+            // Without the right to read them there is no second try.
             Err(error) if error.is_refused() => None,
             Err(error) => {
                 let (why, step) = in_the_way(&error);

@@ -1,10 +1,9 @@
-//! zedkube drains this node for whoever asks, says how far it is, and uncordons it again. It takes this node out of its
+//! zedkube drains this node on request, reports how far it is, and uncordons it again. It takes this node out of its
 //! cluster when the config says so.
 //!
-//! Beside its core it runs `clusterview` and `nodestatus`, which hear from it by channels and tell it nothing but that the
-//! lease is released. Not here:
-//! how a node is drained (`kubenodeop`); whether an operation goes ahead, its requester decides. Source: lf-edge/eve
-//! pkg/pillar/cmd/zedkube.
+//! Beside its core it runs `clusterview` and `nodestatus`, which receive from it by channels and report to it only that
+//! the lease is released. Not here: how a node is drained (`kubenodeop`), and whether an operation goes ahead (its
+//! requester decides). Source: lf-edge/eve pkg/pillar/cmd/zedkube.
 
 pub mod after_boot;
 pub mod core;
@@ -51,9 +50,9 @@ use crate::core::Event;
 use crate::other_image::OtherImageEnd;
 use crate::work::TaskContext;
 
-/// A name that people write and nobody reads.
+/// A name that people write and no program reads.
 const MISSPELT: &str = "persist/kube-status/kubeforce-NodeDrainStatus-global.json";
-/// While it exists, a drain that is done is not told.
+/// While it exists, a drain that is done is not published.
 pub const WAIT: &str = "tmp/DrainStatus_FaultInjection_Wait";
 
 /// How long a stop waits for evictions under way, which take 20 to 700 ms.
@@ -248,7 +247,7 @@ async fn follow_lease(
     }
 }
 
-/// Passes on the config of the cluster, as far as it is valid, until `context` says stop.
+/// Passes on the valid part of the config of the cluster, until `context` says stop.
 async fn tell_config(
     context: &AgentContext,
     mut cluster_membership: watch::Receiver<ClusterMembership>,

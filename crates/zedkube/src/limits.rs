@@ -1,5 +1,5 @@
-//! Waits, counts and rules of zedkube. Source: lf-edge/eve pkg/pillar/cmd/zedkube, whose waits and counts are the
-//! defaults; the limits of pods, tiers, volumes and returning workloads are goals D10, D13 and D15.
+//! Waits, counts and rules of zedkube. Source: lf-edge/eve pkg/pillar/cmd/zedkube; its waits and counts are the
+//! defaults. The limits of pods, tiers, volumes and returning workloads are goals D10, D13 and D15.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -29,8 +29,8 @@ pub(crate) const K3S_UPDATE: Duration = Duration::from_mins(30);
 pub(crate) const K3S_SETTLE: Duration = Duration::from_mins(1);
 /// How often it is warned of a person's pause that stays.
 pub(crate) const PAUSE_AGAIN: Duration = Duration::from_hours(24);
-/// How long a node must be away until whoever leads starts the virtual machines again that its drain has stopped, and takes
-/// back the copies of volumes that it asked for.
+/// How long a node must be away until the node that leads starts the virtual machines again that its drain has stopped,
+/// and takes back the copies of volumes that it asked for.
 pub(crate) const MACHINES_RESTORE: Duration = Duration::from_hours(1);
 /// Pause between two questions whether the Kubernetes API is there.
 pub(crate) const PROBE_PAUSE: Duration = Duration::from_secs(5);
@@ -241,7 +241,7 @@ impl Limits {
 const ETCD: EtcdSettings =
     EtcdSettings { metrics: "etcd_metrics", gateway: "etcd_gateway", data: "etcd_data" };
 
-/// Addresses that are one address each: what listens everywhere would listen where nobody expects it.
+/// Addresses that are one address each: a server on all addresses would listen also where it is not expected.
 fn server_addresses<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<IpAddr>, D::Error> {
     let list = Vec::<IpAddr>::deserialize(list)?;
     match list.iter().find(|it| it.is_unspecified() || it.is_multicast()) {
@@ -262,7 +262,7 @@ pub(crate) fn volume_action(then: VolumeAction) -> &'static str {
     words::VOLUME.iter().find(|(_, meaning)| *meaning == then).map_or("", |(word, _)| word)
 }
 
-/// The words of members; one that nobody knows is refused with the member and the words known.
+/// The words of members; an unknown one is refused with the member and the known words.
 mod words {
     use serde::Deserialize as _;
     use serde::de::Error as _;

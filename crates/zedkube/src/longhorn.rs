@@ -38,7 +38,7 @@ pub(crate) struct DesiredLonghorn {
     policy: Option<String>,
 }
 
-/// Reads what is wanted; a value that makes no sense leaves the one before it, with a line.
+/// Reads what is wanted; an invalid value leaves the one before it, with a line.
 pub(crate) fn wanted(map: &ConfigItemValueMap, before: &DesiredLonghorn) -> (DesiredLonghorn, Vec<String>) {
     let mut refused = Vec::new();
     let mut text = |name: &str, before: &Option<String>, makes_sense: fn(&str) -> bool| {
@@ -64,7 +64,7 @@ pub(crate) fn wanted(map: &ConfigItemValueMap, before: &DesiredLonghorn) -> (Des
     (DesiredLonghorn { cron, policy }, refused)
 }
 
-/// Runs until nobody can say any more who leads, or what is wanted. Dropping it loses nothing.
+/// Runs until a sender, of who leads or of what is wanted, is gone. Dropping it loses nothing.
 pub(crate) async fn run(
     cluster: ApiClient,
     clock: Clock,
@@ -91,7 +91,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Compares and writes what differs; what could not be done, in words. Each write needs the right to it.
+/// Compares and writes what differs. Returns what could not be done. Each write needs the right to it.
 async fn look(
     cluster: &ApiClient,
     clock: Clock,

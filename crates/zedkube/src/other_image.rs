@@ -14,13 +14,13 @@ use tracing::{info, warn};
 
 use crate::{GLOBAL, NAME};
 
-/// How often the machine's watchdog hears that this agent lives.
+/// How often this agent reports to the machine's watchdog that it lives.
 const TICK: Duration = Duration::from_secs(25);
 
 /// Why it has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OtherImageEnd {
-    /// The agent was told to stop.
+    /// The agent is to stop.
     Stopped,
     /// The device config names a cluster: this node is drained like any other one.
     InCluster,

@@ -49,7 +49,7 @@ impl RequestFollower {
         Self { from, clock, outbox, withdrawn: None }
     }
 
-    /// Sends the request; false once nobody listens any more. Whose topic or file it is in says who asks.
+    /// Sends the request; false once the receiver is gone. Its topic or file says who asks.
     async fn put(&mut self, request: NodeDrainRequest) -> bool {
         self.withdrawn = None;
         let request = NodeDrainRequest { requested_by: self.from, ..request };
@@ -65,7 +65,7 @@ impl RequestFollower {
         self.clock.sleep_until(self.withdrawn).await;
     }
 
-    /// Sends that there is no request; false once nobody listens any more.
+    /// Sends that there is no request; false once the receiver is gone.
     async fn withdraw(&mut self) -> bool {
         self.withdrawn = None;
         self.outbox.send(Event::Request(self.from, None)).await

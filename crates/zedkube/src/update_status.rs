@@ -20,7 +20,7 @@ use crate::{GLOBAL, NAME};
 
 /// The word of the command.
 pub const COMMAND: &str = "pubKubeClusterUpdateStatus";
-/// In whose name it is published.
+/// The agent in the name of which it is published.
 const PUBLISHER: &str = "zedagent";
 /// Where commands hand values over; it survives a reboot as the topic does.
 const FOLDER: &str = "KubeClusterUpdateReport";
@@ -107,7 +107,7 @@ fn cut(text: &str) -> String {
 }
 
 /// Hands a value over to the agent below `root`. Of several commands at once each has a number of its own.
-/// Errors: in words: the folder cannot be read, a file cannot be written, or too many wait.
+/// Errors, as a person reads them: the folder cannot be read, a file cannot be written, or too many wait.
 pub fn hand_over(root: &Path, value: &Handed) -> Result<PathBuf, String> {
     let told = |cause: &(dyn std::error::Error + 'static)| format!("hand the status over: {}", chain(cause));
     let folder = name().dir(root);
@@ -174,8 +174,8 @@ pub(crate) async fn run(context: &AgentContext, troubles: &Troubles) -> Result<(
     }
 }
 
-/// Publishes what the first file says, and removes it; false where there is none. `left` are names of directories: nobody
-/// knows what is in them, and they hold up nothing.
+/// Publishes what the first file says, and removes it; false where there is none. `left` are names of directories:
+/// their content is unknown, and they hold up nothing.
 /// Errors: a file cannot be read, written or removed: it is tried again, so that all are published in their order.
 fn publish_next(
     topic_root: &TopicRoot,

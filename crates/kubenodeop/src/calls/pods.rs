@@ -47,7 +47,7 @@ pub(crate) struct AliveSets(Mutex<BTreeMap<(String, String), Option<String>>>);
 
 impl AliveSets {
     fn held(&self) -> MutexGuard<'_, BTreeMap<(String, String), Option<String>>> {
-        // Each entry is whole, whoever panicked while it was written.
+        // Each entry is whole, even if a task panicked while it was written.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -112,7 +112,7 @@ fn daemon_set(pod: &Pod) -> Option<((String, String), &str)> {
     Some(((pod.metadata.namespace.clone().unwrap_or_default(), owner.name.clone()), &owner.uid))
 }
 
-/// The facts about a pod whose `DaemonSet` is looked for among those `alive`, by namespace and name with their UIDs.
+/// The facts about a pod. Its `DaemonSet` is looked for among those `alive`, by namespace and name with their UIDs.
 pub(crate) fn looked_up(pod: &Pod, alive: &BTreeMap<(String, String), Option<String>>) -> PodFacts {
     let mut facts = facts(pod);
     if let Some((key, uid)) = daemon_set(pod) {

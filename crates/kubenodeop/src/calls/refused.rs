@@ -1,6 +1,6 @@
 //! Waiting until the server no longer refuses what it refused for good: a role was given, the kubeconfig renewed.
 //!
-//! Nobody tells of that, so the very calls are repeated as dry runs: one call each 1.8 s, in turn, and all at once when
+//! No event says that, so the same calls are repeated as dry runs: one call each 1.8 s, in turn, and all at once when
 //! the kubeconfig has changed. While the server is in trouble the pause grows up to 15 s. Not here: which calls (`watched`), what follows. Source: goals D16.
 
 use std::mem::discriminant;
@@ -120,7 +120,7 @@ async fn rehearse(cluster: &ApiClient, node: &NodeName, call: &RefusedCall) -> R
             Err(error) => Err(error),
         },
     };
-    // Whose node it is was no matter of refusal.
+    // That the node belongs to another device is no refusal.
     match result {
         Err(error) if !error.is_of_another() => error.reply(),
         Ok(()) | Err(_) => Reply::Done,

@@ -273,8 +273,8 @@ pub async fn surge(
     }
 }
 
-/// The pods of `node`, of `pods` of the whole cluster, whose Deployments a drain would ask for a second copy, with their
-/// names; what is Ready on a node that is `closed` counts for nothing. Nothing is read where none is asked.
+/// The pods of `node`, among `pods` of the whole cluster, of Deployments that a drain would ask for a second copy, with
+/// the names of those; what is Ready on a node that is `closed` counts for nothing. Nothing is read where none is asked.
 pub(crate) async fn foreseen(
     cluster: &ApiClient,
     node: &NodeName,
@@ -311,11 +311,12 @@ fn deployments() -> WatchScope {
     WatchScope::all("Deployments", Deployment::url_path(&(), None))
 }
 
-/// Ends what drains of `node` have asked for: of a Deployment whose new pods are there the record is removed. With
+/// Ends what drains of `node` have asked for: the record of a Deployment is removed once its new pods are there. With
 /// `undo` one that has not come to its end, after a drain that was withdrawn or cut off by a reboot, goes back to its
 /// pods of before. Which ones do, as `shop/web`, and the first failure; then it is to be called again.
 ///
-/// A Deployment without a record of this node is left alone. Who may not read Deployments has asked none of them.
+/// A Deployment without a record of this node is left alone. Without the right to read Deployments none was
+/// asked.
 pub async fn settle(cluster: &ApiClient, node: &NodeName, undo: bool) -> (Vec<String>, Result<(), Error>) {
     let all = match deployments().list_all::<DeploymentObject>(cluster).await {
         Ok(all) => all.items,

@@ -38,12 +38,12 @@ pub(crate) struct World {
     pub(crate) unschedulable: bool,
     pub(crate) annotation: Option<String>,
     pub(crate) kubelet: Kubelet,
-    /// Answers to the next calls whose line contains the text, in place of the world's own.
+    /// Answers to the next calls with the text in their line, in place of the world's own.
     pub(crate) instead: VecDeque<(&'static str, MockReply)>,
-    /// A change made when the next call whose line contains the text has been answered.
+    /// A change made when the next call with the text in its line has been answered.
     pub(crate) then: VecDeque<(&'static str, WorldChange)>,
     version: u64,
-    /// What watches were told: path, version, line. A watch that opens late is told again.
+    /// What was sent to watches: path, version, line. It is sent again to a watch that opens late.
     history: Vec<(&'static str, u64, String)>,
     watchers: Vec<Watcher>,
 }
@@ -251,14 +251,14 @@ impl World {
         }
     }
 
-    /// Every open watch is cut, and hears no more.
+    /// Every open watch is cut.
     pub(crate) fn cut(&mut self) {
         for watcher in self.watchers.drain(..) {
             drop(watcher.to.send(Err("connection reset by peer")));
         }
     }
 
-    /// Every open watch hears that its version is too old.
+    /// Every open watch is answered that its version is too old.
     pub(crate) fn expire(&mut self) {
         let gone = json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"});
         for watcher in self.watchers.drain(..) {
@@ -266,7 +266,7 @@ impl World {
         }
     }
 
-    /// Every open watch stays open and hears no more.
+    /// Every open watch stays open, and nothing more is sent to it.
     pub(crate) fn fall_silent(&mut self) {
         for watcher in self.watchers.drain(..) {
             std::mem::forget(watcher.to);

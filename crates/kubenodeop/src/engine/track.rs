@@ -49,7 +49,7 @@ pub(super) struct PodTrack {
     pub(super) without: Option<Mono>,
     /// The container runtime has shown one.
     pub(super) lives: bool,
-    /// The standing refusal may be told.
+    /// The refusal that lasts may be reported.
     pub(super) told: bool,
     pub(super) refusal: Option<PodRefusal>,
 }
@@ -262,7 +262,7 @@ impl PodTrack {
             && !self.sticky
     }
 
-    /// Held by something that does not pass by itself within seconds, and told so.
+    /// Held by something that does not pass by itself within seconds, and reported as that.
     pub(super) fn is_blocked(&self) -> bool {
         self.sticky
             || self.kept.is_some()

@@ -137,7 +137,7 @@ pub fn migration(migration: &Value, guest: &Value) -> Migration {
     }
 }
 
-/// Whose the migrations of `all` are that belong to `guest`: the one that is not over, and those that have failed since one
+/// The migrations among `all` that belong to `guest`: the one that is not over, and those that have failed since one
 /// succeeded, the newest first.
 #[must_use]
 pub fn migrations(all: &[Value], guest: &Value) -> (Option<Migration>, Vec<(String, String)>) {
@@ -190,7 +190,7 @@ pub fn controller(guest: &Value) -> Option<(String, String)> {
     Some((text(&owner["kind"]), text(&owner["name"])))
 }
 
-/// A machine whose instance this is.
+/// A machine, with its instance `guest` if it has one.
 #[must_use]
 pub fn machine(object: &Value, guest: Option<&Value>) -> MachineSeen {
     described(MACHINES, object, guest.filter(|it| !is_over(it)), &DRAIN)
@@ -208,8 +208,8 @@ pub fn owner(guest: &Value, machine: Option<&Value>) -> MachineOwner {
     }
 }
 
-/// The policy of a machine, and who says so: its VirtualMachine, its instance, its namespace, then the limits file. A word
-/// that nobody knows holds it.
+/// The policy of a machine, and what sets it: its VirtualMachine, its instance, its namespace, then the limits file. An
+/// unknown word holds the machine.
 #[must_use]
 pub fn policy(objects: [(&str, Option<&Value>); 3], default: MachinePolicy) -> (MachinePolicy, String) {
     for (of, object) in objects {

@@ -48,7 +48,7 @@ pub enum Action {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     pub state: MachineState,
-    /// In words, without its name.
+    /// As people read it, without its name.
     pub text: String,
     pub act: Option<Action>,
     /// What is done once that is, without another look.
@@ -193,7 +193,7 @@ pub struct Fate {
     pub rebuilds: bool,
     /// It depends on the room on other nodes.
     pub lacks_room: bool,
-    /// In words, without its name.
+    /// As people read it, without its name.
     pub text: String,
 }
 
@@ -308,7 +308,7 @@ fn stalled_after(it: &VirtualMachine, others: usize) -> Option<Duration> {
         "" | "Pending" => Some(PENDING).filter(|_| others == 0),
         "Scheduling" => Some(PENDING),
         "Running" => {
-            // KubeVirt ends it by itself at its limit; this one holds where nobody does.
+            // KubeVirt ends it by itself at its limit; this limit holds where KubeVirt does not.
             Some(limits::longest(it)?.saturating_add(it.limits.progress.unwrap_or_default()))
         }
         _ => it.limits.progress,

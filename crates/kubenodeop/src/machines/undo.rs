@@ -50,8 +50,8 @@ pub enum Undo {
     Forget,
 }
 
-/// What takes back what was asked of one, in order: without the mark KubeVirt makes no other migration. One in post-copy
-/// runs to its end.
+/// The calls that take back what was asked of one machine, in order: without the mark KubeVirt makes no other
+/// migration. One in post-copy runs to its end.
 #[must_use]
 pub fn takes_back(it: &AskedOne) -> Vec<Undo> {
     let mut calls = Vec::new();
@@ -69,7 +69,7 @@ async fn listed(cluster: &ApiClient, kind: &str, labels: Option<String>) -> Resu
     let scope = WatchScope { labels, ..WatchScope::all(kind, path(kind)) };
     match found(scope.list_all::<Value>(cluster).await) {
         Ok(list) => Ok(list.map(|it| it.items).unwrap_or_default()),
-        // Who may read nothing of it is refused also where it is not installed. Anybody may ask which groups there are.
+        // A role without rights to read it is refused also where it is not installed. Every role may list the groups.
         Err(error) if error.is_refused() && !is_installed(cluster).await? => Ok(Vec::new()),
         Err(error) => Err(error),
     }
@@ -189,8 +189,8 @@ pub async fn undo_all(cluster: &ApiClient, node: &NodeName) -> Result<usize, Err
     taken.and(later)
 }
 
-/// Starts again what drains of the nodes have stopped for which `of` holds, where nobody has changed it since, a few at a
-/// time. How many are to be started later: they still shut down, or others are on their way up.
+/// Starts again what drains of the nodes for which `of` holds have stopped, unless it was changed since, a few at a
+/// time. Returns how many are to be started later: they still shut down, or others are on their way up.
 /// Errors: the first that occurred, once as many as may were started.
 pub async fn start_again(cluster: &ApiClient, of: impl Fn(&str) -> bool) -> Result<usize, Error> {
     let (shutting_down, waiting) = start_some(cluster, of).await?;

@@ -154,7 +154,7 @@ async fn look(
     Ok(LeftoverCheck { ready, left, any_ending, pods: pods.items })
 }
 
-/// The pod, if its end began before the boot at `booted`, or nobody has known anything of it since.
+/// The pod, if its end began before the boot at `booted`, or nothing is known of it since then.
 fn left_by(pod: &Pod, booted: Timestamp) -> Option<LeftPod> {
     let (meta, facts) = (&pod.metadata, pods::facts(pod));
     let began = match &meta.deletion_timestamp {

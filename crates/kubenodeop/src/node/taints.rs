@@ -30,7 +30,7 @@ fn taints(node: &NodeObject) -> impl Iterator<Item = &Taint> {
     node.spec.iter().flat_map(|spec| spec.taints.iter().flatten())
 }
 
-/// The taints of an outage on `node`, in words.
+/// The taints of an outage on `node`, as people read them.
 pub(crate) fn of_outage(node: &NodeObject) -> Vec<String> {
     taints(node).filter(|it| is_of_outage(it)).map(text).collect()
 }
@@ -65,7 +65,7 @@ impl UnusualTaints {
 }
 
 /// Removes the taints of an outage from our node if it is Ready, by one patch that names the version that was read.
-/// Returns those removed, in words.
+/// Returns those removed, as people read them.
 /// Errors: as [`node::read`]; a lost race is [`Error::is_conflict`].
 pub async fn remove_stale(
     cluster: &ApiClient,

@@ -121,8 +121,8 @@ impl BudgetFacts {
         self.allowed > 0
     }
 
-    /// Whether it lets a pod go without a disruption of its own: one that is not Ready, where it is told to, or where the
-    /// others are enough (kubernetes `pkg/registry/core/pod/storage/eviction.go`).
+    /// Whether it lets a pod go without a disruption of its own: one that is not Ready, where its policy says so, or where
+    /// the others are enough (kubernetes `pkg/registry/core/pod/storage/eviction.go`).
     pub fn passes(&self, ready: bool) -> bool {
         !ready && (self.lenient || (self.desired > 0 && self.healthy >= self.desired))
     }
@@ -133,8 +133,8 @@ impl BudgetFacts {
     }
 }
 
-/// The budgets of one namespace in the order of their names, found by the labels of a pod: with as many budgets as pods
-/// nobody asks each of them about each pod.
+/// The budgets of one namespace in the order of their names, found by the labels of a pod: so with as many
+/// budgets as pods not each budget is compared with each pod.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Budgets {
     all: Vec<BudgetFacts>,

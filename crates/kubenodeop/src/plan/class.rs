@@ -59,17 +59,17 @@ pub struct PodFacts {
     pub finalizers: Vec<String>,
 }
 
-/// The controller of a pod, as far as a drain cares.
+/// The controller of a pod: what a drain distinguishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodOwner {
-    /// None: nobody makes the pod again.
+    /// None: nothing makes the pod again.
     Nobody,
     /// The kubelet, of whose static pod this is an image: deleting it stops nothing.
     Kubelet,
-    /// A `DaemonSet` that is there, or one of another API group, of which nobody looks whether it is: it would put the pod
-    /// back at once.
+    /// A `DaemonSet` that is there, or one of another API group, which is not looked for: it would put the pod back
+    /// at once.
     DaemonSet,
-    /// A `DaemonSet` that is gone, so that nobody makes the pod anew.
+    /// A `DaemonSet` that is gone, so that nothing makes the pod anew.
     VanishedDaemonSet,
     Other,
 }

@@ -1,4 +1,4 @@
-//! Whether another node can take a pod, as far as facts tell that do not change by the minute.
+//! Whether another node can take a pod, by facts that do not change by the minute.
 //!
 //! Not here: load, spreading, anti-affinity, which the scheduler weighs again each time. Sources: the Kubernetes
 //! pages "Assigning Pods to Nodes", "Taints and Tolerations", "Quantity".
@@ -30,7 +30,7 @@ pub struct SchedulingNeeds {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Affinity {
-    /// Whose it is: `its affinity`, `volume pv-1`.
+    /// What requires it: `its affinity`, `volume pv-1`.
     pub of: String,
     pub terms: Vec<SelectorTerm>,
 }

@@ -1,8 +1,8 @@
 //! Whether a Deployment has a second copy made elsewhere before its only Ready pods leave a node (goals D20).
 //!
 //! It is asked to roll out its own template again, as `kubectl rollout restart` does: its controller then makes the new
-//! pod, waits until that is Ready, and ends the old one. Nothing has to be scaled back afterwards, by nobody and after no
-//! crash, and nobody's number of replicas is touched. Not here: reading it, and when (`engine`). Source: the Kubernetes
+//! pod, waits until that is Ready, and ends the old one. Nothing has to be scaled back afterwards, not even after
+//! a crash, and no number of replicas is touched. Not here: reading it, and when (`engine`). Source: the Kubernetes
 //! page "Deployments" on `maxSurge` and `maxUnavailable`. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ pub const SURGE_ANNOTATION: &str = "pillar-rs/drain-surge";
 /// On a Deployment, as long as a second copy that was asked for is on its way: a [`SurgeRecord`]. Without it nothing is
 /// given up.
 pub const RECORD_ANNOTATION: &str = "pillar-rs/drain-surge-record";
-/// On the template of a Deployment: the node and the replica set whose pods are to be replaced, as `n1/web-5f7d`. With it
+/// On the template of a Deployment: the node, and the replica set of the pods to be replaced, as `n1/web-5f7d`. With it
 /// the template is another one, which is rolled out; it stays when that is done.
 pub const FROM_ANNOTATION: &str = "pillar-rs/drain-surge-from";
 /// A second copy is wanted.
@@ -29,9 +29,9 @@ named! {
     pub enum SurgeRule {
         /// None; nothing is read.
         Never = "never",
-        /// Those whose annotation says so.
+        /// Those with an annotation that says so.
         Annotated = "annotated",
-        /// All but those whose annotation says no.
+        /// All but those with an annotation that says no.
         All = "all",
     }
 }
@@ -53,7 +53,7 @@ impl SurgeRecord {
     }
 }
 
-/// The name of the Deployment whose pod has this replica set and these labels.
+/// The name of the Deployment of a pod with this replica set and these labels.
 pub(crate) fn deployment_of<'a>(replica_set: &'a str, labels: &BTreeMap<String, String>) -> Option<&'a str> {
     replica_set.strip_suffix(labels.get(HASH_LABEL)?)?.strip_suffix('-')
 }
@@ -137,7 +137,7 @@ pub(crate) fn judge(rule: SurgeRule, of: &DeploymentFacts, pod: &PodCase) -> Sur
     if of.tolerates_cordon {
         return SurgeDecision::Cannot(format!("the pods of Deployment {name} tolerate a cordon"));
     }
-    // A claim can be bound to one node; whoever shares it for sure has told nobody here.
+    // A claim can be bound to one node, and nothing here says that it is shared.
     if let Some(claim) = pod.claims.first() {
         return SurgeDecision::Cannot(format!(
             "its pods mount a volume (claim {claim}), which may be for one node only"

@@ -85,7 +85,7 @@ pub struct Probes {
 }
 
 /// The probes of `given`, or of the file in its usual place below `root`, which may not be there.
-/// Errors: the file cannot be read or makes no sense, or the one that is given is not there: in one sentence, why.
+/// Errors: the file cannot be read or is invalid, or the one that is given is not there: one sentence that says why.
 pub fn read(root: &Path, given: Option<&Path>) -> Result<Probes, String> {
     let path = given.map_or_else(|| root.join(FILE), Path::to_owned);
     let wrong = |why: &dyn std::fmt::Display| format!("read the probes file {}: {why}", path.display());
@@ -298,7 +298,7 @@ async fn got(url: &str) -> Result<(u16, Vec<u8>), String> {
     }
 }
 
-/// What HAProxy's statistics show as down: proxies whose BACKEND is not UP, with their servers that are not.
+/// What HAProxy's statistics show as down: proxies with a BACKEND that is not UP, and their servers that are not.
 fn down(csv: &str) -> Option<String> {
     let mut lines = csv.lines();
     let head: Vec<&str> = lines.next()?.trim_start_matches("# ").split(',').collect();

@@ -1,4 +1,4 @@
-//! An update of k3s, as far as the drain of this node is concerned: its request may need a turn alone, and a turn is not
+//! What the drain of this node has to know of an update of k3s: its request may need a turn alone, and a turn is not
 //! released after a boot before the node is healthy with the k3s that it was taken for.
 //!
 //! Not here: how far the update is (`crate::k3s`). Source: goals U7, U10. Pure: no clock, no I/O, no task.
@@ -29,7 +29,7 @@ impl K3sHold {
 }
 
 impl Answers {
-    /// Nobody waits but an update of k3s that needs a turn alone.
+    /// Only an update of k3s waits, and it needs a turn alone.
     pub(super) fn needs_turn_alone(&self) -> bool {
         self.open().next().is_some() && self.open().all(NodeDrainRequest::is_turn_alone)
     }

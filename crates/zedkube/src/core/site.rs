@@ -1,5 +1,5 @@
-//! A shutdown or reboot of the whole site, as far as the drain of this node is concerned: no drain begins and no cordon
-//! is removed while it holds the node, and the operation itself is let go ahead without a drain when it says so.
+//! What a shutdown or reboot of the whole site means for the drain of this node: no drain begins and no cordon is
+//! removed while it holds the node, and the operation itself is let go ahead without a drain when it says so.
 //!
 //! For everything else the node is in other hands, as while it leaves its cluster. Not here: how far the operation is
 //! (`outage::site`), and what follows for drain and answers (`core::settle`). Sources: goals U5, U13.
@@ -18,19 +18,19 @@ pub(crate) struct SiteState {
 }
 
 impl SiteState {
-    /// Hears whether this node is in a cluster.
+    /// Takes over whether this node is in a cluster.
     pub(super) fn hear_member(&mut self, member: Membership) {
         if member != Membership::Undecided {
             self.member = member;
         }
     }
 
-    /// Hears what a whole-site operation holds it to.
+    /// Takes over what a whole-site operation holds it to.
     pub(super) fn hear_hold(&mut self, hold: SiteHold) {
         self.hold = hold;
     }
 
-    /// How this node stands to its cluster as far as drains are concerned.
+    /// The membership of this node that counts for drains.
     pub(super) fn effective(&self) -> Membership {
         match self.member {
             Membership::Undecided | Membership::Member if self.hold != SiteHold::None => Membership::Leaving,

@@ -1,7 +1,7 @@
 //! The turn of this node to be down: what the drain has to know of it, and what its keeper is asked.
 //!
-//! Asked are levels: whether a turn is wanted, whether the node is healthy after its boot, how far it is. Not here: whose
-//! turn it is (`outage`). Sources: design.md section 12; goals U1, U10, U12. Pure: no clock, no I/O, no task.
+//! Asked are levels: whether a turn is wanted, whether the node is healthy after its boot, how far it is. Not here: which
+//! node has the turn (`outage`). Sources: design.md section 12; goals U1, U10, U12. Pure: no clock, no I/O, no task.
 
 use outage::keeper::{Ask, TurnRequest};
 use outage::turn::event::{TurnState, TurnWait};
@@ -42,7 +42,7 @@ pub(crate) struct KeeperLevels<'a> {
 }
 
 impl Turns {
-    /// Hears where this node is; says whether that is new.
+    /// Takes over the state of this node's turn; says whether it is new.
     pub(crate) fn hear(&mut self, turn_state: TurnState) -> bool {
         let turn_state = Some(turn_state);
         if self.turn_state == turn_state {
@@ -138,7 +138,7 @@ fn wish(request: &NodeDrainRequest, fit: bool) -> TurnRequest {
         Requester::K3sUpdate => Op::K3sUpdate,
         Requester::Operator | Requester::Unset | Requester::None | Requester::Stranger(_) => Op::Drain,
     };
-    // What tells one request from the next: a later one has its own time at the front of the queue.
+    // A later request has another number, as its time at the front of the queue begins anew.
     let counter = u64::try_from(request.requested_at.to_timestamp().as_millisecond()).unwrap_or_default();
     TurnRequest { op, counter, emergency: false, fit }
 }

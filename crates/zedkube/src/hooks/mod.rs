@@ -65,8 +65,8 @@ impl DrainHooks {
         [Event::HooksLeft { in_place, after_boot }, Event::HookNotes(record.notes)]
     }
 
-    /// Calls the hooks that come before a drain, as far as they were not. False when there was nothing to call: then
-    /// nothing was said. Dropping it ends the one that is running.
+    /// Calls those hooks before a drain that were not called yet. False when there was nothing to call: then nothing
+    /// was sent. Dropping it ends the one that is running.
     pub(crate) async fn before_drain(
         &self,
         run: RunId,
@@ -108,7 +108,7 @@ impl DrainHooks {
     ) -> Result<(), String> {
         let topic_root = &self.context.topic_root;
         let HookFolder { hooks, refused } = hooks::find(topic_root, HookStage::BeforeDrain)?;
-        // A record that cannot be read stops nobody who has no hooks.
+        // A record that cannot be read stops no node without hooks.
         if hooks.is_empty() && refused.is_empty() {
             return Ok(());
         }

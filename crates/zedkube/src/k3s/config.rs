@@ -29,7 +29,7 @@ impl fmt::Debug for Override {
     }
 }
 
-/// What is wanted; a member that makes no sense is `None`, and what is in force stays.
+/// What is wanted; an invalid member is `None`, and what is in force stays.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct DesiredK3s {
     pub(super) version: Option<String>,
@@ -39,7 +39,7 @@ pub(super) struct DesiredK3s {
     pub(super) on_boot: Option<bool>,
 }
 
-/// Reads what is wanted, and a line for each value that makes no sense.
+/// Reads what is wanted, and a line for each invalid value.
 pub(super) fn wanted(map: &ConfigItemValueMap) -> (DesiredK3s, Vec<String>) {
     let mut refused = Vec::new();
     let mut text = |name: &str, read: fn(&str) -> Result<Vec<u8>, String>| {

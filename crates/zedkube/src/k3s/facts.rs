@@ -12,9 +12,9 @@ pub(super) enum Event {
     Wanted(DesiredK3s),
     /// Something that the drain half of this agent has said.
     Drain(DrainTopicUpdate),
-    /// How this node stands to a cluster, and whether it has yet to leave one.
+    /// Whether this node is in a cluster, and whether it has yet to leave one.
     Member(DeviceClustering, bool),
-    /// The force file, as far as it counts.
+    /// The force file, if it counts.
     Forced(Option<NodeDrainStatus>),
     /// A person's pause on this node, or none.
     Pause(Option<OperationPause>),

@@ -21,7 +21,7 @@ use crate::{GLOBAL, NAME};
 const VAULT: &str = "persist/vault";
 /// What the kube container puts beside the settings of k3s.
 const FILE: &str = "persist/vault/k3s-user-override.yaml";
-/// What is in trouble, in words, while the topic that the kube container reads cannot be had.
+/// The name of the trouble while the topic that the kube container reads cannot be published.
 const CONFIG: &str = "KubeConfig";
 /// Between two tries to have it, first and at last.
 const OPEN_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
@@ -65,7 +65,7 @@ impl Updates {
         self.hold.subscribe()
     }
 
-    /// Goes on until `context` says stop.
+    /// Runs until `context` says stop.
     /// Errors: what could not be performed and is not tried again.
     pub(crate) async fn run(
         self: Box<Self>,
@@ -198,7 +198,7 @@ fn file(topic_root: &TopicRoot) -> Option<Override> {
     }
 }
 
-/// What waits, in words.
+/// The name of what waits.
 const RECORD: &str = "K3sUpdate";
 
 impl Hands for Shell {

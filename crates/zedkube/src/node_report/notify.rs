@@ -2,7 +2,7 @@
 //!
 //! They are called one after another, each with a limit, at the bounded rate of the Events, and nothing waits for them. What
 //! they do, and whether they fail, changes nothing but a line in the log. Not here: which programs may be called
-//! (`agent::device::hooks`), and what is told (`notices`). Source: goals X3.
+//! (`agent::device::hooks`), and what they are called with (`notices`). Source: goals X3.
 
 use std::time::Duration;
 
@@ -50,10 +50,10 @@ impl HookNotifier {
         Self { context, own_node, inbox, log: EventLog::default(), limit, wrong: Vec::new() }
     }
 
-    /// Runs until nobody says anything any more. Dropping it ends the hook that is running, and what waits is not told.
+    /// Runs until the sender is gone. Dropping it ends the hook that is running, and drops the notices that wait.
     pub(crate) async fn run(mut self) {
         while let Some((notice, at)) = self.inbox.recv().await {
-            // What was found at the start of zedkube was told when it happened.
+            // A hook was called for what is found at the start of zedkube when it happened.
             if !notice.is_new {
                 continue;
             }

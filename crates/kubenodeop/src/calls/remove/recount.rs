@@ -1,4 +1,4 @@
-//! Having Kubernetes count the pods of a budget again whose numbers are behind.
+//! Makes Kubernetes count the pods of a budget again when its numbers are behind.
 //!
 //! Not here: when to look (`engine`), counting in Kubernetes' place. Source: kubernetes
 //! `pkg/controller/disruption/disruption.go` (`getPdbForPod`, `buildDisruptedPodMap`, `countHealthyPods`).
@@ -23,8 +23,8 @@ const NO_POD: &str = "pillar-rs:COUNT-AGAIN";
 ///
 /// The disruption controller counts only one of the budgets of a pod again when the pod changes (kubernetes
 /// `getPdbForPod`), so the others keep the numbers, and the claim, of a pod that is long gone and replaced: until the
-/// claim's two minutes are over, or for ever. It counts when the budget itself changes. So claims whose pods are gone
-/// are written again with a time past their two minutes, and where there is none, one for no pod: the controller
+/// claim's two minutes are over, or for ever. It counts when the budget itself changes. So claims of pods that are
+/// gone are written again with a time past their two minutes, and where there is none, one for no pod: the controller
 /// counts, and drops them itself. Nothing is counted here in its place.
 /// Errors: those of [`ApiClient`]; a budget that has changed meanwhile is a conflict.
 pub(crate) async fn recount(
@@ -40,7 +40,7 @@ pub(crate) async fn recount(
     }
     let empty = BTreeMap::new();
     let claims = budget.claims().unwrap_or(&empty);
-    // Whether the claim stands for this very pod, which is still to be deleted.
+    // Whether the claim is for this very pod, which is still to be deleted.
     let is_pending = |pod: &Pod, Time(at): &Time| {
         let born = pod.metadata.creation_timestamp.as_ref().is_none_or(|Time(born)| born <= at);
         born && pod.metadata.deletion_timestamp.is_none() && now.duration_since(*at) < CLAIM_COUNTS

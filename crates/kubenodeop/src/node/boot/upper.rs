@@ -76,8 +76,8 @@ async fn virtual_ips(cluster: &ApiClient, node: &NodeName) -> Result<Vec<Virtual
     Ok(seen.collect())
 }
 
-/// The addresses of kube-vip on this node that no interface of this machine has. Of services nobody says which of theirs a
-/// node has to serve.
+/// The addresses of kube-vip on this node that no interface of this machine has. Nothing says which
+/// addresses of services a node has to serve.
 async fn absent(cluster: &ApiClient, node: &NodeName) -> Result<Vec<String>, Error> {
     let fields = Some(format!("spec.nodeName={node},status.phase=Running"));
     let scope = WatchScope { fields, ..WatchScope::all("pods of kube-vip", Pod::url_path(Some(SYSTEM))) };
@@ -91,7 +91,7 @@ async fn absent(cluster: &ApiClient, node: &NodeName) -> Result<Vec<String>, Err
     Ok(absent.map(|it| it.to_string()).into_set().into_iter().collect())
 }
 
-/// Whether an interface has it, as far as the kernel says: only then can a socket be bound to it.
+/// Whether an interface has it: only then does the kernel bind a socket to it.
 fn is_here(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).err().is_none_or(|it| it.kind() != ErrorKind::AddrNotAvailable)
 }
@@ -146,7 +146,7 @@ fn cause(message: &str) -> String {
 
 async fn machines(cluster: &ApiClient, node: &NodeName) -> Result<Vec<String>, Error> {
     let down = match undo::not_up(cluster, node).await {
-        // Who may read nothing of it is refused also where it is not installed.
+        // A role without rights to read it is refused also where it is not installed.
         Err(error) if error.is_refused() && !undo::is_installed(cluster).await? => None,
         down => down?,
     };

@@ -16,10 +16,10 @@ pub enum GateFact {
     Clock(String),
     /// Whether the API answers, or how it does not.
     Service(Result<(), String>),
-    /// A call to the API failed, so. What is known of an API that is away stays as it is: many calls fail
-    /// then, each in words of its own.
+    /// A call to the API failed, with this text. What is known of an API that is away stays as it is: many calls
+    /// fail then, each with another text.
     Away(String),
-    /// What the API itself waits for, as far as this node can see; empty for nothing.
+    /// What the API itself waits for, seen from this node; empty for nothing.
     Waits(String),
     /// Wanted kernel parameters that this boot is without.
     Lost(Vec<String>),
@@ -31,15 +31,15 @@ pub enum GateFact {
     Network(Vec<VirtualIp>),
     Node(GateNode),
     Lease(LeaseSeen),
-    /// Storage pods on it that are crash-looping, in words.
+    /// Storage pods on it that are crash-looping.
     Storage(Vec<String>),
-    /// Storage pods on it that have no address in the network that they ask for, in words.
+    /// Storage pods on it that have no address in the network that they ask for.
     Unconnected(Vec<String>),
-    /// Pods of kube-system on it that are not Ready, in words.
+    /// Pods of kube-system on it that are not Ready.
     System(Vec<String>),
-    /// Pods that belong on it and were not put there, in words.
+    /// Pods that belong on it and were not put there.
     Pending(Vec<String>),
-    /// Virtual machines that belong on it and are not up, in words.
+    /// Virtual machines that belong on it and are not up.
     Machines(Vec<String>),
     /// What the probes of the site find, each with what a person can do; empty for nothing, and where there are none.
     Probes(Vec<(String, String)>),

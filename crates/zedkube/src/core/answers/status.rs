@@ -1,4 +1,4 @@
-//! Which status is shown, and in whose name. Pure: no clock, no I/O, no task.
+//! Which status is shown, and to which requester it belongs. Pure: no clock, no I/O, no task.
 
 use step::{Fault, planted};
 use topics::{DrainStatus, NodeDrainStatus, Requester};
@@ -14,7 +14,7 @@ impl Answers {
         self.requests.contains_key(&who) || (!self.read.contains(&who) && answered())
     }
 
-    /// Whether this requester's own answer is COMPLETE: nobody else is shown that.
+    /// Whether this requester's own answer is COMPLETE: no other requester is shown that.
     pub(crate) fn completed(&self, who: Requester) -> bool {
         self.asks(who) && self.given.iter().any(|it| it.requested_by == who && is_complete(it))
     }
@@ -66,7 +66,7 @@ impl Answers {
     pub(crate) fn status(&self, drain: DrainStatus) -> NodeDrainStatus {
         match self.force {
             Force::Order(_) if planted(Fault::K14) => self.own_status(drain),
-            // COMPLETE is shown for the requester that it names, as far as that one waits.
+            // COMPLETE is shown for the requester that it names, if that one waits.
             Force::Order(order) if order.status == DrainStatus::Complete => {
                 if self.requests.contains_key(&order.requested_by) { order } else { self.own_status(drain) }
             }

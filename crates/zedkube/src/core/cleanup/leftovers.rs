@@ -1,5 +1,5 @@
 //! What drains of our node have asked of virtual machines and of volumes: migrations are taken back as soon as no drain needs
-//! them, the rest once the node is schedulable again. It holds nothing up: the removal of our cordon waits for nobody.
+//! them, the rest once the node is schedulable again. The removal of our cordon does not wait for any of it.
 //!
 //! Not here: the calls (`left_behind`). Pure: no clock, no I/O, no task.
 
@@ -28,7 +28,7 @@ impl Leftovers {
         out.push(Effect::Leftovers(wanted));
     }
 
-    /// Hears what is in the way.
+    /// Takes over what is in the way.
     pub(crate) fn hear(&mut self, trouble: (String, String), out: &mut Vec<Effect>) {
         if self.wanted != UndoScope::Nothing && self.trouble != trouble {
             if trouble.0.is_empty() {

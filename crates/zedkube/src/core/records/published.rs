@@ -41,7 +41,7 @@ impl PublishedRecords {
     }
 
     /// Everything is kept at once but since when limits run: that changes with pods, and may be a little old. The
-    /// claims whose volumes are owed may not: nobody else knows of them once their pods are gone.
+    /// claims of volumes that are owed may not: nothing else names them once their pods are gone.
     pub(crate) fn journal(&mut self, now: Mono, journal: DrainJournal, gap: Duration, out: &mut Vec<Effect>) {
         if self.journal == journal {
             self.marks_gap.settled();
