@@ -3,7 +3,7 @@
 //!
 //! A row is one object of `tests/golden/kubesim/answers.json`: `name`; `component` and `compared`, the versions that it was
 //! compared with; `how`, by a `run` of the component or in its `source`; `minors`, the first and last minor version for which
-//! it holds, where not for all; `request`, in words; `answer`. In a message `{guest}` stands for a name.
+//! it holds, where not for all; `request`, described; `answer`. In a message `{guest}` stands for a name.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! The turn of this node, kept: the calls that `turn` asks for, and the watch it hears.
+//! Keeps the turn of this node: the calls that `turn` asks for, and its watch of the record.
 //!
 //! Not here: any decision. Sources: spec/cluster-lock.md 3; goals U1, U2, U10, U12.
 
@@ -100,8 +100,8 @@ impl TurnLevels {
     }
 }
 
-/// Keeps the turn of this node until nobody asks any more, by what `lease` shows. Dropping it ends its calls; what is in
-/// the record stays, and the next keeper continues from it.
+/// Keeps the turn of this node, by what `lease` shows, until a channel of the caller closes. Dropping it ends its
+/// calls; what is in the record stays, and the next keeper continues from it.
 pub async fn keep(
     cluster: &ApiClient,
     ours: &Ours,
@@ -143,7 +143,7 @@ pub async fn keep(
     }
 }
 
-/// Our own node, as soon as it can be read; `None` when nobody asks any more.
+/// Our own node, as soon as it can be read; `None` when `asks` is closed.
 async fn own(
     cluster: &ApiClient,
     ours: &Ours,
@@ -206,7 +206,7 @@ enum CallResult {
     Margin(CallId, Spared),
     Leads(Option<bool>),
     Wrote(CallId, RecordWritten),
-    /// The lead of etcd, as far as it was ours and could be.
+    /// The lead of etcd, if it was ours and could be moved.
     Moved,
 }
 
@@ -232,7 +232,7 @@ struct TurnKeeper<'a> {
 }
 
 impl TurnKeeper<'_> {
-    /// Returns whether nobody asks any more; otherwise our node is another object now.
+    /// Returns true when a channel of the caller is closed; false when our node is another object now.
     async fn run(
         &mut self,
         now: &impl Fn() -> Mono,

@@ -26,7 +26,7 @@ const TOPIC: FileRule = FileRule { limit_bytes: FILE_LIMIT_BYTES, order: false }
 /// Who has troubles to report, and a touch file.
 pub(crate) const AGENTS: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", ZEDKUBE];
 
-/// Only root, or whoever runs this program, can have written such a file.
+/// Only root, or the user of this program, can have written such a file.
 pub const fn order_rule(limit_bytes: u64) -> FileRule {
     FileRule { limit_bytes, order: true }
 }
@@ -48,7 +48,7 @@ pub struct ForceFileOrder {
     pub refused: String,
 }
 
-/// A file whose changes change the view.
+/// A file that changes the view when it changes.
 pub struct Watched {
     pub path: PathBuf,
     pub rule: FileRule,

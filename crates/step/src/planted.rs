@@ -38,9 +38,9 @@ pub enum Fault {
     CommandedOnce,
     /// A pod that comes to the drained node voids nothing.
     NewPods,
-    /// What the record of leaving says holds back no operation of a node whose config says that it is in no cluster.
+    /// The record of leaving holds back no operation of a node with a config that says that it is in no cluster.
     Leaving,
-    /// COMPLETE of before a start ages while nobody knows who asks.
+    /// COMPLETE of before a start ages while the requesters are not known yet.
     Aging,
     /// A person's pause keeps nothing from starting.
     Pause,
@@ -54,7 +54,7 @@ pub enum Fault {
     TurnLastLook,
     /// A record with a fence below that of a cordon is not rebuilt.
     TurnFence,
-    /// A kubelet whose lease was read once counts as one that renews it.
+    /// A kubelet counts as one that renews its lease when that was read once.
     FirstReading,
     /// A Lease that is older than the one that was seen makes a node forget who held a turn.
     OlderLease,

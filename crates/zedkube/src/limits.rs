@@ -105,9 +105,9 @@ agent::limits! {
         /// What is done then: `wait`, `give-up` or `go-on`.
         #[serde(deserialize_with = "words::last_copy_then")]
         last_copy_then: VolumeAction = AttemptRules::default().last_copy.then;
-        /// Volumes (`pvc-1`) and claims (`shop/data`) whose last healthy copy may go down with the node.
+        /// Volumes (`pvc-1`) and claims (`shop/data`) of which the last healthy copy may go down with the node.
         last_copy_pass: Vec<String> = Vec::new();
-        /// What becomes of a workload whose pods come back to this node: `leave`, `wait` or `give-up`.
+        /// What becomes of a workload when its pods come back to this node: `leave`, `wait` or `give-up`.
         #[serde(deserialize_with = "words::sticky_then")]
         sticky_then: StickyAction = AttemptRules::default().sticky;
         /// What becomes of virtual machines that name no policy of their own: `migrate-or-shutdown`, `migrate-or-hold`,

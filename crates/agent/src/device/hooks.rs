@@ -22,7 +22,7 @@ pub const FOLDER: &str = "etc/zedbox/hooks";
 const ABOVE: [&str; 2] = ["etc", "etc/zedbox"];
 /// Each hook has a folder here for its own state.
 const STATE: &str = "persist/status/zedbox/hooks";
-/// Suffix of a hook whose failure stops nothing.
+/// Suffix of a hook that stops nothing when it fails.
 const OPTIONAL: &str = ".optional";
 const MOST: usize = 32;
 const NAME_BYTES: usize = 64;

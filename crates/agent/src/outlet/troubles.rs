@@ -87,8 +87,8 @@ impl Troubles {
         }
     }
 
-    /// A trouble in words of its own. Returns whether it is new, for the caller to log; finds out since when
-    /// it lasts.
+    /// A trouble with its own text. Returns whether it is new, for the caller to log; finds out since when it
+    /// lasts.
     pub fn report(&self, trouble: &Trouble) -> bool {
         let is_new = self.keep(trouble, trouble.error.clone());
         self.publish();
@@ -143,7 +143,7 @@ impl Troubles {
         self.publish();
     }
 
-    /// What waits for `what`, in words.
+    /// What waits for `what`, as people read it.
     pub fn holds(&self, what: &str, mut waiting: Vec<String>) {
         // One file or two: no difference for a reader.
         waiting.dedup();

@@ -118,7 +118,7 @@ impl Server {
     }
 }
 
-/// Plays the server: serves the case, writes the kubeconfig, and tells at the end what was asked.
+/// Plays the server: serves the case, writes the kubeconfig, and writes at the end what was asked.
 pub(crate) async fn serve(case: Case, file: &Path) {
     let config = SimConfig { start_time: START, stop_time: STOP, history: 100_000, ..SimConfig::default() };
     let sim = Sim::new(config);
@@ -156,7 +156,7 @@ pub(crate) fn said(line: impl fmt::Display) {
     out.flush().unwrap();
 }
 
-/// Tells what this process took.
+/// Writes what this process took.
 pub(crate) fn took(time: std::time::Duration) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mib = |name: &str| {

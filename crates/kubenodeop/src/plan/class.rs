@@ -64,7 +64,7 @@ pub struct PodFacts {
 pub enum PodOwner {
     /// None: nothing makes the pod again.
     Nobody,
-    /// The kubelet, of whose static pod this is an image: deleting it stops nothing.
+    /// The kubelet: this is an image of its static pod, so deleting it stops nothing.
     Kubelet,
     /// A `DaemonSet` that is there, or one of another API group, which is not looked for: it would put the pod back
     /// at once.

@@ -1,4 +1,4 @@
-//! What the core hears, what it starts from and what it asks for.
+//! The events of the core, what it starts from and what it asks for.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -90,12 +90,12 @@ pub struct DeviceCommand {
     pub contact: ConfigGetStatus,
     /// Whether the controller refuses the device's certificates.
     pub certs_refused: bool,
-    /// A zedagent that has reported all this by saying it: nobody needs time to report more. The one of the reference
-    /// does, to its controller.
+    /// A zedagent of ours, which has nothing more to report once it says this. The one of the reference needs time to
+    /// report to its controller.
     pub ours: bool,
 }
 
-/// Topics whose first reading matters: until it is through, silence does not mean "none".
+/// Topics with a first reading that matters: until it is through, silence does not mean "none".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequiredReading {
     Drain,
@@ -135,7 +135,7 @@ pub struct SavedNodeState {
     pub said: Option<NodeAgentStatus>,
     /// The operation that it was at.
     pub resumed: Option<Resumed>,
-    /// Partitions whose image had passed its test.
+    /// Partitions with an image that had passed its test.
     pub tested: BTreeSet<String>,
     /// Whether the image runs Kubernetes.
     pub hv_type_kube: bool,

@@ -59,7 +59,7 @@ impl NodeAgent {
     /// waits: they serve others, who may have seen this agent go and come.
     pub fn new(limits: Limits, waits: Waits, found: SavedNodeState, now: Mono) -> Self {
         let (last, said) = (found.last_boot, found.said.unwrap_or_default());
-        // What depends on facts stands as it was said until they are heard; the operation is as journaled.
+        // What depends on facts stays as it was published until they arrive; the operation is as journaled.
         let going = found.resumed.is_some();
         let status = NodeAgentStatus {
             name: NAME.to_owned(),

@@ -18,7 +18,7 @@ pub struct MachineOrder {
 }
 
 impl MachineOrder {
-    /// In whose name the node was drained for it; `None` where nobody asked for a drain.
+    /// The requester of the drain for it; `None` where no drain was asked for.
     pub const fn drained_for(&self) -> Option<Requester> {
         if matches!(
             self.boot_reason,
@@ -49,7 +49,7 @@ pub enum OrderCause {
 }
 
 impl OrderCause {
-    /// Whether nobody has asked for a drain. Such an order comes from a limit whose meaning is that the device
+    /// Whether no drain was asked for. Such an order comes from a limit whose meaning is that the device
     /// cannot be helped otherwise; a drain needs the very controller, vault or image that is in trouble.
     pub const fn skips_drain(self) -> bool {
         match self {

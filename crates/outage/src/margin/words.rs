@@ -1,7 +1,7 @@
 //! What nodes say of themselves to each other: `GET /outage` of the status server of each.
 //!
-//! Not here: who serves it, and what follows from an answer (`rule`, `turn::rule`). Whoever gives no usable answer in
-//! time gives a reason not to count on it; where nobody listens, or nobody knows the question, there is no agent.
+//! Not here: who serves it, and what follows from an answer (`rule`, `turn::rule`). A node without a usable answer in
+//! time is not counted on; where nothing listens, or the question is unknown, there is no agent.
 //! Source: spec/cluster-lock.md 3.5 and 5.4.
 
 use std::collections::BTreeMap;

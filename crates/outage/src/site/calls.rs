@@ -27,7 +27,7 @@ use super::moves::{PhaseReadings, ScaledWorkload};
 
 /// Annotation of a workload: what a whole-site operation changed there, a JSON object [`Scaled`].
 pub const SCALED: &str = "pillar-rs/site-scaled";
-/// Namespaces whose workloads are never scaled: the cluster's own, storage, machines.
+/// Namespaces in which workloads are never scaled: the cluster's own, storage, machines.
 const LEFT_ALONE: [&str; 6] =
     ["kube-system", "kube-public", "kube-node-lease", STORAGE_NAMESPACE, "kubevirt", "cdi"];
 
@@ -114,8 +114,8 @@ fn is_once(modes: &Value) -> bool {
     items(modes).iter().any(|it| it == "ReadWriteOnce" || it == "ReadWriteOncePod")
 }
 
-/// Workloads whose pods hold a volume that one node alone may use, and that have replicas: what they are to have, and
-/// what is to be written there.
+/// Workloads that have replicas and pods with a volume that one node alone may use: what they are to have, and what is
+/// to be written there.
 async fn applications(cluster: &ApiClient, id: &str) -> Result<Vec<ScaledWorkload>, Error> {
     let claims = WatchScope::all("persistent volume claims", "/api/v1/persistentvolumeclaims".to_owned());
     let claims = claims.list_all::<Value>(cluster).await?;

@@ -3,7 +3,7 @@
 //!
 //! The record says for each node how far it is; a step `draining` of the boot that the node is in is its order to go. All
 //! else is what any reboot is: a drain, a turn, the last look, the checks after boot. What fails first stops the restart.
-//! A node whose power is lost on its way has gone through a boot: it is not ordered to go once more.
+//! A node that loses power on its way has gone through a boot: it is not ordered to go once more.
 //! Source: spec/cluster-lock.md 8.1. Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
@@ -85,7 +85,7 @@ pub fn is_verifying(site: &SiteRecord) -> bool {
     site.phase == SitePhase::Checking || in_turn(site).is_some_and(|(_, ack)| ack.step == NodeStep::Verifying)
 }
 
-/// The record with this node at `step`; since when is written by whoever writes it.
+/// The record with this node at `step`; the writer of the record adds since when.
 fn mark(mut site: SiteRecord, member: &SiteMember, step: NodeStep, waits: &str) -> SiteRecord {
     let known = site.ack(&member.node);
     site.hear(Ack {
@@ -284,7 +284,7 @@ fn first(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
 
 /// The record with the restart continued by a person: one that has stopped, where it was; one that waits for the cluster to be
 /// well, without that.
-/// Errors: [`OperatorRefusal::Site`]: it waits for something that nobody can pass, or another node than `node` goes.
+/// Errors: [`OperatorRefusal::Site`]: it waits for something that no person can pass, or another node than `node` goes.
 pub(super) fn resume(
     mut site: SiteRecord,
     node: Option<&str>,

@@ -1,4 +1,4 @@
-//! What a turn hears, what it asks for, and what it says of itself.
+//! The events of a turn, what it asks for, and what it says of itself.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -41,7 +41,7 @@ impl std::fmt::Display for ReadError {
     }
 }
 
-/// What became of a write; one of which nobody knows may still come through within [`super::core::IN_DOUBT`].
+/// What became of a write; one with an unknown outcome may still come through within [`super::core::IN_DOUBT`].
 pub type RecordWritten = WriteOutcome<RecordSnapshot>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -88,8 +88,8 @@ pub enum Effect {
     State(TurnState),
     /// What the look of [`Event::Confirm`] has shown.
     Confirmed(Result<(), Unconfirmed>),
-    /// What the last look of [`Event::LastLook`] has shown. After `Ok` our entry says that it goes down, as far as it
-    /// could be written.
+    /// What the last look of [`Event::LastLook`] has shown. After `Ok` our entry says that it goes down, if it could
+    /// be written.
     LookedLast(u64, Result<(), Unconfirmed>),
     /// A line for the log.
     Say(String),

@@ -1,4 +1,4 @@
-//! What zedagent's core hears and says. Pure: no clock, no I/O, no task.
+//! The facts and effects of zedagent's core. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use topics::{
 pub struct DesiredDevice {
     /// Commands by operation; one that is absent here is absent in the config.
     pub commands: BTreeMap<DeviceOp, DeviceOpsCmd>,
-    /// Operations whose section makes no sense: neither wanted nor withdrawn.
+    /// Operations with an invalid section: neither wanted nor withdrawn.
     pub unclear: Vec<DeviceOp>,
     /// Whether this node belongs to a cluster.
     pub clustered: bool,
@@ -100,7 +100,7 @@ pub struct SavedDeviceOps {
     pub older: Vec<DeviceOp>,
     /// The request that is still open.
     pub request: Option<NodeDrainRequest>,
-    /// Whether nodeagent was told in this boot to take the machine down.
+    /// Whether nodeagent was commanded in this boot to take the machine down.
     pub told: bool,
     /// A person's pause on this node.
     pub pause: Option<OperationPause>,
