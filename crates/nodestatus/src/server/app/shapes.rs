@@ -9,8 +9,8 @@ use topics::{Base64, GoIp, GoTime, GoUuid, IpNet, SwState};
 
 /// Members of a topic under their Go names.
 macro_rules! shapes {
-    ($( $(#[doc = $doc:literal])+ $name:ident { $( $(#[serde($attr:meta)])? $field:ident: $kind:ty ),+ $(,)? } )+) => { $(
-        $(#[doc = $doc])+
+    ($( $(#[doc = $doc:literal])* $name:ident { $( $(#[serde($attr:meta)])? $field:ident: $kind:ty ),+ $(,)? } )+) => { $(
+        $(#[doc = $doc])*
         #[derive(Debug, Default, Deserialize)]
         #[serde(rename_all = "PascalCase", default)]
         pub(super) struct $name { $( $(#[serde($attr)])? pub(super) $field: $kind, )+ }
