@@ -16,7 +16,7 @@ use crate::calls::{self, VersionedNode};
 use crate::turn::event::{ReadError, RecordWritten};
 use crate::turn::rebuild::{LeaseMemory, rebuild};
 use crate::turn::record::{BadRecord, LEASE, RecordSnapshot, RecordWrite, TurnRecord};
-use crate::turn::rule::{self, OperatorRefusal, TurnNode, TurnReading};
+use crate::turn::rule::{self, OperatorRefusal, TurnNode};
 
 /// How often a write is made that others are faster than.
 const TRIES: u32 = 5;
@@ -96,9 +96,8 @@ pub async fn change(
             (Some((held.uid, held.resource_version)), held.record)
         } else {
             // Whoever makes the Lease brings in the nodes that are cordoned in a turn of an earlier one.
-            let nodes = calls::glance(cluster).await?.into_iter().map(|(node, _)| node).collect();
-            let reading = TurnReading { held: None, nodes };
-            (None, rebuild(&reading, &LeaseMemory::default(), None).unwrap_or_default())
+            let nodes: Vec<TurnNode> = calls::glance(cluster).await?.into_iter().map(|it| it.0).collect();
+            (None, rebuild(None, &nodes, &LeaseMemory::default(), None).unwrap_or_default())
         };
         let after = edit(&before)?;
         if after == before {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use step::{Fault, planted};
 
 use super::record::{EarlierGrant, FENCE_MOST, Fence, Holder, Op, Phase, RecordSnapshot, TurnRecord};
-use super::rule::{CordonMark, Me, TurnNode, TurnReading};
+use super::rule::{CordonMark, Me, TurnNode};
 
 /// A restored Lease counts on from so much further, so that no number is given twice; it was copied no more grants ago.
 const RESTORED: Fence = 1_000;
@@ -133,11 +133,11 @@ fn is_over(node: &TurnNode, holder: &Holder) -> bool {
 
 /// The nodes whose marks are of a turn that the Lease knows nothing of: it was deleted, or restored.
 pub(crate) fn marked<'a>(
-    reading: &'a TurnReading,
+    held: Option<&'a RecordSnapshot>,
+    nodes: &'a [TurnNode],
     memory: &'a LeaseMemory,
 ) -> impl Iterator<Item = (&'a TurnNode, &'a CordonMark)> {
-    let held = reading.held.as_ref();
-    reading.nodes.iter().filter_map(|node| Some((node, node.mark.as_ref()?))).filter(move |(node, mark)| {
+    nodes.iter().filter_map(|node| Some((node, node.mark.as_ref()?))).filter(move |(node, mark)| {
         is_behind(held, node, mark)
             && held.is_none_or(|held| !memory.knows(held, &node.name, &node.uid, &mark.grant()))
     })
@@ -145,12 +145,17 @@ pub(crate) fn marked<'a>(
 
 /// The record of a Lease that was deleted or restored, rebuilt from the cordon marks of the nodes and from `memory`; `None`
 /// when it lacks nothing. `me` looks after its own entry. A release by an operator is not undone.
-pub(crate) fn rebuild(reading: &TurnReading, memory: &LeaseMemory, me: Option<&Me>) -> Option<TurnRecord> {
-    let held = reading.held.as_ref();
-    let mut missing: Vec<Holder> = marked(reading, memory).map(|(node, mark)| entry(node, mark)).collect();
+pub(crate) fn rebuild(
+    held: Option<&RecordSnapshot>,
+    nodes: &[TurnNode],
+    memory: &LeaseMemory,
+    me: Option<&Me>,
+) -> Option<TurnRecord> {
+    let mut missing: Vec<Holder> =
+        marked(held, nodes, memory).map(|(node, mark)| entry(node, mark)).collect();
     let is_me = |it: &Holder| me.is_some_and(|me| it.node == me.node && it.node_uid == me.uid);
     for (grant, holder) in memory.missing(held).filter(|(_, it)| !is_me(it)) {
-        let listed = reading.nodes.iter().find(|it| it.name == holder.node && it.uid == holder.node_uid);
+        let listed = nodes.iter().find(|it| it.name == holder.node && it.uid == holder.node_uid);
         let is_there = missing.iter().any(|it| it.node_uid == holder.node_uid);
         if !is_there && !listed.is_some_and(|it| is_over(it, holder)) {
             missing.push(Holder { earlier: Some(grant), ..holder.clone() });
@@ -159,7 +164,7 @@ pub(crate) fn rebuild(reading: &TurnReading, memory: &LeaseMemory, me: Option<&M
     let seen = memory.newest.as_ref();
     let newest = seen.filter(|it| held.is_some_and(|held| it.uid == held.uid)).map(|it| it.record.fence);
     let mut record = held.map_or_else(|| memory.blank(), |held| held.record.clone());
-    let marks = || reading.nodes.iter().filter_map(|it| it.mark.as_ref().map(|mark| (it, mark)));
+    let marks = || nodes.iter().filter_map(|it| it.mark.as_ref().map(|mark| (it, mark)));
     let restored = held.is_some_and(|held| {
         newest.is_some_and(|it| it > held.record.fence)
             || marks().any(|(node, mark)| is_behind(Some(held), node, mark) && is_restored(held, mark))

@@ -193,6 +193,13 @@ pub struct RecordSnapshot {
     pub resource_version: String,
 }
 
+impl RecordSnapshot {
+    /// What a write must name.
+    pub fn version(&self) -> (String, String) {
+        (self.uid.clone(), self.resource_version.clone())
+    }
+}
+
 /// A write: the whole record in place of the version that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RecordWrite {

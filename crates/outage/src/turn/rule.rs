@@ -9,9 +9,7 @@ use kubeapi::nodes::CordonAnnotation;
 use step::{Fault, planted};
 
 use super::pulses::Pulse;
-use super::record::{
-    Class, EarlierGrant, FENCE_MOST, Fence, ForcedRelease, Holder, Op, RecordSnapshot, TurnRecord, Waiter,
-};
+use super::record::{Class, EarlierGrant, FENCE_MOST, Fence, ForcedRelease, Holder, Op, TurnRecord, Waiter};
 
 /// Annotation of a Node: an operator says that it is away and does not count. Not honoured for an etcd member.
 pub const IGNORE_ANNOTATION: &str = "pillar-rs/outage-ignore";
@@ -28,6 +26,19 @@ pub struct Me {
     pub boot_id: String,
     /// It is a control-plane node or an etcd member.
     pub server: bool,
+}
+
+impl Me {
+    /// One that waits, as another node sees it.
+    pub fn of(waiter: &Waiter) -> Self {
+        let server = !matches!(waiter.class, Class::Worker);
+        Self { node: waiter.node.clone(), uid: waiter.node_uid.clone(), boot_id: String::new(), server }
+    }
+
+    /// Whether this is our Node object.
+    pub fn is(&self, name: &str, uid: &str) -> bool {
+        self.node == name && self.uid == uid
+    }
 }
 
 /// What our cordon on a Node says about the turn it was made in; one of a version without turns says nothing.
@@ -88,14 +99,6 @@ pub struct TurnNode {
     pub mark: Option<CordonMark>,
 }
 
-/// The Lease, and the nodes as they were read after it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct TurnReading {
-    /// The Lease; `None` when there is none.
-    pub held: Option<RecordSnapshot>,
-    pub nodes: Vec<TurnNode>,
-}
-
 /// A node that counts as down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Down {
@@ -151,6 +154,12 @@ pub struct TurnRefusal {
     pub why: String,
     /// What an operator can type.
     pub next: String,
+}
+
+impl TurnRefusal {
+    pub fn new(rule: TurnRule, nodes: Vec<String>, why: impl Into<String>, next: &str) -> Self {
+        Self { rule, nodes, why: why.into(), next: next.to_owned() }
+    }
 }
 
 /// Why a turn may be taken over; there is no other reason but an operator's release.
@@ -352,9 +361,7 @@ fn may_be_down(me: &Me, record: &TurnRecord, nodes: &[TurnNode]) -> Result<Vec<D
 
 /// Whether `waiter` could enter as far as another node can see: everything but its own margin.
 pub fn is_open_for(waiter: &Waiter, record: &TurnRecord, nodes: &[TurnNode]) -> bool {
-    let server = !matches!(waiter.class, Class::Worker);
-    let (node, uid) = (waiter.node.clone(), waiter.node_uid.clone());
-    may_be_down(&Me { node, uid, boot_id: String::new(), server }, record, nodes).is_ok()
+    may_be_down(&Me::of(waiter), record, nodes).is_ok()
 }
 
 /// Why the turn of `holder` may be taken over, as far as one reading can show it. It must show it again a minute later.

@@ -4,7 +4,7 @@ use super::super::event::{Effect, Event, TurnState, Unconfirmed};
 use super::super::pulses::Pulse;
 use super::super::rebuild::{LeaseMemory, rebuild};
 use super::super::record::{EarlierGrant, FENCE_MOST, ForcedRelease, Holder, RecordSnapshot, TurnRecord};
-use super::super::rule::{CordonMark, TurnNode, TurnReading, TurnRule};
+use super::super::rule::{CordonMark, TurnNode, TurnRule};
 use super::rules::{holder, mark, node, server};
 use super::stage::Stage;
 use kubeapi::nodes::CordonAnnotation;
@@ -29,9 +29,8 @@ fn brief(record: &TurnRecord) -> Brief {
     (record.fence, record.holders.iter().map(|it| (it.node.clone(), it.fence)).collect())
 }
 
-fn rebuilt(record: Option<TurnRecord>, nodes: Vec<TurnNode>, memory: &LeaseMemory) -> Option<Brief> {
-    let reading = TurnReading { held: record.map(|it| held("L", it)), nodes };
-    rebuild(&reading, memory, None).as_ref().map(brief)
+fn rebuilt(record: Option<TurnRecord>, nodes: &[TurnNode], memory: &LeaseMemory) -> Option<Brief> {
+    rebuild(record.map(|it| held("L", it)).as_ref(), nodes, memory, None).as_ref().map(brief)
 }
 
 #[test]
@@ -82,10 +81,9 @@ fn a_lease_that_was_deleted_or_restored_is_rebuilt_from_the_marks_with_numbers_o
         ),
     ];
     for (what, record, node, expected) in table {
-        assert_eq!(rebuilt(record, vec![node], &LeaseMemory::default()), expected, "{what}");
+        assert_eq!(rebuilt(record, &[node], &LeaseMemory::default()), expected, "{what}");
     }
-    let reading = TurnReading { held: None, nodes: vec![marked(7, "old")] };
-    let back = rebuild(&reading, &LeaseMemory::default(), None).unwrap();
+    let back = rebuild(None, &[marked(7, "old")], &LeaseMemory::default(), None).unwrap();
     assert!(back.holders[0].server && back.holders[0].boot_id == "b");
     assert_eq!(back.holders[0].earlier, earlier(7, "old"));
 }
@@ -98,15 +96,15 @@ fn t5_a_mark_of_no_turn_of_ours_is_none_and_one_that_was_brought_in_is_not_broug
         let cordon = CordonAnnotation { fence, lease_uid: uid.to_owned(), ..CordonAnnotation::default() };
         assert_eq!(CordonMark::of(cordon).is_some(), counts, "{fence} {uid}");
     }
-    let marked = TurnNode { mark: mark(7, "nope"), unschedulable: true, ..node("b") };
+    let marked = [TurnNode { mark: mark(7, "nope"), unschedulable: true, ..node("b") }];
     let mut memory = LeaseMemory::default();
-    let reading = TurnReading { held: Some(held("L", at(5, vec![]))), nodes: vec![marked.clone()] };
-    memory.see(&held("L", rebuild(&reading, &memory, None).unwrap()));
+    let older = held("L", at(5, vec![]));
+    memory.see(&held("L", rebuild(Some(&older), &marked, &memory, None).unwrap()));
     // Its own agent releases it, and the mark stays.
     let after = at(6, vec![]);
     memory.see(&held("L", after.clone()));
-    assert_eq!(rebuilt(Some(after), vec![marked.clone()], &memory), None);
-    assert!(rebuilt(None, vec![marked], &memory).is_some(), "the Lease was deleted since");
+    assert_eq!(rebuilt(Some(after), &marked, &memory), None);
+    assert!(rebuilt(None, &marked, &memory).is_some(), "the Lease was deleted since");
 }
 
 #[test]
@@ -117,19 +115,18 @@ fn t6_what_was_seen_of_the_lease_outlives_one_that_is_suddenly_older_another_or_
     let nodes = || vec![node("b")];
     // A late value of the watch, or what was restored: it is remembered all the same.
     memory.see(&held("L", at(5, vec![])));
-    assert_eq!(rebuilt(Some(at(5, vec![])), nodes(), &memory), Some((1_008, b(1_008))), "older");
-    assert_eq!(rebuilt(None, nodes(), &memory), Some((1, b(1))), "deleted");
-    let reading = TurnReading { held: Some(held("L2", at(3, vec![]))), nodes: nodes() };
-    let other = rebuild(&reading, &memory, None).unwrap();
+    assert_eq!(rebuilt(Some(at(5, vec![])), &nodes(), &memory), Some((1_008, b(1_008))), "older");
+    assert_eq!(rebuilt(None, &nodes(), &memory), Some((1, b(1))), "deleted");
+    let other = rebuild(Some(&held("L2", at(3, vec![]))), &nodes(), &memory, None).unwrap();
     assert_eq!(brief(&other), (4, b(4)), "another one");
-    let kept = rebuild(&TurnReading { held: None, nodes: nodes() }, &memory, None).unwrap();
+    let kept = rebuild(None, &nodes(), &memory, None).unwrap();
     assert_eq!(kept.limit, 2, "what an operator has set outlives it");
     // It is back in service, in another boot.
     let back = TurnNode { boot_id: "next".to_owned(), ..node("b") };
-    assert_eq!(rebuilt(Some(at(5, vec![])), vec![back], &memory), Some((1_007, vec![])));
+    assert_eq!(rebuilt(Some(at(5, vec![])), &[back], &memory), Some((1_007, vec![])));
     // Released as usual.
     memory.see(&held("L", at(7, vec![])));
-    assert_eq!(rebuilt(Some(at(7, vec![])), nodes(), &memory), None);
+    assert_eq!(rebuilt(Some(at(7, vec![])), &nodes(), &memory), None);
 }
 
 #[test]
