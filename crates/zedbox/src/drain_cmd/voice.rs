@@ -4,9 +4,10 @@ use std::io::{self, IsTerminal as _, Write as _, stderr, stdout};
 
 use anyhow::Context as _;
 use serde::Serialize;
+use sheet::RowWeight;
 use topics::harmless_json;
 
-use super::text::{clean, paragraph};
+use super::text::{Sheet, clean, paragraph, row};
 use crate::Exit;
 use crate::args::{Output, Surroundings};
 
@@ -15,6 +16,9 @@ const COLUMNS: usize = 80;
 const ROWS: usize = 24;
 /// A narrower terminal is written to as if it had these.
 const FEWEST_COLUMNS: usize = 40;
+
+/// What a row is about, and its text.
+pub(crate) type Labelled = (&'static str, String);
 
 /// Where results and warnings go, and in which form.
 #[derive(Debug, Clone)]
@@ -61,6 +65,34 @@ impl Voice {
 
     pub(crate) fn paragraph(&self, text: &str) -> anyhow::Result<bool> {
         Self::print(&paragraph("", text, self.columns()))
+    }
+
+    /// Prints what was done: `value` for a program, `text` for a person.
+    pub(crate) fn say(&self, value: &impl Serialize, text: &str) -> anyhow::Result<()> {
+        match self.output {
+            Output::Json => Self::json(value, false),
+            Output::Text => self.paragraph(text),
+        }
+        .map(drop)
+    }
+
+    /// Prints `value` for a program; for a person a headline in this colour, and rows.
+    pub(crate) fn rows(
+        &self,
+        headline: &str,
+        colour: Option<&'static str>,
+        rows: &[Labelled],
+        value: &impl Serialize,
+    ) -> anyhow::Result<()> {
+        if self.output == Output::Json {
+            return Self::json(value, false).map(drop);
+        }
+        let columns = self.columns();
+        let mut sheet = Sheet::new(&paragraph("", headline, columns), colour);
+        for (label, text) in rows {
+            sheet.add(RowWeight::Essential, &row(label, text, columns));
+        }
+        Self::print(&sheet.text(self.colours)).map(drop)
     }
 
     /// Prints `value` as JSON and a new line: in one line for a stream of values, else for reading.

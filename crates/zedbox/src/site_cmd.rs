@@ -1,0 +1,661 @@
+//! `zedbox site`: the whole site off, rebooted, and how far it is, over the cluster's own record.
+//!
+//! Not here: what may be written (`outage::site::operator`), and who acts on it (zedkube on each node).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, RandomState};
+use std::path::Path;
+use std::time::Duration;
+
+use agent::{Clock, wire};
+use anyhow::{Context as _, bail};
+use checks::verify;
+use kubeapi::ApiClient;
+use kubeapi::names::APP_NAMESPACE;
+use outage::operator::{self as lease, TurnView};
+use outage::site::machines::VmRecord;
+use outage::site::operator::{self, SiteRequest};
+use outage::site::preflight::{self, Finding};
+use outage::site::record::{Ack, NodeStep, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord};
+use outage::turn::record::{LEASE, TurnRecord};
+use outage::turn::rule::TurnNode;
+use pubsub::TopicRoot;
+use serde_json::json;
+use sheet::text::{moment, number, span, unix_secs};
+use step::Inserted as _;
+use topics::{GoTime, SiteFinding, SiteMachine, SiteNode, SiteOperation, SiteStatus, SiteStep, VerifyResult};
+
+use crate::Exit;
+use crate::args::{BeginOptions, Output, RestartOptions, SiteAction, SiteCommand, Surroundings};
+use crate::drain_cmd::person;
+use crate::drain_cmd::voice::{Labelled, Voice};
+use crate::lock_cmd::when;
+
+/// Pause between two looks of whoever follows a restart.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// Does what `command` says. What goes wrong is said on standard error in plain words.
+pub(crate) async fn run(command: &SiteCommand) -> Exit {
+    let surroundings = Surroundings::of_this_process();
+    let voice = Voice::new(command.place.output, &surroundings);
+    Voice::exit("site", act(command, &surroundings, &voice).await.map(|()| Exit::Done))
+}
+
+async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) -> anyhow::Result<()> {
+    let cluster = command.place.cluster()?;
+    let clock = Clock::new();
+    let said = |reason: &str| -> anyhow::Result<OperatorStatement> {
+        Ok(OperatorStatement {
+            who: format!("operator {}", person::at(surroundings)),
+            why: person::reason(reason)?.to_owned(),
+            when: clock.wall().to_timestamp().to_string(),
+            phase: String::new(),
+        })
+    };
+    match &command.action {
+        SiteAction::Check => {
+            let findings = checked(&cluster, clock).await.context("check the site")?;
+            show_found(&findings, &[], voice)?;
+            let count = u32::try_from(findings.len()).unwrap_or(u32::MAX);
+            anyhow::ensure!(findings.is_empty(), "pass the checks: {}", number(count, "finding"));
+            Ok(())
+        }
+        SiteAction::Status { wait: true } => follow(&cluster, clock, None, voice).await,
+        SiteAction::Status { wait: false } => status(&cluster, clock, &command.place.root, voice).await,
+        #[cfg(feature = "demo")]
+        SiteAction::Drill(options) => Box::pin(crate::demo::drill(options)).await,
+        SiteAction::Restart(options) => {
+            let by = said(&options.reason).context("restart the site")?;
+            begin_restart(&cluster, clock, (options, by), voice).await
+        }
+        SiteAction::Shutdown(options) => {
+            let said = said(&options.reason).context("shut the site down")?;
+            begin(&cluster, clock, SiteKind::Shutdown, (options, said), voice).await
+        }
+        SiteAction::Reboot(options) => {
+            let said = said(&options.reason).context("reboot the site")?;
+            begin(&cluster, clock, SiteKind::Reboot, (options, said), voice).await
+        }
+        SiteAction::Continue { skip: Some(node), reason, .. } => {
+            let said = said(reason).context("continue")?;
+            let edit = |record: &TurnRecord| operator::skip(record, node, &said);
+            change(&cluster, clock, edit, "continue").await?;
+            let text = format!(
+                "Node {node} is left out of the restart and not rebooted by it, by {}: {}. A turn that it holds is still \
+                 waited for: `zedbox lock status`.",
+                said.who, said.why
+            );
+            say(voice, "continued", &text)
+        }
+        SiteAction::Continue { phase, node, reason, skip: None } => {
+            let phase = SitePhase::from(phase.clone().unwrap_or_default());
+            let said = said(reason).context("continue")?;
+            let edit = |record: &TurnRecord| operator::pass(record, &phase, node.as_deref(), &said);
+            let (_, after) = change(&cluster, clock, edit, "continue").await?;
+            if operator::current(&after)?.is_some_and(|it| it.kind == SiteKind::Restart) {
+                let text = format!("The restart of the site continues, by {}: {}.", said.who, said.why);
+                return say(voice, "continued", &text);
+            }
+            let text = format!(
+                "The site no longer waits for what phase {} waits for, by {}: {}. What was waited for stays as it is.",
+                phase.text(),
+                said.who,
+                said.why
+            );
+            say(voice, "continued", &text)
+        }
+        SiteAction::Cancel { reason } => {
+            let said = said(reason).context("withdraw the whole-site operation")?;
+            let edit = |record: &TurnRecord| operator::cancel(record, &said);
+            let (before, _) = change(&cluster, clock, edit, "withdraw the whole-site operation").await?;
+            let before = operator::current(&before)?;
+            if before.as_ref().is_some_and(|it| it.kind == SiteKind::Restart) {
+                let text = "Withdrew the restart of the site: the drain of the node that goes is withdrawn, and no other node \
+                            starts; a machine that was ordered to reboot does so.";
+                return say(voice, "cancelled", text);
+            }
+            let phase = before.map(|it| it.phase);
+            let off = phase == Some(SitePhase::WorkersGoing);
+            let machines = if off { " Workers that are off have to be switched on." } else { "" };
+            let text = format!(
+                "Withdrew the whole-site operation: cordons are removed, then applications are scaled up again.{machines} \
+                 `zedbox site status` shows how far that is."
+            );
+            say(voice, "cancelled", &text)
+        }
+    }
+}
+
+async fn change(
+    cluster: &ApiClient,
+    clock: Clock,
+    edit: impl Fn(&TurnRecord) -> Result<TurnRecord, outage::turn::rule::OperatorRefusal>,
+    what: &'static str,
+) -> anyhow::Result<(TurnRecord, TurnRecord)> {
+    lease::change(cluster, clock.wall().to_timestamp(), edit).await.context(what)
+}
+
+async fn begin(
+    cluster: &ApiClient,
+    clock: Clock,
+    kind: SiteKind,
+    (options, by): (&BeginOptions, OperatorStatement),
+    voice: &Voice,
+) -> anyhow::Result<()> {
+    let what = if kind == SiteKind::Reboot { "reboot the site" } else { "shut the site down" };
+    let findings = checked(cluster, clock).await.context(what)?;
+    let mut pass = options.pass.clone();
+    if options.although_held {
+        pass.push("turn".to_owned());
+    }
+    none_blocks(&findings, &pass, what, voice)?;
+    let nodes = lease::view(cluster).await.context(what)?.nodes;
+    let wish = SiteRequest {
+        id: identity(&by),
+        kind,
+        by,
+        leave_machines: options.leave_machines,
+        although_held: pass.iter().any(|it| it == "turn"),
+        findings,
+    };
+    change(cluster, clock, |record| operator::begin(record, &wish, &nodes), what).await?;
+    let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+    let text = format!(
+        "The whole-site {} {} has begun for {}, by {}: {}. `zedbox site status` shows \
+         how far it is; `zedbox site cancel` withdraws it until the servers go.",
+        wish.kind.text(),
+        wish.id,
+        number(count, "node"),
+        wish.by.who,
+        wish.by.why
+    );
+    say(voice, "begun", &text)
+}
+
+/// Two persons at once get two identities; the record takes one.
+fn identity(by: &OperatorStatement) -> String {
+    let chance = RandomState::new().hash_one(&by.who) & 0xffff;
+    format!("{}-{chance:04x}", by.when.get(..19).unwrap_or(&by.when))
+}
+
+/// Shows the findings, and refuses what they speak against and nobody passes.
+fn none_blocks(findings: &[Finding], pass: &[String], what: &str, voice: &Voice) -> anyhow::Result<()> {
+    let blocking = preflight::blocking(findings, pass);
+    if voice.output == Output::Text || !blocking.is_empty() {
+        show_found(findings, pass, voice)?;
+    }
+    if blocking.is_empty() {
+        return Ok(());
+    }
+    let codes: BTreeSet<&str> = blocking.iter().map(|it| it.code.as_str()).into_set();
+    let words: Vec<String> = codes.into_iter().map(|it| format!("--pass {it}")).collect();
+    bail!(
+        "{what}: its checks have found what speaks against it, and nothing was begun; repair that, or begin all the same with \
+         {}",
+        words.join(" ")
+    )
+}
+
+/// What speaks against it now.
+async fn checked(cluster: &ApiClient, clock: Clock) -> anyhow::Result<Vec<Finding>> {
+    let record = lease::view(cluster).await?.held.map(|it| it.record).unwrap_or_default();
+    if let Some(site) = operator::current(&record)? {
+        bail!(
+            "the whole-site operation {} ({}) is in progress; look at it: zedbox site status",
+            site.kind.text(),
+            site.id
+        );
+    }
+    Ok(preflight::look(cluster, &record, clock.wall().to_timestamp()).await)
+}
+
+/// Shows what the checks have found.
+fn show_found(findings: &[Finding], pass: &[String], voice: &Voice) -> anyhow::Result<()> {
+    let found =
+        json!({ "Result": if findings.is_empty() { "clear" } else { "found" }, "Findings": shown(findings) });
+    if voice.output == Output::Json || findings.is_empty() {
+        return voice.say(&found, "The checks have found nothing that speaks against it.");
+    }
+    for it in findings {
+        let passed = if pass.contains(&it.code) { "; passed" } else { "" };
+        voice.paragraph(&format!("[{}] {}{passed}. {}", it.code, it.text, it.next))?;
+    }
+    Ok(())
+}
+
+/// What was done: `begun`, `continued`, `cancelled`, `clear`.
+fn say(voice: &Voice, result: &str, text: &str) -> anyhow::Result<()> {
+    voice.say(&json!({ "Result": result }), text)
+}
+
+/// One node after another, and following that to its end.
+async fn begin_restart(
+    cluster: &ApiClient,
+    clock: Clock,
+    (options, by): (&RestartOptions, OperatorStatement),
+    voice: &Voice,
+) -> anyhow::Result<()> {
+    let what = "restart the site";
+    let mut findings = checked(cluster, clock).await.context(what)?;
+    // Turns are waited for.
+    findings.retain(|it| it.code != "turn");
+    for layer in Box::pin(verify::look(cluster, || clock.wall().to_timestamp())).await {
+        let bad = layer.findings.iter().filter(|it| it.result >= VerifyResult::Unknown);
+        let new = bad.map(|it| Finding::new(&layer.layer, it.text.clone(), it.next_step.clone()));
+        let new: Vec<Finding> = new.filter(|it| findings.iter().all(|of| of.text != it.text)).collect();
+        findings.extend(new);
+    }
+    none_blocks(&findings, &options.pass, what, voice)?;
+    let view = lease::view(cluster).await.context(what)?;
+    let wish = SiteRequest {
+        id: identity(&by),
+        kind: SiteKind::Restart,
+        by,
+        leave_machines: false,
+        although_held: true,
+        findings,
+    };
+    let record = view.held.map(|it| it.record).unwrap_or_default();
+    let order = operator::begun(&record, &wish, &view.nodes).context(what)?.order.join(", ");
+    let order = format!("Order: {order}; of the servers, the one that leads etcd by then goes last.");
+    if options.dry_run {
+        return say(voice, "clear", &format!("{order} Nothing was begun."));
+    }
+    change(cluster, clock, |record| operator::begin(record, &wish, &view.nodes), what).await?;
+    let begun = format!(
+        "The restart of the site {} has begun, by {}: {}. {order} `zedbox site status` shows how far it is; \
+         `zedbox site cancel` ends it.",
+        wish.id, wish.by.who, wish.by.why
+    );
+    if !options.wait {
+        return say(voice, "begun", &begun);
+    }
+    Voice::warn_of("site", &begun);
+    follow(cluster, clock, Some(wish.id), voice).await
+}
+
+/// Follows the restart `id`, or the one that is in progress, until it has ended or has stopped; then shows it. A cluster that does
+/// not answer, as where its only server reboots, is waited for.
+async fn follow(
+    cluster: &ApiClient,
+    clock: Clock,
+    mut id: Option<String>,
+    voice: &Voice,
+) -> anyhow::Result<()> {
+    let (mut steps, mut said, mut known) = (BTreeMap::new(), String::new(), None);
+    let mut tell = |line: String| {
+        if line != said {
+            Voice::warn_of("site", &line);
+            said = line;
+        }
+    };
+    loop {
+        match lease::view(cluster).await {
+            Err(why) => tell(format!("waiting for the cluster: {why}")),
+            Ok(view) => {
+                let (site, ended) = restart_of(&view, id.as_deref(), known.as_ref())?;
+                id = Some(site.id.clone());
+                known = Some(site.clone());
+                for line in news(&site, &mut steps) {
+                    tell(line);
+                }
+                let stopped = !ended && site.phase == SitePhase::Stopped;
+                if ended || stopped {
+                    show(Some(&site), ended, &view, clock, voice)?;
+                    return result(&site, stopped);
+                }
+                if !site.waits.is_empty() {
+                    tell(format!("waits for {}", site.waits));
+                }
+            }
+        }
+        clock.sleep_until(Some(clock.now() + AGAIN)).await;
+    }
+}
+
+/// The restart of this identity, and whether it has ended.
+fn restart_of(
+    view: &TurnView,
+    id: Option<&str>,
+    known: Option<&SiteRecord>,
+) -> anyhow::Result<(SiteRecord, bool)> {
+    let record = view.held.as_ref().map(|it| it.record.clone()).unwrap_or_default();
+    let ours = |it: &SiteRecord| it.kind == SiteKind::Restart && id.is_none_or(|id| it.id == id);
+    if let Some(site) = operator::current(&record).context("follow the restart")?.filter(ours) {
+        return Ok((site, false));
+    }
+    let last = operator::last_restart(&record).filter(|it| id.is_some() && ours(it));
+    if let Some(known) = known.filter(|_| last.is_none()) {
+        let left = |it: &&String| !matches!(known.step(it), Some(NodeStep::Done | NodeStep::Skipped));
+        let left: Vec<&str> = known.order.iter().filter(left).map(String::as_str).collect();
+        bail!(
+            "follow the restart {}: its record is gone from the Lease, and nothing works on it any more; not restarted: {}",
+            known.id,
+            left.join(", ")
+        );
+    }
+    let Some(last) = last else {
+        bail!("follow the restart: there is none in progress; look: zedbox site status");
+    };
+    Ok((last, true))
+}
+
+/// What has changed of the nodes since it was asked last.
+fn news(site: &SiteRecord, steps: &mut BTreeMap<String, NodeStep>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for node in &site.order {
+        let Some(step) = site.step(node).filter(|it| **it != NodeStep::Seen) else { continue };
+        if steps.insert(node.clone(), step.clone()).as_ref() != Some(step) {
+            lines.push(format!("node {node}: {}", word(step)));
+        }
+    }
+    lines
+}
+
+fn result(site: &SiteRecord, stopped: bool) -> anyhow::Result<()> {
+    if stopped {
+        bail!("restart the site: it has stopped: {}; {}", site.waits, site.next);
+    }
+    if let Some(it) = &site.cancelled {
+        bail!("restart the site: withdrawn by {}: {}", it.who, it.why);
+    }
+    Ok(())
+}
+
+/// The phase, each node, what is waited for, and what to type. Where the API does not answer, as it may while the servers go,
+/// it shows what this node has on its disk.
+async fn status(cluster: &ApiClient, clock: Clock, root: &Path, voice: &Voice) -> anyhow::Result<()> {
+    let view = match lease::view(cluster).await {
+        Ok(view) => view,
+        Err(why) => {
+            let topic_root = TopicRoot::open(root).context("show the site")?;
+            let record =
+                wire::peek::<SiteOperation>(&topic_root, "zedkube", "global").context("show the site")?;
+            let Some(record) = record else { return Err(why).context("show the site") };
+            return of_disk(&record, &why.to_string(), clock, voice);
+        }
+    };
+    let record = view.held.as_ref().map(|it| it.record.clone()).unwrap_or_default();
+    let site = operator::current(&record).context("show the site")?;
+    // On another machine, or without root, this node's own record is not known.
+    let own = TopicRoot::open(root)
+        .ok()
+        .and_then(|topic_root| wire::peek::<SiteOperation>(&topic_root, "zedkube", "global").ok()?);
+    let under_way = under_way(&view, own.as_ref(), clock);
+    if site.is_none() && !under_way.is_empty() {
+        return show_under_way(under_way, voice);
+    }
+    let (ended, last) = (site.is_none(), operator::last_restart(&record));
+    show(site.or(last).as_ref(), ended, &view, clock, voice)
+}
+
+/// Shows an operation that is in progress, or a restart that has ended.
+fn show(
+    site: Option<&SiteRecord>,
+    ended: bool,
+    view: &TurnView,
+    clock: Clock,
+    voice: &Voice,
+) -> anyhow::Result<()> {
+    let form = form(site, ended, view);
+    match site {
+        None => voice.rows("no whole-site operation is in progress", None, &[], &form),
+        Some(site) => {
+            voice.rows(&headline(site, ended), Some("36"), &rows(site, ended, view, clock.wall()), &form)
+        }
+    }
+}
+
+/// What this node has on its disk.
+fn of_disk(record: &SiteOperation, why: &str, clock: Clock, voice: &Voice) -> anyhow::Result<()> {
+    let headline = format!(
+        "this node is in the whole-site {} {}; the cluster cannot be asked, this is what the node has on its disk",
+        record.op.word(),
+        record.id
+    );
+    let mut rows = vec![
+        ("by", record.by.clone()),
+        ("phase", record.phase.clone()),
+        ("this node", format!("{}; since {}", record.step, moment(record.at, clock.wall()))),
+    ];
+    if !record.waiting_for.is_empty() {
+        rows.push(("waits for", record.waiting_for.clone()));
+    }
+    rows.push(("cluster", why.to_owned()));
+    // A restart holds a node by nothing but its drain.
+    let next = if record.released {
+        "zedbox drain status shows how far its drain is"
+    } else {
+        "nothing: it needs the cluster no more once its servers go"
+    };
+    rows.push(("next step", next.to_owned()));
+    voice.rows(&headline, Some("36"), &rows, record)
+}
+
+/// What nodes have under way by a Lease that is gone: each with a sentence.
+fn under_way(view: &TurnView, own: Option<&SiteOperation>, clock: Clock) -> Vec<SiteNode> {
+    let held = view.held.as_ref().map(|it| it.uid.as_str());
+    let gone = |it: &&TurnNode| it.mark.as_ref().is_some_and(|mark| Some(mark.lease_uid.as_str()) != held);
+    let of = |node: &str, state: &str, waits: String| SiteNode {
+        node: node.to_owned(),
+        state: state.to_owned(),
+        waits_for: waits,
+        ..SiteNode::default()
+    };
+    let cordoned = view.nodes.iter().filter(|it| it.unschedulable).filter(gone).map(|it| {
+        let state = if it.ready { "Ready, cordoned" } else { "not Ready, cordoned" };
+        of(&it.name, state, "its own drain or reboot, which it began by the record that is gone".to_owned())
+    });
+    let own = own.map(|it| {
+        let (op, id, since) = (it.op.word(), &it.id, moment(it.at, clock.wall()));
+        let waits = if it.waiting_for.is_empty() { "nothing" } else { &it.waiting_for };
+        of("this one", &it.step, format!("{waits}; in the whole-site {op} {id}, since {since}"))
+    });
+    cordoned.chain(own).collect()
+}
+
+fn show_under_way(nodes: Vec<SiteNode>, voice: &Voice) -> anyhow::Result<()> {
+    let headline = format!(
+        "no whole-site operation is in the Lease {APP_NAMESPACE}/{LEASE}: it has just ended, or somebody has deleted the \
+         Lease, and then no other node is ordered to go. These nodes have something under way:"
+    );
+    let next = "wait until these nodes are back: `zedbox drain status` on each shows how far it is, `zedbox drain history` \
+                whether it was restarted. Then begin again: zedbox site restart --reason '...', or zedbox site shutdown";
+    let text = |it: &SiteNode| format!("{}: {}; waits for {}", it.node, it.state, it.waits_for);
+    let mut rows: Vec<Labelled> = nodes.iter().map(|it| ("node", text(it))).collect();
+    rows.push(("next step", next.to_owned()));
+    voice.rows(
+        &headline,
+        Some("33"),
+        &rows,
+        &SiteStatus { nodes, next_step: next.to_owned(), ..SiteStatus::default() },
+    )
+}
+
+fn headline(site: &SiteRecord, ended: bool) -> String {
+    let withdrawn = if site.cancelled.is_some() { ", withdrawn" } else { "" };
+    let what = format!("whole-site {} {}{withdrawn}", site.kind.text(), site.id);
+    if ended {
+        return format!("no whole-site operation is in progress; the last one of its kind: {what}");
+    }
+    format!("{what}: {}", site.phase.text())
+}
+
+/// How a node looks from here: its own word, or what the cluster says of it.
+fn step<'a>(site: &'a SiteRecord, member: &SiteMember) -> &'a str {
+    let Some(step) = site.step(&member.node) else { return "not heard of" };
+    if site.kind == SiteKind::Restart { word(step) } else { step.text() }
+}
+
+/// A step of a node, for a person.
+fn word(step: &NodeStep) -> &str {
+    match step {
+        NodeStep::Seen => "waiting",
+        NodeStep::Going => "rebooting",
+        NodeStep::Booted => "checks after boot",
+        NodeStep::Open => "back",
+        other @ (NodeStep::Cordoned
+        | NodeStep::Ready
+        | NodeStep::Draining
+        | NodeStep::Verifying
+        | NodeStep::Done
+        | NodeStep::Skipped
+        | NodeStep::Failed
+        | NodeStep::Stranger(_)) => other.text(),
+    }
+}
+
+/// How long each step of a node took, and how it was verified; empty of another operation.
+fn course(ack: &Ack) -> String {
+    let ends = ack.past.iter().skip(1).map(|(_, since)| since).chain([&ack.since]);
+    let went = ack.past.iter().zip(ends).filter(|((step, _), _)| *step != NodeStep::Seen);
+    let took = went.map(|((step, from), until)| {
+        let time = |text: &String| text.parse::<GoTime>().ok().map(unix_secs);
+        let took = time(until).zip(time(from)).and_then(|(until, from)| u64::try_from(until - from).ok());
+        // Two clocks that differ.
+        format!("{} {}", word(step), took.map_or_else(|| "?".to_owned(), span))
+    });
+    let took: Vec<String> = took.collect();
+    let took = if took.is_empty() { String::new() } else { format!("; took: {}", took.join(", ")) };
+    let verified =
+        if ack.verified.is_empty() { String::new() } else { format!("; verified: {}", ack.verified) };
+    took + &verified
+}
+
+fn state(member: &SiteMember, view: &TurnView) -> &'static str {
+    match view.nodes.iter().find(|it| it.name == member.node && it.uid == member.uid) {
+        None => "gone",
+        Some(it) if !it.ready => "not Ready",
+        Some(it) if it.unschedulable => "Ready, cordoned",
+        Some(_) => "Ready",
+    }
+}
+
+fn rows(site: &SiteRecord, ended: bool, view: &TurnView, now: GoTime) -> Vec<Labelled> {
+    let said = |it: &OperatorStatement| format!("{}, {}: {}", it.who, when(&it.when, now), it.why);
+    let mut rows = vec![("by", said(&site.by))];
+    let mut add = |label, text: String| rows.push((label, text));
+    if !site.since.is_empty() {
+        add("since", when(&site.since, now));
+    }
+    for member in in_order(site) {
+        let name = &member.node;
+        let class = if *name == site.leader { "leader" } else { member.class.text() };
+        let (mut since, mut more) = (String::new(), String::new());
+        if let Some(ack) = site.ack(name) {
+            if !ack.since.is_empty() {
+                since = format!(", since {}", when(&ack.since, now));
+            }
+            if !ack.waits.is_empty() {
+                more = format!("; waits for {}", ack.waits);
+            }
+            more += &course(ack);
+        }
+        let (step, state) = (step(site, member), state(member, view));
+        add("node", format!("{name} ({class}): {step}{since}; {state}{more}"));
+    }
+    if site.kind == SiteKind::Restart && !ended {
+        let joined = view.nodes.iter().filter(|it| site.member(&it.name, &it.uid).is_none());
+        for it in joined {
+            add("node", format!("{}: joined since the restart has begun; it is not restarted", it.name));
+        }
+    }
+    for it in &site.findings {
+        add("finding", format!("[{}] {}; passed", it.code, it.text));
+    }
+    for it in &site.machines {
+        add("machine", format!("{}/{}: stopped, was {}", it.namespace, it.name, it.was));
+    }
+    if !site.order.is_empty() {
+        add("order", site.order.join(", "));
+    }
+    if let Some(last) = site.order.last().filter(|_| site.kind == SiteKind::Shutdown) {
+        add(
+            "switch on",
+            format!("{last} first: it goes down last; then the other servers, then the workers"),
+        );
+    }
+    if !site.missing.is_empty() {
+        add("missing", format!("the site continued without {}", site.missing.join(", ")));
+    }
+    for it in &site.passed {
+        add("passed", format!("{}, by {}", it.phase, said(it)));
+    }
+    if let Some(it) = &site.cancelled {
+        add("withdrawn", format!("in phase {}, by {}", it.phase, said(it)));
+    }
+    if !ended {
+        if !site.waits.is_empty() {
+            add(if site.phase == SitePhase::Stopped { "stopped" } else { "waits for" }, site.waits.clone());
+        }
+        add("next step", if site.next.is_empty() { "nothing: wait".to_owned() } else { site.next.clone() });
+    }
+    rows
+}
+
+/// The nodes as they are listed: of a restart in the order in which they go.
+fn in_order(site: &SiteRecord) -> Vec<&SiteMember> {
+    let mut nodes: Vec<&SiteMember> = site.nodes.iter().collect();
+    if site.kind == SiteKind::Restart {
+        nodes.sort_by_key(|it| site.order.iter().position(|name| *name == it.node));
+    }
+    nodes
+}
+
+fn form(site: Option<&SiteRecord>, ended: bool, view: &TurnView) -> SiteStatus {
+    let Some(site) = site else { return SiteStatus::default() };
+    let node = |it: &SiteMember| {
+        let shown = SiteNode {
+            node: it.node.clone(),
+            class: it.class.text().to_owned(),
+            state: state(it, view).to_owned(),
+            ..SiteNode::default()
+        };
+        let Some(Ack { step, since, past, verified, waits, .. }) = site.ack(&it.node).cloned() else {
+            return shown;
+        };
+        let entry = |(step, since): (NodeStep, String)| SiteStep { step: step.into(), since };
+        SiteNode {
+            step: step.into(),
+            since,
+            past: past.into_iter().map(entry).collect(),
+            verified,
+            waits_for: waits,
+            ..shown
+        }
+    };
+    let machine = |it: &VmRecord| SiteMachine {
+        kind: it.kind.clone(),
+        namespace: it.namespace.clone(),
+        name: it.name.clone(),
+        was: it.was.to_string(),
+    };
+    SiteStatus {
+        id: site.id.clone(),
+        kind: site.kind.text().to_owned(),
+        phase: if ended { "ended" } else { site.phase.text() }.to_owned(),
+        since: site.since.clone(),
+        who: site.by.who.clone(),
+        why: site.by.why.clone(),
+        when: site.by.when.clone(),
+        withdrawn: site.cancelled.is_some(),
+        order: site.order.clone(),
+        leader: site.leader.clone(),
+        missing: site.missing.clone(),
+        findings: shown(&site.findings),
+        machines: site.machines.iter().map(machine).collect(),
+        waits_for: site.waits.clone(),
+        next_step: site.next.clone(),
+        nodes: in_order(site).into_iter().map(node).collect(),
+    }
+}
+
+/// Findings for a program.
+fn shown(all: &[Finding]) -> Vec<SiteFinding> {
+    let form = |it: &Finding| SiteFinding {
+        code: it.code.clone(),
+        text: it.text.clone(),
+        next_step: it.next.clone(),
+    };
+    all.iter().map(form).collect()
+}
