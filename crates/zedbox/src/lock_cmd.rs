@@ -189,7 +189,7 @@ impl<'a> LockStatusView<'a> {
         Ok(look)
     }
 
-    /// Why this one may not enter, as far as another one than itself can see.
+    /// Why this one may not enter, by what other nodes can see.
     fn refusal(&self, waiter: &Waiter) -> Option<TurnRefusal> {
         let me = Me::of(waiter);
         rule::may_enter(&me, waiter, &self.record, &self.view.nodes, &BTreeSet::new(), &Ok(())).err()

@@ -31,7 +31,7 @@ use crate::drain_cmd::person;
 use crate::drain_cmd::voice::{Labelled, Voice};
 use crate::lock_cmd::when;
 
-/// Pause between two looks of whoever follows a restart.
+/// Pause between two looks at a restart that is followed.
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// Does what `command` says. What goes wrong is said on standard error in plain words.
@@ -178,7 +178,7 @@ fn identity(by: &OperatorStatement) -> String {
     format!("{}-{chance:04x}", by.when.get(..19).unwrap_or(&by.when))
 }
 
-/// Shows the findings, and refuses what they speak against and nobody passes.
+/// Shows the findings, and refuses what they speak against and no option passes.
 fn none_blocks(findings: &[Finding], pass: &[String], what: &str, voice: &Voice) -> anyhow::Result<()> {
     let blocking = preflight::blocking(findings, pass);
     if voice.output == Output::Text || !blocking.is_empty() {

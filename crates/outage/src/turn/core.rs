@@ -51,7 +51,7 @@ impl From<Option<Box<RecordSnapshot>>> for KnownRecord {
 /// What this node wants.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum DesiredTurn {
-    /// Nobody has said yet.
+    /// Not said yet.
     Unknown,
     /// `idle`: a reading has shown no entry of ours, and no write of ours may still come through.
     Nothing { idle: bool },
@@ -67,7 +67,7 @@ enum TurnGrant {
         grant: EarlierGrant,
         /// What our own entry is to say.
         phase: Phase,
-        /// The Lease does not have it any more, though nobody ended it: it is written in again.
+        /// The Lease does not have it any more, though no release ended it: it is written in again.
         forgotten: bool,
     },
     Lost {
@@ -106,7 +106,7 @@ enum TurnCall {
 
 /// What is to be read as soon as no call is under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-struct Asked {
+struct PendingReads {
     /// The Lease.
     lease: bool,
     /// The same, to answer [`Event::Confirm`].
@@ -149,7 +149,7 @@ pub struct Turn {
     gate: Option<bool>,
     call: Option<TurnCall>,
     calls: CallId,
-    asked: Asked,
+    asked: PendingReads,
     failures: Failures,
     /// When the Lease was read or written last.
     read_at: Mono,
@@ -186,7 +186,7 @@ impl Turn {
             gate: None,
             call: None,
             calls: 0,
-            asked: Asked::default(),
+            asked: PendingReads::default(),
             failures: Failures::default(),
             read_at: Mono::START,
             written: Mono::START,
@@ -359,7 +359,7 @@ impl Turn {
         let waits = new.as_ref().filter(|it| !it.emergency);
         // A turn that is held serves the next request as well.
         let serves = matches!(self.grant, TurnGrant::Held { .. }) && waits.is_some() && since.is_some();
-        // That is enough for whoever stays out, and for a creation, which names no version and grants nothing.
+        // That is enough for a node that stays out, and for a creation, which names no version and grants nothing.
         let is_enough = waits.is_some_and(|it| is_unfit(it) || self.seen == KnownRecord::Absent);
         self.want = new.map_or(DesiredTurn::Nothing { idle: false }, |claim| DesiredTurn::Turn {
             claim,
@@ -372,8 +372,8 @@ impl Turn {
         }
     }
 
-    /// The watch shows a value. Whoever wants no turn and is not in it, or is far back in the queue, takes it as it is; others
-    /// ask the store.
+    /// The watch shows a value. A node that wants no turn and is not in it, or is far back in the queue, takes it as it is;
+    /// others ask the store.
     fn changed(&mut self, now: Mono, value: Option<Box<RecordSnapshot>>) {
         let new = value.as_deref();
         if self.seen != KnownRecord::Unknown
@@ -541,7 +541,7 @@ impl Turn {
                 ));
             }
             (TurnGrant::Held { grant, forgotten, .. }, mine) => {
-                // Whoever releases finds its entry missing.
+                // A node that releases finds its entry missing.
                 let leaves = self.paused.is_some() || matches!(self.want, DesiredTurn::Nothing { .. });
                 let is_known = leaves || std::mem::replace(forgotten, true);
                 let grant = grant.clone();
@@ -589,7 +589,7 @@ impl Turn {
         })
     }
 
-    /// Whose turn for this node it is, where another zedkube has it.
+    /// Why the turn of this node is not ours: another zedkube has it.
     fn rivals(&self) -> Option<String> {
         let fence = self.own().filter(|_| self.rival)?.fence;
         Some(format!(
@@ -630,7 +630,7 @@ impl Turn {
                 self.grant = TurnGrant::None;
                 self.decide(now);
             }
-            // What the other one took is not taken from it, or both would go on for ever.
+            // What the other one took is not taken from it, or both would continue for ever.
             TurnGrant::None if nothing && self.rival => self.set_idle(false),
             TurnGrant::None | TurnGrant::Held { .. } if nothing => {
                 self.leave(now, self.doubt.filter(|until| now < *until));

@@ -28,7 +28,7 @@ const FAR_LOOK: Duration = Duration::from_secs(600);
 /// The same while it is not known whether the kubelets of others live: first, and longest; a kubelet renews its lease every
 /// 10 s.
 const UNSEEN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
-/// Why nobody goes on in a turn that is still ours.
+/// Why nothing is done in a turn that is still ours.
 const FORGOTTEN: &str =
     "the Lease of turns was deleted or restored: this node writes its turn in again first";
 
@@ -53,7 +53,7 @@ enum NodeObservation {
     Proof(String, Fence, TakeoverProof),
     /// A waiter for whom a grant is open and who does not take it: UID and request.
     Open(String, u64),
-    /// A waiter whose node object is gone: UID.
+    /// The node object of a waiter is gone: UID.
     Absent(String),
 }
 
@@ -302,7 +302,7 @@ impl Turn {
         }
     }
 
-    /// The turn is ours and in no Lease any more, and nobody has ended it: this node writes itself in again, unless others hold
+    /// The turn is ours and in no Lease any more, and no release has ended it: this node writes itself in again, unless others hold
     /// a turn by now (goals T6).
     fn write_again(
         &mut self,
@@ -336,7 +336,7 @@ impl Turn {
         step::doubled(UNSEEN.0, UNSEEN.1, self.failures.pulses)
     }
 
-    /// Whether this node may go on in its turn, by the Lease.
+    /// Whether this node may continue in its turn, by the Lease.
     fn standing(&self) -> Result<(), Unconfirmed> {
         match &self.grant {
             TurnGrant::Held { forgotten: true, .. } => Err(Unconfirmed::Unknown(FORGOTTEN.to_owned())),
