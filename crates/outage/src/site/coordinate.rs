@@ -95,7 +95,7 @@ pub fn next(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Mov
 /// Machines first, and only then what their guests may need.
 fn stopping(site: &SiteRecord, found: &PhaseReadings) -> Move {
     if !site.leave_machines && !site.is_passed() {
-        let work = machines::stops(&site.id, &found.machines.all);
+        let work = kubeapi::machines::stops(&site.id, "", &found.machines.all);
         if let Some(machines) = machines::noted(&site.machines, &work) {
             return Move::To(Box::new(SiteRecord { machines, ..site.clone() }));
         }

@@ -54,11 +54,6 @@ pub fn noted(record: &[VmRecord], work: &[MachineWork]) -> Option<Vec<VmRecord>>
     (all != record).then_some(all)
 }
 
-/// Those that have to be stopped for the operation `id`. What was called for already is not called for again.
-pub fn stops(id: &str, machines: &[MachineSeen]) -> Vec<MachineWork> {
-    machines::stops(id, "", machines)
-}
-
 /// Those that the operation `id` has stopped, in the order of its record: what brings each back.
 pub fn starts(id: &str, record: &[VmRecord], machines: &[MachineSeen]) -> Vec<MachineWork> {
     let order: Vec<String> = record.iter().map(|it| it.uid.clone()).collect();

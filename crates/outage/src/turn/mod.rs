@@ -12,6 +12,5 @@ pub mod record;
 pub mod rule;
 #[cfg(test)]
 mod tests;
-mod words;
 
 pub use core::Turn;

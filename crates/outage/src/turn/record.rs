@@ -12,8 +12,46 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub(crate) use super::words::words;
-pub use super::words::{Class, Op, Phase};
+/// Words of the record; one of another version stays as it is.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $word:tt,)+ }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(from = "String", into = "String")]
+        pub enum $name {
+            $($(#[$of])* $variant,)+
+            /// A word of another version, kept as it is.
+            Stranger(String),
+        }
+
+        impl $name {
+            /// The word in the record.
+            pub fn text(&self) -> &str {
+                match self {
+                    $(Self::$variant => $word,)+
+                    Self::Stranger(word) => word,
+                }
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(word: String) -> Self {
+                match word.as_str() {
+                    $($word => Self::$variant,)+
+                    _ => Self::Stranger(word),
+                }
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(word: $name) -> Self {
+                word.text().to_owned()
+            }
+        }
+    };
+}
+
+pub(crate) use words;
 
 /// Name of the Lease, in the namespace of applications.
 pub const LEASE: &str = "pillar-rs-outage";
@@ -40,6 +78,58 @@ const FORCED_KEPT: usize = 8;
 pub type Fence = u32;
 /// No Lease of ours has counted further: a greater number was written by somebody else.
 pub const FENCE_MOST: Fence = 1 << 30;
+
+words! {
+    /// What a turn is for.
+    Op {
+        Reboot = "reboot",
+        Shutdown = "shutdown",
+        /// A switch to another image of the operating system.
+        OsUpdate = "os-update",
+        /// An update of k3s: servers go first.
+        K3sUpdate = "k3s-update",
+        /// A drain and nothing else.
+        Drain = "drain",
+        /// A restart that the node decides on itself.
+        Restart = "restart",
+    }
+}
+
+words! {
+    /// How far a holder has come.
+    Phase {
+        /// The turn is its own; nothing else has been done.
+        Granted = "granted",
+        /// The node is cordoned.
+        Cordoned = "cordoned",
+        /// Its pods are gone.
+        Drained = "drained",
+        /// The reboot was ordered.
+        GoingDown = "going-down",
+        /// It is back in a new boot.
+        Booted = "booted",
+        /// It is back and the checks after boot are not passed yet.
+        Gate = "gate",
+        /// What it has its turn for has failed, and its turn stays until a person has looked.
+        Failed = "failed",
+        /// It restarts without having waited.
+        Emergency = "emergency",
+    }
+}
+
+words! {
+    /// The class of a waiting node; see [`super::rule::rank`].
+    Class {
+        /// No role in the control plane.
+        Worker = "worker",
+        /// An etcd voter that carries no workloads.
+        TieBreaker = "tie-breaker",
+        /// A server that does not lead etcd.
+        Follower = "follower",
+        /// The server that leads etcd.
+        Leader = "leader",
+    }
+}
 
 /// A grant of another Lease, or of a later state of this one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -468,3 +468,55 @@ fn who_wants_no_turn_hears_who_holds_one_without_a_call_and_clears_an_entry_of_i
     assert_eq!(stage.record().queue, [waiter("d", Class::Worker)], "it would hold up those behind it");
     assert_eq!(stage.turn.state(), TurnState::NotWanted { idle: true });
 }
+
+#[test]
+fn u7_a_turn_for_an_update_of_k3s_continues_without_a_cordon_for_that_request_and_in_that_boot_alone() {
+    let wanted = TurnClaim { op: Op::K3sUpdate, ..want() };
+    let own = Holder { op: Op::K3sUpdate, counter: wanted.counter, ..holder("a", 7) };
+    let table = [
+        ("the same", own.clone(), Some(7)),
+        ("another request", Holder { counter: 2, ..own.clone() }, None),
+        ("another operation", Holder { op: Op::Drain, ..own }, None),
+    ];
+    for (what, entry, fence) in table {
+        let mut stage =
+            Stage::new(Some(TurnRecord { holders: vec![entry], fence: 7, ..TurnRecord::default() }));
+        stage.nodes[2].ready = false;
+        stage.hear(Event::Want(Some(wanted.clone())));
+        stage.serve();
+        assert_eq!(stage.fence(), fence, "{what}");
+    }
+}
+
+#[test]
+fn a_node_whose_drain_cannot_start_neither_waits_in_the_queue_nor_enters_and_costs_nothing() {
+    let unfit = |fit| Event::Want(Some(TurnClaim { fit, ..want() }));
+    let mut stage = Stage::new(Some(TurnRecord { fence: 7, ..TurnRecord::default() }));
+    stage.hear(unfit(false));
+    stage.serve();
+    assert_eq!((stage.calls.as_str(), stage.waiting().rule), ("R", TurnRule::Preflight));
+    stage.edit(|record| record.holders.push(holder("b", 8)));
+    stage.serve();
+    assert_eq!(stage.pass(3_600), "", "nothing is asked until its drain can start");
+    stage.edit(|record| record.holders.clear());
+    stage.hear(unfit(true));
+    stage.serve();
+    assert_eq!(stage.fence(), Some(8));
+
+    let queue = vec![waiter("c", Class::Worker)];
+    let busy = TurnRecord { holders: vec![holder("b", 7)], queue, fence: 7, ..TurnRecord::default() };
+    // One that waits already makes way; one that holds keeps what it has.
+    let mut stage = Stage::new(Some(busy));
+    stage.wants();
+    assert!(stage.record().waits("a"));
+    stage.hear(unfit(false));
+    stage.serve();
+    assert!(!stage.record().waits("a") && stage.record().waits("c"));
+    let mut stage = Stage::new(None);
+    stage.wants();
+    stage.hear(unfit(false));
+    stage.serve();
+    assert_eq!(stage.fence(), Some(1));
+    let held = stage.turn.state();
+    assert!(matches!(held, TurnState::Held { fence: 1, .. }), "{held:?}");
+}

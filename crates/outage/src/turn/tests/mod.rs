@@ -2,8 +2,6 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test names what it waits for; anything else fails it")]
 
-mod actions;
-mod alone;
 mod arbitrary;
 mod life;
 mod look;
@@ -13,6 +11,5 @@ mod records;
 mod rules;
 mod simulation;
 mod stage;
-mod unfit;
 mod ways;
 mod world;
