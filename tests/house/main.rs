@@ -10,6 +10,7 @@ mod documents;
 mod fixtures;
 mod metrics;
 mod names;
+mod sentences;
 mod units;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -172,7 +172,7 @@ impl State {
             // Nobody decides by the history, by what is said, or by who leads.
             let idle = matches!(
                 effect,
-                Effect::Say(_) | Effect::Note(_) | Effect::History(_) | Effect::Candidacy(_)
+                Effect::Say(_) | Effect::CordonRemoved | Effect::History(_) | Effect::Candidacy(_)
             );
             if !idle && (self.scenario.kube.take_turns || !matches!(effect, Effect::OutageAnswer(_))) {
                 burn(fuse)?;
@@ -230,7 +230,7 @@ impl State {
                 | Effect::Leftovers(_)
                 | Effect::UndoHooks
                 | Effect::HooksAfterBoot
-                | Effect::Note(_)
+                | Effect::CordonRemoved
                 | Effect::Say(_)
                 | Effect::History(_)
                 | Effect::Candidacy(_)

@@ -130,7 +130,7 @@ impl Device {
             requested_at: request.requested_at,
             context: request.context.clone(),
             status,
-            forced,
+            skip_kind: if forced { topics::SkipKind::Forced } else { topics::SkipKind::None },
             ..Answer::default()
         };
         self.put(

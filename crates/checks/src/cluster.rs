@@ -137,7 +137,7 @@ async fn look(
             Err(error) => found.push(Finding::unreadable("clock", &error)),
         },
     }
-    let unread = |it: Finding| if it.is_unread() { it.with(Severity::Warns) } else { it };
+    let unread = |it: Finding| if it.unread { it.with(Severity::Warns) } else { it };
     found.into_iter().map(unread).collect()
 }
 

@@ -5,9 +5,6 @@
 use kubeapi::Error;
 use serde::{Deserialize, Serialize};
 
-/// How the text of a finding begins that is about what could not be read.
-pub(crate) const UNREAD: &str = "cannot be checked: ";
-
 /// What a finding does to an operation that nobody has it pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -44,12 +41,21 @@ pub struct Finding {
     pub text: String,
     /// What a person can do.
     pub next: String,
+    /// It is about what could not be read.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub unread: bool,
 }
 
 impl Finding {
     /// A finding that blocks.
     pub fn new(code: &str, text: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { code: code.to_owned(), severity: Severity::Blocks, text: text.into(), next: next.into() }
+        let (code, severity, unread) = (code.to_owned(), Severity::Blocks, false);
+        Self { code, severity, text: text.into(), next: next.into(), unread }
+    }
+
+    /// A finding that blocks, about what cannot be read.
+    pub fn unread(code: &str, why: &str, next: impl Into<String>) -> Self {
+        Self { unread: true, ..Self::new(code, format!("cannot be checked: {why}"), next) }
     }
 
     /// The same with another severity.
@@ -60,7 +66,7 @@ impl Finding {
 
     /// What `code` is about could not be read.
     pub fn unreadable(code: &str, error: &Error) -> Self {
-        Self::new(code, format!("{UNREAD}{}", error.plain()), error.next_step())
+        Self::unread(code, &error.plain(), error.next_step())
     }
 
     /// The same as it counts for a drain where `stops` are set to stop one.
@@ -69,11 +75,12 @@ impl Finding {
         let severity = severity(&self, stops);
         self.with(severity)
     }
+}
 
-    /// It is about what could not be read.
-    pub fn is_unread(&self) -> bool {
-        self.text.starts_with(UNREAD)
-    }
+/// A file of this machine that cannot be read.
+pub(crate) fn unreadable(code: &str, why: &str) -> Finding {
+    let next = "type it as root (sudo); if that does not help, look at the file that it names";
+    Finding::unread(code, why, next).with(Severity::Warns)
 }
 
 fn is_default<T: Default + PartialEq>(it: &T) -> bool {
@@ -104,9 +111,7 @@ fn severity(it: &Finding, stops: &[String]) -> Severity {
     match it.severity {
         Severity::Hint => Severity::Hint,
         Severity::Blocks if set => Severity::Blocks,
-        Severity::Warns if set && !it.is_unread() && !WITH_STEPS.contains(&it.code.as_str()) => {
-            Severity::Blocks
-        }
+        Severity::Warns if set && !it.unread && !WITH_STEPS.contains(&it.code.as_str()) => Severity::Blocks,
         Severity::Blocks | Severity::Warns => Severity::Warns,
     }
 }

@@ -23,7 +23,7 @@ use tokio_rustls::rustls::{
 use topics::go_json;
 
 use crate::certificates::{Dated, Dates, dated};
-use crate::finding::UNREAD;
+use crate::finding::unreadable;
 use crate::node::{self, DiskRoom};
 use crate::{Finding, Severity, lvm, network, token};
 
@@ -65,7 +65,7 @@ pub async fn looked(machine: Host, now: Timestamp) -> Vec<Finding> {
     let found = tokio::time::timeout(WHOLE, tokio::task::spawn_blocking(move || look(&machine, now))).await;
     let cannot = |why: String| {
         let next = "a disk of this machine may not answer: dmesg shows it; then type the command again";
-        vec![Finding::new("certificates", format!("{UNREAD}{why}"), next).with(Severity::Warns)]
+        vec![Finding::unread("certificates", &why, next).with(Severity::Warns)]
     };
     match found {
         Ok(Ok(found)) => found,
@@ -115,11 +115,6 @@ pub fn look(machine: &Host, now: Timestamp) -> Vec<Finding> {
 fn topic<T: DeserializeOwned>(root: &Path, path: &str) -> Option<T> {
     // One of them holds the token of the cluster.
     go_json::from_slice(token::read(&root.join(path)).ok()?.reveal().as_bytes()).ok()
-}
-
-fn unreadable(code: &str, why: &str) -> Finding {
-    let next = "type it as root (sudo); if that does not help, look at the file that it names";
-    Finding::new(code, format!("{UNREAD}{why}"), next).with(Severity::Warns)
 }
 
 fn no_certificate() -> String {

@@ -9,7 +9,7 @@ use std::{fs, io};
 
 use kubeapi::names::listed;
 
-use crate::finding::UNREAD;
+use crate::finding::unreadable;
 use crate::{Finding, Severity};
 
 const BLOCK: &str = "sys/class/block";
@@ -24,15 +24,7 @@ pub(crate) fn look(root: &Path) -> Option<Finding> {
         Ok(devices) => devices,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => {
-            let text = format!("{UNREAD}{}: {error}", root.join(BLOCK).display());
-            return Some(
-                Finding::new(
-                    "lvm",
-                    text,
-                    "type it as root (sudo); if that does not help, look at the file that it names",
-                )
-                .with(Severity::Warns),
-            );
+            return Some(unreadable("lvm", &format!("{}: {error}", root.join(BLOCK).display())));
         }
     };
     let all = devices.into_iter().filter_map(|device| {

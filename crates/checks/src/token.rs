@@ -10,7 +10,7 @@ use std::path::Path;
 
 use topics::{EdgeNodeClusterStatus, Secret, go_json};
 
-use crate::finding::UNREAD;
+use crate::finding::unreadable;
 use crate::{Finding, Severity};
 
 /// Below the data of k3s or rke2: only a server has it.
@@ -35,10 +35,7 @@ pub(crate) fn look(root: &Path, data: &str) -> Option<Finding> {
         Ok(own) => own,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Secret::default(),
         Err(error) => {
-            return found(
-                format!("{UNREAD}{shown}: {error}"),
-                "type it as root (sudo); if that does not help, look at the file that it names",
-            );
+            return Some(unreadable("token", &format!("{shown}: {error}")));
         }
     };
     if own.reveal().trim().is_empty() {

@@ -246,7 +246,7 @@ async fn u6_what_cannot_be_read_is_a_finding_that_warns_and_names_the_role() {
     for (source, found) in all {
         assert!(!found.is_empty(), "{source:?}");
         for it in found {
-            assert!(it.text.starts_with("cannot be checked: ") && it.is_unread(), "{it:?}");
+            assert!(it.text.starts_with("cannot be checked: ") && it.unread, "{it:?}");
             assert!(it.next.contains("zedbox role") && it.severity == Severity::Warns, "{it:?}");
         }
     }
@@ -297,7 +297,7 @@ fn u6_what_stops_is_a_setting_and_the_worst_comes_first() {
         one("clock", Severity::Blocks),
         one("backups", Severity::Blocks),
         one("nodes", Severity::Warns),
-        Finding::new("room", "cannot be checked: x", "n").with(Severity::Warns),
+        Finding::unread("room", "x", "n").with(Severity::Warns),
         one("certificates", Severity::Warns),
     ];
     let words = |stops: &[&str]| -> Vec<String> {

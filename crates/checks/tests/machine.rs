@@ -114,7 +114,7 @@ fn u6_certificates_are_read_from_files_servers_and_the_kubeconfig_and_what_canno
     let texts: Vec<&str> = torn.iter().map(|it| it.text.as_str()).collect();
     assert!(texts.iter().any(|it| it.contains("torn.crt: it holds no X.509 certificate")), "{texts:?}");
     assert!(texts.iter().any(|it| it.contains("kubeconfig /etc/k: no such file")), "{texts:?}");
-    assert!(torn.iter().all(|it| it.severity == Severity::Warns && it.is_unread()), "{torn:?}");
+    assert!(torn.iter().all(|it| it.severity == Severity::Warns && it.unread), "{torn:?}");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn u6_a_disk_whose_room_cannot_be_read_is_named_and_a_folder_that_is_not_there_i
     assert_eq!(disks(&["nowhere", "no/where"]), []);
     let found = disks(&["persist/vault", "nowhere"]);
     let [one] = found.as_slice() else { panic!("{found:?}") };
-    assert!(one.is_unread() && one.severity == Severity::Warns && !one.next.is_empty(), "{one:?}");
+    assert!(one.unread && one.severity == Severity::Warns && !one.next.is_empty(), "{one:?}");
     assert!(one.text.contains("persist/vault: Not a directory"), "{one:?}");
 }
 
@@ -278,5 +278,5 @@ fn u6_a_volume_group_on_a_disk_of_a_guest_is_found_and_one_on_a_disk_of_the_host
     assert_eq!(of_code("lvm", &files), []);
     assert_eq!(of_code("lvm", &[]), []);
     let unread = of_code("lvm", &[("sys/class/block", "a file")]);
-    assert!(unread.len() == 1 && unread[0].is_unread(), "{unread:?}");
+    assert!(unread.len() == 1 && unread[0].unread, "{unread:?}");
 }

@@ -262,7 +262,7 @@ mod tests {
             let [room] = looked.findings.as_slice() else { panic!("{kind}: {looked:?}") };
             assert_eq!((room.code.as_str(), room.severity), ("room", Severity::Warns), "{kind}: {room:?}");
             assert!(
-                room.is_unread() && room.text.contains(words) && room.text.contains("403"),
+                room.unread && room.text.contains(words) && room.text.contains("403"),
                 "{kind}: {room:?}"
             );
             assert!(room.next.contains("role"), "{kind}: {room:?}");

@@ -2,7 +2,9 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use topics::{Answer, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, RequestId};
+use topics::{
+    Answer, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, RequestId, SkipKind,
+};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct OwnRequest {
@@ -56,7 +58,7 @@ impl RequestAnswer {
     /// What an answer means for its request.
     pub fn of(answer: &Answer) -> Self {
         if answer.status == DrainStatus::Complete {
-            Self::Complete { skip: answer.skip.clone(), forced: answer.forced }
+            Self::Complete { skip: answer.skip.clone(), forced: answer.skip_kind == SkipKind::Forced }
         } else if answer.status.is_failure() {
             Self::Failed
         } else {
@@ -122,7 +124,7 @@ impl LatestAnswers {
     }
 
     /// Whether zedkube has answered this very request with COMPLETE as a person forces it.
-    pub(crate) fn has_forced(&self, own: &OwnRequest) -> bool {
+    pub fn has_forced(&self, own: &OwnRequest) -> bool {
         self.answer(own)
             .is_some_and(|it| matches!(RequestAnswer::of(it), RequestAnswer::Complete { forced: true, .. }))
     }

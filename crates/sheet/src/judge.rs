@@ -30,7 +30,7 @@ impl DrainView {
     /// The judgement at `now`.
     pub fn judge(&self, now: GoTime) -> Judgement {
         let judged = |(state, outcome, rest): JudgedState| Judgement {
-            headline: Headline { state, text: format!("{}: {rest}", state.words()) },
+            headline: Headline::new(state, &rest),
             outcome,
         };
         if let Some((agent, since)) = self.hung(now) {

@@ -13,9 +13,10 @@ mod view;
 
 pub use files::{ForceFileOrder, Watched, operator_file, order_rule, watched};
 pub use judge::Judgement;
+pub use judge::words::purpose;
 pub use outcome::DrainOutcome;
 pub use rows::{
-    Row, RowWeight, counts_words, finding_words, for_whom, recordons, request_words, rows, status_name,
-    status_words,
+    Row, RowWeight, blocker_words, counts_words, finding_words, for_whom, reason, recordons, request_words,
+    rows, status_name, status_words,
 };
 pub use view::{DrainView, Live, OPERATOR};

@@ -37,11 +37,7 @@ impl DrainView {
             progress.map(|it| it.next_step.as_str()),
             of_blocker,
         ];
-        let known = steps
-            .into_iter()
-            .flatten()
-            .chain(waiting)
-            .find(|it| !it.is_empty() && !it.starts_with("nothing") && !it.starts_with("see run/"));
+        let known = steps.into_iter().flatten().chain(waiting).find(|it| !it.is_empty());
         let of_state = [
             (NodeState::Unknown, TO_KNOW),
             (NodeState::InService, TO_WORK),

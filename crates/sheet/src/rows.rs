@@ -2,14 +2,14 @@
 
 use topics::{
     BaseOsStatus, Blocker, CordonOwner, DrainFinding, DrainPhase, DrainStatus, GateWarning, GoTime,
-    NodeDrainProgress, NodeDrainRequest, NodeLeave, OperationPause, PauseScope, RequestId, Requester,
-    RunningLimit, Trouble,
+    MachineProgress, NodeDrainProgress, NodeDrainRequest, NodeLeave, OperationPause, PauseScope, PodCounts,
+    RequestId, Requester, RunningLimit, Trouble,
 };
 
 use crate::judge::Judgement;
 use crate::judge::words::operation;
 use crate::outcome::DrainOutcome;
-use crate::text::{bar, moment, number, span, unix_secs};
+use crate::text::{moment, number, span, unix_secs};
 use crate::view::DrainView;
 
 /// Items beyond these are counted only; `-o json` has them all.
@@ -27,8 +27,24 @@ pub enum RowWeight {
     Detail,
 }
 
-/// What it is about, and the text.
-pub type Row = (RowWeight, &'static str, String);
+/// What it is about, the text, and what a person can do about that alone, or empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    pub weight: RowWeight,
+    pub label: &'static str,
+    pub text: String,
+    pub step: String,
+}
+
+impl Row {
+    pub const fn new(weight: RowWeight, label: &'static str, text: String) -> Self {
+        Self { weight, label, text, step: String::new() }
+    }
+
+    fn with(self, step: &str) -> Self {
+        Self { step: step.to_owned(), ..self }
+    }
+}
 
 /// All rows between the headline and the next step; then whether zedkube runs.
 pub fn rows(view: &DrainView, judged: &Judgement, now: GoTime) -> Vec<Row> {
@@ -40,8 +56,8 @@ pub fn rows(view: &DrainView, judged: &Judgement, now: GoTime) -> Vec<Row> {
     let served = view.served();
     let others = view.requests.values().filter(|it| Some(*it) != served);
     let also = |it: &NodeDrainRequest| request_words(it, view.asked_at(it.id()), now);
-    rows.extend(others.map(|it| (RowWeight::Detail, "also", also(it))));
-    let cause = |label: &'static str, text: String| (RowWeight::Cause, label, text);
+    rows.extend(others.map(|it| Row::new(RowWeight::Detail, "also", also(it))));
+    let cause = |label: &'static str, text: String| Row::new(RowWeight::Cause, label, text);
     for it in view.pending.values() {
         let skip = if it.skip.is_empty() { String::new() } else { format!("; without a drain: {}", it.skip) };
         rows.push(cause("pending", format!("{} waits for {}{skip}", operation(it), it.waiting_for)));
@@ -51,7 +67,8 @@ pub fn rows(view: &DrainView, judged: &Judgement, now: GoTime) -> Vec<Row> {
         rows.push(cause("held", format!("nodeagent holds the {} back: {}", it.op, it.held)));
     }
     rows.extend(view.leave.iter().map(|it| cause("cluster", leave_words(it, now))));
-    rows.extend(view.pause.iter().map(|it| (RowWeight::Essential, "paused", pause_words(it, now))));
+    let paused = view.pause.iter().map(|it| Row::new(RowWeight::Essential, "paused", pause_words(it, now)));
+    rows.extend(paused);
     rows.extend(view.force.iter().map(|it| {
         cause(
             "force file",
@@ -93,7 +110,7 @@ impl DrainView {
         if let Some(it) = progress.filter(|it| it.attempt > 0) {
             text = format!("{text}, attempt {} of {}", it.attempt, it.max_attempts);
         }
-        Some((RowWeight::Course, "status", text))
+        Some(Row::new(RowWeight::Course, "status", text))
     }
 
     /// All troubles in lines that stay as they are while time passes.
@@ -120,14 +137,13 @@ impl DrainView {
             Some(true) if at.is_zero() => "running".to_owned(),
             Some(true) => format!("running, {turn}"),
             Some(false) => {
-                let why = self.zedkube_away().unwrap_or_default();
-                let why = why.trim_start_matches("zedkube ").trim_start_matches("is ");
+                let why = self.away("not running", "cannot start").unwrap_or_default();
                 format!("{why}: what is shown is what it wrote last; {turn}")
             }
             None if live.is_silent(now) => format!("{turn}; while it works it has one every 25 s"),
             None => turn,
         };
-        (if live.is_dead() { RowWeight::Cause } else { RowWeight::Detail }, "zedkube", text)
+        Row::new(if live.is_dead() { RowWeight::Cause } else { RowWeight::Detail }, "zedkube", text)
     }
 }
 
@@ -188,14 +204,10 @@ fn progress_rows(
     now: GoTime,
 ) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
-    let mut add = |weight, label, text: String| rows.push((weight, label, text));
+    let mut add = |weight, label, text: String| rows.push(Row::new(weight, label, text));
     let counts = progress.counts;
     if counts.total > 0 {
-        add(
-            RowWeight::Course,
-            "pods",
-            format!("{} {}", bar(counts.gone, counts.total), counts_words(progress)),
-        );
+        add(RowWeight::Course, "pods", counts_words(counts));
     }
     if !progress.tier.is_empty() {
         add(RowWeight::Detail, "tier", progress.tier.clone());
@@ -226,22 +238,24 @@ fn progress_rows(
         None => rows.extend(blocker_rows(&progress.blockers, progress.blockers_omitted, now)),
     }
     let going = progress.machines.iter().filter(|it| it.state != "gone");
-    rows.extend(
-        going.map(|it| (RowWeight::Course, "machine", format!("{} [{}] {}", it.name, it.state, it.reason))),
-    );
+    let machine = |it: &MachineProgress| format!("{} [{}] {}", it.name, it.state, it.reason);
+    rows.extend(going.map(|it| Row::new(RowWeight::Course, "machine", machine(it))));
     rows.extend(more("machine", 0, progress.machines_omitted));
-    let detail = |label: &'static str, text: String| (RowWeight::Detail, label, text);
-    let cause = |label: &'static str, text: String| (RowWeight::Cause, label, text);
+    let detail = |label: &'static str, text: String| Row::new(RowWeight::Detail, label, text);
+    let cause = |label: &'static str, text: String| Row::new(RowWeight::Cause, label, text);
     rows.extend(progress.volumes.iter().map(|it| cause("volume", format!("still attached: {it}"))));
     rows.extend(more("volume", 0, progress.volumes_omitted));
-    let storage = |it: &topics::StorageWait| format!("{}: {}; {}", it.volume, it.reason, it.next_step);
-    rows.extend(progress.storage.iter().map(|it| cause("storage", storage(it))));
+    let storage = progress.storage.iter();
+    rows.extend(
+        storage.map(|it| cause("storage", format!("{}: {}", it.volume, it.reason)).with(&it.next_step)),
+    );
     rows.extend(more("storage", 0, progress.storage_omitted));
     rows.extend(progress.left.iter().map(|it| detail("left", format!("by policy: {it}"))));
     rows.extend(more("left", 0, progress.left_omitted));
     rows.extend(progress.hooks.iter().map(|it| detail("hooks", it.clone())));
     if progress.cordon == CordonOwner::Foreign {
-        rows.push((RowWeight::Course, "cordon", "not ours: somebody else set it; it is kept".to_owned()));
+        let text = "not ours: somebody else set it; it is kept".to_owned();
+        rows.push(Row::new(RowWeight::Course, "cordon", text));
     }
     if progress.recordons > 0 {
         rows.push(detail("cordon", recordons(progress.recordons)));
@@ -258,15 +272,19 @@ fn progress_rows(
     rows.extend(
         repairs.map(|(what, count)| detail("repaired", format!("{what}, {}", number(*count, "time")))),
     );
-    if !progress.skip.is_empty() && !progress.reason.contains(&progress.skip) {
+    // As a reason it is said with the phase.
+    if !progress.skip.is_empty() && progress.phase != DrainPhase::Skipped {
         rows.push(cause("skipped", progress.skip.clone()));
     }
-    let reason = progress.beyond_counts();
-    // A reason that the first line gives already is not given twice.
-    if !reason.is_empty() && !judged.headline.text.contains(reason) {
-        rows.push(cause("reason", reason.to_owned()));
-    }
+    rows.extend(reason(progress).map(|it| cause("reason", it.to_owned())));
     rows
+}
+
+/// The reason, without what the rows of counts and blockers say while pods leave.
+pub fn reason(progress: &NodeDrainProgress) -> Option<&str> {
+    let counted = progress.phase == DrainPhase::Draining && progress.api_silent_since.is_zero();
+    let reason = if counted { &progress.trouble } else { &progress.reason };
+    (!reason.is_empty()).then_some(reason.as_str())
 }
 
 fn warning(it: &GateWarning, now: GoTime) -> Row {
@@ -276,7 +294,8 @@ fn warning(it: &GateWarning, now: GoTime) -> Row {
         (RowWeight::Detail, "; its turn is held for this for a time")
     };
     let since = moment(it.since, now);
-    (weight, "warning", format!("{}: {}, since {since}{turn}; {}", it.layer, it.words, it.next_step))
+    Row::new(weight, "warning", format!("{}: {}, since {since}{turn}", it.layer, it.words))
+        .with(&it.next_step)
 }
 
 /// `25 min of 30 min left for the whole drain; then: the drain fails, and our cordon is removed`.
@@ -294,9 +313,6 @@ fn limit_words(limit: &RunningLimit, now: GoTime) -> String {
         "give-up" if whole => "the drain fails, and our cordon is removed",
         "give-up" => "the attempt fails; another one follows, unless it was the last",
         "go-on" => "the drain continues without waiting for them, and names them",
-        "delete" => {
-            "pods that are left are deleted with their grace period, whatever their PodDisruptionBudgets say"
-        }
         _ => "it continues to wait, and is shown as over its time",
     };
     if left == 0 {
@@ -311,14 +327,18 @@ pub fn recordons(count: u32) -> String {
 }
 
 /// `2 of 4 gone, 1 terminating, 1 blocked`.
-pub fn counts_words(progress: &NodeDrainProgress) -> String {
-    let counts = progress.counts;
+pub fn counts_words(counts: PodCounts) -> String {
     [(counts.going, "terminating"), (counts.waiting, "waiting"), (counts.blocked, "blocked")]
         .into_iter()
         .filter(|(count, _)| *count > 0)
         .fold(format!("{} of {} gone", counts.gone, counts.total), |text, (count, word)| {
             format!("{text}, {count} {word}")
         })
+}
+
+/// `[budget] pod shop/web-0: PodDisruptionBudget shop/web allows no disruption: …`.
+pub fn blocker_words(it: &Blocker) -> String {
+    format!("[{}] {}", it.code, it.sentence())
 }
 
 /// The first blockers: code, sentence, since when; then how many more there are.
@@ -328,7 +348,7 @@ fn blocker_rows(blockers: &[Blocker], omitted: u32, now: GoTime) -> Vec<Row> {
         let weight = if rows.is_empty() { RowWeight::Essential } else { RowWeight::Cause };
         let since =
             if it.since.is_zero() { String::new() } else { format!("; since {}", moment(it.since, now)) };
-        rows.push((weight, "blocked", format!("[{}] {}{since}", it.code, it.sentence())));
+        rows.push(Row::new(weight, "blocked", format!("{}{since}", blocker_words(it))).with(&it.next_step));
     }
     let hidden = blockers.len() - rows.len();
     rows.extend(more("blocked", hidden, omitted));
@@ -354,7 +374,7 @@ fn preflight_rows(view: &DrainView, judged: &Judgement) -> Vec<Row> {
     let shown = report.findings.iter().take(SHOWN).map(|it| {
         let stops = it.severity == "blocks" && it.passed_by.is_empty();
         let weight = if stops { RowWeight::Cause } else { RowWeight::Detail };
-        (weight, "finding", format!("{}; {}", finding_words(it), it.next_step))
+        Row::new(weight, "finding", finding_words(it)).with(&it.next_step)
     });
     let hidden = report.findings.len().saturating_sub(SHOWN);
     shown.chain(more("finding", hidden, report.left_out)).collect()
@@ -369,7 +389,7 @@ fn more(label: &'static str, hidden: usize, omitted: u32) -> Option<Row> {
         (_, all) if omitted == 0 => format!("… and {all} more; `zedbox drain status -o json` shows all"),
         (_, all) => format!("… and {all} more; `zedbox drain status -o json` shows {hidden} of them"),
     };
-    Some((RowWeight::Cause, label, text))
+    Some(Row::new(RowWeight::Cause, label, text))
 }
 
 /// Who keeps what from starting, why, since when, and what ends it.

@@ -42,10 +42,14 @@ pub fn unix_secs(at: GoTime) -> i64 {
 
 /// `09:30:04 UTC`, with the date when it is not today's.
 pub fn clock_time(at: GoTime, now: GoTime) -> String {
-    let (at, now) =
-        (GoTime::from(at.to_timestamp()).to_string(), GoTime::from(now.to_timestamp()).to_string());
-    let (Some(date), Some(time)) = (at.get(..10), at.get(11..19)) else { return at };
-    if now.get(..10) == Some(date) { format!("{time} UTC") } else { format!("{date} {time} UTC") }
+    let (date, time) = date_and_time(at);
+    if date_and_time(now).0 == date { format!("{time} UTC") } else { format!("{date} {time} UTC") }
+}
+
+/// `2026-03-14` and `09:30:04`, in UTC.
+pub fn date_and_time(at: GoTime) -> (String, String) {
+    let at = at.to_timestamp();
+    (at.strftime("%Y-%m-%d").to_string(), at.strftime("%H:%M:%S").to_string())
 }
 
 /// The time to the second, for lines of a log.

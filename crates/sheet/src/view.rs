@@ -276,12 +276,15 @@ impl DrainView {
 
     /// Why no process serves zedkube's topics, where that is certain.
     pub fn zedkube_away(&self) -> Option<String> {
+        self.away("zedkube is not running", "zedkube cannot start")
+    }
+
+    pub(crate) fn away(&self, not_running: &str, cannot_start: &str) -> Option<String> {
         let troubles = self.troubles.get(ZEDKUBE).map(|it| it.troubles.as_slice()).unwrap_or_default();
         let start = troubles.iter().find(|it| it.what == "start of zedkube");
-        self.live.is_dead().then(|| match start {
-            Some(it) => format!("zedkube cannot start: {}", it.error),
-            None => "zedkube is not running".to_owned(),
-        })
+        let why =
+            || start.map_or_else(|| not_running.to_owned(), |it| format!("{cannot_start}: {}", it.error));
+        self.live.is_dead().then(why)
     }
 
     /// An agent whose process is there and has no turns, and since when.

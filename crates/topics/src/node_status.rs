@@ -68,6 +68,20 @@ pub struct Headline {
     pub text: String,
 }
 
+impl Headline {
+    /// The words of the state, and the sentence behind them.
+    pub fn new(state: NodeState, rest: &str) -> Self {
+        Self { state, text: format!("{}: {rest}", state.words()) }
+    }
+
+    /// Both again; of a text that another version has made, all of it is the sentence.
+    pub fn parts(&self) -> (&'static str, &str) {
+        let words = self.state.words();
+        let rest = self.text.strip_prefix(words).and_then(|rest| rest.strip_prefix(": "));
+        (words, rest.unwrap_or(&self.text))
+    }
+}
+
 /// Whether it is safe to work on a node, or what is going on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

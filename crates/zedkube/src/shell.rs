@@ -17,7 +17,7 @@ use topics::{
 };
 use tracing::{error, warn};
 
-use crate::core::{DrainNote, Effect, Event, Force, K3sHold, SiteHold, UndoScope};
+use crate::core::{Effect, Event, Force, K3sHold, SiteHold, UndoScope};
 use crate::hooks::DrainHooks;
 use crate::node_report::DrainActivity;
 use crate::window::{self, Windows};
@@ -351,7 +351,7 @@ impl Hands for Shell {
             | Effect::Leftovers(_)
             | Effect::UndoHooks
             | Effect::HooksAfterBoot
-            | Effect::Note(_)
+            | Effect::CordonRemoved
             | Effect::Say(_) => Weight::plain(),
         }
     }
@@ -439,9 +439,8 @@ impl Hands for Shell {
                 self.tasks.events(TAINTS, move |outbox| work.taints(outbox));
             }
             Effect::Taints(false) => self.tasks.cancel(TAINTS),
-            Effect::Note(DrainNote::CordonRemoved) => self.published.send_modify(|it| it.uncordons += 1),
+            Effect::CordonRemoved => self.published.send_modify(|it| it.uncordons += 1),
             // `records` reads it.
-            Effect::Note(_) => {}
             Effect::Say(message) => step::log!(message),
         }
         Ok(())

@@ -102,7 +102,7 @@ pub fn unknown(layer: &str, why: &str, next_step: &str) -> VerifyLayer {
 
 fn shown(finding: Finding) -> VerifyFinding {
     let result = match finding.severity {
-        _ if finding.is_unread() => VerifyResult::Unknown,
+        _ if finding.unread => VerifyResult::Unknown,
         Severity::Blocks => VerifyResult::Fail,
         Severity::Warns => VerifyResult::Warn,
         Severity::Hint => VerifyResult::Pass,

@@ -232,7 +232,7 @@ impl Gate {
             if now < since + self.limits.hold {
                 let hold = self.limits.hold.as_secs_f32();
                 let words = format!("all checks pass, and have to for {hold} s");
-                finding = Some((Layer::Steady, words, "nothing".to_owned()));
+                finding = Some((Layer::Steady, words, String::new()));
             }
         }
         let layer = finding.as_ref().map(|it| it.0);
@@ -247,7 +247,7 @@ impl Gate {
         let (words, next_step) = match finding {
             Some((_, words, next_step)) => (words, next_step),
             None if taints.is_empty() => self.healthy(&volumes.words),
-            None => (self.tainted(&taints), "nothing: they are removed then".to_owned()),
+            None => (self.tainted(&taints), String::new()),
         };
         let (since, failed) = (self.at.1, layer.is_some_and(over));
         let holds_turn = volumes.holds_turn || warnings.iter().any(|it| !it.failed);
@@ -255,7 +255,7 @@ impl Gate {
     }
 
     fn healthy(&self, volumes: &str) -> (String, String) {
-        let (mut words, mut next) = ("the node is healthy".to_owned(), "nothing");
+        let (mut words, mut next) = ("the node is healthy".to_owned(), "");
         if !volumes.is_empty() {
             words = format!("{words}; {volumes}");
             next = "wait, or look at `kubectl -n longhorn-system get volumes,replicas`";

@@ -210,7 +210,7 @@ impl VolumeFinding {
         );
         match &self.state {
             VolumeState::Safe if self.here && self.moves => format!("wait: {show}"),
-            VolumeState::Safe => "nothing".to_owned(),
+            VolumeState::Safe => String::new(),
             VolumeState::Faulted => format!("bring back the nodes that hold its copies: {show}"),
             VolumeState::LastCopy(cause) => match cause {
                 Cause::StrictLocal => format!("stop what uses it and set another dataLocality, {pass}"),

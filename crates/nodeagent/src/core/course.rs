@@ -5,7 +5,7 @@
 use agent::device::{self, MachineOperation};
 use requester::{completes, undone};
 use step::{Fault, Mono, planted, say};
-use topics::{Answer, NodeDrainStatus, OutageKind, OutageRole, Requester};
+use topics::{Answer, NodeDrainStatus, OutageKind, OutageRole, Requester, SkipKind};
 
 use super::machine::{due, over};
 use super::phase::OrderPhase;
@@ -272,7 +272,7 @@ impl NodeAgent {
         let held = by.and_then(|by| undone(by, self.drain, answers, forced));
         let released = by.is_some_and(|by| {
             forced.is_some_and(|it| completes(it, by))
-                || answers.iter().any(|it| it.requested_by == by && it.forced)
+                || answers.iter().any(|it| it.requested_by == by && it.skip_kind == SkipKind::Forced)
         });
         self.phase = match held {
             None if ours && !released && unasked.is_empty() && self.talk.role() != OutageRole::None => {

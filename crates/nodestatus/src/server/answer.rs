@@ -14,6 +14,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use pubsub::TopicRoot;
 use serde::Serialize;
+use sheet::Row;
 use tokio::sync::{Semaphore, watch};
 use topics::{GoTime, NodeStatus, go_json};
 use tracing::warn;
@@ -182,7 +183,7 @@ impl Router {
                 respond(StatusCode::OK, TEXT, body)
             }
             Leaf::Page => self.facts(HTML, |facts| page::page(&facts)).await,
-            Leaf::Facts => self.facts(JSON, |facts| indented(&facts)).await,
+            Leaf::Facts => self.facts(JSON, |facts| indented(&facts.0)).await,
             Leaf::Drain => self.read(JSON, |view, now| indented(&view.drain.judge(now).headline)).await,
             Leaf::Metrics => {
                 let totals = self.totals.as_ref().map(|it| it.borrow().clone()).unwrap_or_default();
@@ -220,7 +221,7 @@ impl Router {
     async fn facts(
         &self,
         kind: &'static str,
-        make: impl FnOnce(NodeStatus) -> String + Send + 'static,
+        make: impl FnOnce((NodeStatus, Vec<Row>)) -> String + Send + 'static,
     ) -> Response<Full<Bytes>> {
         let known = self.node_list.with_words(page::WAIT).await;
         self.read(kind, move |view, now| make(page::report(view, known.as_ref(), now))).await

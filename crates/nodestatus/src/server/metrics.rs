@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use step::Inserted as _;
-use topics::{DrainHistory, DrainRecord, DrainStatus, GoTime, NodeDrainProgress, StepWord};
+use topics::{DrainHistory, DrainRecord, DrainStatus, GoTime, NodeDrainProgress, RepairKind, StepWord};
 
-use super::prometheus::{MetricsPage, OTHER, REPLIES, known, repair, skip};
+use super::prometheus::{MetricsPage, OTHER, REPLIES, known};
 use super::totals::Totals;
 use super::view::NodeView;
 
@@ -73,8 +73,7 @@ fn present(out: &mut MetricsPage, progress: &NodeDrainProgress, codes: &[&'stati
     out.many("pillar_gate_warnings", "layers of the gate after a boot that are warned of", "layer", warned);
     let mut repairs = BTreeMap::new();
     for (what, count) in &progress.repairs {
-        let kind = repair(what);
-        *repairs.entry(kind).or_insert(0) += u64::from(*count);
+        *repairs.entry(RepairKind::of(what).word()).or_insert(0) += u64::from(*count);
     }
     out.many("pillar_repairs", "what zedkube removed after an outage since it started", "kind", repairs);
 }
@@ -85,7 +84,7 @@ fn past(out: &mut MetricsPage, history: &DrainHistory) {
     for drain in &history.drains {
         *ends.entry(end(drain)).or_insert(0) += 1;
         if !drain.skip.is_empty() {
-            *skips.entry(skip(&drain.skip)).or_insert(0) += 1;
+            *skips.entry(drain.skip_kind.word()).or_insert(0) += 1;
         }
         *repairs.entry("recordon").or_insert(0) += u64::from(drain.recordons);
         for (kind, word) in [("restarted", StepWord::Restarted), ("void", StepWord::Void)] {
@@ -140,7 +139,7 @@ pub(super) fn word(value: &impl Serialize) -> String {
 mod tests {
     use super::*;
     use sheet::DrainView;
-    use topics::{Blocker, BootGate, DrainPhase, DrainStep, GateWarning, PodCounts};
+    use topics::{Blocker, BootGate, DrainPhase, DrainStep, GateWarning, PodCounts, SkipKind};
 
     fn at(text: &str) -> GoTime {
         text.parse().unwrap()
@@ -189,11 +188,12 @@ mod tests {
             .into(),
             ..NodeDrainProgress::default()
         };
-        let drain = |status, skip: &str, seconds, steps: &[StepWord]| DrainRecord {
+        let drain = |status, skip_kind, seconds, steps: &[StepWord]| DrainRecord {
             started_at: at("2026-03-14T08:00:00Z"),
             ended_at: at("2026-03-14T08:01:00Z"),
             status,
-            skip: skip.to_owned(),
+            skip: if skip_kind == SkipKind::None { String::new() } else { "why".to_owned() },
+            skip_kind,
             seconds,
             evicted: 5,
             recordons: 2,
@@ -202,9 +202,14 @@ mod tests {
         };
         let drains = vec![
             DrainRecord { started_at: at("2026-03-14T09:29:00Z"), ..DrainRecord::default() },
-            drain(DrainStatus::Complete, "", 61, &[StepWord::Taken, StepWord::Restarted, StepWord::Void]),
-            drain(DrainStatus::Complete, "forced COMPLETE by the force file", 7, &[]),
-            drain(DrainStatus::FailedDrain, "", 900, &[StepWord::Restarted]),
+            drain(
+                DrainStatus::Complete,
+                SkipKind::None,
+                61,
+                &[StepWord::Taken, StepWord::Restarted, StepWord::Void],
+            ),
+            drain(DrainStatus::Complete, SkipKind::Forced, 7, &[]),
+            drain(DrainStatus::FailedDrain, SkipKind::None, 900, &[StepWord::Restarted]),
         ];
         let history = DrainHistory { drains, ..DrainHistory::default() };
         let drain = DrainView { progress: Some(progress), history: Some(history), ..DrainView::default() };
@@ -245,8 +250,7 @@ pillar_drain_recordons 1
 pillar_gate_warnings{layer=\"clock\"} 1
 pillar_gate_warnings{layer=\"other\"} 1
 pillar_repairs{kind=\"cordon\"} 1
-pillar_repairs{kind=\"other\"} 4
-pillar_repairs{kind=\"taint\"} 3
+pillar_repairs{kind=\"taint\"} 7
 pillar_drain_last_seconds 61
 pillar_drain_history_drains{end=\"complete\"} 1
 pillar_drain_history_drains{end=\"failed-drain\"} 1

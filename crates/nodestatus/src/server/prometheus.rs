@@ -21,28 +21,11 @@ pub(super) const REPLIES: [&str; 14] = [
     "api-trouble",
     "refused",
 ];
-/// What a skip begins with, and the word for it; any other is `other`.
-const SKIPS: [(&str, &str); 2] =
-    [("the Kubernetes API was not reachable", "api-unreachable"), ("forced ", "forced")];
-/// What is repaired after an outage: what the key of `Repairs` begins with, and its word.
-pub(super) const REPAIRS: [(&str, &str); 3] =
-    [("node.kubernetes.io/", "taint"), ("own cordon", "cordon"), ("pod of the former boot", "pod")];
-
 pub(super) const OTHER: &str = "other";
-
-/// The word for a reason of a skip.
-pub(super) fn skip(text: &str) -> &'static str {
-    SKIPS.iter().find(|(start, _)| text.starts_with(start)).map_or(OTHER, |(_, word)| *word)
-}
 
 /// A word that is known, or `other`.
 pub(super) fn known(words: &[&'static str], word: &str) -> &'static str {
     words.iter().find(|it| **it == word).copied().unwrap_or(OTHER)
-}
-
-/// The word for a key of `Repairs`.
-pub(super) fn repair(what: &str) -> &'static str {
-    REPAIRS.iter().find(|(start, _)| what.starts_with(start)).map_or(OTHER, |(_, word)| *word)
 }
 
 /// The text that Prometheus reads.

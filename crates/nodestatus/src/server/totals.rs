@@ -4,12 +4,15 @@
 
 use std::collections::BTreeMap;
 
-use super::prometheus::{MetricsPage, OTHER, REPAIRS, REPLIES, known, repair, skip};
+use topics::{RepairKind, SkipKind};
+
+use super::prometheus::{MetricsPage, REPLIES, known};
 
 /// Ends of a drain.
 const ENDS: [&str; 5] = ["complete", "skipped", "forced", "failed", "withdrawn"];
-/// Why a drain was skipped; any other is `other`.
-const REASONS: [&str; 3] = ["api-unreachable", "forced", OTHER];
+/// Why a drain was skipped.
+const REASONS: [&str; 3] = [SkipKind::ApiUnreachable.word(), SkipKind::Forced.word(), SkipKind::Other.word()];
+const REPAIRS: [&str; 3] = [RepairKind::Taint.word(), RepairKind::Cordon.word(), RepairKind::Pod.word()];
 /// Counts since zedkube started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -39,9 +42,9 @@ impl Totals {
         *self.drains.entry(end).or_default() += 1;
     }
 
-    /// One was skipped, for the reason in `Skip`.
-    pub fn skipped(&mut self, text: &str) {
-        *self.skips.entry(skip(text)).or_default() += 1;
+    /// One was skipped.
+    pub fn skipped(&mut self, kind: SkipKind) {
+        *self.skips.entry(kind.word()).or_default() += 1;
     }
 
     /// Calls that ask pods to leave were answered so, by the word of `Replies`.
@@ -49,9 +52,9 @@ impl Totals {
         *self.replies.entry(known(&REPLIES, word)).or_default() += count;
     }
 
-    /// Something was repaired after an outage, by the word of `Repairs`.
-    pub fn repair(&mut self, what: &str, count: u64) {
-        *self.repairs.entry(repair(what)).or_default() += count;
+    /// Something was repaired after an outage.
+    pub fn repair(&mut self, kind: RepairKind, count: u64) {
+        *self.repairs.entry(kind.word()).or_default() += count;
     }
 
     /// An Event was written.
@@ -72,9 +75,7 @@ impl Totals {
         out.counter("pillar_evictions_total", "evictions accepted", self.evictions);
         let replies = self.replies.iter().map(|(word, count)| (*word, *count));
         out.counters("pillar_eviction_replies_total", "answers to evictions", "reply", replies);
-        let kinds = REPAIRS.map(|it| it.1).into_iter().chain([OTHER]);
-        let repairs = kinds.map(|it| (it, self.repairs.get(it).copied().unwrap_or_default()));
-        let repairs = repairs.chain([("recordon", self.recordons)]);
+        let repairs = all(&REPAIRS, &self.repairs).chain([("recordon", self.recordons)]);
         out.counters("pillar_repairs_total", "what zedkube repaired by itself", "kind", repairs);
         out.counter(
             "pillar_stalls_total",
@@ -104,12 +105,12 @@ mod tests {
     fn o4_counters_begin_at_zero_and_a_strange_word_is_other() {
         let mut totals = Totals { evictions: 4, recordons: 2, drain_seconds: 61, ..Totals::default() };
         totals.ended("complete");
-        totals.skipped("forced COMPLETE by the force file");
-        totals.skipped("\"}\nevil 1");
+        totals.skipped(SkipKind::Forced);
+        totals.skipped(SkipKind::Other);
         totals.reply("budget", 9);
         totals.reply("\"}\nevil 1", 2);
-        totals.repair("node.kubernetes.io/unreachable:NoExecute", 2);
-        totals.repair("pod of the former boot", 1);
+        totals.repair(RepairKind::Taint, 2);
+        totals.repair(RepairKind::Pod, 1);
         totals.event("DrainStarted");
         let mut out = MetricsPage::default();
         totals.write(&mut out);

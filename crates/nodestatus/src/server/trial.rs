@@ -64,7 +64,7 @@ pub fn merge<'a>(bodies: impl IntoIterator<Item = &'a [u8]>) -> String {
 pub fn shown(root: &Path, now: GoTime, nodes: Vec<NodeShown>) -> Result<(NodeStatus, String), Error> {
     let view = NodeView::read(&TopicRoot::open(root)?, Clock::new());
     let nodes_source = "as of 4 s ago".to_owned();
-    let status = NodeStatus { nodes, nodes_source, ..page::report(view, None, now) };
-    let page = page::page(&status);
-    Ok((status, page))
+    let (status, rows) = page::report(view, None, now);
+    let facts = (NodeStatus { nodes, nodes_source, ..status }, rows);
+    Ok((facts.0.clone(), page::page(&facts)))
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{Live, OPERATOR};
-use topics::{Answer, NodeDrainRequest, NodeDrainStatus, OperationPause, OutageQuestion, Trouble};
+use topics::{Answer, NodeDrainRequest, NodeDrainStatus, OperationPause, OutageQuestion, SkipKind, Trouble};
 
 fn now() -> GoTime {
     "2026-03-14T09:41:00Z".parse().unwrap()
@@ -91,7 +91,9 @@ fn k7_safe_is_only_a_node_proved_empty_under_a_cordon_for_the_request_that_exist
         ("a skipped phase", NodeState::Unproved, DrainOutcome::Skipped, |it| {
             progress(it).phase = DrainPhase::Skipped;
         }),
-        ("forced", NodeState::Unproved, DrainOutcome::Forced, |it| progress(it).answers[0].forced = true),
+        ("forced", NodeState::Unproved, DrainOutcome::Forced, |it| {
+            progress(it).answers[0].skip_kind = SkipKind::Forced;
+        }),
         ("no request", NodeState::Withdrawn, DrainOutcome::UnderWay, |it| it.requests.clear()),
         ("a request that cannot be read", NodeState::Unknown, DrainOutcome::Unknown, |it| {
             it.requests.clear();

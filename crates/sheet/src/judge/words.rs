@@ -16,7 +16,7 @@ pub(super) fn blocked(what: String) -> JudgedState {
 }
 
 /// What waits for the drain.
-pub(super) fn purpose(by: Requester, context: &str) -> String {
+pub fn purpose(by: Requester, context: &str) -> String {
     match by {
         Requester::Operator => "work on the node".to_owned(),
         Requester::Update => "OS update".to_owned(),

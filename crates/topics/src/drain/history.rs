@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::blocker::cut_blockers;
 use crate::{
     Blocker, DrainStatus, GoTime, Kind, Most, NodeDrainStatus, OperationPause, PodCounts, RequestId,
-    Requester, Topic, cut_text,
+    Requester, SkipKind, Topic, cut_text,
 };
 
 /// The last drains and the last force files, newest first.
@@ -97,6 +97,8 @@ pub struct DrainRecord {
     pub more_blockers: u32,
     /// Why the drain was left out, or empty.
     pub skip: String,
+    /// The same for programs.
+    pub skip_kind: SkipKind,
     /// The first of what a rule let pass, as `shop/web-0: why`.
     pub left: Vec<String>,
     /// What was let pass beyond those.

@@ -44,7 +44,7 @@ pub struct RunningLimit {
     pub since: GoTime,
     /// When it is over.
     pub until: GoTime,
-    /// What is done then: `give-up`, `wait`, `go-on` or `delete`.
+    /// What is done then: `give-up`, `wait` or `go-on`.
     pub then: String,
 }
 

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::blocker::cut_blockers;
 use crate::{
@@ -90,16 +90,16 @@ pub struct NodeDrainProgress {
     pub skip: String,
     /// Why things are as they are, in one sentence.
     pub reason: String,
-    /// What a person can do.
+    /// What of `Reason` is trouble with the API or the container runtime while pods leave, or empty.
+    pub trouble: String,
+    /// What a person can do; empty where that is nothing.
     pub next_step: String,
     /// The word of a person that keeps operations from starting; all zero without one. Its times are of the wall clock that it
     /// was written with.
     pub pause: OperationPause,
     /// Whether the node is healthy after the boot, as far as that is being looked at.
     pub gate: BootGate,
-    /// What a boot had left and was fixed, with how often, since zedkube started: stale taints as
-    /// `node.kubernetes.io/unreachable:NoExecute`, `own cordon of an earlier boot`, and
-    /// `pod of the former boot`.
+    /// What a boot had left and was fixed, with how often, since zedkube started: see [`RepairKind`].
     pub repairs: BTreeMap<String, u32>,
     /// The newest answer to each standing request.
     pub answers: Vec<Answer>,
@@ -152,21 +152,6 @@ impl NodeDrainProgress {
         self.asked.iter().find(|it| it.id() == id).map_or(id.at, |it| it.at)
     }
 
-    /// The reason, without the counts and the first blocker that it repeats while pods leave: what remains then is
-    /// trouble with the API.
-    pub fn beyond_counts(&self) -> &str {
-        if self.phase != DrainPhase::Draining {
-            return &self.reason;
-        }
-        let rest = match self.blockers.first() {
-            Some(first) => {
-                self.reason.split_once(&first.reason).map(|(_, rest)| rest.trim_start_matches("; "))
-            }
-            None => Some(self.reason.split_once("; ").map_or("", |(_, rest)| rest)),
-        };
-        rest.unwrap_or(&self.reason)
-    }
-
     /// The answer to one request.
     pub fn answer(&self, id: RequestId) -> Option<&Answer> {
         self.answers.iter().find(|answer| answer.id() == id)
@@ -184,6 +169,7 @@ impl Topic for NodeDrainProgress {
             &mut self.tier,
             &mut self.skip,
             &mut self.reason,
+            &mut self.trouble,
             &mut self.next_step,
             &mut gate.layer,
             &mut gate.words,
@@ -272,6 +258,94 @@ pub enum DrainPhase {
     WholeSite,
 }
 
+/// Why a drain was left out, for programs.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum SkipKind {
+    /// It was not, or nothing says why.
+    #[default]
+    None,
+    /// The Kubernetes API was away before the cordon.
+    ApiUnreachable,
+    /// A person forced it.
+    Forced,
+    /// For another reason.
+    Other,
+}
+
+/// Why a drain was left out; the default where it was not.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Skip {
+    pub kind: SkipKind,
+    /// The same for a person.
+    pub text: String,
+}
+
+impl Skip {
+    /// For a reason that has no word of its own.
+    pub fn other(text: impl Into<String>) -> Self {
+        Self { kind: SkipKind::Other, text: text.into() }
+    }
+}
+
+impl SkipKind {
+    /// The word for metrics; a skip that an earlier version has kept has no kind.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::ApiUnreachable => "api-unreachable",
+            Self::Forced => "forced",
+            Self::None | Self::Other => "other",
+        }
+    }
+
+    /// Answers of before were marked `"Forced": true`, or not at all.
+    fn or_forced<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Forced(bool),
+            Kind(SkipKind),
+        }
+        Ok(match Form::deserialize(from)? {
+            Form::Forced(true) => Self::Forced,
+            Form::Forced(false) => Self::None,
+            Form::Kind(kind) => kind,
+        })
+    }
+}
+
+/// What a key of `Repairs` is: these words, or a stale taint as `node.kubernetes.io/unreachable:NoExecute`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RepairKind {
+    Taint,
+    Cordon,
+    Pod,
+}
+
+impl RepairKind {
+    pub const OWN_CORDON: &str = "own cordon of an earlier boot";
+    pub const FORMER_POD: &str = "pod of the former boot";
+
+    pub fn of(key: &str) -> Self {
+        match key {
+            Self::OWN_CORDON => Self::Cordon,
+            Self::FORMER_POD => Self::Pod,
+            _ => Self::Taint,
+        }
+    }
+
+    /// The word for metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Taint => "taint",
+            Self::Cordon => "cordon",
+            Self::Pod => "pod",
+        }
+    }
+}
+
 /// Whose cordon is on the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -315,13 +389,20 @@ pub struct Answer {
     pub status: DrainStatus,
     /// Why the drain was left out, or empty.
     pub skip: String,
-    /// A person forced this answer: `Skip` says how.
-    pub forced: bool,
+    /// The same for programs.
+    #[serde(alias = "Forced", deserialize_with = "SkipKind::or_forced")]
+    pub skip_kind: SkipKind,
     /// When this answer was given.
     pub at: GoTime,
 }
 
 impl Answer {
+    /// Why its drain was left out; `None` where it was not.
+    pub fn skipped(&self) -> Option<Skip> {
+        let kind = if self.skip_kind == SkipKind::None { SkipKind::Other } else { self.skip_kind };
+        (!self.skip.is_empty()).then(|| Skip { kind, text: self.skip.clone() })
+    }
+
     /// The request that this answers.
     pub const fn id(&self) -> RequestId {
         RequestId { by: self.requested_by, at: self.requested_at }
@@ -385,6 +466,8 @@ pub struct DeviceOpPending {
     pub next_step: String,
     /// Why it goes without a drain, or empty.
     pub skip: String,
+    /// The same for programs.
+    pub skip_kind: SkipKind,
     /// The whole-site operation or the person that asks for it, or empty where the controller does.
     pub site: String,
 }

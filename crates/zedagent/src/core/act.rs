@@ -6,15 +6,14 @@ use requester::{DrainJudgement, OwnRequest, ProceedReason};
 use step::{Fault, Mono, planted, say};
 use topics::{
     BootReason, DeviceOp, DrainStatus, FORCE_FILE, GoTime, NodeDrainRequest, PendingState, RequestId,
-    Requester,
+    Requester, SkipKind,
 };
 
 use super::facts::Effect;
 use super::machine::{OperationGate, Zedagent};
 
 /// What a commanded operation waits for, and what shows how far it is.
-const CARRIED_OUT: (&str, &str) =
-    ("nodeagent to carry it out, and the boot after it", "see run/nodeagent/NodeAgentStatus/nodeagent.json");
+const CARRIED_OUT: (&str, &str) = ("nodeagent to carry it out, and the boot after it", "");
 
 /// Why an operation goes without the drain that was asked for.
 const LEFT: &str = "the node is in no cluster any more";
@@ -31,7 +30,7 @@ impl Zedagent {
             pending.drain_requested_at = id.at;
             pending.attempts = pending.attempts.saturating_add(1);
             "zedkube to take the drain request".clone_into(&mut pending.waiting_for);
-            "see run/zedkube/NodeDrainProgress/global.json".clone_into(&mut pending.next_step);
+            pending.next_step.clear();
             out.push(Effect::Journal(pending.clone()));
             deferred(op, &pending.waiting_for, out);
         }
@@ -87,8 +86,7 @@ impl Zedagent {
             DrainJudgement::Wait | DrainJudgement::Unanswered(_) if under_way => {
                 let words = self.own.as_ref().map(|own| self.drain.words(own)).unwrap_or_default();
                 let waiting_for = format!("the node to be drained again: {words}");
-                let next_step = "see run/zedkube/NodeDrainProgress/global.json";
-                self.record_wait(op, PendingState::Commanded, &waiting_for, next_step, out);
+                self.record_wait(op, PendingState::Commanded, &waiting_for, "", out);
             }
             DrainJudgement::Open(_)
             | DrainJudgement::Ask
@@ -149,6 +147,8 @@ impl Zedagent {
 
     /// Tells nodeagent. From here on only a boot ends the operation.
     pub(super) fn command(&mut self, op: DeviceOp, why: ProceedReason, out: &mut Vec<Effect>) {
+        let is_forced = matches!(why, ProceedReason::Forced(_))
+            || self.own_for(op).is_some_and(|own| self.drain.has_forced(own));
         let skip = match why {
             ProceedReason::Complete { skip } => skip,
             ProceedReason::NotSupported | ProceedReason::Early => {
@@ -176,6 +176,11 @@ impl Zedagent {
             pending.boot_id.clone_from(&self.boot_id);
             pending.booted_at = GoTime::ZERO;
         }
+        pending.skip_kind = match skip.is_empty() {
+            true => SkipKind::None,
+            false if is_forced => SkipKind::Forced,
+            false => SkipKind::Other,
+        };
         pending.skip = skip;
         CARRIED_OUT.0.clone_into(&mut pending.waiting_for);
         CARRIED_OUT.1.clone_into(&mut pending.next_step);

@@ -251,7 +251,7 @@ impl Zedagent {
             OperationGate::Wait { waiting_for, next_step } => self.wait(op, &waiting_for, next_step, out),
         }
         for later in OPERATIONS.into_iter().filter(|it| *it > op) {
-            self.wait(later, "the reboot to be carried out first", "nothing", out);
+            self.wait(later, "the reboot to be carried out first", "", out);
         }
     }
 
@@ -270,7 +270,7 @@ impl Zedagent {
             }
             return OperationGate::Wait {
                 waiting_for: "the test of the new image to end".to_owned(),
-                next_step: "nothing: RemainingTestTime in NodeAgentStatus says how long",
+                next_step: "RemainingTestTime in NodeAgentStatus says how long",
             };
         }
         let drained = || OperationGate::Open(ProceedReason::Complete { skip: String::new() });
@@ -301,11 +301,11 @@ impl Zedagent {
                 waiting_for: format!(
                     "another NodeDrainStatus than {number}, which this version does not know"
                 ),
-                next_step: "see run/zedkube/NodeDrainProgress/global.json",
+                next_step: "",
             },
             DrainJudgement::Wait | DrainJudgement::Unanswered(_) => OperationGate::Wait {
                 waiting_for: self.own_for(op).map(|own| self.drain.words(own)).unwrap_or_default(),
-                next_step: "see run/zedkube/NodeDrainProgress/global.json",
+                next_step: "",
             },
         }
     }

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use sheet::{DrainOutcome, DrainView, OPERATOR, counts_words, status_words};
+use sheet::{DrainOutcome, DrainView, OPERATOR, blocker_words, counts_words, reason, status_words};
 use step::Inserted as _;
-use topics::{CordonOwner, DeviceOp, DeviceOpPending, DrainStatus, GoTime, PendingState, RequestId};
+use topics::{
+    CordonOwner, DeviceOp, DeviceOpPending, DrainStatus, GoTime, PendingState, RequestId, Skip, SkipKind,
+};
 
 use crate::Exit;
-
-/// What the last words begin with when the node was not drained.
-pub(super) const NOT_DRAINED: &str = "NOT DRAINED";
 
 /// Why a node that is in no cluster was not drained.
 const NO_CLUSTER: &str = "the device config names no cluster";
@@ -31,6 +30,13 @@ pub(super) enum Goal {
 pub(super) struct WatchEnd {
     pub(super) exit: Exit,
     pub(super) words: String,
+}
+
+impl WatchEnd {
+    /// The node was not drained, which the last words begin with.
+    pub(super) const fn is_undrained(&self) -> bool {
+        matches!(self.exit, Exit::DrainFailed | Exit::Skipped | Exit::Forced | Exit::Withdrawn)
+    }
 }
 
 /// What was told so far.
@@ -69,7 +75,7 @@ impl WatchCourse {
         }
         let blockers = seen.agreed().map(|it| it.blockers.as_slice()).unwrap_or_default();
         let blocked: BTreeMap<String, String> =
-            blockers.iter().map(|it| (it.subject(), format!("[{}] {}", it.code, it.sentence()))).into_map();
+            blockers.iter().map(|it| (it.subject(), blocker_words(it))).into_map();
         let new = blocked.iter().filter(|(subject, words)| self.blocked.get(*subject) != Some(*words));
         lines.extend(new.map(|(_, words)| format!("blocked {words}")));
         let gone = self.blocked.keys().filter(|it| !blocked.contains_key(*it));
@@ -108,7 +114,8 @@ impl WatchCourse {
             // nodeagent may hold it at the last moment.
             Some(it) if it.state == PendingState::Commanded && seen.last_look.is_none() => {
                 let no_cluster = it.skip.is_empty() && seen.drain_status() == Some(DrainStatus::NotSupported);
-                Some(goes(op, if no_cluster { NO_CLUSTER } else { &it.skip }))
+                let skip = Skip { kind: it.skip_kind, text: it.skip.clone() };
+                Some(goes(op, &if no_cluster { Skip::other(NO_CLUSTER) } else { skip }))
             }
             Some(_) => None,
             None => was.then(withdrawn),
@@ -145,17 +152,16 @@ impl WatchCourse {
 }
 
 /// The machine goes down: behind a drain, or for what reason without one.
-fn goes(op: DeviceOp, skip: &str) -> WatchEnd {
+fn goes(op: DeviceOp, skip: &Skip) -> WatchEnd {
     let now = match op {
         DeviceOp::Reboot => "the machine reboots now",
         DeviceOp::Shutdown => "the machine is switched off now",
     };
-    let exit = match skip {
-        "" => return WatchEnd { exit: Exit::Done, words: format!("complete: {now}") },
-        it if it.starts_with("forced") => Exit::Forced,
-        _ => Exit::Skipped,
-    };
-    WatchEnd { exit, words: format!("{NOT_DRAINED}: {skip}; {now}") }
+    if skip.text.is_empty() {
+        return WatchEnd { exit: Exit::Done, words: format!("complete: {now}") };
+    }
+    let exit = if skip.kind == SkipKind::Forced { Exit::Forced } else { Exit::Skipped };
+    WatchEnd { exit, words: format!("{}; {now}", skip.text) }
 }
 
 fn end_of_own(seen: &DrainView, id: RequestId, now: GoTime) -> Option<WatchEnd> {
@@ -182,7 +188,7 @@ fn end_of_own(seen: &DrainView, id: RequestId, now: GoTime) -> Option<WatchEnd> 
 }
 
 fn withdrawn() -> WatchEnd {
-    WatchEnd { exit: Exit::Withdrawn, words: format!("{NOT_DRAINED}: the request was withdrawn") }
+    WatchEnd { exit: Exit::Withdrawn, words: "the request was withdrawn".to_owned() }
 }
 
 /// How a drain ended, in words that claim no more than is known.
@@ -197,13 +203,9 @@ fn outcome(seen: &DrainView, state: DrainOutcome) -> String {
         DrainOutcome::Unproved => {
             "COMPLETE, but this zedkube does not report whether the node was drained".to_owned()
         }
-        DrainOutcome::Failed => {
-            format!("{NOT_DRAINED}: {}", or("the drain failed; the log of zedkube says why"))
-        }
-        DrainOutcome::Skipped => format!("{NOT_DRAINED}: {}{}", or("the drain was skipped"), cordon(seen)),
-        DrainOutcome::Forced => {
-            format!("{NOT_DRAINED}: {}{}", or("a person forced the status"), cordon(seen))
-        }
+        DrainOutcome::Failed => or("the drain failed; the log of zedkube says why"),
+        DrainOutcome::Skipped => format!("{}{}", or("the drain was skipped"), cordon(seen)),
+        DrainOutcome::Forced => format!("{}{}", or("a person forced the status"), cordon(seen)),
         DrainOutcome::Unknown | DrainOutcome::Idle | DrainOutcome::UnderWay | DrainOutcome::Blocked => {
             reason.to_owned()
         }
@@ -235,7 +237,7 @@ fn line(seen: &DrainView, now: GoTime) -> String {
     add(&seen.drain_status().map(status_words).unwrap_or_default());
     if let Some(progress) = seen.agreed() {
         if progress.counts.total > 0 {
-            add(&counts_words(progress));
+            add(&counts_words(progress.counts));
         }
         if !progress.tier.is_empty() {
             add(&format!("tier {}", progress.tier));
@@ -248,7 +250,7 @@ fn line(seen: &DrainView, now: GoTime) -> String {
         }
         // What is over says it in its last words.
         if matches!(judged.outcome, DrainOutcome::UnderWay | DrainOutcome::Blocked) {
-            add(progress.beyond_counts());
+            add(reason(progress).unwrap_or_default());
         }
     }
     for pending in seen.waiting().filter(|_| seen.requests.is_empty()) {

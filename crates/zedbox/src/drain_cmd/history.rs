@@ -6,8 +6,8 @@ use agent::wire::GLOBAL;
 use agent::{report, wire};
 use anyhow::Context as _;
 use pubsub::{TopicRoot, store};
-use sheet::text::{clock_time, number, span};
-use sheet::{for_whom, recordons, status_words};
+use sheet::text::{clock_time, date_and_time, number, span};
+use sheet::{blocker_words, counts_words, for_whom, recordons, status_words};
 use topics::{
     DrainHistory, DrainRecord, DrainStep, ForceRecord, GoTime, NodeDrainProgress, OperationPause,
     PauseRecord, PauseScope, StepWord, go_json,
@@ -81,17 +81,13 @@ fn drain(record: &DrainRecord, columns: usize) -> String {
         let (time, text) = step(it, record.started_at);
         add(&time, &text);
     }
-    let counts = record.counts;
-    let mut pods = format!("{} of {} gone", counts.gone, counts.total);
-    if counts.blocked > 0 {
-        pods = format!("{pods}, {} blocked", counts.blocked);
-    }
+    let pods = counts_words(record.counts);
     add("pods", &format!("{pods}; {} evicted in {}", record.evicted, number(record.attempts, "attempt")));
     if record.recordons > 0 {
         add("cordon", &recordons(record.recordons));
     }
     for it in &record.blockers {
-        add("blocked", &format!("[{}] {}", it.code, it.sentence()));
+        add("blocked", &blocker_words(it));
     }
     if record.more_blockers > 0 {
         add("blocked", &format!("… and {} more", record.more_blockers));
@@ -108,9 +104,8 @@ fn drain(record: &DrainRecord, columns: usize) -> String {
 
 /// The time of a step, and what happened; with its date on another day than that on which the drain began.
 fn step(step: &DrainStep, began: GoTime) -> (String, String) {
-    let time = clock_time(step.at, step.at).replace(" UTC", "");
-    let date = clock_time(step.at, began);
-    let date = date.strip_suffix(" UTC").and_then(|it| it.strip_suffix(&time)).unwrap_or_default();
+    let (date, time) = date_and_time(step.at);
+    let date = if date_and_time(began).0 == date { String::new() } else { format!("{date} ") };
     let counted = matches!(step.step, StepWord::Attempt | StepWord::AttemptFailed);
     let nth = if counted && step.attempt > 0 { format!(" {}", step.attempt) } else { String::new() };
     let text = if step.text.is_empty() { String::new() } else { format!(": {}", step.text) };

@@ -2,8 +2,9 @@
 //!
 //! Not here: what it says (`sheet`).
 
-use agent::Clock;
+use agent::{Clock, operator};
 use pubsub::TopicRoot;
+use sheet::text::bar;
 use sheet::{DrainOutcome, DrainView, Row, RowWeight, rows};
 use topics::{GoTime, PAUSE_FILE};
 
@@ -47,15 +48,15 @@ pub(super) fn warnings(topic_root: &TopicRoot, seen: &DrainView) -> Vec<String> 
         lines.push(format!("user {} may not read {}; run this as root, with sudo", user(), paths.join(", ")));
     }
     for (path, reason) in &seen.broken {
-        let path = path.display();
-        let next = if path.to_string().contains("/run/zedbox/") {
+        let shown = path.display();
+        let next = if path.ends_with(operator::FILE) {
             "`zedbox drain cancel` removes it".to_owned()
-        } else if path.to_string().ends_with(PAUSE_FILE) {
+        } else if path.ends_with(PAUSE_FILE) {
             "`zedbox resume` removes it".to_owned()
         } else {
-            format!("its agent writes it again when it restarts; `zedbox check {path}` shows more")
+            format!("its agent writes it again when it restarts; `zedbox check {shown}` shows more")
         };
-        lines.push(format!("{path} cannot be used: {reason}; {next}"));
+        lines.push(format!("{shown} cannot be used: {reason}; {next}"));
     }
     if lines.is_empty() && seen.status.is_none() && seen.progress.is_none() {
         let file = topic_root.path("run/zedkube/NodeDrainStatus/global.json");
@@ -71,11 +72,21 @@ pub(super) fn warnings(topic_root: &TopicRoot, seen: &DrainView) -> Vec<String> 
 pub(super) fn sheet(seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
     let judged = seen.judge(now);
     let mut out = Sheet::new(&paragraph("", &judged.headline.text, columns), colour(judged.outcome));
-    let mut add = |(weight, label, text): Row| out.add(weight, &row(label, &text, columns));
+    let counts = seen.agreed().map(|it| it.counts).unwrap_or_default();
+    let mut add = |Row { weight, label, text, step }: Row| {
+        let text = match label {
+            "pods" => format!("{} {text}", bar(counts.gone, counts.total)),
+            // The next step of all is that of the first one.
+            "blocked" => text,
+            _ if step.is_empty() => text,
+            _ => format!("{text}; {step}"),
+        };
+        out.add(weight, &row(label, &text, columns));
+    };
     rows(seen, &judged, now).into_iter().for_each(&mut add);
     let step = seen.next_step(&judged, now);
     let step = if step.is_empty() { "nothing".to_owned() } else { step };
-    add((RowWeight::Essential, "next step", step));
+    add(Row::new(RowWeight::Essential, "next step", step));
     add(seen.live_row(now));
     out
 }

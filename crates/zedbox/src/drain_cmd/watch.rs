@@ -14,7 +14,7 @@ use sheet::{DrainOutcome, DrainView};
 use step::Mono;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::course::{Goal, NOT_DRAINED, WatchCourse, WatchEnd};
+use super::course::{Goal, WatchCourse};
 use super::follow::{Follow, SETTLING};
 use super::status::{sheet, warnings};
 use super::text::{clean, height, lines_of};
@@ -81,9 +81,9 @@ pub(super) async fn run(
             }
             (stale, drawn) = (false, Some(now));
         }
-        if let Some(WatchEnd { exit, words }) = end {
-            teller.last_words(&words)?;
-            return Ok(exit);
+        if let Some(end) = end {
+            teller.last_words(end.is_undrained(), &end.words)?;
+            return Ok(end.exit);
         }
         let is_blocked = follow.view().judge_drain(clock.wall()).outcome == DrainOutcome::Blocked;
         blocked = if is_blocked { blocked.or(Some(now)) } else { None };
@@ -91,10 +91,10 @@ pub(super) async fn run(
         let over = [patience.until, stuck].into_iter().flatten().min();
         if over.is_some_and(|at| at <= now) {
             if patience.acts {
-                drop(teller.last_words("waiting ended"));
+                drop(teller.last_words(false, "waiting ended"));
             } else {
-                teller
-                    .last_words("waiting ended; the drain continues, and `zedbox drain watch` follows it")?;
+                let words = "waiting ended; the drain continues, and `zedbox drain watch` follows it";
+                teller.last_words(false, words)?;
             }
             return Ok(if is_blocked { Exit::Blocked } else { Exit::UnderWay });
         }
@@ -104,7 +104,7 @@ pub(super) async fn run(
         tokio::select! {
             biased;
             _ = interrupt.recv() => {
-                teller.last_words("watching ended; the drain continues")?;
+                teller.last_words(false, "watching ended; the drain continues")?;
                 return Ok(Exit::Interrupted);
             }
             _ = resized.recv() => stale = true,
@@ -167,18 +167,21 @@ impl WatchOutput<'_> {
     }
 
     /// The end in words, for people.
-    fn last_words(&self, words: &str) -> anyhow::Result<()> {
+    fn last_words(&self, undrained: bool, words: &str) -> anyhow::Result<()> {
         let words = clean(words);
+        let red = self.voice.colours && matches!(self.voice.output, Output::Text);
+        let head = match (undrained, red) {
+            (false, _) => "",
+            (true, false) => "NOT DRAINED: ",
+            (true, true) => "\x1b[1;31mNOT DRAINED\x1b[0m: ",
+        };
         let line = match self.voice.output {
             Output::Json => {
-                Voice::warn(&words);
+                Voice::warn(&format!("{head}{words}"));
                 return Ok(());
             }
-            Output::Text if self.voice.redraws => match words.strip_prefix(NOT_DRAINED) {
-                Some(rest) if self.voice.colours => format!("\r\x1b[1;31m{NOT_DRAINED}\x1b[0m{rest}\n"),
-                Some(_) | None => format!("\r{words}\n"),
-            },
-            Output::Text => format!("{} {words}\n", seconds(self.clock.wall())),
+            Output::Text if self.voice.redraws => format!("\r{head}{words}\n"),
+            Output::Text => format!("{} {head}{words}\n", seconds(self.clock.wall())),
         };
         // It is over, whether or not somebody still reads.
         Voice::print(&line).map(|_| ())

@@ -144,8 +144,7 @@ fn why_the_api_does_not_answer_is_in_the_line() {
     node.zedkube_tells("drain-5-cordoned");
     watch.until("CORDONED (5)");
     let mut progress: serde_json::Value = serde_json::from_str(&node.text(file)).unwrap();
-    let said = progress["Reason"].as_str().unwrap().to_owned();
-    progress["Reason"] = format!("{said}; trouble with the API: watch pods: connection refused").into();
+    progress["Trouble"] = "trouble with the API: watch pods: connection refused".into();
     node.put(file, &progress.to_string());
     watch.until("; trouble with the API: watch pods: connection refused");
 }

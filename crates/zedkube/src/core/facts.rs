@@ -10,7 +10,7 @@ use kubenodeop::{AttemptBlocker, Left, Marks, Progress, WatchedBlockers};
 use step::{LogMessage, Mono, say};
 use topics::{
     CordonOwner, DrainHistory, DrainJournal, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
-    OperationPause, OutageAnswer, OutageQuestion, RequestId, Requester, StepWord,
+    OperationPause, OutageAnswer, OutageQuestion, RequestId, Requester, Skip, SkipKind,
 };
 
 use clusterview::leader::Candidacy;
@@ -347,48 +347,25 @@ pub enum Effect {
     UndoHooks,
     /// Call the hooks that come after a boot.
     HooksAfterBoot,
-    /// Note this beside the log.
-    Note(DrainNote),
+    /// Our cordon was removed, which is counted.
+    CordonRemoved,
     /// Write to the log.
     Say(LogMessage),
 }
 
-/// How the reason of a skip begins for which the API was away.
-pub const API_AWAY: &str = "the Kubernetes API was not reachable";
-
-/// What the history keeps of a drain beside what it reads off it (`records`), and what the shell counts.
-#[derive(Debug, Clone, PartialEq)]
-pub enum DrainNote {
-    /// A request was taken.
-    Taken(NodeDrainRequest),
-    /// A force file has answered a request.
-    Released(NodeDrainStatus),
-    CordonRemoved,
-    /// This has happened, in this attempt or try, for this reason; both may be none.
-    Word(StepWord, u32, String),
-}
-
-impl Effect {
-    pub(crate) fn word(word: StepWord, nth: u32, text: &str) -> Self {
-        Self::Note(DrainNote::Word(word, nth, text.to_owned()))
-    }
-}
-
 /// The drain is left out, for this reason.
-pub(crate) fn say_skipped(why: &str, out: &mut Vec<Effect>) {
-    let away = if why.starts_with(API_AWAY) { " isExtendedKubeAPIUnreachable" } else { "" };
-    say!(out, warn, "nodedrain-step:drain-complete drain skipped:{away} {why}");
-    out.push(Effect::word(StepWord::Skipped, 0, why));
+pub(crate) fn say_skipped(skip: &Skip, out: &mut Vec<Effect>) {
+    let is_away = skip.kind == SkipKind::ApiUnreachable;
+    let away = if is_away { " isExtendedKubeAPIUnreachable" } else { "" };
+    say!(out, warn, "nodedrain-step:drain-complete drain skipped:{away} {}", skip.text);
 }
 
 pub(crate) fn say_given_up(why: &str, out: &mut Vec<Effect>) {
     say!(out, error, "nodedrain-step:drain-failure-givingup {why}");
-    out.push(Effect::word(StepWord::Failed, 0, why));
 }
 
 pub(crate) fn say_waits_for_turn(why: &str, out: &mut Vec<Effect>) {
     say!(out, info, "waits for its turn to be down: {why}");
-    out.push(Effect::word(StepWord::WaitsForTurn, 0, why));
 }
 
 pub(crate) fn say_blocker_changed(what: &str, out: &mut Vec<Effect>) {

@@ -133,7 +133,7 @@ impl LastLook {
             Ok(()) => go("this node still has its turn"),
             Err(Unconfirmed::Lost(why)) => hold(
                 format!("its turn to be down is no longer its own: {why}"),
-                "nothing: it waits for another turn by itself; `zedbox lock status` shows who holds one",
+                "`zedbox lock status` shows who holds one; it waits for another turn by itself",
             ),
             Err(Unconfirmed::Unknown(why)) => hold(
                 format!("its turn cannot be confirmed now: {why}"),
@@ -308,7 +308,7 @@ impl LastLook {
         {
             return Some(hold(
                 format!("its turn to be down is no longer its own: {why}"),
-                "nothing: it waits for another turn by itself; `zedbox lock status` shows who holds one",
+                "`zedbox lock status` shows who holds one; it waits for another turn by itself",
             ));
         }
         if turn.held().is_some() || turn.is_unreachable() { self.ask(out) } else { None }

@@ -171,7 +171,7 @@ impl Core for Zedkube {
             }
             Event::Passed(run, what) if run == self.drain.run_id() => {
                 say!(out, warn, "findings of the preflight are passed by a person's word: {what}");
-                out.push(Effect::word(StepWord::Passed, 0, &what));
+                self.history.step(StepWord::Passed, 0, self.node.wall(now), &what);
             }
             Event::Cordoned(run, result) if run == self.drain.run_id() => {
                 let outcome = self.drain.cordoned(now, result, &self.node, &mut out);

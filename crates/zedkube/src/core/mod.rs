@@ -20,9 +20,8 @@ mod tests;
 pub use clusterview::leader::Candidacy;
 pub(crate) use drain::{blocker, kept_marks, marks, ms};
 pub use facts::{
-    API_AWAY, AttemptFailure, ClosedWindow, CordonFailure, CordonTurn, DrainNote, DrainSuccess, Effect,
-    Event, Force, K3sHold, Learned, NodeLook, Pass, RemainingPod, RunId, SiteHold, StartObstacle,
-    UnansweredCall, UndoScope,
+    AttemptFailure, ClosedWindow, CordonFailure, CordonTurn, DrainSuccess, Effect, Event, Force, K3sHold,
+    Learned, NodeLook, Pass, RemainingPod, RunId, SiteHold, StartObstacle, UnansweredCall, UndoScope,
 };
 pub use machine::Zedkube;
 pub use nodestatus::Membership;

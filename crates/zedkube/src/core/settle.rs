@@ -8,12 +8,12 @@ use nodestatus::Membership;
 use outage::turn::event::TurnState;
 use outage::turn::record::Phase;
 use step::{Fault, Mono, planted, say};
-use topics::{Answer, CordonOwner, DrainStatus, NodeDrainRequest, Requester, StepWord};
+use topics::{Answer, CordonOwner, DrainStatus, NodeDrainRequest, Requester, Skip, StepWord};
 
 use super::answers::{is_drained, is_operation};
 use super::cleanup::{DesiredNode, Voided};
 use super::drain::{DrainEnd, DrainStepOutcome};
-use super::facts::{DrainNote, Effect, NodeLook, SiteHold, say_blocker_changed, say_skipped};
+use super::facts::{Effect, NodeLook, SiteHold, say_blocker_changed, say_skipped};
 use super::k3s::TURN_ALONE;
 use super::machine::Zedkube;
 use super::turn::KeeperLevels;
@@ -107,7 +107,7 @@ impl Zedkube {
             Some(DrainStepOutcome::CordonSent) => self.cleanup.cordon_sent(),
             Some(DrainStepOutcome::Cordoned(owner)) => self.cleanup.cordoned(owner),
             Some(DrainStepOutcome::Drained) => {
-                self.answers.give(now, DrainStatus::Complete, "", &self.node);
+                self.answers.give(now, DrainStatus::Complete, &Skip::default(), &self.node);
                 // At once: with the first check the watch begins.
                 self.cleanup.check_at(now);
             }
@@ -115,9 +115,13 @@ impl Zedkube {
             Some(DrainStepOutcome::Skipped(skip)) => {
                 self.answers.give(now, DrainStatus::Complete, &skip, &self.node);
             }
-            Some(DrainStepOutcome::TurnLost(_) | DrainStepOutcome::TurnRefused) => self.uncordon_soon(now),
+            Some(DrainStepOutcome::TurnRefused) => self.uncordon_soon(now),
+            Some(DrainStepOutcome::TurnLost(why)) => {
+                self.history.step(StepWord::TurnLost, 0, self.node.wall(now), &why);
+                self.uncordon_soon(now);
+            }
             Some(DrainStepOutcome::Failed(status)) => {
-                self.answers.give(now, status, "", &self.node);
+                self.answers.give(now, status, &Skip::default(), &self.node);
                 self.uncordon_soon(now);
             }
         }
@@ -149,7 +153,6 @@ impl Zedkube {
         if (withdrawn || left) && !(self.drain.is_idle() && self.answers.given().is_empty()) {
             if withdrawn && self.drain.is_active() {
                 say!(out, info, "all requests were withdrawn: the drain is cancelled and our cordon removed");
-                out.push(Effect::word(StepWord::Withdrawn, 0, "all requests were withdrawn"));
             }
             self.end_drain(None, out);
             self.uncordon_soon(now);
@@ -175,7 +178,10 @@ impl Zedkube {
     fn settle_force(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let Some((order, skip)) = self.answers.give_forced(now, &self.node) else { return };
         say!(out, warn, "NodeDrainStatus is forced to {order} by {}", self.history.forced_by());
-        out.push(Effect::Note(DrainNote::Released(order)));
+        if let Some(it) = self.answers.request_of(order.requested_by) {
+            let at = (self.node.boot_id.as_str(), self.node.wall(now));
+            self.history.released(self.answers.force(), (it.id(), it.context.as_str()), at);
+        }
         if self.answers.open().next().is_none() {
             self.end_drain(Some(DrainEnd::Skipped(skip)), out);
         }
@@ -209,8 +215,8 @@ impl Zedkube {
     /// A whole-site operation goes ahead: whoever asks for it is answered that pods stay.
     fn settle_site(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let Some(what) = self.node.site.lets_go() else { return };
-        let skip = format!("{what}: pods stay");
-        if self.answers.skip_for(now, Requester::DeviceOp, &skip, &self.node) {
+        let skip = Skip::other(format!("{what}: pods stay"));
+        if self.answers.skip_for(now, Requester::DeviceOp, &skip.text, &self.node) {
             say_skipped(&skip, out);
             self.end_drain(Some(DrainEnd::Skipped(skip)), out);
         }
@@ -222,7 +228,9 @@ impl Zedkube {
         if self.wanted() == DesiredNode::Schedulable {
             self.drain.forget_left();
         }
-        self.drain.begin(now, request, &self.answers, &self.node, out);
+        self.drain.begin(now, request.clone(), &self.answers, &self.node, out);
+        let resumes = self.drain.catches_up();
+        self.history.taken(&request, &self.node.boot_id, self.node.wall(now), resumes);
         self.answers.drain_begins();
         self.cleanup.guard_ended();
         // A cordon of an earlier boot, not seen yet, would hold up all whose turn comes before ours.
@@ -264,10 +272,10 @@ impl Zedkube {
         match self.cleanup.checked(now, seen, wanted, &self.node, out) {
             None => return,
             Some(Voided::PodCame(pod)) => {
-                self.void(&format!("pod {pod} has come to the drained node"), is_drained, out);
+                self.void(now, &format!("pod {pod} has come to the drained node"), is_drained, out);
             }
             Some(Voided::Uncordoned) => {
-                self.void("somebody has uncordoned the drained node", |_| true, out);
+                self.void(now, "somebody has uncordoned the drained node", |_| true, out);
             }
         }
         self.settle(now, out);
@@ -281,7 +289,7 @@ impl Zedkube {
         }
         let outcome = self.drain.turn(now, &self.node, out);
         if let Some(DrainStepOutcome::TurnLost(why)) = &outcome {
-            self.void(&format!("its turn to be down is no longer its own: {why}"), is_drained, out);
+            self.void(now, &format!("its turn to be down is no longer its own: {why}"), is_drained, out);
         }
         self.follow(now, outcome);
     }
@@ -385,17 +393,17 @@ impl Zedkube {
     pub(super) fn expire(&mut self, now: Mono, out: &mut Vec<Effect>) {
         if self.expires().is_some_and(|at| now >= at) {
             let secs = COMPLETE_AGE.as_secs();
-            self.void(&format!("nobody has acted on it for {secs} s"), is_operation, out);
+            self.void(now, &format!("nobody has acted on it for {secs} s"), is_operation, out);
         }
     }
 
     /// COMPLETE counts no more for these answers: whoever still waits gets a new drain.
-    fn void(&mut self, why: &str, which: impl Fn(&Answer) -> bool, out: &mut Vec<Effect>) {
+    fn void(&mut self, now: Mono, why: &str, which: impl Fn(&Answer) -> bool, out: &mut Vec<Effect>) {
         if !self.answers.any_complete() {
             return;
         }
         say!(out, warn, "COMPLETE is void: draining again for the requests that still wait: {why}");
-        out.push(Effect::word(StepWord::Void, 0, why));
+        self.history.void(self.node.wall(now), why);
         self.answers.void(which);
         if !self.answers.any_complete() {
             self.drain.void();

@@ -6,7 +6,7 @@ use clusterview::leader::Candidacy;
 use nodestatus::Membership;
 use step::Mono;
 use topics::{
-    CordonOwner, DrainJournal, DrainPhase, DrainStatus, FORCE_FILE, NodeDrainProgress, NodeDrainStatus,
+    CordonOwner, DrainJournal, DrainPhase, DrainStatus, FORCE_FILE, NodeDrainProgress, NodeDrainStatus, Skip,
 };
 
 use super::cleanup::cordoned;
@@ -41,12 +41,14 @@ impl Zedkube {
     pub(super) fn publish(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let under_way = self.drain.status();
         if self.drain.is_active() && self.is_member() {
-            self.answers.give(now, under_way, "", &self.node);
+            self.answers.give(now, under_way, &Skip::default(), &self.node);
         }
         let mut first = Vec::new();
         self.published.journal(now, self.journal(), self.node.limits.marks_gap(), &mut first);
         self.published.candidacy(self.candidacy(), &mut first);
-        self.history.keep(now, out, &self.drain, &self.answers, &self.node, &mut first);
+        let drain = (&self.drain, self.cleanup.cordon());
+        let kept = self.history.keep(now, drain, &self.answers, &self.node);
+        first.extend(kept.map(|it| Effect::History(Box::new(it))));
         let (progress, status) = (self.progress(), self.status());
         self.published.progress_and_status(
             now,
@@ -156,7 +158,7 @@ impl Zedkube {
             _ if self.cleanup.after_boot.earlier_cordon() == Some(true) => words(
                 DrainPhase::AfterBoot,
                 "the node is healthy after the boot; removing our cordon of the earlier boot",
-                "nothing",
+                "",
             ),
             _ if self.cleanup.after_boot.earlier_cordon().is_some() => {
                 let gate = self.cleanup.after_boot.shown(&self.node);
@@ -164,7 +166,7 @@ impl Zedkube {
                 words(
                     DrainPhase::AfterBoot,
                     format!("keeps its own cordon of an earlier boot: {seen}"),
-                    if gate.next_step.is_empty() { "nothing".to_owned() } else { gate.next_step },
+                    gate.next_step,
                 )
             }
             Membership::Leaving if let Some(words) = self.site_words() => words,
@@ -213,14 +215,14 @@ impl Zedkube {
                         format!("no drain requested; since the boot: {}", it.words),
                         it.next_step.clone(),
                     ),
-                    None => words(DrainPhase::Idle, "no drain requested", "nothing"),
+                    None => words(DrainPhase::Idle, "no drain requested", ""),
                 },
             },
             Membership::Outside => words(
                 DrainPhase::Idle,
                 "the device config names no cluster, so there is nothing to drain; for a node in a cluster its cluster section \
                  is missing in persist/config/edge-dev-config.json",
-                "nothing",
+                "",
             ),
         }
     }

@@ -6,8 +6,11 @@
 use std::time::Duration;
 
 use outage::turn::rule::TurnRule;
+use sheet::{blocker_words, for_whom, purpose};
 use step::Mono;
-use topics::{DrainPhase, DrainStatus, NodeDrainProgress, RequestId, Requester, StorageWait, cut_text};
+use topics::{
+    Answer, DrainPhase, DrainStatus, NodeDrainProgress, RequestId, Requester, SkipKind, StorageWait, cut_text,
+};
 
 use super::notices::{Notice, NoticeKind};
 use super::paused::PauseTeller;
@@ -112,7 +115,7 @@ impl Announcer {
             let message = cut_text(&message, MESSAGE_BYTES);
             out.push(Notice { kind, id, subject: subject.to_owned(), message, is_new });
         };
-        let what = purpose(progress.requested_by, &progress.context);
+        let whom = for_whom(progress.requested_by, &progress.context);
         let phase = progress.phase;
         let entered = |wanted: &[DrainPhase]| {
             let same = |it: &NodeDrainProgress| it.phase == phase && self::id(it) == id;
@@ -122,7 +125,7 @@ impl Announcer {
         let is_asked = !matches!(id.by, Requester::Unset | Requester::None);
         if works(phase) && is_asked && self.started != Some(id) {
             self.started = Some(id);
-            say(NoticeKind::Started, id, "", format!("draining this node for {what}"));
+            say(NoticeKind::Started, id, "", format!("the drain {whom} begins"));
         }
         if phase == DrainPhase::Idle {
             self.started = None;
@@ -130,27 +133,22 @@ impl Announcer {
         self.hold(now, progress);
         if let Some(hold) = self.hold.as_mut().filter(|it| !it.said && now.since(it.since) >= SETTLE) {
             hold.said = true;
-            say(hold.kind, id, &hold.subject, hold_words(hold.kind, &what, progress));
+            say(hold.kind, id, &hold.subject, hold_words(hold.kind, &whom, progress));
         }
-        for answer in progress.answers.iter().filter(|it| it.status == DrainStatus::Complete) {
-            let known = before.as_ref().and_then(|it| it.answer(answer.id()));
-            if known.is_some_and(|it| it.status == DrainStatus::Complete) {
-                continue;
-            }
+        let is_complete = |it: &Answer| it.status == DrainStatus::Complete;
+        let known =
+            |it: &Answer| before.as_ref().and_then(|all| all.answer(it.id())).is_some_and(is_complete);
+        for answer in progress.answers.iter().filter(|it| is_complete(it) && !known(it)) {
+            let Some(skip) = answer.skipped() else { continue };
             let what = purpose(answer.requested_by, &answer.context);
-            if answer.forced {
-                let message = format!("{what} goes ahead without a proved drain: {}", answer.skip);
-                say(NoticeKind::Forced, answer.id(), "", message);
-            } else if !answer.skip.is_empty() {
-                let message = format!("{what} goes ahead without a drain: {}", answer.skip);
-                say(NoticeKind::Skipped, answer.id(), "", message);
-            }
+            let forced = skip.kind == SkipKind::Forced;
+            let kind = if forced { NoticeKind::Forced } else { NoticeKind::Skipped };
+            say(kind, answer.id(), "", format!("{what} goes ahead without a proved drain: {}", skip.text));
         }
-        let proved = progress.answer(id).is_none_or(|it| !it.forced && it.skip.is_empty());
+        let proved = progress.answer(id).is_none_or(|it| it.skipped().is_none());
         if entered(&[DrainPhase::Complete]) && proved && progress.skip.is_empty() {
             let but = progress.exceptions().map(|it| format!(", with {it}")).unwrap_or_default();
-            let message =
-                format!("this node is drained and verified for {what}: no pod has to leave any more{but}");
+            let message = format!("drained and verified, {whom}: no pod has to leave any more{but}");
             say(NoticeKind::Complete, id, "", message);
         }
         if entered(&[DrainPhase::Forced]) {
@@ -158,7 +156,7 @@ impl Announcer {
         }
         if entered(&[DrainPhase::FailedCordon, DrainPhase::FailedDrain]) {
             let why = with_step(&progress.reason, &progress.next_step);
-            say(NoticeKind::Failed, id, "", format!("the drain for {what} failed: {why}"));
+            say(NoticeKind::Failed, id, "", format!("the drain {whom} failed: {why}"));
         }
         if let Some(started) = self.started.filter(|_| entered(&[DrainPhase::Withdrawing])) {
             let text = "nobody requests this drain any more: our cordon is being removed";
@@ -211,19 +209,6 @@ const fn id(progress: &NodeDrainProgress) -> RequestId {
     RequestId { by: progress.requested_by, at: progress.requested_at }
 }
 
-/// What a drain is for, and who asks.
-fn purpose(by: Requester, context: &str) -> String {
-    match by {
-        Requester::Operator => "work on the node, requested by a person".to_owned(),
-        Requester::Update => format!("the OS update {context}"),
-        Requester::K3sUpdate => format!("the update of k3s ({context})"),
-        Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => {
-            let context = if context.is_empty() { "an operation" } else { context };
-            format!("{context} of the device")
-        }
-    }
-}
-
 /// Its turn has come, and it is not over.
 const fn works(phase: DrainPhase) -> bool {
     matches!(
@@ -273,24 +258,24 @@ fn held(progress: &NodeDrainProgress) -> Option<(NoticeKind, String)> {
     first.filter(|_| blocked).map(|it| (NoticeKind::Blocked, it))
 }
 
-fn hold_words(kind: NoticeKind, what: &str, progress: &NodeDrainProgress) -> String {
+fn hold_words(kind: NoticeKind, whom: &str, progress: &NodeDrainProgress) -> String {
     if let Some(first) = progress.blockers.first().filter(|_| kind == NoticeKind::Blocked) {
-        let why = with_step(&first.sentence(), &first.next_step);
-        return format!("the drain for {what} is blocked: {why}");
+        let why = with_step(&blocker_words(first), &first.next_step);
+        return format!("the drain {whom} is blocked: {why}");
     }
-    format!("the drain for {what} waits: {}", with_step(&progress.reason, &progress.next_step))
+    format!("the drain {whom} waits: {}", with_step(&progress.reason, &progress.next_step))
 }
 
 /// What a person can do: of the first blocker where the whole names nothing.
 fn next_step(progress: &NodeDrainProgress) -> &str {
     let first = progress.blockers.first().map(|it| it.next_step.as_str());
     match progress.next_step.as_str() {
-        "" | "nothing" => first.filter(|it| !it.is_empty()).unwrap_or("zedbox drain status"),
+        "" => first.filter(|it| !it.is_empty()).unwrap_or("zedbox drain status"),
         step => step,
     }
 }
 
 /// A reason, and what to do about it.
 fn with_step(why: &str, step: &str) -> String {
-    if step.is_empty() || step == "nothing" { why.to_owned() } else { format!("{why}; {step}") }
+    if step.is_empty() { why.to_owned() } else { format!("{why}; {step}") }
 }

@@ -122,19 +122,10 @@ impl ReportListener {
     }
 
     fn say(&self, notice: Notice, at: GoTime) {
-        match notice.kind {
-            NoticeKind::Stalled => warn!("the drain of this node is stalled: {}", notice.message),
-            NoticeKind::Paused | NoticeKind::StillPaused | NoticeKind::Resumed => warn!("{}", notice.message),
-            NoticeKind::Started
-            | NoticeKind::Blocked
-            | NoticeKind::WaitingForTurn
-            | NoticeKind::WaitingForWindow
-            | NoticeKind::Complete
-            | NoticeKind::Skipped
-            | NoticeKind::Forced
-            | NoticeKind::Failed
-            | NoticeKind::Withdrawn
-            | NoticeKind::Uncordoned => {}
+        if notice.kind == NoticeKind::Stalled {
+            warn!("the drain of this node is stalled: {}", notice.message);
+        } else if matches!(notice.kind, NoticeKind::Paused | NoticeKind::StillPaused | NoticeKind::Resumed) {
+            warn!("{}", notice.message);
         }
         if self.hooks.try_send((notice.clone(), at)).is_err() {
             warn!("hooks: not called, as {QUEUE} notices wait already: {}", notice.message);

@@ -59,18 +59,21 @@ impl NoticeKind {
         )
     }
 
+    /// How it ends a drain, by the word of the metrics.
+    pub(crate) fn end(self) -> Option<&'static str> {
+        let ends = [
+            (Self::Complete, "complete"),
+            (Self::Skipped, "skipped"),
+            (Self::Forced, "forced"),
+            (Self::Failed, "failed"),
+            (Self::Withdrawn, "withdrawn"),
+        ];
+        ends.iter().find(|it| it.0 == self).map(|it| it.1)
+    }
+
     /// Whether it ends something: room is kept for it.
-    pub(crate) const fn is_end(self) -> bool {
-        matches!(
-            self,
-            Self::Complete
-                | Self::Skipped
-                | Self::Forced
-                | Self::Failed
-                | Self::Withdrawn
-                | Self::Uncordoned
-                | Self::Resumed
-        )
+    pub(crate) fn is_end(self) -> bool {
+        self.end().is_some() || matches!(self, Self::Uncordoned | Self::Resumed)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Pure: no clock, no I/O, no task.
 
 use nodestatus::Totals;
-use topics::{GoTime, NodeDrainProgress};
+use topics::{Answer, GoTime, NodeDrainProgress, RepairKind};
 
 use super::notices::{Notice, NoticeKind};
 
@@ -29,32 +29,16 @@ pub(crate) fn add(
     }
     for (what, count) in &now.repairs {
         let held = before.repairs.get(what).copied().unwrap_or_default();
-        totals.repair(what, u64::from(count.saturating_sub(held)));
+        totals.repair(RepairKind::of(what), u64::from(count.saturating_sub(held)));
     }
     for notice in said.iter().filter(|it| it.is_new) {
-        let end = match notice.kind {
-            NoticeKind::Complete => "complete",
-            NoticeKind::Skipped => "skipped",
-            NoticeKind::Forced => "forced",
-            NoticeKind::Failed => "failed",
-            NoticeKind::Withdrawn => "withdrawn",
-            NoticeKind::Stalled => {
-                totals.stalls += 1;
-                continue;
-            }
-            NoticeKind::Started
-            | NoticeKind::Blocked
-            | NoticeKind::WaitingForTurn
-            | NoticeKind::WaitingForWindow
-            | NoticeKind::Uncordoned
-            | NoticeKind::Paused
-            | NoticeKind::StillPaused
-            | NoticeKind::Resumed => continue,
-        };
+        totals.stalls += u64::from(notice.kind == NoticeKind::Stalled);
+        let Some(end) = notice.kind.end() else { continue };
         totals.ended(end);
-        let skip = now.answer(notice.id).map_or("", |it| it.skip.as_str());
-        if matches!(notice.kind, NoticeKind::Skipped | NoticeKind::Forced) && !skip.is_empty() {
-            totals.skipped(skip);
+        if matches!(notice.kind, NoticeKind::Skipped | NoticeKind::Forced)
+            && let Some(skip) = now.answer(notice.id).and_then(Answer::skipped)
+        {
+            totals.skipped(skip.kind);
         }
         if notice.kind == NoticeKind::Complete && !now.started_at.is_zero() {
             totals.drain_seconds += wall.apart(now.started_at).as_secs();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agent::partitions::{Label, PartitionState};
-use topics::{DrainStatus, NodeDrainStatus, Requester, SwState};
+use topics::{DrainStatus, NodeDrainStatus, Requester, SkipKind, SwState};
 
 use super::world::{NEW, NEWER, OLD, World, X, Z, drained};
 use crate::core::{Effect, Event};
@@ -234,7 +234,7 @@ fn the_force_file_releases_the_update_and_is_used_once() {
     // Drained, but zedkube has not heard of the order: nodeagent would find none where it is held at the last look.
     world.answer(DrainStatus::Complete);
     assert!(!world.done.contains(&Effect::RemoveForce));
-    world.answers.iter_mut().for_each(|it| it.forced = true);
+    world.answers.iter_mut().for_each(|it| it.skip_kind = SkipKind::Forced);
     world.report();
     world.report();
     assert_eq!(world.done.iter().filter(|effect| **effect == Effect::RemoveForce).count(), 1);

@@ -242,10 +242,7 @@ impl Checks {
 
     pub(super) fn probes_trouble(&self) -> Option<LayerTrouble> {
         let Some(found) = &self.probes else {
-            return Some((
-                "the probes were not tried since the node is Ready".to_owned(),
-                "nothing".to_owned(),
-            ));
+            return Some(("the probes were not tried since the node is Ready".to_owned(), String::new()));
         };
         let (_, next) = found.first()?;
         let all: Vec<String> = found.iter().map(|it| it.0.clone()).collect();

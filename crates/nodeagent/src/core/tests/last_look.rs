@@ -1,7 +1,7 @@
 //! What zedkube is asked before the machine goes down (goals U1, U3, U11).
 
 use MachineOperation::{Reboot, Shutdown};
-use topics::{OutageAnswer, OutageKind, OutageQuestion, OutageRole, OutageVerdict};
+use topics::{OutageAnswer, OutageKind, OutageQuestion, OutageRole, OutageVerdict, SkipKind};
 
 use super::*;
 
@@ -217,8 +217,12 @@ fn nobody_is_asked_beside_a_zedkube_of_the_reference_without_turns_or_by_force()
     forced.core.step(forced.now, Event::Tick);
     forced.core.step(forced.now, Event::Synced);
     let by = Requester::DeviceOp;
-    let answers =
-        vec![Answer { requested_by: by, status: DrainStatus::Complete, forced: true, ..Answer::default() }];
+    let answers = vec![Answer {
+        requested_by: by,
+        status: DrainStatus::Complete,
+        skip_kind: SkipKind::Forced,
+        ..Answer::default()
+    }];
     forced.hear(Event::Checked { status: None, answers, forced: None, ours: true });
     assert_eq!(forced.operations().len(), 1);
 }

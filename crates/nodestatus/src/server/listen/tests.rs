@@ -274,7 +274,7 @@ async fn the_page_and_the_figures_tell_the_drain_and_no_answer_holds_a_secret() 
     assert_eq!(get(address, "/readyz").await, (200, "ok\n".to_owned()));
     let (_, page) = get(address, "/").await;
     for text in
-        ["<h1>BLOCKED</h1>", "draining (Cordoned)", "shop/web-0", "budget shop/web &lt;has&gt; no room", "n2"]
+        ["<h1>BLOCKED</h1>", "CORDONED (5)", "shop/web-0", "budget shop/web &lt;has&gt; no room", "n2"]
     {
         assert!(page.contains(text), "{text}: {page}");
     }

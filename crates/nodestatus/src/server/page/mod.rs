@@ -10,9 +10,8 @@ mod report;
 mod text;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use topics::{
-    CordonOwner, DrainPhase, GoTime, NodeDrainProgress, NodeState, NodeStatus, Requester, harmless_text,
-};
+use sheet::Row;
+use topics::{GoTime, NodeState, NodeStatus, harmless_text};
 
 use super::metrics::word;
 
@@ -27,11 +26,11 @@ const AGAIN_SECS: u32 = 5;
 const SHOWN: usize = 100;
 const STYLE: &str = include_str!("page.css");
 
-/// The page that shows `status`.
-pub(super) fn page(status: &NodeStatus) -> String {
+/// The page that shows `status` and what else there is to know.
+pub(super) fn page((status, rows): &(NodeStatus, Vec<Row>)) -> String {
     let node = if status.node.is_empty() { "this node" } else { &status.node };
     let now = status.at;
-    let (words, rest) = status.headline.text.split_once(": ").unwrap_or((&status.headline.text, ""));
+    let (words, rest) = status.headline.parts();
     let look = StateStyle::of(status.headline.state);
     let page = html! {
         (DOCTYPE)
@@ -54,17 +53,8 @@ pub(super) fn page(status: &NodeStatus) -> String {
                 @if !status.next_step.is_empty() {
                     p.first id="first" { b { "Do first: " } (commands(&status.next_step)) }
                 }
-                @if let Some(progress) = &status.progress {
-                    (lists::bar(progress.counts))
-                    (lists::blockers(progress, now))
-                    (drain(progress, now))
-                    (lists::others(progress))
-                    (lists::gate(&progress.gate, now))
-                } @else {
-                    p { "Nothing is known of this node's drain yet." }
-                }
-                (lists::pending(status))
-                (lists::findings(status))
+                @if let Some(progress) = &status.progress { (lists::bar(progress.counts)) }
+                (lists::rows(rows))
                 (lists::cluster(status))
                 (lists::history(status))
                 footer { p { "Read-only; refreshes every " (AGAIN_SECS) " s. For programs: /status.json, /metrics." } }
@@ -109,65 +99,6 @@ impl StateStyle {
         };
         Self { colour, letter, shape }
     }
-}
-
-/// The drain in rows.
-fn drain(progress: &NodeDrainProgress, now: GoTime) -> Markup {
-    let attempt = match progress.attempt {
-        0 => String::new(),
-        nth => format!("{nth} of {}", progress.max_attempts),
-    };
-    let asked_for = match progress.requested_by {
-        Requester::Update => format!("OS image {}", progress.context),
-        Requester::DeviceOp
-        | Requester::Operator
-        | Requester::K3sUpdate
-        | Requester::Unset
-        | Requester::None
-        | Requester::Stranger(_) => progress.context.clone(),
-    };
-    let cordon = match progress.cordon {
-        CordonOwner::None => "none",
-        CordonOwner::Ours => "ours",
-        CordonOwner::Foreign => "somebody else's: it is kept",
-    };
-    let again = matches!(progress.phase, DrainPhase::Retrying | DrainPhase::RunningHooks);
-    let opens = progress.phase == DrainPhase::OutsideWindow;
-    let deadline = if opens {
-        "Window opens"
-    } else if again {
-        "Next attempt"
-    } else {
-        "Deadline"
-    };
-    let asked_at = progress.asked.iter().find(|it| it.requested_at == progress.requested_at);
-    let asked_at = asked_at.map_or(progress.requested_at, |it| it.at);
-    html! {
-        h2 { "Drain" }
-        dl {
-            dt { "Phase" } dd id="phase" { (word(&progress.phase)) " (" (progress.status.text()) ")" }
-            (row("For", &asked_for))
-            (row_at("Requested", asked_at, now))
-            (row_at("Started", progress.started_at, now))
-            (row("Attempt", &attempt))
-            (row_at(deadline, progress.deadline, now))
-            (row_at("Paused", progress.pause.since, now))
-            (row_at("Pause ends", progress.pause.until, now))
-            (row_at("Expected", progress.estimate, now))
-            (row_at("API silent", progress.api_silent_since, now))
-            (row("Cordon", cordon))
-            (row("Skipped because", &progress.skip))
-            (row("Why", &progress.reason))
-        }
-    }
-}
-
-fn row(name: &str, value: &str) -> Markup {
-    html! { @if !value.is_empty() { dt { (name) } dd { (commands(value)) } } }
-}
-
-fn row_at(name: &str, at: GoTime, now: GoTime) -> Markup {
-    html! { @if !at.is_zero() { dt { (name) } dd { (moment(at, now)) } } }
 }
 
 /// A time as a distance, with the exact time behind it.

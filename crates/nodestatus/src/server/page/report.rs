@@ -2,6 +2,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
+use sheet::Row;
 use topics::{GoTime, NodeStatus};
 
 use super::super::node_list::NodesSnapshot;
@@ -9,12 +10,17 @@ use super::super::view::NodeView;
 use super::nodes;
 use super::text::spoken;
 
-/// All that is known at `now`.
-pub(in crate::server) fn report(view: NodeView, known: Option<&NodesSnapshot>, now: GoTime) -> NodeStatus {
+/// All that is known at `now`, and the rows of the sheet.
+pub(in crate::server) fn report(
+    view: NodeView,
+    known: Option<&NodesSnapshot>,
+    now: GoTime,
+) -> (NodeStatus, Vec<Row>) {
     let judged = view.drain.judge(now);
+    let rows = sheet::rows(&view.drain, &judged, now);
     let next_step = view.drain.next_step(&judged, now);
     let (nodes, nodes_source) = nodes::shown(&view, known, now);
-    in_own_words(NodeStatus {
+    let status = in_own_words(NodeStatus {
         node: view.node,
         at: now,
         headline: judged.headline,
@@ -27,7 +33,8 @@ pub(in crate::server) fn report(view: NodeView, known: Option<&NodesSnapshot>, n
         nodes,
         nodes_source,
         history: view.drain.history,
-    })
+    });
+    (status, rows)
 }
 
 /// The same in words of this program alone: a person on the way cannot do anything with those of its libraries.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use step::{Core as _, Mono};
 use topics::{
     Answer, DeviceOp, DeviceOpsCmd, DrainStatus, GoTime, NodeAgentStatus, NodeDrainProgress,
-    NodeDrainRequest, NodeDrainStatus, PendingState, Requester,
+    NodeDrainRequest, NodeDrainStatus, PendingState, Requester, SkipKind,
 };
 
 use super::{DesiredDevice, Effect, Event, SavedDeviceOps, Zedagent};
@@ -55,7 +55,7 @@ fn answer_as(request: &NodeDrainRequest, number: u8, forced: bool) -> Event {
         requested_by: request.requested_by,
         requested_at: request.requested_at,
         status: number.into(),
-        forced,
+        skip_kind: if forced { SkipKind::Forced } else { SkipKind::None },
         ..Answer::default()
     };
     Event::Progress(Some(Box::new(NodeDrainProgress {

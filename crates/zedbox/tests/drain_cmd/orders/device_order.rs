@@ -29,9 +29,11 @@ fn order(node: &Node, op: &str, words: &str) -> Ended {
 }
 
 fn says(zedagent: &mut Publication<DeviceOpPending>, op: DeviceOp, state: PendingState, skip: &str) {
+    let skip_kind =
+        if skip.starts_with("forced") { topics::SkipKind::Forced } else { topics::SkipKind::Other };
     let skip = skip.to_owned();
     let site = "operator field: disk".to_owned();
-    let pending = DeviceOpPending { op, state, skip, site, ..DeviceOpPending::default() };
+    let pending = DeviceOpPending { op, state, skip, skip_kind, site, ..DeviceOpPending::default() };
     zedagent.publish(op.word(), &pending).unwrap();
 }
 

@@ -7,7 +7,10 @@
 use std::collections::BTreeMap;
 
 use step::{Fault, Mono, planted};
-use topics::{Answer, Asked, DrainStatus, GoTime, NodeDrainRequest, NodeDrainStatus, RequestId, Requester};
+use topics::{
+    Answer, Asked, DrainStatus, GoTime, NodeDrainRequest, NodeDrainStatus, RequestId, Requester, Skip,
+    SkipKind,
+};
 
 use crate::core::context::NodeContext;
 use crate::core::facts::Force;
@@ -194,14 +197,14 @@ impl Answers {
     }
 
     /// Gives every request without a final answer this one.
-    pub(crate) fn give(&mut self, now: Mono, status: DrainStatus, skip: &str, node: &NodeContext) {
+    pub(crate) fn give(&mut self, now: Mono, status: DrainStatus, skip: &Skip, node: &NodeContext) {
         let mut open: Vec<NodeDrainRequest> = self.open().cloned().collect();
         if planted(Fault::X1) {
             // Whoever comes first, even when that one has its answer.
             open.retain(|it| self.requests.values().next() == Some(it));
         }
         for request in open {
-            self.give_one(now, &request, (status, skip, false), node);
+            self.give_one(now, &request, status, skip, node);
         }
     }
 
@@ -209,11 +212,12 @@ impl Answers {
         &mut self,
         now: Mono,
         request: &NodeDrainRequest,
-        (status, skip, forced): (DrainStatus, &str, bool),
+        status: DrainStatus,
+        skip: &Skip,
         node: &NodeContext,
     ) {
         let known = self.given.iter().find(|it| it.id() == request.id());
-        if known.is_some_and(|it| it.status == status && it.skip == skip) {
+        if known.is_some_and(|it| it.status == status && it.skip == skip.text) {
             return;
         }
         self.given.retain(|it| it.id() != request.id());
@@ -225,8 +229,8 @@ impl Answers {
             requested_at: request.requested_at,
             context: request.context.clone(),
             status,
-            skip: skip.to_owned(),
-            forced,
+            skip: skip.text.clone(),
+            skip_kind: skip.kind,
             at: node.wall(now),
         });
         self.given.sort_by_key(Answer::id);
@@ -235,20 +239,20 @@ impl Answers {
     /// Answers the open request of `who` alone with COMPLETE without a drain, for this reason; says whether there was one.
     pub(crate) fn skip_for(&mut self, now: Mono, who: Requester, skip: &str, node: &NodeContext) -> bool {
         let Some(request) = self.open().find(|it| it.requested_by == who).cloned() else { return false };
-        self.give_one(now, &request, (DrainStatus::Complete, skip, false), node);
+        self.give_one(now, &request, DrainStatus::Complete, &Skip::other(skip), node);
         true
     }
 
     /// A forced COMPLETE answers the request that it names. Returns the order and the words of its answer, if it does.
-    pub(crate) fn give_forced(&mut self, now: Mono, node: &NodeContext) -> Option<(NodeDrainStatus, String)> {
+    pub(crate) fn give_forced(&mut self, now: Mono, node: &NodeContext) -> Option<(NodeDrainStatus, Skip)> {
         let Force::Order(order) = self.force else { return None };
         let request = self.request_of(order.requested_by)?.clone();
         let forced = self.final_answer(request.id()).is_some_and(|it| is_complete(it) && !is_drained(it));
         if order.status != DrainStatus::Complete || forced {
             return None;
         }
-        let skip = format!("forced {order} by the force file");
-        self.give_one(now, &request, (DrainStatus::Complete, &skip, true), node);
+        let skip = Skip { kind: SkipKind::Forced, text: format!("forced {order} by the force file") };
+        self.give_one(now, &request, DrainStatus::Complete, &skip, node);
         Some((order, skip))
     }
 

@@ -27,7 +27,7 @@ impl Answers {
     /// What comes after COMPLETE.
     pub(crate) fn after_complete(&self) -> &'static str {
         if !self.only_a_person_waits() {
-            "nothing: the operation goes ahead"
+            ""
         } else if self.given.iter().any(|it| !it.skip.is_empty()) {
             "NOT drained, pods may still run here: remove the cause, then `zedbox drain cancel` and \
              `zedbox drain request` again"

@@ -10,18 +10,12 @@ use kubenodeop::node::boot::GateReport;
 use kubenodeop::node::gate::{GateStatus, Layer, Warning};
 use nodestatus::Membership;
 use step::{Mono, say};
-use topics::{BootGate, GateWarning};
+use topics::{BootGate, GateWarning, RepairKind};
 
 use crate::core::context::NodeContext;
 use crate::core::facts::{Effect, NodeLook};
 
 use super::repairs::Repairs;
-
-/// The word under which the removal of a cordon of an earlier boot is counted.
-const OWN_CORDON: &str = "own cordon of an earlier boot";
-
-/// The word under which pods that the former boot had left are counted.
-const LEFT_POD: &str = "pod of the former boot";
 
 /// What is known of the gate.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -179,8 +173,8 @@ impl AfterBoot {
     pub(crate) fn take_look(&mut self, now: Mono, seen: &NodeLook, out: &mut Vec<Effect>) {
         // With the gate shut it was somebody else.
         if *seen == NodeLook::Open && self.earlier && self.is_open() && !self.carried_out {
-            self.repairs.add(now, OWN_CORDON, out);
-            say!(out, warn, "removed after the boot: {OWN_CORDON}");
+            self.repairs.add(now, RepairKind::OWN_CORDON, out);
+            say!(out, warn, "removed after the boot: {}", RepairKind::OWN_CORDON);
         }
         self.earlier = *seen == NodeLook::NotReady;
     }
@@ -261,7 +255,7 @@ impl AfterBoot {
 fn fixed(report: &GateReport) -> BTreeMap<String, u32> {
     let mut all = report.repairs.clone();
     if report.leftovers.cleared > 0 {
-        all.insert(LEFT_POD.to_owned(), report.leftovers.cleared);
+        all.insert(RepairKind::FORMER_POD.to_owned(), report.leftovers.cleared);
     }
     all
 }

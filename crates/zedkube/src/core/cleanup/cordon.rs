@@ -15,7 +15,7 @@ use topics::CordonOwner;
 use super::after_boot::AfterBoot;
 use super::leftovers::Leftovers;
 use crate::core::context::NodeContext;
-use crate::core::facts::{DrainNote, Effect, NodeLook, UndoScope};
+use crate::core::facts::{Effect, NodeLook, UndoScope};
 use crate::limits::COMPLETE_POLL;
 
 /// How the node is to be.
@@ -255,7 +255,7 @@ impl CordonCleanup {
             Ok(NodeLook::Open) => {
                 if self.cordon == CordonOwner::Ours {
                     say!(out, info, "removed our own cordon");
-                    out.push(Effect::Note(DrainNote::CordonRemoved));
+                    out.push(Effect::CordonRemoved);
                 }
                 self.cordon = CordonOwner::None;
                 self.trouble.clear();

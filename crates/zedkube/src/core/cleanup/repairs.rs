@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use step::{Inserted as _, Mono, say};
-use topics::{GateWarning, GoTime};
+use topics::{GateWarning, GoTime, RepairKind};
 
 use crate::core::context::NodeContext;
 use crate::core::facts::Effect;
@@ -119,7 +119,7 @@ fn words(what: &str) -> String {
 }
 
 fn next_step(what: &str) -> String {
-    let next = if what.contains('/') {
+    let next = if RepairKind::of(what) == RepairKind::Taint {
         "the control plane loses this node now and then: check the network between this node and the API server, and the \
          clocks of both; `kubectl get events -A --field-selector involvedObject.kind=Node` shows when"
     } else {

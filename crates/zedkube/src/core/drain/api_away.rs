@@ -10,13 +10,13 @@ use std::time::Duration;
 use agent::settings;
 use kubeapi::listed;
 use step::{Dice, Fault, Mono, planted, say};
-use topics::{ClusterKnown, PodCounts, Requester};
+use topics::{ClusterKnown, PodCounts, Requester, Skip, SkipKind};
 
 use super::life::{Drain, DrainStepOutcome};
 use super::run::{ApiAbsence, DrainRun, Silence};
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
-use crate::core::facts::{API_AWAY, Effect, UnansweredCall};
+use crate::core::facts::{Effect, UnansweredCall};
 use crate::limits::{PROBE_PAUSE, SKIP_SPREAD};
 
 /// What is known not to be there.
@@ -169,14 +169,16 @@ impl Drain {
         };
         let limit = self.properties.time(settings::DRAIN_SKIP);
         let later = now.since(*since).saturating_sub(limit).as_secs();
-        let mut parts = vec![format!("{API_AWAY} for {} s: {trouble}", limit.as_secs())];
+        let mut parts =
+            vec![format!("the Kubernetes API was not reachable for {} s: {trouble}", limit.as_secs())];
         if skip_at.is_some() {
             parts.push(format!("skipped {later} s later, so that nodes do not go together"));
         }
         if !why.is_empty() {
             parts.push(why.to_owned());
         }
-        Some(self.skip(parts.join("; "), out))
+        let skip = Skip { kind: SkipKind::ApiUnreachable, text: parts.join("; ") };
+        Some(self.skip(skip, out))
     }
 
     /// Hears whether the API has answered in the middle of a drain, in this run of the agent or in the one before it.

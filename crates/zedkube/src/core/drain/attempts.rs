@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent::settings;
 use kubenodeop::{Counts, Left, Marks, Progress};
 use step::{Fault, Mono, planted, say};
-use topics::{DrainStatus, NodeDrainRequest, StepWord};
+use topics::{DrainStatus, NodeDrainRequest};
 
 use super::life::{Drain, DrainStepOutcome};
 use super::resume::{Resume, learned};
@@ -35,7 +35,6 @@ impl Drain {
         let began = marks.attempt.unwrap_or(now);
         let marks = Marks { attempt: Some(began), drain: marks.drain.or(Some(began)), ..marks };
         say!(out, info, "nodedrain-step:drain-attempt {attempt} of {}", node.limits.drain_tries);
-        out.push(Effect::word(StepWord::Attempt, attempt, ""));
         if let Some(request) = &self.serves {
             // Whose cordon it is stays as it was when the turn is not known for a moment.
             let grant = node.grant().unwrap_or_default();
@@ -158,7 +157,6 @@ impl Drain {
         });
         let reason = failure.reason;
         say!(out, warn, "nodedrain-step:drain-failure attempt {attempt}: {reason}");
-        out.push(Effect::word(StepWord::AttemptFailed, attempt, &reason));
         if attempt + u32::from(planted(Fault::K1)) < node.limits.drain_tries {
             let until = now + node.limits.drain_retry();
             self.run = DrainRun::Retrying { attempt, until, reason, last };

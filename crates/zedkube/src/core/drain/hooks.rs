@@ -7,7 +7,7 @@
 
 use kubenodeop::Progress;
 use step::{Mono, say};
-use topics::{DrainPhase, DrainStatus, StepWord};
+use topics::{DrainPhase, DrainStatus};
 
 use super::life::{Drain, DrainStepOutcome};
 use super::run::{DrainEnd, DrainRun};
@@ -39,7 +39,6 @@ impl Drain {
         self.hook_tries += 1;
         let tries = (self.hook_tries, node.limits.drain_tries);
         say!(out, warn, "the hooks before the drain have failed, try {} of {}: {trouble}", tries.0, tries.1);
-        out.push(Effect::word(StepWord::HookFailed, tries.0, &trouble));
         if tries.0 < tries.1 {
             let again = Some(now + node.limits.drain_retry());
             self.run = DrainRun::Hooks { running: String::new(), again, trouble };
@@ -57,7 +56,7 @@ impl Drain {
 
     pub(super) fn hook_words(&self, running: &str, trouble: &str, node: &NodeContext) -> StateWords {
         if trouble.is_empty() {
-            return words(DrainPhase::RunningHooks, running, "nothing");
+            return words(DrainPhase::RunningHooks, running, "");
         }
         words(
             DrainPhase::RunningHooks,

@@ -8,14 +8,14 @@ use agent::settings::Properties;
 use kubenodeop::{STICKY_RETURNS, StickyAction};
 use outage::keeper::Ask;
 use step::{Mono, say};
-use topics::{CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainRequest, StepWord};
+use topics::{CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainRequest, Skip};
 
 use super::resume::{EarlierWork, Resume};
 use super::run::{DrainEnd, DrainRun, PreflightState, Repeats, Silence};
 use crate::WAIT;
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
-use crate::core::facts::{CordonFailure, DrainNote, Effect, RemainingPod, RunId, say_skipped, whose};
+use crate::core::facts::{CordonFailure, Effect, RemainingPod, RunId, say_skipped, whose};
 
 /// How long the answer to whether the turn is still ours may take before the question is asked again.
 const CONFIRM_AGAIN: Duration = Duration::from_secs(30);
@@ -64,7 +64,7 @@ pub(crate) enum DrainStepOutcome {
     /// It is proved done.
     Drained,
     /// It is skipped, for this reason.
-    Skipped(String),
+    Skipped(Skip),
     Failed(DrainStatus),
     /// Its turn to be down is no longer its own, for this reason.
     TurnLost(String),
@@ -242,7 +242,6 @@ impl Drain {
             request.id(),
             request.context
         );
-        out.push(Effect::Note(DrainNote::Taken(request.clone())));
         (self.resume, self.serves, self.floor) = (resume, Some(request), floor);
         self.hook_tries = 0;
         self.run = DrainRun::Taken { from };
@@ -398,7 +397,6 @@ impl Drain {
             Ok(owner) => {
                 self.floor = None;
                 say!(out, info, "nodedrain-step:drain-cordon-complete cordonNode: it is {}", whose(owner));
-                out.push(Effect::word(StepWord::Cordoned, 0, whose(owner)));
                 if node.limits.take_turns {
                     out.push(Effect::Turn(Ask::Confirm));
                     self.run = DrainRun::Confirming { again: now + CONFIRM_AGAIN };
@@ -424,7 +422,7 @@ impl Drain {
         }
     }
 
-    pub(super) fn skip(&mut self, skip: String, out: &mut Vec<Effect>) -> DrainStepOutcome {
+    pub(super) fn skip(&mut self, skip: Skip, out: &mut Vec<Effect>) -> DrainStepOutcome {
         say_skipped(&skip, out);
         self.run = DrainRun::Ended(DrainEnd::Skipped(skip.clone()));
         self.resume = None;
@@ -458,7 +456,6 @@ impl Drain {
         say!(out, info, "nodedrain-step:drain-complete");
         let secs = done.took.as_secs_f64();
         say!(out, info, "kubevirt_node_drain_completion_time_seconds:{secs:.6}");
-        out.push(Effect::word(StepWord::Complete, 0, ""));
         self.run = DrainRun::Ended(end);
         Some(DrainStepOutcome::Drained)
     }

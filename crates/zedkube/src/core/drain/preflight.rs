@@ -11,7 +11,7 @@ use std::time::Duration;
 use kubenodeop::{AttemptBlocker, Progress};
 use outage::keeper::Ask;
 use step::{Mono, say};
-use topics::{DrainStatus, StepWord};
+use topics::DrainStatus;
 
 use super::life::{Drain, DrainStepOutcome};
 use super::run::{DrainEnd, DrainRun, PreflightState};
@@ -145,7 +145,6 @@ impl Drain {
         };
         if before.as_ref().is_none_or(|(it, _)| it.why != what.why) {
             say!(out, warn, "the drain cannot start yet: {}", what.why);
-            out.push(Effect::word(StepWord::CannotStart, 0, &what.why));
         }
         if what.away {
             // Whether the drain is skipped is decided by what the keeper of the turn meets, or the probe.

@@ -4,7 +4,7 @@
 
 use kubenodeop::{AttemptBlocker, Progress};
 use step::Mono;
-use topics::{DrainStatus, RequestId};
+use topics::{DrainStatus, RequestId, Skip};
 
 use crate::core::facts::{CordonFailure, DrainSuccess, StartObstacle, UnansweredCall};
 
@@ -163,7 +163,7 @@ pub(crate) enum DrainEnd {
     /// Proved done.
     Drained { attempt: u32, last: Box<Progress> },
     /// Left out, for this reason.
-    Skipped(String),
+    Skipped(Skip),
     /// Could not cordon.
     FailedCordon(CordonFailure),
     /// Could not drain.
@@ -201,7 +201,7 @@ impl DrainRun {
 
     /// Why the drain was left out, or empty.
     pub(super) fn skip(&self) -> String {
-        if let Self::Ended(DrainEnd::Skipped(skip)) = self { skip.clone() } else { String::new() }
+        if let Self::Ended(DrainEnd::Skipped(skip)) = self { skip.text.clone() } else { String::new() }
     }
 
     /// Why it failed, or empty.

@@ -5,16 +5,18 @@
 use kubenodeop::{AttemptPhase, Counts, Progress, VolumeWait};
 use step::{Inserted as _, Mono};
 use topics::{
-    Blocker, DrainJournal, DrainStatus, GoTime, MachineProgress, NodeDrainProgress, PodCounts, StepWord,
-    StorageWait, TurnShown,
+    Blocker, CordonOwner, DrainJournal, DrainStatus, GoTime, MachineProgress, NodeDrainProgress, PodCounts,
+    RequestId, Skip, StepWord, StorageWait, TurnShown,
 };
 
 use super::attempts::add_left;
 use super::life::Drain;
 use super::resume::{EarlierWork, SavedAttempts};
 use super::run::{DrainEnd, DrainRun};
+use super::words::trouble_words;
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
+use crate::core::facts::whose;
 
 /// What does not leave, for a reader.
 pub(crate) fn blocker(it: &kubenodeop::AttemptBlocker, since: GoTime) -> Blocker {
@@ -95,6 +97,7 @@ impl Drain {
             blockers: self.obstacle().map_or_else(|| blockers(&pods, node), |(_, found)| shown(found, node)),
             machines: pods.machines.iter().map(machine).collect(),
             left: self.all_left(),
+            trouble: trouble_words(&pods),
             volumes: pods.volumes,
             storage: pods.storage.iter().map(storage_wait).collect(),
             evicted,
@@ -169,68 +172,81 @@ impl Drain {
         Some((self.counts(), blockers(pods, node), self.sums()))
     }
 
-    /// The attempt, while the node is being proved empty.
-    pub(crate) fn proving(&self) -> Option<u32> {
-        if let DrainRun::Draining { attempt, now: pods, .. } = &self.run
-            && pods.phase == AttemptPhase::Proving
-        {
-            return Some(*attempt);
-        }
-        None
-    }
-
-    /// The end of the drain of this record that no log event has shown: the run is over, and the record is not.
-    pub(crate) fn silent_end(
-        &self,
-        record: &topics::DrainRecord,
-        answers: &Answers,
-    ) -> Option<(StepWord, DrainStatus, String)> {
-        let withdrawn = |why: &str| (StepWord::Withdrawn, DrainStatus::NotRequested, why.to_owned());
+    /// The steps that where it is now brings to the history, each with its attempt and why.
+    pub(crate) fn steps(&self, cordon: CordonOwner, node: &NodeContext) -> Vec<(StepWord, u32, String)> {
+        let step = |word, attempt, why: &str| vec![(word, attempt, why.to_owned())];
+        let cordoned = || step(StepWord::Cordoned, 0, whose(cordon));
         match &self.run {
-            DrainRun::Taken { .. }
-            | DrainRun::OutsideWindow
-            | DrainRun::Probing { .. }
-            | DrainRun::Waiting { .. }
+            DrainRun::OutsideWindow => {
+                let paused = node.window.paused().is_some();
+                let word = if paused { StepWord::Paused } else { StepWord::OutsideWindow };
+                step(word, 0, &Self::window_words(node).reason)
+            }
+            DrainRun::Probing { .. } | DrainRun::Waiting { .. } => {
+                let passed = self.window_pass(node).map(|it| step(StepWord::WindowPassed, 0, &it.by));
+                let (turn, is_asked) = (&node.turn, matches!(self.run, DrainRun::Waiting { .. }));
+                let waits =
+                    turn.waiting().filter(|_| is_asked && (turn.is_refused() || turn.is_unreachable()));
+                let waits = waits.map(|it| step(StepWord::WaitsForTurn, 0, &it.why));
+                let found = self.obstacle().map(|(what, _)| step(StepWord::CannotStart, 0, &what.why));
+                passed.into_iter().chain(found.or(waits)).flatten().collect()
+            }
+            DrainRun::Hooks { trouble, .. } if !trouble.is_empty() => {
+                step(StepWord::HookFailed, self.hook_tries, trouble)
+            }
+            DrainRun::Cordoning { .. } => step(StepWord::ApiReached, 0, ""),
+            DrainRun::Confirming { .. } => cordoned(),
+            DrainRun::Draining { attempt, now, .. } => {
+                let proving = now.phase == AttemptPhase::Proving;
+                let word = if proving { StepWord::Proving } else { StepWord::Attempt };
+                [cordoned(), step(word, *attempt, "")].concat()
+            }
+            DrainRun::Retrying { attempt, reason, .. } => {
+                [cordoned(), step(StepWord::AttemptFailed, *attempt, reason)].concat()
+            }
+            DrainRun::Idle
+            | DrainRun::Taken { .. }
             | DrainRun::Entering { .. }
             | DrainRun::Hooks { .. }
-            | DrainRun::Cordoning { .. }
-            | DrainRun::Confirming { .. }
-            | DrainRun::Draining { .. }
-            | DrainRun::Retrying { .. }
-            | DrainRun::Holding { .. } => None,
-            // After a start it is not known yet whether it continues.
-            DrainRun::Ended(DrainEnd::Resumed(status)) if status.is_under_way() => None,
-            DrainRun::Idle if !answers.knows_requests() => None,
-            DrainRun::Idle => Some(withdrawn("this node takes no part in drains any more")),
-            DrainRun::Ended(DrainEnd::FailedCordon(failure)) => {
-                Some((StepWord::Failed, DrainStatus::FailedCordon, failure.why.clone()))
-            }
-            DrainRun::Ended(
-                DrainEnd::Drained { .. }
-                | DrainEnd::Skipped(_)
-                | DrainEnd::FailedDrain { .. }
-                | DrainEnd::Resumed(_),
-            ) => {
-                let answer = answers.final_answer(record.id());
-                let (status, skip) =
-                    answer.map_or((DrainStatus::NotRequested, ""), |it| (it.status, &it.skip));
-                Some(match status {
-                    DrainStatus::Complete if skip.is_empty() => (StepWord::Complete, status, String::new()),
-                    DrainStatus::Complete => (StepWord::Skipped, status, skip.to_owned()),
-                    DrainStatus::FailedCordon | DrainStatus::FailedDrain => {
-                        (StepWord::Failed, status, String::new())
-                    }
-                    DrainStatus::Unknown
-                    | DrainStatus::NotSupported
-                    | DrainStatus::NotRequested
-                    | DrainStatus::Requested
-                    | DrainStatus::Starting
-                    | DrainStatus::Cordoned
-                    | DrainStatus::DrainRetrying
-                    | DrainStatus::Stranger(_) => withdrawn("its request was withdrawn"),
-                })
-            }
+            | DrainRun::Holding { .. }
+            | DrainRun::Ended(_) => Vec::new(),
         }
+    }
+
+    /// How the drain for this request ended and why, if it has; by its answer, where an earlier run of this agent was in it.
+    pub(crate) fn end_of(&self, id: RequestId, answers: &Answers) -> Option<(StepWord, DrainStatus, Skip)> {
+        let because = |why: &str| Skip { text: why.to_owned(), ..Skip::default() };
+        let withdrawn = |why: &str| (StepWord::Withdrawn, DrainStatus::NotRequested, because(why));
+        let DrainRun::Ended(end) = &self.run else {
+            // After a start it is not known yet whether it continues.
+            let is_over = self.is_idle() && answers.knows_requests();
+            let none = answers.all_withdrawn();
+            let why = if none {
+                "all requests were withdrawn"
+            } else {
+                "this node takes no part in drains any more"
+            };
+            return is_over.then(|| withdrawn(why));
+        };
+        Some(match end {
+            DrainEnd::Drained { .. } => (StepWord::Complete, DrainStatus::Complete, Skip::default()),
+            DrainEnd::Skipped(skip) => (StepWord::Skipped, DrainStatus::Complete, skip.clone()),
+            DrainEnd::FailedCordon(failure) => {
+                (StepWord::Failed, DrainStatus::FailedCordon, because(&failure.why))
+            }
+            DrainEnd::FailedDrain { reason, .. } => {
+                (StepWord::Failed, DrainStatus::FailedDrain, because(reason))
+            }
+            DrainEnd::Resumed(status) if status.is_under_way() => return None,
+            DrainEnd::Resumed(_) => match answers.final_answer(id) {
+                None => withdrawn("its request was withdrawn"),
+                Some(it) if it.status.is_failure() => (StepWord::Failed, it.status, Skip::default()),
+                Some(it) => match it.skipped() {
+                    None => (StepWord::Complete, it.status, Skip::default()),
+                    Some(skip) => (StepWord::Skipped, it.status, skip),
+                },
+            },
+        })
     }
 
     fn is_done(&self) -> bool {

@@ -6,7 +6,7 @@
 use outage::keeper::Ask;
 use outage::turn::record::Phase;
 use step::{Mono, say};
-use topics::StepWord;
+use topics::Skip;
 
 use super::life::{Drain, DrainStepOutcome};
 use super::run::{DrainEnd, DrainRun};
@@ -35,7 +35,6 @@ impl Drain {
                     warn,
                     "the turn to be down is no longer ours: the drain ends, our cordon goes, and it queues again: {why}"
                 );
-                out.push(Effect::word(StepWord::TurnLost, 0, &why));
                 self.end(None, out);
             }
             return Some(DrainStepOutcome::TurnLost(why));
@@ -107,7 +106,7 @@ impl Drain {
         } else if let DrainRun::Confirming { .. } = self.run {
             self.first_attempt(now, node, out);
         } else if let DrainRun::Entering { .. } = self.run {
-            self.run = DrainRun::Ended(DrainEnd::Skipped(TURN_ALONE.to_owned()));
+            self.run = DrainRun::Ended(DrainEnd::Skipped(Skip::other(TURN_ALONE)));
             return Some(DrainStepOutcome::TurnAlone);
         } else if let DrainRun::Cordoning { again, .. } = &mut self.run
             && ours

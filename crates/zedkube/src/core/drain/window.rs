@@ -64,12 +64,16 @@ impl Drain {
             self.close(closed, out);
             return false;
         }
-        let ours = self.serves.as_ref().and_then(|it| pass_of(it, node));
-        if let Some(pass) = ours.filter(|_| node.window.closed.is_some()) {
+        if let Some(pass) = self.window_pass(node) {
             say!(out, warn, "the drain starts outside of its windows by a person's word: {}", pass.by);
-            out.push(Effect::word(StepWord::WindowPassed, 0, &pass.by));
         }
         true
+    }
+
+    /// The person's word by which it starts outside of the windows.
+    pub(super) fn window_pass<'a>(&self, node: &'a NodeContext) -> Option<&'a Pass> {
+        let ours = self.serves.as_ref().and_then(|it| pass_of(it, node));
+        ours.filter(|_| node.window.closed.is_some())
     }
 
     fn close(&mut self, (word, why): (StepWord, String), out: &mut Vec<Effect>) {
@@ -79,7 +83,6 @@ impl Drain {
             } else {
                 say!(out, info, "the drain waits for a window: {why}");
             }
-            out.push(Effect::word(word, 0, &why));
             self.run = DrainRun::OutsideWindow;
         }
     }

@@ -33,14 +33,14 @@ impl Drain {
     pub(crate) fn words(&self, answers: &Answers, node: &NodeContext) -> Option<StateWords> {
         Some(match &self.run {
             DrainRun::Idle => return None,
-            DrainRun::Taken { .. } => words(DrainPhase::Checking, "request accepted", "nothing"),
+            DrainRun::Taken { .. } => words(DrainPhase::Checking, "request accepted", ""),
             DrainRun::OutsideWindow => Self::window_words(node),
             // It has answered, and not about the turn: that is waited for while it is asked again.
             DrainRun::Probing { away, tried, .. } if away.trouble.is_empty() && *tried > 0 => {
                 self.waiting_words(node)
             }
             DrainRun::Probing { away, .. } if away.trouble.is_empty() => {
-                words(DrainPhase::Checking, "checking whether the Kubernetes API is reachable", "nothing")
+                words(DrainPhase::Checking, "checking whether the Kubernetes API is reachable", "")
             }
             DrainRun::Probing { away, .. } => {
                 let (reason, then) = self.away_words(away, answers, node);
@@ -53,17 +53,13 @@ impl Drain {
                 )
             }
             DrainRun::Waiting { .. } => self.waiting_words(node),
-            DrainRun::Entering { .. } => words(
-                DrainPhase::Checking,
-                "has its turn, no drain is needed; confirming the turn",
-                "nothing",
-            ),
-            DrainRun::Hooks { running, trouble, .. } => self.hook_words(running, trouble, node),
-            DrainRun::Confirming { .. } => {
-                words(DrainPhase::Cordoning, "cordoned; confirming the turn", "nothing")
+            DrainRun::Entering { .. } => {
+                words(DrainPhase::Checking, "has its turn, no drain is needed; confirming the turn", "")
             }
+            DrainRun::Hooks { running, trouble, .. } => self.hook_words(running, trouble, node),
+            DrainRun::Confirming { .. } => words(DrainPhase::Cordoning, "cordoned; confirming the turn", ""),
             DrainRun::Cordoning { failure, .. } if failure.why.is_empty() => {
-                words(DrainPhase::Cordoning, "making the node unschedulable", "nothing")
+                words(DrainPhase::Cordoning, "making the node unschedulable", "")
             }
             DrainRun::Cordoning { tried, failure, .. } => words(
                 DrainPhase::Cordoning,
@@ -103,7 +99,7 @@ impl Drain {
                 answers.after_complete(),
             ),
             DrainRun::Ended(DrainEnd::Skipped(skip)) => {
-                words(DrainPhase::Skipped, format!("drain skipped: {skip}"), answers.after_complete())
+                words(DrainPhase::Skipped, format!("drain skipped: {}", skip.text), answers.after_complete())
             }
             DrainRun::Ended(DrainEnd::FailedCordon(failure)) => words(
                 DrainPhase::FailedCordon,
@@ -129,7 +125,7 @@ impl Drain {
                 },
             ),
             DrainRun::Ended(DrainEnd::Resumed(status)) => {
-                words(resumed_phase(*status), "zedkube restarted and is catching up", "nothing")
+                words(resumed_phase(*status), "zedkube restarted and is catching up", "")
             }
         })
     }
@@ -148,11 +144,7 @@ impl Drain {
             );
         }
         if !self.is_fit(node) {
-            return words(
-                DrainPhase::Checking,
-                "running the preflight checks before the drain begins",
-                "nothing",
-            );
+            return words(DrainPhase::Checking, "running the preflight checks before the drain begins", "");
         }
         match node.turn.waiting() {
             Some(waiting) => words(
@@ -160,7 +152,7 @@ impl Drain {
                 format!("waits for its turn to be down: {}", waiting.why),
                 waiting.next_step(),
             ),
-            None => words(DrainPhase::WaitingForTurn, "requesting its turn to be down", "nothing"),
+            None => words(DrainPhase::WaitingForTurn, "requesting its turn to be down", ""),
         }
     }
 
@@ -214,7 +206,7 @@ impl Drain {
 fn draining_words(now: &Progress) -> StateWords {
     let (phase, mut reason, mut next_step) = match now.phase {
         AttemptPhase::Proving => {
-            (DrainPhase::Proving, "all pods are gone; verifying".to_owned(), "nothing".to_owned())
+            (DrainPhase::Proving, "all pods are gone; verifying".to_owned(), String::new())
         }
         AttemptPhase::Detaching => (
             DrainPhase::Detaching,
@@ -228,7 +220,7 @@ fn draining_words(now: &Progress) -> StateWords {
                 || "all other pods are gone; the state of the storage is not known yet".to_owned(),
                 |it| format!("all other pods are gone; volume {}: {}", it.volume, it.words),
             );
-            let step = first.map_or_else(|| "nothing".to_owned(), |it| it.next_step.clone());
+            let step = first.map(|it| it.next_step.clone()).unwrap_or_default();
             (DrainPhase::WaitingForStorage, reason, step)
         }
         AttemptPhase::Machines => {
@@ -240,11 +232,7 @@ fn draining_words(now: &Progress) -> StateWords {
                     format!("{reason}: {}", first.reason),
                     next_step(&now.blockers),
                 ),
-                None => (
-                    DrainPhase::MovingMachines,
-                    reason,
-                    "nothing: virtual machines are leaving, pods come after them".to_owned(),
-                ),
+                None => (DrainPhase::MovingMachines, reason, String::new()),
             }
         }
         AttemptPhase::Draining => {
@@ -254,20 +242,26 @@ fn draining_words(now: &Progress) -> StateWords {
                 Some(first) => {
                     (DrainPhase::Draining, format!("{reason}: {}", first.reason), next_step(&now.blockers))
                 }
-                None => (DrainPhase::Draining, reason, "nothing: pods are leaving".to_owned()),
+                None => (DrainPhase::Draining, reason, String::new()),
             }
         }
     };
-    if !now.runtime.is_empty() {
-        reason = format!("{reason}; whether they still run is not known: {}", now.runtime);
+    let trouble = trouble_words(now);
+    if !trouble.is_empty() {
+        reason = format!("{reason}; {trouble}");
     }
-    if !now.trouble.is_empty() {
-        reason = format!("{reason}; trouble with the API: {}", now.trouble);
-        if now.blockers.is_empty() {
-            next_step.clone_from(&now.trouble_step);
-        }
+    if !now.trouble.is_empty() && now.blockers.is_empty() {
+        next_step.clone_from(&now.trouble_step);
     }
     words(phase, reason, next_step)
+}
+
+/// What is wrong with the runtime and the API, or empty.
+pub(super) fn trouble_words(now: &Progress) -> String {
+    let runtime =
+        (!now.runtime.is_empty()).then(|| format!("whether they still run is not known: {}", now.runtime));
+    let api = (!now.trouble.is_empty()).then(|| format!("trouble with the API: {}", now.trouble));
+    runtime.into_iter().chain(api).collect::<Vec<_>>().join("; ")
 }
 
 /// What a person can do about the first blocker, by name; empty when nothing blocks.

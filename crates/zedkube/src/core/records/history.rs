@@ -8,12 +8,14 @@ use std::fmt;
 use agent::force::OrderedBy;
 use step::Mono;
 use topics::{
-    Blocker, DrainHistory, DrainJournal, DrainMarks, DrainRecord, DrainStatus, DrainStep, ForceRecord,
-    GoTime, NAME_BYTES, NodeDrainRequest, NodeDrainStatus, OperationPause, PauseRecord, PodCounts, RequestId,
-    Requester, StepWord, cut_text as cut,
+    Blocker, CordonOwner, DrainHistory, DrainJournal, DrainMarks, DrainRecord, DrainStatus, DrainStep,
+    ForceRecord, GoTime, NAME_BYTES, NodeDrainRequest, NodeDrainStatus, OperationPause, PauseRecord,
+    PodCounts, RequestId, Requester, Skip, StepWord, cut_text as cut,
 };
 
+use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
+use crate::core::drain::Drain;
 use crate::core::facts::Force;
 
 /// Drains that are kept.
@@ -22,6 +24,16 @@ const DRAINS: usize = 10;
 const FORCED: usize = 8;
 /// Steps of a drain; five attempts that fail take fourteen.
 const STEPS: usize = 16;
+/// After these a step that was there already is another one.
+const BEGINS_ANEW: [StepWord; 7] = [
+    StepWord::Taken,
+    StepWord::Restarted,
+    StepWord::CannotStart,
+    StepWord::OutsideWindow,
+    StepWord::Paused,
+    StepWord::WaitsForTurn,
+    StepWord::TurnLost,
+];
 /// Of these many steps at the beginning none is left out.
 const FIRST_STEPS: usize = 3;
 /// Blockers and things left in place that are kept by name.
@@ -63,14 +75,10 @@ impl History {
         &self.kept
     }
 
-    pub(super) fn newest(&self) -> Option<&DrainRecord> {
-        self.kept.drains.first()
-    }
-
     /// The last drain of an operation in this boot, when it failed and its request is gone: the requester pauses before
     /// it asks again.
     pub(crate) fn failed_before(&self, boot_id: &str) -> Option<String> {
-        let last = self.newest()?;
+        let last = self.kept.drains.first()?;
         let failed = last.status.is_failure() && !last.is_open() && last.is_of_boot(boot_id);
         let by_operation = last.requested_by != Requester::Operator;
         let why = last.steps.iter().rev().find(|it| it.step == StepWord::Failed).map_or("", |it| &it.text);
@@ -95,8 +103,33 @@ impl History {
         (all, new)
     }
 
+    /// Keeps where the drain is now, and says all when it is worth a write.
+    pub(crate) fn keep(
+        &mut self,
+        now: Mono,
+        (drain, cordon): (&Drain, CordonOwner),
+        answers: &Answers,
+        node: &NodeContext,
+    ) -> Option<DrainHistory> {
+        let at = node.wall(now);
+        self.audit(answers.force(), Some(&answers.effect_of_force()), (&node.boot_id, at));
+        if let Some(id) = self.open().map(|it| it.id()) {
+            if let Some((counts, blockers, sums)) = drain.facts(node) {
+                self.facts(counts, &blockers, sums);
+            }
+            self.reached(drain.status(), &drain.all_left());
+            for (step, attempt, text) in drain.steps(cordon, node) {
+                self.once(step, attempt, at, &text);
+            }
+            if let Some((step, status, why)) = drain.end_of(id, answers) {
+                self.end(step, status, at, &why);
+            }
+        }
+        self.take_new(node)
+    }
+
     /// What is to be written now, if anything is; the wall clock of this boot is written beside it.
-    pub(super) fn take_new(&mut self, node: &NodeContext) -> Option<DrainHistory> {
+    fn take_new(&mut self, node: &NodeContext) -> Option<DrainHistory> {
         std::mem::take(&mut self.changed).then(|| {
             self.kept.boot_id = cut(&node.boot_id, NAME_BYTES);
             self.kept.booted_at = node.booted_at;
@@ -134,19 +167,15 @@ impl History {
         self.kept.drains.first_mut().filter(|it| it.is_open())
     }
 
-    pub(super) fn has_open(&self) -> bool {
-        self.kept.drains.first().is_some_and(DrainRecord::is_open)
-    }
-
     /// A new drain, or the one that an earlier run of this agent was in, when this is what it `resumes`.
-    pub(super) fn taken(&mut self, request: &NodeDrainRequest, boot_id: &str, at: GoTime, resumes: bool) {
+    pub(crate) fn taken(&mut self, request: &NodeDrainRequest, boot_id: &str, at: GoTime, resumes: bool) {
         let same = |it: &DrainRecord| it.id() == request.id() && it.is_of_boot(boot_id);
         if resumes && let Some(last) = self.kept.drains.first_mut().filter(|it| same(it)) {
             last.ended_at = GoTime::ZERO;
             last.seconds = 0;
             return self.step(StepWord::Restarted, 0, at, "");
         }
-        self.end(StepWord::Withdrawn, DrainStatus::NotRequested, at, "");
+        self.end(StepWord::Withdrawn, DrainStatus::NotRequested, at, &Skip::default());
         self.kept.drains.insert(
             0,
             DrainRecord {
@@ -163,18 +192,27 @@ impl History {
     }
 
     /// A step of the drain that is not over; without one nothing is kept.
-    pub(super) fn step(&mut self, step: StepWord, attempt: u32, at: GoTime, text: &str) {
+    pub(crate) fn step(&mut self, step: StepWord, attempt: u32, at: GoTime, text: &str) {
         let Some(record) = self.open() else { return };
         record.attempts = record.attempts.max(attempt);
         add(record, DrainStep { at, step, attempt, text: cut(text, TEXT_BYTES) });
         self.changed = true;
     }
 
-    /// The same for what happens once: not when it is there already since `since`.
-    pub(super) fn once(&mut self, step: StepWord, since: &[StepWord], attempt: u32, at: GoTime, text: &str) {
+    /// The same for where the drain is, which is kept once: not when it is there already since it was there.
+    fn once(&mut self, step: StepWord, attempt: u32, at: GoTime, text: &str) {
+        let same = |it: &&DrainStep| (it.step, it.attempt) == (step, attempt);
+        // A restart in a pause comes back to the attempt that had failed; a person's word is for one wait.
+        let begins_anew: &[StepWord] = if step == StepWord::AttemptFailed {
+            &[]
+        } else if step == StepWord::WindowPassed {
+            &[StepWord::Taken, StepWord::Restarted, StepWord::OutsideWindow]
+        } else {
+            &BEGINS_ANEW
+        };
         let is_there = |record: &mut DrainRecord| {
-            let last = record.steps.iter().rev().find(|it| it.step == step || since.contains(&it.step));
-            last.is_some_and(|it| it.step == step)
+            let last = record.steps.iter().rev().find(|it| same(it) || begins_anew.contains(&it.step));
+            last.is_some_and(|it| same(&it))
         };
         if !self.open().is_some_and(is_there) {
             self.step(step, attempt, at, text);
@@ -182,7 +220,7 @@ impl History {
     }
 
     /// How far the attempt is; written with the next step.
-    pub(super) fn facts(&mut self, counts: PodCounts, blockers: &[Blocker], sums: (u32, u32)) {
+    fn facts(&mut self, counts: PodCounts, blockers: &[Blocker], sums: (u32, u32)) {
         let Some(record) = self.open() else { return };
         record.counts = counts;
         record.more_blockers = more(blockers.len());
@@ -193,7 +231,7 @@ impl History {
     }
 
     /// The status of the drain, and what was left in place so far.
-    pub(super) fn reached(&mut self, status: DrainStatus, left: &[String]) {
+    fn reached(&mut self, status: DrainStatus, left: &[String]) {
         let Some(record) = self.open() else { return };
         record.status = status;
         record.left = left.iter().take(NAMED).map(|it| cut(it, SENTENCE_BYTES)).collect();
@@ -201,14 +239,14 @@ impl History {
     }
 
     /// The open drain is over.
-    pub(super) fn end(&mut self, step: StepWord, status: DrainStatus, at: GoTime, text: &str) {
-        self.step(step, 0, at, text);
+    fn end(&mut self, step: StepWord, status: DrainStatus, at: GoTime, why: &Skip) {
+        self.step(step, 0, at, &why.text);
         let Some(record) = self.open() else { return };
         record.status = status;
         let secs = at.to_timestamp().as_second() - record.started_at.to_timestamp().as_second();
         record.seconds = u64::try_from(secs).unwrap_or_default();
         if step == StepWord::Skipped {
-            record.skip = cut(text, SENTENCE_BYTES);
+            (record.skip, record.skip_kind) = (cut(&why.text, SENTENCE_BYTES), why.kind);
         }
         // A zero says that it is open.
         record.ended_at = if at.is_zero() { record.started_at } else { at };
@@ -221,7 +259,9 @@ impl History {
             return;
         }
         let (status, last) = (record.status, record.steps.last().map_or(record.started_at, |it| it.at));
-        self.end(StepWord::Interrupted, status, at, "the device went down in the middle of this drain");
+        let why =
+            Skip { text: "the device went down in the middle of this drain".to_owned(), ..Skip::default() };
+        self.end(StepWord::Interrupted, status, at, &why);
         if let Some(record) = self.kept.drains.first_mut() {
             let secs = last.to_timestamp().as_second() - record.started_at.to_timestamp().as_second();
             record.seconds = u64::try_from(secs).unwrap_or_default();
@@ -229,7 +269,7 @@ impl History {
     }
 
     /// The newest drain, which was complete, counts no longer.
-    pub(super) fn void(&mut self, at: GoTime, why: &str) {
+    pub(crate) fn void(&mut self, at: GoTime, why: &str) {
         if let Some(record) = self.kept.drains.first_mut() {
             add(record, DrainStep { at, step: StepWord::Void, attempt: 0, text: cut(why, TEXT_BYTES) });
             self.changed = true;
@@ -249,7 +289,7 @@ impl History {
 
     /// Keeps account of the force file: who gave which order when, and what comes of it; `None` for one that released
     /// a request in this turn, which is shown on its own.
-    pub(super) fn audit(&mut self, force: &Force, effect: Option<&str>, (boot_id, at): (&str, GoTime)) {
+    fn audit(&mut self, force: &Force, effect: Option<&str>, (boot_id, at): (&str, GoTime)) {
         if !self.heard_force {
             return;
         }
@@ -309,8 +349,14 @@ impl History {
         }
     }
 
-    /// The force file answered this request, without a proved drain.
-    pub(super) fn released(&mut self, id: RequestId, context: &str, at: GoTime) {
+    /// The force file answers this request now, without a proved drain.
+    pub(crate) fn released(
+        &mut self,
+        force: &Force,
+        (id, context): (RequestId, &str),
+        (boot_id, at): (&str, GoTime),
+    ) {
+        self.audit(force, None, (boot_id, at));
         let Some(forced) = self.kept.forced.first_mut() else { return };
         forced.released_at = id.at;
         forced.effect = cut(

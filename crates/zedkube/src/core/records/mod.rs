@@ -4,7 +4,6 @@
 
 mod gap;
 mod history;
-mod notes;
 mod published;
 
 pub(crate) use history::{History, kept_short, short, shorten};

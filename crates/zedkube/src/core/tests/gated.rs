@@ -77,7 +77,7 @@ fn r4_a_cordon_of_an_earlier_boot_waits_for_the_gate_and_then_goes_at_once() {
         (
             DrainPhase::AfterBoot,
             "the node is healthy after the boot; removing our cordon of the earlier boot",
-            "nothing"
+            ""
         )
     );
     bench.look(NodeLook::Open);

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use step::Core as _;
-use topics::{DrainStatus, Requester};
+use topics::{DrainStatus, Requester, SkipKind};
 
 use super::bench::{Bench, request};
 use super::{Effect, Event, Membership, NodeLook};
@@ -135,7 +135,7 @@ fn k7_a_person_whose_drain_was_skipped_is_not_told_to_work_on_the_node() {
     assert!(step.starts_with("NOT drained"), "{step}");
     // Neither after a restart, when only the answer is known.
     let journal = bench.core.journal();
-    assert!(!journal.answers[0].skip.is_empty() && !journal.answers[0].forced);
+    assert!(!journal.answers[0].skip.is_empty() && journal.answers[0].skip_kind != SkipKind::Forced);
     bench.core.drain.end(Some(super::drain::DrainEnd::Resumed(DrainStatus::Complete)), &mut Vec::new());
     assert!(bench.core.progress().next_step.starts_with("NOT drained"));
 }

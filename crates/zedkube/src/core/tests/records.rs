@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use agent::force::OrderedBy;
 use kubenodeop::{AttemptPhase, Left, Marks, Progress};
-use topics::{CordonOwner, DrainRecord, DrainStatus, DrainStep, NodeDrainStatus, Requester, StepWord};
+use topics::{
+    CordonOwner, DrainRecord, DrainStatus, DrainStep, NodeDrainStatus, Requester, SkipKind, StepWord,
+};
 
 use super::bench::{Bench, T0, alone, booted_at, request, wall};
 use super::{DrainSuccess, Effect, Event, Force, Membership, Zedkube};
@@ -52,7 +54,7 @@ fn order(bench: &Bench) -> Vec<&'static str> {
         | Effect::Leftovers(_)
         | Effect::UndoHooks
         | Effect::HooksAfterBoot
-        | Effect::Note(_)
+        | Effect::CordonRemoved
         | Effect::Say(_) => None,
     };
     bench.last.iter().filter_map(word).collect()
@@ -310,7 +312,7 @@ fn p9_s6_a_forced_complete_says_who_ordered_it_when_and_what_it_released() {
     assert_eq!((forced.owner_known, forced.owner_uid, forced.owner.as_str()), (true, 0, "root"));
     assert_eq!((forced.by.as_str(), forced.reason.as_str()), ("field", "server is lost"));
     assert!(
-        bench.core.journal().answers[0].forced,
+        bench.core.journal().answers[0].skip_kind == SkipKind::Forced,
         "whoever reads the answer can tell a forced COMPLETE from a skip"
     );
     assert_eq!((forced.written_at, forced.seen_at), (wall(), wall().plus(Duration::from_secs(5))));

@@ -11,7 +11,7 @@ use std::time::Duration;
 use kubeapi::PodUid;
 use kubenodeop::{Marks, Progress};
 use step::Mono;
-use topics::{CordonOwner, DrainJournal, DrainStatus, NodeDrainRequest, Requester, StepWord};
+use topics::{CordonOwner, DrainJournal, DrainStatus, NodeDrainRequest, Requester};
 
 use super::bench::{Bench, T0, alone, request};
 use super::{Effect, Event, NodeLook};
@@ -25,7 +25,7 @@ fn at(secs: u64) -> Mono {
 
 /// An attempt and the limit and marks with which it begins.
 fn begun(bench: &Bench) -> Option<(u32, Duration, Marks)> {
-    let attempt = (1..=5).find(|nth| bench.last.contains(&Effect::word(StepWord::Attempt, *nth, "")))?;
+    let attempt = (1..=5).find(|nth| *nth == bench.core.progress().attempt)?;
     bench.last.iter().find_map(|it| {
         let Effect::Drain(_, _, limit, marks) = it else { return None };
         Some((attempt, *limit, (**marks).clone()))

@@ -21,7 +21,7 @@ use outage::turn::rule::TurnRule;
 use step::Core as _;
 use topics::{
     CordonOwner, DrainPhase, DrainStatus, NodeDrainStatus, OutageAnswer, OutageKind, OutageQuestion,
-    OutageRole, OutageVerdict, Requester,
+    OutageRole, OutageVerdict, Requester, SkipKind,
 };
 
 use super::bench::{Bench, T0, gate, request};
@@ -347,7 +347,11 @@ fn what_needs_no_turn_is_answered_at_once() {
     let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
     forced.hear(Event::Force(Force::Order(order)));
     assert_eq!(verdict(&forced), OutageVerdict::Go);
-    assert!(forced.core.progress().answers[0].forced, "nodeagent and zedagent go by it");
+    assert_eq!(
+        forced.core.progress().answers[0].skip_kind,
+        SkipKind::Forced,
+        "nodeagent and zedagent go by it"
+    );
 
     let mut skipped = idle();
     skipped.ask(&request(Requester::DeviceOp, 1));

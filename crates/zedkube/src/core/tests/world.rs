@@ -11,7 +11,7 @@ use std::time::Duration;
 use step::{Core as _, Mono};
 use topics::{
     CordonOwner, DrainHistory, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
-    NodeDrainStatus, RequestId, Requester,
+    NodeDrainStatus, RequestId, Requester, SkipKind,
 };
 
 use super::bench::{alone, booted_at, done_with, failed};
@@ -179,10 +179,10 @@ impl World {
                 Effect::Progress(progress) => {
                     self.apart(&progress, new_status);
                     for answer in progress.answers.iter().filter(|it| it.status == DrainStatus::Complete) {
-                        let earned = match answer.skip.as_str() {
-                            "" => &self.drained,
-                            skip if skip.starts_with("forced") => &self.forced,
-                            _ => &self.skipped,
+                        let earned = match answer.skip_kind {
+                            SkipKind::None => &self.drained,
+                            SkipKind::Forced => &self.forced,
+                            SkipKind::ApiUnreachable | SkipKind::Other => &self.skipped,
                         };
                         assert!(earned.contains(&answer.id()), "not earned: {answer:?}");
                         assert_eq!(self.candidacy, Some(Candidacy::Closed), "L5: {answer:?}");
@@ -235,7 +235,7 @@ impl World {
                 // Nodes take no turns here.
                 Effect::Preflight(_) | Effect::Margin { .. } => panic!("asks for a turn"),
                 Effect::UndoHooks | Effect::HooksAfterBoot => panic!("there is no hook"),
-                Effect::Turn(_) | Effect::OutageAnswer(_) | Effect::Note(_) | Effect::Say(_) => {}
+                Effect::Turn(_) | Effect::OutageAnswer(_) | Effect::CordonRemoved | Effect::Say(_) => {}
             }
         }
     }

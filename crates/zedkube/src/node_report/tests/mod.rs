@@ -11,7 +11,7 @@ use nodestatus::Totals;
 use step::Mono;
 use topics::{
     Answer, Blocker, CordonOwner, DrainPhase, DrainStatus, GoTime, Headline, NodeDrainProgress, NodeState,
-    PodCounts, RequestId, Requester, TurnShown,
+    PodCounts, RequestId, Requester, SkipKind, TurnShown,
 };
 
 use super::announcer::Announcer;
@@ -46,14 +46,14 @@ fn progress(phase: DrainPhase, status: DrainStatus) -> NodeDrainProgress {
     }
 }
 
-fn answer(skip: &str, forced: bool) -> Vec<Answer> {
+fn answer(skip_kind: SkipKind, skip: &str) -> Vec<Answer> {
     vec![Answer {
         requested_by: Requester::DeviceOp,
         requested_at: at(1),
         context: "reboot".to_owned(),
         status: DrainStatus::Complete,
         skip: skip.to_owned(),
-        forced,
+        skip_kind,
         at: at(9),
     }]
 }
@@ -124,8 +124,8 @@ fn o3_what_is_said_of_each_course_of_a_drain() {
                 (1, progress(DrainPhase::Checking, DrainStatus::Requested)),
                 (2, progress(DrainPhase::Cordoning, DrainStatus::Starting)),
                 (3, draining()),
-                (4, ended(DrainPhase::Complete, complete, answer("", false))),
-                (5, ended(DrainPhase::Complete, complete, answer("", false))),
+                (4, ended(DrainPhase::Complete, complete, answer(SkipKind::None, ""))),
+                (5, ended(DrainPhase::Complete, complete, answer(SkipKind::None, ""))),
             ],
             &["DrainStarted", "DrainComplete"],
         ),
@@ -165,12 +165,25 @@ fn o3_what_is_said_of_each_course_of_a_drain() {
         ),
         (
             "skipped",
-            vec![(0, idle()), (1, ended(DrainPhase::Skipped, complete, answer("the API was away", false)))],
+            vec![
+                (0, idle()),
+                (
+                    1,
+                    ended(
+                        DrainPhase::Skipped,
+                        complete,
+                        answer(SkipKind::ApiUnreachable, "the API was away"),
+                    ),
+                ),
+            ],
             &["DrainSkipped"],
         ),
         (
             "forced",
-            vec![(0, draining()), (1, ended(DrainPhase::Complete, complete, answer("forced by root", true)))],
+            vec![
+                (0, draining()),
+                (1, ended(DrainPhase::Complete, complete, answer(SkipKind::Forced, "forced by root"))),
+            ],
             &["DrainStarted", "DrainForced"],
         ),
         (
@@ -233,9 +246,9 @@ fn o3_the_words_name_what_happened_and_what_to_do() {
     all.extend(announcer.step(mono(5), &blocked("shop/a"), 0));
     let text: Vec<&str> = all.iter().map(|it| it.message.as_str()).collect();
     let expected = [
-        "draining this node for reboot of the device",
-        "the drain for reboot of the device is blocked: pod shop/a: PodDisruptionBudget shop/web allows no \
-         disruption; add a replica",
+        "the drain for a reboot begins",
+        "the drain for a reboot is blocked: [budget] pod shop/a: PodDisruptionBudget shop/web allows no disruption; \
+         add a replica",
     ];
     assert_eq!(text, expected);
     // No text is longer than the API server takes.
@@ -380,7 +393,7 @@ fn o4_totals_count_what_happened_and_not_what_an_earlier_run_has_counted() {
     let mut announcer = Announcer::new(STALL, Duration::ZERO);
     let mut before: Option<NodeDrainProgress> = None;
     let end = NodeDrainProgress {
-        answers: answer("", false),
+        answers: answer(SkipKind::None, ""),
         evicted: 9,
         ..progress(DrainPhase::Complete, DrainStatus::Complete)
     };

@@ -186,7 +186,7 @@ async fn o3_a_condition_that_somebody_removes_is_back_and_its_time_is_that_of_it
         };
         stage.put("run/zedagent/NodeDrainRequest/global.json", &request);
         let proved = NodeDrainProgress {
-            answers: answer("", false),
+            answers: answer(topics::SkipKind::None, ""),
             cordon: CordonOwner::Ours,
             ..progress(DrainPhase::Complete, DrainStatus::Complete)
         };

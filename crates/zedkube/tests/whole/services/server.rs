@@ -200,7 +200,7 @@ async fn a_browser_on_a_phone_shows_what_holds_the_drain() {
     let dom = dom.await.unwrap();
     let headline = "<h1>BLOCKED</h1><p>reboot waits, 1 of 1 pod cannot leave</p>";
     assert!(dom.contains(headline) && dom.contains("BLOCKED \u{b7} n1 \u{b7} reboot waits"), "{dom}");
-    let blockers = dom.split("<ul id=\"blockers\"").nth(1).unwrap();
+    let blockers = dom.split("<dl id=\"rows\"").nth(1).unwrap();
     assert!(blockers.contains("shop/web-") && blockers.contains("budget"), "{dom}");
     let nodes = dom.split("<table id=\"nodes\"").nth(1).unwrap();
     assert!(

@@ -7,7 +7,9 @@ use std::time::Duration;
 use outage::keeper::Ask;
 use outage::turn::rule::TurnRule;
 use step::Core as _;
-use topics::{DrainJournal, DrainPhase, DrainStatus, NodeDrainStatus, RequestId, Requester, StepWord};
+use topics::{
+    DrainJournal, DrainPhase, DrainStatus, NodeDrainStatus, RequestId, Requester, SkipKind, StepWord,
+};
 
 use super::super::{ClosedWindow, Effect, Event, Force, NodeLook, Pass};
 use super::{Bench, T0, asked, clean, complete, draining, gives_back, has, held, limits, lost, waits};
@@ -188,7 +190,7 @@ fn u9_a_persons_own_drain_and_a_force_file_wait_for_no_window() {
     let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
     bench.hear(Event::Force(Force::Order(order)));
     assert_eq!(bench.status(), (9, 2));
-    assert!(bench.core.progress().answers.iter().any(|it| it.forced));
+    assert!(bench.core.progress().answers.iter().any(|it| it.skip_kind == SkipKind::Forced));
 }
 
 #[test]
