@@ -155,6 +155,24 @@ pub struct Ack {
     pub rest: Map<String, Value>,
 }
 
+impl Ack {
+    /// A node at `step`, and nothing else.
+    pub fn of(node: &str, uid: &str, boot_id: &str, step: NodeStep) -> Self {
+        Self {
+            node: node.to_owned(),
+            uid: uid.to_owned(),
+            step,
+            boot_id: boot_id.to_owned(),
+            leads: false,
+            waits: String::new(),
+            since: String::new(),
+            past: Vec::new(),
+            verified: String::new(),
+            rest: Map::new(),
+        }
+    }
+}
+
 /// Somebody's word.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct OperatorStatement {

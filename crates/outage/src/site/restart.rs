@@ -9,7 +9,6 @@
 use std::time::Duration;
 
 use kubeapi::names::listed;
-use serde_json::Map;
 use step::Mono;
 
 use super::moves::{
@@ -88,18 +87,9 @@ pub fn is_verifying(site: &SiteRecord) -> bool {
 /// The record with this node at `step`; the writer of the record adds since when.
 fn mark(mut site: SiteRecord, member: &SiteMember, step: NodeStep, waits: &str) -> SiteRecord {
     let known = site.ack(&member.node);
-    site.hear(Ack {
-        node: member.node.clone(),
-        uid: member.uid.clone(),
-        step,
-        boot_id: known.map(|it| it.boot_id.clone()).unwrap_or_default(),
-        leads: known.is_some_and(|it| it.leads),
-        waits: waits.to_owned(),
-        since: String::new(),
-        past: Vec::new(),
-        verified: String::new(),
-        rest: Map::new(),
-    });
+    let (boot_id, leads) = known.map_or(("", false), |it| (&it.boot_id, it.leads));
+    let waits = waits.to_owned();
+    site.hear(Ack { leads, waits, ..Ack::of(&member.node, &member.uid, boot_id, step) });
     site
 }
 

@@ -331,18 +331,7 @@ mod tests {
         let own = OwnIdentity { node: "n1".to_owned(), uid: "u1".to_owned(), boot_id: "b2".to_owned() };
         for (step, expected) in [(NodeStep::Seen, "b2"), (NodeStep::Failed, "b1"), (NodeStep::Done, "b1")] {
             let mut site = site(vec![]);
-            site.hear(Ack {
-                node: "n1".to_owned(),
-                uid: "u1".to_owned(),
-                step: step.clone(),
-                boot_id: "b1".to_owned(),
-                leads: false,
-                waits: String::new(),
-                since: String::new(),
-                past: Vec::new(),
-                verified: String::new(),
-                rest: serde_json::Map::new(),
-            });
+            site.hear(Ack::of("n1", "u1", "b1", step.clone()));
             assert_eq!(boot_id(&site, &Next::out(), &own), expected, "{step:?}");
         }
     }

@@ -239,18 +239,9 @@ impl Sites {
             self.cordon(cluster, &read).await?;
         }
         if let Some(step) = next.say.clone().filter(|_| kept) {
-            let ack = Ack {
-                node: read.own.node.clone(),
-                uid: read.own.uid.clone(),
-                step,
-                boot_id: restart::boot_id(site, &next, &read.own),
-                leads,
-                waits: next.waits,
-                since: String::new(),
-                past: Vec::new(),
-                verified: String::new(),
-                rest: serde_json::Map::new(),
-            };
+            let (own, waits) = (&read.own, next.waits.clone());
+            let boot_id = restart::boot_id(site, &next, own);
+            let ack = Ack { leads, waits, ..Ack::of(&own.node, &own.uid, &boot_id, step) };
             self.say(cluster, site, ack).await?;
         }
         let works = coordinate::is_coordinator(&read.own.node, site, &read.nodes);

@@ -1,8 +1,6 @@
 //! Whole courses: every order of looks, nodes cut off between any two writes, two that work for all at once, an API that
 //! answers only while half of the servers are up, nodes that come back in any order or never.
 
-mod early;
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -211,19 +209,7 @@ impl Site3 {
             let mut site = (**site).clone();
             let before = site.clone();
             let leads = at == 0;
-            let (waits, since, rest) = (String::new(), String::new(), serde_json::Map::new());
-            site.hear(Ack {
-                node: own.node,
-                uid: own.uid,
-                step,
-                past: Vec::new(),
-                verified: String::new(),
-                boot_id: own.boot_id,
-                leads,
-                waits,
-                since,
-                rest,
-            });
+            site.hear(Ack { leads, ..Ack::of(&own.node, &own.uid, &own.boot_id, step) });
             if site != before {
                 let record = TurnRecord {
                     mode: Some(site.mode().unwrap()),
@@ -460,5 +446,25 @@ fn u13_power_cuts_between_any_two_writes_neither_lose_the_operation_nor_an_appli
             assert!(over, "seed {seed} {kind:?}: {:?}", site.site());
             site.assert_restored(&format!("seed {seed} {kind:?}"));
         }
+    }
+}
+
+#[test]
+fn u13_a_withdrawal_in_any_phase_before_the_servers_go_takes_all_back() {
+    for seed in 0..SEEDS {
+        let mut site = Site3::new(seed, 3, 1, SiteKind::Shutdown);
+        let looks = site.below(60);
+        site.looks(looks);
+        let Ok(record) = operator::cancel(&site.record, &said()) else { continue };
+        (site.record, site.version) = (record, site.version + 1);
+        site.turns(false, |it| it.record.mode.is_none());
+        for at in 0..4 {
+            if !site.machines[at].up {
+                assert!(!site.machines[at].server, "seed {seed}: a server went");
+                site.power_on(at);
+            }
+        }
+        assert!(site.turns(false, Site3::is_over), "seed {seed}: {:?}", site.site());
+        site.assert_restored(&format!("seed {seed}"));
     }
 }

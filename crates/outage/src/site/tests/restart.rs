@@ -44,18 +44,7 @@ pub(super) fn wish() -> SiteRequest {
 }
 
 pub(super) fn ack(node: &str, step: NodeStep) -> Ack {
-    Ack {
-        node: node.to_owned(),
-        uid: format!("uid-{node}"),
-        step,
-        boot_id: "b1".to_owned(),
-        leads: false,
-        waits: String::new(),
-        since: "then".to_owned(),
-        past: Vec::new(),
-        verified: String::new(),
-        rest: serde_json::Map::new(),
-    }
+    Ack { since: "then".to_owned(), ..Ack::of(node, &format!("uid-{node}"), "b1", step) }
 }
 
 /// A restart in which all nodes wait, and `a` leads etcd.

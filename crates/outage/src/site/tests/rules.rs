@@ -53,18 +53,7 @@ fn wish() -> SiteRequest {
 }
 
 fn ack(node: &str, step: NodeStep) -> Ack {
-    Ack {
-        node: node.to_owned(),
-        uid: format!("uid-{node}"),
-        step,
-        boot_id: "b1".to_owned(),
-        leads: node == "a",
-        waits: String::new(),
-        since: String::new(),
-        past: Vec::new(),
-        verified: String::new(),
-        rest: serde_json::Map::new(),
-    }
+    Ack { leads: node == "a", ..Ack::of(node, &format!("uid-{node}"), "b1", step) }
 }
 
 /// The operation in this phase, each node at this step.
