@@ -280,7 +280,7 @@ impl Tree {
 
 type TreeChange = (&'static str, fn(&Tree));
 
-const CHANGES: [TreeChange; 8] = [
+const CHANGES: [TreeChange; 12] = [
     ("-", |_| {}),
     ("no-cordon", |it| it.set(&json!({ "Cordon": "none" }))),
     ("foreign-cordon", |it| it.set(&json!({ "Cordon": "foreign" }))),
@@ -296,6 +296,22 @@ const CHANGES: [TreeChange; 8] = [
     }),
     ("forced", |it| it.write(FORCE_FILE, &json!({ "Status": 9, "RequestedBy": 2 }))),
     ("skipped", skipped),
+    ("image-refused", |it| {
+        let image = json!({ "BaseOsVersion": "14.6.0", "Error": "no partition takes it" });
+        it.write("run/baseosmgr/BaseOsStatus/5c1f6e0a.json", &image);
+    }),
+    ("disk-full", |it| {
+        let trouble =
+            json!({ "Path": "/persist/x", "Error": "no space left on device", "Holds": ["reboot 7"] });
+        it.write("run/zedagent/AgentTrouble/global.json", &json!({ "Troubles": [trouble] }));
+    }),
+    ("api-away", |it| it.set(&json!({ "ApiSilentSince": "2026-03-14T09:38:00Z" }))),
+    ("failed-before", |it| {
+        it.take("drain-3-requested", PENDING);
+        let (boot, at) = (it.progress()["BootID"].clone(), "2026-03-14T09:20:00Z");
+        let drain = json!({ "RequestedBy": 2, "BootID": boot, "Status": 8, "EndedAt": at });
+        it.write("persist/status/zedkube/DrainHistory/global.json", &json!({ "Drains": [drain] }));
+    }),
 ];
 
 /// Headline and exit code for each tree of `run-fixtures`; with a change only where they differ.
@@ -309,11 +325,16 @@ pub(crate) fn trees() -> String {
         for (changed, change) in CHANGES {
             let tree = Tree::of(name);
             // One tree cannot be changed.
-            if name != "malformed" || !matches!(changed, "no-cordon" | "foreign-cordon" | "skipped") {
+            if name != "malformed"
+                || !["no-cordon", "foreign-cordon", "skipped", "api-away", "failed-before"].contains(&changed)
+            {
                 change(&tree);
             }
             let view = DrainView::read(&TopicRoot::open(tree.0.path()).unwrap(), Clock::new()).as_copy();
             let judged = view.judge(now());
+            let (status, page) = trial::shown(tree.0.path(), now(), Vec::new()).unwrap();
+            assert_eq!(status.headline, judged.headline, "{name} {changed}");
+            assert!(page.contains(&format!("<h1>{}</h1>", judged.headline.parts().0)), "{name} {changed}");
             let says = format!("{:?}\t{}", judged.outcome, judged.headline.text);
             if changed == "-" || says != plain {
                 writeln!(all, "{name}\t{changed}\t{says}").unwrap();
