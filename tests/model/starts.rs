@@ -34,7 +34,7 @@ impl State {
                     boot_id,
                 };
                 let (core, effects) =
-                    Zedagent::new(zedagent::Limits::default(), found, now, Self::booted_at(who));
+                    Zedagent::new(&zedagent::Limits::default(), found, now, Self::booted_at(who));
                 self.zedagent.core = Some(Arc::new(core));
                 self.for_zedagent(effects, fuse, touched)?;
                 self.reads_pause(who, fuse, touched)

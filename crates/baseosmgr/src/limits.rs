@@ -25,22 +25,15 @@ agent::limits! {
 }
 
 impl Limits {
-    /// The pause after the failure number `failures`, which counts from one.
-    pub(crate) fn again(&self, failures: u32) -> Duration {
-        step::doubled(self.again_first(), self.again_longest().max(self.again_first()), failures)
+    /// The first pause after a failure, and the longest.
+    pub(crate) fn pauses(&self) -> (Duration, Duration) {
+        (self.again_first(), self.again_longest().max(self.again_first()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pauses_double_from_thirty_seconds_to_thirty_minutes() {
-        let limits = Limits::default();
-        let secs: Vec<u64> = [1, 2, 3, 6, 7, 8, u32::MAX].map(|nth| limits.again(nth).as_secs()).into();
-        assert_eq!(secs, [30, 60, 120, 960, 1800, 1800, 1800]);
-    }
 
     #[test]
     fn an_unknown_member_of_a_limits_file_is_refused() {

@@ -7,7 +7,9 @@
 use std::time::Duration;
 
 use step::{Fault, planted};
-use topics::{Answer, Defer, DrainStatus, NodeDrainProgress, NodeDrainStatus, RequestId, Requester};
+use topics::{
+    Answer, Defer, DrainStatus, FORCE_FILE, NodeDrainProgress, NodeDrainStatus, RequestId, Requester,
+};
 
 use crate::answers::{LatestAnswers, OwnRequest, RequestAnswer};
 
@@ -47,9 +49,21 @@ pub enum ProceedReason {
     },
 }
 
+impl ProceedReason {
+    /// What was skipped of the drain, for a record; empty for nothing.
+    pub fn skip(self) -> String {
+        match self {
+            Self::Complete { skip } => skip,
+            Self::NotSupported | Self::Early => String::new(),
+            Self::Forced(forced) => format!("forced {forced} by {FORCE_FILE}"),
+            Self::Silent { waited_secs } => format!("nothing was said about its drain for {waited_secs} s"),
+        }
+    }
+}
+
 /// All that the judgement depends on.
 #[derive(Debug, Clone, Copy)]
-pub struct JudgeInput<'a> {
+pub(crate) struct JudgeInput<'a> {
     pub by: Requester,
     /// The request for this very operation, if there is one.
     pub own: Option<&'a OwnRequest>,
@@ -81,13 +95,6 @@ pub enum DrainJudgement {
     Held(NodeDrainStatus),
 }
 
-impl OwnRequest {
-    /// To be called after each judgement: when zedkube is at work for it again, its next failure counts as another one.
-    pub fn judged(&mut self, judgement: &DrainJudgement) {
-        self.failed &= *judgement != DrainJudgement::Wait;
-    }
-}
-
 /// The last look: what keeps the operation that the node was drained for in the name of `by` from being carried out
 /// now, as the drain is under way again or has failed since. The status names one requester; whoever is answered by
 /// name is judged by that. COMPLETE in the force file is a person's word to continue whatever zedkube says, or does not.
@@ -106,23 +113,12 @@ pub fn undone(
         .filter(|it| it.status.is_under_way() || it.status.is_failure())
 }
 
-/// Whether the force file may be taken away by the operation that has begun in the name of `by`: it has ordered that
-/// one, and zedkube has answered by it. Earlier, [`undone`] would find the node not drained, and no order.
-pub fn is_used(
-    forced: Option<NodeDrainStatus>,
-    by: Requester,
-    own: Option<&OwnRequest>,
-    heard: &LatestAnswers,
-) -> bool {
-    forced.is_some_and(|it| completes(it, by)) && own.is_none_or(|own| heard.has_forced(own))
-}
-
 /// Whether a forced status lets the operation in the name of `by` continue without a drain.
 pub fn completes(forced: NodeDrainStatus, by: Requester) -> bool {
     forced.status == DrainStatus::Complete && serves(forced, by)
 }
 
-pub fn judge(view: JudgeInput<'_>) -> DrainJudgement {
+pub(crate) fn judge(view: JudgeInput<'_>) -> DrainJudgement {
     if let Some(forced) = view.forced.filter(|forced| serves(*forced, view.by)) {
         return judge_forced(view, forced);
     }

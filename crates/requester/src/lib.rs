@@ -3,11 +3,12 @@
 //! zedagent asks it for reboots and shutdowns, baseosmgr for images, nodeagent once more right before it asks the device
 //! (`undone`), and `zedbox drain request` for a person. An answer counts
 //! only for the very request that it names; where zedkube names none, requester and order decide.
-//! A person's pause is judged by one rule as well (`paused`). Not here: what is requested, counters, images, pauses, and how a request gets to disk.
+//! A person's pause is judged by one rule as well (`paused`), and the life around the judgement is one: [`Hold`]. Not here: what is requested, counters, images, pauses, and how a request gets to disk.
 //! Source: spec agents.md 1.4, 3.3 and its faults D-A1 to D-A5, D-B1, D-B3.
 
 mod answers;
 mod follow;
+mod hold;
 mod judge;
 mod pause;
 #[cfg(test)]
@@ -15,8 +16,6 @@ mod tests;
 
 pub use answers::{LatestAnswers, OwnRequest, RequestAnswer};
 pub use follow::{DrainTopicUpdate, follow};
-pub use judge::{
-    DeviceClustering, DrainJudgement, JudgeInput, ProceedReason, UNKNOWN_WAIT, completes, is_used, judge,
-    serves, undone,
-};
-pub use pause::{Orderer, PausableOperation, Paused, paused};
+pub use hold::{Hold, ZedkubeSilence};
+pub use judge::{DeviceClustering, DrainJudgement, ProceedReason, UNKNOWN_WAIT, completes, serves, undone};
+pub use pause::{Orderer, Paused, paused};

@@ -19,17 +19,6 @@ pub enum Orderer {
     Site,
 }
 
-/// A wanted operation, not yet commanded.
-#[derive(Debug, Clone, Copy)]
-pub struct PausableOperation {
-    /// Requester of its drain.
-    pub by: Requester,
-    pub from: Orderer,
-    /// Its drain was requested.
-    pub started: bool,
-    pub forced: Option<NodeDrainStatus>,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paused {
     pub waiting_for: String,
@@ -38,10 +27,15 @@ pub struct Paused {
     pub withdraws: bool,
 }
 
-/// Whether `operation` waits until a person ends `pause`. An operation that a person forces does not wait.
-pub fn paused(pause: Option<&OperationPause>, operation: PausableOperation) -> Option<Paused> {
+/// Whether an operation waits until a person ends `pause`: ordered by `from`, its drain requested by `by`. An operation that a
+/// person forces does not wait.
+pub fn paused(
+    pause: Option<&OperationPause>,
+    (by, from): (Requester, Orderer),
+    started: bool,
+    forced: Option<NodeDrainStatus>,
+) -> Option<Paused> {
     let pause = pause.filter(|_| !planted(Fault::Pause))?;
-    let PausableOperation { by, from, started, forced } = operation;
     if forced.is_some_and(|it| completes(it, by)) {
         return None;
     }
@@ -78,8 +72,7 @@ mod tests {
         ];
         for (from, started, paused_then, refused_then) in table {
             let of = |pause, forced| {
-                let operation = PausableOperation { by: Requester::DeviceOp, from, started, forced };
-                paused(pause, operation).map(|it| it.withdraws)
+                paused(pause, (Requester::DeviceOp, from), started, forced).map(|it| it.withdraws)
             };
             assert_eq!(of(Some(&node), None), paused_then, "{from:?} {started}");
             assert_eq!(of(Some(&refusal), None), refused_then, "{from:?} {started}");

@@ -3,7 +3,8 @@
 
 use topics::{Answer, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester};
 
-use crate::{DeviceClustering, DrainJudgement, JudgeInput, LatestAnswers, OwnRequest, ProceedReason, judge};
+use crate::judge::{JudgeInput, judge};
+use crate::{DeviceClustering, DrainJudgement, LatestAnswers, OwnRequest, ProceedReason};
 
 const CONTEXT: &str = "image";
 

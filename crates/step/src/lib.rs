@@ -7,12 +7,14 @@ mod dice;
 mod inserted;
 mod message;
 mod named;
+mod pause;
 mod planted;
 mod timers;
 
 pub use dice::Dice;
 pub use inserted::Inserted;
 pub use message::{LogLevel, LogMessage};
+pub use pause::FailurePause;
 #[cfg(feature = "planted-faults")]
 pub use planted::plant;
 pub use planted::{Fault, planted};

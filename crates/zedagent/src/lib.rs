@@ -39,7 +39,7 @@ pub async fn run(context: AgentContext, limits: Limits) -> Result<(), Error> {
     // Nothing begins before a person's pause is known.
     let mut pauses = context.pauses().keeping();
     found.pause = pauses.next().await;
-    let core = core::Zedagent::new(limits, found, context.clock.now(), context.clock.booted_at());
+    let core = core::Zedagent::new(&limits, found, context.clock.now(), context.clock.booted_at());
     shell.follow(config, &troubles);
     shell.tasks.follow_pause(pauses, core::Event::Pause);
     turn::run(core, shell, inbox, &context, &troubles).await

@@ -6,17 +6,11 @@
 //! Pure: no clock, no I/O, no task.
 
 use agent::partitions::PartitionState;
-use requester::{
-    DrainJudgement, JudgeInput, Orderer, OwnRequest, PausableOperation, Paused, ProceedReason, UNKNOWN_WAIT,
-    is_used, judge, paused,
-};
-use step::{Fault, Mono, planted, say};
-use topics::Requester;
+use requester::{DrainJudgement, Orderer, OwnRequest, Paused, ProceedReason, UNKNOWN_WAIT};
+use step::{FailurePause, Fault, Mono, planted, say};
 
 use super::event::{Effect, FallbackFrom, PartitionChange};
-use super::facts::UpdateFacts;
 use super::machine::{BaseOs, WaitReason, WithdrawState};
-use super::pause::FailurePause;
 use super::stage::ImageStage;
 use crate::limits::UNANSWERED_WAIT;
 
@@ -35,14 +29,11 @@ impl BaseOs {
         let want = self.want();
         let switched = self.facts.spare().state == PartitionState::Updating;
         self.keep_or_withdraw(now, want.as_ref(), effects);
-        let kept = self.own.as_ref().filter(|_| self.is_leaving()).map(|own| &own.context);
-        let context = want.as_ref().map(|want| &want.context).or(kept);
-        self.drain_trouble.take_if(|trouble| Some(&trouble.of) != context);
-        let UpdateFacts { forced, drain, .. } = &self.facts;
-        if switched
-            && is_used(*forced, Requester::Update, self.own.as_ref(), drain)
-            && !std::mem::replace(&mut self.force_used, true)
-        {
+        let kept = self.facts.hold.own.as_ref().filter(|_| self.is_leaving());
+        let context = want.as_ref().map(|want| &want.context).or(kept.map(|own| &own.context)).cloned();
+        let hold = &mut self.facts.hold;
+        hold.failure.take_if(|failure| Some(&failure.of) != context.as_ref());
+        if switched && hold.is_used() && !std::mem::replace(&mut self.force_used, true) {
             effects.push(Effect::RemoveForce);
         }
         let Some(want) = want.filter(|_| self.ordered.is_none()) else {
@@ -52,16 +43,14 @@ impl BaseOs {
         };
         if let Some(Paused { withdraws, .. }) = self.paused() {
             self.waiting = None;
-            if withdraws || self.own.as_ref().is_some_and(|own| own.failed) {
+            if withdraws {
                 self.withdraw(effects);
             }
             return;
         }
         let verdict = self.patient(now, &want, effects);
-        if let Some(own) = &mut self.own {
-            own.judged(&verdict);
-        }
-        if verdict != DrainJudgement::Ask && self.own.as_ref().is_some_and(|own| own.context != want.context)
+        if verdict != DrainJudgement::Ask
+            && self.facts.hold.own.as_ref().is_some_and(|own| own.context != want.context)
         {
             // It names another image; nothing is switched under a name that is not its own.
             self.withdraw(effects);
@@ -69,7 +58,7 @@ impl BaseOs {
         match verdict {
             DrainJudgement::Open(why) => self.go(now, &want, why, effects),
             DrainJudgement::Ask => self.ask(now, want, effects),
-            DrainJudgement::Failed(reason) => self.failed(now, want, reason, effects),
+            DrainJudgement::Failed(reason) => self.failed(now, want, &reason, effects),
             DrainJudgement::Wait
             | DrainJudgement::Stranger(_)
             | DrainJudgement::Held(_)
@@ -80,14 +69,12 @@ impl BaseOs {
 
     /// Whether a person's pause keeps the switch waiting.
     fn paused(&self) -> Option<Paused> {
-        let (by, from, forced) = (Requester::Update, Orderer::Controller, self.facts.forced);
-        let started = self.own.as_ref().is_some_and(|own| !own.failed);
-        paused(self.facts.pause.as_ref(), PausableOperation { by, from, started, forced })
+        self.facts.hold.paused(self.facts.hold.own.as_ref(), Orderer::Controller)
     }
 
     /// What the gate says, once it has said the same for as long as it may.
     fn patient(&mut self, now: Mono, want: &WantedSwitch, effects: &mut Vec<Effect>) -> DrainJudgement {
-        let verdict = self.verdict(want);
+        let verdict = self.judge(want);
         let (kind, limit) = if matches!(verdict, DrainJudgement::Silent) {
             (WaitReason::Silent, UNKNOWN_WAIT)
         } else if matches!(verdict, DrainJudgement::Unanswered(_)) {
@@ -110,9 +97,10 @@ impl BaseOs {
             "zedkube did not take up the request within {waited_secs} s and says {}; see that it runs",
             status.text()
         );
-        self.count_failure(now, want.context.clone(), reason, effects);
+        self.facts.hold.count_failure(now, want.context.clone(), &reason);
+        self.tell_failure(effects);
         effects.push(Effect::Withdraw);
-        (self.own, self.waiting) = (None, None);
+        (self.facts.hold.own, self.waiting) = (None, None);
         DrainJudgement::Ask
     }
 
@@ -143,14 +131,13 @@ impl BaseOs {
         if planted(Fault::N3) && want.fallback.is_some() {
             return DrainJudgement::Open(ProceedReason::Complete { skip: String::new() });
         }
-        judge(JudgeInput {
-            by: Requester::Update,
-            own: self.own.as_ref().filter(|own| own.context == want.context),
-            heard: &self.facts.drain,
-            cluster: self.facts.cluster,
-            has_to_leave: self.facts.has_to_leave,
-            forced: self.facts.forced,
-        })
+        self.facts.hold.verdict(|own| own.context == want.context)
+    }
+
+    fn judge(&mut self, want: &WantedSwitch) -> DrainJudgement {
+        let verdict = self.verdict(want);
+        self.facts.hold.judged(|own| own.context == want.context, &verdict);
+        verdict
     }
 
     /// The partition that is ready to be switched to, whatever made it so.
@@ -159,7 +146,7 @@ impl BaseOs {
             return None;
         }
         if planted(Fault::B2)
-            && let Some(own) = &self.own
+            && let Some(own) = &self.facts.hold.own
         {
             return Some(WantedSwitch { context: own.context.clone(), fallback: None });
         }
@@ -206,11 +193,11 @@ impl BaseOs {
 
     fn withdraw(&mut self, effects: &mut Vec<Effect>) {
         match self.withdraw {
-            WithdrawState::Unasked if self.own.is_some() && !planted(Fault::WithdrawUnasked) => {
+            WithdrawState::Unasked if self.facts.hold.own.is_some() && !planted(Fault::WithdrawUnasked) => {
                 self.withdraw = WithdrawState::Due;
             }
             WithdrawState::Unasked | WithdrawState::Granted => {
-                if let Some(own) = self.own.take() {
+                if let Some(own) = self.facts.hold.own.take() {
                     withdrawn(&own.context, effects);
                 }
             }
@@ -233,7 +220,7 @@ impl BaseOs {
 
     pub(super) fn parted(&mut self, going_down: bool, effects: &mut Vec<Effect>) {
         self.withdraw = if going_down { WithdrawState::Refused } else { WithdrawState::Granted };
-        if let Some(own) = self.own.as_ref().filter(|_| going_down) {
+        if let Some(own) = self.facts.hold.own.as_ref().filter(|_| going_down) {
             kept(&own.context, effects);
         }
     }
@@ -249,14 +236,10 @@ impl BaseOs {
         if self.ordered.is_some() || !self.is_leaving() {
             return;
         }
-        let Some(own) = &self.own else { return };
+        let Some(own) = &self.facts.hold.own else { return };
         let want = WantedSwitch { context: own.context.clone(), fallback: None };
-        let verdict = self.verdict(&want);
-        if let Some(own) = &mut self.own {
-            own.judged(&verdict);
-        }
-        if let DrainJudgement::Failed(reason) = verdict {
-            self.failed(now, want, reason, effects);
+        if let DrainJudgement::Failed(reason) = self.judge(&want) {
+            self.failed(now, want, &reason, effects);
         }
     }
 
@@ -271,11 +254,11 @@ impl BaseOs {
         }
         self.order(now, order, effects);
         self.waiting = None;
-        self.drain_trouble = None;
+        self.facts.hold.failure = None;
     }
 
     fn ask(&mut self, now: Mono, want: WantedSwitch, effects: &mut Vec<Effect>) {
-        if let Some(until) = FailurePause::holds(self.drain_trouble.as_ref(), &want.context, now) {
+        if let Some(until) = self.facts.hold.rests(now, &want.context) {
             self.wake_at(until);
             return;
         }
@@ -288,31 +271,32 @@ impl BaseOs {
         );
         self.asks += 1;
         effects.push(Effect::Ask { nth: self.asks, context: want.context.clone() });
-        self.own = Some(OwnRequest::new(want.context, None, &self.facts.drain));
+        self.facts.hold.own = Some(OwnRequest::new(want.context, None, &self.facts.hold.heard));
     }
 
     /// The drain failed: it is requested again after a pause. The failed request stays until then: zedkube drains for it
     /// again by itself once the cause has ended, and nodeagent continues waiting.
-    fn failed(&mut self, now: Mono, want: WantedSwitch, reason: String, effects: &mut Vec<Effect>) {
+    fn failed(&mut self, now: Mono, want: WantedSwitch, reason: &str, effects: &mut Vec<Effect>) {
         self.waiting = None;
-        let Some(own) = self.own.as_mut().filter(|own| !own.failed) else {
-            return self.ask(now, want, effects);
-        };
-        own.failed = true;
-        self.count_failure(now, want.context, reason, effects);
+        if self.facts.hold.fail(now, reason).is_some() {
+            self.tell_failure(effects);
+        } else {
+            self.ask(now, want, effects);
+        }
     }
 
-    fn count_failure(&mut self, now: Mono, of: String, reason: String, effects: &mut Vec<Effect>) {
-        let trouble = FailurePause::grow(self.drain_trouble.take(), of, reason, now, &self.limits);
-        let FailurePause { of, reason, wait_secs, .. } = &trouble;
+    fn tell_failure(&mut self, effects: &mut Vec<Effect>) {
+        let Some(FailurePause { of, reason, wait_secs, until, .. }) = &self.facts.hold.failure else {
+            return;
+        };
         say!(
             effects,
             error,
             "nodedrain-step:drain-failed-handler unpublish NodeDrainRequest due to NodeDrainStatus:{reason}; asked for \
              again in {wait_secs} s, ctx:{of}"
         );
-        self.wake_at(trouble.until);
-        self.drain_trouble = Some(trouble);
+        let until = *until;
+        self.wake_at(until);
     }
 }
 

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use agent::partitions::{Label, Partition, PartitionState, Partitions};
-use requester::{DeviceClustering, LatestAnswers};
-use topics::{BaseOsConfig, ContentTreeStatus, NodeDrainStatus, OperationPause};
+use requester::Hold;
+use topics::{BaseOsConfig, ContentTreeStatus};
 
 use super::event::{Counters, Event, LastBootReport, PartitionChange, PartitionWrite, RequiredTopic};
 
@@ -17,11 +17,7 @@ pub(super) struct UpdateFacts {
     pub(super) configs: BTreeMap<String, BaseOsConfig>,
     pub(super) trees: BTreeMap<String, ContentTreeStatus>,
     pub(super) partitions: Partitions,
-    pub(super) drain: LatestAnswers,
-    pub(super) cluster: DeviceClustering,
-    pub(super) has_to_leave: bool,
-    pub(super) forced: Option<NodeDrainStatus>,
-    pub(super) pause: Option<OperationPause>,
+    pub(super) hold: Hold,
     pub(super) test_complete: BTreeMap<Label, bool>,
     pub(super) last_boot: LastBootReport,
     pub(super) fallback_counter: Option<u32>,
@@ -29,17 +25,13 @@ pub(super) struct UpdateFacts {
 }
 
 impl UpdateFacts {
-    pub(super) fn new(partitions: Partitions, counters: Counters) -> Self {
+    pub(super) fn new(partitions: Partitions, counters: Counters, hold: Hold) -> Self {
         Self {
             heard: BTreeSet::new(),
             configs: BTreeMap::new(),
             trees: BTreeMap::new(),
             partitions,
-            drain: LatestAnswers::default(),
-            cluster: DeviceClustering::default(),
-            has_to_leave: false,
-            forced: None,
-            pause: None,
+            hold,
             test_complete: BTreeMap::new(),
             last_boot: LastBootReport::default(),
             fallback_counter: None,
@@ -52,18 +44,18 @@ impl UpdateFacts {
         match event {
             Event::Config { key, value } => put(&mut self.configs, key, value),
             Event::Tree { key, value } => put(&mut self.trees, key, value.map(|tree| *tree)),
-            Event::Drain(status) => self.drain.status(status),
-            Event::Progress(progress) => self.drain.progress(progress),
-            Event::Cluster(membership) => self.cluster = membership,
-            Event::HasToLeave(it) => self.has_to_leave = it,
+            Event::Drain(status) => self.hold.heard.status(status),
+            Event::Progress(progress) => self.hold.heard.progress(progress),
+            Event::Cluster(membership) => self.hold.cluster = membership,
+            Event::HasToLeave(it) => self.hold.has_to_leave = it,
             Event::Forced(forced) => {
                 // A file is reported with its present state first, so one event is all of it.
                 self.heard.insert(RequiredTopic::Force);
-                self.forced = forced;
+                self.hold.forced = forced;
             }
             Event::Pause(pause) => {
                 self.heard.insert(RequiredTopic::Pause);
-                self.pause = pause;
+                self.hold.pause = pause;
             }
             Event::TestComplete { label, complete } => {
                 self.test_complete.insert(label, complete);
@@ -72,7 +64,7 @@ impl UpdateFacts {
             Event::FallbackCounter(counter) => self.fallback_counter = Some(counter),
             Event::Heard(source) => {
                 if source == RequiredTopic::Drain {
-                    self.drain.read();
+                    self.hold.heard.read();
                 }
                 self.heard.insert(source);
             }

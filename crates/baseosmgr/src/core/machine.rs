@@ -8,13 +8,12 @@
 use std::collections::BTreeMap;
 
 use agent::partitions::{Label, PartitionState, Partitions};
-use requester::{OwnRequest, completes};
-use step::{Core, Fault, LogMessage, Mono, planted};
+use requester::{Hold, completes};
+use step::{Core, FailurePause, Fault, LogMessage, Mono, planted};
 use topics::{BaseOsStatus, ContentTreeStatus, ImageWrite, Requester, ZbootStatus};
 
 use super::event::{Effect, Event, PartitionChange, PartitionWrite, SavedUpdates};
 use super::facts::UpdateFacts;
-use super::pause::FailurePause;
 use super::stage::same_bytes;
 use crate::Limits;
 
@@ -22,8 +21,6 @@ use crate::Limits;
 pub struct BaseOs {
     pub(super) limits: Limits,
     pub(super) facts: UpdateFacts,
-    /// Our request, if one is open.
-    pub(super) own: Option<OwnRequest>,
     /// Whether our request may be withdrawn.
     pub(super) withdraw: WithdrawState,
     /// An order that was given; the next one waits for its outcome.
@@ -39,8 +36,6 @@ pub struct BaseOs {
     pub(super) order_trouble: Option<FailurePause<PartitionChange>>,
     /// Trouble with a content, by its name and the version wanted.
     pub(super) write_trouble: Option<FailurePause<(String, String)>>,
-    /// Trouble with the drain for a context.
-    pub(super) drain_trouble: Option<FailurePause<String>>,
     /// What the gate is waiting out, for which context, and since when.
     pub(super) waiting: Option<(WaitReason, String, Mono)>,
     /// Since when several images are wanted at once.
@@ -88,10 +83,10 @@ pub(super) struct PublishedTopics {
 impl BaseOs {
     /// A core that continues from the partitions and from what an earlier run left on disk.
     pub fn new(limits: Limits, partitions: Partitions, found: SavedUpdates) -> Self {
+        let hold = Hold::new(Requester::Update, limits.pauses(), found.request.as_ref());
         Self {
             limits,
-            facts: UpdateFacts::new(partitions, found.counters),
-            own: found.request.as_ref().map(OwnRequest::survived),
+            facts: UpdateFacts::new(partitions, found.counters, hold),
             withdraw: WithdrawState::default(),
             ordered: None,
             asks: 0,
@@ -100,7 +95,6 @@ impl BaseOs {
             writes: 0,
             order_trouble: None,
             write_trouble: None,
-            drain_trouble: None,
             waiting: None,
             force_used: false,
             rivals_since: None,
@@ -132,7 +126,7 @@ impl BaseOs {
         }
         match event {
             Event::Asked { nth, request } => {
-                if let Some(own) = self.own.as_mut().filter(|_| nth == self.asks) {
+                if let Some(own) = self.facts.hold.own.as_mut().filter(|_| nth == self.asks) {
                     own.id = Some(request.id());
                 }
             }
@@ -142,7 +136,7 @@ impl BaseOs {
                 match outcome {
                     Ok(()) => self.facts.stored(order),
                     Err(reason) => {
-                        let trouble = FailurePause::grow(last, order, reason, now, &self.limits);
+                        let trouble = FailurePause::grow(last, order, reason, now, self.limits.pauses());
                         effects.push(trouble_note("change a partition", &trouble));
                         self.order_trouble = Some(trouble);
                     }
@@ -189,10 +183,8 @@ impl BaseOs {
             | Event::FallbackCounter(_)
             | Event::Heard(_) => self.facts.hear(event),
         }
-        if let Some(own) = &mut self.own {
-            own.hear(&self.facts.drain);
-        }
-        self.force_used &= self.facts.forced.is_some_and(|it| completes(it, Requester::Update));
+        self.facts.hold.settle();
+        self.force_used &= self.facts.hold.forced.is_some_and(|it| completes(it, Requester::Update));
     }
 
     fn write_failed(&mut self, now: Mono, of: PartitionWrite, reason: String, effects: &mut Vec<Effect>) {
@@ -202,7 +194,7 @@ impl BaseOs {
             (of.content, of.version),
             reason,
             now,
-            &self.limits,
+            self.limits.pauses(),
         );
         effects.push(trouble_note(&doing, &trouble));
         self.write_trouble = Some(trouble);

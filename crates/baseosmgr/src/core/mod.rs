@@ -10,7 +10,6 @@ mod event;
 mod facts;
 mod machine;
 mod moves;
-mod pause;
 mod refusal;
 mod stage;
 mod status;

@@ -3,12 +3,11 @@
 //! Pure: no clock, no I/O, no task.
 
 use agent::partitions::PartitionState;
-use step::Mono;
+use step::{FailurePause, Mono};
 use topics::BaseOsConfig;
 
 use super::event::{Counter, Effect, FallbackFrom, PartitionChange, PartitionWrite};
 use super::machine::BaseOs;
-use super::pause::FailurePause;
 use super::stage::{ImageStage, content_name};
 
 impl BaseOs {

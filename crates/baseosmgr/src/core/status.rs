@@ -231,7 +231,7 @@ impl BaseOs {
         {
             return Some(ImageFault::error(trouble.reason.clone(), again(trouble.wait_secs)));
         }
-        if let Some(trouble) = self.drain_trouble.as_ref().filter(|trouble| trouble.of == key) {
+        if let Some(trouble) = self.facts.hold.failure.as_ref().filter(|trouble| trouble.of == key) {
             return Some(ImageFault::warning(
                 format!(
                     "node drain failed {} times, last: {}; see /run/zedkube/NodeDrainProgress/global.json for what \

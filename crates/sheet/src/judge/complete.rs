@@ -2,7 +2,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use requester::{Orderer, PausableOperation, paused};
+use requester::{Orderer, paused};
 use topics::{
     CordonOwner, DeviceOpPending, DrainPhase, NodeDrainProgress, NodeDrainRequest, NodeState, PendingState,
     RequestId, Requester,
@@ -75,9 +75,8 @@ pub(super) fn complete(view: &DrainView, progress: &NodeDrainProgress, what: &st
     let pause = view.pause();
     let is_held = |it: &DeviceOpPending| {
         let started = !it.drain_requested_at.is_zero();
-        let (by, from) = (Requester::DeviceOp, Orderer::Controller);
-        let ordered = PausableOperation { by, from, started, forced: None };
-        it.site.is_empty() && it.state == PendingState::Pending && paused(pause, ordered).is_some()
+        let pauses = paused(pause, (Requester::DeviceOp, Orderer::Controller), started, None).is_some();
+        it.site.is_empty() && it.state == PendingState::Pending && pauses
     };
     let mut pending = view.pending.values();
     if let Some(first) = pending.next()

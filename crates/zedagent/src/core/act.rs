@@ -2,12 +2,9 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use requester::{DrainJudgement, OwnRequest, ProceedReason};
+use requester::{DrainJudgement, ProceedReason};
 use step::{Fault, Mono, planted, say};
-use topics::{
-    BootReason, DeviceOp, DrainStatus, FORCE_FILE, GoTime, NodeDrainRequest, PendingState, RequestId,
-    Requester, SkipKind,
-};
+use topics::{BootReason, DeviceOp, DrainStatus, GoTime, PendingState, SkipKind};
 
 use super::facts::Effect;
 use super::machine::{OperationGate, Zedagent};
@@ -20,22 +17,15 @@ const LEFT: &str = "the node is in no cluster any more";
 
 impl Zedagent {
     pub(super) fn ask(&mut self, now: Mono, op: DeviceOp, out: &mut Vec<Effect>) {
-        let request = NodeDrainRequest {
-            requested_at: self.wall(now),
-            requested_by: Requester::DeviceOp,
-            context: op.word().to_owned(),
-        };
-        let id: RequestId = request.id();
+        let request = self.hold.request(self.wall(now), op.word().to_owned());
         if let Some(pending) = self.pending.get_mut(&op) {
-            pending.drain_requested_at = id.at;
+            pending.drain_requested_at = request.requested_at;
             pending.attempts = pending.attempts.saturating_add(1);
             "zedkube to take the drain request".clone_into(&mut pending.waiting_for);
             pending.next_step.clear();
             out.push(Effect::Journal(pending.clone()));
             deferred(op, &pending.waiting_for, out);
         }
-        self.ask_from = None;
-        self.own = Some(OwnRequest::new(request.context.clone(), Some(id), &self.drain));
         out.push(Effect::Request(request));
     }
 
@@ -48,12 +38,8 @@ impl Zedagent {
         reason: &str,
         out: &mut Vec<Effect>,
     ) {
-        if let Some(own) = self.own.as_mut().filter(|it| !it.failed) {
-            own.failed = true;
-            self.failures = self.failures.saturating_add(1);
-            let pause = self.limits.ask_again(self.failures);
-            self.ask_from = Some(now + pause);
-            let (op, secs) = (op.word(), pause.as_secs());
+        if let Some(failure) = self.hold.fail(now, reason) {
+            let (op, secs) = (op.word(), failure.wait_secs);
             say!(
                 out,
                 error,
@@ -71,12 +57,11 @@ impl Zedagent {
     /// What is commanded needs the node drained until the machine goes down. zedkube drains again by itself when
     /// COMPLETE does not hold any more; nodeagent waits for that.
     pub(super) fn stay_drained(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let (Some(op), Some(own)) = (self.commanded(), self.own.as_ref()) else { return };
-        let under_way = self.drain.status.is_some_and(|it| it.status.is_under_way());
-        let judgement = self.judge(Some(own), None);
-        if let Some(own) = &mut self.own {
-            own.judged(&judgement);
-        }
+        let Some(op) = self.commanded().filter(|_| self.hold.own.is_some()) else { return };
+        let under_way = self.hold.heard.status.is_some_and(|it| it.status.is_under_way());
+        let forced = self.hold.forced.take();
+        let judgement = self.hold.judge(|_| true);
+        self.hold.forced = forced;
         match judgement {
             DrainJudgement::Failed(_) if planted(Fault::CommandedOnce) => {}
             DrainJudgement::Failed(reason) => self.failed(now, (op, PendingState::Commanded), &reason, out),
@@ -84,7 +69,7 @@ impl Zedagent {
                 self.record_wait(op, PendingState::Commanded, CARRIED_OUT.0, CARRIED_OUT.1, out);
             }
             DrainJudgement::Wait | DrainJudgement::Unanswered(_) if under_way => {
-                let words = self.own.as_ref().map(|own| self.drain.words(own)).unwrap_or_default();
+                let words = self.hold.own.as_ref().map(|own| self.hold.heard.words(own)).unwrap_or_default();
                 let waiting_for = format!("the node to be drained again: {words}");
                 self.record_wait(op, PendingState::Commanded, &waiting_for, "", out);
             }
@@ -99,7 +84,7 @@ impl Zedagent {
     }
 
     /// What an operation waits for while nobody who knows a cluster has spoken.
-    pub(super) fn silence(&self) -> OperationGate {
+    pub(super) fn silent_words(&self) -> OperationGate {
         if self.says_not_supported() {
             return OperationGate::Wait {
                 waiting_for: format!(
@@ -118,7 +103,7 @@ impl Zedagent {
     /// That it drains nothing, on a node that the config puts into a cluster.
     fn says_not_supported(&self) -> bool {
         self.wanted.as_ref().is_none_or(|it| it.clustered)
-            && self.drain.status.is_some_and(|it| it.status == DrainStatus::NotSupported)
+            && self.hold.heard.status.is_some_and(|it| it.status == DrainStatus::NotSupported)
     }
 
     pub(super) fn wait(&mut self, op: DeviceOp, waiting_for: &str, next_step: &str, out: &mut Vec<Effect>) {
@@ -148,24 +133,19 @@ impl Zedagent {
     /// Tells nodeagent. From here on only a boot ends the operation.
     pub(super) fn command(&mut self, op: DeviceOp, why: ProceedReason, out: &mut Vec<Effect>) {
         let is_forced = matches!(why, ProceedReason::Forced(_))
-            || self.own_for(op).is_some_and(|own| self.drain.has_forced(own));
-        let skip = match why {
-            ProceedReason::Complete { skip } => skip,
-            ProceedReason::NotSupported | ProceedReason::Early => {
-                if why == ProceedReason::Early {
-                    say!(out, error, "EARLY boot request for {}, zedkube not up yet", op.word());
-                }
-                // A drain that was asked for in a cluster that the node has left since was not for nothing: it is
-                // told that it never came.
-                let asked = self.pending.get(&op).is_some_and(|it| it.attempts > 0);
-                if asked { LEFT.to_owned() } else { String::new() }
-            }
-            ProceedReason::Forced(forced) => format!("forced {forced} by {FORCE_FILE}"),
-            ProceedReason::Silent { waited_secs } => {
-                let what =
-                    if self.says_not_supported() { "NOTSUPPORTED and nothing else" } else { "nothing" };
-                format!("zedkube has said {what} about this {} for {waited_secs} s", self.kind())
-            }
+            || self.own_for(op).is_some_and(|own| self.hold.heard.has_forced(own));
+        if why == ProceedReason::Early {
+            say!(out, error, "EARLY boot request for {}, zedkube not up yet", op.word());
+        }
+        // A drain that was asked for in a cluster that the node has left since was not for nothing.
+        let asked = self.pending.get(&op).is_some_and(|it| it.attempts > 0);
+        let skip = if asked && matches!(why, ProceedReason::NotSupported | ProceedReason::Early) {
+            LEFT.to_owned()
+        } else if let ProceedReason::Silent { waited_secs } = why {
+            let what = if self.says_not_supported() { "NOTSUPPORTED and nothing else" } else { "nothing" };
+            format!("zedkube has said {what} about this {} for {waited_secs} s", self.kind())
+        } else {
+            why.skip()
         };
         if !skip.is_empty() && skip != LEFT {
             say!(out, warn, "drain skipped for {}: {skip}", op.word());

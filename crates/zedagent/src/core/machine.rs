@@ -5,17 +5,16 @@
 use std::collections::BTreeMap;
 
 use requester::{
-    DeviceClustering, DrainJudgement, JudgeInput, LatestAnswers, OwnRequest, ProceedReason, UNKNOWN_WAIT,
-    is_used, judge,
+    DeviceClustering, DrainJudgement, Hold, OwnRequest, ProceedReason, UNKNOWN_WAIT, ZedkubeSilence,
 };
 use step::{Core, Fault, Inserted as _, Mono, planted, say};
 use topics::{
     DeviceOp, DeviceOpPending, DeviceOpsCmd, DeviceOrder, DeviceState, DrainStatus, GoTime,
-    MaintenanceModeReason, NodeDrainStatus, OperationPause, PendingState, Requester, ZedAgentStatus,
+    MaintenanceModeReason, PendingState, Requester, ZedAgentStatus,
 };
 
 use super::facts::{DesiredDevice, Effect, Event, SavedDeviceOps, SiteOrder};
-use crate::limits::Limits;
+use crate::limits::{ASK_AGAIN_MOST, Limits};
 
 /// Operations in the order in which they are served.
 pub(super) const OPERATIONS: [DeviceOp; 2] = [DeviceOp::Reboot, DeviceOp::Shutdown];
@@ -37,7 +36,6 @@ pub(super) enum OperationGate {
 /// The core of zedagent.
 #[derive(Debug, Clone)]
 pub struct Zedagent {
-    pub(super) limits: Limits,
     pub(super) boot_id: String,
     /// When the monotonic clock started, by the wall clock.
     pub(super) booted_at: GoTime,
@@ -48,15 +46,8 @@ pub struct Zedagent {
     pub(super) older: Vec<DeviceOp>,
     /// Operations that have waited for the test of an image.
     pub(super) tested: Vec<DeviceOp>,
-    pub(super) own: Option<OwnRequest>,
-    /// A drain is not asked for before then.
-    pub(super) ask_from: Option<Mono>,
-    pub(super) failures: u32,
-    pub(super) unknown_until: Mono,
-    pub(super) drain: LatestAnswers,
-    /// `None` before it has been heard.
-    pub(super) has_to_leave: Option<bool>,
-    pub(super) forced: Option<NodeDrainStatus>,
+    pub(super) hold: Hold,
+    pub(super) silence: ZedkubeSilence,
     /// What zedkube orders for the whole site; `None` before that has been heard.
     #[expect(clippy::option_option, reason = "not heard yet, and nothing ordered, differ")]
     pub(super) site: Option<Option<SiteOrder>>,
@@ -67,8 +58,6 @@ pub struct Zedagent {
     pub(super) called_off: Option<DeviceOp>,
     /// nodeagent is at an operation that takes the machine down, or was not heard yet.
     pub(super) going_down: bool,
-    /// A person's pause on this node.
-    pub(super) pause: Option<OperationPause>,
     pub(super) update_in_progress: bool,
     pub(super) image_waits: bool,
     pub(super) status: ZedAgentStatus,
@@ -78,8 +67,12 @@ pub struct Zedagent {
 
 impl Zedagent {
     /// Starts with what an earlier run left. `booted_at`: when the monotonic clock started, by the wall clock of now.
-    pub fn new(limits: Limits, found: SavedDeviceOps, now: Mono, booted_at: GoTime) -> (Self, Vec<Effect>) {
-        let unknown_until = now + UNKNOWN_WAIT;
+    pub fn new(limits: &Limits, found: SavedDeviceOps, now: Mono, booted_at: GoTime) -> (Self, Vec<Effect>) {
+        let pauses = (limits.ask_again_first(), ASK_AGAIN_MOST);
+        let mut hold = Hold::new(Requester::DeviceOp, pauses, found.request.as_ref());
+        // One that is on its way out was in a cluster until now: it waits for the end, as for a drain.
+        hold.has_to_leave = true;
+        hold.pause = found.pause;
         let status = ZedAgentStatus {
             name: "zedagent".to_owned(),
             device_state: DeviceState::Booting,
@@ -87,7 +80,6 @@ impl Zedagent {
             ..ZedAgentStatus::default()
         };
         let mut core = Self {
-            limits,
             boot_id: found.boot_id,
             booted_at,
             wanted: None,
@@ -98,18 +90,12 @@ impl Zedagent {
                 .into_map(),
             older: found.older,
             tested: Vec::new(),
-            own: found.request.as_ref().map(OwnRequest::survived),
-            ask_from: None,
-            failures: 0,
-            unknown_until,
-            drain: LatestAnswers::default(),
-            has_to_leave: None,
-            forced: None,
+            hold,
+            silence: ZedkubeSilence::new(now),
             site: None,
             person: None,
             called_off: None,
             going_down: true,
-            pause: found.pause,
             update_in_progress: false,
             image_waits: false,
             status,
@@ -215,18 +201,20 @@ impl Zedagent {
     pub(super) fn take_back(&mut self, op: DeviceOp, out: &mut Vec<Effect>) {
         let Some(pending) = self.pending.remove(&op) else { return };
         say!(out, info, "scheduleDeviceOperation: {} {} withdrawn", op.word(), pending.counter);
-        if self.own.as_ref().is_some_and(|it| it.context == op.word()) {
-            self.withdraw(out);
-        }
-        self.ask_from = None;
-        self.failures = 0;
+        self.forget_drain(op, out);
         out.push(Effect::Forget(op));
     }
 
-    pub(super) fn withdraw(&mut self, out: &mut Vec<Effect>) {
-        if self.own.take().is_some() {
-            out.push(Effect::Withdraw);
+    /// No drain is wanted any more for `op`.
+    pub(super) fn forget_drain(&mut self, op: DeviceOp, out: &mut Vec<Effect>) {
+        if self.hold.own.as_ref().is_some_and(|it| it.context == op.word()) {
+            self.withdraw(out);
         }
+        self.hold.failure = None;
+    }
+
+    pub(super) fn withdraw(&mut self, out: &mut Vec<Effect>) {
+        out.extend(self.hold.withdraw().then_some(Effect::Withdraw));
     }
 
     /// Moves the first pending operation on as far as facts allow.
@@ -277,16 +265,11 @@ impl Zedagent {
         if planted(Fault::A5) && self.tested.contains(&op) {
             return drained();
         }
-        if planted(Fault::A1) && self.drain.status.is_some_and(|it| it.status == DrainStatus::Cordoned) {
+        if planted(Fault::A1) && self.hold.heard.status.is_some_and(|it| it.status == DrainStatus::Cordoned) {
             return drained();
         }
-        let judgement = self.judge(self.own_for(op), self.forced);
-        if self.own_for(op).is_some()
-            && let Some(own) = &mut self.own
-        {
-            own.judged(&judgement);
-        }
-        match judgement {
+        let shared = self.commanded().is_some();
+        match self.hold.judge(|own| shared || own.context == op.word()) {
             DrainJudgement::Open(why) => OperationGate::Open(why),
             DrainJudgement::Ask => self.ask_gate(now),
             // Asked for again in the name of what is commanded.
@@ -304,7 +287,7 @@ impl Zedagent {
                 next_step: "",
             },
             DrainJudgement::Wait | DrainJudgement::Unanswered(_) => OperationGate::Wait {
-                waiting_for: self.own_for(op).map(|own| self.drain.words(own)).unwrap_or_default(),
+                waiting_for: self.own_for(op).map(|own| self.hold.heard.words(own)).unwrap_or_default(),
                 next_step: "",
             },
         }
@@ -313,23 +296,7 @@ impl Zedagent {
     /// Our request, where it is for `op`. What was commanded under one needs the node drained until the next boot; its
     /// drain is shared.
     pub(super) fn own_for(&self, op: DeviceOp) -> Option<&OwnRequest> {
-        self.own.as_ref().filter(|own| self.commanded().is_some() || own.context == op.word())
-    }
-
-    pub(super) fn judge(&self, own: Option<&OwnRequest>, forced: Option<NodeDrainStatus>) -> DrainJudgement {
-        judge(JudgeInput {
-            by: Requester::DeviceOp,
-            own,
-            heard: &self.drain,
-            cluster: match &self.wanted {
-                None => DeviceClustering::Undecided,
-                Some(wanted) if wanted.clustered => DeviceClustering::Clustered,
-                Some(_) => DeviceClustering::Single,
-            },
-            // One that is on its way out was in a cluster until now: it waits for the end, as for a drain.
-            has_to_leave: self.has_to_leave != Some(false),
-            forced,
-        })
+        self.hold.own.as_ref().filter(|own| self.commanded().is_some() || own.context == op.word())
     }
 
     /// Nobody who knows a cluster has spoken.
@@ -340,8 +307,8 @@ impl Zedagent {
                 next_step: "put a config at persist/config/edge-dev-config.json",
             };
         }
-        if now < self.unknown_until {
-            return self.silence();
+        if now < self.silence.until {
+            return self.silent_words();
         }
         OperationGate::Open(ProceedReason::Silent { waited_secs: UNKNOWN_WAIT.as_secs() })
     }
@@ -356,12 +323,12 @@ impl Zedagent {
     }
 
     pub(super) fn ask_gate(&self, now: Mono) -> OperationGate {
-        match self.ask_from {
-            Some(from) if now < from || planted(Fault::A4NotAgain) => OperationGate::Wait {
+        match &self.hold.failure {
+            Some(failure) if now < failure.until || planted(Fault::A4NotAgain) => OperationGate::Wait {
                 waiting_for: format!(
                     "the next try at {}, failed drains: {}",
-                    self.wall(from).shown(),
-                    self.failures
+                    self.wall(failure.until).shown(),
+                    failure.failures
                 ),
                 next_step: "`zedbox drain status` says what to fix; to go ahead without a drain: `zedbox drain force complete \
                             --for reboot --reason '...'`",
@@ -380,6 +347,8 @@ impl Zedagent {
         };
         self.status.maintenance_mode_reasons = Some(vec![reason]);
         self.status.force_fallback_counter = wanted.force_fallback_counter;
+        self.hold.cluster =
+            if wanted.clustered { DeviceClustering::Clustered } else { DeviceClustering::Single };
         self.wanted = Some(wanted);
     }
 
@@ -413,19 +382,18 @@ impl Core for Zedagent {
 
     fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
         let before = self.status.clone();
-        let spoke = self.drain.is_clustered();
         let mut out = Vec::new();
         self.heard = now;
         match event {
             Event::Config(wanted) => self.config(wanted),
             Event::NoConfig => self.status.config_get_status = topics::ConfigGetStatus::Fail,
-            Event::Drain(status) => self.drain.status(status),
-            Event::Progress(progress) => self.drain.progress(progress),
-            Event::HasToLeave(it) => self.has_to_leave = Some(it),
+            Event::Drain(status) => self.hold.heard.status(status),
+            Event::Progress(progress) => self.hold.heard.progress(progress),
+            Event::HasToLeave(it) => self.hold.has_to_leave = it,
             Event::Nodeagent(status) => {
                 self.nodeagent(&status);
                 self.settle_older(&status, &mut out);
-                let asked = |op: &DeviceOp| self.own.as_ref().is_some_and(|it| it.context == op.word());
+                let asked = |op: &DeviceOp| self.hold.own.as_ref().is_some_and(|it| it.context == op.word());
                 if planted(Fault::A3)
                     && !status.wait_drain_in_progress
                     && let Some(op) = OPERATIONS.into_iter().find(asked)
@@ -434,32 +402,25 @@ impl Core for Zedagent {
                 }
             }
             Event::Forced(forced) => {
-                self.forced = forced;
+                self.hold.forced = forced;
                 if planted(Fault::K13) && forced.is_some_and(|it| it.status == DrainStatus::Complete) {
                     out.push(Effect::UseForce);
                 }
             }
             Event::Site(order) => self.site_heard(order, &mut out),
             Event::Person(order) => self.person_heard(order.as_ref()),
-            Event::Pause(pause) => self.pause = pause,
+            Event::Pause(pause) => self.hold.pause = pause,
             Event::ImageWaits(waits) => self.image_waits = waits,
             Event::Wall(booted_at) => self.set_clock(booted_at, &mut out),
             Event::Tick => {}
         }
-        if let Some(own) = &mut self.own {
-            own.hear(&self.drain);
-        }
-        if spoke || self.drain.is_clustered() {
-            // A zedkube that falls silent later gets its time again, from when that is heard.
-            self.unknown_until = now + UNKNOWN_WAIT;
-        }
+        self.hold.settle();
+        self.silence.settle(now, &self.hold.heard);
         self.settle_ordered(now, &mut out);
         self.evaluate(now, &mut out);
         self.proceed(now, &mut out);
-        if self.commanded().is_some()
-            && is_used(self.forced, Requester::DeviceOp, self.own.as_ref(), &self.drain)
-        {
-            self.forced = None;
+        if self.commanded().is_some() && self.hold.is_used() {
+            self.hold.forced = None;
             out.push(Effect::UseForce);
         }
         self.status.device_state = self.device_state();
@@ -473,8 +434,10 @@ impl Core for Zedagent {
         if self.pending.is_empty() {
             return None;
         }
-        let unknown = (!self.drain.is_clustered() && self.wanted.is_some()).then_some(self.unknown_until);
-        let ask = self.ask_from.filter(|_| self.own.as_ref().is_none_or(|own| own.failed));
+        let silent = !self.hold.heard.is_clustered() && self.wanted.is_some();
+        let unknown = silent.then_some(self.silence.until);
+        let rests = self.hold.own.as_ref().is_none_or(|own| own.failed);
+        let ask = self.hold.failure.as_ref().filter(|_| rests).map(|it| it.until);
         [unknown, ask].into_iter().flatten().filter(|at| *at > self.heard).min()
     }
 

@@ -4,9 +4,9 @@
 //! It goes before what the controller wants, and takes no counter of the controller with it but one that it carries out
 //! as well. Not here: when the machine's turn has come (`outage::site`). Pure: no clock, no I/O, no task.
 
-use requester::{Orderer, PausableOperation, Paused, paused};
+use requester::{Orderer, Paused};
 use step::{Mono, say};
-use topics::{BootReason, DeviceOp, DeviceOpPending, NodeAgentStatus, PendingState, Requester};
+use topics::{BootReason, DeviceOp, DeviceOpPending, NodeAgentStatus, PendingState};
 
 use super::facts::{Effect, SiteOrder};
 use super::machine::{OperationGate, Zedagent};
@@ -19,10 +19,7 @@ impl Zedagent {
             && self.pending.get(op).is_some_and(|it| it.boot_id != self.boot_id)
         {
             self.executed(*op, out);
-            if self.own.as_ref().is_some_and(|it| it.context == op.word()) {
-                self.withdraw(out);
-            }
-            (self.ask_from, self.failures) = (None, 0);
+            self.forget_drain(*op, out);
         }
         self.site = Some(order.filter(|it| it.go && it.boot_id == self.boot_id));
     }
@@ -57,18 +54,14 @@ impl Zedagent {
     /// What keeps this operation waiting by a person's pause; a drain that was asked for it alone is taken back where that
     /// refuses what has started.
     pub(super) fn paused(&mut self, op: DeviceOp, out: &mut Vec<Effect>) -> Option<OperationGate> {
-        let own = self.own_for(op);
-        let failed = own.is_some_and(|own| own.failed);
-        let started = own.is_some() && !failed;
         let of_site = self.site.iter().flatten().any(|it| it.op == op);
         let from = match (self.is_ordered(op), of_site) {
             (true, true) => Orderer::Site,
             (true, false) => Orderer::Person,
             (false, _) => Orderer::Controller,
         };
-        let operation = PausableOperation { by: Requester::DeviceOp, from, started, forced: self.forced };
-        let Paused { waiting_for, next_step, withdraws } = paused(self.pause.as_ref(), operation)?;
-        if (withdraws || failed) && self.commanded().is_none() {
+        let Paused { waiting_for, next_step, withdraws } = self.hold.paused(self.own_for(op), from)?;
+        if withdraws && self.commanded().is_none() {
             self.withdraw(out);
         }
         Some(OperationGate::Wait { waiting_for, next_step })

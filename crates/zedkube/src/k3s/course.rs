@@ -4,12 +4,9 @@
 
 use std::time::Duration;
 
-use requester::{
-    DeviceClustering, DrainJudgement, JudgeInput, Orderer, OwnRequest, PausableOperation, Paused,
-    ProceedReason, UNKNOWN_WAIT, judge, paused,
-};
-use step::{Mono, doubled, say};
-use topics::{FORCE_FILE, K3S_RESTART, K3sStage, K3sUpdate, NodeDrainRequest, Requester};
+use requester::{DeviceClustering, DrainJudgement, Orderer, OwnRequest, Paused, ProceedReason, UNKNOWN_WAIT};
+use step::{Mono, say};
+use topics::{FORCE_FILE, K3S_RESTART, K3sStage, K3sUpdate, NodeDrainRequest};
 
 use super::facts::Effect;
 use super::rules::{K3s, K3sChange, Reported, millis};
@@ -19,8 +16,6 @@ use crate::limits::{K3S_SETTLE, K3S_UPDATE};
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// The same after a failure.
 const LOOK_SELDOM: Duration = Duration::from_secs(60);
-/// After a failed drain, the first and the longest pause before it is asked for again.
-const ASK_AGAIN: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(30 * 60));
 /// Where a person looks at the drain.
 const SEE_DRAIN: &str = "zedbox drain status";
 
@@ -68,40 +63,29 @@ impl K3s {
             }
         }
         // What was answered for a turn alone is no answer to a drain.
-        let own = self.own.as_ref().filter(|it| !drains || it.context != K3S_RESTART);
-        let (by, from, forced) = (Requester::K3sUpdate, Orderer::Controller, self.forced);
-        let failed = self.own.as_ref().is_some_and(|it| it.failed);
-        let operation = PausableOperation { by, from, started: self.own.is_some() && !failed, forced };
-        if let Some(Paused { waiting_for, next_step, withdraws }) = paused(self.pause.as_ref(), operation) {
+        let counts = |it: &OwnRequest| !drains || it.context != K3S_RESTART;
+        let paused = self.hold.paused(self.hold.own.as_ref(), Orderer::Controller);
+        if let Some(Paused { waiting_for, next_step, withdraws }) = paused {
             // One that replaces what was applied keeps its turn: the node is not healthy in between.
-            if (withdraws || failed) && !self.is_applied() {
+            if withdraws && !self.is_applied() {
                 self.withdraw(out);
             }
             return self.waits(&waiting_for, next_step, out);
         }
-        let verdict = judge(JudgeInput {
-            by: Requester::K3sUpdate,
-            own,
-            heard: &self.heard,
-            cluster: self.member,
-            has_to_leave: self.has_to_leave,
-            forced: self.forced,
-        });
-        let words = own.map(|own| self.heard.words(own)).unwrap_or_default();
-        if let Some(own) = &mut self.own {
-            own.judged(&verdict);
-        }
-        match verdict {
-            DrainJudgement::Open(why) => self.apply(now, change, skip(why), out),
-            DrainJudgement::Silent if self.member == DeviceClustering::Undecided || now < self.patience => {
+        let own = self.hold.own.as_ref().filter(|it| counts(it));
+        let words = own.map(|own| self.hold.heard.words(own)).unwrap_or_default();
+        let undecided = self.hold.cluster == DeviceClustering::Undecided;
+        match self.hold.judge(counts) {
+            DrainJudgement::Open(why) => self.apply(now, change, why.skip(), out),
+            DrainJudgement::Silent if undecided || now < self.silence.until => {
                 self.waits("it is not known whether this node is in a cluster", SEE_DRAIN, out);
             }
             DrainJudgement::Silent => {
-                let secs = UNKNOWN_WAIT.as_secs();
-                self.apply(now, change, format!("nothing was said about its drain for {secs} s"), out);
+                let why = ProceedReason::Silent { waited_secs: UNKNOWN_WAIT.as_secs() };
+                self.apply(now, change, why.skip(), out);
             }
             DrainJudgement::Failed(reason) => self.failed(now, &reason, context, out),
-            DrainJudgement::Ask if self.drain_read && self.ask_from.is_none_or(|at| now >= at) => {
+            DrainJudgement::Ask if self.drain_read && self.hold.rests(now, &context).is_none() => {
                 self.ask(now, context, out);
             }
             DrainJudgement::Ask => {}
@@ -119,27 +103,20 @@ impl K3s {
     /// The drain failed: it is requested again after a pause that grows. The failed request stays until then: it holds no
     /// turn, and zedkube drains for it again by itself once the cause has ended.
     fn failed(&mut self, now: Mono, reason: &str, context: String, out: &mut Vec<Effect>) {
-        let Some(own) = self.own.as_mut().filter(|own| !own.failed) else {
-            if self.ask_from.is_none_or(|at| now >= at) {
+        let Some(failure) = self.hold.fail(now, reason) else {
+            if self.hold.rests(now, &context).is_none() {
                 self.ask(now, context, out);
             }
             return;
         };
-        own.failed = true;
-        self.failures = self.failures.saturating_add(1);
-        let pause = doubled(ASK_AGAIN.0, ASK_AGAIN.1, self.failures);
-        self.ask_from = Some(now + pause);
-        let waits = format!("the next try, after {} failed: {reason}", self.failures);
-        let secs = pause.as_secs();
+        let (secs, failures) = (failure.wait_secs, failure.failures);
+        let waits = format!("the next try, after {failures} failed: {reason}");
         say!(out, warn, "no turn for the update of k3s, asked for again in {secs} s: {reason}");
         self.waits(&waits, SEE_DRAIN, out);
     }
 
     fn ask(&mut self, now: Mono, context: String, out: &mut Vec<Effect>) {
-        self.ask_from = None;
-        let requested_by = Requester::K3sUpdate;
-        let request = NodeDrainRequest { requested_at: self.wall(now), requested_by, context };
-        self.own = Some(OwnRequest::new(request.context.clone(), Some(request.id()), &self.heard));
+        let request = self.hold.request(self.wall(now), context);
         if let Some(record) = &self.record {
             let attempts = record.attempts.saturating_add(1);
             let waiting_for = "zedkube to take the request".to_owned();
@@ -153,7 +130,8 @@ impl K3s {
 
     /// The same request, for another version now.
     fn reword(&mut self, context: String, out: &mut Vec<Effect>) {
-        let Some(own) = self.own.as_mut().filter(|it| it.context != context && it.context != K3S_RESTART)
+        let Some(own) =
+            self.hold.own.as_mut().filter(|it| it.context != context && it.context != K3S_RESTART)
         else {
             return;
         };
@@ -229,8 +207,8 @@ impl K3s {
         };
         if record.stage == K3sStage::Failed {
             // Whoever is on the way to a turn by a rule that was looked at has none.
-            let rule = self.heard.progress.as_ref().map_or("", |it| it.turn.rule.as_str());
-            let lost = self.own.is_some()
+            let rule = self.hold.heard.progress.as_ref().map_or("", |it| it.turn.rule.as_str());
+            let lost = self.hold.own.is_some()
                 && !matches!(rule, "" | "reading" | "api" | "not-listed" | "record" | "preflight");
             if lost {
                 say!(out, warn, "the turn of the failed update of k3s was taken away");
@@ -296,16 +274,4 @@ impl K3s {
 /// The version for a person.
 fn named(version: &str) -> String {
     if version.is_empty() { "k3s of the image".to_owned() } else { format!("k3s {version}") }
-}
-
-/// Why it goes without a drain, or empty.
-fn skip(why: ProceedReason) -> String {
-    match why {
-        ProceedReason::Complete { skip } => skip,
-        ProceedReason::NotSupported | ProceedReason::Early => String::new(),
-        ProceedReason::Forced(forced) => format!("forced {forced} by {FORCE_FILE}"),
-        ProceedReason::Silent { waited_secs } => {
-            format!("nothing was said about its drain for {waited_secs} s")
-        }
-    }
 }

@@ -5,14 +5,16 @@
 
 use std::time::Duration;
 
-use requester::{DeviceClustering, DrainTopicUpdate, LatestAnswers, OwnRequest, UNKNOWN_WAIT};
+use requester::{DrainTopicUpdate, Hold, ZedkubeSilence};
 use step::{Core, Mono, say};
-use topics::{GoTime, K3sStage, K3sUpdate, NodeDrainRequest, NodeDrainStatus, OperationPause};
+use topics::{GoTime, K3sStage, K3sUpdate, NodeDrainRequest, OperationPause, Requester};
 
 use super::config::{DesiredK3s, Override};
 use super::facts::{Effect, Event};
 use crate::limits::{K3S_SETTLE, K3S_UPDATE};
 
+/// After a failed drain, the first and the longest pause before it is asked for again.
+const ASK_AGAIN: (Duration, Duration) = (Duration::from_secs(30), Duration::from_mins(30));
 /// Between two readings of a file in a vault that is shut.
 const FILE_AGAIN: Duration = Duration::from_secs(60);
 
@@ -53,18 +55,10 @@ pub(super) struct K3s {
     pub(super) file: Option<Override>,
     pub(super) read_file_at: Option<Mono>,
     pub(super) record: Option<K3sUpdate>,
-    pub(super) own: Option<OwnRequest>,
-    pub(super) heard: LatestAnswers,
+    pub(super) hold: Hold,
+    pub(super) silence: ZedkubeSilence,
     /// Both topics of the drain half were read.
     pub(super) drain_read: bool,
-    pub(super) member: DeviceClustering,
-    pub(super) has_to_leave: bool,
-    pub(super) forced: Option<NodeDrainStatus>,
-    /// A person's pause on this node.
-    pub(super) pause: Option<OperationPause>,
-    pub(super) patience: Mono,
-    pub(super) failures: u32,
-    pub(super) ask_from: Option<Mono>,
     pub(super) looks: u64,
     pub(super) reported: Reported,
     pub(super) look_at: Option<Mono>,
@@ -90,6 +84,8 @@ impl K3s {
             (record.boot_id, record.booted_at) = (boot_id.clone(), booted_at);
             record.applied_ms = millis(now);
         }
+        let mut hold = Hold::new(Requester::K3sUpdate, ASK_AGAIN, request.as_ref());
+        hold.pause = pause;
         let core = Self {
             boot_id,
             booted_at,
@@ -99,16 +95,9 @@ impl K3s {
             file: None,
             read_file_at: None,
             record,
-            own: request.as_ref().map(OwnRequest::survived),
-            heard: LatestAnswers::default(),
+            hold,
+            silence: ZedkubeSilence::new(now),
             drain_read: false,
-            member: DeviceClustering::Undecided,
-            has_to_leave: false,
-            forced: None,
-            pause,
-            patience: now + UNKNOWN_WAIT,
-            failures: 0,
-            ask_from: None,
             looks: 0,
             reported: Reported::Unasked,
             look_at: None,
@@ -156,7 +145,7 @@ impl K3s {
         let idle = self.record.as_ref().is_none_or(|it| it.stage == K3sStage::Done);
         if idle && self.wanted.version.is_some() {
             self.withdraw(out);
-            (self.failures, self.ask_from) = (0, None);
+            self.hold.failure = None;
         }
     }
 
@@ -181,9 +170,7 @@ impl K3s {
     }
 
     pub(super) fn withdraw(&mut self, out: &mut Vec<Effect>) {
-        if self.own.take().is_some() {
-            out.push(Effect::Withdraw);
-        }
+        out.extend(self.hold.withdraw().then_some(Effect::Withdraw));
     }
 
     fn set_clock(&mut self, booted_at: GoTime, out: &mut Vec<Effect>) {
@@ -220,15 +207,17 @@ impl Core for K3s {
                     out.push(Effect::OnBoot(on_boot));
                 }
             }
-            Event::Drain(DrainTopicUpdate::Status(status)) => self.heard.status(status),
-            Event::Drain(DrainTopicUpdate::Progress(progress)) => self.heard.progress(progress),
+            Event::Drain(DrainTopicUpdate::Status(status)) => self.hold.heard.status(status),
+            Event::Drain(DrainTopicUpdate::Progress(progress)) => self.hold.heard.progress(progress),
             Event::Drain(DrainTopicUpdate::Read) => {
-                self.heard.read();
+                self.hold.heard.read();
                 self.drain_read = true;
             }
-            Event::Member(member, has_to_leave) => (self.member, self.has_to_leave) = (member, has_to_leave),
-            Event::Forced(forced) => self.forced = forced,
-            Event::Pause(pause) => self.pause = pause,
+            Event::Member(member, has_to_leave) => {
+                (self.hold.cluster, self.hold.has_to_leave) = (member, has_to_leave);
+            }
+            Event::Forced(forced) => self.hold.forced = forced,
+            Event::Pause(pause) => self.hold.pause = pause,
             Event::File(file) => {
                 self.read_file_at = file.is_none().then_some(now + FILE_AGAIN);
                 self.file = file.or(self.file.take());
@@ -240,12 +229,8 @@ impl Core for K3s {
             Event::Wall(booted_at) => self.set_clock(booted_at, &mut out),
             Event::Reported(..) | Event::Gate(_) | Event::Tick => {}
         }
-        if let Some(own) = &mut self.own {
-            own.hear(&self.heard);
-        }
-        if self.heard.is_clustered() {
-            self.patience = now + UNKNOWN_WAIT;
-        }
+        self.hold.settle();
+        self.silence.settle(now, &self.hold.heard);
         self.settle(now, &mut out);
         out
     }
@@ -259,8 +244,8 @@ impl Core for K3s {
         let limit = applied.filter(|it| it.stage == K3sStage::Applied);
         [
             self.read_file_at.filter(|_| self.wanted.file.is_some()),
-            self.ask_from.filter(|_| self.change().is_some()),
-            held.then_some(self.patience),
+            self.hold.failure.as_ref().filter(|_| self.change().is_some()).map(|it| it.until),
+            held.then_some(self.silence.until),
             settle,
             limit.map(|it| began(it) + K3S_UPDATE),
             self.look_at.filter(|_| applied.is_some_and(|it| !it.to.is_empty())),

@@ -143,16 +143,18 @@ impl Watched {
     /// What is written and answered is switched in the very step.
     fn judge_delay(&self) {
         let core = &self.world.core;
-        let Some(own) = &core.own else { return };
-        let answered =
-            own.id.zip(core.facts.drain.progress.as_ref()).and_then(|(id, progress)| progress.answer(id));
+        let Some(own) = &core.facts.hold.own else { return };
+        let answered = own
+            .id
+            .zip(core.facts.hold.heard.progress.as_ref())
+            .and_then(|(id, progress)| progress.answer(id));
         let complete = answered.is_some_and(|answer| answer.status == DrainStatus::Complete);
         let written = core
             .facts
             .stages()
             .into_iter()
             .any(|(key, _, stage)| *key == own.context && stage == ImageStage::Written);
-        let held = core.order_trouble.is_some() || core.facts.forced.is_some();
+        let held = core.order_trouble.is_some() || core.facts.hold.forced.is_some();
         assert!(!complete || !written || held, "complete and written, but not switched");
     }
 

@@ -34,7 +34,7 @@ fn found(boot: &str) -> SavedDeviceOps {
 }
 
 fn start(found: SavedDeviceOps) -> (Zedagent, Vec<Effect>) {
-    Zedagent::new(Limits::default(), found, T0, wall().minus(T0.since_start()))
+    Zedagent::new(&Limits::default(), found, T0, wall().minus(T0.since_start()))
 }
 
 fn wants(counter: u32) -> Event {
@@ -390,7 +390,7 @@ fn a_commanded_reboot_whose_drain_is_void_and_fails_keeps_its_request_and_asks_a
     let second = request(&effects).unwrap();
     assert!(second.requested_at > first.requested_at);
     core.step(due, status(8, 2));
-    let own = core.own.as_ref().and_then(|own| own.id);
+    let own = core.hold.own.as_ref().and_then(|own| own.id);
     assert_eq!(own, Some(second.id()), "a failure counts once");
     core.step(due, status(9, 2));
     core.step(due, answer(&second, 9));

@@ -77,7 +77,7 @@ proptest! {
             ..SavedDeviceOps::default()
         };
         let mut now = Mono::from_start(Duration::from_secs(1));
-        let (mut core, _) = Zedagent::new(Limits::default(), found, now, wall);
+        let (mut core, _) = Zedagent::new(&Limits::default(), found, now, wall);
         // zedkube is there from the start, and answers by request.
         core.step(now, event(&Fact::Status(2, 1), None, wall));
         core.step(now, event(&Fact::Answer { newest: false, status: 2 }, None, wall));

@@ -22,7 +22,7 @@ pub(super) fn start(found: SavedDeviceOps) -> (Zedagent, Vec<Effect>) {
     let counters = [DeviceOp::Reboot, DeviceOp::Shutdown].map(|op| (op, command.clone())).into();
     let boot_id = if found.boot_id.is_empty() { "b1".to_owned() } else { found.boot_id };
     let (mut core, mut effects) =
-        Zedagent::new(Limits::default(), SavedDeviceOps { counters, boot_id, ..found }, T0, wall);
+        Zedagent::new(&Limits::default(), SavedDeviceOps { counters, boot_id, ..found }, T0, wall);
     effects.extend(
         core.step(T0, Event::Drain(Some(NodeDrainStatus { status: 2.into(), requested_by: 1.into() }))),
     );
@@ -173,7 +173,7 @@ fn x3_what_a_person_orders_waits_for_its_drain_goes_behind_the_sites_and_is_not_
             boot_id: "b1".into(),
             ..SavedDeviceOps::default()
         };
-        let (mut core, _) = Zedagent::new(Limits::default(), found, T0, wall);
+        let (mut core, _) = Zedagent::new(&Limits::default(), found, T0, wall);
         core.step(T0, config(6, 6));
         let effects = core.step(T0, Event::Site(None));
         assert!(!effects.contains(&Effect::Forget(DeviceOp::Reboot)), "{effects:?}");
@@ -319,7 +319,7 @@ fn x3_a_zedagent_that_restarts_commands_no_order_again_that_is_withdrawn_or_was_
             ..SavedDeviceOps::default()
         };
         let is_persons = site == by;
-        let (mut core, effects) = Zedagent::new(Limits::default(), found, T0, wall);
+        let (mut core, effects) = Zedagent::new(&Limits::default(), found, T0, wall);
         assert_eq!(commanded(&effects), Some((told || !is_persons, false, false)), "{what}");
         core.step(T0, config(6, 6));
         core.step(T0, Event::Site(None));
