@@ -28,7 +28,7 @@ const ARROWS: [(&str, &str); 21] = [
     ("agent", "pubsub step topics"),
     ("kubeapi", "step"),
     ("checks", "kubeapi step topics"),
-    ("kubenodeop", "checks kubeapi step"),
+    ("kubenodeop", "checks kubeapi step topics"),
     ("outage", "checks kubeapi step topics"),
     ("clusterview", "agent kubeapi pubsub step topics"),
     ("sheet", "agent pubsub requester step topics"),

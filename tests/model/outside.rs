@@ -5,11 +5,11 @@ use std::time::Duration;
 use agent::device::MachineOperation;
 use kubenodeop::node::boot::GateReport;
 use kubenodeop::node::gate::{GateStatus, Layer};
-use kubenodeop::{Marks, WatchedBlockers};
+use kubenodeop::{AttemptFailure, DrainSuccess, WatchedBlockers};
 use nodeagent::core::Took;
 use outage::turn::rule::CordonMark;
-use topics::{CordonOwner, NodeDrainRequest, Requester};
-use zedkube::core::{AttemptFailure, DrainSuccess, NodeLook, RemainingPod, StartObstacle};
+use topics::{CordonOwner, DrainMarks, NodeDrainRequest, Requester};
+use zedkube::core::{NodeLook, RemainingPod, StartObstacle};
 
 use super::effects::{Fuse, Gone};
 use super::steps::How;
@@ -125,7 +125,7 @@ impl State {
                         reason: trouble(),
                         blockers: Vec::new(),
                         watched: WatchedBlockers::default(),
-                        marks: Marks::default(),
+                        marks: DrainMarks::default(),
                     };
                     Event::Drained(run, Err(Box::new(failure)))
                 }

@@ -18,7 +18,7 @@ use clusterview::stats;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kubeapi::NodeName;
 use kubenodeop::leave::{self, Leave};
-use kubenodeop::{AttemptRules, CordonAnnotation, Marks};
+use kubenodeop::{AttemptRules, CordonAnnotation};
 use outage::Ours;
 use outage::keeper::{self, Ask, KeeperReport, TurnRequest};
 use outage::margin::calls::{Addresses, EtcdAccess, EtcdSettings};
@@ -30,7 +30,7 @@ use scenarios::{At, UUID, World};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
-use topics::{AppLogMarks, DrainStatus, KubeLeaderElectInfo, KubeStatsState, NodeDrainProgress};
+use topics::{AppLogMarks, DrainMarks, DrainStatus, KubeLeaderElectInfo, KubeStatsState, NodeDrainProgress};
 
 /// A request as a role sees it: API group, resource, verb. `None` for what needs no role, as `/readyz`.
 fn needed((method, uri): &(String, String)) -> Option<(String, String, String)> {
@@ -299,7 +299,7 @@ async fn s1_leaving_the_cluster_asks_for_what_its_own_role_grants_and_nothing_el
         owner: CordonAnnotation::default(),
         rules: AttemptRules::default(),
         attempt: watch::Sender::new(Duration::ZERO).subscribe(),
-        marks: Marks::default(),
+        marks: DrainMarks::default(),
         tries: 1,
         pause: Duration::ZERO,
         reach: Duration::ZERO,

@@ -3,13 +3,15 @@
 //! Not here: what the objects mean. Sources: the Kubernetes page "API Concepts" (watch, 410, bookmarks); kube's
 //! own watcher is not used because it hides replies and reads no Retry-After.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
-use futures::stream::{self, Stream, StreamExt as _};
+use futures::stream::{self, BoxStream, Stream, StreamExt as _};
 use kube::api::{ListParams, WatchParams};
 use kube::core::Request;
 use serde::de::DeserializeOwned;
+use step::Inserted as _;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
@@ -146,6 +148,43 @@ pub enum Update<K> {
     Trouble(Error),
 }
 
+impl<K> Update<K> {
+    /// Applies it to `table`; `keep` gives the name of an object and what is kept of it. Returns whether the table changed.
+    /// Errors: the trouble in it; the table stays as it is.
+    pub fn into_table<N: Ord, V: PartialEq>(
+        self,
+        table: &mut BTreeMap<N, V>,
+        keep: impl Fn(K) -> (N, Option<V>),
+    ) -> Result<bool, Error> {
+        let kept = |(name, kept): (N, Option<V>)| Some((name, kept?));
+        Ok(match self {
+            Self::Listed(all) => step::update(table, all.into_iter().map(keep).filter_map(kept).into_map()),
+            Self::Put(one) => match keep(one) {
+                (name, Some(kept)) => {
+                    let changed = table.get(&name) != Some(&kept);
+                    table.insert(name, kept);
+                    changed
+                }
+                (name, None) => table.remove(&name).is_some(),
+            },
+            Self::Gone(one) => table.remove(&keep(one).0).is_some(),
+            Self::Trouble(error) => return Err(error),
+        })
+    }
+
+    /// The one object that is followed, as it is now; `None` if it does not exist.
+    /// Errors: the trouble in it.
+    pub fn one(self, is: impl Fn(&K) -> bool) -> Result<Option<K>, Error> {
+        match self {
+            Self::Listed(all) => Ok(all.into_iter().find(is)),
+            Self::Put(one) => Ok(Some(one)),
+            Self::Gone(_) => Ok(None),
+            Self::Trouble(error) => Err(error),
+        }
+    }
+}
+
+/// How a collection is followed.
 #[derive(Debug, Clone)]
 pub struct Manner {
     /// The version that the caller has read: the follower starts without a list.
@@ -242,6 +281,76 @@ pub fn follow_in<K: DeserializeOwned + Send + 'static>(
     })
 }
 
+/// A table of what is kept of the objects of a collection, kept up to date by a watch. It keeps its content while calls fail.
+/// Dropping it closes the watch.
+pub struct ObjectMirror<K, N, V> {
+    known: Option<BTreeMap<N, V>>,
+    keep: Box<dyn Fn(K) -> (N, Option<V>) + Send + Sync>,
+    news: BoxStream<'static, FollowNews<K>>,
+    troubled: bool,
+}
+
+impl<K, N, V> ObjectMirror<K, N, V>
+where
+    K: DeserializeOwned + Send + 'static,
+    N: Ord + Send + Sync + 'static,
+    V: PartialEq + Send + Sync + 'static,
+{
+    /// The first call is made when [`ObjectMirror::changed`] is first polled. `keep` as in [`Update::into_table`].
+    pub fn open(
+        cluster: &ApiClient,
+        scope: WatchScope,
+        manner: Manner,
+        seed: u64,
+        keep: impl Fn(K) -> (N, Option<V>) + Send + Sync + 'static,
+    ) -> Self {
+        let news = follow_in(cluster.clone(), scope, manner, seed).boxed();
+        Self { known: None, keep: Box::new(keep), news, troubled: false }
+    }
+
+    /// `None` before the first list.
+    pub const fn known(&self) -> Option<&BTreeMap<N, V>> {
+        self.known.as_ref()
+    }
+
+    /// Waits for the next news. Returns whether the table changed, or was read again after trouble; false when a watch merely
+    /// continues. Dropping the wait loses nothing.
+    /// Errors: the trouble of the watch; the next wait tries again.
+    pub async fn changed(&mut self) -> Result<bool, Error> {
+        let Some(news) = self.news.next().await else { std::future::pending().await };
+        let update = match news {
+            FollowNews::Recovered => return Ok(false),
+            FollowNews::Update(Update::Trouble(error)) => {
+                self.troubled = true;
+                return Err(error);
+            }
+            FollowNews::Update(update) => update,
+        };
+        let first = self.known.is_none() || std::mem::take(&mut self.troubled);
+        Ok(update.into_table(self.known.get_or_insert_default(), &self.keep)? || first)
+    }
+
+    /// What `show` makes of the table at each change, and each trouble. The stream never ends.
+    pub fn changes<T, S>(self, show: S) -> BoxStream<'static, Result<T, Error>>
+    where
+        T: Send + 'static,
+        S: Fn(&BTreeMap<N, V>) -> T + Send + Sync + 'static,
+    {
+        let next = |(mut mirror, show): (Self, S)| async move {
+            loop {
+                let item = match mirror.changed().await {
+                    Ok(false) => continue,
+                    Ok(true) => Ok(show(mirror.known.get_or_insert_default())),
+                    Err(error) => Err(error),
+                };
+                return Some((item, (mirror, show)));
+            }
+        };
+        stream::unfold((self, show), next).boxed()
+    }
+}
+
+/// A follower of objects of one kind.
 struct Followed<K> {
     follower: Follower,
     objects: Objects<K>,

@@ -3,7 +3,7 @@
 //!
 //! `plan` says which pods leave and when, `engine` runs one attempt as a pure machine, `drain` carries it out with
 //! `calls` and follows `changes`; `node` is the Node object, its cordon, its taints and the gate after a boot; `leave`
-//! takes the node out of its cluster. Who may call: `zedkube`, and `zedbox drain plan`. Not here: topics, requests, how
+//! takes the node out of its cluster. Who may call: `zedkube`, and `zedbox drain plan`. Not here: requests, how
 //! often a drain is tried (zedkube decides); clocks (the caller gives one). Sources: design.md sections 2, 3 and 7,
 //! spec/agents.md 4.3 to 4.8.
 
@@ -25,17 +25,14 @@ pub use changes::{WatchedBlockers, until_activity, until_changed};
 pub use containers::RuntimeQuery;
 pub use drain::{DrainOrder, drain};
 pub use engine::{
-    AttemptOutcome, AttemptRules, Limit, NeverReadyAction, PodAction, STICKY_RETURNS, StickyAction,
-    VOLUMES_LIMIT, VolumeAction,
+    AttemptFailure, AttemptOutcome, AttemptRules, DrainSuccess, Limit, NeverReadyAction, PodAction,
+    STICKY_RETURNS, StickyAction, VOLUMES_LIMIT, VolumeAction,
 };
 pub use kubeapi::nodes::CordonAnnotation;
 pub use machines::MachinePolicy;
-pub use node::{Cordon, Cordoned, NodeFacts, Uncordoned};
+pub use node::{Cordoned, NodeFacts, Uncordoned};
 pub use plan::surge::SurgeRule;
-pub use plan::{Foreseen, Plan, PlanClass, PlanCounts, Planned, PlannedMachine, Tier, survey};
+pub use plan::{Plan, PlanClass, PlanCounts, Planned, PlannedMachine, Tier, survey};
 pub use preflight::{PreflightError, PreflightFindings, preflight};
-pub use progress::{
-    AttemptBlocker, AttemptPhase, BlockCode, Counts, Left, MachineShown, MachineState, Marks, Progress,
-    Subject, VolumeWait,
-};
+pub use progress::{BlockCode, MachineState, Progress, Subject, blocker};
 pub use storage::last_of_volume;

@@ -18,12 +18,13 @@ use crate::engine::{AttemptRules, Limit, PodAction};
 use crate::node;
 use crate::plan::scheduling::{peer, room_of};
 use crate::plan::{PodClass, PodFacts};
-use crate::progress::{AttemptBlocker, BlockCode};
+use crate::progress::{self, BlockCode};
 use kubeapi::names::{NodeName, listed};
 use kubeapi::reply::{RefusedBy, Reply};
 use kubeapi::slim::Pod;
 use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error};
+use topics::Blocker;
 
 /// So many workloads are asked for, one of each namespace first: on a node with more, the drain meets the rest.
 const DRY_RUNS: usize = 4;
@@ -51,7 +52,7 @@ impl PreflightError {
 
 #[derive(Debug, Default, PartialEq)]
 pub struct PreflightFindings {
-    pub blockers: Vec<AttemptBlocker>,
+    pub blockers: Vec<Blocker>,
     /// Room on the other nodes, and what dry runs were answered that stops nothing.
     pub findings: Vec<Finding>,
 }
@@ -171,7 +172,7 @@ fn passes(error: Error) -> Result<Option<Finding>, Error> {
 
 /// What the dry run of an eviction says: `Ok` what stops the drain, a refusal by credentials or a role; `Err` what may be
 /// admitted when it is asked for itself. Nothing, where it passes by itself.
-fn judged(pod: &PodFacts, reply: &Reply, since: Mono) -> Option<Result<AttemptBlocker, Finding>> {
+fn judged(pod: &PodFacts, reply: &Reply, since: Mono) -> Option<Result<Blocker, Finding>> {
     let (code, text) = (BlockCode::of(reply), reply.text());
     let stops = matches!(reply, Reply::Permanent { by: RefusedBy::Credentials | RefusedBy::Role, .. });
     let denied = matches!(reply, Reply::Permanent { .. } | Reply::Denied { .. });
@@ -179,11 +180,11 @@ fn judged(pod: &PodFacts, reply: &Reply, since: Mono) -> Option<Result<AttemptBl
         return None;
     }
     let reason = format!("pod {} cannot be evicted: {text}", pod.pod);
-    let blocker = AttemptBlocker { subject: pod.pod.clone().into(), code, reason, since };
+    let blocker = progress::blocker(&pod.pod.clone().into(), code, reason, since);
     if stops {
         return Some(Ok(blocker));
     }
-    let next = format!("nothing, if the drain gets past it; else {}", blocker.next_step());
+    let next = format!("nothing, if the drain gets past it; else {}", blocker.next_step);
     let text = format!(
         "{} (a dry run); the drain begins all the same, and asks for the eviction itself",
         blocker.reason
@@ -232,7 +233,7 @@ mod tests {
         evict: fn(&str) -> MockReply,
         patch: fn() -> MockReply,
         rules: &AttemptRules,
-    ) -> (Result<Vec<AttemptBlocker>, PreflightError>, Vec<String>) {
+    ) -> (Result<Vec<Blocker>, PreflightError>, Vec<String>) {
         let (cluster, calls) = site(evict, patch);
         let node = NodeName::parse("n1").unwrap();
         let found = preflight(&cluster, &node, "u", rules, Mono::START).await;
@@ -298,8 +299,8 @@ mod tests {
         };
         let (found, _) = look(refused, fine, &AttemptRules::default()).await;
         let found = found.unwrap();
-        assert_eq!((found.len(), found[0].code, found[0].subject.name()), (1, BlockCode::Refused, "solo"));
-        assert!(found[0].reason.contains("forbidden") && found[0].next_step().contains("role"), "{found:?}");
+        assert_eq!((found.len(), found[0].code.as_str(), found[0].pod.as_str()), (1, "refused", "shop/solo"));
+        assert!(found[0].reason.contains("forbidden") && found[0].next_step.contains("role"), "{found:?}");
         // Where a limit has it deleted, the drain gets past it.
         let lenient = AttemptRules {
             pod: Limit { after: Some(std::time::Duration::from_secs(60)), then: PodAction::Delete },

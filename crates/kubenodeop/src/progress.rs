@@ -5,13 +5,14 @@
 
 mod code;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use step::Mono;
+use topics::{Blocker, DrainMarks, DrainPhase, GoTime, MachineProgress, PodCounts, StorageWait};
 
 use crate::plan::tier::Tier;
-use kubeapi::names::{PodRef, PodUid};
+use kubeapi::names::PodRef;
 use kubeapi::slim::longhorn::named;
 
 pub use code::BlockCode;
@@ -20,25 +21,26 @@ pub(crate) use code::VIRT_API;
 /// One attempt at one moment. Equal values mean that nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Progress {
-    pub phase: AttemptPhase,
+    /// `idle` before its first report.
+    pub phase: DrainPhase,
     /// Which pods leave now, while some do.
     pub tier: Option<Tier>,
-    pub counts: Counts,
+    pub counts: PodCounts,
     /// Virtual machines of the node, by name.
-    pub machines: Vec<MachineShown>,
-    /// What holds the drain up, in the order of the pods' names.
-    pub blockers: Vec<AttemptBlocker>,
+    pub machines: Vec<MachineProgress>,
+    /// What holds the drain up, in the order of the pods' names; `Since` as in [`blocker`].
+    pub blockers: Vec<Blocker>,
     /// Volumes of pods that have left, still attached here, as `shop/data (pv pvc-1)`; by the claim alone while
     /// attachments have not been heard of; with `, over its 600 s` when they are late.
     pub volumes: Vec<String>,
     /// Volumes with no healthy copy elsewhere, or none anywhere.
-    pub storage: Vec<VolumeWait>,
-    /// What stays or went in another way than by eviction and proof, because a rule says so.
-    pub left: Vec<Left>,
+    pub storage: Vec<StorageWait>,
+    /// What stays or went in another way than by eviction and proof, because a rule says so, as `shop/web-0: why`.
+    pub left: Vec<String>,
     /// When the attempt is expected to be done, where that can be told.
     pub estimate: Option<Mono>,
     /// What a restart must not forget.
-    pub marks: Marks,
+    pub marks: DrainMarks,
     /// Evictions that the server has accepted.
     pub evicted: u32,
     /// Answers to calls that ask pods to leave, counted by [`kubeapi::Reply::word`].
@@ -52,60 +54,6 @@ pub struct Progress {
     /// Why the container runtime cannot say whether pods past their grace period still run; empty when it can, and while
     /// nobody asks it.
     pub runtime: String,
-}
-
-/// Since when the limits of an attempt run, so that a restart in the same boot does not start them again, and what
-/// was learned about workloads.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Marks {
-    pub attempt: Option<Mono>,
-    /// When the first attempt of this drain began.
-    pub drain: Option<Mono>,
-    /// Since when volumes are waited for.
-    pub volumes: Option<Mono>,
-    /// Since when nothing but the storage is waited for.
-    pub storage: Option<Mono>,
-    /// Pods that have been held for longer than half a minute, and since when they are being asked to leave. At
-    /// most 64.
-    pub pods: BTreeMap<PodUid, Mono>,
-    /// How often pods of a workload (namespace, kind/name) have come back, where they have. At most 64.
-    pub returns: BTreeMap<(String, String), u32>,
-    /// Claims (namespace, name) of all pods that leave or have left, also in an earlier attempt: their volumes have
-    /// to be detached whoever finds the pods gone.
-    pub claims: BTreeSet<(String, String)>,
-    /// Deployments that were asked for a second copy, as `shop/web`, also in an earlier attempt. After a restart their own
-    /// records say so.
-    pub surged: BTreeSet<String>,
-}
-
-/// A volume with a copy here and no healthy one elsewhere.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VolumeWait {
-    /// As `shop/data (pvc-1)`.
-    pub volume: String,
-    /// What is the matter with it.
-    pub words: String,
-    pub next_step: String,
-    /// How far a copy elsewhere is rebuilt.
-    pub percent: Option<u8>,
-    /// The node where it is attached, or empty.
-    pub attached: String,
-}
-
-/// Something that a rule lets pass, in words and by name; never silently.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Left {
-    /// What: a pod as `shop/web-0`, or a volume as in [`Progress::volumes`].
-    pub what: String,
-    /// Why, and by which rule.
-    pub why: String,
-}
-
-/// For a person: `shop/web-0: why`.
-impl fmt::Display for Left {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {}", self.what, self.why)
-    }
 }
 
 step::named! {
@@ -129,43 +77,6 @@ step::named! {
         /// Nothing of it is on this node any more.
         Gone = "gone",
     }
-}
-
-/// A virtual machine of the node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MachineShown {
-    /// As `shop/db`.
-    pub name: String,
-    pub state: MachineState,
-    /// In words, with its target and why it cannot be migrated.
-    pub text: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum AttemptPhase {
-    Machines,
-    #[default]
-    Draining,
-    /// None is left; volumes of those that have left are being detached.
-    Detaching,
-    /// None is left; a volume has its last healthy copy here, or that is not known.
-    Storage,
-    /// None is left as far as we know; the lists that prove it are being read.
-    Proving,
-}
-
-/// Pods by state. `total` is the sum of the others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
-    /// All pods of this attempt that leave or have left.
-    pub total: u32,
-    pub gone: u32,
-    /// Evicted or deleted, not yet gone.
-    pub going: u32,
-    /// Not yet asked, or to be asked again after passing trouble.
-    pub waiting: u32,
-    /// Held by a budget or an ending namespace, or given up.
-    pub blocked: u32,
 }
 
 /// What holds a drain up: one object, named. Shown as `shop/web-0`, `virtual machine shop/db` or
@@ -207,14 +118,6 @@ impl Subject {
             Self::Volume { volume, .. } => volume,
         }
     }
-
-    /// The pod, where it is one.
-    pub const fn pod(&self) -> Option<&PodRef> {
-        match self {
-            Self::Pod(it) => Some(it),
-            Self::Machine(_) | Self::Volume { .. } => None,
-        }
-    }
 }
 
 impl From<PodRef> for Subject {
@@ -235,30 +138,32 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Something that does not leave, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AttemptBlocker {
-    pub subject: Subject,
-    pub code: BlockCode,
-    /// The reason for a person, in one sentence with names and numbers.
-    pub reason: String,
-    /// Since when it is held for this reason, on the clock that the drain was given.
-    pub since: Mono,
+/// Something that does not leave, why, and since when: there by a clock that was at [`GoTime::ZERO`] when the drain's was at its
+/// start.
+pub fn blocker(subject: &Subject, code: BlockCode, reason: String, since: Mono) -> Blocker {
+    let next_step = match (code, subject) {
+        (BlockCode::Webhook, Subject::Machine(_)) => VIRT_API.to_owned(),
+        (code, subject) => code.next_step(subject.namespace(), subject.name()),
+    };
+    Blocker {
+        pod: subject.to_string(),
+        uid: subject.uid().to_owned(),
+        code: code.text().to_owned(),
+        reason,
+        next_step,
+        since: GoTime::ZERO.plus(since.since_start()),
+    }
 }
 
-impl AttemptBlocker {
-    /// What a person can do about it.
-    pub fn next_step(&self) -> String {
-        match (self.code, &self.subject) {
-            (BlockCode::Webhook, Subject::Machine(_)) => VIRT_API.to_owned(),
-            (code, subject) => code.next_step(subject.namespace(), subject.name()),
-        }
-    }
+/// The worst first, then by name.
+pub(crate) fn sort(blockers: &mut [Blocker]) {
+    blockers.sort_by_cached_key(|it| (BlockCode::rank_of(&it.code), it.pod.clone()));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kubeapi::names::PodUid;
 
     #[test]
     fn what_holds_a_drain_up_is_named_by_its_kind() {
@@ -273,6 +178,5 @@ mod tests {
         assert_eq!(shown, expected);
         let ids: Vec<&str> = all.iter().map(Subject::uid).collect();
         assert_eq!(ids, ["u", "u", "pvc-1", "pvc-2"]);
-        assert_eq!(all.iter().filter(|it| it.pod().is_some()).count(), 1);
     }
 }

@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use kube::Client;
 use kubeapi::{ApiClient, NodeName};
-use kubenodeop::{
-    AttemptOutcome, AttemptRules, CordonAnnotation, DrainOrder, Marks, Plan, Progress, drain, node,
-    plan::survey,
-};
+use kubenodeop::{AttemptRules, CordonAnnotation, DrainOrder, Plan, Progress, drain, node, plan::survey};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
 use step::Mono;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use topics::DrainMarks;
 
 const BUDGETS: &str = "policy/poddisruptionbudgets";
 
@@ -79,7 +77,7 @@ fn say_unplaced(sim: &Sim) {
     }
 }
 
-type Met = BTreeSet<(String, &'static str)>;
+type Met = BTreeSet<(String, String)>;
 
 /// Drains in earnest until nothing moves any more, all that leaves being gone or blocked, and by nothing but
 /// what is `expected`. Else the attempt's own limit ends the test.
@@ -92,12 +90,12 @@ async fn meets(sim: &Sim, cluster: &ApiClient, expected: &Met) {
     };
     node::cordon(cluster, &n1(), "uuid-1", &owner).await.unwrap();
     let (sender, mut progress) = watch::channel(Progress::default());
-    let (rules, marks) = (AttemptRules::default(), Marks::default());
+    let (rules, marks) = (AttemptRules::default(), DrainMarks::default());
     let (node, device_uuid) = (n1(), "uuid-1".to_owned());
     let runtime = kubenodeop::RuntimeQuery::default();
     let order = DrainOrder { node, device_uuid, owner, runtime, rules, marks, seen: None };
     let settled = progress.wait_for(|it| {
-        let seen: Met = it.blockers.iter().map(|it| (it.subject.to_string(), it.code.text())).collect();
+        let seen: Met = it.blockers.iter().map(|it| (it.pod.clone(), it.code.clone())).collect();
         let counts = it.counts;
         !seen.is_empty() && counts.gone + counts.blocked == counts.total && seen == *expected
     });
@@ -113,8 +111,8 @@ async fn meets(sim: &Sim, cluster: &ApiClient, expected: &Met) {
     };
     tokio::select! {
         outcome = drain(cluster, &order, clock(), &sender) => match outcome {
-            AttemptOutcome::Drained { .. } => assert!(expected.is_empty(), "drained, in spite of {expected:?}"),
-            AttemptOutcome::Failed { reason, .. } => panic!("expected {expected:?}, but {reason}"),
+            Ok(_) => assert!(expected.is_empty(), "drained, in spite of {expected:?}"),
+            Err(failure) => panic!("expected {expected:?}, but {}", failure.reason),
         },
         seen = settled => drop(seen.unwrap()),
         () = scheduler => {}
@@ -140,13 +138,13 @@ async fn plan_and_drain(sim: &Sim, cluster: &ApiClient, blocked: usize) -> Plan 
     assert!(written.is_empty(), "a plan writes nothing: {written:?}");
     assert_eq!(sim.list("pods"), before);
     assert_eq!(plan.blockers.len(), blocked, "{:?}", plan.blockers);
-    let foreseen = plan.blockers.iter().map(|it| (it.subject.to_string(), it.code.text())).collect();
+    let foreseen = plan.blockers.iter().map(|it| (it.pod.clone(), it.code.clone())).collect();
     meets(sim, cluster, &foreseen).await;
     plan
 }
 
-fn codes(plan: &Plan) -> BTreeSet<&'static str> {
-    plan.blockers.iter().map(|it| it.code.text()).collect()
+fn codes(plan: &Plan) -> BTreeSet<&str> {
+    plan.blockers.iter().map(|it| it.code.as_str()).collect()
 }
 
 fn least(number: u64) -> Value {

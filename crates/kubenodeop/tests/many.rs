@@ -3,7 +3,7 @@
 use crate::stage::order::{DEVICE, clock, order};
 use kube::Client;
 use kubeapi::ApiClient;
-use kubenodeop::{AttemptOutcome, AttemptRules, Progress, drain};
+use kubenodeop::{AttemptRules, Progress, drain};
 use kubesim::{Sim, SimConfig};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -25,7 +25,7 @@ async fn requests_without_budgets_are_a_twentieth_more_than_pods_and_fifteen_at_
     let (progress, _newest) = watch::channel(Progress::default());
     let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     let outcome = drain(&cluster, &order, clock(), &progress).await;
-    assert!(matches!(outcome, AttemptOutcome::Drained { .. }), "{outcome:?}");
+    assert!(outcome.is_ok(), "{outcome:?}");
     assert!(sim.list("pods").is_empty());
 
     let mut evicted = sim.faults().evicted();

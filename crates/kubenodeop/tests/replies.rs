@@ -16,10 +16,11 @@ use futures::future::join_all;
 use kube::client::Body;
 use kube::{Client, Config};
 use kubeapi::ApiClient;
-use kubenodeop::{AttemptBlocker, AttemptOutcome, AttemptRules, BlockCode, Progress, drain};
+use kubenodeop::{AttemptOutcome, AttemptRules, BlockCode, Progress, drain};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use topics::Blocker;
 
 /// The pod that meets the reply, and the one that does not.
 const POD: &str = "asked";
@@ -103,7 +104,7 @@ fn by_kubeconfig(address: SocketAddr, folder: &tempfile::TempDir) -> ApiClient {
 }
 
 /// Empties n1 of `cluster`; how it ended, and the codes of what held the pod.
-async fn emptied(cluster: &ApiClient) -> (AttemptOutcome, BTreeSet<&'static str>) {
+async fn emptied(cluster: &ApiClient) -> (AttemptOutcome, BTreeSet<String>) {
     // The limit turns what would never end into a failure.
     let order = order(AttemptRules {
         proof_gap: Duration::from_millis(20),
@@ -114,10 +115,10 @@ async fn emptied(cluster: &ApiClient) -> (AttemptOutcome, BTreeSet<&'static str>
     let drained = drain(cluster, &order, clock(), &sender);
     tokio::pin!(drained);
     let mut codes = BTreeSet::new();
-    let mut note = |blockers: &[AttemptBlocker]| {
+    let mut note = |blockers: &[Blocker]| {
         for held in blockers {
-            assert_eq!(held.subject.name(), POD, "{}", held.reason);
-            codes.insert(held.code.text());
+            assert!(held.pod.ends_with(&format!("/{POD}")), "{held:?}");
+            codes.insert(held.code.clone());
         }
     };
     let outcome = loop {
@@ -128,8 +129,8 @@ async fn emptied(cluster: &ApiClient) -> (AttemptOutcome, BTreeSet<&'static str>
             outcome = &mut drained => break outcome,
         }
     };
-    if let AttemptOutcome::Failed { blockers, .. } = &outcome {
-        note(blockers);
+    if let Err(failure) = &outcome {
+        note(&failure.blockers);
     }
     (outcome, codes)
 }
@@ -174,7 +175,7 @@ fn expect(
     then: Then,
     code: Option<BlockCode>,
     outcome: &AttemptOutcome,
-    codes: &BTreeSet<&'static str>,
+    codes: &BTreeSet<String>,
 ) {
     // Who is held by budgets follows them, and nobody else does; it is told a little later, if it still holds then.
     let by_budget = matches!(code, Some(BlockCode::Budget | BlockCode::ManyBudgets));
@@ -183,15 +184,16 @@ fn expect(
     if by_budget {
         assert!(codes.iter().all(|it| it.contains("budget")), "{name}: {codes:?}");
     } else {
-        assert_eq!(*codes, code.into_iter().map(BlockCode::text).collect(), "{name}: {outcome:?}");
+        assert_eq!(*codes, code.iter().map(|it| it.text().to_owned()).collect(), "{name}: {outcome:?}");
     }
     match (then, outcome) {
-        (Then::GivenUp, AttemptOutcome::Failed { reason, .. }) => {
+        (Then::GivenUp, Err(failure)) => {
+            let reason = &failure.reason;
             assert!(reason.contains(&format!("shop/{POD}")), "{name}: {reason}");
             assert!(!reason.contains(&format!("shop/{OTHER}")), "{name}: {reason}");
             assert_eq!(names_on(sim, "n1"), [POD], "{name}: the other pod leaves all the same");
         }
-        (Then::Over | Then::Again, AttemptOutcome::Drained { .. }) => {
+        (Then::Over | Then::Again, Ok(_)) => {
             assert_eq!(names_on(sim, "n1"), Vec::<String>::new(), "{name}");
         }
         (_, outcome) => unreachable!("{name}: {outcome:?}"),

@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use crate::stage::{Attempt, are_ready, clock, cluster, cluster_with, cordoned, n1, on_n1};
-use kubenodeop::{AttemptOutcome, AttemptPhase, AttemptRules, BlockCode, Limit, PodAction, StickyAction};
+use kubenodeop::{AttemptRules, BlockCode, DrainSuccess, Limit, PodAction, StickyAction};
 use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::{Value, json};
+use topics::DrainPhase;
 
 const BUDGET: &str = "policy/poddisruptionbudgets";
 
@@ -66,7 +67,7 @@ async fn d6_pods_with_two_budgets_leave_one_by_one_and_only_while_both_have_room
     cordoned(&cluster).await;
     let mut attempt = Attempt::start(&cluster);
     let seen = attempt.until(|it| it.blockers.iter().any(|it| it.reason.contains("shop/web-too"))).await;
-    let reason = &seen.blockers.iter().find(|it| it.subject.name().starts_with("web")).unwrap().reason;
+    let reason = &seen.blockers.iter().find(|it| it.pod.contains("/web")).unwrap().reason;
     assert!(
         reason.contains("PodDisruptionBudget shop/web allows 1 disruption: 3 of 3 pods healthy, 2 required")
             && reason.contains(
@@ -131,9 +132,8 @@ async fn d10_a_workload_that_returns_three_times_is_left_named_and_no_more_evict
         Attempt::by(&cluster, AttemptRules { sticky: StickyAction::Leave, ..AttemptRules::default() })
             .future
             .await;
-    let AttemptOutcome::Drained { left, took, .. } = outcome else { panic!("{outcome:?}") };
-    let left: Vec<String> = left.into_iter().map(|it| format!("{} {}", it.what, it.why)).collect();
-    assert_eq!(left, ["tools/clings-0 it stays: its StatefulSet/clings has come back to this node 3 times"]);
+    let Ok(DrainSuccess { left, took, .. }) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(left, ["tools/clings-0: it stays: its StatefulSet/clings has come back to this node 3 times"]);
     assert!(took < secs(30), "{took:?}");
     assert_eq!(asked(&sim).iter().filter(|name| *name == "clings-0").count(), 3, "three times and no more");
     assert_eq!(on_n1(&sim.list("pods")), ["agent-n1", "clings-0"]);
@@ -202,19 +202,18 @@ async fn d13_volumes_of_evicted_pods_are_listed_and_waited_for() {
     sim.faults().script("GET", "/replicas", u32::MAX, ScriptedFault::status(404, "NotFound"));
     assert_eq!(kubenodeop::storage::look(&cluster, &n1()).await.unwrap(), None);
     let mut attempt = Attempt::start(&cluster);
-    let seen = attempt
-        .until(|it| it.phase == AttemptPhase::Detaching && it.volumes == ["tools/data (pv pv-1)"])
-        .await;
-    assert_eq!((seen.counts.gone, seen.marks.volumes.is_some()), (seen.counts.total, true));
+    let seen =
+        attempt.until(|it| it.phase == DrainPhase::Detaching && it.volumes == ["tools/data (pv pv-1)"]).await;
+    assert_eq!((seen.counts.gone, seen.marks.volumes_ms > 0), (seen.counts.total, true));
     attempt.pass(secs(15)).await;
-    assert_eq!(attempt.progress.borrow().phase, AttemptPhase::Detaching);
+    assert_eq!(attempt.progress.borrow().phase, DrainPhase::Detaching);
     attempt.drained().await;
     assert_eq!(attachments(&sim), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn d18_a_node_uncordoned_while_volumes_detach_or_in_the_proof_is_cordoned_within_five_seconds() {
-    for phase in [AttemptPhase::Detaching, AttemptPhase::Proving] {
+    for phase in [DrainPhase::Detaching, DrainPhase::Proving] {
         let (sim, cluster) = with_volume(SimConfig { detach_time: secs(20), ..SimConfig::default() }).await;
         let mut attempt = Attempt::start(&cluster);
         attempt.until(|it| it.phase == phase).await;
@@ -234,8 +233,8 @@ async fn d15_volumes_that_do_not_detach_in_time_are_named() {
     let config = SimConfig { detach_time: secs(3600), ..SimConfig::default() };
     let (sim, cluster) = with_volume(config).await;
     let outcome = Attempt::by(&cluster, AttemptRules::default()).future.await;
-    let AttemptOutcome::Drained { left, took, .. } = outcome else { panic!("{outcome:?}") };
-    assert_eq!(left.iter().map(|it| it.what.as_str()).collect::<Vec<_>>(), ["tools/data (pv pv-1)"]);
+    let Ok(DrainSuccess { left, took, .. }) = outcome else { panic!("{outcome:?}") };
+    assert!(left.len() == 1 && left[0].starts_with("tools/data (pv pv-1): "), "{left:?}");
     assert!(took >= secs(600) && took < secs(605), "{took:?}");
     assert_eq!(attachments(&sim), 1);
 }
@@ -246,8 +245,8 @@ async fn d15_a_pod_over_its_limit_is_deleted_whatever_its_budget_says() {
     cordoned(&cluster).await;
     let pod = Limit { after: Some(secs(60)), then: PodAction::Delete };
     let outcome = Attempt::by(&cluster, AttemptRules { pod, ..AttemptRules::default() }).future.await;
-    let AttemptOutcome::Drained { left, .. } = outcome else { panic!("{outcome:?}") };
-    assert!(!left.is_empty() && left.iter().all(|it| it.what.starts_with("shop/web")), "{left:?}");
+    let Ok(DrainSuccess { left, .. }) = outcome else { panic!("{outcome:?}") };
+    assert!(!left.is_empty() && left.iter().all(|it| it.starts_with("shop/web")), "{left:?}");
     assert_eq!(on_n1(&sim.list("pods")), ["agent-n1"]);
 }
 

@@ -18,7 +18,7 @@ use kubeapi::nodes::{self, CordonAnnotation, MachineIds, signed};
 use kubeapi::objects::{condition, items, text};
 use kubeapi::reply::Reach;
 use kubeapi::slim::Known;
-use kubeapi::watch::{Manner, Update, WatchScope, follow_from, jitter_seed};
+use kubeapi::watch::{Manner, WatchScope, follow_from, jitter_seed};
 use kubeapi::{ApiClient, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -128,15 +128,7 @@ fn changes(cluster: &ApiClient, seed: u64) -> impl Stream<Item = LeaseRead> + Se
     let scope = WatchScope { fields: only, ..WatchScope::all(format!("lease {APP_NAMESPACE}/{LEASE}"), all) };
     let manner = Manner { slot: SLOT, ..Manner::default() };
     follow_from::<Lease>(cluster.clone(), scope, manner, seed).filter_map(|heard| {
-        std::future::ready(
-            match heard {
-                Update::Listed(all) => Some(all.into_iter().next()),
-                Update::Put(lease) => Some(Some(lease)),
-                Update::Gone(_) => Some(None),
-                Update::Trouble(_) => None,
-            }
-            .map(|lease| lease.map(held).transpose()),
-        )
+        std::future::ready(heard.one(|_| true).ok().map(|lease| lease.map(held).transpose()))
     })
 }
 

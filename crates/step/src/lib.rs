@@ -83,6 +83,16 @@ impl Mono {
         self.0
     }
 
+    /// The point so many milliseconds after the start, as on disk, where 0 is none.
+    pub fn of_ms(ms: u64) -> Option<Self> {
+        (ms > 0).then(|| Self(Duration::from_millis(ms)))
+    }
+
+    /// Milliseconds from the start, as on disk: at least 1.
+    pub fn as_ms(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX).max(1)
+    }
+
     /// Time from `earlier` to this point, zero when `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)

@@ -17,12 +17,12 @@ use checks::{Finding, Severity, blocking, settled};
 use kubeapi::reply::Reach;
 use kubeapi::slim::NodeObject;
 use kubeapi::{ApiClient, OwnNode};
-use kubenodeop::{AttemptBlocker, PreflightError};
+use kubenodeop::PreflightError;
 use outage::calls::Newest;
 use pubsub::{FileState, TopicRoot};
 use step::Inserted as _;
 use tokio::sync::watch;
-use topics::{DrainFinding, DrainPreflight, PASS_FILE, PreflightPass};
+use topics::{Blocker, DrainFinding, DrainPreflight, PASS_FILE, PreflightPass};
 use tracing::warn;
 
 use crate::NAME;
@@ -47,7 +47,7 @@ enum PreflightPart {
 #[derive(Debug, Default)]
 struct PreflightRun {
     run: RunId,
-    blockers: Vec<AttemptBlocker>,
+    blockers: Vec<Blocker>,
     found: BTreeMap<PreflightPart, Vec<Finding>>,
 }
 
@@ -118,7 +118,7 @@ impl PreflightRunner {
             let before = std::mem::replace(&mut seen.blockers, looked.blockers);
             for it in &mut seen.blockers {
                 // One that was found before is no new one.
-                let held = before.iter().find(|held| (&held.subject, held.code) == (&it.subject, it.code));
+                let held = before.iter().find(|held| (&held.uid, &held.code) == (&it.uid, &it.code));
                 it.since = held.map_or(it.since, |held| held.since);
             }
             seen.found.insert(PreflightPart::Pods, looked.findings);
@@ -146,7 +146,7 @@ impl PreflightRunner {
     }
 
     /// Publishes the report and keeps what was seen; what the core hears, and what is passed by whom.
-    async fn judge(&self, seen: PreflightRun) -> (Result<Vec<AttemptBlocker>, StartObstacle>, String) {
+    async fn judge(&self, seen: PreflightRun) -> (Result<Vec<Blocker>, StartObstacle>, String) {
         let all: Vec<Finding> = seen.found.values().flatten().cloned().collect();
         let all = settled(all, &self.limits.preflight_stops);
         let pass = pass(&self.context.topic_root).await.unwrap_or_else(|why| {

@@ -13,8 +13,7 @@ use kubeapi::{ApiClient, Error, NodeName, nodes};
 use kubenodeop::node::LastSeen;
 use kubenodeop::node::boot::{self, BootWatch, GateReport};
 use kubenodeop::{
-    AttemptOutcome, Cordon, CordonAnnotation, Cordoned, DrainOrder, Marks, Progress, SurgeRule,
-    WatchedBlockers, node,
+    AttemptFailure, CordonAnnotation, Cordoned, DrainOrder, Progress, SurgeRule, WatchedBlockers, node,
 };
 use outage::Ours;
 use outage::calls::Newest;
@@ -25,12 +24,11 @@ use outage::spare::spare;
 use pubsub::TopicRoot;
 use step::Mono;
 use tokio::sync::{mpsc, watch};
-use topics::{DrainPreflight, NodeDrainRequest, TurnWord};
+use topics::{CordonOwner, DrainMarks, DrainPreflight, NodeDrainRequest, TurnWord};
 
 use crate::after_boot::repairs;
 use crate::core::{
-    AttemptFailure, CordonFailure, CordonTurn, DrainSuccess, Event, Learned, NodeLook, RemainingPod, RunId,
-    UnansweredCall, UndoScope,
+    CordonFailure, CordonTurn, Event, Learned, NodeLook, RemainingPod, RunId, UnansweredCall, UndoScope,
 };
 use crate::left_behind;
 use crate::limits::Limits;
@@ -227,8 +225,8 @@ impl TaskContext {
         let result = match self.own_node.get() {
             Ok((name, uuid)) => {
                 match node::cordon_from(&self.cluster, (&name, &uuid), &owner, &self.seen).await {
-                    Ok(Cordoned::Written | Cordoned::Kept) => Ok(topics::CordonOwner::Ours),
-                    Ok(Cordoned::Foreign) => Ok(topics::CordonOwner::Foreign),
+                    Ok(Cordoned::Written | Cordoned::Kept) => Ok(CordonOwner::Ours),
+                    Ok(Cordoned::Foreign) => Ok(CordonOwner::Foreign),
                     Err(error) => Err(CordonFailure { why: error.line(), next_step: error.next_step() }),
                 }
             }
@@ -242,18 +240,14 @@ impl TaskContext {
         self,
         run: RunId,
         (request, grant): (NodeDrainRequest, CordonTurn),
-        (limit, marks): (Duration, Marks),
+        (limit, marks): (Duration, DrainMarks),
         outbox: Outbox<Event>,
     ) {
         let (node, device_uuid) = match self.own_node.get() {
             Ok(own_node) => own_node,
             Err(reason) => {
-                let failure = AttemptFailure {
-                    reason,
-                    blockers: Vec::new(),
-                    watched: WatchedBlockers::default(),
-                    marks: Marks::default(),
-                };
+                let (blockers, watched) = (Vec::new(), WatchedBlockers::default());
+                let failure = AttemptFailure { reason, blockers, watched, marks: DrainMarks::default() };
                 outbox.send(Event::Drained(run, Err(Box::new(failure)))).await;
                 return;
             }
@@ -278,15 +272,7 @@ impl TaskContext {
         if !outbox.send(Event::Draining(run, Box::new(newest))).await {
             return;
         }
-        let result = match outcome {
-            AttemptOutcome::Drained { took, evicted, recordons, left } => {
-                Ok(DrainSuccess { took, evicted, recordons, left })
-            }
-            AttemptOutcome::Failed { reason, blockers, watched, marks } => {
-                Err(Box::new(AttemptFailure { reason, blockers, watched, marks }))
-            }
-        };
-        outbox.send(Event::Drained(run, result)).await;
+        outbox.send(Event::Drained(run, outcome)).await;
     }
 
     /// Asks whether the API answers for as long as an attempt has trouble with it.
@@ -377,21 +363,18 @@ impl TaskContext {
             }
             Err(error) => return Err(error.advice()),
         };
-        if !matches!(facts.cordon, Cordon::Ours(_)) && facts.annotation.is_some() {
+        if facts.cordon != CordonOwner::Ours && facts.annotation.is_some() {
             // Somebody has uncordoned: left behind, our mark would make their next cordon look like ours.
             node::unmark(&self.cluster, &facts).await.map_err(|error| error.advice())?;
         }
-        let owner = match &facts.cordon {
-            Cordon::None => return Ok(NodeLook::Open),
-            Cordon::Foreign if uncordon => return Ok(NodeLook::Foreign),
-            Cordon::Foreign => topics::CordonOwner::Foreign,
-            Cordon::Ours(_) => topics::CordonOwner::Ours,
-        };
+        if facts.cordon == CordonOwner::None {
+            return Ok(NodeLook::Open);
+        }
         if !uncordon {
             // After the node: what the cordon let through before is in the list.
-            return Ok(NodeLook::HasPods(owner, self.remaining(&name).await?));
+            return Ok(NodeLook::HasPods(facts.cordon, self.remaining(&name).await?));
         }
-        if facts.tie_breaker {
+        if facts.cordon == CordonOwner::Foreign || facts.tie_breaker {
             return Ok(NodeLook::Foreign);
         }
         if !facts.our_cordon_goes(&self.context.boot_id, gate_open) {

@@ -136,7 +136,7 @@ async fn play(version: &str, rows: &[Row], nudge: impl Fn(&Sim, &NodeDrainProgre
     let foretold: BTreeSet<(String, String)> = plan
         .blockers
         .iter()
-        .map(|it| (it.subject.to_string(), it.code.text().to_owned()))
+        .map(|it| (it.pod.clone(), it.code.clone()))
         .filter(|it| is_machine(&it.0))
         .collect();
     let met: BTreeSet<_> = course.met.iter().filter(|it| is_machine(&it.0)).cloned().collect();

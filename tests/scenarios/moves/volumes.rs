@@ -125,7 +125,7 @@ async fn play(policy: &str) {
     let foretold: BTreeSet<(String, String)> = plan
         .blockers
         .iter()
-        .map(|it| (it.subject.to_string(), it.code.text().to_owned()))
+        .map(|it| (it.pod.clone(), it.code.clone()))
         .filter(|it| it.0.starts_with("volume "))
         .collect();
     let expected: BTreeSet<(String, String)> = rows
@@ -225,8 +225,7 @@ async fn deadlock() {
     world.limits["zedkube"]["preflight"] = false.into();
     let plan = plan(&world, MachinePolicy::MigrateOrShutdown).await;
     let volume = ("volume shop/data (data)".to_owned(), "all-nodes-cordoned".to_owned());
-    let foretold: Vec<_> =
-        plan.blockers.iter().map(|it| (it.subject.to_string(), it.code.text().to_owned())).collect();
+    let foretold: Vec<_> = plan.blockers.iter().map(|it| (it.pod.clone(), it.code.clone())).collect();
     assert!(foretold.contains(&volume), "{foretold:?}");
     asked(&mut world, 7).await;
     let mut course = Course::default();
@@ -358,7 +357,7 @@ async fn attached_by_hand() {
     tickets(json!({ "ui": { "id": "ui", "type": "longhorn-api", "nodeID": NODE } }));
     until(&sim, VOLUMES, |all| all[0]["status"]["currentNodeID"] == NODE).await;
     let plan = plan(&world, MachinePolicy::MigrateOrShutdown).await;
-    let foretold: Vec<_> = plan.blockers.iter().map(|it| (it.subject.to_string(), it.code.text())).collect();
+    let foretold: Vec<_> = plan.blockers.iter().map(|it| (it.pod.clone(), it.code.as_str())).collect();
     assert!(foretold.contains(&("volume shop/data (data)".to_owned(), "storage-manager")), "{foretold:?}");
     asked(&mut world, 7).await;
     let mut course = Course::default();

@@ -2,12 +2,13 @@
 
 use kubeapi::NodeName;
 use kubenodeop::machines::undo;
-use kubenodeop::{AttemptRules, CordonAnnotation, DrainOrder, Marks, Progress, drain, node};
+use kubenodeop::{AttemptRules, CordonAnnotation, DrainOrder, Progress, drain, node};
 use scenarios::{UUID, World};
 use tokio::sync::watch;
 
 use super::{Clock, MACHINES_ROLE, granted, needed};
 use crate::machines::add_machines;
+use topics::DrainMarks;
 
 #[tokio::test(start_paused = true)]
 async fn s1_machines_ask_for_what_their_own_role_grants_and_nothing_else() {
@@ -29,14 +30,14 @@ async fn s1_machines_ask_for_what_their_own_role_grants_and_nothing_else() {
         device_uuid: UUID.to_owned(),
         owner,
         rules: AttemptRules::default(),
-        marks: Marks::default(),
+        marks: DrainMarks::default(),
         runtime: kubenodeop::RuntimeQuery::default(),
     };
     let clock = Clock::new();
     let (sender, mut progress) = watch::channel(Progress::default());
     let running = progress.wait_for(|it| {
-        it.machines.iter().any(|it| it.text.contains("phase Running"))
-            && it.machines.iter().filter(|it| it.state.text() == "gone").count() == 2
+        it.machines.iter().any(|it| it.reason.contains("phase Running"))
+            && it.machines.iter().filter(|it| it.state == "gone").count() == 2
     });
     tokio::select! {
         outcome = drain(&handle, &order, || clock.now(), &sender) => panic!("{outcome:?}"),

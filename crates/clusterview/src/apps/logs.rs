@@ -5,20 +5,22 @@
 //! repeats these lines, the other order would lose them.
 
 use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::pods::{ContainerLog, LogEnd, LogLine, LogRequest};
 use agent::{Clock, Outlet, Stop, report};
 use kubeapi::{ApiClient, Error};
-use tokio::sync::watch;
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 use topics::AppLogMarks;
 use tracing::{debug, info, warn};
 
 use super::course::{LogCourse, LogSource, Scene};
 use super::line;
-use super::pipe::Pipe;
 use super::track::ReadEnd;
+use crate::pods::{ContainerLog, LogEnd, LogLine, LogRequest};
 
 /// Text passed on at a time, except for a longer line.
 pub const BATCH_BYTES: usize = 32 << 10;
@@ -195,5 +197,33 @@ impl Hand {
             debug!(app, pod, container, error = line, "a log could not be read");
         }
         if gone { ReadEnd::Refused } else { ReadEnd::Failed }
+    }
+}
+
+#[derive(Clone)]
+pub struct Pipe(Arc<Mutex<dyn AsyncWrite + Send + Unpin>>);
+
+impl std::fmt::Debug for Pipe {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Pipe")
+    }
+}
+
+impl Pipe {
+    /// The standard output of this process. The agent's own log is on standard error, so a slow reader of
+    /// this one does not delay it.
+    pub fn standard_output() -> Self {
+        Self::new(tokio::io::stdout())
+    }
+
+    pub fn new(writer: impl AsyncWrite + Send + Unpin + 'static) -> Self {
+        Self(Arc::new(Mutex::new(writer)))
+    }
+
+    /// Dropping it leaves a part of `bytes` unwritten.
+    pub(super) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut writer = self.0.lock().await;
+        writer.write_all(bytes).await?;
+        writer.flush().await
     }
 }

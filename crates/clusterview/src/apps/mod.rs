@@ -13,14 +13,13 @@ mod line;
 mod logs;
 mod look;
 mod marks;
-mod pipe;
 mod task;
 mod track;
 mod wanted;
 
 pub use app_table::{GAP, UNREACHABLE_AFTER};
+pub use logs::Pipe;
 pub use logs::{BATCH_BYTES, ROUND_BYTES};
-pub use pipe::Pipe;
 pub use task::Apps;
 pub use track::{AGAIN, DOUBT, ROUND};
 pub use wanted::{AppRequirements, Console};

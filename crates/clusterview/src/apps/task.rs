@@ -2,7 +2,7 @@
 //!
 //! It runs beside the drain, with an inbox of its own.
 
-use crate::pods::{Pods, PodsUpdate};
+use crate::pods::{self, Pods};
 use agent::{AgentContext, Clock, Error, Outbox, Outlet, Tasks, Troubles, wire};
 use kubeapi::ApiClient;
 use pubsub::{Change, Codec, TopicRoot};
@@ -14,7 +14,7 @@ use super::app::App;
 use super::app_table::{AppAction, AppTable};
 use super::course::Scene;
 use super::logs;
-use super::pipe::Pipe;
+use super::logs::Pipe;
 use super::wanted::AppRequirements;
 use kubeapi::own_node::{OwnNode, Values};
 
@@ -125,20 +125,21 @@ impl AppPublisher {
         } else if self.pods.is_none() {
             // Nodes do not ask in step.
             let seed = u64::try_from(self.clock.now().since_start().as_nanos()).unwrap_or_default();
-            self.pods = Some(Pods::open(&self.cluster, seed));
+            self.pods = Some(pods::follow(&self.cluster, seed));
         }
     }
 
-    fn take_pods(&mut self, told: PodsUpdate) {
+    fn take_pods(&mut self, told: Result<bool, kubeapi::Error>) {
         let Some(pods) = &self.pods else { return };
         match told {
-            PodsUpdate::Known => {
-                self.book.set_pods(pods.known().cloned().collect());
+            Ok(_) => {
+                self.book.set_pods(pods.known().into_iter().flat_map(|it| it.values().cloned()).collect());
                 if self.trouble.take().is_some() {
                     info!("pods of applications are followed again");
                 }
             }
-            PodsUpdate::Failing { error, next_step } => {
+            Err(error) => {
+                let (error, next_step) = (error.line(), error.next_step());
                 self.book.failed(self.clock.now());
                 if self.trouble.is_none() {
                     warn!(error, next_step, "cannot follow the pods of applications, it is tried again");
@@ -167,9 +168,9 @@ impl AppPublisher {
 }
 
 /// The next news of the pods; never while they are not followed.
-async fn next(pods: &mut Option<Pods>) -> PodsUpdate {
+async fn next(pods: &mut Option<Pods>) -> Result<bool, kubeapi::Error> {
     match pods {
-        Some(pods) => pods.next().await,
+        Some(pods) => pods.changed().await,
         None => std::future::pending().await,
     }
 }

@@ -21,7 +21,6 @@ use kubeapi::ApiClient;
 use kubeapi::nodes::{self, Node};
 use kubeapi::objects::RawObject;
 use kubeapi::watch::{self, Manner, Update, WatchScope, follow_in};
-use step::Inserted as _;
 
 /// How long one watch is kept open: each opening is a request. A silently dead connection is noticed after
 /// this time.
@@ -133,6 +132,13 @@ impl<'de, T: ObjectFact> Deserialize<'de> for FactItem<T> {
     }
 }
 
+impl<T> FactItem<T> {
+    /// As tables keep it.
+    pub(crate) fn kept(self) -> ((String, String), Option<T>) {
+        (self.key, Some(self.fact))
+    }
+}
+
 struct CollectionReader<T> {
     cluster: ApiClient,
     seed: u64,
@@ -157,12 +163,7 @@ impl<T: PartKind> CollectionReader<T> {
             self.groups.until_served(T::PATH).await;
         }
         let open = self.open.get_or_insert_with(|| {
-            let scope = WatchScope {
-                what: T::PART.text().to_owned(),
-                path: T::PATH.to_owned(),
-                fields: None,
-                labels: None,
-            };
+            let scope = WatchScope::all(T::PART.text(), T::PATH.to_owned());
             let manner = Manner { slot: SLOT, ..Manner::default() };
             // Parts do not ask in step.
             follow_in(self.cluster.clone(), scope, manner, self.seed ^ T::PART as u64).boxed()
@@ -170,27 +171,17 @@ impl<T: PartKind> CollectionReader<T> {
         let Some(news) = open.next().await else { std::future::pending().await };
         match news {
             watch::FollowNews::Recovered => NewsContent::Recovered,
+            watch::FollowNews::Update(Update::Trouble(error)) if T::OPTIONAL && error.is_not_found() => {
+                self.open = None;
+                self.absent = true;
+                NewsContent::Absent(|facts| !std::mem::take(T::table(facts)).is_empty())
+            }
             watch::FollowNews::Update(Update::Trouble(error)) => {
-                if T::OPTIONAL && error.is_not_found() {
-                    self.open = None;
-                    self.absent = true;
-                    return NewsContent::Absent(|facts| !std::mem::take(T::table(facts)).is_empty());
-                }
                 NewsContent::Failed { error: error.line(), next_step: error.next_step() }
             }
-            watch::FollowNews::Update(Update::Listed(all)) => {
-                let now: ObjectTable<T> = all.into_iter().map(|it| (it.key, it.fact)).into_map();
-                NewsContent::Content(Box::new(move |facts| step::update(T::table(facts), now)))
-            }
-            watch::FollowNews::Update(Update::Put(one)) => NewsContent::Content(Box::new(move |facts| {
-                let table = T::table(facts);
-                let changed = table.get(&one.key) != Some(&one.fact);
-                table.insert(one.key, one.fact);
-                changed
+            watch::FollowNews::Update(update) => NewsContent::Content(Box::new(move |facts| {
+                update.into_table(T::table(facts), FactItem::kept).is_ok_and(|changed| changed)
             })),
-            watch::FollowNews::Update(Update::Gone(one)) => {
-                NewsContent::Content(Box::new(move |facts| T::table(facts).remove(&one.key).is_some()))
-            }
         }
     }
 }

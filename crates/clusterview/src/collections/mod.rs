@@ -10,7 +10,6 @@ mod groups;
 mod longhorn;
 mod objects;
 mod parts;
-mod quantity;
 
 pub use facts::{
     ClaimFact, ClusterFacts, DaemonSet, Detail, EngineFact, ObjectTable, PodFact, Replica, Snapshot,

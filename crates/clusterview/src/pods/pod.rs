@@ -41,12 +41,6 @@ pub enum ContainerState {
     BackingOff,
 }
 
-/// Decodes a pod to its fact.
-#[derive(Debug, Clone)]
-pub(super) struct AppPodItem {
-    pub(super) pod: AppPod,
-}
-
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct RawPod {
@@ -55,7 +49,8 @@ struct RawPod {
     status: Value,
 }
 
-impl<'de> Deserialize<'de> for AppPodItem {
+/// No two whole objects of a list are in memory at the same time.
+impl<'de> Deserialize<'de> for AppPod {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let RawPod { metadata, spec, status, .. } = RawPod::deserialize(from)?;
         let list = |name: &str, init: bool| {
@@ -65,14 +60,12 @@ impl<'de> Deserialize<'de> for AppPodItem {
         let mut containers = list("initContainerStatuses", true);
         containers.extend(list("containerStatuses", false));
         Ok(Self {
-            pod: AppPod {
-                name: text(&metadata["name"]),
-                uid: text(&metadata["uid"]),
-                node: text(&spec["nodeName"]),
-                phase: text(&status["phase"]),
-                ending: !metadata["deletionTimestamp"].is_null(),
-                containers,
-            },
+            name: text(&metadata["name"]),
+            uid: text(&metadata["uid"]),
+            node: text(&spec["nodeName"]),
+            phase: text(&status["phase"]),
+            ending: !metadata["deletionTimestamp"].is_null(),
+            containers,
         })
     }
 }
@@ -107,7 +100,7 @@ mod tests {
     use super::*;
 
     fn read(object: Value) -> AppPod {
-        serde_json::from_value::<AppPodItem>(object).unwrap().pod
+        serde_json::from_value(object).unwrap()
     }
 
     #[test]

@@ -5,7 +5,6 @@
 
 mod facts;
 mod fold;
-mod follow;
 mod task;
 
 pub use task::run;

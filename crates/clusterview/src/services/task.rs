@@ -1,8 +1,9 @@
-//! Publishes `KubeUserServices`.
+//! The task that publishes `KubeUserServices`, and the collections that it follows.
 //!
-//! Without nim on the device no ports are opened, and nothing is followed. Nothing is published before
-//! services and ingresses were listed, and the load balancer's settings, unless these cannot be read. Not
-//! here: the value (`fold`).
+//! While no nim is on the device nobody opens ports, and nothing is followed. Nothing is published before services
+//! and ingresses were listed, and the load balancer's settings as well unless they cannot be read. A collection that was never
+//! listed is not known, and one whose calls fail keeps what it had: a firewall is not closed because an API server is away
+//! (D-V10, D-V11). Not here: what is published (`fold`).
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,15 +11,15 @@ use std::time::Duration;
 
 use agent::{AgentContext, Clock, Error, Outlet, Tasks, Troubles};
 use kubeapi::ApiClient;
-use kubeapi::watch::WatchScope;
+use kubeapi::watch::{Manner, ObjectMirror, WatchScope};
 use pubsub::Change;
 use step::{Inserted as _, Mono};
 use topics::{DeviceNetworkStatus, EdgeNodeClusterStatus, ErrorDescription, KubeUserServices};
-use tracing::info;
+use tracing::{debug, info, warn};
 
 use super::facts::{Ingress, Pool, Service};
 use super::fold::{ServicesView, fold};
-use super::follow::FollowedTable;
+use crate::collections::{FactItem, ObjectFact, ObjectTable, SLOT};
 use crate::{GLOBAL, NAME};
 
 /// Between two publications: each makes nim write its rules again.
@@ -154,4 +155,59 @@ fn addresses(network: &DeviceNetworkStatus) -> BTreeSet<IpAddr> {
     let ports = network.ports.iter().flatten();
     let all = ports.flat_map(|it| it.addr_info_list.iter().flatten()).filter_map(|it| it.addr.0);
     all.map(|it| it.to_canonical()).into_set()
+}
+
+/// Dropping it closes the watch.
+pub(super) struct FollowedTable<T> {
+    what: String,
+    mirror: ObjectMirror<FactItem<T>, (String, String), T>,
+    failing: bool,
+}
+
+impl<T: ObjectFact + Sync> FollowedTable<T> {
+    /// The first call is made by the first [`FollowedTable::changed`].
+    pub(super) fn open(cluster: &ApiClient, scope: WatchScope, seed: u64) -> Self {
+        let (what, manner) = (scope.what.clone(), Manner { slot: SLOT, ..Manner::default() });
+        Self {
+            what,
+            mirror: ObjectMirror::open(cluster, scope, manner, seed, FactItem::kept),
+            failing: false,
+        }
+    }
+
+    /// `None` before the first list.
+    pub(super) const fn known(&self) -> Option<&ObjectTable<T>> {
+        self.mirror.known()
+    }
+
+    pub(super) const fn is_failing(&self) -> bool {
+        self.failing
+    }
+
+    /// Waits until the objects change, or cannot be read before the first list. Dropping it loses nothing.
+    pub(super) async fn changed(&mut self) {
+        loop {
+            let changed = match self.mirror.changed().await {
+                Ok(changed) => changed,
+                Err(error) => {
+                    let (error, next_step) = (error.line(), error.next_step());
+                    if self.failing {
+                        debug!(error, "still cannot follow {}", self.what);
+                    } else {
+                        warn!(error, next_step, "cannot follow {}: what was published stays", self.what);
+                    }
+                    if !std::mem::replace(&mut self.failing, true) && self.known().is_none() {
+                        return;
+                    }
+                    continue;
+                }
+            };
+            if std::mem::take(&mut self.failing) {
+                info!("{}: followed again", self.what);
+            }
+            if changed {
+                return;
+            }
+        }
+    }
 }

@@ -6,14 +6,13 @@
 use std::collections::BTreeMap;
 
 use kubeapi::nodes::Node;
-
-use crate::collections::{ClusterFacts, Detail, Vm};
 use topics::{
     KubeClusterInfo, KubeNodeInfo, KubeNodeStatus, KubePodInfo, KubePodNameSpaceInfo, KubePodStatus,
-    KubeVmiInfo, KubeVmiStatus, NodeAdmission,
+    KubeVmiInfo, KubeVmiStatus, NodeAdmission, go_json,
 };
 
 use super::{listed, storage, time};
+use crate::collections::{ClusterFacts, Detail, Vm};
 
 /// Prefix of a virtual machine's pod; the machine is reported instead.
 const LAUNCHER: &str = "virt-launcher-";
@@ -126,8 +125,37 @@ fn namespaces(facts: &ClusterFacts) -> impl Iterator<Item = KubePodNameSpaceInfo
     counted.into_iter().map(|(name, counts)| KubePodNameSpaceInfo { name: name.to_owned(), ..counts })
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cut {
+    pub(super) member: &'static str,
+    pub(super) kept: usize,
+    pub(super) of: usize,
+}
+
+/// Returns what was cut.
+pub(super) fn fit(info: &mut KubeClusterInfo) -> Result<Vec<Cut>, go_json::Error> {
+    let before = lengths(info);
+    info.fit()?;
+    let cuts =
+        before.into_iter().zip(lengths(info)).map(|((member, of), (_, kept))| Cut { member, kept, of });
+    Ok(cuts.filter(|it| it.kept < it.of).collect())
+}
+
+fn lengths(info: &KubeClusterInfo) -> [(&'static str, usize); 5] {
+    let KubeClusterInfo { nodes, app_pods, app_vmis, storage, pod_ns_info } = info;
+    [
+        ("Nodes", nodes.as_ref().map_or(0, Vec::len)),
+        ("PodNsInfo", pod_ns_info.as_ref().map_or(0, Vec::len)),
+        ("AppPods", app_pods.as_ref().map_or(0, Vec::len)),
+        ("AppVMIs", app_vmis.as_ref().map_or(0, Vec::len)),
+        ("Storage.Volumes", storage.volumes.as_ref().map_or(0, Vec::len)),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
+    use topics::KubePodInfo;
+
     use super::*;
 
     fn key(namespace: &str, name: &str) -> (String, String) {
@@ -218,5 +246,18 @@ mod tests {
             let info = fold(&ClusterFacts::default(), StatsView { member: true, longhorn });
             assert_eq!(info, KubeClusterInfo::default());
         }
+    }
+
+    #[test]
+    fn a_list_that_is_cut_is_told_with_its_numbers() {
+        let pod = |at| KubePodInfo { name: format!("app-{at:06}"), ..KubePodInfo::default() };
+        let mut info = KubeClusterInfo {
+            nodes: Some(Vec::new()),
+            app_pods: Some((0..20_000).map(pod).collect()),
+            ..KubeClusterInfo::default()
+        };
+        let cuts = fit(&mut info).unwrap();
+        let kept = info.app_pods.unwrap().len();
+        assert_eq!(cuts, [Cut { member: "AppPods", kept, of: 20_000 }]);
     }
 }

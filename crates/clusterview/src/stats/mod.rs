@@ -4,7 +4,6 @@
 //! `told`; `board` writes, `task` waits. Sources: spec/agents.md 4.11, goals L2 and L6.
 
 mod board;
-mod fit;
 mod fold;
 mod rhythm;
 mod state;

@@ -6,7 +6,7 @@ use crate::collections::{LAST_GOOD, Parts};
 use step::Mono;
 use topics::{GoTime, KubeStatsPart, KubeStatsState};
 
-use super::fit::Cut;
+use super::fold::Cut;
 
 /// Next step for a cut list.
 const CUT_STEP: &str = "read the rest with kubectl; one message of this topic holds no more";

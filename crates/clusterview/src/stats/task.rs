@@ -12,7 +12,7 @@ use topics::KubeStatsState;
 use tracing::{debug, info, warn};
 
 use super::board::StatsPublisher;
-use super::fit;
+use super::fold;
 use super::fold::{StatsView, fold};
 use super::rhythm::{Rhythm, StatsAction};
 use super::state::{self, Cuts, Moment};
@@ -114,7 +114,7 @@ impl StatsTask {
         let view = StatsView { member, longhorn: !gathering.parts().is_absent(Collection::Volumes) };
         let mut info = fold(&gathering.facts(), view);
         // A value that cannot be encoded is reported by the publication.
-        let cuts = fit::fit(&mut info).unwrap_or_default();
+        let cuts = fold::fit(&mut info).unwrap_or_default();
         let now = self.clock.now();
         self.cuts.set(now, cuts);
         // Folding took time: the term may be over.

@@ -54,7 +54,7 @@ impl<'de> Deserialize<'de> for KeySet {
 macro_rules! types {
     ($($(#[$about:meta])* $name:ident { $($(#[$of:meta])* $member:ident: $kind:ty,)+ })+) => { $(
         $(#[$about])*
-        #[derive(Debug, Clone, Default, Deserialize)]
+        #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         pub struct $name { $(#[serde(deserialize_with = "or_empty")] $(#[$of])* pub $member: $kind,)+ }
     )+ };
@@ -133,6 +133,18 @@ types! {
 pub fn named(namespace: &str, claim: &str, volume: &str) -> String {
     if claim.is_empty() { volume.to_owned() } else { format!("{namespace}/{claim} ({volume})") }
 }
+
+macro_rules! objects {
+    ($($name:ident)+) => { $(
+        impl AsRef<Meta> for $name {
+            fn as_ref(&self) -> &Meta {
+                &self.metadata
+            }
+        }
+    )+ };
+}
+
+objects! { Volume Replica Engine StorageNode Manager Attachment }
 
 impl Volume {
     pub fn name(&self) -> String {

@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use kubeapi::{ApiClient, NodeName};
-use kubenodeop::{AttemptOutcome, AttemptRules, CordonAnnotation, DrainOrder, Marks, Progress};
+use kubenodeop::{AttemptRules, CordonAnnotation, DrainOrder, DrainSuccess, Progress};
 use step::Mono;
 use tokio::sync::watch;
 
 use crate::case::{Case, DEVICE, NODE};
 use crate::floor::now;
 use crate::server::took;
+use topics::DrainMarks;
 
 pub(crate) async fn drain(case: Case, file: &Path) {
     let begin = now();
@@ -26,14 +27,14 @@ pub(crate) async fn drain(case: Case, file: &Path) {
             ..CordonAnnotation::default()
         },
         rules: AttemptRules::default(),
-        marks: Marks::default(),
+        marks: DrainMarks::default(),
     };
     // Somebody reads what is said, as zedkube does.
     let (progress, newest) = watch::channel(Progress::default());
     let clock = move || Mono::from_start(begin.elapsed());
     let outcome = kubenodeop::drain(&cluster, &order, clock, &progress).await;
     let time = begin.elapsed();
-    let AttemptOutcome::Drained { evicted, .. } = outcome else { unreachable!("{outcome:?}") };
+    let Ok(DrainSuccess { evicted, .. }) = outcome else { unreachable!("{outcome:?}") };
     assert_eq!(usize::try_from(evicted).unwrap(), case.pods);
     assert_eq!(newest.borrow().evicted, evicted);
     took(time);

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::calls::pods::pod_ref;
 use crate::calls::remove;
 use crate::plan::budget::{Holds, Selector};
-use crate::plan::unhealthy::{Inspected, UnhealthyPod, UnhealthyReason};
+use crate::plan::held::{Inspected, UnhealthyPod, UnhealthyReason};
 use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::slim::{Condition, Pod};

@@ -16,7 +16,7 @@ use kubeapi::Error;
 use kubeapi::names::NodeName;
 use kubeapi::pace::Pace;
 use kubeapi::slim::{PersistentVolume, VolumeAttachment};
-use kubeapi::watch::{Update, WatchScope, follow};
+use kubeapi::watch::{Manner, ObjectMirror, WatchScope};
 
 /// Namespace and name of a `PersistentVolumeClaim`.
 pub type ClaimName = (String, String);
@@ -118,12 +118,8 @@ enum VolumeStep {
     Volumes {
         tries: u32,
     },
-    /// They are known, and so is what was last said.
-    Attachments {
-        bound: BTreeMap<String, ClaimName>,
-        heard: BoxStream<'static, Update<VolumeAttachment>>,
-        last: BTreeMap<String, AttachmentFacts>,
-    },
+    /// They are known, and their attachments are followed.
+    Attachments(BoxStream<'static, Result<Vec<AttachmentFacts>, Error>>),
 }
 
 struct VolumeReader {
@@ -152,8 +148,19 @@ impl VolumeReader {
                         Ok(volumes) => {
                             let mut bound = bound(&volumes.items);
                             bound.retain(|_, claim| self.claims.contains(claim));
-                            let heard = follow(self.cluster.clone(), scope(), self.seed).boxed();
-                            self.at = VolumeStep::Attachments { bound, heard, last: BTreeMap::new() };
+                            let node = self.node.clone();
+                            let keep = move |it: VolumeAttachment| {
+                                (it.metadata.name.clone(), facts(&it, &node, &bound))
+                            };
+                            let all = ObjectMirror::open(
+                                &self.cluster,
+                                scope(),
+                                Manner::default(),
+                                self.seed,
+                                keep,
+                            );
+                            let all = all.changes(|known| known.values().cloned().collect());
+                            self.at = VolumeStep::Attachments(all);
                         }
                         Err(error) => {
                             *tries = tries.saturating_add(1);
@@ -161,28 +168,10 @@ impl VolumeReader {
                         }
                     }
                 }
-                VolumeStep::Attachments { bound, heard, last } => {
-                    let Some(heard) = heard.next().await else { std::future::pending().await };
-                    let ours = |it: &VolumeAttachment| {
-                        facts(it, &self.node, bound).map(|facts| (facts.name.clone(), facts))
-                    };
-                    let changed = match heard {
-                        Update::Listed(all) => {
-                            last.clear();
-                            last.extend(all.iter().filter_map(ours));
-                            true
-                        }
-                        Update::Put(one) => ours(&one)
-                            .is_some_and(|(name, facts)| last.insert(name, facts.clone()) != Some(facts)),
-                        Update::Gone(one) => {
-                            one.metadata.name.is_some_and(|name| last.remove(&name).is_some())
-                        }
-                        Update::Trouble(error) => return Err(error),
-                    };
-                    if changed {
-                        return Ok(last.values().cloned().collect());
-                    }
-                }
+                VolumeStep::Attachments(all) => match all.next().await {
+                    Some(heard) => return heard,
+                    None => std::future::pending().await,
+                },
             }
         }
     }

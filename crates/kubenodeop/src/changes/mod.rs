@@ -2,12 +2,11 @@
 //!
 //! Not here: what is done then (zedkube).
 
-mod activity;
 mod changed;
 pub(crate) mod machines;
 pub(crate) mod streams;
 pub(crate) mod watched;
 
-pub use activity::until_activity;
+pub use changed::until_activity;
 pub use changed::until_changed;
 pub use watched::WatchedBlockers;

@@ -18,7 +18,7 @@ use kubeapi::names::NodeName;
 use kubeapi::nodes::NO_NODE;
 use kubeapi::reply::Reply;
 use kubeapi::slim::{Pod, PodDisruptionBudget};
-use kubeapi::watch::{Manner, Update, follow, follow_from};
+use kubeapi::watch::{Manner, ObjectMirror, Update, follow_from};
 
 /// A pod of which nothing but the facts is kept: of a list of thousands no two whole objects are in memory at the
 /// same time.
@@ -61,17 +61,11 @@ pub(crate) fn node_events(
     let name = node.clone();
     follow_from::<NodeObject>(cluster.clone(), node::scope(&name), Manner { from, ..Manner::default() }, seed)
         .filter_map(move |heard| {
-            let node = match heard {
-                Update::Listed(all) => {
-                    all.into_iter().find(|node| node.metadata.name.as_deref() == Some(name.as_str()))
-                }
-                Update::Put(node) => Some(node),
-                Update::Gone(_) => None,
-                Update::Trouble(error) => return std::future::ready(Some(Event::Trouble(error.into()))),
-            };
-            let event = match node {
-                Some(node) => node::facts(&node).ok().map(Event::Node),
-                None => Some(Event::NodeGone(gone(&name))),
+            let is_own = |it: &NodeObject| it.metadata.name.as_deref() == Some(name.as_str());
+            let event = match heard.one(is_own) {
+                Ok(Some(node)) => node::facts(&node).ok().map(Event::Node),
+                Ok(None) => Some(Event::NodeGone(gone(&name))),
+                Err(error) => Some(Event::Trouble(error.into())),
             };
             std::future::ready(event)
         })
@@ -86,32 +80,15 @@ pub(crate) fn gone(name: &NodeName) -> CallFailure {
 
 /// The budgets of `namespace`, always all of them.
 pub(crate) fn budget_events(cluster: &ApiClient, namespace: String, seed: u64) -> BoxStream<'static, Event> {
-    let known: BTreeMap<String, BudgetFacts> = BTreeMap::new();
-    follow::<PodDisruptionBudget>(cluster.clone(), budgets::scope(&namespace), seed)
-        .scan(known, move |known, heard| {
-            let event = match heard {
-                Update::Listed(all) => {
-                    known.clear();
-                    known.extend(all.iter().map(budgets::facts).map(|it| (it.name.clone(), it)));
-                    None
-                }
-                Update::Put(budget) => {
-                    let facts = budgets::facts(&budget);
-                    known.insert(facts.name.clone(), facts);
-                    None
-                }
-                Update::Gone(budget) => {
-                    known.remove(budget.metadata.name.as_deref().unwrap_or_default());
-                    None
-                }
-                Update::Trouble(error) => Some(Event::Trouble(error.into())),
-            };
-            let all = || Event::Budgets {
-                namespace: namespace.clone(),
-                budgets: known.values().cloned().collect(),
-            };
-            std::future::ready(Some(event.unwrap_or_else(all)))
+    let keep =
+        |it: PodDisruptionBudget| (it.metadata.name.clone().unwrap_or_default(), Some(budgets::facts(&it)));
+    let scope = budgets::scope(&namespace);
+    ObjectMirror::open(cluster, scope, Manner::default(), seed, keep)
+        .changes(move |known: &BTreeMap<_, BudgetFacts>| Event::Budgets {
+            namespace: namespace.clone(),
+            budgets: known.values().cloned().collect(),
         })
+        .map(|heard| heard.unwrap_or_else(|error| Event::Trouble(error.into())))
         .boxed()
 }
 
@@ -123,10 +100,7 @@ pub(crate) fn volume_events(
     seed: u64,
 ) -> BoxStream<'static, Event> {
     volumes::attachments(cluster.clone(), node.clone(), claims, seed)
-        .map(|heard| match heard {
-            Ok(attached) => Event::Volumes(attached),
-            Err(error) => Event::Trouble(error.into()),
-        })
+        .map(|heard| heard.map_or_else(|error| Event::Trouble(error.into()), Event::Volumes))
         .boxed()
 }
 

@@ -211,7 +211,7 @@ impl WatchedBlockers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::cordon::{Cordon, tests::node};
+    use crate::node::cordon::tests::node;
     use crate::plan::PodOwner;
     use crate::plan::budget::tests::budget as numbered;
     use crate::plan::class::tests::pod;
@@ -276,7 +276,8 @@ mod tests {
 
     #[test]
     fn d16_a_node_wakes_when_it_is_well_or_its_flag_is_another() {
-        let node = |unschedulable, ready| NodeFacts { ready, unschedulable, ..node(Cordon::None) };
+        let node =
+            |unschedulable, ready| NodeFacts { ready, unschedulable, ..node(topics::CordonOwner::None) };
         let table = [
             ((true, true), (true, true), None),
             ((true, true), (true, false), None),

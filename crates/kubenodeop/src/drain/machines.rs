@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use super::{DrainOrder, show};
 use crate::changes::machines::WatchedMachines;
 use crate::changes::watched::{PermanentRefusal, RefusedCall, WatchedBlockers};
-use crate::engine::{AttemptOutcome, CallFailure, LastCopyGuard};
+use crate::engine::{AttemptFailure, CallFailure, DrainSuccess, LastCopyGuard};
 use crate::machines::MigrationSettings;
 use crate::machines::follow::{MachineChange, changes};
 use crate::machines::kubevirt::{self, MachineReader, perform};
@@ -22,22 +22,21 @@ use crate::machines::rules::{Action, DrainIdentity};
 use crate::machines::stage::{Effect, Event, MachineStage};
 use crate::machines::undo::next_step;
 use crate::node::{self, Cordoned};
-use crate::progress::{AttemptPhase, Left, MachineShown, MachineState, Marks, Progress};
+use crate::progress::{MachineState, Progress};
 use crate::storage;
 use kubeapi::ApiClient;
 use kubeapi::names::PodRef;
 use kubeapi::pace::Pace;
 use kubeapi::watch::jitter_seed;
+use topics::{DrainMarks, DrainPhase, MachineProgress};
 
 /// What the stage leaves to the rest of the attempt.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MachineStageResult {
-    /// When the attempt began, where the stage had anything to do.
-    pub(super) began: Option<Mono>,
-    /// Since when nothing but last copies is waited for, where that is not over.
-    pub(super) storage: Option<Mono>,
-    shown: Vec<MachineShown>,
-    left: Vec<Left>,
+    /// From when on the rest of the attempt is timed.
+    pub(super) marks: DrainMarks,
+    shown: Vec<MachineProgress>,
+    left: Vec<String>,
     evicted: u32,
     recordons: u32,
 }
@@ -52,19 +51,15 @@ impl MachineStageResult {
     }
 
     /// The same to the end of the attempt.
-    pub(super) fn add_to_end(&self, outcome: AttemptOutcome) -> AttemptOutcome {
-        match outcome {
-            AttemptOutcome::Drained { took, evicted, recordons, mut left } => {
-                add_left(&mut left, &self.left);
-                let (evicted, recordons) = (evicted + self.evicted, recordons + self.recordons);
-                AttemptOutcome::Drained { took, evicted, recordons, left }
-            }
-            failed @ AttemptOutcome::Failed { .. } => failed,
-        }
+    pub(super) fn add_to_end(&self, mut done: DrainSuccess) -> DrainSuccess {
+        add_left(&mut done.left, &self.left);
+        done.evicted += self.evicted;
+        done.recordons += self.recordons;
+        done
     }
 }
 
-fn add_left(to: &mut Vec<Left>, from: &[Left]) {
+fn add_left(to: &mut Vec<String>, from: &[String]) {
     to.extend(from.iter().cloned());
     to.sort_unstable();
     to.dedup();
@@ -85,16 +80,17 @@ pub(super) async fn run(
     order: &DrainOrder,
     now: &(impl Fn() -> Mono + Send),
     progress: &watch::Sender<Progress>,
-) -> Result<MachineStageResult, AttemptOutcome> {
-    let began = order.marks.attempt.unwrap_or_else(now).min(now());
-    let marks = Marks { attempt: Some(began), ..order.marks.clone() };
-    let empty = Progress { phase: AttemptPhase::Machines, marks: marks.clone(), ..Progress::default() };
+) -> Result<MachineStageResult, Box<AttemptFailure>> {
+    let began = Mono::of_ms(order.marks.attempt_ms).unwrap_or_else(now).min(now());
+    let marks = DrainMarks { attempt_ms: began.as_ms(), ..order.marks.clone() };
+    let none = || MachineStageResult { marks: order.marks.clone(), ..MachineStageResult::default() };
+    let empty = Progress { phase: DrainPhase::MovingMachines, marks: marks.clone(), ..Progress::default() };
     let end = began + order.rules.attempt;
     let mut pace = Pace::new(jitter_seed());
     let mut tries = 0;
     let launchers = loop {
         let trouble = match kubevirt::running(cluster, &order.node).await {
-            Ok(launchers) if launchers.is_empty() => return Ok(MachineStageResult::default()),
+            Ok(launchers) if launchers.is_empty() => return Ok(none()),
             Ok(launchers) => break launchers,
             Err(error) => error,
         };
@@ -105,21 +101,16 @@ pub(super) async fn run(
             let secs = end.since(began).as_secs();
             let reason =
                 format!("not done within {secs} s, its machines could not be read: {}", trouble.line());
-            return Err(AttemptOutcome::Failed {
-                reason,
-                blockers: Vec::new(),
-                watched: WatchedBlockers::default(),
-                marks,
-            });
+            let (blockers, watched) = (Vec::new(), WatchedBlockers::default());
+            return Err(Box::new(AttemptFailure { reason, blockers, watched, marks }));
         }
         if trouble.is_refused() {
             // Who empties the node of pods reads them too, and says why that fails.
-            return Ok(MachineStageResult::default());
+            return Ok(none());
         }
         sleep(pace.pause(tries, trouble.reply().retry_after())).await;
     };
-    let rules = &order.rules;
-    let guard = LastCopyGuard::new(rules.last_copy, rules.last_copy_pass.clone(), order.marks.storage);
+    let guard = LastCopyGuard::new(&order.rules, &order.marks);
     let mut stage = MachineStage::new((drain_of(order), guard), launchers, (now(), end), jitter_seed());
     let mut executor = MachineExecutor::new(cluster, order);
     loop {
@@ -136,8 +127,9 @@ pub(super) async fn run(
         let trouble = stage.trouble().map(|it| (it.text.clone(), it.next_step.clone()));
         let (trouble, trouble_step) = trouble.unwrap_or_default();
         let (storage_since, storage) = stage.volumes();
+        let now_marks = DrainMarks { storage_ms: storage_since.map_or(0, Mono::as_ms), ..marks.clone() };
         let newest = Progress {
-            marks: Marks { storage: storage_since, ..marks.clone() },
+            marks: now_marks.clone(),
             machines: stage.shown(),
             storage,
             blockers: stage.blockers(),
@@ -155,8 +147,9 @@ pub(super) async fn run(
                 None => {}
                 Some(Ok(())) => {
                     let (shown, left) = (stage.shown(), stage.left());
-                    let (began, storage) = (Some(began), storage_since);
-                    return Ok(MachineStageResult { began, storage, shown, left, evicted, recordons });
+                    let storage_ms = storage_since.map_or(marks.storage_ms, Mono::as_ms);
+                    let marks = DrainMarks { storage_ms, ..marks };
+                    return Ok(MachineStageResult { marks, shown, left, evicted, recordons });
                 }
                 Some(Err(reason)) => {
                     let machines = WatchedMachines::new(order.rules.machines, stage.fates());
@@ -164,12 +157,8 @@ pub(super) async fn run(
                         stage.refused().map(|by| PermanentRefusal { call: RefusedCall::Machines, by });
                     let refused = refused.into_iter().collect();
                     let watched = WatchedBlockers { machines, refused, ..stage.watched() };
-                    return Err(AttemptOutcome::Failed {
-                        reason,
-                        blockers: stage.blockers(),
-                        watched,
-                        marks: Marks { storage: storage_since, ..marks },
-                    });
+                    let (blockers, marks) = (stage.blockers(), now_marks);
+                    return Err(Box::new(AttemptFailure { reason, blockers, watched, marks }));
                 }
             }
         }

@@ -22,9 +22,9 @@ use tracing::warn;
 
 use crate::containers::{self, RuntimeQuery};
 use crate::engine::{AttemptOutcome, AttemptRules, CallFailure, Effect, Engine, Event};
-use crate::node::{Cordon, Cordoned, NodeFacts};
+use crate::node::{Cordoned, NodeFacts};
 use crate::plan::surge::SurgeRule;
-use crate::progress::{Marks, Progress};
+use crate::progress::Progress;
 use crate::storage;
 use crate::{
     calls::evict, calls::pods, calls::remove, calls::surge, calls::unhealthy_pods, changes::streams, node,
@@ -35,6 +35,7 @@ use kubeapi::nodes::CordonAnnotation;
 use kubeapi::reply::Reply;
 use kubeapi::slim::Pod;
 use kubeapi::watch::jitter_seed;
+use topics::{CordonOwner, DrainMarks};
 
 /// Least time between two states that are told; of those in between the newest is.
 const TOLD_APART: Duration = Duration::from_millis(50);
@@ -51,7 +52,7 @@ pub struct DrainOrder {
     pub runtime: RuntimeQuery,
     pub rules: AttemptRules,
     /// Where an attempt of this boot stood that was cut off, or what an earlier attempt learned.
-    pub marks: Marks,
+    pub marks: DrainMarks,
     /// Our node as it was seen last; where that has our cordon, it is not read again at the start.
     pub seen: Option<NodeFacts>,
 }
@@ -59,7 +60,7 @@ pub struct DrainOrder {
 /// Empties the node: one attempt. The node must have been cordoned; if somebody uncordons it, it is cordoned
 /// again and the proof starts over.
 ///
-/// `now` is the clock in whose terms [`crate::progress::Blocker::since`] is given. `progress` always holds the
+/// `now` is the clock in whose terms [`crate::progress::blocker`] is given times. `progress` always holds the
 /// newest state; the receiver may skip values.
 ///
 /// Dropping the future ends all watches and starts no new call. Those that ask a pod to leave, and are under way, come to
@@ -73,16 +74,8 @@ pub async fn drain(
     // What is not installed may have been since: a drain believes no old word on it.
     cluster.doubt_absent();
     // In a box: the stage is large, and most nodes have no machine.
-    let machines = match Box::pin(machines::run(cluster, order, &now, progress)).await {
-        Ok(machines) => machines,
-        Err(outcome) => return outcome,
-    };
-    let marks = Marks {
-        attempt: machines.began.or(order.marks.attempt),
-        storage: machines.storage.or(order.marks.storage),
-        ..order.marks.clone()
-    };
-    let mut engine = Engine::new(order.rules.clone(), &marks, now(), jitter_seed());
+    let machines = Box::pin(machines::run(cluster, order, &now, progress)).await?;
+    let mut engine = Engine::new(order.rules.clone(), &machines.marks, now(), jitter_seed());
     let mut executor = DrainExecutor::new(cluster, order);
     // When the state that was not told yet may be told, and when the next one may.
     let (mut untold, mut next) = (None::<Mono>, now());
@@ -109,21 +102,21 @@ pub async fn drain(
         };
         for effect in effects {
             if let Some(outcome) = executor.perform(effect) {
-                if let (AttemptOutcome::Drained { .. }, Some(before)) = (&outcome, engine.volumes_before())
+                let done = machines.add_to_end(outcome?);
+                if let Some(before) = engine.volumes_before()
                     && let Err(error) = node::record_volumes(cluster, &order.node, &before).await
                 {
                     // The gate after the boot then waits for every faulted volume, and not for ever.
                     warn!(node = %order.node, error = error.line(), "the state of volumes is not recorded");
                 }
-                if matches!(outcome, AttemptOutcome::Drained { .. }) && order.rules.surge != SurgeRule::Never
-                {
+                if order.rules.surge != SurgeRule::Never {
                     // What fails is found again once the node is healthy.
-                    let (_, done) = surge::settle(cluster, &order.node, false).await;
-                    if let Err(error) = done {
+                    let (_, settled) = surge::settle(cluster, &order.node, false).await;
+                    if let Err(error) = settled {
                         warn!(node = %order.node, error = error.line(), "records of second copies stay for now");
                     }
                 }
-                return machines.add_to_end(outcome);
+                return Ok(done);
             }
         }
     }
@@ -163,7 +156,8 @@ impl<'a> DrainExecutor<'a> {
         let mut watches = SelectAll::new();
         watches.push(streams::storage_events(cluster, &order.node, jitter_seed()));
         let (calls, volumes) = (FuturesUnordered::new(), stream::pending().boxed());
-        let ours = |it: &NodeFacts| matches!(&it.cordon, Cordon::Ours(by) if *by == order.owner);
+        let ours =
+            |it: &NodeFacts| it.cordon == CordonOwner::Ours && it.annotation.as_ref() == Some(&order.owner);
         let node = order.seen.clone().filter(|it| it.name == order.node && ours(it));
         Self { cluster, order, calls, read: Arc::default(), watching: false, node, watches, volumes }
     }

@@ -10,13 +10,14 @@ use tokio::time::sleep;
 
 use crate::drain::fake::{FakeCluster, Kubelet, World, WorldChange, budget, owned, pod};
 use crate::drain::{DrainOrder, drain};
-use crate::engine::AttemptOutcome;
 use crate::engine::AttemptRules;
-use crate::progress::{BlockCode, Marks, Progress};
+use crate::engine::{AttemptFailure, AttemptOutcome, DrainSuccess};
+use crate::progress::{BlockCode, Progress};
 use kubeapi::ApiClient;
 use kubeapi::mock::{self, MockReply, RecordedCalls};
 use kubeapi::names::NodeName;
 use kubeapi::nodes::CordonAnnotation;
+use topics::DrainMarks;
 
 fn order() -> DrainOrder {
     DrainOrder {
@@ -31,7 +32,7 @@ fn order() -> DrainOrder {
             ..CordonAnnotation::default()
         },
         rules: AttemptRules::default(),
-        marks: Marks::default(),
+        marks: DrainMarks::default(),
     }
 }
 
@@ -70,8 +71,8 @@ impl Attempt {
 
     async fn drained(self) -> (u32, u32) {
         match self.future.await {
-            AttemptOutcome::Drained { evicted, recordons, .. } => (evicted, recordons),
-            AttemptOutcome::Failed { reason, .. } => panic!("{reason}"),
+            Ok(DrainSuccess { evicted, recordons, .. }) => (evicted, recordons),
+            Err(failure) => panic!("{}", failure.reason),
         }
     }
 }
@@ -116,7 +117,7 @@ async fn d5_the_proof_is_two_lists_from_the_store_a_second_apart() {
     let (_fake, cluster, calls) = FakeCluster::new(vec![]);
     let attempt = Attempt::start(&cluster);
     let outcome = attempt.future.await;
-    assert_eq!(outcome, AttemptOutcome::Drained { took: secs(1), evicted: 0, recordons: 0, left: vec![] });
+    assert_eq!(outcome, Ok(DrainSuccess { took: secs(1), evicted: 0, recordons: 0, left: vec![] }));
     let looks = calls.lines().iter().filter(|line| line.as_str() == "GET /api/v1/nodes/n1").count();
     assert_eq!(looks, 2);
     let lists: Vec<String> = calls
@@ -306,7 +307,8 @@ async fn d2_a_refusal_for_good_fails_the_attempt_and_names_the_pod() {
     let (fake, cluster, _) = FakeCluster::new(vec![pod("a"), pod("b")]);
     fake.world().instead.push_back(("/a/eviction", mock::status(403, "pods \"a\" is forbidden")));
     let outcome = Attempt::start(&cluster).future.await;
-    let AttemptOutcome::Failed { reason, blockers, .. } = outcome else { panic!("{outcome:?}") };
+    let Err(failure) = outcome else { panic!("{outcome:?}") };
+    let AttemptFailure { reason, blockers, .. } = *failure;
     assert_eq!(reason, "the API server refuses to evict shop/a");
     assert_eq!(blockers[0].reason, "pod shop/a cannot be evicted: 403: pods \"a\" is forbidden");
     assert_eq!(fake.world().pods.len(), 1, "the other one has gone");
@@ -337,7 +339,8 @@ async fn a_node_is_drained_and_proven_though_no_watch_ever_works() {
 async fn an_attempt_that_may_not_list_pods_fails_with_the_servers_words() {
     let (cluster, _) = mock::server(|_| mock::status(403, "pods is forbidden"));
     let outcome = Attempt::start(&cluster).future.await;
-    let AttemptOutcome::Failed { reason, .. } = outcome else { panic!("{outcome:?}") };
+    let Err(failure) = outcome else { panic!("{outcome:?}") };
+    let AttemptFailure { reason, .. } = *failure;
     assert_eq!(reason, "list pods of node n1: the server answered 403: pods is forbidden");
 }
 
@@ -347,6 +350,7 @@ async fn an_attempt_against_a_server_that_is_away_ends_at_its_limit_and_says_why
     let rules = AttemptRules { attempt: secs(100), ..AttemptRules::default() };
     let attempt = Attempt::with(&cluster, DrainOrder { rules, ..order() });
     let outcome = attempt.future.await;
-    let AttemptOutcome::Failed { reason, .. } = outcome else { panic!("{outcome:?}") };
+    let Err(failure) = outcome else { panic!("{outcome:?}") };
+    let AttemptFailure { reason, .. } = *failure;
     assert!(reason.starts_with("not done within 100 s") && reason.contains("connection refused"), "{reason}");
 }

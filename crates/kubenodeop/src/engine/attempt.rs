@@ -3,8 +3,6 @@
 //! Not here: the way of a single pod (`pod_table`, `track`), making calls, counting attempts (zedkube). Sources: goals
 //! D5, D18; spec/agents.md 4.3 and 4.4. Pure: no clock, no I/O, no task.
 
-mod node;
-
 use std::time::Duration;
 
 use step::{Core, Inserted as _, Mono, say};
@@ -14,15 +12,16 @@ use super::clocks::estimate;
 use super::pod_table::{PodSource, PodTable};
 use super::storage::LastCopyGuard;
 use super::volumes::Detaching;
-use super::words::{AttemptOutcome, AttemptRules, CallFailure, Effect, Event};
+use super::words::{AttemptFailure, AttemptOutcome, AttemptRules, CallFailure, DrainSuccess, Effect, Event};
 use crate::changes::watched::{NodeMark, PermanentRefusal, RefusedCall, WatchedBlockers};
 use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
-use crate::progress::{AttemptBlocker, AttemptPhase, Counts, Left, Marks, Progress};
+use crate::progress::Progress;
 use crate::storage::{StorageView, VolumesBefore};
-use kubeapi::names::listed;
+use kubeapi::names::{PodUid, listed};
 use kubeapi::pace::Pace;
 use kubeapi::reply::{Reply, ReplyClass};
+use topics::{Blocker, DrainMarks, DrainPhase, PodCounts};
 
 /// How long after its last look the engine looks again while a pod is overdue: the safety net under the watch.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -37,8 +36,8 @@ pub struct Engine {
     rules: AttemptRules,
     pace: Pace,
     started: Mono,
-    /// When the drain began, where that is known.
-    drain: Option<Mono>,
+    /// As in the marks: when the drain began, where that is known.
+    drain_ms: u64,
     /// When it was last told something.
     now: Mono,
     /// When this run of it began; `started` may be before a restart.
@@ -68,23 +67,23 @@ pub struct Engine {
     /// The look or the cordon that the server refused for good.
     refused: Option<PermanentRefusal>,
     /// Counts and phase at the last change of them, and when the attempt was to be done by then.
-    estimated: (Counts, AttemptPhase, Option<Mono>),
+    estimated: (PodCounts, DrainPhase, Option<Mono>),
     over: Option<AttemptOutcome>,
 }
 
 impl Engine {
     /// An attempt that starts `now`, or goes on from `marks`. `seed` is for jitter.
-    pub fn new(mut rules: AttemptRules, marks: &Marks, now: Mono, seed: u64) -> Self {
+    pub fn new(mut rules: AttemptRules, marks: &DrainMarks, now: Mono, seed: u64) -> Self {
         rules.at_once = rules.at_once.max(1);
         Self {
             pace: Pace::new(seed),
-            started: marks.attempt.map_or(now, |mark| mark.min(now)),
-            drain: marks.drain,
+            started: Mono::of_ms(marks.attempt_ms).map_or(now, |mark| mark.min(now)),
+            drain_ms: marks.drain_ms,
             now,
             began: now,
             roster: PodTable::new(rules.clone(), marks, now, Pace::new(!seed)),
-            volumes: Detaching::new(marks.volumes),
-            guard: LastCopyGuard::new(rules.last_copy, rules.last_copy_pass.clone(), marks.storage),
+            volumes: Detaching::new(Mono::of_ms(marks.volumes_ms)),
+            guard: LastCopyGuard::new(&rules, marks),
             node: None,
             node_gone: None,
             listed: false,
@@ -99,18 +98,18 @@ impl Engine {
             recordons: 0,
             trouble: None,
             refused: None,
-            estimated: (Counts::default(), AttemptPhase::Draining, None),
+            estimated: (PodCounts::default(), DrainPhase::Draining, None),
             over: None,
         }
     }
 
-    fn phase(&self) -> AttemptPhase {
+    fn phase(&self) -> DrainPhase {
         let stored = self.roster.book.only_kept() && self.guard.is_waited_for() && self.listed;
         match self.empty_since {
-            Some(_) => AttemptPhase::Proving,
-            None if !self.roster.is_active() && !self.volumes.is_over() => AttemptPhase::Detaching,
-            None if stored => AttemptPhase::Storage,
-            None => AttemptPhase::Draining,
+            Some(_) => DrainPhase::Proving,
+            None if !self.roster.is_active() && !self.volumes.is_over() => DrainPhase::Detaching,
+            None if stored => DrainPhase::WaitingForStorage,
+            None => DrainPhase::Draining,
         }
     }
 
@@ -147,7 +146,7 @@ impl Engine {
         VolumesBefore::of(&self.guard.look()?.findings)
     }
 
-    fn blockers(&self, now: Mono) -> Vec<AttemptBlocker> {
+    fn blockers(&self, now: Mono) -> Vec<Blocker> {
         if self.node_gone.is_some() {
             // Nothing else is worth a person's time before it is back.
             return Vec::new();
@@ -157,17 +156,17 @@ impl Engine {
         all
     }
 
-    fn marks(&self, now: Mono) -> Marks {
-        Marks {
-            attempt: Some(self.started),
-            drain: self.drain,
-            volumes: self.volumes.since(),
-            storage: self.guard.since(),
+    fn marks(&self, now: Mono) -> DrainMarks {
+        DrainMarks {
+            attempt_ms: self.started.as_ms(),
+            drain_ms: self.drain_ms,
+            volumes_ms: self.volumes.since().map_or(0, Mono::as_ms),
+            storage_ms: self.guard.since().map_or(0, Mono::as_ms),
             ..self.roster.marks(now)
         }
     }
 
-    fn left(&self) -> Vec<Left> {
+    fn left(&self) -> Vec<String> {
         let mut left = self.roster.left();
         left.extend(self.volumes.left());
         left.extend(self.guard.left());
@@ -212,12 +211,12 @@ impl Engine {
         }
         match self.empty_since {
             Some(first) if guarded && now.since(first) >= self.rules.proof_gap => {
-                self.over = Some(AttemptOutcome::Drained {
+                self.over = Some(Ok(DrainSuccess {
                     took: now.since(self.started),
                     evicted: self.roster.book.evicted,
                     recordons: self.recordons,
                     left: self.left(),
-                });
+                }));
             }
             first => {
                 let first = *self.empty_since.insert(first.unwrap_or(now));
@@ -264,8 +263,8 @@ impl Engine {
         };
         let blockers = self.blockers(now);
         let watched =
-            watched.with_pods(blockers.iter().filter_map(|it| self.roster.facts(&it.subject.pod()?.uid)));
-        self.over = Some(AttemptOutcome::Failed { reason, blockers, watched, marks: self.marks(now) });
+            watched.with_pods(blockers.iter().filter_map(|it| self.roster.facts(&PodUid::new(&*it.uid))));
+        self.over = Some(Err(Box::new(AttemptFailure { reason, blockers, watched, marks: self.marks(now) })));
     }
 
     /// Waits for volumes when no pod is left, and not before.
@@ -315,7 +314,7 @@ impl Engine {
         if (self.estimated.0, self.estimated.1) != (counts, phase) {
             let grace = self.roster.book.last_grace();
             let at = estimate(now, self.began, counts, grace, self.rules.proof_gap);
-            self.estimated = (counts, phase, at.filter(|_| phase != AttemptPhase::Detaching));
+            self.estimated = (counts, phase, at.filter(|_| phase != DrainPhase::Detaching));
         }
     }
 
@@ -352,6 +351,62 @@ impl Engine {
     /// When to look although pods are still leaving: one of them is overdue.
     fn next_check(&self) -> Option<Mono> {
         Some(self.roster.book.next_overdue()?.max(self.looked_at + LOOK_AGAIN))
+    }
+
+    /// Our node as it is now.
+    fn node(&mut self, now: Mono, node: &NodeFacts, effects: &mut Vec<Effect>) {
+        self.node = Some(NodeMark::from(node));
+        self.node_gone = None;
+        self.roster.hear_kubelet(now, node);
+        if node.unschedulable {
+            if !self.roster.counts_returns() {
+                self.roster.count_returns(Some(now + PLACED_BEFORE));
+            }
+        } else {
+            self.roster.count_returns(None);
+            self.empty_since = None;
+            if self.cordon == CallState::Idle {
+                self.roster.bump();
+                self.cordon = CallState::Due(now.max(self.cordon_from));
+                say!(effects, warn, "node was uncordoned in mid-drain, cordoning it again");
+            }
+        }
+    }
+
+    fn cordoned(&mut self, now: Mono, result: Result<bool, CallFailure>) {
+        self.roster.bump();
+        self.empty_since = None;
+        self.cordon = CallState::Idle;
+        match result {
+            Ok(written) => {
+                self.cordon_tries = 0;
+                self.cordon_from = now + CORDON_AGAIN;
+                self.recordons = self.recordons.saturating_add(u32::from(written));
+                self.roster.count_returns(Some(now + PLACED_BEFORE));
+                // What the watch said while the call was under way was not listened to.
+                if self.look == CallState::Idle {
+                    self.look = CallState::Due(now);
+                }
+            }
+            Err(failure) => match failure.reply.class() {
+                ReplyClass::Permanent | ReplyClass::Done => self.refused(now, RefusedCall::Cordon, failure),
+                ReplyClass::Budget | ReplyClass::Throttle | ReplyClass::Transient | ReplyClass::Denied => {
+                    self.cordon_tries = self.cordon_tries.saturating_add(1);
+                    // At most 4 s, so that the cordon is back within 5 s once it can be.
+                    let pause = self.pace.pause(self.cordon_tries.min(3), failure.reply.retry_after());
+                    self.cordon = CallState::Due(now + pause);
+                    self.trouble = Some(failure);
+                }
+            },
+        }
+    }
+
+    /// The object of our node was deleted: it has no cordon, and nothing is proved, before the kubelet has registered it
+    /// again. Told at once, as pods that take long would hide it.
+    fn node_is_gone(&mut self, failure: CallFailure) {
+        self.roster.bump();
+        self.empty_since = None;
+        self.node_gone = Some(failure);
     }
 }
 

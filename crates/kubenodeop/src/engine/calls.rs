@@ -15,7 +15,7 @@ use super::track::{PodState, PodTrack, RemovalCall};
 use super::words::{Effect, say_gone, say_held};
 use crate::plan::budget::BudgetFacts;
 use crate::plan::tier;
-use crate::progress::{BlockCode, Left};
+use crate::progress::BlockCode;
 use kubeapi::names::PodUid;
 use kubeapi::reply::Reply;
 
@@ -56,7 +56,7 @@ impl PodTable {
             let (progress, id) = ("nodedrain-step:pod-evict-progress", &pod.uid);
             if let Some(why) = deleted_for {
                 say!(effects, warn, "{progress} deletion accepted: {pod}, uid {id}: {why}");
-                self.deleted.push(Left { what: pod.to_string(), why });
+                self.deleted.push(format!("{pod}: {why}"));
             } else {
                 say!(effects, info, "{progress} eviction accepted: {pod}, uid {id}");
             }

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use step::Mono;
 
-use super::sentence::limit;
-use super::words::{AttemptRules, Effect};
-use crate::progress::{Counts, Marks};
+use super::words::{AttemptRules, Effect, limit};
+use topics::{DrainMarks, PodCounts};
 
 /// From one answer to the next question.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
@@ -17,10 +16,10 @@ const ASK_AGAIN: Duration = Duration::from_secs(10);
 const TRY_AGAIN: Duration = Duration::from_secs(60);
 
 /// When the attempt is given up, or the whole drain, whichever is first, and the limit in words.
-pub(super) fn given_up_at(rules: &AttemptRules, marks: &Marks, now: Mono) -> (Mono, String) {
-    let began = marks.attempt.map_or(now, |mark| mark.min(now));
+pub(super) fn given_up_at(rules: &AttemptRules, marks: &DrainMarks, now: Mono) -> (Mono, String) {
+    let began = Mono::of_ms(marks.attempt_ms).map_or(now, |mark| mark.min(now));
     let attempt = (began + rules.attempt, limit(rules.attempt, "an attempt"));
-    let drain = marks.drain.zip(rules.drain);
+    let drain = Mono::of_ms(marks.drain_ms).zip(rules.drain);
     let drain = drain.map(|(since, after)| (since.min(now) + after, limit(after, "the whole drain")));
     drain.filter(|(at, _)| *at <= attempt.0).unwrap_or(attempt)
 }
@@ -61,11 +60,11 @@ impl RuntimeLooks {
 pub(super) fn estimate(
     now: Mono,
     started: Mono,
-    counts: Counts,
+    counts: PodCounts,
     last_grace: Option<Mono>,
     proof: Duration,
 ) -> Option<Mono> {
-    let Counts { gone, going: _, waiting, blocked, total } = counts;
+    let PodCounts { gone, going: _, waiting, blocked, total } = counts;
     if blocked > 0 || total == 0 || (waiting > 0 && gone == 0) {
         return None;
     }
@@ -79,8 +78,8 @@ pub(super) fn estimate(
 mod tests {
     use super::*;
 
-    fn counts(gone: u32, going: u32, waiting: u32, blocked: u32) -> Counts {
-        Counts { total: gone + going + waiting + blocked, gone, going, waiting, blocked }
+    fn counts(gone: u32, going: u32, waiting: u32, blocked: u32) -> PodCounts {
+        PodCounts { total: gone + going + waiting + blocked, gone, going, waiting, blocked }
     }
 
     #[test]

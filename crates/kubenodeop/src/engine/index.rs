@@ -7,12 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use step::Mono;
+use step::{Inserted as _, Mono};
+use topics::PodCounts;
 
 use super::track::{PodState, PodTrack, RemovalCall, SLACK};
 use crate::calls::volumes::ClaimName;
 use crate::plan::tier::Tier;
-use crate::progress::Counts;
 use kubeapi::names::PodUid;
 
 /// Order of asking within a tier: pods that were never refused, then by priority, then by UID.
@@ -23,7 +23,7 @@ type AskOrder = (Tier, u32, i32, PodUid);
 pub(super) struct PodIndex {
     pods: BTreeMap<PodUid, PodTrack>,
     /// By state; those that a rule lets stay do not count.
-    pub(super) counts: Counts,
+    pub(super) counts: PodCounts,
     /// Evictions that the server has accepted.
     pub(super) evicted: u32,
     /// Pods on the node by tier, refused ones included.
@@ -56,13 +56,13 @@ impl PodIndex {
     }
 
     /// The claims of pods that are gone and of those that are to go.
-    pub(super) fn all_claims(&self) -> BTreeSet<ClaimName> {
-        let of = |track: &PodTrack| {
-            let namespace = track.facts.pod.namespace.clone();
-            let claims = track.facts.claims.clone();
-            claims.into_iter().map(move |claim| (namespace.clone(), claim))
-        };
-        self.claims.iter().cloned().chain(self.pods.values().flat_map(of)).collect()
+    pub(super) fn all_claims(&self) -> BTreeSet<String> {
+        let gone = self.claims.iter().map(|(namespace, claim)| format!("{namespace}/{claim}"));
+        let here = self.pods.values().flat_map(|track| {
+            let namespace = &track.facts.pod.namespace;
+            track.facts.claims.iter().map(move |claim| format!("{namespace}/{claim}"))
+        });
+        gone.chain(here).into_set()
     }
 
     pub(super) fn get(&self, uid: &PodUid) -> Option<&PodTrack> {

@@ -8,10 +8,8 @@ mod calls;
 mod clocks;
 mod containers;
 mod index;
-mod limits;
 mod namespace_budgets;
 mod pod_table;
-mod sentence;
 mod sticky;
 mod storage;
 mod telling;
@@ -26,6 +24,6 @@ pub use sticky::STICKY_RETURNS;
 pub(crate) use storage::LastCopyGuard;
 pub use volumes::VOLUMES_LIMIT;
 pub use words::{
-    AttemptOutcome, AttemptRules, CallFailure, Effect, Event, Limit, NeverReadyAction, PodAction,
-    StickyAction, VolumeAction,
+    AttemptFailure, AttemptOutcome, AttemptRules, CallFailure, DrainSuccess, Effect, Event, Limit,
+    NeverReadyAction, PodAction, StickyAction, VolumeAction,
 };

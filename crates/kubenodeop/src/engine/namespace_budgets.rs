@@ -11,7 +11,7 @@ use step::{Inserted as _, Mono};
 use super::words::Effect;
 use crate::plan::PodFacts;
 use crate::plan::budget::{BudgetFacts, Budgets};
-use crate::plan::unhealthy::{Inspected, UnhealthyPod};
+use crate::plan::held::{Inspected, UnhealthyPod};
 
 /// How long a refusal is kept back while the numbers behind it are being read, so that its sentence changes no
 /// more once it has been said.

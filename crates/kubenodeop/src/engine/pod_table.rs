@@ -11,17 +11,16 @@ use step::{Inserted as _, Mono};
 use super::clocks::{RuntimeLooks, given_up_at};
 use super::index::PodIndex;
 use super::namespace_budgets::NamespaceBudgets;
-use super::sentence;
 use super::sticky::Returns;
 use super::storage::StorageNeeds;
 use super::track::{PodState, PodTrack};
-use super::words::{AttemptRules, Effect, PodAction, StickyAction, say_gone, say_held, say_left};
+use super::words::{AttemptRules, Effect, PodAction, StickyAction, limit, say_gone, say_held, say_left};
 use crate::calls::volumes::ClaimName;
 use crate::node::cordon::NodeFacts;
 use crate::plan::{PodClass, PodFacts, PodOwner};
-use crate::progress::{Left, Marks};
 use kubeapi::names::PodUid;
 use kubeapi::pace::Pace;
+use topics::DrainMarks;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PodSource {
@@ -41,7 +40,7 @@ pub(super) struct PodTable {
     /// From then on a pod that comes is a return; `None` while the scheduler may place any pod here.
     returns_from: Option<Mono>,
     /// Since when pods are asked to leave that an attempt of this boot had asked before.
-    marks: BTreeMap<PodUid, Mono>,
+    marks: BTreeMap<String, u64>,
     /// The claims of pods that stay here.
     pub(super) stays: BTreeMap<PodUid, BTreeSet<ClaimName>>,
     pub(super) needs: StorageNeeds,
@@ -54,7 +53,7 @@ pub(super) struct PodTable {
     /// Deployments that were asked for a second copy, as `shop/web`.
     pub(super) surged: BTreeSet<String>,
     /// Pods that a rule has had deleted.
-    pub(super) deleted: Vec<Left>,
+    pub(super) deleted: Vec<String>,
     /// When the attempt is given up, or the whole drain, and by which limit.
     pub(super) given_up_at: (Mono, String),
     /// Why the attempt fails on a workload that comes back.
@@ -67,14 +66,21 @@ pub(super) struct PodTable {
 }
 
 impl PodTable {
-    pub(super) fn new(rules: AttemptRules, marks: &Marks, now: Mono, pace: Pace) -> Self {
+    pub(super) fn new(rules: AttemptRules, marks: &DrainMarks, now: Mono, pace: Pace) -> Self {
         Self {
-            book: PodIndex::owing(marks.claims.clone()),
+            book: PodIndex::owing(
+                marks
+                    .claims
+                    .iter()
+                    .filter_map(|it| it.split_once('/'))
+                    .map(|(space, name)| (space.to_owned(), name.to_owned()))
+                    .into_set(),
+            ),
             spaces: NamespaceBudgets::default(),
             given_up_at: given_up_at(&rules, marks, now),
             returns: Returns::new(marks.returns.clone()),
             returns_from: Some(now),
-            marks: marks.pods.clone(),
+            marks: marks.pods_ms.clone(),
             stays: BTreeMap::new(),
             needs: StorageNeeds::default(),
             runtime: RuntimeLooks::default(),
@@ -206,8 +212,8 @@ impl PodTable {
         let mut track = PodTrack::new(facts, now, self.turn);
         track.watched = source == PodSource::Watch;
         track.kept = self.needs.keeps(&track.facts).then_some(now);
-        if let Some(mark) = self.marks.get(&uid) {
-            track.asked = Some((*mark).min(now));
+        if let Some(mark) = self.marks.get(uid.as_str()) {
+            track.asked = Some(Mono::of_ms(*mark).unwrap_or_default().min(now));
         }
         self.book.insert(track);
         self.settle(now, &uid, effects);
@@ -265,7 +271,7 @@ impl PodTable {
         if !track.over || !deletes || !track.is_here() {
             return;
         }
-        let limit = sentence::limit(self.rules.pod.after.unwrap_or_default(), "a pod");
+        let limit = limit(self.rules.pod.after.unwrap_or_default(), "a pod");
         let why = format!("deleted whatever its budgets say: over the limit {limit}");
         self.book.change(uid, |track| track.delete_by_rule(now, why));
     }

@@ -9,8 +9,8 @@ use step::Inserted as _;
 
 use crate::plan::PodFacts;
 
-/// Namespace, and kind and name of the controller.
-type WorkloadKey = (String, String);
+/// The controller, as `shop/ReplicaSet/web`.
+type WorkloadKey = String;
 
 /// Returns to this node that make a workload sticky.
 pub const STICKY_RETURNS: u32 = 3;
@@ -68,7 +68,7 @@ impl Returns {
 /// A pod without a controller has none: nobody brings it back.
 fn workload(facts: &PodFacts) -> Option<WorkloadKey> {
     let named = !facts.workload.is_empty();
-    named.then(|| (facts.pod.namespace.clone(), facts.workload.clone()))
+    named.then(|| format!("{}/{}", facts.pod.namespace, facts.workload))
 }
 
 #[cfg(test)]
@@ -107,13 +107,13 @@ mod tests {
     fn d10_counts_go_on_in_the_next_attempt_and_at_most_64_do() {
         let web = of("web", "ReplicaSet/web");
         let mut earlier: BTreeMap<WorkloadKey, u32> =
-            (0..100).map(|number| (("shop".to_owned(), format!("Job/{number}")), 1)).collect();
-        earlier.insert(("shop".to_owned(), web.workload.clone()), 2);
+            (0..100).map(|number| (format!("shop/Job/{number}"), 1)).collect();
+        earlier.insert("shop/ReplicaSet/web".to_owned(), 2);
         let mut returns = Returns::new(earlier);
         returns.sent(&web);
         assert!(returns.came(&web));
         let marks = returns.marks();
         assert_eq!(marks.len(), 64);
-        assert_eq!(marks.get(&("shop".to_owned(), web.workload)), Some(&3));
+        assert_eq!(marks.get("shop/ReplicaSet/web"), Some(&3));
     }
 }

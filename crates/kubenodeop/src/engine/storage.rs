@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use step::{Inserted as _, Mono};
 
-use super::words::{CallFailure, Limit, VolumeAction};
+use super::words::{AttemptRules, CallFailure, Limit, VolumeAction};
 use crate::calls::volumes::ClaimName;
 use crate::changes::watched::WatchedBlockers;
 use crate::plan::PodFacts;
-use crate::progress::{AttemptBlocker, BlockCode, Left, VolumeWait};
+use crate::progress::{self, BlockCode};
 use crate::storage::{Cause, ClosedBudget, StorageView, VolumeFinding, VolumeState, is_manager};
 use kubeapi::names::{PASS_ANNOTATION, listed};
+use topics::{Blocker, DrainMarks, StorageWait};
 
 /// From a failed request for another copy to the next.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
@@ -59,11 +60,11 @@ pub(crate) struct LastCopyGuard {
 }
 
 impl LastCopyGuard {
-    pub(crate) fn new(limit: Limit<VolumeAction>, pass: BTreeSet<String>, mark: Option<Mono>) -> Self {
+    pub(crate) fn new(rules: &AttemptRules, marks: &DrainMarks) -> Self {
         Self {
-            limit,
-            pass,
-            mark,
+            limit: rules.last_copy,
+            pass: rules.last_copy_pass.clone(),
+            mark: Mono::of_ms(marks.storage_ms),
             since: None,
             known: KnownStorage::NotYet,
             trouble: None,
@@ -219,7 +220,7 @@ impl LastCopyGuard {
     }
 
     /// The volumes that keep the node, and those that are worth a look, for a person.
-    pub(crate) fn waits(&self) -> Vec<VolumeWait> {
+    pub(crate) fn waits(&self) -> Vec<StorageWait> {
         let Some(look) = self.look() else { return Vec::new() };
         let shown = |it: &&VolumeFinding| it.state != VolumeState::Safe || self.moved.contains(&it.volume);
         let wait = |it: &VolumeFinding| {
@@ -237,32 +238,33 @@ impl LastCopyGuard {
             } else {
                 String::new()
             };
-            VolumeWait {
+            StorageWait {
                 volume: it.to_string(),
-                words: format!("{}{failed}{passed}{late}", it.words(&look.policy)),
+                node: it.attached.clone(),
+                reason: format!("{}{failed}{passed}{late}", it.words(&look.policy)),
                 next_step: it.next_step(),
-                percent: it.percent,
-                attached: it.attached.clone(),
+                rebuilding: it.percent.is_some(),
+                percent: it.percent.unwrap_or_default(),
             }
         };
         look.findings.iter().filter(shown).map(wait).collect()
     }
 
     /// The volumes that keep the node although nothing else does, and for which no other copy is under way.
-    pub(super) fn blockers(&self) -> Vec<AttemptBlocker> {
+    pub(super) fn blockers(&self) -> Vec<Blocker> {
         let (Some(since), Some(look)) = (self.since, self.look()) else { return Vec::new() };
         let of = |it: &VolumeFinding| {
             let VolumeState::LastCopy(cause) = &it.state else { return None };
             let code = cause.code()?;
-            Some(AttemptBlocker { subject: it.subject(), code, reason: it.sentence(&look.policy), since })
+            Some(progress::blocker(&it.subject(), code, it.sentence(&look.policy), since))
         };
         if self.is_clear() { Vec::new() } else { self.last().filter_map(of).collect() }
     }
 
     /// What passes although its last copy is here: by name, or as the time was over.
-    pub(super) fn left(&self) -> Vec<Left> {
+    pub(super) fn left(&self) -> Vec<String> {
         let Some(look) = self.look() else { return Vec::new() };
-        let mut left: Vec<Left> = look
+        let mut left: Vec<String> = look
             .findings
             .iter()
             .filter_map(|it| {
@@ -281,11 +283,11 @@ impl LastCopyGuard {
                 } else {
                     return None;
                 };
-                Some(Left { what: format!("volume {it}"), why })
+                Some(format!("volume {it}: {why}"))
             })
             .collect();
         if self.goes_on() && (self.trouble.is_some() || !self.is_known()) {
-            left.push(Left { what: "storage".to_owned(), why: self.words() });
+            left.push(format!("storage: {}", self.words()));
         }
         left
     }

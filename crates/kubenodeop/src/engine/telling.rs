@@ -1,22 +1,29 @@
-//! What is said about the pods of an attempt as a whole, and when time alone changes it.
+//! What is said about the pods of an attempt as a whole and about one that does not leave (one code and one sentence, with names
+//! and numbers); the limit for a pod and what is done about one that is over it; and when time alone changes any of it.
 //!
-//! Not here: the sentence about one pod (`sentence`). Sources: goals D13, D15, O1, O2.
-//! Pure: no clock, no I/O, no task.
+//! Not here: the limits for volumes (`volumes`), an attempt that fails by its own (`attempt`), a drain that does (zedkube).
+//! Sources: goals D7, D13, D15, O1, O2. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use step::{Inserted as _, Mono};
-
-use super::pod_table::PodTable;
-use super::sentence;
-use super::track::{PodState, PodTrack, RemovalCall, SecondCopy};
-use crate::calls::volumes::ClaimName;
-use crate::changes::watched::{PermanentRefusal, RefusedCall};
-use crate::plan::PodFacts;
-use crate::progress::{AttemptBlocker, Left, Marks};
 use kubeapi::names::{PodUid, listed};
 use kubeapi::reply::Reply;
+use step::{Inserted as _, Mono};
+use topics::{Blocker, DrainMarks};
+
+use super::namespace_budgets::NamespaceBudgets;
+use super::pod_table::PodTable;
+use super::storage::StorageNeeds;
+use super::track::{PodRefusal, PodState, PodTrack, RemovalCall, SecondCopy};
+use super::words::{AttemptRules, Effect, NeverReadyAction, PodAction, limit};
+use crate::calls::volumes::ClaimName;
+use crate::changes::watched::{PermanentRefusal, RefusedCall};
+use crate::plan::budget::BudgetFacts;
+use crate::plan::held::UnhealthyPod;
+use crate::plan::{PodFacts, held};
+use crate::progress;
+use crate::progress::{BlockCode, sort};
 
 /// From then on a pod that is still there is worth a mark.
 const MARKED_AFTER: Duration = Duration::from_secs(30);
@@ -33,11 +40,11 @@ impl PodTable {
     }
 
     /// What holds the pods: the worst first, then by their names.
-    pub(super) fn blockers(&self, now: Mono) -> Vec<AttemptBlocker> {
+    pub(super) fn blockers(&self, now: Mono) -> Vec<Blocker> {
         let of = |track: &PodTrack| {
             let returns = self.returns.count(&track.facts);
             let silent = self.silent.as_ref();
-            sentence::blocker(
+            blocker(
                 now,
                 track,
                 (&self.spaces, &self.needs, silent),
@@ -45,8 +52,8 @@ impl PodTable {
                 (&self.rules, &self.given_up_at),
             )
         };
-        let mut all: Vec<AttemptBlocker> = self.book.all().filter_map(|(_, it)| of(it)).collect();
-        all.sort_by(|one, other| (one.code.rank(), &one.subject).cmp(&(other.code.rank(), &other.subject)));
+        let mut all: Vec<Blocker> = self.book.all().filter_map(|(_, it)| of(it)).collect();
+        sort(&mut all);
         all
     }
 
@@ -91,24 +98,32 @@ impl PodTable {
     }
 
     /// What a rule lets stay, or had deleted.
-    pub(super) fn left(&self) -> Vec<Left> {
-        let stay = self.book.in_state(&PodState::Left).map(|track| Left {
-            what: track.facts.pod.to_string(),
-            why: format!("it stays: {}", self.why_left(track)),
-        });
-        let objects = self.book.in_state(&PodState::ObjectOnly).map(|track| Left {
-            what: track.facts.pod.to_string(),
-            why: "no container of it runs, by the container runtime; its object is still there, past its grace period"
-                .to_owned(),
-        });
-        let gone = self.book.all().filter(|(_, track)| !track.is_on_node());
-        let without = gone.filter_map(|(_, track)| {
-            let SecondCopy::Without(why) = &track.copy else { return None };
-            let why = format!("it left without a second copy elsewhere: {why}");
-            Some(Left { what: track.facts.pod.to_string(), why })
-        });
-        let deleted = self.deleted.iter().cloned();
-        let mut all: Vec<Left> = deleted.chain(stay).chain(objects).chain(without).collect();
+    pub(super) fn left(&self) -> Vec<String> {
+        let why = |track: &PodTrack| {
+            if track.state == PodState::Left {
+                return Some(format!("it stays: {}", self.why_left(track)));
+            }
+            let text = "no container of it runs, by the container runtime; its object is still there, past its grace period";
+            (track.state == PodState::ObjectOnly).then(|| text.to_owned())
+        };
+        let without = |track: &PodTrack| match &track.copy {
+            SecondCopy::Without(why) if !track.is_on_node() => {
+                Some(format!("it left without a second copy elsewhere: {why}"))
+            }
+            SecondCopy::Without(_) | SecondCopy::Unknown | SecondCopy::Awaited(_) | SecondCopy::Settled => {
+                None
+            }
+        };
+        let of = |track: &PodTrack| {
+            let pod = &track.facts.pod;
+            [why(track), without(track)]
+                .into_iter()
+                .flatten()
+                .map(|it| format!("{pod}: {it}"))
+                .collect::<Vec<_>>()
+        };
+        let mut all: Vec<String> = self.book.all().flat_map(|(_, track)| of(track)).collect();
+        all.extend(self.deleted.iter().cloned());
         all.sort_unstable();
         all
     }
@@ -137,13 +152,210 @@ impl PodTable {
     }
 
     /// What a restart must not forget about the pods.
-    pub(super) fn marks(&self, now: Mono) -> Marks {
-        Marks {
-            pods: self.marked(now).map(|(asked, uid)| (uid.clone(), *asked)).into_map(),
+    pub(super) fn marks(&self, now: Mono) -> DrainMarks {
+        DrainMarks {
+            pods_ms: self.marked(now).map(|(asked, uid)| (uid.to_string(), asked.as_ms())).into_map(),
             returns: self.returns.marks(),
             claims: self.book.all_claims(),
             surged: self.surged.clone(),
-            ..Marks::default()
+            ..DrainMarks::default()
         }
+    }
+}
+
+/// What holds the pod, when something does.
+pub(super) fn blocker(
+    now: Mono,
+    track: &PodTrack,
+    (spaces, needs, silent): (&NamespaceBudgets, &StorageNeeds, Option<&(Mono, String)>),
+    returns: u32,
+    (rules, (given_up, by)): (&AttemptRules, &(Mono, String)),
+) -> Option<Blocker> {
+    let pod = &track.facts.pod;
+    let named = |code, reason, since| Some(progress::blocker(&pod.clone().into(), code, reason, since));
+    if let (PodState::Going { since }, Some((silent, words))) = (&track.state, silent) {
+        let reason = format!("the kubelet of this node is silent ({words}), so pod {pod} does not end");
+        return named(BlockCode::KubeletSilent, reason, *since.max(silent));
+    }
+    let (code, reason, since) = match (&track.state, &track.refusal) {
+        (PodState::Gone | PodState::ObjectOnly | PodState::Left, _) => return None,
+        (PodState::Waiting { .. } | PodState::Asking { .. }, _) if track.sticky => {
+            let workload = &track.facts.workload;
+            let reason =
+                format!("pod {pod} is not asked any more: its {workload} has come back here {returns} times");
+            return named(BlockCode::Sticky, reason, track.asked.unwrap_or(now));
+        }
+        (PodState::Waiting { .. } | PodState::Asking { .. }, _)
+            if let SecondCopy::Awaited(deployment) = &track.copy =>
+        {
+            let secs = rules.surge_limit.as_secs();
+            let reason = format!(
+                "pod {pod} is not evicted yet: Deployment {deployment} makes a second copy on another node first, for {secs} s \
+                 at most"
+            );
+            return named(BlockCode::Surge, reason, track.asked.unwrap_or(now));
+        }
+        (PodState::Waiting { .. } | PodState::Ended, _) if track.kept.is_some() => {
+            let (code, why) = needs.why(&track.facts)?;
+            return named(code, format!("pod {pod} is not evicted yet: {why}"), track.kept.unwrap_or(now));
+        }
+        (PodState::Waiting { .. } | PodState::Asking { .. } | PodState::Ended, Some(refusal))
+            if track.told =>
+        {
+            let (code, reason) = match needs.budget(&track.facts) {
+                Some(why) if track.is_held_by_budget() => {
+                    (BlockCode::StorageManager, format!("pod {pod}: {why}"))
+                }
+                Some(_) | None => refused(track, refusal, spaces),
+            };
+            (code, reason, refusal.since)
+        }
+        (PodState::Going { since }, _) if track.overdue_at().is_some_and(|at| at <= now) => {
+            let reason = match track.facts.finalizers.as_slice() {
+                [] => {
+                    let grace = track.facts.grace.as_secs();
+                    let runs = if track.lives { "; its containers still run" } else { "" };
+                    format!("pod {pod} was asked to end and is still there after its {grace} s{runs}")
+                }
+                held => format!(
+                    "pod {pod} was asked to end; its object stays for finalizer {}",
+                    listed(held, ", ")
+                ),
+            };
+            (BlockCode::SlowToEnd, reason, *since)
+        }
+        (PodState::Going { since }, _) if *since + track.facts.grace > *given_up => {
+            let reason = format!(
+                "pod {pod} was asked to end and may take its grace period of {} s, which passes the limit {by}",
+                track.facts.grace.as_secs()
+            );
+            (BlockCode::LongGrace, reason, *since)
+        }
+        (PodState::Going { since }, _) if track.over => {
+            (BlockCode::OverTime, format!("pod {pod} was asked to end and is still there"), *since)
+        }
+        (_, _) if track.over => {
+            (BlockCode::OverTime, format!("pod {pod} is being asked to leave"), track.asked.unwrap_or(now))
+        }
+        (_, _) => return None,
+    };
+    if !track.over || track.state == PodState::Ended {
+        return named(code, reason, since);
+    }
+    let code = if code == BlockCode::LongGrace { code } else { BlockCode::OverTime };
+    let limit = limit(rules.pod.after.unwrap_or_default(), "a pod");
+    named(code, format!("{reason}; it is over the limit {limit}"), since)
+}
+
+fn refused(track: &PodTrack, refusal: &PodRefusal, spaces: &NamespaceBudgets) -> (BlockCode, String) {
+    let (pod, text) = (&track.facts.pod, refusal.reply.text());
+    let reason = match refusal.code {
+        BlockCode::Budget | BlockCode::ManyBudgets => return by_budget(track, refusal, spaces),
+        BlockCode::Moving => format!("pod {pod} leaves with its virtual machine: {text}"),
+        BlockCode::CannotMove => format!("pod {pod} stays with its virtual machine: {text}"),
+        BlockCode::NamespaceEnding => held::by_namespace(pod, text),
+        BlockCode::Throttled => format!("pod {pod} is retried: the API server is throttling (429): {text}"),
+        BlockCode::ApiTrouble => format!("pod {pod} is retried: its eviction failed: {text}"),
+        BlockCode::Webhook | BlockCode::Admission => {
+            format!("pod {pod} is not admitted to leave yet, and asked again: {text}")
+        }
+        BlockCode::Refused | BlockCode::Unauthorized => format!("pod {pod} cannot be evicted: {text}"),
+        BlockCode::SlowToEnd
+        | BlockCode::LongGrace
+        | BlockCode::KubeletSilent
+        | BlockCode::BudgetStuck
+        | BlockCode::StorageManager
+        | BlockCode::Copying
+        | BlockCode::LastCopy
+        | BlockCode::StrictLocal
+        | BlockCode::AllCordoned
+        | BlockCode::NoRoom
+        | BlockCode::VolumeFull
+        | BlockCode::Sticky
+        | BlockCode::OverTime
+        | BlockCode::Surge
+        | BlockCode::NoOtherNode
+        | BlockCode::Rebuilding
+        | BlockCode::Unreadable => format!("pod {pod} is held ({}): {text}", refusal.code.text()),
+    };
+    (refusal.code, reason)
+}
+
+fn by_budget(track: &PodTrack, refusal: &PodRefusal, spaces: &NamespaceBudgets) -> (BlockCode, String) {
+    let (pod, text) = (&track.facts.pod, refusal.reply.text());
+    let guards = spaces.guards(&track.facts);
+    if guards.is_empty() {
+        let many = refusal.code == BlockCode::ManyBudgets;
+        let why = if many { "has more than one budget" } else { "is held by a disruption budget" };
+        return (refusal.code, format!("pod {pod} {why}: {text}"));
+    }
+    let full = guards.iter().filter(|budget| !budget.admits(track.facts.ready));
+    let hindrances: Vec<&UnhealthyPod> = full.flat_map(|budget| spaces.hindrances(budget)).collect();
+    let (code, reason) = held::by_budgets(&track.facts, &guards, &hindrances, refusal.code);
+    let behind = guards.iter().filter_map(|budget| Some((budget, spaces.ready(budget)?)));
+    let behind: Vec<String> = behind
+        .map(|(BudgetFacts { namespace, name, healthy, .. }, ready)| {
+            format!(
+                "the numbers of budget {namespace}/{name} are behind: {ready} of its pods are Ready, not {healthy}; \
+                 Kubernetes was made to count them again"
+            )
+        })
+        .collect();
+    if behind.is_empty() {
+        (code, reason)
+    } else {
+        (refusal.code, format!("{reason}; {}", behind.join("; ")))
+    }
+}
+
+/// How long a pod that was never Ready is held by a budget, from its first eviction call, before a rule may delete it.
+const NEVER_READY_HOLD: Duration = Duration::from_mins(10);
+
+impl PodTable {
+    /// Does what is due about pods that are over their time. The reason, when the attempt fails on it.
+    pub(super) fn enforce(&mut self, now: Mono, effects: &mut Vec<Effect>) -> Option<String> {
+        if let Some(after) = self.rules.pod.after {
+            while let Some((asked, uid)) = self.book.first_in_time().cloned() {
+                if asked + after > now {
+                    break;
+                }
+                let pod = self.book.change(&uid, |track| {
+                    track.over = true;
+                    track.facts.pod.clone()
+                })?;
+                if self.rules.pod.then == PodAction::GiveUp {
+                    let secs = after.as_secs();
+                    return Some(format!("pod {pod} has not left within {secs} s, the limit for a pod"));
+                }
+                self.settle(now, &uid, effects);
+            }
+        }
+        self.remove_never_ready(now);
+        None
+    }
+
+    /// Has the pods deleted that were never Ready and that a budget holds, when their hold time is over and the rule says
+    /// so (goals D8).
+    fn remove_never_ready(&mut self, now: Mono) {
+        if self.rules.never_ready != NeverReadyAction::Delete {
+            return;
+        }
+        let over = self.book.never_ready.iter().take_while(|(asked, _)| *asked + NEVER_READY_HOLD <= now);
+        let held =
+            |uid: &PodUid| self.book.get(uid).is_some_and(|it| it.is_held_by_budget() && it.may_be_deleted());
+        let over: Vec<PodUid> = over.map(|(_, uid)| uid.clone()).filter(held).collect();
+        for uid in over {
+            let secs = NEVER_READY_HOLD.as_secs();
+            let why = format!("deleted whatever its budgets say: never Ready, and held for {secs} s");
+            self.book.change(&uid, |track| track.delete_by_rule(now, why));
+        }
+    }
+
+    /// When [`PodTable::enforce`] has something to do.
+    pub(super) fn next_limit(&self, now: Mono) -> Option<Mono> {
+        let pod = self.rules.pod.after.and_then(|after| Some(self.book.first_in_time()?.0 + after));
+        let deletes = self.rules.never_ready == NeverReadyAction::Delete;
+        let mut holds = self.book.never_ready.iter().filter(|_| deletes).map(|it| it.0 + NEVER_READY_HOLD);
+        pod.into_iter().chain(holds.find(|at| *at > now)).min()
     }
 }

@@ -10,7 +10,6 @@ use step::Mono;
 
 use super::words::Effect;
 use crate::calls::volumes::{AttachmentFacts, ClaimName};
-use crate::progress::Left;
 
 /// How long volumes may take to be detached, from the moment that the last pod is gone; then the drain continues without
 /// them and names them.
@@ -84,7 +83,7 @@ impl Detaching {
     }
 
     /// What is let pass: still attached, or never heard of, when its time was over.
-    pub(super) fn left(&self) -> Vec<Left> {
+    pub(super) fn left(&self) -> Vec<String> {
         if !self.over {
             return Vec::new();
         }
@@ -97,7 +96,7 @@ impl Detaching {
                 )
             }
         };
-        self.names().into_iter().map(|what| Left { what, why: why.clone() }).collect()
+        self.names().into_iter().map(|what| format!("{what}: {why}")).collect()
     }
 
     /// What was last heard to be attached.

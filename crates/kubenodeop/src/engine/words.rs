@@ -13,13 +13,13 @@ use crate::machines::MachinePolicy;
 use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
 use crate::plan::budget::{BudgetFacts, GuardedPod, Selector};
+use crate::plan::held::Inspected;
 use crate::plan::surge::SurgeRule;
-use crate::plan::unhealthy::Inspected;
-use crate::progress::{AttemptBlocker, Left, Marks};
 use crate::storage::StorageView;
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::reply::Reply;
 use step::{LogMessage, say};
+use topics::{Blocker, DrainMarks};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptRules {
@@ -56,6 +56,11 @@ pub struct Limit<A> {
     /// The time; `None` for none of its own: then only the attempt's limit holds.
     pub after: Option<Duration>,
     pub then: A,
+}
+
+/// A limit in words: `of 300 s for a pod`.
+pub(super) fn limit(after: Duration, of: &str) -> String {
+    format!("of {} s for {of}", after.as_secs())
 }
 
 /// What is done about a pod that is over its time.
@@ -191,10 +196,6 @@ pub enum Event {
 }
 
 /// Something to do for the executor.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "the large one is the end, of which there is one in an attempt"
-)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// List the pods; answer with [`Event::Looked`] of the same turn.
@@ -239,29 +240,32 @@ pub enum Effect {
 }
 
 /// How an attempt ended.
-#[expect(clippy::large_enum_variant, reason = "there is one in an attempt, and it is taken apart by value")]
+pub type AttemptOutcome = Result<DrainSuccess, Box<AttemptFailure>>;
+
+/// Two lists at least the proof gap apart showed nothing left on a cordoned node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AttemptOutcome {
-    /// Two lists at least the proof gap apart showed nothing left on a cordoned node.
-    Drained {
-        /// From the start of the attempt.
-        took: Duration,
-        evicted: u32,
-        /// How often the cordon had to be renewed.
-        recordons: u32,
-        /// What was left in place or skipped by a rule.
-        left: Vec<Left>,
-    },
-    Failed {
-        /// In one sentence, with the pods' names.
-        reason: String,
-        /// What held it up at the end.
-        blockers: Vec<AttemptBlocker>,
-        /// What was last known of all that can hold it up: a change of it is worth another attempt.
-        watched: WatchedBlockers,
-        /// What the next attempt may take over.
-        marks: Marks,
-    },
+pub struct DrainSuccess {
+    /// From the start of the attempt.
+    pub took: Duration,
+    /// Evictions that were accepted.
+    pub evicted: u32,
+    /// How often the cordon had to be renewed.
+    pub recordons: u32,
+    /// What was left in place or skipped by a rule, as `shop/web-0: why`.
+    pub left: Vec<String>,
+}
+
+/// Why an attempt failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttemptFailure {
+    /// In one sentence, with the pods' names.
+    pub reason: String,
+    /// What held it up at the end.
+    pub blockers: Vec<Blocker>,
+    /// What was last known of all that can hold it up: a change of it is worth another attempt.
+    pub watched: WatchedBlockers,
+    /// What the next attempt may take over.
+    pub marks: DrainMarks,
 }
 
 impl From<kubeapi::Error> for CallFailure {

@@ -17,9 +17,9 @@ use tracing::{info, warn};
 use crate::calls::{pods, remove};
 use crate::containers::RuntimeQuery;
 use crate::drain::{DrainOrder, drain};
-use crate::engine::{AttemptOutcome, AttemptRules};
+use crate::engine::AttemptRules;
 use crate::node;
-use crate::progress::{Marks, Progress};
+use crate::progress::Progress;
 use crate::storage;
 use kubeapi::ApiClient;
 use kubeapi::names::APP_NAMESPACE;
@@ -29,6 +29,7 @@ use kubeapi::reply::ReplyClass;
 use kubeapi::slim::Pod;
 use kubeapi::watch::WatchScope;
 use kubeapi::{Error, nodes};
+use topics::{DrainMarks, LeavePhase};
 
 /// Pods deleted at the same time.
 const AT_ONCE: usize = 8;
@@ -45,7 +46,7 @@ pub struct Leave {
     /// How long that attempt may last. The newest value counts, also in the middle of it.
     pub attempt: watch::Receiver<Duration>,
     /// Where that attempt stood, should it have been cut off in this boot.
-    pub marks: Marks,
+    pub marks: DrainMarks,
     /// Tries of each step between finding the cluster and deleting the Node object.
     pub tries: u32,
     pub pause: Duration,
@@ -53,20 +54,9 @@ pub struct Leave {
     pub reach: Duration,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LeaveStage {
-    #[default]
-    Reaching,
-    Cordoning,
-    RemovingApps,
-    CheckingReplicas,
-    Draining,
-    Deleting,
-}
-
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LeaveState {
-    pub stage: LeaveStage,
+    pub stage: LeavePhase,
     /// Why the step is not done yet, or empty.
     pub trouble: String,
     /// What failed in the steps before, and was passed over.
@@ -123,7 +113,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
         self.delete().await
     }
 
-    fn enter(&self, stage: LeaveStage) {
+    fn enter(&self, stage: LeavePhase) {
         info!(node = %self.order.node, ?stage, "leaving the cluster");
         self.told.send_modify(|state| {
             state.stage = stage;
@@ -151,7 +141,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
     }
 
     async fn reach(&self) -> Result<(), LeaveEnd> {
-        self.enter(LeaveStage::Reaching);
+        self.enter(LeavePhase::Reaching);
         let began = (self.now)();
         loop {
             match node::others(self.cluster, &self.order.node).await {
@@ -176,7 +166,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
     }
 
     async fn cordon(&self) -> Result<(), LeaveEnd> {
-        self.enter(LeaveStage::Cordoning);
+        self.enter(LeavePhase::Cordoning);
         let order = self.order;
         let mut last = String::new();
         for tried in 1..=order.tries.max(1) {
@@ -197,7 +187,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
     }
 
     async fn remove_apps(&self) {
-        self.enter(LeaveStage::RemovingApps);
+        self.enter(LeavePhase::RemovingApps);
         let mut last = String::new();
         for tried in 1..=self.order.tries.max(1) {
             match self.remove_apps_once().await {
@@ -240,7 +230,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
 
     /// Whether replicas of volumes live on the node. Where that cannot be found out, they may.
     async fn has_replicas(&self) -> bool {
-        self.enter(LeaveStage::CheckingReplicas);
+        self.enter(LeavePhase::CheckingReplicas);
         let mut last = String::new();
         for tried in 1..=self.order.tries.max(1) {
             match storage::count(self.cluster, &self.order.node).await {
@@ -261,7 +251,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
 
     /// One attempt. Another limit for it takes it up where it stands.
     async fn drain(&self) {
-        self.enter(LeaveStage::Draining);
+        self.enter(LeavePhase::Draining);
         let (mut marks, mut limit) = (self.order.marks.clone(), self.order.attempt.clone());
         let outcome = loop {
             let attempt = *limit.borrow_and_update();
@@ -292,17 +282,15 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
         };
         self.told.send_modify(|state| state.drain = None);
         match outcome {
-            AttemptOutcome::Drained { evicted, .. } => {
-                info!(node = %self.order.node, evicted, "leaving the cluster: drained");
+            Ok(done) => {
+                info!(node = %self.order.node, evicted = done.evicted, "leaving the cluster: drained");
             }
-            AttemptOutcome::Failed { reason, .. } => {
-                self.pass_over(format!("the node could not be drained: {reason}"));
-            }
+            Err(failure) => self.pass_over(format!("the node could not be drained: {}", failure.reason)),
         }
     }
 
     async fn delete(&self) -> Result<LeaveEnd, LeaveEnd> {
-        self.enter(LeaveStage::Deleting);
+        self.enter(LeavePhase::Deleting);
         let began = (self.now)();
         loop {
             let error = match self.delete_once().await {

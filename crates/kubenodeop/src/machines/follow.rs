@@ -3,8 +3,6 @@
 //! Nothing is kept but a mark of each object. Trouble with reading is found by whoever looks. Not here: the look itself
 //! (`kubevirt`), what follows from it.
 
-use std::collections::BTreeMap;
-
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Resource;
@@ -14,7 +12,7 @@ use kubeapi::names::NodeName;
 use kubeapi::slim::NodeObject;
 use kubeapi::slim::longhorn::{self, Engine};
 use kubeapi::slim::{Known, Meta, Pod};
-use kubeapi::watch::{Update, WatchScope, follow};
+use kubeapi::watch::{Manner, ObjectMirror, WatchScope};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -54,30 +52,31 @@ pub(crate) enum MachineChange {
 /// namespace has changed, or what another node offers. It never ends.
 pub(crate) fn changes(cluster: &ApiClient, node: &NodeName, seed: u64) -> BoxStream<'static, MachineChange> {
     let scope = |what: &str, kind: &str| WatchScope::all(what, path(kind));
-    let version = |it: &Known| it.metadata.resource_version.clone();
+    let version = |it: &Known| (named(&it.metadata), it.metadata.resource_version.clone());
     let all = |scope, seed| marked(cluster, scope, seed, version, MachineChange::Look);
     // The status of a machine follows that of its instance.
     let wanted = |it: &Known| {
-        let Meta { uid, generation, annotations, labels, .. } = &it.metadata;
-        (uid.clone(), *generation, annotations.clone(), labels.clone())
+        let Meta { uid, generation, annotations, labels, .. } = it.metadata.clone();
+        (named(&it.metadata), (uid, generation, annotations, labels))
     };
     let (machines, namespaces) =
         (scope("virtual machines", MACHINES), WatchScope::all("namespaces", Namespace::url_path(&(), None)));
     let nodes = WatchScope::all("nodes", NodeObject::url_path(None));
+    let offered = |it: &NodeObject| ((None, it.metadata.name.clone()), peer(it));
     stream::select_all([
         all(guests(node), seed),
         all(launchers(node), seed ^ 1),
         all(scope("migrations of virtual machines", MIGRATIONS), seed ^ 2),
         marked(cluster, machines, seed ^ 3, wanted, MachineChange::Look),
         marked(cluster, namespaces, seed ^ 4, wanted, MachineChange::Once),
-        marked(cluster, nodes, seed ^ 5, peer, MachineChange::Look),
+        marked(cluster, nodes, seed ^ 5, offered, MachineChange::Look),
     ])
     .boxed()
 }
 
 /// One item whenever a copy of a volume of Longhorn is in sync, or is not any more. For who knows that Longhorn is there.
 pub(crate) fn copies(cluster: &ApiClient, seed: u64) -> BoxStream<'static, MachineChange> {
-    let modes = |it: &Engine| it.status.replica_mode_map.clone();
+    let modes = |it: &Engine| (named(&it.metadata), it.status.replica_mode_map.clone());
     marked(cluster, longhorn::scope("engines"), seed, modes, MachineChange::Look)
 }
 
@@ -85,69 +84,31 @@ pub(crate) fn copies(cluster: &ApiClient, seed: u64) -> BoxStream<'static, Machi
 pub(crate) fn room(cluster: &ApiClient, seed: u64) -> BoxStream<'static, MachineChange> {
     let node = |it: &Placed| {
         let over = matches!(it.status.phase.as_str(), "Succeeded" | "Failed");
-        it.spec.node_name.clone().filter(|_| !over)
+        (named(&it.metadata), it.spec.node_name.clone().filter(|_| !over))
     };
     marked(cluster, WatchScope::all("pods", Pod::url_path(None)), seed, node, MachineChange::Look)
 }
 
-/// `change` whenever the mark of one of these objects is another one.
-fn marked<K: NamedObject, M: PartialEq + Send + 'static>(
+/// `change` whenever the mark of one of these objects is another one, or they were read again after trouble; `keep` says
+/// which object it is, and its mark.
+fn marked<K: DeserializeOwned + Send + 'static, M: PartialEq + Send + Sync + 'static>(
     cluster: &ApiClient,
     scope: WatchScope,
     seed: u64,
-    mark: impl Fn(&K) -> M + Send + 'static,
+    keep: impl Fn(&K) -> (MarkedName, M) + Send + Sync + 'static,
     change: MachineChange,
 ) -> BoxStream<'static, MachineChange> {
-    let mut marks: Option<BTreeMap<(String, String), M>> = None;
-    follow::<K>(cluster.clone(), scope, seed)
-        .filter_map(move |heard| {
-            let is_new = match heard {
-                Update::Listed(all) => {
-                    let mut now = BTreeMap::new();
-                    now.extend(all.iter().map(|it| (it.key(), mark(it))));
-                    step::update(&mut marks, Some(now))
-                }
-                Update::Put(one) => {
-                    let now = mark(&one);
-                    let marks = marks.get_or_insert_default();
-                    let is_new = marks.get(&one.key()) != Some(&now);
-                    marks.insert(one.key(), now);
-                    is_new
-                }
-                Update::Gone(one) => marks.get_or_insert_default().remove(&one.key()).is_some(),
-                Update::Trouble(_) => false,
-            };
-            std::future::ready(is_new.then_some(change))
-        })
-        .boxed()
+    let keep = move |it: K| {
+        let (name, mark) = keep(&it);
+        (name, Some(mark))
+    };
+    let changes = ObjectMirror::open(cluster, scope, Manner::default(), seed, keep).changes(move |_| change);
+    changes.filter_map(|heard| std::future::ready(heard.ok())).boxed()
 }
 
-trait NamedObject: DeserializeOwned + Send + 'static {
-    fn key(&self) -> (String, String);
-}
+/// Namespace and name of an object.
+type MarkedName = (Option<String>, Option<String>);
 
-impl NamedObject for Known {
-    fn key(&self) -> (String, String) {
-        let Meta { namespace, name, .. } = &self.metadata;
-        (namespace.clone().unwrap_or_default(), name.clone().unwrap_or_default())
-    }
-}
-
-impl NamedObject for Placed {
-    fn key(&self) -> (String, String) {
-        let Meta { namespace, name, .. } = &self.metadata;
-        (namespace.clone().unwrap_or_default(), name.clone().unwrap_or_default())
-    }
-}
-
-impl NamedObject for Engine {
-    fn key(&self) -> (String, String) {
-        (String::new(), self.metadata.name.clone().unwrap_or_default())
-    }
-}
-
-impl NamedObject for NodeObject {
-    fn key(&self) -> (String, String) {
-        (String::new(), self.metadata.name.clone().unwrap_or_default())
-    }
+fn named(meta: &Meta) -> MarkedName {
+    (meta.namespace.clone(), meta.name.clone())
 }

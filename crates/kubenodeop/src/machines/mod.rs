@@ -18,7 +18,6 @@ pub mod rules;
 pub mod stage;
 #[cfg(test)]
 mod tests;
-mod track;
 pub mod undo;
 
 use std::time::Duration;

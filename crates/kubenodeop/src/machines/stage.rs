@@ -11,14 +11,15 @@ use kubeapi::names::{PodRef, PodUid};
 use kubeapi::pace::Pace;
 use kubeapi::reply::{RefusedBy, Reply, ReplyClass};
 use step::{Core, Mono};
+use topics::{Blocker, MachineProgress, StorageWait};
 
-use super::rules::{Action, DrainIdentity, Fate, decide, ends, fate, gone, kept_up};
-use super::track::{MachineTrack, blocker, flapping, flips, key};
-use super::{MachinesView, MigrationSettings, VirtualMachine, limits};
+use super::rules::{Action, Decision, DrainIdentity, FLAPPING, Fate, decide, ends, fate, gone, kept_up};
+use super::{MachinesView, Migratable, MigrationSettings, VirtualMachine, limits};
 use crate::calls::volumes::ClaimName;
 use crate::changes::WatchedBlockers;
 use crate::engine::{CallFailure, LastCopyGuard};
-use crate::progress::{AttemptBlocker, BlockCode, Left, MachineShown, MachineState, Subject, VolumeWait};
+use crate::progress;
+use crate::progress::{BlockCode, MachineState, Subject};
 use crate::storage::StorageView;
 
 /// Least time between two looks.
@@ -76,7 +77,7 @@ pub struct MachineStage {
     end: Mono,
     pace: Pace,
     tracks: BTreeMap<PodUid, MachineTrack>,
-    left: BTreeMap<PodRef, Left>,
+    left: BTreeMap<PodRef, String>,
     look: NextLook,
     looked: Option<Mono>,
     /// Launchers that were on the node at the beginning.
@@ -173,8 +174,8 @@ impl MachineStage {
                 decision: new,
             };
             if !track.decision.left.is_empty() {
-                let what = Subject::Machine(machine.guest.clone()).to_string();
-                self.left.insert(machine.guest.clone(), Left { what, why: track.decision.left.clone() });
+                let left = format!("virtual machine {}: {}", machine.guest, track.decision.left);
+                self.left.insert(machine.guest.clone(), left);
             }
             if track.busy {
                 // Its answer is awaited; then it is looked at again.
@@ -311,38 +312,34 @@ impl MachineStage {
     }
 
     /// What a reader sees of each machine.
-    pub fn shown(&self) -> Vec<MachineShown> {
-        let shown = |it: &MachineTrack| MachineShown {
+    pub fn shown(&self) -> Vec<MachineProgress> {
+        let shown = |it: &MachineTrack| MachineProgress {
             name: it.guest.to_string(),
-            state: it.decision.state,
-            text: it.decision.text.clone(),
+            state: it.decision.state.text().to_owned(),
+            reason: it.decision.text.clone(),
         };
-        let mut all: Vec<MachineShown> = self.tracks.values().map(shown).collect();
+        let mut all: Vec<MachineProgress> = self.tracks.values().map(shown).collect();
         all.sort_by(|one, other| one.name.cmp(&other.name));
         all
     }
 
-    pub fn blockers(&self) -> Vec<AttemptBlocker> {
-        let mut all: Vec<AttemptBlocker> = self.tracks.values().filter_map(blocker).collect();
+    pub fn blockers(&self) -> Vec<Blocker> {
+        let mut all: Vec<Blocker> = self.tracks.values().filter_map(blocker).collect();
         if let Some(failure) = &self.trouble
             && failure.reply.class() == ReplyClass::Permanent
         {
-            let reason = |pod: &PodRef| {
-                format!("pod {pod} stays: its virtual machine cannot be read: {}", failure.text)
-            };
-            all.extend(self.launchers.iter().map(|pod| AttemptBlocker {
-                subject: pod.clone().into(),
-                code: BlockCode::of(&failure.reply),
-                reason: reason(pod),
-                since: self.troubled,
+            all.extend(self.launchers.iter().map(|pod| {
+                let reason = format!("pod {pod} stays: its virtual machine cannot be read: {}", failure.text);
+                let code = BlockCode::of(&failure.reply);
+                progress::blocker(&Subject::Pod(pod.clone()), code, reason, self.troubled)
             }));
         }
-        all.sort_by(|one, other| (one.code.rank(), &one.subject).cmp(&(other.code.rank(), &other.subject)));
+        progress::sort(&mut all);
         all
     }
 
     /// What went in another way than by a migration.
-    pub fn left(&self) -> Vec<Left> {
+    pub fn left(&self) -> Vec<String> {
         self.left.values().cloned().collect()
     }
 
@@ -358,7 +355,7 @@ impl MachineStage {
     }
 
     /// Since when nothing but copies of volumes is waited for, and those volumes.
-    pub fn volumes(&self) -> (Option<Mono>, Vec<VolumeWait>) {
+    pub fn volumes(&self) -> (Option<Mono>, Vec<StorageWait>) {
         (self.guard.since(), if self.follows_storage { self.guard.waits() } else { Vec::new() })
     }
 
@@ -447,4 +444,85 @@ impl Core for MachineStage {
     fn tick() -> Event {
         Event::Tick
     }
+}
+
+/// A machine that is paused or resumed more often in so long is not migrated.
+const FLIPS: usize = 3;
+const FLIPS_WITHIN: Duration = Duration::from_secs(600);
+
+/// What is kept of one machine.
+#[derive(Debug)]
+pub(super) struct MachineTrack {
+    pub(super) guest: PodRef,
+    /// What it is in whose time limits are counted, and since when.
+    pub(super) key: (String, String),
+    pub(super) since: Mono,
+    pub(super) decision: Decision,
+    pub(super) fate: Fate,
+    /// How long its copy is estimated to take, and whether it has begun.
+    pub(super) copy: Option<Duration>,
+    pub(super) copies: bool,
+    /// Since when it is paused, and when it was paused or resumed in the last minutes.
+    pub(super) paused: Option<String>,
+    pub(super) flips: Vec<Mono>,
+    /// Since when it has been in that state.
+    pub(super) state_since: Mono,
+    pub(super) busy: bool,
+    /// Its claims, where nothing but its volumes keeps it up.
+    pub(super) kept: Vec<String>,
+    /// Calls that failed in a row, and when the next one is.
+    pub(super) tries: u32,
+    pub(super) not_before: Mono,
+    /// The last call, and how it was refused.
+    pub(super) last: Option<Action>,
+    pub(super) refusal: Option<Reply>,
+}
+
+/// When a machine was paused or resumed in the last minutes, as far as it was seen.
+pub(super) fn flips(now: Mono, old: Option<&MachineTrack>, machine: &VirtualMachine) -> Vec<Mono> {
+    let Some(old) = old else { return Vec::new() };
+    let count = match (&old.paused, &machine.paused) {
+        (before, after) if before == after => 0,
+        // Resumed and paused again between two looks.
+        (Some(_), Some(_)) => 2,
+        (None, _) | (_, None) => 1,
+    };
+    let recent = old.flips.iter().copied().filter(|at| now.since(*at) <= FLIPS_WITHIN);
+    recent.chain(std::iter::repeat_n(now, count)).collect()
+}
+
+/// One that is paused and resumed too often is not migratable.
+pub(super) fn flapping(machine: &VirtualMachine, flips: &[Mono]) -> VirtualMachine {
+    let mut machine = machine.clone();
+    if flips.len() > FLIPS {
+        let text =
+            format!("it was paused and resumed {} times within {} s", flips.len(), FLIPS_WITHIN.as_secs());
+        machine.migratable = Migratable::No(FLAPPING.to_owned(), text);
+    }
+    machine
+}
+
+/// In what a machine is while its limits are counted.
+pub(super) fn key(machine: &VirtualMachine) -> (String, String) {
+    match &machine.migration {
+        Some(it) => (it.object.uid.to_string(), it.phase.clone()),
+        None => (
+            format!("{} {}", machine.marked, machine.failed.len()),
+            format!("{:?} {}", machine.migratable, machine.lacks_room),
+        ),
+    }
+}
+
+pub(super) fn blocker(it: &MachineTrack) -> Option<Blocker> {
+    let tries = it.tries;
+    let subject = Subject::Machine(it.guest.clone());
+    let named = |code, reason, since| Some(progress::blocker(&subject, code, reason, since));
+    let text = format!("virtual machine {} {}", it.guest, it.decision.text);
+    if let Some(refusal) = &it.refusal {
+        // Up to KubeVirt 1.4 the budget refuses each eviction: only where no mark follows does it hold anything up.
+        let is_usual = |it: &BlockCode| *it == BlockCode::Budget && tries < 2;
+        let code = Some(BlockCode::of(refusal)).filter(|it| *it != BlockCode::Moving && !is_usual(it))?;
+        return named(code, format!("{text}; {}", refusal.text()), it.state_since);
+    }
+    it.decision.code.and_then(|code| named(code, text, it.state_since))
 }

@@ -248,13 +248,6 @@ fn trouble(layer: Layer, error: &Error) -> GateFact {
     }
 }
 
-fn follow_objects<K: DeserializeOwned + Send + 'static>(
-    cluster: &ApiClient,
-    scope: WatchScope,
-) -> BoxStream<'static, Update<K>> {
-    follow::<K>(cluster.clone(), scope, jitter_seed()).boxed()
-}
-
 fn node_facts(cluster: &ApiClient, boot: &BootWatch, manner: Manner) -> BoxStream<'static, GateFact> {
     let (boot, asks) = (boot.clone(), cluster.clone());
     let scope = node::scope(&boot.node);
@@ -275,16 +268,10 @@ async fn node_fact(
     heard: Update<NodeObject>,
     unusual: &mut UnusualTaints,
 ) -> GateFact {
-    let node = match heard {
-        Update::Listed(all) => {
-            all.into_iter().find(|it| it.metadata.name.as_deref() == Some(boot.node.as_str()))
-        }
-        Update::Put(node) => Some(node),
-        Update::Gone(_) => None,
-        Update::Trouble(error) => return trouble(Layer::Node, &error),
-    };
-    let Some(node) = node else {
-        return GateFact::Trouble(Layer::Node, "there is no such Node object".to_owned());
+    let node = match heard.one(|it| it.metadata.name.as_deref() == Some(boot.node.as_str())) {
+        Ok(Some(node)) => node,
+        Ok(None) => return GateFact::Trouble(Layer::Node, "there is no such Node object".to_owned()),
+        Err(error) => return trouble(Layer::Node, &error),
     };
     let owned = node::owned(cluster, &node, &boot.device_uuid);
     boot.seen.set(owned.as_ref().ok().cloned());
@@ -317,22 +304,16 @@ fn lease_scope(boot: &BootWatch) -> WatchScope {
 
 fn lease_facts(cluster: &ApiClient, boot: &BootWatch) -> BoxStream<'static, GateFact> {
     let boot = boot.clone();
-    follow_objects::<Lease>(cluster, lease_scope(&boot)).map(move |heard| lease_fact(&boot, heard)).boxed()
+    let heard = follow::<Lease>(cluster.clone(), lease_scope(&boot), jitter_seed());
+    heard.map(move |heard| lease_fact(&boot, heard)).boxed()
 }
 
 fn lease_fact(boot: &BootWatch, heard: Update<Lease>) -> GateFact {
-    let lease = match heard {
-        Update::Listed(all) => {
-            all.into_iter().find(|it| it.metadata.name.as_deref() == Some(boot.node.as_str()))
-        }
-        Update::Put(lease) => Some(lease),
-        Update::Gone(_) => None,
-        Update::Trouble(error) => return trouble(Layer::Lease, &error),
-    };
-    lease.map_or_else(
-        || GateFact::Trouble(Layer::Lease, "there is no such lease".to_owned()),
-        |lease| GateFact::Lease(renewal(&lease)),
-    )
+    match heard.one(|it| it.metadata.name.as_deref() == Some(boot.node.as_str())) {
+        Ok(Some(lease)) => GateFact::Lease(renewal(&lease)),
+        Ok(None) => GateFact::Trouble(Layer::Lease, "there is no such lease".to_owned()),
+        Err(error) => trouble(Layer::Lease, &error),
+    }
 }
 
 fn renewal(lease: &Lease) -> LeaseSeen {

@@ -6,18 +6,7 @@
 
 use kubeapi::names::NodeName;
 use kubeapi::nodes::CordonAnnotation;
-
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Cordon {
-    /// Pods may be scheduled here.
-    #[default]
-    None,
-    /// Unschedulable, our annotation is there, and the server knows of nobody else who wrote the flag.
-    Ours(CordonAnnotation),
-    /// Unschedulable without our annotation, with one that does not parse, or by another hand since: somebody
-    /// else's, never undone.
-    Foreign,
-}
+use topics::CordonOwner;
 
 /// The cordon of a node as a watch shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -41,7 +30,9 @@ pub struct NodeFacts {
     pub silent: String,
     /// The flag `spec.unschedulable`. The taint is not looked at: it follows the flag late.
     pub unschedulable: bool,
-    pub cordon: Cordon,
+    /// Ours where our annotation is there and the server knows of nobody else who wrote the flag; foreign without our
+    /// annotation, with one that does not parse, or by another hand since: that is never undone.
+    pub cordon: CordonOwner,
     /// Our annotation, also when somebody has uncordoned the node, or cordoned it again, and left it behind.
     pub annotation: Option<CordonAnnotation>,
     /// Label `tie-breaker-node=true`: the node carries no workloads.
@@ -64,22 +55,22 @@ impl NodeFacts {
     /// Its cordon, for whoever watches it.
     pub fn seen(&self) -> CordonSeen {
         match self.cordon {
-            Cordon::Ours(_) if !self.tie_breaker => CordonSeen::Ours,
-            Cordon::None | Cordon::Foreign if self.annotation.is_some() => CordonSeen::Marked,
-            Cordon::None => CordonSeen::None,
-            Cordon::Ours(_) | Cordon::Foreign => CordonSeen::Foreign,
+            CordonOwner::Ours if !self.tie_breaker => CordonSeen::Ours,
+            CordonOwner::None | CordonOwner::Foreign if self.annotation.is_some() => CordonSeen::Marked,
+            CordonOwner::None => CordonSeen::None,
+            CordonOwner::Ours | CordonOwner::Foreign => CordonSeen::Foreign,
         }
     }
 
     /// How to come to a cordon in the name of `owner`.
     pub fn cordon_step(&self, owner: &CordonAnnotation) -> CordonStep {
-        match &self.cordon {
-            Cordon::None => CordonStep::Write,
+        match self.cordon {
+            CordonOwner::None => CordonStep::Write,
             // A cordon of ours from a former request or boot changes its owner, so that the cleaning after a
             // boot does not take it for a leftover.
-            Cordon::Ours(held) if held != owner => CordonStep::Write,
-            Cordon::Ours(_) => CordonStep::Keep,
-            Cordon::Foreign => CordonStep::LeaveForeign,
+            CordonOwner::Ours if self.annotation.as_ref() != Some(owner) => CordonStep::Write,
+            CordonOwner::Ours => CordonStep::Keep,
+            CordonOwner::Foreign => CordonStep::LeaveForeign,
         }
     }
 
@@ -96,13 +87,13 @@ pub(crate) mod tests {
     use super::*;
 
     /// A Ready node with this cordon.
-    pub(crate) fn node(cordon: Cordon) -> NodeFacts {
+    pub(crate) fn node(cordon: CordonOwner) -> NodeFacts {
         NodeFacts {
             name: NodeName::parse("n1").unwrap(),
             ready: true,
             silent: String::new(),
-            unschedulable: cordon != Cordon::None,
-            annotation: None,
+            unschedulable: cordon != CordonOwner::None,
+            annotation: (cordon == CordonOwner::Ours).then(CordonAnnotation::default),
             cordon,
             tie_breaker: false,
             resource_version: "1".to_owned(),
@@ -121,13 +112,14 @@ pub(crate) mod tests {
     #[test]
     fn a_foreign_cordon_is_left_and_an_older_one_of_ours_is_taken_over() {
         let table = [
-            (Cordon::None, CordonStep::Write),
-            (Cordon::Ours(owner("now")), CordonStep::Keep),
-            (Cordon::Ours(owner("before")), CordonStep::Write),
-            (Cordon::Foreign, CordonStep::LeaveForeign),
+            (CordonOwner::None, None, CordonStep::Write),
+            (CordonOwner::Ours, Some(owner("now")), CordonStep::Keep),
+            (CordonOwner::Ours, Some(owner("before")), CordonStep::Write),
+            (CordonOwner::Foreign, None, CordonStep::LeaveForeign),
         ];
-        for (cordon, step) in table {
-            assert_eq!(node(cordon.clone()).cordon_step(&owner("now")), step, "{cordon:?}");
+        for (cordon, annotation, step) in table {
+            let facts = NodeFacts { annotation, ..node(cordon) };
+            assert_eq!(facts.cordon_step(&owner("now")), step, "{facts:?}");
         }
     }
 
@@ -139,7 +131,7 @@ pub(crate) mod tests {
             ("b2", true, false, false),
             ("b2", false, true, false),
         ] {
-            let facts = NodeFacts { ready, annotation: Some(owner("b1")), ..node(Cordon::Ours(owner("b1"))) };
+            let facts = NodeFacts { ready, annotation: Some(owner("b1")), ..node(CordonOwner::Ours) };
             assert_eq!(facts.our_cordon_goes(boot, gate_open), goes, "{boot} {gate_open} {ready}");
         }
     }

@@ -11,7 +11,7 @@ pub mod taints;
 #[cfg(test)]
 mod tests;
 
-pub use cordon::{Cordon, CordonSeen, NodeFacts};
+pub use cordon::{CordonSeen, NodeFacts};
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,6 +29,7 @@ use kubeapi::nodes::CordonAnnotation;
 use kubeapi::nodes::{self, FIELD_MANAGER, api, signed};
 use kubeapi::watch::WatchScope;
 use step::Mono;
+use topics::CordonOwner;
 
 /// So often a node is read and written when others, as its kubelet, are faster each time.
 const RACES: usize = 5;
@@ -203,9 +204,9 @@ async fn uncordon_once(
 ) -> Result<Uncordoned, Error> {
     let (object, node) = read_whole(cluster, name, device_uuid).await?;
     let ours = match node.cordon {
-        Cordon::Ours(_) => true,
-        Cordon::None => node.annotation.is_some(),
-        Cordon::Foreign => false,
+        CordonOwner::Ours => true,
+        CordonOwner::None => node.annotation.is_some(),
+        CordonOwner::Foreign => false,
     };
     let of_this_boot = node.annotation.as_ref().is_none_or(|it| it.boot_id == boot_id);
     let record = recorded_volumes(&object).filter(|it| !of_this_boot && it.is_before(boot_id));
@@ -321,12 +322,12 @@ pub(crate) fn facts(node: &NodeObject) -> Result<NodeFacts, Error> {
             String::new()
         },
         unschedulable,
-        annotation: owner.clone(),
-        cordon: match (unschedulable, owner) {
-            (false, _) => Cordon::None,
-            (true, Some(owner)) if !written_by_others(node) => Cordon::Ours(owner),
-            (true, Some(_) | None) => Cordon::Foreign,
+        cordon: match &owner {
+            _ if !unschedulable => CordonOwner::None,
+            Some(_) if !written_by_others(node) => CordonOwner::Ours,
+            Some(_) | None => CordonOwner::Foreign,
         },
+        annotation: owner,
         tie_breaker: tie_breaker.is_some_and(|value| value == "true"),
         resource_version: node.metadata.resource_version.clone().unwrap_or_default(),
     })

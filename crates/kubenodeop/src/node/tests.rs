@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::node::cordon::Cordon;
 use crate::node::{Cordoned, Uncordoned, cordon, facts, others, read, uncordon_own};
 use kubeapi::Error;
 use kubeapi::client::PROBE_LIMIT;
@@ -15,6 +14,7 @@ use kubeapi::nodes::CordonAnnotation;
 use kubeapi::nodes::probe;
 use kubeapi::reply::Reach;
 use step::Mono;
+use topics::CordonOwner;
 
 const DEVICE: &str = "a5a4e5c1-0000-4000-8000-000000000001";
 
@@ -59,7 +59,7 @@ async fn the_own_node_is_read_by_name_and_recognised_by_its_label() {
     let facts = read(&cluster, &name(), &DEVICE.to_uppercase()).await.unwrap();
     assert_eq!(calls.lines(), ["GET /api/v1/nodes/n1"]);
     assert!(facts.ready && !facts.unschedulable && !facts.tie_breaker);
-    assert_eq!(facts.cordon, Cordon::None);
+    assert_eq!(facts.cordon, CordonOwner::None);
 
     let (cluster, _) = mock::cluster(vec![mock::object(&node_object(false, None))]);
     let error = read(&cluster, &name(), "another").await.unwrap_err();
@@ -102,11 +102,11 @@ async fn our_own_node_under_another_name_is_an_error_and_a_node_of_our_name_with
 fn the_facts_of_a_node_follow_its_object() {
     let facts = |value: Value| facts(&serde_json::from_value(value).unwrap()).unwrap();
     let table = [
-        (node_object(false, None), Cordon::None, None),
-        (node_object(true, None), Cordon::Foreign, None),
-        (node_object(true, Some("{torn")), Cordon::Foreign, None),
-        (node_object(true, Some(OURS)), Cordon::Ours(owner()), Some(owner())),
-        (node_object(false, Some(OURS)), Cordon::None, Some(owner())),
+        (node_object(false, None), CordonOwner::None, None),
+        (node_object(true, None), CordonOwner::Foreign, None),
+        (node_object(true, Some("{torn")), CordonOwner::Foreign, None),
+        (node_object(true, Some(OURS)), CordonOwner::Ours, Some(owner())),
+        (node_object(false, Some(OURS)), CordonOwner::None, Some(owner())),
     ];
     for (object, cordon, annotation) in table {
         let found = facts(object.clone());
@@ -230,11 +230,11 @@ fn r4_a_cordon_that_another_hand_has_written_since_is_not_ours() {
         (&["pillar-rs", "gitops"], false),
     ];
     for (managers, ours) in table {
-        let expected = if ours { Cordon::Ours(owner()) } else { Cordon::Foreign };
+        let expected = if ours { CordonOwner::Ours } else { CordonOwner::Foreign };
         let seen = found(marked(), managers);
         assert_eq!((seen.cordon, seen.annotation), (expected, Some(owner())), "{managers:?}");
-        assert_eq!(found(node_object(false, Some(OURS)), managers).cordon, Cordon::None);
-        assert_eq!(found(node_object(true, None), managers).cordon, Cordon::Foreign);
+        assert_eq!(found(node_object(false, Some(OURS)), managers).cordon, CordonOwner::None);
+        assert_eq!(found(node_object(true, None), managers).cordon, CordonOwner::Foreign);
     }
 }
 

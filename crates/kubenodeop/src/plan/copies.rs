@@ -1,20 +1,26 @@
-//! What a drain would meet in the storage: volumes whose last healthy copy is on the node.
+//! What a drain would do with the virtual machines of a node, by the rules of the drain itself, and what it would meet in the
+//! storage: volumes whose last healthy copy is on the node.
 //!
-//! Not here: finding them (`storage`). Sources: goals D14, O5. Pure: no clock, no I/O, no task.
+//! Not here: finding them (`survey`, `storage`), pods (`forecast`). Sources: goals D14, O5. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeSet;
-
-use step::Inserted as _;
+use std::time::Duration;
 
 use kubeapi::slim::longhorn::named;
+use serde::Serialize;
+use step::Inserted as _;
+use topics::Blocker;
 
 use crate::calls::volumes::AttachmentFacts;
-use crate::plan::held::Foreseen;
-use crate::progress::{BlockCode, Subject};
+use crate::machines::rules::{DrainIdentity, decide};
+use crate::machines::{MachinesView, Migratable, MigrationSettings, VirtualMachine, limits};
+use crate::node::cordon::NodeFacts;
+use crate::plan::held;
+use crate::progress::{BlockCode, MachineState, Subject};
 use crate::storage::{Cause, StorageView, VolumeFinding, VolumeState};
 
 /// Volumes that would keep the node, and what a person should know of others.
-pub(super) fn foreseen(look: &StorageView) -> (Vec<Foreseen>, Vec<String>) {
+pub(super) fn foreseen(look: &StorageView) -> (Vec<Blocker>, Vec<String>) {
     let (mut blockers, mut notes) = (Vec::new(), Vec::new());
     for it in look.findings.iter().filter(|it| !it.full.is_empty()) {
         let (code, on) = (BlockCode::VolumeFull, it.full.join(", "));
@@ -44,7 +50,7 @@ pub(super) fn foreseen(look: &StorageView) -> (Vec<Foreseen>, Vec<String>) {
             None if it.is_last() && !it.passed.is_empty() => {
                 notes.push(format!("{text}; allowed to go down by a person: {}", it.passed));
             }
-            Some(code) => blockers.push(Foreseen { subject: it.subject(), code, reason: text }),
+            Some(code) => blockers.push(held::foreseen(&it.subject(), code, text)),
             None if it.state == VolumeState::LastCopy(Cause::Enough) => {
                 notes.push(format!("{text}; the drain waits for another, which it has made first"));
             }
@@ -56,7 +62,7 @@ pub(super) fn foreseen(look: &StorageView) -> (Vec<Foreseen>, Vec<String>) {
 }
 
 /// Volumes that are attached here, and not for a pod: nothing of a drain detaches them.
-pub(super) fn attached_by_hand(look: &StorageView, for_pods: &[AttachmentFacts]) -> Vec<Foreseen> {
+pub(super) fn attached_by_hand(look: &StorageView, for_pods: &[AttachmentFacts]) -> Vec<Blocker> {
     let by_hand = look.attached.iter().filter(|(_, claim)| !for_pods.iter().any(|it| it.claim == **claim));
     let of = |(volume, (namespace, claim)): (&String, &(String, String))| {
         let (namespace, claim, volume) = (namespace.clone(), claim.clone(), volume.clone());
@@ -66,7 +72,7 @@ pub(super) fn attached_by_hand(look: &StorageView, for_pods: &[AttachmentFacts])
             named(&namespace, &claim, &volume)
         );
         let subject = Subject::Volume { namespace, claim, volume };
-        Foreseen { subject, code: BlockCode::StorageManager, reason }
+        held::foreseen(&subject, BlockCode::StorageManager, reason)
     };
     by_hand.map(of).collect()
 }
@@ -93,10 +99,84 @@ fn at_risk(look: &StorageView) -> Vec<String> {
     machines.into_iter().filter_map(of).collect()
 }
 
+/// One virtual machine in a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct PlannedMachine {
+    /// As `shop/db`.
+    pub name: String,
+    /// Its eviction strategy, in KubeVirt's word.
+    pub strategy: &'static str,
+    /// Empty when KubeVirt can migrate it, else its reason and its sentence.
+    pub not_migratable: String,
+    /// What becomes of it where it cannot be migrated.
+    pub policy: &'static str,
+    /// A node that can take it, or empty.
+    pub target: String,
+    /// What the drain would do with it, and why.
+    pub fate: String,
+}
+
+/// What a drain would do with each machine, which ones hold it up, and how long those that migrate are estimated to take.
+pub(super) fn foreseen_machines(
+    node: &NodeFacts,
+    view: &MachinesView,
+) -> (Vec<PlannedMachine>, Vec<Blocker>, Vec<String>) {
+    let drain = DrainIdentity { node: node.name.to_string(), request: String::new() };
+    let (mut held, mut copies) = (Vec::new(), Vec::new());
+    let planned = |it: &VirtualMachine| {
+        // The others have left by then.
+        let alone = it.crowded.clone().filter(|_| it.target.is_ok());
+        let alone = alone.map(|why| VirtualMachine { target: Err(why), ..it.clone() });
+        let found = decide(&drain, alone.as_ref().unwrap_or(it), Duration::ZERO, view.running);
+        if let Some(code) = found.code {
+            let reason = format!("virtual machine {} {}", it.guest, found.text);
+            held.push(held::foreseen(&Subject::Machine(it.guest.clone()), code, reason));
+        }
+        if matches!(found.state, MachineState::Waiting | MachineState::Asked | MachineState::Moving) {
+            copies.push(limits::estimate(it));
+        }
+        PlannedMachine {
+            name: it.guest.to_string(),
+            strategy: it.strategy.text(),
+            not_migratable: match &it.migratable {
+                Migratable::Yes => String::new(),
+                Migratable::No(reason, text) => format!("{reason}: {text}"),
+                Migratable::Unknown => "KubeVirt has not reported yet".to_owned(),
+            },
+            policy: it.policy.text(),
+            target: it.target.clone().unwrap_or_default(),
+            fate: if found.left.is_empty() { found.text } else { found.left },
+        }
+    };
+    let mut all: Vec<PlannedMachine> = view.machines.iter().map(planned).collect();
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    let mut words: Vec<String> = estimate(&view.settings, &copies).into_iter().collect();
+    // Of a node without machines nothing is told.
+    words.extend(view.unusual.iter().filter(|_| !all.is_empty()).cloned());
+    (all, held, words)
+}
+
+/// For all that migrate; none of them, no sentence.
+fn estimate(settings: &MigrationSettings, copies: &[Option<Duration>]) -> Option<String> {
+    let known: Vec<Duration> = copies.iter().copied().flatten().collect();
+    let places = settings.at_once.min(settings.from_node);
+    let what = format!("{} virtual machines migrate, at most {places} at the same time", copies.len());
+    if copies.is_empty() {
+        None
+    } else if known.len() < copies.len() {
+        Some(format!("{what}; no estimate, as their bandwidth has no limit (bandwidthPerMigration)"))
+    } else {
+        let secs = limits::together(settings, &known).as_secs();
+        Some(format!("{what}: estimated {secs} s, by memory, disks and bandwidth"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::{self, NodeDrainPolicy};
+    use crate::storage;
+    use crate::storage::NodeDrainPolicy;
 
     fn finding(volume: &str, state: VolumeState) -> VolumeFinding {
         let (attached, here) = (String::new(), false);
@@ -149,9 +229,8 @@ mod tests {
             kept_by: vec![],
         };
         let found = attached_by_hand(&look, &[for_pod]);
-        let said: Vec<(String, BlockCode)> =
-            found.iter().map(|it| (it.subject.to_string(), it.code)).collect();
-        assert_eq!(said, [("volume shop/logs (pvc-2)".to_owned(), BlockCode::StorageManager)]);
+        let said: Vec<(&str, &str)> = found.iter().map(|it| (it.pod.as_str(), it.code.as_str())).collect();
+        assert_eq!(said, [("volume shop/logs (pvc-2)", "storage-manager")]);
         assert!(found[0].reason.starts_with("volume shop/logs (pvc-2) is attached here"), "{found:?}");
     }
 
@@ -174,7 +253,7 @@ mod tests {
                 ..StorageView::default()
             };
             let (blockers, notes) = foreseen(&look);
-            (blockers.first().map(|it| it.code), notes.len())
+            (blockers.first().map(|it| it.code.clone()), notes.len())
         };
         let last = VolumeState::LastCopy;
         let table = [
@@ -192,6 +271,7 @@ mod tests {
             (said(last(Cause::Detached), "block-for-eviction", 1), (None, 1)),
         ];
         for (number, (said, expected)) in table.into_iter().enumerate() {
+            let expected = (expected.0.map(|it: BlockCode| it.text().to_owned()), expected.1);
             assert_eq!(said, expected, "row {number}");
         }
     }

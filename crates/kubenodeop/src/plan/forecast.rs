@@ -8,22 +8,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use checks::Finding;
+use serde::{Serialize, Serializer};
 
 use crate::calls::volumes::AttachmentFacts;
 use crate::machines::MachinesView;
-use crate::node::cordon::{Cordon, NodeFacts};
+use crate::node::cordon::NodeFacts;
 use crate::plan::budget::BudgetFacts;
-use crate::plan::copies;
-use crate::plan::held::{self, Foreseen};
-use crate::plan::machines::{self, PlannedMachine};
+use crate::plan::copies::{self, PlannedMachine};
+use crate::plan::held;
+use crate::plan::held::UnhealthyPod;
 use crate::plan::placement::{PeerNode, SchedulingNeeds};
 use crate::plan::residents::{Resident, Residents};
 use crate::plan::tier::{self, Tier};
-use crate::plan::unhealthy::UnhealthyPod;
 use crate::plan::{KeepReason, PodClass, PodFacts, PodOwner};
 use crate::progress::{BlockCode, Subject};
 use crate::storage::{StorageView, is_manager};
 use kubeapi::names::{PodRef, PodUid};
+use topics::{Blocker, CordonOwner};
 
 type NamespacedName = (String, String);
 
@@ -69,36 +70,57 @@ pub struct Surveyed {
     pub priority_class: String,
 }
 
-/// What a drain would do and meet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a drain would do and meet. As JSON it is for programs: members are added, never renamed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
 pub struct Plan {
     pub node: String,
-    /// Its cordon: `none`, `ours` or `foreign`.
-    pub cordon: &'static str,
+    pub cordon: CordonOwner,
     /// All pods of the node, in the order in which they would be asked; those that stay come last.
     pub pods: Vec<Planned>,
     /// Virtual machines of the node, by name: they leave before the pods.
     pub machines: Vec<PlannedMachine>,
     /// What would hold the drain up, in the order of the pods' names.
-    pub blockers: Vec<Foreseen>,
+    pub blockers: Vec<Blocker>,
     /// Volumes that must be detached afterwards.
     pub volumes: Vec<String>,
-    /// The other nodes, and why each takes no pods, or empty.
-    pub peers: Vec<(String, String)>,
+    pub peers: Vec<PlannedPeer>,
     /// What speaks against the drain and holds up no single pod.
+    #[serde(skip)]
     pub findings: Vec<Finding>,
     /// What a person should know and that holds up no single pod.
     pub notes: Vec<String>,
     /// Pods by what becomes of them.
     pub counts: PlanCounts,
-    /// Tiers that leave, in their order, and pods in each.
-    pub tiers: Vec<(Tier, u32)>,
+    /// Tiers that leave, in their order.
+    pub tiers: Vec<PlannedTier>,
     /// Resource by resource the version that was read.
+    #[serde(rename = "ResourceVersions")]
     pub versions: BTreeMap<String, String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Another node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct PlannedPeer {
+    pub node: String,
+    /// Why it takes no pods, or empty.
+    pub closed: String,
+}
+
+/// A tier that leaves, and pods in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct PlannedTier {
+    pub tier: Tier,
+    pub pods: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
 pub struct Planned {
+    /// As `Pod` and `UID`.
+    #[serde(flatten, serialize_with = "pod_members")]
     pub pod: PodRef,
     pub class: PlanClass,
     pub tier: Tier,
@@ -144,8 +166,19 @@ impl PlanClass {
     }
 }
 
+fn pod_members<S: Serializer>(pod: &PodRef, out: S) -> Result<S::Ok, S::Error> {
+    BTreeMap::from([("Pod", pod.to_string()), ("UID", pod.uid.to_string())]).serialize(out)
+}
+
+impl Serialize for PlanClass {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        self.text().serialize(out)
+    }
+}
+
 /// Pods by what becomes of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "PascalCase")]
 pub struct PlanCounts {
     pub total: u32,
     pub leave: u32,
@@ -161,14 +194,14 @@ pub fn forecast(survey: &Survey) -> Plan {
         survey.pods.iter().map(|pod| (survey.class(pod), pod)).collect();
     // The order in which the engine asks; names only where nothing else decides.
     pods.sort_by_key(|(class, pod)| (class.stays(), pod.facts.tier, pod.facts.priority, &pod.facts.pod.uid));
-    let foreseen = survey.machines.as_ref().map(|it| machines::foreseen(&survey.node, it));
+    let foreseen = survey.machines.as_ref().map(|it| copies::foreseen_machines(&survey.node, it));
     let (machines, held, estimate) = foreseen.unwrap_or_default();
     let mut blockers = survey.blockers(&pods);
     blockers.extend(survey.long_graces(&pods, &blockers));
     blockers.extend(held);
     let by_hand = survey.storage.as_ref().map(|it| copies::attached_by_hand(it, &survey.attached));
     blockers.extend(by_hand.unwrap_or_default());
-    blockers.sort_by(|one, other| one.subject.cmp(&other.subject));
+    blockers.sort_by(|one, other| one.pod.cmp(&other.pod));
     pods.sort_by_key(|(class, pod)| (class.stays(), pod.facts.tier, pod.facts.priority, &pod.facts.pod));
 
     let mut counts = PlanCounts::default();
@@ -204,20 +237,20 @@ pub fn forecast(survey: &Survey) -> Plan {
     volumes.sort();
     Plan {
         node: survey.node.name.to_string(),
-        cordon: match survey.node.cordon {
-            Cordon::None => "none",
-            Cordon::Ours(_) => "ours",
-            Cordon::Foreign => "foreign",
-        },
+        cordon: survey.node.cordon,
         pods: pods.iter().map(|(class, pod)| survey.planned(*class, pod)).collect(),
         machines,
         blockers,
         volumes,
-        peers: survey.peers.iter().map(|peer| (peer.name.clone(), closed(peer))).collect(),
+        peers: survey
+            .peers
+            .iter()
+            .map(|it| PlannedPeer { node: it.name.clone(), closed: closed(it) })
+            .collect(),
         findings: survey.findings.clone(),
         notes: [survey.notes(), copied, estimate].concat(),
         counts,
-        tiers: tiers.into_iter().collect(),
+        tiers: tiers.into_iter().map(|(tier, pods)| PlannedTier { tier, pods }).collect(),
         versions: survey.versions.clone(),
     }
 }
@@ -278,7 +311,7 @@ impl Survey {
     }
 
     /// Goes through the pods as the engine asks them.
-    fn blockers(&self, pods: &[(PlanClass, &Surveyed)]) -> Vec<Foreseen> {
+    fn blockers(&self, pods: &[(PlanClass, &Surveyed)]) -> Vec<Blocker> {
         let mut found = Vec::new();
         // Room that budgets have had from the start and lose for good, as what leaves by it comes up nowhere.
         let mut lost: BTreeMap<NamespacedName, Vec<(PodRef, String)>> = BTreeMap::new();
@@ -292,7 +325,7 @@ impl Survey {
             }
             let name = &pod.facts.pod;
             let mut foresee =
-                |code, reason| found.push(Foreseen { subject: name.clone().into(), code, reason });
+                |code, reason| found.push(held::foreseen(&Subject::Pod(name.clone()), code, reason));
             if self.ending.contains(&name.namespace) {
                 let text = format!("namespace {} is being deleted", name.namespace);
                 foresee(BlockCode::NamespaceEnding, held::by_namespace(name, &text));
@@ -338,20 +371,19 @@ impl Survey {
     }
 
     /// Pods that may take longer to end than the drain lasts, but for those that are held as it is.
-    fn long_graces(&self, pods: &[(PlanClass, &Surveyed)], held: &[Foreseen]) -> Vec<Foreseen> {
+    fn long_graces(&self, pods: &[(PlanClass, &Surveyed)], held: &[Blocker]) -> Vec<Blocker> {
         let most = self.given_up_after;
         let long = pods.iter().filter(|(class, pod)| !class.stays() && pod.facts.grace > most);
-        let subjects = long.map(|(_, pod)| (&pod.facts, Subject::from(pod.facts.pod.clone())));
-        let free = subjects
-            .filter(|(facts, subject)| !facts.finished && held.iter().all(|it| it.subject != *subject));
-        free.map(|(facts, subject)| {
+        let facts = long.map(|(_, pod)| &pod.facts);
+        let free = facts.filter(|it| !it.finished && held.iter().all(|held| held.uid != it.pod.uid.as_str()));
+        free.map(|facts| {
             let reason = format!(
                 "pod {} may take its grace period of {} s to end, and the drain is given up after {} s",
                 facts.pod,
                 facts.grace.as_secs(),
                 most.as_secs()
             );
-            Foreseen { subject, code: BlockCode::LongGrace, reason }
+            held::foreseen(&Subject::Pod(facts.pod.clone()), BlockCode::LongGrace, reason)
         })
         .collect()
     }
@@ -422,14 +454,14 @@ impl Survey {
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let name = &self.node.name;
-        match &self.node.cordon {
-            Cordon::None => {}
-            Cordon::Ours(owner) => notes.push(format!(
+        match (self.node.cordon, &self.node.annotation) {
+            (CordonOwner::None, _) => {}
+            (CordonOwner::Ours, Some(owner)) => notes.push(format!(
                 "node {name} is cordoned already, for {} requested {}",
                 owner.purpose(),
                 owner.requested_at
             )),
-            Cordon::Foreign => {
+            (CordonOwner::Ours, None) | (CordonOwner::Foreign, _) => {
                 notes.push(format!("node {name} is cordoned by somebody else, and stays so after a drain"));
             }
         }

@@ -18,11 +18,11 @@ use crate::machines::kubevirt::MachineReader;
 use crate::machines::{MachinePolicy, MachinesView};
 use crate::plan::budget::BudgetFacts;
 use crate::plan::forecast::{Plan, Survey, Surveyed, forecast};
+use crate::plan::held::UnhealthyPod;
 use crate::plan::placement::{PeerNode, SchedulingNeeds};
 use crate::plan::residents::Residents;
 use crate::plan::scheduling::{needs, peer, resident, room_of};
 use crate::plan::tier::is_machine;
-use crate::plan::unhealthy::UnhealthyPod;
 use crate::{calls::budgets, calls::pods, calls::volumes, node, storage};
 use kubeapi::names::NodeName;
 use kubeapi::reply::ApiAnswer;
@@ -179,8 +179,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::plan::KEPT_APPS;
-    use crate::progress::BlockCode;
+    use crate::plan::{KEPT_APPS, PlannedPeer};
     use kubeapi::mock::{self, MockReply, RecordedCall, RecordedCalls};
 
     fn pod(name: &str, node: &str, app: &str) -> Value {
@@ -257,15 +256,15 @@ mod tests {
         assert_eq!(classes, [("agent", "orphan"), ("web-0", "evict"), ("kept", "keep-excluded")]);
         assert_eq!(plan.blockers.len(), 1);
         assert_eq!(
-            (plan.blockers[0].code, plan.blockers[0].reason.as_str()),
+            (plan.blockers[0].code.as_str(), plan.blockers[0].reason.as_str()),
             (
-                BlockCode::Budget,
+                "budget",
                 "pod shop/web-0: PodDisruptionBudget shop/web allows no disruption: 1 of 2 pods healthy, 1 required; pod shop/web-1 on \
                  node n2 is not Ready since 2020-01-01 14:03 UTC"
             )
         );
         assert_eq!(plan.volumes, ["shop/data (pv pv-1)"]);
-        assert_eq!(plan.peers, [("n2".to_owned(), String::new())]);
+        assert_eq!(plan.peers, [PlannedPeer { node: "n2".to_owned(), closed: String::new() }]);
         assert_eq!((plan.versions.len(), plan.versions["pods"].as_str()), (7, "9"));
         assert_eq!(plan.pods[1].priority_class, "high");
     }

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use kubeapi::names::STORAGE_NAMESPACE;
+use serde::{Serialize, Serializer};
 
 /// A label or annotation of a pod with the word of a tier: it counts before every other sign.
 pub const TIER_KEY: &str = "pillar-rs/drain-tier";
@@ -48,6 +49,12 @@ step::named! {
         Network = "network",
         /// Critical for the node or the cluster.
         System = "system",
+    }
+}
+
+impl Serialize for Tier {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        self.text().serialize(out)
     }
 }
 

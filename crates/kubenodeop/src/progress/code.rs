@@ -90,6 +90,11 @@ impl BlockCode {
         }
     }
 
+    /// That of the code of this word.
+    pub(crate) fn rank_of(word: &str) -> u8 {
+        Self::ALL.iter().find(|it| it.text() == word).map_or(u8::MAX, |it| it.rank())
+    }
+
     /// Its place among others: what no wait cures comes first, what passes by itself last.
     pub(crate) const fn rank(self) -> u8 {
         match self {
@@ -217,6 +222,13 @@ impl BlockCode {
             Self::Sticky => "remove the toleration for a cordon, or the fixed node name, from the workload",
         }
         .to_owned()
+    }
+}
+
+/// As it is on disk.
+impl PartialEq<BlockCode> for String {
+    fn eq(&self, code: &BlockCode) -> bool {
+        self == code.text()
     }
 }
 

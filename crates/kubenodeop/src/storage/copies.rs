@@ -19,7 +19,7 @@ use kubeapi::{ApiClient, Error, found};
 use serde_json::{Map, Value, json};
 
 use super::VolumesBefore;
-use super::marks::{CopyMark, passed};
+use super::facts::{CopyMark, passed};
 use crate::node;
 
 /// Has one more copy made of a volume, unless it carries a mark already. Nothing is written when it wants another number

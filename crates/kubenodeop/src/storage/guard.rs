@@ -9,8 +9,8 @@ use std::fmt;
 use kubeapi::slim::longhorn::{Engine, Replica, Volume, VolumeUser, condition, named};
 
 use super::ClosedBudget;
+use super::facts::{CopyMark, pass_of};
 use super::facts::{NodeDrainPolicy, StorageFacts};
-use super::marks::{CopyMark, pass_of};
 use crate::progress::{BlockCode, Subject};
 use kubeapi::names::PASS_ANNOTATION;
 

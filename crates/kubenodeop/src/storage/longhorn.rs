@@ -1,63 +1,43 @@
 //! The storage adapter for Longhorn: a constant number of lists for a look, a constant number of watches to follow it.
 //!
-//! Without Longhorn, or any copy, one list finds that out; without a copy and an instance manager on our node two are all.
-//! Not here: what is found (`guard`). Source: spec/vm-storage.md B1.
+//! Without Longhorn, or any copy, one list finds that out; without a copy and an instance manager on our node two are all. The
+//! gate after a boot follows the volumes of the whole cluster that are not well. Not here: what is found (`guard`). Source:
+//! spec/vm-storage.md B1.
 
 use std::collections::BTreeMap;
 
 use futures::future::{BoxFuture, FutureExt, try_join};
-use futures::stream::{self, BoxStream, Stream, StreamExt};
+use futures::stream;
+use futures::stream::{BoxStream, Stream, StreamExt};
 use kubeapi::names::NodeName;
-use kubeapi::slim::NodeObject;
-use kubeapi::slim::longhorn::{
-    Attachment, Engine, Manager, Replica, Setting, StorageNode, Volume, condition, scope,
-};
-use kubeapi::slim::{Condition, Meta};
+use kubeapi::pace::Pace;
+use kubeapi::slim::longhorn::{Replica, Setting, Volume, scope};
+use kubeapi::slim::{Meta, NodeObject};
 use kubeapi::watch::{Update, WatchScope, follow};
 use kubeapi::{ApiClient, Error, found};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use tokio::time::sleep;
 
-use super::follow::follow_read;
+use super::before::VolumesSeen;
 use super::{NodeDrainPolicy, NodeReadiness, StorageFacts, StorageView};
+use crate::node;
 
 /// The setting that says what a cordon means to Longhorn.
 const POLICY: &str = "node-drain-policy";
-
-/// A node of which only this much is read.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct PlainNode {
-    metadata: Meta,
-    spec: PlainSpec,
-    status: PlainStatus,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct PlainSpec {
-    unschedulable: bool,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct PlainStatus {
-    conditions: Vec<Condition>,
-}
-
-impl PlainNode {
-    fn state(&self) -> NodeReadiness {
-        let ready = condition(&self.status.conditions, "Ready").is_some_and(|it| it.status == "True");
-        NodeReadiness { ready, cordoned: self.spec.unschedulable }
-    }
-}
 
 fn nodes() -> WatchScope {
     WatchScope::all("nodes", NodeObject::url_path(None))
 }
 
-fn name(meta: &Meta) -> String {
-    meta.name.clone().unwrap_or_default()
+fn readiness(node: NodeObject) -> (String, Option<NodeReadiness>) {
+    let cordoned = node.spec.as_ref().is_some_and(|it| it.unschedulable == Some(true));
+    let ready = node::is_ready(&node);
+    (node.metadata.name.unwrap_or_default(), Some(NodeReadiness { ready, cordoned }))
+}
+
+/// An object whole, by its name.
+pub(super) fn named<K: AsRef<Meta>>(it: K) -> (String, Option<K>) {
+    (it.as_ref().name.clone().unwrap_or_default(), Some(it))
 }
 
 /// What is known of the copies on `node`; `None` without Longhorn.
@@ -96,12 +76,12 @@ fn all<K: DeserializeOwned + Send>(
 async fn read(cluster: &ApiClient, node: &NodeName) -> Result<Option<StorageFacts>, Error> {
     let Some(replicas) = replicas(cluster).await? else { return Ok(None) };
     let mut facts = StorageFacts::default();
-    put(&mut facts.replicas, Update::Listed(replicas), |it| &it.metadata);
+    Update::Listed(replicas).into_table(&mut facts.replicas, named)?;
     if facts.replicas.is_empty() {
         return Ok(Some(facts));
     }
     let managers = all(cluster, scope("instancemanagers")).await?;
-    put(&mut facts.managers, Update::Listed(managers), |it: &Manager| &it.metadata);
+    Update::Listed(managers).into_table(&mut facts.managers, named)?;
     if !has_part(&facts, node) {
         return Ok(Some(facts));
     }
@@ -113,17 +93,17 @@ async fn read(cluster: &ApiClient, node: &NodeName) -> Result<Option<StorageFact
         ),
         try_join(
             all(cluster, scope("nodes")),
-            try_join(all::<PlainNode>(cluster, nodes()), all::<Setting>(cluster, settings)),
+            try_join(all::<NodeObject>(cluster, nodes()), all::<Setting>(cluster, settings)),
         ),
     )
     .await?;
     let policy = settings.iter().find(|it| it.metadata.name.as_deref() == Some(POLICY));
     facts.policy = NodeDrainPolicy::parse(policy.map_or("", |it| &it.value));
-    put(&mut facts.volumes, Update::Listed(volumes), |it: &Volume| &it.metadata);
-    put(&mut facts.engines, Update::Listed(engines), |it: &Engine| &it.metadata);
-    put(&mut facts.attachments, Update::Listed(attachments), |it: &Attachment| &it.metadata);
-    put(&mut facts.storage_nodes, Update::Listed(storage_nodes), |it: &StorageNode| &it.metadata);
-    facts.nodes = nodes.iter().map(|it| (name(&it.metadata), it.state())).collect();
+    Update::Listed(volumes).into_table(&mut facts.volumes, named)?;
+    Update::Listed(engines).into_table(&mut facts.engines, named)?;
+    Update::Listed(attachments).into_table(&mut facts.attachments, named)?;
+    Update::Listed(storage_nodes).into_table(&mut facts.storage_nodes, named)?;
+    Update::Listed(nodes).into_table(&mut facts.nodes, readiness)?;
     Ok(Some(facts))
 }
 
@@ -132,61 +112,8 @@ fn has_part(facts: &StorageFacts, node: &NodeName) -> bool {
         || facts.managers.values().any(|it| it.spec.node == node.as_str())
 }
 
-/// Takes an update into a table by name. The trouble in it is given back.
-pub(super) fn put<K>(
-    table: &mut BTreeMap<String, K>,
-    update: Update<K>,
-    meta: impl Fn(&K) -> &Meta,
-) -> Option<Error> {
-    match update {
-        Update::Listed(all) => {
-            table.clear();
-            table.extend(all.into_iter().map(|it| (name(meta(&it)), it)));
-        }
-        Update::Put(one) => drop(table.insert(name(meta(&one)), one)),
-        Update::Gone(one) => drop(table.remove(&name(meta(&one)))),
-        Update::Trouble(error) => return Some(error),
-    }
-    None
-}
-
-enum StorageUpdate {
-    Volume(Update<Volume>),
-    Replica(Update<Replica>),
-    Engine(Update<Engine>),
-    Attachment(Update<Attachment>),
-    Manager(Update<Manager>),
-    StorageNode(Update<StorageNode>),
-    Node(Update<PlainNode>),
-}
-
-impl StorageUpdate {
-    /// Takes it into `facts`. The trouble in it is given back.
-    fn into(self, facts: &mut StorageFacts) -> Option<Error> {
-        match self {
-            Self::Volume(it) => put(&mut facts.volumes, it, |it| &it.metadata),
-            Self::Replica(it) => put(&mut facts.replicas, it, |it| &it.metadata),
-            Self::Engine(it) => put(&mut facts.engines, it, |it| &it.metadata),
-            Self::Attachment(it) => put(&mut facts.attachments, it, |it| &it.metadata),
-            Self::Manager(it) => put(&mut facts.managers, it, |it| &it.metadata),
-            Self::StorageNode(it) => put(&mut facts.storage_nodes, it, |it| &it.metadata),
-            Self::Node(Update::Listed(all)) => {
-                facts.nodes.clear();
-                facts.nodes.extend(all.iter().map(|it| (name(&it.metadata), it.state())));
-                None
-            }
-            Self::Node(Update::Put(one)) => {
-                facts.nodes.insert(name(&one.metadata), one.state());
-                None
-            }
-            Self::Node(Update::Gone(one)) => {
-                facts.nodes.remove(&name(&one.metadata));
-                None
-            }
-            Self::Node(Update::Trouble(error)) => Some(error),
-        }
-    }
-}
+/// Takes an update into the facts.
+type TakeUpdate = Box<dyn FnOnce(&mut StorageFacts) -> Result<bool, Error> + Send>;
 
 /// What is known of the copies on `node`: first, and again whenever it has changed. Without Longhorn, and without a part
 /// of it on the node, nothing is followed.
@@ -205,27 +132,140 @@ pub(crate) fn follow_looks(
             Ok((first, facts.map(|it| (it, pieces(&cluster, seed)))))
         }
     };
-    let take = |facts: &mut StorageFacts, piece: StorageUpdate| piece.into(facts);
+    let take = |facts: &mut StorageFacts, update: TakeUpdate| update(facts).err();
     follow_read(read, take, move |facts| Some(StorageView::of(facts, &own)), seed)
 }
 
-fn pieces(cluster: &ApiClient, seed: u64) -> BoxStream<'static, StorageUpdate> {
-    fn updates<K: DeserializeOwned + Send + 'static>(
+fn pieces(cluster: &ApiClient, seed: u64) -> BoxStream<'static, TakeUpdate> {
+    fn updates<K: DeserializeOwned + Send + 'static, V: PartialEq + 'static>(
         cluster: &ApiClient,
         scope: WatchScope,
         seed: u64,
-        piece: fn(Update<K>) -> StorageUpdate,
-    ) -> BoxStream<'static, StorageUpdate> {
-        follow::<K>(cluster.clone(), scope, seed).map(piece).boxed()
+        table: fn(&mut StorageFacts) -> &mut BTreeMap<String, V>,
+        keep: fn(K) -> (String, Option<V>),
+    ) -> BoxStream<'static, TakeUpdate> {
+        let take =
+            move |it: Update<K>| -> TakeUpdate { Box::new(move |facts| it.into_table(table(facts), keep)) };
+        follow::<K>(cluster.clone(), scope, seed).map(take).boxed()
     }
     stream::select_all([
-        updates(cluster, scope("volumes"), seed, StorageUpdate::Volume),
-        updates(cluster, scope("replicas"), seed, StorageUpdate::Replica),
-        updates(cluster, scope("engines"), seed, StorageUpdate::Engine),
-        updates(cluster, scope("volumeattachments"), seed, StorageUpdate::Attachment),
-        updates(cluster, scope("instancemanagers"), seed, StorageUpdate::Manager),
-        updates(cluster, scope("nodes"), seed, StorageUpdate::StorageNode),
-        updates(cluster, nodes(), seed, StorageUpdate::Node),
+        updates(cluster, scope("volumes"), seed, |it| &mut it.volumes, named),
+        updates(cluster, scope("replicas"), seed, |it| &mut it.replicas, named),
+        updates(cluster, scope("engines"), seed, |it| &mut it.engines, named),
+        updates(cluster, scope("volumeattachments"), seed, |it| &mut it.attachments, named),
+        updates(cluster, scope("instancemanagers"), seed, |it| &mut it.managers, named),
+        updates(cluster, scope("nodes"), seed, |it| &mut it.storage_nodes, named),
+        updates(cluster, nodes(), seed, |it| &mut it.nodes, readiness),
     ])
     .boxed()
+}
+
+/// What was read: what it shows, and where there is something to follow, what is kept of it and its updates.
+pub(super) type FollowStart<T, P, S> = (S, Option<(T, BoxStream<'static, P>)>);
+
+enum StorageFollowStep<T, P, S> {
+    /// All is to be read, after a pause when it has failed before.
+    Read,
+    /// It was read, and is followed; what it has shown last.
+    Follow(Box<T>, BoxStream<'static, P>, S),
+    Over,
+}
+
+/// What `read` shows, and what `show` does whenever that has changed by updates that `take` takes in. A failure of either is
+/// reported, and all is read again: a watch that continues says nothing of what has not changed. The stream never ends;
+/// dropping it closes its connections.
+pub(super) fn follow_read<T, P, S, F>(
+    read: impl Fn() -> F + Send + Sync,
+    take: impl Fn(&mut T, P) -> Option<Error> + Send + Sync,
+    show: impl Fn(&T) -> S + Send + Sync,
+    seed: u64,
+) -> impl Stream<Item = Result<S, Error>> + Send
+where
+    T: Send,
+    P: Send + 'static,
+    S: Clone + PartialEq + Send,
+    F: Future<Output = Result<FollowStart<T, P, S>, Error>> + Send,
+{
+    let state = (StorageFollowStep::Read, Pace::new(seed), 0_u32, (read, take, show));
+    stream::unfold(state, |(mut at, mut pace, mut tries, calls)| async move {
+        let (read, take, show) = &calls;
+        let item = match &mut at {
+            StorageFollowStep::Read => {
+                if tries > 0 {
+                    sleep(pace.pause(tries, None)).await;
+                }
+                read().await.map(|(first, kept)| {
+                    at = match kept {
+                        Some((kept, updates)) => {
+                            StorageFollowStep::Follow(Box::new(kept), updates, first.clone())
+                        }
+                        None => StorageFollowStep::Over,
+                    };
+                    first
+                })
+            }
+            StorageFollowStep::Follow(kept, updates, last) => loop {
+                let Some(update) = updates.next().await else { std::future::pending().await };
+                if let Some(error) = take(kept, update) {
+                    at = StorageFollowStep::Read;
+                    break Err(error);
+                }
+                let now = show(kept);
+                if now != *last {
+                    tries = 0;
+                    last.clone_from(&now);
+                    break Ok(now);
+                }
+            },
+            StorageFollowStep::Over => std::future::pending().await,
+        };
+        if item.is_err() {
+            tries = tries.saturating_add(1);
+        }
+        Some((item, (at, pace, tries, calls)))
+    })
+}
+
+/// Volumes that are faulted or degraded.
+/// Errors: those of [`ApiClient`]; without Longhorn there are none.
+pub(crate) async fn troubled(cluster: &ApiClient) -> Result<VolumesSeen, Error> {
+    Ok(volumes(cluster).await?.map(|all| summary(all.values())).unwrap_or_default())
+}
+
+async fn volumes(cluster: &ApiClient) -> Result<Option<BTreeMap<String, Volume>>, Error> {
+    let Some(list) = found(scope("volumes").list_all::<Volume>(cluster).await)? else { return Ok(None) };
+    let mut all = BTreeMap::new();
+    Update::Listed(list.items).into_table(&mut all, named)?;
+    Ok(Some(all))
+}
+
+fn summary<'a>(all: impl Iterator<Item = &'a Volume>) -> VolumesSeen {
+    let mut seen = VolumesSeen::default();
+    for volume in all {
+        let (name, shown) = (volume.name(), volume.shown());
+        match volume.status.robustness.as_str() {
+            "faulted" => drop(seen.faulted.insert(name, shown)),
+            "degraded" => drop(seen.degraded.insert(name, shown)),
+            _ => {}
+        }
+    }
+    seen
+}
+
+/// The same, first and again whenever it has changed.
+pub(crate) fn follow_troubled(
+    cluster: ApiClient,
+    seed: u64,
+) -> impl Stream<Item = Result<VolumesSeen, Error>> + Send {
+    let read = move || {
+        let cluster = cluster.clone();
+        async move {
+            let all = volumes(&cluster).await?;
+            let first = all.as_ref().map(|it| summary(it.values())).unwrap_or_default();
+            let updates = || follow::<Volume>(cluster, scope("volumes"), seed).boxed();
+            Ok((first, all.map(|it| (it, updates()))))
+        }
+    };
+    let take = |all: &mut BTreeMap<_, _>, update: Update<Volume>| update.into_table(all, named).err();
+    follow_read(read, take, |all| summary(all.values()), seed)
 }

@@ -9,11 +9,8 @@
 mod before;
 mod copies;
 mod facts;
-mod follow;
 mod guard;
-mod health;
 mod longhorn;
-mod marks;
 mod reserve;
 mod settings;
 
@@ -23,8 +20,8 @@ pub use facts::{NodeDrainPolicy, NodeReadiness, StorageFacts};
 #[cfg(test)]
 pub(crate) use guard::tests::finding;
 pub use guard::{Cause, VolumeFinding, VolumeState, judge};
-pub(crate) use health::{follow_troubled, troubled};
 pub(crate) use longhorn::{count, follow_looks};
+pub(crate) use longhorn::{follow_troubled, troubled};
 pub use longhorn::{last_of_volume, look};
 pub use reserve::reserve;
 pub use settings::{SettingWrite, keep_drain_policy, keep_snapshot_job};

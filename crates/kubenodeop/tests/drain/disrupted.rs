@@ -102,7 +102,7 @@ async fn k3_a_sick_pod_leaves_where_each_of_its_budgets_lets_it_pass_as_with_one
             assert_eq!(on_n1(&sim.list("pods")), ["agent-n1"]);
         } else {
             let held = attempt.until(|it| it.blockers.iter().any(|it| it.reason.contains("not Ready"))).await;
-            let blocker = held.blockers.iter().find(|it| it.subject.name() == "train").unwrap();
+            let blocker = held.blockers.iter().find(|it| it.pod.ends_with("/train")).unwrap();
             assert_eq!(blocker.code, BlockCode::ManyBudgets);
             assert_eq!(blocker.reason.matches("is not Ready").count(), 1, "{}", blocker.reason);
             attempt.pass(Duration::from_secs(120)).await;

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use crate::stage::{DEVICE, are_ready, clock, cluster, n1, on_n1, owner};
 use kubeapi::ApiClient;
-use kubenodeop::leave::{Leave, LeaveEnd, LeaveStage, LeaveState, leave};
-use kubenodeop::{AttemptRules, Marks};
+use kubenodeop::AttemptRules;
+use kubenodeop::leave::{Leave, LeaveEnd, LeaveState, leave};
 use kubesim::{ScriptedFault, Sim};
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use topics::{DrainMarks, LeavePhase};
 
 const REACH: Duration = Duration::from_secs(60);
 const NODE: &str = "/api/v1/nodes/n1";
@@ -20,7 +21,7 @@ fn order() -> Leave {
         owner: owner(),
         rules: AttemptRules::default(),
         attempt: watch::channel(Duration::from_secs(600)).1,
-        marks: Marks::default(),
+        marks: DrainMarks::default(),
         tries: 3,
         pause: Duration::from_secs(5),
         reach: REACH,
@@ -178,12 +179,12 @@ async fn a_cluster_out_of_reach_and_an_object_that_stays_end_within_their_time()
 #[tokio::test(start_paused = true)]
 async fn cut_off_in_any_step_and_begun_anew_the_node_leaves() {
     for stage in [
-        LeaveStage::Reaching,
-        LeaveStage::Cordoning,
-        LeaveStage::RemovingApps,
-        LeaveStage::CheckingReplicas,
-        LeaveStage::Draining,
-        LeaveStage::Deleting,
+        LeavePhase::Reaching,
+        LeavePhase::Cordoning,
+        LeavePhase::RemovingApps,
+        LeavePhase::CheckingReplicas,
+        LeavePhase::Draining,
+        LeavePhase::Deleting,
     ] {
         let (sim, cluster) = with_app().await;
         replica(&sim, "r1", "n1");

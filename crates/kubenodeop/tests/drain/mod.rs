@@ -12,6 +12,7 @@ use crate::stage::{Attempt, DEVICE, are_ready, clock, cluster, cluster_with, cor
 use kubenodeop::{BlockCode, Cordoned, Progress, Uncordoned, node};
 use kubesim::{ScriptedFault, SimConfig};
 use serde_json::json;
+use topics::DrainPhase;
 
 const BUDGET: &str = "policy/poddisruptionbudgets";
 
@@ -47,7 +48,7 @@ async fn a_pod_that_its_budget_holds_delays_no_other_and_goes_when_there_is_room
         .await;
     assert!(on_n1(&sim.list("pods")).iter().all(|name| name.starts_with("web") || name.starts_with("agent")));
     let held = &seen.blockers[0];
-    assert_eq!((held.code, held.subject.namespace()), (BlockCode::BudgetStuck, "shop"), "all are needed");
+    assert_eq!((held.code.as_str(), held.pod.starts_with("shop/")), ("budget-stuck", true), "all are needed");
     attempt
         .until(|it| {
             it.blockers[0].reason.contains(
@@ -106,7 +107,7 @@ async fn a_pod_that_comes_while_the_node_is_proven_empty_leaves_too() {
     let (sim, cluster) = cluster_with(2, config).await;
     cordoned(&cluster).await;
     let mut attempt = Attempt::start(&cluster);
-    attempt.until(|it| it.phase == kubenodeop::AttemptPhase::Proving).await;
+    attempt.until(|it| it.phase == DrainPhase::Proving).await;
     // It names its node itself, so the cordon does not keep it away.
     sim.add_bare_pod("tools", "late", "n1");
     attempt.drained().await;

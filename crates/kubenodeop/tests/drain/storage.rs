@@ -6,13 +6,12 @@ use std::time::Duration;
 use kubeapi::ApiClient;
 use kubenodeop::plan::survey;
 use kubenodeop::storage::Cause;
-use kubenodeop::{
-    AttemptOutcome, AttemptPhase, AttemptRules, BlockCode, Limit, VolumeAction, WatchedBlockers, storage,
-};
+use kubenodeop::{AttemptFailure, AttemptRules, BlockCode, Limit, VolumeAction, WatchedBlockers, storage};
 use kubesim::{ScriptedFault, Sim};
 use serde_json::{Value, json};
 
 use crate::stage::{Attempt, cluster, cordoned, n1};
+use topics::DrainPhase;
 
 const SPACE: &str = "longhorn-system";
 const VOLUMES: &str = "longhorn/volumes";
@@ -72,16 +71,15 @@ async fn d14_a_rebuild_is_shown_in_percent_and_one_that_hangs_holds_the_node() {
     rebuild(&sim, "hangs");
     let rules = AttemptRules { attempt: Duration::from_secs(3600), ..AttemptRules::default() };
     let mut attempt = Attempt::by(&cluster, rules);
-    let percent = |it: &kubenodeop::Progress| it.storage.iter().any(|it| it.percent == Some(50));
+    let percent = |it: &kubenodeop::Progress| it.storage.iter().any(|it| it.percent == 50);
     let shown = attempt.until(percent).await;
     assert_eq!(
-        shown.blockers.iter().find(|it| it.subject.name() == "player").unwrap().code,
+        shown.blockers.iter().find(|it| it.pod.ends_with("/player")).unwrap().code,
         BlockCode::Copying
     );
     attempt.pass(Duration::from_secs(3000)).await;
-    let AttemptOutcome::Failed { reason, watched, .. } = attempt.future.await else {
-        panic!("it ended well")
-    };
+    let Err(failure) = attempt.future.await else { panic!("it ended well") };
+    let AttemptFailure { reason, watched, .. } = *failure;
     assert!(reason.contains("shop/player"), "{reason}");
     assert_eq!(watched.last_copies.keys().collect::<Vec<_>>(), ["pvc-1"]);
 }
@@ -93,16 +91,17 @@ async fn d14_a_copy_that_finds_no_place_lets_the_pod_go_and_holds_the_node_by_na
         it["metadata"]["annotations"]["kubesim/unschedulable"] = "insufficient storage".into();
     });
     let mut attempt = Attempt::start(&cluster);
-    let blocked = |it: &kubenodeop::Progress| it.phase == AttemptPhase::Storage && !it.blockers.is_empty();
+    let blocked =
+        |it: &kubenodeop::Progress| it.phase == DrainPhase::WaitingForStorage && !it.blockers.is_empty();
     let shown = attempt.until(blocked).await;
-    assert!(shown.storage[0].words.starts_with("the last healthy copy is here"), "{shown:?}");
+    assert!(shown.storage[0].reason.starts_with("the last healthy copy is here"), "{shown:?}");
     attempt.pass(Duration::from_secs(3600)).await;
     assert_eq!(healthy_at(&sim), ["n1"]);
 }
 
-async fn foreseen(cluster: &ApiClient) -> Vec<BlockCode> {
+async fn foreseen(cluster: &ApiClient) -> Vec<String> {
     let plan = survey::plan(cluster, &n1(), &AttemptRules::default()).await.unwrap();
-    plan.blockers.iter().map(|it| it.code).collect()
+    plan.blockers.into_iter().map(|it| it.code).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,11 +115,11 @@ async fn d14_o5_a_rebuild_on_a_disk_that_is_full_is_named_in_the_drain_and_in_th
         }
     };
     let mut attempt = Attempt::start(&cluster);
-    attempt.until(|it| it.storage.iter().any(|it| it.percent == Some(25))).await;
+    attempt.until(|it| it.storage.iter().any(|it| it.percent == 25)).await;
     free(0);
     let full = |it: &kubenodeop::Progress| it.blockers.iter().any(|it| it.code == BlockCode::VolumeFull);
     let shown = attempt.until(full).await;
-    assert!(shown.storage[0].words.contains("its disk is full: node n"), "{shown:?}");
+    assert!(shown.storage[0].reason.contains("its disk is full: node n"), "{shown:?}");
     assert_eq!(shown.storage[0].volume, "shop/data (pvc-1)");
     assert_eq!(foreseen(&cluster).await, [BlockCode::VolumeFull]);
     free(1 << 30);
@@ -148,8 +147,9 @@ async fn d14_a_detached_volume_whose_only_copy_is_here_holds_the_node_where_noth
         cordoned(&cluster).await;
         let mut attempt = Attempt::start(&cluster);
         if held {
-            let shown =
-                attempt.until(|it| it.phase == AttemptPhase::Storage && !it.blockers.is_empty()).await;
+            let shown = attempt
+                .until(|it| it.phase == DrainPhase::WaitingForStorage && !it.blockers.is_empty())
+                .await;
             let blocker = shown.blockers.iter().find(|it| it.code == BlockCode::LastCopy).unwrap();
             assert!(blocker.reason.contains("it is detached"), "{policy}: {}", blocker.reason);
             attempt.pass(Duration::from_secs(3600)).await;
@@ -177,7 +177,8 @@ async fn d14_all_nodes_cordoned_is_a_deadlock_by_name_and_an_uncordon_ends_it() 
     let limit = Limit { after: Some(Duration::from_secs(60)), then: VolumeAction::GiveUp };
     let outcome =
         Attempt::by(&cluster, AttemptRules { last_copy: limit, ..AttemptRules::default() }).future.await;
-    let AttemptOutcome::Failed { reason, watched, blockers, .. } = outcome else { panic!("it ended well") };
+    let Err(failure) = outcome else { panic!("it ended well") };
+    let AttemptFailure { reason, watched, blockers, .. } = *failure;
     assert!(reason.contains("uncordon one"), "{reason}");
     assert!(blockers.iter().any(|it| it.code == BlockCode::AllCordoned), "{blockers:?}");
     // A change of it wakes a paused drain within 2 s.
@@ -197,9 +198,8 @@ async fn d16_an_attempt_that_failed_as_the_storage_could_not_be_read_goes_on_onc
     let (sim, cluster) = with_copy("always-allow").await;
     sim.faults().script("GET", "/replicas", 10_000, ScriptedFault::status(500, "InternalError"));
     let rules = AttemptRules { attempt: Duration::from_secs(60), ..AttemptRules::default() };
-    let AttemptOutcome::Failed { watched, .. } = Attempt::by(&cluster, rules).future.await else {
-        panic!("it ended well")
-    };
+    let Err(failure) = Attempt::by(&cluster, rules).future.await else { panic!("it ended well") };
+    let AttemptFailure { watched, .. } = *failure;
     assert!(watched.storage_unknown && watched.last_copies.is_empty(), "{watched:?}");
     // Nothing but the storage.
     let watched = WatchedBlockers { storage_unknown: true, ..WatchedBlockers::default() };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kubeapi::{ApiClient, NodeName};
 use kubenodeop::calls::surge;
-use kubenodeop::{AttemptOutcome, AttemptRules, BlockCode, SurgeRule};
+use kubenodeop::{AttemptRules, BlockCode, DrainSuccess, SurgeRule};
 use kubesim::{ScriptedFault, Sim};
 use serde_json::{Value, json};
 
@@ -106,7 +106,7 @@ async fn ended(sim: &Sim, attempt: Attempt) -> (Vec<String>, usize) {
         outcome = attempt.future => outcome,
         () = watch => unreachable!("it never ends"),
     };
-    let AttemptOutcome::Drained { left, .. } = outcome else { panic!("{outcome:?}") };
+    let Ok(DrainSuccess { left, .. }) = outcome else { panic!("{outcome:?}") };
     let fewest = *fewest.lock().unwrap();
     (left.iter().map(ToString::to_string).collect(), fewest)
 }

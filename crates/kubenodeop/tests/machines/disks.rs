@@ -46,12 +46,12 @@ async fn a_machine_waits_for_the_rebuild_of_its_volume_and_then_moves_once() {
     let mut attempt = Attempt::start(&cluster);
     let seen = attempt.until(|it| !it.blockers.is_empty()).await;
     let blocker = &seen.blockers[0];
-    assert_eq!((blocker.code, seen.machines[0].state.text()), (BlockCode::Rebuilding, "waiting"));
+    assert_eq!((blocker.code.as_str(), seen.machines[0].state.as_str()), ("volume-rebuilding", "waiting"));
     assert!(blocker.reason.contains("volume shop/data (pvc-1) is degraded and being rebuilt"), "{blocker:?}");
-    assert!(blocker.next_step().contains("pillar-rs/drain-rebuilding=migrate"), "{}", blocker.next_step());
+    assert!(blocker.next_step.contains("pillar-rs/drain-rebuilding=migrate"), "{}", blocker.next_step);
     assert_eq!((evictions(&sim).len(), sim.list(MIGRATIONS).len()), (0, 0));
     sim.edit(VOLUMES, SPACE, "pvc-1", |it| it["metadata"]["annotations"]["kubesim/rebuild"] = "".into());
-    attempt.until(|it| it.machines.iter().any(|it| it.state.text() == "moving")).await;
+    attempt.until(|it| it.machines.iter().any(|it| it.state == "moving")).await;
     assert_eq!(sim.list(MIGRATIONS).len(), 1);
 }
 
@@ -70,8 +70,8 @@ async fn t3_a_machine_is_shut_down_once_its_volume_has_another_copy_or_the_limit
         let now = clock();
         let mut attempt = Attempt::by(&cluster, rules);
         let seen =
-            attempt.until(|it| it.storage.iter().any(|it| it.words.contains("is being rebuilt"))).await;
-        assert_eq!((seen.blockers[0].code, seen.machines[0].state.text()), (BlockCode::Copying, "held"));
+            attempt.until(|it| it.storage.iter().any(|it| it.reason.contains("is being rebuilt"))).await;
+        assert_eq!((seen.blockers[0].code.as_str(), seen.machines[0].state.as_str()), ("copying", "held"));
         assert_eq!(sim.list(VOLUMES)[0]["spec"]["numberOfReplicas"], 2);
         let still = tokio::time::timeout(Duration::from_secs(50), &mut attempt.future).await.is_err();
         assert!(still && runs(&sim.get(GUESTS, "shop", "db").unwrap()));
@@ -104,7 +104,8 @@ async fn d16_the_end_of_the_rebuild_wakes_the_next_attempt() {
     sim.until(ENGINES, |all| all[0]["status"]["replicaModeMap"].to_string().contains("WO")).await;
     let rules = AttemptRules { attempt: Duration::from_secs(60), ..AttemptRules::default() };
     let outcome = Attempt::by(&cluster, rules).future.await;
-    let AttemptOutcome::Failed { watched, .. } = outcome else { panic!("{outcome:?}") };
+    let Err(failure) = outcome else { panic!("{outcome:?}") };
+    let kubenodeop::AttemptFailure { watched, .. } = *failure;
     let node = n1();
     let woken = kubenodeop::until_changed(&cluster, &node, &watched);
     tokio::pin!(woken);
@@ -130,7 +131,7 @@ async fn a_machine_whose_annotation_says_so_moves_while_its_volume_is_rebuilt() 
         it["metadata"]["annotations"]["pillar-rs/drain-rebuilding"] = "migrate".into();
     });
     let mut attempt = Attempt::start(&cluster);
-    attempt.until(|it| it.machines.iter().any(|it| it.state.text() == "moving")).await;
+    attempt.until(|it| it.machines.iter().any(|it| it.state == "moving")).await;
     assert_eq!(sim.list(MIGRATIONS).len(), 1);
 }
 
@@ -157,7 +158,7 @@ async fn a_guest_that_is_paused_and_resumed_again_and_again_stays_although_kubev
     sim.script_migrations("shop", "db", "hang");
     let rules = AttemptRules { machines: MachinePolicy::MigrateOrHold, ..AttemptRules::default() };
     let mut attempt = Attempt::by(&cluster, rules);
-    attempt.until(|it| it.machines.iter().any(|it| it.text.contains("phase Running"))).await;
+    attempt.until(|it| it.machines.iter().any(|it| it.reason.contains("phase Running"))).await;
     for nth in 0..4 {
         sim.edit(GUESTS, "shop", "db", |it| {
             let all = it["status"]["conditions"].as_array_mut().unwrap();
@@ -172,7 +173,7 @@ async fn a_guest_that_is_paused_and_resumed_again_and_again_stays_although_kubev
             () = tokio::time::sleep(Duration::from_secs(1)) => {}
         }
     }
-    let seen = attempt.until(|it| it.machines.iter().any(|it| it.state.text() == "held")).await;
+    let seen = attempt.until(|it| it.machines.iter().any(|it| it.state == "held")).await;
     let reason = &seen.blockers[0].reason;
     assert!(
         reason.contains("paused and resumed 4 times") && reason.contains("volume shop/data (pvc-1) is"),
@@ -191,12 +192,12 @@ async fn nothing_of_longhorn_is_read_for_a_machine_without_a_volume_of_it() {
     .await;
     let before = sim.faults().requests().len();
     let mut attempt = Attempt::start(&cluster);
-    attempt.until(|it| it.machines.iter().any(|it| it.state.text() == "moving")).await;
+    attempt.until(|it| it.machines.iter().any(|it| it.state == "moving")).await;
     assert_eq!(asked_for_longhorn(&sim, before), [""; 0]);
     let (sim, cluster) = with_disk().await;
     sim.script_migrations("shop", "db", "hang");
     let before = sim.faults().requests().len();
     let mut attempt = Attempt::start(&cluster);
-    attempt.until(|it| it.machines.iter().any(|it| it.state.text() == "moving")).await;
+    attempt.until(|it| it.machines.iter().any(|it| it.state == "moving")).await;
     assert!(!asked_for_longhorn(&sim, before).is_empty());
 }

@@ -34,19 +34,19 @@ async fn d12_the_plan_and_the_drain_take_kubevirts_live_limits_and_call_the_esti
     let note = "2 virtual machines migrate, at most 1 at the same time: estimated 96 s, by memory, disks and bandwidth";
     assert!(plan.notes.iter().any(|it| it == note), "{:?}", plan.notes);
     let mut attempt = Attempt::start(&cluster);
-    let moving = |it: &Progress| it.machines.iter().any(|it| it.text.contains("phase Running"));
+    let moving = |it: &Progress| it.machines.iter().any(|it| it.reason.contains("phase Running"));
     let seen = attempt.until(moving).await;
-    let began = seen.marks.attempt.unwrap();
+    let began = step::Mono::of_ms(seen.marks.attempt_ms).unwrap();
     let left = seen.estimate.unwrap().since(began).as_secs();
     assert!((96..=110).contains(&left), "{left} s: 96 s in all, one after the other");
-    let running = seen.machines.iter().find(|it| it.text.contains("phase Running")).unwrap();
-    assert!(running.text.contains("limits of its migration"), "{running:?}");
+    let running = seen.machines.iter().find(|it| it.reason.contains("phase Running")).unwrap();
+    assert!(running.reason.contains("limits of its migration"), "{running:?}");
     // Its own limits hold, and no longer those of the settings.
     let name = running.name.trim_start_matches("shop/").to_owned();
     sim.edit(GUESTS, "shop", &name, |it| {
         it["status"]["migrationState"]["migrationConfiguration"]["bandwidthPerMigration"] = "1Mi".into();
     });
-    let slow = attempt.until(|it| it.machines.iter().any(|it| it.text.contains("at 1 MiB/s"))).await;
+    let slow = attempt.until(|it| it.machines.iter().any(|it| it.reason.contains("at 1 MiB/s"))).await;
     assert!(slow.estimate.unwrap() > seen.estimate.unwrap());
     sim.script_migrations("shop", "db", "succeed");
     sim.script_migrations("shop", "web", "succeed");
@@ -71,6 +71,6 @@ async fn without_a_limit_of_the_bandwidth_there_is_no_estimate_and_it_is_said() 
     );
     assert!(plan.machines[0].fate.contains("block migration, pre-copy"), "{plan:?}");
     let mut attempt = Attempt::start(&cluster);
-    let seen = attempt.until(|it| it.machines.iter().any(|it| it.text.contains("phase Running"))).await;
+    let seen = attempt.until(|it| it.machines.iter().any(|it| it.reason.contains("phase Running"))).await;
     assert_eq!(seen.estimate, None);
 }

@@ -16,12 +16,13 @@ use crate::stage::order::{DEVICE, clock, n1, order, owner};
 use kube::Client;
 use kubeapi::ApiClient;
 use kubenodeop::{
-    AttemptOutcome, AttemptPhase, AttemptRules, BlockCode, Limit, MachinePolicy, Progress, VolumeAction,
+    AttemptOutcome, AttemptRules, BlockCode, DrainSuccess, Limit, MachinePolicy, Progress, VolumeAction,
     drain, node,
 };
 use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use topics::DrainPhase;
 
 const GUESTS: &str = "kubevirt/virtualmachineinstances";
 const MACHINES: &str = "kubevirt/virtualmachines";
@@ -78,8 +79,8 @@ impl Attempt {
 
     async fn drained(self) -> Vec<String> {
         match self.future.await {
-            AttemptOutcome::Drained { left, .. } => left.iter().map(ToString::to_string).collect(),
-            AttemptOutcome::Failed { reason, .. } => panic!("{reason}"),
+            Ok(DrainSuccess { left, .. }) => left.iter().map(ToString::to_string).collect(),
+            Err(failure) => panic!("{}", failure.reason),
         }
     }
 }
@@ -123,8 +124,8 @@ async fn d12_a_migratable_machine_moves_by_exactly_one_migration_in_each_version
         .await;
         let uid = sim.get(GUESTS, "shop", "db").unwrap()["metadata"]["uid"].clone();
         let mut attempt = Attempt::start(&cluster);
-        let seen = attempt.until(|it| it.machines.iter().any(|it| it.state.text() == "moving")).await;
-        assert_eq!((seen.phase, seen.machines[0].name.as_str()), (AttemptPhase::Machines, "shop/db"));
+        let seen = attempt.until(|it| it.machines.iter().any(|it| it.state == "moving")).await;
+        assert_eq!((seen.phase, seen.machines[0].name.as_str()), (DrainPhase::MovingMachines, "shop/db"));
         assert!(!evictions(&sim).contains(&"shell".to_owned()), "pods come after the machines");
         assert_eq!(attempt.drained().await, [""; 0], "{version}");
         assert_eq!(sim.list(MIGRATIONS).len(), 1, "{version}");
@@ -167,8 +168,8 @@ async fn d12_an_agent_that_is_killed_again_and_again_leads_to_the_same_end() {
         };
         tokio::select! {
             outcome = &mut attempt.future => match outcome {
-                AttemptOutcome::Drained { left, .. } => break left,
-                AttemptOutcome::Failed { reason, .. } => panic!("{reason}"),
+                Ok(DrainSuccess { left, .. }) => break left,
+                Err(failure) => panic!("{}", failure.reason),
             },
             () = killed => {}
         }
@@ -186,7 +187,7 @@ async fn d12_an_agent_that_is_killed_again_and_again_leads_to_the_same_end() {
             "{name}"
         );
     }
-    assert!(left.iter().all(|it| it.what.starts_with("virtual machine shop/o")), "{left:?}");
+    assert!(left.iter().all(|it| it.starts_with("virtual machine shop/o")), "{left:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,16 +215,13 @@ async fn d12_one_that_cannot_be_migrated_follows_its_policy() {
     sim.until(GUESTS, says_no).await;
     let mut attempt = Attempt::by(&held, by(MachinePolicy::MigrateOrHold));
     let seen = attempt.until(|it| !it.blockers.is_empty()).await;
-    assert_eq!((seen.blockers[0].code, seen.phase), (BlockCode::CannotMove, AttemptPhase::Machines));
+    assert_eq!((seen.blockers[0].code.as_str(), seen.phase), ("cannot-move", DrainPhase::MovingMachines));
     assert!(seen.blockers[0].reason.contains("DisksNotLiveMigratable: not shared"), "{seen:?}");
     assert_eq!((evictions(&sim).len(), launchers_on_n1(&sim)), (0, 1));
     drop(attempt);
     // The attempt fails.
     let failed = Attempt::by(&held, by(MachinePolicy::Fail)).future.await;
-    assert!(
-        matches!(&failed, AttemptOutcome::Failed { reason, .. } if reason.contains("its policy is fail")),
-        "{failed:?}"
-    );
+    assert!(matches!(&failed, Err(failure) if failure.reason.contains("its policy is fail")), "{failed:?}");
     assert_eq!((evictions(&sim).len(), launchers_on_n1(&sim)), (0, 1));
 }
 
@@ -359,16 +357,15 @@ async fn o5_a_plan_writes_nothing_and_foretells_what_the_drain_then_does_with_ea
         fates[2].0 == "shop/till" && fates[2].1.contains("started again once node n1 is back"),
         "{fates:?}"
     );
-    let told = |it: String, code: BlockCode| (it, code.text());
-    let foreseen: Vec<_> = plan.blockers.iter().map(|it| told(it.subject.to_string(), it.code)).collect();
+    let foreseen: Vec<_> = plan.blockers.iter().map(|it| (it.pod.clone(), it.code.clone())).collect();
     // The drain meets the same.
     let mut attempt = Attempt::start(&cluster);
     let met = attempt
         .until(|it| {
-            it.machines.iter().filter(|it| it.state.text() == "gone").count() == 2 && !it.blockers.is_empty()
+            it.machines.iter().filter(|it| it.state == "gone").count() == 2 && !it.blockers.is_empty()
         })
         .await;
-    let met: Vec<_> = met.blockers.iter().map(|it| told(it.subject.to_string(), it.code)).collect();
+    let met: Vec<_> = met.blockers.iter().map(|it| (it.pod.clone(), it.code.clone())).collect();
     assert_eq!((foreseen.len(), &foreseen), (1, &met));
     assert_ne!(node_of(&sim, "db"), "n1");
     assert!(sim.get(GUESTS, "shop", "till").is_none_or(|it| !runs(&it)));

@@ -82,7 +82,8 @@ async fn d12_required_affinity_between_pods_and_the_count_of_pods_of_a_peer_hold
     sim.edit("nodes", "", "n3", |it| it["status"]["allocatable"]["pods"] = "1".into());
     let rules = || AttemptRules { machines: MachinePolicy::Fail, ..AttemptRules::default() };
     let failed = Attempt::by(&cluster, rules()).future.await;
-    let AttemptOutcome::Failed { reason, .. } = failed else { panic!("{failed:?}") };
+    let Err(failure) = failed else { panic!("{failed:?}") };
+    let kubenodeop::AttemptFailure { reason, .. } = *failure;
     assert!(reason.contains("node n2 runs pod shop/big-n2, with which it has anti-affinity"), "{reason}");
     assert!(reason.contains("node n3 has all of its 1 pods"), "{reason}");
     sim.edit("nodes", "", "n3", |it| it["status"]["allocatable"]["pods"] = "110".into());
@@ -114,7 +115,8 @@ async fn d16_room_that_becomes_free_on_a_peer_wakes_the_next_attempt() {
     let (sim, cluster) = full(of("2Gi")).await;
     let rules = AttemptRules { machines: MachinePolicy::Fail, ..AttemptRules::default() };
     let outcome = Attempt::by(&cluster, rules).future.await;
-    let AttemptOutcome::Failed { watched, .. } = outcome else { panic!("{outcome:?}") };
+    let Err(failure) = outcome else { panic!("{outcome:?}") };
+    let kubenodeop::AttemptFailure { watched, .. } = *failure;
     let node = n1();
     let woken = kubenodeop::until_changed(&cluster, &node, &watched);
     tokio::pin!(woken);
@@ -136,21 +138,20 @@ async fn d12_o5_machines_that_leave_together_are_set_off_against_each_other() {
     .await;
     let plan = planned(&cluster, MachinePolicy::MigrateOrHold).await;
     let foretold: Vec<(String, &str)> =
-        plan.blockers.iter().map(|it| (it.subject.to_string(), it.code.text())).collect();
+        plan.blockers.iter().map(|it| (it.pod.clone(), it.code.as_str())).collect();
     assert_eq!(foretold, [("virtual machine shop/db".to_owned(), "cannot-move")]);
     let rules = AttemptRules { machines: MachinePolicy::MigrateOrHold, ..AttemptRules::default() };
     let mut attempt = Attempt::by(&cluster, rules);
     let waits = |it: &Progress| {
         it.machines
             .iter()
-            .any(|it| it.name == "shop/db" && it.text.starts_with("waits for those that leave before it"))
+            .any(|it| it.name == "shop/db" && it.reason.starts_with("waits for those that leave before it"))
     };
     let seen = attempt.until(waits).await;
     assert_eq!(seen.blockers, [], "the other one may take less than it asks for");
-    let left =
-        |it: &Progress| it.machines.iter().any(|it| it.name == "shop/large" && it.state.text() == "gone");
+    let left = |it: &Progress| it.machines.iter().any(|it| it.name == "shop/large" && it.state == "gone");
     let seen = attempt.until(|it| left(it) && !it.blockers.is_empty()).await;
-    assert_eq!((seen.blockers.len(), seen.blockers[0].code), (1, BlockCode::CannotMove));
+    assert_eq!((seen.blockers.len(), seen.blockers[0].code.as_str()), (1, "cannot-move"));
     assert_eq!((node_of(&sim, "large").as_str(), node_of(&sim, "db").as_str()), ("n2", "n1"));
     assert_eq!(sim.list(MIGRATIONS).len(), 1, "the other one was never asked");
 }

@@ -16,7 +16,7 @@ async fn moving(version: &str, outcome: &str) -> (Sim, ApiClient) {
     })
     .await;
     let mut attempt = Attempt::start(&cluster);
-    attempt.until(|it| it.machines.iter().any(|it| it.text.contains("phase Running"))).await;
+    attempt.until(|it| it.machines.iter().any(|it| it.reason.contains("phase Running"))).await;
     (sim, cluster)
 }
 
@@ -69,7 +69,7 @@ async fn d19_one_machine_that_cannot_be_taken_back_does_not_keep_what_was_asked_
     .await;
     let mut attempt = Attempt::start(&cluster);
     let asked = |it: &Progress| {
-        it.machines.len() == names.len() && it.machines.iter().all(|it| it.state.text() != "waiting")
+        it.machines.len() == names.len() && it.machines.iter().all(|it| it.state != "waiting")
     };
     attempt.until(asked).await;
     let away =

@@ -19,16 +19,15 @@ async fn d12_what_the_role_does_not_let_us_read_is_named_and_the_next_attempt_st
         sim.faults().script("GET", &path, u32::MAX, ScriptedFault::status(403, "User \"edge\" cannot list"));
         let mut attempt = Attempt::start(&cluster);
         let outcome = (&mut attempt.future).await;
-        let AttemptOutcome::Failed { reason, blockers, watched, .. } = outcome else {
-            panic!("{list}: {outcome:?}")
-        };
+        let Err(failure) = outcome else { panic!("{list}: {outcome:?}") };
+        let kubenodeop::AttemptFailure { reason, blockers, watched, .. } = *failure;
         assert!(
             reason.contains("virtual machines cannot be read") && reason.contains("403"),
             "{list}: {reason}"
         );
         let [blocker] = &blockers[..] else { panic!("{list}: {blockers:?}") };
         assert_eq!(blocker.code, BlockCode::Refused);
-        assert!(blocker.subject.name().starts_with("virt-launcher-db"), "{blocker:?}");
+        assert!(blocker.pod.contains("/virt-launcher-db"), "{blocker:?}");
         let newest = attempt.progress.borrow().clone();
         assert!(
             newest.trouble_step.contains("role pillar-rs-machines, as an administrator: `zedbox role"),
@@ -77,13 +76,13 @@ async fn d12_a_machine_that_does_not_parse_is_named_alone_and_left_until_it_does
         sim.edit(kind, "shop", "db", garble);
         let mut attempt = Attempt::start(&cluster);
         let seen = attempt
-            .until(|it| !it.blockers.is_empty() && it.machines.iter().any(|it| it.state.text() == "gone"))
+            .until(|it| !it.blockers.is_empty() && it.machines.iter().any(|it| it.state == "gone"))
             .await;
         assert_eq!(seen.blockers.len(), 1, "{seen:?}");
         let blocker = &seen.blockers[0];
         assert_eq!(
-            (blocker.code, blocker.subject.to_string()),
-            (BlockCode::Unreadable, "virtual machine shop/db".to_owned())
+            (blocker.code.clone(), blocker.pod.clone()),
+            ("unreadable".to_owned(), "virtual machine shop/db".to_owned())
         );
         assert!(blocker.reason.contains(said), "{}", blocker.reason);
         assert!(!evictions(&sim).iter().any(|it| it.starts_with("virt-launcher-db")), "{said}");

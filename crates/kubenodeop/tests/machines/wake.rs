@@ -1,6 +1,6 @@
 //! What wakes the next attempt after one that machines have made fail.
 
-use kubenodeop::{WatchedBlockers, until_changed};
+use kubenodeop::{AttemptFailure, WatchedBlockers, until_changed};
 use tokio::time::timeout;
 
 use super::*;
@@ -24,7 +24,8 @@ async fn failed() -> (Sim, ApiClient, WatchedBlockers) {
     .await;
     let rules = AttemptRules { machines: MachinePolicy::Fail, ..AttemptRules::default() };
     let outcome = Attempt::by(&cluster, rules).future.await;
-    let AttemptOutcome::Failed { watched, .. } = outcome else { panic!("{outcome:?}") };
+    let Err(failure) = outcome else { panic!("{outcome:?}") };
+    let AttemptFailure { watched, .. } = *failure;
     (sim, cluster, watched)
 }
 
@@ -99,6 +100,6 @@ async fn the_policy_of_a_namespace_that_changes_while_a_machine_is_held_counts_a
     let mut attempt = Attempt::by(&cluster, rules);
     attempt.until(|it| !it.blockers.is_empty()).await;
     sim.edit("namespaces", "", "shop", shutdown);
-    let shut = attempt.until(|it| it.machines.iter().any(|it| it.state.text() == "shutting-down"));
+    let shut = attempt.until(|it| it.machines.iter().any(|it| it.state == "shutting-down"));
     timeout(Duration::from_secs(2), shut).await.unwrap();
 }

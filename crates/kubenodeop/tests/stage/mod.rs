@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kube::Client;
 use kubeapi::ApiClient;
-use kubenodeop::{AttemptOutcome, AttemptRules, Cordoned, Progress, drain, node};
+use kubenodeop::{AttemptOutcome, AttemptRules, Cordoned, DrainSuccess, Progress, drain, node};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -81,8 +81,8 @@ impl Attempt {
 
     pub(crate) async fn drained(self) -> (u32, u32) {
         match self.future.await {
-            AttemptOutcome::Drained { evicted, recordons, .. } => (evicted, recordons),
-            AttemptOutcome::Failed { reason, .. } => panic!("{reason}"),
+            Ok(DrainSuccess { evicted, recordons, .. }) => (evicted, recordons),
+            Err(failure) => panic!("{}", failure.reason),
         }
     }
 }

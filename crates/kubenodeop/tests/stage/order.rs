@@ -1,9 +1,10 @@
 //! What is ordered: to empty n1, in the name of one request, on the test's clock.
 
 use kubeapi::NodeName;
-use kubenodeop::{AttemptRules, CordonAnnotation, DrainOrder, Marks};
+use kubenodeop::{AttemptRules, CordonAnnotation, DrainOrder};
 use step::Mono;
 use tokio::time::Instant;
+use topics::DrainMarks;
 
 pub(crate) const DEVICE: &str = "uuid-1";
 
@@ -35,7 +36,7 @@ pub(crate) fn order(rules: AttemptRules) -> DrainOrder {
         device_uuid: DEVICE.to_owned(),
         owner: owner(),
         rules,
-        marks: Marks::default(),
+        marks: DrainMarks::default(),
         seen: None,
     }
 }

@@ -1,8 +1,7 @@
 //! `zedbox drain plan`: what a drain of a node would do and what it would meet, without a write.
 //!
-//! Not here: the foretelling (`kubenodeop::plan::survey`). The JSON is for programs: members are added, never renamed.
+//! Not here: the foretelling (`kubenodeop::plan::survey`).
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use agent::Clock;
@@ -13,11 +12,12 @@ use checks::workloads::is_system_namespace;
 use checks::{blocking, local, settled};
 use kubeapi::names::listed;
 use kubeapi::{ApiClient, NodeName};
-use kubenodeop::{Plan, PlanClass, Planned, PlannedMachine, plan::survey};
+use kubenodeop::plan::{PlannedPeer, survey};
+use kubenodeop::{Plan, PlanClass, Planned};
 use pubsub::{TopicRoot, store};
 use serde::Serialize;
 use sheet::finding_words;
-use topics::{DrainFinding, EdgeNodeInfo, PASS_FILE, PreflightPass, go_json};
+use topics::{CordonOwner, DrainFinding, EdgeNodeInfo, PASS_FILE, PreflightPass, go_json};
 use zedkube::preflight;
 
 use super::text::{clean, paragraph, row};
@@ -88,9 +88,14 @@ pub(crate) async fn run(
     let steps = steps(&plan, limits.take_turns);
     let is_free = plan.blockers.is_empty() && blocking(&plan.findings, &pass.codes).is_empty();
     match voice.output {
-        Output::Json => Voice::json(&PlanForm::of(&plan, &pass, &steps), false)?,
-        Output::Text => Voice::print(&sheet(&plan, &pass, &steps, voice.columns()))?,
-    };
+        Output::Json => {
+            let findings = plan.findings.iter().map(|it| preflight::shown(it, &pass)).collect();
+            Voice::json(&PlanForm { plan: &plan, findings, steps: &steps }, false)?;
+        }
+        Output::Text => {
+            Voice::print(&sheet(&plan, &pass, &steps, voice.columns()))?;
+        }
+    }
     Ok(if is_free { Exit::Done } else { Exit::Blocked })
 }
 
@@ -131,8 +136,8 @@ fn sheet(plan: &Plan, pass: &PreflightPass, steps: &[String], columns: usize) ->
     for volume in &plan.volumes {
         out.push_str(&row("volume", &format!("{volume} must be detached afterwards"), columns));
     }
-    for (name, why) in plan.peers.iter().filter(|(_, why)| !why.is_empty()) {
-        out.push_str(&row("peer", &format!("node {name} {why}, and takes no pods"), columns));
+    for PlannedPeer { node, closed } in plan.peers.iter().filter(|it| !it.closed.is_empty()) {
+        out.push_str(&row("peer", &format!("node {node} {closed}, and takes no pods"), columns));
     }
     for it in &plan.findings {
         let it = preflight::shown(it, pass);
@@ -143,8 +148,8 @@ fn sheet(plan: &Plan, pass: &PreflightPass, steps: &[String], columns: usize) ->
         out.push_str(&row("note", note, columns));
     }
     for blocker in &plan.blockers {
-        out.push_str(&row("blocked", &format!("[{}] {}", blocker.code.text(), blocker.reason), columns));
-        out.push_str(&row("next step", &blocker.next_step(), columns));
+        out.push_str(&row("blocked", &format!("[{}] {}", blocker.code, blocker.reason), columns));
+        out.push_str(&row("next step", &blocker.next_step, columns));
     }
     out.push_str(&row("steps", &steps.join(", "), columns));
     out.push_str(&paragraph("", &counts(plan), columns));
@@ -156,9 +161,9 @@ fn steps(plan: &Plan, takes_turns: bool) -> Vec<String> {
     let mut steps = vec!["preflight".to_owned()];
     steps.extend(takes_turns.then(|| "turn".to_owned()));
     steps.push("hooks".to_owned());
-    steps.extend((plan.cordon == "none").then(|| "cordon".to_owned()));
+    steps.extend((plan.cordon == CordonOwner::None).then(|| "cordon".to_owned()));
     steps.extend((!plan.machines.is_empty()).then(|| format!("virtual machines ({})", plan.machines.len())));
-    steps.extend(plan.tiers.iter().map(|(tier, pods)| format!("pods of tier {} ({pods})", tier.text())));
+    steps.extend(plan.tiers.iter().map(|it| format!("pods of tier {} ({})", it.tier.text(), it.pods)));
     steps.extend((!plan.volumes.is_empty()).then(|| format!("volumes ({})", plan.volumes.len())));
     steps.extend(["proof", "COMPLETE"].map(str::to_owned));
     steps
@@ -238,13 +243,17 @@ fn cells(pod: &Planned) -> [String; 6] {
 /// `node n1: 6 pods; 3 leave, 1 is going, 2 stay; 1 would be blocked; order: application 3, storage 1`.
 fn counts(plan: &Plan) -> String {
     let counts = plan.counts;
-    let order: Vec<String> =
-        plan.tiers.iter().map(|(tier, pods)| format!("{} {pods}", tier.text())).collect();
+    let order: Vec<String> = plan.tiers.iter().map(|it| format!("{} {}", it.tier.text(), it.pods)).collect();
     let order =
         if order.is_empty() { "nothing to do".to_owned() } else { format!("order: {}", order.join(", ")) };
+    let cordon = match plan.cordon {
+        CordonOwner::None => "none",
+        CordonOwner::Ours => "ours",
+        CordonOwner::Foreign => "foreign",
+    };
     format!(
-        "node {}, cordon {}: {} pods; {} leave, {} going, {} stay; {} would be blocked; {order}",
-        plan.node, plan.cordon, counts.total, counts.leave, counts.going, counts.keep, counts.blocked
+        "node {}, cordon {cordon}: {} pods; {} leave, {} going, {} stay; {} would be blocked; {order}",
+        plan.node, counts.total, counts.leave, counts.going, counts.keep, counts.blocked
     )
 }
 
@@ -252,151 +261,11 @@ fn counts(plan: &Plan) -> String {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct PlanForm<'a> {
-    node: &'a str,
-    /// `none`, `ours` or `foreign`.
-    cordon: &'static str,
-    counts: CountsForm,
-    tiers: Vec<TierForm>,
-    pods: Vec<PodForm<'a>>,
-    blockers: Vec<BlockerForm>,
-    machines: Vec<MachineForm<'a>>,
-    volumes: &'a [String],
-    peers: Vec<PeerForm<'a>>,
+    #[serde(flatten)]
+    plan: &'a Plan,
     /// As in `DrainPreflight`.
     findings: Vec<DrainFinding>,
-    notes: &'a [String],
     steps: &'a [String],
-    /// Resource by resource the version that was read.
-    resource_versions: &'a BTreeMap<String, String>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "PascalCase")]
-struct CountsForm {
-    total: u32,
-    leave: u32,
-    going: u32,
-    keep: u32,
-    blocked: u32,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "PascalCase")]
-struct TierForm {
-    tier: &'static str,
-    pods: u32,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "PascalCase")]
-struct PodForm<'a> {
-    pod: String,
-    #[serde(rename = "UID")]
-    uid: &'a str,
-    class: &'static str,
-    tier: &'static str,
-    priority: i32,
-    priority_class: &'a str,
-    workload: &'a str,
-    budgets: &'a [String],
-    claims: &'a [String],
-    note: &'a str,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "PascalCase")]
-struct MachineForm<'a> {
-    name: &'a str,
-    strategy: &'static str,
-    not_migratable: &'a str,
-    policy: &'static str,
-    target: &'a str,
-    fate: &'a str,
-}
-
-impl<'a> From<&'a PlannedMachine> for MachineForm<'a> {
-    fn from(it: &'a PlannedMachine) -> Self {
-        let PlannedMachine { name, strategy, not_migratable, policy, target, fate } = it;
-        Self { name, strategy, not_migratable, policy, target, fate }
-    }
-}
-
-/// Members as in `NodeDrainProgress`, and the next step.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "PascalCase")]
-struct BlockerForm {
-    pod: String,
-    #[serde(rename = "UID")]
-    uid: String,
-    code: &'static str,
-    reason: String,
-    next_step: String,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "PascalCase")]
-struct PeerForm<'a> {
-    node: &'a str,
-    /// Why it takes no pods, or empty.
-    closed: &'a str,
-}
-
-impl<'a> PlanForm<'a> {
-    fn of(plan: &'a Plan, pass: &PreflightPass, steps: &'a [String]) -> Self {
-        let counts = plan.counts;
-        Self {
-            node: &plan.node,
-            cordon: plan.cordon,
-            counts: CountsForm {
-                total: counts.total,
-                leave: counts.leave,
-                going: counts.going,
-                keep: counts.keep,
-                blocked: counts.blocked,
-            },
-            tiers: plan
-                .tiers
-                .iter()
-                .map(|(tier, pods)| TierForm { tier: tier.text(), pods: *pods })
-                .collect(),
-            pods: plan.pods.iter().map(PodForm::from).collect(),
-            blockers: plan
-                .blockers
-                .iter()
-                .map(|it| BlockerForm {
-                    pod: it.subject.to_string(),
-                    uid: it.subject.uid().to_owned(),
-                    code: it.code.text(),
-                    reason: it.reason.clone(),
-                    next_step: it.next_step(),
-                })
-                .collect(),
-            machines: plan.machines.iter().map(MachineForm::from).collect(),
-            volumes: &plan.volumes,
-            peers: plan.peers.iter().map(|(node, closed)| PeerForm { node, closed }).collect(),
-            findings: plan.findings.iter().map(|it| preflight::shown(it, pass)).collect(),
-            notes: &plan.notes,
-            steps,
-            resource_versions: &plan.versions,
-        }
-    }
-}
-
-impl<'a> From<&'a Planned> for PodForm<'a> {
-    fn from(pod: &'a Planned) -> Self {
-        Self {
-            pod: pod.pod.to_string(),
-            uid: pod.pod.uid.as_str(),
-            class: pod.class.text(),
-            tier: pod.tier.text(),
-            priority: pod.priority,
-            priority_class: &pod.priority_class,
-            workload: &pod.workload,
-            budgets: &pod.budgets,
-            claims: &pod.claims,
-            note: &pod.note,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@ use agent::force::OrderedBy;
 use agent::settings::Properties;
 use kubenodeop::node::CordonSeen;
 use kubenodeop::node::boot::GateReport;
-use kubenodeop::{AttemptBlocker, Left, Marks, Progress, WatchedBlockers};
+use kubenodeop::{AttemptOutcome, Progress, WatchedBlockers};
 use step::{LogMessage, Mono, say};
 use topics::{
-    CordonOwner, DrainHistory, DrainJournal, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
-    OperationPause, OutageAnswer, OutageQuestion, RequestId, Requester, Skip, SkipKind,
+    Blocker, CordonOwner, DrainHistory, DrainJournal, DrainMarks, GoTime, NodeDrainProgress,
+    NodeDrainRequest, NodeDrainStatus, OperationPause, OutageAnswer, OutageQuestion, RequestId, Requester,
+    Skip, SkipKind,
 };
 
 use clusterview::leader::Candidacy;
@@ -43,7 +44,7 @@ pub enum Event {
     /// Answer to [`Effect::Probe`]: that the API is there, or how it is not.
     Probed(RunId, Result<(), String>),
     /// Answer to [`Effect::Preflight`]: the pods that would not leave, or why the drain cannot start at all.
-    Preflighted(RunId, Result<Vec<AttemptBlocker>, StartObstacle>),
+    Preflighted(RunId, Result<Vec<Blocker>, StartObstacle>),
     /// Findings of that look which a person has it pass, who and why.
     Passed(RunId, String),
     /// Answer to [`Effect::Cordon`]: whose cordon it is, or why there is none.
@@ -54,7 +55,7 @@ pub enum Event {
     /// refused, or with a certificate that is not accepted, it does.
     Away(RunId, Option<Box<UnansweredCall>>),
     /// Answer to [`Effect::Drain`].
-    Drained(RunId, Result<DrainSuccess, Box<AttemptFailure>>),
+    Drained(RunId, AttemptOutcome),
     /// Answer to [`Effect::Await`]: what has changed, in words.
     BlockerChanged(RunId, String),
     /// Answer to [`Effect::Look`]: whose cordon is on the node now, or why that is not known.
@@ -150,19 +151,6 @@ pub struct CordonTurn {
     pub lease_uid: String,
 }
 
-/// A drain that is proved done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DrainSuccess {
-    /// How long the attempt took.
-    pub took: Duration,
-    /// Evictions that were accepted.
-    pub evicted: u32,
-    /// How often the cordon had to be renewed.
-    pub recordons: u32,
-    /// What was left in place by policy.
-    pub left: Vec<Left>,
-}
-
 /// Why a try to cordon failed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CordonFailure {
@@ -197,18 +185,6 @@ pub struct UnansweredCall {
     /// Its address, or where that comes from.
     pub address: String,
     pub why: String,
-}
-
-/// An attempt that failed.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AttemptFailure {
-    pub reason: String,
-    /// What held it up at the end.
-    pub blockers: Vec<AttemptBlocker>,
-    /// What was last known of all that held it up.
-    pub watched: WatchedBlockers,
-    /// What the next attempt takes over.
-    pub marks: Marks,
 }
 
 /// How much of what drains of our node have asked for is to be taken back now.
@@ -321,7 +297,7 @@ pub enum Effect {
     /// Cordon the node in the name of this request, in this turn.
     Cordon(RunId, NodeDrainRequest, CordonTurn),
     /// Drain the node: one attempt, at most so long, from these marks on.
-    Drain(RunId, (NodeDrainRequest, CordonTurn), Duration, Box<Marks>),
+    Drain(RunId, (NodeDrainRequest, CordonTurn), Duration, Box<DrainMarks>),
     /// Wait for a change of what held the failed attempt up.
     Await(RunId, Box<WatchedBlockers>),
     /// End whatever task is at work on the cluster, a look and a guard too.

@@ -18,10 +18,9 @@ mod view;
 mod tests;
 
 pub use clusterview::leader::Candidacy;
-pub(crate) use drain::{blocker, kept_marks, marks, ms};
 pub use facts::{
-    AttemptFailure, ClosedWindow, CordonFailure, CordonTurn, DrainSuccess, Effect, Event, Force, K3sHold,
-    Learned, NodeLook, Pass, RemainingPod, RunId, SiteHold, StartObstacle, UnansweredCall, UndoScope,
+    ClosedWindow, CordonFailure, CordonTurn, Effect, Event, Force, K3sHold, Learned, NodeLook, Pass,
+    RemainingPod, RunId, SiteHold, StartObstacle, UnansweredCall, UndoScope,
 };
 pub use machine::Zedkube;
 pub use nodestatus::Membership;

@@ -9,18 +9,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubenodeop::leave::{LeaveEnd, LeaveStage, LeaveState};
-use kubenodeop::{Marks, Progress};
+use kubenodeop::Progress;
+use kubenodeop::leave::{LeaveEnd, LeaveState};
 use step::Mono;
 use topics::{
-    CipherBlockStatus, ConfigGetStatus, ConfigMembership, DrainMarks, EdgeNodeClusterConfig, GoTime,
+    Blocker, CipherBlockStatus, ConfigGetStatus, ConfigMembership, DrainMarks, EdgeNodeClusterConfig, GoTime,
     LeavePhase, NodeLeave, cut_text as cut,
 };
 
 use crate::Limits;
 use nodestatus::{ClusterMembership, Membership};
 
-use crate::core::{blocker, kept_marks, marks, ms, short, shorten};
+use crate::core::{short, shorten};
 use crate::limits::{CONFIG_PATIENCE, LEAVE_UNCHANGED};
 
 /// Longest text of the record, and most pods in it: it is on flash.
@@ -116,8 +116,8 @@ impl LeaveRules {
     }
 
     /// Where the drain of a walk that was cut off in this boot stood.
-    pub(super) fn marks(&self) -> Marks {
-        marks(&self.record.marks)
+    pub(super) fn marks(&self) -> DrainMarks {
+        self.record.marks.clone()
     }
 
     /// What is to be kept.
@@ -289,34 +289,36 @@ impl LeaveRules {
     }
 
     /// Whether this is another step than the one that is kept.
-    pub(super) fn is_other_step(&self, stage: LeaveStage) -> bool {
-        self.record.phase != phase(stage)
+    pub(super) fn is_other_step(&self, stage: LeavePhase) -> bool {
+        self.record.phase != stage
     }
 
-    /// Hears how far the walk is `now`; `wall` turns points of its clock into times.
-    pub(super) fn walked(&mut self, now: Mono, state: &LeaveState, wall: impl Fn(Mono) -> GoTime) {
-        if state.stage == LeaveStage::Draining {
+    /// Hears how far the walk is `now`.
+    pub(super) fn walked(&mut self, now: Mono, state: &LeaveState) {
+        if state.stage == LeavePhase::Draining {
             self.keep_marks(now, state.drain.as_deref());
         }
         let record = &mut self.record;
-        record.phase = phase(state.stage);
+        record.phase = state.stage;
         record.passed_over = state.passed_over.iter().map(|it| cut(it, TEXT_BYTES)).collect();
         record.blockers.clear();
         record.blockers_omitted = 0;
-        let waits =
-            "nothing; whoever cannot wait deletes the Node object of this node by hand, from another node";
-        let (reason, next_step) = match (state.stage, &state.drain) {
-            (LeaveStage::Draining, Some(drain)) => {
+        let (reason, next_step) = match &state.drain {
+            Some(drain) if state.stage == LeavePhase::Draining => {
                 let beyond = drain.blockers.len().saturating_sub(BLOCKERS);
                 record.blockers_omitted = u32::try_from(beyond).unwrap_or(u32::MAX);
                 let held = drain.blockers.iter().take(BLOCKERS);
-                record.blockers = held.map(|it| short(&blocker(it, wall(it.since)))).collect();
+                let at = |it: &Blocker| it.since.moved(GoTime::ZERO, self.booted_at);
+                record.blockers = held.map(|it| Blocker { since: at(it), ..short(it) }).collect();
                 let counts = &drain.counts;
                 let so_far = format!("{} of {} pods have left", counts.gone, counts.total);
+                let waits = "nothing; whoever cannot wait deletes the Node object of this node by hand, from another node";
                 (format!("replicas of volumes live here, the node is drained: {so_far}"), waits)
             }
-            (step, _) if state.trouble.is_empty() => (doing(step).to_owned(), "nothing"),
-            (step, _) => (format!("{}: {}", doing(step), state.trouble), "fix that; it is tried again"),
+            _ if state.trouble.is_empty() => {
+                ("the device config says that the node is in no cluster".to_owned(), "nothing")
+            }
+            _ => (state.trouble.clone(), "fix that; it is tried again"),
         };
         (record.reason, record.next_step) = (cut(&reason, TEXT_BYTES), next_step.to_owned());
     }
@@ -326,8 +328,8 @@ impl LeaveRules {
         let record = &mut self.record;
         record.boot_id.clone_from(&self.boot_id);
         match drain {
-            Some(drain) => record.marks = kept_marks(&drain.marks),
-            None if record.marks.attempt_ms == 0 => record.marks.attempt_ms = ms(now),
+            Some(drain) => record.marks = drain.marks.clone(),
+            None if record.marks.attempt_ms == 0 => record.marks.attempt_ms = now.as_ms(),
             None => {}
         }
         shorten(&mut record.marks);
@@ -408,28 +410,6 @@ fn kept(config: &EdgeNodeClusterConfig) -> EdgeNodeClusterConfig {
         master_node_ids: None,
         lb_interfaces,
         ..config.clone()
-    }
-}
-
-fn phase(stage: LeaveStage) -> LeavePhase {
-    match stage {
-        LeaveStage::Reaching => LeavePhase::Reaching,
-        LeaveStage::Cordoning => LeavePhase::Cordoning,
-        LeaveStage::RemovingApps => LeavePhase::RemovingApps,
-        LeaveStage::CheckingReplicas => LeavePhase::CheckingReplicas,
-        LeaveStage::Draining => LeavePhase::Draining,
-        LeaveStage::Deleting => LeavePhase::Deleting,
-    }
-}
-
-fn doing(stage: LeaveStage) -> &'static str {
-    match stage {
-        LeaveStage::Reaching => "looks for the cluster that is to be left",
-        LeaveStage::Cordoning => "makes the node unschedulable",
-        LeaveStage::RemovingApps => "deletes the pods of applications",
-        LeaveStage::CheckingReplicas => "looks for replicas of volumes on this node",
-        LeaveStage::Draining => "replicas of volumes live here, the node is drained",
-        LeaveStage::Deleting => "deletes the Node object",
     }
 }
 

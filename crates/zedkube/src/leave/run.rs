@@ -142,8 +142,7 @@ impl Leaver {
                 () = self.context.clock.sleep_until(due), if due.is_some() => {
                     let newest = state.borrow().clone();
                     let now = self.context.clock.now();
-                    let time = self.rules.wall(now);
-                    self.rules.walked(now, &newest, |at| time.minus(now.since(at)));
+                    self.rules.walked(now, &newest);
                     (due, written_at) = (None, now);
                 }
             }

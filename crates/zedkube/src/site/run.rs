@@ -9,7 +9,7 @@ use std::time::Duration;
 use agent::outlet::Tries;
 use agent::{AgentContext, Error, Troubles, publication, wire};
 use kubeapi::{ApiClient, NodeName, OwnNode};
-use kubenodeop::{Cordon, CordonAnnotation, node};
+use kubenodeop::{CordonAnnotation, node};
 use nodestatus::{ClusterMembership, Membership};
 use outage::calls::{self, LeaseRead, Newest, Pulses};
 use outage::margin;
@@ -27,7 +27,7 @@ use outage::turn::rule::TurnNode;
 use pubsub::Publication;
 use step::Mono;
 use tokio::sync::watch;
-use topics::{GoTime, SiteOperation};
+use topics::{CordonOwner, GoTime, SiteOperation};
 use tracing::{info, warn};
 
 use super::{local, log_changed, restart, topic_of};
@@ -224,7 +224,7 @@ impl Sites {
             .collect();
         let facts = SiteFacts {
             cordoned: facts.unschedulable,
-            open: !matches!(facts.cordon, Cordon::Ours(_)),
+            open: facts.cordon != CordonOwner::Ours,
             gone,
             waited: self.waited(false),
             reboot: self.ordered.look(&self.context, site, (&own.node, self.record.as_ref())),

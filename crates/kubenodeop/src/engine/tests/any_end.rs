@@ -139,7 +139,7 @@ impl World {
         let pods =
             vec![new_pod(901, 0, false, true), new_pod(902, 0, true, false), new_pod(903, 1, false, false)];
         let mut world = Self {
-            engine: Engine::new(rules, &Marks::default(), now, 3),
+            engine: Engine::new(rules, &DrainMarks::default(), now, 3),
             now,
             pods,
             told: BTreeSet::new(),
@@ -207,7 +207,7 @@ impl World {
     fn asked(&mut self, pod: PodRef, removal: bool) {
         assert!(!self.accepted.contains(&pod.uid), "{pod} is asked again after a success");
         assert!(!self.calls.iter().any(|(other, _)| *other == pod), "{pod} is asked twice at a time");
-        let left: Vec<String> = self.engine.progress(self.now).left.into_iter().map(|it| it.what).collect();
+        let left = what(&self.engine.progress(self.now).left);
         if let Some(facts) = self.pods.iter().find(|it| it.pod == pod) {
             let earlier = self.pods.iter().find(|it| {
                 it.tier < facts.tier && self.told.contains(&it.pod.uid) && !left.contains(&it.pod.to_string())
@@ -405,16 +405,16 @@ proptest! {
         }
         world.pass(secs(2001));
         match &world.end {
-            Some(AttemptOutcome::Drained { left, .. }) => {
+            Some(Ok(DrainSuccess { left, .. })) => {
                 let (pods, open) = world.seen.clone().unwrap();
-                let left: Vec<&str> = left.iter().map(|it| it.what.as_str()).collect();
-                let other = pods.iter().find(|it| !left.contains(&it.pod.to_string().as_str()));
+                let left = what(left);
+                let other = pods.iter().find(|it| !left.contains(&it.pod.to_string()));
                 prop_assert!(other.is_none() && !open, "{other:?} {open}");
                 for it in world.attached.iter().filter(|it| world.followed.contains(&it.claim)) {
-                    prop_assert!(left.contains(&it.to_string().as_str()), "{it} is attached, left: {left:?}");
+                    prop_assert!(left.contains(&it.to_string()), "{it} is attached, left: {left:?}");
                 }
             }
-            Some(AttemptOutcome::Failed { reason, .. }) => prop_assert!(!reason.is_empty()),
+            Some(Err(failure)) => prop_assert!(!failure.reason.is_empty()),
             None => prop_assert!(false, "still not over"),
         }
     }

@@ -21,7 +21,7 @@ fn unplaced(sentence: &str) -> UnhealthyPod {
 }
 
 /// One pod behind a budget with these numbers and hindrances.
-fn held(allowed: i32, healthy: i32, desired: i32, expected: i32, found: Vec<UnhealthyPod>) -> AttemptBlocker {
+fn held(allowed: i32, healthy: i32, desired: i32, expected: i32, found: Vec<UnhealthyPod>) -> Blocker {
     let mut bench = Bench::started(vec![pod("a")]);
     bench.reply("a", budget_reply());
     bench.hear(all_budgets(&[budget("web", allowed, healthy, desired, expected)]));

@@ -130,9 +130,10 @@ const WAYS: [RemovalCall; 16] = [
 fn no_way_of_failing_is_ever_read_as_done() {
     for (name, walk) in WAYS {
         let mut bench = walk();
-        let Some(AttemptOutcome::Failed { reason, .. }) = bench.end.clone() else {
+        let Some(Err(failure)) = bench.end.clone() else {
             panic!("{name}: {:?}", bench.end);
         };
+        let AttemptFailure { reason, .. } = *failure;
         assert!(!reason.is_empty(), "{name}");
         // Nothing that comes later turns it: an empty node, answers, time.
         let first = bench.end.take();
@@ -168,17 +169,19 @@ fn d16_a_failure_tells_what_to_watch() {
             bench.reply("a", budget_reply());
         }
     }
-    let Some(AttemptOutcome::Failed { watched, blockers, marks, .. }) = bench.end else { panic!() };
+    let Some(Err(failure)) = bench.end else { panic!() };
+    let AttemptFailure { watched, blockers, marks, .. } = *failure;
     assert_eq!(watched.pods.keys().collect::<Vec<_>>(), [&pod("a").pod.uid]);
     assert_eq!(watched.budgets["shop"][0].name, "web");
     assert!(watched.node.is_some_and(|node| node.unschedulable == Some(true)));
-    assert_eq!((blockers.len(), marks.pods.len()), (1, 1));
+    assert_eq!((blockers.len(), marks.pods_ms.len()), (1, 1));
 
     let mut bench = Bench::by(vec![with_claim("a")], short());
     bench.leave("a");
     bench.hear(attached());
     bench.pass(secs(100));
     assert_eq!(bench.reason(), "not done within 100 s, still attached: shop/data (pv pv)");
-    let Some(AttemptOutcome::Failed { watched, .. }) = bench.end else { panic!() };
+    let Some(Err(failure)) = bench.end else { panic!() };
+    let AttemptFailure { watched, .. } = *failure;
     assert_eq!(watched.volumes, BTreeMap::from([("va".to_owned(), "shop/data (pv pv)".to_owned())]));
 }

@@ -21,28 +21,38 @@ use std::time::Duration;
 use step::{Core, Mono};
 
 use super::{
-    AttemptOutcome, AttemptRules, CallFailure, Effect, Engine, Event, Limit, NeverReadyAction, PodAction,
-    StickyAction, VolumeAction,
+    AttemptFailure, AttemptOutcome, AttemptRules, CallFailure, DrainSuccess, Effect, Engine, Event, Limit,
+    NeverReadyAction, PodAction, StickyAction, VolumeAction,
 };
 use crate::calls::surge::{SurgeAnswer, SurgeOrder};
 use crate::calls::volumes::{AttachmentFacts, ClaimName};
 use crate::changes::watched::{PermanentRefusal, RefusedCall};
+use crate::node::cordon::NodeFacts;
 use crate::node::cordon::tests::node as of_cordon;
-use crate::node::cordon::{Cordon, NodeFacts};
 use crate::plan::budget::tests::budget as numbered;
 use crate::plan::budget::{BudgetFacts, GuardedPod, Selector};
 use crate::plan::class::tests::pod;
+use crate::plan::held::{Inspected, UnhealthyPod, UnhealthyReason};
 use crate::plan::tier::Tier;
-use crate::plan::unhealthy::{Inspected, UnhealthyPod, UnhealthyReason};
 use crate::plan::{PodFacts, PodOwner};
-use crate::progress::{AttemptBlocker, AttemptPhase, BlockCode, Left, Marks, Progress};
+use crate::progress::{BlockCode, Progress};
 use crate::storage::StorageView;
 use kubeapi::names::{PodRef, PodUid};
-use kubeapi::nodes::CordonAnnotation;
 use kubeapi::reply::{DeniedBy, RefusedBy, Reply};
+use topics::{Blocker, CordonOwner, DrainMarks, DrainPhase, GoTime};
 
 fn node(open: bool) -> NodeFacts {
-    of_cordon(if open { Cordon::None } else { Cordon::Ours(CordonAnnotation::default()) })
+    of_cordon(if open { CordonOwner::None } else { CordonOwner::Ours })
+}
+
+/// What is left in place, without the reasons.
+fn what(left: &[String]) -> Vec<String> {
+    left.iter().map(|it| it.split_once(": ").unwrap().0.to_owned()).collect()
+}
+
+/// As blockers have their times.
+fn stamp(at: Mono) -> GoTime {
+    GoTime::ZERO.plus(at.since_start())
 }
 
 fn budget_reply() -> Reply {
@@ -113,10 +123,10 @@ struct Bench {
 
 impl Bench {
     fn new(there: Vec<PodFacts>) -> Self {
-        Self::with(there, AttemptRules::default(), &Marks::default())
+        Self::with(there, AttemptRules::default(), &DrainMarks::default())
     }
 
-    fn with(there: Vec<PodFacts>, rules: AttemptRules, marks: &Marks) -> Self {
+    fn with(there: Vec<PodFacts>, rules: AttemptRules, marks: &DrainMarks) -> Self {
         let now = Mono::from_start(Duration::from_secs(1000));
         Self {
             engine: Engine::new(rules, marks, now, 7),
@@ -236,11 +246,11 @@ impl Bench {
     }
 
     fn by(there: Vec<PodFacts>, rules: AttemptRules) -> Self {
-        Self::on_from(there, rules, &Marks::default())
+        Self::on_from(there, rules, &DrainMarks::default())
     }
 
     /// Started, where an attempt was cut off.
-    fn on_from(there: Vec<PodFacts>, rules: AttemptRules, marks: &Marks) -> Self {
+    fn on_from(there: Vec<PodFacts>, rules: AttemptRules, marks: &DrainMarks) -> Self {
         let mut bench = Self::with(there, rules, marks);
         bench.hear(Event::Storage(Ok(None)));
         bench.hear(Event::Tick);
@@ -248,7 +258,7 @@ impl Bench {
         bench
     }
 
-    fn blockers(&self) -> Vec<AttemptBlocker> {
+    fn blockers(&self) -> Vec<Blocker> {
         self.progress().blockers
     }
 
@@ -278,7 +288,7 @@ impl Bench {
 
     fn reason(&self) -> &str {
         match &self.end {
-            Some(AttemptOutcome::Failed { reason, .. }) => reason,
+            Some(Err(failure)) => &failure.reason,
             other => panic!("{other:?}"),
         }
     }

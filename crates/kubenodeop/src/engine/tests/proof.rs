@@ -6,16 +6,13 @@ use super::*;
 fn d5_an_empty_node_is_proven_by_two_lists_a_second_apart() {
     let mut bench = Bench::started(vec![]);
     assert_eq!((bench.looks.len(), bench.end.clone()), (1, None));
-    assert_eq!(bench.engine.progress(bench.now).phase, AttemptPhase::Proving);
+    assert_eq!(bench.engine.progress(bench.now).phase, DrainPhase::Proving);
     bench.pass(Duration::from_millis(999));
     assert_eq!(bench.looks.len(), 1);
     bench.pass(Duration::from_millis(1));
     assert_eq!((bench.looks.len(), bench.end.clone()), (2, None));
     bench.look();
-    assert_eq!(
-        bench.end,
-        Some(AttemptOutcome::Drained { took: secs(1), evicted: 0, recordons: 0, left: vec![] })
-    );
+    assert_eq!(bench.end, Some(Ok(DrainSuccess { took: secs(1), evicted: 0, recordons: 0, left: vec![] })));
 }
 
 #[test]
@@ -29,10 +26,7 @@ fn pods_are_evicted_and_counted_until_nothing_is_left() {
     bench.look();
     bench.pass(secs(1));
     bench.look();
-    assert_eq!(
-        bench.end,
-        Some(AttemptOutcome::Drained { took: secs(1), evicted: 2, recordons: 0, left: vec![] })
-    );
+    assert_eq!(bench.end, Some(Ok(DrainSuccess { took: secs(1), evicted: 2, recordons: 0, left: vec![] })));
 }
 
 #[test]
@@ -52,7 +46,7 @@ fn d5_a_new_pod_between_the_two_lists_starts_the_proof_over() {
         assert_eq!(bench.end, None);
         bench.pass(secs(1));
         bench.look();
-        assert!(matches!(bench.end, Some(AttemptOutcome::Drained { .. })), "by watch: {by_watch}");
+        assert!(matches!(bench.end, Some(Ok(_))), "by watch: {by_watch}");
     }
 }
 
@@ -68,7 +62,7 @@ fn d5_a_pod_that_came_and_went_between_the_two_lists_starts_the_proof_over() {
     assert_eq!(bench.end, None, "the first list does not count any more");
     bench.pass(secs(1));
     bench.look();
-    assert!(matches!(bench.end, Some(AttemptOutcome::Drained { .. })));
+    assert!(matches!(bench.end, Some(Ok(_))));
 }
 
 #[test]
@@ -101,12 +95,7 @@ fn d18_an_uncordoned_node_is_cordoned_again_and_proven_anew() {
     bench.look();
     assert_eq!(
         bench.end,
-        Some(AttemptOutcome::Drained {
-            took: Duration::from_millis(4500),
-            evicted: 0,
-            recordons: 1,
-            left: vec![]
-        })
+        Some(Ok(DrainSuccess { took: Duration::from_millis(4500), evicted: 0, recordons: 1, left: vec![] }))
     );
 }
 
@@ -200,7 +189,7 @@ fn the_attempt_ends_at_its_limit_and_names_what_is_left() {
 fn d_k11_a_limit_past_the_end_of_time_is_no_limit() {
     let now = Mono::from_start(secs(1000));
     let rules = AttemptRules { attempt: Duration::MAX, ..AttemptRules::default() };
-    let mut engine = Engine::new(rules, &Marks::default(), now, 1);
+    let mut engine = Engine::new(rules, &DrainMarks::default(), now, 1);
     let effects = engine.step(now, Event::Tick);
     assert!(matches!(effects[..], [Effect::Look { .. }]), "{effects:?}");
 }

@@ -29,12 +29,12 @@ fn d10_pods_of_a_sticky_workload_are_left_and_named_and_the_drain_goes_on_withou
     bench.bind(disk);
     assert_eq!(bench.evicted_names(), ["web-0", "web-1", "web-2", "disk"], "the third return is not evicted");
     let why = "it stays: its ReplicaSet/web has come back to this node 3 times".to_owned();
-    let expected = vec![Left { what: "shop/web-3".to_owned(), why }];
+    let expected = vec![format!("shop/web-3: {why}")];
     assert_eq!(bench.progress().left, expected);
     assert!(bench.said.iter().any(|it| it.contains("pod stays: shop/web-3")));
     bench.leave("disk");
     bench.prove();
-    let Some(AttemptOutcome::Drained { left, evicted, .. }) = &bench.end else { panic!("{:?}", bench.end) };
+    let Some(Ok(DrainSuccess { left, evicted, .. })) = &bench.end else { panic!("{:?}", bench.end) };
     assert_eq!((left, *evicted), (&expected, 4));
 }
 
@@ -44,16 +44,16 @@ fn d10_a_sticky_pod_that_is_made_anew_in_the_proof_does_not_start_it_over() {
     // The first answer is to a question from before the pod came.
     bench.look();
     bench.look();
-    assert_eq!(bench.progress().phase, AttemptPhase::Proving);
+    assert_eq!(bench.progress().phase, DrainPhase::Proving);
     bench.pass(secs(1));
     // The second list is on its way.
     bench.there.clear();
     bench.hear(Event::PodGone(back(3).pod.uid));
     bench.bind(back(4));
     bench.look();
-    let Some(AttemptOutcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
+    let Some(Ok(DrainSuccess { left, .. })) = &bench.end else { panic!("{:?}", bench.end) };
     assert_eq!(left.len(), 1, "{left:?}");
-    assert_eq!(left[0].what, "shop/web-4");
+    assert_eq!(what(left), ["shop/web-4"]);
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn d10_siblings_that_wait_are_left_too_and_those_that_end_are_waited_for() {
         bench.bind(back(number));
         bench.reply(&format!("web-{number}"), budget_reply());
     }
-    let left: Vec<String> = bench.progress().left.into_iter().map(|it| it.what).collect();
-    assert_eq!(left, ["shop/web-1", "shop/web-10", "shop/web-2", "shop/web-3"]);
+    let left = what(&bench.progress().left);
+    assert_eq!(left, ["shop/web-10", "shop/web-1", "shop/web-2", "shop/web-3"]);
     let before = bench.evictions.len();
     bench.pass(secs(40));
     assert_eq!((bench.evictions.len(), bench.end.clone()), (before, None));
@@ -75,7 +75,7 @@ fn d10_siblings_that_wait_are_left_too_and_those_that_end_are_waited_for() {
     bench.there.retain(|it| it.pod.name != "web-11");
     bench.hear(Event::PodGone(back(11).pod.uid));
     bench.prove();
-    assert!(matches!(bench.end, Some(AttemptOutcome::Drained { .. })), "{:?}", bench.end);
+    assert!(matches!(bench.end, Some(Ok(_))), "{:?}", bench.end);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn d10_a_sticky_workload_is_waited_for_without_evictions_where_the_rule_says_so(
     bench.pass(secs(600));
     assert_eq!((bench.evictions.len(), bench.end.clone()), (3, None));
     let blocker = bench.blockers().remove(0);
-    assert_eq!((blocker.code, bench.progress().counts.blocked), (BlockCode::Sticky, 1));
+    assert_eq!((blocker.code.as_str(), bench.progress().counts.blocked), ("sticky", 1));
     assert_eq!(
         blocker.reason,
         "pod shop/web-3 is not asked any more: its ReplicaSet/web has come back here 3 times"
@@ -93,7 +93,7 @@ fn d10_a_sticky_workload_is_waited_for_without_evictions_where_the_rule_says_so(
     bench.there.clear();
     bench.hear(Event::PodGone(back(3).pod.uid));
     bench.prove();
-    assert!(matches!(bench.end, Some(AttemptOutcome::Drained { .. })));
+    assert!(matches!(bench.end, Some(Ok(_))));
 }
 
 #[test]
@@ -103,14 +103,15 @@ fn d10_a_sticky_workload_fails_the_attempt_where_the_rule_says_so() {
         bench.reason(),
         "pod shop/web-3 cannot leave for good: its ReplicaSet/web has come back to this node 3 times"
     );
-    let Some(AttemptOutcome::Failed { marks, .. }) = &bench.end else { panic!() };
-    assert_eq!(marks.returns.get(&("shop".to_owned(), "ReplicaSet/web".to_owned())), Some(&3));
+    let Some(Err(failure)) = &bench.end else { panic!() };
+    let AttemptFailure { marks, .. } = &**failure;
+    assert_eq!(marks.returns.get("shop/ReplicaSet/web"), Some(&3));
 }
 
 #[test]
 fn d10_returns_of_an_earlier_attempt_count() {
     let marks =
-        Marks { returns: [(("shop".to_owned(), "ReplicaSet/web".to_owned()), 2)].into(), ..Marks::default() };
+        DrainMarks { returns: [("shop/ReplicaSet/web".to_owned(), 2)].into(), ..DrainMarks::default() };
     let mut bench = Bench::on_from(vec![back(0)], rules(StickyAction::Leave), &marks);
     assert_eq!(bench.progress().marks.returns, marks.returns);
     bench.leave("web-0");

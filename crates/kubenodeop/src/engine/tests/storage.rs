@@ -22,7 +22,7 @@ fn safe() -> StorageView {
 }
 
 fn empty(storage: StorageView, rules: AttemptRules) -> Bench {
-    let mut bench = Bench::with(vec![], rules, &Marks::default());
+    let mut bench = Bench::with(vec![], rules, &DrainMarks::default());
     bench.hear(Event::Storage(Ok(Some(storage.clone()))));
     bench.storage = Some(storage);
     bench.look();
@@ -39,7 +39,8 @@ type Change = fn(&mut LastCopyGuard, Mono);
 #[test]
 fn what_pods_must_stay_for_is_told_when_the_storage_or_a_time_has_changed_and_not_at_each_event() {
     let limit = Limit { after: Some(secs(5000)), then: VolumeAction::GoOn };
-    let mut guard = LastCopyGuard::new(limit, [].into(), None);
+    let rules = AttemptRules { last_copy: limit, ..AttemptRules::default() };
+    let mut guard = LastCopyGuard::new(&rules, &DrainMarks::default());
     let at = |secs| Mono::from_start(Duration::from_secs(secs));
     let mut told = |now, change: Change| {
         change(&mut guard, now);
@@ -77,16 +78,12 @@ fn d14_a_node_with_a_last_copy_is_not_released_however_long_it_is_empty() {
     }
     assert_eq!(bench.end, None);
     let progress = bench.progress();
-    assert_eq!(progress.phase, AttemptPhase::Storage);
+    assert_eq!(progress.phase, DrainPhase::WaitingForStorage);
     let wait = &progress.storage[0];
-    assert_eq!((wait.volume.as_str(), wait.attached.as_str()), ("shop/data (pvc-1)", "n1"));
+    assert_eq!((wait.volume.as_str(), wait.node.as_str()), ("shop/data (pvc-1)", "n1"));
     becomes(&mut bench, safe());
     bench.prove();
-    assert!(
-        matches!(&bench.end, Some(AttemptOutcome::Drained { left, .. }) if left.is_empty()),
-        "{:?}",
-        bench.end
-    );
+    assert!(matches!(&bench.end, Some(Ok(DrainSuccess { left, .. })) if left.is_empty()), "{:?}", bench.end);
 }
 
 #[test]
@@ -95,8 +92,8 @@ fn d14_the_percent_of_a_rebuild_is_shown() {
     let rebuilt = finding(VolumeState::LastCopy(Cause::Rebuilding), Some(42));
     becomes(&mut bench, StorageView { findings: vec![rebuilt], ..StorageView::default() });
     let wait = bench.progress().storage.remove(0);
-    assert_eq!(wait.percent, Some(42));
-    assert_eq!(wait.words, "the last healthy copy is here; another is being rebuilt, 42 %");
+    assert_eq!((wait.rebuilding, wait.percent), (true, 42));
+    assert_eq!(wait.reason, "the last healthy copy is here; another is being rebuilt, 42 %");
 }
 
 #[test]
@@ -106,10 +103,10 @@ fn d14_the_list_that_proves_the_node_empty_reads_the_storage_again() {
     bench.storage = Some(last());
     bench.prove();
     bench.pass(secs(60));
-    assert_eq!((bench.end.clone(), bench.progress().phase), (None, AttemptPhase::Storage));
+    assert_eq!((bench.end.clone(), bench.progress().phase), (None, DrainPhase::WaitingForStorage));
     becomes(&mut bench, safe());
     bench.prove();
-    assert!(matches!(bench.end, Some(AttemptOutcome::Drained { .. })));
+    assert!(matches!(bench.end, Some(Ok(_))));
 }
 
 #[test]
@@ -118,7 +115,7 @@ fn d14_a_storage_that_cannot_be_read_proves_nothing_and_the_attempt_ends_by_its_
     bench.hear(Event::Storage(Err(failed(transient()))));
     bench.pass(secs(299));
     let progress = bench.progress();
-    assert_eq!((bench.end.clone(), progress.phase), (None, AttemptPhase::Storage));
+    assert_eq!((bench.end.clone(), progress.phase), (None, DrainPhase::WaitingForStorage));
     assert_eq!(progress.trouble, "call: 503");
     bench.pass(secs(2));
     assert_eq!(bench.reason(), "not done within 300 s, the state of the storage is not known: call: 503");
@@ -126,7 +123,8 @@ fn d14_a_storage_that_cannot_be_read_proves_nothing_and_the_attempt_ends_by_its_
 
 #[test]
 fn d14_nothing_is_proved_before_the_storage_has_been_heard_of() {
-    let mut engine = Engine::new(AttemptRules::default(), &Marks::default(), Mono::from_start(secs(10)), 1);
+    let mut engine =
+        Engine::new(AttemptRules::default(), &DrainMarks::default(), Mono::from_start(secs(10)), 1);
     let mut now = Mono::from_start(secs(10));
     drop(engine.step(now, Event::Tick));
     for _ in 0..5 {
@@ -145,11 +143,9 @@ fn d14_a_volume_or_claim_that_the_policy_names_passes_and_is_named() {
         let pass = AttemptRules { last_copy_pass: [word.to_owned()].into(), ..AttemptRules::default() };
         let mut bench = empty(last(), pass);
         bench.prove();
-        let Some(AttemptOutcome::Drained { left, .. }) = &bench.end else {
-            panic!("{word}: {:?}", bench.end)
-        };
+        let Some(Ok(DrainSuccess { left, .. })) = &bench.end else { panic!("{word}: {:?}", bench.end) };
         let why = "its last healthy copy is here, and last_copy_pass names it".to_owned();
-        assert_eq!(left, &[Left { what: "volume shop/data (pvc-1)".to_owned(), why }]);
+        assert_eq!(left, &[format!("volume shop/data (pvc-1): {why}")]);
     }
     let mut bench = empty(last(), AttemptRules::default());
     bench.prove();
@@ -157,8 +153,8 @@ fn d14_a_volume_or_claim_that_the_policy_names_passes_and_is_named() {
     let passed = VolumeFinding { passed: "its disk is dead".to_owned(), ..last().findings.remove(0) };
     becomes(&mut bench, StorageView { findings: vec![passed], ..StorageView::default() });
     bench.prove();
-    let Some(AttemptOutcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
-    assert!(left[0].why.ends_with("pillar-rs/last-copy-pass allows it: its disk is dead"), "{left:?}");
+    let Some(Ok(DrainSuccess { left, .. })) = &bench.end else { panic!("{:?}", bench.end) };
+    assert!(left[0].ends_with("pillar-rs/last-copy-pass allows it: its disk is dead"), "{left:?}");
     let other = AttemptRules { last_copy_pass: ["shop/other".to_owned()].into(), ..AttemptRules::default() };
     let mut bench = empty(last(), other);
     bench.prove();
@@ -180,15 +176,18 @@ fn d14_the_limit_fails_the_attempt_or_lets_it_pass_by_name_as_the_policy_says() 
     let mut bench = empty(last(), limit(VolumeAction::GoOn));
     bench.pass(secs(101));
     bench.prove();
-    let Some(AttemptOutcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
-    assert_eq!(left[0].why, "its last healthy copy is here after 100 s, the limit for it");
+    let Some(Ok(DrainSuccess { left, .. })) = &bench.end else { panic!("{:?}", bench.end) };
+    assert_eq!(
+        left[0],
+        "volume shop/data (pvc-1): its last healthy copy is here after 100 s, the limit for it"
+    );
 
     let mut bench = empty(last(), limit(VolumeAction::Wait));
     bench.pass(secs(101));
     bench.prove();
     assert_eq!(bench.end, None);
     assert!(
-        bench.progress().storage[0].words.ends_with("; over its 100 s"),
+        bench.progress().storage[0].reason.ends_with("; over its 100 s"),
         "{:?}",
         bench.progress().storage
     );
@@ -197,9 +196,9 @@ fn d14_the_limit_fails_the_attempt_or_lets_it_pass_by_name_as_the_policy_says() 
 #[test]
 fn d14_a_faulted_volume_is_shown_and_holds_nothing() {
     let mut bench = empty(look(VolumeState::Faulted), AttemptRules::default());
-    assert_eq!(bench.progress().storage[0].words, "no copy is healthy on any node");
+    assert_eq!(bench.progress().storage[0].reason, "no copy is healthy on any node");
     bench.prove();
-    assert!(matches!(bench.end, Some(AttemptOutcome::Drained { .. })));
+    assert!(matches!(bench.end, Some(Ok(_))));
 }
 
 #[test]
@@ -212,7 +211,7 @@ fn d14_a_deadlock_of_all_nodes_cordoned_is_in_the_reason_of_the_failure() {
 
 #[test]
 fn d14_an_instance_manager_stays_until_the_volumes_have_copies_elsewhere() {
-    let mut bench = Bench::with(vec![instance_manager()], AttemptRules::default(), &Marks::default());
+    let mut bench = Bench::with(vec![instance_manager()], AttemptRules::default(), &DrainMarks::default());
     bench.hear(Event::Storage(Ok(Some(last()))));
     bench.look();
     bench.pass(secs(600));
@@ -220,7 +219,7 @@ fn d14_an_instance_manager_stays_until_the_volumes_have_copies_elsewhere() {
     let blocker = bench.blockers().remove(0);
     assert_eq!(blocker.code, BlockCode::StorageManager);
     let text = "pod longhorn-system/im-1 is not evicted yet: this node still has the last healthy copy of shop/data (pvc-1)";
-    assert_eq!((blocker.reason.as_str(), bench.progress().phase), (text, AttemptPhase::Storage));
+    assert_eq!((blocker.reason.as_str(), bench.progress().phase), (text, DrainPhase::WaitingForStorage));
     becomes(&mut bench, safe());
     assert_eq!(bench.evicted_names(), ["im-1"]);
 }
@@ -231,7 +230,7 @@ fn the_limit_for_last_copies_runs_while_only_the_instance_manager_is_left() {
     let mut bench = Bench::with(
         vec![instance_manager()],
         AttemptRules { last_copy: then, ..AttemptRules::default() },
-        &Marks::default(),
+        &DrainMarks::default(),
     );
     bench.hear(Event::Storage(Ok(Some(last()))));
     bench.look();
@@ -243,7 +242,7 @@ fn the_limit_for_last_copies_runs_while_only_the_instance_manager_is_left() {
 
 #[test]
 fn d7_the_budget_of_an_instance_manager_is_explained_and_not_called_stuck() {
-    let mut bench = Bench::with(vec![instance_manager()], AttemptRules::default(), &Marks::default());
+    let mut bench = Bench::with(vec![instance_manager()], AttemptRules::default(), &DrainMarks::default());
     let why = ClosedBudget {
         why: "volumes are attached through it: pvc-1".to_owned(),
         opens: "it opens once they are detached".to_owned(),
@@ -267,7 +266,7 @@ fn d7_the_budget_of_an_instance_manager_is_explained_and_not_called_stuck() {
 
 #[test]
 fn d14_an_instance_manager_that_only_passed_volumes_keep_stays_in_place_and_is_named() {
-    let mut bench = Bench::with(vec![instance_manager()], AttemptRules::default(), &Marks::default());
+    let mut bench = Bench::with(vec![instance_manager()], AttemptRules::default(), &DrainMarks::default());
     let passes = |why: &str, by: &str| {
         let closed = ClosedBudget {
             why: "last healthy copies are on this node".to_owned(),
@@ -284,8 +283,7 @@ fn d14_an_instance_manager_that_only_passed_volumes_keep_stays_in_place_and_is_n
     bench.hear(Event::Storage(Ok(Some(passes("its disk is dead", "pvc-1")))));
     bench.look();
     bench.reply("im-1", budget_reply());
-    let named =
-        |bench: &Bench| bench.engine.progress(bench.now).left.iter().any(|it| it.what.ends_with("/im-1"));
+    let named = |bench: &Bench| bench.engine.progress(bench.now).left.iter().any(|it| it.contains("/im-1: "));
     assert!(named(&bench), "{:?}", bench.engine.progress(bench.now).left);
     assert_eq!(bench.blockers().len(), 0);
     // A person changes their mind: it is one more that has to leave.
@@ -303,7 +301,7 @@ fn d16_a_last_copy_that_failed_the_attempt_is_watched_and_only_a_help_wakes() {
         let mut bench = empty(look(state), rules.clone());
         bench.pass(secs(61));
         match bench.end {
-            Some(AttemptOutcome::Failed { watched, .. }) => watched,
+            Some(Err(failure)) => failure.watched,
             other => panic!("{other:?}"),
         }
     };

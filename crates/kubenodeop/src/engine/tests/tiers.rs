@@ -83,5 +83,5 @@ fn a_tier_of_two_thousand_pods_is_emptied_with_calls_for_each_and_no_more() {
     }
     assert_eq!((bench.evictions.len(), bench.progress().counts.gone), (2000, 2000));
     bench.prove();
-    assert!(matches!(bench.end, Some(AttemptOutcome::Drained { evicted: 2000, .. })));
+    assert!(matches!(bench.end, Some(Ok(DrainSuccess { evicted: 2000, .. }))));
 }

@@ -31,7 +31,7 @@ fn d13_the_proof_begins_when_the_volumes_of_evicted_pods_are_detached() {
     assert_eq!(bench.looks.len(), 1, "what was not heard of is not detached");
     assert_eq!(
         (bench.progress().phase, bench.progress().volumes),
-        (AttemptPhase::Detaching, vec!["shop/data".to_owned(), "shop/log".to_owned()])
+        (DrainPhase::Detaching, vec!["shop/data".to_owned(), "shop/log".to_owned()])
     );
     bench.hear(attached(&["log", "data"]));
     assert_eq!(bench.progress().volumes, ["shop/data (pv pv-data)", "shop/log (pv pv-log)"]);
@@ -41,11 +41,7 @@ fn d13_the_proof_begins_when_the_volumes_of_evicted_pods_are_detached() {
     assert_eq!((bench.progress().volumes.len(), bench.looks.len()), (1, 1));
     bench.hear(attached(&[]));
     bench.prove();
-    assert!(
-        matches!(&bench.end, Some(AttemptOutcome::Drained { left, .. }) if left.is_empty()),
-        "{:?}",
-        bench.end
-    );
+    assert!(matches!(&bench.end, Some(Ok(DrainSuccess { left, .. })) if left.is_empty()), "{:?}", bench.end);
     assert_eq!(bench.volumes.len(), 1, "asked for once");
 }
 
@@ -54,7 +50,7 @@ fn d13_without_claims_nothing_is_followed() {
     let mut bench = Bench::started(vec![with("a", &[])]);
     bench.leave("a");
     bench.prove();
-    assert!(bench.volumes.is_empty() && matches!(bench.end, Some(AttemptOutcome::Drained { .. })));
+    assert!(bench.volumes.is_empty() && matches!(bench.end, Some(Ok(_))));
 }
 
 #[test]
@@ -65,7 +61,7 @@ fn d13_volumes_that_a_pod_uses_which_stays_are_not_waited_for() {
     assert_eq!(bench.volumes, [BTreeSet::from([claim("own")])]);
     bench.hear(attached(&["shared"]));
     bench.prove();
-    assert!(matches!(bench.end, Some(AttemptOutcome::Drained { .. })), "{:?}", bench.end);
+    assert!(matches!(bench.end, Some(Ok(_))), "{:?}", bench.end);
 }
 
 #[test]
@@ -87,18 +83,14 @@ fn d13_new_pods_go_back_to_draining_and_their_volumes_are_waited_for_as_well() {
     bench.leave("a");
     bench.hear(attached(&["data"]));
     bench.bind(with("b", &["more"]));
-    assert_eq!((bench.progress().phase, bench.evictions.len()), (AttemptPhase::Draining, 2));
+    assert_eq!((bench.progress().phase, bench.evictions.len()), (DrainPhase::Draining, 2));
     bench.hear(attached(&[]));
     bench.leave("b");
     assert_eq!(bench.volumes.last(), Some(&BTreeSet::from([claim("data"), claim("more")])));
-    assert_eq!(
-        bench.progress().phase,
-        AttemptPhase::Detaching,
-        "the answer to the wider question is awaited"
-    );
+    assert_eq!(bench.progress().phase, DrainPhase::Detaching, "the answer to the wider question is awaited");
     bench.hear(attached(&[]));
     bench.prove();
-    assert!(matches!(bench.end, Some(AttemptOutcome::Drained { .. })));
+    assert!(matches!(bench.end, Some(Ok(_))));
 }
 
 #[test]
@@ -107,9 +99,9 @@ fn d13_a_volume_that_is_attached_in_the_proof_starts_it_over() {
     bench.leave("a");
     bench.hear(attached(&[]));
     bench.look();
-    assert_eq!(bench.progress().phase, AttemptPhase::Proving);
+    assert_eq!(bench.progress().phase, DrainPhase::Proving);
     bench.hear(attached(&["data"]));
-    assert_eq!(bench.progress().phase, AttemptPhase::Detaching);
+    assert_eq!(bench.progress().phase, DrainPhase::Detaching);
     bench.pass(secs(1));
     bench.look();
     assert_eq!(bench.end, None);
@@ -122,12 +114,12 @@ fn d15_volumes_over_their_limit_are_let_go_and_named() {
     let since = bench.now;
     bench.hear(attached(&["data"]));
     bench.pass(secs(599));
-    assert_eq!((bench.progress().marks.volumes, bench.progress().left), (Some(since), vec![]));
+    assert_eq!((bench.progress().marks.volumes_ms, bench.progress().left), (since.as_ms(), vec![]));
     bench.pass(secs(1));
     let why = "still attached after 600 s, the limit for volumes".to_owned();
-    let expected = vec![Left { what: "shop/data (pv pv-data)".to_owned(), why }];
+    let expected = vec![format!("shop/data (pv pv-data): {why}")];
     bench.prove();
-    let Some(AttemptOutcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
+    let Some(Ok(DrainSuccess { left, .. })) = &bench.end else { panic!("{:?}", bench.end) };
     assert_eq!(left, &expected);
 }
 
@@ -137,24 +129,24 @@ fn d15_volumes_never_heard_of_are_let_go_by_their_claims() {
     bench.leave("a");
     bench.pass(secs(600));
     bench.prove();
-    let Some(AttemptOutcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
+    let Some(Ok(DrainSuccess { left, .. })) = &bench.end else { panic!("{:?}", bench.end) };
     let why = "not known within 600 s, the limit for volumes, to be detached".to_owned();
-    assert_eq!(left, &[Left { what: "shop/data".to_owned(), why }]);
+    assert_eq!(left, &[format!("shop/data: {why}")]);
 }
 
 #[test]
 fn d15_the_limit_for_volumes_goes_on_after_a_restart() {
-    let marks = Marks { volumes: Some(Mono::from_start(secs(700))), ..Marks::default() };
+    let marks = DrainMarks { volumes_ms: Mono::from_start(secs(700)).as_ms(), ..DrainMarks::default() };
     let mut bench = Bench::on_from(vec![with("a", &["data"])], AttemptRules::default(), &marks);
     bench.leave("a");
     bench.hear(attached(&["data"]));
     bench.pass(secs(299));
     assert_eq!(bench.end, None);
-    assert_eq!(bench.progress().left, []);
+    assert_eq!(bench.progress().left, [""; 0]);
     bench.pass(secs(1));
     bench.prove();
-    let Some(AttemptOutcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
-    assert!(left[0].why.starts_with("still attached"), "{left:?}");
+    let Some(Ok(DrainSuccess { left, .. })) = &bench.end else { panic!("{:?}", bench.end) };
+    assert!(left[0].contains(": still attached"), "{left:?}");
 }
 
 #[test]
@@ -167,7 +159,7 @@ fn d18_the_cordon_is_guarded_while_volumes_are_detached() {
     bench.hear(Event::Cordoned(Ok(true)));
     bench.hear(attached(&[]));
     bench.prove();
-    assert!(matches!(bench.end, Some(AttemptOutcome::Drained { recordons: 1, .. })), "{:?}", bench.end);
+    assert!(matches!(bench.end, Some(Ok(DrainSuccess { recordons: 1, .. }))), "{:?}", bench.end);
 }
 
 #[test]
@@ -175,23 +167,24 @@ fn d13_volumes_are_owed_by_the_next_attempt_and_after_a_restart_whoever_finds_th
     let rules = AttemptRules { attempt: secs(60), ..AttemptRules::default() };
     let mut bench = Bench::by(vec![with("a", &["data"])], rules);
     let known = bench.progress().marks;
-    assert_eq!(known.claims, BTreeSet::from([claim("data")]), "also before the pod has gone");
+    assert_eq!(known.claims, BTreeSet::from(["shop/data".to_owned()]), "also before the pod has gone");
     bench.leave("a");
     bench.hear(attached(&["data"]));
     bench.pass(secs(60));
-    let Some(AttemptOutcome::Failed { marks, .. }) = bench.end else { panic!("{:?}", bench.end) };
+    let Some(Err(failure)) = bench.end else { panic!("{:?}", bench.end) };
+    let AttemptFailure { marks, .. } = *failure;
     for marks in [known, marks] {
         let mut next = Bench::on_from(
             Vec::new(),
             AttemptRules::default(),
-            &Marks { claims: marks.claims, ..Marks::default() },
+            &DrainMarks { claims: marks.claims, ..DrainMarks::default() },
         );
         assert_eq!(next.volumes, [BTreeSet::from([claim("data")])]);
         next.pass(secs(30));
         next.hear(attached(&["data"]));
-        assert_eq!((next.progress().phase, next.looks.len()), (AttemptPhase::Detaching, 1));
+        assert_eq!((next.progress().phase, next.looks.len()), (DrainPhase::Detaching, 1));
         next.hear(attached(&[]));
         next.prove();
-        assert!(matches!(next.end, Some(AttemptOutcome::Drained { .. })), "{:?}", next.end);
+        assert!(matches!(next.end, Some(Ok(_))), "{:?}", next.end);
     }
 }

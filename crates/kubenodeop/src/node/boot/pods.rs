@@ -4,17 +4,16 @@
 //! Not here: what that means (`gate`).
 
 use std::collections::BTreeMap;
-use std::future::ready;
 
 use futures::stream::{self, BoxStream, StreamExt};
 use kubeapi::ApiClient;
 use kubeapi::objects::{items, text};
 use kubeapi::slim::{Meta, Pod};
-use kubeapi::watch::{Update, WatchScope};
+use kubeapi::watch::{Manner, ObjectMirror, WatchScope, jitter_seed};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::{BootWatch, follow_objects, listed, trouble};
+use super::{BootWatch, listed, trouble};
 use crate::calls::pods;
 use crate::node::gate::{GateFact, Layer};
 use crate::plan::tier::Tier;
@@ -123,45 +122,35 @@ fn pod_scope(boot: &BootWatch) -> WatchScope {
     WatchScope { labels: None, ..pods::scope(&boot.node) }
 }
 
-fn facts(all: &[&Ill]) -> [GateFact; 3] {
+fn facts(all: &BTreeMap<String, Ill>) -> Vec<GateFact> {
     let sorted = |of: fn(&Ill) -> &Option<String>| {
-        let mut all: Vec<String> = all.iter().filter_map(|it| of(it).clone()).collect();
+        let mut all: Vec<String> = all.values().filter_map(|it| of(it).clone()).collect();
         all.sort();
         all
     };
-    [
+    vec![
         GateFact::Storage(sorted(|it| &it.crashing)),
         GateFact::Unconnected(sorted(|it| &it.unconnected)),
         GateFact::System(sorted(|it| &it.system)),
     ]
 }
 
+/// What is kept of a pod, where something is the matter with it.
+fn kept(pod: Lean) -> (String, Option<Ill>) {
+    (pod.uid.unwrap_or_default(), Some(pod.ill).filter(|it| *it != Ill::default()))
+}
+
 pub(super) async fn look(cluster: &ApiClient, boot: &BootWatch) -> Vec<GateFact> {
-    match listed::<Lean>(cluster, &pod_scope(boot)).await {
-        Update::Listed(all) => facts(&all.iter().map(|it| &it.ill).collect::<Vec<_>>()).into(),
-        Update::Put(_) | Update::Gone(_) => Vec::new(),
-        Update::Trouble(error) => vec![trouble(Layer::Storage, &error)],
-    }
+    let mut all = BTreeMap::new();
+    let seen = listed(cluster, &pod_scope(boot)).await.into_table(&mut all, kept);
+    seen.map_or_else(|error| vec![trouble(Layer::Storage, &error)], |_| facts(&all))
 }
 
 /// Them, whenever one has changed.
 pub(super) fn follow(cluster: &ApiClient, boot: &BootWatch) -> BoxStream<'static, GateFact> {
-    let all: BTreeMap<String, Ill> = BTreeMap::new();
-    follow_objects::<Lean>(cluster, pod_scope(boot))
-        .scan(all, |all, heard| {
-            let uid = |pod: &Lean| pod.uid.clone().unwrap_or_default();
-            match heard {
-                Update::Listed(pods) => {
-                    all.clear();
-                    all.extend(pods.into_iter().map(|it| (uid(&it), it.ill)));
-                }
-                Update::Put(pod) => drop(all.insert(uid(&pod), pod.ill)),
-                Update::Gone(pod) => drop(all.remove(&uid(&pod))),
-                Update::Trouble(error) => return ready(Some(vec![trouble(Layer::Storage, &error)])),
-            }
-            all.retain(|_, ill| *ill != Ill::default());
-            ready(Some(facts(&all.values().collect::<Vec<_>>()).into()))
-        })
+    ObjectMirror::open(cluster, pod_scope(boot), Manner::default(), jitter_seed(), kept)
+        .changes(facts)
+        .map(|heard| heard.unwrap_or_else(|error| vec![trouble(Layer::Storage, &error)]))
         .flat_map(stream::iter)
         .boxed()
 }

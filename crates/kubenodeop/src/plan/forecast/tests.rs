@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::calls::volumes::AttachmentFacts;
-use crate::node::cordon::Cordon;
 use crate::node::cordon::tests::node;
 use crate::plan::budget::BudgetFacts;
 use crate::plan::budget::tests::budget;
 use crate::plan::class::tests::pod;
 use crate::plan::forecast::{Plan, Survey, Surveyed, forecast};
+use crate::plan::held::{UnhealthyPod, UnhealthyReason};
 use crate::plan::placement::{Affinity, PeerNode, SchedulingNeeds, SelectorTerm};
 use crate::plan::residents::{Resident, Residents};
 use crate::plan::tier::Tier;
-use crate::plan::unhealthy::{UnhealthyPod, UnhealthyReason};
 use crate::plan::{PodFacts, PodOwner};
 use crate::progress::BlockCode;
 use kubeapi::nodes::CordonAnnotation;
+use topics::CordonOwner;
 
 fn on_node(facts: PodFacts) -> Surveyed {
     Surveyed { facts, needs: SchedulingNeeds::default(), resident: None, priority_class: String::new() }
@@ -33,7 +33,7 @@ fn pinned(name: &str) -> Surveyed {
 
 fn survey(pods: Vec<Surveyed>, budgets: Vec<BudgetFacts>) -> Survey {
     Survey {
-        node: node(Cordon::None),
+        node: node(CordonOwner::None),
         pods,
         budgets,
         given_up_after: Duration::from_hours(24),
@@ -51,7 +51,9 @@ fn survey(pods: Vec<Surveyed>, budgets: Vec<BudgetFacts>) -> Survey {
 }
 
 fn met(survey: &Survey) -> Vec<(String, BlockCode)> {
-    forecast(survey).blockers.into_iter().map(|it| (it.subject.name().to_owned(), it.code)).collect()
+    let code = |word: &str| *BlockCode::ALL.iter().find(|it| it.text() == word).unwrap();
+    let name = |pod: &str| pod.trim_start_matches("shop/").to_owned();
+    forecast(survey).blockers.iter().map(|it| (name(&it.pod), code(&it.code))).collect()
 }
 
 fn held(name: &str, code: BlockCode) -> Vec<(String, BlockCode)> {
@@ -99,7 +101,8 @@ fn every_class_has_its_word_and_pods_stand_in_the_order_in_which_they_leave() {
     );
     let counts = plan.counts;
     assert_eq!((counts.total, counts.leave, counts.going, counts.keep, counts.blocked), (10, 6, 1, 3, 0));
-    assert_eq!(plan.tiers, [(Tier::Application, 6), (Tier::Storage, 1)]);
+    let tiers: Vec<_> = plan.tiers.iter().map(|it| (it.tier, it.pods)).collect();
+    assert_eq!(tiers, [(Tier::Application, 6), (Tier::Storage, 1)]);
     let note = |name: &str| plan.pods.iter().find(|it| it.pod.name == name).unwrap().note.as_str();
     assert_eq!(
         note("j-pinned"),
@@ -195,7 +198,7 @@ fn k5_a_grace_period_that_passes_the_limit_of_the_drain_is_foreseen_with_what_to
         plan.blockers[0].reason,
         "pod shop/a may take its grace period of 604800 s to end, and the drain is given up after 86400 s"
     );
-    assert!(plan.blockers[0].next_step().contains("`kubectl -n shop delete pod a --grace-period=60`"));
+    assert!(plan.blockers[0].next_step.contains("`kubectl -n shop delete pod a --grace-period=60`"));
     let kept = |it: Surveyed| Surveyed { facts: PodFacts { owner: PodOwner::DaemonSet, ..it.facts }, ..it };
     assert_eq!(met(&survey(slow(604_800).into_iter().map(kept).collect(), vec![])), []);
 }
@@ -255,10 +258,13 @@ fn the_state_of_nodes_and_volumes_is_told() {
     given.attached = vec![attached("data"), attached("other")];
     given.peers[0].unschedulable = true;
     given.node.ready = false;
-    given.node.cordon = Cordon::Foreign;
+    given.node.cordon = CordonOwner::Foreign;
     let plan = forecast(&given);
-    assert_eq!((plan.cordon, plan.volumes), ("foreign", vec!["shop/data (pv pv-data)".to_owned()]));
-    assert_eq!(plan.peers, [("n2".to_owned(), "is cordoned".to_owned())]);
+    assert_eq!(
+        (plan.cordon, plan.volumes),
+        (CordonOwner::Foreign, vec!["shop/data (pv pv-data)".to_owned()])
+    );
+    assert_eq!((plan.peers.len(), plan.peers[0].closed.as_str()), (1, "is cordoned"));
     assert_eq!(
         plan.notes,
         [
@@ -270,7 +276,7 @@ fn the_state_of_nodes_and_volumes_is_told() {
     assert_eq!(plan.pods[0].note, "no other node can take it: node n2 is cordoned");
     let owner =
         CordonAnnotation { requested_by: 2, requested_at: "t".to_owned(), ..CordonAnnotation::default() };
-    given.node.cordon = Cordon::Ours(owner);
+    (given.node.cordon, given.node.annotation) = (CordonOwner::Ours, Some(owner));
     given.peers.clear();
     let plan = forecast(&given);
     assert_eq!(plan.notes[0], "node n1 is cordoned already, for a reboot or shutdown requested t");

@@ -5,35 +5,45 @@
 use std::time::Duration;
 
 use agent::settings;
-use kubenodeop::{Counts, Left, Marks, Progress};
+use kubenodeop::{AttemptOutcome, Progress};
 use step::{Fault, Mono, planted, say};
-use topics::{DrainStatus, NodeDrainRequest};
+use topics::{DrainMarks, DrainStatus, NodeDrainRequest, PodCounts};
 
 use super::life::{Drain, DrainStepOutcome};
 use super::resume::{Resume, learned};
 use super::run::{DrainEnd, DrainRun, Repeats};
 use crate::core::context::NodeContext;
-use crate::core::facts::{AttemptFailure, DrainSuccess, Effect, say_blocker_changed, say_given_up};
+use crate::core::facts::{Effect, say_blocker_changed, say_given_up};
 use crate::limits::HOLD_LIMIT;
 
 /// The longest pause before a drain whose cause of failure ends again and again.
 const REPEAT_MOST: Duration = Duration::from_mins(30);
 
-/// Adds to `all`, in words and each once, what was left in place by policy.
-pub(super) fn add_left(all: &mut Vec<String>, left: &[Left]) {
-    for text in left.iter().map(ToString::to_string) {
-        if !all.contains(&text) {
-            all.push(text);
+/// Adds to `all`, each once, what was left in place by policy.
+pub(super) fn add_left(all: &mut Vec<String>, left: &[String]) {
+    for text in left {
+        if !all.contains(text) {
+            all.push(text.clone());
         }
     }
 }
 
 impl Drain {
     /// Attempt number `attempt`, which began now or when the marks say.
-    fn attempt(&mut self, now: Mono, attempt: u32, marks: Marks, node: &NodeContext, out: &mut Vec<Effect>) {
+    fn attempt(
+        &mut self,
+        now: Mono,
+        attempt: u32,
+        mut marks: DrainMarks,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) {
         let limit = self.properties.time(settings::DRAIN_TIMEOUT);
-        let began = marks.attempt.unwrap_or(now);
-        let marks = Marks { attempt: Some(began), drain: marks.drain.or(Some(began)), ..marks };
+        let began = Mono::of_ms(marks.attempt_ms).unwrap_or(now);
+        marks.attempt_ms = began.as_ms();
+        if marks.drain_ms == 0 {
+            marks.drain_ms = marks.attempt_ms;
+        }
         say!(out, info, "nodedrain-step:drain-attempt {attempt} of {}", node.limits.drain_tries);
         if let Some(request) = &self.serves {
             // Whose cordon it is stays as it was when the turn is not known for a moment.
@@ -60,7 +70,7 @@ impl Drain {
     /// The first attempt, or the one that an earlier run of this agent was in.
     pub(super) fn first_attempt(&mut self, now: Mono, node: &NodeContext, out: &mut Vec<Effect>) {
         let Some(Resume { attempt, marks, pause, .. }) = self.resume.take() else {
-            return self.attempt(now, 1, Marks::default(), node, out);
+            return self.attempt(now, 1, DrainMarks::default(), node, out);
         };
         let Some((until, reason)) = pause else { return self.attempt(now, attempt, marks, node, out) };
         let last = Box::new(Progress { marks, ..Progress::default() });
@@ -83,10 +93,10 @@ impl Drain {
             let marks = std::mem::take(&mut held.marks);
             *held = newest;
             // Until the attempt has marks of its own, those that it was given count.
-            if held.marks.attempt.is_none() {
+            if held.marks.attempt_ms == 0 {
                 held.marks = marks;
             } else {
-                held.marks.drain = marks.drain;
+                held.marks.drain_ms = marks.drain_ms;
             }
         }
     }
@@ -125,7 +135,7 @@ impl Drain {
     pub(crate) fn drained(
         &mut self,
         now: Mono,
-        result: Result<DrainSuccess, Box<AttemptFailure>>,
+        result: AttemptOutcome,
         node: &NodeContext,
         out: &mut Vec<Effect>,
     ) -> Option<DrainStepOutcome> {
@@ -136,7 +146,11 @@ impl Drain {
             Ok(done) => {
                 add_left(&mut self.left, &done.left);
                 let last = Box::new(Progress {
-                    counts: Counts { total: last.counts.total, gone: last.counts.total, ..Counts::default() },
+                    counts: PodCounts {
+                        total: last.counts.total,
+                        gone: last.counts.total,
+                        ..PodCounts::default()
+                    },
                     marks: last.marks,
                     evicted: done.evicted,
                     recordons: done.recordons,
@@ -152,7 +166,7 @@ impl Drain {
         let last = Box::new(Progress {
             blockers: failure.blockers,
             left: Vec::new(),
-            marks: Marks { drain: last.marks.drain, ..failure.marks },
+            marks: DrainMarks { drain_ms: last.marks.drain_ms, ..failure.marks },
             ..*last
         });
         let reason = failure.reason;

@@ -183,7 +183,7 @@ impl Drain {
         if said("it stays") || pod.unknown && said("no container of it runs") {
             return true;
         }
-        let workload = (pod.namespace.clone(), pod.workload.clone());
+        let workload = format!("{}/{}", pod.namespace, pod.workload);
         let returns = self.run.pods().and_then(|pods| pods.marks.returns.get(&workload)).copied();
         node.limits.sticky_then == StickyAction::Leave && returns.is_some_and(|times| times >= STICKY_RETURNS)
     }

@@ -20,7 +20,9 @@ impl Drain {
     /// When the first attempt of the drain that is under way began.
     fn began(&self) -> Option<Mono> {
         match &self.run {
-            DrainRun::Draining { now: pods, .. } | DrainRun::Retrying { last: pods, .. } => pods.marks.drain,
+            DrainRun::Draining { now: pods, .. } | DrainRun::Retrying { last: pods, .. } => {
+                Mono::of_ms(pods.marks.drain_ms)
+            }
             // It is proved.
             DrainRun::Holding { .. } | DrainRun::Idle | DrainRun::Ended(_) => None,
             DrainRun::Taken { .. }
@@ -30,7 +32,9 @@ impl Drain {
             | DrainRun::Hooks { .. }
             | DrainRun::Cordoning { .. }
             | DrainRun::Entering { .. }
-            | DrainRun::Confirming { .. } => self.resume.as_ref().and_then(|it| it.marks.drain),
+            | DrainRun::Confirming { .. } => {
+                self.resume.as_ref().and_then(|it| Mono::of_ms(it.marks.drain_ms))
+            }
         }
     }
 
@@ -104,7 +108,7 @@ impl Drain {
         let drain = self.drain_limit(node).map(|it| shown("drain", it, gives_up));
         let mut all: Vec<RunningLimit> = drain.into_iter().collect();
         if let DrainRun::Draining { deadline, now, .. } = &self.run {
-            let attempt = now.marks.attempt.map(|since| (since, *deadline));
+            let attempt = Mono::of_ms(now.marks.attempt_ms).map(|since| (since, *deadline));
             all.extend(attempt.map(|it| shown("attempt", it, gives_up)));
             all.extend(waits(now, limits).map(|(of, when, then)| shown(of, when, then)));
         }
@@ -117,11 +121,11 @@ fn waits(
     now: &Progress,
     limits: &Limits,
 ) -> impl Iterator<Item = (&'static str, (Mono, Mono), VolumeAction)> + use<> {
-    let of = |name, since: Option<Mono>, after: Option<Duration>, then| {
-        let since = since?;
+    let of = |name, since_ms: u64, after: Option<Duration>, then| {
+        let since = Mono::of_ms(since_ms)?;
         Some((name, (since, since + after?), then))
     };
-    let volumes = of("volumes", now.marks.volumes, Some(VOLUMES_LIMIT), VolumeAction::GoOn);
+    let volumes = of("volumes", now.marks.volumes_ms, Some(VOLUMES_LIMIT), VolumeAction::GoOn);
     let last_copy = limits.rules(Duration::ZERO).last_copy;
-    volumes.into_iter().chain(of("last-copies", now.marks.storage, last_copy.after, last_copy.then))
+    volumes.into_iter().chain(of("last-copies", now.marks.storage_ms, last_copy.after, last_copy.then))
 }

@@ -17,7 +17,5 @@ mod window;
 mod words;
 
 pub(crate) use life::{Drain, DrainStepOutcome};
-pub(crate) use resume::{kept_marks, marks, ms};
 pub(crate) use run::DrainEnd;
-pub(crate) use shown::blocker;
 pub(crate) use words::{StateWords, words};

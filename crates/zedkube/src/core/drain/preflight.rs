@@ -8,10 +8,10 @@
 
 use std::time::Duration;
 
-use kubenodeop::{AttemptBlocker, Progress};
+use kubenodeop::Progress;
 use outage::keeper::Ask;
 use step::{Mono, say};
-use topics::DrainStatus;
+use topics::{Blocker, DrainStatus};
 
 use super::life::{Drain, DrainStepOutcome};
 use super::run::{DrainEnd, DrainRun, PreflightState};
@@ -33,7 +33,7 @@ impl Drain {
     }
 
     /// What keeps it from starting, while it waits for that.
-    pub(super) fn obstacle(&self) -> Option<(&StartObstacle, &[AttemptBlocker])> {
+    pub(super) fn obstacle(&self) -> Option<(&StartObstacle, &[Blocker])> {
         match &self.preflight {
             PreflightState::Found { what, blockers, .. } if matches!(self.run, DrainRun::Waiting { .. }) => {
                 Some((what, blockers))
@@ -116,7 +116,7 @@ impl Drain {
     pub(crate) fn preflighted(
         &mut self,
         now: Mono,
-        found: Result<Vec<AttemptBlocker>, StartObstacle>,
+        found: Result<Vec<Blocker>, StartObstacle>,
         node: &NodeContext,
         out: &mut Vec<Effect>,
     ) {
@@ -135,7 +135,7 @@ impl Drain {
                     return;
                 }
                 Some(first) => {
-                    let next_step = format!("{}: {}", first.subject, first.next_step());
+                    let next_step = format!("{}: {}", first.pod, first.next_step);
                     let why = first.reason.clone();
                     let what = StartObstacle { why, next_step, away: false, of_node: false };
                     (what, blockers)

@@ -2,11 +2,11 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use kubenodeop::{AttemptBlocker, Progress};
+use kubenodeop::{DrainSuccess, Progress};
 use step::Mono;
-use topics::{DrainStatus, RequestId, Skip};
+use topics::{Blocker, DrainStatus, RequestId, Skip};
 
-use crate::core::facts::{CordonFailure, DrainSuccess, StartObstacle, UnansweredCall};
+use crate::core::facts::{CordonFailure, StartObstacle, UnansweredCall};
 
 /// Drains that began again by themselves for one request.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -141,7 +141,7 @@ pub(crate) enum PreflightState {
     Found {
         what: StartObstacle,
         /// What was found of pods.
-        blockers: Vec<AttemptBlocker>,
+        blockers: Vec<Blocker>,
         /// When it is looked again; `None` while it is.
         again: Option<Mono>,
         /// When the drain fails of it; never of an API that does not answer.

@@ -2,11 +2,11 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use kubenodeop::{AttemptPhase, Counts, Progress, VolumeWait};
+use kubenodeop::Progress;
 use step::{Inserted as _, Mono};
 use topics::{
-    Blocker, CordonOwner, DrainJournal, DrainStatus, GoTime, MachineProgress, NodeDrainProgress, PodCounts,
-    RequestId, Skip, StepWord, StorageWait, TurnShown,
+    Blocker, CordonOwner, DrainJournal, DrainPhase, DrainStatus, GoTime, NodeDrainProgress, PodCounts,
+    RequestId, Skip, StepWord, TurnShown,
 };
 
 use super::attempts::add_left;
@@ -18,40 +18,10 @@ use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
 use crate::core::facts::whose;
 
-/// What does not leave, for a reader.
-pub(crate) fn blocker(it: &kubenodeop::AttemptBlocker, since: GoTime) -> Blocker {
-    Blocker {
-        pod: it.subject.to_string(),
-        uid: it.subject.uid().to_owned(),
-        code: it.code.text().to_owned(),
-        reason: it.reason.clone(),
-        next_step: it.next_step(),
-        since,
-    }
-}
-
-fn storage_wait(it: &VolumeWait) -> StorageWait {
-    StorageWait {
-        volume: it.volume.clone(),
-        node: it.attached.clone(),
-        reason: it.words.clone(),
-        next_step: it.next_step.clone(),
-        rebuilding: it.percent.is_some(),
-        percent: it.percent.unwrap_or_default(),
-    }
-}
-
-/// A machine, for a reader.
-fn machine(it: &kubenodeop::MachineShown) -> MachineProgress {
-    MachineProgress { name: it.name.clone(), state: it.state.text().to_owned(), reason: it.text.clone() }
-}
-
-fn shown(all: &[kubenodeop::AttemptBlocker], node: &NodeContext) -> Vec<Blocker> {
-    all.iter().map(|it| blocker(it, node.wall(it.since))).collect()
-}
-
-fn blockers(pods: &Progress, node: &NodeContext) -> Vec<Blocker> {
-    shown(&pods.blockers, node)
+/// Blockers of a drain, by the wall clock.
+fn shown(all: &[Blocker], node: &NodeContext) -> Vec<Blocker> {
+    let at = |it: &Blocker| it.since.moved(GoTime::ZERO, node.booted_at);
+    all.iter().map(|it| Blocker { since: at(it), ..it.clone() }).collect()
 }
 
 impl Drain {
@@ -94,12 +64,12 @@ impl Drain {
             attempt: SavedAttempts::of(&self.run, self.resume.as_ref()).attempt,
             tier: tier.map(|it| it.text().to_owned()).unwrap_or_default(),
             counts: self.counts(),
-            blockers: self.obstacle().map_or_else(|| blockers(&pods, node), |(_, found)| shown(found, node)),
-            machines: pods.machines.iter().map(machine).collect(),
-            left: self.all_left(),
+            blockers: shown(self.obstacle().map_or(&pods.blockers, |(_, found)| found), node),
             trouble: trouble_words(&pods),
+            machines: pods.machines,
+            left: self.all_left(),
             volumes: pods.volumes,
-            storage: pods.storage.iter().map(storage_wait).collect(),
+            storage: pods.storage,
             evicted,
             replies: pods.replies.iter().map(|(word, count)| ((*word).to_owned(), *count)).into_map(),
             recordons,
@@ -165,11 +135,11 @@ impl Drain {
     /// not, as after a start in a pause, takes nothing away.
     pub(crate) fn facts(&self, node: &NodeContext) -> Option<(PodCounts, Vec<Blocker>, (u32, u32))> {
         let reported = |pods: &&Progress| {
-            (pods.counts, pods.evicted, pods.recordons) != (Counts::default(), 0, 0)
+            (pods.counts, pods.evicted, pods.recordons) != (PodCounts::default(), 0, 0)
                 || !pods.blockers.is_empty()
         };
         let pods = self.run.pods().filter(|it| self.is_done() || reported(it))?;
-        Some((self.counts(), blockers(pods, node), self.sums()))
+        Some((self.counts(), shown(&pods.blockers, node), self.sums()))
     }
 
     /// The steps that where it is now brings to the history, each with its attempt and why.
@@ -197,7 +167,7 @@ impl Drain {
             DrainRun::Cordoning { .. } => step(StepWord::ApiReached, 0, ""),
             DrainRun::Confirming { .. } => cordoned(),
             DrainRun::Draining { attempt, now, .. } => {
-                let proving = now.phase == AttemptPhase::Proving;
+                let proving = now.phase == DrainPhase::Proving;
                 let word = if proving { StepWord::Proving } else { StepWord::Attempt };
                 [cordoned(), step(word, *attempt, "")].concat()
             }
@@ -255,10 +225,10 @@ impl Drain {
 
     /// Pods of this attempt, those that had gone before this agent restarted included.
     pub(super) fn counts(&self) -> PodCounts {
-        let pods = self.run.pods();
-        let over = self.is_done()
-            || pods.is_some_and(|it| !matches!(it.phase, AttemptPhase::Machines | AttemptPhase::Draining));
-        self.before.with(pods.map(|it| counts(it.counts)).unwrap_or_default(), over)
+        let (counts, phase) = self.run.pods().map(|it| (it.counts, it.phase)).unwrap_or_default();
+        let left =
+            matches!(phase, DrainPhase::Detaching | DrainPhase::WaitingForStorage | DrainPhase::Proving);
+        self.before.with(counts, left || self.is_done())
     }
 
     /// Evictions that were accepted and cordons that were renewed in this drain.
@@ -275,9 +245,4 @@ impl Drain {
         }
         all
     }
-}
-
-fn counts(counts: Counts) -> PodCounts {
-    let Counts { total, gone, going, waiting, blocked } = counts;
-    PodCounts { total, gone, going, waiting, blocked }
 }

@@ -2,8 +2,8 @@
 
 use agent::settings;
 use kubeapi::listed;
-use kubenodeop::{AttemptPhase, Counts, MachineState, Progress};
-use topics::{DrainPhase, DrainStatus};
+use kubenodeop::{MachineState, Progress};
+use topics::{Blocker, DrainPhase, DrainStatus, PodCounts};
 
 use super::api_away::{May, may_skip};
 use super::life::Drain;
@@ -204,47 +204,34 @@ impl Drain {
 }
 
 fn draining_words(now: &Progress) -> StateWords {
-    let (phase, mut reason, mut next_step) = match now.phase {
-        AttemptPhase::Proving => {
-            (DrainPhase::Proving, "all pods are gone; verifying".to_owned(), String::new())
-        }
-        AttemptPhase::Detaching => (
-            DrainPhase::Detaching,
-            format!("no pod is left; volumes are still attached: {}", listed(&now.volumes, ", ")),
-            "wait; if they stay: look at `kubectl get volumeattachments` and the pods of their CSI driver"
-                .to_owned(),
-        ),
-        AttemptPhase::Storage => {
-            let first = now.storage.first();
-            let reason = first.map_or_else(
-                || "all other pods are gone; the state of the storage is not known yet".to_owned(),
-                |it| format!("all other pods are gone; volume {}: {}", it.volume, it.words),
-            );
-            let step = first.map(|it| it.next_step.clone()).unwrap_or_default();
-            (DrainPhase::WaitingForStorage, reason, step)
-        }
-        AttemptPhase::Machines => {
-            let gone = now.machines.iter().filter(|it| it.state == MachineState::Gone).count();
-            let reason = format!("{gone} of {} virtual machines gone", now.machines.len());
-            match now.blockers.first() {
-                Some(first) => (
-                    DrainPhase::MovingMachines,
-                    format!("{reason}: {}", first.reason),
-                    next_step(&now.blockers),
-                ),
-                None => (DrainPhase::MovingMachines, reason, String::new()),
-            }
-        }
-        AttemptPhase::Draining => {
-            let Counts { total, gone, blocked, .. } = now.counts;
-            let reason = format!("{gone} of {total} pods gone, {blocked} blocked");
-            match now.blockers.first() {
-                Some(first) => {
-                    (DrainPhase::Draining, format!("{reason}: {}", first.reason), next_step(&now.blockers))
-                }
-                None => (DrainPhase::Draining, reason, String::new()),
-            }
-        }
+    let held = |reason: String| match now.blockers.first() {
+        Some(first) => (format!("{reason}: {}", first.reason), next_step(&now.blockers)),
+        None => (reason, String::new()),
+    };
+    let (mut reason, mut next_step) = if now.phase == DrainPhase::Proving {
+        ("all pods are gone; verifying".to_owned(), String::new())
+    } else if now.phase == DrainPhase::Detaching {
+        let reason = format!("no pod is left; volumes are still attached: {}", listed(&now.volumes, ", "));
+        let step =
+            "wait; if they stay: look at `kubectl get volumeattachments` and the pods of their CSI driver";
+        (reason, step.to_owned())
+    } else if now.phase == DrainPhase::WaitingForStorage {
+        now.storage.first().map_or_else(
+            || {
+                let reason = "all other pods are gone; the state of the storage is not known yet";
+                (reason.to_owned(), String::new())
+            },
+            |it| {
+                let reason = format!("all other pods are gone; volume {}: {}", it.volume, it.reason);
+                (reason, it.next_step.clone())
+            },
+        )
+    } else if now.phase == DrainPhase::MovingMachines {
+        let gone = now.machines.iter().filter(|it| it.state == MachineState::Gone.text()).count();
+        held(format!("{gone} of {} virtual machines gone", now.machines.len()))
+    } else {
+        let PodCounts { total, gone, blocked, .. } = now.counts;
+        held(format!("{gone} of {total} pods gone, {blocked} blocked"))
     };
     let trouble = trouble_words(now);
     if !trouble.is_empty() {
@@ -253,6 +240,7 @@ fn draining_words(now: &Progress) -> StateWords {
     if !now.trouble.is_empty() && now.blockers.is_empty() {
         next_step.clone_from(&now.trouble_step);
     }
+    let phase = if now.phase == DrainPhase::Idle { DrainPhase::Draining } else { now.phase };
     words(phase, reason, next_step)
 }
 
@@ -265,9 +253,9 @@ pub(super) fn trouble_words(now: &Progress) -> String {
 }
 
 /// What a person can do about the first blocker, by name; empty when nothing blocks.
-fn next_step(blockers: &[kubenodeop::AttemptBlocker]) -> String {
+fn next_step(blockers: &[Blocker]) -> String {
     let Some(first) = blockers.first() else { return String::new() };
-    let step = format!("{}: {}", first.subject, first.next_step());
+    let step = format!("{}: {}", first.pod, first.next_step);
     match blockers.len() {
         1 => step,
         all => format!("{step} (and {} more)", all - 1),

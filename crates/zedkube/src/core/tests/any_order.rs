@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use kubenodeop::{AttemptPhase, Progress};
+use kubenodeop::Progress;
 use proptest::prelude::*;
 use step::Core as _;
-use topics::{CordonOwner, DrainStatus, NodeDrainStatus};
+use topics::{CordonOwner, DrainPhase, DrainStatus, NodeDrainStatus};
 
 use super::bench::booted_at;
 use super::world::{ALL, Task, World};
@@ -123,7 +123,7 @@ impl World {
             Turn::Result(well) => self.result(well),
             Turn::Progress(proving) => {
                 if let Some(Task::Drain(run)) = self.task {
-                    let phase = if proving { AttemptPhase::Proving } else { AttemptPhase::Draining };
+                    let phase = if proving { DrainPhase::Proving } else { DrainPhase::Draining };
                     self.reports += 1;
                     let pods = Progress { phase, evicted: self.reports, ..Progress::default() };
                     self.hear(&Event::Draining(run, Box::new(pods)));

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use kubenodeop::node::boot::GateReport;
 use kubenodeop::node::gate::{GateStatus, Layer};
-use kubenodeop::{Left, Marks, WatchedBlockers};
+use kubenodeop::{AttemptFailure, DrainSuccess, WatchedBlockers};
 use step::{Core as _, Mono};
-use topics::{CordonOwner, DrainJournal, GoTime, NodeDrainRequest, NodeDrainStatus, Requester};
+use topics::{CordonOwner, DrainJournal, DrainMarks, GoTime, NodeDrainRequest, NodeDrainStatus, Requester};
 
-use super::{AttemptFailure, DrainSuccess, Effect, Event, Membership, NodeLook, RunId, Zedkube};
+use super::{Effect, Event, Membership, NodeLook, RunId, Zedkube};
 use crate::limits::Limits;
 
 /// Those of a node that need not wait for its turn: what the drain itself does.
@@ -43,11 +43,11 @@ pub(super) fn failed(reason: &str) -> AttemptFailure {
         reason: reason.into(),
         blockers: Vec::new(),
         watched: WatchedBlockers::default(),
-        marks: Marks::default(),
+        marks: DrainMarks::default(),
     }
 }
 
-pub(super) fn done_with(left: Vec<Left>) -> DrainSuccess {
+pub(super) fn done_with(left: Vec<String>) -> DrainSuccess {
     DrainSuccess { took: Duration::from_secs(3), evicted: 2, recordons: 0, left }
 }
 

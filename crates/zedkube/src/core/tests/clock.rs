@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent::force::OrderedBy;
 use kubeapi::{PodRef, PodUid};
 use kubenodeop::node::gate::Layer;
-use kubenodeop::{AttemptBlocker, BlockCode, Progress};
+use kubenodeop::{BlockCode, Progress};
 use step::{Core as _, Mono};
 use topics::{
     CordonOwner, DrainHistory, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainStatus,
@@ -28,12 +28,7 @@ fn other_clocks() -> [GoTime; 2] {
 
 fn attempt() -> Progress {
     let pod = PodRef { namespace: "shop".into(), name: "web-1".into(), uid: PodUid::new("u1") };
-    let blocker = AttemptBlocker {
-        subject: pod.into(),
-        code: BlockCode::Budget,
-        reason: "no room".into(),
-        since: at(7),
-    };
+    let blocker = kubenodeop::blocker(&pod.into(), BlockCode::Budget, "no room".into(), at(7));
     Progress { blockers: vec![blocker], estimate: Some(at(90)), evicted: 1, ..Progress::default() }
 }
 

@@ -5,31 +5,24 @@
 use std::time::Duration;
 
 use kubeapi::{PodRef, PodUid};
-use kubenodeop::{AttemptBlocker, AttemptPhase, BlockCode, Counts, Left, Progress, Tier};
+use kubenodeop::{AttemptFailure, BlockCode, Progress, Tier};
 use step::Core as _;
-use topics::{DrainPhase, NodeDrainProgress, PodCounts, Requester};
+use topics::{Blocker, DrainPhase, NodeDrainProgress, PodCounts, Requester};
 
 use super::bench::{Bench, T0, alone, done_with, failed, request, wall};
-use super::{AttemptFailure, Effect, Event, UnansweredCall};
+use super::{Effect, Event, UnansweredCall};
 
-fn blocker(pod: &str, code: BlockCode) -> AttemptBlocker {
-    AttemptBlocker {
-        subject: PodRef {
-            namespace: "shop".into(),
-            name: pod.into(),
-            uid: PodUid::new(format!("uid-{pod}")),
-        }
-        .into(),
-        code,
-        reason: format!(
-            "pod shop/{pod}: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required"
-        ),
-        since: T0 + Duration::from_secs(4),
-    }
+fn blocker(pod: &str, code: BlockCode) -> Blocker {
+    let uid = PodUid::new(format!("uid-{pod}"));
+    let subject = PodRef { namespace: "shop".into(), name: pod.into(), uid }.into();
+    let reason = format!(
+        "pod shop/{pod}: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required"
+    );
+    kubenodeop::blocker(&subject, code, reason, T0 + Duration::from_secs(4))
 }
 
-fn left(what: &str) -> Left {
-    Left { what: what.into(), why: "its workload comes back to this node (sticky_then: leave)".into() }
+fn left(what: &str) -> String {
+    format!("{what}: its workload comes back to this node (sticky_then: leave)")
 }
 
 fn pods(evicted: u32) -> Progress {
@@ -57,9 +50,9 @@ fn writes(bench: &Bench) -> Vec<&NodeDrainProgress> {
 fn o1_a_reader_finds_every_member_of_an_attempt() {
     let (mut bench, run) = draining();
     let newest = Progress {
-        phase: AttemptPhase::Draining,
+        phase: DrainPhase::Draining,
         tier: Some(Tier::Storage),
-        counts: Counts { total: 9, gone: 3, going: 2, waiting: 3, blocked: 1 },
+        counts: PodCounts { total: 9, gone: 3, going: 2, waiting: 3, blocked: 1 },
         blockers: vec![blocker("web-1", BlockCode::BudgetStuck), blocker("web-2", BlockCode::Sticky)],
         volumes: vec!["shop/data (pv pvc-1)".into()],
         left: vec![left("shop/late-0")],
@@ -105,7 +98,7 @@ fn o2_each_reason_has_its_own_next_step() {
 #[test]
 fn an_api_that_is_lost_in_mid_drain_is_told_with_time_address_tries_and_what_to_do() {
     let (mut bench, run) = draining();
-    let counts = Counts { total: 4, gone: 1, going: 3, ..Counts::default() };
+    let counts = PodCounts { total: 4, gone: 1, going: 3, ..PodCounts::default() };
     bench.hear(Event::Draining(run, Box::new(Progress { counts, trouble: "watch".into(), ..pods(3) })));
     let silent = |bench: &mut Bench| {
         let (address, why) = ("https://10.1.2.3:6443".into(), "reach the API: no answer within 15 s".into());
@@ -146,7 +139,7 @@ fn an_api_that_is_lost_in_mid_drain_is_told_with_time_address_tries_and_what_to_
 fn trouble_with_the_api_is_never_told_as_pods_that_are_leaving() {
     let (mut bench, run) = draining();
     let trouble = Progress {
-        counts: Counts { total: 3, gone: 1, going: 2, ..Counts::default() },
+        counts: PodCounts { total: 3, gone: 1, going: 2, ..PodCounts::default() },
         trouble: "watch pods: the server answered 401".to_owned(),
         trouble_step: "renew the credentials".to_owned(),
         ..Progress::default()
@@ -166,7 +159,7 @@ fn trouble_with_the_api_is_never_told_as_pods_that_are_leaving() {
 fn o2_volumes_that_are_waited_for_are_a_phase_with_their_names() {
     let (mut bench, run) = draining();
     let volumes = vec!["shop/data (pv pvc-1)".to_owned(), "shop/logs (pv pvc-2)".to_owned()];
-    let newest = Progress { phase: AttemptPhase::Detaching, volumes, ..Progress::default() };
+    let newest = Progress { phase: DrainPhase::Detaching, volumes, ..Progress::default() };
     bench.hear(Event::Draining(run, Box::new(newest)));
     bench.wait();
     let said = writes(&bench)[0];

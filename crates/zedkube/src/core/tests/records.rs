@@ -5,13 +5,14 @@
 use std::time::Duration;
 
 use agent::force::OrderedBy;
-use kubenodeop::{AttemptPhase, Left, Marks, Progress};
+use kubenodeop::{DrainSuccess, Progress};
 use topics::{
-    CordonOwner, DrainRecord, DrainStatus, DrainStep, NodeDrainStatus, Requester, SkipKind, StepWord,
+    CordonOwner, DrainMarks, DrainPhase, DrainRecord, DrainStatus, DrainStep, NodeDrainStatus, PodCounts,
+    Requester, SkipKind, StepWord,
 };
 
 use super::bench::{Bench, T0, alone, booted_at, request, wall};
-use super::{DrainSuccess, Effect, Event, Force, Membership, Zedkube};
+use super::{Effect, Event, Force, Membership, Zedkube};
 use crate::limits::Limits;
 
 const US: Requester = Requester::DeviceOp;
@@ -73,8 +74,8 @@ fn restarted(bench: &Bench, boot: &str) -> Bench {
 }
 
 fn proving(evicted: u32) -> Box<Progress> {
-    let marks = Marks { attempt: Some(T0), ..Marks::default() };
-    Box::new(Progress { phase: AttemptPhase::Proving, evicted, marks, ..Progress::default() })
+    let marks = DrainMarks { attempt_ms: T0.as_ms(), ..DrainMarks::default() };
+    Box::new(Progress { phase: DrainPhase::Proving, evicted, marks, ..Progress::default() })
 }
 
 #[test]
@@ -98,7 +99,7 @@ fn o8_a_drain_is_kept_step_by_step_with_its_times_counts_and_what_was_let_pass()
     bench.hear(Event::Draining(run, proving(2)));
     bench.hear(Event::Draining(run, proving(2)));
     later(&mut bench, 4);
-    let left = vec![Left { what: "shop/loop-0".into(), why: "came back three times".into() }];
+    let left = vec!["shop/loop-0: came back three times".to_owned()];
     let done = DrainSuccess { took: Duration::from_secs(3), evicted: 2, recordons: 0, left };
     bench.hear(Event::Drained(run, Ok(done)));
     let record = newest(&bench);
@@ -213,8 +214,7 @@ fn o8_a_restart_goes_on_with_the_open_drain_and_another_boot_ends_it() {
 
 #[test]
 fn a_restart_in_mid_drain_forgets_no_eviction_and_no_pod_that_has_gone() {
-    let counts =
-        |total, gone, going| kubenodeop::Counts { total, gone, going, ..kubenodeop::Counts::default() };
+    let counts = |total, gone, going| PodCounts { total, gone, going, ..PodCounts::default() };
     let (mut bench, run) = Bench::draining(US);
     let far = Progress { counts: counts(12, 8, 4), evicted: 12, recordons: 1, ..Progress::default() };
     bench.hear(Event::Draining(run, Box::new(far)));

@@ -8,10 +8,9 @@ mod limit;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use kubeapi::PodUid;
-use kubenodeop::{Marks, Progress};
+use kubenodeop::Progress;
 use step::Mono;
-use topics::{CordonOwner, DrainJournal, DrainStatus, NodeDrainRequest, Requester};
+use topics::{CordonOwner, DrainJournal, DrainMarks, DrainStatus, NodeDrainRequest, Requester};
 
 use super::bench::{Bench, T0, alone, request};
 use super::{Effect, Event, NodeLook};
@@ -24,7 +23,7 @@ fn at(secs: u64) -> Mono {
 }
 
 /// An attempt and the limit and marks with which it begins.
-fn begun(bench: &Bench) -> Option<(u32, Duration, Marks)> {
+fn begun(bench: &Bench) -> Option<(u32, Duration, DrainMarks)> {
     let attempt = (1..=5).find(|nth| *nth == bench.core.progress().attempt)?;
     bench.last.iter().find_map(|it| {
         let Effect::Drain(_, _, limit, marks) = it else { return None };
@@ -55,8 +54,9 @@ fn retrying() -> (Bench, NodeDrainRequest) {
     let reboot = request(US, 1);
     bench.ask(&reboot);
     let run = bench.until_draining();
-    let returns = BTreeMap::from([(("shop".to_owned(), "ReplicaSet/web".to_owned()), 2)]);
-    let marks = Marks { attempt: Some(T0), returns, volumes: Some(at(50)), ..Marks::default() };
+    let returns = BTreeMap::from([("shop/ReplicaSet/web".to_owned(), 2)]);
+    let marks =
+        DrainMarks { attempt_ms: T0.as_ms(), returns, volumes_ms: at(50).as_ms(), ..DrainMarks::default() };
     bench.now = at(60);
     bench.hear(Event::Draining(run, Box::new(Progress { marks, ..Progress::default() })));
     bench.fail(run);
@@ -69,15 +69,13 @@ fn d15_after_a_restart_an_attempt_goes_on_with_its_number_deadline_and_marks() {
     bench.wait();
     assert_eq!(begun(&bench).unwrap().0, 2);
     let began = bench.now;
-    let marks = Marks {
-        attempt: Some(began),
-        drain: Some(T0),
-        volumes: None,
-        storage: None,
-        pods: BTreeMap::from([(PodUid::new("u1"), began + Duration::from_secs(7))]),
-        returns: BTreeMap::from([(("shop".to_owned(), "ReplicaSet/web".to_owned()), 2)]),
-        claims: BTreeSet::from([("shop".to_owned(), "data".to_owned())]),
-        surged: BTreeSet::new(),
+    let marks = DrainMarks {
+        attempt_ms: began.as_ms(),
+        drain_ms: T0.as_ms(),
+        pods_ms: BTreeMap::from([("u1".to_owned(), (began + Duration::from_secs(7)).as_ms())]),
+        returns: BTreeMap::from([("shop/ReplicaSet/web".to_owned(), 2)]),
+        claims: BTreeSet::from(["shop/data".to_owned()]),
+        ..DrainMarks::default()
     };
     let run = bench.core.drain.run_id();
     bench.hear(Event::Draining(run, Box::new(Progress { marks: marks.clone(), ..Progress::default() })));
@@ -104,7 +102,10 @@ fn d15_after_a_restart_in_a_pause_the_rest_of_it_is_kept_and_attempts_count_on()
     assert_eq!(bench.wait(), Duration::from_secs(200));
     let (attempt, _, marks) = begun(&bench).unwrap();
     // Limits begin again with an attempt; what was learned of workloads stays.
-    assert_eq!((attempt, marks.attempt, marks.volumes, marks.returns.len()), (2, Some(at(360)), None, 1));
+    assert_eq!(
+        (attempt, marks.attempt_ms, marks.volumes_ms, marks.returns.len()),
+        (2, at(360).as_ms(), 0, 1)
+    );
 }
 
 #[test]
@@ -146,7 +147,7 @@ fn a_request_that_came_while_nobody_ran_gets_attempts_of_its_own() {
     let (attempt, _, marks) = begun(&bench).unwrap();
     assert_eq!(
         (attempt, marks),
-        (1, Marks { attempt: Some(at(70)), drain: Some(at(70)), ..Marks::default() })
+        (1, DrainMarks { attempt_ms: at(70).as_ms(), drain_ms: at(70).as_ms(), ..DrainMarks::default() })
     );
 }
 
@@ -186,8 +187,8 @@ fn the_journal_is_not_written_with_every_pod_and_marks_soon() {
     let mut written = 0;
     for pod in 0..210_u32 {
         bench.now = bench.now + Duration::from_millis(50);
-        let mut marks = Marks { attempt: Some(T0), ..Marks::default() };
-        marks.pods.insert(PodUid::new(format!("u{}", pod / 20)), bench.now);
+        let mut marks = DrainMarks { attempt_ms: T0.as_ms(), ..DrainMarks::default() };
+        marks.pods_ms.insert(format!("u{}", pod / 20), bench.now.as_ms());
         bench.hear(Event::Draining(run, Box::new(Progress { marks, evicted: pod, ..Progress::default() })));
         written += journals(&bench);
     }
@@ -197,12 +198,12 @@ fn the_journal_is_not_written_with_every_pod_and_marks_soon() {
     bench.hear(Event::Tick);
     assert_eq!(journals(&bench), 1);
     // What is owed for pods that go is kept before they are gone.
-    let claims = BTreeSet::from([("shop".to_owned(), "data".to_owned())]);
-    let marks = Marks { attempt: Some(T0), claims, ..Marks::default() };
+    let claims = BTreeSet::from(["shop/data".to_owned()]);
+    let marks = DrainMarks { attempt_ms: T0.as_ms(), claims, ..DrainMarks::default() };
     bench.hear(Event::Draining(run, Box::new(Progress { marks, ..Progress::default() })));
     assert_eq!(journals(&bench), 1);
     // Pods alone are nothing to keep.
-    let marks = Marks { attempt: Some(T0), ..Marks::default() };
+    let marks = DrainMarks { attempt_ms: T0.as_ms(), ..DrainMarks::default() };
     bench.hear(Event::Draining(run, Box::new(Progress { marks: marks.clone(), ..Progress::default() })));
     bench.now = bench.now + Duration::from_secs(5);
     bench.hear(Event::Tick);

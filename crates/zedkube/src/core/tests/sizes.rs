@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use agent::force::OrderedBy;
 use kubeapi::{PodRef, PodUid};
-use kubenodeop::{AttemptBlocker, BlockCode, Left, Marks, Progress};
-use topics::{DrainHistory, DrainJournal, Requester, StepWord, Topic, go_json};
+use kubenodeop::{BlockCode, Progress};
+use topics::{DrainHistory, DrainJournal, DrainMarks, PodCounts, Requester, StepWord, Topic, go_json};
 
 use super::bench::{Bench, T0, alone, request};
 use super::{Event, Force};
@@ -27,16 +27,16 @@ fn long() -> String {
 }
 
 /// More marks than are kept, and claims as long as a server lets them be.
-fn marks() -> Marks {
-    let claim = |nth: usize| ("n".repeat(63), format!("{nth:0>253}"));
-    Marks {
-        attempt: Some(T0),
-        pods: (0..300).map(|nth| (PodUid::new(format!("{nth:0>36}")), T0)).collect(),
+fn marks() -> DrainMarks {
+    let claim = |nth: usize| format!("{}/{nth:0>253}", "n".repeat(63));
+    DrainMarks {
+        attempt_ms: T0.as_ms(),
+        pods_ms: (0..300).map(|nth| (format!("{nth:0>36}"), T0.as_ms())).collect(),
         returns: (0..300)
-            .map(|nth| (("n".repeat(63), format!("StatefulSet/{nth:0>253}")), u32::MAX))
+            .map(|nth| (format!("{}/StatefulSet/{nth:0>253}", "n".repeat(63)), u32::MAX))
             .collect(),
         claims: (0..CLAIMS).map(claim).collect(),
-        ..Marks::default()
+        ..DrainMarks::default()
     }
 }
 
@@ -54,16 +54,13 @@ fn full() -> Bench {
         asked.context = long();
         bench.ask(&asked);
         let run = bench.until_draining();
-        let blocker = |nth: u32| AttemptBlocker {
-            subject: PodRef { namespace: long(), name: format!("{nth}{}", long()), uid: PodUid::new(long()) }
-                .into(),
-            code: BlockCode::Budget,
-            reason: long(),
-            since: T0,
+        let blocker = |nth: u32| {
+            let (namespace, name, uid) = (long(), format!("{nth}{}", long()), PodUid::new(long()));
+            kubenodeop::blocker(&PodRef { namespace, name, uid }.into(), BlockCode::Budget, long(), T0)
         };
-        let left = |nth: u32| Left { what: format!("{nth}{}", long()), why: long() };
+        let left = |nth: u32| format!("{nth}{}: {}", long(), long());
         let progress = Progress {
-            counts: kubenodeop::Counts {
+            counts: PodCounts {
                 total: u32::MAX,
                 gone: u32::MAX,
                 going: u32::MAX,
@@ -80,7 +77,7 @@ fn full() -> Bench {
         for _ in 1..=30 {
             bench.hear(Event::Draining(run, Box::new(progress.clone())));
             let blockers = progress.blockers.clone();
-            let failure = super::AttemptFailure { blockers, ..super::bench::failed(&long()) };
+            let failure = kubenodeop::AttemptFailure { blockers, ..super::bench::failed(&long()) };
             bench.hear(Event::Drained(run, Err(Box::new(failure))));
             bench.wait();
         }
@@ -92,8 +89,10 @@ fn full() -> Bench {
             reason: long(),
         })));
         bench.hear(Event::Force(Force::Refused(format!("{nth}{}", long()))));
-        let failure =
-            super::AttemptFailure { blockers: progress.blockers.clone(), ..super::bench::failed(&long()) };
+        let failure = kubenodeop::AttemptFailure {
+            blockers: progress.blockers.clone(),
+            ..super::bench::failed(&long())
+        };
         bench.hear(Event::Draining(run, Box::new(progress)));
         if nth < 11 {
             bench.hear(Event::Drained(run, Err(Box::new(failure))));

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use kubenodeop::{Marks, Progress};
+use kubenodeop::Progress;
 use step::Core as _;
-use topics::{CordonOwner, DrainStatus, Requester};
+use topics::{CordonOwner, DrainMarks, DrainStatus, Requester};
 
 use super::bench::{Bench, T0, done_with, request};
 use super::{Effect, Event, NodeLook, RemainingPod};
@@ -47,8 +47,8 @@ fn p8_a_pod_that_has_come_to_the_drained_node_voids_complete_and_it_is_drained_a
 #[test]
 fn d9_p8_a_pod_that_the_drain_counted_as_gone_voids_complete_only_when_a_container_of_it_is_shown() {
     let (mut bench, run) = Bench::draining(Requester::DeviceOp);
-    let why = "no container of it runs, by the container runtime".into();
-    let gone = kubenodeop::Left { what: "shop/old-0".into(), why };
+    let why = "no container of it runs, by the container runtime";
+    let gone = format!("shop/old-0: {why}");
     bench.hear(Event::Drained(run, Ok(done_with(vec![gone]))));
     let unknown = |name: &str| RemainingPod { unknown: true, ..pod(name) };
     bench.look(NodeLook::HasPods(CordonOwner::Ours, vec![unknown("old-0")]));
@@ -58,8 +58,8 @@ fn d9_p8_a_pod_that_the_drain_counted_as_gone_voids_complete_only_when_a_contain
     assert_ne!(bench.status().0, 9);
 
     let (mut bench, run) = Bench::draining(Requester::DeviceOp);
-    let why = "no container of it runs, by the container runtime".into();
-    let gone = kubenodeop::Left { what: "shop/old-0".into(), why };
+    let why = "no container of it runs, by the container runtime";
+    let gone = format!("shop/old-0: {why}");
     bench.hear(Event::Drained(run, Ok(done_with(vec![gone]))));
     bench.look(NodeLook::HasPods(CordonOwner::Ours, vec![pod("old-0")]));
     assert_ne!(bench.status().0, 9, "it is not unknown");
@@ -69,15 +69,14 @@ fn d9_p8_a_pod_that_the_drain_counted_as_gone_voids_complete_only_when_a_contain
 fn p8_what_a_rule_lets_pass_does_not_void_complete_by_name_or_as_one_more_of_its_workload() {
     let (mut bench, run) = Bench::draining(Requester::DeviceOp);
     let times = |times| {
-        let returns = [(("shop".to_owned(), "ReplicaSet/web".to_owned()), times)].into();
+        let returns = [("shop/ReplicaSet/web".to_owned(), times)].into();
         Box::new(Progress {
-            marks: Marks { attempt: Some(T0), returns, ..Marks::default() },
+            marks: DrainMarks { attempt_ms: T0.as_ms(), returns, ..DrainMarks::default() },
             ..Progress::default()
         })
     };
     bench.hear(Event::Draining(run, times(3)));
-    let stays =
-        kubenodeop::Left { what: "shop/old-0".into(), why: "it stays: its workload comes back".into() };
+    let stays = "shop/old-0: it stays: its workload comes back".to_owned();
     bench.hear(Event::Drained(run, Ok(done_with(vec![stays]))));
     bench.look(NodeLook::HasPods(CordonOwner::Ours, vec![pod("web-7")]));
     assert_eq!(bench.status(), (9, 2));

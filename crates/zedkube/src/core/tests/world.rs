@@ -192,7 +192,7 @@ impl World {
                 Effect::Probe(run) => self.begin(Task::Probe(run)),
                 Effect::Cordon(run, ..) => self.begin(Task::Cordon(run)),
                 Effect::Drain(run, _, _, marks) => {
-                    self.attempt = marks.attempt.map(|began| (self.journal.attempt, began));
+                    self.attempt = Mono::of_ms(marks.attempt_ms).map(|began| (self.journal.attempt, began));
                     self.begin(Task::Drain(run));
                 }
                 Effect::Await(run, _) => self.begin(Task::Await(run)),

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use kubenodeop::{AttemptBlocker, BlockCode, Counts, Marks, Progress, Subject, VolumeAction};
+use kubenodeop::{BlockCode, Progress, Subject, VolumeAction};
 use step::{Core as _, Mono};
-use topics::{CordonOwner, DrainJournal, Requester, RunningLimit};
+use topics::{CordonOwner, DrainJournal, DrainMarks, PodCounts, Requester, RunningLimit};
 
 use crate::core::tests::bench::{Bench, T0, alone, failed, request};
 use crate::core::tests::{Effect, Event, NodeLook};
@@ -37,10 +37,10 @@ fn held(bench: &mut Bench) {
     let run = bench.core.drain.run_id();
     let subject = Subject::Volume { namespace: "shop".into(), claim: "data".into(), volume: "pvc-1".into() };
     let reason = "budget shop/web allows no disruption".to_owned();
-    let blockers = vec![AttemptBlocker { subject, code: BlockCode::Budget, reason, since: bench.now }];
-    let counts = Counts { total: 3, gone: 2, blocked: 1, ..Counts::default() };
+    let blockers = vec![kubenodeop::blocker(&subject, BlockCode::Budget, reason, bench.now)];
+    let counts = PodCounts { total: 3, gone: 2, blocked: 1, ..PodCounts::default() };
     // As an engine that has marks of its own, and none of the drain.
-    let marks = Marks { attempt: Some(bench.now), ..Marks::default() };
+    let marks = DrainMarks { attempt_ms: bench.now.as_ms(), ..DrainMarks::default() };
     bench.hear(Event::Draining(run, Box::new(Progress { counts, blockers, marks, ..Progress::default() })));
 }
 
@@ -94,7 +94,7 @@ fn d15_the_limit_of_a_drain_runs_on_in_its_pauses_and_over_attempts() {
     bench.now = at(100);
     bench.fail(bench.core.drain.run_id());
     pass_to(&mut bench, at(400));
-    assert_eq!((bench.status(), bench.core.drain.run().pods().unwrap().marks.drain), ((5, 2), Some(T0)));
+    assert_eq!((bench.status(), bench.core.drain.run().pods().unwrap().marks.drain_ms), ((5, 2), T0.as_ms()));
     pass_to(&mut bench, at(LIMIT));
     has_failed(&mut bench);
 }
@@ -164,7 +164,7 @@ fn d15_no_limit_of_a_drain_runs_while_it_waits_to_begin_nor_without_one_set() {
     bench.hear(Event::Probed(run, Ok(())));
     bench.now = at(1000);
     bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
-    assert_eq!(bench.core.drain.run().pods().unwrap().marks.drain, Some(at(1000)));
+    assert_eq!(bench.core.drain.run().pods().unwrap().marks.drain_ms, at(1000).as_ms());
 
     let (bench, _) = Bench::draining(US);
     let all: Vec<RunningLimit> = bench.core.progress().limits;
@@ -197,7 +197,12 @@ fn k12_limits_of_volumes_and_last_copies_are_shown_while_they_run_and_are_the_de
         bench.ask(&request(US, 1));
         bench.until_draining();
         let run = bench.core.drain.run_id();
-        let marks = Marks { attempt: Some(T0), volumes: Some(T0), storage: Some(T0), ..Marks::default() };
+        let marks = DrainMarks {
+            attempt_ms: T0.as_ms(),
+            volumes_ms: T0.as_ms(),
+            storage_ms: T0.as_ms(),
+            ..DrainMarks::default()
+        };
         bench.hear(Event::Draining(run, Box::new(Progress { marks, ..Progress::default() })));
         let shown = bench.core.progress();
         let wall = |secs| bench.core.node.wall(at(secs));

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use kubenodeop::{AttemptBlocker, BlockCode};
+use kubenodeop::BlockCode;
 use outage::keeper::Ask;
 use outage::turn::rule::TurnRule;
 use step::Core as _;
-use topics::{CordonOwner, DrainPhase, Requester};
+use topics::{Blocker, CordonOwner, DrainPhase, Requester};
 
 use super::super::{Effect, Event, NodeLook, StartObstacle};
 use super::{Bench, Limits, T0, asked, clean, draining, has, held, idle, limits, lost, waits};
@@ -24,14 +24,14 @@ fn fit(bench: &Bench) -> Option<bool> {
     bench.last.iter().filter_map(of).next_back()
 }
 
-fn refused(bench: &Bench) -> AttemptBlocker {
+fn refused(bench: &Bench) -> Blocker {
     let pod = kubeapi::names::PodRef {
         namespace: "shop".into(),
         name: "web-0".into(),
         uid: kubeapi::names::PodUid::new("u-0"),
     };
     let reason = "pod shop/web-0 cannot be evicted: 403 Forbidden".to_owned();
-    AttemptBlocker { subject: pod.into(), code: BlockCode::Refused, reason, since: bench.now }
+    kubenodeop::blocker(&pod.into(), BlockCode::Refused, reason, bench.now)
 }
 
 #[test]
