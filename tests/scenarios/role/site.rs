@@ -1,11 +1,12 @@
 //! The roles for a shutdown or reboot of the whole site: the agents', and that of the person who starts one.
 
 use agent::Clock;
+use kubeapi::machines::stops;
 use outage::site::address::Address;
 use outage::site::calls::{find, scale};
 use outage::site::coordinate::Need;
 use outage::site::machine_calls::act;
-use outage::site::machines::{starts, stops};
+use outage::site::machines::starts;
 use outage::site::preflight;
 use outage::turn::record::TurnRecord;
 use outage::turn::rule::TurnNode;
@@ -38,7 +39,7 @@ async fn s1_a_whole_site_asks_for_what_its_own_role_grants_and_nothing_else() {
             scale(&handle, &it).await.unwrap();
         }
         let work = match need {
-            Need::Applications => stops("op", &found.machines.all),
+            Need::Applications => stops("op", "", &found.machines.all),
             Need::Nodes | Need::Attached | Need::Faulted | Need::Scaled => {
                 sim.until(guests, <[Value]>::is_empty).await;
                 let all = find(&handle, Need::Scaled, "op").await.unwrap().machines.all;
