@@ -541,6 +541,9 @@ mod tests {
         assert_eq!(progress.answer(same), Some(&answer));
         assert_eq!(progress.answer(RequestId { by: Requester::Update, ..asked }), None);
         assert_eq!(progress.answer(RequestId { at: at("2026-03-14T09:30:00.000000001Z"), ..asked }), None);
+        let read = |text: &str| go_json::from_slice::<Answer>(text.as_bytes()).unwrap().skip_kind;
+        assert_eq!(read(r#"{"Forced":true}"#), SkipKind::Forced, "as an earlier version has written it");
+        assert_eq!(read(r#"{"SkipKind":"other"}"#), SkipKind::Other);
     }
 
     #[test]
