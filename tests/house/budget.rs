@@ -14,11 +14,11 @@ const DEVELOPMENT: [&str; 9] = [
     "crates/agent/src/runtime/mock",
     "crates/nodestatus/src/server/trial",
 ];
-const DEVICE_LINES: usize = 93_231;
+const DEVICE_LINES: usize = 93_190;
 /// What builds, shows or tries it.
 const DEVELOPMENT_LINES: usize = 11_421;
 /// Tests, those beside the code included.
-const TEST_LINES: usize = 100_472;
+const TEST_LINES: usize = 100_464;
 /// A number that is this much below its limit lowers the limit.
 const SLACK_LINES: usize = 400;
 

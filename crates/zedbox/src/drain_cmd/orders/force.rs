@@ -14,7 +14,7 @@ use topics::{DrainStatus, FORCE_FILE, ForceFile, NodeDrainStatus, Requester, go_
 
 use super::confirm::confirm;
 use crate::Exit;
-use crate::args::{ForceOptions, Output, Surroundings, Whom};
+use crate::args::{ForceOptions, Surroundings, Whom};
 use crate::drain_cmd::person;
 use crate::drain_cmd::voice::Voice;
 
@@ -85,17 +85,13 @@ async fn write(
             "WARNING: no drain is proved; what still runs on this node is cut off when the operation goes ahead",
         );
     }
-    match voice.output {
-        Output::Json => {
-            Voice::json(&ForceResult { result: "forced", file: &file, order: Some(forced) }, false)?
-        }
-        Output::Text => voice.paragraph(&format!(
-            "{} says {}: {}",
-            file.display(),
-            String::from_utf8_lossy(&bytes),
-            effect(status, waits.as_deref(), options.whom)
-        ))?,
-    };
+    let text = format!(
+        "{} says {}: {}",
+        file.display(),
+        String::from_utf8_lossy(&bytes),
+        effect(status, waits.as_deref(), options.whom)
+    );
+    voice.say(&ForceResult { result: "forced", file: &file, order: Some(forced) }, &text)?;
     Ok(Exit::Done)
 }
 
@@ -156,21 +152,16 @@ fn remove(topic_root: &TopicRoot, seen: &DrainView, voice: &Voice) -> anyhow::Re
         bail!("remove the force file: there is no {}", topic_root.path(FORCE_FILE).display());
     };
     let order = seen.force.as_ref().and_then(|it| it.order);
-    match voice.output {
-        Output::Json => Voice::json(&ForceResult { result: "removed", file: &file, order }, false)?,
-        Output::Text => {
-            let what = match (&seen.force, order) {
-                (_, Some(order)) => format!("it ordered {order}"),
-                (Some(forced), None) => format!("it was refused: {}", forced.refused),
-                (None, None) => "it could not be read".to_owned(),
-            };
-            voice.paragraph(&format!(
-                "Removed {}; {what}. The real status shows again; an operation that went ahead because of it is not \
-                 stopped.",
-                file.display()
-            ))?
-        }
+    let what = match (&seen.force, order) {
+        (_, Some(order)) => format!("it ordered {order}"),
+        (Some(forced), None) => format!("it was refused: {}", forced.refused),
+        (None, None) => "it could not be read".to_owned(),
     };
+    let text = format!(
+        "Removed {}; {what}. The real status shows again; an operation that went ahead because of it is not stopped.",
+        file.display()
+    );
+    voice.say(&ForceResult { result: "removed", file: &file, order }, &text)?;
     Ok(Exit::Done)
 }
 

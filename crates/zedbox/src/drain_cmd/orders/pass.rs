@@ -10,7 +10,7 @@ use serde::Serialize;
 use topics::{PASS_FILE, PreflightPass, go_json};
 
 use crate::Exit;
-use crate::args::{Output, PassOptions, Surroundings};
+use crate::args::{PassOptions, Surroundings};
 use crate::drain_cmd::person;
 use crate::drain_cmd::voice::Voice;
 
@@ -63,9 +63,5 @@ pub(in crate::drain_cmd) async fn run(
 }
 
 fn said(voice: &Voice, result: &str, codes: &[String], text: &str) -> anyhow::Result<Exit> {
-    match voice.output {
-        Output::Json => Voice::json(&PassResult { result, codes }, false)?,
-        Output::Text => voice.paragraph(text)?,
-    };
-    Ok(Exit::Done)
+    voice.say(&PassResult { result, codes }, text).map(|()| Exit::Done)
 }

@@ -15,7 +15,7 @@ use topics::{DeviceOp, OperationPause, PAUSE_FILE, PAUSE_LEFT_FILE, PauseScope, 
 
 use super::force::{read_as_agents_do, refuse_directory};
 use crate::Exit;
-use crate::args::{Output, PauseOptions, PausePlace, RefuseOptions, Surroundings};
+use crate::args::{PauseOptions, PausePlace, RefuseOptions, Surroundings};
 use crate::drain_cmd::person;
 use crate::drain_cmd::voice::Voice;
 
@@ -167,11 +167,7 @@ fn say(
     pause: Option<&OperationPause>,
     text: &str,
 ) -> anyhow::Result<Exit> {
-    match voice.output {
-        Output::Json => Voice::json(&PauseResult { result, file, pause }, false)?,
-        Output::Text => voice.paragraph(text)?,
-    };
-    Ok(Exit::Done)
+    voice.say(&PauseResult { result, file, pause }, text).map(|()| Exit::Done)
 }
 
 /// What a pause does not stop any more.

@@ -13,7 +13,7 @@ use sheet::DrainView;
 use topics::{DrainPhase, WINDOW_PASS, WindowPass, go_json};
 
 use crate::Exit;
-use crate::args::{Output, StartOptions, Surroundings};
+use crate::args::{StartOptions, Surroundings};
 use crate::drain_cmd::person;
 use crate::drain_cmd::voice::Voice;
 
@@ -45,16 +45,12 @@ pub(in crate::drain_cmd) fn run(
     let file = topic_root.path(WINDOW_PASS);
     let bytes = go_json::to_vec(&pass).context(START)?;
     store::replace(&file, &bytes).map_err(person::root_needed).context(START)?;
-    match voice.output {
-        Output::Json => Voice::json(&StartNowResult { result: "started", file: &file, pass: &pass }, false)?,
-        Output::Text => voice.paragraph(&format!(
-            "{} lets the drain for {} start now, outside of its windows. To undo it before the node is cordoned: `rm {}`",
-            file.display(),
-            pass.id(),
-            file.display()
-        ))?,
-    };
-    Ok(Exit::Done)
+    let (shown, of) = (file.display(), pass.id());
+    let text = format!(
+        "{shown} lets the drain for {of} start now, outside of its windows. To undo it before the node is cordoned: \
+         `rm {shown}`"
+    );
+    voice.say(&StartNowResult { result: "started", file: &file, pass: &pass }, &text).map(|()| Exit::Done)
 }
 
 fn pass(seen: &DrainView, reason: &str, by: String) -> anyhow::Result<WindowPass> {
