@@ -110,6 +110,7 @@ impl Core for Zedkube {
     #[expect(clippy::too_many_lines, reason = "one arm for each fact")]
     fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
         let mut out = Vec::new();
+        let (mut outcome, ours) = (None, self.drain.run_id());
         match event {
             Event::Member(member) => {
                 if planted(Fault::K5) && member == Membership::Member && self.drain.is_active() {
@@ -125,13 +126,12 @@ impl Core for Zedkube {
             Event::K3s(hold) => self.node.k3s = hold,
             Event::Hooking(run, name) => {
                 self.node.hooks.in_place = true;
-                if run == self.drain.run_id() {
+                if run == ours {
                     self.drain.hooking(name);
                 }
             }
-            Event::Hooked(run, result) if run == self.drain.run_id() => {
-                let outcome = self.drain.hooked(now, result, &self.node, &mut out);
-                self.follow(now, outcome);
+            Event::Hooked(run, result) if run == ours => {
+                outcome = self.drain.hooked(now, result, &self.node, &mut out);
             }
             Event::HooksLeft { in_place, after_boot } => {
                 (self.node.hooks.in_place, self.node.hooks.after_boot) = (in_place, after_boot);
@@ -147,7 +147,7 @@ impl Core for Zedkube {
             Event::NodeKnown { name } => self.node.node_known = !name.is_empty(),
             Event::Request(from, request) => {
                 if planted(Fault::K3) && request.is_some() && self.drain.is_active() {
-                    out.push(Effect::Probe(self.drain.run_id()));
+                    out.push(Effect::Probe(ours));
                 }
                 self.answers.request(now, from, request, &self.node);
             }
@@ -157,39 +157,27 @@ impl Core for Zedkube {
                 self.answers.hear_force(force);
                 self.history.hear_force();
             }
-            Event::Hold(hold) => {
-                let outcome = self.drain.hold(hold, &mut out);
-                self.follow(now, outcome);
-            }
+            Event::Hold(hold) => outcome = self.drain.hold(hold, &mut out),
             Event::Properties(properties) => self.drain.properties = properties,
-            Event::Probed(run, result) if run == self.drain.run_id() => {
-                let outcome = self.drain.probed(now, result, &self.node, &mut out);
-                self.follow(now, outcome);
+            Event::Probed(run, result) if run == ours => {
+                outcome = self.drain.probed(now, result, &self.node, &mut out);
             }
-            Event::Preflighted(run, found) if run == self.drain.run_id() => {
+            Event::Preflighted(run, found) if run == ours => {
                 self.drain.preflighted(now, found, &self.node, &mut out);
             }
-            Event::Passed(run, what) if run == self.drain.run_id() => {
+            Event::Passed(run, what) if run == ours => {
                 say!(out, warn, "findings of the preflight are passed by a person's word: {what}");
                 self.history.step(StepWord::Passed, 0, self.node.wall(now), &what);
             }
-            Event::Cordoned(run, result) if run == self.drain.run_id() => {
-                let outcome = self.drain.cordoned(now, result, &self.node, &mut out);
-                self.follow(now, outcome);
+            Event::Cordoned(run, result) if run == ours => {
+                outcome = self.drain.cordoned(now, result, &self.node, &mut out);
             }
-            Event::Draining(run, newest) if run == self.drain.run_id() => {
-                self.drain.draining(newest);
+            Event::Draining(run, newest) if run == ours => self.drain.draining(newest),
+            Event::Away(run, away) if run == ours => self.drain.api_silent(now, away),
+            Event::Drained(run, result) if run == ours => {
+                outcome = self.drain.drained(now, result, &self.node, &mut out);
             }
-            Event::Away(run, away) if run == self.drain.run_id() => {
-                self.drain.api_silent(now, away);
-            }
-            Event::Drained(run, result) if run == self.drain.run_id() => {
-                let outcome = self.drain.drained(now, result, &self.node, &mut out);
-                self.follow(now, outcome);
-            }
-            Event::BlockerChanged(run, what) if run == self.drain.run_id() => {
-                self.blocker_changed(now, &what, &mut out);
-            }
+            Event::BlockerChanged(run, what) if run == ours => self.blocker_changed(now, &what, &mut out),
             Event::Looked(nth, seen) if self.cleanup.awaits(nth) => self.looked(now, seen, &mut out),
             Event::NodeActivity(what) => self.cleanup.node_changed(now, self.wanted(), &what, &mut out),
             Event::Gate(report) => self.cleanup.gate(now, report, &mut out),
@@ -197,12 +185,13 @@ impl Core for Zedkube {
             Event::Tainted(taints) => self.cleanup.after_boot.tainted(&taints, &mut out),
             Event::Leftovers(why, next) => self.cleanup.leftovers.hear((why, next), &mut out),
             Event::Turn(turn_state) => self.turn_heard(now, *turn_state, &mut out),
-            Event::TurnConfirmed(result) => self.turn_confirmed(now, result.is_ok(), &mut out),
+            Event::TurnConfirmed(result) => {
+                outcome = self.drain.turn_confirmed(now, result.is_ok(), &self.node, &mut out);
+            }
             Event::Learned(learned) => self.node.learn(*learned),
             Event::ServersOut(servers) => self.node.known.servers_out = servers,
-            Event::Spared(run, result) if run == self.drain.run_id() => {
-                let outcome = self.drain.spared(now, result, &mut out);
-                self.follow(now, outcome);
+            Event::Spared(run, result) if run == ours => {
+                outcome = self.drain.spared(now, result, &mut out);
             }
             Event::Server(server) => self.looks.hear_server(server),
             Event::Question(question) => self.looks.question(now, question),
@@ -224,6 +213,7 @@ impl Core for Zedkube {
             | Event::Looked(..)
             | Event::Tick => {}
         }
+        self.follow(now, outcome);
         if self.drain.is_taken() {
             // It has been said that the request was taken; now it is served.
             self.advance(now, &mut out);
@@ -233,7 +223,8 @@ impl Core for Zedkube {
         if !self.drain.is_taken() {
             self.advance(now, &mut out);
         }
-        self.settle_preflight(now, &mut out);
+        let outcome = self.drain.settle_preflight(now, &self.node, &mut out);
+        self.follow(now, outcome);
         self.settle_node(now, &mut out);
         let basis = LookBasis::new(&self.answers, &self.node, &self.drain.properties);
         self.looks.settle(now, &basis, &mut out);

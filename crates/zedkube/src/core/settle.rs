@@ -12,7 +12,7 @@ use topics::{Answer, CordonOwner, DrainStatus, NodeDrainRequest, Requester, Skip
 
 use super::answers::{is_drained, is_operation};
 use super::cleanup::{DesiredNode, Voided};
-use super::drain::{DrainEnd, DrainStepOutcome};
+use super::drain::{DrainEnd, StepOutcome};
 use super::facts::{Effect, NodeLook, SiteHold, say_blocker_changed, say_skipped};
 use super::k3s::TURN_ALONE;
 use super::machine::Zedkube;
@@ -93,7 +93,7 @@ impl Zedkube {
     /// What time alone brings.
     pub(super) fn advance(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let outcome = self.drain.advance(now, &self.node, out);
-        let complete = outcome == Some(DrainStepOutcome::Drained);
+        let complete = outcome == Some(StepOutcome::Drained);
         self.follow(now, outcome);
         if self.may_look() && !complete {
             self.cleanup.advance(now, self.wanted(), out);
@@ -101,26 +101,26 @@ impl Zedkube {
     }
 
     /// What a step of the drain means for the node and for whoever waits.
-    pub(super) fn follow(&mut self, now: Mono, outcome: Option<DrainStepOutcome>) {
+    pub(super) fn follow(&mut self, now: Mono, outcome: Option<StepOutcome>) {
         match outcome {
             None => {}
-            Some(DrainStepOutcome::CordonSent) => self.cleanup.cordon_sent(),
-            Some(DrainStepOutcome::Cordoned(owner)) => self.cleanup.cordoned(owner),
-            Some(DrainStepOutcome::Drained) => {
+            Some(StepOutcome::CordonSent) => self.cleanup.cordon_sent(),
+            Some(StepOutcome::Cordoned(owner)) => self.cleanup.cordoned(owner),
+            Some(StepOutcome::Drained) => {
                 self.answers.give(now, DrainStatus::Complete, &Skip::default(), &self.node);
                 // At once: with the first check the watch begins.
                 self.cleanup.check_at(now);
             }
-            Some(DrainStepOutcome::TurnAlone) => self.turn_alone(now),
-            Some(DrainStepOutcome::Skipped(skip)) => {
+            Some(StepOutcome::TurnAlone) => self.turn_alone(now),
+            Some(StepOutcome::Skipped(skip)) => {
                 self.answers.give(now, DrainStatus::Complete, &skip, &self.node);
             }
-            Some(DrainStepOutcome::TurnRefused) => self.uncordon_soon(now),
-            Some(DrainStepOutcome::TurnLost(why)) => {
+            Some(StepOutcome::TurnRefused) => self.uncordon_soon(now),
+            Some(StepOutcome::TurnLost(why)) => {
                 self.history.step(StepWord::TurnLost, 0, self.node.wall(now), &why);
                 self.uncordon_soon(now);
             }
-            Some(DrainStepOutcome::Failed(status)) => {
+            Some(StepOutcome::Failed(status)) => {
                 self.answers.give(now, status, &Skip::default(), &self.node);
                 self.uncordon_soon(now);
             }
@@ -288,21 +288,9 @@ impl Zedkube {
             return;
         }
         let outcome = self.drain.turn(now, &self.node, out);
-        if let Some(DrainStepOutcome::TurnLost(why)) = &outcome {
+        if let Some(StepOutcome::TurnLost(why)) = &outcome {
             self.void(now, &format!("its turn to be down is no longer its own: {why}"), is_drained, out);
         }
-        self.follow(now, outcome);
-    }
-
-    /// Hears whether the turn is still its own.
-    pub(super) fn turn_confirmed(&mut self, now: Mono, ours: bool, out: &mut Vec<Effect>) {
-        let outcome = self.drain.turn_confirmed(now, ours, &self.node, out);
-        self.follow(now, outcome);
-    }
-
-    /// Looks for what would keep the drain from starting, before a turn is asked for.
-    pub(super) fn settle_preflight(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let outcome = self.drain.settle_preflight(now, &self.node, out);
         self.follow(now, outcome);
     }
 

@@ -1,24 +1,26 @@
-//! The life of a drain, from the request to its end.
+//! The life of a drain, from the request to its end: where it is, and what takes it on.
 //!
-//! Sources: lf-edge/eve pkg/pillar/cmd/zedkube (drain, handlenodedrain). Pure: no clock, no I/O, no task.
+//! Not here: what keeps it from its cordon (`gates`), attempts (`attempts`), and what a reader gets (`shown`). Sources:
+//! lf-edge/eve pkg/pillar/cmd/zedkube (drain, handlenodedrain). Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 
 use agent::settings::Properties;
-use kubenodeop::{STICKY_RETURNS, StickyAction};
+use kubenodeop::{Progress, STICKY_RETURNS, StickyAction};
 use outage::keeper::Ask;
 use step::{Mono, say};
 use topics::{CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainRequest, Skip};
 
-use super::resume::{EarlierWork, Resume};
-use super::run::{DrainEnd, DrainRun, PreflightState, Repeats, Silence};
+use super::run::{
+    CordonStage, DrainEnd, DrainGate, DrainRun, EarlierWork, Repeats, Resume, Silence, TurnGate,
+};
 use crate::WAIT;
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
-use crate::core::facts::{CordonFailure, Effect, RemainingPod, RunId, say_skipped, whose};
+use crate::core::facts::{CordonFailure, Effect, RemainingPod, RunId, say_given_up, say_skipped, whose};
 
 /// How long the answer to whether the turn is still ours may take before the question is asked again.
-const CONFIRM_AGAIN: Duration = Duration::from_secs(30);
+pub(super) const CONFIRM_AGAIN: Duration = Duration::from_secs(30);
 
 /// The drain of this node, or none.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,8 +48,6 @@ pub(crate) struct Drain {
     pub(super) left: Vec<String>,
     /// What was shown before this agent restarted, while the run catches up.
     pub(super) floor: Option<DrainStatus>,
-    /// What was looked at before a turn is asked for, or the node is cordoned.
-    pub(super) preflight: PreflightState,
     /// Whoever waits needs a turn, and no drain.
     pub(crate) turn_alone: bool,
     /// Tries of the hooks before it that have failed.
@@ -56,7 +56,7 @@ pub(crate) struct Drain {
 
 /// What the rest of the core has to know of a step of the drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum DrainStepOutcome {
+pub(crate) enum StepOutcome {
     /// A cordon was sent.
     CordonSent,
     /// The node is cordoned.
@@ -93,7 +93,6 @@ impl Drain {
             before: EarlierWork::default(),
             left: journal.map(|it| it.left.clone()).unwrap_or_default(),
             floor: None,
-            preflight: PreflightState::Due,
             turn_alone: false,
             hook_tries: 0,
         }
@@ -109,6 +108,11 @@ impl Drain {
         &self.run
     }
 
+    /// The request in whose name it works.
+    pub(crate) fn serves(&self) -> Option<&NodeDrainRequest> {
+        self.serves.as_ref()
+    }
+
     /// The wall clock was set.
     pub(crate) fn set_clock(&mut self, before: GoTime, booted_at: GoTime) {
         self.started_at = self.started_at.moved(before, booted_at);
@@ -116,7 +120,7 @@ impl Drain {
 
     /// Whether a task is, or soon will be, at work.
     pub(crate) fn is_active(&self) -> bool {
-        self.run.is_active()
+        !matches!(self.run, DrainRun::Idle | DrainRun::Ended(_))
     }
 
     /// There is none, and none is over.
@@ -126,7 +130,7 @@ impl Drain {
 
     /// A request was accepted; the drain has not started.
     pub(crate) fn is_taken(&self) -> bool {
-        matches!(self.run, DrainRun::Taken { .. })
+        matches!(self.run, DrainRun::AtGate(DrainGate::Start { .. }))
     }
 
     /// It continues what an earlier run of this agent was in.
@@ -146,29 +150,24 @@ impl Drain {
 
     /// How it ended or was before this agent restarted, while nothing has come after it.
     pub(crate) fn resumed(&self) -> Option<DrainStatus> {
-        self.run.resumed()
+        if let DrainRun::Ended(DrainEnd::Resumed(status)) = self.run { Some(status) } else { None }
     }
 
     /// A cordon of ours stays while a drain runs or is complete.
     pub(crate) fn keeps_cordon(&self, node: &NodeContext) -> bool {
         match &self.run {
             // A node that waits is not cordoned; one that continues what it was in is, until its turn is refused.
-            DrainRun::Taken { .. } | DrainRun::Probing { .. } | DrainRun::Waiting { .. } => {
+            DrainRun::AtGate(DrainGate::Start { .. } | DrainGate::Turn(_)) => {
                 node.grant().is_some() || self.resume.is_some() || self.floor.is_some()
             }
             DrainRun::Idle
-            | DrainRun::OutsideWindow
-            | DrainRun::Entering { .. }
+            | DrainRun::AtGate(DrainGate::Window | DrainGate::TurnAlone { .. })
             | DrainRun::Ended(DrainEnd::FailedCordon(_) | DrainEnd::FailedDrain { .. }) => false,
-            DrainRun::Ended(DrainEnd::Resumed(status)) => {
-                !matches!(status, DrainStatus::FailedCordon | DrainStatus::FailedDrain)
-            }
-            DrainRun::Hooks { .. }
-            | DrainRun::Cordoning { .. }
-            | DrainRun::Confirming { .. }
+            DrainRun::Ended(DrainEnd::Resumed(status)) => !status.is_failure(),
+            DrainRun::AtGate(DrainGate::Hooks { .. })
+            | DrainRun::Cordoning(_)
             | DrainRun::Draining { .. }
             | DrainRun::Retrying { .. }
-            | DrainRun::Holding { .. }
             | DrainRun::Ended(DrainEnd::Drained { .. } | DrainEnd::Skipped(_)) => true,
         }
     }
@@ -200,7 +199,6 @@ impl Drain {
         self.serves = None;
         self.floor = None;
         self.resume = None;
-        self.preflight = PreflightState::Due;
         self.run = end.map_or(DrainRun::Idle, DrainRun::Ended);
         out.push(Effect::Cancel);
     }
@@ -244,7 +242,7 @@ impl Drain {
         );
         (self.resume, self.serves, self.floor) = (resume, Some(request), floor);
         self.hook_tries = 0;
-        self.run = DrainRun::Taken { from };
+        self.run = DrainRun::AtGate(DrainGate::Start { from });
     }
 
     /// What time alone brings.
@@ -253,49 +251,55 @@ impl Drain {
         now: Mono,
         node: &NodeContext,
         out: &mut Vec<Effect>,
-    ) -> Option<DrainStepOutcome> {
+    ) -> Option<StepOutcome> {
         if let Some(failed) = self.over_limit(now, node, out) {
             return Some(failed);
         }
-        let outside = self.is_outside_window();
-        if self.settle_window(node, out) {
-            return self.let_go(outside);
+        let waited = self.is_outside_window();
+        let starts = waited || matches!(self.run, DrainRun::AtGate(DrainGate::Start { from }) if now >= from);
+        if let Some(closed) = self.shut_out(node)
+            && (starts || self.at_turn().is_some())
+        {
+            return self.close(closed, waited, out);
         }
+        if starts {
+            return self.start(now, node, out);
+        }
+        let is_due = |at: &Option<Mono>| at.is_some_and(|at| now >= at);
         match &mut self.run {
-            DrainRun::Taken { from } if now >= *from => return self.start(now, node, out),
-            DrainRun::OutsideWindow => return self.start(now, node, out),
-            DrainRun::Waiting { again, .. } if again.is_some_and(|at| now >= at) => {
-                *again = None;
-                return self.turn(now, node, out);
-            }
-            DrainRun::Confirming { again } | DrainRun::Entering { again } if now >= *again => {
-                *again = now + CONFIRM_AGAIN;
-                out.push(Effect::Turn(Ask::Confirm));
-            }
-            DrainRun::Probing { again, .. } if again.is_some_and(|at| now >= at) => {
-                *again = None;
+            DrainRun::AtGate(DrainGate::Turn(gate)) if is_due(&gate.again) => {
+                gate.again = None;
+                if gate.away.is_none() {
+                    return self.turn(now, node, out);
+                }
                 out.push(Effect::Probe(self.run_id));
             }
-            DrainRun::Hooks { again, .. } if again.is_some_and(|at| now >= at) => {
+            DrainRun::AtGate(DrainGate::Hooks { again, .. }) if is_due(again) => {
                 self.go_to_cordon(now);
                 return self.advance(now, node, out);
             }
-            DrainRun::Cordoning { tried, again, .. } if again.is_some_and(|at| now >= at) => {
+            DrainRun::AtGate(DrainGate::TurnAlone { again })
+            | DrainRun::Cordoning(CordonStage::Confirming { again })
+                if now >= *again =>
+            {
+                *again = now + CONFIRM_AGAIN;
+                out.push(Effect::Turn(Ask::Confirm));
+            }
+            DrainRun::Cordoning(CordonStage::Trying { tried, again, .. }) if is_due(again) => {
                 *tried += 1;
-                if node.turn.held().is_some() {
-                    // The try that failed has taken its time; the turn may be another's by now.
-                    *again = Some(now + CONFIRM_AGAIN);
-                    out.push(Effect::Turn(Ask::Confirm));
-                    return None;
+                if node.turn.held().is_none() {
+                    *again = None;
+                    return self.send_cordon(node, out);
                 }
-                *again = None;
-                return self.send_cordon(node, out);
+                // The try that failed has taken its time; the turn may be another's by now.
+                *again = Some(now + CONFIRM_AGAIN);
+                out.push(Effect::Turn(Ask::Confirm));
             }
             DrainRun::Retrying { attempt, until, last, .. } if now >= *until => {
                 let (next, last) = (*attempt + 1, last.clone());
                 self.next_attempt(now, next, &last, node, out);
             }
-            DrainRun::Holding { until, .. } if now >= *until => {
+            DrainRun::Draining { held: Some(_), deadline, .. } if now >= *deadline => {
                 say!(
                     out,
                     warn,
@@ -304,30 +308,23 @@ impl Drain {
                 return self.complete(out);
             }
             DrainRun::Idle
-            | DrainRun::Taken { .. }
-            | DrainRun::Probing { .. }
-            | DrainRun::Waiting { .. }
-            | DrainRun::Hooks { .. }
-            | DrainRun::Cordoning { .. }
-            | DrainRun::Entering { .. }
-            | DrainRun::Confirming { .. }
+            | DrainRun::AtGate(_)
+            | DrainRun::Cordoning(_)
             | DrainRun::Draining { .. }
             | DrainRun::Retrying { .. }
-            | DrainRun::Holding { .. }
             | DrainRun::Ended(_) => {}
         }
         None
     }
 
-    /// The drain starts, unless the windows keep it from that.
-    fn start(&mut self, now: Mono, node: &NodeContext, out: &mut Vec<Effect>) -> Option<DrainStepOutcome> {
-        let outside = self.is_outside_window();
-        if !self.may_start(node, out) {
-            return self.let_go(outside);
+    /// The drain starts.
+    fn start(&mut self, now: Mono, node: &NodeContext, out: &mut Vec<Effect>) -> Option<StepOutcome> {
+        if let Some(pass) = self.window_pass(node) {
+            say!(out, warn, "the drain starts outside of its windows by a person's word: {}", pass.by);
         }
         self.next_start = Some(now + node.limits.drain_gap()).filter(|at| *at > now);
         say!(out, info, "nodedrain-step:drain-starting cordonAndDrainNode");
-        self.run = DrainRun::Waiting { tried: 0, again: None };
+        self.run = DrainRun::AtGate(DrainGate::Turn(TurnGate::default()));
         if node.limits.take_turns {
             return self.turn(now, node, out);
         }
@@ -337,51 +334,14 @@ impl Drain {
         None
     }
 
-    /// Asks whether the API is there, before the first try to cordon.
-    pub(super) fn probe(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        out.push(Effect::Probe(self.run_id));
-        self.run = DrainRun::probing(now, 0);
-    }
-
-    pub(super) fn send_cordon(
-        &mut self,
-        node: &NodeContext,
-        out: &mut Vec<Effect>,
-    ) -> Option<DrainStepOutcome> {
+    pub(super) fn send_cordon(&mut self, node: &NodeContext, out: &mut Vec<Effect>) -> Option<StepOutcome> {
         let (Some(request), Some(grant)) = (self.serves.clone(), node.grant()) else {
             // The turn is not known to be ours any more: it is waited for again.
-            self.run = DrainRun::Waiting { tried: 0, again: None };
+            self.run = DrainRun::AtGate(DrainGate::Turn(TurnGate::default()));
             return None;
         };
         out.push(Effect::Cordon(self.run_id, request, grant));
-        Some(DrainStepOutcome::CordonSent)
-    }
-
-    /// The way to the cordon is free.
-    pub(super) fn begin_cordon(
-        &mut self,
-        now: Mono,
-        node: &NodeContext,
-        out: &mut Vec<Effect>,
-    ) -> Option<DrainStepOutcome> {
-        let outside = self.is_outside_window();
-        if self.settle_window(node, out) {
-            return self.let_go(outside);
-        }
-        if self.turn_alone && node.limits.take_turns {
-            out.push(Effect::Turn(Ask::Confirm));
-            self.run = DrainRun::Entering { again: now + CONFIRM_AGAIN };
-            return None;
-        }
-        self.run = DrainRun::Cordoning { tried: 1, again: None, failure: CordonFailure::default() };
-        // A look that removes a cordon of before must not remove this one.
-        out.push(Effect::Cancel);
-        self.send_cordon(node, out)
-    }
-
-    /// The request in whose name it works.
-    pub(crate) fn serves(&self) -> Option<&NodeDrainRequest> {
-        self.serves.as_ref()
+        Some(StepOutcome::CordonSent)
     }
 
     /// Hears what came of a try to cordon.
@@ -391,19 +351,21 @@ impl Drain {
         result: Result<CordonOwner, CordonFailure>,
         node: &NodeContext,
         out: &mut Vec<Effect>,
-    ) -> Option<DrainStepOutcome> {
-        let DrainRun::Cordoning { tried, again: None, .. } = self.run else { return None };
+    ) -> Option<StepOutcome> {
+        let DrainRun::Cordoning(CordonStage::Trying { tried, again: None, .. }) = self.run else {
+            return None;
+        };
         match result {
             Ok(owner) => {
                 self.floor = None;
                 say!(out, info, "nodedrain-step:drain-cordon-complete cordonNode: it is {}", whose(owner));
                 if node.limits.take_turns {
                     out.push(Effect::Turn(Ask::Confirm));
-                    self.run = DrainRun::Confirming { again: now + CONFIRM_AGAIN };
+                    self.run = DrainRun::Cordoning(CordonStage::Confirming { again: now + CONFIRM_AGAIN });
                 } else {
                     self.first_attempt(now, node, out);
                 }
-                Some(DrainStepOutcome::Cordoned(owner))
+                Some(StepOutcome::Cordoned(owner))
             }
             Err(failure) => {
                 say!(
@@ -414,49 +376,61 @@ impl Drain {
                 );
                 if tried < node.limits.cordon_tries {
                     let again = Some(now + node.limits.cordon_retry());
-                    self.run = DrainRun::Cordoning { tried, again, failure };
+                    self.run = DrainRun::Cordoning(CordonStage::Trying { tried, again, failure });
                     return None;
                 }
-                Some(self.fail(DrainStatus::FailedCordon, DrainEnd::FailedCordon(failure)))
+                Some(self.fail(DrainEnd::FailedCordon(failure)))
             }
         }
     }
 
-    pub(super) fn skip(&mut self, skip: Skip, out: &mut Vec<Effect>) -> DrainStepOutcome {
+    pub(super) fn skip(&mut self, skip: Skip, out: &mut Vec<Effect>) -> StepOutcome {
         say_skipped(&skip, out);
         self.run = DrainRun::Ended(DrainEnd::Skipped(skip.clone()));
         self.resume = None;
-        DrainStepOutcome::Skipped(skip)
+        StepOutcome::Skipped(skip)
     }
 
-    pub(super) fn fail(&mut self, status: DrainStatus, end: DrainEnd) -> DrainStepOutcome {
+    pub(super) fn fail(&mut self, end: DrainEnd) -> StepOutcome {
         self.run = DrainRun::Ended(end);
         self.floor = None;
         self.resume = None;
-        DrainStepOutcome::Failed(status)
+        StepOutcome::Failed(self.own_status())
+    }
+
+    /// The drain fails for good.
+    pub(super) fn give_up(
+        &mut self,
+        attempt: u32,
+        reason: String,
+        last: Progress,
+        out: &mut Vec<Effect>,
+    ) -> StepOutcome {
+        say_given_up(&reason, out);
+        self.fail(DrainEnd::FailedDrain { attempt, reason, last: Box::new(last) })
     }
 
     /// Whether the fault-injection file holds a drain that is done.
-    pub(crate) fn hold(&mut self, hold: bool, out: &mut Vec<Effect>) -> Option<DrainStepOutcome> {
+    pub(crate) fn hold(&mut self, hold: bool, out: &mut Vec<Effect>) -> Option<StepOutcome> {
         self.hold = hold;
         self.release(out)
     }
 
     /// A proved drain becomes COMPLETE, unless the fault-injection file holds it.
-    pub(super) fn release(&mut self, out: &mut Vec<Effect>) -> Option<DrainStepOutcome> {
+    pub(super) fn release(&mut self, out: &mut Vec<Effect>) -> Option<StepOutcome> {
         if self.hold { None } else { self.complete(out) }
     }
 
-    fn complete(&mut self, out: &mut Vec<Effect>) -> Option<DrainStepOutcome> {
-        let DrainRun::Holding { done, attempt, last, .. } = &self.run else { return None };
+    fn complete(&mut self, out: &mut Vec<Effect>) -> Option<StepOutcome> {
+        let DrainRun::Draining { held: Some(took), attempt, now: last, .. } = &self.run else { return None };
         let end = DrainEnd::Drained { attempt: *attempt, last: last.clone() };
         for left in &self.left {
             say!(out, warn, "left by policy: {left}");
         }
         say!(out, info, "nodedrain-step:drain-complete");
-        let secs = done.took.as_secs_f64();
+        let secs = took.as_secs_f64();
         say!(out, info, "kubevirt_node_drain_completion_time_seconds:{secs:.6}");
         self.run = DrainRun::Ended(end);
-        Some(DrainStepOutcome::Drained)
+        Some(StepOutcome::Drained)
     }
 }

@@ -1,21 +1,15 @@
-//! The drain of this node: phases, attempts, limits, and what is kept of it over a restart.
+//! The drain of this node: what keeps it from its cordon, attempts, limits, and what is kept of it over a restart.
 //!
-//! Called by the core alone, which performs what an [`DrainStepOutcome`] brings for the node and for whoever waits. Not here:
+//! Called by the core alone, which performs what an [`StepOutcome`] brings for the node and for whoever waits. Not here:
 //! requests and answers, the Node object, and the pods. Pure: no clock, no I/O, no task.
 
-mod api_away;
 mod attempts;
-mod hooks;
+mod gates;
 mod life;
-mod limit;
-mod preflight;
-mod resume;
 mod run;
 mod shown;
-mod turn;
-mod window;
-mod words;
+mod skip;
 
-pub(crate) use life::{Drain, DrainStepOutcome};
+pub(crate) use life::{Drain, StepOutcome};
 pub(crate) use run::DrainEnd;
-pub(crate) use words::{StateWords, words};
+pub(crate) use shown::{StateWords, words};

@@ -118,7 +118,7 @@ impl History {
                 self.facts(counts, &blockers, sums);
             }
             self.reached(drain.status(), &drain.all_left());
-            for (step, attempt, text) in drain.steps(cordon, node) {
+            for (step, attempt, text) in drain.steps(cordon, answers, node) {
                 self.once(step, attempt, at, &text);
             }
             if let Some((step, status, why)) = drain.end_of(id, answers) {
