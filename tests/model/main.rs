@@ -133,5 +133,5 @@ fn in_full_random_ways() {
 #[test]
 #[ignore = "takes long, see in_full_states"]
 fn in_full_shortest_ways_to_planted_faults() {
-    plant(|scenario| shortest(scenario, Bounds { depth: 40, states: 60_000, threads: 1 }));
+    plant(|scenario| shortest(scenario, Bounds { depth: 40, states: 300_000, threads: 1 }));
 }

@@ -149,7 +149,11 @@ impl State {
             let shared = self.under.ghost.released.values().any(|it| *it == Release::Drained);
             let request =
                 self.request_of(0).filter(|it| it.context == word || shared).map(NodeDrainRequest::id);
-            if request.is_some_and(|id| self.under.ghost.drained.contains(&id)) && self.under.node.drained {
+            // A node that has left its cluster since has nothing to drain until it joins again.
+            let has_left = self.under.ghost.excused && self.disk.leave == Leave::Outside;
+            if request.is_some_and(|id| self.under.ghost.drained.contains(&id))
+                && (self.under.node.drained || has_left)
+            {
                 Some(Release::Drained)
             } else {
                 in_none.then_some(Release::Without)
