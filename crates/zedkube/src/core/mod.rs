@@ -5,13 +5,9 @@ mod cleanup;
 mod context;
 mod drain;
 mod facts;
-mod k3s;
 mod last_look;
 mod machine;
 mod records;
-mod settle;
-mod site;
-mod turn;
 mod view;
 
 #[cfg(test)]

@@ -114,7 +114,12 @@ impl Zedkube {
     fn words(&self) -> StateWords {
         let drain = self.drain.words(&self.answers, &self.node);
         let mut words = drain.unwrap_or_else(|| self.idle_words());
-        self.node.k3s.beside(&mut words);
+        let k3s = &self.node.k3s;
+        if k3s.holds() {
+            let failed = if k3s.failed { "has failed and " } else { "" };
+            words.reason = format!("{}; the update of k3s {failed}{}", words.reason, k3s.what);
+            words.next_step.clone_from(&k3s.next_step);
+        }
         if let Some(pause) = self
             .node
             .window

@@ -1,6 +1,7 @@
 //! Whose cordon is on our node, and when the node is checked next.
 //!
-//! A drained node is checked again and again, and watched in between (goals P8). Not here: the check itself.
+//! A drained node is checked again and again, and watched in between (goals P8). Not here: the check itself,
+//! and the calls that take back what drains have asked for (`left_behind`).
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -13,7 +14,6 @@ use step::{Fault, Mono, planted, say};
 use topics::CordonOwner;
 
 use super::after_boot::AfterBoot;
-use super::leftovers::Leftovers;
 use crate::core::context::NodeContext;
 use crate::core::facts::{Effect, NodeLook, UndoScope};
 use crate::limits::COMPLETE_POLL;
@@ -394,5 +394,51 @@ impl CordonCleanup {
         let keeps = wanted != DesiredNode::Schedulable;
         let checked = keeps || self.check == CordonCheck::NotDue;
         self.after_boot.settle(now, (checked, busy || keeps), node, out);
+    }
+}
+
+/// What drains of our node have asked of virtual machines and of volumes: migrations are taken back as soon as no drain needs
+/// them, the rest once the node is schedulable again. The removal of our cordon does not wait for any of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Leftovers {
+    wanted: UndoScope,
+    /// What is in the way, and what a person can do.
+    trouble: (String, String),
+}
+
+impl Leftovers {
+    /// So much is to be done from now on.
+    fn settle(&mut self, wanted: UndoScope, out: &mut Vec<Effect>) {
+        if wanted == self.wanted {
+            return;
+        }
+        self.wanted = wanted;
+        if wanted == UndoScope::Nothing {
+            self.trouble = (String::new(), String::new());
+        }
+        out.push(Effect::Leftovers(wanted));
+    }
+
+    /// Takes over what is in the way.
+    pub(crate) fn hear(&mut self, trouble: (String, String), out: &mut Vec<Effect>) {
+        if self.wanted != UndoScope::Nothing && self.trouble != trouble {
+            if trouble.0.is_empty() {
+                say!(out, info, "virtual machines and volumes are as before the last drain");
+            } else {
+                say!(
+                    out,
+                    warn,
+                    "virtual machines and volumes are not all as before the last drain yet: {}",
+                    trouble.0
+                );
+            }
+            self.trouble = trouble;
+        }
+    }
+
+    /// What is in the way, and what a person can do; `None` when all is well.
+    pub(crate) fn trouble(&self) -> Option<(&str, &str)> {
+        let (why, next) = &self.trouble;
+        (!why.is_empty()).then_some((why, next))
     }
 }

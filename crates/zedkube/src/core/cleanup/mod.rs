@@ -5,7 +5,5 @@
 
 mod after_boot;
 mod cordon;
-mod leftovers;
-mod repairs;
 
 pub(crate) use cordon::{CordonCleanup, DesiredNode, Voided, cordoned};

@@ -2,7 +2,7 @@
 //!
 //! | DrainGate | Is shut | Until | Then |
 //! |---|---|---|---|
-//! | a whole-site operation, a node that leaves its cluster | no drain begins at all (`core::site`, `core::settle`) | that ends | |
+//! | a whole-site operation, a node that leaves its cluster | no drain begins at all (`core::context`, `core::machine`) | that ends | |
 //! | the gap after the drain before it | [`DrainGate::Start`] | its time | |
 //! | a person's pause | [`DrainGate::Window`] | a person ends it | |
 //! | the windows, but for a person's own drain and one that a person lets start | [`DrainGate::Window`] | one opens | |
@@ -38,9 +38,8 @@ use super::run::{ApiAbsence, CordonStage, DrainEnd, DrainGate, DrainRun, Preflig
 use super::shown::{StateWords, words};
 use super::skip::{May, by_chance, may_skip};
 use crate::core::answers::Answers;
-use crate::core::context::NodeContext;
+use crate::core::context::{NodeContext, TURN_ALONE};
 use crate::core::facts::{CordonFailure, Effect, Pass, StartObstacle, say_waits_for_turn};
-use crate::core::k3s::TURN_ALONE;
 use crate::limits::{PROBE_PAUSE, SKIP_SPREAD};
 
 /// Pause before it is looked again at what was found of pods; the node is looked at as often as it is tried to cordon it.
@@ -461,6 +460,10 @@ impl Drain {
 
     /// The way to the cordon is free.
     fn begin_cordon(&mut self, now: Mono, node: &NodeContext, out: &mut Vec<Effect>) -> Option<StepOutcome> {
+        // The window may have closed while it was on its way to a cordon for which the turn was missing.
+        if let Some(closed) = self.shut_out(node) {
+            return self.close(closed, false, out);
+        }
         if self.turn_alone && node.limits.take_turns {
             out.push(Effect::Turn(Ask::Confirm));
             self.run = DrainRun::AtGate(DrainGate::TurnAlone { again: now + CONFIRM_AGAIN });

@@ -3,7 +3,6 @@
 //! Called by the core alone, which performs what an [`StepOutcome`] brings for the node and for whoever waits. Not here:
 //! requests and answers, the Node object, and the pods. Pure: no clock, no I/O, no task.
 
-mod attempts;
 mod gates;
 mod life;
 mod run;

@@ -1,6 +1,6 @@
 //! Where a drain is, each state with what is valid in it, and what a restart of this agent in the same boot must not forget.
 //!
-//! Not here: what takes it on (`life`, `gates`, `attempts`). Pure: no clock, no I/O, no task.
+//! Not here: what takes it on (`life`, `gates`). Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 
@@ -11,9 +11,10 @@ use topics::{Blocker, DrainJournal, DrainMarks, DrainStatus, NodeDrainRequest, P
 use crate::core::facts::{CordonFailure, StartObstacle, UnansweredCall};
 
 /// One drain, from the request to its end; each state holds what is valid in it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) enum DrainRun {
     /// Nothing is asked for.
+    #[default]
     Idle,
     /// Something keeps it from its cordon.
     AtGate(DrainGate),

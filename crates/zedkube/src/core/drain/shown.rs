@@ -11,8 +11,7 @@ use topics::{
     RequestId, Skip, StepWord, TurnShown,
 };
 
-use super::attempts::add_left;
-use super::life::Drain;
+use super::life::{Drain, add_left};
 use super::run::{CordonStage, DrainEnd, DrainRun, EarlierWork, Silence};
 use crate::WAIT;
 use crate::core::answers::Answers;

@@ -2,7 +2,6 @@
 //!
 //! No decision depends on it. Not here: how a value is made (`core::view`). Pure: no clock, no I/O, no task.
 
-mod gap;
 mod history;
 mod published;
 

@@ -1,4 +1,5 @@
-//! What was published last of each topic: only what differs from it is published, and not too often.
+//! What was published last of each topic: only what differs from it is published, and not too often:
+//! at once after a quiet time, else once per gap, and then the newest (goals O1).
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -8,7 +9,6 @@ use clusterview::leader::Candidacy;
 use step::{Mono, say};
 use topics::{DrainJournal, DrainMarks, NodeDrainProgress, NodeDrainStatus};
 
-use super::gap::Gap;
 use crate::core::facts::Effect;
 
 /// Each topic as it was published last.
@@ -93,5 +93,41 @@ impl PublishedRecords {
             out.push(Effect::Status(status));
             self.status = Some(status);
         }
+    }
+}
+
+/// Keeps writes of one file apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Gap {
+    last: Option<Mono>,
+    /// When a value that is held back is due.
+    due: Option<Mono>,
+}
+
+impl Gap {
+    /// Whether a changed value is written now. If not, [`Gap::due`] says when to ask again.
+    fn opens(&mut self, now: Mono, gap: Duration) -> bool {
+        match self.last.map(|last| last + gap) {
+            Some(next) if now < next => {
+                self.due = Some(next);
+                false
+            }
+            Some(_) | None => true,
+        }
+    }
+
+    /// It has been written, in turn or before its turn.
+    fn written(&mut self, now: Mono) {
+        *self = Self { last: Some(now), due: None };
+    }
+
+    /// The value is again what was written last.
+    fn settled(&mut self) {
+        self.due = None;
+    }
+
+    /// When a value that is held back must be written.
+    fn due(&self) -> Option<Mono> {
+        self.due
     }
 }

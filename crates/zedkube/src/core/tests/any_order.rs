@@ -93,7 +93,7 @@ impl World {
         } = self;
         let answers: Vec<_> = self.journal.answers.iter().map(|it| (it.id(), it.status, &it.skip)).collect();
         let rest = (status, node, version, watching, guard, candidacy, attempt, answers);
-        format!("{now:?} {:?} {:?} {task:?} {look:?} {rest:?}", core.drain.run(), core.next_wake())
+        format!("{now:?} {:?} {:?} {task:?} {look:?} {rest:?}", core.drain.run, core.next_wake())
     }
 
     fn take(&mut self, turn: &Turn) {

@@ -10,6 +10,7 @@ use kubenodeop::{AttemptFailure, DrainSuccess, WatchedBlockers};
 use step::{Core as _, Mono};
 use topics::{CordonOwner, DrainJournal, DrainMarks, GoTime, NodeDrainRequest, NodeDrainStatus, Requester};
 
+use super::world::ALL;
 use super::{Effect, Event, Membership, NodeLook, RunId, Zedkube};
 use crate::limits::Limits;
 
@@ -97,15 +98,14 @@ impl Bench {
     }
 
     pub(super) fn join(&mut self) {
-        for event in [
-            Event::NodeKnown { name: "n1".into() },
-            Event::Member(Membership::Member),
-            Event::RequestsRead(Requester::DeviceOp),
-            Event::RequestsRead(Requester::Update),
-            Event::RequestsRead(Requester::Operator),
-            Event::RequestsRead(Requester::K3sUpdate),
-        ] {
-            self.hear(event);
+        self.hear(Event::NodeKnown { name: "n1".into() });
+        self.hear(Event::Member(Membership::Member));
+        self.read_requests();
+    }
+
+    pub(super) fn read_requests(&mut self) {
+        for who in ALL {
+            self.hear(Event::RequestsRead(who));
         }
     }
 
@@ -131,12 +131,12 @@ impl Bench {
         self.last = all;
     }
 
-    /// Lets time pass until the core wants to be woken.
     /// How many lines with these words the log was given last.
     pub(super) fn said(&self, words: &str) -> usize {
         self.last.iter().filter(|it| matches!(it, Effect::Say(it) if it.text.contains(words))).count()
     }
 
+    /// Lets time pass until the core wants to be woken.
     pub(super) fn wait(&mut self) -> Duration {
         let due = self.core.next_wake().expect("the core waits for nothing");
         let waited = due.since(self.now);
@@ -170,19 +170,22 @@ impl Bench {
         self.last.iter().find_map(of).expect("no call was asked for")
     }
 
-    pub(super) fn until_draining(&mut self) -> RunId {
+    pub(super) fn cordon(&mut self) -> RunId {
         let run = self.run();
         self.hear(Event::Probed(run, Ok(())));
         self.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
+        run
+    }
+
+    pub(super) fn until_draining(&mut self) -> RunId {
+        let run = self.cordon();
         assert!(self.last.iter().any(|it| matches!(it, Effect::Drain(..))));
         run
     }
 
     /// Goes on to the attempt after the pause in which an earlier run of this agent was.
     pub(super) fn until_draining_after_pause(&mut self) {
-        let run = self.run();
-        self.hear(Event::Probed(run, Ok(())));
-        self.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
+        self.cordon();
         self.wait();
         assert!(self.last.iter().any(|it| matches!(it, Effect::Drain(..))));
     }
@@ -205,7 +208,7 @@ impl Bench {
     }
 
     pub(super) fn fail(&mut self, run: RunId) {
-        let marks = self.core.drain.run().pods().map(|pods| pods.marks.clone()).unwrap_or_default();
+        let marks = self.core.drain.run.pods().map(|pods| pods.marks.clone()).unwrap_or_default();
         let failure = AttemptFailure { marks, ..failed("budget shop/web") };
         self.hear(Event::Drained(run, Err(Box::new(failure))));
     }

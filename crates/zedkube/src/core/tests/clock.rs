@@ -10,8 +10,7 @@ use kubenodeop::node::gate::Layer;
 use kubenodeop::{BlockCode, Progress};
 use step::{Core as _, Mono};
 use topics::{
-    CordonOwner, DrainHistory, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainStatus,
-    Requester, StepWord,
+    DrainHistory, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainStatus, Requester, StepWord,
 };
 
 use super::bench::{Bench, T0, alone, booted_at, gate, request, wall};
@@ -47,7 +46,7 @@ fn draining() -> Bench {
 
 fn failing() -> Bench {
     let mut bench = draining();
-    let run = bench.core.drain.run_id();
+    let run = bench.core.drain.run_id;
     bench.fail(run);
     bench
 }
@@ -69,12 +68,12 @@ fn points() -> Vec<(&'static str, Bench)> {
     held.hear(Event::Hold(true));
     let mut done = draining();
     for bench in [&mut held, &mut done] {
-        let run = bench.core.drain.run_id();
+        let run = bench.core.drain.run_id;
         bench.done(run);
     }
     let mut given_up = draining();
     for _ in 1..=5 {
-        let run = given_up.core.drain.run_id();
+        let run = given_up.core.drain.run_id;
         given_up.fail(run);
         if given_up.status().0 != 8 {
             given_up.wait();
@@ -141,15 +140,15 @@ fn k4_at_every_point_of_a_drain_all_times_move_with_the_clock_and_nothing_is_don
     for booted in other_clocks() {
         for (point, mut bench) in points() {
             let (before, due) = (shown(&bench.core), bench.core.next_wake());
-            let (run, serves) = (bench.core.drain.run().clone(), bench.core.drain.serves().cloned());
+            let (run, serves) = (bench.core.drain.run.clone(), bench.core.drain.serves.clone());
             bench.hear(Event::Wall(booted));
             let now = shown(&bench.core);
             let moved = |at: &GoTime| at.moved(booted_at(), booted);
             assert_eq!(times(&now), times(&before).iter().map(moved).collect::<Vec<_>>(), "{point}");
             assert_eq!(now.0, before.0.by_clock(booted), "{point}");
-            assert_eq!((bench.core.next_wake(), bench.core.drain.run().clone()), (due, run), "{point}");
+            assert_eq!((bench.core.next_wake(), bench.core.drain.run.clone()), (due, run), "{point}");
             // The identity of a request is no time that is shown.
-            assert_eq!(bench.core.drain.serves().cloned(), serves, "{point}");
+            assert_eq!(bench.core.drain.serves.clone(), serves, "{point}");
             let mut said = (None, None, None);
             for effect in &bench.last {
                 #[expect(clippy::wildcard_enum_match_arm, reason = "nothing else may be there")]
@@ -180,7 +179,7 @@ fn k4_ages_and_deadlines_by_the_new_clock_are_those_of_the_monotonic_one() {
         assert_eq!(said.asked_at(request(US, 0).id()), shows(0));
         // What comes after is written by the new clock.
         bench.now = at(20);
-        let run = bench.core.drain.run_id();
+        let run = bench.core.drain.run_id;
         bench.fail(run);
         assert_eq!(bench.core.progress().deadline, shows(320));
         let steps = &bench.core.history.kept().drains[0].steps;
@@ -200,9 +199,7 @@ fn k4_a_clock_that_was_set_while_nobody_ran_is_made_up_for_at_the_next_start() {
         assert!(matches!(&recalled[..], [Effect::History(_)]), "{recalled:?}");
         again.ask(&request(US, 0));
         again.join();
-        let run = again.run();
-        again.hear(Event::Probed(run, Ok(())));
-        again.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
+        again.cordon();
         let said = again.core.progress();
         let shows = |secs: u64| booted.plus(at(secs).since_start());
         // The rest of the pause: it is counted by the monotonic clock.

@@ -12,6 +12,7 @@ use step::Core as _;
 use topics::{Answer, ClusterKnown, DrainJournal, DrainPhase, DrainStatus, Requester};
 
 use super::bench::{Bench, T0, alone, gate, request};
+use super::world::ALL;
 use super::{Effect, Event, Membership, NodeLook, RunId, UndoScope};
 use crate::limits::Limits;
 
@@ -42,9 +43,7 @@ fn booted_after(answers: Vec<Answer>) -> Bench {
     bench.hear(Event::NodeKnown { name: "n1".into() });
     bench.hear(Event::Member(Membership::Member));
     assert!(bench.last.contains(&Effect::Gate(true)));
-    for who in [Requester::DeviceOp, Requester::Update, Requester::Operator, Requester::K3sUpdate] {
-        bench.hear(Event::RequestsRead(who));
-    }
+    bench.read_requests();
     bench
 }
 
@@ -126,9 +125,7 @@ fn r5_stale_taints_keep_the_watch_on_until_they_are_gone_and_each_removal_is_cou
 fn r4_a_cordon_that_is_kept_is_told_of_also_before_the_cluster_is_known() {
     let mut bench = Bench::with(None);
     bench.hear(Event::NodeKnown { name: "n1".into() });
-    for who in [Requester::DeviceOp, Requester::Update, Requester::Operator, Requester::K3sUpdate] {
-        bench.hear(Event::RequestsRead(who));
-    }
+    bench.read_requests();
     bench.look(NodeLook::NotReady);
     bench.hear(report(&bench, Some(Layer::Storage), &[], &[]));
     let progress = bench.core.progress();
@@ -192,7 +189,7 @@ fn in_no_cluster_the_gate_is_watched_only_for_a_cordon_of_ours() {
     let mut bench = Bench::with(None);
     bench.hear(Event::Member(Membership::Outside));
     bench.hear(Event::NodeKnown { name: "n1".into() });
-    for who in [Requester::DeviceOp, Requester::Update, Requester::Operator, Requester::K3sUpdate] {
+    for who in ALL {
         bench.hear(Event::RequestsRead(who));
         assert!(!bench.last.contains(&Effect::Gate(true)));
     }

@@ -65,10 +65,7 @@ fn a_device_in_no_cluster_looks_once_and_is_then_left_alone_until_it_joins() {
     let mut bench = Bench::with(None);
     bench.hear(Event::Member(Membership::Outside));
     bench.hear(Event::NodeKnown { name: "n1".into() });
-    bench.hear(Event::RequestsRead(Requester::DeviceOp));
-    bench.hear(Event::RequestsRead(Requester::Update));
-    bench.hear(Event::RequestsRead(Requester::Operator));
-    bench.hear(Event::RequestsRead(Requester::K3sUpdate));
+    bench.read_requests();
     let looks = |bench: &Bench| bench.last.iter().any(|it| matches!(it, Effect::Look { .. }));
     assert!(looks(&bench));
     bench.hear(Event::Looked(1, Err("there is no kubeconfig".into())));

@@ -192,7 +192,7 @@ fn o8_a_restart_goes_on_with_the_open_drain_and_another_boot_ends_it() {
     next.ask(&request(US, 1));
     next.join();
     next.until_draining_after_pause();
-    let run = next.core.drain.run_id();
+    let run = next.core.drain.run_id;
     next.done(run);
     assert_eq!(next.core.history.kept().drains.len(), 1);
     let taken = ["taken", "api-reached", "cordoned", "attempt", "attempt-failed"];

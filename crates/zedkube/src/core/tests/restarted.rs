@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use kubenodeop::Progress;
 use step::Mono;
-use topics::{CordonOwner, DrainJournal, DrainMarks, DrainStatus, NodeDrainRequest, Requester};
+use topics::{DrainJournal, DrainMarks, DrainStatus, NodeDrainRequest, Requester};
 
 use super::bench::{Bench, T0, alone, request};
 use super::{Effect, Event, NodeLook};
@@ -32,7 +32,7 @@ fn begun(bench: &Bench) -> Option<(u32, Duration, DrainMarks)> {
 }
 
 fn awaits(bench: &Bench) -> bool {
-    let run = bench.core.drain.run_id();
+    let run = bench.core.drain.run_id;
     bench.last.iter().any(|it| matches!(it, Effect::Await(of, _) if *of == run))
 }
 
@@ -42,9 +42,7 @@ fn restarted(journal: DrainJournal, now: Mono, standing: &NodeDrainRequest) -> B
     let mut bench = Bench::at(now, limits, Some(journal));
     bench.ask(standing);
     bench.join();
-    let run = bench.run();
-    bench.hear(Event::Probed(run, Ok(())));
-    bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
+    bench.cordon();
     bench
 }
 
@@ -77,7 +75,7 @@ fn d15_after_a_restart_an_attempt_goes_on_with_its_number_deadline_and_marks() {
         claims: BTreeSet::from(["shop/data".to_owned()]),
         ..DrainMarks::default()
     };
-    let run = bench.core.drain.run_id();
+    let run = bench.core.drain.run_id;
     bench.hear(Event::Draining(run, Box::new(Progress { marks: marks.clone(), ..Progress::default() })));
     let journal = bench.core.journal();
     let bench = restarted(journal.clone(), began + Duration::from_hours(1), &reboot);
@@ -134,7 +132,7 @@ fn d15_restarts_upon_restarts_do_not_forget_and_five_attempts_stay_five() {
         }
         bench = restarted(bench.core.journal(), bench.now + Duration::from_secs(300), &reboot);
         assert_eq!(begun(&bench).unwrap().0, attempt);
-        let run = bench.core.drain.run_id();
+        let run = bench.core.drain.run_id;
         bench.fail(run);
     }
     assert_eq!(bench.status(), (8, 2));
@@ -214,7 +212,7 @@ fn the_journal_is_not_written_with_every_pod_and_marks_soon() {
 #[test]
 fn d16_a_change_of_what_blocked_starts_the_next_attempt_at_once_and_says_what_it_was() {
     let (mut bench, _) = retrying();
-    let run = bench.core.drain.run_id();
+    let run = bench.core.drain.run_id;
     assert!(awaits(&bench));
     let what = || "budget shop/web now allows 1".to_owned();
     // Of another run it is no news.
@@ -241,13 +239,13 @@ fn d16_without_a_change_the_pause_holds() {
 fn t13_after_the_last_failure_a_change_begins_a_drain_for_the_same_request_at_once_and_then_ever_later() {
     let (mut bench, reboot) = retrying();
     bench.core.node.limits.drain_gap_ms = 7_000;
-    let run = bench.core.drain.run_id();
+    let run = bench.core.drain.run_id;
     for _ in 2..=5 {
         bench.wait();
         bench.fail(run);
     }
     for pause in [0, 7, 14, 28] {
-        let run = bench.core.drain.run_id();
+        let run = bench.core.drain.run_id;
         assert_eq!(bench.status(), (DrainStatus::FailedDrain.number(), 2));
         assert_eq!(bench.core.progress().answers[0].status, DrainStatus::FailedDrain);
         assert!(awaits(&bench));
@@ -256,15 +254,11 @@ fn t13_after_the_last_failure_a_change_begins_a_drain_for_the_same_request_at_on
         let from = bench.now;
         assert_eq!(bench.core.progress().answers[0].id(), reboot.id());
         assert!(!bench.core.progress().answers[0].status.is_final());
-        while !has_probe(&bench) {
+        while !bench.last.iter().any(|it| matches!(it, Effect::Probe(_))) {
             bench.wait();
         }
         assert_eq!(bench.now.since(from), Duration::from_secs(pause));
         bench.until_draining();
-        bench.fail_all(bench.core.drain.run_id());
+        bench.fail_all(bench.core.drain.run_id);
     }
-}
-
-fn has_probe(bench: &Bench) -> bool {
-    bench.last.iter().any(|it| matches!(it, Effect::Probe(_)))
 }

@@ -67,12 +67,8 @@ fn asked(bench: &Bench, ask: &Ask) -> bool {
 }
 
 fn clean(bench: &mut Bench) {
-    let run = bench.core.drain.run_id();
+    let run = bench.core.drain.run_id;
     bench.hear(Event::Preflighted(run, Ok(Vec::new())));
-}
-
-fn gives_back(bench: &Bench) -> bool {
-    has(bench, |it| matches!(it, Effect::Look { uncordon: true, .. }))
 }
 
 /// Cordoned in the turn with this fence, and draining.
@@ -142,7 +138,7 @@ fn u1_after_the_cordon_and_before_the_first_eviction_the_turn_is_looked_at_once_
 fn u1_a_turn_that_is_lost_in_the_middle_ends_the_drain_and_the_cordon_and_starts_over() {
     let (mut bench, _) = draining();
     bench.hear(lost());
-    assert!(has(&bench, |it| matches!(it, Effect::Cancel)) && gives_back(&bench));
+    assert!(has(&bench, |it| matches!(it, Effect::Cancel)) && bench.gives_back());
     assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
     assert!(!asked(&bench, &Ask::Retry("an operator released it".into())), "the cordon is still there");
     bench.look(NodeLook::Open);
@@ -160,7 +156,7 @@ fn u1_a_turn_that_is_lost_takes_complete_with_it() {
     bench.hear(lost());
     assert!(bench.core.journal().answers.iter().all(|it| it.status != DrainStatus::Complete));
     assert_ne!(bench.status().0, 9);
-    assert!(gives_back(&bench));
+    assert!(bench.gives_back());
 }
 
 #[test]
@@ -169,7 +165,7 @@ fn u10_the_turn_is_kept_with_complete_and_given_back_once_the_cordon_is_gone() {
     assert!(asked(&bench, &Ask::Phase(Phase::Drained)));
     assert!(!asked(&bench, &Ask::Want(None)));
     bench.hear(Event::Request(Requester::DeviceOp, None));
-    assert!(gives_back(&bench) && !asked(&bench, &Ask::Want(None)));
+    assert!(bench.gives_back() && !asked(&bench, &Ask::Want(None)));
     bench.look(NodeLook::Open);
     assert!(asked(&bench, &Ask::Want(None)));
 }
@@ -182,7 +178,7 @@ fn u10_after_the_boot_the_gate_counts_as_open_only_without_our_cordon() {
     assert!(asked(&bench, &Ask::Gate(false)) && asked(&bench, &Ask::Want(None)));
     bench.hear(Event::Gate(Box::new(gate(Some(Layer::Steady), T0))));
     bench.hear(Event::Gate(Box::new(gate(None, T0))));
-    assert!(gives_back(&bench) && !asked(&bench, &Ask::Gate(true)));
+    assert!(bench.gives_back() && !asked(&bench, &Ask::Gate(true)));
     bench.look(NodeLook::Open);
     assert!(asked(&bench, &Ask::Gate(true)));
 }
@@ -195,16 +191,16 @@ fn r7_a_restart_keeps_the_cordon_until_the_turn_is_known_to_be_somebody_elses() 
         let mut bench = Bench::at(bench.now, limits(), Some(journal));
         bench.ask(&request(Requester::DeviceOp, 1));
         bench.join();
-        assert!(!gives_back(&bench), "{:?}", bench.last);
+        assert!(!bench.gives_back(), "{:?}", bench.last);
         bench.hear(waits(TurnRule::Reading));
-        assert!(!gives_back(&bench));
+        assert!(!bench.gives_back());
         if refused {
             bench.hear(waits(TurnRule::Holder));
-            assert!(gives_back(&bench));
+            assert!(bench.gives_back());
         } else {
             bench.hear(held(7));
             assert!(has(&bench, |it| matches!(it, Effect::Cordon(_, _, grant) if grant.fence == 7)));
-            assert!(!gives_back(&bench));
+            assert!(!bench.gives_back());
         }
     }
 }
@@ -216,7 +212,7 @@ fn u1_a_drain_does_not_continue_while_the_turn_is_waited_for_however_it_was_lost
     bench.hear(waits(TurnRule::Reading));
     assert!(!has(&bench, |it| matches!(it, Effect::Cancel)), "nothing is known yet");
     bench.hear(waits(TurnRule::Holder));
-    assert!(has(&bench, |it| matches!(it, Effect::Cancel)) && gives_back(&bench));
+    assert!(has(&bench, |it| matches!(it, Effect::Cancel)) && bench.gives_back());
     let mut bench = complete();
     bench.hear(waits(TurnRule::Holder));
     assert_ne!(bench.status().0, 9);

@@ -34,7 +34,7 @@ fn begun() -> Bench {
 }
 
 fn held(bench: &mut Bench) {
-    let run = bench.core.drain.run_id();
+    let run = bench.core.drain.run_id;
     let subject = Subject::Volume { namespace: "shop".into(), claim: "data".into(), volume: "pvc-1".into() };
     let reason = "budget shop/web allows no disruption".to_owned();
     let blockers = vec![kubenodeop::blocker(&subject, BlockCode::Budget, reason, bench.now)];
@@ -73,7 +73,7 @@ fn d15_a_drain_over_its_limit_fails_with_what_is_left_and_is_undone() {
                     disruption";
     assert_eq!(has_failed(&mut bench), expected);
     // A late word of the attempt changes nothing, COMPLETE included.
-    let run = bench.core.drain.run_id() - 1;
+    let run = bench.core.drain.run_id - 1;
     bench.done(run);
     assert_eq!(bench.status(), (8, 2));
 }
@@ -81,7 +81,7 @@ fn d15_a_drain_over_its_limit_fails_with_what_is_left_and_is_undone() {
 #[test]
 fn d15_the_limit_of_a_drain_runs_on_in_its_pauses_and_over_attempts() {
     let mut bench = begun();
-    let run = bench.core.drain.run_id();
+    let run = bench.core.drain.run_id;
     bench.now = at(500);
     // What an attempt that could not even begin reports holds no mark.
     bench.hear(Event::Drained(run, Err(Box::new(failed("budget shop/web")))));
@@ -92,9 +92,9 @@ fn d15_the_limit_of_a_drain_runs_on_in_its_pauses_and_over_attempts() {
 
     let mut bench = begun();
     bench.now = at(100);
-    bench.fail(bench.core.drain.run_id());
+    bench.fail(bench.core.drain.run_id);
     pass_to(&mut bench, at(400));
-    assert_eq!((bench.status(), bench.core.drain.run().pods().unwrap().marks.drain_ms), ((5, 2), T0.as_ms()));
+    assert_eq!((bench.status(), bench.core.drain.run.pods().unwrap().marks.drain_ms), ((5, 2), T0.as_ms()));
     pass_to(&mut bench, at(LIMIT));
     has_failed(&mut bench);
 }
@@ -105,7 +105,7 @@ fn d15_the_limit_of_a_drain_goes_on_after_a_restart_and_not_in_another_boot() {
         let mut bench = begun();
         bench.now = at(100);
         if paused {
-            bench.fail(bench.core.drain.run_id());
+            bench.fail(bench.core.drain.run_id);
         } else {
             held(&mut bench);
         }
@@ -114,9 +114,7 @@ fn d15_the_limit_of_a_drain_goes_on_after_a_restart_and_not_in_another_boot() {
         let mut bench = Bench::at(at(200), limits(), Some(journal));
         bench.ask(&request(US, 1));
         bench.join();
-        let run = bench.run();
-        bench.hear(Event::Probed(run, Ok(())));
-        bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
+        bench.cordon();
         pass_to(&mut bench, at(LIMIT - 1));
         assert_eq!(bench.status().0, 5, "{paused} {boot}");
         pass_to(&mut bench, at(LIMIT));
@@ -148,7 +146,7 @@ fn d15_a_drain_that_cannot_be_continued_after_a_restart_is_over_its_limit_too() 
 fn d15_a_drain_that_is_proved_is_done_whatever_its_limit() {
     let mut bench = begun();
     bench.hear(Event::Hold(true));
-    bench.done(bench.core.drain.run_id());
+    bench.done(bench.core.drain.run_id);
     pass_to(&mut bench, at(10 * LIMIT));
     assert_eq!(bench.status().0, 9, "the fault-injection file held what was proved");
 }
@@ -164,7 +162,7 @@ fn d15_no_limit_of_a_drain_runs_while_it_waits_to_begin_nor_without_one_set() {
     bench.hear(Event::Probed(run, Ok(())));
     bench.now = at(1000);
     bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
-    assert_eq!(bench.core.drain.run().pods().unwrap().marks.drain_ms, at(1000).as_ms());
+    assert_eq!(bench.core.drain.run.pods().unwrap().marks.drain_ms, at(1000).as_ms());
 
     let (bench, _) = Bench::draining(US);
     let all: Vec<RunningLimit> = bench.core.progress().limits;
@@ -196,7 +194,7 @@ fn k12_limits_of_volumes_and_last_copies_are_shown_while_they_run_and_are_the_de
         bench.look(NodeLook::Open);
         bench.ask(&request(US, 1));
         bench.until_draining();
-        let run = bench.core.drain.run_id();
+        let run = bench.core.drain.run_id;
         let marks = DrainMarks {
             attempt_ms: T0.as_ms(),
             volumes_ms: T0.as_ms(),
@@ -221,7 +219,7 @@ fn d15_a_drain_that_was_proved_and_held_does_not_fail_on_its_limit_after_a_resta
     let mut bench = begun();
     held(&mut bench);
     bench.hear(Event::Hold(true));
-    bench.done(bench.core.drain.run_id());
+    bench.done(bench.core.drain.run_id);
     let journal = bench.core.journal();
     assert_eq!((journal.status.is_under_way(), journal.marks.drain_ms), (true, 0));
     let mut bench = Bench::at(at(LIMIT + 50), limits(), Some(journal));

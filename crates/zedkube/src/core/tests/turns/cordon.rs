@@ -22,7 +22,7 @@ fn u1_before_a_cordon_is_tried_again_the_turn_is_looked_at_once_more() {
     assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))));
     bench.hear(Event::Cordoned(run, Err("no answer".into())));
     bench.hear(lost());
-    assert!(gives_back(&bench), "the cordon may have come through");
+    assert!(bench.gives_back(), "the cordon may have come through");
     assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
 }
 
@@ -84,7 +84,7 @@ fn t5_a_node_that_waits_for_its_turn_follows_the_cordon_and_the_taints_of_its_ow
         (CordonSeen::Ours, NodeLook::Open, CordonOwner::None),
     ] {
         bench.hear(Event::CordonSeen(seen));
-        assert!(gives_back(&bench), "{seen:?}");
+        assert!(bench.gives_back(), "{seen:?}");
         bench.look(look);
         let progress = bench.core.progress();
         assert_eq!((progress.cordon, progress.phase), (shown, DrainPhase::WaitingForTurn), "{seen:?}");

@@ -11,7 +11,7 @@ use topics::{CordonOwner, DrainPhase, Requester, StepWord};
 
 use super::super::bench::gate;
 use super::super::{Effect, Event, NodeLook, RunId};
-use super::{Bench, T0, asked, clean, complete, draining, gives_back, has, held, idle, limits, lost};
+use super::{Bench, T0, asked, clean, complete, draining, has, held, idle, limits, lost};
 use crate::core::tests::bench::request;
 
 /// The cordon is asked for, and a hook is called instead.
@@ -21,7 +21,7 @@ fn hooking() -> (Bench, RunId) {
     clean(&mut bench);
     bench.hear(held(7));
     assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))));
-    let run = bench.core.drain.run_id();
+    let run = bench.core.drain.run_id;
     bench.hear(Event::Hooking(run, "hook 10-a is running".into()));
     (bench, run)
 }
@@ -73,7 +73,7 @@ fn u9_hooks_that_fail_are_tried_again_after_the_pause_of_a_drain_and_end_it_like
     bench.hear(Event::Hooked(run, Err("hook 10-a: no backup".into())));
     assert_eq!(bench.status(), (8, 2));
     assert!(bench.core.progress().reason.contains("no backup"), "{}", bench.core.progress().reason);
-    assert!(undoes(&bench) && gives_back(&bench), "{:?}", bench.last);
+    assert!(undoes(&bench) && bench.gives_back(), "{:?}", bench.last);
     let steps = &bench.core.history.kept().drains[0].steps;
     // The last one is the end of the drain.
     assert_eq!(steps.iter().filter(|it| it.step == StepWord::HookFailed).count(), 4);

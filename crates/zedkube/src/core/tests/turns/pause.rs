@@ -10,7 +10,7 @@ use topics::{
 };
 
 use super::super::{ClosedWindow, Effect, Event, Force, SiteHold};
-use super::{Bench, clean, draining, gives_back, has, held, idle, waits};
+use super::{Bench, clean, draining, has, held, idle, waits};
 use crate::core::tests::bench::{booted_at, request};
 
 fn pause() -> OperationPause {
@@ -74,7 +74,7 @@ fn x3_one_that_waits_for_its_turn_leaves_the_queue_and_what_is_cordoned_ends_as_
 
     let (mut bench, _) = draining();
     bench.hear(paused());
-    assert!(!waits_for_a_person(&bench) && !gives_back(&bench), "{:?}", bench.last);
+    assert!(!waits_for_a_person(&bench) && !bench.gives_back(), "{:?}", bench.last);
     assert_eq!(bench.status().0, 5);
 }
 
@@ -84,7 +84,7 @@ fn x3_a_look_that_a_pause_has_begun_is_over_before_the_cordon_that_follows_the_p
     let mut bench = Bench::idle();
     bench.ask(&request(Requester::DeviceOp, 1));
     bench.hear(paused());
-    assert!(gives_back(&bench), "{:?}", bench.last);
+    assert!(bench.gives_back(), "{:?}", bench.last);
     bench.hear(Event::Pause(None));
     let run = bench.run();
     bench.hear(Event::Probed(run, Ok(())));

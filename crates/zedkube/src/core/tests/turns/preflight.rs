@@ -8,7 +8,7 @@ use kubenodeop::BlockCode;
 use outage::keeper::Ask;
 use outage::turn::rule::TurnRule;
 use step::Core as _;
-use topics::{Blocker, CordonOwner, DrainPhase, Requester};
+use topics::{Blocker, DrainPhase, Requester};
 
 use super::super::{Effect, Event, NodeLook, StartObstacle};
 use super::{Bench, Limits, T0, asked, clean, draining, has, held, idle, limits, lost, waits};
@@ -178,9 +178,7 @@ fn u6_without_turns_what_stays_fails_the_drain_and_one_that_continues_is_not_loo
     let mut bench = without_turns();
     bench.ask(&request(Requester::DeviceOp, 1));
     clean(&mut bench);
-    let run = bench.run();
-    bench.hear(Event::Probed(run, Ok(())));
-    bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
+    bench.cordon();
     let journal = bench.core.journal();
     let mut again = Bench::at(bench.now, Limits { take_turns: false, ..limits() }, Some(journal));
     again.ask(&request(Requester::DeviceOp, 1));

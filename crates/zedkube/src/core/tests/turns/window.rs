@@ -12,7 +12,7 @@ use topics::{
 };
 
 use super::super::{ClosedWindow, Effect, Event, Force, NodeLook, Pass};
-use super::{Bench, T0, asked, clean, complete, draining, gives_back, has, held, limits, lost, waits};
+use super::{Bench, T0, asked, clean, complete, draining, has, held, idle, limits, lost, waits};
 use crate::core::tests::bench::request;
 
 /// Outside of the windows; the next one opens in so many hours.
@@ -95,6 +95,19 @@ fn u9_a_window_that_closes_before_the_cordon_sends_the_drain_back_and_out_of_the
 }
 
 #[test]
+fn u9_a_window_that_closed_on_the_way_to_a_cordon_for_which_the_turn_is_missing_keeps_it_out() {
+    let mut bench = idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    bench.hear(held(7));
+    bench.hear(Event::Cordoned(bench.run(), Err("409".into())));
+    bench.hear(closed(5));
+    bench.hear(waits(TurnRule::Reading));
+    bench.wait();
+    bench.hear(held(8));
+    assert!(is_outside(&bench) && !has(&bench, |it| matches!(it, Effect::Cordon(..))), "{:?}", bench.last);
+}
+
+#[test]
 fn u9_what_has_started_ends_whatever_the_window_and_over_a_restart() {
     let (mut bench, run) = draining();
     bench.hear(closed(5));
@@ -131,7 +144,7 @@ fn u9_complete_holds_outside_of_the_window_and_a_lost_turn_waits_for_it() {
     bench.hear(closed(5));
     bench.hear(lost());
     assert!(is_outside(&bench), "{:?}", bench.core.progress());
-    assert!(gives_back(&bench), "the cordon goes meanwhile");
+    assert!(bench.gives_back(), "the cordon goes meanwhile");
 }
 
 #[test]
@@ -142,7 +155,7 @@ fn u9_complete_that_is_void_outside_of_the_window_keeps_neither_cordon_nor_turn(
     bench.hear(Event::NodeActivity("a pod".into()));
     let pods = vec![super::super::voided::pod("late-0")];
     bench.look(NodeLook::HasPods(topics::CordonOwner::Ours, pods));
-    assert!(is_outside(&bench) && gives_back(&bench), "{:?}", bench.last);
+    assert!(is_outside(&bench) && bench.gives_back(), "{:?}", bench.last);
     bench.look(NodeLook::Open);
     assert!(asked(&bench, &Ask::Want(None)), "{:?}", bench.last);
 }

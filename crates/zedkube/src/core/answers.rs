@@ -1,19 +1,18 @@
-//! The requests that exist and the answers that were given to them.
+//! Who asks for a drain, what the force file orders, what each requester is answered, and which status is shown to whom.
 //!
-//! COMPLETE ends with its request, when the drained node changes, and with age (goals P8).
-//!
-//! Pure: no clock, no I/O, no task.
+//! COMPLETE ends with its request, when the drained node changes, and with age (goals P8). Not here: the drain itself, and
+//! the Node object. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 
 use step::{Fault, Mono, planted};
 use topics::{
-    Answer, Asked, DrainStatus, GoTime, NodeDrainRequest, NodeDrainStatus, RequestId, Requester, Skip,
-    SkipKind,
+    Answer, Asked, DrainStatus, FORCE_FILE, GoTime, NodeDrainRequest, NodeDrainStatus, RequestId, Requester,
+    Skip, SkipKind,
 };
 
-use crate::core::context::NodeContext;
-use crate::core::facts::Force;
+use super::context::NodeContext;
+use super::facts::Force;
 use crate::limits::{ANSWER_DWELL, COMPLETE_AGE};
 
 /// Requests, force file and answers.
@@ -307,5 +306,171 @@ impl Answers {
     pub(crate) fn expires(&self) -> Option<Mono> {
         let aging = |it: &Answer| is_complete(it) && is_operation(it);
         self.complete_at.filter(|_| self.given.iter().any(aging)).map(|at| at + COMPLETE_AGE)
+    }
+}
+
+/// Which status is shown, and to which requester it belongs.
+impl Answers {
+    /// Whether this requester waits for an answer. Until its topic is read, it does if it did before this agent
+    /// restarted.
+    fn asks(&self, who: Requester) -> bool {
+        let answered = || self.given.iter().any(|it| it.requested_by == who);
+        self.requests.contains_key(&who) || (!self.read.contains(&who) && answered())
+    }
+
+    /// Whether this requester's own answer is COMPLETE: no other requester is shown that.
+    pub(crate) fn completed(&self, who: Requester) -> bool {
+        self.asks(who) && self.given.iter().any(|it| it.requested_by == who && is_complete(it))
+    }
+
+    fn is_answered(&self, who: Requester) -> bool {
+        self.given.iter().any(|it| it.requested_by == who && it.status.is_final())
+    }
+
+    /// The status of the drain, for the requester that comes first.
+    fn own_status(&self, status: DrainStatus) -> NodeDrainStatus {
+        let first_that = |is: &dyn Fn(Requester) -> bool| Self::REQUESTERS.into_iter().find(|who| is(*who));
+        let first = first_that(&|who| self.asks(who)).unwrap_or(Requester::None);
+        // Who has its answer is not named as waiting.
+        let open = first_that(&|who| self.asks(who) && !self.is_answered(who)).unwrap_or(first);
+        if let Some(failed) = self.failed_beside_a_person(status) {
+            return failed;
+        }
+        let requested_by = match status {
+            DrainStatus::NotSupported | DrainStatus::NotRequested => Requester::None,
+            DrainStatus::Complete if self.second && self.completed(Requester::Update) => Requester::Update,
+            DrainStatus::Complete => first_that(&|who| self.completed(who)).unwrap_or(first),
+            DrainStatus::Requested
+            | DrainStatus::Starting
+            | DrainStatus::Cordoned
+            | DrainStatus::DrainRetrying => open,
+            DrainStatus::Unknown
+            | DrainStatus::FailedCordon
+            | DrainStatus::FailedDrain
+            | DrainStatus::Stranger(_) => first,
+        };
+        NodeDrainStatus { status, requested_by }
+    }
+
+    /// An agent of the reference reads nothing but the status: while COMPLETE is that of a person or of an update of
+    /// k3s alone, the failure of an operation that waits is what has to be seen. The others read it in the answers.
+    fn failed_beside_a_person(&self, status: DrainStatus) -> Option<NodeDrainStatus> {
+        let operations = Self::OPERATIONS;
+        if status != DrainStatus::Complete || operations.into_iter().any(|who| self.completed(who)) {
+            return None;
+        }
+        let failed = |who: Requester| {
+            let said = self.given.iter().find(|it| it.requested_by == who && it.status.is_failure())?;
+            self.asks(who).then_some(NodeDrainStatus { status: said.status, requested_by: who })
+        };
+        operations.into_iter().find_map(failed)
+    }
+
+    /// The status that is shown: the forced one, or that of the drain.
+    pub(crate) fn status(&self, drain: DrainStatus) -> NodeDrainStatus {
+        match self.force {
+            Force::Order(_) if planted(Fault::K14) => self.own_status(drain),
+            // COMPLETE is shown for the requester that it names, if that one waits.
+            Force::Order(order) if order.status == DrainStatus::Complete => {
+                if self.requests.contains_key(&order.requested_by) { order } else { self.own_status(drain) }
+            }
+            Force::Order(order) => order,
+            Force::Absent | Force::Refused(_) => self.own_status(drain),
+        }
+    }
+}
+
+/// What a person reads of requests, answers and the force file.
+impl Answers {
+    /// The request that is shown: the one that is served while it exists, else another one that does.
+    pub(crate) fn shown(&self, served: Option<&NodeDrainRequest>) -> NodeDrainRequest {
+        let exists = |it: &&NodeDrainRequest| {
+            !self.knows_requests() || self.requests().any(|known| known.id() == it.id())
+        };
+        served
+            .filter(exists)
+            .or_else(|| self.open().next())
+            .or_else(|| self.requests().next())
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    /// Nobody but a person with a shell waits.
+    fn only_a_person_waits(&self) -> bool {
+        !self.requests.is_empty() && self.requests.keys().all(|who| *who == Requester::Operator)
+    }
+
+    /// What comes after COMPLETE.
+    pub(crate) fn after_complete(&self) -> &'static str {
+        if !self.only_a_person_waits() {
+            ""
+        } else if self.given.iter().any(|it| !it.skip.is_empty()) {
+            "NOT drained, pods may still run here: remove the cause, then `zedbox drain cancel` and \
+             `zedbox drain request` again"
+        } else {
+            "work on the node; it takes pods again after `zedbox drain done`"
+        }
+    }
+
+    /// What comes after a failure.
+    pub(crate) fn after_failure(&self) -> &'static str {
+        if self.only_a_person_waits() {
+            "then ask again with `zedbox drain request`, or give up with `zedbox drain cancel`"
+        } else {
+            "it is requested again by itself; to go ahead without a drain: `zedbox drain force complete --for reboot \
+             --reason '...'` or `--for update`"
+        }
+    }
+
+    /// Why the force file does nothing, and what to do about it; empty when it does what it says.
+    pub(crate) fn force_trouble(&self) -> String {
+        match &self.force {
+            Force::Refused(why) => format!("force file refused: {why}; correct or remove {FORCE_FILE}"),
+            Force::Order(order)
+                if order.status == DrainStatus::Complete && self.request_of(order.requested_by).is_none() =>
+            {
+                let update = order.requested_by == Requester::Update;
+                let who = if update { "no update" } else { "no reboot or shutdown" };
+                format!("the force file says {order}, but {who} waits; correct or remove {FORCE_FILE}")
+            }
+            Force::Order(_) | Force::Absent => String::new(),
+        }
+    }
+
+    /// What comes of the force file as things are, in words for the history.
+    pub(crate) fn effect_of_force(&self) -> String {
+        match &self.force {
+            Force::Absent => String::new(),
+            Force::Refused(why) => format!("refused: {why}"),
+            Force::Order(order) if order.status == DrainStatus::Complete => {
+                match self.request_of(order.requested_by).map(|it| self.final_answer(it.id())) {
+                    None => "no effect: no such request is pending".to_owned(),
+                    Some(Some(answer)) if answer.status == DrainStatus::Complete => {
+                        "released nothing: that request was answered already".to_owned()
+                    }
+                    Some(_) => "waits for this node to be known as a member of a cluster".to_owned(),
+                }
+            }
+            Force::Order(order) if order.status == DrainStatus::NotSupported => {
+                "drains are skipped while the file exists, as on a node in no cluster".to_owned()
+            }
+            Force::Order(order) => format!("{order} is shown while the file exists"),
+        }
+    }
+}
+
+/// What the turn of this node has to know of them.
+impl Answers {
+    /// Only an update of k3s waits, and it needs a turn alone.
+    pub(super) fn needs_turn_alone(&self) -> bool {
+        self.open().next().is_some() && self.open().all(NodeDrainRequest::is_turn_alone)
+    }
+
+    /// The update of k3s that was let go ahead: the turn is its own until it takes its request back.
+    pub(super) fn keeps_turn(&self) -> Option<&NodeDrainRequest> {
+        let given = |it: &&NodeDrainRequest| {
+            self.final_answer(it.id()).is_some_and(|it| it.status == DrainStatus::Complete)
+        };
+        self.request_of(Requester::K3sUpdate).filter(given)
     }
 }
