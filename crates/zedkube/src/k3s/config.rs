@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn no_level_of_the_log_shows_what_is_in_the_override_file() {
-        use crate::k3s::facts::{Effect, Event};
+        use crate::k3s::rules::{Effect, Event};
         let wanted = wanted(&map("v1", "dG9rZW46IHNlY3JldA==")).0;
         let file = wanted.file.clone().unwrap();
         assert_eq!(file.0, b"token: secret");

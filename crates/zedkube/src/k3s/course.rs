@@ -8,8 +8,7 @@ use requester::{DeviceClustering, DrainJudgement, Orderer, OwnRequest, Paused, P
 use step::{Mono, say};
 use topics::{FORCE_FILE, K3S_RESTART, K3sStage, K3sUpdate, NodeDrainRequest};
 
-use super::facts::Effect;
-use super::rules::{K3s, K3sChange, Reported, millis};
+use super::rules::{Effect, K3s, K3sChange, Reported, millis};
 use crate::limits::{K3S_SETTLE, K3S_UPDATE};
 
 /// Between two looks at what the kubelet reports, while that is waited for.

@@ -7,7 +7,6 @@
 
 mod config;
 mod course;
-mod facts;
 mod rules;
 mod shell;
 #[cfg(test)]

@@ -5,13 +5,62 @@
 
 use std::time::Duration;
 
-use requester::{DrainTopicUpdate, Hold, ZedkubeSilence};
-use step::{Core, Mono, say};
-use topics::{GoTime, K3sStage, K3sUpdate, NodeDrainRequest, OperationPause, Requester};
+use requester::{DeviceClustering, DrainTopicUpdate, Hold, ZedkubeSilence};
+use step::{Core, LogMessage, Mono, say};
+use topics::{GoTime, K3sStage, K3sUpdate, NodeDrainRequest, NodeDrainStatus, OperationPause, Requester};
 
 use super::config::{DesiredK3s, Override};
-use super::facts::{Effect, Event};
 use crate::limits::{K3S_SETTLE, K3S_UPDATE};
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Event {
+    /// What the device config wants.
+    Wanted(DesiredK3s),
+    /// Something that the drain half of this agent has said.
+    Drain(DrainTopicUpdate),
+    /// Whether this node is in a cluster, and whether it has yet to leave one.
+    Member(DeviceClustering, bool),
+    /// The force file, if it counts.
+    Forced(Option<NodeDrainStatus>),
+    /// A person's pause on this node, or none.
+    Pause(Option<OperationPause>),
+    /// Answer to [`Effect::ReadFile`]: the override file, empty where there is none; `None` while the vault is shut.
+    File(Option<Override>),
+    /// Answer to [`Effect::Look`] of this number: the version that the kubelet of this node reports, or why that is not
+    /// known.
+    Reported(u64, Result<String, String>),
+    /// The gate, watched as [`Effect::Gate`] says: why it is shut, or nothing when it is open.
+    Gate(Option<String>),
+    /// When the monotonic clock started, by the wall clock as it is now.
+    Wall(GoTime),
+    Tick,
+}
+
+/// Something for the shell to do, in this order.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Effect {
+    /// Keep how far the update is, and tell the drain half.
+    Journal(Box<K3sUpdate>),
+    Forget,
+    /// Ask for the turn and the drain of this node.
+    Request(NodeDrainRequest),
+    /// Take the request back.
+    Withdraw,
+    /// Publish this version for the kube container.
+    Version(String),
+    /// Publish whether virtual machines are moved back when this node has started.
+    OnBoot(bool),
+    /// Put this into the override file; an empty one is removed.
+    File(Override),
+    /// Read the override file.
+    ReadFile,
+    /// Read what the kubelet reports.
+    Look(u64),
+    /// Watch over the gate, or do so no longer.
+    Gate(bool),
+    /// Write to the log.
+    Say(LogMessage),
+}
 
 /// After a failed drain, the first and the longest pause before it is asked for again.
 const ASK_AGAIN: (Duration, Duration) = (Duration::from_secs(30), Duration::from_mins(30));

@@ -11,8 +11,7 @@ use topics::{ConfigItemValueMap, K3sStage, K3sUpdate, KubeConfig, NodeDrainReque
 use tracing::{error, warn};
 
 use super::config::{OVERRIDE_BYTES, Override, wanted};
-use super::facts::{Effect, Event};
-use super::rules::{K3s, SavedK3sUpdate};
+use super::rules::{Effect, Event, K3s, SavedK3sUpdate};
 use crate::core::K3sHold;
 use crate::work::TaskContext;
 use crate::{GLOBAL, NAME};

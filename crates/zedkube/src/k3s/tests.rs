@@ -10,8 +10,7 @@ use topics::{
 };
 
 use super::config::{DesiredK3s, Override};
-use super::facts::{Effect, Event};
-use super::rules::{K3s, SavedK3sUpdate};
+use super::rules::{Effect, Event, K3s, SavedK3sUpdate};
 
 const T0: Mono = Mono::from_start(Duration::from_secs(100));
 

@@ -2,7 +2,7 @@
 //! warning that nothing progresses.
 //!
 //! It follows what was published, asks nothing of the drain, and the drain waits for none of it. What can be said:
-//! `notices`; what is said, and when: `announcer`, `paused` and `condition`; how often: `events`; to whom off the cluster:
+//! `notices`; what is said, and when: `announcer` and `condition`; how often: `events`; to whom off the cluster:
 //! `notify`; what is counted for the metrics: `totals`; all pure. Not here: the calls (`kubeapi::nodes::report`).
 //! Sources: goals O3, O4, O7.
 
@@ -11,7 +11,6 @@ mod condition;
 mod events;
 mod notices;
 mod notify;
-mod paused;
 mod sender;
 #[cfg(test)]
 mod tests;

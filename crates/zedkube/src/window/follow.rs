@@ -1,6 +1,6 @@
 //! Follows the clock against the windows, and the file by which a person lets one drain start outside of them.
 //!
-//! Not here: what is decided by it (`core::drain::window`).
+//! Not here: what is decided by it (`core::drain::gates`).
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Maintenance windows: times in which a drain may start, each a start in cron's notation, a time zone and a length.
 //!
-//! Not here: what a closed window holds up (`core::drain::window`), and whether the clock can be believed
+//! Not here: what a closed window holds up (`core::drain::gates`), and whether the clock can be believed
 //! (`agent::clock::sync`). The notation is crontab(5) by the crate `cronexpr`, zones are those of `/usr/share/zoneinfo`.
 //! Source: goals U9. No clock, no I/O but the zones, which are read once.
 
