@@ -149,14 +149,10 @@ impl State {
             let shared = self.under.ghost.released.values().any(|it| *it == Release::Drained);
             let request =
                 self.request_of(0).filter(|it| it.context == word || shared).map(NodeDrainRequest::id);
-            // A node that has left its cluster since has nothing to drain until it joins again.
-            let has_left = self.under.ghost.excused && self.disk.leave == Leave::Outside;
-            if request.is_some_and(|id| self.under.ghost.drained.contains(&id))
-                && (self.under.node.drained || has_left)
-            {
+            if request.is_some_and(|id| self.under.ghost.drained.contains(&id)) && self.under.node.drained {
                 Some(Release::Drained)
             } else {
-                in_none.then_some(Release::Without)
+                (in_none || self.has_left()).then_some(Release::Without)
             }
         } else {
             let request = self.request_of(0).map(NodeDrainRequest::id);
@@ -186,6 +182,11 @@ impl State {
         self.disk.leave != Leave::Outside && (!heard || !self.has_news(link))
     }
 
+    /// Whether the node has left its cluster: it has nothing to drain until it joins again.
+    fn has_left(&self) -> bool {
+        self.under.ghost.excused && self.disk.leave == Leave::Outside
+    }
+
     pub(crate) fn judge_switch(&mut self, why: Option<&requester::ProceedReason>) {
         use requester::ProceedReason;
         if !self.switch_is_wanted() {
@@ -199,7 +200,8 @@ impl State {
         let release = match why {
             Some(ProceedReason::Complete { skip }) if skip.is_empty() => {
                 let drained = id.is_some_and(|id| ghost.drained.contains(&id)) && self.under.node.drained;
-                drained.then_some(Release::Drained)
+                let without = self.has_left().then_some(Release::Without);
+                if drained { Some(Release::Drained) } else { without }
             }
             Some(ProceedReason::Complete { .. }) => {
                 let skipped =
