@@ -30,7 +30,9 @@ use scenarios::{At, UUID, World};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
-use topics::{AppLogMarks, DrainMarks, DrainStatus, KubeLeaderElectInfo, KubeStatsState, NodeDrainProgress};
+use topics::{
+    AppLogMarks, DrainMarks, DrainStatus, KubeLeaderElectInfo, KubeStatsState, LeavePhase, NodeDrainProgress,
+};
 
 /// A request as a role sees it: API group, resource, verb. `None` for what needs no role, as `/readyz`.
 fn needed((method, uri): &(String, String)) -> Option<(String, String, String)> {
@@ -306,7 +308,8 @@ async fn s1_leaving_the_cluster_asks_for_what_its_own_role_grants_and_nothing_el
     };
     let clock = Clock::new();
     let told = watch::Sender::new(leave::LeaveState::default());
-    assert_eq!(leave::leave(&handle, &order, || clock.now(), &told).await, (leave::LeaveEnd::Left, vec![]));
+    let (phase, why) = leave::leave(&handle, &order, || clock.now(), &told).await;
+    assert_eq!((phase, &told.borrow().passed_over), (LeavePhase::Left, &vec![]), "{why}");
     granted_and_used(&["pillar-rs-node-leave"], &world.cluster.asked_by_agents());
 }
 

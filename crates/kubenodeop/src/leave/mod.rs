@@ -64,20 +64,9 @@ pub struct LeaveState {
     pub drain: Option<Box<Progress>>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LeaveEnd {
-    Left,
-    /// There was none any more.
-    Gone,
-    /// The node is the only one of its cluster.
-    Alone,
-    /// The Node object of our name is another device's, in words.
-    NotOurs(String),
-    /// The cluster was out of reach all the time, in words.
-    NotReached(String),
-    /// The Node object could not be deleted, in words.
-    Stays(String),
-}
+/// Where the node stands in the end, and why, a sentence: `left` without its Node object, `alone` as the only node of its
+/// cluster, `not-reached` or `failed` with a Node object that a person has to delete.
+pub type LeaveEnd = (LeavePhase, String);
 
 /// Takes the node out. `told` always holds the newest state; the receiver may skip values.
 ///
@@ -88,10 +77,8 @@ pub async fn leave(
     order: &Leave,
     now: impl Fn() -> Mono + Send + Sync,
     told: &watch::Sender<LeaveState>,
-) -> (LeaveEnd, Vec<String>) {
-    let walk = Walk { cluster, order, now, told };
-    let end = walk.walk().await.unwrap_or_else(|end| end);
-    (end, told.borrow().passed_over.clone())
+) -> LeaveEnd {
+    Walk { cluster, order, now, told }.walk().await
 }
 
 struct Walk<'a, F> {
@@ -102,15 +89,75 @@ struct Walk<'a, F> {
 }
 
 impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
-    /// The steps; one that ends it all comes back as an error.
-    async fn walk(&self) -> Result<LeaveEnd, LeaveEnd> {
-        self.reach().await?;
-        self.cordon().await?;
-        self.remove_apps().await;
-        if self.has_replicas().await {
+    async fn walk(&self) -> LeaveEnd {
+        let (cluster, order) = (self.cluster, self.order);
+        let others = || async { node::others(cluster, &order.node).await.map_err(|error| error.advice()) };
+        match self.repeat(LeavePhase::Reaching, true, others).await {
+            Ok(others) if others.is_empty() => {
+                let why = "it is the only node that its cluster's API knows: there is nothing to leave";
+                return (LeavePhase::Alone, why.to_owned());
+            }
+            Ok(_) => {}
+            Err(why) => return (LeavePhase::NotReached, format!("its cluster was out of reach: {why}")),
+        }
+        let cordon = || async {
+            match node::cordon(cluster, &order.node, &order.device_uuid, &order.owner).await {
+                Ok(_) => Ok(None),
+                Err(error) => ends(&error).map(Some).ok_or_else(|| error.advice()),
+            }
+        };
+        match self.repeat(LeavePhase::Cordoning, false, cordon).await {
+            Ok(Some(end)) => return end,
+            Ok(None) => {}
+            Err(last) => self.pass_over(format!("the node could not be cordoned: {last}")),
+        }
+        if let Err(last) = self.repeat(LeavePhase::RemovingApps, false, || self.remove_apps()).await {
+            self.pass_over(format!("pods of applications could not be deleted: {last}"));
+        }
+        let replicas =
+            || async { storage::count(cluster, &order.node).await.map_err(|error| error.advice()) };
+        let replicas = self.repeat(LeavePhase::CheckingReplicas, false, replicas).await;
+        if let Err(last) = &replicas {
+            self.pass_over(format!("replicas could not be looked for, the node is drained: {last}"));
+        }
+        // Where that cannot be found out, replicas of volumes may live here.
+        if replicas != Ok(0) {
             self.drain().await;
         }
-        self.delete().await
+        let delete = || async {
+            match self.delete().await {
+                Ok(()) => Ok((LeavePhase::Left, "its Node object is deleted".to_owned())),
+                Err(error) => ends(&error).ok_or_else(|| error.advice()),
+            }
+        };
+        let stays = |why| (LeavePhase::Failed, format!("its Node object could not be deleted: {why}"));
+        self.repeat(LeavePhase::Deleting, true, delete).await.unwrap_or_else(stays)
+    }
+
+    /// Repeats a step until it comes to something. Given up, and why, after so many tries; with `long` only once the cluster
+    /// may be out of reach no longer.
+    async fn repeat<T, Step: Future<Output = Result<T, String>>>(
+        &self,
+        stage: LeavePhase,
+        long: bool,
+        step: impl Fn() -> Step,
+    ) -> Result<T, String> {
+        self.enter(stage);
+        let (began, mut tries) = ((self.now)(), 0);
+        loop {
+            let trouble = match step().await {
+                Ok(done) => return Ok(done),
+                Err(trouble) => trouble,
+            };
+            tries += 1;
+            let is_over =
+                if long { (self.now)().since(began) >= self.order.reach } else { tries >= self.order.tries };
+            if is_over {
+                return Err(trouble);
+            }
+            self.trouble(&trouble);
+            sleep(self.order.pause).await;
+        }
     }
 
     fn enter(&self, stage: LeavePhase) {
@@ -140,69 +187,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
         });
     }
 
-    async fn reach(&self) -> Result<(), LeaveEnd> {
-        self.enter(LeavePhase::Reaching);
-        let began = (self.now)();
-        loop {
-            match node::others(self.cluster, &self.order.node).await {
-                Ok(others) if others.is_empty() => return Err(LeaveEnd::Alone),
-                Ok(_) => return Ok(()),
-                Err(error) if (self.now)().since(began) >= self.order.reach => {
-                    return Err(LeaveEnd::NotReached(error.advice()));
-                }
-                Err(error) => self.trouble(&error.advice()),
-            }
-            sleep(self.order.pause).await;
-        }
-    }
-
-    /// What an error about our Node object ends, if anything.
-    fn ends(error: &Error) -> Option<LeaveEnd> {
-        if error.is_of_another() {
-            Some(LeaveEnd::NotOurs(error.advice()))
-        } else {
-            error.is_not_found().then_some(LeaveEnd::Gone)
-        }
-    }
-
-    async fn cordon(&self) -> Result<(), LeaveEnd> {
-        self.enter(LeavePhase::Cordoning);
-        let order = self.order;
-        let mut last = String::new();
-        for tried in 1..=order.tries.max(1) {
-            match node::cordon(self.cluster, &order.node, &order.device_uuid, &order.owner).await {
-                Ok(_) => return Ok(()),
-                Err(error) => match Self::ends(&error) {
-                    Some(end) => return Err(end),
-                    None => last = error.advice(),
-                },
-            }
-            if tried < order.tries {
-                self.trouble(&last);
-                sleep(order.pause).await;
-            }
-        }
-        self.pass_over(format!("the node could not be cordoned: {last}"));
-        Ok(())
-    }
-
-    async fn remove_apps(&self) {
-        self.enter(LeavePhase::RemovingApps);
-        let mut last = String::new();
-        for tried in 1..=self.order.tries.max(1) {
-            match self.remove_apps_once().await {
-                Ok(()) => return,
-                Err(trouble) => last = trouble,
-            }
-            if tried < self.order.tries {
-                self.trouble(&last);
-                sleep(self.order.pause).await;
-            }
-        }
-        self.pass_over(format!("pods of applications could not be deleted: {last}"));
-    }
-
-    async fn remove_apps_once(&self) -> Result<(), String> {
+    async fn remove_apps(&self) -> Result<(), String> {
         let scope = WatchScope {
             what: format!("pods of namespace {APP_NAMESPACE} on node {}", self.order.node),
             path: Pod::url_path(Some(APP_NAMESPACE)),
@@ -226,27 +211,6 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
             None => Ok(()),
             Some(first) => Err(format!("{} of them, as {first}", failed.len())),
         }
-    }
-
-    /// Whether replicas of volumes live on the node. Where that cannot be found out, they may.
-    async fn has_replicas(&self) -> bool {
-        self.enter(LeavePhase::CheckingReplicas);
-        let mut last = String::new();
-        for tried in 1..=self.order.tries.max(1) {
-            match storage::count(self.cluster, &self.order.node).await {
-                Ok(here) => {
-                    info!(node = %self.order.node, replicas = here, "leaving the cluster");
-                    return here > 0;
-                }
-                Err(error) => last = error.advice(),
-            }
-            if tried < self.order.tries {
-                self.trouble(&last);
-                sleep(self.order.pause).await;
-            }
-        }
-        self.pass_over(format!("replicas could not be looked for, the node is drained: {last}"));
-        true
     }
 
     /// One attempt. Another limit for it takes it up where it stands.
@@ -289,31 +253,21 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
         }
     }
 
-    async fn delete(&self) -> Result<LeaveEnd, LeaveEnd> {
-        self.enter(LeavePhase::Deleting);
-        let began = (self.now)();
-        loop {
-            let error = match self.delete_once().await {
-                Ok(()) => return Ok(LeaveEnd::Left),
-                Err(error) => error,
-            };
-            if let Some(end) = Self::ends(&error) {
-                return Ok(end);
-            }
-            if (self.now)().since(began) >= self.order.reach {
-                return Ok(LeaveEnd::Stays(error.advice()));
-            }
-            self.trouble(&error.advice());
-            sleep(self.order.pause).await;
-        }
-    }
-
     /// Exactly the object that was read, by its UID.
-    async fn delete_once(&self) -> Result<(), Error> {
+    async fn delete(&self) -> Result<(), Error> {
         let (name, uuid) = (&self.order.node, &self.order.device_uuid);
         let (object, _) = node::read_whole(self.cluster, name, uuid).await?;
         nodes::delete(self.cluster, name, object.metadata.uid).await
     }
+}
+
+/// What an error about our Node object ends, if anything.
+fn ends(error: &Error) -> Option<LeaveEnd> {
+    if error.is_of_another() {
+        return Some((LeavePhase::Failed, format!("its Node object is not touched: {}", error.advice())));
+    }
+    let gone = || (LeavePhase::Left, "its Node object had been deleted already".to_owned());
+    error.is_not_found().then(gone)
 }
 
 /// Returns when `limit` is another than `now`; never when nobody sets it any more.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::stage::{DEVICE, are_ready, clock, cluster, n1, on_n1, owner};
 use kubeapi::ApiClient;
 use kubenodeop::AttemptRules;
-use kubenodeop::leave::{Leave, LeaveEnd, LeaveState, leave};
+use kubenodeop::leave::{Leave, LeaveState, leave};
 use kubesim::{ScriptedFault, Sim};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -46,9 +46,20 @@ fn replica(sim: &Sim, name: &str, node: &str) {
     );
 }
 
-async fn left(cluster: &ApiClient) -> (LeaveEnd, Vec<String>) {
-    leave(cluster, &order(), clock(), &watch::Sender::new(LeaveState::default())).await
+/// How the leave ended, and what it passed over.
+async fn left(cluster: &ApiClient) -> (LeavePhase, String, Vec<String>) {
+    let told = watch::Sender::new(LeaveState::default());
+    let (phase, why) = leave(cluster, &order(), clock(), &told).await;
+    let passed_over = told.borrow().passed_over.clone();
+    (phase, why, passed_over)
 }
+
+/// What is expected of one that passes nothing over.
+fn ends(phase: LeavePhase, why: &str) -> (LeavePhase, String, Vec<String>) {
+    (phase, why.to_owned(), vec![])
+}
+
+const DELETED: &str = "its Node object is deleted";
 
 fn is_there(sim: &Sim) -> bool {
     sim.get("nodes", "", "n1").is_some()
@@ -66,7 +77,7 @@ async fn a_node_without_replicas_is_cordoned_loses_its_applications_and_its_obje
     let (sim, cluster) = with_app().await;
     replica(&sim, "r2", "n2");
     let others: Vec<String> = on_n1(&sim.list("pods")).into_iter().filter(|it| it != "app").collect();
-    assert_eq!(left(&cluster).await, (LeaveEnd::Left, vec![]));
+    assert_eq!(left(&cluster).await, ends(LeavePhase::Left, DELETED));
     assert_eq!(
         writes(&sim),
         [
@@ -79,14 +90,14 @@ async fn a_node_without_replicas_is_cordoned_loses_its_applications_and_its_obje
     assert!(!is_there(&sim));
     assert!(others.iter().all(|it| on_n1(&sim.list("pods")).contains(it)), "no replicas here, no drain");
     // Begun again, as after a crash at the very end.
-    assert_eq!(left(&cluster).await, (LeaveEnd::Gone, vec![]));
+    assert_eq!(left(&cluster).await, ends(LeavePhase::Left, "its Node object had been deleted already"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_with_replicas_is_drained_before_its_object_goes() {
     let (sim, cluster) = with_app().await;
     replica(&sim, "r1", "n1");
-    assert_eq!(left(&cluster).await, (LeaveEnd::Left, vec![]));
+    assert_eq!(left(&cluster).await, ends(LeavePhase::Left, DELETED));
     let writes = writes(&sim);
     let last = writes.iter().rposition(|it| it.ends_with("/eviction")).unwrap();
     assert_eq!(writes[last + 1..], ["DELETE /api/v1/nodes/n1"]);
@@ -97,7 +108,7 @@ async fn a_node_with_replicas_is_drained_before_its_object_goes() {
 async fn a_cluster_without_longhorn_has_no_replicas() {
     let (sim, cluster) = with_app().await;
     sim.faults().script("GET", "/replicas", 1, ScriptedFault::status(404, "NotFound"));
-    assert_eq!(left(&cluster).await, (LeaveEnd::Left, vec![]));
+    assert_eq!(left(&cluster).await, ends(LeavePhase::Left, DELETED));
     assert!(!writes(&sim).iter().any(|it| it.ends_with("/eviction")));
 }
 
@@ -107,8 +118,8 @@ async fn a_drain_that_fails_is_told_and_the_node_goes_all_the_same() {
     replica(&sim, "r1", "n1");
     sim.edit("policy/poddisruptionbudgets", "shop", "web", |it| it["spec"]["minAvailable"] = json!(3));
     let now = clock();
-    let (end, passed_over) = left(&cluster).await;
-    assert_eq!(end, LeaveEnd::Left);
+    let (end, _, passed_over) = left(&cluster).await;
+    assert_eq!(end, LeavePhase::Left);
     assert!(passed_over.len() == 1 && passed_over[0].contains("could not be drained"), "{passed_over:?}");
     assert!(now().since_start() >= Duration::from_secs(600), "not before the attempt's own limit");
     assert!(!is_there(&sim));
@@ -125,8 +136,8 @@ async fn a_step_that_fails_is_tried_passed_over_and_named() {
     ] {
         let (sim, cluster) = with_app().await;
         sim.faults().script(method, path, 3, ScriptedFault::status(500, "InternalError"));
-        let (end, passed_over) = left(&cluster).await;
-        assert_eq!(end, LeaveEnd::Left, "{method} {path}");
+        let (end, _, passed_over) = left(&cluster).await;
+        assert_eq!(end, LeavePhase::Left, "{method} {path}");
         assert!(
             passed_over.len() == 1 && passed_over[0].starts_with(words),
             "{method} {path}: {passed_over:?}"
@@ -135,7 +146,7 @@ async fn a_step_that_fails_is_tried_passed_over_and_named() {
         // One failure less is none.
         let (sim, cluster) = with_app().await;
         sim.faults().script(method, path, 2, ScriptedFault::status(500, "InternalError"));
-        assert_eq!(left(&cluster).await, (LeaveEnd::Left, vec![]), "{method} {path}");
+        assert_eq!(left(&cluster).await, ends(LeavePhase::Left, DELETED), "{method} {path}");
     }
 }
 
@@ -143,7 +154,8 @@ async fn a_step_that_fails_is_tried_passed_over_and_named() {
 async fn the_only_node_of_a_cluster_has_nothing_to_leave() {
     let (sim, cluster) = with_app().await;
     assert!(sim.remove("nodes", "", "n2") && sim.remove("nodes", "", "n3"));
-    assert_eq!(left(&cluster).await, (LeaveEnd::Alone, vec![]));
+    let why = "it is the only node that its cluster's API knows: there is nothing to leave";
+    assert_eq!(left(&cluster).await, ends(LeavePhase::Alone, why));
     assert_eq!(writes(&sim), Vec::<String>::new());
     assert!(is_there(&sim));
 }
@@ -152,8 +164,13 @@ async fn the_only_node_of_a_cluster_has_nothing_to_leave() {
 async fn the_object_of_another_device_is_not_touched() {
     let (sim, cluster) = with_app().await;
     sim.edit("nodes", "", "n1", |it| it["metadata"]["labels"]["node-uuid"] = json!("another"));
-    let (end, _) = left(&cluster).await;
-    assert!(matches!(&end, LeaveEnd::NotOurs(why) if why.contains("another")), "{end:?}");
+    let end = left(&cluster).await;
+    assert!(
+        end.0 == LeavePhase::Failed
+            && end.1.starts_with("its Node object is not touched")
+            && end.1.contains("another"),
+        "{end:?}"
+    );
     assert_eq!(writes(&sim), Vec::<String>::new());
 }
 
@@ -162,16 +179,19 @@ async fn a_cluster_out_of_reach_and_an_object_that_stays_end_within_their_time()
     let (sim, cluster) = with_app().await;
     sim.faults().script("GET", "/api/v1/nodes", u32::MAX, ScriptedFault::Cut);
     let now = clock();
-    let (end, _) = left(&cluster).await;
-    assert!(matches!(&end, LeaveEnd::NotReached(_)), "{end:?}");
+    let end = left(&cluster).await;
+    assert!(end.0 == LeavePhase::NotReached, "{end:?}");
     assert!(now().since_start() >= REACH && now().since_start() < REACH * 2, "{:?}", now());
     assert_eq!(writes(&sim), Vec::<String>::new());
 
     sim.faults().clear();
     sim.faults().script("DELETE", NODE, u32::MAX, ScriptedFault::status(403, "Forbidden"));
     let now = clock();
-    let (end, _) = left(&cluster).await;
-    assert!(matches!(&end, LeaveEnd::Stays(why) if why.contains("403")), "{end:?}");
+    let end = left(&cluster).await;
+    assert!(
+        end.0 == LeavePhase::Failed && end.1.contains("could not be deleted: ") && end.1.contains("403"),
+        "{end:?}"
+    );
     assert!(now().since_start() >= REACH && now().since_start() < REACH * 2, "{:?}", now());
     assert!(is_there(&sim));
 }
@@ -197,7 +217,7 @@ async fn cut_off_in_any_step_and_begun_anew_the_node_leaves() {
             ended = leave(&cluster, &order, clock(), &told) => panic!("{stage:?} was not reached: {ended:?}"),
         }
         assert!(is_there(&sim), "{stage:?}");
-        assert_eq!(left(&cluster).await, (LeaveEnd::Left, vec![]), "{stage:?}");
+        assert_eq!(left(&cluster).await, ends(LeavePhase::Left, DELETED), "{stage:?}");
         assert!(!is_there(&sim), "{stage:?}");
         let rest: Vec<Value> = sim.list("pods");
         assert!(!on_n1(&rest).iter().any(|it| it == "app" || it.starts_with("web")), "{stage:?}");

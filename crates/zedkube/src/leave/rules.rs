@@ -237,10 +237,13 @@ impl LeaveRules {
             record.started_at = wall;
             self.timed.0 = true;
         }
-        let (phase, reason, deadline) = match (word, due) {
-            (Ok(word), Some(due)) if now < due => (LeavePhase::Announced, word.reason(), Some(due)),
-            (Ok(word), _) => (LeavePhase::Reaching, word.reason(), None),
-            (Err(why), _) => (LeavePhase::Unconfirmed, why, None),
+        let restore = "to keep the node: restore the cluster section of the device config before Deadline";
+        let check = "if the node is to stay: check the cluster section and that zedagent runs; if it is to go: nothing, it \
+                     leaves once that is confirmed";
+        let (phase, reason, deadline, next_step) = match (word, due) {
+            (Ok(word), Some(due)) if now < due => (LeavePhase::Announced, word.reason(), Some(due), restore),
+            (Ok(word), _) => (LeavePhase::Reaching, word.reason(), None, "nothing"),
+            (Err(why), _) => (LeavePhase::Unconfirmed, why, None, check),
         };
         if same_word && (phase, reason) == (record.phase, record.reason.as_str()) {
             return Membership::Member;
@@ -248,26 +251,7 @@ impl LeaveRules {
         record.phase = phase;
         reason.clone_into(&mut record.reason);
         record.deadline = deadline.map_or(GoTime::ZERO, |due| wall.plus(due.since(now)));
-        match phase {
-            LeavePhase::Announced => "to keep the node: restore the cluster section of the device config before Deadline",
-            LeavePhase::Unconfirmed => {
-                "if the node is to stay: check the cluster section and that zedagent runs; if it is to go: nothing, it \
-                 leaves once that is confirmed"
-            }
-            LeavePhase::Outside
-            | LeavePhase::Member
-            | LeavePhase::Reaching
-            | LeavePhase::Cordoning
-            | LeavePhase::RemovingApps
-            | LeavePhase::CheckingReplicas
-            | LeavePhase::Draining
-            | LeavePhase::Deleting
-            | LeavePhase::Left
-            | LeavePhase::Alone
-            | LeavePhase::NotReached
-            | LeavePhase::Failed => "nothing",
-        }
-        .clone_into(&mut record.next_step);
+        next_step.clone_into(&mut record.next_step);
         if phase == LeavePhase::Reaching { Membership::Leaving } else { Membership::Member }
     }
 
@@ -358,39 +342,23 @@ impl LeaveRules {
     }
 
     /// Hears the end of the walk.
-    pub(super) fn ended(&mut self, end: &LeaveEnd, passed_over: &[String], node: &str, wall: GoTime) {
+    pub(super) fn ended(
+        &mut self,
+        (phase, reason): &LeaveEnd,
+        passed_over: &[String],
+        node: &str,
+        wall: GoTime,
+    ) {
         let by_hand = format!(
             "on another node of that cluster: `kubectl delete node {node}`, or {node} cannot join again"
         );
-        let (phase, reason, next_step) = match end {
-            LeaveEnd::Left => {
-                (LeavePhase::Left, "its Node object is deleted".to_owned(), "nothing".to_owned())
-            }
-            LeaveEnd::Gone => (
-                LeavePhase::Left,
-                "its Node object had been deleted already".to_owned(),
-                "nothing".to_owned(),
-            ),
-            LeaveEnd::Alone => (
-                LeavePhase::Alone,
-                "it is the only node that its cluster's API knows: there is nothing to leave".to_owned(),
-                "nothing".to_owned(),
-            ),
-            LeaveEnd::NotOurs(why) => {
-                (LeavePhase::Failed, format!("its Node object is not touched: {why}"), by_hand)
-            }
-            LeaveEnd::NotReached(why) => {
-                (LeavePhase::NotReached, format!("its cluster was out of reach: {why}"), by_hand)
-            }
-            LeaveEnd::Stays(why) => {
-                (LeavePhase::Failed, format!("its Node object could not be deleted: {why}"), by_hand)
-            }
-        };
+        let stays = matches!(phase, LeavePhase::NotReached | LeavePhase::Failed);
+        let next_step = if stays { by_hand } else { "nothing".to_owned() };
         let record = &mut self.record;
         record.blockers.clear();
         record.blockers_omitted = 0;
         (record.boot_id, record.marks, record.config) = (String::new(), DrainMarks::default(), None);
-        (record.phase, record.reason, record.next_step) = (phase, cut(&reason, TEXT_BYTES), next_step);
+        (record.phase, record.reason, record.next_step) = (*phase, cut(reason, TEXT_BYTES), next_step);
         record.passed_over = passed_over.iter().map(|it| cut(it, TEXT_BYTES)).collect();
         record.ended_at = wall;
         self.timed.1 = true;

@@ -24,8 +24,8 @@ use crate::{GLOBAL, NAME};
 use kubeapi::OwnNode;
 use nodestatus::{ClusterMembership, Membership};
 
-/// What the walk came to: its end, what it passed over, and the node.
-type Walked = (LeaveEnd, Vec<String>, String);
+/// What the walk came to: its end, and the node.
+type Walked = (LeaveEnd, String);
 
 /// The one who says how this node stands to its cluster.
 pub(crate) struct Leaver {
@@ -127,10 +127,10 @@ impl Leaver {
                 () = self.context.clock.sleep_until(again), if again.is_some() => {}
                 Ok(()) = heard.changed() => {}
                 Ok(()) = boots.changed() => self.rules.clock_set(*boots.borrow_and_update()),
-                (end, passed_over, node) = ended(&mut walk) => {
+                (end, node) = ended(&mut walk) => {
                     (walk, due) = (None, None);
                     let time = self.rules.wall(self.context.clock.now());
-                    self.rules.ended(&end, &passed_over, &node, time);
+                    self.rules.ended(&end, &state.borrow().passed_over, &node, time);
                     let record = self.rules.record();
                     info!(reason = record.reason, next = record.next_step, "leaving the cluster: over");
                 }
@@ -165,8 +165,9 @@ impl Leaver {
             let (node, device_uuid) = tokio::select! {
                 known = own_node.known() => known,
                 () = late => {
-                    let why = "the name of this node is not known: zedagent publishes no EdgeNodeInfo".to_owned();
-                    return (LeaveEnd::NotReached(why), Vec::new(), "this node".to_owned());
+                    let why = "its cluster was out of reach: the name of this node is not known: zedagent publishes no \
+                               EdgeNodeInfo";
+                    return ((LeavePhase::NotReached, why.to_owned()), "this node".to_owned());
                 }
             };
             // No requester has this number: the drain gives such a cordon back if the leave is called off.
@@ -188,8 +189,7 @@ impl Leaver {
                 pause: limits.cordon_retry(),
                 reach: LEAVE_REACH,
             };
-            let (end, passed_over) = leave(&cluster, &order, || clock.now(), &told).await;
-            (end, passed_over, node.to_string())
+            (leave(&cluster, &order, || clock.now(), &told).await, node.to_string())
         }
     }
 

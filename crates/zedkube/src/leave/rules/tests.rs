@@ -68,7 +68,12 @@ fn a_member_whose_config_says_otherwise_leaves_a_minute_later_and_is_outside_whe
     assert_eq!((settled(&mut rules, 61), rules.walks()), (Membership::Leaving, true));
     assert_eq!((rules.record().phase, rules.record().deadline), (LeavePhase::Reaching, GoTime::ZERO));
     assert_eq!(rules.record().cluster_name, "c", "which cluster is left stays known");
-    rules.ended(&LeaveEnd::Left, &["x".repeat(1000)], "n1", wall());
+    rules.ended(
+        &(LeavePhase::Left, "its Node object is deleted".to_owned()),
+        &["x".repeat(1000)],
+        "n1",
+        wall(),
+    );
     assert_eq!((settled(&mut rules, 62), rules.walks()), (Membership::Outside, false));
     assert!(rules.record().passed_over[0].len() < 500, "the record is on flash");
     hears(&mut rules, 63, config(true));
@@ -186,20 +191,17 @@ fn a_decision_that_says_member_outweighs_a_config_that_is_not_valid() {
 
 #[test]
 fn each_end_is_told_with_what_a_person_can_do() {
-    let why = || "x".to_owned();
-    for (end, phase, by_hand) in [
-        (LeaveEnd::Left, LeavePhase::Left, false),
-        (LeaveEnd::Gone, LeavePhase::Left, false),
-        (LeaveEnd::Alone, LeavePhase::Alone, false),
-        (LeaveEnd::NotOurs(why()), LeavePhase::Failed, true),
-        (LeaveEnd::NotReached(why()), LeavePhase::NotReached, true),
-        (LeaveEnd::Stays(why()), LeavePhase::Failed, true),
+    for (phase, by_hand) in [
+        (LeavePhase::Left, false),
+        (LeavePhase::Alone, false),
+        (LeavePhase::Failed, true),
+        (LeavePhase::NotReached, true),
     ] {
         let mut rules = kept(LeavePhase::Deleting);
-        rules.ended(&end, &[], "n1", wall());
+        rules.ended(&(phase, "x".to_owned()), &[], "n1", wall());
         let record = rules.record();
-        assert_eq!((record.phase, record.ended_at), (phase, wall()), "{end:?}");
-        assert_eq!(record.next_step.contains("kubectl delete node n1"), by_hand, "{end:?}");
+        assert_eq!((record.phase, record.reason.as_str(), record.ended_at), (phase, "x", wall()));
+        assert_eq!(record.next_step.contains("kubectl delete node n1"), by_hand, "{phase:?}");
         assert_eq!(record.cluster_id, GoUuid::default());
     }
 }
