@@ -246,14 +246,16 @@ fn counts(plan: &Plan) -> String {
     let order: Vec<String> = plan.tiers.iter().map(|it| format!("{} {}", it.tier.text(), it.pods)).collect();
     let order =
         if order.is_empty() { "nothing to do".to_owned() } else { format!("order: {}", order.join(", ")) };
-    let cordon = match plan.cordon {
-        CordonOwner::None => "none",
-        CordonOwner::Ours => "ours",
-        CordonOwner::Foreign => "foreign",
-    };
+    let cordon = serde_json::json!(plan.cordon);
     format!(
-        "node {}, cordon {cordon}: {} pods; {} leave, {} going, {} stay; {} would be blocked; {order}",
-        plan.node, counts.total, counts.leave, counts.going, counts.keep, counts.blocked
+        "node {}, cordon {}: {} pods; {} leave, {} going, {} stay; {} would be blocked; {order}",
+        plan.node,
+        cordon.as_str().unwrap_or_default(),
+        counts.total,
+        counts.leave,
+        counts.going,
+        counts.keep,
+        counts.blocked
     )
 }
 
