@@ -82,6 +82,9 @@ fn change(watched: &WatchedBlockers, fact: &Event) -> Option<String> {
         | Event::Inspected { .. }
         | Event::Volumes(_)
         | Event::CopyAsked { .. }
+        | Event::Machines(_)
+        | Event::MachinesChanged(_)
+        | Event::MachineAnswered { .. }
         | Event::Containers(_)
         | Event::Cordoned(_)
         | Event::NodeGone(_)
@@ -150,6 +153,9 @@ impl NodeBefore {
             | Event::Volumes(_)
             | Event::Storage(_)
             | Event::CopyAsked { .. }
+            | Event::Machines(_)
+            | Event::MachinesChanged(_)
+            | Event::MachineAnswered { .. }
             | Event::Containers(_)
             | Event::Cordoned(_)
             | Event::NodeGone(_)

@@ -1,12 +1,10 @@
-//! One attempt to empty a node, carried out: first its machines (`machines`), then the calls that `engine` asks for, and
-//! the watches it hears.
+//! One attempt to empty a node, carried out: the calls that `engine` asks for, and the watches it hears.
 //!
 //! Not here: any decision, the number of attempts and the pauses between them (zedkube). Sources: goals D1 to D6,
 //! D13, D18, D19; the log words of spec/agents.md 6.
 
 #[cfg(test)]
 mod fake;
-mod machines;
 #[cfg(test)]
 mod tests;
 
@@ -15,13 +13,18 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, BoxStream, FuturesUnordered, SelectAll, StreamExt};
+use jiff::Timestamp;
 use step::{Core, Mono};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio::time::sleep;
 use tracing::warn;
 
 use crate::containers::{self, RuntimeQuery};
 use crate::engine::{AttemptOutcome, AttemptRules, CallFailure, Effect, Engine, Event};
+use crate::machines::follow::{MachineChange, changes};
+use crate::machines::kubevirt::{MachineReader, perform};
+use crate::machines::rules::{Action, DrainIdentity};
+use crate::machines::undo::next_step;
 use crate::node::{Cordoned, NodeFacts};
 use crate::plan::surge::SurgeRule;
 use crate::progress::Progress;
@@ -73,9 +76,12 @@ pub async fn drain(
 ) -> AttemptOutcome {
     // What is not installed may have been since: a drain believes no old word on it.
     cluster.doubt_absent();
-    // In a box: the stage is large, and most nodes have no machine.
-    let machines = Box::pin(machines::run(cluster, order, &now, progress)).await?;
-    let mut engine = Engine::new(order.rules.clone(), &machines.marks, now(), jitter_seed());
+    let owner = &order.owner;
+    let identity = DrainIdentity {
+        node: order.node.to_string(),
+        request: format!("request {} of {}", owner.requested_by, owner.requested_at),
+    };
+    let mut engine = Engine::new(identity, order.rules.clone(), &order.marks, now(), jitter_seed());
     let mut executor = DrainExecutor::new(cluster, order);
     // When the state that was not told yet may be told, and when the next one may.
     let (mut untold, mut next) = (None::<Mono>, now());
@@ -92,9 +98,7 @@ pub async fn drain(
         let effects = engine.step(at, event);
         let over = effects.iter().any(|effect| matches!(effect, Effect::End(_)));
         untold = if over || next <= at {
-            let mut newest = engine.progress(at);
-            machines.add(&mut newest);
-            show(progress, newest);
+            progress.send_if_modified(|held| step::update(held, engine.progress(at)));
             next = at + TOLD_APART;
             None
         } else {
@@ -102,7 +106,7 @@ pub async fn drain(
         };
         for effect in effects {
             if let Some(outcome) = executor.perform(effect) {
-                let done = machines.add_to_end(outcome?);
+                let done = outcome?;
                 if let Some(before) = engine.volumes_before()
                     && let Err(error) = node::record_volumes(cluster, &order.node, &before).await
                 {
@@ -122,11 +126,6 @@ pub async fn drain(
     }
 }
 
-/// Shows the newest state, where it is another one.
-fn show(progress: &watch::Sender<Progress>, newest: Progress) {
-    progress.send_if_modified(|held| step::update(held, newest));
-}
-
 /// Calls under way and watches that are open. Dropping it ends them all, but for calls that ask a pod to leave.
 struct DrainExecutor<'a> {
     cluster: &'a ApiClient,
@@ -140,6 +139,10 @@ struct DrainExecutor<'a> {
     node: Option<NodeFacts>,
     watches: SelectAll<BoxStream<'static, Event>>,
     volumes: BoxStream<'static, Event>,
+    machines: BoxStream<'static, Event>,
+    reader: Arc<Mutex<MachineReader>>,
+    /// What it has read once is not so any more.
+    stale: bool,
 }
 
 /// What one look leaves to the others, and to the watches.
@@ -155,11 +158,25 @@ impl<'a> DrainExecutor<'a> {
     fn new(cluster: &'a ApiClient, order: &'a DrainOrder) -> Self {
         let mut watches = SelectAll::new();
         watches.push(streams::storage_events(cluster, &order.node, jitter_seed()));
-        let (calls, volumes) = (FuturesUnordered::new(), stream::pending().boxed());
+        let (calls, volumes, machines) =
+            (FuturesUnordered::new(), stream::pending().boxed(), stream::pending().boxed());
+        let reader = Arc::new(Mutex::new(MachineReader::new(order.node.clone(), order.rules.machines)));
         let ours =
             |it: &NodeFacts| it.cordon == CordonOwner::Ours && it.annotation.as_ref() == Some(&order.owner);
         let node = order.seen.clone().filter(|it| it.name == order.node && ours(it));
-        Self { cluster, order, calls, read: Arc::default(), watching: false, node, watches, volumes }
+        Self {
+            cluster,
+            order,
+            calls,
+            read: Arc::default(),
+            watching: false,
+            node,
+            watches,
+            volumes,
+            machines,
+            reader,
+            stale: false,
+        }
     }
 
     /// Begins to watch what the first look has read.
@@ -176,6 +193,7 @@ impl<'a> DrainExecutor<'a> {
             Some(event) = self.calls.next(), if !self.calls.is_empty() => event,
             Some(event) = self.watches.next() => event,
             Some(event) = self.volumes.next() => event,
+            Some(event) = self.machines.next() => event,
             // Watches never end; were there none, only time could pass.
             else => std::future::pending().await,
         };
@@ -184,6 +202,8 @@ impl<'a> DrainExecutor<'a> {
             self.node = Some(node.clone());
         } else if let Event::Trouble(_) | Event::NodeGone(_) | Event::Cordoned(_) = &event {
             self.node = None;
+        } else if let Event::MachinesChanged(MachineChange::Once) = &event {
+            self.stale = true;
         }
         event
     }
@@ -246,6 +266,31 @@ impl<'a> DrainExecutor<'a> {
                 let result =
                     storage::ask(cluster, &order.node, &volume, wanted).await.map_err(CallFailure::from);
                 Event::CopyAsked { volume, result }
+            }),
+            Effect::FollowMachines(on) => {
+                let all = || changes(cluster, &order.node, jitter_seed()).map(Event::MachinesChanged).boxed();
+                self.machines = if on { all() } else { stream::pending().boxed() };
+            }
+            Effect::LookMachines => {
+                let (reader, stale) = (Arc::clone(&self.reader), std::mem::take(&mut self.stale));
+                self.call(async move {
+                    let mut reader = reader.lock().await;
+                    if stale {
+                        *reader = MachineReader::new(order.node.clone(), order.rules.machines);
+                    }
+                    let failed =
+                        |error| CallFailure { next_step: next_step(&error), ..CallFailure::from(error) };
+                    Event::Machines(reader.look(cluster).await.map_err(failed))
+                });
+            }
+            Effect::Act(guest, action) => self.call(async move {
+                let action = if let Action::Stop(work) = action {
+                    Action::Stop(Box::new(work.stopped_at(&format!("{:.3}", Timestamp::now()))))
+                } else {
+                    action
+                };
+                let reply = perform(cluster, &order.node, &guest, &action).await;
+                Event::MachineAnswered { uid: guest.uid, action, reply }
             }),
             Effect::AskRuntime => self.call(async move {
                 let uid = |pod: Pod| PodUid::new(pod.metadata.uid.unwrap_or_default());

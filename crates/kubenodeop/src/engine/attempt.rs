@@ -8,12 +8,15 @@ use std::time::Duration;
 use step::{Core, Inserted as _, Mono, say};
 
 use super::calls::CallState;
-use super::clocks::estimate;
+use super::machines::MachineTable;
 use super::pod_table::{PodSource, PodTable};
 use super::storage::LastCopyGuard;
 use super::volumes::Detaching;
 use super::words::{AttemptFailure, AttemptOutcome, AttemptRules, CallFailure, DrainSuccess, Effect, Event};
+use crate::calls::volumes::ClaimName;
+use crate::changes::machines::WatchedMachines;
 use crate::changes::watched::{NodeMark, PermanentRefusal, RefusedCall, WatchedBlockers};
+use crate::machines::rules::DrainIdentity;
 use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
 use crate::progress::Progress;
@@ -43,6 +46,7 @@ pub struct Engine {
     /// When this run of it began; `started` may be before a restart.
     began: Mono,
     roster: PodTable,
+    machines: MachineTable,
     volumes: Detaching,
     guard: LastCopyGuard,
     /// Our node when it was last seen.
@@ -72,8 +76,14 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An attempt that starts `now`, or goes on from `marks`. `seed` is for jitter.
-    pub fn new(mut rules: AttemptRules, marks: &DrainMarks, now: Mono, seed: u64) -> Self {
+    /// An attempt of `drain` that starts `now`, or goes on from `marks`. `seed` is for jitter.
+    pub fn new(
+        drain: DrainIdentity,
+        mut rules: AttemptRules,
+        marks: &DrainMarks,
+        now: Mono,
+        seed: u64,
+    ) -> Self {
         rules.at_once = rules.at_once.max(1);
         Self {
             pace: Pace::new(seed),
@@ -82,6 +92,7 @@ impl Engine {
             now,
             began: now,
             roster: PodTable::new(rules.clone(), marks, now, Pace::new(!seed)),
+            machines: MachineTable::new(drain, seed ^ 1),
             volumes: Detaching::new(Mono::of_ms(marks.volumes_ms)),
             guard: LastCopyGuard::new(&rules, marks),
             node: None,
@@ -106,6 +117,7 @@ impl Engine {
     fn phase(&self) -> DrainPhase {
         let stored = self.roster.book.only_kept() && self.guard.is_waited_for() && self.listed;
         match self.empty_since {
+            _ if self.machines.is_active() => DrainPhase::MovingMachines,
             Some(_) => DrainPhase::Proving,
             None if !self.roster.is_active() && !self.volumes.is_over() => DrainPhase::Detaching,
             None if stored => DrainPhase::WaitingForStorage,
@@ -114,19 +126,20 @@ impl Engine {
     }
 
     pub fn progress(&self, now: Mono) -> Progress {
-        let trouble = self.node_gone.as_ref().or(self.trouble.as_ref()).or_else(|| self.guard.trouble());
+        let trouble = self.node_gone.as_ref().or_else(|| self.machines.trouble()).or(self.trouble.as_ref());
+        let trouble = trouble.or_else(|| self.guard.trouble());
         Progress {
             phase: self.phase(),
             tier: self.roster.book.open_tier(),
             counts: self.roster.book.counts,
-            machines: Vec::new(),
+            machines: self.machines.shown(),
             blockers: self.blockers(now),
             volumes: self.volumes.waited_for(),
             storage: self.guard.waits(),
             left: self.left(),
             estimate: self.estimate(now),
             marks: self.marks(now),
-            evicted: self.roster.book.evicted,
+            evicted: self.evicted(),
             replies: self.roster.replies.clone(),
             recordons: self.recordons,
             trouble: trouble.map(|it| it.text.clone()).unwrap_or_default(),
@@ -137,6 +150,9 @@ impl Engine {
 
     /// When it is expected to be done; not while its kubelet ends no pod, nor once that time is over.
     fn estimate(&self, now: Mono) -> Option<Mono> {
+        if self.machines.is_active() {
+            return self.machines.estimate();
+        }
         let stuck = self.roster.silent.is_some() && self.roster.book.counts.going > 0;
         self.estimated.2.filter(|at| *at > now && !stuck)
     }
@@ -150,6 +166,9 @@ impl Engine {
         if self.node_gone.is_some() {
             // Nothing else is worth a person's time before it is back.
             return Vec::new();
+        }
+        if self.machines.is_active() {
+            return self.machines.blockers();
         }
         let mut all = self.roster.blockers(now);
         all.extend(self.guard.blockers());
@@ -170,7 +189,19 @@ impl Engine {
         let mut left = self.roster.left();
         left.extend(self.volumes.left());
         left.extend(self.guard.left());
+        left.extend(self.machines.left());
+        left.sort_unstable();
+        left.dedup();
         left
+    }
+
+    fn evicted(&self) -> u32 {
+        self.roster.book.evicted + self.machines.evicted
+    }
+
+    /// Whether a machine or a pod is still to be waited for.
+    fn is_active(&self) -> bool {
+        self.machines.is_active() || self.roster.is_active()
     }
 
     /// The answer to the look of `turn`.
@@ -199,7 +230,7 @@ impl Engine {
             self.guard.take_view(Ok(storage));
         }
         self.follow_volumes(now, effects);
-        let empty = !self.roster.is_active() && self.volumes.is_over() && node.unschedulable;
+        let empty = !self.is_active() && self.volumes.is_over() && node.unschedulable;
         if !undisturbed || !empty || self.guard.holds() {
             self.empty_since = None;
             return;
@@ -213,7 +244,7 @@ impl Engine {
             Some(first) if guarded && now.since(first) >= self.rules.proof_gap => {
                 self.over = Some(Ok(DrainSuccess {
                     took: now.since(self.started),
-                    evicted: self.roster.book.evicted,
+                    evicted: self.evicted(),
                     recordons: self.recordons,
                     left: self.left(),
                 }));
@@ -249,6 +280,13 @@ impl Engine {
         self.fail(now, reason);
     }
 
+    /// The calls that the server refused for good.
+    fn refused_calls(&mut self) -> Vec<PermanentRefusal> {
+        let machines =
+            self.machines.refused_by().map(|by| PermanentRefusal { call: RefusedCall::Machines, by });
+        self.refused.take().into_iter().chain(machines).chain(self.roster.refused_calls()).collect()
+    }
+
     fn fail(&mut self, now: Mono, reason: String) {
         if self.over.is_some() {
             return;
@@ -258,7 +296,8 @@ impl Engine {
             budgets: self.roster.spaces.known(),
             node: self.node,
             volumes,
-            refused: self.refused.take().into_iter().chain(self.roster.refused_calls()).collect(),
+            machines: WatchedMachines::new(self.rules.machines, self.machines.fates()),
+            refused: self.refused_calls(),
             ..self.guard.watched()
         };
         let blockers = self.blockers(now);
@@ -269,31 +308,45 @@ impl Engine {
 
     /// Waits for volumes when no pod is left, and not before.
     fn follow_volumes(&mut self, now: Mono, effects: &mut Vec<Effect>) {
-        if self.roster.is_active() {
+        if self.is_active() {
             self.volumes.pause();
         } else {
             self.volumes.wait(now, self.roster.owed(), effects);
         }
-        let alone = self.roster.book.only_kept() && (self.roster.is_active() || self.volumes.is_over());
-        self.guard.wait(now, alone && self.listed, |claim| self.roster.stays_for(claim));
+        let alone = if self.machines.is_active() {
+            self.machines.only_kept()
+        } else {
+            self.roster.book.only_kept() && (self.roster.is_active() || self.volumes.is_over())
+        };
+        let stays = |claim: &ClaimName| self.machines.stays_for(claim) || self.roster.stays_for(claim);
+        if self.guard.wait(now, alone && self.listed, stays) {
+            // Once its time is over, it keeps no machine up.
+            self.machines.storage_changed(now);
+        }
         let asked = self.guard.ask(now).into_iter();
         effects.extend(asked.map(|(volume, wanted)| Effect::AskCopy { volume, wanted }));
         self.roster.need(now, self.guard.needs(now), effects);
-        if self.roster.is_active() || !self.volumes.is_over() || self.guard.holds() {
+        if self.is_active() || !self.volumes.is_over() || self.guard.holds() {
             self.empty_since = None;
         }
     }
 
     /// Whether the attempt has come to its end.
     fn judge(&mut self, now: Mono, effects: &mut Vec<Effect>) {
-        let limit = self.roster.enforce(now, effects);
-        let failure = limit.or_else(|| self.roster.failure()).or_else(|| self.guard.failure());
-        if let Some(reason) = failure {
+        self.roster.enforce(now, effects);
+        if self.machines.is_busy() {
+            return;
+        }
+        let failure = self.machines.failure().or_else(|| self.roster.failure());
+        if let Some(reason) = failure.or_else(|| self.guard.failure()) {
             self.fail(now, reason);
         }
         if now.since(self.started) >= self.rules.attempt {
             let (left, volumes) = (self.roster.left_names(), self.volumes.waited_for());
-            let what = if !left.is_empty() {
+            let machines = self.machines.names();
+            let what = if !machines.is_empty() {
+                format!("virtual machines left: {}", listed(&machines, ", "))
+            } else if !left.is_empty() {
                 format!("left: {}", listed(&left, ", "))
             } else if !volumes.is_empty() {
                 format!("still attached: {}", listed(&volumes, ", "))
@@ -323,10 +376,14 @@ impl Engine {
             self.cordon = CallState::Flying;
             effects.push(Effect::Cordon);
         }
-        self.roster.ask_due(now, effects);
+        if self.machines.is_active() {
+            self.machines.act(now, effects);
+        } else {
+            self.roster.ask_due(now, effects);
+        }
         self.roster.inspect(now, effects);
         self.roster.runtime.ask(now, self.roster.doubtful(), effects);
-        let nothing_left = !self.roster.is_active()
+        let nothing_left = !self.is_active()
             && self.volumes.is_over()
             && self.guard.is_clear()
             && self.cordon == CallState::Idle;
@@ -455,14 +512,26 @@ impl Core for Engine {
                     );
                 }
                 self.guard.asked(now, volume, result);
+                self.machines.storage_changed(now);
             }
-            Event::Storage(seen) => self.guard.take_view(seen),
+            Event::Storage(seen) => {
+                self.guard.take_view(seen);
+                self.machines.storage_changed(now);
+            }
+            Event::Machines(seen) => self.machines.seen(now, seen, &self.guard, &mut effects),
+            Event::MachinesChanged(_) => self.machines.changed(now),
+            Event::MachineAnswered { uid, action, reply } => {
+                self.machines.answered(now, &uid, &action, reply);
+            }
             Event::Containers(without) => self.roster.containers(now, &without, &mut effects),
             Event::Node(node) => self.node(now, &node, &mut effects),
             Event::NodeGone(failure) => self.node_is_gone(failure),
             Event::Cordoned(result) => self.cordoned(now, result),
             Event::Trouble(failure) => self.trouble = Some(failure),
             Event::Tick => {}
+        }
+        if self.listed {
+            self.machines.begin(now, || self.roster.launchers(), &mut effects);
         }
         self.follow_volumes(now, &mut effects);
         if self.over.is_none() {
@@ -479,16 +548,65 @@ impl Core for Engine {
 
     fn next_wake(&self) -> Option<Mono> {
         let check = self.next_check().filter(|_| self.look == CallState::Idle);
-        let pods = self.roster.next_due(self.now);
+        let pods = self.roster.next_due(self.now, !self.machines.is_active());
         let volumes = self.volumes.next_due().into_iter().chain(self.guard.next_due(self.now)).min();
-        let end = self.started + self.rules.attempt;
+        let end = Some(self.started + self.rules.attempt).filter(|_| !self.machines.is_busy());
+        let machines = self.machines.next_due();
         let runtime = self.roster.runtime.due(self.roster.doubtful());
         let estimate = self.estimate(self.now);
-        let all = [Some(end), self.look.due(), self.cordon.due(), pods, volumes, check, runtime, estimate];
-        all.into_iter().flatten().min()
+        let calls = [self.look.due(), self.cordon.due(), runtime];
+        let all = [end, pods, volumes, check, machines, estimate].into_iter().chain(calls);
+        all.flatten().min()
     }
 
     fn tick() -> Event {
         Event::Tick
+    }
+}
+
+/// The moment at which the attempt would be done: the pods that wait go at the pace of those that went, the last
+/// that is ending takes its whole grace period, and the proof follows. `None` while something is blocked, and
+/// while pods wait and none has gone.
+fn estimate(
+    now: Mono,
+    started: Mono,
+    counts: PodCounts,
+    last_grace: Option<Mono>,
+    proof: Duration,
+) -> Option<Mono> {
+    let PodCounts { gone, going: _, waiting, blocked, total } = counts;
+    if blocked > 0 || total == 0 || (waiting > 0 && gone == 0) {
+        return None;
+    }
+    let pace = now.since(started) / gone.max(1);
+    let asked = pace.saturating_mul(waiting);
+    let ending = last_grace.map(|at| at.since(now)).unwrap_or_default();
+    Some(now + asked.saturating_add(ending).saturating_add(proof))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(gone: u32, going: u32, waiting: u32, blocked: u32) -> PodCounts {
+        PodCounts { total: gone + going + waiting + blocked, gone, going, waiting, blocked }
+    }
+
+    #[test]
+    fn o1_pace_of_those_that_went_then_the_longest_grace_then_the_proof() {
+        let at = |secs| Mono::from_start(Duration::from_secs(secs));
+        let table = [
+            (counts(0, 0, 0, 0), None, None, "nothing is known"),
+            (counts(0, 0, 9, 0), None, None, "no pace is known"),
+            (counts(5, 0, 4, 1), None, None, "somebody has to act"),
+            (counts(5, 0, 10, 0), None, Some(at(100 + 20 + 1)), "10 s for 5 is 20 s for 10"),
+            (counts(5, 2, 10, 0), Some(at(130)), Some(at(100 + 20 + 30 + 1)), "and 30 s of grace"),
+            (counts(0, 2, 0, 0), Some(at(130)), Some(at(131)), "all are asked"),
+            (counts(2, 1, 0, 0), Some(at(90)), Some(at(101)), "its grace is over"),
+            (counts(3, 0, 0, 0), None, Some(at(101)), "only the proof"),
+        ];
+        for (counts, grace, expected, why) in table {
+            assert_eq!(estimate(at(100), at(90), counts, grace, Duration::from_secs(1)), expected, "{why}");
+        }
     }
 }

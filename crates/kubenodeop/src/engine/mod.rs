@@ -5,9 +5,9 @@
 
 mod attempt;
 mod calls;
-mod clocks;
 mod containers;
 mod index;
+mod machines;
 mod namespace_budgets;
 mod pod_table;
 mod sticky;
@@ -21,7 +21,6 @@ mod words;
 
 pub use attempt::Engine;
 pub use sticky::STICKY_RETURNS;
-pub(crate) use storage::LastCopyGuard;
 pub use volumes::VOLUMES_LIMIT;
 pub use words::{
     AttemptFailure, AttemptOutcome, AttemptRules, CallFailure, DrainSuccess, Effect, Event, Limit,

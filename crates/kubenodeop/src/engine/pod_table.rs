@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use step::{Inserted as _, Mono};
 
-use super::clocks::{RuntimeLooks, given_up_at};
+use super::containers::RuntimeLooks;
 use super::index::PodIndex;
 use super::namespace_budgets::NamespaceBudgets;
 use super::sticky::Returns;
@@ -56,7 +56,7 @@ pub(super) struct PodTable {
     pub(super) deleted: Vec<String>,
     /// When the attempt is given up, or the whole drain, and by which limit.
     pub(super) given_up_at: (Mono, String),
-    /// Why the attempt fails on a workload that comes back.
+    /// Why the attempt fails on a workload that comes back, or a pod that is over its limit.
     pub(super) given_up: Option<String>,
     /// A list of the watch lacks a pod and may be older than the one that has shown it: a fresh one is needed.
     pub(super) unsure: bool,
@@ -368,4 +368,13 @@ impl PodTable {
         let turn = self.turn;
         self.book.change(uid, |track| (track.state, track.turn) = (state, turn));
     }
+}
+
+/// When the attempt is given up, or the whole drain, whichever is first, and the limit in words.
+fn given_up_at(rules: &AttemptRules, marks: &DrainMarks, now: Mono) -> (Mono, String) {
+    let began = Mono::of_ms(marks.attempt_ms).map_or(now, |mark| mark.min(now));
+    let attempt = (began + rules.attempt, limit(rules.attempt, "an attempt"));
+    let drain = Mono::of_ms(marks.drain_ms).zip(rules.drain);
+    let drain = drain.map(|(since, after)| (since.min(now) + after, limit(after, "the whole drain")));
+    drain.filter(|(at, _)| *at <= attempt.0).unwrap_or(attempt)
 }

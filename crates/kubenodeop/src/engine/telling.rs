@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use kubeapi::names::{PodUid, listed};
+use kubeapi::names::{PodRef, PodUid, listed};
 use kubeapi::reply::Reply;
 use step::{Inserted as _, Mono};
 use topics::{Blocker, DrainMarks};
@@ -21,7 +21,7 @@ use crate::calls::volumes::ClaimName;
 use crate::changes::watched::{PermanentRefusal, RefusedCall};
 use crate::plan::budget::BudgetFacts;
 use crate::plan::held::UnhealthyPod;
-use crate::plan::{PodFacts, held};
+use crate::plan::{PodFacts, held, tier};
 use crate::progress;
 use crate::progress::{BlockCode, sort};
 
@@ -31,8 +31,9 @@ const MARKED: usize = 64;
 
 impl PodTable {
     /// When [`PodTable::ask_due`] or [`PodTable::inspect`] has something to do, as far as time decides it.
-    pub(super) fn next_due(&self, now: Mono) -> Option<Mono> {
-        let due = self.book.next_due().filter(|_| self.book.asking < self.rules.at_once);
+    /// Whether pods are asked at all, is for the caller.
+    pub(super) fn next_due(&self, now: Mono, asks: bool) -> Option<Mono> {
+        let due = self.book.next_due().filter(|_| asks && self.book.asking < self.rules.at_once);
         let more = self.marked(now).count() < MARKED;
         let mark = self.book.next_asked_for(now, MARKED_AFTER).filter(|_| more);
         let all = [due, mark, self.spaces.next_due(), self.next_limit(now)];
@@ -59,7 +60,7 @@ impl PodTable {
 
     /// Why the attempt fails on pods that are still there, if it does.
     pub(super) fn failure(&self) -> Option<String> {
-        if self.book.only_refused() {
+        if self.given_up.is_none() && self.book.only_refused() {
             let mut names: Vec<String> =
                 self.book.in_state(&PodState::Ended).map(|it| it.facts.pod.to_string()).collect();
             names.sort_unstable();
@@ -87,6 +88,12 @@ impl PodTable {
     /// The facts about a pod that is known.
     pub(super) fn facts(&self, uid: &PodUid) -> Option<&PodFacts> {
         self.book.get(uid).map(|track| &track.facts)
+    }
+
+    /// The pods of virtual machines that have not ended.
+    pub(super) fn launchers(&self) -> Vec<PodRef> {
+        let runs = |it: &&PodTrack| tier::is_machine(&it.facts.labels) && !it.facts.finished && it.is_here();
+        self.book.all().map(|(_, track)| track).filter(runs).map(|it| it.facts.pod.clone()).collect()
     }
 
     /// Names of the pods that are to leave and are not gone.
@@ -312,8 +319,8 @@ fn by_budget(track: &PodTrack, refusal: &PodRefusal, spaces: &NamespaceBudgets) 
 const NEVER_READY_HOLD: Duration = Duration::from_mins(10);
 
 impl PodTable {
-    /// Does what is due about pods that are over their time. The reason, when the attempt fails on it.
-    pub(super) fn enforce(&mut self, now: Mono, effects: &mut Vec<Effect>) -> Option<String> {
+    /// Does what is due about pods that are over their time.
+    pub(super) fn enforce(&mut self, now: Mono, effects: &mut Vec<Effect>) {
         if let Some(after) = self.rules.pod.after {
             while let Some((asked, uid)) = self.book.first_in_time().cloned() {
                 if asked + after > now {
@@ -322,16 +329,17 @@ impl PodTable {
                 let pod = self.book.change(&uid, |track| {
                     track.over = true;
                     track.facts.pod.clone()
-                })?;
-                if self.rules.pod.then == PodAction::GiveUp {
+                });
+                if let Some(pod) = pod.filter(|_| self.rules.pod.then == PodAction::GiveUp) {
                     let secs = after.as_secs();
-                    return Some(format!("pod {pod} has not left within {secs} s, the limit for a pod"));
+                    let reason = format!("pod {pod} has not left within {secs} s, the limit for a pod");
+                    self.given_up.get_or_insert(reason);
+                    return;
                 }
                 self.settle(now, &uid, effects);
             }
         }
         self.remove_never_ready(now);
-        None
     }
 
     /// Has the pods deleted that were never Ready and that a budget holds, when their hold time is over and the rule says

@@ -9,7 +9,9 @@ use std::time::Duration;
 use crate::calls::surge::{SurgeAnswer, SurgeOrder};
 use crate::calls::volumes::{AttachmentFacts, ClaimName};
 use crate::changes::WatchedBlockers;
-use crate::machines::MachinePolicy;
+use crate::machines::follow::MachineChange;
+use crate::machines::rules::Action;
+use crate::machines::{MachinePolicy, MachinesView};
 use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
 use crate::plan::budget::{BudgetFacts, GuardedPod, Selector};
@@ -181,6 +183,16 @@ pub enum Event {
         /// Whether it was written, or why not.
         result: Result<(), CallFailure>,
     },
+    /// The answer to [`Effect::LookMachines`].
+    Machines(Result<MachinesView, CallFailure>),
+    MachinesChanged(MachineChange),
+    /// The answer to [`Effect::Act`].
+    MachineAnswered {
+        /// That of the instance.
+        uid: PodUid,
+        action: Action,
+        reply: Reply,
+    },
     /// The answer to [`Effect::AskRuntime`]: the pods of the node of which no container lives, or in one sentence why they
     /// are not known.
     Containers(Result<BTreeSet<PodUid>, String>),
@@ -233,6 +245,12 @@ pub enum Effect {
         /// Copies that are wanted of it.
         wanted: u32,
     },
+    /// Notice what may change the fate of the machines of the node, or no more.
+    FollowMachines(bool),
+    /// Read them; answer with [`Event::Machines`].
+    LookMachines,
+    /// This call, about this instance; answer with [`Event::MachineAnswered`].
+    Act(PodRef, Action),
     /// Ask the container runtime which pods of the node have no live container; answer with [`Event::Containers`].
     AskRuntime,
     Say(LogMessage),

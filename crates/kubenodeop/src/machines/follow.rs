@@ -42,7 +42,7 @@ struct PlacedStatus {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MachineChange {
+pub enum MachineChange {
     Look,
     /// Something that is read once in an attempt.
     Once,

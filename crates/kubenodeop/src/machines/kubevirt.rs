@@ -1,6 +1,6 @@
 //! Reading the machines of a node, and the calls that a drain makes about them.
 //!
-//! Nothing of KubeVirt is read while no launcher runs on the node. Not here: which call, and when (`rules`, `stage`), changes
+//! Nothing of KubeVirt is read while no launcher runs on the node. Not here: which call, and when (`rules`, `engine::machines`), changes
 //! (`follow`).
 //! Dropping a call leaves open whether it was carried out; what it did is read back from the objects. Source:
 //! spec/vm-storage.md A1, A3, A5, A6.
@@ -12,9 +12,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Resource;
 use kube::api::{DeleteParams, GetParams, Patch, Preconditions};
 use kube::core::Request;
-use kubeapi::machines::calls::{
-    GROUP_NAME, GUESTS, LAUNCHERS, MACHINES, act, in_namespace, is_over, path, subresource,
-};
+use kubeapi::machines::calls::{GUESTS, LAUNCHERS, MACHINES, act, in_namespace, is_over, path, subresource};
 use kubeapi::names::{NodeName, PodRef};
 use kubeapi::nodes::signed;
 use kubeapi::reply::Reply;
@@ -54,15 +52,6 @@ pub(super) fn guests(node: &NodeName) -> WatchScope {
         fields: None,
         labels: Some(format!("{}={node}", facts::NODE_LABEL)),
     }
-}
-
-/// The launchers that run on `node`; none without KubeVirt.
-pub async fn running(cluster: &ApiClient, node: &NodeName) -> Result<Vec<PodRef>, Error> {
-    if cluster.lacks(GROUP_NAME).await {
-        return Ok(Vec::new());
-    }
-    let pods = launchers(node).list_all::<Value>(cluster).await?;
-    Ok(pods.items.iter().filter(|it| !is_over(it)).map(facts::named).collect())
 }
 
 /// Reads the machines of one node. What does not change in an attempt is read once.
@@ -164,7 +153,6 @@ impl MachineReader {
                 .iter()
                 .filter(|it| super::runs(it["status"]["phase"].as_str().unwrap_or_default()))
                 .count(),
-            cordoned: own.is_some_and(|it| it.spec.as_ref().is_some_and(|it| it.unschedulable == Some(true))),
         })
     }
 
@@ -341,22 +329,12 @@ async fn machines(cluster: &ApiClient, guests: &[Value]) -> Result<BTreeMap<(Str
     Ok(read.into_iter().flatten().into_map())
 }
 
-/// Why there is no call that removes a mark.
-const KEEPS_MARK: &str =
-    "before 1.7 KubeVirt removes it for nobody; the machine leaves once it can be migrated";
-
 /// One call about the instance `guest`. What follows from its reply is seen on the objects.
-pub(crate) async fn perform(
-    cluster: &ApiClient,
-    node: &NodeName,
-    settings: MigrationSettings,
-    guest: &PodRef,
-    action: &Action,
-) -> Reply {
+pub(crate) async fn perform(cluster: &ApiClient, node: &NodeName, guest: &PodRef, action: &Action) -> Reply {
     let done = match action {
         Action::Evict(pod) => return evict::evict(cluster, pod, false).await,
         Action::Mark(asked) => mark(cluster, guest, Some(asked), None).await,
-        Action::ClearMark => clear(cluster, node, settings, guest).await,
+        Action::ClearMark => clear(cluster, node, guest).await,
         Action::DeleteMigration(migration) => delete(cluster, migration).await,
         Action::Stop(work) => act(cluster, work).await,
     };
@@ -385,17 +363,9 @@ pub(crate) async fn mark(
 }
 
 /// Removes the mark by which KubeVirt makes one migration after the other, if it is for our node.
-/// Errors: those of [`ApiClient`]; before 1.7 always: virt-api answers a patch of the mark with 200, and puts it back.
-pub(crate) async fn clear(
-    cluster: &ApiClient,
-    node: &NodeName,
-    settings: MigrationSettings,
-    guest: &PodRef,
-) -> Result<(), Error> {
+/// Not before 1.7: there virt-api answers a patch of the mark with 200, and puts it back.
+pub(crate) async fn clear(cluster: &ApiClient, node: &NodeName, guest: &PodRef) -> Result<(), Error> {
     let what = format!("cancel the evacuation of virtual machine instance {guest}");
-    if !settings.cancels() {
-        return Err(Error::Unaskable { what, source: KEEPS_MARK.into() });
-    }
     let body = json!({ "evacuationNodeName": node.as_str() }).to_string().into_bytes();
     let request = subresource(GUESTS, &guest.namespace, &guest.name, "evacuate/cancel", body);
     cluster.order(&what, request).await

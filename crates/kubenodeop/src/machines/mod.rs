@@ -1,7 +1,7 @@
 //! Virtual machines of a node that is drained: how each is, whether it can be migrated, where to, and what becomes of it
 //! otherwise.
 //!
-//! `rules` decides about one machine, `stage` about all of them as a pure machine (`track` is one in it), `facts` reads objects of KubeVirt,
+//! `rules` decides about one machine, `engine::machines` about all of them, `facts` reads objects of KubeVirt,
 //! `forecast` looks for a target among the peers, `kubevirt` asks and writes, `limits` are those of migrations, `disks` how its volumes are, `follow` notices changes, `undo` takes back what we asked for and
 //! starts again what we stopped. Migrations are KubeVirt's: one eviction of the launcher asks for one, and we create none
 //! ourselves. No drain taint is put on the node, so none has to be removed. What we did is written on the objects
@@ -15,7 +15,6 @@ pub mod forecast;
 pub mod kubevirt;
 pub mod limits;
 pub mod rules;
-pub mod stage;
 #[cfg(test)]
 mod tests;
 pub mod undo;
@@ -231,5 +230,4 @@ pub struct MachinesView {
     pub machines: Vec<VirtualMachine>,
     /// Migrations that run in the whole cluster.
     pub running: usize,
-    pub cordoned: bool,
 }

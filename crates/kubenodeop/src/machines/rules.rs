@@ -1,6 +1,6 @@
 //! What is done about one machine, from its facts alone.
 //!
-//! Not here: when it is looked at again, and calls under way (`stage`). Source: spec/vm-storage.md A2, A3, A6 to A8; goal
+//! Not here: when it is looked at again, and calls under way (`engine`). Source: spec/vm-storage.md A2, A3, A6 to A8; goal
 //! D12. Pure: no clock, no I/O, no task.
 
 use std::mem::{Discriminant, discriminant};
@@ -59,7 +59,7 @@ pub struct Decision {
     pub code: Option<BlockCode>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DrainIdentity {
     pub node: String,
     pub request: String,
@@ -88,7 +88,7 @@ fn decision(state: MachineState, text: impl Into<String>) -> Decision {
 }
 
 /// It is not on this node any more.
-pub(super) fn gone() -> Decision {
+pub(crate) fn gone() -> Decision {
     decision(MachineState::Gone, "gone")
 }
 
@@ -173,13 +173,13 @@ fn has_stopped(drain: &DrainIdentity, seen: &MachineSeen) -> bool {
 }
 
 /// Whether what was decided about `machine` begins to end its guest: then its volumes are asked first.
-pub(super) fn ends(drain: &DrainIdentity, machine: &VirtualMachine, found: &Decision) -> bool {
+pub(crate) fn ends(drain: &DrainIdentity, machine: &VirtualMachine, found: &Decision) -> bool {
     let begun = matches!(&machine.owner, MachineOwner::Machine(Some(seen)) if has_stopped(drain, seen));
     found.state == MachineState::ShuttingDown && found.act.is_some() && !begun
 }
 
 /// Its volumes keep it up, for this reason; without a code that is not known yet.
-pub(super) fn kept_up((code, why): (Option<BlockCode>, String)) -> Decision {
+pub(crate) fn kept_up((code, why): (Option<BlockCode>, String)) -> Decision {
     let state = if code.is_some() { MachineState::Held } else { MachineState::Waiting };
     Decision { code, ..decision(state, format!("is not shut down yet: {why}")) }
 }

@@ -25,6 +25,9 @@ use crate::progress::VIRT_API;
 /// Between two looks at machines that are still to be started again.
 pub const LOOKS_APART: Duration = Duration::from_secs(2);
 
+/// Why there is no call that removes a mark.
+const KEEPS_MARK: &str =
+    "before 1.7 KubeVirt removes it for nobody; the machine leaves once it can be migrated";
 /// Machines of which something is taken back at the same time.
 const AT_ONCE: usize = 8;
 
@@ -146,7 +149,11 @@ async fn undo_one(
 ) -> Result<(), Error> {
     for call in takes_back(one) {
         let done = match &call {
-            Undo::ClearMark => clear(cluster, node, settings, &one.guest).await,
+            Undo::ClearMark if !settings.cancels() => Err(Error::Unaskable {
+                what: format!("cancel the evacuation of virtual machine instance {}", one.guest),
+                source: KEEPS_MARK.into(),
+            }),
+            Undo::ClearMark => clear(cluster, node, &one.guest).await,
             Undo::DeleteMigration(migration) => delete(cluster, migration).await,
             Undo::Forget => mark(cluster, &one.guest, None, one.left.as_deref()).await,
         };

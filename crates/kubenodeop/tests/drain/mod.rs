@@ -146,7 +146,9 @@ async fn a_node_uncordoned_in_mid_drain_is_cordoned_again_and_ends_empty() {
     attempt.until(|it| it.counts.blocked > 0).await;
     attempt.pass(Duration::from_secs(30)).await;
     sim.edit("nodes", "", "n1", |node| node["spec"]["unschedulable"] = json!(false));
+    let since = clock();
     attempt.until(|it| it.recordons == 1).await;
+    assert!(since().since_start() <= Duration::from_secs(5));
     sim.edit(BUDGET, "shop", "web", |budget| budget["spec"]["minAvailable"] = json!(2));
     let (_, recordons) = attempt.drained().await;
     assert_eq!(recordons, 1);

@@ -139,7 +139,7 @@ impl World {
         let pods =
             vec![new_pod(901, 0, false, true), new_pod(902, 0, true, false), new_pod(903, 1, false, false)];
         let mut world = Self {
-            engine: Engine::new(rules, &DrainMarks::default(), now, 3),
+            engine: Engine::new(DrainIdentity::default(), rules, &DrainMarks::default(), now, 3),
             now,
             pods,
             told: BTreeSet::new(),
@@ -193,7 +193,12 @@ impl World {
                 Effect::FollowBudgets(_) => self.follows = true,
                 Effect::Inspect { .. } => self.inspections += 1,
                 Effect::FollowVolumes(claims) => self.followed = claims,
-                Effect::AskCopy { .. } | Effect::AskRuntime | Effect::Say(_) => {}
+                Effect::AskCopy { .. }
+                | Effect::FollowMachines(_)
+                | Effect::LookMachines
+                | Effect::Act(..)
+                | Effect::AskRuntime
+                | Effect::Say(_) => {}
                 Effect::End(outcome) => self.end = Some(outcome),
             }
         }

@@ -83,7 +83,13 @@ impl World {
     fn new() -> Self {
         let now = Mono::from_start(secs(10));
         let mut world = Self {
-            engine: Engine::new(AttemptRules::default(), &DrainMarks::default(), now, 3),
+            engine: Engine::new(
+                DrainIdentity::default(),
+                AttemptRules::default(),
+                &DrainMarks::default(),
+                now,
+                3,
+            ),
             now,
             pods: vec![pod("a"), pod("b")],
             open: false,
@@ -124,6 +130,9 @@ impl World {
                 | Effect::Inspect { .. }
                 | Effect::AskCopy { .. }
                 | Effect::FollowVolumes(_)
+                | Effect::FollowMachines(_)
+                | Effect::LookMachines
+                | Effect::Act(..)
                 | Effect::AskRuntime
                 | Effect::Say(_) => {}
             }

@@ -27,6 +27,7 @@ use super::{
 use crate::calls::surge::{SurgeAnswer, SurgeOrder};
 use crate::calls::volumes::{AttachmentFacts, ClaimName};
 use crate::changes::watched::{PermanentRefusal, RefusedCall};
+use crate::machines::rules::DrainIdentity;
 use crate::node::cordon::NodeFacts;
 use crate::node::cordon::tests::node as of_cordon;
 use crate::plan::budget::tests::budget as numbered;
@@ -129,7 +130,7 @@ impl Bench {
     fn with(there: Vec<PodFacts>, rules: AttemptRules, marks: &DrainMarks) -> Self {
         let now = Mono::from_start(Duration::from_secs(1000));
         Self {
-            engine: Engine::new(rules, marks, now, 7),
+            engine: Engine::new(DrainIdentity::default(), rules, marks, now, 7),
             now,
             there,
             open: false,
@@ -194,6 +195,13 @@ impl Bench {
                 }
                 Effect::AskCopy { volume, wanted } => self.copies.push((self.now, volume, wanted)),
                 Effect::FollowVolumes(claims) => self.volumes.push(claims),
+                // There is no KubeVirt.
+                Effect::LookMachines => {
+                    let reply = Reply::NotFound { text: "404".to_owned() };
+                    self.hear(Event::Machines(Err(failed(reply))));
+                }
+                Effect::FollowMachines(_) => {}
+                Effect::Act(..) => panic!("no machine was shown"),
                 Effect::AskRuntime => self.runtime_asked.push(self.now),
                 Effect::Say(message) => self.said.push(message.text),
                 Effect::End(outcome) => self.end = Some(outcome),

@@ -189,7 +189,7 @@ fn the_attempt_ends_at_its_limit_and_names_what_is_left() {
 fn d_k11_a_limit_past_the_end_of_time_is_no_limit() {
     let now = Mono::from_start(secs(1000));
     let rules = AttemptRules { attempt: Duration::MAX, ..AttemptRules::default() };
-    let mut engine = Engine::new(rules, &DrainMarks::default(), now, 1);
+    let mut engine = Engine::new(DrainIdentity::default(), rules, &DrainMarks::default(), now, 1);
     let effects = engine.step(now, Event::Tick);
     assert!(matches!(effects[..], [Effect::Look { .. }]), "{effects:?}");
 }

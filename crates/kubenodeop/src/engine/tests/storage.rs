@@ -4,7 +4,7 @@ mod copies;
 
 use super::*;
 use crate::changes::watched::WatchedBlockers;
-use crate::engine::LastCopyGuard;
+use crate::engine::storage::LastCopyGuard;
 use crate::storage::{
     Cause, ClosedBudget, NodeDrainPolicy, StorageView, VolumeFinding, VolumeState, finding,
 };
@@ -123,8 +123,13 @@ fn d14_a_storage_that_cannot_be_read_proves_nothing_and_the_attempt_ends_by_its_
 
 #[test]
 fn d14_nothing_is_proved_before_the_storage_has_been_heard_of() {
-    let mut engine =
-        Engine::new(AttemptRules::default(), &DrainMarks::default(), Mono::from_start(secs(10)), 1);
+    let mut engine = Engine::new(
+        DrainIdentity::default(),
+        AttemptRules::default(),
+        &DrainMarks::default(),
+        Mono::from_start(secs(10)),
+        1,
+    );
     let mut now = Mono::from_start(secs(10));
     drop(engine.step(now, Event::Tick));
     for _ in 0..5 {

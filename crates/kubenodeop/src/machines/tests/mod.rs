@@ -1,9 +1,9 @@
 //! Machines in the hand, and what is decided about them.
 
+mod attempt;
 mod limits;
 mod objects;
 mod rules;
-mod stage;
 
 use std::time::Duration;
 

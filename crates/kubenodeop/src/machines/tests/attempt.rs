@@ -1,4 +1,4 @@
-//! Whole stages against a small KubeVirt in the hand, also cut off after any call.
+//! Machines in whole attempts, until the pods' turn comes, against a small KubeVirt in the hand; also cut off after any call.
 
 mod volumes;
 
@@ -10,13 +10,15 @@ use step::{Core, Mono};
 
 use super::super::MachinesView;
 use super::super::rules::Action;
-use super::super::stage::{Effect, Event, MachineStage};
 use super::*;
-use crate::engine::{AttemptRules, CallFailure, LastCopyGuard, Limit, VolumeAction};
-use crate::progress::BlockCode;
-use crate::progress::MachineState;
+use crate::engine::{AttemptRules, CallFailure, Effect, Engine, Event, Limit, VolumeAction};
+use crate::machines::follow::MachineChange;
+use crate::node::cordon::tests::node;
+use crate::plan::PodFacts;
+use crate::plan::class::tests::pod;
+use crate::progress::{BlockCode, MachineState, Progress};
 use crate::storage::StorageView;
-use topics::DrainMarks;
+use topics::{CordonOwner, DrainMarks, DrainPhase};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const WAIT: Limit<VolumeAction> = Limit { after: None, then: VolumeAction::Wait };
@@ -28,9 +30,9 @@ enum Manner {
     Hang,
 }
 
-/// A node with machines, a KubeVirt, and a stage that may be cut off and begun again.
+/// A node with machines, a KubeVirt, and an attempt that may be cut off and begun again.
 struct Bench {
-    stage: MachineStage,
+    engine: Engine,
     now: Mono,
     machines: BTreeMap<PodUid, VirtualMachine>,
     manner: Manner,
@@ -41,21 +43,18 @@ struct Bench {
     /// The agent is killed once it has made so many calls.
     dies_at: Option<u32>,
     replies: Vec<(&'static str, Reply)>,
-    cordoned: bool,
     backs_off: Mono,
+    /// No machine is left, or the attempt has failed.
     end: Option<Result<(), String>>,
     pending: Vec<Event>,
-    /// The storage, and whether it is followed.
     storage: Option<StorageView>,
-    follows: bool,
     copies: Vec<(String, u32)>,
 }
 
-/// A stage that ends within `time`.
-fn stage(now: Mono, time: Duration, last_copy: Limit<VolumeAction>) -> MachineStage {
-    let rules = AttemptRules { last_copy, ..AttemptRules::default() };
-    let guard = LastCopyGuard::new(&rules, &DrainMarks::default());
-    MachineStage::new((drain(), guard), Vec::new(), (now, now + time), 1)
+/// An attempt that ends within `time`.
+fn attempt(now: Mono, time: Duration, last_copy: Limit<VolumeAction>) -> Engine {
+    let rules = AttemptRules { last_copy, attempt: time, ..AttemptRules::default() };
+    Engine::new(drain(), rules, &DrainMarks::default(), now, 1)
 }
 
 fn moving() -> Reply {
@@ -66,7 +65,7 @@ impl Bench {
     fn new(machines: Vec<VirtualMachine>) -> Self {
         let now = Mono::from_start(HOUR);
         Self {
-            stage: stage(now, HOUR * 24, WAIT),
+            engine: attempt(now, HOUR * 24, WAIT),
             now,
             machines: machines.into_iter().map(|it| (it.guest.uid.clone(), it)).collect(),
             manner: Manner::Succeed,
@@ -75,12 +74,10 @@ impl Bench {
             calls: 0,
             dies_at: None,
             replies: Vec::new(),
-            cordoned: true,
             backs_off: now,
             end: None,
             pending: Vec::new(),
             storage: None,
-            follows: false,
             copies: Vec::new(),
         }
     }
@@ -88,15 +85,46 @@ impl Bench {
     fn view(&self) -> MachinesView {
         let machines: Vec<VirtualMachine> = self.machines.values().cloned().collect();
         let running = machines.iter().filter(|it| it.migration.as_ref().is_some_and(Migration::runs)).count();
-        MachinesView { settings: settings(), unusual: vec![], machines, running, cordoned: self.cordoned }
+        MachinesView { settings: settings(), unusual: vec![], machines, running }
+    }
+
+    /// The pods of the node.
+    fn pods(&self) -> Vec<PodFacts> {
+        let labels = [("kubevirt.io".to_owned(), "virt-launcher".to_owned())];
+        let facts = |it: &Launcher| PodFacts {
+            pod: it.pod.clone(),
+            labels: labels.clone().into(),
+            terminating: it.ending,
+            ..pod(&it.pod.name)
+        };
+        self.machines.values().flat_map(|it| &it.launchers).map(facts).collect()
+    }
+
+    /// The attempt begins, and hears of the storage.
+    fn begin(&mut self) {
+        self.hear(Event::Storage(Ok(self.storage.clone())));
+        self.hear(Event::Tick);
+    }
+
+    fn progress(&self) -> Progress {
+        self.engine.progress(self.now)
     }
 
     fn hear(&mut self, event: Event) {
-        for effect in self.stage.step(self.now, event) {
+        if self.end.is_some() {
+            return;
+        }
+        let began = self.progress().phase == DrainPhase::MovingMachines;
+        for effect in self.engine.step(self.now, event) {
             match effect {
-                Effect::Look => {
+                Effect::Look { turn, storage, .. } => {
+                    let storage = storage.then(|| self.storage.clone().unwrap_or_default());
+                    let seen = Ok((self.pods(), node(CordonOwner::Ours), storage));
+                    self.pending.push(Event::Looked { turn, seen });
+                }
+                Effect::LookMachines => {
                     let view = self.view();
-                    self.pending.push(Event::Looked(Ok(view)));
+                    self.pending.push(Event::Machines(Ok(view)));
                 }
                 Effect::Act(guest, action) => {
                     self.calls += 1;
@@ -105,29 +133,36 @@ impl Bench {
                         self.restart();
                         return;
                     }
-                    self.pending.push(Event::Answered(guest.uid, action, reply));
+                    self.pending.push(Event::MachineAnswered { uid: guest.uid, action, reply });
                 }
-                Effect::Cordon => {
-                    self.cordoned = true;
-                    self.pending.push(Event::Cordoned(Ok(true)));
-                }
-                Effect::FollowStorage => {
-                    self.follows = true;
-                    self.pending.push(Event::Storage(Ok(self.storage.clone())));
-                }
-                Effect::AskCopy(volume, wanted) => {
+                Effect::AskCopy { volume, wanted } => {
                     self.copies.push((volume.clone(), wanted));
-                    self.pending.push(Event::CopyAsked(volume, Ok(())));
+                    self.pending.push(Event::CopyAsked { volume, result: Ok(()) });
                 }
-                Effect::Say(..) => {}
-                Effect::End(end) => self.end = Some(end),
+                Effect::End(end) => self.end = Some(end.map(drop).map_err(|it| it.reason)),
+                Effect::Say(_) | Effect::FollowMachines(_) => {}
+                Effect::Cordon
+                | Effect::Surge(_)
+                | Effect::Evict(_)
+                | Effect::Remove(_)
+                | Effect::Delete(_)
+                | Effect::FollowBudgets(_)
+                | Effect::Inspect { .. }
+                | Effect::FollowVolumes(_)
+                | Effect::AskRuntime => {
+                    assert_ne!(self.progress().phase, DrainPhase::MovingMachines, "machines come first");
+                }
             }
+        }
+        if began && self.end.is_none() && self.progress().phase != DrainPhase::MovingMachines {
+            self.end = Some(Ok(()));
         }
     }
 
     fn restart(&mut self) {
         self.pending.clear();
-        self.stage = stage(self.now, HOUR * 24, WAIT);
+        self.engine = attempt(self.now, HOUR * 24, WAIT);
+        self.begin();
     }
 
     fn act(&mut self, uid: &PodUid, action: &Action) -> Reply {
@@ -208,13 +243,14 @@ impl Bench {
             if self.end.is_none() {
                 self.kubevirt();
                 self.now = self.now + Duration::from_secs(1);
-                self.hear(Event::Changed);
+                self.hear(Event::MachinesChanged(MachineChange::Look));
+                self.hear(Event::Pods(self.pods()));
             }
         }
     }
 
     fn blockers(&self) -> Vec<(String, String)> {
-        self.stage.blockers().into_iter().map(|it| (it.pod, it.code)).collect()
+        self.progress().blockers.into_iter().map(|it| (it.pod, it.code)).collect()
     }
 }
 
@@ -224,11 +260,13 @@ fn d12_each_machine_is_moved_by_exactly_one_migration_wherever_the_agent_is_kill
         vec![machine("a"), machine("b"), VirtualMachine { policy: MachinePolicy::Shutdown, ..machine("c") }]
     };
     let mut whole = Bench::new(all());
+    whole.begin();
     whole.pass(60);
     assert_eq!(whole.end, Some(Ok(())));
     assert!(whole.calls >= 5, "{}", whole.calls);
     for dies_at in 1..=whole.calls {
         let mut bench = Bench { dies_at: Some(dies_at), ..Bench::new(all()) };
+        bench.begin();
         bench.pass(120);
         assert_eq!(bench.end, Some(Ok(())), "killed at call {dies_at}");
         assert_eq!(bench.made.values().collect::<Vec<_>>(), [&1, &1], "killed at call {dies_at}");
@@ -238,7 +276,7 @@ fn d12_each_machine_is_moved_by_exactly_one_migration_wherever_the_agent_is_kill
         assert_eq!(mark.was.run_strategy.as_deref(), Some("Always"), "killed at call {dies_at}");
         assert_eq!(seen.strategy, mark.left);
     }
-    let left = whole.stage.left();
+    let left = whole.progress().left;
     assert_eq!(left.len(), 1);
     assert!(left[0].starts_with("virtual machine shop/c: "), "{left:?}");
 }
@@ -246,6 +284,7 @@ fn d12_each_machine_is_moved_by_exactly_one_migration_wherever_the_agent_is_kill
 #[test]
 fn d12_one_that_fails_three_times_is_shut_down_and_no_fourth_migration_is_made() {
     let mut bench = Bench { manner: Manner::Fail, ..Bench::new(vec![machine("a")]) };
+    bench.begin();
     bench.pass(200);
     assert_eq!((bench.end.clone(), bench.made.values().sum::<u32>()), (Some(Ok(())), 3));
     assert!(bench.machines.values().all(|it| !it.marked && it.migration.is_none()));
@@ -256,6 +295,7 @@ fn d12_one_that_fails_three_times_is_shut_down_and_no_fourth_migration_is_made()
 fn d12_one_that_hangs_is_given_up_after_the_limit_and_held_by_its_policy() {
     let held = VirtualMachine { policy: MachinePolicy::MigrateOrHold, ..machine("a") };
     let mut bench = Bench { manner: Manner::Hang, ..Bench::new(vec![held]) };
+    bench.begin();
     bench.pass(900);
     assert_eq!(bench.blockers(), []);
     bench.pass(400);
@@ -268,25 +308,9 @@ fn d12_one_that_hangs_is_given_up_after_the_limit_and_held_by_its_policy() {
     assert_eq!(bench.made.values().sum::<u32>(), 1);
     // A restart holds it as well, and asks for nothing.
     bench.restart();
-    bench.hear(Event::Tick);
     bench.pass(100);
     assert_eq!((bench.evictions.len(), bench.made.values().sum::<u32>()), (1, 1));
     assert_eq!(bench.blockers().len(), 1);
-}
-
-#[test]
-fn d12_under_fail_the_attempt_fails_before_anything_is_asked() {
-    let fails = VirtualMachine {
-        policy: MachinePolicy::Fail,
-        migratable: no("DisksNotLiveMigratable"),
-        ..machine("a")
-    };
-    let mut bench = Bench::new(vec![fails, machine("b")]);
-    bench.hear(Event::Tick);
-    bench.pass(5);
-    let Some(Err(reason)) = &bench.end else { panic!("{:?}", bench.end) };
-    assert!(reason.contains("virtual machine shop/a cannot move: DisksNotLiveMigratable"), "{reason}");
-    assert_eq!((bench.calls, bench.evictions.len()), (0, 0));
 }
 
 #[test]
@@ -294,13 +318,13 @@ fn an_eviction_that_fails_is_asked_again_with_pauses_and_named() {
     let down = || Reply::Unanswered { text: "500: failed calling webhook".into(), retry_after: None };
     let mut bench = Bench::new(vec![machine("a")]);
     bench.replies = (0..3).map(|_| ("a", down())).collect();
-    bench.hear(Event::Tick);
+    bench.begin();
     bench.pass(3);
     assert_eq!(
         bench.blockers(),
         [("virtual machine shop/a".to_owned(), BlockCode::Webhook.text().to_owned())]
     );
-    let step = bench.stage.blockers().remove(0).next_step;
+    let step = bench.progress().blockers.remove(0).next_step;
     assert!(step.contains("`kubectl get pods -A -l kubevirt.io=virt-api`"), "{step}");
     bench.pass(60);
     assert_eq!((bench.end.clone(), bench.evictions.len()), (Some(Ok(())), 4));
@@ -308,7 +332,7 @@ fn an_eviction_that_fails_is_asked_again_with_pauses_and_named() {
     let mut refused = Bench::new(vec![machine("a")]);
     let no = || Reply::CannotMove { text: "429: not live-migratable".into() };
     refused.replies = (0..9).map(|_| ("a", no())).collect();
-    refused.hear(Event::Tick);
+    refused.begin();
     refused.pass(3);
     assert_eq!(
         refused.blockers(),
@@ -317,34 +341,29 @@ fn an_eviction_that_fails_is_asked_again_with_pauses_and_named() {
 }
 
 #[test]
-fn an_uncordoned_node_is_cordoned_again_and_counted() {
-    let mut bench = Bench { cordoned: false, ..Bench::new(vec![machine("a")]) };
-    bench.hear(Event::Tick);
-    bench.pass(30);
-    assert_eq!((bench.end.clone(), bench.stage.sums().1), (Some(Ok(())), 1));
-}
-
-#[test]
-fn without_kubevirt_the_stage_is_over_and_a_role_that_lacks_it_fails_the_attempt() {
+fn without_kubevirt_no_machine_is_left_and_a_role_that_lacks_it_fails_the_attempt() {
     let failure =
         |reply: Reply| CallFailure { text: reply.text().to_owned(), next_step: String::new(), reply };
-    let mut bench = Bench::new(vec![]);
-    bench.hear(Event::Tick);
-    bench.pending.clear();
-    bench.hear(Event::Looked(Err(failure(Reply::NotFound { text: "404".into() }))));
+    // The pods are listed, and the first look at the machines is under way.
+    let begun = || {
+        let mut bench = Bench::new(vec![machine("a")]);
+        bench.begin();
+        let looked = bench.pending.remove(0);
+        bench.hear(looked);
+        bench.pending.clear();
+        bench
+    };
+    let mut bench = begun();
+    bench.hear(Event::Machines(Err(failure(Reply::NotFound { text: "404".into() }))));
     assert_eq!(bench.end, Some(Ok(())));
-    let mut refused = Bench::new(vec![]);
-    refused.hear(Event::Tick);
-    refused.pending.clear();
+    let mut refused = begun();
     let forbidden = Reply::Permanent { text: "403".into(), by: kubeapi::reply::RefusedBy::Role };
-    refused.hear(Event::Looked(Err(failure(forbidden))));
+    refused.hear(Event::Machines(Err(failure(forbidden))));
     assert!(matches!(&refused.end, Some(Err(reason)) if reason.contains("403")));
-    let mut troubled = Bench::new(vec![machine("a")]);
-    troubled.hear(Event::Tick);
-    troubled.pending.clear();
+    let mut troubled = begun();
     let away = Reply::Transient { text: "503".into(), retry_after: None };
-    troubled.hear(Event::Looked(Err(failure(away))));
-    assert!(troubled.end.is_none() && troubled.stage.trouble().is_some());
+    troubled.hear(Event::Machines(Err(failure(away))));
+    assert!(troubled.end.is_none() && !troubled.progress().trouble.is_empty());
     troubled.now = troubled.now + Duration::from_secs(2);
     troubled.hear(Event::Tick);
     troubled.pass(30);
@@ -354,12 +373,12 @@ fn without_kubevirt_the_stage_is_over_and_a_role_that_lacks_it_fails_the_attempt
 #[test]
 fn the_attempts_time_ends_the_stage_and_names_who_is_left() {
     let mut bench = Bench { manner: Manner::Hang, ..Bench::new(vec![machine("a")]) };
-    bench.stage = stage(bench.now, Duration::from_secs(20), WAIT);
-    bench.hear(Event::Tick);
+    bench.engine = attempt(bench.now, Duration::from_secs(20), WAIT);
+    bench.begin();
     bench.pass(30);
     let Some(Err(reason)) = &bench.end else { panic!() };
     assert!(reason.contains("virtual machines left: shop/a"), "{reason}");
-    assert_eq!(bench.stage.shown()[0].state, MachineState::Moving.text());
+    assert_eq!(bench.progress().machines[0].state, MachineState::Moving.text());
 }
 
 #[test]
@@ -372,13 +391,13 @@ fn a_machine_that_is_paused_and_resumed_four_times_in_ten_minutes_counts_as_not_
     };
     // While KubeVirt has not said whether it can be migrated.
     let mut bench = Bench::new(vec![one(None, Migratable::Unknown)]);
-    bench.hear(Event::Tick);
+    bench.begin();
     bench.pass(1);
     let turn = |bench: &mut Bench, paused: Option<&str>, secs: u64| {
         bench.now = bench.now + Duration::from_secs(secs);
         bench.machines = [one(paused, Migratable::Unknown)].map(|it| (it.guest.uid.clone(), it)).into();
         bench.pass(3);
-        bench.stage.shown()[0].clone()
+        bench.progress().machines[0].clone()
     };
     for (nth, paused) in [Some("t1"), None, Some("t2")].into_iter().enumerate() {
         assert!(!turn(&mut bench, paused, 1).reason.contains("paused and resumed"), "{nth}");
