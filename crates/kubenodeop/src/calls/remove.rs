@@ -3,16 +3,16 @@
 //! Not here: when to take which. Sources: goals D1, D6; the eviction API's own order of work (Kubernetes page
 //! "API-initiated Eviction"): it claims a disruption on the budget's status, under the version that it has read,
 //! and deletes the pod only then. It does so for one budget and refuses for more; [`claim_and_delete`] does the
-//! same for each of several. Each deletion is marked as a disruption first, as there.
+//! same for each of several. Each deletion is marked as a disruption first, as there (`addConditionAndDeletePod`): a Job
+//! whose `podFailurePolicy` passes over disruptions counts a pod without that condition as failed.
 
-mod mark;
 mod recount;
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ObjectList, Request};
 use serde_json::{Value, json};
 
@@ -21,6 +21,7 @@ use crate::plan::budget::{BudgetFacts, GuardedPod};
 use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::names::PodRef;
+use kubeapi::nodes::signed;
 use kubeapi::reply::Reply;
 use kubeapi::slim::{Pod, PodDisruptionBudget, is_ready};
 
@@ -74,7 +75,7 @@ pub async fn delete(cluster: &ApiClient, pod: &PodRef, dry: bool) -> Reply {
 
 /// Marks the pod and deletes it, where it is `sick` only if it is still not Ready.
 async fn marked_and_deleted(cluster: &ApiClient, pod: &PodRef, dry: bool, sick: bool) -> Reply {
-    let marked = match mark::mark(cluster, pod, dry).await {
+    let marked = match mark(cluster, pod, dry).await {
         Ok(marked) => marked,
         Err(error) => return error.reply(),
     };
@@ -84,6 +85,21 @@ async fn marked_and_deleted(cluster: &ApiClient, pod: &PodRef, dry: bool, sick: 
     // Nor does it become Ready in between.
     let version = marked.metadata.resource_version.filter(|_| sick && !dry);
     ordered(cluster, pod, version, DeleteParams { dry_run: dry, ..DeleteParams::default() }).await
+}
+
+/// Writes the condition `DisruptionTarget` of exactly this pod, by the reason of the eviction API, and returns the pod
+/// as it is then; with `dry` only as a dry run. Another pod of this name is a conflict on the UID.
+async fn mark(cluster: &ApiClient, pod: &PodRef, dry: bool) -> Result<Pod, Error> {
+    let condition = json!({
+        "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+        "message": "its node is being drained", "lastTransitionTime": Time(Timestamp::now()),
+    });
+    // By `type`: the other conditions stay as they are.
+    let change = json!({ "metadata": { "uid": pod.uid.as_str() }, "status": { "conditions": [condition] } });
+    let how = PatchParams { dry_run: dry, ..signed() };
+    let pods = Request::new(Pod::url_path(Some(&pod.namespace)));
+    let request = pods.patch_subresource("status", &pod.name, &how, &Patch::Strategic(change));
+    cluster.ask(&format!("mark pod {pod} as disrupted"), request).await
 }
 
 /// Deletes the object of exactly this pod at once, without waiting for its kubelet: only for a pod of which no container

@@ -20,7 +20,8 @@ use kubeapi::reply::RefusedBy;
 /// What is known of the things that held an attempt up. Empty parts are not watched.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WatchedBlockers {
-    pub pods: BTreeMap<PodUid, PodMark>,
+    /// Pods as they were.
+    pub pods: BTreeMap<PodUid, PodFacts>,
     /// By namespace, all budgets there, as far as they were followed.
     pub budgets: BTreeMap<String, Vec<BudgetFacts>>,
     pub node: Option<NodeMark>,
@@ -57,17 +58,6 @@ pub enum RefusedCall {
     Delete(PodRef),
 }
 
-/// As much of a pod as can make a difference.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PodMark {
-    pub pod: PodRef,
-    pub terminating: bool,
-    /// It has run to its end.
-    pub finished: bool,
-    /// Its labels, by which budgets and the plan select.
-    pub labels: BTreeMap<String, String>,
-}
-
 /// As much of the node as can make a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeMark {
@@ -75,17 +65,6 @@ pub struct NodeMark {
     pub unschedulable: Option<bool>,
     /// Its kubelet is well.
     pub ready: bool,
-}
-
-impl From<&PodFacts> for PodMark {
-    fn from(facts: &PodFacts) -> Self {
-        Self {
-            pod: facts.pod.clone(),
-            terminating: facts.terminating,
-            finished: facts.finished,
-            labels: facts.labels.clone(),
-        }
-    }
 }
 
 impl From<&NodeFacts> for NodeMark {
@@ -97,7 +76,7 @@ impl From<&NodeFacts> for NodeMark {
 impl WatchedBlockers {
     #[must_use]
     pub fn with_pods<'a>(mut self, pods: impl IntoIterator<Item = &'a PodFacts>) -> Self {
-        self.pods.extend(pods.into_iter().map(|facts| (facts.pod.uid.clone(), PodMark::from(facts))));
+        self.pods.extend(pods.into_iter().map(|facts| (facts.pod.uid.clone(), facts.clone())));
         self
     }
 
@@ -119,12 +98,11 @@ impl WatchedBlockers {
 
     pub fn pod_now(&self, facts: &PodFacts) -> Option<String> {
         let known = self.pods.get(&facts.pod.uid)?;
-        let now = PodMark::from(facts);
-        let what = if now.terminating && !known.terminating {
+        let what = if facts.terminating && !known.terminating {
             "is ending now"
-        } else if now.finished && !known.finished {
+        } else if facts.finished && !known.finished {
             "has run to its end"
-        } else if now.labels != known.labels {
+        } else if facts.labels != known.labels {
             "has other labels"
         } else {
             return None;

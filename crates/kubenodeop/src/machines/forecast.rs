@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::VirtualMachine;
 use super::facts::CREATED_BY;
 use super::rules::needs_target;
-use crate::plan::placement::{PeerNode, SchedulingNeeds};
+use crate::plan::placement::{PeerNode, SchedulingNeeds, place};
 use crate::plan::residents::{Resident, Residents};
 
 /// KubeVirt puts machines on nodes with this label only.
@@ -42,25 +42,17 @@ pub fn target(
     peers: &[PeerNode],
     residents: Option<&Residents>,
 ) -> Result<String, String> {
-    let mut whys = Vec::new();
-    for peer in peers {
-        let full = || residents.and_then(|it| it.why_not(&asks.launcher, peer));
-        match why_not(&asks.needs, asks.host_model, own, peer).or_else(full) {
-            None => return Ok(peer.name.clone()),
-            Some(why) => whys.push(format!("node {} {why}", peer.name)),
-        }
-    }
-    if whys.is_empty() {
-        return Err("there is no other node".to_owned());
-    }
-    let listed = kubeapi::listed(&whys, ", ");
+    let full = |peer: &PeerNode| residents.and_then(|it| it.why_not(&asks.launcher, peer));
+    let found = place(peers, |peer| why_not(&asks.needs, asks.host_model, own, peer).or_else(|| full(peer)));
     let is_pinned = asks.needs.is_choosy() && peers.iter().all(|it| asks.needs.not_meant(it).is_some());
-    Err(if is_pinned {
-        format!(
-            "{listed}; its node selector or affinity is changed on its VirtualMachine, not on the instance"
-        )
-    } else {
-        listed
+    found.map(|it| it.name.clone()).map_err(|why| {
+        if is_pinned && !peers.is_empty() {
+            format!(
+                "{why}; its node selector or affinity is changed on its VirtualMachine, not on the instance"
+            )
+        } else {
+            why
+        }
     })
 }
 

@@ -17,7 +17,7 @@ use crate::plan::budget::BudgetFacts;
 use crate::plan::copies::{self, PlannedMachine};
 use crate::plan::held;
 use crate::plan::held::UnhealthyPod;
-use crate::plan::placement::{PeerNode, SchedulingNeeds};
+use crate::plan::placement::{PeerNode, SchedulingNeeds, place};
 use crate::plan::residents::{Resident, Residents};
 use crate::plan::tier::{self, Tier};
 use crate::plan::{KeepReason, PodClass, PodFacts, PodOwner};
@@ -204,24 +204,15 @@ pub fn forecast(survey: &Survey) -> Plan {
     blockers.sort_by(|one, other| one.pod.cmp(&other.pod));
     pods.sort_by_key(|(class, pod)| (class.stays(), pod.facts.tier, pod.facts.priority, &pod.facts.pod));
 
-    let mut counts = PlanCounts::default();
+    let number = |of: &dyn Fn(PlanClass) -> bool| count(pods.iter().filter(|(class, _)| of(*class)).count());
+    let (total, keep) = (count(pods.len()), number(&PlanClass::stays));
+    let going = number(&|class| class == PlanClass::Going);
+    let counts =
+        PlanCounts { total, leave: total - keep - going, going, keep, blocked: count(blockers.len()) };
     let mut tiers: BTreeMap<Tier, u32> = BTreeMap::new();
-    for (class, pod) in &pods {
-        counts.total += 1;
-        match class {
-            PlanClass::KeepDaemonSet | PlanClass::KeepMirror | PlanClass::KeepExcluded => counts.keep += 1,
-            PlanClass::Going => counts.going += 1,
-            PlanClass::Evict
-            | PlanClass::Pinned
-            | PlanClass::TolerateCordon
-            | PlanClass::Orphan
-            | PlanClass::Finished => counts.leave += 1,
-        }
-        if !class.stays() {
-            *tiers.entry(pod.facts.tier).or_default() += 1;
-        }
+    for (_, pod) in pods.iter().filter(|(class, _)| !class.stays()) {
+        *tiers.entry(pod.facts.tier).or_default() += 1;
     }
-    counts.blocked = u32::try_from(blockers.len()).unwrap_or(u32::MAX);
     let (held, copied) = survey.storage.as_ref().map(copies::foreseen).unwrap_or_default();
     blockers.extend(held);
     let leaving: BTreeSet<NamespacedName> = pods
@@ -255,6 +246,10 @@ pub fn forecast(survey: &Survey) -> Plan {
     }
 }
 
+fn count(all: usize) -> u32 {
+    u32::try_from(all).unwrap_or(u32::MAX)
+}
+
 /// Why a node takes no pods at all, or empty.
 fn closed(peer: &PeerNode) -> String {
     SchedulingNeeds::default().why_not(peer, false).unwrap_or_default()
@@ -281,7 +276,7 @@ impl Survey {
 
     /// Why no other node can take the pod, when none can.
     fn homeless(&self, pod: &Surveyed) -> Option<String> {
-        self.nowhere(|peer| pod.needs.why_not(peer, pod.facts.tolerates_cordon))
+        place(&self.peers, |peer| pod.needs.why_not(peer, pod.facts.tolerates_cordon)).err()
     }
 
     /// The same with what the pods that are there leave: it may change by the minute, and blocks nothing.
@@ -289,20 +284,11 @@ impl Survey {
         let near = |it: &Resident| Resident { beside: Vec::new(), ..it.clone() };
         // Those that it must be near to may leave with it.
         let alone = pod.resident.as_ref().map(near);
-        self.nowhere(|peer| {
+        let why_not = |peer: &PeerNode| {
             let fixed = pod.needs.why_not(peer, pod.facts.tolerates_cordon);
             fixed.or_else(|| self.residents.why_not(alone.as_ref()?, peer))
-        })
-    }
-
-    /// Why none of the other nodes will do, each in the words of `why_not`.
-    fn nowhere(&self, why_not: impl Fn(&PeerNode) -> Option<String>) -> Option<String> {
-        let mut whys = Vec::new();
-        for peer in &self.peers {
-            let why = why_not(peer)?;
-            whys.push(format!("node {} {why}", peer.name));
-        }
-        if whys.is_empty() { Some("there is no other node".to_owned()) } else { Some(whys.join(", ")) }
+        };
+        place(&self.peers, why_not).err()
     }
 
     fn guards(&self, pod: &PodFacts) -> Vec<&BudgetFacts> {

@@ -177,6 +177,19 @@ impl Tolerated {
     }
 }
 
+/// The first of `peers` that will do, or why each will not.
+pub(crate) fn place(
+    peers: &[PeerNode],
+    why_not: impl Fn(&PeerNode) -> Option<String>,
+) -> Result<&PeerNode, String> {
+    let mut whys = Vec::new();
+    for peer in peers {
+        let Some(why) = why_not(peer) else { return Ok(peer) };
+        whys.push(format!("node {} {why}", peer.name));
+    }
+    Err(if whys.is_empty() { "there is no other node".to_owned() } else { kubeapi::listed(&whys, ", ") })
+}
+
 /// A quantity in thousandths of its unit, rounded up: `100m` is 100, `1Ki` is 1 024 000. `None` for what is none.
 pub fn thousandths(text: &str) -> Option<u64> {
     let end = text.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(text.len());

@@ -22,8 +22,7 @@ use crate::plan::placement::{
     Affinity, CORDON_TAINT, PeerNode, SchedulingNeeds, SelectorTerm, Taint, TermCondition, Tolerated,
     thousandths,
 };
-use crate::plan::residents::{Neighbours, Resident, Spread};
-use crate::plan::room::{Sum, room, unranked};
+use crate::plan::residents::{Neighbours, Resident, Spread, Sum, room, unranked};
 
 /// What `pod` asks of a node, with what the volumes of its `claims` ask.
 pub(crate) fn needs(pod: &Pod, claims: &[String], volumes: &[PersistentVolume]) -> SchedulingNeeds {

@@ -6,9 +6,12 @@
 //! page "Deployments" on `maxSurge` and `maxUnavailable`. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use step::named;
+
+use crate::plan::budget::Selector;
 
 /// What a Deployment puts on its pods: the end of the name of their replica set.
 const HASH_LABEL: &str = "pod-template-hash";
@@ -60,8 +63,11 @@ pub(crate) fn deployment_of<'a>(replica_set: &'a str, labels: &BTreeMap<String, 
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct DeploymentFacts {
-    /// As `shop/web`.
+    pub(crate) namespace: String,
     pub(crate) name: String,
+    pub(crate) version: String,
+    /// Which pods may be its own.
+    pub(crate) selector: Option<Selector>,
     /// What [`SURGE_ANNOTATION`] says, or empty.
     pub(crate) word: String,
     pub(crate) replicas: u64,
@@ -80,6 +86,22 @@ pub(crate) struct DeploymentFacts {
     pub(crate) record: Option<SurgeRecord>,
     /// A rollout is under way by what its controller says.
     pub(crate) rolling: bool,
+    /// Its newest template is rolled out, as `kubectl rollout status` counts it.
+    pub(crate) complete: bool,
+}
+
+impl DeploymentFacts {
+    /// What `node` has asked of it.
+    pub(crate) fn record_of(&self, node: &str) -> Option<&SurgeRecord> {
+        self.record.as_ref().filter(|it| it.node == node)
+    }
+}
+
+/// As `shop/web`.
+impl fmt::Display for DeploymentFacts {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}/{}", self.namespace, self.name)
+    }
 }
 
 /// What is known of the pod that is to leave.
@@ -116,26 +138,25 @@ pub(crate) fn judge(rule: SurgeRule, of: &DeploymentFacts, pod: &PodCase) -> Sur
     if !wanted || of.replicas == 0 || !pod.ready || pod.elsewhere > 0 {
         return SurgeDecision::NotNeeded;
     }
-    let name = &of.name;
-    let ours = of.record.as_ref().filter(|it| it.node == pod.node);
+    let ours = of.record_of(&pod.node);
     let is_current = ours.is_some_and(|it| of.from.as_ref() == Some(&it.from()));
     if ours.is_some() && !is_current {
         return SurgeDecision::Cannot(format!(
-            "somebody has withdrawn the one that Deployment {name} was asked for"
+            "somebody has withdrawn the one that Deployment {of} was asked for"
         ));
     }
     if ours.is_some() && !of.rolling {
-        return SurgeDecision::Cannot(format!("the new pod of Deployment {name} is on this node, too"));
+        return SurgeDecision::Cannot(format!("the new pod of Deployment {of} is on this node, too"));
     }
     // Once is enough, whatever came of it.
     if ours.is_none() && pod.asked {
-        return SurgeDecision::Cannot(format!("Deployment {name} was asked for one in this drain already"));
+        return SurgeDecision::Cannot(format!("Deployment {of} was asked for one in this drain already"));
     }
     if of.rolling {
         return SurgeDecision::UnderWay;
     }
     if of.tolerates_cordon {
-        return SurgeDecision::Cannot(format!("the pods of Deployment {name} tolerate a cordon"));
+        return SurgeDecision::Cannot(format!("the pods of Deployment {of} tolerate a cordon"));
     }
     // A claim can be bound to one node, and nothing here says that it is shared.
     if let Some(claim) = pod.claims.first() {
@@ -144,15 +165,15 @@ pub(crate) fn judge(rule: SurgeRule, of: &DeploymentFacts, pod: &PodCase) -> Sur
         ));
     }
     if of.paused {
-        return SurgeDecision::Cannot(format!("Deployment {name} is paused"));
+        return SurgeDecision::Cannot(format!("Deployment {of} is paused"));
     }
     if of.recreate {
-        return SurgeDecision::Cannot(format!("Deployment {name} has the strategy Recreate"));
+        return SurgeDecision::Cannot(format!("Deployment {of} has the strategy Recreate"));
     }
     if of.surge == 0 || of.unavailable >= of.replicas {
         let (unavailable, surge) = (of.unavailable, of.surge);
         return SurgeDecision::Cannot(format!(
-            "a rollout of Deployment {name} may leave it without a Ready pod: maxUnavailable is {unavailable} and maxSurge \
+            "a rollout of Deployment {of} may leave it without a Ready pod: maxUnavailable is {unavailable} and maxSurge \
              {surge} of {} replicas",
             of.replicas
         ));
@@ -162,35 +183,18 @@ pub(crate) fn judge(rule: SurgeRule, of: &DeploymentFacts, pod: &PodCase) -> Sur
 
 /// Pods that a rollout may do without and may make in addition, as its controller counts them: shares are rounded down and
 /// up, a quarter each by default, and one of the two is at least one.
-pub(crate) fn bounds(unavailable: Share, surge: Share, replicas: u64) -> (u64, u64) {
-    let surge = surge.of(replicas, true);
-    let unavailable = unavailable.of(replicas, false);
+pub(crate) fn bounds(unavailable: &str, surge: &str, replicas: u64) -> (u64, u64) {
+    let (unavailable, surge) = (share(unavailable, replicas, false), share(surge, replicas, true));
     if surge == 0 { (unavailable.max(1), 0) } else { (unavailable, surge) }
 }
 
-/// A number, or so many percent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Share {
-    Number(u64),
-    Percent(u64),
-}
-
-impl Share {
-    /// From `2` or `25%`; a quarter from anything else.
-    pub(crate) fn parse(text: &str) -> Self {
-        let percent = text.strip_suffix('%').and_then(|it| it.parse().ok()).map(Self::Percent);
-        percent.or(text.parse().ok().map(Self::Number)).unwrap_or(Self::Percent(25))
-    }
-
-    fn of(self, whole: u64, up: bool) -> u64 {
-        match self {
-            Self::Number(number) => number,
-            Self::Percent(percent) => {
-                let parts = percent.saturating_mul(whole);
-                if up { parts.div_ceil(100) } else { parts / 100 }
-            }
-        }
-    }
+/// What `2` or `25%` is of `whole`; a quarter for anything else.
+fn share(text: &str, whole: u64, up: bool) -> u64 {
+    text.parse().unwrap_or_else(|_| {
+        let percent = text.strip_suffix('%').and_then(|it| it.parse().ok()).unwrap_or(25_u64);
+        let parts = percent.saturating_mul(whole);
+        if up { parts.div_ceil(100) } else { parts / 100 }
+    })
 }
 
 #[cfg(test)]
@@ -198,7 +202,13 @@ mod tests {
     use super::*;
 
     fn deployment() -> DeploymentFacts {
-        DeploymentFacts { name: "shop/web".into(), replicas: 1, surge: 1, ..DeploymentFacts::default() }
+        DeploymentFacts {
+            namespace: "shop".into(),
+            name: "web".into(),
+            replicas: 1,
+            surge: 1,
+            ..DeploymentFacts::default()
+        }
     }
 
     fn pod() -> PodCase {
@@ -274,7 +284,7 @@ mod tests {
             ("50%", "150%", 3, (1, 5)),
             ("nonsense", "?", 1, (0, 1)),
         ] {
-            let found = bounds(Share::parse(unavailable), Share::parse(surge), replicas);
+            let found = bounds(unavailable, surge, replicas);
             assert_eq!(found, expected, "{unavailable} {surge} of {replicas}");
         }
     }

@@ -18,7 +18,7 @@ use kubeapi::{ApiClient, Error, found};
 use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 
-use super::before::VolumesSeen;
+use super::VolumesSeen;
 use super::{NodeDrainPolicy, NodeReadiness, StorageFacts, StorageView};
 use crate::node;
 

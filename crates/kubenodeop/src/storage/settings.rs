@@ -1,18 +1,19 @@
-//! Longhorn's policy for drained nodes and its recurring snapshot, as the config wants them.
+//! Longhorn's policy for drained nodes, its recurring snapshot and the room on the disks of our node that it leaves to
+//! others, as the config wants them.
 //!
-//! Both are of the whole cluster. They are compared again and again, as Longhorn may be installed again and people change
-//! them, and written only where they differ (D-V26). Not here: when, and who writes (zedkube). Source: spec/eve-rest.md
+//! They are compared again and again, as Longhorn may be installed again, makes its object of a
+//! node again with 30 % reserved when the node rejoins, and people change them; written only where they differ (D-V26). Not here: when, and who writes (zedkube). Source: spec/eve-rest.md
 //! 3.9, spec/agents.md 4.13.
 
 use kube::api::{DeleteParams, GetParams, Patch, PostParams, Preconditions};
 use kube::core::Request;
-use kubeapi::names::STORAGE_NAMESPACE;
+use kubeapi::names::{NodeName, STORAGE_NAMESPACE};
 use kubeapi::nodes::{FIELD_MANAGER, signed};
 use kubeapi::objects::{Meta, RawObject};
-use kubeapi::slim::longhorn::path;
+use kubeapi::slim::longhorn::{StorageNode, path};
 use kubeapi::{ApiClient, Error, found};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 const POLICY: &str = "node-drain-policy";
 const JOB: &str = "default-eve-kube-app-snapshot";
@@ -86,7 +87,7 @@ pub async fn keep_snapshot_job(cluster: &ApiClient, cron: &str) -> Result<Settin
         cluster.order(&format!("delete Longhorn's recurring job {JOB}"), request().delete(JOB, &how)).await?;
         return Ok(SettingWrite::Written);
     }
-    let differs = |(name, value): (&String, &serde_json::Value)| now.spec[name] != *value;
+    let differs = |(name, value): (&String, &Value)| now.spec[name] != *value;
     if !spec.as_object().is_some_and(|it| it.iter().any(differs)) {
         return Ok(SettingWrite::Equal);
     }
@@ -94,4 +95,28 @@ pub async fn keep_snapshot_job(cluster: &ApiClient, cron: &str) -> Result<Settin
     let what = format!("change Longhorn's recurring job {JOB}");
     cluster.order(&what, request().patch(JOB, &signed(), &Patch::Merge(body))).await?;
     Ok(SettingWrite::Written)
+}
+
+/// Has `bytes` reserved on each disk of our node: which disks had another reserve. `None` where Longhorn does not know the
+/// node, or is not there.
+/// Errors: those of [`ApiClient`]; a lost race is [`Error::is_conflict`].
+pub async fn reserve(cluster: &ApiClient, node: &NodeName, bytes: i64) -> Result<Option<Vec<String>>, Error> {
+    let request = || Request::new(path("nodes"));
+    let read = request().get(node.as_str(), &GetParams::default());
+    let now = found(cluster.ask::<StorageNode>(&format!("read the disks of node {node}"), read).await)?;
+    let Some(now) = now else { return Ok(None) };
+    let other = now.spec.disks.iter().filter(|(_, disk)| disk.storage_reserved != bytes);
+    let other: Vec<String> = other.map(|(name, _)| name.clone()).collect();
+    if other.is_empty() {
+        return Ok(Some(other));
+    }
+    let disks: Map<String, Value> =
+        other.iter().map(|name| (name.clone(), json!({ "storageReserved": bytes }))).collect();
+    let body = json!({
+        "metadata": { "resourceVersion": now.metadata.resource_version },
+        "spec": { "disks": disks },
+    });
+    let what = format!("reserve room on the disks of node {node}");
+    cluster.order(&what, request().patch(node.as_str(), &signed(), &Patch::Merge(body))).await?;
+    Ok(Some(other))
 }

@@ -82,6 +82,7 @@ impl PodTable {
         let Some(track) = self.book.get(uid) else { return };
         let PodState::Asking { absent, .. } = track.state else { return };
         let (pod, terminating) = (track.facts.pod.clone(), track.facts.terminating);
+        let ends = absent || terminating;
         let until = track.asked.unwrap_or(now) + self.rules.surge_limit;
         let (mut due, mut trouble) = (now, None);
         let copy = match answer {
@@ -96,31 +97,29 @@ impl PodTable {
             }
             Err(failure) => match failure.reply.class() {
                 ReplyClass::Done => SecondCopy::Settled,
-                ReplyClass::Permanent | ReplyClass::Denied => {
-                    SecondCopy::Without(why_failed(track, &failure))
-                }
                 ReplyClass::Budget | ReplyClass::Throttle | ReplyClass::Transient
-                    if track.give_ups >= GIVE_UPS =>
+                    if track.give_ups < GIVE_UPS =>
                 {
-                    SecondCopy::Without(why_failed(track, &failure))
-                }
-                ReplyClass::Budget | ReplyClass::Throttle | ReplyClass::Transient => {
                     trouble = Some(failure.reply);
                     track.copy.clone()
                 }
+                ReplyClass::Permanent
+                | ReplyClass::Denied
+                | ReplyClass::Budget
+                | ReplyClass::Throttle
+                | ReplyClass::Transient => SecondCopy::Without(why_failed(track, &failure)),
             },
         };
         let settled = matches!(track.copy, SecondCopy::Settled | SecondCopy::Without(_));
         self.turn += 1;
         let (turn, pace) = (self.turn, &mut self.pace);
-        let without = match &copy {
-            SecondCopy::Without(why) if !absent && !terminating => Some(why.clone()),
-            SecondCopy::Without(_) | SecondCopy::Settled | SecondCopy::Unknown | SecondCopy::Awaited(_) => {
-                None
-            }
-        };
+        let mut without = None;
+        if let SecondCopy::Without(why) = &copy
+            && !ends
+        {
+            without = Some(why.clone());
+        }
         self.book.change(uid, |track| {
-            let ends = absent || terminating;
             if !ends {
                 track.copy = copy;
             } else if !settled {
