@@ -1,5 +1,5 @@
-//! One attempt to empty a node, as a pure machine: who is asked next within a tier (`index`), when it ends (`limits`),
-//! the proof (`attempt`).
+//! One attempt to empty a node, as a pure machine: who is asked next within a tier (`index`), when a pod is over its limit
+//! (`telling`), the proof (`attempt`).
 //!
 //! Not here: which pods leave and in which tier (`plan`), the calls (`drain`).
 

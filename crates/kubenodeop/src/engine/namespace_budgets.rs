@@ -1,6 +1,6 @@
 //! The budgets of the namespaces whose pods are held: their numbers, and what keeps them from having room.
 //!
-//! Not here: the pods (`pod_table`), the sentences (`sentence`). Sources: goals D7, O2.
+//! Not here: the pods (`pod_table`), the sentences (`telling`). Sources: goals D7, O2.
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! One pod in an attempt: where it is on its way out.
 //!
-//! Not here: the other pods, the order of calls (`pod_table`), what is said about it (`sentence`). Source: goals D1
+//! Not here: the other pods, the order of calls (`pod_table`), what is said about it (`telling`). Source: goals D1
 //! to D3.
 //! Pure: no clock, no I/O, no task.
 

@@ -13,33 +13,10 @@ use kubeapi::slim::NodeObject;
 use kubeapi::slim::longhorn::{self, Engine};
 use kubeapi::slim::{Known, Meta, Pod};
 use kubeapi::watch::{Manner, ObjectMirror, WatchScope};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::kubevirt::{MIGRATIONS, guests, launchers};
 use crate::plan::scheduling::peer;
-
-/// A pod of which nothing is read but where it is.
-#[derive(Debug, Clone, Deserialize)]
-struct Placed {
-    metadata: Meta,
-    #[serde(default)]
-    spec: PlacedSpec,
-    #[serde(default)]
-    status: PlacedStatus,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct PlacedSpec {
-    node_name: Option<String>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct PlacedStatus {
-    phase: String,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MachineChange {
@@ -82,9 +59,10 @@ pub(crate) fn copies(cluster: &ApiClient, seed: u64) -> BoxStream<'static, Machi
 
 /// One item whenever a pod of the cluster has got a node, has left it or has ended. For who waits for room.
 pub(crate) fn room(cluster: &ApiClient, seed: u64) -> BoxStream<'static, MachineChange> {
-    let node = |it: &Placed| {
-        let over = matches!(it.status.phase.as_str(), "Succeeded" | "Failed");
-        (named(&it.metadata), it.spec.node_name.clone().filter(|_| !over))
+    let node = |it: &Pod| {
+        let phase = it.status.as_ref().and_then(|it| it.phase.as_deref());
+        let over = matches!(phase, Some("Succeeded" | "Failed"));
+        (named(&it.metadata), it.spec.as_ref().and_then(|it| it.node_name.clone()).filter(|_| !over))
     };
     marked(cluster, WatchScope::all("pods", Pod::url_path(None)), seed, node, MachineChange::Look)
 }

@@ -19,7 +19,7 @@ use kubeapi::{ApiClient, Error, found};
 use serde_json::Value;
 
 use super::kubevirt::{clear, delete, mark};
-use super::{Migration, MigrationRequest, MigrationSettings, facts};
+use super::{Migration, MigrationSettings, facts};
 use crate::progress::VIRT_API;
 
 /// Between two looks at machines that are still to be started again.
@@ -30,43 +30,6 @@ const KEEPS_MARK: &str =
     "before 1.7 KubeVirt removes it for nobody; the machine leaves once it can be migrated";
 /// Machines of which something is taken back at the same time.
 const AT_ONCE: usize = 8;
-
-/// An instance that a drain of our node has asked to migrate.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AskedOne {
-    pub guest: PodRef,
-    pub asked: MigrationRequest,
-    /// It is marked for leaving our node.
-    pub marked: bool,
-    /// Its migration that is not over.
-    pub migration: Option<Migration>,
-    /// Of one that has left our node: its version as it was read. A drain of its node may write there.
-    pub left: Option<String>,
-}
-
-/// One call that takes something back.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Undo {
-    ClearMark,
-    DeleteMigration(PodRef),
-    /// What was written on the instance is removed.
-    Forget,
-}
-
-/// The calls that take back what was asked of one machine, in order: without the mark KubeVirt makes no other
-/// migration. One in post-copy runs to its end.
-#[must_use]
-pub fn takes_back(it: &AskedOne) -> Vec<Undo> {
-    let mut calls = Vec::new();
-    if it.marked {
-        calls.push(Undo::ClearMark);
-    }
-    if let Some(migration) = it.migration.as_ref().filter(|it| !it.post_copy && !it.ending) {
-        calls.push(Undo::DeleteMigration(migration.object.clone()));
-    }
-    calls.push(Undo::Forget);
-    calls
-}
 
 async fn listed(cluster: &ApiClient, kind: &str, labels: Option<String>) -> Result<Vec<Value>, Error> {
     let scope = WatchScope { labels, ..WatchScope::all(kind, path(kind)) };
@@ -112,26 +75,19 @@ pub fn next_step(error: &Error) -> String {
 /// Errors: the first that occurred, once each machine was tried: then something may be left, and it is to be called again.
 pub async fn take_back(cluster: &ApiClient, node: &NodeName) -> Result<(), Error> {
     let all = listed(cluster, GUESTS, None).await?;
-    let asked = |guest: &Value| facts::asked(guest, node.as_str());
-    let guests: Vec<(&Value, MigrationRequest)> =
-        all.iter().filter_map(|it| Some((it, asked(it)?))).collect();
+    let guests: Vec<&Value> = all.iter().filter(|it| facts::asked(it, node.as_str()).is_some()).collect();
     if guests.is_empty() {
         return Ok(());
     }
     let migrations = listed(cluster, "virtualmachineinstancemigrations", None).await?;
     let kubevirt = listed(cluster, "kubevirts", None).await?;
     let (settings, _): (MigrationSettings, _) = facts::settings(kubevirt.first().unwrap_or(&Value::Null));
-    let calls = guests.into_iter().map(|(guest, asked)| {
-        let here = guest["status"]["nodeName"] == node.as_str();
-        let one = AskedOne {
-            guest: facts::named(guest),
-            asked,
-            marked: guest["status"]["evacuationNodeName"] == node.as_str(),
-            // One of a machine that has left is somebody else's.
-            migration: facts::migrations(&migrations, guest).0.filter(|_| here),
-            left: (!here).then(|| text(&guest["metadata"]["resourceVersion"])),
-        };
-        async move { undo_one(cluster, node, settings, &one).await.err().map(|error| (one.guest, error)) }
+    let calls = guests.into_iter().map(|guest| {
+        let migration = facts::migrations(&migrations, guest).0;
+        async move {
+            let done = undo_one(cluster, node, settings, guest, migration).await;
+            done.err().map(|error| (facts::named(guest), error))
+        }
     });
     let failed: Vec<(PodRef, Error)> =
         stream::iter(calls.collect::<Vec<_>>()).buffered(AT_ONCE).filter_map(future::ready).collect().await;
@@ -141,28 +97,38 @@ pub async fn take_back(cluster: &ApiClient, node: &NodeName) -> Result<(), Error
     failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
 }
 
+/// Takes back what was asked of one machine: the mark first, as without it KubeVirt makes no other migration. One in
+/// post-copy runs to its end, and one of a machine that has left our node is somebody else's.
 async fn undo_one(
     cluster: &ApiClient,
     node: &NodeName,
     settings: MigrationSettings,
-    one: &AskedOne,
+    object: &Value,
+    migration: Option<Migration>,
 ) -> Result<(), Error> {
-    for call in takes_back(one) {
-        let done = match &call {
-            Undo::ClearMark if !settings.cancels() => Err(Error::Unaskable {
-                what: format!("cancel the evacuation of virtual machine instance {}", one.guest),
-                source: KEEPS_MARK.into(),
-            }),
-            Undo::ClearMark => clear(cluster, node, &one.guest).await,
-            Undo::DeleteMigration(migration) => delete(cluster, migration).await,
-            Undo::Forget => mark(cluster, &one.guest, None, one.left.as_deref()).await,
-        };
-        match done {
-            Err(error) if error.reply() == Reply::UidChanged => {}
-            other => drop(found(other)?),
+    let (guest, status) = (facts::named(object), &object["status"]);
+    let here = status["nodeName"] == node.as_str();
+    if status["evacuationNodeName"] == node.as_str() {
+        if !settings.cancels() {
+            let what = format!("cancel the evacuation of virtual machine instance {guest}");
+            return Err(Error::Unaskable { what, source: KEEPS_MARK.into() });
         }
+        undone(clear(cluster, node, &guest).await)?;
     }
-    Ok(())
+    if let Some(migration) = migration.filter(|it| here && !it.post_copy && !it.ending) {
+        undone(delete(cluster, &migration.object).await)?;
+    }
+    // A drain of the node that it is on now may write there.
+    let version = (!here).then(|| text(&object["metadata"]["resourceVersion"]));
+    undone(mark(cluster, &guest, None, version.as_deref()).await)
+}
+
+/// What is gone, or another one, has nothing left to undo.
+fn undone(done: Result<(), Error>) -> Result<(), Error> {
+    match done {
+        Err(error) if error.reply() == Reply::UidChanged => Ok(()),
+        other => found(other).map(drop),
+    }
 }
 
 /// Machines that drains have stopped, in the order of their stops: what brings each back, the node of its drain, and

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kubeapi::names::PodUid;
 use serde_json::{Value, json};
 
 use super::super::forecast::Asks;
-use super::super::undo::{AskedOne, Undo, takes_back};
 use super::super::{facts, forecast};
 use super::*;
 use crate::plan::placement::{PeerNode, SchedulingNeeds};
@@ -195,20 +193,6 @@ fn a_pause_counts_unless_its_migration_made_it_and_the_nearest_annotation_on_reb
     };
     assert!(of(Some(&yes), None) && of(None, Some(&yes)) && of(Some(&yes), Some(&wait)));
     assert!(!of(None, None) && !of(Some(&wait), Some(&yes)));
-}
-
-#[test]
-fn d19_what_was_asked_is_taken_back_mark_first_and_never_a_migration_in_post_copy() {
-    let object = PodRef { namespace: "shop".into(), name: "m".into(), uid: PodUid::new("m") };
-    let one =
-        |marked, migration| AskedOne { guest: named("db"), asked: asked(), marked, migration, left: None };
-    let running = || Migration { object: object.clone(), ..migration("Running") };
-    let delete = || Undo::DeleteMigration(object.clone());
-    assert_eq!(takes_back(&one(true, Some(running()))), [Undo::ClearMark, delete(), Undo::Forget]);
-    assert_eq!(takes_back(&one(true, None)), [Undo::ClearMark, Undo::Forget]);
-    assert_eq!(takes_back(&one(false, None)), [Undo::Forget]);
-    let post = Migration { post_copy: true, ..running() };
-    assert_eq!(takes_back(&one(true, Some(post))), [Undo::ClearMark, Undo::Forget]);
 }
 
 #[test]
