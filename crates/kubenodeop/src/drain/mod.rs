@@ -3,11 +3,6 @@
 //! Not here: any decision, the number of attempts and the pauses between them (zedkube). Sources: goals D1 to D6,
 //! D13, D18, D19; the log words of spec/agents.md 6.
 
-#[cfg(test)]
-mod fake;
-#[cfg(test)]
-mod tests;
-
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 

@@ -19,42 +19,8 @@ use super::volumes::VOLUMES_LIMIT;
 use super::words::Effect;
 use kubeapi::names::PodUid;
 
-/// From one answer to the next question.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
-/// The same after an answer that says nothing.
-const TRY_AGAIN: Duration = Duration::from_secs(60);
 /// Least time between the two answers that make a pod count as gone.
 const APART: Duration = Duration::from_secs(5);
-
-/// What is known of the runtime.
-#[derive(Debug, Default)]
-pub(super) struct RuntimeLooks {
-    asking: bool,
-    from: Option<Mono>,
-    /// Why its last answer says nothing; empty when it does, and before the first one.
-    pub(super) trouble: String,
-}
-
-impl RuntimeLooks {
-    /// When to ask, where the first pod is overdue at `overdue`.
-    pub(super) fn due(&self, overdue: Option<Mono>) -> Option<Mono> {
-        let at = overdue.filter(|_| !self.asking)?;
-        Some(self.from.map_or(at, |from| from.max(at)))
-    }
-
-    pub(super) fn ask(&mut self, now: Mono, overdue: Option<Mono>, effects: &mut Vec<Effect>) {
-        if self.due(overdue).is_some_and(|at| at <= now) {
-            self.asking = true;
-            effects.push(Effect::AskRuntime);
-        }
-    }
-
-    pub(super) fn answered(&mut self, now: Mono, trouble: Option<&String>) {
-        self.asking = false;
-        self.from = Some(now + if trouble.is_some() { TRY_AGAIN } else { ASK_AGAIN });
-        self.trouble = trouble.cloned().unwrap_or_default();
-    }
-}
 
 impl PodTable {
     /// Since when it is to be asked: for the first pod that is overdue, else for one that counts as gone by its word.

@@ -5,10 +5,10 @@
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use step::{Inserted as _, Mono};
 
-use super::containers::RuntimeLooks;
 use super::index::PodIndex;
 use super::namespace_budgets::NamespaceBudgets;
 use super::sticky::Returns;
@@ -377,4 +377,39 @@ fn given_up_at(rules: &AttemptRules, marks: &DrainMarks, now: Mono) -> (Mono, St
     let drain = Mono::of_ms(marks.drain_ms).zip(rules.drain);
     let drain = drain.map(|(since, after)| (since.min(now) + after, limit(after, "the whole drain")));
     drain.filter(|(at, _)| *at <= attempt.0).unwrap_or(attempt)
+}
+
+/// From one answer of the container runtime to the next question.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+/// The same after an answer that says nothing.
+const TRY_AGAIN: Duration = Duration::from_secs(60);
+
+/// What is known of the container runtime.
+#[derive(Debug, Default)]
+pub(super) struct RuntimeLooks {
+    asking: bool,
+    from: Option<Mono>,
+    /// Why its last answer says nothing; empty when it does, and before the first one.
+    pub(super) trouble: String,
+}
+
+impl RuntimeLooks {
+    /// When to ask, where the first pod is overdue at `overdue`.
+    pub(super) fn due(&self, overdue: Option<Mono>) -> Option<Mono> {
+        let at = overdue.filter(|_| !self.asking)?;
+        Some(self.from.map_or(at, |from| from.max(at)))
+    }
+
+    pub(super) fn ask(&mut self, now: Mono, overdue: Option<Mono>, effects: &mut Vec<Effect>) {
+        if self.due(overdue).is_some_and(|at| at <= now) {
+            self.asking = true;
+            effects.push(Effect::AskRuntime);
+        }
+    }
+
+    pub(super) fn answered(&mut self, now: Mono, trouble: Option<&String>) {
+        self.asking = false;
+        self.from = Some(now + if trouble.is_some() { TRY_AGAIN } else { ASK_AGAIN });
+        self.trouble = trouble.cloned().unwrap_or_default();
+    }
 }

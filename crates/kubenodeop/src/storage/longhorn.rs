@@ -18,8 +18,7 @@ use kubeapi::{ApiClient, Error, found};
 use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 
-use super::VolumesSeen;
-use super::{NodeDrainPolicy, NodeReadiness, StorageFacts, StorageView};
+use super::{NodeDrainPolicy, NodeReadiness, StorageFacts, StorageView, VolumesSeen};
 use crate::node;
 
 /// The setting that says what a cordon means to Longhorn.

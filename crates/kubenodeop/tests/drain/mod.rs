@@ -9,8 +9,10 @@ mod surge;
 use std::time::Duration;
 
 use crate::stage::{Attempt, DEVICE, are_ready, clock, cluster, cluster_with, cordoned, n1, on_n1, owner};
-use kubenodeop::{BlockCode, Cordoned, Progress, Uncordoned, node};
-use kubesim::{ScriptedFault, SimConfig};
+use kube::Client;
+use kubeapi::ApiClient;
+use kubenodeop::{AttemptRules, BlockCode, Cordoned, DrainSuccess, Progress, Uncordoned, node};
+use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::json;
 use topics::DrainPhase;
 
@@ -176,4 +178,76 @@ async fn another_devices_node_is_not_touched() {
     assert_eq!(sim.faults().count("PATCH", "/nodes/"), 0);
     let peers = node::others(&cluster, &n1()).await.unwrap();
     assert_eq!(peers.iter().map(|peer| peer.name.as_str()).collect::<Vec<_>>(), ["n2", "n3"]);
+}
+
+/// A cluster of n1 alone, cordoned by us and empty.
+async fn empty() -> (Sim, ApiClient) {
+    let sim = Sim::new(SimConfig::default());
+    sim.add_node("n1", DEVICE);
+    let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
+    cordoned(&cluster).await;
+    (sim, cluster)
+}
+
+#[tokio::test(start_paused = true)]
+async fn d5_the_proof_is_two_lists_from_the_store_a_second_apart() {
+    let (sim, cluster) = empty().await;
+    let before = sim.faults().requests().len();
+    let outcome = Attempt::start(&cluster).future.await;
+    let took = Duration::from_secs(1);
+    assert_eq!(outcome, Ok(DrainSuccess { took, evicted: 0, recordons: 0, left: vec![] }));
+    let asked: Vec<String> = sim.faults().requests().into_iter().skip(before).map(|it| it.uri).collect();
+    let looks = asked.iter().filter(|it| it.split('?').next() == Some("/api/v1/nodes/n1"));
+    assert_eq!(looks.count(), 2, "{asked:?}");
+    let lists = asked.iter().filter(|it| it.starts_with("/api/v1/pods?") && !it.contains("watch=true"));
+    let lists: Vec<&String> = lists.collect();
+    assert_eq!(lists.len(), 2, "the watch begins at the first: {asked:?}");
+    let good = |it: &&String| !it.contains("resourceVersion") && it.contains("spec.nodeName%3Dn1");
+    assert!(lists.iter().all(good), "{lists:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn d19_dropping_the_drain_ends_every_call_and_watch() {
+    let (sim, cluster) = cluster(3).await;
+    cordoned(&cluster).await;
+    let mut attempt = Attempt::start(&cluster);
+    attempt.until(|it| it.counts.blocked > 0 && it.counts.gone + it.counts.blocked == it.counts.total).await;
+    drop(attempt);
+    let before = sim.faults().requests().len();
+    sim.edit(BUDGET, "shop", "web", |budget| budget["spec"]["minAvailable"] = json!(2));
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(sim.faults().requests().len(), before);
+    assert!(on_n1(&sim.list("pods")).iter().any(|it| it.starts_with("web")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_drained_and_proven_though_every_watch_ends_again_and_again() {
+    let (sim, cluster) = cluster_with(2, SimConfig { history: 0, ..SimConfig::default() }).await;
+    cordoned(&cluster).await;
+    let ends = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            sim.expire_watches();
+        }
+    };
+    tokio::select! {
+        _ = Attempt::start(&cluster).drained() => {}
+        () = ends => {}
+    }
+    assert_eq!(on_n1(&sim.list("pods")), ["agent-n1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_may_not_list_pods_or_whose_server_is_away_ends_and_says_why() {
+    let (sim, cluster) = empty().await;
+    sim.faults().script("GET", "/api/v1/pods", u32::MAX, ScriptedFault::status(403, "Forbidden"));
+    let failure = Attempt::start(&cluster).future.await.unwrap_err();
+    let why = "list pods of node n1: the server answered 403";
+    assert!(failure.reason.starts_with(why), "{}", failure.reason);
+    sim.faults().clear();
+    sim.faults().script("GET", "/api", u32::MAX, ScriptedFault::Cut);
+    let rules = AttemptRules { attempt: Duration::from_secs(100), ..AttemptRules::default() };
+    let failure = Attempt::by(&cluster, rules).future.await.unwrap_err();
+    let words = ["not done within 100 s, ", "the state of the storage is not known: "];
+    assert!(words.iter().all(|it| failure.reason.contains(it)), "{}", failure.reason);
 }
