@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::{StreamExt as _, stream};
 use http::header::HOST;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Empty, Limited};
@@ -14,12 +15,10 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use kubeapi::nodes::ReachableNode;
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 use topics::{Headline, cut_text};
-use tracing::debug;
 
 /// Parallel requests.
-pub(super) const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 8;
 /// Limit of nodes.
 const MOST: usize = 64;
 /// Limit of a headline.
@@ -62,28 +61,18 @@ pub(super) async fn headlines(
     members: &[ReachableNode],
     limit: Duration,
 ) -> BTreeMap<String, NodeWord> {
-    let mut next = others(members, own.ip()).map(|(name, ip)| (name.to_owned(), ip));
-    let (mut asked, mut heard) = (JoinSet::new(), BTreeMap::new());
-    let all = async {
-        loop {
-            while asked.len() < AT_ONCE
-                && let Some((name, ip)) = next.next()
-            {
-                let at = SocketAddr::new(ip, own.port());
-                asked.spawn(
-                    async move { Some((name, NodeWord { headline: headline(at, limit).await?, at })) },
-                );
-            }
-            match asked.join_next().await {
-                Some(word) => heard.extend(word.ok().flatten()),
-                None => return,
-            }
-        }
-    };
-    if tokio::time::timeout(limit, all).await.is_err() {
-        debug!("not all nodes could be asked in time how far they are drained");
-    }
-    heard
+    let others: Vec<_> = others(members, own.ip()).map(|(name, ip)| (name.to_owned(), ip)).collect();
+    let asks = others.into_iter().map(|(name, ip)| {
+        let at = SocketAddr::new(ip, own.port());
+        async move { Some((name, NodeWord { headline: headline(at, limit).await?, at })) }
+    });
+    within(limit, asks).await.into_iter().flatten().collect()
+}
+
+/// Answers to `asks` that come within `limit`; some are asked at a time.
+pub(super) async fn within<T>(limit: Duration, asks: impl Iterator<Item: Future<Output = T>>) -> Vec<T> {
+    let late = Box::pin(tokio::time::sleep(limit));
+    stream::iter(asks).buffer_unordered(AT_ONCE).take_until(late).collect().await
 }
 
 async fn headline(to: SocketAddr, limit: Duration) -> Option<Headline> {

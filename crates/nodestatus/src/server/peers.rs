@@ -13,11 +13,10 @@ use bytes::Bytes;
 use http::Method;
 use step::Mono;
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tracing::debug;
 use uuid::Uuid;
 
-use super::exchange::{AT_ONCE, addresses, exchange};
+use super::exchange::{addresses, exchange, within};
 use super::frame::{PeerBytes, frame, object};
 use super::node_list::NodeList;
 
@@ -101,28 +100,11 @@ impl Peers {
     async fn round(&self, question: PeerQuestion, peers: Vec<IpAddr>) -> Vec<PeerBytes> {
         let limit = self.limit;
         let mut heard: Vec<PeerBytes> = peers.iter().map(|peer| PeerBytes::Silent(*peer, limit)).collect();
-        let mut next = peers.into_iter().enumerate();
-        let mut asked = JoinSet::new();
-        let all = async {
-            loop {
-                while asked.len() < AT_ONCE
-                    && let Some((nth, peer)) = next.next()
-                {
-                    asked.spawn(async move { (nth, ask(question, peer, limit).await) });
-                }
-                match asked.join_next().await {
-                    Some(Ok((nth, one))) => {
-                        if let Some(place) = heard.get_mut(nth) {
-                            *place = one;
-                        }
-                    }
-                    Some(Err(_cancelled)) => {}
-                    None => return,
-                }
+        let ask = |(nth, peer)| async move { (nth, ask(question, peer, limit).await) };
+        for (nth, one) in within(limit * 2, peers.into_iter().enumerate().map(ask)).await {
+            if let Some(place) = heard.get_mut(nth) {
+                *place = one;
             }
-        };
-        if tokio::time::timeout(limit * 2, all).await.is_err() {
-            debug!("not all nodes could be asked in time");
         }
         heard
     }

@@ -1,12 +1,11 @@
 //! `/app` and `/app/<uuid>`: what this node's agents have published of an application, in one list.
 //!
 //! Not here: asking other nodes (`peers`). Items, their order and their texts are the reference's; an
-//! unusable file is an item with the reason. Only members named in `shapes` and in topics without secrets are
-//! read. Source: lf-edge/eve pkg/pillar/agentbase; spec/agents.md 4.7.
+//! unusable file is an item with the reason. Only members named in `items` are shown, and none of these holds a
+//! secret. Source: lf-edge/eve pkg/pillar/agentbase; spec/agents.md 4.7.
 
 mod items;
 mod print;
-mod shapes;
 mod shelf;
 #[cfg(test)]
 mod tests;
@@ -59,12 +58,6 @@ enum TriState {
     None,
     Disabled,
     Enabled,
-}
-
-impl From<bool> for TriState {
-    fn from(yes: bool) -> Self {
-        if yes { Self::Enabled } else { Self::Disabled }
-    }
 }
 
 /// The report at `now`, of this node alone or of an application besides. Reads files, so it is not for an

@@ -5,24 +5,90 @@
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 
-use topics::{AppKubeStatus, Base64, GoIp, GoTime, IpNet, SwState};
-
-use super::shapes::{Address, Assigned};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use topics::{AppKubeStatus, Base64, GoIp, GoTime, GoUuid, IpNet, SwState};
 
 /// Go's text for a nil pointer or address.
 const NIL: &str = "<nil>";
 
+/// An address, and a number for its source.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct AssignedAddress {
+    address: GoIp,
+    assigned_by: u8,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Assigned {
+    #[serde(rename = "IPv4Addrs")]
+    ipv4: Option<Vec<AssignedAddress>>,
+    #[serde(rename = "IPv6Addrs")]
+    ipv6: Option<Vec<AssignedAddress>>,
+}
+
+/// `text` with members of `topic` in place of `{Member}`, `{Member:kind}` and `{List/Member:kind}`; a missing one is
+/// zero. Errors: which one is not of its kind.
+pub(super) fn filled(text: &str, topic: &Map<String, Value>) -> Result<String, String> {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some((before, (named, after))) =
+        rest.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
+    {
+        let (path, kind) = named.split_once(':').unwrap_or((named, ""));
+        let value = member(path, kind, topic).ok_or_else(|| format!("member /{path} is of a wrong kind"))?;
+        (out, rest) = (out + before + &value, after);
+    }
+    Ok(out + rest)
+}
+
+fn member(path: &str, kind: &str, topic: &Map<String, Value>) -> Option<String> {
+    let at = |name: &str| topic.get(name).unwrap_or(&Value::Null);
+    let Some((name, within)) = path.split_once('/') else { return value(kind, at(path)) };
+    let items: Vec<Value> = read(at(name))?;
+    let each = items.iter().map(|it| value(kind, it.pointer(&format!("/{within}")).unwrap_or(&Value::Null)));
+    Some(list(each.collect::<Option<Vec<_>>>()?))
+}
+
+/// A value of Go's: its zero in place of `null`.
+fn read<T: DeserializeOwned + Default>(value: &Value) -> Option<T> {
+    if value.is_null() { Some(T::default()) } else { T::deserialize(value).ok() }
+}
+
+/// In the form of its kind; `None` where it is of another.
+fn value(kind: &str, value: &Value) -> Option<String> {
+    Some(match kind {
+        "yes" => read::<bool>(value)?.to_string(),
+        "ready" => if read(value)? { "" } else { "Not " }.to_owned(),
+        "uint" => read::<u64>(value)?.to_string(),
+        "int" => read::<i64>(value)?.to_string(),
+        "percent" => format!("{:.6}", read::<f64>(value)?),
+        "uuid" => read::<GoUuid>(value)?.to_string(),
+        "ip" => ip(read(value)?),
+        "mac" => mac(read::<Option<Base64>>(value)?.as_ref()),
+        "prefix" => prefix(read::<Option<IpNet>>(value)?.as_ref()),
+        "addresses" => addresses(&read::<Vec<AssignedAddress>>(value)?),
+        "assignments" => assignments(&read(value)?),
+        "time" => seconds(read(value)?),
+        "state" => state(read(value)?),
+        "kube" => kube_status(read(value)?).to_owned(),
+        _ => read(value)?,
+    })
+}
+
 /// A list: `[a b]`.
-pub(super) fn list(items: impl IntoIterator<Item = String>) -> String {
+fn list(items: impl IntoIterator<Item = String>) -> String {
     format!("[{}]", items.into_iter().collect::<Vec<_>>().join(" "))
 }
 
-pub(super) fn ip(address: GoIp) -> String {
+fn ip(address: GoIp) -> String {
     address.0.map_or_else(|| NIL.to_owned(), |_| address.to_string())
 }
 
 /// Six bytes as `02:16:3e:00:00:01`.
-pub(super) fn mac(bytes: Option<&Base64>) -> String {
+fn mac(bytes: Option<&Base64>) -> String {
     digits(bytes.map_or(&[], |it| &it.0)).join(":")
 }
 
@@ -31,7 +97,7 @@ fn digits(bytes: &[u8]) -> Vec<String> {
 }
 
 /// `10.244.244.1/24`; the mask in digits where its ones are not leading.
-pub(super) fn prefix(net: Option<&IpNet>) -> String {
+fn prefix(net: Option<&IpNet>) -> String {
     let parts = net.and_then(|net| Some((net.ip.0?.to_canonical(), net.mask.as_ref()?.0.as_slice())));
     let Some((address, mask)) = parts else { return NIL.to_owned() };
     let mask = match (address, mask.len()) {
@@ -48,16 +114,16 @@ pub(super) fn prefix(net: Option<&IpNet>) -> String {
 }
 
 /// Of one family: `[{10.1.0.2 2}]`.
-pub(super) fn addresses(all: Option<&Vec<Address>>) -> String {
-    list(all.into_iter().flatten().map(|it| format!("{{{} {}}}", ip(it.address), it.assigned_by)))
+fn addresses(all: &[AssignedAddress]) -> String {
+    list(all.iter().map(|it| format!("{{{} {}}}", ip(it.address), it.assigned_by)))
 }
 
 /// Addresses by the hardware address of their interface: `map[02:16:3e:00:00:01:{[{10.1.0.2 2}] []}]`.
-pub(super) fn assignments(all: Option<&BTreeMap<String, Assigned>>) -> String {
-    let one = |(mac, to): (&String, &Assigned)| {
-        format!("{mac}:{{{} {}}}", addresses(to.ipv4.as_ref()), addresses(to.ipv6.as_ref()))
-    };
-    format!("map{}", list(all.into_iter().flatten().map(one)))
+fn assignments(all: &BTreeMap<String, Assigned>) -> String {
+    let family = |all: &Option<Vec<AssignedAddress>>| addresses(all.as_deref().unwrap_or_default());
+    let one =
+        |(mac, to): (&String, &Assigned)| format!("{mac}:{{{} {}}}", family(&to.ipv4), family(&to.ipv6));
+    format!("map{}", list(all.iter().map(one)))
 }
 
 /// In UTC.
@@ -66,7 +132,7 @@ pub(in crate::server) fn seconds(time: GoTime) -> String {
     GoTime::from_unix_nanos(nanos).unwrap_or(time).to_string()
 }
 
-pub(super) fn state(state: SwState) -> String {
+fn state(state: SwState) -> String {
     let word = match state {
         SwState::Initial => "INITIAL",
         SwState::ResolvingTag => "RESOLVING_TAG",
@@ -101,7 +167,7 @@ pub(super) fn state(state: SwState) -> String {
     word.to_owned()
 }
 
-pub(super) fn kube_status(status: AppKubeStatus) -> &'static str {
+fn kube_status(status: AppKubeStatus) -> &'static str {
     match status {
         AppKubeStatus::Unknown => "Unknown",
         AppKubeStatus::ApiUnreachable => "APIUnreachable",
@@ -141,10 +207,10 @@ mod tests {
             "02:16:3e:00:00:01":{"IPv4Addrs":[{"Address":"10.1.0.2","AssignedBy":4},{"Address":"10.1.0.3"}]}}"#;
         let all: BTreeMap<String, Assigned> = go_json::from_slice(text.as_bytes()).unwrap();
         assert_eq!(
-            assignments(Some(&all)),
+            assignments(&all),
             "map[02:16:3e:00:00:01:{[{10.1.0.2 4} {10.1.0.3 0}] []} 02:16:3e:00:00:02:{[] [{<nil> 16}]}]"
         );
-        assert_eq!(assignments(None), "map[]");
+        assert_eq!(assignments(&BTreeMap::new()), "map[]");
     }
 
     #[test]

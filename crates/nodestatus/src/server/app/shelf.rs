@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use pubsub::{Error, FILE_LIMIT_BYTES, TopicRoot, glance, store};
-use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use topics::go_json;
 use uuid::Uuid;
 
@@ -48,12 +48,12 @@ impl<'a> TopicReader<'a> {
     }
 
     /// The value of `agent`'s topic under `key`, or why there is none.
-    pub(super) fn read<T: DeserializeOwned>(
+    pub(super) fn read(
         &mut self,
         agent: &str,
         topic: &str,
         key: TopicKey,
-    ) -> Result<T, String> {
+    ) -> Result<Map<String, Value>, String> {
         let dir = self.topic_root.path("run").join(agent).join(topic);
         let name = match key {
             TopicKey::Global => Some("global.json".to_owned()),

@@ -5,8 +5,6 @@
 //! no I/O, no task.
 
 mod lists;
-mod nodes;
-mod report;
 mod text;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -15,8 +13,7 @@ use topics::{GoTime, NodeState, NodeStatus, harmless_text};
 
 use super::metrics::word;
 
-pub(super) use nodes::WAIT;
-pub(super) use report::report;
+pub(super) use lists::{WAIT, report};
 
 use text::away;
 
