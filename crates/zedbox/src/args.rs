@@ -2,24 +2,16 @@
 //!
 //! Commands take their options from here. Not here: what runs them, which no file below names.
 
-mod bundle;
 mod cluster;
 #[cfg(feature = "demo")]
 mod demo;
-mod device_order;
 mod drain;
 mod join;
-mod kubeconfig;
-mod lock;
 mod log;
-mod machines;
-mod pause;
-mod role;
 pub(crate) mod settings;
 mod site;
 mod time;
 mod update_status;
-mod verify;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -28,28 +20,22 @@ use std::time::Duration;
 use agent::{device, partitions};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
-pub(crate) use bundle::BundleCommand;
-pub(crate) use cluster::{OverCluster, kubeconfig_of};
+pub(crate) use cluster::{
+    BundleCommand, KubeconfigCommand, LockAction, LockCommand, MachinesAction, MachinesCommand, OverCluster,
+    RoleCommand, VerifyCommand, kubeconfig_of,
+};
 #[cfg(feature = "demo")]
 pub(crate) use demo::{DemoAgent, DemoOptions, DrillOptions, Scenario, WallClock};
-pub(crate) use device_order::{Blocked, OrderOptions, RebootCommand, ShutdownCommand};
 pub(crate) use drain::{
-    DrainAction, DrainCommand, ForceOptions, PassOptions, PlanOptions, RequestOptions, StartOptions,
-    StatusOptions, Whom,
+    AtShutdownOptions, Blocked, DoneOptions, DrainAction, DrainCommand, ForceOptions, OrderOptions,
+    PassOptions, PauseCommand, PauseOptions, PausePlace, PlanOptions, RebootCommand, RefuseOptions,
+    RequestOptions, ResumeCommand, ShutdownCommand, StartOptions, StatusOptions, Whom,
 };
 pub(crate) use join::{JoinAction, JoinCommand, WaitOptions};
-pub(crate) use kubeconfig::KubeconfigCommand;
-pub(crate) use lock::{LockAction, LockCommand};
 use log::checked;
 pub(crate) use log::{LogFormat, filter};
-pub(crate) use machines::{MachinesAction, MachinesCommand};
-pub(crate) use pause::{
-    AtShutdownOptions, DoneOptions, PauseCommand, PauseOptions, PausePlace, RefuseOptions, ResumeCommand,
-};
-pub(crate) use role::RoleCommand;
 pub(crate) use site::{BeginOptions, RestartOptions, SiteAction, SiteCommand};
 pub(crate) use update_status::UpdateStatus;
-pub(crate) use verify::VerifyCommand;
 
 /// Agents that a link to the program may be named after.
 pub(crate) const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];

@@ -10,7 +10,6 @@ use agent::{Clock, force, wire};
 use anyhow::{Context as _, bail};
 use kubeapi::{ApiClient, Error, NodeName, nodes};
 use pubsub::{TopicRoot, store};
-use serde::Serialize;
 use sheet::DrainView;
 use topics::{
     DEVICE_ORDER, DeviceOp, DeviceOpPending, DeviceOrder, DrainStatus, ForceFile, PendingState, Requester,
@@ -19,8 +18,9 @@ use topics::{
 
 use super::course::Goal;
 use super::follow::Follow;
-use super::orders::force::{order_it, read_as_agents_do, refuse_directory};
+use super::orders::force::order_it;
 use super::orders::pause::refuse_while_paused;
+use super::orders::write;
 use super::person;
 use super::plan::own_node;
 use super::request::{doubts, member};
@@ -37,17 +37,6 @@ const LOOK: Duration = Duration::from_secs(10);
 const CALLED_OFF: Duration = Duration::from_secs(3);
 /// No order is longer.
 const LIMIT_BYTES: u64 = 4096;
-
-/// What became of an order, for programs.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "PascalCase")]
-struct DeviceOrderResult<'a> {
-    /// `ordered`, `withdrawn`, or `commanded`: withdrawn too late.
-    result: &'a str,
-    file: &'a Path,
-    /// What is in it; null when that made no sense.
-    order: Option<&'a DeviceOrder>,
-}
 
 /// Orders the operation, or withdraws it. What goes wrong is said on standard error in plain words.
 pub(crate) async fn run(op: DeviceOp, options: &OrderOptions, within: Option<Duration>) -> Exit {
@@ -106,37 +95,26 @@ async fn act(
         }
         judged => judged?,
     }
-    refuse_directory(&file).with_context(doing)?;
-    let bytes = go_json::to_vec(&order).with_context(doing)?;
-    store::replace(&file, &bytes).map_err(person::root_needed).with_context(doing)?;
-    read_as_agents_do(&topic_root, &file).await.with_context(doing)?;
+    write(&topic_root, DEVICE_ORDER, &order).await.with_context(doing)?;
     for line in doubts(&seen, member) {
         Voice::warn_of(word, &line);
     }
     let waits = options.wait || within.is_some();
-    match voice.output {
-        Output::Json if !waits => {
-            Voice::json(&DeviceOrderResult { result: "ordered", file: &file, order: Some(&order) }, false)?;
-        }
-        Output::Json => {}
-        Output::Text => {
-            let goes = match op {
-                DeviceOp::Reboot => "reboots",
-                DeviceOp::Shutdown => "is switched off, until somebody switches it on by hand",
-            };
-            let first = if undrained { "nothing is drained," } else { "this node is drained first, then" };
-            let follow = if waits { "" } else { "`zedbox drain watch` follows the drain; " };
-            let said = voice.paragraph(&format!(
-                "Ordered a {word}: {first} the machine {goes}. {follow}`zedbox {word} --cancel` withdraws it until then."
-            ));
-            // Whether anybody reads it or not, what comes after the waiting is done.
-            if !waits {
-                said?;
-            }
-        }
-    }
+    let goes = match op {
+        DeviceOp::Reboot => "reboots",
+        DeviceOp::Shutdown => "is switched off, until somebody switches it on by hand",
+    };
+    let first = if undrained { "nothing is drained," } else { "this node is drained first, then" };
+    let follow = if waits { "" } else { "`zedbox drain watch` follows the drain; " };
+    let text = format!(
+        "Ordered a {word}: {first} the machine {goes}. {follow}`zedbox {word} --cancel` withdraws it until then."
+    );
     if !waits {
-        return Ok(Exit::Done);
+        return voice.done("ordered", &file, ("Order", &order), &text);
+    }
+    if voice.output == Output::Text {
+        // Whether anybody reads it or not, what comes after the waiting is done.
+        drop(voice.paragraph(&text));
     }
     let blocked = match options.if_blocked {
         Blocked::Wait => None,
@@ -255,27 +233,19 @@ async fn cancel(topic_root: &TopicRoot, clock: Clock, op: DeviceOp, voice: &Voic
         () = called_off => false,
         () = clock.sleep_until(end) => true,
     };
-    match voice.output {
-        Output::Json => {
-            let result = if commanded { "commanded" } else { "withdrawn" };
-            Voice::json(&DeviceOrderResult { result, file, order: order.as_ref() }, false)?;
-        }
-        Output::Text if commanded => {
-            let word = op.word();
-            voice.paragraph(&format!(
-                "Too late: the {word} was commanded before, and nodeagent has not called it off within {} s. Where the device \
-                 was asked for it, the machine goes down now; `zedbox drain status` shows it.",
-                CALLED_OFF.as_secs()
-            ))?;
-        }
-        Output::Text => {
-            voice.paragraph(
-                "Withdrew your order. Where nobody else wants this node down, as the controller, the drain ends and zedkube \
-                 removes its own cordon: `zedbox drain status` shows it.",
-            )?;
-        }
-    }
-    Ok(Exit::Done)
+    let (result, text) = if commanded {
+        let (word, secs) = (op.word(), CALLED_OFF.as_secs());
+        let text = format!(
+            "Too late: the {word} was commanded before, and nodeagent has not called it off within {secs} s. Where the device \
+             was asked for it, the machine goes down now; `zedbox drain status` shows it."
+        );
+        ("commanded", text)
+    } else {
+        let text = "Withdrew your order. Where nobody else wants this node down, as the controller, the drain ends and zedkube \
+                    removes its own cordon: `zedbox drain status` shows it.";
+        ("withdrawn", text.to_owned())
+    };
+    voice.done(result, file, ("Order", &order), &text)
 }
 
 /// The order that is there.

@@ -48,14 +48,14 @@ async fn act(command: &DrainCommand, surroundings: &Surroundings, voice: &Voice)
             orders::pause::refuse(&topic_root, clock, options, surroundings, voice).await
         }
         DrainAction::StartNow(options) => {
-            orders::start_now::run(&topic_root, clock, options, surroundings, voice)
+            orders::passes::start_now(&topic_root, clock, options, surroundings, voice).await
         }
         DrainAction::Force(options) => {
             orders::force::run(&topic_root, clock, options, surroundings, voice).await
         }
         DrainAction::Plan(options) => plan::run(&topic_root, clock, options, voice).await,
         DrainAction::Pass(options) => {
-            orders::pass::run(&topic_root, clock, options, surroundings, voice).await
+            orders::passes::pass(&topic_root, clock, options, surroundings, voice).await
         }
         DrainAction::History => history::run(&topic_root, voice),
         DrainAction::Watch(options) => {

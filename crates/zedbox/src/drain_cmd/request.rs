@@ -8,7 +8,6 @@ use agent::Clock;
 use agent::wire::{self, GLOBAL};
 use anyhow::{Context as _, bail};
 use pubsub::{Name, Publication, TopicRoot, store};
-use serde::Serialize;
 use sheet::{DrainOutcome, DrainView, OPERATOR, operator_file, request_words};
 use topics::{DrainStatus, EdgeNodeClusterConfig, GoTime, NodeDrainRequest, Requester};
 use zedagent::CONFIG;
@@ -23,17 +22,6 @@ use crate::args::{Output, RequestOptions, Surroundings};
 
 /// What `request` does, in errors.
 const REQUEST: &str = "request a drain";
-
-/// What became of a request, for programs.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "PascalCase")]
-struct RequestResult<'a> {
-    /// `requested` or `cancelled`.
-    result: &'a str,
-    file: &'a Path,
-    /// The request; null when its file was broken.
-    request: Option<&'a NodeDrainRequest>,
-}
 
 /// Asks zedkube to drain this node.
 pub(super) async fn ask(
@@ -62,23 +50,18 @@ pub(super) async fn ask(
         Voice::warn(&line);
     }
     let id = request.id();
-    match voice.output {
-        Output::Json if !options.wait => {
-            Voice::json(&RequestResult { result: "requested", file: &file, request: Some(&request) }, false)?;
-        }
-        Output::Json => {}
-        Output::Text => {
-            let follow = if options.wait { "" } else { "`zedbox drain watch` follows it; " };
-            voice.paragraph(&format!(
-                "Requested a drain: {} says \"{}\". zedkube cordons this node and evicts its pods; nothing is \
-                 rebooted. {follow}`zedbox drain cancel` withdraws the request and makes the node schedulable again.",
-                file.display(),
-                request.context
-            ))?;
-        }
-    }
+    let follow = if options.wait { "" } else { "`zedbox drain watch` follows it; " };
+    let text = format!(
+        "Requested a drain: {} says \"{}\". zedkube cordons this node and evicts its pods; nothing is \
+         rebooted. {follow}`zedbox drain cancel` withdraws the request and makes the node schedulable again.",
+        file.display(),
+        request.context
+    );
     if !options.wait {
-        return Ok(Exit::Done);
+        return voice.done("requested", &file, ("Request", &request), &text);
+    }
+    if voice.output == Output::Text {
+        voice.paragraph(&text)?;
     }
     if seen.is_outside(member) {
         Voice::warn("NOT DRAINED: the device config names no cluster, so nothing is drained; not waiting");
@@ -118,22 +101,12 @@ pub(super) fn cancel(topic_root: &TopicRoot, clock: Clock, voice: &Voice) -> any
         None => drop(store::remove(&file).context("cancel the request")?),
     }
     drop(own);
-    match voice.output {
-        Output::Json => {
-            Voice::json(
-                &RequestResult { result: "cancelled", file: &file, request: request.as_ref() },
-                false,
-            )?;
-        }
-        Output::Text => {
-            let what = match &request {
-                Some(it) => request_words(it, it.requested_at, clock.wall()),
-                None => "which could not be read".to_owned(),
-            };
-            voice.paragraph(&format!("Withdrew the request, {what}: removed {}.", file.display()))?;
-            voice.paragraph(after_cancel(&seen))?;
-        }
-    }
+    let what = match &request {
+        Some(it) => request_words(it, it.requested_at, clock.wall()),
+        None => "which could not be read".to_owned(),
+    };
+    let text = format!("Withdrew the request, {what}: removed {}. {}", file.display(), after_cancel(&seen));
+    voice.done("cancelled", &file, ("Request", &request), &text)?;
     if let Some(why) = seen.zedkube_away() {
         Voice::warn(&format!("{why}; it acts on this once it runs"));
     }

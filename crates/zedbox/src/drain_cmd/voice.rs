@@ -1,9 +1,11 @@
 //! The way out to a person or a program: standard output and standard error, as wide as the terminal.
 
 use std::io::{self, IsTerminal as _, Write as _, stderr, stdout};
+use std::path::Path;
 
 use anyhow::Context as _;
 use serde::Serialize;
+use serde_json::json;
 use sheet::RowWeight;
 use topics::harmless_json;
 
@@ -74,6 +76,19 @@ impl Voice {
             Output::Text => self.paragraph(text),
         }
         .map(drop)
+    }
+
+    /// Prints what became of a person's order in `file`, and what it holds, under its name.
+    pub(crate) fn done(
+        &self,
+        result: &str,
+        file: &Path,
+        (name, order): (&str, impl Serialize),
+        text: &str,
+    ) -> anyhow::Result<Exit> {
+        let file = file.display().to_string();
+        let order = serde_json::to_value(order).context("print as JSON")?;
+        self.say(&json!({ "Result": result, "File": file, (name): order }), text).map(|()| Exit::Done)
     }
 
     /// Prints `value` for a program; for a person a headline in this colour, and rows.

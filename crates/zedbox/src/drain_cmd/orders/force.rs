@@ -1,18 +1,17 @@
 //! `zedbox drain force`: the force file, written and removed with the agents' own rules.
 
-use std::os::unix::fs::MetadataExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use agent::Clock;
 use agent::force::{FALLBACK, LIMIT_BYTES, PLACES};
 use anyhow::{Context as _, bail};
-use pubsub::{FileState, TopicRoot, store, trust};
-use serde::Serialize;
-use sheet::{DrainView, order_rule, status_name};
+use pubsub::{TopicRoot, store};
+use sheet::{DrainView, status_name};
 use topics::{DrainStatus, FORCE_FILE, ForceFile, NodeDrainStatus, Requester, go_json, read_force};
 
 use super::confirm::confirm;
+use super::{read_as_agents_do, refuse_directory};
 use crate::Exit;
 use crate::args::{ForceOptions, Surroundings, Whom};
 use crate::drain_cmd::person;
@@ -20,17 +19,6 @@ use crate::drain_cmd::voice::Voice;
 
 /// So many blockers are named before the question.
 const NAMED: usize = 5;
-
-/// What became of the force file, for programs.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "PascalCase")]
-struct ForceResult<'a> {
-    /// `forced` or `removed`.
-    result: &'a str,
-    file: &'a Path,
-    /// What it orders or ordered; null when it ordered nothing.
-    order: Option<NodeDrainStatus>,
-}
 
 /// Writes or removes the force file.
 pub(in crate::drain_cmd) async fn run(
@@ -91,8 +79,7 @@ async fn write(
         String::from_utf8_lossy(&bytes),
         effect(status, waits.as_deref(), options.whom)
     );
-    voice.say(&ForceResult { result: "forced", file: &file, order: Some(forced) }, &text)?;
-    Ok(Exit::Done)
+    voice.done("forced", &file, ("Order", forced), &text)
 }
 
 /// Puts the order where the agents read it. Returns the file, and what they make of it.
@@ -127,18 +114,6 @@ pub(in crate::drain_cmd) async fn order_it(
     Ok((file, forced))
 }
 
-/// Reads an order with the agents' eyes: what they refuse must not look done.
-pub(in crate::drain_cmd) async fn read_as_agents_do(
-    topic_root: &TopicRoot,
-    file: &Path,
-) -> anyhow::Result<()> {
-    match topic_root.file(file, order_rule(LIMIT_BYTES)).next().await {
-        FileState::Bad(finding) => bail!("the agents refuse the file {}: {}", file.display(), finding.reason),
-        // An agent may have used it up already.
-        FileState::Absent | FileState::Present(_) => Ok(()),
-    }
-}
-
 fn remove(topic_root: &TopicRoot, seen: &DrainView, voice: &Voice) -> anyhow::Result<Exit> {
     let mut removed = None;
     // First the one that can be removed while /persist cannot be written.
@@ -161,8 +136,7 @@ fn remove(topic_root: &TopicRoot, seen: &DrainView, voice: &Voice) -> anyhow::Re
         "Removed {}; {what}. The real status shows again; an operation that went ahead because of it is not stopped.",
         file.display()
     );
-    voice.say(&ForceResult { result: "removed", file: &file, order }, &text)?;
-    Ok(Exit::Done)
+    voice.done("removed", &file, ("Order", order), &text)
 }
 
 /// Whether /persist takes nothing, whoever asks.
@@ -191,26 +165,6 @@ fn put(file: &Path, bytes: &[u8], replace: bool) -> anyhow::Result<()> {
         "{} exists already and {held}; add --replace, or remove it with `zedbox drain force --remove`",
         file.display()
     )
-}
-
-/// Refuses a directory in which others could put orders, or one that is somewhere else.
-pub(in crate::drain_cmd) fn refuse_directory(file: &Path) -> anyhow::Result<()> {
-    let Some(dir) = file.parent() else { return Ok(()) };
-    let Ok(seen) = fs::symlink_metadata(dir) else { return Ok(()) };
-    let path = dir.display();
-    if seen.file_type().is_symlink() {
-        bail!("{path} is a link; an order is not written through it: remove the link");
-    }
-    if !seen.is_dir() {
-        bail!("{path} is no directory; remove it");
-    }
-    if let Some(owner) = trust::foreign_owner(&seen) {
-        bail!("{path} belongs to user {owner}, not to root; chown root {path}");
-    }
-    if trust::others_may_write(&seen) {
-        bail!("others may put files into {path} (mode {:o}); chmod 700 {path}", seen.mode() & 0o777);
-    }
-    Ok(())
 }
 
 /// What waits for a drain on behalf of `whom`, in words.
@@ -275,6 +229,7 @@ fn happens(seen: &DrainView, order: &ForceFile, waits: Option<&str>, whom: Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]

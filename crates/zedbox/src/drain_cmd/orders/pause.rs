@@ -2,33 +2,20 @@
 //!
 //! Not here: what it does (zedagent, baseosmgr and zedkube, each by itself).
 
-use std::path::Path;
 use std::time::Duration;
 
 use agent::{Clock, operator};
 use anyhow::{Context as _, bail};
 use pubsub::{TopicRoot, store};
-use serde::Serialize;
 use sheet::DrainView;
 use sheet::text::{clock_time, span};
-use topics::{DeviceOp, OperationPause, PAUSE_FILE, PAUSE_LEFT_FILE, PauseScope, PendingState, go_json};
+use topics::{DeviceOp, OperationPause, PAUSE_FILE, PAUSE_LEFT_FILE, PauseScope, PendingState};
 
-use super::force::{read_as_agents_do, refuse_directory};
+use super::write;
 use crate::Exit;
 use crate::args::{PauseOptions, PausePlace, RefuseOptions, Surroundings};
 use crate::drain_cmd::person;
 use crate::drain_cmd::voice::Voice;
-
-/// What became of the pause, for programs.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "PascalCase")]
-struct PauseResult<'a> {
-    /// `paused`, `refused`, or `resumed`.
-    result: &'a str,
-    file: &'a Path,
-    /// What is or was in it; null where that made no sense.
-    pause: Option<&'a OperationPause>,
-}
 
 /// Keeps operations from starting. What goes wrong is said on standard error in plain words.
 pub(crate) async fn pause(said: &PauseOptions, place: &PausePlace) -> Exit {
@@ -41,7 +28,7 @@ pub(crate) async fn pause(said: &PauseOptions, place: &PausePlace) -> Exit {
         if let Some(held) = seen.pause.as_ref().filter(|it| it.scope == PauseScope::Node) {
             bail!("it is {} already; `zedbox resume` ends that", held.words());
         }
-        write(&topic_root, &pause).await?;
+        let file = write(&topic_root, PAUSE_FILE, &pause).await?;
         for line in under_way(&seen) {
             Voice::warn_of("pause", &line);
         }
@@ -50,7 +37,7 @@ pub(crate) async fn pause(said: &PauseOptions, place: &PausePlace) -> Exit {
             "No operation starts on this node, through reboots as well: reboots, shutdowns, updates, drains and updates of k3s \
              wait, whoever orders them. A shutdown or reboot of the whole site does not. {end}"
         );
-        say(&voice, "paused", &topic_root.path(PAUSE_FILE), Some(&pause), &text)
+        voice.done("paused", &file, ("Pause", &pause), &text)
     };
     Voice::exit("pause", done.await.context("pause the operations of this node"))
 }
@@ -93,7 +80,7 @@ pub(in crate::drain_cmd) async fn refuse(
             "{doing}: nothing of the controller is pending; to keep what may come from starting: `zedbox pause`"
         );
     }
-    write(topic_root, &pause).await.context(doing)?;
+    let file = write(topic_root, PAUSE_FILE, &pause).await.context(doing)?;
     for line in commanded(&seen) {
         Voice::warn(&line);
     }
@@ -103,7 +90,7 @@ pub(in crate::drain_cmd) async fn refuse(
          whatever else the controller orders; `zedbox reboot` and `zedbox shutdown` do not. {end}",
         pending.join(", ")
     );
-    say(voice, "refused", &topic_root.path(PAUSE_FILE), Some(&pause), &text)
+    voice.done("refused", &file, ("Pause", &pause), &text)
 }
 
 fn open(place: &PausePlace) -> anyhow::Result<TopicRoot> {
@@ -140,14 +127,6 @@ fn end(pause: &OperationPause, command: &str) -> String {
     format!("`{command}` ends it.{by_itself}")
 }
 
-/// Puts it where the agents read it, and looks with their eyes: what they refuse must not look done.
-async fn write(topic_root: &TopicRoot, pause: &OperationPause) -> anyhow::Result<()> {
-    let file = topic_root.path(PAUSE_FILE);
-    refuse_directory(&file)?;
-    store::replace(&file, &go_json::to_vec(pause)?).map_err(person::root_needed)?;
-    read_as_agents_do(topic_root, &file).await
-}
-
 fn remove(topic_root: &TopicRoot, seen: &DrainView, voice: &Voice) -> anyhow::Result<Exit> {
     let file = topic_root.path(PAUSE_FILE);
     store::remove(&topic_root.path(PAUSE_LEFT_FILE)).map_err(person::root_needed)?;
@@ -157,17 +136,7 @@ fn remove(topic_root: &TopicRoot, seen: &DrainView, voice: &Voice) -> anyhow::Re
     let was = seen.pause.as_ref().map_or_else(String::new, |it| format!(", it was {}", it.words()));
     let text =
         format!("Operations may start on this node again{was}. What waited for that goes ahead by itself.");
-    say(voice, "resumed", &file, seen.pause.as_ref(), &text)
-}
-
-fn say(
-    voice: &Voice,
-    result: &str,
-    file: &Path,
-    pause: Option<&OperationPause>,
-    text: &str,
-) -> anyhow::Result<Exit> {
-    voice.say(&PauseResult { result, file, pause }, text).map(|()| Exit::Done)
+    voice.done("resumed", &file, ("Pause", &seen.pause), &text)
 }
 
 /// What a pause does not stop any more.
