@@ -21,7 +21,7 @@ const ALLOWED: [(&str, usize, &str); 19] = [
     ("kubenodeop/src/node/boot/upper.rs", 3, "words of the scheduler"),
     ("kubenodeop/src/preflight.rs", 1, "words of a webhook"),
     ("nodestatus/src/server/page/text.rs", 1, "words of libraries in our sentences"),
-    ("topics/src/drain/blocker.rs", 1, "reasons of the API server may name the pod already"),
+    ("topics/src/drain/parts.rs", 1, "reasons of the API server may name the pod already"),
     ("topics/src/form/go_json/wire.rs", 1, "a number"),
     ("topics/src/form/time.rs", 1, "a time"),
     ("topics/src/node_status.rs", 1, "the headline of another node, which may be of another version"),

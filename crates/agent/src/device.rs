@@ -33,11 +33,9 @@ const RECORD_BYTES: u64 = 1 << 20;
 /// What can be done to the machine. Calls are short, except `sync`; the machine goes down some time after
 /// they return.
 pub trait Device: Send + Sync {
-    /// `why` goes to the machine's log.
-    fn reboot(&self, why: &str) -> Result<(), Error>;
-    /// Reports that all applications are down and the disks are clean; power stays on.
-    fn shutdown(&self, why: &str) -> Result<(), Error>;
-    fn power_off(&self, why: &str) -> Result<(), Error>;
+    /// Asks for it; `why` goes to the machine's log. A shutdown reports that all applications are down and the disks are
+    /// clean; power stays on.
+    fn operate(&self, operation: MachineOperation, why: &str) -> Result<(), Error>;
     fn sync(&self) -> Result<(), Error>;
     /// Blocks or allows others to take the machine down, where the machine can; these agents are never
     /// blocked. May take some seconds.
@@ -200,8 +198,8 @@ struct RecordingDevice {
     clock: Clock,
 }
 
-impl RecordingDevice {
-    fn note(&self, operation: MachineOperation, why: &str) -> Result<(), Error> {
+impl Device for RecordingDevice {
+    fn operate(&self, operation: MachineOperation, why: &str) -> Result<(), Error> {
         let boot_id = DeviceChoice::Record.boot_id(&self.topic_root)?;
         let line = Recorded { at: self.clock.wall().to_string(), operation, reason: why.to_owned(), boot_id };
         let line = serde_json::to_string(&line)
@@ -215,20 +213,6 @@ impl RecordingDevice {
         let mut text = lines.split_off(lines.len().saturating_sub(RECORD_LINES)).join("\n");
         text.push('\n');
         store::replace(&self.topic_root.path(RECORD), text.as_bytes()).map_err(Error::pubsub(RECORD))
-    }
-}
-
-impl Device for RecordingDevice {
-    fn reboot(&self, why: &str) -> Result<(), Error> {
-        self.note(MachineOperation::Reboot, why)
-    }
-
-    fn shutdown(&self, why: &str) -> Result<(), Error> {
-        self.note(MachineOperation::Shutdown, why)
-    }
-
-    fn power_off(&self, why: &str) -> Result<(), Error> {
-        self.note(MachineOperation::Poweroff, why)
     }
 
     fn sync(&self) -> Result<(), Error> {
@@ -260,8 +244,8 @@ fn systemctl(operation: MachineOperation, why: &str) -> Option<CommandLine> {
     Some((systemctl_path(), vec![format!("--message={why}"), verb.to_owned()]))
 }
 
-impl<C: Fn(MachineOperation, &str) -> Option<CommandLine>> Programs<C> {
-    fn call(&self, operation: MachineOperation, why: &str) -> Result<(), Error> {
+impl<C: Fn(MachineOperation, &str) -> Option<CommandLine> + Send + Sync> Device for Programs<C> {
+    fn operate(&self, operation: MachineOperation, why: &str) -> Result<(), Error> {
         let Some((program, arguments)) = (self.command)(operation, why) else {
             return Ok(());
         };
@@ -274,20 +258,6 @@ impl<C: Fn(MachineOperation, &str) -> Option<CommandLine>> Programs<C> {
         }
         let said = String::from_utf8_lossy(&output.stderr);
         Err(refuse(format!("{} ended with {}: {}", program.display(), output.status, said.trim())))
-    }
-}
-
-impl<C: Fn(MachineOperation, &str) -> Option<CommandLine> + Send + Sync> Device for Programs<C> {
-    fn reboot(&self, why: &str) -> Result<(), Error> {
-        self.call(MachineOperation::Reboot, why)
-    }
-
-    fn shutdown(&self, why: &str) -> Result<(), Error> {
-        self.call(MachineOperation::Shutdown, why)
-    }
-
-    fn power_off(&self, why: &str) -> Result<(), Error> {
-        self.call(MachineOperation::Poweroff, why)
     }
 
     fn sync(&self) -> Result<(), Error> {
@@ -330,9 +300,9 @@ mod tests {
     async fn the_recorded_device_writes_down_each_operation_with_its_boot() {
         let (_root, topic_root) = new_root();
         let device = DeviceChoice::Record.open(&topic_root, Clock::new());
-        device.reboot("first").unwrap();
+        device.operate(MachineOperation::Reboot, "first").unwrap();
         device.sync().unwrap();
-        device.power_off("second").unwrap();
+        device.operate(MachineOperation::Poweroff, "second").unwrap();
         let boot = DeviceChoice::Record.boot_id(&topic_root).unwrap();
         let seen: Vec<_> = recorded(&topic_root)
             .unwrap()
@@ -367,9 +337,9 @@ mod tests {
         store::replace(&program, script.as_bytes()).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
         let device = DeviceChoice::Exec(program).open(&topic_root, Clock::new());
-        device.reboot("NORMAL: controller reboot").unwrap();
+        device.operate(MachineOperation::Reboot, "NORMAL: controller reboot").unwrap();
         assert_eq!(std::fs::read_to_string(&said).unwrap(), "reboot NORMAL: controller reboot\n");
-        let refusal = device.power_off("x").unwrap_err().to_string();
+        let refusal = device.operate(MachineOperation::Poweroff, "x").unwrap_err().to_string();
         assert!(refusal.contains("poweroff") && refusal.ends_with("no"), "{refusal}");
     }
 
@@ -392,7 +362,8 @@ mod tests {
     fn a_spoilt_line_of_the_record_keeps_no_operation_from_being_noted() {
         let (_root, topic_root) = new_root();
         store::replace(&topic_root.path(RECORD), b"{\"At\":\n").unwrap();
-        DeviceChoice::Record.open(&topic_root, Clock::new()).reboot("next").unwrap();
+        let device = DeviceChoice::Record.open(&topic_root, Clock::new());
+        device.operate(MachineOperation::Reboot, "next").unwrap();
         let text = store::read(&topic_root.path(RECORD), RECORD_BYTES).unwrap().unwrap();
         let text = String::from_utf8(text).unwrap();
         assert!(text.starts_with("{\"At\":\n{") && text.contains("next"), "{text}");

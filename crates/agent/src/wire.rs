@@ -75,11 +75,15 @@ fn report_opened(
     Ok(())
 }
 
+pub fn publish<T: Topic>(publication: &mut Publication<T>, key: &str, value: &T) -> Result<(), Error> {
+    publication.publish(key, value).map(drop).map_err(Error::pubsub(T::NAME))
+}
+
 /// Removes `key`; a missing one is no error.
 pub fn withdraw<T: Topic>(publication: &mut Publication<T>, key: &str) -> Result<(), Error> {
     match publication.unpublish(key) {
         Ok(()) | Err(pubsub::Error::UnknownKey { .. }) => Ok(()),
-        Err(source) => Err(Error::Pubsub { what: T::NAME.to_owned(), source }),
+        Err(source) => Err(Error::pubsub(T::NAME)(source)),
     }
 }
 

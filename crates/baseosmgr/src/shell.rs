@@ -179,7 +179,7 @@ impl Shell {
         } else {
             self.timed.remove(key);
         }
-        self.statuses.publish(key, &status).map(drop).map_err(Error::pubsub("BaseOsStatus"))
+        wire::publish(&mut self.statuses, key, &status)
     }
 }
 
@@ -256,9 +256,7 @@ impl Hands for Shell {
                     Some(Event::GoingDown(status.is_some_and(|it| it.device_reboot || it.device_poweroff)))
                 });
             }
-            Effect::Withdraw => {
-                wire::withdraw(&mut self.requests, GLOBAL)?;
-            }
+            Effect::Withdraw => wire::withdraw(&mut self.requests, GLOBAL)?,
             Effect::Store(order) => self.change(order)?,
             Effect::Write { write, tree } => self.write(write, &tree)?,
             Effect::StopWriting => self.tasks.cancel("write"),
@@ -269,22 +267,16 @@ impl Hands for Shell {
             }
             Effect::Zboot(status) => {
                 let key = status.partition_label.clone();
-                self.partitions.publish(&key, &status).map(drop).map_err(Error::pubsub("ZbootStatus"))?;
+                wire::publish(&mut self.partitions, &key, &status)?;
             }
             Effect::ZbootReady => self.partitions.signal_restarted().map_err(Error::pubsub("ZbootStatus"))?,
             Effect::Status { key, status } => self.status(&key, *status)?,
-            Effect::Unpublish { key } => {
-                wire::withdraw(&mut self.statuses, &key)?;
-            }
-            Effect::Writing(Some(write)) => {
-                self.writes.publish(GLOBAL, &write).map(drop).map_err(Error::pubsub("ImageWrite"))?;
-            }
-            Effect::Writing(None) => {
-                wire::withdraw(&mut self.writes, GLOBAL)?;
-            }
+            Effect::Unpublish { key } => wire::withdraw(&mut self.statuses, &key)?,
+            Effect::Writing(Some(write)) => wire::publish(&mut self.writes, GLOBAL, &write)?,
+            Effect::Writing(None) => wire::withdraw(&mut self.writes, GLOBAL)?,
             Effect::Manager(counter) => {
                 let status = BaseOSMgrStatus { current_retry_update_counter: counter };
-                self.manager.publish(GLOBAL, &status).map(drop).map_err(Error::pubsub("BaseOSMgrStatus"))?;
+                wire::publish(&mut self.manager, GLOBAL, &status)?;
             }
         }
         Ok(())

@@ -6,7 +6,6 @@
 mod answer;
 mod served;
 mod shared;
-mod under_way;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,9 +28,9 @@ use crate::reply::ApiAnswer;
 use crate::settling::Settling;
 use answer::{date, from_status, read_answer, read_body};
 use served::{ReadAdvice, ServedGroups};
+use shared::CallsUnderWay;
 pub use shared::ServerDate;
 use shared::{DatedBody, ServerDates, SharedReads};
-use under_way::CallsUnderWay;
 
 /// Limit of one call (spec/agents.md 4.1: 30 s for calls in timer work).
 pub const CALL_LIMIT: Duration = Duration::from_secs(30);

@@ -96,18 +96,21 @@ fn is_of_authority(error: &CertificateError) -> bool {
 impl Error {
     /// Its meaning for the call. Transport errors are transient: nothing was decided.
     pub fn reply(&self) -> Reply {
-        match self {
-            Self::Refused { answer, .. } => reply::classify(answer),
-            Self::Kubeconfig { .. }
-            | Self::Silent { .. }
-            | Self::Connection { .. }
-            | Self::Garbled { .. } => Reply::Transient { text: self.line(), retry_after: None },
-            Self::Unaskable { .. }
-            | Self::WrongNode { .. }
-            | Self::OtherMachine { .. }
-            | Self::OtherName { .. }
-            | Self::Name(_) => Reply::Permanent { text: self.line(), by: RefusedBy::Other },
+        if let Self::Refused { answer, .. } = self {
+            return reply::classify(answer);
         }
+        let (text, by) = (self.line(), RefusedBy::Other);
+        if self.is_unasked() {
+            Reply::Permanent { text, by }
+        } else {
+            Reply::Transient { text, retry_after: None }
+        }
+    }
+
+    /// Whether the call is not made, or its object not used, for a reason of ours; in every other one there was no answer of
+    /// use.
+    fn is_unasked(&self) -> bool {
+        self.is_of_another() || matches!(self, Self::Unaskable { .. } | Self::Name(_))
     }
 
     /// Whether a Node object is not this device's or machine's, so that nothing is written to it.
@@ -117,18 +120,10 @@ impl Error {
 
     /// Whether the API is there (spec/agents.md 4.3 step 2; D-K2). No usable kubeconfig counts as not there.
     pub fn reach(&self) -> Reach {
-        match self {
-            Self::Refused { answer, .. } => reply::reach(answer),
-            Self::Kubeconfig { .. }
-            | Self::Silent { .. }
-            | Self::Connection { .. }
-            | Self::Garbled { .. } => Reach::Unreachable,
-            Self::Unaskable { .. }
-            | Self::WrongNode { .. }
-            | Self::OtherMachine { .. }
-            | Self::OtherName { .. }
-            | Self::Name(_) => Reach::Reachable,
+        if let Self::Refused { answer, .. } = self {
+            return reply::reach(answer);
         }
+        if self.is_unasked() { Reach::Reachable } else { Reach::Unreachable }
     }
 
     /// Whether there was no answer at all: no connection, or no answer in time. A server that refuses,

@@ -25,18 +25,13 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, topic_root: &TopicRoot) {
         Change::Synced => Some(Event::Heard(RequiredReading::Drain)),
         Change::Gone { .. } | Change::Restarted(_) | Change::Bad(_) => None,
     });
-    tasks.follow::<OutageAnswer>(topic_root, ZEDKUBE, |change| match change {
-        Change::Put { value, .. } => Some(Event::Answer(value)),
-        Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
-    });
+    tasks.follow::<OutageAnswer>(topic_root, ZEDKUBE, |change| change.put().map(Event::Answer));
     let zedagent = topic_root.clone();
-    tasks.follow::<ZedAgentStatus>(topic_root, "zedagent", move |change| match change {
-        Change::Put { value, .. } => {
-            // The reference's holds no lock; one that cannot be checked may be that one.
-            let ours = zedagent.is_published(&wire::name::<ZedAgentStatus>("zedagent"));
-            Some(Event::Wish(DeviceCommand { ours: matches!(ours, Ok(Some(true))), ..wish(value) }))
-        }
-        Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+    tasks.follow::<ZedAgentStatus>(topic_root, "zedagent", move |change| {
+        let wish = wish(change.put()?);
+        // The reference's holds no lock; one that cannot be checked may be that one.
+        let ours = zedagent.is_published(&wire::name::<ZedAgentStatus>("zedagent"));
+        Some(Event::Wish(DeviceCommand { ours: matches!(ours, Ok(Some(true))), ..wish }))
     });
     tasks.follow::<ZbootStatus>(topic_root, "baseosmgr", |change| match change {
         Change::Put { key, value, .. } => Some(Event::Partition { label: key, value: partition(value) }),
@@ -56,10 +51,8 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, topic_root: &TopicRoot) {
             None
         }
     });
-    tasks.follow::<VolumeMgrStatus>(topic_root, "volumemgr", |change| match change {
-        Change::Put { value, .. } => Some(Event::Space(Some(value.remaining_space))),
-        Change::Gone { .. } => Some(Event::Space(None)),
-        Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+    tasks.follow::<VolumeMgrStatus>(topic_root, "volumemgr", |change| {
+        Some(Event::Space(change.latest()?.map(|it| it.remaining_space)))
     });
     // Its key is the path of the TPM's device, so it has no file.
     if let Some(mut feed) = topic_root.socket_feed(&Name::volatile("tpmmgr", "TpmSanityStatus")) {
@@ -74,17 +67,7 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, topic_root: &TopicRoot) {
     }
     let mut properties = Properties::default();
     tasks.follow::<ConfigItemValueMap>(topic_root, "zedagent", move |change| {
-        let map = match change {
-            Change::Put { key, value, .. } if key == GLOBAL => value,
-            Change::Put { .. }
-            | Change::Gone { .. }
-            | Change::Synced
-            | Change::Restarted(_)
-            | Change::Bad(_) => {
-                return None;
-            }
-        };
-        let (next, refused) = Properties::from_map(&map, &properties);
+        let (next, refused) = Properties::from_map(&change.put()?, &properties);
         for line in refused {
             warn!("config property {line}");
         }

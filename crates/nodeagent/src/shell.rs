@@ -192,20 +192,15 @@ impl Shell {
             Effect::Publish(status) => {
                 let shown = self.by_clock((*status).clone());
                 self.said = Some(*status);
-                self.statuses.publish(NAME, &shown).map(drop).map_err(Error::pubsub("NodeAgentStatus"))?;
+                wire::publish(&mut self.statuses, NAME, &shown)?;
             }
-            Effect::Question(question) => {
-                self.questions
-                    .publish(GLOBAL, &question)
-                    .map(drop)
-                    .map_err(Error::pubsub("OutageQuestion"))?;
-            }
+            Effect::Question(question) => wire::publish(&mut self.questions, GLOBAL, &question)?,
             Effect::Mark { order, why } => {
                 reasons::mark(&self.context.topic_root, &order, &why, self.context.clock.wall())?;
             }
             Effect::Zboot(verdict) => {
                 let label = verdict.partition_label.clone();
-                self.verdicts.publish(&label, &verdict).map(drop).map_err(Error::pubsub("ZbootConfig"))?;
+                wire::publish(&mut self.verdicts, &label, &verdict)?;
             }
             Effect::Reason { order, image } => {
                 reasons::write(&self.context.topic_root, &order, &image, self.context.clock.wall())?;
@@ -283,7 +278,7 @@ impl Hands for Shell {
     fn clock_set(&mut self, _now: GoTime) -> Result<(), Error> {
         let Some(status) = self.said.clone() else { return Ok(()) };
         let shown = self.by_clock(status);
-        self.statuses.publish(NAME, &shown).map(drop).map_err(Error::pubsub("NodeAgentStatus"))
+        wire::publish(&mut self.statuses, NAME, &shown)
     }
 
     async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
@@ -338,12 +333,7 @@ fn operate(
     if stood_in(topic_root, boot_id, order.operation) {
         return Ok(Took::StandIn);
     }
-    match order.operation {
-        MachineOperation::Reboot => device.reboot(&order.reason),
-        MachineOperation::Shutdown => device.shutdown(&order.reason),
-        MachineOperation::Poweroff => device.power_off(&order.reason),
-    }
-    .map_err(|cause| report::chain(&cause))?;
+    device.operate(order.operation, &order.reason).map_err(|cause| report::chain(&cause))?;
     Ok(if stood_in(topic_root, boot_id, order.operation) { Took::StandIn } else { Took::Machine })
 }
 

@@ -8,7 +8,6 @@ mod error;
 mod large;
 mod lock;
 mod name;
-mod publication;
 #[cfg(test)]
 #[path = "../tests/quoted.rs"]
 mod quoted;
@@ -17,9 +16,9 @@ pub mod reach;
 mod retry;
 mod socket;
 pub mod store;
-mod subscription;
 mod topic_root;
 pub mod trust;
+mod typed;
 mod watch;
 
 pub use socket::record;
@@ -30,12 +29,11 @@ use watch::{file, files, folder, removed};
 pub use error::{BadFile, CodecError, Error};
 pub use file::{FileAuthor, FileRule, FileState, FileWatch};
 pub use name::Name;
-pub use publication::Publication;
 pub use raw::{Change, Published};
 pub use retry::Retry;
 pub use socket::feed::SocketFeed;
-pub use subscription::Subscription;
 pub use topic_root::TopicRoot;
+pub use typed::{Publication, Subscription};
 
 pub struct Codec<T> {
     /// Compact bytes without a final newline.

@@ -11,12 +11,12 @@ use pubsub::{FileRule, FileState, TopicRoot, store};
 use step::Mono;
 use topics::{
     BaseOsConfig, ClusterDecision, ConfigGetStatus, ConfigItemValueMap, ConfigMembership, DeviceOp,
-    DeviceOpsCmd, EdgeNodeClusterConfig, EdgeNodeInfo, TriState, Trouble,
+    EdgeNodeClusterConfig, EdgeNodeInfo, TriState, Trouble,
 };
 use tracing::{error, info, warn};
 
 use crate::core::{DesiredDevice, Event};
-use crate::device_config::{self, DeviceConfig, Section};
+use crate::device_config::{self, DeviceConfig};
 use crate::{CONFIG, config_items, saved};
 
 /// Larger files are refused; the reference's are a few hundred kilobytes at most.
@@ -25,23 +25,11 @@ const CONFIG_BYTES: u64 = 16 << 20;
 /// Its name among the troubles of this agent.
 const FAULTY: &str = "device config";
 
-/// The sections in force; `None` where no good one was ever seen.
-#[expect(clippy::option_option, reason = "not known, known to be absent, and known differ")]
-#[derive(Debug, Clone, Default)]
-struct InForce {
-    node: Option<EdgeNodeInfo>,
-    reboot: Option<Option<DeviceOpsCmd>>,
-    shutdown: Option<Option<DeviceOpsCmd>>,
-    items: Option<Vec<(String, String)>>,
-    maintenance: Option<bool>,
-    base_os: Option<Option<BaseOsConfig>>,
-    cluster: Option<EdgeNodeClusterConfig>,
-}
-
 /// The config in force, and its topics.
 pub(crate) struct ConfigTopics {
     topic_root: TopicRoot,
-    force: InForce,
+    /// Its sections in force; `None` where no good one was ever seen.
+    force: DeviceConfig,
     /// The config file's cluster decision, if it was read whole in this run; the copy does not count.
     decided: Option<ConfigMembership>,
     defaults: ConfigItemValueMap,
@@ -63,7 +51,7 @@ impl ConfigTopics {
     pub(crate) fn open(topic_root: &TopicRoot, troubles: &Troubles) -> Result<Self, Error> {
         let mut config = Self {
             topic_root: topic_root.clone(),
-            force: InForce::default(),
+            force: DeviceConfig::default(),
             decided: None,
             defaults: config_items::defaults()
                 .map_err(|source| Error::Encode { what: "the table of config properties", source })?,
@@ -226,7 +214,7 @@ impl ConfigTopics {
             self.uncopied = Some(bytes.to_owned());
             self.copy();
         }
-        if let Section::Good(cluster) = &config.cluster {
+        if let Some(cluster) = &config.cluster {
             let membership =
                 if cluster.valid { ConfigMembership::Member } else { ConfigMembership::NoCluster };
             self.decided = Some(membership);
@@ -238,7 +226,7 @@ impl ConfigTopics {
 
     fn merge(&mut self, config: DeviceConfig) {
         let last = std::mem::take(&mut self.force);
-        self.force = InForce {
+        self.force = DeviceConfig {
             node: config.node.or(last.node),
             reboot: config.reboot.or(last.reboot),
             shutdown: config.shutdown.or(last.shutdown),
@@ -246,6 +234,7 @@ impl ConfigTopics {
             maintenance: config.maintenance.or(last.maintenance),
             base_os: config.base_os.or(last.base_os),
             cluster: config.cluster.or(last.cluster),
+            faults: Vec::new(),
         };
     }
 

@@ -14,37 +14,19 @@ use topics::{
 };
 use uuid::Uuid;
 
-#[derive(Debug, Clone, PartialEq, Default)]
-pub enum Section<T> {
-    /// The zero value where it is absent.
-    Good(T),
-    /// Invalid: the former value stays in force.
-    #[default]
-    Bad,
-}
-
-impl<T> Section<T> {
-    /// The content, or `last` where it is invalid.
-    pub fn or(self, last: Option<T>) -> Option<T> {
-        match self {
-            Self::Good(content) => Some(content),
-            Self::Bad => last,
-        }
-    }
-}
-
+/// Its sections: `None` where one is invalid, and zero where it is absent.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DeviceConfig {
-    pub node: Section<EdgeNodeInfo>,
-    pub reboot: Section<Option<DeviceOpsCmd>>,
-    pub shutdown: Section<Option<DeviceOpsCmd>>,
+    pub node: Option<EdgeNodeInfo>,
+    pub reboot: Option<Option<DeviceOpsCmd>>,
+    pub shutdown: Option<Option<DeviceOpsCmd>>,
     /// In order.
-    pub items: Section<Vec<(String, String)>>,
-    pub maintenance: Section<bool>,
+    pub items: Option<Vec<(String, String)>>,
+    pub maintenance: Option<bool>,
     /// If wanted.
-    pub base_os: Section<Option<BaseOsConfig>>,
+    pub base_os: Option<Option<BaseOsConfig>>,
     /// Membership in a cluster; initialized and not valid where there is none.
-    pub cluster: Section<EdgeNodeClusterConfig>,
+    pub cluster: Option<EdgeNodeClusterConfig>,
     pub faults: Vec<ConfigFault>,
 }
 
@@ -154,11 +136,11 @@ struct ConfigReader {
 }
 
 impl ConfigReader {
-    /// Good when nothing in it was invalid.
-    fn section<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> Section<T> {
+    /// `None` when something in it was invalid.
+    fn section<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> Option<T> {
         let before = self.faults.len() + self.untold;
         let content = read(self);
-        if self.faults.len() + self.untold == before { Section::Good(content) } else { Section::Bad }
+        (self.faults.len() + self.untold == before).then_some(content)
     }
 
     fn fault(&mut self, path: &[String], text: String) {
@@ -189,46 +171,40 @@ impl ConfigReader {
         T::default()
     }
 
+    /// A member as `read` takes it; absent, it is zero.
+    fn member<'a, T: Default>(
+        &mut self,
+        at: &LocatedObject<'a>,
+        name: &str,
+        expected: &str,
+        read: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> T {
+        let Some(value) = at.get(name) else { return T::default() };
+        read(value).unwrap_or_else(|| self.wrong(at, name, value, expected))
+    }
+
     fn object<'a>(&mut self, at: &LocatedObject<'a>, name: &str) -> Option<LocatedObject<'a>> {
-        match at.get(name)? {
-            Value::Object(object) => Some(LocatedObject { object, path: at.path(name) }),
-            other
-            @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
-                self.wrong(at, name, other, "an object")
-            }
-        }
+        self.member(at, name, "an object", |it| {
+            Some(Some(LocatedObject { object: it.as_object()?, path: at.path(name) }))
+        })
     }
 
     fn text(&mut self, at: &LocatedObject<'_>, name: &str) -> String {
-        match at.get(name) {
-            None => String::new(),
-            Some(Value::String(text)) => text.clone(),
-            Some(other) => self.wrong(at, name, other, "a text"),
-        }
+        self.member(at, name, "a text", |it| it.as_str().map(str::to_owned))
     }
 
     fn flag(&mut self, at: &LocatedObject<'_>, name: &str) -> bool {
-        match at.get(name) {
-            None => false,
-            Some(Value::Bool(flag)) => *flag,
-            Some(other) => self.wrong(at, name, other, "true or false"),
-        }
+        self.member(at, name, "true or false", Value::as_bool)
     }
 
     fn number(&mut self, at: &LocatedObject<'_>, name: &str) -> u32 {
-        let Some(value) = at.get(name) else { return 0 };
-        let number = match value {
-            Value::Number(number) => number.as_u64(),
-            Value::String(text) => text.parse().ok(),
-            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-        };
-        match number.and_then(|number| u32::try_from(number).ok()) {
-            Some(number) => number,
-            None => self.wrong(at, name, value, "a number from 0 to 4294967295"),
-        }
+        self.member(at, name, "a number from 0 to 4294967295", |it| {
+            let number = it.as_u64().or_else(|| it.as_str()?.parse().ok())?;
+            u32::try_from(number).ok()
+        })
     }
 
-    /// Parsed from a text; absent or empty is the zero value.
+    /// Parsed from a text; an empty one is zero too.
     fn parsed<T: Default>(
         &mut self,
         at: &LocatedObject<'_>,
@@ -236,17 +212,10 @@ impl ConfigReader {
         expected: &str,
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> T {
-        let Some(value) = at.get(name) else { return T::default() };
-        match value {
-            Value::String(text) if text.is_empty() => T::default(),
-            Value::String(text) => match parse(text) {
-                Some(parsed) => parsed,
-                None => self.wrong(at, name, value, expected),
-            },
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-                self.wrong(at, name, value, expected)
-            }
-        }
+        self.member(at, name, expected, |it| match it.as_str()? {
+            "" => Some(T::default()),
+            text => parse(text),
+        })
     }
 
     fn uuid(&mut self, at: &LocatedObject<'_>, name: &str) -> GoUuid {
@@ -393,16 +362,11 @@ fn cluster_type(reader: &mut ConfigReader, at: &LocatedObject<'_>) -> ClusterTyp
         "CLUSTER_TYPE_REPLICATED_STORAGE",
         "CLUSTER_TYPE_HA",
     ];
-    let Some(value) = at.get("clusterType") else { return ClusterType::None };
-    let number = match value {
-        Value::String(name) => NAMES.iter().position(|it| it == name).and_then(|it| u8::try_from(it).ok()),
-        Value::Number(number) => number.as_u64().and_then(|it| u8::try_from(it).ok()),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-    };
-    if number.is_none() {
-        reader.wrong::<()>(at, "clusterType", value, "one of the CLUSTER_TYPE names");
-    }
-    number.map_or(ClusterType::None, ClusterType::from)
+    reader.member(at, "clusterType", "one of the CLUSTER_TYPE names", |it| {
+        let by_name = |name: &str| -> Option<u8> { NAMES.iter().position(|it| *it == name)?.try_into().ok() };
+        let number = it.as_str().map_or_else(|| it.as_u64()?.try_into().ok(), by_name)?;
+        Some(ClusterType::from(number))
+    })
 }
 
 #[expect(clippy::option_option, reason = "no prefix, and a text that is none, differ")]

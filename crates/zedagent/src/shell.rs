@@ -69,9 +69,8 @@ impl Shell {
         let mut told = false;
         self.tasks
             .follow::<NodeLeave>(&topic_root, "zedkube", move |change| follow::leave(&change, &mut told));
-        self.tasks.follow::<NodeAgentStatus>(&topic_root, "nodeagent", |change| match change {
-            Change::Put { value, .. } => Some(Event::Nodeagent(Box::new(value))),
-            Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+        self.tasks.follow::<NodeAgentStatus>(&topic_root, "nodeagent", |change| {
+            change.put().map(|it| Event::Nodeagent(Box::new(it)))
         });
         self.tasks.follow::<ZbootStatus>(&topic_root, "baseosmgr", |change| match change {
             Change::Put { value, .. } if !value.current_partition => {
@@ -175,17 +174,15 @@ impl Hands for Shell {
         match effect {
             Effect::Journal(pending) => {
                 let key = pending.op.word();
-                self.pending.publish(key, &pending).map_err(Error::pubsub("DeviceOpPending")).map(drop)
+                wire::publish(&mut self.pending, key, &pending)
             }
             Effect::Forget(op) => wire::withdraw(&mut self.pending, op.word()),
             Effect::SaveCounter(op, command) => saved::keep_counter(&self.context.topic_root, op, &command),
             Effect::DropCounter(op) => saved::drop_counter(&self.context.topic_root, op),
-            Effect::Request(request) => {
-                self.request.publish(GLOBAL, &request).map_err(Error::pubsub("NodeDrainRequest")).map(drop)
-            }
+            Effect::Request(request) => wire::publish(&mut self.request, GLOBAL, &request),
             Effect::Withdraw => wire::withdraw(&mut self.request, GLOBAL),
             Effect::Publish(status) => {
-                self.status.publish(NAME, &status).map_err(Error::pubsub("ZedAgentStatus"))?;
+                wire::publish(&mut self.status, NAME, &status)?;
                 self.used = false;
                 Ok(())
             }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use agent::device::HV_TYPE;
 use agent::watchdog::Watchdog;
 use agent::{AgentContext, Error, Outlet, Tasks, Troubles, outlet, pid};
-use pubsub::Change;
 use topics::{DrainStatus, EdgeNodeClusterConfig, NodeDrainStatus, Requester, Trouble};
 use tracing::{info, warn};
 
@@ -43,9 +42,8 @@ pub(crate) async fn run(
     let said = NodeDrainStatus { status: DrainStatus::NotSupported, requested_by: Requester::None };
     let (outbox, mut clusters) = agent::inbox();
     let mut tasks = Tasks::new(outbox);
-    tasks.follow::<EdgeNodeClusterConfig>(&context.topic_root, "zedagent", |change| match change {
-        Change::Put { value, .. } => (value.member() == Some(true)).then(|| name(&value)),
-        Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+    tasks.follow::<EdgeNodeClusterConfig>(&context.topic_root, "zedagent", |change| {
+        change.put().filter(|it| it.member() == Some(true)).map(|it| name(&it))
     });
     let mut watchdog = Watchdog::new(NAME, &context.topic_root, context.clock);
     let mut stop = context.stop.clone();

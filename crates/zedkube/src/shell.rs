@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use agent::force::Orders;
 use agent::settings::{DISK_RESERVE, DRAIN_TIMEOUT, Properties};
-use agent::{AgentContext, Error, Hands, Tasks, Weight, publication};
+use agent::{AgentContext, Error, Hands, Tasks, Weight, publication, wire};
 use kubeapi::NodeName;
 use outage::keeper::Ask;
-use pubsub::{BadFile, Change, FileRule, FileState, Publication, TopicRoot};
+use pubsub::{BadFile, FileRule, FileState, Publication, TopicRoot};
 use tokio::sync::{mpsc, watch};
 use topics::{
     Answer, ConfigItemValueMap, DrainHistory, DrainJournal, DrainStatus, EdgeNodeInfo, FORCE_FILE,
@@ -140,33 +140,28 @@ impl Shell {
         self.learn(cluster_membership.clone());
         self.follow_membership(cluster_membership, heard);
         let own_node = self.work.own_node();
-        self.tasks.follow::<EdgeNodeInfo>(&topic_root, "zedagent", move |change| match change {
-            Change::Put { value, .. } => node_known(&own_node, &value),
-            Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+        self.tasks.follow::<EdgeNodeInfo>(&topic_root, "zedagent", move |change| {
+            node_known(&own_node, &change.put()?)
         });
-        self.tasks.follow::<OutageQuestion>(&topic_root, "nodeagent", |change| match change {
-            Change::Put { value, .. } => Some(Event::Question(value)),
-            Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
-        });
+        self.tasks
+            .follow::<OutageQuestion>(&topic_root, "nodeagent", |change| change.put().map(Event::Question));
         requests::follow(&mut self.tasks, &topic_root, self.context.clock);
         let mut last = Properties::default();
         let (attempt, reserve, longhorn) =
             (self.attempt.clone(), self.reserve.clone(), self.longhorn.clone());
-        self.tasks.follow::<ConfigItemValueMap>(&topic_root, "zedagent", move |change| match change {
-            Change::Put { value, .. } => {
-                let (now, refused) = Properties::from_map(&value, &last);
-                let (storage, strange) = longhorn::wanted(&value, &longhorn.borrow());
-                longhorn.send_if_modified(|held| step::update(held, storage));
-                for line in refused.into_iter().chain(strange) {
-                    warn!("config property {line}");
-                }
-                last = now.clone();
-                attempt.send_replace(now.time(DRAIN_TIMEOUT));
-                let wanted = Some(now.count(DISK_RESERVE)).filter(|it| *it < DISK_RESERVE.max);
-                reserve.send_if_modified(|held| step::update(held, wanted));
-                Some(Event::Properties(now))
+        self.tasks.follow::<ConfigItemValueMap>(&topic_root, "zedagent", move |change| {
+            let value = change.put()?;
+            let (now, refused) = Properties::from_map(&value, &last);
+            let (storage, strange) = longhorn::wanted(&value, &longhorn.borrow());
+            longhorn.send_if_modified(|held| step::update(held, storage));
+            for line in refused.into_iter().chain(strange) {
+                warn!("config property {line}");
             }
-            Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+            last = now.clone();
+            attempt.send_replace(now.time(DRAIN_TIMEOUT));
+            let wanted = Some(now.count(DISK_RESERVE)).filter(|it| *it < DISK_RESERVE.max);
+            reserve.send_if_modified(|held| step::update(held, wanted));
+            Some(Event::Properties(now))
         });
         self.tasks.follow_wall(self.context.clock, Event::Wall);
         self.follow_files(&topic_root);
@@ -363,22 +358,14 @@ impl Hands for Shell {
 
     async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
         match effect {
-            Effect::Journal(journal) => {
-                self.journal.publish(GLOBAL, &journal).map_err(Error::pubsub("DrainJournal"))?;
-            }
-            Effect::History(history) => {
-                self.history.publish(GLOBAL, &history).map_err(Error::pubsub("DrainHistory"))?;
-            }
+            Effect::Journal(journal) => wire::publish(&mut self.journal, GLOBAL, &journal)?,
+            Effect::History(history) => wire::publish(&mut self.history, GLOBAL, &history)?,
             Effect::Progress(progress) => {
-                self.progress.publish(GLOBAL, &progress).map_err(Error::pubsub("NodeDrainProgress"))?;
+                wire::publish(&mut self.progress, GLOBAL, &progress)?;
                 self.published.send_modify(|it| it.progress = Some(Arc::new(*progress)));
             }
-            Effect::Status(status) => {
-                self.status.publish(GLOBAL, &status).map_err(Error::pubsub("NodeDrainStatus"))?;
-            }
-            Effect::OutageAnswer(answer) => {
-                self.outage.publish(GLOBAL, &answer).map_err(Error::pubsub("OutageAnswer"))?;
-            }
+            Effect::Status(status) => wire::publish(&mut self.status, GLOBAL, &status)?,
+            Effect::OutageAnswer(answer) => wire::publish(&mut self.outage, GLOBAL, &answer)?,
             Effect::Candidacy(candidacy) => self.election.announce(candidacy).await,
             Effect::Probe(run) => {
                 let work = self.work.clone();

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use super::Device;
 use super::program::unless_busy;
+use super::{Device, MachineOperation};
 use crate::Error;
 
 const SINCE: u32 = 257;
@@ -44,19 +44,9 @@ impl<D> Systemd<D> {
 }
 
 impl<D: Device> Device for Systemd<D> {
-    fn reboot(&self, why: &str) -> Result<(), Error> {
+    fn operate(&self, operation: MachineOperation, why: &str) -> Result<(), Error> {
         self.inhibitor.end();
-        self.programs.reboot(why)
-    }
-
-    fn shutdown(&self, why: &str) -> Result<(), Error> {
-        self.inhibitor.end();
-        self.programs.shutdown(why)
-    }
-
-    fn power_off(&self, why: &str) -> Result<(), Error> {
-        self.inhibitor.end();
-        self.programs.power_off(why)
+        self.programs.operate(operation, why)
     }
 
     fn sync(&self) -> Result<(), Error> {

@@ -65,7 +65,7 @@ impl<T: Topic> Outlet<T> {
 
     /// Returns whether `value` is on disk.
     pub fn put(&mut self, key: &str, value: &T) -> bool {
-        let result = self.topic.publish(key, value).map(drop).map_err(Error::pubsub(T::NAME));
+        let result = wire::publish(&mut self.topic, key, value);
         self.tries.ended(&what::<T>(key), result)
     }
 

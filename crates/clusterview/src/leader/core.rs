@@ -5,11 +5,10 @@
 
 use std::time::Duration;
 
-use crate::lease::{self, Election, ElectionState, ElectionTimes, ElectionWrite};
-use step::{CallId, Core, LogMessage, Mono};
+use step::{Core, Mono};
 use topics::{ConfigGetStatus, GoTime, KubeLeaderElectInfo};
 
-use super::candidacy::Candidacy;
+use crate::lease::{self, Election, ElectionState, ElectionTimes};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Leadership {
@@ -34,7 +33,7 @@ pub(crate) enum Event {
     Candidacy(Candidacy),
     /// The agent ends: release the lease.
     Leaving,
-    /// Answer to [`Effect::Read`] or [`Effect::Write`], or a tick.
+    /// Answer to what the election asked for, or a tick.
     Lease(lease::Event),
 }
 
@@ -46,9 +45,8 @@ pub(crate) enum Effect {
     Publish(KubeLeaderElectInfo),
     /// Notify waiting tasks whether our record may be in the lease.
     Clear(bool),
-    Read(CallId),
-    Write(CallId, Box<ElectionWrite>),
-    Say(LogMessage),
+    /// What the election asks for and says.
+    Lease(lease::Effect),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +119,7 @@ impl Candidate {
     /// beginning is published with the same right.
     fn publish_changes(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let nobody = ElectionState { clear: true, ..ElectionState::default() };
-        let state = self.election.as_ref().map_or(nobody, |it| it.state().clone());
+        let state = self.election.as_ref().map_or(nobody, Election::state);
         let takes_part = self.election.is_some() && self.wanted(now) == Some(true);
         let runs = takes_part && state.answers;
         let leadership = Leadership { until: state.leads };
@@ -147,14 +145,7 @@ impl Candidate {
 
     fn elect(&mut self, now: Mono, event: lease::Event, calls: &mut Vec<Effect>) {
         let Some(election) = &mut self.election else { return };
-        for effect in election.step(now, event) {
-            match effect {
-                lease::Effect::Read(id) => calls.push(Effect::Read(id)),
-                lease::Effect::Write(id, order) => calls.push(Effect::Write(id, order)),
-                lease::Effect::Say(said) => calls.push(Effect::Say(said)),
-                lease::Effect::ElectionState(_) => {}
-            }
-        }
+        calls.extend(election.step(now, event).into_iter().map(Effect::Lease));
     }
 }
 
@@ -195,4 +186,14 @@ impl Core for Candidate {
     fn tick() -> Event {
         Event::Lease(lease::Event::Tick)
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Candidacy {
+    Open,
+    /// A leader stays leader, others do not become candidates: the node is about to be drained, or
+    /// uncordoned.
+    Kept,
+    /// No candidate: the operation goes ahead, or the node leaves its cluster.
+    Closed,
 }

@@ -1,19 +1,17 @@
 //! Connects the election with its topics and the API server.
 
-use crate::lease;
-use agent::{AgentContext, Error, Hands, Stop, Tasks, Troubles, Weight, publication, turn};
-use kubeapi::{ApiClient, NodeName};
-use pubsub::{Change, Publication};
+use std::time::Duration;
+
+use agent::{AgentContext, Clock, Error, Hands, Stop, Tasks, Troubles, Weight, publication, turn, wire};
+use kubeapi::{ApiClient, NodeName, OwnNode};
+use pubsub::Publication;
 use step::Core as _;
 use tokio::sync::watch;
 use topics::{GoTime, KubeLeaderElectInfo, ZedAgentStatus};
+use tracing::warn;
 
-use super::candidacy::Candidacy;
-use super::core::{Candidate, Effect, Event, Leadership};
-use super::door::{Door, cleared};
-use crate::DutyLimits;
-use crate::{GLOBAL, NAME};
-use kubeapi::OwnNode;
+use super::core::{Candidacy, Candidate, Effect, Event, Leadership};
+use crate::{DutyLimits, GLOBAL, NAME, lease};
 
 /// The task for calls; there is one at a time.
 const CALL: &str = "call";
@@ -129,10 +127,8 @@ impl ElectionHands {
             }
         });
         let topic_root = self.context.topic_root.clone();
-        self.tasks.follow::<ZedAgentStatus>(&topic_root, "zedagent", |change| match change {
-            Change::Put { value, .. } => Some(Event::Config(Some(value.config_get_status))),
-            Change::Gone { .. } => Some(Event::Config(None)),
-            Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+        self.tasks.follow::<ZedAgentStatus>(&topic_root, "zedagent", |change| {
+            Some(Event::Config(change.latest()?.map(|it| it.config_get_status)))
         });
         let mut names = self.own_node.values();
         self.tasks.events("follow the node's name", move |outbox| async move {
@@ -161,11 +157,7 @@ impl Hands for ElectionHands {
     fn weight(&self, effect: &Effect) -> Weight {
         match effect {
             Effect::Publish(_) => Weight::status("KubeLeaderElectInfo"),
-            Effect::Leadership(_)
-            | Effect::Clear(_)
-            | Effect::Read(_)
-            | Effect::Write(..)
-            | Effect::Say(_) => Weight::plain(),
+            Effect::Leadership(_) | Effect::Clear(_) | Effect::Lease(_) => Weight::plain(),
         }
     }
 
@@ -173,7 +165,7 @@ impl Hands for ElectionHands {
         let Some(info) = self.info.get(GLOBAL).cloned() else { return Ok(()) };
         let info =
             KubeLeaderElectInfo { latest_change: info.latest_change.moved(self.changed_by, now), ..info };
-        self.info.publish(GLOBAL, &info).map_err(Error::pubsub("KubeLeaderElectInfo"))?;
+        wire::publish(&mut self.info, GLOBAL, &info)?;
         self.changed_by = now;
         Ok(())
     }
@@ -190,11 +182,11 @@ impl Hands for ElectionHands {
                     is_stats_leader: info.is_stats_leader && holds,
                     ..info
                 };
-                self.info.publish(GLOBAL, &info).map_err(Error::pubsub("KubeLeaderElectInfo"))?;
+                wire::publish(&mut self.info, GLOBAL, &info)?;
                 self.changed_by = self.context.clock.booted_at();
             }
             Effect::Clear(clear) => drop(self.clear.send_replace(clear)),
-            Effect::Read(id) => {
+            Effect::Lease(lease::Effect::Read(id)) => {
                 let cluster = self.cluster.clone();
                 self.tasks.start(CALL, async move {
                     let read = lease::read(&cluster).await;
@@ -202,14 +194,57 @@ impl Hands for ElectionHands {
                     Some(Event::Lease(lease::Event::Read(id, read)))
                 });
             }
-            Effect::Write(id, order) => {
+            Effect::Lease(lease::Effect::Write(id, order)) => {
                 let (cluster, wall) = (self.cluster.clone(), self.context.clock.wall().to_timestamp());
                 self.tasks.start(CALL, async move {
                     Some(Event::Lease(lease::Event::Wrote(id, lease::write(&cluster, &order, wall).await)))
                 });
             }
-            Effect::Say(message) => step::log!(message),
+            Effect::Lease(lease::Effect::Say(message)) => step::log!(message),
         }
         Ok(())
+    }
+}
+
+/// Passes the drain's candidacy on. The election may be down at any moment: only the release of the lease is
+/// waited for, with a limit.
+pub struct Door {
+    candidacy: watch::Sender<Option<Candidacy>>,
+    clear: watch::Receiver<bool>,
+    clock: Clock,
+    patience: Duration,
+}
+
+impl Door {
+    pub(super) fn new(
+        candidacy: watch::Sender<Option<Candidacy>>,
+        clear: watch::Receiver<bool>,
+        clock: Clock,
+        patience: Duration,
+    ) -> Self {
+        Self { candidacy, clear, clock, patience }
+    }
+
+    /// Passes `candidacy` on. For `Closed`, waits until the lease is released, or until the limit: a finished
+    /// drain must not fail because of it. Dropping it ends the wait only.
+    pub async fn announce(&mut self, candidacy: Candidacy) {
+        self.candidacy.send_replace(Some(candidacy));
+        if candidacy == Candidacy::Closed {
+            cleared(&mut self.clear, self.clock, self.patience, "the drain").await;
+        }
+    }
+}
+
+/// Waits until the lease is released, with a limit.
+pub(super) async fn cleared(clear: &mut watch::Receiver<bool>, clock: Clock, patience: Duration, what: &str) {
+    let late = clock.sleep_until(Some(clock.now() + patience));
+    tokio::select! {
+        biased;
+        // An error means that the election has ended.
+        ended = clear.wait_for(|clear| *clear) => drop(ended),
+        () = late => warn!(
+            secs = patience.as_secs_f32(),
+            "the lease could not be released in time, {what} continues without; the others take it once it has run out"
+        ),
     }
 }

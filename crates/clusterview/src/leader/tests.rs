@@ -7,7 +7,7 @@ use serde_json::json;
 use step::{Core as _, Mono, WriteOutcome};
 use topics::{ConfigGetStatus, GoTime, KubeLeaderElectInfo, go_json};
 
-use super::candidacy::Candidacy;
+use super::core::Candidacy;
 use super::core::{Candidate, Effect, Event};
 
 const T0: Mono = Mono::from_start(Duration::from_secs(1_000));
@@ -63,14 +63,17 @@ impl Bench {
     }
 
     fn read(&mut self, found: Option<Box<LeaseSnapshot>>) {
-        let id = self.last.iter().find_map(|it| if let Effect::Read(id) = it { Some(*id) } else { None });
+        let id = self
+            .last
+            .iter()
+            .find_map(|it| if let Effect::Lease(lease::Effect::Read(id)) = it { Some(*id) } else { None });
         self.hear(Event::Lease(lease::Event::Read(id.expect("nothing is read"), Ok(found))));
     }
 
     fn writing(&self) -> Option<(u64, &ElectionWrite)> {
-        self.last
-            .iter()
-            .find_map(|it| if let Effect::Write(id, order) = it { Some((*id, &**order)) } else { None })
+        self.last.iter().find_map(|it| {
+            if let Effect::Lease(lease::Effect::Write(id, order)) = it { Some((*id, &**order)) } else { None }
+        })
     }
 
     fn wrote(&mut self, now: Box<LeaseSnapshot>) {
@@ -156,11 +159,17 @@ fn nobody_stands_before_name_config_and_drain_are_known() {
         let mut bench = Bench::new();
         for fact in facts.iter().enumerate().filter(|(number, _)| *number != left_out) {
             bench.hear(fact.1.clone());
-            assert!(!bench.last.iter().any(|it| matches!(it, Effect::Read(_))), "without {left_out}");
+            assert!(
+                !bench.last.iter().any(|it| matches!(it, Effect::Lease(lease::Effect::Read(_)))),
+                "without {left_out}"
+            );
         }
         assert!(!bench.newest().in_leader_election, "without {left_out}");
         bench.hear(facts[left_out].clone());
-        assert!(bench.last.iter().any(|it| matches!(it, Effect::Read(_))), "{left_out} came last");
+        assert!(
+            bench.last.iter().any(|it| matches!(it, Effect::Lease(lease::Effect::Read(_)))),
+            "{left_out} came last"
+        );
         assert!(bench.newest().in_leader_election);
     }
 }

@@ -57,7 +57,6 @@ pub enum Event {
 pub enum Effect {
     Read(CallId),
     Write(CallId, Box<ElectionWrite>),
-    ElectionState(ElectionState),
     Say(LogMessage),
 }
 
@@ -110,7 +109,6 @@ pub struct Election {
     answers: bool,
     trouble: String,
     dice: Dice,
-    said: ElectionState,
 }
 
 impl Election {
@@ -132,13 +130,20 @@ impl Election {
             answers: false,
             trouble: String::new(),
             dice: Dice::new(chance),
-            said: ElectionState::default(),
         }
     }
 
-    /// As last reported.
-    pub fn state(&self) -> &ElectionState {
-        &self.said
+    pub fn state(&self) -> ElectionState {
+        let holding = matches!(self.call, Some(LeaseCall::Hold { .. }));
+        ElectionState {
+            leads: self.leads,
+            leader: match &self.seen {
+                KnownLease::There(held, _) => held.holder().to_owned(),
+                KnownLease::Unknown | KnownLease::Absent => String::new(),
+            },
+            answers: self.answers,
+            clear: self.wanted != Some(true) && !holding && !self.is_ours(),
+        }
     }
 
     pub fn leads(&self, now: Mono) -> bool {
@@ -348,23 +353,6 @@ impl Election {
         self.leads = Some(until);
         self.due = Some(now + self.times.rest());
     }
-
-    fn report(&mut self, out: &mut Vec<Effect>) {
-        let holding = matches!(self.call, Some(LeaseCall::Hold { .. }));
-        let state = ElectionState {
-            leads: self.leads,
-            leader: match &self.seen {
-                KnownLease::There(held, _) => held.holder().to_owned(),
-                KnownLease::Unknown | KnownLease::Absent => String::new(),
-            },
-            answers: self.answers,
-            clear: self.wanted != Some(true) && !holding && !self.is_ours(),
-        };
-        if state != self.said {
-            self.said = state.clone();
-            out.push(Effect::ElectionState(state));
-        }
-    }
 }
 
 impl Core for Election {
@@ -396,7 +384,6 @@ impl Core for Election {
             (Event::Read(..) | Event::Wrote(..) | Event::Tick, _) => {}
         }
         self.advance(now, &mut out);
-        self.report(&mut out);
         out
     }
 

@@ -12,7 +12,6 @@ use std::time::Duration;
 use agent::{AgentContext, Clock, Error, Outlet, Tasks, Troubles};
 use kubeapi::ApiClient;
 use kubeapi::watch::{Manner, ObjectMirror, WatchScope};
-use pubsub::Change;
 use step::{Inserted as _, Mono};
 use topics::{DeviceNetworkStatus, EdgeNodeClusterStatus, ErrorDescription, KubeUserServices};
 use tracing::{debug, info, warn};
@@ -72,14 +71,12 @@ pub async fn run(context: &AgentContext, troubles: &Troubles, cluster: ApiClient
     let mut outlet = Outlet::<KubeUserServices>::open(troubles)?;
     let (outbox, mut inbox) = agent::inbox();
     let mut tasks = Tasks::new(outbox);
-    tasks.follow::<DeviceNetworkStatus>(&context.topic_root, "nim", |change| match change {
-        Change::Put { value, .. } => Some(ServicesInput::Ports(addresses(&value))),
-        Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+    tasks.follow::<DeviceNetworkStatus>(&context.topic_root, "nim", |change| {
+        Some(ServicesInput::Ports(addresses(&change.put()?)))
     });
-    tasks.follow::<EdgeNodeClusterStatus>(&context.topic_root, NAME, |change| match change {
-        Change::Put { value, .. } => Some(ServicesInput::ConfigError(value.lb_config_error)),
-        Change::Gone { .. } => Some(ServicesInput::ConfigError(ErrorDescription::default())),
-        Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+    tasks.follow::<EdgeNodeClusterStatus>(&context.topic_root, NAME, |change| {
+        let error = change.latest()?.map(|it| it.lb_config_error);
+        Some(ServicesInput::ConfigError(error.unwrap_or_default()))
     });
     let (mut own, mut config_error) = (None, ErrorDescription::default());
     let mut followers: Option<Followers> = None;

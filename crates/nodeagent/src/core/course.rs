@@ -8,7 +8,7 @@ use step::{Fault, Mono, planted, say};
 use topics::{Answer, NodeDrainStatus, OutageKind, OutageRole, Requester, SkipKind};
 
 use super::machine::{due, over};
-use super::phase::OrderPhase;
+use super::phase::{LatchedOrder, OrderPhase};
 use super::{Effect, MachineOrder, NodeAgent, OrderCause, RequiredReading, Resumed, Took, order};
 use crate::limits::{ANSWER_LIMIT, LAST_SYNC, NO_CONTROLLER_TURN, OWN_SETTLING, OWN_TURN};
 
@@ -47,11 +47,11 @@ impl NodeAgent {
     pub(super) fn latch(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let called_for = self.called_for(now);
         let own = called_for.as_ref().is_some_and(|(_, why)| why.skips_drain());
-        if !own && !self.phase.going_down() {
+        if !own && !self.going_down() {
             self.talk.withdraw();
         }
         let Some((mut order, why)) = called_for else { return };
-        if !order::may_follow(self.phase.order().map(|order| order.operation), order.operation) {
+        if !order::may_follow(self.latched.as_ref().map(|it| it.order.operation), order.operation) {
             return;
         }
         if own {
@@ -79,7 +79,8 @@ impl NodeAgent {
         say!(out, warn, "scheduleNodeOperation: {operation}, {reason} ({why:?}, {boot_reason:?})");
         out.push(Effect::Journal(Resumed { order: order.clone(), done: false }));
         self.flag(order.operation);
-        self.phase = OrderPhase::Delay { order, until: now + self.limits.min_reboot_delay() };
+        let phase = OrderPhase::Delay { until: now + self.limits.min_reboot_delay() };
+        self.latched = Some(LatchedOrder { order, phase });
     }
 
     /// Our zedagent does not want any more what it commanded: that ends here, unless the device was asked. One of the reference
@@ -92,12 +93,13 @@ impl NodeAgent {
             MachineOperation::Poweroff => wish.poweroff,
         };
         let commanded = |it: &&MachineOrder| it.drained_for() == Some(Requester::DeviceOp);
-        let order = self.phase.order().filter(|_| wish.ours && !self.phase.is_asked()).filter(commanded);
+        let latched = self.latched.as_ref().filter(|it| wish.ours && !it.is_asked());
+        let order = latched.map(|it| &it.order).filter(commanded);
         let Some(order) = order.filter(|it| !is_wanted(it.operation)).cloned() else { return };
         let operation = order.operation.word();
         say!(out, info, "the {operation} was withdrawn before the device was asked");
         out.push(Effect::CallOff(order));
-        self.phase = OrderPhase::Idle;
+        self.latched = None;
         self.held_by = None;
         self.talk.question.kind = OutageKind::None;
         self.talk.free();
@@ -110,20 +112,21 @@ impl NodeAgent {
     pub(super) fn advance(&mut self, now: Mono, out: &mut Vec<Effect>) {
         // What was latched in this step is published before anything of it is done.
         self.publish_changes(now, out);
-        loop {
-            let next = match &self.phase {
-                OrderPhase::Delay { order, until } if now >= *until || self.wish.ours => {
+        while let Some(LatchedOrder { order, phase }) = self.latched.clone() {
+            let halted = matches!(phase, OrderPhase::Halting { .. }) && self.all_halted();
+            let unwaited = matches!(phase, OrderPhase::Delay { .. }) && self.wish.ours;
+            if !(halted || unwaited || phase == OrderPhase::Turning || due(phase.due(), now)) {
+                return;
+            }
+            let next = match phase {
+                OrderPhase::Delay { .. } => {
                     if order.operation != MachineOperation::Shutdown {
-                        out.push(Effect::Reason {
-                            order: order.clone(),
-                            image: self.status.cur_part.clone(),
-                        });
+                        out.push(Effect::Reason { order, image: self.status.cur_part.clone() });
                     }
                     let until = now + self.limits.domain_halt_limit();
-                    OrderPhase::Halting { order: order.clone(), until, tell_at: now }
+                    OrderPhase::Halting { until, tell_at: now }
                 }
-                OrderPhase::Halting { order, until, .. } if self.all_halted() || now >= *until => {
-                    let order = order.clone();
+                OrderPhase::Halting { until, .. } if self.all_halted() || now >= until => {
                     if !self.active.is_empty() {
                         let left = &self.active;
                         say!(out, warn, "applications not halted in time, the operation continues: {left:?}");
@@ -131,28 +134,23 @@ impl NodeAgent {
                     self.status.all_domains_halted = true;
                     self.publish_changes(now, out);
                     if order.operation == MachineOperation::Shutdown {
-                        sync(now, order, out)
+                        sync(now, out)
                     } else {
                         out.push(Effect::Sync);
                         let delay = self.limits.min_reboot_delay();
                         let delay = if self.wish.ours { delay.min(OWN_SETTLING) } else { delay };
-                        OrderPhase::Settling { order, until: now + delay }
+                        OrderPhase::Settling { until: now + delay }
                     }
                 }
-                OrderPhase::Halting { order, until, tell_at } if now >= *tell_at => {
+                OrderPhase::Halting { until, .. } => {
                     let (left, secs) = (&self.active, until.since(now).as_secs());
                     say!(out, info, "waits for applications to halt, {secs} s more: {left:?}");
-                    let tell_at = now + self.limits.domain_halt_step();
-                    OrderPhase::Halting { order: order.clone(), until: *until, tell_at }
+                    OrderPhase::Halting { until, tell_at: now + self.limits.domain_halt_step() }
                 }
-                OrderPhase::Settling { order, until: at }
-                | OrderPhase::Held { order, again_at: at }
-                | OrderPhase::Refused { order, again_at: at }
-                    if now >= *at =>
-                {
-                    sync(now, order.clone(), out)
+                OrderPhase::Settling { .. } | OrderPhase::Held { .. } | OrderPhase::Refused { .. } => {
+                    sync(now, out)
                 }
-                OrderPhase::Hooks { order, until, trouble } if now >= *until => {
+                OrderPhase::Hooks { trouble, .. } => {
                     let secs = self.limits.hooks_limit().as_secs();
                     let mut why =
                         format!("the hooks before the reboot were waited for no longer after {secs} s");
@@ -160,19 +158,16 @@ impl NodeAgent {
                         why = format!("{why}: {trouble}");
                     }
                     say!(out, warn, "{why}; the operation continues");
-                    out.push(Effect::Mark { order: order.clone(), why });
-                    sync(now, order.clone(), out)
+                    out.push(Effect::Mark { order, why });
+                    sync(now, out)
                 }
-                OrderPhase::Syncing { order, until } if now >= *until => {
+                OrderPhase::Syncing { .. } => {
                     let secs = LAST_SYNC.as_secs();
                     say!(out, warn, "the disks are not in sync after {secs} s; the operation continues");
-                    self.check(now, order.clone(), out)
+                    self.check(now, order, out)
                 }
-                OrderPhase::Looking { order, until } if now >= *until => {
-                    self.unanswered(now, order.clone(), out)
-                }
-                OrderPhase::Turning { order } => {
-                    let order = order.clone();
+                OrderPhase::Looking { .. } => self.unanswered(now, &order, out),
+                OrderPhase::Turning => {
                     if !self.may_restart(now, OWN_TURN, out) {
                         return;
                     }
@@ -182,64 +177,67 @@ impl NodeAgent {
                     }
                     self.operate(now, order, out)
                 }
-                OrderPhase::Asked { order, leave_at } if due(*leave_at, now) => {
-                    out.push(Effect::Exit(order.clone()));
-                    OrderPhase::Leaving { order: order.clone() }
+                OrderPhase::Asked { .. } | OrderPhase::Obeyed { .. } => {
+                    out.push(Effect::Exit(order));
+                    OrderPhase::Leaving
                 }
-                OrderPhase::Obeyed { order, leave_at } if now >= *leave_at => {
-                    out.push(Effect::Exit(order.clone()));
-                    OrderPhase::Leaving { order: order.clone() }
-                }
-                OrderPhase::Idle
-                | OrderPhase::Delay { .. }
-                | OrderPhase::Halting { .. }
-                | OrderPhase::Settling { .. }
-                | OrderPhase::Hooks { .. }
-                | OrderPhase::Syncing { .. }
-                | OrderPhase::Checking { .. }
-                | OrderPhase::Looking { .. }
-                | OrderPhase::Held { .. }
-                | OrderPhase::Asked { .. }
-                | OrderPhase::Obeyed { .. }
-                | OrderPhase::Refused { .. }
-                | OrderPhase::Down { .. }
-                | OrderPhase::Leaving { .. } => return,
+                OrderPhase::Checking { .. } | OrderPhase::Down | OrderPhase::Leaving => return,
             };
-            self.phase = next;
+            self.enter(next);
         }
+    }
+
+    /// The operation is in this phase now.
+    pub(super) fn enter(&mut self, next: OrderPhase) {
+        if let Some(latched) = &mut self.latched {
+            latched.phase = next;
+        }
+    }
+
+    pub(super) fn phase(&self) -> Option<&OrderPhase> {
+        self.latched.as_ref().map(|it| &it.phase)
+    }
+
+    /// The machine itself is about to go down, irrevocably.
+    pub(super) fn going_down(&self) -> bool {
+        self.latched.as_ref().is_some_and(LatchedOrder::goes_down)
     }
 
     /// Hears that hooks are called before everything is brought to the disks, and why that has failed so far.
     pub(super) fn hooking(&mut self, now: Mono, trouble: String) {
-        if let OrderPhase::Hooks { trouble: last, .. } = &mut self.phase {
-            *last = trouble;
-        } else if let OrderPhase::Syncing { order, .. } = &self.phase {
-            let until = now + self.limits.hooks_limit();
-            self.phase = OrderPhase::Hooks { order: order.clone(), until, trouble };
+        let limit = now + self.limits.hooks_limit();
+        if let Some(OrderPhase::Hooks { until, .. }) = self.phase() {
+            let until = *until;
+            self.enter(OrderPhase::Hooks { until, trouble });
+        } else if let Some(OrderPhase::Syncing { .. }) = self.phase() {
+            self.enter(OrderPhase::Hooks { until: limit, trouble });
         }
     }
 
     /// Hears that all were called.
     pub(super) fn hooked(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        if let OrderPhase::Hooks { order, .. } = &self.phase {
-            self.phase = sync(now, order.clone(), out);
+        if let Some(OrderPhase::Hooks { .. }) = self.phase() {
+            let next = sync(now, out);
+            self.enter(next);
         }
     }
 
     /// Everything is on the disks.
     pub(super) fn synced(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        if let OrderPhase::Syncing { order, .. } = &self.phase {
-            self.phase = self.check(now, order.clone(), out);
-        }
+        let Some(LatchedOrder { order, phase: OrderPhase::Syncing { .. } }) = self.latched.clone() else {
+            return;
+        };
+        let next = self.check(now, order, out);
+        self.enter(next);
     }
 
     /// The last look before the device is asked, where a drain has made way for it.
     fn check(&mut self, now: Mono, order: MachineOrder, out: &mut Vec<Effect>) -> OrderPhase {
         if order.drained_for().is_some() && !planted(Fault::LastLook) {
             out.push(Effect::Check);
-            OrderPhase::Checking { order, unasked: String::new() }
+            OrderPhase::Checking { unasked: String::new() }
         } else if order.drained_for().is_none() && self.needs_turn() {
-            OrderPhase::Turning { order }
+            OrderPhase::Turning
         } else {
             self.operate(now, order, out)
         }
@@ -249,12 +247,9 @@ impl NodeAgent {
         // A stand-in stays up, and so would this.
         self.talk.free();
         self.talk.publish_question(out);
-        out.push(Effect::Operate(order.clone()));
-        let leave_at = now + self.limits.hard_exit();
-        OrderPhase::Asked {
-            leave_at: (order.operation != MachineOperation::Shutdown).then_some(leave_at),
-            order,
-        }
+        let leaves = order.operation != MachineOperation::Shutdown;
+        out.push(Effect::Operate(order));
+        OrderPhase::Asked { leave_at: leaves.then_some(now + self.limits.hard_exit()) }
     }
 
     /// What zedkube says right now: the device is asked, unless the node is not drained any more for whom it was.
@@ -266,18 +261,20 @@ impl NodeAgent {
         ours: bool,
         out: &mut Vec<Effect>,
     ) {
-        let OrderPhase::Checking { order, unasked } = &self.phase else { return };
-        let (order, unasked) = (order.clone(), unasked.clone());
+        let Some(LatchedOrder { order, phase: OrderPhase::Checking { unasked } }) = self.latched.clone()
+        else {
+            return;
+        };
         let by = order.drained_for();
         let held = by.and_then(|by| undone(by, self.drain, answers, forced));
         let released = by.is_some_and(|by| {
             forced.is_some_and(|it| completes(it, by))
                 || answers.iter().any(|it| it.requested_by == by && it.skip_kind == SkipKind::Forced)
         });
-        self.phase = match held {
+        let next = match held {
             None if ours && !released && unasked.is_empty() && self.talk.role() != OutageRole::None => {
                 self.talk.ask(now, OutageKind::LastLook, order.operation, by);
-                OrderPhase::Looking { order, until: now + ANSWER_LIMIT }
+                OrderPhase::Looking { until: now + ANSWER_LIMIT }
             }
             None => {
                 if !unasked.is_empty() {
@@ -295,17 +292,18 @@ impl NodeAgent {
                          continues once it is COMPLETE"
                     );
                 }
-                OrderPhase::Held { order, again_at: now + self.limits.refused_retry() }
+                OrderPhase::Held { again_at: now + self.limits.refused_retry() }
             }
         };
+        self.enter(next);
         self.held_by = held;
     }
 
     /// zedkube says something else: whoever is held looks again, and whoever has asked did so about another state of the
     /// node.
     pub(super) fn drain_moved(&mut self, now: Mono) {
-        if let OrderPhase::Held { order, .. } | OrderPhase::Looking { order, .. } = &self.phase {
-            self.phase = OrderPhase::Held { order: order.clone(), again_at: now };
+        if let Some(OrderPhase::Held { .. } | OrderPhase::Looking { .. }) = self.phase() {
+            self.enter(OrderPhase::Held { again_at: now });
         }
     }
 
@@ -320,12 +318,14 @@ impl NodeAgent {
         outcome: Result<Took, String>,
         out: &mut Vec<Effect>,
     ) {
-        let OrderPhase::Asked { order, leave_at } = &self.phase else { return };
+        let Some(LatchedOrder { order, phase: OrderPhase::Asked { leave_at } }) = self.latched.clone() else {
+            return;
+        };
         // An answer to a shutdown may come when a reboot has taken its place.
         if order.operation != operation {
             return;
         }
-        let (order, word, path) = (order.clone(), operation.word(), device::RECORD);
+        let (word, path) = (operation.word(), device::RECORD);
         match &outcome {
             Ok(Took::Machine) => say!(out, info, "the device obeys: {word}"),
             Ok(Took::StandIn) => {
@@ -336,19 +336,19 @@ impl NodeAgent {
                 say!(out, error, "the device refused {word}: {reason}; it is asked again in {secs} s");
             }
         }
-        self.phase = match (outcome, *leave_at) {
-            (Ok(Took::Machine), Some(leave_at)) => OrderPhase::Obeyed { order, leave_at },
+        self.enter(match (outcome, leave_at) {
+            (Ok(Took::Machine), Some(leave_at)) => OrderPhase::Obeyed { leave_at },
             (Ok(_), _) => {
-                out.push(Effect::Journal(Resumed { order: order.clone(), done: true }));
-                OrderPhase::Down { order }
+                out.push(Effect::Journal(Resumed { order, done: true }));
+                OrderPhase::Down
             }
-            (Err(_), _) => OrderPhase::Refused { order, again_at: now + self.limits.refused_retry() },
-        };
+            (Err(_), _) => OrderPhase::Refused { again_at: now + self.limits.refused_retry() },
+        });
     }
 }
 
 /// Before the last look: it may take long, and what was seen before it would be old by its end.
-fn sync(now: Mono, order: MachineOrder, out: &mut Vec<Effect>) -> OrderPhase {
+fn sync(now: Mono, out: &mut Vec<Effect>) -> OrderPhase {
     out.push(Effect::LastSync);
-    OrderPhase::Syncing { order, until: now + LAST_SYNC }
+    OrderPhase::Syncing { until: now + LAST_SYNC }
 }

@@ -15,7 +15,7 @@ use agent::device::MachineOperation;
 use step::Mono;
 use topics::{OutageAnswer, OutageKind, OutageRole, OutageVerdict, Requester};
 
-use super::phase::OrderPhase;
+use super::phase::{LatchedOrder, OrderPhase};
 use super::talk::OwnTurn;
 use super::{Effect, MachineOrder, NodeAgent};
 use crate::limits::{ANSWER_LIMIT, EMERGENCY, LOOK_LIMIT};
@@ -29,31 +29,36 @@ impl NodeAgent {
         self.talk.answer = Some(answer);
         let Some(answer) = self.talk.answer().cloned() else { return };
         let goes = answer.verdict == OutageVerdict::Go;
-        if let OrderPhase::Held { again_at, .. } = &mut self.phase
-            && goes
-        {
-            *again_at = now;
+        if goes && matches!(self.phase(), Some(OrderPhase::Held { .. })) {
+            self.enter(OrderPhase::Held { again_at: now });
         }
+        let Some(LatchedOrder { order, phase: OrderPhase::Looking { until } }) = self.latched.clone() else {
+            return;
+        };
         // What comes too late may be old by now.
-        let OrderPhase::Looking { order, until } = &self.phase else { return };
-        if now >= *until {
+        if now >= until {
             return;
         }
-        let order = order.clone();
         self.talk.silent_since = None;
-        self.phase = if goes {
+        let next = if goes {
             if answer.unread {
                 out.push(Effect::Mark { order: order.clone(), why: answer.why });
             }
             self.operate(now, order, out)
         } else {
             self.talk.hold(answer.why, answer.next_step, out);
-            OrderPhase::Held { order, again_at: now + self.limits.refused_retry() }
+            OrderPhase::Held { again_at: now + self.limits.refused_retry() }
         };
+        self.enter(next);
     }
 
     /// zedkube has not answered in time whether the machine may go down.
-    pub(super) fn unanswered(&mut self, now: Mono, order: MachineOrder, out: &mut Vec<Effect>) -> OrderPhase {
+    pub(super) fn unanswered(
+        &mut self,
+        now: Mono,
+        order: &MachineOrder,
+        out: &mut Vec<Effect>,
+    ) -> OrderPhase {
         let asked = Mono::from_start(now.since_start().saturating_sub(ANSWER_LIMIT));
         let since = *self.talk.silent_since.get_or_insert(asked);
         let limit = LOOK_LIMIT;
@@ -65,7 +70,7 @@ impl NodeAgent {
             );
             // It was waited for: what it says of the drain may be another by now.
             out.push(Effect::Check);
-            return OrderPhase::Checking { order, unasked };
+            return OrderPhase::Checking { unasked };
         }
         let whom = if order.drained_for() == Some(Requester::Update) { "update" } else { "reboot" };
         let then = if worker {
@@ -75,7 +80,7 @@ impl NodeAgent {
         };
         let why = "zedkube does not answer whether this node may go down now".to_owned();
         self.talk.hold(why, format!("check that zedkube runs: `zedbox drain status`; {then}"), out);
-        OrderPhase::Held { order, again_at: now + self.limits.refused_retry() }
+        OrderPhase::Held { again_at: now + self.limits.refused_retry() }
     }
 
     /// Whether a restart on our own account needs a turn, and has not waived it.

@@ -9,12 +9,10 @@ use agent::device::MachineOperation;
 use step::{Core, Inserted as _, Mono, say};
 use topics::{DrainStatus, MaintenanceModeReason, NodeAgentStatus, NodeDrainStatus, ZbootConfig};
 
-use super::controller::Controller;
-use super::partitions::KnownPartitions;
-use super::phase::OrderPhase;
+use super::phase::{LatchedOrder, OrderPhase};
 use super::talk::Talk;
-use super::trial::{Conditions, ImageTrial};
-use super::vault::VaultWatch;
+use super::trial::{Conditions, ImageTrial, KnownPartitions};
+use super::vault::{Controller, VaultWatch};
 use super::{DeviceCommand, Effect, Event, LABELS, RequiredReading, Resumed, SavedNodeState, Waits, drain};
 use crate::limits::FIRST_WORD;
 use crate::{Limits, NAME};
@@ -35,7 +33,7 @@ pub struct NodeAgent {
     pub(super) controller: Controller,
     pub(super) vault: VaultWatch,
     trial: ImageTrial,
-    pub(super) phase: OrderPhase,
+    pub(super) latched: Option<LatchedOrder>,
     /// What the operation was last held for.
     pub(super) held_by: Option<NodeDrainStatus>,
     /// What zedkube is asked before the machine goes down.
@@ -91,7 +89,7 @@ impl NodeAgent {
             controller: Controller::new(now),
             vault: VaultWatch::default(),
             trial: ImageTrial::Idle,
-            phase: OrderPhase::Idle,
+            latched: None,
             held_by: None,
             talk: Talk::new(found.question),
             status,
@@ -108,12 +106,10 @@ impl NodeAgent {
             core.flag(order.operation);
             let (operation, reason) = (order.operation.word(), &order.reason);
             say!(core.opening, warn, "continues with {operation} after a restart of this agent: {reason}");
-            core.phase = if done {
-                core.status.all_domains_halted = true;
-                OrderPhase::Down { order }
-            } else {
-                OrderPhase::Delay { order, until: now + limits.min_reboot_delay() }
-            };
+            core.status.all_domains_halted |= done;
+            let until = now + limits.min_reboot_delay();
+            let phase = if done { OrderPhase::Down } else { OrderPhase::Delay { until } };
+            core.latched = Some(LatchedOrder { order, phase });
         }
         core
     }
@@ -231,7 +227,7 @@ impl NodeAgent {
         Conditions {
             in_test: self.partitions.in_test(),
             taken: self.partitions.running().is_some_and(|(_, it)| it.test_complete),
-            going_down: self.phase.going_down(),
+            going_down: self.going_down(),
             contact: self.controller.contact(),
             time: self.waits.image_test,
             tick: self.limits.test_tick(),
@@ -256,7 +252,7 @@ impl NodeAgent {
 
     /// Publishes what differs from what was published. Nothing new once the machine was asked to go down.
     pub(super) fn publish_changes(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        if self.phase.is_asked() && self.phase.going_down() && self.said.is_some() {
+        if self.latched.as_ref().is_some_and(|it| it.is_asked() && it.goes_down()) && self.said.is_some() {
             return;
         }
         self.talk.publish_question(out);
@@ -266,7 +262,7 @@ impl NodeAgent {
                 self.partitions.running().is_some() || self.heard.contains(&RequiredReading::Partitions);
             let known = partitions && self.heard.contains(&RequiredReading::Drain);
             let late = now >= until;
-            if !known && !late && self.phase == OrderPhase::Idle {
+            if !known && !late && self.latched.is_none() {
                 return;
             }
             if !known && late {
@@ -323,11 +319,11 @@ impl Core for NodeAgent {
 
     fn next_wake(&self) -> Option<Mono> {
         // What a turn is waited for is due, and stays so.
-        let open = |at: Option<Mono>| at.filter(|_| !self.phase.going_down() && !self.talk.waits());
+        let open = |at: Option<Mono>| at.filter(|_| !self.going_down() && !self.talk.waits());
         [
-            self.phase.due(),
+            self.phase().and_then(OrderPhase::due),
             self.talk.due(),
-            self.silent_until.filter(|_| self.phase == OrderPhase::Idle),
+            self.silent_until.filter(|_| self.latched.is_none()),
             self.trial.due(&self.conditions()),
             open(self.fallback_at()),
             open(self.controller.lost_for(self.waits.no_controller)),

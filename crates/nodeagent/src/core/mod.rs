@@ -4,7 +4,6 @@
 //!
 //! Not here: whether an operation may begin (`requester`), but for the last look in `course` and `outage`; calls to the device.
 
-mod controller;
 mod course;
 mod drain;
 mod event;
@@ -12,7 +11,6 @@ mod last_boot;
 mod last_look;
 mod machine;
 mod order;
-mod partitions;
 mod phase;
 mod talk;
 mod trial;
@@ -22,7 +20,7 @@ pub use event::{DeviceCommand, Effect, Event, RequiredReading, Resumed, SavedNod
 pub use last_boot::{Evidence, LastBoot, Stored};
 pub use machine::NodeAgent;
 pub use order::{MachineOrder, OrderCause};
-pub use partitions::{LABELS, PartitionFacts};
+pub use trial::{LABELS, PartitionFacts};
 pub use vault::Vault;
 
 #[cfg(test)]

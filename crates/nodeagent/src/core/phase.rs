@@ -17,129 +17,95 @@ use step::Mono;
 
 use super::MachineOrder;
 
-/// Each with its valid data.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// The operation that the machine is taken through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LatchedOrder {
+    pub(super) order: MachineOrder,
+    pub(super) phase: OrderPhase,
+}
+
+/// How far it is, each with its valid data.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum OrderPhase {
-    #[default]
-    Idle,
     /// Latched and published; other agents get time to end in order.
     Delay {
-        order: MachineOrder,
         until: Mono,
     },
     /// The reason is stored; applications halt.
     Halting {
-        order: MachineOrder,
         until: Mono,
         tell_at: Mono,
     },
     /// All applications are down, or no longer waited for.
     Settling {
-        order: MachineOrder,
         until: Mono,
     },
-    /// The hooks before a reboot run, with a limit.
+    /// The hooks before a reboot run, with a limit; the trouble is of the last try, or empty.
     Hooks {
-        order: MachineOrder,
         until: Mono,
-        /// Of the last try, or empty.
         trouble: String,
     },
     /// Everything is synced, with a limit: nothing slow may come after the last look.
     Syncing {
-        order: MachineOrder,
         until: Mono,
     },
-    /// zedkube's present status is being read.
+    /// zedkube's present status is being read; why zedkube is no longer asked.
     Checking {
-        order: MachineOrder,
-        /// Why zedkube is no longer asked.
         unasked: String,
     },
     /// zedkube was asked whether the machine may go down now, and may answer until then.
     Looking {
-        order: MachineOrder,
         until: Mono,
     },
     /// A restart on our own account is about to happen, as soon as it is its turn, or the wait ends.
-    Turning {
-        order: MachineOrder,
-    },
+    Turning,
     /// The node is being drained again, or zedkube holds it back: checked at each change, and then.
     Held {
-        order: MachineOrder,
         again_at: Mono,
     },
     /// The device was asked. `leave_at`: a machine that is up then will not go down by itself.
     Asked {
-        order: MachineOrder,
         leave_at: Option<Mono>,
     },
     /// The device obeys.
     Obeyed {
-        order: MachineOrder,
         leave_at: Mono,
     },
     Refused {
-        order: MachineOrder,
         again_at: Mono,
     },
     /// Carried out, and the machine is up by intention.
-    Down {
-        order: MachineOrder,
-    },
+    Down,
     /// The machine did not go down; the agent ends.
-    Leaving {
-        order: MachineOrder,
-    },
+    Leaving,
 }
 
-impl OrderPhase {
-    pub(super) const fn order(&self) -> Option<&MachineOrder> {
-        match self {
-            Self::Idle => None,
-            Self::Delay { order, .. }
-            | Self::Halting { order, .. }
-            | Self::Settling { order, .. }
-            | Self::Hooks { order, .. }
-            | Self::Syncing { order, .. }
-            | Self::Checking { order, .. }
-            | Self::Looking { order, .. }
-            | Self::Turning { order }
-            | Self::Held { order, .. }
-            | Self::Asked { order, .. }
-            | Self::Obeyed { order, .. }
-            | Self::Refused { order, .. }
-            | Self::Down { order }
-            | Self::Leaving { order } => Some(order),
-        }
-    }
-
+impl LatchedOrder {
     /// The machine itself is about to go down, irrevocably.
-    pub(super) fn going_down(&self) -> bool {
-        self.order().is_some_and(|order| order.operation != MachineOperation::Shutdown)
+    pub(super) fn goes_down(&self) -> bool {
+        self.order.operation != MachineOperation::Shutdown
     }
 
     pub(super) const fn is_asked(&self) -> bool {
-        matches!(self, Self::Asked { .. } | Self::Obeyed { .. } | Self::Down { .. } | Self::Leaving { .. })
+        use OrderPhase::{Asked, Down, Leaving, Obeyed};
+        matches!(self.phase, Asked { .. } | Obeyed { .. } | Down | Leaving)
     }
+}
 
+impl OrderPhase {
     pub(super) fn due(&self) -> Option<Mono> {
         match self {
-            Self::Delay { until, .. }
-            | Self::Settling { until, .. }
-            | Self::Hooks { until, .. }
-            | Self::Syncing { until, .. }
-            | Self::Looking { until, .. } => Some(*until),
-            Self::Halting { until, tell_at, .. } => Some(*until.min(tell_at)),
-            Self::Asked { leave_at, .. } => *leave_at,
-            Self::Obeyed { leave_at, .. } => Some(*leave_at),
-            Self::Held { again_at, .. } | Self::Refused { again_at, .. } => Some(*again_at),
-            Self::Idle
-            | Self::Checking { .. }
-            | Self::Turning { .. }
-            | Self::Down { .. }
-            | Self::Leaving { .. } => None,
+            Self::Delay { until: at }
+            | Self::Settling { until: at }
+            | Self::Hooks { until: at, .. }
+            | Self::Syncing { until: at }
+            | Self::Looking { until: at }
+            | Self::Obeyed { leave_at: at }
+            | Self::Held { again_at: at }
+            | Self::Refused { again_at: at } => Some(*at),
+            Self::Halting { until, tell_at } => Some(*until.min(tell_at)),
+            Self::Asked { leave_at } => *leave_at,
+            Self::Checking { .. } | Self::Turning | Self::Down | Self::Leaving => None,
         }
     }
 }

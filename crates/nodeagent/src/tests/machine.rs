@@ -9,16 +9,8 @@ use super::*;
 pub(crate) struct ScriptedDevice<F>(pub(crate) F);
 
 impl<F: Fn(&str) -> Result<(), Error> + Send + Sync> Device for ScriptedDevice<F> {
-    fn reboot(&self, _why: &str) -> Result<(), Error> {
-        (self.0)("reboot")
-    }
-
-    fn shutdown(&self, _why: &str) -> Result<(), Error> {
-        (self.0)("shutdown")
-    }
-
-    fn power_off(&self, _why: &str) -> Result<(), Error> {
-        (self.0)("power off")
+    fn operate(&self, operation: MachineOperation, _why: &str) -> Result<(), Error> {
+        (self.0)(operation.word())
     }
 
     fn sync(&self) -> Result<(), Error> {

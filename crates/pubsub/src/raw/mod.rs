@@ -4,7 +4,6 @@
 //! `publication` is the publisher's side, `subscription` the subscriber's, `mirror` what a subscriber knows.
 //! Called by `Publication` and `Subscription` only.
 
-mod mirror;
 pub(crate) mod publication;
 pub(crate) mod subscription;
 
@@ -34,6 +33,22 @@ pub enum Change<T> {
     /// A file that cannot be decoded or read. Given once; the last good value of its key stays, and an
     /// unreadable file is read again after a pause.
     Bad(BadFile),
+}
+
+impl<T> Change<T> {
+    /// The new value, if there is one.
+    pub fn put(self) -> Option<T> {
+        self.latest()?
+    }
+
+    /// What the key has now, `None` where it is gone; nothing of other changes.
+    pub fn latest(self) -> Option<Option<T>> {
+        match self {
+            Self::Put { value, .. } => Some(Some(value)),
+            Self::Gone { .. } => Some(None),
+            Self::Synced | Self::Restarted(_) | Self::Bad(_) => None,
+        }
+    }
 }
 
 pub(crate) type AnyValue = Arc<dyn Any + Send + Sync>;

@@ -2,7 +2,6 @@
 //!
 //! Not here: what a record means, and which peer gets it.
 
-mod board;
 pub(crate) mod feed;
 pub(crate) mod peer;
 pub mod record;

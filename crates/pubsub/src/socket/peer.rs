@@ -12,7 +12,6 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
-use super::board::{PublishedValue, SocketBoard};
 use crate::error::chain;
 use crate::large::{Large, Unread};
 use crate::record::{MESSAGE_LIMIT_BYTES, REQUEST_LIMIT_BYTES, RecordFault, SocketRecord, parse_request};
@@ -204,5 +203,37 @@ impl SocketPeer {
 
     async fn say(&self, record: &SocketRecord) -> io::Result<()> {
         self.link.send(record.to_message().as_bytes()).await
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct PublishedValue {
+    /// Differs at each change of the topic; never 0.
+    pub(crate) state: u64,
+    pub(crate) disk: Arc<[u8]>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct SocketBoard {
+    pub(crate) values: BTreeMap<String, PublishedValue>,
+    pub(crate) restarted: u32,
+    /// Keys of earlier publishers of this boot: a peer may know them, also where they are gone by now.
+    pub(crate) former: Vec<String>,
+    states: u64,
+}
+
+impl SocketBoard {
+    pub(super) fn new(former: Vec<String>) -> Self {
+        Self { former, ..Self::default() }
+    }
+
+    /// Returns whether the value is new.
+    pub(super) fn put(&mut self, key: &str, disk: Arc<[u8]>) -> bool {
+        if self.values.get(key).is_some_and(|held| held.disk == disk) {
+            return false;
+        }
+        self.states += 1;
+        self.values.insert(key.to_owned(), PublishedValue { state: self.states, disk });
+        true
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
-use super::board::SocketBoard;
+use super::peer::SocketBoard;
 use crate::error::chain;
 use crate::files::keep;
 use crate::large::{self, LEFT_OVER, Large, MEMBER_LIMIT_BYTES};

@@ -169,3 +169,83 @@ numbers! {
         Completed = 5,
     }
 }
+
+/// Whether this node publishes `KubeClusterInfo`, and which of its parts are not what the cluster has.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct KubeStatsState {
+    /// This node leads: it alone publishes `KubeClusterInfo`.
+    pub leader: bool,
+    /// Until when that is certain, renewed while the lease is; zero while another node leads.
+    pub until: GoTime,
+    /// Requests to the API server that are open: one watch for each resource that is followed.
+    pub requests_open: u32,
+    /// Parts of `KubeClusterInfo` that are not what the cluster has; empty when all is well. A resource that is not
+    /// installed is none of them.
+    pub parts: Vec<KubeStatsPart>,
+}
+
+impl Topic for KubeStatsState {
+    const NAME: &'static str = "KubeStatsState";
+    const KIND: Kind = Kind::Volatile;
+
+    fn cut(&mut self, most: Most) {
+        for KubeStatsPart { name, error, next_step, since: _ } in &mut self.parts {
+            for text in [name, error, next_step] {
+                most.text(text);
+            }
+        }
+    }
+}
+
+/// A part of `KubeClusterInfo` that is old, empty or cut short.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct KubeStatsPart {
+    /// The resource that cannot be read, as `volumes.longhorn.io`, or the member that was cut short, as `AppPods`.
+    pub name: String,
+    /// Since when.
+    pub since: GoTime,
+    /// Why, in words.
+    pub error: String,
+    /// What a person can do.
+    pub next_step: String,
+}
+
+/// The answer to `GET /outage`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct NodeOutage {
+    /// Name of its Node object.
+    pub node: String,
+    /// Its own member of etcd; null on a node without one.
+    pub etcd: Option<EtcdMember>,
+    /// Its turn to be down.
+    pub turn: TurnWord,
+}
+
+/// A member of etcd, as its own node reads it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct EtcdMember {
+    /// Its id in hexadecimal digits, or empty while it cannot be read.
+    pub member: String,
+    /// It is started and ready, knows a leader, votes, and has no alarm.
+    pub healthy: bool,
+    /// Why not, or empty.
+    pub why: String,
+    /// It leads.
+    pub leads: bool,
+}
+
+/// Whether a node needs its turn.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct TurnWord {
+    /// It neither has nor wants a turn; false while that is not known.
+    pub idle: bool,
+    /// Number of the turn that it has, or 0.
+    pub fence: u32,
+}
+
+topic!(NodeOutage: Volatile);

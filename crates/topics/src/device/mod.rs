@@ -5,9 +5,7 @@
 mod base_os;
 mod config_items;
 mod device_ops;
-mod zboot;
 
 pub use base_os::*;
 pub use config_items::*;
 pub use device_ops::*;
-pub use zboot::*;

@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::blocker::cut_blockers;
+use super::parts::cut_blockers;
 use crate::{
     Blocker, DrainStatus, GoTime, Kind, Most, NodeDrainStatus, OperationPause, PodCounts, RequestId,
     Requester, SkipKind, Topic, cut_text,

@@ -7,7 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::blocker::cut_blockers;
+use super::parts::cut_blockers;
 use crate::{Blocker, DrainMarks, EdgeNodeClusterConfig, GoTime, GoUuid, Kind, Most, Topic, topic};
 
 /// Which cluster this node belongs to, or how far it is on its way out of it.

@@ -1,41 +1,34 @@
 //! The drain protocol: NodeDrainRequest, NodeDrainStatus, and the order files that force a status; beside
-//! them our own topics: `progress`, `journal`, `k3s`, `history`, `leave`, `outage`, `parts`, `preflight`,
-//! `site`, `trouble`; and a person's orders: `order`, to reboot or shut down, `window`, to start now, and
-//! `pause`, to start nothing.
+//! them our own topics: `progress`, `journal`, `k3s`, `history`, `leave`, `outage`, `parts`, `site`,
+//! `trouble`; and a person's orders: `orders`, with what speaks against a drain, and `pause`, to start nothing.
 //!
 //! Not here: the drain itself.
 //!
 //! Source: lf-edge/eve pkg/pillar/kubeapi (nodedrain). Pure: no clock, no I/O, no task.
 
-mod blocker;
 mod history;
 mod journal;
 mod k3s;
 mod leave;
-mod order;
+mod orders;
 mod outage;
 mod parts;
 mod pause;
-mod preflight;
 mod progress;
 mod site;
 mod trouble;
-mod window;
 
-pub use blocker::*;
 pub use history::*;
 pub use journal::*;
 pub use k3s::*;
 pub use leave::*;
-pub use order::*;
+pub use orders::*;
 pub use outage::*;
 pub use parts::*;
 pub use pause::*;
-pub use preflight::*;
 pub use progress::*;
 pub use site::*;
 pub use trouble::*;
-pub use window::*;
 
 use std::fmt;
 

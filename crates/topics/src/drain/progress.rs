@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::blocker::cut_blockers;
+use super::parts::cut_blockers;
 use crate::{
     Blocker, BootGate, DrainStatus, GoTime, Kind, MachineProgress, Most, OperationPause, RequestId,
     Requester, RunningLimit, StorageWait, Topic, TurnShown,

@@ -3,7 +3,6 @@
 //! Not here: the judgement whether one may be carried out (`requester`), carrying it out (nodeagent).
 
 mod act;
-mod executed;
 mod facts;
 mod machine;
 mod ordered;

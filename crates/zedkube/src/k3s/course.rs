@@ -157,7 +157,7 @@ impl K3s {
             skip,
             released: false,
             waiting_for: "the kube container to carry it out".to_owned(),
-            next_step: "nothing".to_owned(),
+            next_step: String::new(),
             ..record
         };
         self.keep(record, out);
@@ -236,7 +236,7 @@ impl K3s {
 
     fn done(&mut self, record: &K3sUpdate, out: &mut Vec<Effect>) {
         say!(out, info, "the kubelet reports {}, and the node is healthy", named(&record.to));
-        let (waiting_for, next_step) = (String::new(), "nothing".to_owned());
+        let (waiting_for, next_step) = (String::new(), String::new());
         self.keep(K3sUpdate { stage: K3sStage::Done, waiting_for, next_step, ..record.clone() }, out);
         self.watch_gate(false, out);
     }

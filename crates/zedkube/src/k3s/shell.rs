@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent::{AgentContext, Error, Hands, Tasks, Troubles, Weight, publication, turn, wire};
 use kubenodeop::node::boot::GateReport;
 use nodestatus::{ClusterMembership, Membership};
-use pubsub::{Change, Publication, TopicRoot, store};
+use pubsub::{Publication, TopicRoot, store};
 use tokio::sync::watch;
 use topics::{ConfigItemValueMap, K3sStage, K3sUpdate, KubeConfig, NodeDrainRequest};
 use tracing::{error, warn};
@@ -124,18 +124,15 @@ impl Shell {
         let topic_root = self.topic_root.clone();
         self.tasks.follow_wall(context.clock, Event::Wall);
         let mut told = Vec::new();
-        self.tasks.follow::<ConfigItemValueMap>(&topic_root, "zedagent", move |change| match change {
-            Change::Put { value, .. } => {
-                let (wanted, refused) = wanted(&value);
-                if refused != told {
-                    for line in &refused {
-                        error!("config property {line}");
-                    }
-                    told = refused;
+        self.tasks.follow::<ConfigItemValueMap>(&topic_root, "zedagent", move |change| {
+            let (wanted, refused) = wanted(&change.put()?);
+            if refused != told {
+                for line in &refused {
+                    error!("config property {line}");
                 }
-                Some(Event::Wanted(wanted))
+                told = refused;
             }
-            Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+            Some(Event::Wanted(wanted))
         });
         self.tasks.events("follow the drain", move |outbox| {
             requester::follow(topic_root, outbox, |word| Some(Event::Drain(word)))
@@ -218,26 +215,24 @@ impl Hands for Shell {
     async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
         match effect {
             Effect::Journal(record) => {
-                self.record.publish(GLOBAL, &record).map_err(Error::pubsub(RECORD))?;
+                wire::publish(&mut self.record, GLOBAL, &record)?;
                 self.hold.send_replace(hold(Some(&record)));
             }
             Effect::Forget => {
                 wire::withdraw(&mut self.record, GLOBAL)?;
                 self.hold.send_replace(K3sHold::default());
             }
-            Effect::Request(request) => {
-                self.request.publish(GLOBAL, &request).map_err(Error::pubsub("NodeDrainRequest"))?;
-            }
+            Effect::Request(request) => wire::publish(&mut self.request, GLOBAL, &request)?,
             Effect::Withdraw => wire::withdraw(&mut self.request, GLOBAL)?,
             Effect::Version(k3s_version) => {
                 let other = self.config.get(GLOBAL).cloned().unwrap_or_default();
                 let config = KubeConfig { k3s_version, ..other };
-                self.config.publish(GLOBAL, &config).map_err(Error::pubsub("KubeConfig"))?;
+                wire::publish(&mut self.config, GLOBAL, &config)?;
             }
             Effect::OnBoot(on_boot) => {
                 let mut config = self.config.get(GLOBAL).cloned().unwrap_or_default();
                 config.vmi_deschedule_events.on_boot = on_boot;
-                self.config.publish(GLOBAL, &config).map_err(Error::pubsub("KubeConfig"))?;
+                wire::publish(&mut self.config, GLOBAL, &config)?;
             }
             Effect::File(Override(bytes)) => {
                 let path = self.topic_root.path(FILE);

@@ -242,7 +242,7 @@ impl LeaveRules {
                      leaves once that is confirmed";
         let (phase, reason, deadline, next_step) = match (word, due) {
             (Ok(word), Some(due)) if now < due => (LeavePhase::Announced, word.reason(), Some(due), restore),
-            (Ok(word), _) => (LeavePhase::Reaching, word.reason(), None, "nothing"),
+            (Ok(word), _) => (LeavePhase::Reaching, word.reason(), None, ""),
             (Err(why), _) => (LeavePhase::Unconfirmed, why, None, check),
         };
         if same_word && (phase, reason) == (record.phase, record.reason.as_str()) {
@@ -261,7 +261,7 @@ impl LeaveRules {
             cluster_name: cut(&config.cluster_name, TEXT_BYTES),
             cluster_id: config.cluster_id.uuid,
             reason: "this node is in a cluster".to_owned(),
-            next_step: "nothing".to_owned(),
+            next_step: String::new(),
             config: Some(kept(config)),
             ..NodeLeave::default()
         };
@@ -300,7 +300,7 @@ impl LeaveRules {
                 (format!("replicas of volumes live here, the node is drained: {so_far}"), waits)
             }
             _ if state.trouble.is_empty() => {
-                ("the device config says that the node is in no cluster".to_owned(), "nothing")
+                ("the device config says that the node is in no cluster".to_owned(), "")
             }
             _ => (state.trouble.clone(), "fix that; it is tried again"),
         };
@@ -353,7 +353,7 @@ impl LeaveRules {
             "on another node of that cluster: `kubectl delete node {node}`, or {node} cannot join again"
         );
         let stays = matches!(phase, LeavePhase::NotReached | LeavePhase::Failed);
-        let next_step = if stays { by_hand } else { "nothing".to_owned() };
+        let next_step = if stays { by_hand } else { String::new() };
         let record = &mut self.record;
         record.blockers.clear();
         record.blockers_omitted = 0;

@@ -9,7 +9,7 @@ use agent::{AgentContext, Error, Tasks, Troubles, publication, wire};
 use kubeapi::ApiClient;
 use kubenodeop::CordonAnnotation;
 use kubenodeop::leave::{Leave, LeaveEnd, LeaveState, leave};
-use pubsub::{Change, Publication, TopicRoot};
+use pubsub::{Publication, TopicRoot};
 use step::Mono;
 use tokio::sync::watch;
 use topics::{
@@ -207,7 +207,7 @@ impl Leaver {
         if topic.get(GLOBAL).is_none() && *self.rules.record() == NodeLeave::default() {
             return Ok(());
         }
-        topic.publish(GLOBAL, self.rules.record()).map(drop).map_err(Error::pubsub("NodeLeave"))
+        wire::publish(topic, GLOBAL, self.rules.record())
     }
 
     /// Logs what a config that reads as one of a node in no cluster leads to.
@@ -243,23 +243,16 @@ impl Leaver {
 }
 
 fn follow(tasks: &mut Tasks<LeaveFact>, topic_root: &TopicRoot) {
-    tasks.follow::<EdgeNodeClusterConfig>(topic_root, "zedagent", |change| match change {
-        Change::Put { value, .. } => Some(LeaveFact::Config(Some(Box::new(value)))),
-        Change::Gone { .. } => Some(LeaveFact::Config(None)),
-        Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+    tasks.follow::<EdgeNodeClusterConfig>(topic_root, "zedagent", |change| {
+        change.latest().map(|it| LeaveFact::Config(it.map(Box::new)))
     });
-    tasks.follow::<ClusterDecision>(topic_root, "zedagent", |change| match change {
-        Change::Put { value, .. } => Some(LeaveFact::Decision(value.membership)),
-        Change::Gone { .. } => Some(LeaveFact::Decision(ConfigMembership::Unknown)),
-        Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+    tasks.follow::<ClusterDecision>(topic_root, "zedagent", |change| {
+        let membership = change.latest()?.map(|it| it.membership);
+        Some(LeaveFact::Decision(membership.unwrap_or(ConfigMembership::Unknown)))
     });
     let mut last = None;
     tasks.follow::<ZedAgentStatus>(topic_root, "zedagent", move |change| {
-        let status = match change {
-            Change::Put { value, .. } => Some(value.config_get_status),
-            Change::Gone { .. } => None,
-            Change::Synced | Change::Restarted(_) | Change::Bad(_) => return None,
-        };
+        let status = change.latest()?.map(|it| it.config_get_status);
         // The rest of that topic is no news here.
         (last.replace(status) != Some(status)).then_some(LeaveFact::Fetch(status))
     });

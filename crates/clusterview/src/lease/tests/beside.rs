@@ -294,7 +294,7 @@ impl World {
                             };
                             self.send(who, Some(request));
                         }
-                        Effect::ElectionState(_) | Effect::Say(_) => {}
+                        Effect::Say(_) => {}
                     }
                 }
             }

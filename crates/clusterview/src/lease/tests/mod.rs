@@ -93,7 +93,7 @@ impl Bench {
     }
 
     fn state(&self) -> ElectionState {
-        self.election.state().clone()
+        self.election.state()
     }
 
     /// What the log was given, behind the words that each line begins with.
@@ -111,8 +111,8 @@ fn unknown() -> WriteOutcome<LeaseSnapshot> {
 #[test]
 fn nothing_is_asked_before_it_is_known_whether_we_stand() {
     let mut election = Election::new(ElectionTimes::default(), "us", 7);
-    let effects = election.step(T0, Event::Tick);
-    assert_eq!(effects, [Effect::ElectionState(ElectionState { clear: true, ..ElectionState::default() })]);
+    assert_eq!(election.step(T0, Event::Tick), []);
+    assert_eq!(election.state(), ElectionState { clear: true, ..ElectionState::default() });
     assert_eq!(election.next_wake(), None);
 }
 

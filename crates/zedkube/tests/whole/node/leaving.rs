@@ -59,7 +59,7 @@ async fn a_member_leaves_when_its_config_says_so_and_is_told_of_no_cluster_after
     device.until_line(OVER, 1).await;
     device.rest().await;
     assert!(!is_there(&device));
-    assert_eq!((record(&device).phase, record(&device).next_step.as_str()), (LeavePhase::Left, "nothing"));
+    assert_eq!((record(&device).phase, record(&device).next_step.as_str()), (LeavePhase::Left, ""));
     assert_eq!(device.status(), status(1, 1));
     // Nothing is left to do for a start after that.
     device.kill().await;

@@ -1,11 +1,71 @@
-//! Findings before a drain, and a person's order to pass some: a topic and an order of our own.
+//! Orders of a person, and what speaks against a drain: to reboot or shut down, to start a drain now, to have findings of the
+//! preflight pass.
 //!
-//! Not here: the checks (`checks`). Pure: no clock, no I/O, no task.
+//! Pure: no clock, no I/O, no task.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, GoTime, Kind, Most, Topic, go_json};
+use super::{RequestId, Requester};
+use crate::{DeviceOp, Error, GoTime, Kind, Most, Topic, go_json};
+
+/// Under the root.
+pub const DEVICE_ORDER: &str = "run/zedbox/device-order.json";
+
+/// Written by `zedbox reboot` and `zedbox shutdown`, read by zedagent; under `/run`, as it is meant for this boot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct DeviceOrder {
+    /// What is wanted.
+    pub op: DeviceOp,
+    /// The boot that it is for; in another one it means nothing.
+    #[serde(rename = "BootID")]
+    pub boot_id: String,
+    /// When it was given.
+    pub ordered_at: GoTime,
+    /// Why, in a person's words.
+    pub reason: String,
+    /// Who wants it, by name.
+    pub by: String,
+}
+
+/// Prefix of an order's words.
+const PERSON: &str = "operator ";
+
+impl DeviceOrder {
+    /// As `operator root: new disk`.
+    pub fn words(&self) -> String {
+        format!("{PERSON}{}: {}", self.by, self.reason)
+    }
+
+    /// Whether `by` names a person; the identity of a whole-site operation has no blank.
+    pub fn is_person(by: &str) -> bool {
+        by.starts_with(PERSON)
+    }
+}
+
+/// Under the root.
+pub const WINDOW_PASS: &str = "run/zedbox/window-pass.json";
+
+/// Written by `zedbox drain start-now`, read by zedkube; under `/run`, because it is for one request of this boot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct WindowPass {
+    /// Whose request it is for.
+    pub requested_by: Requester,
+    /// When that was made; no other is let start.
+    pub requested_at: GoTime,
+    /// Why, in a person's words.
+    pub reason: String,
+    /// Who says so, by name.
+    pub by: String,
+}
+
+impl WindowPass {
+    pub fn id(&self) -> RequestId {
+        RequestId { by: self.requested_by, at: self.requested_at }
+    }
+}
 
 /// What the preflight of the newest drain has found, all at once; there is no file before the first one of a boot.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
