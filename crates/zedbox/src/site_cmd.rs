@@ -13,10 +13,11 @@ use checks::verify;
 use kubeapi::ApiClient;
 use kubeapi::names::APP_NAMESPACE;
 use outage::operator::{self as lease, TurnView};
-use outage::site::machines::VmRecord;
 use outage::site::operator::{self, SiteRequest};
 use outage::site::preflight::{self, Finding};
-use outage::site::record::{Ack, NodeStep, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord};
+use outage::site::record::{
+    Ack, NodeStep, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord, VmRecord,
+};
 use outage::turn::record::{LEASE, TurnRecord};
 use outage::turn::rule::TurnNode;
 use pubsub::TopicRoot;

@@ -3,11 +3,9 @@
 use agent::Clock;
 use kubeapi::machines::stops;
 use outage::site::address::Address;
-use outage::site::calls::{find, scale};
-use outage::site::coordinate::Need;
-use outage::site::machine_calls::act;
-use outage::site::machines::starts;
+use outage::site::calls::{act, find, scale};
 use outage::site::preflight;
+use outage::site::record::{SitePhase, starts};
 use outage::turn::record::TurnRecord;
 use outage::turn::rule::TurnNode;
 use scenarios::World;
@@ -33,18 +31,17 @@ async fn s1_a_whole_site_asks_for_what_its_own_role_grants_and_nothing_else() {
     let runs = |it: &&Value| it["status"]["phase"] == "Running";
     let guests = "kubevirt/virtualmachineinstances";
     sim.until(guests, |all| all.iter().filter(runs).count() == 3).await;
-    for need in [Need::Applications, Need::Attached, Need::Faulted, Need::Scaled] {
-        let found = find(&handle, need, "op").await.unwrap();
+    for phase in [SitePhase::Stopping, SitePhase::Detaching, SitePhase::Starting, SitePhase::Restoring] {
+        let found = find(&handle, &phase, "op").await.unwrap();
         for it in found.work {
             scale(&handle, &it).await.unwrap();
         }
-        let work = match need {
-            Need::Applications => stops("op", "", &found.machines.all),
-            Need::Nodes | Need::Attached | Need::Faulted | Need::Scaled => {
-                sim.until(guests, <[Value]>::is_empty).await;
-                let all = find(&handle, Need::Scaled, "op").await.unwrap().machines.all;
-                if need == Need::Scaled { starts("op", &[], &all) } else { Vec::new() }
-            }
+        let work = if phase == SitePhase::Stopping {
+            stops("op", "", &found.machines.all)
+        } else {
+            sim.until(guests, <[Value]>::is_empty).await;
+            let all = find(&handle, &SitePhase::Restoring, "op").await.unwrap().machines.all;
+            if phase == SitePhase::Restoring { starts("op", &[], &all) } else { Vec::new() }
         };
         for it in work {
             act(&handle, &it).await.unwrap();

@@ -1,29 +1,34 @@
-//! What a whole-site operation reads and writes of the cluster: applications with volumes, attached and faulted volumes.
+//! What a whole-site operation reads and writes of the cluster: applications with volumes, attached and faulted volumes,
+//! virtual machines.
 //!
-//! Not here: when, and what follows (`coordinate`), virtual machines (`machine_calls`), nodes and the Lease
-//! (`crate::calls`). Every call has the deadline of
-//! [`ApiClient`]. What is not installed is not there: a list of an unknown kind is empty. An application is changed by one
+//! Not here: when, and what follows (`coordinate`), how a machine is stopped and started (`kubeapi::machines`), nodes and the Lease
+//! (`crate::calls`). Every call has the deadline of [`ApiClient`]. What is not installed is not there: a list of an unknown kind is empty. An application is changed by one
 //! patch that names its version and says what it had before. Source: spec/cluster-lock.md 6.3.
 
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::Resource;
 use kube::api::Patch;
 use kube::core::Request;
+use kubeapi::machines::SITE;
+pub use kubeapi::machines::calls::act;
+use kubeapi::machines::calls::{GUESTS, LAUNCHERS, MACHINES, SETS, described, is_over, path};
 use kubeapi::names::STORAGE_NAMESPACE;
 use kubeapi::nodes::signed;
 use kubeapi::objects::{items, named, text};
 use kubeapi::slim::longhorn::{self, Volume};
 use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error, found};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use step::Inserted as _;
 
-use super::coordinate::Need;
-use super::machine_calls::{self, listed};
 use super::moves::{PhaseReadings, ScaledWorkload};
+use super::record::{Machines, SitePhase};
 
 /// Annotation of a workload: what a whole-site operation changed there, a JSON object [`Scaled`].
 pub const SCALED: &str = "pillar-rs/site-scaled";
@@ -39,25 +44,32 @@ pub struct Scaled {
     pub replicas: i64,
 }
 
-/// Reads what the phase needs, for the operation `id`.
-pub async fn find(cluster: &ApiClient, need: Need, id: &str) -> Result<PhaseReadings, Error> {
+/// Reads what this phase needs, for the operation `id`.
+pub async fn find(cluster: &ApiClient, phase: &SitePhase, id: &str) -> Result<PhaseReadings, Error> {
     let mut found = PhaseReadings::default();
-    match need {
-        Need::Nodes => {}
-        Need::Applications => {
-            (found.machines, found.work) =
-                futures::try_join!(machine_calls::find(cluster), applications(cluster, id))?;
+    match phase {
+        SitePhase::Stopping => {
+            (found.machines, found.work) = futures::try_join!(machines(cluster), applications(cluster, id))?;
         }
-        Need::Attached => found.blocking = attached(cluster).await?,
-        Need::Faulted => {
+        SitePhase::Detaching => found.blocking = attached(cluster).await?,
+        SitePhase::Starting => {
             let all = longhorn_volumes(cluster).await?;
             let faulted = all.iter().filter(|it| it.status.robustness == "faulted");
             found.blocking = faulted.map(Volume::shown).collect();
         }
-        Need::Scaled => {
-            (found.machines, found.work) =
-                futures::try_join!(machine_calls::find(cluster), scaled(cluster, id))?;
+        SitePhase::Restoring => {
+            (found.machines, found.work) = futures::try_join!(machines(cluster), scaled(cluster, id))?;
         }
+        // Nothing but the nodes.
+        SitePhase::Announced
+        | SitePhase::Cordoning
+        | SitePhase::WorkersGoing
+        | SitePhase::ServersGoing
+        | SitePhase::Uncordoning
+        | SitePhase::Restarting
+        | SitePhase::Stopped
+        | SitePhase::Checking
+        | SitePhase::Stranger(_) => {}
     }
     Ok(found)
 }
@@ -182,4 +194,51 @@ pub async fn scale(cluster: &ApiClient, it: &ScaledWorkload) -> Result<(), Error
         // One that was deleted since it was read is no error.
         other => found(other).map(drop),
     }
+}
+
+/// All objects of a kind that may not be installed.
+async fn listed<T>(cluster: &ApiClient, what: &str, path: String) -> Result<Vec<T>, Error>
+where
+    T: DeserializeOwned + Send,
+{
+    Ok(WatchScope::all(what, path).list_installed(cluster).await?.unwrap_or_default())
+}
+
+/// Machines, their sets, and the guests that are there.
+async fn machines(cluster: &ApiClient) -> Result<Machines, Error> {
+    let guests = WatchScope::all("virtual machines", path(GUESTS)).list_installed(cluster).await?;
+    let Some(guests) = guests else { return Ok(Machines::default()) };
+    let launchers = WatchScope {
+        labels: Some(LAUNCHERS.to_owned()),
+        ..WatchScope::all("launchers of virtual machines", Pod::url_path(&(), None))
+    };
+    let (machines, sets, launchers) = futures::try_join!(
+        listed(cluster, MACHINES, path(MACHINES)),
+        listed(cluster, SETS, path(SETS)),
+        launchers.list_all::<Value>(cluster)
+    )?;
+    let guests: Vec<&Value> = guests.iter().filter(|it| !is_over(it)).collect();
+    let running: BTreeSet<String> = guests.iter().map(|it| named(it)).into_set();
+    let own = |machine: &Value| guests.iter().find(|it| named(it) == named(machine)).copied();
+    let mut found = Machines {
+        all: machines.iter().map(|it| described(MACHINES, it, own(it), &SITE)).collect(),
+        guests: running.iter().cloned().collect(),
+        loose: guests.iter().filter(|it| is_loose(it)).map(|it| named(it)).collect(),
+        starting: guests.iter().filter(|it| it["status"]["phase"] != "Running").count(),
+    };
+    found.all.extend(sets.iter().map(|it| described(SETS, it, None, &SITE)));
+    let guest = |pod: &Value| {
+        let meta = &pod["metadata"];
+        format!("{}/{}", text(&meta["namespace"]), text(&meta["annotations"]["kubevirt.io/domain"]))
+    };
+    let left = launchers.items.iter().filter(|it| !is_over(it) && !running.contains(&guest(it)));
+    found.guests.extend(left.map(|it| format!("launcher {}", named(it))));
+    Ok(found)
+}
+
+fn is_loose(guest: &Value) -> bool {
+    let owner = |it: &Value| {
+        matches!(it["kind"].as_str(), Some("VirtualMachine" | "VirtualMachineInstanceReplicaSet"))
+    };
+    !items(&guest["metadata"]["ownerReferences"]).iter().any(owner)
 }

@@ -7,45 +7,12 @@
 use kubeapi::machines::room;
 use kubeapi::names::listed;
 
-use super::machines::{self, MachineAction, MachineWork, Machines};
 use super::moves::{CANCEL, Move, NODE_LIMIT, PhaseReadings, is_alive, may_coordinate, node_of, pass_step};
-use super::record::{NodeStep, SiteKind, SiteMember, SitePhase, SiteRecord};
+use super::record::{
+    self, MachineAction, MachineWork, Machines, NodeStep, SiteKind, SiteMember, SitePhase, SiteRecord,
+};
 use super::restart;
 use crate::turn::rule::TurnNode;
-
-/// What the phase needs to be read for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Need {
-    /// Nothing but the nodes.
-    Nodes,
-    /// Machines, and applications with volumes.
-    Applications,
-    /// Volumes that are attached.
-    Attached,
-    /// The virtual IP, and volumes that are broken.
-    Faulted,
-    /// Applications that were scaled down, and machines.
-    Scaled,
-}
-
-/// What has to be read before [`next`] in this phase.
-pub fn need(phase: &SitePhase) -> Need {
-    match phase {
-        SitePhase::Stopping => Need::Applications,
-        SitePhase::Detaching => Need::Attached,
-        SitePhase::Starting => Need::Faulted,
-        SitePhase::Restoring => Need::Scaled,
-        SitePhase::Announced
-        | SitePhase::Cordoning
-        | SitePhase::WorkersGoing
-        | SitePhase::ServersGoing
-        | SitePhase::Uncordoning
-        | SitePhase::Restarting
-        | SitePhase::Stopped
-        | SitePhase::Checking
-        | SitePhase::Stranger(_) => Need::Nodes,
-    }
-}
 
 /// Whether this node is off, or was since it said something last.
 pub fn is_gone(site: &SiteRecord, member: &SiteMember, nodes: &[TurnNode]) -> bool {
@@ -96,7 +63,7 @@ pub fn next(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Mov
 fn stopping(site: &SiteRecord, found: &PhaseReadings) -> Move {
     if !site.leave_machines && !site.is_passed() {
         let work = kubeapi::machines::stops(&site.id, "", &found.machines.all);
-        if let Some(machines) = machines::noted(&site.machines, &work) {
+        if let Some(machines) = record::noted(&site.machines, &work) {
             return Move::To(Box::new(SiteRecord { machines, ..site.clone() }));
         }
         if !work.is_empty() {
@@ -130,7 +97,7 @@ fn restoring(site: &SiteRecord, found: &PhaseReadings) -> Move {
     if !found.work.is_empty() {
         return Move::Scale(found.work.clone());
     }
-    let work = machines::starts(&site.id, &site.machines, &found.machines.all);
+    let work = record::starts(&site.id, &site.machines, &found.machines.all);
     if work.is_empty() || site.is_passed() {
         return Move::End;
     }

@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-use super::machines::{MachineWork, Machines};
-use super::record::{Ack, NodeStep, SiteKind, SiteMember, SiteRecord};
+use super::record::{Ack, MachineWork, Machines, NodeStep, SiteKind, SiteMember, SiteRecord};
 use crate::turn::pulses::Pulse;
 use crate::turn::rule::TurnNode;
 

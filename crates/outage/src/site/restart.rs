@@ -9,7 +9,6 @@
 use std::time::Duration;
 
 use kubeapi::names::listed;
-use step::Mono;
 
 use super::moves::{
     CANCEL, Move, NODE_LIMIT, PhaseReadings, in_turn, is_alive, may_coordinate, node_of, pass_step,
@@ -25,32 +24,10 @@ pub const REBUILD_LIMIT: Duration = Duration::from_hours(2);
 /// How long another server leaves something to the one that works for all, and then does it.
 pub const STAND_IN: Duration = Duration::from_mins(3);
 
-/// Since when nothing has changed in the record, but what the nodes wait for: by that another server knows that the one that
-/// works for all does nothing, though its kubelet answers.
-#[derive(Debug, Default)]
-pub struct Quiet(Option<(SiteRecord, Mono)>);
-
-impl Quiet {
-    fn bare(site: &SiteRecord) -> SiteRecord {
-        let mut site = site.clone();
-        site.seen.iter_mut().for_each(|it| it.waits.clear());
-        site
-    }
-
-    /// Whether this server does what is due, which another one has left undone.
-    pub fn stands_in(&mut self, node: &str, site: &SiteRecord, nodes: &[TurnNode], now: Mono) -> bool {
-        let site = Self::bare(site);
-        let held = self.0.take().filter(|(of, _)| *of == site);
-        let (site, since) = self.0.insert(held.unwrap_or((site, now)));
-        site.kind == SiteKind::Restart && now.since(*since) >= STAND_IN && may_coordinate(node, site, nodes)
-    }
-
-    /// What it has written itself is no sign of the other one.
-    pub fn wrote(&mut self, to: &SiteRecord) {
-        if let Some((site, _)) = &mut self.0 {
-            *site = Self::bare(to);
-        }
-    }
+/// Whether this server does what is due, which another one may have left undone: by `lasted`, how long the node that goes has
+/// been at its step. The one that works for all may have a kubelet that answers and no zedkube.
+pub fn stands_in(node: &str, site: &SiteRecord, nodes: &[TurnNode], lasted: Duration) -> bool {
+    site.kind == SiteKind::Restart && lasted >= STAND_IN && may_coordinate(node, site, nodes)
 }
 
 /// All nodes in the order in which they go, and who leads etcd, or empty: first those that have gone, as they went; then

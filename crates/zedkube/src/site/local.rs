@@ -57,7 +57,7 @@ pub(super) fn record(
         phase: site.map_or(before.phase.clone(), |it| it.phase.text().to_owned()),
         by: by.unwrap_or_else(|| before.by.clone()),
         waiting_for: next.waits.clone(),
-        next_step: if next.waits.is_empty() { "nothing" } else { "zedbox site status" }.to_owned(),
+        next_step: if next.waits.is_empty() { "" } else { "zedbox site status" }.to_owned(),
         at: before.at,
     };
     // The moment alone is no reason to write.

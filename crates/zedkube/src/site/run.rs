@@ -17,11 +17,12 @@ use outage::margin::facts::{Data, OwnEtcd as Etcd, Readyz};
 use outage::operator::{self as lease, Failed};
 use outage::site::address::Address;
 use outage::site::calls as site_calls;
-use outage::site::coordinate::{self, Need};
+use outage::site::coordinate;
 use outage::site::member::{self, LeaseReading, Next, OwnIdentity, SiteFacts};
 use outage::site::moves::Move;
+use outage::site::operator;
 use outage::site::record::{Ack, SitePhase, SiteRecord};
-use outage::site::{machine_calls, operator};
+use outage::site::restart::{stage, stands_in};
 use outage::turn::record::{RecordSnapshot, TurnRecord};
 use outage::turn::rule::TurnNode;
 use pubsub::Publication;
@@ -52,8 +53,6 @@ pub(crate) struct Sites {
     phase: Option<((SitePhase, String), Mono, Address)>,
     /// Of a restart: what the looks at the cluster have shown.
     verify: restart::Verify,
-    /// Of a restart: whether the one that works for all does so.
-    quiet: outage::site::restart::Quiet,
     /// Of a restart: how this node's own reboot is.
     ordered: restart::Ordered,
     /// What the last look found where it waits for device configs: until that changes, nobody is asked again.
@@ -95,7 +94,6 @@ impl Sites {
             waits: None,
             phase: None,
             verify: restart::Verify::default(),
-            quiet: outage::site::restart::Quiet::default(),
             ordered: restart::Ordered::default(),
             looked: None,
             failed: false,
@@ -244,12 +242,17 @@ impl Sites {
             let ack = Ack { leads, waits, ..Ack::of(&own.node, &own.uid, &boot_id, step) };
             self.say(cluster, site, ack).await?;
         }
-        let works = coordinate::is_coordinator(&read.own.node, site, &read.nodes);
+        let stage = (site.phase.clone(), stage(site, &read.nodes));
+        let seen = self.phase.take().filter(|(of, ..)| *of == stage);
+        let (_, since, _) = self.phase.insert(seen.unwrap_or_else(|| (stage, now, Address::default())));
+        let lasted = now.since(*since);
         // Nothing of this node's own files keeps it from working for all.
-        if works || self.quiet.stands_in(&read.own.node, site, &read.nodes, now) {
-            return self.coordinate(cluster, &read).await;
+        if coordinate::is_coordinator(&read.own.node, site, &read.nodes)
+            || stands_in(&read.own.node, site, &read.nodes, lasted)
+        {
+            return self.coordinate(cluster, &read, lasted).await;
         }
-        (self.phase, self.verify) = (None, restart::Verify::default());
+        self.verify = restart::Verify::default();
         Ok(())
     }
 
@@ -323,7 +326,7 @@ impl Sites {
             none => none.insert(publication(&self.context.topic_root, NAME)?),
         };
         match record {
-            Some(record) => topic.publish(GLOBAL, record).map(drop).map_err(Error::pubsub("SiteOperation")),
+            Some(record) => wire::publish(topic, GLOBAL, record),
             None => wire::withdraw(topic, GLOBAL),
         }
     }
@@ -355,16 +358,16 @@ impl Sites {
     }
 
     /// What is done for all.
-    async fn coordinate(&mut self, cluster: &ApiClient, read: &SiteReadings<'_>) -> Result<(), String> {
-        let (site, now) = (read.site, self.context.clock.now());
-        let stage = (site.phase.clone(), outage::site::restart::stage(site, &read.nodes));
-        let seen = self.phase.take().filter(|(of, ..)| *of == stage);
-        let (_, since, address) = self.phase.insert(seen.unwrap_or_else(|| (stage, now, Address::default())));
-        let since = *since;
-        let need = coordinate::need(&site.phase);
+    async fn coordinate(
+        &mut self,
+        cluster: &ApiClient,
+        read: &SiteReadings<'_>,
+        lasted: Duration,
+    ) -> Result<(), String> {
+        let site = read.site;
         let found = async {
-            let mut found = site_calls::find(cluster, need, &site.id).await?;
-            if need == Need::Faulted {
+            let mut found = site_calls::find(cluster, &site.phase, &site.id).await?;
+            if let Some((.., address)) = self.phase.as_mut().filter(|_| site.phase == SitePhase::Starting) {
                 let looked = address.look(cluster, &read.nodes).await;
                 found.address = looked.unwrap_or_else(|error| format!("the virtual IP: {}", error.line()));
             }
@@ -377,7 +380,7 @@ impl Sites {
                 return self.advance(cluster, site, Some(to)).await;
             }
         };
-        found.lasted = now.since(since);
+        found.lasted = lasted;
         let stage = self.phase.as_ref().map(|((_, stage), ..)| stage.clone()).unwrap_or_default();
         self.verify.look(cluster, self.context.clock, (site, stage), &mut found).await;
         found.holders = read.held.record.holders.iter().map(|it| it.node.clone()).collect();
@@ -395,7 +398,7 @@ impl Sites {
                 for it in work {
                     let machine = &it.machine;
                     info!(kind = machine.kind, machine = machine.path(), work = ?it.turn, "for the whole-site operation");
-                    if let Err(error) = machine_calls::act(cluster, &it).await {
+                    if let Err(error) = site_calls::act(cluster, &it).await {
                         refused.push(error.line());
                     }
                 }
@@ -440,14 +443,8 @@ impl Sites {
         }
         let edit = |record: &_| operator::advance(record, from, to.as_ref());
         match lease::change(cluster, self.context.clock.wall().to_timestamp(), edit).await {
-            Ok(_) => {
-                if let Some(it) = &to {
-                    self.quiet.wrote(it);
-                }
-                Ok(())
-            }
             // Another one was faster: the next look sees what it wrote.
-            Err(Failed::Outrun(_)) => Ok(()),
+            Ok(_) | Err(Failed::Outrun(_)) => Ok(()),
             Err(why) => Err(why.to_string()),
         }
     }

@@ -6,7 +6,7 @@ use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::json;
 
 use super::super::calls::{SCALED, find, scale};
-use super::super::coordinate::Need;
+use super::super::record::SitePhase;
 
 fn cluster() -> (Sim, ApiClient) {
     let sim = Sim::new(SimConfig::default());
@@ -31,7 +31,7 @@ fn cluster() -> (Sim, ApiClient) {
     (sim, cluster)
 }
 
-async fn scale_all(cluster: &ApiClient, need: Need, id: &str) -> Vec<String> {
+async fn scale_all(cluster: &ApiClient, need: &SitePhase, id: &str) -> Vec<String> {
     let work = find(cluster, need, id).await.unwrap().work;
     for it in &work {
         scale(cluster, it).await.unwrap();
@@ -49,29 +49,29 @@ fn replicas(sim: &Sim, resource: &str, name: &str) -> (i64, Option<String>) {
 async fn u13_applications_with_volumes_go_and_come_back_to_the_saved_values_unless_somebody_changed_them() {
     let (sim, cluster) = cluster();
     let down = ["deployments shop/db 0", "statefulsets shop/queue 0"];
-    assert_eq!(scale_all(&cluster, Need::Applications, "op").await, down);
+    assert_eq!(scale_all(&cluster, &SitePhase::Stopping, "op").await, down);
     let mark = |replicas: u32| Some(format!(r#"{{"id":"op","replicas":{replicas}}}"#));
     assert_eq!(replicas(&sim, "apps/deployments", "db"), (0, mark(3)));
     assert_eq!(replicas(&sim, "apps/deployments", "web"), (2, None));
-    assert_eq!(scale_all(&cluster, Need::Applications, "op").await, [""; 0]);
+    assert_eq!(scale_all(&cluster, &SitePhase::Stopping, "op").await, [""; 0]);
     // Somebody scales it up in between: it goes again, and what it had first is kept.
     sim.edit("apps/deployments", "shop", "db", |it| it["spec"]["replicas"] = 1.into());
-    assert_eq!(scale_all(&cluster, Need::Applications, "op").await, ["deployments shop/db 0"]);
+    assert_eq!(scale_all(&cluster, &SitePhase::Stopping, "op").await, ["deployments shop/db 0"]);
     assert_eq!(replicas(&sim, "apps/deployments", "db"), (0, mark(3)));
 
-    assert_eq!(scale_all(&cluster, Need::Scaled, "another").await, [""; 0]);
+    assert_eq!(scale_all(&cluster, &SitePhase::Restoring, "another").await, [""; 0]);
     sim.edit("apps/statefulsets", "shop", "queue", |it| it["spec"]["replicas"] = 5.into());
     let up = ["deployments shop/db 3", "statefulsets shop/queue 5"];
-    assert_eq!(scale_all(&cluster, Need::Scaled, "op").await, up);
+    assert_eq!(scale_all(&cluster, &SitePhase::Restoring, "op").await, up);
     assert_eq!(replicas(&sim, "apps/deployments", "db"), (3, None));
     assert_eq!(replicas(&sim, "apps/statefulsets", "queue"), (5, None));
-    assert_eq!(scale_all(&cluster, Need::Scaled, "op").await, [""; 0]);
+    assert_eq!(scale_all(&cluster, &SitePhase::Restoring, "op").await, [""; 0]);
 }
 
 #[tokio::test]
 async fn a_lost_race_changes_nothing() {
     let (sim, cluster) = cluster();
-    let work = find(&cluster, Need::Applications, "op").await.unwrap().work;
+    let work = find(&cluster, &SitePhase::Stopping, "op").await.unwrap().work;
     sim.edit("apps/deployments", "shop", "db", |it| it["spec"]["replicas"] = 7.into());
     scale(&cluster, &work[0]).await.unwrap();
     assert_eq!(replicas(&sim, "apps/deployments", "db"), (7, None));
@@ -82,7 +82,7 @@ async fn a_lost_race_changes_nothing() {
 #[tokio::test]
 async fn what_is_in_the_way_is_named_and_what_is_not_installed_is_not_there() {
     let (sim, cluster) = cluster();
-    for need in [Need::Applications, Need::Attached, Need::Faulted] {
+    for need in [&SitePhase::Stopping, &SitePhase::Detaching, &SitePhase::Starting] {
         assert_eq!(find(&cluster, need, "op").await.unwrap().blocking, [""; 0], "{need:?}");
     }
     sim.apply(
@@ -111,7 +111,7 @@ async fn what_is_in_the_way_is_named_and_what_is_not_installed_is_not_there() {
         );
     }
     let blocking = async |need| find(&cluster, need, "op").await.unwrap().blocking;
-    assert_eq!(blocking(Need::Attached).await, ["pv-1 on node n1", "pv-2"]);
-    assert_eq!(blocking(Need::Faulted).await, ["pv-2"]);
-    assert_eq!(find(&cluster, Need::Applications, "op").await.unwrap().machines.guests, ["shop/vm"]);
+    assert_eq!(blocking(&SitePhase::Detaching).await, ["pv-1 on node n1", "pv-2"]);
+    assert_eq!(blocking(&SitePhase::Starting).await, ["pv-2"]);
+    assert_eq!(find(&cluster, &SitePhase::Stopping, "op").await.unwrap().machines.guests, ["shop/vm"]);
 }

@@ -6,9 +6,9 @@ use kubeapi::machines::SITE;
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
 
+use super::super::calls::act;
 use super::super::calls::find;
-use super::super::coordinate::{need, next};
-use super::super::machine_calls::act;
+use super::super::coordinate::next;
 use super::super::moves::Move;
 use super::super::operator::{SiteRequest, begin, current, pass};
 use super::super::record::{OperatorStatement, SiteKind, SitePhase, SiteRecord};
@@ -80,7 +80,7 @@ impl Place {
 
     /// What follows now; it is done.
     async fn step(&mut self) -> Move {
-        let found = find(&self.cluster, need(&self.site.phase), "op").await.unwrap();
+        let found = find(&self.cluster, &self.site.phase, "op").await.unwrap();
         let step = next(&self.site, &[], &found);
         match &step {
             Move::To(site) => self.site = (**site).clone(),
@@ -267,7 +267,7 @@ async fn u13_a_guest_that_nobody_owns_is_named_and_holds_the_site_until_a_person
     assert!(step.contains("kubectl -n lab delete vmi loose"), "{step}");
     let record = TurnRecord { mode: Some(place.site.mode().unwrap()), ..TurnRecord::default() };
     let passed = current(&pass(&record, &SitePhase::Stopping, None, &said()).unwrap()).unwrap().unwrap();
-    let found = find(&place.cluster, need(&passed.phase), "op").await.unwrap();
+    let found = find(&place.cluster, &passed.phase, "op").await.unwrap();
     assert!(matches!(next(&passed, &[], &found), Move::To(it) if it.phase == SitePhase::Detaching));
     // Machines that may go down with their nodes are not asked at all.
     let left = SiteRecord { leave_machines: true, ..place.site.clone() };

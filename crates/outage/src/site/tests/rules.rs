@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::super::coordinate::{is_coordinator, next};
-use super::super::machines::Machines;
 use super::super::member::{
     self, GOING_LIMIT, LeaseReading, LocalSite, OwnIdentity, SiteFacts, SiteMemberAction,
 };
 use super::super::moves::{Move, NODE_LIMIT, PhaseReadings};
 use super::super::operator::{SiteRequest, begin, cancel, current, pass};
+use super::super::record::Machines;
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use crate::turn::pulses::Pulse;
 use crate::turn::record::{Class, Holder, Op, Phase, TurnRecord};

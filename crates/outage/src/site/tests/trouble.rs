@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use step::Mono;
-
 use super::super::coordinate::{is_coordinator, next};
 use super::super::member::{self, LeaseReading, OwnIdentity, SiteFacts};
 use super::super::moves::{Move, NODE_LIMIT, PhaseReadings};
 use super::super::operator::{begin, current, pass, skip};
-use super::super::record::{Ack, NodeStep, SitePhase, SiteRecord};
-use super::super::restart::{Quiet, STAND_IN, WELL};
+use super::super::record::{Ack, NodeStep, SiteKind, SitePhase, SiteRecord};
+use super::super::restart::{STAND_IN, WELL, stage, stands_in};
 use super::restart::{ack, node, nodes, said, wish};
 use crate::turn::record::TurnRecord;
 use crate::turn::rule::TurnNode;
@@ -68,23 +66,18 @@ fn v3_no_node_is_ordered_for_a_boot_that_it_has_not_said_or_counts_as_rebooted_b
 
 #[test]
 fn v3_another_server_does_what_the_one_that_works_for_all_leaves_undone() {
-    let (mut quiet, start) = (Quiet::default(), Mono::START);
     let mut known = site(&all(&NodeStep::Seen));
-    let at = |secs| start + Duration::from_secs(secs);
-    let limit = STAND_IN.as_secs();
     assert!(is_coordinator("a", &known, &nodes()));
-    assert!(!quiet.stands_in("b", &known, &nodes(), at(0)));
-    assert!(!quiet.stands_in("b", &known, &nodes(), at(limit - 1)));
+    assert!(!stands_in("b", &known, &nodes(), STAND_IN.saturating_sub(Duration::from_secs(1))));
+    assert!(stands_in("b", &known, &nodes(), STAND_IN) && !stands_in("w1", &known, &nodes(), STAND_IN));
+    let before = stage(&known, &nodes());
     // That a node waits for something else is no sign of the one that works for all.
     known.seen[3].waits = "pod shop/web-0".to_owned();
-    assert!(quiet.stands_in("b", &known, &nodes(), at(limit)));
-    assert!(!Quiet::default().stands_in("w1", &known, &nodes(), at(limit)));
-    let written = SiteRecord { waits: "the next node".to_owned(), ..known.clone() };
-    quiet.wrote(&written);
-    assert!(quiet.stands_in("b", &written, &nodes(), at(limit + 1)), "what it wrote itself");
+    assert_eq!(stage(&known, &nodes()), before);
     known.hear(ack("w1", NodeStep::Draining));
-    assert!(!quiet.stands_in("b", &known, &nodes(), at(limit + 2)), "another one has written");
-    assert!(!quiet.stands_in("w1", &known, &nodes(), at(3 * limit)), "a worker");
+    assert_ne!(stage(&known, &nodes()), before, "another one has written");
+    let down = SiteRecord { kind: SiteKind::Reboot, ..known };
+    assert!(!stands_in("b", &down, &nodes(), STAND_IN), "of a reboot of all the limits of its phases do");
 }
 
 #[test]
