@@ -1,8 +1,8 @@
 //! The read-only HTTP server on this node's address in the cluster, for joining nodes, for peers, and for
 //! people and monitors who look at this node's drain and the cluster's nodes.
 //!
-//! Answers of each path: `answer`; whether `/status` names the cluster: `joined`; answers for peers:
-//! `statement`. Not here: when the address is ready (`cluster_status`).
+//! Answers of each path: `answer`; whether `/status` names the cluster, and the answer for peers:
+//! `on_demand`. Not here: when the address is ready (`cluster_status`).
 //!
 //! Only while that address is ready, and on no other. One request a connection, with limits on its size, its
 //! time and on parallel connections, so that no client can block it. Answers come from topics of this device,
@@ -14,14 +14,13 @@ mod app;
 mod connection_counts;
 mod exchange;
 mod frame;
-mod joined;
 mod listen;
 mod metrics;
 mod node_list;
+mod on_demand;
 mod page;
 mod peers;
 mod prometheus;
-mod statement;
 #[cfg(test)]
 mod tests;
 mod totals;
@@ -40,12 +39,12 @@ use crate::cluster_status::NodeAddress;
 use kubeapi::OwnNode;
 
 use answer::Router;
-use joined::Joined;
 pub use listen::ServerLimits;
 use node_list::NodeList;
+use on_demand::Joined;
+pub use on_demand::Make;
+use on_demand::OutageStatement;
 use peers::Peers;
-pub use statement::Make;
-use statement::OutageStatement;
 pub use totals::Totals;
 
 /// Longest wait for the API: the rest is for the request itself.

@@ -15,12 +15,11 @@ use topics::{GoTime, GoUuid, NodeShown, NodeStatus};
 
 use super::answer::Router;
 use super::frame::{PeerBytes, frame, object};
-use super::joined::Joined;
 use super::listen::{ServerLimits, serve_one};
 use super::node_list::NodeList;
+use super::on_demand::{Joined, OutageStatement};
 use super::page;
 use super::peers::Peers;
-use super::statement::OutageStatement;
 use super::view::NodeView;
 use crate::cluster_status::NodeAddress;
 use kubeapi::OwnNode;

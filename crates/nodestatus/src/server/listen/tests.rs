@@ -19,10 +19,9 @@ use tokio::task::JoinSet;
 use topics::GoUuid;
 
 use super::super::answer::Router;
-use super::super::joined::Joined;
 use super::super::node_list::NodeList;
+use super::super::on_demand::{Joined, Make, OutageStatement};
 use super::super::peers::Peers;
-use super::super::statement::{Make, OutageStatement};
 use super::super::totals::Totals;
 use super::{ServerLimits, serve};
 use crate::cluster_status::NodeAddress;
