@@ -14,7 +14,7 @@ const DEVELOPMENT: [&str; 9] = [
     "crates/agent/src/runtime/mock",
     "crates/nodestatus/src/server/trial",
 ];
-const DEVICE_LINES: usize = 92_200;
+const DEVICE_LINES: usize = 91_125;
 /// What builds, shows or tries it.
 const DEVELOPMENT_LINES: usize = 11_421;
 /// Tests, those beside the code included.
