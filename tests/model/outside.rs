@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use agent::device::MachineOperation;
 use kubenodeop::node::boot::GateReport;
-use kubenodeop::node::gate::{GateStatus, Layer};
+use kubenodeop::node::gate::{GateStatus, Layer, since_boot};
 use kubenodeop::{AttemptFailure, DrainSuccess, WatchedBlockers};
 use nodeagent::core::Took;
 use outage::turn::rule::CordonMark;
-use topics::{CordonOwner, DrainMarks, NodeDrainRequest, Requester};
+use topics::{BootGate, CordonOwner, DrainMarks, NodeDrainRequest, Requester};
 use zedkube::core::{NodeLook, RemainingPod, StartObstacle};
 
 use super::effects::{Fuse, Gone};
@@ -206,15 +206,11 @@ impl State {
             self.fails();
         }
         self.under().gate.told = Some(open);
+        let since = since_boot(self.now(Who::Zedkube));
         let verdict = GateStatus {
             layer: (!open).then_some(Layer::Service),
-            words: String::new(),
-            next_step: String::new(),
-            since: self.now(Who::Zedkube),
-            failed: false,
-            taints: Vec::new(),
+            shown: BootGate { open, since, ..BootGate::default() },
             holds_turn: false,
-            warnings: Vec::new(),
         };
         let report = GateReport { verdict: Some(verdict), ..GateReport::default() };
         self.deliver(Fact::Zedkube(zedkube::core::Event::Gate(Box::new(report))), fuse, touched)

@@ -7,20 +7,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::future::join_all;
 use futures::{FutureExt as _, join};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kubeapi::slim::NodeObject;
 
 use kube::Resource;
+use kube::api::GetParams;
 use kube::core::Request;
 use kubeapi::machines::calls::{GUESTS, MACHINES, path};
+use kubeapi::names::VIRTUAL_IPS;
+use kubeapi::objects::{items, text};
 use kubeapi::slim::longhorn;
 use kubeapi::watch::WatchScope;
-use kubeapi::{ApiClient, Error};
+use kubeapi::{ApiClient, Error, found};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use step::Inserted as _;
 
 use crate::finding::{warnings, without_hints};
-use crate::{Finding, Severity, certificates, etcd, machines, node, nodes, storage};
+use crate::network::VirtualIp;
+use crate::{Finding, Severity, certificates, machines, node, nodes, storage};
+
+/// Where kube-vip is, with its leases.
+const SYSTEM: &str = "kube-system";
 
 /// What is read of the cluster before a drain, one request each where it has one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,12 +90,12 @@ async fn look(
                 listed::<Value>(cluster, etcd_snapshots())
             );
             judge("nodes", &all, &mut found, |all| {
-                let warns = warnings([nodes::unready(all), etcd::voters(all)].concat());
+                let warns = warnings([nodes::unready(all), nodes::voters(all)].concat());
                 [warns, nodes::cordoned(all, node), nodes::full_disks(all), nodes::mixed_versions(all)]
                     .concat()
             });
-            if all.is_ok_and(|all| all.iter().any(etcd::is_member)) {
-                judge("snapshot", &snapshots, &mut found, |all| warnings(etcd::snapshot(all, own())));
+            if all.is_ok_and(|all| all.iter().any(nodes::is_member)) {
+                judge("snapshot", &snapshots, &mut found, |all| warnings(nodes::snapshot(all, own())));
             }
         }
         ClusterSource::Events => {
@@ -146,9 +155,38 @@ pub(crate) async fn server_time(cluster: &ApiClient) -> Result<Option<Timestamp>
     if let Some(said) = cluster.server_time() {
         return Ok(said.0);
     }
-    let request = Request::new("").get("version", &kube::api::GetParams::default());
+    let request = Request::new("").get("version", &GetParams::default());
     let (_, date) = cluster.ask_with_date::<Value>("read the version of the API server", request).await?;
     Ok(date)
+}
+
+/// The leases of virtual IPs; none without kube-vip. `is_ready` says whether a node is.
+/// Errors: those of [`ApiClient`].
+pub async fn virtual_ips(
+    cluster: &ApiClient,
+    is_ready: impl Fn(&str) -> bool,
+) -> Result<Vec<VirtualIp>, Error> {
+    let mut all = Vec::new();
+    for name in VIRTUAL_IPS {
+        let request = Request::new(Lease::url_path(&(), Some(SYSTEM))).get(name, &GetParams::default());
+        let lease = cluster.ask::<Value>(&format!("read lease {SYSTEM}/{name}"), request).await;
+        all.extend(found(lease)?.map(|it| VirtualIp::of(&it, &is_ready)));
+    }
+    Ok(all)
+}
+
+/// What the containers of kube-vip that run are given as environment, on one node or on all; empty without kube-vip.
+/// Errors: those of [`ApiClient`].
+pub async fn kube_vip(cluster: &ApiClient, node: Option<&str>) -> Result<BTreeMap<String, String>, Error> {
+    let here = node.map(|it| format!("spec.nodeName={it},")).unwrap_or_default();
+    let fields = Some(format!("{here}status.phase=Running"));
+    let path = Pod::url_path(&(), Some(SYSTEM));
+    let pods = WatchScope { fields, ..WatchScope::all("pods of kube-vip", path) };
+    let pods = pods.list_all::<Value>(cluster).await?.items;
+    let containers = pods.iter().flat_map(|it| items(&it["spec"]["containers"]));
+    let given =
+        containers.filter(|it| text(&it["image"]).contains("kube-vip")).flat_map(|it| items(&it["env"]));
+    Ok(given.map(|it| (text(&it["name"]), text(&it["value"]))).into_map())
 }
 
 pub(crate) fn etcd_snapshots() -> WatchScope {
@@ -172,12 +210,12 @@ pub async fn site(cluster: &ApiClient, now: Timestamp) -> Vec<Finding> {
         Box::pin(listed::<Value>(cluster, WatchScope::all("virtual machines", path(MACHINES)))),
     );
     let mut found = Vec::new();
-    let has_etcd = all_nodes.as_ref().is_ok_and(|all| all.iter().any(etcd::is_member));
+    let has_etcd = all_nodes.as_ref().is_ok_and(|all| all.iter().any(nodes::is_member));
     judge("nodes", &all_nodes, &mut found, |all| {
-        [nodes::unready(all), etcd::voters(all), nodes::paused(all)].concat()
+        [nodes::unready(all), nodes::voters(all), nodes::paused(all)].concat()
     });
     if has_etcd {
-        judge("snapshot", &snapshots, &mut found, |all| etcd::snapshot(all, now));
+        judge("snapshot", &snapshots, &mut found, |all| nodes::snapshot(all, now));
     }
     judge("certificates", &events, &mut found, certificates::events);
     judge("volumes", &volumes, &mut found, storage::unhealthy);

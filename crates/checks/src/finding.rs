@@ -2,7 +2,7 @@
 //!
 //! Not here: what was looked at. Pure: no clock, no I/O, no task.
 
-use kubeapi::Error;
+use kubeapi::{Error, listed};
 use serde::{Deserialize, Serialize};
 
 /// What a finding does to an operation that nobody has it pass.
@@ -53,6 +53,19 @@ impl Finding {
         Self { code, severity, text: text.into(), next: next.into(), unread }
     }
 
+    /// `what`: all of them, with the next step about the first; nothing without any.
+    pub fn listing(
+        (code, severity): (&str, Severity),
+        what: &str,
+        all: &[String],
+        next: impl FnOnce(&str) -> String,
+    ) -> Vec<Self> {
+        let one = |first: &String| {
+            Self::new(code, format!("{what}: {}", listed(all, ", ")), next(first)).with(severity)
+        };
+        all.first().map(one).into_iter().collect()
+    }
+
     /// A finding that blocks, about what cannot be read.
     pub fn unread(code: &str, why: &str, next: impl Into<String>) -> Self {
         Self { unread: true, ..Self::new(code, format!("cannot be checked: {why}"), next) }
@@ -74,6 +87,15 @@ impl Finding {
     pub fn settled(self, stops: &[String]) -> Self {
         let severity = severity(&self, stops);
         self.with(severity)
+    }
+}
+
+/// The command that shows an object: one that begins as `shop/web (why)`, or `n1` without a namespace.
+pub(crate) fn kubectl(verb: &str, object: &str) -> String {
+    let name = object.split(' ').next().unwrap_or_default();
+    match name.split_once('/') {
+        Some((namespace, name)) => format!("kubectl -n {namespace} {verb} {name}"),
+        None => format!("kubectl {verb} {name}"),
     }
 }
 

@@ -5,19 +5,15 @@
 //! down, `kubenodeop` and `zedkube` before a drain, `zedbox`. Not here: consequences of a finding. Sources:
 //! spec/cluster-lock.md 7.1 and 8, spec/vm-storage.md B8 and C1; goals U6. Reads only.
 
-pub mod budgets;
 pub mod certificates;
 pub mod cluster;
-pub mod etcd;
 mod finding;
 pub mod local;
-mod lvm;
 pub mod machines;
 pub mod network;
 pub mod node;
 pub mod nodes;
 pub mod storage;
-mod token;
 pub mod verify;
 pub mod workloads;
 

@@ -5,7 +5,7 @@
 //! Who signed a certificate is not judged, and nothing is sent to a server but the handshake. Source:
 //! spec/cluster-lock.md 7.1.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use kubeapi::names::listed;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use serde::de::DeserializeOwned;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -20,12 +21,12 @@ use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, Error as TlsError, SignatureScheme,
 };
-use topics::go_json;
+use topics::{EdgeNodeClusterStatus, Secret, go_json};
 
 use crate::certificates::{Dated, Dates, dated};
 use crate::finding::unreadable;
 use crate::node::{self, DiskRoom};
-use crate::{Finding, Severity, lvm, network, token};
+use crate::{Finding, Severity, network};
 
 /// The time for a connection, and for each answer.
 pub const LIMIT: Duration = Duration::from_secs(2);
@@ -104,9 +105,9 @@ pub fn look(machine: &Host, now: Timestamp) -> Vec<Finding> {
     });
     let rooms: Vec<DiskRoom> = rooms.collect();
     found.extend(node::disks(&rooms));
-    found.extend(DATA.iter().filter_map(|data| token::look(&machine.root, data)));
-    found.extend(lvm::look(&machine.root));
-    let (cluster, ports) = (topic(&machine.root, token::STATUS), topic(&machine.root, PORTS));
+    found.extend(DATA.iter().filter_map(|data| token(&machine.root, data)));
+    found.extend(lvm(&machine.root));
+    let (cluster, ports) = (topic(&machine.root, STATUS), topic(&machine.root, PORTS));
     found.extend(cluster.zip(ports).and_then(|(cluster, ports)| network::leased(&cluster, &ports)));
     found
 }
@@ -114,7 +115,7 @@ pub fn look(machine: &Host, now: Timestamp) -> Vec<Finding> {
 /// The value of a topic; `None` where it is not there or makes no sense, which its readers report.
 fn topic<T: DeserializeOwned>(root: &Path, path: &str) -> Option<T> {
     // One of them holds the token of the cluster.
-    go_json::from_slice(token::read(&root.join(path)).ok()?.reveal().as_bytes()).ok()
+    go_json::from_slice(read_secret(&root.join(path)).ok()?.reveal().as_bytes()).ok()
 }
 
 fn no_certificate() -> String {
@@ -240,4 +241,139 @@ fn room(path: &Path) -> Result<Option<DiskRoom>, String> {
         Err(rustix::io::Errno::NOENT) => Ok(None),
         Err(error) => Err(format!("{}: {error}", path.display())),
     }
+}
+
+/// Below the data of k3s or rke2: only a server has it.
+const SERVER_DATA: &str = "server/tls";
+const TOKEN: &str = "server/token";
+/// What k3s of this node is started with next, where zedkube knows.
+const STATUS: &str = "run/zedkube/EdgeNodeClusterStatus/global.json";
+/// No such file is longer.
+const SECRET_BYTES: usize = 64 << 10;
+
+/// What is the matter with the token of the server whose data is there, without which it may not rejoin; code `token`. Only
+/// whether it is there, can be read and is the one of the node's config is said; nothing of it is shown. A worker keeps
+/// none. Source: seed row 2-27; the k3s page "k3s token".
+fn token(root: &Path, data: &str) -> Option<Finding> {
+    let data = root.join(data);
+    let (path, status) = (data.join(TOKEN), root.join(STATUS));
+    if !data.join(SERVER_DATA).exists() {
+        return None;
+    }
+    let shown = path.display();
+    let found = |text: String, next: &str| Some(Finding::new("token", text, next).with(Severity::Warns));
+    let copy = "copy it from another server (mode 0600), or set `token` in its config to that of the cluster";
+    let own = match read_secret(&path) {
+        Ok(own) => own,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Secret::default(),
+        Err(error) => {
+            return Some(unreadable("token", &format!("{shown}: {error}")));
+        }
+    };
+    if own.reveal().trim().is_empty() {
+        let text = format!(
+            "this node is a server, and {shown} is missing or empty: after a reboot it may not rejoin"
+        );
+        return found(text, copy);
+    }
+    // A file that is not there, or that nobody can read, says nothing.
+    let wanted = read_secret(&status)
+        .ok()
+        .and_then(|it| go_json::from_slice::<EdgeNodeClusterStatus>(it.reveal().as_bytes()).ok());
+    let wanted = wanted.map(|it| it.encrypted_cluster_token).filter(|it| !it.reveal().is_empty())?;
+    if password(&own) == password(&wanted) {
+        return None;
+    }
+    let text = format!(
+        "the token in {shown} is not the one of this node's cluster config: after a reboot it may not rejoin"
+    );
+    let next = "compare it with server/token of another server: after k3s token rotate each server needs the new token in its config";
+    Some(Finding::new("token", text, next))
+}
+
+/// The secret part: k3s writes `K10<hash>::server:<password>`, and takes the password alone as well.
+fn password(token: &Secret) -> &str {
+    let token = token.reveal().trim();
+    let full =
+        token.strip_prefix("K10").and_then(|it| it.split_once("::")).and_then(|it| it.1.split_once(':'));
+    full.map_or(token, |(_, password)| password)
+}
+
+/// What is in a file that may hold it, in memory that is wiped.
+fn read_secret(path: &Path) -> io::Result<Secret> {
+    // In one piece: what it would be moved from is not wiped.
+    let mut text = String::with_capacity(SECRET_BYTES);
+    File::open(path)?.take(SECRET_BYTES as u64).read_to_string(&mut text)?;
+    Ok(Secret::new(text))
+}
+
+const BLOCK: &str = "sys/class/block";
+/// What the iSCSI target of Longhorn's engine calls its disks.
+const MODEL: &str = "VIRTUAL-DISK";
+/// LVM on encryption on a path: no device lies on more.
+const DEEPEST: u32 = 4;
+
+/// Volumes of LVM on disks of Longhorn; code `lvm`: a host that holds them open keeps the volume attached, and its machine
+/// from migrating. Read from sysfs: a device of LVM (`dm/uuid`) that lies on a disk of Longhorn, which shows its maker's
+/// model; disks of its second engine show none. Source: seed row 0-18; Documentation/ABI/testing/sysfs-block-dm of Linux;
+/// tgt's SCSI inquiry.
+fn lvm(root: &Path) -> Option<Finding> {
+    let devices = match entries(&root.join(BLOCK)) {
+        Ok(devices) => devices,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => {
+            return Some(unreadable("lvm", &format!("{}: {error}", root.join(BLOCK).display())));
+        }
+    };
+    let all = devices.into_iter().filter_map(|device| {
+        let at = root.join(BLOCK).join(&device);
+        let lvm = member(&at.join("dm/uuid")).starts_with("LVM-");
+        let disk = lvm.then(|| guest_disk(root, &device, DEEPEST)).flatten()?;
+        Some((member(&at.join("dm/name")), disk))
+    });
+    let all: Vec<(String, String)> = all.collect();
+    let (first, _) = all.first()?;
+    let shown: Vec<String> = all.iter().map(|(name, disk)| format!("{name} on {disk}")).collect();
+    let text = format!(
+        "LVM volumes that look like those of guests are active on this machine, so that these guests cannot migrate: {}",
+        listed(&shown, ", ")
+    );
+    let next = format!(
+        "if lsblk shows no mount point of them here: vgchange -an {}, and have LVM leave such disks alone: global_filter = [ \"r|/dev/longhorn/|\", \"r|/dev/disk/by-path/.*iscsi.*longhorn.*|\" ] \
+         in /etc/lvm/lvm.conf",
+        group(first)
+    );
+    Some(Finding::new("lvm", text, next).with(Severity::Warns))
+}
+
+/// The disk of Longhorn below a device.
+fn guest_disk(root: &Path, device: &str, deep: u32) -> Option<String> {
+    let at = fs::canonicalize(root.join(BLOCK).join(device)).ok()?;
+    // A partition is a folder of its disk.
+    let model =
+        [Some(at.as_path()), at.parent()].into_iter().flatten().map(|it| member(&it.join("device/model")));
+    if model.into_iter().any(|it| it == MODEL) {
+        return Some(device.to_owned());
+    }
+    // A disk lies on nothing, and a partition has no such folder.
+    let below = entries(&at.join("slaves")).unwrap_or_default().into_iter();
+    below.filter(|_| deep > 0).find_map(|it| guest_disk(root, &it, deep - 1))
+}
+
+/// `vm--data` of `vm--data-root`: a hyphen of a name is written twice.
+fn group(name: &str) -> String {
+    let name = name.replace("--", "\0");
+    name.split('-').next().unwrap_or_default().replace('\0', "-")
+}
+
+fn entries(folder: &Path) -> io::Result<Vec<String>> {
+    let all = fs::read_dir(folder)?.map(|it| Ok(it?.file_name().to_string_lossy().into_owned()));
+    let mut all = all.collect::<io::Result<Vec<String>>>()?;
+    all.sort();
+    Ok(all)
+}
+
+/// A member of sysfs without its newline, empty where a device has none.
+fn member(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }

@@ -4,10 +4,10 @@
 //! Pure: no clock, no I/O, no task.
 
 use kubeapi::machines::DRAIN;
-use kubeapi::names::listed as names;
 use kubeapi::objects::{condition, named, text};
 use serde_json::Value;
 
+use crate::finding::kubectl;
 use crate::{Finding, Severity};
 
 /// Running machines of `node` whose condition LiveMigratable is not True; code `machines`.
@@ -22,13 +22,17 @@ pub fn not_migratable(guests: &[Value], node: &str) -> Vec<Finding> {
         (migratable["status"] != "True").then(|| format!("{} ({why})", named(it)))
     };
     let all: Vec<String> = guests.iter().filter(here).filter_map(what).collect();
-    if all.is_empty() {
-        return Vec::new();
-    }
-    let text =
-        format!("virtual machines that cannot migrate, and follow their policies: {}", names(&all, ", "));
-    let next = format!("zedbox drain plan --node {node} shows what becomes of each");
-    vec![Finding::new("machines", text, next).with(Severity::Warns)]
+    let what = "virtual machines that cannot migrate, and follow their policies";
+    let next = |_: &str| format!("zedbox drain plan --node {node} shows what becomes of each");
+    Finding::listing(("machines", Severity::Warns), what, &all, next)
+}
+
+/// Machines that are not up, each with how it is; code `machines`. `kind` is what kubectl shows of the first.
+pub fn not_up(kind: &str, all: &[String]) -> Vec<Finding> {
+    Finding::listing(("machines", Severity::Blocks), "virtual machines are not up", all, |first| {
+        let show = kubectl(&format!("describe {kind}"), first);
+        format!("`{show}` says what it waits for; `zedbox machines restore` starts what a drain stopped")
+    })
 }
 
 /// Machines that should run and do not, and those that a drain has stopped and that were not started again;
@@ -44,16 +48,7 @@ pub fn not_running(machines: &[Value]) -> Vec<Finding> {
     };
     let some: Vec<String> = machines.iter().filter_map(down).collect();
     let stopped: Vec<String> = machines.iter().filter(|it| by_drain(it)).map(named).collect();
-    let mut found = Vec::new();
-    if let Some(first) = machines.iter().find(|it| down(it).is_some()) {
-        let meta = &first["metadata"];
-        let next = format!("kubectl -n {} describe vm {}", text(&meta["namespace"]), text(&meta["name"]));
-        let text = format!("virtual machines that should run and do not: {}", names(&some, ", "));
-        found.push(Finding::new("machines", text, next));
-    }
-    if !stopped.is_empty() {
-        let text = format!("virtual machines that a drain has stopped: {}", names(&stopped, ", "));
-        found.push(Finding::new("machines", text, "zedbox machines restore").with(Severity::Warns));
-    }
-    found
+    let (what, restore) = ("virtual machines that a drain has stopped", "zedbox machines restore");
+    let stopped = Finding::listing(("machines", Severity::Warns), what, &stopped, |_| restore.to_owned());
+    [not_up("vm", &some), stopped].concat()
 }

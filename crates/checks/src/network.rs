@@ -1,10 +1,10 @@
 //! Virtual addresses of the cluster, by the leases of kube-vip, and the address of this node in it.
 //!
-//! Sources: spec/cluster-lock.md 7; seed row 0-07. Pure: no clock, no I/O, no task.
+//! Not here: reading them (`cluster`). Sources: spec/cluster-lock.md 7; seed row 0-07. Pure: no clock, no I/O, no task.
 
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::names::VIRTUAL_IPS;
-use kubeapi::objects::{condition, text, time};
+use kubeapi::objects::{is_ready, named, text, time};
 use serde_json::Value;
 use topics::{DeviceNetworkStatus, EdgeNodeClusterStatus};
 
@@ -13,40 +13,98 @@ use crate::{Finding, Severity};
 /// kube-vip renews every 2 s; the clocks of its node and of the API server may differ.
 const RENEWED: SignedDuration = SignedDuration::from_mins(2);
 
-/// Addresses with a holder that is not Ready, or does not renew; code `network`. None without kube-vip.
+/// The lease of a virtual IP, as one reading shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VirtualIp {
+    /// As `kube-system/plndr-cp-lock`.
+    pub lease: String,
+    /// The node that holds it, or empty.
+    pub holder: String,
+    /// That is a Ready node.
+    pub ready: bool,
+    /// Its time of renewal as text.
+    pub renewed: String,
+    /// Why its holder is not known to renew it; empty where it does.
+    pub stale: String,
+    /// What is wrong with its address; empty for nothing.
+    pub address: String,
+}
+
+impl VirtualIp {
+    /// Of one of [`VIRTUAL_IPS`]; its renewal and its address are not judged.
+    pub fn of(lease: &Value, is_ready: impl Fn(&str) -> bool) -> Self {
+        let (holder, renewed) = (text(&lease["spec"]["holderIdentity"]), text(&lease["spec"]["renewTime"]));
+        let ready = !holder.is_empty() && is_ready(&holder);
+        Self { lease: named(lease), holder, ready, renewed, ..Self::default() }
+    }
+
+    fn trouble(&self) -> Option<&str> {
+        let why = match (self.holder.is_empty(), self.ready) {
+            (true, _) => "no node holds it",
+            (false, false) => "its holder is not a Ready node",
+            (false, true) if !self.stale.is_empty() => &self.stale,
+            (false, true) => &self.address,
+        };
+        (!why.is_empty()).then_some(why)
+    }
+}
+
+/// Virtual IPs that are not served; code `network`. None without kube-vip.
+pub fn virtual_ips(all: &[VirtualIp]) -> Vec<Finding> {
+    let shown = |it: &VirtualIp| match (it.holder.as_str(), it.trouble()?) {
+        ("", why) => Some(format!("lease {}: {why}", it.lease)),
+        (holder, why) => Some(format!("lease {} of {holder}: {why}", it.lease)),
+    };
+    let ill: Vec<&VirtualIp> = all.iter().filter(|it| it.trouble().is_some()).collect();
+    let late = ill.iter().all(|it| it.ready && !it.stale.is_empty());
+    let severity = if late { Severity::Warns } else { Severity::Blocks };
+    let next = |_: &str| {
+        let name = ill.first().and_then(|it| it.lease.rsplit('/').next()).unwrap_or_default();
+        format!(
+            "look at `kubectl -n kube-system get lease {name}` and at the pods of kube-vip; if kube-vip is no longer in use: \
+             `kubectl -n kube-system delete lease {name}`"
+        )
+    };
+    let all: Vec<String> = all.iter().filter_map(shown).collect();
+    Finding::listing(("network", severity), "virtual IPs are not served", &all, next)
+}
+
+/// Those of a list of leases, by one look: renewed is what was so by the server's clock a short time ago.
 pub fn addresses(leases: &[Value], nodes: &[Value], now: Timestamp) -> Vec<Finding> {
-    let ready = |name: &str| {
-        let node = nodes.iter().find(|it| it["metadata"]["name"] == name);
-        node.is_some_and(|it| condition(&it["status"], "Ready")["status"] == "True")
+    let is_node = |name: &str| nodes.iter().any(|it| it["metadata"]["name"] == name && is_ready(it));
+    let ours = leases.iter().filter(|it| VIRTUAL_IPS.iter().any(|name| it["metadata"]["name"] == *name));
+    let of = |lease: &Value| {
+        let age = time(&lease["spec"]["renewTime"]).map(|it| now.duration_since(it));
+        let late = age.filter(|it| *it > RENEWED);
+        let stale = late.map(|it| format!("its holder has not renewed it for {} s", it.as_secs()));
+        VirtualIp { stale: stale.unwrap_or_default(), ..VirtualIp::of(lease, is_node) }
     };
-    let of = |lease: &&str| {
-        let lease = leases.iter().find(|it| it["metadata"]["name"] == **lease)?;
-        let name = text(&lease["metadata"]["name"]);
-        let holder = text(&lease["spec"]["holderIdentity"]);
-        let next = format!(
-            "kubectl -n kube-system get lease {name}, and the log of kube-vip on its node: kubectl -n kube-system get pods -o wide"
-        );
-        if holder.is_empty() || !ready(&holder) {
-            let who = if holder.is_empty() {
-                "nobody".to_owned()
-            } else {
-                format!("{holder}, which is not a Ready node")
-            };
-            return Some(Finding::new(
-                "network",
-                format!("the virtual IP of lease {name} is held by {who}"),
-                next,
-            ));
-        }
-        let renewed = time(&lease["spec"]["renewTime"])?;
-        let silent = now.duration_since(renewed);
-        (silent > RENEWED).then(|| {
-            let text =
-                format!("{holder} has not renewed lease {name} of a virtual IP for {} s", silent.as_secs());
-            Finding::new("network", text, next).with(Severity::Warns)
-        })
+    virtual_ips(&ours.map(of).collect::<Vec<_>>())
+}
+
+/// The same leases as those `before`, of which one counts as renewed that was read with another time then.
+#[must_use]
+pub fn renewed(all: &[VirtualIp], before: &[VirtualIp]) -> Vec<VirtualIp> {
+    let is_renewed =
+        |it: &VirtualIp| before.iter().any(|old| old.lease == it.lease && old.renewed != it.renewed);
+    let of = |it: &VirtualIp| {
+        let stale = if is_renewed(it) { "" } else { "its holder does not renew it" };
+        VirtualIp { stale: stale.to_owned(), ..it.clone() }
     };
-    VIRTUAL_IPS.iter().filter_map(of).collect()
+    all.iter().map(of).collect()
+}
+
+/// The node has other addresses than it had before this boot; code `address`. None where either is not known.
+pub fn moved(node: &str, before: &[String], now: &[String]) -> Vec<Finding> {
+    let is_same = before.iter().all(|it| now.contains(it)) && before.len() == now.len();
+    if before.is_empty() || now.is_empty() || is_same {
+        return Vec::new();
+    }
+    let (was, is) = (before.join(", "), now.join(", "));
+    let text = format!("node {node} has the address {is}; before this boot it had {was}");
+    let next = "if that is not wanted: give the port its address again (a fixed one, or a DHCP reservation) and reboot; \
+                etcd and the other nodes may still look for it at the old one";
+    vec![Finding::new("address", text, next).with(Severity::Warns)]
 }
 
 /// The reference's number for DHCP.

@@ -29,6 +29,33 @@ pub fn clock(server: Timestamp, own: Timestamp) -> Vec<Finding> {
     vec![Finding::new("clock", text, next).with(severity)]
 }
 
+/// Device nodes that the cluster software cannot start without, as paths under the root.
+pub const DEVICE_NODES: [&str; 1] = ["dev/kmsg"];
+
+/// Device nodes that are missing; code `devices`.
+pub fn devices(exists: impl Fn(&str) -> bool) -> Vec<Finding> {
+    let missing = DEVICE_NODES.into_iter().filter(|path| !exists(path));
+    let all: Vec<String> = missing.map(|path| format!("/{path}")).collect();
+    Finding::listing(("devices", Severity::Blocks), "device nodes that are missing", &all, |_| {
+        "create it (`mknod /dev/kmsg c 1 11` for /dev/kmsg), or start zedbox by the unit docs/units/zedbox.service, which does so"
+            .to_owned()
+    })
+}
+
+/// A wall clock that cannot be right, by what is known without a server; code `clock`.
+pub fn wrong_clock(why: String) -> Finding {
+    let next =
+        "check the time source with `timedatectl` or `chronyc tracking`, or set the clock with `date -s`";
+    Finding::new("clock", why, next)
+}
+
+/// A container runtime that does not answer, and why; code `runtime`.
+pub fn runtime(why: String) -> Finding {
+    let next = "look at `crictl ps`, `systemctl status k3s` (rke2-server, containerd) and its log; `runtime_socket` of the \
+                limits file names the socket that counts";
+    Finding::new("runtime", why, next)
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskRoom {
     /// Mount point, or a folder on it.

@@ -1,13 +1,13 @@
-//! Rules about nodes.
+//! Rules about nodes, and about members of etcd as their nodes report them.
 //!
-//! Not here: members of etcd (`etcd`). Pure: no clock, no I/O, no task.
+//! Not here: etcd's own view (`outage::margin`). Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use kubeapi::names::{OUTAGE_TAINTS, OWNER_ANNOTATION, listed as names};
+use kubeapi::names::{ETCD, OUTAGE_TAINTS, OWNER_ANNOTATION, listed as names};
 use kubeapi::nodes::report::CONDITION;
-use kubeapi::objects::{condition, items, named, text, time};
+use kubeapi::objects::{condition, is_ready, items, named, text, time};
 use serde_json::Value;
 
 use crate::{Finding, Severity};
@@ -17,13 +17,12 @@ const LEASE_LASTS: SignedDuration = SignedDuration::from_secs(40);
 
 /// Nodes that are not Ready; code `nodes`.
 pub fn unready(nodes: &[Value]) -> Vec<Finding> {
-    let off = |it: &&Value| condition(&it["status"], "Ready")["status"] != "True";
-    let off: Vec<String> = nodes.iter().filter(off).map(named).collect();
-    let Some(first) = off.first() else { return Vec::new() };
-    let next = format!(
-        "check that it is powered on; on it: systemctl status k3s (k3s-agent, rke2-server); here: kubectl describe node {first}"
-    );
-    vec![Finding::new("nodes", format!("nodes that are not Ready: {}", names(&off, ", ")), next)]
+    let off: Vec<String> = nodes.iter().filter(|it| !is_ready(it)).map(named).collect();
+    Finding::listing(("nodes", Severity::Blocks), "nodes that are not Ready", &off, |first| {
+        format!(
+            "check that it is powered on; on it: systemctl status k3s (k3s-agent, rke2-server); here: kubectl describe node {first}"
+        )
+    })
 }
 
 /// Nodes with a person's pause, as their zedkube reports; code `paused`.
@@ -55,23 +54,19 @@ pub fn cordoned(nodes: &[Value], node: &str) -> Vec<Finding> {
         nodes.iter().filter(closed).partition(|it| ours(it) && !in_maintenance(it));
     let all = |some: &[&Value]| some.iter().map(|it| named(it)).filter(|it| it != node).collect::<Vec<_>>();
     let (own, others) = (all(&own), foreign.iter().map(|it| named(it)).collect::<Vec<_>>());
-    let mut found = Vec::new();
-    if let Some(first) = others.first() {
-        let text = format!(
-            "nodes that somebody else has cordoned or holds in maintenance: {}",
-            names(&others, ", ")
-        );
-        let next = format!(
+    let what = "nodes that somebody else has cordoned or holds in maintenance";
+    let mut found = Finding::listing(("cordons", Severity::Warns), what, &others, |first| {
+        format!(
             "kubectl uncordon {first}, once the person who cordoned it agrees; end a maintenance with the tool that began it"
-        );
-        found.push(Finding::new("cordons", text, next).with(Severity::Warns));
-    }
-    if !own.is_empty() {
-        let text = format!("nodes that pillar-rs has cordoned: {}", names(&own, ", "));
-        found.push(
-            Finding::new("cordons", text, "zedbox lock status shows whose turn it is").with(Severity::Hint),
-        );
-    }
+        )
+    });
+    let whose = |_: &str| "zedbox lock status shows whose turn it is".to_owned();
+    found.extend(Finding::listing(
+        ("cordons", Severity::Hint),
+        "nodes that pillar-rs has cordoned",
+        &own,
+        whose,
+    ));
     found
 }
 
@@ -79,10 +74,12 @@ pub fn cordoned(nodes: &[Value], node: &str) -> Vec<Finding> {
 pub fn full_disks(nodes: &[Value]) -> Vec<Finding> {
     let full = |it: &&Value| condition(&it["status"], "DiskPressure")["status"] == "True";
     let all: Vec<String> = nodes.iter().filter(full).map(named).collect();
-    let Some(first) = all.first() else { return Vec::new() };
-    let text = format!("nodes with DiskPressure, which take no pods: {}", names(&all, ", "));
-    let next = format!("make room on its disk: kubectl describe node {first}");
-    vec![Finding::new("disk", text, next).with(Severity::Warns)]
+    Finding::listing(
+        ("disk", Severity::Warns),
+        "nodes with DiskPressure, which take no pods",
+        &all,
+        |first| format!("make room on its disk: kubectl describe node {first}"),
+    )
 }
 
 /// Unused images above this are named.
@@ -153,9 +150,8 @@ pub fn silent(nodes: &[Value], leases: &[Value], now: Timestamp) -> Vec<Finding>
         let name = named(node);
         let lease = leases.iter().find(|it| it["metadata"]["name"] == name.as_str());
         let renewed = lease.and_then(|it| time(&it["spec"]["renewTime"]));
-        let ready = condition(&node["status"], "Ready")["status"] == "True";
         let how = match renewed.map(|at| now.duration_since(at)) {
-            _ if !ready => return None,
+            _ if !is_ready(node) => return None,
             Some(age) if age <= LEASE_LASTS => return None,
             Some(age) => {
                 format!("last renewed its lease {} s ago, by the clock of the API server", age.as_secs())
@@ -177,8 +173,7 @@ pub fn tainted(nodes: &[Value]) -> Vec<Finding> {
         let stale = taints.filter(|it| OUTAGE_TAINTS.contains(&text(&it["key"]).as_str()));
         let stale: Vec<String> =
             stale.map(|it| format!("{}:{}", text(&it["key"]), text(&it["effect"]))).collect();
-        let ready = condition(&it["status"], "Ready")["status"] == "True";
-        let first = stale.first().filter(|_| ready)?;
+        let first = stale.first().filter(|_| is_ready(it))?;
         let name = named(it);
         let next = format!(
             "zedkube on that node removes them 60 s after its kubelet is well; if they stay: kubectl taint node {name} {first}-"
@@ -253,6 +248,44 @@ pub fn unusual_taints_of(nodes: &[Value], node: &Value) -> Option<Finding> {
     let commands: Vec<String> = taints.iter().map(|it| format!("kubectl taint node {name} {it}-")).collect();
     let next = format!("once the person who set it agrees: {}", commands.join("; "));
     Some(Finding::new("taints", text, next).with(Severity::Warns))
+}
+
+/// An older snapshot of etcd counts as none; k3s makes one every 12 h.
+pub const SNAPSHOT_AGE: SignedDuration = SignedDuration::from_hours(24);
+
+pub fn is_member(node: &Value) -> bool {
+    !node["metadata"]["labels"][ETCD].is_null()
+}
+
+/// Nodes that report an unhealthy or non-voting member; code `etcd`.
+pub fn voters(nodes: &[Value]) -> Vec<Finding> {
+    let sick = |it: &&Value| {
+        let voter = condition(&it["status"], "EtcdIsVoter");
+        is_member(it) && !voter.is_null() && voter["status"] != "True"
+    };
+    let what = |it: &Value| {
+        let voter = condition(&it["status"], "EtcdIsVoter");
+        format!("{} ({})", named(it), text(&voter["reason"]))
+    };
+    let sick: Vec<String> = nodes.iter().filter(sick).map(what).collect();
+    let next = "repair it before another server goes down; on that node: systemctl status k3s (rke2-server), journalctl -u k3s";
+    let what = "etcd members that are not healthy voters";
+    Finding::listing(("etcd", Severity::Blocks), what, &sick, |_| next.to_owned())
+}
+
+/// Age of the newest snapshot: a hint, until it is older than [`SNAPSHOT_AGE`] or there is none; code
+/// `snapshot`.
+pub fn snapshot(files: &[Value], now: Timestamp) -> Vec<Finding> {
+    let made = |it: &Value| it["status"]["creationTime"].as_str()?.parse::<Timestamp>().ok();
+    let newest = files.iter().filter(|it| it["status"]["readyToUse"] == true).filter_map(made).max();
+    let age = newest.map(|at| now.duration_since(at));
+    let text = match age {
+        Some(age) => format!("the newest snapshot of etcd is {} h old", age.as_hours()),
+        None => "the cluster has no snapshot of etcd".to_owned(),
+    };
+    let is_young = age.is_some_and(|it| it <= SNAPSHOT_AGE);
+    let next = "on a server: k3s etcd-snapshot save (rke2: rke2 etcd-snapshot save)";
+    vec![Finding::new("snapshot", text, next).with(if is_young { Severity::Hint } else { Severity::Blocks })]
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::names::listed as names;
-use kubeapi::objects::{condition, items, named, text, time};
+use kubeapi::objects::{is_ready, items, named, text, time};
 use kubeapi::slim::longhorn::{Engine, Replica, StorageNode, Volume, VolumeUser};
 use serde_json::Value;
 
@@ -23,10 +23,6 @@ pub fn unhealthy(volumes: &[Volume]) -> Vec<Finding> {
     let bad = |it: &&Volume| matches!(it.status.robustness.as_str(), "degraded" | "faulted");
     let what = |it: &Volume| format!("{}: {}", it.shown(), it.status.robustness);
     let bad: Vec<String> = volumes.iter().filter(bad).map(what).collect();
-    if bad.is_empty() {
-        return Vec::new();
-    }
-    let text = format!("{UNHEALTHY}: {}", names(&bad, ", "));
     let faulted = volumes.iter().any(|it| it.status.robustness == "faulted");
     let next = if faulted {
         "a faulted volume has no copy that can be used, and waiting does not help: start the nodes that hold its copies; \
@@ -34,7 +30,7 @@ pub fn unhealthy(volumes: &[Volume]) -> Vec<Finding> {
     } else {
         "wait until they are rebuilt: kubectl -n longhorn-system get volumes.longhorn.io"
     };
-    vec![Finding::new("volumes", text, next)]
+    Finding::listing(("volumes", Severity::Blocks), UNHEALTHY, &bad, |_| next.to_owned())
 }
 
 /// Volumes with a copy on a full disk: a guest that writes there is paused by IO errors. Code `volumes`.
@@ -138,9 +134,7 @@ pub fn single(volumes: &[Volume]) -> Vec<Finding> {
         used.partition(|it| it.spec.data_locality == STRICT_LOCAL);
     let one = others.into_iter().filter(|it| it.spec.number_of_replicas == 1);
     let hint = |what: &str, all: Vec<String>, next: &str| {
-        (!all.is_empty()).then(|| {
-            Finding::new("volumes", format!("{what}: {}", names(&all, ", ")), next).with(Severity::Hint)
-        })
+        Finding::listing(("volumes", Severity::Hint), what, &all, |_| next.to_owned())
     };
     let rows = [
         hint(
@@ -154,7 +148,7 @@ pub fn single(volumes: &[Volume]) -> Vec<Finding> {
             "set dataLocality to best-effort where that will do: kubectl -n longhorn-system edit volumes.longhorn.io NAME",
         ),
     ];
-    rows.into_iter().flatten().collect()
+    rows.concat()
 }
 
 /// Copies in the making, with their progress; code `rebuilds`.
@@ -168,12 +162,9 @@ pub fn rebuilding(engines: &[Engine], volumes: &[Volume]) -> Vec<Finding> {
         Some(format!("{} ({percent} %)", shown(&it.spec.volume_name)))
     };
     let all: Vec<String> = engines.iter().filter_map(of).collect();
-    if all.is_empty() {
-        return Vec::new();
-    }
-    let text = format!("volumes with a replica that is being rebuilt: {}", names(&all, ", "));
+    let what = "volumes with a replica that is being rebuilt";
     let next = "kubectl -n longhorn-system get engines; wait until they are rebuilt";
-    vec![Finding::new("rebuilds", text, next).with(Severity::Warns)]
+    Finding::listing(("rebuilds", Severity::Warns), what, &all, |_| next.to_owned())
 }
 
 /// Longhorn names a user of a volume by the owner of its pod.
@@ -231,21 +222,14 @@ pub fn csi_snapshots(snapshots: &[Value], now: Timestamp) -> Vec<Finding> {
 
 /// Volumes attached to nodes that are gone or not Ready: unusable elsewhere; code `volumes`.
 pub fn stale_attachments(attachments: &[Value], nodes: &[Value]) -> Vec<Finding> {
-    let ready = |name: &Value| {
-        let node = nodes.iter().find(|it| it["metadata"]["name"] == *name);
-        node.is_some_and(|it| condition(&it["status"], "Ready")["status"] == "True")
-    };
+    let ready = |name: &Value| nodes.iter().any(|it| it["metadata"]["name"] == *name && is_ready(it));
     let of = |it: &Value| {
         let (node, volume) = (&it["spec"]["nodeName"], &it["spec"]["source"]["persistentVolumeName"]);
         let stale = it["status"]["attached"] == true && !ready(node);
         stale.then(|| format!("{} (node {})", text(volume), text(node)))
     };
     let all: Vec<String> = attachments.iter().filter_map(of).collect();
-    if all.is_empty() {
-        return Vec::new();
-    }
-    let text =
-        format!("volumes that are attached to nodes which are gone or not Ready: {}", names(&all, ", "));
+    let what = "volumes that are attached to nodes which are gone or not Ready";
     let next = "start that node; Kubernetes detaches them some minutes after its pods are gone: kubectl get volumeattachments";
-    vec![Finding::new("volumes", text, next).with(Severity::Warns)]
+    Finding::listing(("volumes", Severity::Warns), what, &all, |_| next.to_owned())
 }

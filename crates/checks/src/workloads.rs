@@ -1,12 +1,12 @@
-//! Workloads and pods that are not up.
+//! Workloads and pods that are not up, and PodDisruptionBudgets that allow no disruption and so will hold a drain up.
 //!
-//! Source: spec/cluster-lock.md 8. Pure: no clock, no I/O, no task.
+//! Sources: spec/cluster-lock.md 8; kubernetes.io, "Specifying a Disruption Budget for your Application". Pure: no clock, no I/O, no task.
 
 use jiff::{SignedDuration, Timestamp};
-use kubeapi::names::listed as names;
-use kubeapi::objects::{condition, items, named, text, time};
+use kubeapi::objects::{condition, items, named as shown, text, time};
 use serde_json::Value;
 
+use crate::finding::kubectl;
 use crate::{Finding, Severity};
 
 /// A pod that terminates, or has no node, for longer is named.
@@ -31,19 +31,18 @@ pub fn short(kind: &str, all: &[Value]) -> Vec<Finding> {
     let of = |it: &Value| {
         let wanted = it[wanted.0][wanted.1].as_u64().unwrap_or(wanted.2);
         let ready = it[status][ready].as_u64().unwrap_or(0);
-        (ready < wanted).then(|| format!("{} ({ready} of {wanted} pods ready)", named(it)))
+        (ready < wanted).then(|| format!("{} ({ready} of {wanted} pods ready)", shown(it)))
     };
-    let all: Vec<(String, &Value)> = all.iter().filter_map(|it| Some((of(it)?, it))).collect();
-    let Some((_, first)) = all.first() else { return Vec::new() };
-    let (namespace, name) = (text(&first["metadata"]["namespace"]), text(&first["metadata"]["name"]));
+    let all: Vec<String> = all.iter().filter_map(of).collect();
+    let what = format!("{kind} with pods that are not ready");
     let word = kind.replace(' ', "");
-    let next = format!("kubectl -n {namespace} describe {} {name}", word.trim_end_matches('s'));
-    let shown: Vec<String> = all.into_iter().map(|(text, _)| text).collect();
-    vec![Finding::new(
-        "workloads",
-        format!("{kind} with pods that are not ready: {}", names(&shown, ", ")),
-        next,
-    )]
+    let next = |first: &str| kubectl(&format!("describe {}", word.trim_end_matches('s')), first);
+    Finding::listing(("workloads", Severity::Blocks), &what, &all, next)
+}
+
+/// Pods of one node, each with what is the matter with it as `shop/web (why)`; code `pods`. kubectl shows the first.
+pub fn named(what: &str, all: &[String], verb: &str) -> Vec<Finding> {
+    Finding::listing(("pods", Severity::Blocks), what, all, |it| format!("look at `{}`", kubectl(verb, it)))
 }
 
 /// Pods that crash, have no node, or do not terminate; code `pods`. Their workloads show whether that
@@ -55,38 +54,83 @@ pub fn pods(all: &[Value], now: Timestamp) -> Vec<Finding> {
         let states = kinds.iter().flat_map(|kind| items(&it["status"][kind]));
         let reasons = states.map(|it| text(&it["state"]["waiting"]["reason"]));
         let reason = reasons.into_iter().find(|it| it == "CrashLoopBackOff" || it == "ImagePullBackOff")?;
-        Some(format!("{} ({reason})", named(it)))
+        Some(format!("{} ({reason})", shown(it)))
     };
     let unplaced = |it: &Value| {
         let placed = condition(&it["status"], "PodScheduled");
         let waits = it["status"]["phase"] == "Pending" && placed["status"] == "False";
         (waits && old(&placed["lastTransitionTime"]))
-            .then(|| format!("{} ({})", named(it), text(&placed["message"])))
+            .then(|| format!("{} ({})", shown(it), text(&placed["message"])))
     };
     let leftover = |it: &Value| {
         let unknown = it["status"]["phase"] == "Unknown";
-        (unknown || old(&it["metadata"]["deletionTimestamp"])).then(|| named(it))
+        (unknown || old(&it["metadata"]["deletionTimestamp"])).then(|| shown(it))
     };
-    let of = |what: &str, rule: &dyn Fn(&Value) -> Option<String>, next: &dyn Fn(&Value) -> String| {
-        let some: Vec<(String, &Value)> = all.iter().filter_map(|it| Some((rule(it)?, it))).collect();
-        let (_, first) = some.first()?;
-        let next = next(first);
-        let shown: Vec<String> = some.into_iter().map(|(text, _)| text).collect();
-        Some(Finding::new("pods", format!("{what}: {}", names(&shown, ", ")), next).with(Severity::Warns))
+    let of = |what: &str, rule: &dyn Fn(&Value) -> Option<String>, next: &dyn Fn(&str) -> String| {
+        let some: Vec<String> = all.iter().filter_map(rule).collect();
+        Finding::listing(("pods", Severity::Warns), what, &some, next)
     };
-    let kubectl = |verb: &str, it: &Value| {
-        let meta = &it["metadata"];
-        format!("kubectl -n {} {verb} {}", text(&meta["namespace"]), text(&meta["name"]))
+    let left = |_: &str| {
+        let first = all.iter().find(|it| leftover(it).is_some());
+        let node = first.map(|it| text(&it["spec"]["nodeName"])).unwrap_or_default();
+        format!("kubectl get node {node}: zedkube of that node removes what an earlier boot left")
     };
+    let late = "pods that are Unknown, or have been Terminating for more than 5 min";
     let rows = [
         of("pods that do not start", &crashing, &|it| kubectl("logs", it)),
         of("pods that cannot be scheduled", &unplaced, &|it| kubectl("describe pod", it)),
-        of("pods that are Unknown, or have been Terminating for more than 5 min", &leftover, &|it| {
-            format!(
-                "kubectl get node {}: zedkube of that node removes what an earlier boot left",
-                text(&it["spec"]["nodeName"])
-            )
-        }),
+        of(late, &leftover, &left),
     ];
-    rows.into_iter().flatten().collect()
+    rows.concat()
+}
+
+/// Finding, which budgets, how each is shown, and the next step.
+type BudgetRule<'a> = (&'a str, &'a dyn Fn(&Value) -> bool, &'a dyn Fn(&Value) -> String, &'a str);
+
+/// Budgets that allow no disruption although all pods run, and those with too few running pods; code
+/// `budgets`. Those kept by a controller, such as KubeVirt's and Longhorn's, allow none by design: a drain
+/// handles them.
+pub fn budgets(all: &[Value]) -> Vec<Finding> {
+    let count = |it: &Value, name: &str| it["status"][name].as_u64().unwrap_or(0);
+    let is_kept = |it: &Value| is_system(it) || !items(&it["metadata"]["ownerReferences"]).is_empty();
+    let closed: Vec<&Value> = all
+        .iter()
+        .filter(|it| count(it, "disruptionsAllowed") == 0 && count(it, "expectedPods") > 0)
+        .collect();
+    let lacks = |it: &Value| count(it, "currentHealthy") < count(it, "desiredHealthy");
+    let whole = |it: &Value| count(it, "currentHealthy") >= count(it, "expectedPods");
+    let rows: [BudgetRule<'_>; 2] = [
+        (
+            "PodDisruptionBudgets that allow no disruption although all pods run; a drain waits for them until its time limit",
+            &|it| whole(it) && !lacks(it) && !is_kept(it),
+            &|it| {
+                format!(
+                    "{} (needs {} of {})",
+                    shown(it),
+                    count(it, "desiredHealthy"),
+                    count(it, "expectedPods")
+                )
+            },
+            "add a replica, or require one pod less (minAvailable, maxUnavailable)",
+        ),
+        (
+            "PodDisruptionBudgets that allow no disruption because too few pods are Ready",
+            &lacks,
+            &|it| {
+                format!(
+                    "{} ({} Ready, needs {})",
+                    shown(it),
+                    count(it, "currentHealthy"),
+                    count(it, "desiredHealthy")
+                )
+            },
+            "repair its pods first: layers applications and system name them",
+        ),
+    ];
+    let of = |(what, holds, with, next): BudgetRule<'_>| {
+        let some: Vec<String> = closed.iter().copied().filter(|it| holds(it)).map(with).collect();
+        let next = |first: &str| format!("{}; {next}", kubectl("describe pdb", first));
+        Finding::listing(("budgets", Severity::Warns), what, &some, next)
+    };
+    rows.into_iter().flat_map(of).collect()
 }

@@ -67,6 +67,11 @@ pub fn items(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
+/// Whether condition Ready of an object is True.
+pub fn is_ready(object: &Value) -> bool {
+    condition(&object["status"], "Ready")["status"] == "True"
+}
+
 /// Null where there is none.
 pub fn condition<'a>(status: &'a Value, kind: &str) -> &'a Value {
     items(&status["conditions"]).iter().find(|it| it["type"] == kind).unwrap_or(&Value::Null)

@@ -7,7 +7,7 @@ use kube::Client;
 use kubeapi::{ApiClient, NodeName};
 use kubenodeop::node::CordonSeen;
 use kubenodeop::node::boot::{BootWatch, GateReport, LocalHealth, until_tainted, watch_over};
-use kubenodeop::node::gate::{GateFact, Layer, LayerLimits};
+use kubenodeop::node::gate::{Check, GateFact, Layer, LayerLimits};
 use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::{Value, json};
 use step::Mono;
@@ -51,7 +51,7 @@ fn boot_of(node: NodeName) -> BootWatch {
 
 /// Nothing is wrong with the runtime, nor with any probe.
 fn well() -> [GateFact; 2] {
-    [GateFact::Runtime(String::new()), GateFact::Probes(Vec::new())]
+    [Check::Runtime, Check::Probes].map(|it| GateFact::Found(it, Vec::new()))
 }
 
 impl Stage {
@@ -126,12 +126,15 @@ async fn r4_each_layer_failing_in_turn_is_reported_failed_in_the_end_and_got_ove
     let mut stage = Stage::new().await;
     stage.open().await;
     let failed = |layer: Layer| {
-        move |it: &GateReport| it.verdict.as_ref().is_some_and(|it| it.layer == Some(layer) && it.failed)
+        move |it: &GateReport| {
+            it.verdict.as_ref().is_some_and(|it| it.layer == Some(layer) && it.shown.failed)
+        }
     };
 
-    stage.local.send_replace(LocalHealth { missing: vec!["/dev/kmsg".to_owned()], ..LocalHealth::default() });
+    let devices = checks::node::devices(|_| false);
+    stage.local.send_replace(LocalHealth { devices, ..LocalHealth::default() });
     let seen = stage.shut(Layer::Devices).await.verdict.unwrap();
-    assert!(seen.words.contains("/dev/kmsg"), "{seen:?}");
+    assert!(seen.shown.words.contains("/dev/kmsg"), "{seen:?}");
     stage.until("failed", failed(Layer::Devices)).await;
     stage.local.send_replace(LocalHealth::default());
     stage.open().await;
@@ -153,8 +156,8 @@ async fn r4_each_layer_failing_in_turn_is_reported_failed_in_the_end_and_got_ove
     stage.sim.crash_loop("shop", "web", true);
     stage.sim.crash_loop("longhorn-system", "longhorn-manager", true);
     let seen = stage.shut(Layer::Storage).await.verdict.unwrap();
-    assert!(seen.words.contains("longhorn-system/longhorn-manager"), "{seen:?}");
-    assert!(!seen.words.contains("shop"), "{seen:?}");
+    assert!(seen.shown.words.contains("longhorn-system/longhorn-manager"), "{seen:?}");
+    assert!(!seen.shown.words.contains("shop"), "{seen:?}");
     stage.until("failed", failed(Layer::Storage)).await;
     stage.sim.crash_loop("longhorn-system", "longhorn-manager", false);
     stage.open().await;
@@ -175,7 +178,7 @@ async fn r4_an_api_that_waits_for_other_members_of_etcd_is_said_so_and_is_no_fai
     stage.sim.expire_watches();
     let about = |words: &'static str, failed: bool| {
         move |it: &GateReport| {
-            it.verdict.as_ref().is_some_and(|it| it.words.contains(words) && it.failed == failed)
+            it.verdict.as_ref().is_some_and(|it| it.shown.words.contains(words) && it.shown.failed == failed)
         }
     };
     stage.until("named", about("waits: 1 of 3 members of etcd", false)).await;
@@ -197,7 +200,7 @@ async fn r4_what_no_event_tells_is_read_within_two_minutes() {
     // One watch is refused as it continues, and let through afterwards: of pods that do not change nothing is heard.
     stage.sim.faults().script("GET", "/api/v1/pods", 1, ScriptedFault::status(429, "TooManyRequests"));
     let seen = stage.shut(Layer::Storage).await.verdict.unwrap();
-    assert!(seen.words.contains("429"), "{seen:?}");
+    assert!(seen.shown.words.contains("429"), "{seen:?}");
     let began = Instant::now();
     stage.open().await;
     assert!(began.elapsed() <= Duration::from_secs(130), "{:?}", began.elapsed());
@@ -221,7 +224,7 @@ async fn r4_with_the_api_away_one_thing_is_said_and_not_each_call_another() {
         said.push(stage.report.borrow_and_update().verdict.clone().unwrap());
     }
     // The words of a look instead of those of a watch; that the limit is over.
-    assert!(said.len() <= 3 && said.iter().any(|it| it.failed), "{said:#?}");
+    assert!(said.len() <= 3 && said.iter().any(|it| it.shown.failed), "{said:#?}");
     stage.sim.faults().clear();
     stage.open().await;
 }
@@ -251,7 +254,9 @@ async fn r5_both_effects_of_stale_taints_go_after_60_s_of_renewals_and_are_count
     assert_eq!(stage.taints(), kept);
     // All in one patch, which names the version.
     assert_eq!(stage.sim.faults().count("PATCH", "/nodes/n1"), 1);
-    stage.until("seen clean", |it| it.verdict.as_ref().is_some_and(|it| it.taints.is_empty())).await;
+    stage
+        .until("seen clean", |it| it.verdict.as_ref().is_some_and(|it| it.shown.stale_taints.is_empty()))
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -323,7 +328,7 @@ async fn k6_a_taint_that_most_nodes_do_not_have_is_heard_of_at_rest_and_a_warnin
     let mut stage = Stage::new().await;
     stage.sim.add_node("n2", "u2");
     stage.open().await;
-    assert!(stage.report.borrow().verdict.as_ref().unwrap().warnings.is_empty());
+    assert!(stage.report.borrow().verdict.as_ref().unwrap().shown.warnings.is_empty());
     let sim = stage.sim.clone();
     let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     let (boot, (seen, _cordon)) = (boot_of(NodeName::parse("n1").unwrap()), watch::channel(None));
@@ -343,14 +348,14 @@ async fn k6_a_taint_that_most_nodes_do_not_have_is_heard_of_at_rest_and_a_warnin
     );
     stage
         .until("warned of", |it| {
-            let warnings = it.verdict.as_ref().map(|it| it.warnings.as_slice()).unwrap_or_default();
-            warnings.iter().any(|it| it.layer == Layer::Node && it.failed && it.words == heard[0])
+            let warnings = it.verdict.as_ref().map(|it| it.shown.warnings.as_slice()).unwrap_or_default();
+            warnings.iter().any(|it| it.layer == Layer::Node.text() && it.failed && it.words == heard[0])
         })
         .await;
     assert!(stage.report.borrow().verdict.as_ref().unwrap().is_open(), "it keeps nothing shut");
     assert_eq!(stage.taints().len(), 1, "it is not ours to remove");
     stage.taint(&[]);
-    stage.until("over", |it| it.verdict.as_ref().is_some_and(|it| it.warnings.is_empty())).await;
+    stage.until("over", |it| it.verdict.as_ref().is_some_and(|it| it.shown.warnings.is_empty())).await;
 }
 
 #[tokio::test(start_paused = true)]

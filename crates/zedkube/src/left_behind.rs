@@ -168,15 +168,10 @@ pub(crate) async fn undo_drain(
                 Some(Vec::new())
             }
         };
-        let late = down.as_deref().unwrap_or_default();
-        if let Some(first) = late.first().filter(|_| is_time) {
-            let names: Vec<String> = late.iter().map(|it| format!("{} ({})", it.name, it.how)).collect();
-            whys.push(format!("virtual machines are not up: {}", kubeapi::listed(&names, "; ")));
-            let (namespace, name) = first.name.split_once('/').unwrap_or_default();
-            next = format!(
-                "`kubectl -n {namespace} describe vmi {name}` says what it waits for; `zedbox machines restore` starts what a \
-                 drain stopped"
-            );
+        for found in checks::machines::not_up("vmi", down.as_deref().unwrap_or_default()) {
+            if is_time {
+                (next, whys) = (found.next, [whys, vec![found.text]].concat());
+            }
         }
         let done = undone && down.is_none_or(|it| it.is_empty() && is_time);
         if !outbox.send(Event::Leftovers(whys.join("; "), next)).await || done {

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use agent::Clock;
 use agent::clock::sync;
+use checks::{Finding, node};
 use kubenodeop::node::boot::LocalHealth;
-use kubenodeop::node::gate::DEVICE_NODES;
 use pubsub::{TopicRoot, reach};
 use topics::GoTime;
 
@@ -49,22 +49,19 @@ impl ClockCheck {
 
     /// What it shows now.
     pub(crate) fn look(&self) -> LocalHealth {
-        let absent = DEVICE_NODES.into_iter().filter(|path| !self.topic_root.path(path).exists());
-        LocalHealth { missing: absent.map(|path| format!("/{path}")).collect(), clock: self.wrong_clock() }
+        let devices = node::devices(|path| self.topic_root.path(path).exists());
+        LocalHealth { devices, clock: self.wrong_clock().into_iter().collect() }
     }
 
-    fn wrong_clock(&self) -> String {
+    fn wrong_clock(&self) -> Option<Finding> {
         let now = self.clock.wall();
-        let Some((stamp, path)) = self.newest.as_ref().filter(|(stamp, _)| now.plus(SLACK) < *stamp) else {
-            return String::new();
-        };
-        if sync::by_timesyncd(&self.topic_root) {
-            return String::new();
-        }
-        format!(
-            "the wall clock is behind the time at which {} was written ({stamp}), and is not known to be synchronised",
-            path.display()
-        )
+        let (stamp, path) = self.newest.as_ref().filter(|(stamp, _)| now.plus(SLACK) < *stamp)?;
+        (!sync::by_timesyncd(&self.topic_root)).then(|| {
+            node::wrong_clock(format!(
+                "the wall clock is behind the time at which {} was written ({stamp}), and is not known to be synchronised",
+                path.display()
+            ))
+        })
     }
 }
 
@@ -123,11 +120,11 @@ mod tests {
             let clock = Clock::new().off_by(off_by_secs);
             let machine = ClockCheck::new(&topic_root, clock);
             let seen = machine.look().clock;
-            assert_eq!(!seen.is_empty(), wrong, "{written:?} {off_by_secs} {synchronised}: {seen}");
-            assert!(!wrong || seen.contains("DeviceOpPending/reboot.json was written"), "{seen}");
+            assert_eq!(!seen.is_empty(), wrong, "{written:?} {off_by_secs} {synchronised}: {seen:?}");
+            assert!(!wrong || seen[0].text.contains("DeviceOpPending/reboot.json was written"), "{seen:?}");
             // It heals once the clock is set, also without a word of the time service.
             clock.jump_to_off_by(0);
-            assert_eq!(machine.look().clock, "");
+            assert_eq!(machine.look().clock, []);
         }
     }
 
@@ -136,7 +133,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let topic_root = TopicRoot::open(root.path()).unwrap();
         let machine = ClockCheck::new(&topic_root, Clock::new());
-        assert_eq!(machine.look().missing, ["/dev/kmsg"]);
+        assert!(machine.look().devices[0].text.ends_with(": /dev/kmsg"));
         write(&topic_root, "dev/kmsg");
         assert_eq!(machine.look(), LocalHealth::default());
     }

@@ -2,6 +2,7 @@
 
 use agent::Clock;
 use kubeapi::machines::stops;
+use kubeapi::watch::WatchScope;
 use outage::site::address::Address;
 use outage::site::calls::{act, find, scale};
 use outage::site::preflight;
@@ -62,6 +63,9 @@ async fn s1_a_whole_site_asks_for_what_its_own_role_grants_and_nothing_else() {
         }
         address.look(&handle, std::slice::from_ref(&holder)).await.unwrap();
     }
+    // What a restart reads of it between two nodes.
+    let sets = WatchScope::all("daemon sets", "/apis/apps/v1/daemonsets".to_owned());
+    sets.list_all::<Value>(&handle).await.unwrap();
     granted_and_used(&["pillar-rs-site"], &world.cluster.asked_by_agents());
 }
 

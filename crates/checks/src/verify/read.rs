@@ -15,9 +15,7 @@ use topics::VerifyLayer;
 use super::{LayerCheck, unknown};
 use crate::cluster::{etcd_snapshots, events, listed, server_time};
 use crate::finding::{warnings, without_hints};
-use crate::{
-    Finding, Severity, budgets, certificates, etcd, machines, network, node, nodes, storage, workloads,
-};
+use crate::{Finding, Severity, certificates, machines, network, node, nodes, storage, workloads};
 
 /// The layers of the cluster, lowest first; `own` gives our wall clock. Without the certificates of this
 /// machine and `turns`, which callers add.
@@ -62,11 +60,11 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
     let known = all_nodes.as_deref().unwrap_or_default();
     // No finding about nodes that could not be read.
     let by_nodes = |found: Vec<Finding>| if all_nodes.is_ok() { found } else { Vec::new() };
-    let members = known.iter().filter(|it| etcd::is_member(it)).count();
+    let members = known.iter().filter(|it| nodes::is_member(it)).count();
     let mut quorum = LayerCheck::default();
     if members > 0 {
         quorum
-            .list("nodes", all_nodes.as_deref(), etcd::voters)
+            .list("nodes", all_nodes.as_deref(), nodes::voters)
             .read(format!("{members} of them members of etcd"));
         quorum.list("snapshots", snapshots.as_deref(), |all| old_snapshot(all, now));
     }
@@ -115,7 +113,7 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
         volumes_layer.layer("storage"),
         workloads(|it| &it.0).layer("system"),
         workloads(|it| &it.1).layer("applications"),
-        LayerCheck::default().list("budgets", disruptions.as_deref(), budgets::shut).layer("budgets"),
+        LayerCheck::default().list("budgets", disruptions.as_deref(), workloads::budgets).layer("budgets"),
         LayerCheck::default()
             .list("virtual machines", guests.as_deref(), machines::not_running)
             .layer("machines"),
@@ -150,7 +148,7 @@ fn of_images(nodes: &[Value], pods: &Result<Halves, Error>) -> Vec<Finding> {
 }
 
 fn old_snapshot(all: &[Value], now: Timestamp) -> Vec<Finding> {
-    warnings(without_hints(etcd::snapshot(all, now)))
+    warnings(without_hints(nodes::snapshot(all, now)))
 }
 
 fn leases_of(namespace: &str) -> String {

@@ -202,38 +202,31 @@ pub async fn start_all(cluster: &ApiClient, of: impl Fn(&str) -> bool) -> Result
     }
 }
 
-/// A machine of a node, or one without any, that is not up.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NotUp {
-    /// As `shop/db`.
-    pub name: String,
-    /// How it is, as the end of a sentence, with since when by the server's clock.
-    pub how: String,
-}
-
-/// The machines of `node` that are not up, and those that no node has, by name; `None` without KubeVirt.
-pub async fn not_up(cluster: &ApiClient, node: &NodeName) -> Result<Option<Vec<NotUp>>, Error> {
+/// The machines of `node` that are not up, and those that no node has, each as `shop/db (how it is, with since when by the
+/// server's clock)`; `None` without KubeVirt.
+pub async fn not_up(cluster: &ApiClient, node: &NodeName) -> Result<Option<Vec<String>>, Error> {
     let stopped = listed(cluster, MACHINES, DRAIN.label.map(|it| format!("{it}=true"))).await?;
     let of_ours = |it: &&Value| facts::machine(it, None).mark.is_some_and(|mark| mark.node == node.as_str());
     let off = |it: &Value| {
         let at = facts::machine(it, None).mark.map(|it| it.at).unwrap_or_default();
         let how = format!("a drain of this node stopped it at {at}, and it is not started again yet");
-        NotUp { name: facts::named(it).to_string(), how }
+        (facts::named(it).to_string(), how)
     };
-    let mut all: Vec<NotUp> = stopped.iter().filter(of_ours).map(off).collect();
+    let mut all: Vec<(String, String)> = stopped.iter().filter(of_ours).map(off).collect();
     for labels in [format!("{}={node}", facts::NODE_LABEL), format!("!{}", facts::NODE_LABEL)] {
         let scope =
             WatchScope { labels: Some(labels), ..WatchScope::all("virtual machine instances", path(GUESTS)) };
         let Some(guests) = found(scope.list_all::<Value>(cluster).await)? else { return Ok(None) };
-        let down = guests.items.iter().filter(|it| !is_over(it)).filter_map(|it| {
-            let (name, how) = (facts::named(it).to_string(), facts::not_up(it)?);
-            Some(NotUp { name, how })
-        });
+        let down = guests
+            .items
+            .iter()
+            .filter(|it| !is_over(it))
+            .filter_map(|it| Some((facts::named(it).to_string(), facts::not_up(it)?)));
         all.extend(down);
     }
     all.sort();
-    all.dedup_by(|one, other| one.name == other.name);
-    Ok(Some(all))
+    all.dedup_by(|one, other| one.0 == other.0);
+    Ok(Some(all.into_iter().map(|(name, how)| format!("{name} ({how})")).collect()))
 }
 
 /// What was done with one, for the log.

@@ -1,8 +1,7 @@
 //! Watching over the gate after a boot, and removing stale taints.
 //!
 //! Not here: what the gate wants (`gate`), the cordon (zedkube). It watches the node, its lease and its pods, and
-//! reads everything now and then without an event: a watch that continues after a failure says nothing of what has not
-//! changed. Sources: goals R4, R5.
+//! begins anew now and then. Sources: goals R4, R5.
 
 mod pods;
 mod upper;
@@ -10,12 +9,12 @@ mod upper;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use checks::Finding;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, SelectAll, StreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Resource as _;
 use kubeapi::slim::NodeObject;
-use serde::de::DeserializeOwned;
 use step::Mono;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -23,15 +22,14 @@ use tracing::{debug, warn};
 
 use crate::node::LastSeen;
 use crate::node::cordon::CordonSeen;
-use crate::node::gate::{Gate, GateFact, GateNode, GateStatus, Layer, LayerLimits, LeaseSeen};
+use crate::node::gate::{Check, Gate, GateFact, GateNode, GateStatus, LayerLimits, LeaseSeen};
 use crate::node::taints::UnusualTaints;
-use crate::storage::VolumesSeen;
 use crate::{node, node::taints, storage};
 use kubeapi::ApiClient;
+use kubeapi::Error;
 use kubeapi::names::NodeName;
 use kubeapi::reply::Reach;
 use kubeapi::watch::{Manner, Update, WatchScope, follow, follow_from, jitter_seed};
-use kubeapi::{Error, nodes};
 
 /// The namespace of the leases of nodes.
 const LEASES: &str = "kube-node-lease";
@@ -62,12 +60,11 @@ pub struct BootWatch {
     pub seen: LastSeen,
 }
 
+/// What the machine itself shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LocalHealth {
-    /// Device nodes that are not there.
-    pub missing: Vec<String>,
-    /// What is wrong with the wall clock; empty for nothing.
-    pub clock: String,
+    pub devices: Vec<Finding>,
+    pub clock: Vec<Finding>,
 }
 
 /// What is known of pods that the former boot has left.
@@ -108,30 +105,26 @@ pub async fn watch_over<W: Future<Output = String>>(
     clock: impl Fn() -> Mono,
     report: &watch::Sender<GateReport>,
 ) {
-    let mut facts: SelectAll<BoxStream<'static, GateFact>> = SelectAll::new();
-    facts.push(node_facts(cluster, boot, Manner::default()));
-    facts.push(lease_facts(cluster, boot));
-    facts.push(pods::follow(cluster, boot));
-    facts.push(volume_facts(cluster));
+    let (mut facts, mut looks) = (watched(cluster, boot), SelectAll::new());
     let mut gate = Gate::new(boot.node.as_str(), boot.limits, clock());
-    gate.hear(clock(), GateFact::Lost(boot.lost.clone()));
-    gate.hear(clock(), GateFact::Known(boot.addresses.clone()));
+    gate.lost.clone_from(&boot.lost);
+    gate.known.clone_from(&boot.addresses);
     let mut look_at = clock() + boot.limits.look;
     let (mut ask_at, mut upper) = (clock(), UpperLooks::default());
     loop {
-        let LocalHealth { missing, clock: wrong } = local();
-        let lacks = !missing.is_empty() || !wrong.is_empty();
-        gate.hear(clock(), GateFact::Devices(missing));
-        gate.hear(clock(), GateFact::Clock(wrong));
+        let LocalHealth { devices, clock: wrong } = local();
+        let lacks = !devices.is_empty() || !wrong.is_empty();
+        gate.hear(clock(), GateFact::Found(Check::Devices, devices));
+        gate.hear(clock(), GateFact::Found(Check::Clock, wrong));
         if clock() >= look_at {
-            // Beside the watches, so that no renewal is heard late.
-            facts.push(looked(cluster.clone(), boot.clone()));
+            // A watch that continues after a failure says nothing of what has not changed.
+            facts = watched(cluster, boot);
             look_at = clock() + boot.limits.look;
         }
         let now = clock();
         if !gate.is_away() && now >= upper.due(&gate, now) {
-            facts.push(stream::once(layers()).flat_map(stream::iter).boxed());
-            facts.push(upper::look(cluster.clone(), boot.node.clone()));
+            looks.push(stream::once(layers()).flat_map(stream::iter).boxed());
+            looks.push(upper::look(cluster.clone(), boot.node.clone()));
             upper = UpperLooks { last: Some(now), count: upper.count.saturating_add(1) };
         }
         if gate.is_away() && clock() >= ask_at {
@@ -149,11 +142,12 @@ pub async fn watch_over<W: Future<Output = String>>(
         let wake = [gate.due(now), devices_at, Some(asked_at)].into_iter().flatten().fold(look_at, Ord::min);
         tokio::select! {
             Some(fact) = facts.next() => {
-                if let GateFact::Node(node) = &fact {
+                if let GateFact::Node(Ok(node)) = &fact {
                     report.send_if_modified(|held| step::update(&mut held.cordon, Some(node.cordon)));
                 }
                 gate.hear(clock(), fact);
             }
+            Some(fact) = looks.next() => gate.hear(clock(), fact),
             () = sleep(wake.since(now)) => {}
         }
     }
@@ -169,9 +163,11 @@ pub async fn until_tainted(
     let mut facts = node_facts(cluster, boot, Manner { slot: AT_REST, ..Manner::default() });
     loop {
         match facts.next().await {
-            Some(GateFact::Node(GateNode { taints, .. })) if !taints.is_empty() => return taints,
-            Some(GateFact::Node(GateNode { unusual: Some((words, _)), .. })) => return vec![words],
-            Some(GateFact::Node(node)) => {
+            Some(GateFact::Node(Ok(GateNode { taints, .. }))) if !taints.is_empty() => return taints,
+            Some(GateFact::Node(Ok(node))) => {
+                if let Some(unusual) = node.unusual.into_iter().next() {
+                    return vec![unusual.text];
+                }
                 cordon.send_if_modified(|held| step::update(held, Some(node.cordon)));
             }
             Some(_) => {}
@@ -197,29 +193,14 @@ impl UpperLooks {
     }
 }
 
-/// One look at everything, from the bottom up.
-fn looked(cluster: ApiClient, boot: BootWatch) -> BoxStream<'static, GateFact> {
-    let look = async move {
-        if let Err(error) = nodes::probe(&cluster).await
-            && error.reach() == Reach::Unreachable
-        {
-            return vec![GateFact::Service(Err(error.line()))];
-        }
-        let node = listed(&cluster, &node::scope(&boot.node)).await;
-        let node = node_fact(&cluster, &boot, node, &mut UnusualTaints::default()).await;
-        let lease = lease_fact(&boot, listed(&cluster, &lease_scope(&boot)).await);
-        let pods = pods::look(&cluster, &boot).await;
-        let volumes = volume_fact(storage::troubled(&cluster).await);
-        [vec![GateFact::Service(Ok(())), node, lease], pods, vec![volumes]].concat()
-    };
-    stream::once(look).flat_map(stream::iter).boxed()
-}
-
-async fn listed<K: DeserializeOwned + Send>(cluster: &ApiClient, scope: &WatchScope) -> Update<K> {
-    match scope.list_all::<K>(cluster).await {
-        Ok(list) => Update::Listed(list.items),
-        Err(error) => Update::Trouble(error),
-    }
+/// The node, its lease and its pods, and volumes: read now, and watched from then on.
+fn watched(cluster: &ApiClient, boot: &BootWatch) -> SelectAll<BoxStream<'static, GateFact>> {
+    stream::select_all([
+        node_facts(cluster, boot, Manner::default()),
+        lease_facts(cluster, boot),
+        pods::follow(cluster, boot),
+        volume_facts(cluster),
+    ])
 }
 
 async fn remove_stale_taints(cluster: &ApiClient, boot: &BootWatch, report: &watch::Sender<GateReport>) {
@@ -239,13 +220,23 @@ async fn remove_stale_taints(cluster: &ApiClient, boot: &BootWatch, report: &wat
     }
 }
 
-/// What a failed call says of a layer, or of the API below it.
-fn trouble(layer: Layer, error: &Error) -> GateFact {
-    debug!(layer = layer.text(), error = error.line(), "trouble at the gate");
-    match error.reach() {
-        Reach::Unreachable => GateFact::Away(error.line()),
-        Reach::Reachable | Reach::Throttled => GateFact::Trouble(layer, error.advice()),
+/// What a call says, or why there is nothing to be said; of one that has not reached the API, that.
+fn fact<T>(read: Result<T, Error>, of: impl FnOnce(Result<T, String>) -> GateFact) -> GateFact {
+    match read {
+        Ok(seen) => of(Ok(seen)),
+        Err(error) => {
+            debug!(error = error.line(), "trouble at the gate");
+            match error.reach() {
+                Reach::Unreachable => GateFact::Away(error.line()),
+                Reach::Reachable | Reach::Throttled => of(Err(error.advice())),
+            }
+        }
     }
+}
+
+/// What a call has found, or that it could not be looked.
+fn found(read: Result<Vec<Finding>, Error>, check: Check) -> GateFact {
+    fact(read, |read| GateFact::Found(check, read.unwrap_or_else(|why| check.unread(&why))))
 }
 
 fn node_facts(cluster: &ApiClient, boot: &BootWatch, manner: Manner) -> BoxStream<'static, GateFact> {
@@ -270,13 +261,13 @@ async fn node_fact(
 ) -> GateFact {
     let node = match heard.one(|it| it.metadata.name.as_deref() == Some(boot.node.as_str())) {
         Ok(Some(node)) => node,
-        Ok(None) => return GateFact::Trouble(Layer::Node, "there is no such Node object".to_owned()),
-        Err(error) => return trouble(Layer::Node, &error),
+        Ok(None) => return GateFact::Node(Err("there is no such Node object".to_owned())),
+        Err(error) => return fact(Err(error), GateFact::Node),
     };
     let owned = node::owned(cluster, &node, &boot.device_uuid);
     boot.seen.set(owned.as_ref().ok().cloned());
-    match owned {
-        Ok(facts) => GateFact::Node(GateNode {
+    let seen = match owned {
+        Ok(facts) => Ok(GateNode {
             not_ready: node::not_ready(&node),
             taints: taints::of_outage(&node),
             unusual: unusual.of(cluster, &node).await,
@@ -284,8 +275,9 @@ async fn node_fact(
             cordon: facts.seen(),
             volumes: node::recorded_volumes(&node).filter(|it| it.is_before(&boot.boot_id)),
         }),
-        Err(error) => trouble(Layer::Node, &error),
-    }
+        Err(error) => Err(error),
+    };
+    fact(seen, GateFact::Node)
 }
 
 fn addresses(node: &NodeObject) -> Vec<String> {
@@ -309,11 +301,11 @@ fn lease_facts(cluster: &ApiClient, boot: &BootWatch) -> BoxStream<'static, Gate
 }
 
 fn lease_fact(boot: &BootWatch, heard: Update<Lease>) -> GateFact {
-    match heard.one(|it| it.metadata.name.as_deref() == Some(boot.node.as_str())) {
-        Ok(Some(lease)) => GateFact::Lease(renewal(&lease)),
-        Ok(None) => GateFact::Trouble(Layer::Lease, "there is no such lease".to_owned()),
-        Err(error) => trouble(Layer::Lease, &error),
-    }
+    let lease = heard.one(|it| it.metadata.name.as_deref() == Some(boot.node.as_str()));
+    fact(lease, |lease| {
+        let none = || "there is no such lease".to_owned();
+        GateFact::Lease(lease.and_then(|it| it.as_ref().map(renewal).ok_or_else(none)))
+    })
 }
 
 fn renewal(lease: &Lease) -> LeaseSeen {
@@ -328,9 +320,6 @@ fn renewal(lease: &Lease) -> LeaseSeen {
 
 /// Volumes as they are, again whenever one of them changes. Without Longhorn nothing is followed.
 fn volume_facts(cluster: &ApiClient) -> BoxStream<'static, GateFact> {
-    storage::follow_troubled(cluster.clone(), jitter_seed()).map(volume_fact).boxed()
-}
-
-fn volume_fact(seen: Result<VolumesSeen, Error>) -> GateFact {
-    seen.map_or_else(|error| trouble(Layer::Volumes, &error), GateFact::Volumes)
+    let seen = storage::follow_troubled(cluster.clone(), jitter_seed());
+    seen.map(|seen| fact(seen, GateFact::Volumes)).boxed()
 }

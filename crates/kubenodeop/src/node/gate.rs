@@ -1,34 +1,33 @@
 //! The gate after a boot: what must be healthy, from the bottom up, before our node takes workloads again.
 //!
-//! Not here: reading (`boot`), removing the cordon (zedkube), removing taints (`taints`). A layer whose limit is over
-//! is reported as failed and tried on: nothing ends but by the layer becoming healthy, or, of a layer in `checks` and of
-//! readings that nobody may make, by its limit: then it is a warning. Renewals of the lease count as
-//! they are seen to happen, by the caller's monotonic clock; what the lease says of wall time is never compared with
-//! a clock. Sources: goals R4, R5; the Kubernetes pages "Nodes" (heartbeats), "Leases", "Taints and Tolerations".
-//! Pure: no clock, no I/O, no task.
+//! Its list is in `layers`. Not here: reading (`boot`), removing the cordon (zedkube), removing taints (`taints`). Renewals
+//! of leases count as they are seen to happen, by the caller's monotonic clock; what a lease says of wall time is never
+//! compared with a clock. Sources: goals R4, R5, U10; the Kubernetes pages "Nodes" (heartbeats), "Leases", "Taints and
+//! Tolerations"; the documentation of kube-vip (leases). Pure: no clock, no I/O, no task.
 
-mod checks;
 mod facts;
 mod layers;
+mod patience;
 mod volumes;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use checks::Finding;
+use checks::network::{self, VirtualIp};
 use step::Mono;
+use topics::{BootGate, GateWarning, GoTime};
 
-pub use checks::Warning;
-use checks::{Checks, LayerPatience, LayerTrouble};
-pub use facts::{GateFact, GateNode, LeaseSeen, VirtualIp};
+pub use facts::{Check, GateFact, GateNode, LeaseSeen};
+use layers::{GATE, LayerHold};
 pub use layers::{Layer, LayerLimits};
+use patience::LayerPatience;
 use volumes::{Volumes, VolumesVerdict};
 
 /// Device nodes that the cluster software cannot start without, as paths under the root.
 pub const DEVICE_NODES: [&str; 1] = ["dev/kmsg"];
 /// From one try to remove stale taints to the next.
 const MEND_PAUSE: Duration = Duration::from_secs(5);
-
-/// A layer that is not healthy, what was seen, and what a person can do.
-type LayerFinding = (Layer, String, String);
 
 /// Renewals that were seen to happen, none later than the lease lasts after the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,22 +37,14 @@ struct Beats {
 }
 
 /// Whether the gate is open, and if not, why.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GateStatus {
     /// The lowest layer that is not healthy; `None` when the gate is open.
     pub layer: Option<Layer>,
-    /// What was seen, in one sentence.
-    pub words: String,
-    pub next_step: String,
-    pub since: Mono,
-    /// The layer's limit is over: it counts as failed, and is looked at again and again.
-    pub failed: bool,
-    /// Stale taints that are still on the node.
-    pub taints: Vec<String>,
+    /// As a reader sees it, with times since the boot.
+    pub shown: BootGate,
     /// The gate is open or not, the node keeps its turn: volumes are degraded, pods or machines not up yet.
     pub holds_turn: bool,
-    /// What does not keep the node cordoned and is not as it should be.
-    pub warnings: Vec<Warning>,
 }
 
 impl GateStatus {
@@ -63,22 +54,30 @@ impl GateStatus {
     }
 }
 
+/// A point in this boot as the topic has it, before its core puts the wall clock to it.
+pub fn since_boot(at: Mono) -> GoTime {
+    GoTime::ZERO.plus(at.since_start())
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gate {
     node_name: String,
     limits: LayerLimits,
-    missing: Vec<String>,
+    /// Wanted kernel parameters that this boot is without.
+    pub(super) lost: Vec<String>,
+    /// The addresses of the node before this boot; empty where they are not known.
+    pub(super) known: Vec<String>,
     /// `None` before the first answer.
     service: Option<Result<(), String>>,
     /// What the API itself waits for.
     waits: String,
-    /// Wanted kernel parameters that this boot is without.
-    lost: Vec<String>,
     node: Result<GateNode, String>,
     lease: Result<LeaseSeen, String>,
-    storage: Result<Vec<String>, String>,
+    /// The leases of virtual IPs as they were read last.
+    virtual_ips: Vec<VirtualIp>,
+    /// What each check has found, with since when it finds anything.
+    found: BTreeMap<Check, (Mono, Vec<Finding>)>,
     volumes: Volumes,
-    checks: Checks,
     patience: LayerPatience,
     /// When time alone changes what volumes mean.
     volumes_due: Option<Mono>,
@@ -92,19 +91,19 @@ pub struct Gate {
 
 impl Gate {
     pub fn new(node_name: &str, limits: LayerLimits, now: Mono) -> Self {
-        let unknown = || "not looked at yet".to_owned();
+        const UNKNOWN: &str = "not looked at yet";
         Self {
             node_name: node_name.to_owned(),
             limits,
-            missing: Vec::new(),
+            lost: Vec::new(),
+            known: Vec::new(),
             service: None,
             waits: String::new(),
-            lost: Vec::new(),
-            node: Err(unknown()),
-            lease: Err(unknown()),
-            storage: Err(unknown()),
-            volumes: Volumes::unknown(unknown()),
-            checks: Checks::unknown(&unknown()),
+            node: Err(UNKNOWN.to_owned()),
+            lease: Err(UNKNOWN.to_owned()),
+            virtual_ips: Vec::new(),
+            found: Check::UNKNOWN.map(|(it, ..)| (it, (now, it.unread(UNKNOWN)))).into(),
+            volumes: Volumes::unknown(UNKNOWN.to_owned()),
             patience: LayerPatience::default(),
             volumes_due: None,
             beats: None,
@@ -120,54 +119,47 @@ impl Gate {
             self.service = Some(Ok(()));
         }
         match fact {
-            GateFact::Devices(missing) => self.missing = missing,
-            GateFact::Clock(wrong) => self.checks.clock = wrong,
-            GateFact::Known(addresses) => self.checks.known = addresses,
-            GateFact::Service(answer) => self.service = Some(answer),
+            GateFact::Found(check, found) => self.find(now, check, found),
             GateFact::Away(why) => {
                 if !matches!(self.service, Some(Err(_))) {
                     self.service = Some(Err(why));
                 }
             }
             GateFact::Waits(waits) => self.waits = waits,
-            GateFact::Lost(lost) => self.lost = lost,
-            GateFact::Node(node) => {
+            GateFact::VirtualIps(read) => {
+                let found = match &read {
+                    Ok(all) => network::virtual_ips(&network::renewed(all, &self.virtual_ips)),
+                    Err(why) => Check::VirtualIps.unread(why),
+                };
+                self.find(now, Check::VirtualIps, found);
+                self.virtual_ips = read.unwrap_or_default();
+            }
+            GateFact::Node(Ok(node)) => {
                 if let Some(record) = &node.volumes {
                     self.volumes.recorded(record);
                 }
-                // What was put on it, or not, before it was Ready says nothing of now.
                 if self.node.as_ref().is_ok_and(|it| !it.not_ready.is_empty()) && node.not_ready.is_empty() {
-                    self.checks.await_upper();
+                    for it in Check::UPPER {
+                        self.find(now, it, it.unread("not looked at since the node is Ready"));
+                    }
                 }
-                self.checks.addressed(now, &self.node_name, &node.addresses);
-                self.checks.tainted(now, node.unusual.clone());
+                let moved = network::moved(&self.node_name, &self.known, &node.addresses);
+                self.find(now, Check::Addresses, moved);
+                self.find(now, Check::Taints, node.unusual.clone());
                 self.node = Ok(node);
             }
-            GateFact::Lease(lease) => self.beat(now, lease),
-            GateFact::Storage(crashing) => self.storage = Ok(crashing),
-            GateFact::Unconnected(pods) => self.checks.unconnected = pods,
-            GateFact::System(pods) => self.checks.system = pods,
-            GateFact::Runtime(wrong) => self.checks.runtime = wrong,
-            GateFact::Network(leases) => self.checks.network(leases),
-            GateFact::Pending(pods) => self.checks.pending = Ok(pods),
-            GateFact::Machines(machines) => self.checks.machines = Ok(machines),
-            GateFact::Probes(found) => self.checks.probes = Some(found),
-            GateFact::Volumes(seen) => self.volumes.seen = Ok(seen),
-            GateFact::Trouble(layer, why) => match layer {
-                Layer::Node => self.node = Err(why),
-                Layer::Lease => self.lease = Err(why),
-                Layer::Storage => self.storage = Err(why),
-                Layer::Volumes => self.volumes.seen = Err(why),
-                Layer::Network => self.checks.virtual_ips = Err(why),
-                Layer::System => self.checks.pending = Err(why),
-                Layer::Machines => self.checks.machines = Err(why),
-                Layer::Devices
-                | Layer::Clock
-                | Layer::Service
-                | Layer::Runtime
-                | Layer::Probes
-                | Layer::Steady => self.service = Some(Err(why)),
-            },
+            GateFact::Node(Err(why)) => self.node = Err(why),
+            GateFact::Lease(Ok(lease)) => self.beat(now, lease),
+            GateFact::Lease(Err(why)) => self.lease = Err(why),
+            GateFact::Volumes(seen) => self.volumes.seen = seen,
+        }
+    }
+
+    fn find(&mut self, now: Mono, check: Check, found: Vec<Finding>) {
+        if found.is_empty() {
+            self.found.remove(&check);
+        } else {
+            self.found.entry(check).or_insert((now, Vec::new())).1 = found;
         }
     }
 
@@ -197,10 +189,14 @@ impl Gate {
         !matches!(self.service, Some(Ok(())))
     }
 
+    fn limit(&self, layer: Layer) -> Duration {
+        self.limits.of(layer).unwrap_or_default()
+    }
+
     /// Whether a layer that is looked at now and then is waited for.
     pub(super) fn waits_for_upper(&self, now: Mono) -> bool {
-        let layers = [Layer::Runtime, Layer::Network, Layer::System, Layer::Machines, Layer::Probes];
-        layers.into_iter().any(|it| self.patience.counts(now, it, self.limits.of(it).unwrap_or_default()))
+        let upper = [Layer::Runtime, Layer::Network, Layer::System, Layer::Machines, Layer::Probes];
+        self.patience.ends(now, |it| self.limit(it)).any(|(layer, _)| upper.contains(&layer))
     }
 
     /// How often everything is looked at without an event.
@@ -210,48 +206,76 @@ impl Gate {
 
     /// The gate as it stands now.
     pub fn judge(&mut self, now: Mono) -> GateStatus {
-        let mut warnings = Vec::new();
-        let mut finding = self.lowest(now, &mut warnings);
+        let (mut shut, mut warnings) = (None, Vec::new());
         let mut volumes = VolumesVerdict::default();
-        if finding.is_some() {
-            self.volumes.wait();
-        } else {
-            let limit = self.limits.of(Layer::Volumes).unwrap_or_default();
-            volumes = self.volumes.judge(now, limit, self.limits.degraded);
-            let next = "look at `kubectl -n longhorn-system get volumes,replicas`, and bring back the nodes with copies";
-            finding = volumes.shut.take().map(|words| (Layer::Volumes, words, next.to_owned()));
+        for (check, (since, found)) in self.found.iter().filter(|(check, _)| check.warns()) {
+            warnings.push(warning(check.layer(), *since, joined(found), true));
+        }
+        for (layer, hold, _) in GATE {
+            if layer == Layer::Volumes {
+                if shut.is_some() {
+                    self.volumes.wait();
+                } else {
+                    volumes = self.volumes.judge(now, self.limit(layer), self.limits.degraded);
+                    let next = "look at `kubectl -n longhorn-system get volumes,replicas`, and bring back the nodes with copies";
+                    shut = volumes.shut.take().map(|words| (layer, (words, next.to_owned())));
+                }
+                continue;
+            }
+            let trouble = if shut.is_none() { self.trouble(now, layer) } else { None };
+            match trouble {
+                None if shut.is_some() => self.patience.wait(now, layer),
+                None => self.patience.heal(layer),
+                Some((said, unread)) if hold == LayerHold::Shuts && !unread => {
+                    self.patience.wait(now, layer);
+                    shut = Some((layer, said));
+                }
+                Some((said, _)) => {
+                    let (since, over) = self.patience.trouble(now, layer, self.limit(layer));
+                    if hold == LayerHold::KeepsTurn || over {
+                        warnings.push(warning(layer, since, said, over));
+                    } else {
+                        shut = Some((layer, said));
+                    }
+                }
+            }
         }
         self.volumes_due = volumes.due;
-        for layer in [Layer::System, Layer::Machines, Layer::Probes] {
-            finding = self.timed(now, finding, layer, &mut warnings);
-        }
-        if finding.is_some() {
+        if shut.is_some() {
             self.healthy_since = None;
         } else {
             let since = *self.healthy_since.get_or_insert(now);
             if now < since + self.limits.hold {
                 let hold = self.limits.hold.as_secs_f32();
                 let words = format!("all checks pass, and have to for {hold} s");
-                finding = Some((Layer::Steady, words, String::new()));
+                shut = Some((Layer::Steady, (words, String::new())));
             }
         }
-        let layer = finding.as_ref().map(|it| it.0);
+        let layer = shut.as_ref().map(|it| it.0);
         if self.at.0 != layer {
             self.at = (layer, now);
         }
         // Nothing here is broken while others are waited for.
         let waits = layer == Some(Layer::Service) && !self.waits.is_empty();
-        let over =
-            |layer: Layer| !waits && self.limits.of(layer).is_some_and(|limit| now >= self.at.1 + limit);
+        let limit = layer.and_then(|it| self.limits.of(it)).filter(|_| !waits);
         let taints = self.node.as_ref().map(|it| it.taints.clone()).unwrap_or_default();
-        let (words, next_step) = match finding {
-            Some((_, words, next_step)) => (words, next_step),
+        let (words, next_step) = match shut {
+            Some((_, said)) => said,
             None if taints.is_empty() => self.healthy(&volumes.words),
             None => (self.tainted(&taints), String::new()),
         };
-        let (since, failed) = (self.at.1, layer.is_some_and(over));
         let holds_turn = volumes.holds_turn || warnings.iter().any(|it| !it.failed);
-        GateStatus { layer, words, next_step, since, failed, taints, holds_turn, warnings }
+        let shown = BootGate {
+            open: layer.is_none(),
+            layer: layer.map(|it| it.text().to_owned()).unwrap_or_default(),
+            failed: limit.is_some_and(|limit| now >= self.at.1 + limit),
+            words,
+            next_step,
+            since: since_boot(self.at.1),
+            stale_taints: taints,
+            warnings,
+        };
+        GateStatus { layer, shown, holds_turn }
     }
 
     fn healthy(&self, volumes: &str) -> (String, String) {
@@ -276,118 +300,59 @@ impl Gate {
         )
     }
 
-    /// The lowest layer that is not healthy, up to the storage pods.
-    fn lowest(&mut self, now: Mono, warnings: &mut Vec<Warning>) -> Option<LayerFinding> {
-        let finding = self.devices();
-        let finding = self.timed(now, finding, Layer::Clock, warnings);
-        let finding = finding.or_else(|| self.api()).or_else(|| self.kubelet(now));
-        if let Some((since, (words, next_step))) = self.checks.moved.clone().filter(|_| finding.is_none()) {
-            warnings.push(Warning { layer: Layer::Network, words, next_step, since, failed: true });
+    /// What is the matter with a layer and what a person can do, and whether that is only that it cannot be read.
+    fn trouble(&self, now: Mono, layer: Layer) -> Option<((String, String), bool)> {
+        let own = [
+            (Layer::Service, self.api()),
+            (Layer::Node, self.not_ready()),
+            (Layer::Lease, self.not_renewed(now)),
+        ];
+        let own = own.into_iter().find_map(|(of, it)| it.filter(|_| of == layer));
+        if let Some(own) = own {
+            return Some((own, false));
         }
-        if let Some((since, (words, next_step))) = self.checks.unusual.clone() {
-            warnings.push(Warning { layer: Layer::Node, words, next_step, since, failed: true });
-        }
-        let finding = self.timed(now, finding, Layer::Runtime, warnings);
-        let finding = self.timed(now, finding, Layer::Network, warnings);
-        let finding = finding.or_else(|| self.crashing());
-        self.timed(now, finding, Layer::Storage, warnings)
+        let of_layer = self.found.iter().filter(|(it, _)| it.layer() == layer && !it.warns());
+        let found: Vec<Finding> = of_layer.flat_map(|(_, (_, found))| found.clone()).collect();
+        (!found.is_empty()).then(|| (joined(&found), found.iter().all(|it| it.unread)))
     }
 
-    /// A layer that is a warning when its limit is over, if all `below` is healthy. Some only hold the turn until then.
-    fn timed(
-        &mut self,
-        now: Mono,
-        below: Option<LayerFinding>,
-        layer: Layer,
-        warnings: &mut Vec<Warning>,
-    ) -> Option<LayerFinding> {
-        if below.is_some() {
-            self.patience.wait(now, layer);
-            return below;
-        }
-        let (trouble, shuts) = match layer {
-            Layer::Clock => (self.checks.clock_trouble(), true),
-            Layer::Runtime => (self.checks.runtime_trouble(), true),
-            Layer::Network => (self.checks.network_trouble(), true),
-            Layer::Storage => (self.unread_pods(), true),
-            Layer::System => (self.checks.system_trouble(), false),
-            Layer::Machines => (self.checks.machines_trouble(), false),
-            Layer::Probes => (self.checks.probes_trouble(), false),
-            Layer::Devices | Layer::Service | Layer::Node | Layer::Lease | Layer::Volumes | Layer::Steady => {
-                (None, true)
-            }
+    fn api(&self) -> Option<(String, String)> {
+        let why = match &self.service {
+            None => "not looked at yet",
+            Some(Err(why)) => why.as_str(),
+            Some(Ok(())) => return None,
         };
-        let limit = self.limits.of(layer).unwrap_or_default();
-        let warning = self.patience.judge(now, (layer, limit), trouble)?;
-        if shuts && !warning.failed {
-            return Some((layer, warning.words, warning.next_step));
-        }
-        warnings.push(warning);
-        None
-    }
-
-    fn devices(&self) -> Option<LayerFinding> {
-        if self.missing.is_empty() {
-            return None;
-        }
-        let missing = self.missing.join(", ");
-        let next = "create it (`mknod /dev/kmsg c 1 11` for /dev/kmsg), or start zedbox by the unit \
-                    docs/units/zedbox.service, which does so";
-        Some((Layer::Devices, format!("no device node {missing}"), next.to_owned()))
-    }
-
-    fn api(&self) -> Option<LayerFinding> {
-        let away = match &self.service {
-            None => Some("not looked at yet"),
-            Some(Err(why)) => Some(why.as_str()),
-            Some(Ok(())) => None,
-        };
-        if let Some(why) = away.filter(|_| !self.waits.is_empty()) {
-            let words = format!("the Kubernetes API waits: {} ({why})", self.waits);
-            return Some((Layer::Service, words, "start the other servers, or wait for them".to_owned()));
-        }
-        if let Some(why) = away {
+        Some(if self.waits.is_empty() {
             let next = "check that the cluster software runs on this node, and the kubeconfig";
-            return Some((Layer::Service, format!("the Kubernetes API: {why}"), next.to_owned()));
-        }
-        None
+            (format!("the Kubernetes API: {why}"), next.to_owned())
+        } else {
+            let words = format!("the Kubernetes API waits: {} ({why})", self.waits);
+            (words, "start the other servers, or wait for them".to_owned())
+        })
     }
 
-    fn kubelet(&self, now: Mono) -> Option<LayerFinding> {
+    fn not_ready(&self) -> Option<(String, String)> {
         let node = &self.node_name;
-        let not_ready = match &self.node {
-            Err(why) => Some(why.as_str()),
-            Ok(seen) if !seen.not_ready.is_empty() => Some(seen.not_ready.as_str()),
-            Ok(_) => None,
+        let why = match &self.node {
+            Err(why) => why,
+            Ok(seen) if !seen.not_ready.is_empty() => &seen.not_ready,
+            Ok(_) => return None,
         };
-        if let Some(why) = not_ready {
-            let next = format!("look at `kubectl describe node {node}` and the log of its kubelet");
-            return Some((Layer::Node, format!("node {node} is not known to be Ready: {why}"), next));
-        }
-        let stale = match &self.lease {
-            Err(why) => Some(why.as_str()),
-            Ok(_) if self.beats.is_none() => Some("not renewed since zedkube started"),
-            Ok(_) if !self.is_renewed(now) => Some("no longer renewed"),
-            Ok(_) => None,
-        };
-        if let Some(why) = stale {
-            let next =
-                format!("look at `kubectl -n kube-node-lease get lease {node}` and the log of its kubelet");
-            return Some((Layer::Lease, format!("lease kube-node-lease/{node}: {why}"), next));
-        }
-        None
+        let next = format!("look at `kubectl describe node {node}` and the log of its kubelet");
+        Some((format!("node {node} is not known to be Ready: {why}"), next))
     }
 
-    fn crashing(&self) -> Option<LayerFinding> {
-        let all = self.storage.as_deref().ok()?;
-        let next = format!("look at `kubectl logs --previous` of {}", all.first()?);
-        Some((Layer::Storage, format!("storage pods are crash-looping: {}", all.join(", ")), next))
-    }
-
-    fn unread_pods(&self) -> Option<LayerTrouble> {
-        let why = self.storage.as_ref().err()?;
-        let next = "look at `kubectl get pods -A` of this node".to_owned();
-        Some((format!("pods of node {}: {why}", self.node_name), next))
+    fn not_renewed(&self, now: Mono) -> Option<(String, String)> {
+        let node = &self.node_name;
+        let why = match &self.lease {
+            Err(why) => why.as_str(),
+            Ok(_) if self.beats.is_none() => "not renewed since zedkube started",
+            Ok(_) if !self.is_renewed(now) => "no longer renewed",
+            Ok(_) => return None,
+        };
+        let next =
+            format!("look at `kubectl -n kube-node-lease get lease {node}` and the log of its kubelet");
+        Some((format!("lease kube-node-lease/{node}: {why}"), next))
     }
 
     /// Whether stale taints are to be removed now: the node is Ready and its lease has been renewed for long enough.
@@ -395,11 +360,7 @@ impl Gate {
     pub fn removes_taints(&mut self, now: Mono) -> bool {
         let tainted = self.node.as_ref().is_ok_and(|it| it.not_ready.is_empty() && !it.taints.is_empty());
         let long = self.beats.is_some_and(|it| it.last.since(it.first) >= self.limits.taints);
-        let due = tainted
-            && long
-            && self.is_renewed(now)
-            && matches!(self.service, Some(Ok(())))
-            && now >= self.mend_from;
+        let due = tainted && long && self.is_renewed(now) && !self.is_away() && now >= self.mend_from;
         if due {
             self.mend_from = now + MEND_PAUSE;
         }
@@ -410,13 +371,23 @@ impl Gate {
     pub fn due(&self, now: Mono) -> Option<Mono> {
         let limit = self.at.0.and_then(|layer| self.limits.of(layer)).map(|limit| self.at.1 + limit);
         let steady = self.healthy_since.map(|since| since + self.limits.hold);
-        let warned = self.patience.due(now, |layer| self.limits.of(layer));
+        let warned = self.patience.ends(now, |it| self.limit(it)).map(|it| it.1).min();
         [limit, steady, self.lease_ends(), self.volumes_due, warned]
             .into_iter()
             .flatten()
             .filter(|at| *at > now)
             .min()
     }
+}
+
+/// All that was found as one sentence, and the first next step.
+fn joined(found: &[Finding]) -> (String, String) {
+    let words: Vec<&str> = found.iter().map(|it| it.text.as_str()).collect();
+    (words.join("; "), found.first().map(|it| it.next.clone()).unwrap_or_default())
+}
+
+fn warning(layer: Layer, since: Mono, (words, next_step): (String, String), failed: bool) -> GateWarning {
+    GateWarning { layer: layer.text().to_owned(), words, next_step, since: since_boot(since), failed }
 }
 
 #[cfg(test)]

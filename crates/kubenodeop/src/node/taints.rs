@@ -3,7 +3,7 @@
 //! Not here: when they are stale (`gate`). Source: goals R5; the Kubernetes page "Taints and Tolerations", taint
 //! based evictions.
 
-use checks::nodes;
+use checks::{Finding, nodes};
 use k8s_openapi::api::core::v1::Taint;
 use kubeapi::slim::NodeObject;
 use serde_json::{Value, json};
@@ -39,28 +39,28 @@ pub(crate) fn of_outage(node: &NodeObject) -> Vec<String> {
 #[derive(Debug, Default)]
 pub(crate) struct UnusualTaints {
     known: Vec<String>,
-    said: Option<(String, String)>,
+    found: Vec<Finding>,
 }
 
 impl UnusualTaints {
-    /// What is unusual on `node`, and what a person can do. The other nodes are read when its taints are other ones than
+    /// What is unusual on `node`. The other nodes are read when its taints are other ones than
     /// before; as long as they cannot be, nothing is.
-    pub(crate) async fn of(&mut self, cluster: &ApiClient, node: &NodeObject) -> Option<(String, String)> {
+    pub(crate) async fn of(&mut self, cluster: &ApiClient, node: &NodeObject) -> Vec<Finding> {
         let now: Vec<String> =
             taints(node).filter(|it| nodes::may_be_unusual(&it.key, &it.effect)).map(text).collect();
         if now != self.known {
-            self.said = None;
+            self.found.clear();
             if !now.is_empty() {
                 let scope = WatchScope::all("nodes", NodeObject::url_path(None));
-                let Ok(all) = scope.list_all::<Value>(cluster).await else { return None };
+                let Ok(all) = scope.list_all::<Value>(cluster).await else { return Vec::new() };
                 let name = node.metadata.name.as_deref();
-                let own = all.items.iter().find(|it| it["metadata"]["name"].as_str() == name)?;
-                let found = nodes::unusual_taints_of(&all.items, own);
-                self.said = found.map(|it| (it.text, it.next));
+                let own = all.items.iter().find(|it| it["metadata"]["name"].as_str() == name);
+                let Some(own) = own else { return Vec::new() };
+                self.found.extend(nodes::unusual_taints_of(&all.items, own));
             }
             self.known = now;
         }
-        self.said.clone()
+        self.found.clone()
     }
 }
 

@@ -225,12 +225,6 @@ where
     })
 }
 
-/// Volumes that are faulted or degraded.
-/// Errors: those of [`ApiClient`]; without Longhorn there are none.
-pub(crate) async fn troubled(cluster: &ApiClient) -> Result<VolumesSeen, Error> {
-    Ok(volumes(cluster).await?.map(|all| summary(all.values())).unwrap_or_default())
-}
-
 async fn volumes(cluster: &ApiClient) -> Result<Option<BTreeMap<String, Volume>>, Error> {
     let Some(list) = found(scope("volumes").list_all::<Volume>(cluster).await)? else { return Ok(None) };
     let mut all = BTreeMap::new();
@@ -251,7 +245,7 @@ fn summary<'a>(all: impl Iterator<Item = &'a Volume>) -> VolumesSeen {
     seen
 }
 
-/// The same, first and again whenever it has changed.
+/// Volumes that are faulted or degraded, first and again whenever that has changed; none without Longhorn.
 pub(crate) fn follow_troubled(
     cluster: ApiClient,
     seed: u64,

@@ -17,8 +17,7 @@ pub use facts::{NodeDrainPolicy, NodeReadiness, StorageFacts};
 #[cfg(test)]
 pub(crate) use guard::tests::finding;
 pub use guard::{Cause, VolumeFinding, VolumeState, VolumesBefore, VolumesSeen, judge};
-pub(crate) use longhorn::{count, follow_looks};
-pub(crate) use longhorn::{follow_troubled, troubled};
+pub(crate) use longhorn::{count, follow_looks, follow_troubled};
 pub use longhorn::{last_of_volume, look};
 pub use settings::{SettingWrite, keep_drain_policy, keep_snapshot_job, reserve};
 

@@ -6,23 +6,25 @@ use super::*;
 fn warns(layer: Layer) -> impl Fn(&GateReport) -> bool {
     move |it: &GateReport| {
         let verdict = it.verdict.as_ref();
-        verdict.is_some_and(|it| it.is_open() && it.warnings.iter().any(|it| it.layer == layer && it.failed))
+        verdict.is_some_and(|it| {
+            it.is_open() && it.shown.warnings.iter().any(|it| it.layer == layer.text() && it.failed)
+        })
     }
 }
 
 fn is_well(report: &GateReport) -> bool {
-    report.verdict.as_ref().is_some_and(|it| it.is_open() && it.warnings.is_empty() && !it.holds_turn)
+    report.verdict.as_ref().is_some_and(|it| it.is_open() && it.shown.warnings.is_empty() && !it.holds_turn)
 }
 
 fn warning(report: &GateReport) -> String {
-    report.verdict.iter().flat_map(|it| &it.warnings).map(|it| it.words.clone()).collect()
+    report.verdict.iter().flat_map(|it| &it.shown.warnings).map(|it| it.words.clone()).collect()
 }
 
 impl Stage {
     /// The gate is shut at a layer until its limit, then the layer is a warning that says `words`; it heals.
     async fn shuts_and_warns(&mut self, layer: Layer, words: &str, heal: impl FnOnce(&Self)) {
         let seen = self.shut(layer).await.verdict.unwrap();
-        assert!(seen.words.contains(words) && !seen.failed, "{seen:?}");
+        assert!(seen.shown.words.contains(words) && !seen.shown.failed, "{seen:?}");
         let seen = self.until("warned of", warns(layer)).await;
         assert!(warning(&seen).contains(words), "{seen:?}");
         heal(self);
@@ -45,7 +47,7 @@ impl Stage {
 async fn r4_a_clock_that_is_wrong_shuts_the_gate_until_its_limit_and_heals() {
     let mut stage = Stage::new().await;
     stage.until("well", is_well).await;
-    let clock = "the wall clock shows 1970".to_owned();
+    let clock = vec![checks::node::wrong_clock("the wall clock shows 1970".to_owned())];
     stage.local.send_replace(LocalHealth { clock, ..LocalHealth::default() });
     let heal = |stage: &Stage| drop(stage.local.send_replace(LocalHealth::default()));
     stage.shuts_and_warns(Layer::Clock, "shows 1970", heal).await;
@@ -55,19 +57,23 @@ async fn r4_a_clock_that_is_wrong_shuts_the_gate_until_its_limit_and_heals() {
 async fn r4_a_container_runtime_that_does_not_answer_shuts_the_gate_until_its_limit_and_heals() {
     let mut stage = Stage::new().await;
     stage.until("well", is_well).await;
-    let silent = GateFact::Runtime("the container runtime cannot be asked: S: cannot connect".to_owned());
-    stage.upper.send_replace([silent, GateFact::Probes(Vec::new())]);
+    let silent = checks::node::runtime("the container runtime cannot be asked: S: cannot connect".to_owned());
+    stage.upper.send_replace([GateFact::Found(Check::Runtime, vec![silent]), well()[1].clone()]);
     let heal = |stage: &Stage| drop(stage.upper.send_replace(well()));
     stage.shuts_and_warns(Layer::Runtime, "cannot connect", heal).await;
+}
+
+fn fails() -> [GateFact; 2] {
+    let probe = checks::Finding::new("probe", "shop: http://10.0.0.5/ answers 503, not 200", "curl -v");
+    [well()[0].clone(), GateFact::Found(Check::Probes, vec![probe])]
 }
 
 #[tokio::test(start_paused = true)]
 #[expect(clippy::disallowed_methods, reason = "the test's own clock, which is paused")]
 async fn v3_what_starts_with_its_node_keeps_the_turn_no_longer_than_seconds() {
     let mut stage = Stage::new().await;
-    let fails = ("shop: http://10.0.0.5/ answers 503, not 200".to_owned(), "curl -v".to_owned());
-    stage.upper.send_replace([GateFact::Runtime(String::new()), GateFact::Probes(vec![fails])]);
-    let seen = |it: &GateReport| it.verdict.as_ref().is_some_and(|it| !it.warnings.is_empty());
+    stage.upper.send_replace(fails());
+    let seen = |it: &GateReport| it.verdict.as_ref().is_some_and(|it| !it.shown.warnings.is_empty());
     stage.until("a service that does not answer", seen).await;
     stage.upper.send_replace(well());
     let began = Instant::now();
@@ -81,8 +87,7 @@ async fn v3_what_starts_with_its_node_keeps_the_turn_no_longer_than_seconds() {
 async fn u10_a_service_of_the_site_that_does_not_answer_holds_the_turn_until_its_limit_and_heals() {
     let mut stage = Stage::new().await;
     stage.until("well", is_well).await;
-    let fails = ("shop: http://10.0.0.5/ answers 503, not 200".to_owned(), "curl -v".to_owned());
-    stage.upper.send_replace([GateFact::Runtime(String::new()), GateFact::Probes(vec![fails])]);
+    stage.upper.send_replace(fails());
     let heal = |stage: &Stage| drop(stage.upper.send_replace(well()));
     stage.holds_turn_and_warns("answers 503", Layer::Probes, heal).await;
 }
@@ -135,7 +140,7 @@ async fn r4_pods_that_nobody_lets_us_read_shut_the_gate_until_its_limit_and_no_l
     stage.sim.faults().script("GET", "/api/v1/pods", u32::MAX, ScriptedFault::status(403, "Forbidden"));
     stage.sim.expire_watches();
     let seen = stage.shut(Layer::Storage).await.verdict.unwrap();
-    assert!(seen.words.contains("403"), "{seen:?}");
+    assert!(seen.shown.words.contains("403"), "{seen:?}");
     stage.until("warned of", warns(Layer::Storage)).await;
     stage.sim.faults().clear();
     stage.until("healed", is_well).await;

@@ -1,66 +1,40 @@
 //! Whether the virtual IP of the API is there: kube-vip's leases are held by a node that is Ready and they are renewed, and
 //! the address takes a connection.
 //!
-//! A cluster without kube-vip has none. That a lease is renewed is seen by its version on our own clock. Source:
+//! A cluster without kube-vip has none. That a lease is renewed is seen by its time being another one. Source:
 //! spec/cluster-lock.md 7.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::Resource;
-use kube::api::GetParams;
-use kube::core::Request;
-use kubeapi::names::VIRTUAL_IPS;
-use kubeapi::objects::{items, text};
-use kubeapi::watch::WatchScope;
-use kubeapi::{ApiClient, Error, found};
-use serde_json::Value;
+use checks::cluster;
+use checks::network::{self, VirtualIp};
+use kubeapi::{ApiClient, Error};
 use tokio::net::TcpStream;
 
 use crate::turn::pulses::Pulse;
 use crate::turn::rule::TurnNode;
 
-const NAMESPACE: &str = "kube-system";
-/// The labels of its DaemonSet.
-const LABELS: &str = "app.kubernetes.io/name=kube-vip-ds";
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-/// What was seen of it.
+/// The leases as they were seen first with a holder that is Ready.
 #[derive(Debug, Default)]
-pub struct Address {
-    /// The version of each lease when it was seen first.
-    first: BTreeMap<&'static str, String>,
-}
+pub struct Address(Vec<VirtualIp>);
 
 impl Address {
     /// Why it is not there yet, or empty.
     pub async fn look(&mut self, cluster: &ApiClient, nodes: &[TurnNode]) -> Result<String, Error> {
-        let (mut used, mut late) = (false, String::new());
-        for name in VIRTUAL_IPS {
-            let what = format!("read lease {NAMESPACE}/{name}");
-            let path = Lease::url_path(&(), Some(NAMESPACE));
-            let lease =
-                cluster.ask::<Value>(&what, Request::new(path).get(name, &GetParams::default())).await;
-            let Some(lease) = found(lease)? else { continue };
-            used = true;
-            let holder = text(&lease["spec"]["holderIdentity"]);
-            if !nodes.iter().any(|it| it.name == holder && it.ready && it.pulse != Pulse::Still) {
-                let holder = if holder.is_empty() { "nobody" } else { &holder };
-                return Ok(format!(
-                    "the virtual IP: lease {NAMESPACE}/{name} is held by {holder}, which is no node that is Ready"
-                ));
-            }
-            let version = text(&lease["metadata"]["resourceVersion"]);
-            if *self.first.entry(name).or_insert_with(|| version.clone()) == version {
-                late = format!("the virtual IP: lease {NAMESPACE}/{name} to be renewed by node {holder}");
+        let is_ready =
+            |name: &str| nodes.iter().any(|it| it.name == name && it.ready && it.pulse != Pulse::Still);
+        let all = cluster::virtual_ips(cluster, is_ready).await?;
+        for it in &all {
+            if it.ready && !self.0.iter().any(|first| first.lease == it.lease) {
+                self.0.push(it.clone());
             }
         }
-        if !late.is_empty() {
-            return Ok(late);
+        if let Some(found) = network::virtual_ips(&network::renewed(&all, &self.0)).pop() {
+            return Ok(found.text);
         }
-        if !used {
+        if all.is_empty() {
             return Ok(String::new());
         }
         let Some(address) = configured(cluster).await? else { return Ok(String::new()) };
@@ -77,17 +51,7 @@ impl Address {
 
 /// Address and port of the control plane, as kube-vip was given them.
 async fn configured(cluster: &ApiClient) -> Result<Option<String>, Error> {
-    let mut sets = WatchScope::all("daemonsets of kube-vip", DaemonSet::url_path(&(), Some(NAMESPACE)));
-    sets.labels = Some(LABELS.to_owned());
-    let sets = sets.list_all::<Value>(cluster).await?;
-    let mut variables = BTreeMap::new();
-    for set in &sets.items {
-        for container in items(&set["spec"]["template"]["spec"]["containers"]) {
-            for it in items(&container["env"]) {
-                variables.insert(text(&it["name"]), text(&it["value"]));
-            }
-        }
-    }
+    let variables = cluster::kube_vip(cluster, None).await?;
     let given = |name: &str| variables.get(name).filter(|it| !it.is_empty());
     let port = given("port").map_or("6443", String::as_str);
     let address = given("address").or_else(|| given("vip_address"));

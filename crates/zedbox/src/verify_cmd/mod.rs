@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use agent::{Clock, wire};
 use anyhow::Context as _;
+use checks::node::{self, DEVICE_NODES};
 use checks::{Finding, Severity, local, verify};
 use kubeapi::ApiClient;
-use kubenodeop::node::gate::DEVICE_NODES;
 use outage::operator;
 use pubsub::TopicRoot;
 use topics::{
@@ -184,11 +184,7 @@ fn devices(topic_root: &TopicRoot, here: bool) -> VerifyLayer {
             "not checked: without /run/zedagent/EdgeNodeInfo this machine is no node; on a node, see systemctl status zedbox",
         );
     }
-    let missing = DEVICE_NODES.into_iter().filter(|path| !topic_root.path(path).exists());
-    let found = missing.map(|path| {
-        let next = format!("mknod /{path} c 1 11, or start zedbox by its unit, which does so");
-        Finding::new("devices", format!("there is no device node /{path}"), next)
-    });
+    let found = node::devices(|path| topic_root.path(path).exists());
     verify::LayerCheck::default().read(format!("/{}", DEVICE_NODES.join(", /"))).found(found).layer("devices")
 }
 

@@ -177,8 +177,8 @@ const ROWS: [Row; 14] = [
         |it| fs::remove_file(it.node.path("dev/kmsg")).unwrap(),
         "devices",
         "fail",
-        "there is no device node /dev/kmsg",
-        "mknod /dev/kmsg c 1 11, or start zedbox by its unit",
+        "device nodes that are missing: /dev/kmsg",
+        "or start zedbox by the unit docs/units/zedbox.service",
     ),
     (
         |it| it.node.put("var/lib", "no folder"),

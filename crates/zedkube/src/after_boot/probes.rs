@@ -20,7 +20,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use checks::{Finding, verify};
+use checks::{Finding, Severity, verify};
 use futures::future::join_all;
 use kubeapi::connect::endpoint::Endpoint;
 use kubeapi::objects::{items, text};
@@ -167,13 +167,18 @@ async fn try_all(probes: &Probes, cluster: &ApiClient, here: bool) -> (Vec<Strin
     (read, found.into_iter().flatten().collect())
 }
 
-/// What the probes of the node below `root` find, without a delay, each with what a person can do. Dropping it loses nothing.
-pub(crate) async fn troubles(root: &Path, cluster: &ApiClient) -> Vec<(String, String)> {
+/// What the probes of the node below `root` find, without a delay. Dropping it loses nothing.
+pub(crate) async fn troubles(root: &Path, cluster: &ApiClient) -> Vec<Finding> {
     match read(root, None) {
         Ok(probes) => {
-            try_all(&probes, cluster, true).await.1.into_iter().map(|it| (it.text, it.next)).collect()
+            let found = try_all(&probes, cluster, true).await.1;
+            let texts: Vec<String> = found.iter().map(|it| it.text.clone()).collect();
+            let next = |_: &str| found.first().map(|it| it.next.clone()).unwrap_or_default();
+            Finding::listing(("probe", Severity::Blocks), "probes fail", &texts, next)
         }
-        Err(why) => vec![(why, format!("correct /{FILE}; zedbox verify reads it as well"))],
+        Err(why) => {
+            vec![Finding::new("probe", why, format!("correct /{FILE}; zedbox verify reads it as well"))]
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use agent::{Clock, device};
 use kubeapi::nodes::{self, MachineIds};
 use kubeapi::{ApiClient, NodeName};
 use kubenodeop::node::boot::{self, BootWatch, GateReport};
-use kubenodeop::node::gate::{GateFact, Layer};
+use kubenodeop::node::gate::{Check, GateFact, Layer};
 use kubenodeop::node::{LastSeen, leftovers};
 use pubsub::TopicRoot;
 use tokio::sync::watch;
@@ -76,7 +76,8 @@ async fn until_made(mut report: watch::Receiver<GateReport>, say: &impl Fn(&str)
         }
         // Of a node that is not known to be Ready no taint is known, either.
         let unknown = |it: Layer| matches!(it, Layer::Service | Layer::Node | Layer::Lease);
-        let clean = verdict.is_some_and(|it| it.taints.is_empty() && !it.layer.is_some_and(unknown));
+        let clean =
+            verdict.is_some_and(|it| it.shown.stale_taints.is_empty() && !it.layer.is_some_and(unknown));
         if clean && !leftovers.pending {
             return;
         }
@@ -101,7 +102,8 @@ pub(crate) async fn run<W: Future<Output = String>>(
         let (socket, cluster, root) = (socket.clone(), cluster.clone(), topic_root.root().to_owned());
         let asked = async move {
             let (runtime, probes) = tokio::join!(socket.trouble(), probes::troubles(&root, &cluster));
-            vec![GateFact::Runtime(runtime.unwrap_or_default()), GateFact::Probes(probes)]
+            let runtime = runtime.map(checks::node::runtime).into_iter().collect();
+            vec![GateFact::Found(Check::Runtime, runtime), GateFact::Found(Check::Probes, probes)]
         };
         Box::pin(asked) as Pin<Box<dyn Future<Output = Vec<GateFact>> + Send>>
     };

@@ -171,12 +171,9 @@ fn hold(record: Option<&K3sUpdate>) -> K3sHold {
 }
 
 fn report(report: GateReport) -> Event {
-    Event::Gate(match report.verdict {
-        Some(it) if it.is_open() => None,
-        Some(it) if it.words.is_empty() => Some("the first check is under way".to_owned()),
-        Some(it) => Some(it.words),
-        None => Some("the first check is under way".to_owned()),
-    })
+    let shown = report.verdict.map(|it| it.shown).unwrap_or_default();
+    let words = if shown.words.is_empty() { "the first check is under way" } else { &shown.words };
+    Event::Gate((!shown.open).then(|| words.to_owned()))
 }
 
 /// The override file; `None` while the vault is shut, or it cannot be read.

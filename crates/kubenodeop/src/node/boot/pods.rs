@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use checks::workloads;
 use futures::stream::{self, BoxStream, StreamExt};
 use kubeapi::ApiClient;
 use kubeapi::objects::{items, text};
@@ -13,9 +14,9 @@ use kubeapi::watch::{Manner, ObjectMirror, WatchScope, jitter_seed};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::{BootWatch, listed, trouble};
+use super::{BootWatch, found};
 use crate::calls::pods;
-use crate::node::gate::{GateFact, Layer};
+use crate::node::gate::{Check, GateFact};
 use crate::plan::tier::Tier;
 
 /// Networks that a pod asks for besides the one of all pods, and those that it has.
@@ -123,16 +124,24 @@ fn pod_scope(boot: &BootWatch) -> WatchScope {
 }
 
 fn facts(all: &BTreeMap<String, Ill>) -> Vec<GateFact> {
-    let sorted = |of: fn(&Ill) -> &Option<String>| {
-        let mut all: Vec<String> = all.values().filter_map(|it| of(it).clone()).collect();
+    type Part = fn(&Ill) -> &Option<String>;
+    let (logs, describe) = ("logs --previous", "describe pod");
+    let rows: [(Check, &str, &str, Part); 3] = [
+        (Check::CrashLoops, "storage pods are crash-looping", logs, |it| &it.crashing),
+        (
+            Check::Unconnected,
+            "storage pods have no address in the network that they ask for",
+            describe,
+            |it| &it.unconnected,
+        ),
+        (Check::SystemPods, "pods are not Ready", describe, |it| &it.system),
+    ];
+    let of = |(check, what, verb, part): (Check, &str, &str, Part)| {
+        let mut all: Vec<String> = all.values().filter_map(|it| part(it).clone()).collect();
         all.sort();
-        all
+        GateFact::Found(check, workloads::named(what, &all, verb))
     };
-    vec![
-        GateFact::Storage(sorted(|it| &it.crashing)),
-        GateFact::Unconnected(sorted(|it| &it.unconnected)),
-        GateFact::System(sorted(|it| &it.system)),
-    ]
+    rows.map(of).into()
 }
 
 /// What is kept of a pod, where something is the matter with it.
@@ -140,17 +149,11 @@ fn kept(pod: Lean) -> (String, Option<Ill>) {
     (pod.uid.unwrap_or_default(), Some(pod.ill).filter(|it| *it != Ill::default()))
 }
 
-pub(super) async fn look(cluster: &ApiClient, boot: &BootWatch) -> Vec<GateFact> {
-    let mut all = BTreeMap::new();
-    let seen = listed(cluster, &pod_scope(boot)).await.into_table(&mut all, kept);
-    seen.map_or_else(|error| vec![trouble(Layer::Storage, &error)], |_| facts(&all))
-}
-
 /// Them, whenever one has changed.
 pub(super) fn follow(cluster: &ApiClient, boot: &BootWatch) -> BoxStream<'static, GateFact> {
     ObjectMirror::open(cluster, pod_scope(boot), Manner::default(), jitter_seed(), kept)
         .changes(facts)
-        .map(|heard| heard.unwrap_or_else(|error| vec![trouble(Layer::Storage, &error)]))
+        .map(|heard| heard.unwrap_or_else(|error| vec![found(Err(error), Check::CrashLoops)]))
         .flat_map(stream::iter)
         .boxed()
 }

@@ -8,87 +8,56 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 
+use checks::network::VirtualIp;
+use checks::{Finding, cluster, machines, workloads};
 use futures::stream::{self, BoxStream, StreamExt};
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::Resource as _;
-use kube::api::GetParams;
-use kube::core::Request;
-use kubeapi::names::{NodeName, VIRTUAL_IPS};
-use kubeapi::objects::{items, text};
+use kubeapi::names::NodeName;
 use kubeapi::slim::Pod;
 use kubeapi::watch::WatchScope;
-use kubeapi::{ApiClient, Error, found, nodes};
-use serde_json::Value;
-use step::Inserted as _;
+use kubeapi::{ApiClient, Error, nodes};
 
 use super::pods::{SYSTEM, named};
-use super::trouble;
+use super::{fact, found};
 use crate::machines::undo;
-use crate::node::gate::{GateFact, Layer, VirtualIp};
+use crate::node::gate::{Check, GateFact};
 
-/// The lease of the address of the control plane.
-const CONTROL_PLANE_IP: &str = VIRTUAL_IPS[0];
-/// In the image of kube-vip, and how its container is given the address.
-const KUBE_VIP: &str = "kube-vip";
+/// How the container of kube-vip is given the address of the control plane, and the lease of that.
 const ADDRESS: [&str; 2] = ["address", "vip_address"];
+const CONTROL_PLANE: &str = "plndr-cp-lock";
 /// The time for the list of nodes.
 const NODES_LIMIT: Duration = Duration::from_secs(10);
 
 /// One look at all of them.
 pub(super) fn look(cluster: ApiClient, node: NodeName) -> BoxStream<'static, GateFact> {
     let look = async move {
-        let network = virtual_ips(&cluster, &node).await.map(GateFact::Network);
-        let pending = pending(&cluster, &node).await.map(GateFact::Pending);
-        let machines = machines(&cluster, &node).await.map(GateFact::Machines);
-        [(Layer::Network, network), (Layer::System, pending), (Layer::Machines, machines)]
-            .map(|(layer, seen)| seen.unwrap_or_else(|error| trouble(layer, &error)))
+        [
+            fact(virtual_ips(&cluster, &node).await, GateFact::VirtualIps),
+            found(pending(&cluster, &node).await, Check::Pending),
+            found(machines(&cluster, &node).await, Check::Machines),
+        ]
     };
     stream::once(look).flat_map(stream::iter).boxed()
 }
 
 async fn virtual_ips(cluster: &ApiClient, node: &NodeName) -> Result<Vec<VirtualIp>, Error> {
-    let mut leases = Vec::new();
-    for name in VIRTUAL_IPS {
-        let request = Request::new(Lease::url_path(&(), Some(SYSTEM))).get(name, &GetParams::default());
-        let lease: Option<Lease> = found(cluster.ask(&format!("read lease {SYSTEM}/{name}"), request).await)?;
-        leases.extend(lease.map(|it| (name, it)));
-    }
-    if leases.is_empty() {
-        return Ok(Vec::new());
+    let mut all = cluster::virtual_ips(cluster, |_| false).await?;
+    if all.is_empty() {
+        return Ok(all);
     }
     let members = nodes::members(cluster, NODES_LIMIT).await?;
-    let held = |(name, lease): &(&str, Lease)| {
-        let holder = lease.spec.as_ref().and_then(|it| it.holder_identity.as_deref());
-        *name == CONTROL_PLANE_IP && holder == Some(node.as_str())
-    };
-    let absent = if leases.iter().any(held) { absent(cluster, node).await? } else { Vec::new() };
-    let seen = leases.into_iter().map(|(name, lease)| {
-        let spec = lease.spec.unwrap_or_default();
-        let holder = spec.holder_identity.unwrap_or_default();
-        VirtualIp {
-            lease: format!("{SYSTEM}/{name}"),
-            ready: members.iter().any(|it| it.name == holder && it.facts.ready == "True"),
-            renewed: spec.renew_time.map(|it| it.0.to_string()).unwrap_or_default(),
-            absent: if name == CONTROL_PLANE_IP { absent.clone() } else { Vec::new() },
-            holder,
+    for it in &mut all {
+        it.ready = members.iter().any(|node| node.name == it.holder && node.facts.ready == "True");
+        // Nothing says which addresses of services a node has to serve.
+        if it.lease.ends_with(CONTROL_PLANE) && it.holder == node.as_str() {
+            let given = cluster::kube_vip(cluster, Some(node.as_str())).await?;
+            let given = ADDRESS.iter().filter_map(|name| given.get(*name)?.parse::<IpAddr>().ok());
+            let absent: Vec<String> = given.filter(|it| !is_here(*it)).map(|it| it.to_string()).collect();
+            if !absent.is_empty() {
+                it.address = format!("this node holds it, and has no interface with {}", absent.join(", "));
+            }
         }
-    });
-    Ok(seen.collect())
-}
-
-/// The addresses of kube-vip on this node that no interface of this machine has. Nothing says which
-/// addresses of services a node has to serve.
-async fn absent(cluster: &ApiClient, node: &NodeName) -> Result<Vec<String>, Error> {
-    let fields = Some(format!("spec.nodeName={node},status.phase=Running"));
-    let scope = WatchScope { fields, ..WatchScope::all("pods of kube-vip", Pod::url_path(Some(SYSTEM))) };
-    let pods = scope.list_all::<Value>(cluster).await?.items;
-    let containers = pods.iter().flat_map(|it| items(&it["spec"]["containers"]));
-    let of_vip = containers.filter(|it| text(&it["image"]).contains(KUBE_VIP));
-    let addresses =
-        of_vip.flat_map(|it| items(&it["env"])).filter(|it| ADDRESS.contains(&text(&it["name"]).as_str()));
-    let absent =
-        addresses.filter_map(|it| text(&it["value"]).parse::<IpAddr>().ok()).filter(|it| !is_here(*it));
-    Ok(absent.map(|it| it.to_string()).into_set().into_iter().collect())
+    }
+    Ok(all)
 }
 
 /// Whether an interface has it: only then does the kernel bind a socket to it.
@@ -97,13 +66,13 @@ fn is_here(address: IpAddr) -> bool {
 }
 
 /// Pods that no node has taken and that belong to this one, or to kube-system and to no other node.
-async fn pending(cluster: &ApiClient, node: &NodeName) -> Result<Vec<String>, Error> {
+async fn pending(cluster: &ApiClient, node: &NodeName) -> Result<Vec<Finding>, Error> {
     let fields = Some("spec.nodeName=,status.phase=Pending".to_owned());
     let scope = WatchScope { fields, ..WatchScope::all("pods that no node has taken", Pod::url_path(None)) };
     let list = scope.list_all::<Pod>(cluster).await?;
     let mut all: Vec<String> = list.items.iter().filter_map(|pod| waits_for(pod, node.as_str())).collect();
     all.sort();
-    Ok(all)
+    Ok(workloads::named("pods that no node has taken", &all, "describe pod"))
 }
 
 fn waits_for(pod: &Pod, node: &str) -> Option<String> {
@@ -144,19 +113,18 @@ fn cause(message: &str) -> String {
     format!("no node: {said}")
 }
 
-async fn machines(cluster: &ApiClient, node: &NodeName) -> Result<Vec<String>, Error> {
+async fn machines(cluster: &ApiClient, node: &NodeName) -> Result<Vec<Finding>, Error> {
     let down = match undo::not_up(cluster, node).await {
         // A role without rights to read it is refused also where it is not installed.
         Err(error) if error.is_refused() && !undo::is_installed(cluster).await? => None,
         down => down?,
     };
-    let down = down.unwrap_or_default();
-    Ok(down.into_iter().map(|it| format!("{} ({})", it.name, it.how)).collect())
+    Ok(machines::not_up("vmi", &down.unwrap_or_default()))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

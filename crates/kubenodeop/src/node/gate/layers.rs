@@ -1,6 +1,6 @@
-//! The layers of the gate after a boot, lowest first, and how long each may take.
+//! The gate after a boot as a list: its layers, lowest first, what one that is not healthy does, and for how long at most.
 //!
-//! Not here: what a layer wants (`gate`). Pure: no clock, no I/O, no task.
+//! Not here: what is looked at (`checks`), judging (`gate`). Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 
@@ -36,10 +36,38 @@ step::named! {
     }
 }
 
+/// What follows while a layer is not healthy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LayerHold {
+    /// The gate is shut. After the limit that counts as failed, and nothing else follows.
+    Shuts,
+    /// The gate is shut until the limit, then it is a warning: one reading that is false, or that nobody may make, must not
+    /// keep a healthy node cordoned.
+    ShutsUntilLimit,
+    /// The node keeps its turn until the limit, then it is a warning; the gate is not shut.
+    KeepsTurn,
+}
+
+/// Each layer with its hold and its limit, in minutes.
+pub(super) const GATE: [(Layer, LayerHold, u64); Layer::Steady as usize] = [
+    (Layer::Devices, LayerHold::Shuts, 1),
+    (Layer::Clock, LayerHold::ShutsUntilLimit, 5),
+    (Layer::Service, LayerHold::Shuts, 10),
+    (Layer::Node, LayerHold::Shuts, 10),
+    (Layer::Lease, LayerHold::Shuts, 2),
+    (Layer::Runtime, LayerHold::ShutsUntilLimit, 5),
+    (Layer::Network, LayerHold::ShutsUntilLimit, 10),
+    (Layer::Storage, LayerHold::Shuts, 10),
+    (Layer::Volumes, LayerHold::ShutsUntilLimit, 10),
+    (Layer::System, LayerHold::KeepsTurn, 15),
+    (Layer::Machines, LayerHold::KeepsTurn, 5),
+    (Layer::Probes, LayerHold::KeepsTurn, 5),
+];
+
 /// How long a layer may take before it counts as failed, and how long things must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LayerLimits {
-    /// Of each layer that has one, in their order; those from [`Layer::System`] on hold the turn of the node so long.
+    /// Of each layer that has one, in their order.
     pub layers: [Duration; Layer::Steady as usize],
     /// How long degraded volumes hold the turn of the node.
     pub degraded: Duration,
@@ -54,8 +82,7 @@ pub struct LayerLimits {
 impl Default for LayerLimits {
     fn default() -> Self {
         Self {
-            // Device nodes, clock, API; node, lease, runtime; network, storage, volumes; system, machines, probes.
-            layers: [1, 5, 10, 10, 2, 5, 10, 10, 10, 15, 5, 5].map(Duration::from_mins),
+            layers: GATE.map(|(_, _, minutes)| Duration::from_mins(minutes)),
             degraded: Duration::from_mins(10),
             hold: Duration::from_secs(5),
             taints: Duration::from_mins(1),

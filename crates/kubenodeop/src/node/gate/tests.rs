@@ -1,13 +1,16 @@
 //! The gate after a boot, layer by layer.
 
-mod checks;
+mod holds;
 
 use std::time::Duration;
 
 use crate::storage::{VolumesBefore, VolumesSeen};
+use checks::{Finding, workloads};
 use step::Mono;
 
-use crate::node::gate::{Gate, GateFact, GateNode, GateStatus, Layer, LayerLimits, LeaseSeen};
+use crate::node::gate::{
+    Check, Gate, GateFact, GateNode, GateStatus, Layer, LayerLimits, LeaseSeen, since_boot,
+};
 
 const T0: Mono = Mono::from_start(Duration::from_secs(100));
 const TAINT: &str = "node.kubernetes.io/unreachable:NoExecute";
@@ -17,26 +20,41 @@ fn at(secs: u64) -> Mono {
 }
 
 fn lease(renewed: &str) -> GateFact {
-    GateFact::Lease(LeaseSeen { renewed: renewed.to_owned(), lasts: Duration::from_secs(40) })
+    GateFact::Lease(Ok(LeaseSeen { renewed: renewed.to_owned(), lasts: Duration::from_secs(40) }))
 }
 
 fn node(not_ready: &str, taints: &[&str]) -> GateFact {
     let taints = taints.iter().map(|it| (*it).to_owned()).collect();
-    GateFact::Node(GateNode { not_ready: not_ready.to_owned(), taints, ..GateNode::default() })
+    GateFact::Node(Ok(GateNode { not_ready: not_ready.to_owned(), taints, ..GateNode::default() }))
+}
+
+fn well(check: Check) -> GateFact {
+    GateFact::Found(check, Vec::new())
+}
+
+fn no_device() -> GateFact {
+    GateFact::Found(Check::Devices, checks::node::devices(|_| false))
+}
+
+fn pods(check: Check, what: &str, pod: &str, verb: &str) -> GateFact {
+    GateFact::Found(check, workloads::named(what, &[pod.to_owned()], verb))
+}
+
+fn crashing(pod: &str) -> GateFact {
+    pods(Check::CrashLoops, "storage pods are crash-looping", pod, "logs --previous")
 }
 
 /// A gate that has heard at its start that all is healthy, but for one renewal.
 fn healthy(taints: &[&str]) -> Gate {
     let mut gate = Gate::new("n1", LayerLimits::default(), T0);
-    for fact in [GateFact::Devices(Vec::new()), GateFact::Service(Ok(())), node("", taints), lease("r0")] {
-        gate.hear(T0, fact);
-    }
-    for fact in [GateFact::Storage(Vec::new()), GateFact::Volumes(VolumesSeen::default())] {
-        gate.hear(T0, fact);
-    }
-    let nothing =
-        [GateFact::Runtime(String::new()), GateFact::Network(Vec::new()), GateFact::Pending(Vec::new())];
-    for fact in nothing.into_iter().chain([GateFact::Machines(Vec::new()), GateFact::Probes(Vec::new())]) {
+    let api = [
+        well(Check::Unconnected),
+        node("", taints),
+        lease("r0"),
+        GateFact::Volumes(Ok(VolumesSeen::default())),
+        GateFact::VirtualIps(Ok(Vec::new())),
+    ];
+    for fact in api.into_iter().chain(Check::UNKNOWN.map(|it| well(it.0))) {
         gate.hear(T0, fact);
     }
     gate
@@ -53,11 +71,15 @@ fn open(taints: &[&str]) -> Gate {
 
 fn faulted() -> GateFact {
     let faulted = [("pvc-1".to_owned(), "shop/data (pvc-1)".to_owned())].into();
-    GateFact::Volumes(VolumesSeen { faulted, ..VolumesSeen::default() })
+    GateFact::Volumes(Ok(VolumesSeen { faulted, ..VolumesSeen::default() }))
 }
 
 fn recorded(volume: &str) -> VolumesBefore {
     VolumesBefore { volumes: [(volume.to_owned(), true)].into(), ..VolumesBefore::default() }
+}
+
+fn unread(check: Check) -> GateFact {
+    GateFact::Found(check, check.unread("403 forbidden"))
 }
 
 fn layer(verdict: &GateStatus) -> &'static str {
@@ -83,62 +105,58 @@ fn r4_the_gate_opens_when_all_layers_have_held_for_the_set_time() {
 
 #[test]
 fn r4_each_layer_in_turn_shuts_the_gate_by_name_with_what_was_seen_and_what_to_do() {
-    let refused = || GateFact::Service(Err("connection refused".to_owned()));
-    let trouble = |layer| GateFact::Trouble(layer, "403 forbidden".to_owned());
+    let refused = || GateFact::Away("connection refused".to_owned());
+    let forbidden = || "403 forbidden".to_owned();
     let table = [
-        (GateFact::Devices(vec!["/dev/kmsg".to_owned()]), "device-nodes", "/dev/kmsg", "mknod"),
+        (no_device(), "device-nodes", "/dev/kmsg", "mknod"),
         (refused(), "kubernetes-service", "connection refused", "kubeconfig"),
         (node("Ready is False KubeletNotReady", &[]), "node-ready", "KubeletNotReady", "describe node n1"),
-        (trouble(Layer::Node), "node-ready", "403 forbidden", "describe node n1"),
-        (trouble(Layer::Lease), "node-lease", "403 forbidden", "get lease n1"),
-        (
-            GateFact::Storage(vec!["longhorn-system/manager".to_owned()]),
-            "storage-pods",
-            "longhorn-system/manager",
-            "logs",
-        ),
-        (trouble(Layer::Storage), "storage-pods", "403 forbidden", "get pods"),
+        (GateFact::Node(Err(forbidden())), "node-ready", "403 forbidden", "describe node n1"),
+        (GateFact::Lease(Err(forbidden())), "node-lease", "403 forbidden", "get lease n1"),
+        (crashing("longhorn-system/manager"), "storage-pods", "longhorn-system/manager", "logs"),
+        (unread(Check::CrashLoops), "storage-pods", "403 forbidden", "get pods"),
         (faulted(), "storage-volumes", "shop/data (pvc-1)", "get volumes"),
-        (trouble(Layer::Volumes), "storage-volumes", "403 forbidden", "get volumes"),
+        (GateFact::Volumes(Err(forbidden())), "storage-volumes", "403 forbidden", "get volumes"),
     ];
     for (fact, expected, words, next) in table {
         let mut gate = open(&[]);
         gate.hear(at(10), fact.clone());
         let verdict = gate.judge(at(10));
         assert_eq!(layer(&verdict), expected, "{fact:?}");
-        assert!(verdict.words.contains(words) && verdict.next_step.contains(next), "{verdict:?}");
-        assert_eq!((verdict.since, verdict.failed), (at(10), false), "{fact:?}");
+        let shown = &verdict.shown;
+        assert!(shown.words.contains(words) && shown.next_step.contains(next), "{verdict:?}");
+        assert_eq!((shown.since, shown.failed), (since_boot(at(10)), false), "{fact:?}");
     }
 }
 
 #[test]
 fn kernel_parameters_that_are_lost_are_said_before_the_cordon_goes_and_hold_nothing_up() {
     let mut gate = open(&[]);
-    gate.hear(at(10), GateFact::Lost(vec!["hugepages=8".to_owned()]));
+    gate.lost = vec!["hugepages=8".to_owned()];
     let verdict = gate.judge(at(10));
     assert!(verdict.is_open());
-    assert_eq!(verdict.words, "the node is healthy; its kernel was started without hugepages=8");
-    assert!(verdict.next_step.contains("kernel_parameters"), "{}", verdict.next_step);
+    assert_eq!(verdict.shown.words, "the node is healthy; its kernel was started without hugepages=8");
+    assert!(verdict.shown.next_step.contains("kernel_parameters"), "{verdict:?}");
 }
 
 #[test]
 fn r4_of_several_layers_the_lowest_is_reported() {
     let mut gate = Gate::new("n1", LayerLimits::default(), T0);
-    gate.hear(T0, GateFact::Storage(vec!["longhorn-system/m".to_owned()]));
+    gate.hear(T0, crashing("longhorn-system/m"));
     gate.hear(T0, node("no", &[]));
-    gate.hear(T0, GateFact::Service(Err("refused".to_owned())));
-    gate.hear(T0, GateFact::Devices(vec!["/dev/kmsg".to_owned()]));
+    gate.hear(T0, GateFact::Away("refused".to_owned()));
+    gate.hear(T0, no_device());
     let mut seen = vec![layer(&gate.judge(T0))];
     for fact in [
-        GateFact::Devices(Vec::new()),
-        GateFact::Service(Ok(())),
+        well(Check::Devices),
+        well(Check::Unconnected),
         node("", &[]),
         lease("r0"),
         lease("r1"),
-        GateFact::Runtime(String::new()),
-        GateFact::Network(Vec::new()),
-        GateFact::Storage(Vec::new()),
-        GateFact::Volumes(VolumesSeen::default()),
+        well(Check::Runtime),
+        GateFact::VirtualIps(Ok(Vec::new())),
+        well(Check::CrashLoops),
+        GateFact::Volumes(Ok(VolumesSeen::default())),
     ] {
         gate.hear(T0, fact);
         seen.push(layer(&gate.judge(T0)));
@@ -161,11 +179,11 @@ fn r4_of_several_layers_the_lowest_is_reported() {
 #[test]
 fn r4_a_layer_over_its_limit_has_failed_and_still_becomes_sound() {
     let facts = [
-        (Layer::Devices, GateFact::Devices(vec!["/dev/kmsg".to_owned()]), GateFact::Devices(Vec::new()), 60),
-        (Layer::Service, GateFact::Service(Err("refused".to_owned())), GateFact::Service(Ok(())), 600),
+        (Layer::Devices, no_device(), well(Check::Devices), 60),
+        (Layer::Service, GateFact::Away("refused".to_owned()), well(Check::Unconnected), 600),
         (Layer::Node, node("no", &[]), node("", &[]), 600),
-        (Layer::Lease, GateFact::Trouble(Layer::Lease, "403".to_owned()), lease("r9"), 120),
-        (Layer::Storage, GateFact::Storage(vec!["l/m".to_owned()]), GateFact::Storage(Vec::new()), 600),
+        (Layer::Lease, GateFact::Lease(Err("403".to_owned())), lease("r9"), 120),
+        (Layer::Storage, crashing("l/m"), well(Check::CrashLoops), 600),
     ];
     for (expected, bad, good, secs) in facts {
         let mut gate = open(&[]);
@@ -182,10 +200,10 @@ fn r4_a_layer_over_its_limit_has_failed_and_still_becomes_sound() {
         assert_eq!(step(after(0), Some(&bad), "r2").layer, Some(expected));
         for late in (30..secs).step_by(30) {
             let verdict = step(after(late), Some(&bad), &format!("r2 {late}"));
-            assert_eq!((verdict.layer, verdict.failed), (Some(expected), false), "{late}");
+            assert_eq!((verdict.layer, verdict.shown.failed), (Some(expected), false), "{late}");
         }
         let verdict = step(after(secs), Some(&bad), "r3");
-        assert_eq!((verdict.layer, verdict.failed), (Some(expected), true));
+        assert_eq!((verdict.layer, verdict.shown.failed), (Some(expected), true));
         // Never stuck: later is not too late.
         step(after(secs + 1), Some(&good), "r4");
         step(after(secs + 2), Some(&if expected == Layer::Lease { lease("r10") } else { good }), "r5");
@@ -208,14 +226,14 @@ fn r4_a_lease_that_only_stands_there_is_not_renewed_and_one_that_was_is_so_no_lo
     assert_eq!(gate.due(at(106)), Some(at(140)));
     assert_eq!(layer(&gate.judge(at(139))), "open");
     let verdict = gate.judge(at(140));
-    assert_eq!((layer(&verdict), verdict.words.contains("no longer renewed")), ("node-lease", true));
+    assert_eq!((layer(&verdict), verdict.shown.words.contains("no longer renewed")), ("node-lease", true));
 }
 
 #[test]
 fn r5_stale_taints_go_after_60_s_of_renewals_and_not_before() {
     let mut gate = open(&[TAINT]);
-    assert_eq!(gate.judge(at(6)).taints, [TAINT]);
-    assert!(gate.judge(at(6)).words.contains("60 s"));
+    assert_eq!(gate.judge(at(6)).shown.stale_taints, [TAINT]);
+    assert!(gate.judge(at(6)).shown.words.contains("60 s"));
     for secs in (11..61).step_by(10) {
         gate.hear(at(secs), lease(&format!("r{secs}")));
         assert!(!gate.removes_taints(at(secs)), "{secs}");
@@ -255,16 +273,14 @@ fn r5_no_taint_goes_while_the_kubelet_is_not_ready_or_silent_or_the_api_away() {
     assert!(renewed().removes_taints(at(65)));
     let mut silent = renewed();
     assert!(!silent.removes_taints(at(105)));
-    for fact in
-        [node("Ready is False", &[TAINT]), GateFact::Service(Err("refused".to_owned())), node("", &[])]
-    {
+    for fact in [node("Ready is False", &[TAINT]), GateFact::Away("refused".to_owned()), node("", &[])] {
         let mut gate = renewed();
         gate.hear(at(65), fact.clone());
         assert!(!gate.removes_taints(at(65)), "{fact:?}");
     }
     // Storage may wait for just these taints to go.
     let mut gate = renewed();
-    gate.hear(at(65), GateFact::Storage(vec!["longhorn-system/m".to_owned()]));
+    gate.hear(at(65), crashing("longhorn-system/m"));
     assert!(gate.removes_taints(at(65)));
 }
 
@@ -272,7 +288,7 @@ fn r5_no_taint_goes_while_the_kubelet_is_not_ready_or_silent_or_the_api_away() {
 fn u10_degraded_volumes_leave_the_gate_open_and_hold_the_turn_for_their_time() {
     let mut gate = healthy(&[]);
     let degraded = [("pvc-1".to_owned(), "shop/data (pvc-1)".to_owned())].into();
-    gate.hear(T0, GateFact::Volumes(VolumesSeen { degraded, ..VolumesSeen::default() }));
+    gate.hear(T0, GateFact::Volumes(Ok(VolumesSeen { degraded, ..VolumesSeen::default() })));
     gate.hear(at(1), lease("r1"));
     assert_eq!(layer(&gate.judge(at(1))), "steady");
     let verdict = gate.judge(at(6));
@@ -284,7 +300,10 @@ fn u10_degraded_volumes_leave_the_gate_open_and_hold_the_turn_for_their_time() {
     assert_eq!(gate.due(at(590)), Some(at(601)));
     let verdict = gate.judge(at(601));
     assert_eq!((layer(&verdict), verdict.holds_turn), ("open", false));
-    assert!(verdict.words.ends_with("after 600 s still unhealthy volumes: shop/data (pvc-1)"), "{verdict:?}");
+    assert!(
+        verdict.shown.words.ends_with("after 600 s still unhealthy volumes: shop/data (pvc-1)"),
+        "{verdict:?}"
+    );
 }
 
 #[test]
@@ -292,7 +311,7 @@ fn r4_a_volume_that_was_healthy_before_and_is_faulted_keeps_the_gate_shut_until_
  {
     let mut gate = healthy(&[]);
     let volumes = Some(recorded("pvc-1"));
-    gate.hear(T0, GateFact::Node(GateNode { volumes, ..GateNode::default() }));
+    gate.hear(T0, GateFact::Node(Ok(GateNode { volumes, ..GateNode::default() })));
     gate.hear(T0, faulted());
     for secs in (0..=600).step_by(20) {
         gate.hear(at(secs), lease(&format!("r{secs}")));
@@ -302,15 +321,18 @@ fn r4_a_volume_that_was_healthy_before_and_is_faulted_keeps_the_gate_shut_until_
     gate.judge(at(620));
     let verdict = gate.judge(at(626));
     assert!(verdict.is_open() && verdict.holds_turn, "{verdict:?}");
-    assert!(verdict.words.contains("volumes are faulted: shop/data (pvc-1), after 600 s"), "{verdict:?}");
+    assert!(
+        verdict.shown.words.contains("volumes are faulted: shop/data (pvc-1), after 600 s"),
+        "{verdict:?}"
+    );
 }
 
 #[test]
 fn r4_what_was_faulted_before_shuts_nothing_once_the_record_has_gone_with_the_cordon() {
     let mut gate = healthy(&[]);
     let volumes = Some(recorded("pvc-2"));
-    gate.hear(T0, GateFact::Node(GateNode { volumes, ..GateNode::default() }));
+    gate.hear(T0, GateFact::Node(Ok(GateNode { volumes, ..GateNode::default() })));
     gate.hear(T0, faulted());
-    gate.hear(T0, GateFact::Node(GateNode::default()));
+    gate.hear(T0, GateFact::Node(Ok(GateNode::default())));
     assert_ne!(gate.judge(at(1)).layer, Some(Layer::Volumes));
 }

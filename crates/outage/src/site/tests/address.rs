@@ -24,15 +24,14 @@ fn serve_at(sim: &Sim, address: std::net::SocketAddr) {
     let env = |name: &str, value: String| json!({ "name": name, "value": value });
     let env = [env("port", address.port().to_string()), env("address", address.ip().to_string())];
     sim.apply(
-        "apps/daemonsets",
+        "pods",
         json!({
-            "metadata": {
-                "name": "kube-vip-ds", "namespace": "kube-system",
-                "labels": { "app.kubernetes.io/name": "kube-vip-ds" },
-            },
+            "metadata": { "name": "kube-vip-ds-1", "namespace": "kube-system" },
             "spec": {
-                "selector": {}, "template": { "spec": { "containers": [{ "name": "kube-vip", "env": env }] } },
+                "nodeName": "n1",
+                "containers": [{ "name": "kube-vip", "image": "x/kube-vip:v1", "env": env }],
             },
+            "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] },
         }),
     );
 }
@@ -54,14 +53,11 @@ async fn u13_the_virtual_ip_is_there_once_a_ready_node_renews_its_lease_and_it_t
     let mut address = Address::default();
     renew(&sim, "plndr-cp-lock", "n9", 1);
     let why = address.look(&cluster, &all).await.unwrap();
-    assert!(
-        why.contains("lease kube-system/plndr-cp-lock is held by n9, which is no node that is Ready"),
-        "{why}"
-    );
+    assert!(why.contains("lease kube-system/plndr-cp-lock of n9: its holder is not a Ready node"), "{why}");
     renew(&sim, "plndr-cp-lock", "n1", 2);
     for _ in 0..2 {
         let why = address.look(&cluster, &all).await.unwrap();
-        assert!(why.contains("plndr-cp-lock to be renewed by node n1"), "{why}");
+        assert!(why.contains("plndr-cp-lock of n1: its holder does not renew it"), "{why}");
     }
     renew(&sim, "plndr-cp-lock", "n1", 3);
     assert_eq!(address.look(&cluster, &all).await.unwrap(), "");
@@ -75,5 +71,5 @@ async fn u13_the_virtual_ip_is_there_once_a_ready_node_renews_its_lease_and_it_t
     assert!(why.starts_with(&format!("the virtual IP {at}: ")), "{why}");
     // Its holder goes away again.
     let away: Vec<TurnNode> = all.into_iter().map(|it| TurnNode { pulse: Pulse::Still, ..it }).collect();
-    assert!(address.look(&cluster, &away).await.unwrap().contains("is held by n1, which is no node"));
+    assert!(address.look(&cluster, &away).await.unwrap().contains("of n1: its holder is not a Ready node"));
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use kubeapi::listed;
 use kubenodeop::node::boot::GateReport;
-use kubenodeop::node::gate::{GateStatus, Layer, Warning};
+use kubenodeop::node::gate::{GateStatus, Layer};
 use nodestatus::Membership;
 use step::{Inserted as _, Mono, say};
 use topics::{BootGate, GateWarning, GoTime, RepairKind};
@@ -64,8 +64,12 @@ impl AfterBoot {
     }
 
     /// What is warned of first, once its time is over.
-    pub(crate) fn warning(&self) -> Option<&Warning> {
-        self.verdict().filter(|it| it.is_open())?.warnings.iter().find(|it| it.failed)
+    pub(crate) fn warning(&self) -> Option<&GateWarning> {
+        self.warnings().iter().find(|it| self.is_open() && it.failed)
+    }
+
+    fn warnings(&self) -> &[GateWarning] {
+        self.verdict().map(|it| it.shown.warnings.as_slice()).unwrap_or_default()
     }
 
     fn verdict(&self) -> Option<&GateStatus> {
@@ -73,12 +77,12 @@ impl AfterBoot {
     }
 
     fn is_clean(&self) -> bool {
-        self.verdict().is_some_and(|it| it.is_open() && it.taints.is_empty() && !it.holds_turn)
+        self.verdict().is_some_and(|it| it.is_open() && it.shown.stale_taints.is_empty() && !it.holds_turn)
     }
 
     /// Nothing is left to be watched for but taints.
     fn is_at_rest(&self) -> bool {
-        self.verdict().is_none_or(|it| it.warnings.is_empty())
+        self.warnings().is_empty()
     }
 
     /// Pods that the former boot has left are still looked after.
@@ -93,24 +97,8 @@ impl AfterBoot {
 
     /// The node was seen Ready and without taints of an outage.
     fn is_untainted(&self) -> bool {
-        self.verdict().is_some_and(|it| {
-            it.taints.is_empty()
-                && match it.layer {
-                    Some(Layer::Devices | Layer::Clock | Layer::Service | Layer::Node) => false,
-                    None
-                    | Some(
-                        Layer::Lease
-                        | Layer::Runtime
-                        | Layer::Network
-                        | Layer::Storage
-                        | Layer::Volumes
-                        | Layer::System
-                        | Layer::Machines
-                        | Layer::Probes
-                        | Layer::Steady,
-                    ) => true,
-                }
-        })
+        let seen = |it: &GateStatus| it.layer.is_none_or(|layer| layer > Layer::Node);
+        self.verdict().is_some_and(|it| it.shown.stale_taints.is_empty() && seen(it))
     }
 
     /// Hears how the gate is; says whether it opens with that.
@@ -125,27 +113,26 @@ impl AfterBoot {
                 self.repairs.add(now, &what, out);
             }
         }
-        let shown = |it: &GateStatus| (it.layer, it.failed, it.words.clone());
+        let said = |it: &GateStatus| (it.layer, it.shown.failed, it.shown.words.clone());
         if let Some(verdict) = &report.verdict
-            && self.verdict().map(shown) != Some(shown(verdict))
-            && (!self.opened || self.earlier || verdict.failed)
+            && self.verdict().map(said) != Some(said(verdict))
+            && (!self.opened || self.earlier || verdict.shown.failed)
         {
-            let GateStatus { words, next_step, .. } = verdict;
-            match verdict.layer.map(Layer::text) {
-                None => say!(out, info, "the gate after the boot is open: {words}"),
-                Some(layer) if verdict.failed => say!(
+            let BootGate { open, failed, layer, words, next_step, .. } = &verdict.shown;
+            match (open, failed) {
+                (true, _) => say!(out, info, "the gate after the boot is open: {words}"),
+                (false, true) => say!(
                     out,
                     warn,
                     "the gate after the boot has failed at {layer} and is looked at again and again: {words}; {next_step}"
                 ),
-                Some(layer) => say!(out, info, "the gate after the boot is shut by {layer}: {words}"),
+                (false, false) => say!(out, info, "the gate after the boot is shut by {layer}: {words}"),
             }
         }
-        let warned = self.verdict().map(|it| it.warnings.clone()).unwrap_or_default();
-        for warning in report.verdict.iter().flat_map(|it| &it.warnings).filter(|it| it.failed) {
-            if !warned.iter().any(|it| it.failed && it.layer == warning.layer) {
-                let Warning { layer, words, next_step, .. } = warning;
-                say!(out, warn, "after the boot, {}: {words}; {next_step}", layer.text());
+        for warning in report.verdict.iter().flat_map(|it| &it.shown.warnings).filter(|it| it.failed) {
+            if !self.warnings().iter().any(|it| it.failed && it.layer == warning.layer) {
+                let GateWarning { layer, words, next_step, .. } = warning;
+                say!(out, warn, "after the boot, {layer}: {words}; {next_step}");
             }
         }
         let was_open = self.is_open();
@@ -224,31 +211,21 @@ impl AfterBoot {
 
     /// How the gate is, for a reader.
     pub(crate) fn shown(&self, node: &NodeContext) -> BootGate {
-        let repeated = self.repairs.warnings(node);
-        let Some(verdict) = self.verdict() else {
-            return BootGate { warnings: repeated.collect(), ..BootGate::default() };
-        };
-        let warnings = verdict.warnings.iter().map(|it| GateWarning {
-            layer: it.layer.text().to_owned(),
-            words: it.words.clone(),
-            next_step: it.next_step.clone(),
-            since: node.wall(it.since),
-            failed: it.failed,
-        });
-        let mut next_step = verdict.next_step.clone();
-        if verdict.layer == Some(Layer::Service) && !node.known.servers.is_empty() {
-            next_step = format!("{next_step}; the other servers are {}", listed(&node.known.servers, ", "));
+        let mut shown = BootGate::default();
+        if let Some(verdict) = self.verdict() {
+            shown.clone_from(&verdict.shown);
+            for since in
+                [&mut shown.since].into_iter().chain(shown.warnings.iter_mut().map(|it| &mut it.since))
+            {
+                *since = since.moved(GoTime::ZERO, node.booted_at);
+            }
+            if verdict.layer == Some(Layer::Service) && !node.known.servers.is_empty() {
+                let servers = listed(&node.known.servers, ", ");
+                shown.next_step = format!("{}; the other servers are {servers}", shown.next_step);
+            }
         }
-        BootGate {
-            open: verdict.is_open(),
-            layer: verdict.layer.map(|it| it.text().to_owned()).unwrap_or_default(),
-            failed: verdict.failed,
-            words: verdict.words.clone(),
-            next_step,
-            since: node.wall(verdict.since),
-            stale_taints: verdict.taints.clone(),
-            warnings: warnings.chain(repeated).collect(),
-        }
+        shown.warnings.extend(self.repairs.warnings(node));
+        shown
     }
 }
 

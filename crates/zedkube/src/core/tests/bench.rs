@@ -5,10 +5,12 @@
 use std::time::Duration;
 
 use kubenodeop::node::boot::GateReport;
-use kubenodeop::node::gate::{GateStatus, Layer};
+use kubenodeop::node::gate::{GateStatus, Layer, since_boot};
 use kubenodeop::{AttemptFailure, DrainSuccess, WatchedBlockers};
 use step::{Core as _, Mono};
-use topics::{CordonOwner, DrainJournal, DrainMarks, GoTime, NodeDrainRequest, NodeDrainStatus, Requester};
+use topics::{
+    BootGate, CordonOwner, DrainJournal, DrainMarks, GoTime, NodeDrainRequest, NodeDrainStatus, Requester,
+};
 
 use super::world::ALL;
 use super::{Effect, Event, Membership, NodeLook, RunId, Zedkube};
@@ -54,17 +56,15 @@ pub(super) fn done_with(left: Vec<String>) -> DrainSuccess {
 
 /// What a gate says that is shut at this layer, or open.
 pub(super) fn gate(layer: Option<Layer>, since: Mono) -> GateReport {
-    let verdict = GateStatus {
-        layer,
+    let shown = BootGate {
+        open: layer.is_none(),
+        layer: layer.map(|it| it.text().to_owned()).unwrap_or_default(),
         words: format!("{layer:?} was seen"),
         next_step: "fix it".into(),
-        since,
-        failed: false,
-        taints: Vec::new(),
-        holds_turn: false,
-        warnings: Vec::new(),
+        since: since_boot(since),
+        ..BootGate::default()
     };
-    GateReport { verdict: Some(verdict), ..GateReport::default() }
+    GateReport { verdict: Some(GateStatus { layer, shown, holds_turn: false }), ..GateReport::default() }
 }
 
 /// A core with the effects of its last step, and what was ever said.

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use kubenodeop::node::boot::GateReport;
 use kubenodeop::node::boot::LeftoverPods;
-use kubenodeop::node::gate::{Layer, Warning};
+use kubenodeop::node::gate::{Layer, since_boot};
 use step::Core as _;
-use topics::{Answer, ClusterKnown, DrainJournal, DrainPhase, DrainStatus, Requester};
+use topics::{Answer, ClusterKnown, DrainJournal, DrainPhase, DrainStatus, GateWarning, Requester};
 
 use super::bench::{Bench, T0, alone, gate, request};
 use super::world::ALL;
@@ -24,7 +24,7 @@ mod at_rest;
 fn report(bench: &Bench, layer: Option<Layer>, taints: &[&str], repairs: &[&str]) -> Event {
     let mut report = gate(layer, bench.now);
     if let Some(verdict) = &mut report.verdict {
-        verdict.taints = taints.iter().map(|it| (*it).to_owned()).collect();
+        verdict.shown.stale_taints = taints.iter().map(|it| (*it).to_owned()).collect();
     }
     report.repairs = repairs.iter().map(|it| ((*it).to_owned(), 1)).collect();
     Event::Gate(Box::new(report))
@@ -316,7 +316,8 @@ fn warned(bench: &Bench, failed: bool) -> Event {
     let mut report = gate(None, bench.now);
     if let Some(verdict) = &mut report.verdict {
         let (words, next_step) = ("pods are not Ready: kube-system/dns".to_owned(), "describe it".to_owned());
-        verdict.warnings = vec![Warning { layer: Layer::System, words, next_step, since: bench.now, failed }];
+        let (layer, since) = (Layer::System.text().to_owned(), since_boot(bench.now));
+        verdict.shown.warnings = vec![GateWarning { layer, words, next_step, since, failed }];
         verdict.holds_turn = !failed;
     }
     Event::Gate(Box::new(report))
