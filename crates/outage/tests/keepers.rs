@@ -205,7 +205,8 @@ async fn servers(root: &std::path::Path) -> (Sim, Etcd, EtcdAccess) {
 }
 
 async fn some_servers(root: &std::path::Path, names: &[&str]) -> (Sim, Etcd, EtcdAccess) {
-    let sim = Sim::new(SimConfig::default());
+    // These run in real time, beside etcd's sockets: that all kubelets live shows soon.
+    let sim = Sim::new(SimConfig { renew_every: Duration::from_millis(100), ..SimConfig::default() });
     let etcd = Etcd::start(names).await.unwrap();
     for (nth, name) in names.iter().enumerate() {
         sim.add_node(name, &format!("uuid-{nth}"));
