@@ -179,8 +179,11 @@ mod tests {
     use serde_json::{Value, json};
     use std::path::Path;
     use tokio::task::JoinSet;
+    use tokio::time::timeout;
     use topics::AgentTrouble;
 
+    /// Of the test's own clock, which runs ahead while nothing else happens.
+    const LIMIT: Duration = Duration::from_hours(24);
     const NETWORK: &str = "run/nim/DeviceNetworkStatus/global.json";
 
     fn write(root: &Path, file: &str, value: &Value) {
@@ -265,18 +268,21 @@ mod tests {
         task.spawn(speaker.follow(context, members.subscribe(), sender));
         let mut told =
             topic_root.subscription::<AgentTrouble>(&wire::name::<AgentTrouble>(NAME), wire::codec());
-        loop {
-            let change = told.next().await;
-            if let Change::Put { value, .. } = change
-                && let Some(it) = value.troubles.iter().find(|it| it.what == SERVER)
-            {
-                assert!(it.error.contains("192.0.2.1") && it.next_step.contains("ip addr"), "{it:?}");
-                break;
+        let waits = async {
+            loop {
+                if let Change::Put { value, .. } = told.next().await
+                    && let Some(it) = value.troubles.iter().find(|it| it.what == SERVER)
+                {
+                    break it.clone();
+                }
             }
-        }
+        };
+        let it = timeout(LIMIT, waits).await.expect("it is said what the server waits for");
+        assert!(it.error.contains("192.0.2.1") && it.next_step.contains("ip addr"), "{it:?}");
         assert_eq!(*places.borrow(), None);
         members.send_replace(at("127.0.0.1"));
-        let place = places.wait_for(Option::is_some).await.unwrap().unwrap();
+        let place =
+            timeout(LIMIT, places.wait_for(Option::is_some)).await.expect("it comes").unwrap().unwrap();
         assert_eq!(place.address.to_string(), "127.0.0.1");
         assert!(
             wire::peek::<EdgeNodeClusterStatus>(&topic_root, NAME, GLOBAL)
@@ -284,11 +290,8 @@ mod tests {
                 .unwrap()
                 .cluster_ip_is_ready
         );
-        loop {
-            if let Change::Gone { .. } = told.next().await {
-                break;
-            }
-        }
+        let over = async { while !matches!(told.next().await, Change::Gone { .. }) {} };
+        timeout(LIMIT, over).await.expect("what it waits for is over");
         drop((stopper, task));
     }
 }
