@@ -16,7 +16,7 @@ pub(crate) type Fuse = Option<usize>;
 #[derive(Debug, PartialEq)]
 pub(crate) struct Gone;
 
-fn burn(fuse: &mut Fuse) -> Result<(), Gone> {
+pub(crate) fn burn(fuse: &mut Fuse) -> Result<(), Gone> {
     match fuse {
         None => Ok(()),
         Some(0) => Err(Gone),
@@ -49,6 +49,13 @@ impl State {
                 Ok(())
             }
             Fact::Baseosmgr(event) => step!(baseosmgr, 3, event, for_baseosmgr),
+            Fact::K3s(event) => {
+                self.zedkube.now = self.zedkube.now + std::time::Duration::from_millis(1);
+                (touched.agents[2], touched.agents[4]) = (true, true);
+                let Some(core) = &mut self.k3s else { return Ok(()) };
+                let effects = Arc::make_mut(core).step(self.zedkube.now, event);
+                self.for_k3s(effects, fuse, touched)
+            }
             Fact::Detail(_) => Ok(()),
         }
     }

@@ -16,6 +16,7 @@ use step::Mono;
 use topics::{CordonOwner, DeviceOp, DrainStatus, PendingState};
 
 use super::effects::Gone;
+use super::k3s::REQUEST;
 use super::steps::{Action, How};
 use super::topics::{ALL, IMAGE, LINKS, TREE, Writer};
 use super::world::{State, Touched};
@@ -130,8 +131,9 @@ impl State {
         let operation = complete(0).filter(waits).filter(|_| !in_test);
         let switched = self.disk.partitions.spare().state == PartitionState::Updating;
         let image = complete(1).filter(|_| !switched);
+        let k3s = complete(REQUEST).filter(|_| self.may_replace_k3s());
         let told = run.zedagent.as_ref().is_some_and(|it| it.reboot_cmd);
-        operation.or(image).or_else(|| told.then(|| "the commanded reboot".to_owned()))
+        operation.or(image).or(k3s).or_else(|| told.then(|| "the commanded reboot".to_owned()))
     }
 
     pub(crate) fn is_going_down(&self) -> bool {
@@ -159,7 +161,8 @@ impl State {
             .or_else(|| self.may_begin_to_leave().then_some(Action::NoticeOver))
             .or_else(|| self.may_leave().then_some(Action::Left))
             .or_else(|| self.gate_may(how).then_some(Action::Gate(how)))
-            .or_else(|| self.under.device.as_ref().map(|_| Action::Device(How::Well)));
+            .or_else(|| self.under.device.as_ref().map(|_| Action::Device(How::Well)))
+            .or_else(|| self.k3s_at_once(how));
         step.and_then(|step| self.after(&step))
     }
 
@@ -222,6 +225,9 @@ impl State {
             if disk.saved.fallback != Some(disk.config.fallback) {
                 left.push("the fallback".to_owned());
             }
+        }
+        if self.k3s_unfulfilled() {
+            left.push("the update of k3s".to_owned());
         }
         let waits = disk.run.nodeagent.as_ref().is_some_and(|it| it.wait_drain_in_progress);
         if waits && disk.run.requests[0].is_none() {

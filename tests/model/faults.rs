@@ -14,7 +14,7 @@ pub(crate) struct Planted {
 }
 
 pub(crate) fn all() -> Vec<Planted> {
-    use Change::{Clustered, Detail, Fallback, Image, Operator, Pause, Reboot, Resume, Shutdown};
+    use Change::{Clustered, Detail, Fallback, Image, K3s, Operator, Pause, Reboot, Resume, Shutdown};
     let quiet = Budget::default();
     let failures = |failures| Budget { failures, ..quiet };
     let crash = Budget { crashes: 1, ..quiet };
@@ -22,6 +22,7 @@ pub(crate) fn all() -> Vec<Planted> {
     let images = || Scenario { with_images: true, ..base() };
     let with = |changes: &[Change]| Scenario { changes: changes.to_vec(), ..base() };
     let image = |changes: &[Change]| Scenario { changes: changes.to_vec(), ..images() };
+    let k3s = |changes: &[Change]| Scenario { with_k3s: true, ..with(changes) };
     let undone = |budget| Scenario {
         budget: Budget { hands: 1, pods: 1, ..budget },
         going_down: true,
@@ -92,6 +93,12 @@ pub(crate) fn all() -> Vec<Planted> {
             Scenario { going_down: true, ..image(&[Image(true), Image(false)]) },
             "of a node that was given back",
         ),
+        planted(
+            Fault::K3sUndrained,
+            Scenario { budget: failures(2), ..k3s(&[K3s(true)]) },
+            "k3s is replaced undrained",
+        ),
+        planted(Fault::Pause, k3s(&[K3s(true), Pause(PauseScope::Controller)]), "although refused by field"),
         planted(
             Fault::Aging,
             Scenario { going_down: true, budget: crash, ..with(&[Reboot(7)]) },

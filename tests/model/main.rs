@@ -9,6 +9,7 @@ mod checker;
 mod effects;
 mod fair;
 mod faults;
+mod k3s;
 mod outside;
 mod pause;
 mod print;

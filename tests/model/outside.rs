@@ -13,7 +13,7 @@ use zedkube::core::{NodeLook, RemainingPod, StartObstacle};
 
 use super::effects::{Fuse, Gone};
 use super::steps::How;
-use super::topics::{Fact, Link, Who};
+use super::topics::{Fact, REQUESTS, Who};
 use super::world::{Look, State, Task, Touched, Work};
 
 impl State {
@@ -77,16 +77,14 @@ impl State {
             How::Badly => self.fails(),
         }
         // The requests that zedkube has heard and that still stand.
-        let standing: Vec<_> =
-            [Link::DeviceRequestToZedkube, Link::UpdateRequestToZedkube, Link::OperatorRequestToZedkube]
-                .into_iter()
-                .enumerate()
-                .filter(|(nth, link)| {
-                    self.heard[link.index()].as_ref().is_some_and(|heard| **heard == link.level(&self.disk))
-                        && self.request_of(*nth).is_some()
-                })
-                .filter_map(|(nth, _)| self.request_of(nth).map(NodeDrainRequest::id))
-                .collect();
+        let standing: Vec<_> = REQUESTS
+            .into_iter()
+            .enumerate()
+            .filter(|(_, link)| {
+                self.heard[link.index()].as_ref().is_some_and(|heard| **heard == link.level(&self.disk))
+            })
+            .filter_map(|(nth, _)| self.request_of(nth).map(NodeDrainRequest::id))
+            .collect();
         let event = match work {
             Work::Probe => {
                 if !well {

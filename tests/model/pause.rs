@@ -6,6 +6,7 @@
 use topics::{DrainStatus, OperationPause, PauseScope, PendingState};
 
 use super::effects::{Fuse, Gone};
+use super::k3s::REQUEST;
 use super::scenarios::{Change, Scenario};
 use super::topics::{Disk, Fact, Link, Who};
 use super::world::{State, Touched};
@@ -33,6 +34,7 @@ impl Link {
             Who::Zedagent => Fact::Zedagent(zedagent::core::Event::Pause(pause)),
             Who::Zedkube => Fact::Zedkube(zedkube::core::Event::Pause(pause)),
             Who::Baseosmgr | Who::Nodeagent => Fact::Baseosmgr(baseosmgr::core::Event::Pause(pause)),
+            Who::K3s => Fact::K3s(zedkube::k3s::Event::Pause(pause)),
         }
     }
 
@@ -41,6 +43,7 @@ impl Link {
             Who::Zedagent => Self::PauseToZedagent,
             Who::Zedkube => Self::PauseToZedkube,
             Who::Baseosmgr | Who::Nodeagent => Self::PauseToBaseosmgr,
+            Who::K3s => Self::PauseToK3s,
         }
     }
 }
@@ -60,21 +63,27 @@ impl State {
         self.heard[Link::pause_of(who).index()].as_ref()?.iter().find_map(|fact| match fact {
             Fact::Zedagent(zedagent::core::Event::Pause(pause))
             | Fact::Zedkube(zedkube::core::Event::Pause(pause))
-            | Fact::Baseosmgr(baseosmgr::core::Event::Pause(pause)) => pause.clone(),
+            | Fact::Baseosmgr(baseosmgr::core::Event::Pause(pause))
+            | Fact::K3s(zedkube::k3s::Event::Pause(pause)) => pause.clone(),
             Fact::Zedagent(_)
             | Fact::Zedkube(_)
             | Fact::Baseosmgr(_)
             | Fact::Nodeagent(_)
+            | Fact::K3s(_)
             | Fact::Detail(_) => None,
         })
     }
 
-    /// zedagent or baseosmgr requests the drain of an operation, or goes ahead.
+    /// zedagent, baseosmgr or an update of k3s requests the drain of an operation, or goes ahead.
     pub(crate) fn judge_start(&mut self, who: Who, what: &str) {
-        let nth = usize::from(who == Who::Baseosmgr);
+        let nth = match who {
+            Who::Zedagent | Who::Nodeagent | Who::Zedkube => 0,
+            Who::Baseosmgr => 1,
+            Who::K3s => REQUEST,
+        };
         // A commanded operation needs the node drained until the next boot.
         let commanded = self.disk.pending.values().any(|it| it.state == PendingState::Commanded);
-        let Some(pause) = self.paused(who).filter(|_| nth == 1 || !commanded) else { return };
+        let Some(pause) = self.paused(who).filter(|_| nth > 0 || !commanded) else { return };
         if pause.scope == PauseScope::Controller || self.request_of(nth).is_none() {
             self.wrong(format!("X3: {what} although {}", pause.words()));
         }

@@ -17,7 +17,7 @@ use step::Mono;
 use topics::GoTime;
 
 /// Members of a journal with monotonic times.
-const MILLIS: [&str; 2] = ["pause_end_ms: ", "attempt_ms: "];
+const MILLIS: [&str; 3] = ["pause_end_ms: ", "attempt_ms: ", "applied_ms: "];
 /// Prefixes of the number of a question, and of a request that a turn serves; all equally long.
 const NUMBERS: [&str; 6] = ["number: ", "counter: ", "look: Some(", "Look(", "LastLook(", "LookedLast("];
 const LONG: usize = 9;

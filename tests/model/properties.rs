@@ -11,7 +11,8 @@ use topics::{
     Answer, DeviceOp, DrainStatus, NodeDrainRequest, NodeDrainStatus, PendingState, RequestId, Requester,
 };
 
-use super::topics::{Fact, Leave, Link, Who};
+use super::k3s::REQUEST;
+use super::topics::{Fact, Leave, Link, REQUESTS, Who};
 use super::world::State;
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -70,7 +71,7 @@ impl State {
         self.under().ghost.wrong.get_or_insert(what.into());
     }
 
-    fn forced(&self, by: Requester) -> bool {
+    pub(crate) fn forced(&self, by: Requester) -> bool {
         let proceeds = |it: &&NodeDrainStatus| match it.status {
             DrainStatus::Complete => it.requested_by == by,
             DrainStatus::Unknown | DrainStatus::NotSupported => true,
@@ -90,11 +91,8 @@ impl State {
         let nth = match answer.requested_by {
             Requester::Update => 1,
             Requester::Operator => 2,
-            Requester::DeviceOp
-            | Requester::Unset
-            | Requester::None
-            | Requester::K3sUpdate
-            | Requester::Stranger(_) => 0,
+            Requester::K3sUpdate => REQUEST,
+            Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => 0,
         };
         let stands = self.request_of(nth).is_some_and(|it| it.id() == answer.id());
         if !stands {
@@ -274,16 +272,16 @@ impl State {
             | Fact::Zedagent(_)
             | Fact::Nodeagent(_)
             | Fact::Baseosmgr(_)
+            | Fact::K3s(_)
             | Fact::Detail(_) => None,
         })
     }
 
     pub(crate) fn judge_status(&mut self, status: NodeDrainStatus) {
-        let links =
-            [Link::DeviceRequestToZedkube, Link::UpdateRequestToZedkube, Link::OperatorRequestToZedkube];
+        let links = || REQUESTS.into_iter().filter(|it| it.is_used(&self.scenario));
         let idle = matches!(status.status, DrainStatus::NotRequested | DrainStatus::NotSupported);
-        let all_read = links.iter().all(|link| self.heard[link.index()].is_some());
-        let asked = links.iter().any(|link| self.heard_request(*link).is_some());
+        let all_read = links().all(|link| self.heard[link.index()].is_some());
+        let asked = links().any(|link| self.heard_request(link).is_some());
         let excused = self.under.ghost.excused;
         if status.status == DrainStatus::NotRequested && all_read && asked && !excused {
             self.wrong("P7: NOTREQUESTED is said while a request stands");
@@ -306,6 +304,7 @@ impl State {
                 | Fact::Zedagent(_)
                 | Fact::Nodeagent(_)
                 | Fact::Baseosmgr(_)
+                | Fact::K3s(_)
                 | Fact::Detail(_) => None,
             })
         });
@@ -322,11 +321,10 @@ impl State {
         let link = match by {
             Requester::Update => Link::UpdateRequestToZedkube,
             Requester::Operator => Link::OperatorRequestToZedkube,
-            Requester::DeviceOp
-            | Requester::Unset
-            | Requester::None
-            | Requester::K3sUpdate
-            | Requester::Stranger(_) => Link::DeviceRequestToZedkube,
+            Requester::K3sUpdate => Link::K3sRequestToZedkube,
+            Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => {
+                Link::DeviceRequestToZedkube
+            }
         };
         self.heard_request(link).is_some_and(|it| it.requested_by == by)
     }

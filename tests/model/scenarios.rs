@@ -14,6 +14,8 @@ pub(crate) enum Change {
     Image(bool),
     Clustered(bool),
     Fallback(u32),
+    /// The new version of k3s is wanted, or the old one.
+    K3s(bool),
     Detail,
     Operator(bool),
     Pause(PauseScope),
@@ -29,6 +31,7 @@ pub(crate) struct Scenario {
     /// It starts when nodeagent has begun the first change, and the machine is about to go down.
     pub(crate) going_down: bool,
     pub(crate) with_images: bool,
+    pub(crate) with_k3s: bool,
     /// The new image runs already, and is in test.
     pub(crate) in_test: bool,
     pub(crate) cordon: CordonOwner,
@@ -68,11 +71,13 @@ impl Scenario {
                 clustered: true,
                 image: false,
                 fallback: 0,
+                k3s: false,
                 detail: 0,
             },
             from_boot: false,
             going_down: false,
             with_images: false,
+            with_k3s: false,
             in_test: false,
             cordon: CordonOwner::None,
             away: false,
@@ -92,7 +97,7 @@ pub(crate) fn order(status: DrainStatus, requested_by: Requester) -> NodeDrainSt
 }
 
 pub(crate) fn all() -> Vec<Scenario> {
-    wanted().into_iter().chain(undone()).chain(paused()).collect()
+    wanted().into_iter().chain(undone()).chain(paused()).chain(updated()).collect()
 }
 
 /// A device's wishes, with trouble.
@@ -230,4 +235,21 @@ fn paused() -> Vec<Scenario> {
         budget: Budget { crashes: 1, ..Budget::default() },
         ..Scenario::quiet("a reboot and an image, a person pauses them; an agent ends")
     }]
+}
+
+fn updated() -> Vec<Scenario> {
+    use Change::{K3s, Pause, Reboot, Resume};
+    let with_k3s = |name| Scenario { with_k3s: true, ..Scenario::quiet(name) };
+    vec![
+        Scenario {
+            changes: vec![K3s(true), Reboot(7), K3s(false)],
+            budget: Budget { crashes: 1, failures: 1, ..Budget::default() },
+            ..with_k3s("k3s is updated, and set back, beside a reboot; an agent ends, a task fails")
+        },
+        Scenario {
+            changes: vec![K3s(true), Pause(PauseScope::Node), Resume],
+            budget: Budget { cuts: 1, hands: 1, ..Budget::default() },
+            ..with_k3s("k3s is updated, a person pauses it and undoes its drain; the power goes")
+        },
+    ]
 }

@@ -10,7 +10,7 @@ use zedagent::core::Zedagent;
 use zedkube::core::{Membership, Zedkube};
 
 use super::effects::{Fuse, Gone};
-use super::topics::{Fact, Leave, TREE, Who};
+use super::topics::{Fact, Leave, Link, TREE, Who};
 use super::world::{State, Touched};
 
 impl State {
@@ -75,6 +75,9 @@ impl State {
                 core.answered(self.disk.run.outage.clone());
                 self.zedkube.core = Some(Arc::new(core));
                 self.for_zedkube(effects, fuse, touched)?;
+                if self.scenario.with_k3s {
+                    self.hear(Link::K3sToZedkube, fuse, touched)?;
+                }
                 self.reads_pause(who, fuse, touched)?;
                 if self.disk.leave == Leave::UnderWay {
                     let stands = zedkube::core::Event::Member(Membership::Leaving);
@@ -111,6 +114,7 @@ impl State {
                 .into_iter()
                 .try_for_each(|event| self.deliver(Fact::Baseosmgr(event), fuse, touched))
             }
+            Who::K3s => self.starts_k3s(fuse, touched),
         }
     }
 }

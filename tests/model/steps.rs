@@ -30,6 +30,12 @@ pub(crate) enum Action {
     Look(How),
     Preflight(How),
     Gate(How),
+    /// A look at the version that the kubelet reports ends.
+    Kubelet(How),
+    /// The gate moves while an update of k3s is followed.
+    K3sGate(How),
+    /// The kube container replaces k3s.
+    Replace,
     Wake(Who),
     Device(How),
     Change(usize),
@@ -61,7 +67,7 @@ impl State {
         for who in ALL.into_iter().filter(|who| self.takes_part(*who)) {
             if !self.runs(who) {
                 out.push(Action::Start(who));
-            } else if self.wake(who).is_some() {
+            } else if self.wakes_next(who) {
                 out.push(Action::Wake(who));
             }
         }
@@ -106,6 +112,9 @@ impl State {
         if self.gate_may(How::Badly) {
             out.push(Action::Gate(How::Badly));
         }
+        if self.k3s.is_some() {
+            self.k3s_actions(out);
+        }
         let last = out.len();
         if self.scenario.within_steps && left.crashes > 0 {
             let steps = out[first..last].to_vec();
@@ -139,7 +148,8 @@ impl State {
             out.push(Action::PodComes);
         }
         if left.crashes > 0 {
-            out.extend(ALL.into_iter().filter(|who| self.runs(*who)).map(Action::Crash));
+            let ends = |who: &Who| who.process() == *who && self.runs(*who);
+            out.extend(ALL.into_iter().filter(ends).map(Action::Crash));
             let is_at_work =
                 under.task.as_ref().is_some_and(|it| matches!(it.work, Work::Cordon | Work::Drain));
             out.extend((is_at_work && self.runs(Who::Zedkube)).then_some(Action::StopInTask));
@@ -147,6 +157,14 @@ impl State {
         if left.cuts > 0 {
             out.push(Action::Power);
         }
+    }
+
+    /// Whether it has a timer, and is the first of its process.
+    fn wakes_next(&self, who: Who) -> bool {
+        let beside =
+            [Who::Zedkube, Who::K3s].into_iter().find(|it| *it != who && it.process() == who.process());
+        let other = beside.and_then(|it| self.wake(it));
+        self.wake(who).is_some_and(|due| other.is_none_or(|other| due <= other))
     }
 
     /// Whether the gate, while watched, may open or close.
@@ -231,8 +249,8 @@ impl State {
 
     fn actor(action: &Action) -> Option<Who> {
         match action {
-            Action::Start(who) | Action::Wake(who) => Some(*who),
-            Action::Hear(link) => Some(link.who()),
+            Action::Start(who) | Action::Wake(who) => Some(who.process()),
+            Action::Hear(link) => Some(link.who().process()),
             Action::Result(_) => Some(Who::Baseosmgr),
             Action::Task(_)
             | Action::Look(_)
@@ -240,8 +258,11 @@ impl State {
             | Action::Stir
             | Action::NoticeOver
             | Action::Left
+            | Action::Kubelet(_)
+            | Action::K3sGate(_)
             | Action::Gate(_) => Some(Who::Zedkube),
             Action::Device(_)
+            | Action::Replace
             | Action::Change(_)
             | Action::Force(_)
             | Action::Unforce
@@ -292,6 +313,12 @@ impl State {
                 Ok(())
             }
             Action::Gate(how) => self.gate_moves(*how, fuse, touched),
+            Action::Kubelet(how) => self.k3s_sees((*how, false), fuse, touched),
+            Action::K3sGate(how) => self.k3s_sees((*how, true), fuse, touched),
+            Action::Replace => {
+                self.replaces_k3s();
+                Ok(())
+            }
             Action::Wake(who) => self.wakes(*who, fuse, touched),
             Action::Device(how) => {
                 *touched = Touched::ALL;
@@ -310,6 +337,7 @@ impl State {
                     | Change::Image(_)
                     | Change::Clustered(_)
                     | Change::Fallback(_)
+                    | Change::K3s(_)
                     | Change::Detail => {}
                 }
                 let config = &mut self.disk().config;
@@ -321,6 +349,7 @@ impl State {
                     Change::Image(wanted) => config.image = wanted,
                     Change::Clustered(clustered) => config.clustered = clustered,
                     Change::Fallback(counter) => config.fallback = counter,
+                    Change::K3s(wanted) => config.k3s = wanted,
                 }
                 if change == Change::Clustered(false) {
                     self.under().ghost.excused = true;
@@ -393,6 +422,7 @@ impl State {
             let config = self.disk.config;
             let run = &mut self.disk().run;
             (run.member, run.image) = (Some((config.clustered, config.detail)), config.image);
+            self.publishes_k3s();
         }
         if link == Link::MemberToZedkube {
             touched.files_of(Writer::Zedkube);
@@ -403,7 +433,7 @@ impl State {
         Arc::make_mut(&mut self.heard)[link.index()] = Some(Arc::new(level.clone()));
         self.news &= !(1 << link.index());
         self.pause_is_heard(link);
-        let once = if first { link.read_once() } else { Vec::new() };
+        let once = if first { link.read_once(&self.scenario) } else { Vec::new() };
         level.into_iter().chain(once).try_for_each(|fact| self.deliver(fact, fuse, touched))
     }
 
@@ -453,5 +483,6 @@ pub(crate) fn tick(who: Who) -> Fact {
         Who::Nodeagent => Fact::Nodeagent(NodeAgent::tick()),
         Who::Zedkube => Fact::Zedkube(Zedkube::tick()),
         Who::Baseosmgr => Fact::Baseosmgr(baseosmgr::core::BaseOs::tick()),
+        Who::K3s => Fact::K3s(zedkube::k3s::K3s::tick()),
     }
 }

@@ -17,6 +17,7 @@ use topics::{
 use zedagent::core::DesiredDevice;
 use zedkube::core::{Force, Membership as InCluster};
 
+use super::k3s::{self, K3sFiles};
 use super::scenarios::Scenario;
 
 /// The image that the controller may want, and its content.
@@ -30,6 +31,8 @@ pub(crate) struct Config {
     pub(crate) clustered: bool,
     pub(crate) image: bool,
     pub(crate) fallback: u32,
+    /// The config property wants the new version of k3s.
+    pub(crate) k3s: bool,
     /// A cluster detail that no core reads.
     pub(crate) detail: u8,
 }
@@ -46,6 +49,7 @@ pub(crate) struct Disk {
     pub(crate) saved: Counters,
     pub(crate) partitions: Partitions,
     pub(crate) leave: Leave,
+    pub(crate) k3s: K3sFiles,
     pub(crate) run: Volatile,
 }
 
@@ -66,8 +70,10 @@ pub(crate) struct Volatile {
     /// Membership, and the detail beside it.
     pub(crate) member: Option<(bool, u8)>,
     pub(crate) image: bool,
-    /// Of zedagent, baseosmgr, and a person.
-    pub(crate) requests: [Option<NodeDrainRequest>; 3],
+    /// The version of k3s that the config property wants.
+    pub(crate) k3s: Option<&'static str>,
+    /// Of zedagent, baseosmgr, a person, and the update of k3s.
+    pub(crate) requests: [Option<NodeDrainRequest>; 4],
     pub(crate) status: Option<NodeDrainStatus>,
     pub(crate) progress: Option<Box<NodeDrainProgress>>,
     pub(crate) zedagent: Option<Box<ZedAgentStatus>>,
@@ -86,9 +92,21 @@ pub(crate) enum Who {
     Nodeagent,
     Zedkube,
     Baseosmgr,
+    /// Within zedkube: it has its clock, and ends with it.
+    K3s,
 }
 
-pub(crate) const ALL: [Who; 4] = [Who::Zedagent, Who::Nodeagent, Who::Zedkube, Who::Baseosmgr];
+impl Who {
+    /// The agent that it is part of.
+    pub(crate) const fn process(self) -> Self {
+        match self {
+            Self::K3s => Self::Zedkube,
+            Self::Zedagent | Self::Nodeagent | Self::Zedkube | Self::Baseosmgr => self,
+        }
+    }
+}
+
+pub(crate) const ALL: [Who; 5] = [Who::Zedagent, Who::Nodeagent, Who::Zedkube, Who::Baseosmgr, Who::K3s];
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fact {
@@ -96,6 +114,7 @@ pub(crate) enum Fact {
     Nodeagent(nodeagent::core::Event),
     Zedkube(zedkube::core::Event),
     Baseosmgr(baseosmgr::core::Event),
+    K3s(zedkube::k3s::Event),
     /// A part of a value that no core reads.
     Detail(u8),
 }
@@ -157,7 +176,23 @@ links! {
     PauseToZedagent: Person => Zedagent,
     PauseToZedkube: Person => Zedkube,
     PauseToBaseosmgr: Person => Baseosmgr,
+    ConfigToK3s: Zedagent => K3s,
+    ProgressToK3s: Zedkube => K3s,
+    StatusToK3s: Zedkube => K3s,
+    MemberToK3s: Zedagent => K3s,
+    ForceToK3s: Person => K3s,
+    PauseToK3s: Person => K3s,
+    K3sToZedkube: Zedkube => Zedkube,
+    K3sRequestToZedkube: Zedkube => Zedkube,
 }
+
+/// By which zedkube gets the requests, in the order of [`Volatile::requests`].
+pub(crate) const REQUESTS: [Link; 4] = [
+    Link::DeviceRequestToZedkube,
+    Link::UpdateRequestToZedkube,
+    Link::OperatorRequestToZedkube,
+    Link::K3sRequestToZedkube,
+];
 
 impl Link {
     pub(crate) const fn index(self) -> usize {
@@ -168,8 +203,14 @@ impl Link {
     /// read.
     pub(crate) fn is_used(self, scenario: &Scenario) -> bool {
         let of_turns = matches!(self, Self::QuestionToZedkube | Self::AnswerToNodeagent);
-        let of_pauses = matches!(self, Self::PauseToZedagent | Self::PauseToZedkube | Self::PauseToBaseosmgr);
-        (!of_turns || scenario.kube.take_turns) && (!of_pauses || scenario.pauses())
+        let of_pauses = matches!(
+            self,
+            Self::PauseToZedagent | Self::PauseToZedkube | Self::PauseToBaseosmgr | Self::PauseToK3s
+        );
+        let of_k3s = matches!(self, Self::K3sToZedkube | Self::K3sRequestToZedkube);
+        (!of_turns || scenario.kube.take_turns)
+            && (!of_pauses || scenario.pauses())
+            && (!of_k3s || scenario.with_k3s)
     }
 
     /// The facts of the topic now.
@@ -186,7 +227,8 @@ impl Link {
         let requested = |nth: usize, by| vec![Fact::Zedkube(K::Request(by, run.requests[nth].clone()))];
         match self {
             Self::ConfigToZedagent => {
-                let detail = Fact::Detail(disk.config.detail * 2 + u8::from(disk.config.image));
+                let others = u8::from(disk.config.image) + 2 * u8::from(disk.config.k3s);
+                let detail = Fact::Detail(disk.config.detail * 4 + others);
                 vec![detail, Fact::Zedagent(Z::Config(wanted(disk.config)))]
             }
             Self::ProgressToZedagent => vec![Fact::Zedagent(Z::Progress(run.progress.clone()))],
@@ -218,13 +260,7 @@ impl Link {
             Self::MemberToZedkube => {
                 // A config without a cluster arrives before the membership changes.
                 let detail = run.member.map(|(member, detail)| Fact::Detail(detail * 2 + u8::from(member)));
-                let membership = match (run.member.map(|it| it.0), disk.leave) {
-                    (None, Leave::Outside | Leave::Member | Leave::Announced) => InCluster::Undecided,
-                    (Some(true), _) | (Some(false), Leave::Member | Leave::Announced) => InCluster::Member,
-                    (Some(false), Leave::Outside) => InCluster::Outside,
-                    (None | Some(false), Leave::UnderWay) => InCluster::Leaving,
-                };
-                detail.into_iter().chain([Fact::Zedkube(K::Member(membership))]).collect()
+                detail.into_iter().chain([Fact::Zedkube(K::Member(membership(disk)))]).collect()
             }
             Self::DeviceRequestToZedkube => requested(0, Requester::DeviceOp),
             Self::UpdateRequestToZedkube => requested(1, Requester::Update),
@@ -263,17 +299,27 @@ impl Link {
             Self::AnswerToNodeagent => {
                 run.outage.iter().map(|it| Fact::Nodeagent(N::Answer(it.clone()))).collect()
             }
-            Self::PauseToZedagent | Self::PauseToZedkube | Self::PauseToBaseosmgr => vec![self.pause(disk)],
+            Self::PauseToZedagent | Self::PauseToZedkube | Self::PauseToBaseosmgr | Self::PauseToK3s => {
+                vec![self.pause(disk)]
+            }
+            Self::ConfigToK3s => run.k3s.into_iter().map(k3s::wanted).collect(),
+            Self::ProgressToK3s => k3s::heard(run, false),
+            Self::StatusToK3s => k3s::heard(run, true),
+            Self::MemberToK3s => vec![k3s::member(membership(disk))],
+            Self::ForceToK3s => vec![Fact::K3s(zedkube::k3s::Event::Forced(disk.force))],
+            Self::K3sToZedkube => vec![k3s::hold(disk)],
+            Self::K3sRequestToZedkube => requested(k3s::REQUEST, Requester::K3sUpdate),
         }
     }
 
     /// How many facts of `level` are of another topic that is read beside this one: they are no news.
     pub(crate) fn beside(self, level: &[Fact]) -> usize {
-        if matches!(self, Self::StatusToZedagent | Self::StatusToBaseosmgr) { level.len() - 1 } else { 0 }
+        let of_status = matches!(self, Self::StatusToZedagent | Self::StatusToBaseosmgr | Self::StatusToK3s);
+        if of_status { level.len() - 1 } else { 0 }
     }
 
     /// The fact after the first reading of a topic.
-    pub(crate) fn read_once(self) -> Vec<Fact> {
+    pub(crate) fn read_once(self, scenario: &Scenario) -> Vec<Fact> {
         use baseosmgr::core::RequiredTopic as From;
         let heard = |it| vec![Fact::Baseosmgr(baseosmgr::core::Event::Heard(it))];
         let read = |it| vec![Fact::Zedkube(zedkube::core::Event::RequestsRead(it))];
@@ -283,10 +329,13 @@ impl Link {
             }
             Self::DeviceRequestToZedkube => read(Requester::DeviceOp),
             Self::UpdateRequestToZedkube => read(Requester::Update),
-            // No k3s requester here.
-            Self::OperatorRequestToZedkube => {
+            // Without updates of k3s there is no requester of them to wait for.
+            Self::OperatorRequestToZedkube if !scenario.with_k3s => {
                 [Requester::Operator, Requester::K3sUpdate].into_iter().flat_map(read).collect()
             }
+            Self::OperatorRequestToZedkube => read(Requester::Operator),
+            Self::K3sRequestToZedkube => read(Requester::K3sUpdate),
+            Self::StatusToK3s => k3s::read(),
             Self::ImageToBaseosmgr => heard(From::Configs),
             Self::StatusToBaseosmgr => heard(From::Drain),
             Self::MemberToBaseosmgr => heard(From::Cluster),
@@ -312,8 +361,24 @@ impl Link {
             | Self::AnswerToNodeagent
             | Self::PauseToZedagent
             | Self::PauseToZedkube
-            | Self::PauseToBaseosmgr => Vec::new(),
+            | Self::PauseToBaseosmgr
+            | Self::ConfigToK3s
+            | Self::ProgressToK3s
+            | Self::MemberToK3s
+            | Self::ForceToK3s
+            | Self::PauseToK3s
+            | Self::K3sToZedkube => Vec::new(),
         }
+    }
+}
+
+/// As zedkube has it.
+fn membership(disk: &Disk) -> InCluster {
+    match (disk.run.member.map(|it| it.0), disk.leave) {
+        (None, Leave::Outside | Leave::Member | Leave::Announced) => InCluster::Undecided,
+        (Some(true), _) | (Some(false), Leave::Member | Leave::Announced) => InCluster::Member,
+        (Some(false), Leave::Outside) => InCluster::Outside,
+        (None | Some(false), Leave::UnderWay) => InCluster::Leaving,
     }
 }
 

@@ -16,7 +16,9 @@ use step::{Core as _, Mono};
 use topics::{CordonOwner, DeviceOp, GoTime, NodeDrainRequest};
 use zedagent::core::Zedagent;
 use zedkube::core::Zedkube;
+use zedkube::k3s::K3s;
 
+use super::k3s::{K3sFiles, Kubelet};
 use super::print::Print;
 use super::properties::Ghost;
 use super::scenarios::Scenario;
@@ -82,6 +84,7 @@ pub(crate) struct Under {
     /// Whether zedkube watches the drained node, and whether there is news of it.
     pub(crate) guard: Option<bool>,
     pub(crate) gate: Gate,
+    pub(crate) kubelet: Kubelet,
     /// Unread result of a cancelled task.
     pub(crate) late: Option<zedkube::core::Event>,
     pub(crate) results: Vec<baseosmgr::core::Event>,
@@ -127,17 +130,19 @@ pub(crate) struct State {
     pub(crate) nodeagent: Agent<NodeAgent>,
     pub(crate) zedkube: Agent<Zedkube>,
     pub(crate) baseosmgr: Agent<BaseOs>,
+    /// Within zedkube, with its clock.
+    pub(crate) k3s: Option<Arc<K3s>>,
     pub(crate) disk: Arc<Disk>,
     pub(crate) under: Arc<Under>,
     /// Facts of each topic that were read; `None` before the first reading.
     pub(crate) heard: Arc<Vec<Option<Arc<Vec<Fact>>>>>,
     pub(crate) asked: Arc<Vec<GoTime>>,
     /// Topics with news, by [`Link::index`].
-    pub(crate) news: u32,
+    pub(crate) news: u64,
     /// Questions for the keeper of its turn; `site` takes them at once.
     pub(crate) asks: Vec<Ask>,
     /// Of its parts, each computed on demand after it was touched.
-    prints: [OnceLock<Print>; 10],
+    prints: [OnceLock<Print>; 11],
     fingerprint: OnceLock<u64>,
 }
 
@@ -156,12 +161,12 @@ impl Hash for State {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Touched {
     /// The cores, in the order of [`ALL`].
-    pub(crate) agents: [bool; 4],
+    pub(crate) agents: [bool; 5],
     pub(crate) files: [bool; 5],
 }
 
 impl Touched {
-    pub(crate) const ALL: Self = Self { agents: [true; 4], files: [true; 5] };
+    pub(crate) const ALL: Self = Self { agents: [true; 5], files: [true; 5] };
 
     pub(crate) fn files_of(&mut self, writer: Writer) {
         self.files[writer as usize] = true;
@@ -200,6 +205,7 @@ impl State {
             saved,
             partitions,
             leave: Leave::Outside,
+            k3s: K3sFiles::default(),
             run: Volatile::default(),
         };
         let under = Under {
@@ -209,6 +215,7 @@ impl State {
             preflight: None,
             guard: None,
             gate: Gate::default(),
+            kubelet: Kubelet::default(),
             late: None,
             results: Vec::new(),
             device: None,
@@ -225,6 +232,7 @@ impl State {
             nodeagent: Agent { core: None, now: start },
             zedkube: Agent { core: None, now: start },
             baseosmgr: Agent { core: None, now: start },
+            k3s: None,
             disk: Arc::new(disk),
             under: Arc::new(under),
             heard: Arc::new(vec![None; LINKS.len()]),
@@ -254,6 +262,7 @@ impl State {
             Who::Nodeagent => "2027-01-01T00:00:00Z",
             Who::Zedkube => "2028-01-01T00:00:00Z",
             Who::Baseosmgr => "2029-01-01T00:00:00Z",
+            Who::K3s => "2030-01-01T00:00:00Z",
         };
         base.parse().expect("it is a time")
     }
@@ -262,7 +271,7 @@ impl State {
         match who {
             Who::Zedagent => self.zedagent.now,
             Who::Nodeagent => self.nodeagent.now,
-            Who::Zedkube => self.zedkube.now,
+            Who::Zedkube | Who::K3s => self.zedkube.now,
             Who::Baseosmgr => self.baseosmgr.now,
         }
     }
@@ -271,7 +280,7 @@ impl State {
         *match who {
             Who::Zedagent => &mut self.zedagent.now,
             Who::Nodeagent => &mut self.nodeagent.now,
-            Who::Zedkube => &mut self.zedkube.now,
+            Who::Zedkube | Who::K3s => &mut self.zedkube.now,
             Who::Baseosmgr => &mut self.baseosmgr.now,
         } = now;
     }
@@ -282,6 +291,7 @@ impl State {
             Who::Nodeagent => self.nodeagent.core.is_some(),
             Who::Zedkube => self.zedkube.core.is_some(),
             Who::Baseosmgr => self.baseosmgr.core.is_some(),
+            Who::K3s => self.k3s.is_some(),
         }
     }
 
@@ -291,12 +301,17 @@ impl State {
             Who::Nodeagent => self.nodeagent.core.as_ref()?.next_wake(),
             Who::Zedkube => self.zedkube.core.as_ref()?.next_wake(),
             Who::Baseosmgr => self.baseosmgr.core.as_ref()?.next_wake(),
+            Who::K3s => self.k3s.as_ref()?.next_wake(),
         };
         due.filter(|due| due.since(self.now(who)) < NEVER)
     }
 
     pub(crate) fn takes_part(&self, who: Who) -> bool {
-        who != Who::Baseosmgr || self.scenario.with_images
+        match who {
+            Who::Baseosmgr => self.scenario.with_images,
+            Who::K3s => self.scenario.with_k3s && self.zedkube.core.is_some(),
+            Who::Zedagent | Who::Nodeagent | Who::Zedkube => true,
+        }
     }
 
     pub(crate) fn is_away(&self) -> bool {
@@ -322,8 +337,9 @@ impl State {
             Who::Zedagent => self.zedagent.core = None,
             Who::Nodeagent => self.nodeagent.core = None,
             Who::Zedkube => {
-                self.zedkube.core = None;
+                (self.zedkube.core, self.k3s) = (None, None);
                 self.asks.clear();
+                under.kubelet.forget();
                 (under.task, under.look, under.guard, under.late) = (None, None, None, None);
                 under.gate = Gate::default();
             }
@@ -331,9 +347,10 @@ impl State {
                 self.baseosmgr.core = None;
                 under.results.clear();
             }
+            Who::K3s => {}
         }
         let heard = Arc::make_mut(&mut self.heard);
-        for link in LINKS.iter().filter(|link| link.who() == who) {
+        for link in LINKS.iter().filter(|link| link.who().process() == who) {
             heard[link.index()] = None;
         }
     }
@@ -342,6 +359,7 @@ impl State {
         for who in ALL {
             self.crash(who);
         }
+        self.replaces_k3s();
         let commanded = |it: &&topics::DeviceOpPending| it.state == topics::PendingState::Commanded;
         // Any boot after the command fulfils it.
         let done: Vec<_> =
@@ -372,12 +390,12 @@ impl State {
                 let from = link.beside(&level);
                 heard.is_none_or(|heard| heard[link.beside(heard)..] != level[from..])
             };
-            self.news = self.news & !(1 << link.index()) | u32::from(news) << link.index();
+            self.news = self.news & !(1 << link.index()) | u64::from(news) << link.index();
         }
         let stale = |part: usize| match part {
-            0..4 => touched.agents[part],
+            0..5 => touched.agents[part] || part == 4 && touched.agents[2],
             // zedkube's journal contains the time, too.
-            4..9 => touched.files[part - 4] || part - 4 == Writer::Zedkube as usize && touched.agents[2],
+            5..10 => touched.files[part - 5] || part - 5 == Writer::Zedkube as usize && touched.agents[2],
             _ => true,
         };
         for part in (0..self.prints.len()).filter(|part| stale(*part)) {
@@ -401,11 +419,18 @@ impl State {
             1 => of(&self.nodeagent.core, self.nodeagent.now),
             2 => of(&self.zedkube.core, kube),
             3 => of(&self.baseosmgr.core, self.baseosmgr.now),
-            4 => of(&(&disk.counters, &disk.pending, run.member, run.image, &asked[0], &run.zedagent), kube),
-            5 => of(&(&run.nodeagent, &run.latched, &run.tested, &run.question), kube),
-            6 => of(&(&disk.journal, disk.leave, &run.status, &run.progress, &run.outage), kube),
-            7 => of(&(&disk.saved, &disk.partitions, &asked[1], &run.zboot, &run.images), kube),
-            8 => of(&(disk.config, disk.force, &disk.pause, run.looked_in, &asked[2]), kube),
+            4 => of(&self.k3s, kube),
+            5 => {
+                let published = (run.member, run.image, run.k3s, &asked[0], &run.zedagent);
+                of(&(&disk.counters, &disk.pending, published), kube)
+            }
+            6 => of(&(&run.nodeagent, &run.latched, &run.tested, &run.question), kube),
+            7 => {
+                let of_k3s = (&disk.k3s, &asked[3]);
+                of(&(&disk.journal, disk.leave, &run.status, &run.progress, &run.outage, of_k3s), kube)
+            }
+            8 => of(&(&disk.saved, &disk.partitions, &asked[1], &run.zboot, &run.images), kube),
+            9 => of(&(disk.config, disk.force, &disk.pause, run.looked_in, &asked[2]), kube),
             _ => {
                 let first = self.heard.iter().map(Option::is_none).collect::<Vec<_>>();
                 of(&(&self.under, first, self.news), Mono::START)
@@ -421,6 +446,7 @@ impl State {
             Print::text(&self.nodeagent.core, self.nodeagent.now, &self.asked),
             Print::text(&self.zedkube.core, self.zedkube.now, &self.asked),
             Print::text(&self.baseosmgr.core, self.baseosmgr.now, &self.asked),
+            Print::text(&self.k3s, self.zedkube.now, &self.asked),
             Print::text(&self.disk, self.zedkube.now, &self.asked),
             Print::text(&self.under, Mono::START, &self.asked),
             format!("news: {news:?}"),

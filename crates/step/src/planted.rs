@@ -44,6 +44,8 @@ pub enum Fault {
     Aging,
     /// A person's pause keeps nothing from starting.
     Pause,
+    /// k3s is replaced although the drain for it failed.
+    K3sUndrained,
     /// A turn that somebody else holds ends by its age.
     TurnExpiry,
     /// A turn is asked for before the preflight of the drain is clean.

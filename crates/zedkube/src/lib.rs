@@ -8,7 +8,7 @@
 pub mod after_boot;
 pub mod core;
 mod hooks;
-mod k3s;
+pub mod k3s;
 mod leave;
 mod left_behind;
 mod limits;

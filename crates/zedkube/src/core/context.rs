@@ -14,7 +14,9 @@ use outage::turn::event::{TurnState, TurnWait};
 use outage::turn::record::{Op, Phase};
 use outage::turn::rule::TurnRule;
 use step::Mono;
-use topics::{ClusterKnown, GoTime, NodeDrainRequest, OperationPause, PauseScope, Requester};
+use topics::{
+    ClusterKnown, GoTime, K3sStage, K3sUpdate, NodeDrainRequest, OperationPause, PauseScope, Requester,
+};
 
 use super::facts::{ClosedWindow, CordonTurn, Effect, K3sHold, Learned, Pass, SiteHold};
 use crate::limits::Limits;
@@ -107,6 +109,15 @@ impl NodeContext {
 }
 
 impl K3sHold {
+    /// By the record of the update.
+    pub fn of(record: Option<&K3sUpdate>) -> Self {
+        record.filter(|it| it.is_under_way()).map_or_else(Self::default, |it| Self {
+            what: format!("waits for {}", it.waiting_for),
+            next_step: it.next_step.clone(),
+            failed: it.stage == K3sStage::Failed,
+        })
+    }
+
     /// The node is not known to be healthy with it.
     pub(super) fn holds(&self) -> bool {
         !self.what.is_empty()

@@ -21,7 +21,7 @@ pub(super) const OVERRIDE_BYTES: usize = 256 * 1024;
 
 /// The override file, which may hold passwords and tokens: its `Debug` shows its length alone.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub(super) struct Override(pub(super) Vec<u8>);
+pub struct Override(pub Vec<u8>);
 
 impl fmt::Debug for Override {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -31,12 +31,12 @@ impl fmt::Debug for Override {
 
 /// What is wanted; an invalid member is `None`, and what is in force stays.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct DesiredK3s {
-    pub(super) version: Option<String>,
+pub struct DesiredK3s {
+    pub version: Option<String>,
     /// The override file; empty for none.
-    pub(super) file: Option<Override>,
+    pub file: Option<Override>,
     /// Whether virtual machines are moved back when this node has started.
-    pub(super) on_boot: Option<bool>,
+    pub on_boot: Option<bool>,
 }
 
 /// Reads what is wanted, and a line for each invalid value.

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use requester::{DeviceClustering, DrainJudgement, Orderer, OwnRequest, Paused, ProceedReason, UNKNOWN_WAIT};
-use step::{Mono, say};
+use step::{Fault, Mono, planted, say};
 use topics::{FORCE_FILE, K3S_RESTART, K3sStage, K3sUpdate, NodeDrainRequest};
 
 use super::rules::{Effect, K3s, K3sChange, Reported, millis};
@@ -82,6 +82,9 @@ impl K3s {
             DrainJudgement::Silent => {
                 let why = ProceedReason::Silent { waited_secs: UNKNOWN_WAIT.as_secs() };
                 self.apply(now, change, why.skip(), out);
+            }
+            DrainJudgement::Failed(reason) if planted(Fault::K3sUndrained) => {
+                self.apply(now, change, reason, out);
             }
             DrainJudgement::Failed(reason) => self.failed(now, &reason, context, out),
             DrainJudgement::Ask if self.drain_read && self.hold.rests(now, &context).is_none() => {

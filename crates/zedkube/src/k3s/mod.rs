@@ -12,4 +12,6 @@ mod shell;
 #[cfg(test)]
 mod tests;
 
+pub use config::{DesiredK3s, Override};
+pub use rules::{Effect, Event, K3s, SavedK3sUpdate};
 pub(crate) use shell::Updates;

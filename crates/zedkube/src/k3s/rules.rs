@@ -13,7 +13,7 @@ use super::config::{DesiredK3s, Override};
 use crate::limits::{K3S_SETTLE, K3S_UPDATE};
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Event {
+pub enum Event {
     /// What the device config wants.
     Wanted(DesiredK3s),
     /// Something that the drain half of this agent has said.
@@ -38,7 +38,7 @@ pub(super) enum Event {
 
 /// Something for the shell to do, in this order.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Effect {
+pub enum Effect {
     /// Keep how far the update is, and tell the drain half.
     Journal(Box<K3sUpdate>),
     Forget,
@@ -69,14 +69,14 @@ const FILE_AGAIN: Duration = Duration::from_secs(60);
 
 /// What an earlier run has left.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct SavedK3sUpdate {
-    pub(super) version: String,
-    pub(super) on_boot: bool,
-    pub(super) record: Option<K3sUpdate>,
-    pub(super) request: Option<NodeDrainRequest>,
-    pub(super) pause: Option<OperationPause>,
-    pub(super) boot_id: String,
-    pub(super) booted_at: GoTime,
+pub struct SavedK3sUpdate {
+    pub version: String,
+    pub on_boot: bool,
+    pub record: Option<K3sUpdate>,
+    pub request: Option<NodeDrainRequest>,
+    pub pause: Option<OperationPause>,
+    pub boot_id: String,
+    pub booted_at: GoTime,
 }
 
 /// What is known of the version that the kubelet reports.
@@ -92,7 +92,7 @@ pub(super) enum Reported {
 
 /// The updates of k3s on this node.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct K3s {
+pub struct K3s {
     pub(super) boot_id: String,
     pub(super) booted_at: GoTime,
     pub(super) wanted: DesiredK3s,
@@ -125,7 +125,7 @@ pub(super) struct K3sChange {
 }
 
 impl K3s {
-    pub(super) fn new(found: SavedK3sUpdate, now: Mono) -> (Self, Vec<Effect>) {
+    pub fn new(found: SavedK3sUpdate, now: Mono) -> (Self, Vec<Effect>) {
         let SavedK3sUpdate { version, on_boot, mut record, request, pause, boot_id, booted_at } = found;
         if let Some(record) = record.as_mut().filter(|it| it.is_under_way() && it.boot_id != boot_id) {
             // Whatever was restarting then has been restarted by the boot: its time begins again.

@@ -7,7 +7,7 @@ use kubenodeop::node::boot::GateReport;
 use nodestatus::{ClusterMembership, Membership};
 use pubsub::{Publication, TopicRoot, store};
 use tokio::sync::watch;
-use topics::{ConfigItemValueMap, K3sStage, K3sUpdate, KubeConfig, NodeDrainRequest};
+use topics::{ConfigItemValueMap, K3sUpdate, KubeConfig, NodeDrainRequest};
 use tracing::{error, warn};
 
 use super::config::{OVERRIDE_BYTES, Override, wanted};
@@ -55,7 +55,7 @@ impl Updates {
     pub(crate) fn open(context: &AgentContext, work: TaskContext) -> Result<Self, Error> {
         let record: Publication<K3sUpdate> = publication(&context.topic_root, NAME)?;
         let request = publication(&context.topic_root, NAME)?;
-        let hold = watch::Sender::new(hold(record.get(GLOBAL)));
+        let hold = watch::Sender::new(K3sHold::of(record.get(GLOBAL)));
         Ok(Self { context: context.clone(), work, record, request, hold })
     }
 
@@ -161,15 +161,6 @@ fn clustering(membership: Membership) -> (requester::DeviceClustering, bool) {
     }
 }
 
-/// What the drain half has to know of an update.
-fn hold(record: Option<&K3sUpdate>) -> K3sHold {
-    record.filter(|it| it.is_under_way()).map_or_else(K3sHold::default, |it| K3sHold {
-        what: format!("waits for {}", it.waiting_for),
-        next_step: it.next_step.clone(),
-        failed: it.stage == K3sStage::Failed,
-    })
-}
-
 fn report(report: GateReport) -> Event {
     let shown = report.verdict.map(|it| it.shown).unwrap_or_default();
     let words = if shown.words.is_empty() { "the first check is under way" } else { &shown.words };
@@ -213,7 +204,7 @@ impl Hands for Shell {
         match effect {
             Effect::Journal(record) => {
                 wire::publish(&mut self.record, GLOBAL, &record)?;
-                self.hold.send_replace(hold(Some(&record)));
+                self.hold.send_replace(K3sHold::of(Some(&record)));
             }
             Effect::Forget => {
                 wire::withdraw(&mut self.record, GLOBAL)?;
