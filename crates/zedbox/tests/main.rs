@@ -14,5 +14,6 @@ mod demo;
 mod documents;
 mod drain_cmd;
 mod image;
+mod page;
 mod processes;
 mod update_status;

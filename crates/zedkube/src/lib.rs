@@ -28,6 +28,7 @@ mod window;
 mod work;
 
 pub use limits::Limits;
+pub use node_report::condition;
 
 use std::sync::Arc;
 use std::time::Duration;

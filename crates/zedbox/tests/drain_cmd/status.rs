@@ -9,7 +9,7 @@ use topics::DeviceOpPending;
 
 use crate::drain_cmd::node::{NOW, Node, top};
 
-/// Every tree with its exit code; what is said of it: `trees.txt` beside the page's tests.
+/// Every tree with its exit code; what is said of it: `page/trees.txt`.
 const TREES: [(&str, i32); 15] = [
     ("cluster-idle", 0),
     ("drain-3-requested", 3),

@@ -3,19 +3,21 @@
 //! Pure: no clock, no I/O, no task.
 
 use kubeapi::nodes::report::DrainCondition;
-use topics::{DrainPhase, Headline, NodeDrainProgress, NodeState, cut_text};
+use sheet::DrainView;
+use topics::{DrainPhase, GoTime, Headline, NodeState, cut_text};
 
 /// No longer message is written.
 const MESSAGE_BYTES: usize = 512;
 
-/// What the Node shows. `True` is said of a node that is proved empty alone, however it is released.
-pub(crate) fn shown(
-    headline: &Headline,
-    next_step: &str,
-    progress: &NodeDrainProgress,
-    stalled: bool,
-) -> DrainCondition {
-    let proved = progress.phase == DrainPhase::Complete;
+/// What the Node shows at `now` of what is published, by the judgement of the page and of the command line.
+pub fn condition(view: &DrainView, now: GoTime, stalled: bool) -> DrainCondition {
+    let judged = view.judge(now);
+    let proved = view.agreed().is_some_and(|it| it.phase == DrainPhase::Complete);
+    shown(&judged.headline, &view.next_step(&judged, now), proved, stalled)
+}
+
+/// `True` is said of a node that is proved empty alone, however it is released.
+pub(super) fn shown(headline: &Headline, next_step: &str, proved: bool, stalled: bool) -> DrainCondition {
     let is_true = matches!(headline.state, NodeState::Safe | NodeState::Drained)
         || matches!(headline.state, NodeState::Blocked | NodeState::UnderWay) && proved;
     let status = match (is_true, headline.state == NodeState::Unknown) {

@@ -28,6 +28,7 @@ use tracing::warn;
 
 use crate::limits::{Limits, PAUSE_AGAIN};
 use announcer::Announcer;
+pub use condition::condition;
 use notices::{Notice, NoticeKind};
 use notify::HookNotifier;
 use sender::Sender;

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use topics::GoTime;
 use tracing::{debug, warn};
 
-use super::condition::shown;
+use super::condition::condition;
 use super::events::{EventLog, name};
 use super::notices::Notice;
 use super::{NodeReport, QUEUE};
@@ -172,9 +172,7 @@ impl Sender {
                 // is written that the second one withdraws.
                 match read.await {
                     Ok(view) if progress.api_silent_since.is_zero() && view.settled() => {
-                        let judged = view.judge(clock.wall());
-                        let step = view.next_step(&judged, clock.wall());
-                        DesiredReport::Shown(Box::new(shown(&judged.headline, &step, &progress, stalled)))
+                        DesiredReport::Shown(Box::new(condition(&view, clock.wall(), stalled)))
                     }
                     Ok(_) | Err(_) => DesiredReport::Wait,
                 }

@@ -1,4 +1,4 @@
-//! The page as HTML: texts of others, long lists, the nodes. How it looks in a browser: `tests/page.rs`.
+//! The page as HTML: texts of others, long lists, the nodes. How it looks in a browser: `tests/page.rs` of zedbox.
 
 use std::sync::Arc;
 

@@ -354,29 +354,26 @@ fn k12_the_event_of_a_drain_counts_its_exceptions_and_says_of_none_that_it_is_le
 
 #[test]
 fn o3_the_condition_is_true_of_a_node_that_is_proved_empty_alone() {
-    let complete = progress(DrainPhase::Complete, DrainStatus::Complete);
-    let draining = progress(DrainPhase::Draining, DrainStatus::Cordoned);
-    let skipped = progress(DrainPhase::Skipped, DrainStatus::Complete);
-    for (state, progress, status, reason) in [
-        (NodeState::Safe, &complete, "True", "SafeToWorkOn"),
-        (NodeState::Drained, &complete, "True", "Drained"),
-        (NodeState::UnderWay, &complete, "True", "Draining"),
-        (NodeState::Blocked, &complete, "True", "Blocked"),
-        (NodeState::Blocked, &draining, "False", "Blocked"),
-        (NodeState::UnderWay, &draining, "False", "Draining"),
-        (NodeState::Unproved, &skipped, "False", "NotProved"),
-        (NodeState::Unproved, &complete, "False", "NotProved"),
-        (NodeState::Unknown, &draining, "Unknown", "Unknown"),
-        (NodeState::InService, &draining, "False", "InService"),
-        (NodeState::AfterBoot, &draining, "False", "AfterBoot"),
+    for (state, proved, status, reason) in [
+        (NodeState::Safe, true, "True", "SafeToWorkOn"),
+        (NodeState::Drained, true, "True", "Drained"),
+        (NodeState::UnderWay, true, "True", "Draining"),
+        (NodeState::Blocked, true, "True", "Blocked"),
+        (NodeState::Blocked, false, "False", "Blocked"),
+        (NodeState::UnderWay, false, "False", "Draining"),
+        (NodeState::Unproved, false, "False", "NotProved"),
+        (NodeState::Unproved, true, "False", "NotProved"),
+        (NodeState::Unknown, false, "Unknown", "Unknown"),
+        (NodeState::InService, false, "False", "InService"),
+        (NodeState::AfterBoot, false, "False", "AfterBoot"),
     ] {
         let headline = Headline { state, text: format!("{}: so", state.words()) };
-        let shown = shown(&headline, "do this", progress, false);
+        let shown = shown(&headline, "do this", proved, false);
         assert_eq!((shown.status, shown.reason), (status, reason), "{state:?}");
         assert!(shown.message.starts_with(&headline.text) && shown.state == headline.text);
     }
     let headline = Headline { state: NodeState::Blocked, text: "BLOCKED: so".to_owned() };
-    let stalled = shown(&headline, "do this", &draining, true);
+    let stalled = shown(&headline, "do this", false, true);
     assert_eq!((stalled.status, stalled.reason), ("False", "Stalled"));
     assert_eq!(stalled.message, "BLOCKED: so; do this; no progress for long");
 }

@@ -2,15 +2,16 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use agent::Clock;
 use nodestatus::trial;
-use pubsub::{TopicRoot, store};
+use pubsub::TopicRoot;
 use serde_json::{Value, json};
 use sheet::DrainView;
-use tempfile::TempDir;
 use topics::{FORCE_FILE, GoTime, Headline, NodeShown, NodeState, NodeStatus};
+
+use crate::drain_cmd::node::{NOW, Node, top};
 
 const PROGRESS: &str = "run/zedkube/NodeDrainProgress/global.json";
 const STATUS: &str = "run/zedkube/NodeDrainStatus/global.json";
@@ -22,12 +23,12 @@ const PERSONS: &str = "run/zedbox/NodeDrainRequest/global.json";
 pub(crate) struct State {
     pub(crate) name: &'static str,
     fixture: &'static str,
-    change: fn(&Tree),
+    change: fn(&Node),
     pub(crate) headline: &'static str,
 }
 
-pub(crate) fn now() -> GoTime {
-    "2026-03-14T09:41:00Z".parse().unwrap()
+fn now() -> GoTime {
+    NOW.parse().unwrap()
 }
 
 pub(crate) const STATES: [State; 29] = [
@@ -193,7 +194,7 @@ pub(crate) const STATES: [State; 29] = [
 const fn state(
     name: &'static str,
     fixture: &'static str,
-    change: fn(&Tree),
+    change: fn(&Node),
     headline: &'static str,
 ) -> State {
     State { name, fixture, change, headline }
@@ -201,7 +202,7 @@ const fn state(
 
 impl State {
     pub(crate) fn shown(&self) -> (NodeStatus, String) {
-        let tree = Tree::of(self.fixture);
+        let tree = Node::of(self.fixture);
         (self.change)(&tree);
         let headline =
             |state: NodeState, text: &str| Headline { state, text: format!("{}: {text}", state.words()) };
@@ -227,26 +228,13 @@ impl State {
             NodeShown { ready: "not Ready".to_owned(), cordoned: true, ..node("edge-node-3") },
         ];
         let nodes = if self.name == "no-cluster" { Vec::new() } else { nodes };
-        trial::shown(tree.0.path(), now(), nodes).unwrap()
+        trial::shown(tree.root(), now(), nodes).unwrap()
     }
 }
 
-pub(crate) struct Tree(TempDir);
-
-impl Tree {
-    fn of(fixture: &str) -> Self {
-        let tree = Self(tempfile::tempdir().unwrap());
-        copy(&fixtures().join(fixture), tree.0.path());
-        tree
-    }
-
-    fn path(&self, file: &str) -> PathBuf {
-        self.0.path().join(file)
-    }
-
+impl Node {
     fn write(&self, file: &str, value: &Value) {
-        fs::create_dir_all(self.path(file).parent().unwrap()).unwrap();
-        store::replace(&self.path(file), value.to_string().as_bytes()).unwrap();
+        self.put(file, &value.to_string());
     }
 
     fn progress(&self) -> Value {
@@ -267,18 +255,17 @@ impl Tree {
 
     /// zedkube had its last turn then.
     fn silent_since(&self, at: &str) {
-        store::replace(&self.path("run/zedkube.touch"), b"").unwrap();
+        self.put("run/zedkube.touch", "");
         let file = fs::File::options().write(true).open(self.path("run/zedkube.touch")).unwrap();
         file.set_modified(at.parse::<GoTime>().unwrap().to_timestamp().into()).unwrap();
     }
 
     fn take(&self, fixture: &str, file: &str) {
-        fs::create_dir_all(self.path(file).parent().unwrap()).unwrap();
-        fs::copy(fixtures().join(fixture).join(file), self.path(file)).unwrap();
+        self.put(file, &fs::read_to_string(top().join("run-fixtures").join(fixture).join(file)).unwrap());
     }
 }
 
-type TreeChange = (&'static str, fn(&Tree));
+type TreeChange = (&'static str, fn(&Node));
 
 const CHANGES: [TreeChange; 12] = [
     ("-", |_| {}),
@@ -286,8 +273,7 @@ const CHANGES: [TreeChange; 12] = [
     ("foreign-cordon", |it| it.set(&json!({ "Cordon": "foreign" }))),
     ("silent", |it| it.silent_since("2026-03-14T07:00:00Z")),
     ("other-boot", |it| {
-        store::replace(&it.path("run/force-NodeDrainStatus-boot"), b"11111111-2222-4333-8444-555555555555")
-            .unwrap();
+        it.put("run/force-NodeDrainStatus-boot", "11111111-2222-4333-8444-555555555555");
     }),
     ("k3s-request", |it| {
         let request =
@@ -314,39 +300,53 @@ const CHANGES: [TreeChange; 12] = [
     }),
 ];
 
-/// Headline and exit code for each tree of `run-fixtures`; with a change only where they differ.
+/// What is said of each tree of `run-fixtures`, by `sheet` and by all who show it; with a change only where it differs:
+/// the exit code, status and reason of the condition, and the headline, which is the annotation too.
 pub(crate) fn trees() -> String {
-    let mut names: Vec<PathBuf> = fs::read_dir(fixtures()).unwrap().map(|it| it.unwrap().path()).collect();
+    let mut names: Vec<PathBuf> =
+        fs::read_dir(top().join("run-fixtures")).unwrap().map(|it| it.unwrap().path()).collect();
     names.retain(|it| it.is_dir());
     names.sort();
     let mut all = String::new();
     for name in names.iter().map(|it| it.file_name().unwrap().to_str().unwrap()) {
         let mut plain = String::new();
         for (changed, change) in CHANGES {
-            let tree = Tree::of(name);
+            let tree = Node::of(name);
             // One tree cannot be changed.
             if name != "malformed"
                 || !["no-cordon", "foreign-cordon", "skipped", "api-away", "failed-before"].contains(&changed)
             {
                 change(&tree);
             }
-            let view = DrainView::read(&TopicRoot::open(tree.0.path()).unwrap(), Clock::new()).as_copy();
+            let view = DrainView::read(&TopicRoot::open(tree.root()).unwrap(), Clock::new()).as_copy();
             let judged = view.judge(now());
-            let (status, page) = trial::shown(tree.0.path(), now(), Vec::new()).unwrap();
-            assert_eq!(status.headline, judged.headline, "{name} {changed}");
-            assert!(page.contains(&format!("<h1>{}</h1>", judged.headline.parts().0)), "{name} {changed}");
-            let says = format!("{:?}\t{}", judged.outcome, judged.headline.text);
-            if changed == "-" || says != plain {
-                writeln!(all, "{name}\t{changed}\t{says}").unwrap();
+            let about = format!("{name} {changed}");
+            let (status, page) = trial::shown(tree.root(), now(), Vec::new()).unwrap();
+            assert_eq!(status.headline, judged.headline, "{about}");
+            assert!(page.contains(&format!("<h1>{}</h1>", judged.headline.parts().0)), "{about}");
+            let condition = zedkube::condition(&view, now(), false);
+            assert_eq!(condition.state, topics::cut_text(&judged.headline.text, 512), "{about}");
+            assert!(condition.message.starts_with(&condition.state), "{about}");
+            let node = format!("{} {}", condition.status, condition.reason);
+            let says = format!("{:?}\t{node}\t{}", judged.outcome, judged.headline.text);
+            if changed != "-" && says == plain {
+                continue;
             }
-            plain = if changed == "-" { says } else { plain };
+            // A process for each row that differs: what decides on its code is compared above.
+            let told = tree.drain(&format!("status --as-of {NOW}"));
+            let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words(&told.out).starts_with(&words(&judged.headline.text)), "{about}: {}", told.out);
+            writeln!(all, "{name}\t{changed}\t{}\t{says}", told.code).unwrap();
+            if changed == "-" {
+                plain = says;
+            }
         }
     }
     all
 }
 
 /// The same drain for a person's work only.
-fn persons(tree: &Tree) {
+fn persons(tree: &Node) {
     for file in [ZEDAGENTS, PENDING] {
         fs::remove_file(tree.path(file)).unwrap();
     }
@@ -361,7 +361,7 @@ fn persons(tree: &Tree) {
     }));
 }
 
-fn skipped(tree: &Tree) {
+fn skipped(tree: &Node) {
     let skip = "the Kubernetes API was not reachable for 300 s";
     let mut answers = tree.progress()["Answers"].clone();
     answers.as_array_mut().unwrap().iter_mut().for_each(|it| it["Skip"] = skip.into());
@@ -375,7 +375,7 @@ fn skipped(tree: &Tree) {
 }
 
 /// Much of everything, with endless words.
-fn many(tree: &Tree) {
+fn many(tree: &Node) {
     let long = "namespace-of-a-customer-with-a-long-name/statefulset-of-a-database-with-a-long-name-0";
     let codes = ["budget-stuck", "last-copy", "kubelet-silent", "webhook", "slow-to-end"];
     let blocker = |(nth, code): (usize, &&str)| {
@@ -398,7 +398,7 @@ fn many(tree: &Tree) {
     tree.take("cluster-idle", "persist/status/zedkube/DrainHistory/global.json");
 }
 
-fn preflight(tree: &Tree) {
+fn preflight(tree: &Node) {
     let finding = |code: &str, severity: &str, text: &str, next: &str| {
         json!({
             "Code": code, "Severity": severity, "Text": text, "NextStep": next, "PassedBy": "",
@@ -413,7 +413,7 @@ fn preflight(tree: &Tree) {
     }));
 }
 
-fn after_boot(tree: &Tree) {
+fn after_boot(tree: &Node) {
     let warning = json!({ "Layer": "system-pods", "Failed": true, "Since": "2026-03-14T09:29:00Z",
         "Words": "pods are not Ready: kube-system/coredns-1 (CrashLoopBackOff)",
         "NextStep": "look at `kubectl -n kube-system describe pod coredns-1`" });
@@ -425,20 +425,4 @@ fn after_boot(tree: &Tree) {
             "Words": "lease kube-node-lease/edge-node-1: no longer renewed",
             "NextStep": "look at the log of its kubelet: `journalctl -u k3s`", "StaleTaints": [], "Warnings": [warning] },
     }));
-}
-
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../run-fixtures")
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let to = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy(&entry.path(), &to);
-        } else {
-            fs::copy(entry.path(), to).unwrap();
-        }
-    }
 }

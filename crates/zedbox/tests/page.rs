@@ -1,8 +1,7 @@
 //! The page in every state: its headline and title, the same in JSON, and, where a browser is installed, that it fits a
-//! phone and a screen and can be read in light and dark.
+//! phone and a screen and can be read in light and dark. One that is asked for by name takes the pictures of docs/pages.md.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
-
+#[path = "page/states.rs"]
 mod states;
 
 use std::fmt::Write as _;
@@ -15,6 +14,8 @@ use pubsub::store;
 use serde_json::Value;
 use states::{STATES, State};
 use topics::{NodeState, go_json};
+
+use crate::drain_cmd::node::top;
 
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// All pictures of docs/pages.md together; whoever clones the repository has them.
@@ -50,7 +51,7 @@ fn x2_each_state_has_its_headline_in_the_page_its_title_and_the_json_of_the_sche
 #[test]
 fn k7_each_tree_says_what_the_table_holds_whatever_is_changed_in_it() {
     let found = states::trees();
-    assert_eq!(found, include_str!("trees.txt"), "found:\n{found}");
+    assert_eq!(found, include_str!("page/trees.txt"), "found:\n{found}");
 }
 
 #[test]
@@ -69,7 +70,7 @@ fn what_blocks_comes_first_each_with_what_to_do_about_it() {
 
 #[test]
 fn x2_each_state_has_its_section_and_its_pictures_and_no_picture_is_of_none() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().join("docs");
+    let docs = top().join("docs");
     let text = fs::read_to_string(docs.join("pages.md")).unwrap();
     let mut pictures: Vec<String> = Vec::new();
     for State { name, .. } in STATES {
@@ -113,7 +114,7 @@ addEventListener('load',()=>{const all={};for(const f of document.querySelectorA
   let b=n;while(b&&clear(w.getComputedStyle(b).backgroundColor))b=b.parentElement;
   const one=lum(w.getComputedStyle(n).color),two=lum(w.getComputedStyle(b||d.body).backgroundColor);
   const ratio=(Math.max(one,two)+.05)/(Math.min(one,two)+.05);if(ratio<least[0])least=[ratio,n.outerHTML]}
- all[f.name]={over:e.scrollWidth-w.innerWidth,width:w.innerWidth,h1:d.querySelector('h1').textContent,
+ all[f.name]={height:Math.ceil(d.body.getBoundingClientRect().bottom+12),over:e.scrollWidth-w.innerWidth,width:w.innerWidth,h1:d.querySelector('h1').textContent,
   title:d.title,dark:w.matchMedia('(prefers-color-scheme:dark)').matches,least}}
  document.getElementById('out').textContent=JSON.stringify(all)});
 </script>";
@@ -153,14 +154,8 @@ fn x2_in_a_browser_each_state_fits_a_phone_and_a_screen_and_can_be_read_in_light
 /// What the script has found, by state.
 fn measured(browser: &Path, page: &Path, dark: bool) -> Value {
     let profile = tempfile::tempdir().unwrap();
-    let scheme = i32::from(!dark);
-    let output = Command::new(browser)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--dump-dom"])
-        .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
-        .arg(format!("--user-data-dir={}", profile.path().display()))
-        .arg(format!("file://{}", page.display()))
-        .output()
-        .unwrap();
+    let page = format!("file://{}", page.display());
+    let output = chromium(browser, profile.path(), dark).arg("--dump-dom").arg(page).output().unwrap();
     let dom = String::from_utf8(output.stdout).unwrap();
     let out = dom.split("<pre id=\"out\">").nth(1).and_then(|it| it.split("</pre>").next());
     let out = out.unwrap_or_default().replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
@@ -168,7 +163,45 @@ fn measured(browser: &Path, page: &Path, dark: bool) -> Value {
         .unwrap_or_else(|cause| panic!("{cause}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
+fn chromium(browser: &Path, profile: &Path, dark: bool) -> Command {
+    let mut command = Command::new(browser);
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]);
+    command.arg("--allow-file-access-from-files").arg(format!("--user-data-dir={}", profile.display()));
+    command.arg(format!("--blink-settings=preferredColorScheme={}", i32::from(!dark)));
+    command
+}
+
 fn browser() -> Option<PathBuf> {
     let folders = ["/usr/bin", "/usr/local/bin", "/snap/bin"].map(Path::new);
     BROWSERS.iter().flat_map(|name| folders.map(|folder| folder.join(name))).find(|it| it.exists())
+}
+
+#[test]
+#[ignore = "writes docs/pictures with chromium and pngquant, and the pages for a browser: CONTRIBUTING.md"]
+fn pictures_of_each_state_are_taken_again() {
+    let browser = browser().expect("chromium is installed");
+    let (dir, pictures) = (top().join("target/pages"), top().join("docs/pictures"));
+    fs::create_dir_all(&dir).unwrap();
+    let (dir, profile) = (dir.canonicalize().unwrap(), tempfile::tempdir().unwrap());
+    for state in STATES {
+        store::replace(&dir.join(format!("{}.html", state.name)), state.shown().1.as_bytes()).unwrap();
+    }
+    // A phone in light colours, and a screen in dark ones.
+    for (width, dark) in [(390, false), (1366, true)] {
+        let file = dir.join("frames.html");
+        store::replace(&file, frames(width).as_bytes()).unwrap();
+        let all = measured(&browser, &file, dark);
+        for State { name, .. } in STATES {
+            let picture = pictures.join(format!("{name}-{width}.png"));
+            let taken = chromium(&browser, profile.path(), dark)
+                .arg(format!("--window-size={width},{}", all[name]["height"]))
+                .arg(format!("--screenshot={}", picture.display()))
+                .arg(format!("file://{}/{name}.html", dir.display()))
+                .output();
+            taken.unwrap();
+            let mut small = Command::new("pngquant");
+            small.args(["--force", "--nofs", "--speed", "1", "--strip", "16", "--output"]);
+            assert!(small.arg(&picture).arg(&picture).status().unwrap().success(), "{}", picture.display());
+        }
+    }
 }
