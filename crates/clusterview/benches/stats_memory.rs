@@ -1,5 +1,5 @@
 //! Resident memory of the statistics with 100 nodes and 1,000 pods:
-//! `cargo run --release -p clusterview --example stats_memory`.
+//! `cargo bench -p clusterview --bench stats_memory`.
 //!
 //! The API server is a process of its own, over HTTP. The other process does nothing but the statistics: watches,
 //! fold, two publications with their sockets. A pod has the size that pods on a node have, most of it managedFields.
@@ -35,7 +35,7 @@ const ROUNDS: usize = 4;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let mut arguments = std::env::args_os().skip(1);
+    let mut arguments = std::env::args_os().skip(1).filter(|it| it != "--bench");
     match (arguments.next(), arguments.next()) {
         (Some(role), Some(file)) if role == "--as-server" => serve(Path::new(&file)).await,
         _ => measure().await,

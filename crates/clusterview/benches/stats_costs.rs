@@ -1,5 +1,5 @@
 //! Requests and bytes that the statistics cost the API server in ten minutes, beside lists every 30 s:
-//! `cargo run -p clusterview --example stats_costs`.
+//! `cargo bench -p clusterview --bench stats_costs`.
 //!
 //! Both run on a paused clock, each against a cluster of its own with the same events. Bytes are those of
 //! answers' bodies, JSON without compression.

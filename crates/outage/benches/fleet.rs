@@ -4,7 +4,7 @@
 //! Keepers as they run on a device, one for each node, on one embedded API server and a paused clock; an answer takes 10
 //! to 40 ms. For each size: requests, the busiest second, writes that another node was faster for, the time until the
 //! last node is back against the floor that the limit allows, memory.
-//! `cargo run --release -p outage --example fleet [NODES...]`
+//! `cargo bench -p outage --bench fleet [-- NODES...]`
 
 #![expect(clippy::print_stdout, reason = "a program that measures: it says what it found")]
 
@@ -211,7 +211,11 @@ async fn fleet(size: u32) -> Result<(), Failed> {
 
 #[tokio::main(flavor = "current_thread", start_paused = true)]
 async fn main() -> Result<(), Failed> {
-    let mut sizes = std::env::args().skip(1).map(|it| it.parse()).collect::<Result<Vec<u32>, _>>()?;
+    let mut sizes = std::env::args()
+        .skip(1)
+        .filter(|it| it != "--bench")
+        .map(|it| it.parse())
+        .collect::<Result<Vec<u32>, _>>()?;
     if sizes.is_empty() {
         sizes = vec![5, 50, 500];
     }
