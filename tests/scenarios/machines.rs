@@ -1,7 +1,7 @@
 //! Virtual machines on our node: moved or shut down before the pods, started again after the boot, left
 //! unchanged when the reboot is withdrawn (goals D12, D19).
 
-use scenarios::{Agent, PENDING, World};
+use scenarios::{Agent, World};
 use serde_json::{Value, json};
 use topics::{DrainPhase, DrainStatus, NodeDrainProgress};
 
@@ -9,10 +9,6 @@ const NODE: &str = "edge-node-1";
 const GUESTS: &str = "kubevirt/virtualmachineinstances";
 const MACHINES: &str = "kubevirt/virtualmachines";
 const MIGRATIONS: &str = "kubevirt/virtualmachineinstancemigrations";
-
-fn is_over(migration: &Value) -> bool {
-    matches!(migration["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
-}
 
 fn runs(guest: &Value) -> bool {
     guest["status"]["phase"] == "Running"
@@ -148,25 +144,5 @@ async fn d16_an_attempt_that_a_machine_made_fail_is_followed_by_the_next_once_it
     annotate("shutdown");
     world.recorded_count(1).await;
     assert_eq!(sim.get(MACHINES, "shop", "db").unwrap()["spec"]["runStrategy"], "Halted");
-    world.kill_all().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn d19_a_reboot_that_is_taken_back_ends_the_migration_and_starts_the_machine_again() {
-    let mut world = rebooting().await;
-    in_state(&world, "shop/own", "gone").await;
-    let sim = world.cluster.sim().clone();
-    sim.until(MIGRATIONS, |all| all.iter().any(|it| it["status"]["phase"] == "Running")).await;
-    world.ask_reboot(6);
-    world.until_file(PENDING, "nothing pending", |text| text.is_none()).await;
-    world.status(DrainStatus::NotRequested).await;
-    world.cluster.until_schedulable().await;
-    sim.until(MIGRATIONS, |all| all.iter().all(is_over)).await;
-    sim.until(GUESTS, |all| all.len() == 2 && all.iter().all(runs)).await;
-    let guest = guest(&world, "db");
-    assert_eq!(guest["status"]["nodeName"], NODE);
-    assert!(guest["status"]["evacuationNodeName"].as_str().unwrap_or_default().is_empty(), "{guest}");
-    assert_eq!(sim.get(MACHINES, "shop", "own").unwrap()["spec"]["runStrategy"], "Always");
-    assert_eq!(world.recorded(), []);
     world.kill_all().await;
 }

@@ -3,7 +3,6 @@
 
 mod real;
 
-use kubenodeop::storage;
 use kubesim::{ScriptedFault, Sim};
 use scenarios::{Agent, Cluster, World, side_by_side};
 use serde_json::{Value, json};
@@ -87,39 +86,6 @@ pub(crate) async fn waiting(world: &mut World) -> NodeDrainProgress {
 }
 
 #[tokio::test(start_paused = true)]
-async fn d14_under_each_policy_the_node_goes_only_once_another_copy_is_healthy() {
-    side_by_side(storage::NodeDrainPolicy::WORDS.into_iter().map(async |policy| {
-        let asks = !storage::NodeDrainPolicy::parse(policy).copies_by_cordon();
-        let mut world = World::new().await;
-        install(world.cluster.sim(), policy);
-        let shown = waiting(&mut world).await;
-        assert_eq!(shown.storage[0].volume, "shop/data (pvc-1)", "{policy}");
-        let sim = world.cluster.sim();
-        if asks {
-            let mark = r#"{"node":"edge-node-1","was":1}"#.to_owned();
-            sim.until("longhorn/volumes", |_| wanted(sim) == (2, Some(mark.clone()))).await;
-        }
-        rebuild(sim, "WO");
-        let percent = |it: Option<&NodeDrainProgress>| {
-            it.is_some_and(|it| it.storage.iter().any(|it| it.percent == 42))
-        };
-        world.until("zedkube", "the percent of the rebuild", percent).await;
-        assert_eq!(world.recorded(), [], "{policy}");
-        rebuild(sim, "RW");
-        world.recorded_count(1).await;
-        assert_eq!(wanted(sim).0, if asks { 2 } else { 1 }, "{policy}");
-        world.reboot().await;
-        world.start_all();
-        world.executed(7).await;
-        world.cluster.until_schedulable().await;
-        let sim = world.cluster.sim();
-        sim.until("longhorn/volumes", |_| wanted(sim) == (1, None)).await;
-        world.kill_all().await;
-    }))
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn d19_a_request_that_is_withdrawn_takes_back_the_copy_that_was_asked_for() {
     let mut world = World::new().await;
     install(world.cluster.sim(), "always-allow");
@@ -130,33 +96,6 @@ async fn d19_a_request_that_is_withdrawn_takes_back_the_copy_that_was_asked_for(
     world.status(DrainStatus::NotRequested).await;
     world.cluster.until_schedulable().await;
     sim.until("longhorn/volumes", |_| wanted(sim) == (1, None)).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn d14_a_deadlock_of_all_nodes_cordoned_is_told_as_such_and_ends_with_an_uncordon() {
-    let mut world = World::new().await;
-    install(world.cluster.sim(), "block-if-contains-last-replica");
-    rebuild(world.cluster.sim(), "RW");
-    let cordon = |sim: &Sim, flag: bool| {
-        for node in [OTHER, "edge-node-3"] {
-            sim.edit("nodes", "", node, |it| it["spec"]["unschedulable"] = flag.into());
-        }
-    };
-    world.limits["zedkube"]["take_turns"] = false.into();
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
-    // The pods of our node find new places first.
-    world.cluster.sim().faults().clear();
-    cordon(world.cluster.sim(), true);
-    world.ask_reboot(7);
-    let deadlock = |it: Option<&NodeDrainProgress>| {
-        it.is_some_and(|it| it.storage.iter().any(|it| it.reason.contains("uncordon one")))
-    };
-    let shown = world.until("zedkube", "a deadlock", deadlock).await.unwrap();
-    assert!(shown.storage[0].next_step.contains("kubectl uncordon"), "{shown:?}");
-    assert_eq!(world.recorded(), []);
-    cordon(world.cluster.sim(), false);
-    world.recorded_count(1).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -204,33 +143,6 @@ async fn d14_a_person_lets_a_volume_go_down_with_the_node_for_one_drain_and_the_
         all[0]["metadata"]["annotations"]["pillar-rs/last-copy-pass"].is_null()
     })
     .await;
-    world.kill_all().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn d14_a_rebuild_that_fails_holds_the_node_and_is_shown_with_its_reason() {
-    let mut world = World::new().await;
-    let sim = world.cluster.sim().clone();
-    sim.add_longhorn("always-allow");
-    sim.add_longhorn_volume("shop", "data", "pvc-1", &[NODE]);
-    sim.add_mounting_pod("shop", "player", OTHER, "data");
-    sim.until("longhorn/volumes", |all| all[0]["status"]["robustness"] == "healthy").await;
-    let rebuilds = |how: Value| {
-        sim.edit("longhorn/volumes", SPACE, "pvc-1", |it| {
-            it["metadata"]["annotations"]["kubesim/rebuild"] = how;
-        });
-    };
-    rebuilds("fails".into());
-    waiting(&mut world).await;
-    let failed = |it: Option<&NodeDrainProgress>| {
-        it.is_some_and(|it| it.storage.iter().any(|it| it.reason.contains("failed: node edge-node-")))
-    };
-    let shown = world.until("zedkube", "a rebuild that has failed", failed).await.unwrap();
-    assert!(shown.storage[0].reason.ends_with("scripted failure"), "{shown:?}");
-    assert_eq!(shown.storage[0].volume, "shop/data (pvc-1)");
-    assert_eq!(world.recorded(), []);
-    rebuilds("".into());
-    world.recorded_count(1).await;
     world.kill_all().await;
 }
 

@@ -6,14 +6,9 @@ mod refusal;
 mod unreadable;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use agent::partitions::{
-    BootResult, ImageToWrite, Label, PartitionState, PartitionStore, PartitionWork, Partitions,
-    PartitionsChoice, Percent, RecordStore,
-};
+use agent::partitions::{PartitionStore, PartitionsChoice};
 use agent::{AgentContext, Clock, Error, Stopper, wire};
 use pubsub::{Change, FileRule, FileState, TopicRoot, store};
 use tokio::task::JoinSet;
@@ -324,31 +319,6 @@ async fn a_complete_that_came_while_the_agent_was_down_is_heard_at_its_start() {
 }
 
 #[tokio::test]
-async fn a_failed_drain_shows_in_the_status_and_is_asked_for_again() {
-    let device = Device::new();
-    device.want();
-    device.loaded();
-    let first = device.answer(DrainStatus::FailedDrain).await;
-    let status = device.until::<BaseOsStatus>("baseosmgr", KEY, |it| !it.error.is_empty()).await;
-    assert!(status.error.contains("{Failed Drain 3}"), "{}", status.error);
-    assert!(!status.error_time.is_zero());
-    device.until::<NodeDrainRequest>("baseosmgr", "global", |it| it.id() != first.id()).await;
-    device.answer(DrainStatus::Complete).await;
-    device.until_golden::<BaseOsStatus>(KEY, "installed-updating").await;
-}
-
-#[tokio::test]
-async fn a_withdrawn_config_takes_request_and_status_away() {
-    let device = Device::new();
-    device.want();
-    device.loaded();
-    device.answer(DrainStatus::Cordoned).await;
-    agent::publication::<BaseOsConfig>(&device.topic_root, "zedagent").unwrap().unpublish(KEY).unwrap();
-    device.until_gone::<NodeDrainRequest>("baseosmgr", "global").await;
-    device.until_gone::<BaseOsStatus>("baseosmgr", KEY).await;
-}
-
-#[tokio::test]
 async fn a_force_file_releases_the_update_and_is_removed_once_zedkube_has_answered_by_it() {
     let device = Device::new();
     device.want();
@@ -396,81 +366,4 @@ async fn the_file_that_the_content_names_is_written_and_a_missing_one_is_told() 
     store::replace(&device.topic_root.path("persist/images/new"), b"the image").unwrap();
     device.until::<NodeDrainRequest>("baseosmgr", "global", |_| true).await;
     assert_eq!(device.text("persist/zboot/IMGB.img"), "the image");
-}
-
-#[tokio::test]
-async fn an_image_that_names_another_version_is_not_switched() {
-    let device = Device::new();
-    device.want();
-    store::replace(&device.topic_root.path("persist/images/new"), b"version: 13.0.0-k-amd64\n").unwrap();
-    let tree = ContentTreeStatus { file_location: "/persist/images/new".to_owned(), ..sample("loaded") };
-    device.put("volumemgr", KEY, &tree);
-    let status = device.until::<BaseOsStatus>("baseosmgr", KEY, |it| !it.error.is_empty()).await;
-    assert!(status.error.contains("13.0.0-k-amd64"), "{}", status.error);
-    assert_eq!(status.partition_state, "unused");
-}
-
-/// Refuses orders as long as the test says so.
-#[derive(Clone)]
-struct Reluctant {
-    inner: RecordStore,
-    refuses: Arc<AtomicBool>,
-}
-
-impl Reluctant {
-    fn refuse(&self) -> Result<(), Error> {
-        if self.refuses.load(Ordering::Relaxed) {
-            return Err(Error::Effect {
-                doing: "set a partition",
-                reason: "read-only file system".to_owned(),
-            });
-        }
-        Ok(())
-    }
-}
-
-impl PartitionStore for Reluctant {
-    fn read(&mut self) -> PartitionWork<Partitions> {
-        self.inner.read()
-    }
-
-    fn set_state(&mut self, label: Label, state: PartitionState) -> PartitionWork<()> {
-        match self.refuse() {
-            Ok(()) => self.inner.set_state(label, state),
-            Err(cause) => Box::pin(std::future::ready(Err(cause))),
-        }
-    }
-
-    fn mark_current_active(&mut self) -> PartitionWork<()> {
-        match self.refuse() {
-            Ok(()) => self.inner.mark_current_active(),
-            Err(cause) => Box::pin(std::future::ready(Err(cause))),
-        }
-    }
-
-    fn write_image(&mut self, label: Label, image: ImageToWrite, percent: Percent) -> PartitionWork<String> {
-        self.inner.write_image(label, image, percent)
-    }
-
-    fn boot(&mut self, boot_id: &str) -> PartitionWork<BootResult> {
-        self.inner.boot(boot_id)
-    }
-}
-
-#[tokio::test]
-async fn partitions_that_refuse_a_switch_are_asked_again_and_the_reason_shows() {
-    let mut device = Device::new();
-    device.want();
-    device.loaded();
-    device.answer(DrainStatus::Cordoned).await;
-    device.kill().await;
-    let inner = RecordStore::open(&device.topic_root).unwrap();
-    let refuses = Arc::new(AtomicBool::new(true));
-    let reluctant = Reluctant { inner, refuses: Arc::clone(&refuses) };
-    device.start_with(move || Ok(Some(Box::new(reluctant.clone()))));
-    device.answer(DrainStatus::Complete).await;
-    let status = device.until::<BaseOsStatus>("baseosmgr", KEY, |it| !it.error.is_empty()).await;
-    assert!(status.error.contains("read-only file system"), "{}", status.error);
-    refuses.store(false, Ordering::Relaxed);
-    device.until_golden::<BaseOsStatus>(KEY, "installed-updating").await;
 }

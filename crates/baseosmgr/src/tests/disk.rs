@@ -8,8 +8,6 @@ mod loader;
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
-use agent::partitions::PartitionsChoice;
-
 use super::*;
 
 /// As sgdisk makes it, with the layout of the reference: IMGA active, IMGB unused.

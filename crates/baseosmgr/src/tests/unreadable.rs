@@ -1,5 +1,12 @@
 //! Named partitions that are unreadable.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use agent::partitions::{
+    BootResult, ImageToWrite, Label, PartitionState, PartitionWork, Partitions, Percent, RecordStore,
+};
+
 use super::*;
 
 /// Partitions that hang, or fail, until the test changes that.

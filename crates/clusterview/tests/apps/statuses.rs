@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kubesim::ScriptedFault;
 
-use super::stage::{APPS, LAUNCHER, POD, Stage, VM, WEB};
+use super::stage::{LAUNCHER, POD, Stage, VM, WEB};
 
 fn golden(sample: &str) -> String {
     let path = format!("{}/../../tests/golden/ENClusterAppStatus/{sample}.json", env!("CARGO_MANIFEST_DIR"));
@@ -43,30 +43,6 @@ async fn designated_and_scheduled_are_told_apart_in_all_four_ways() {
             assert_eq!((told.app_kube_status.number(), told.app_is_vmi), (4, false));
         }
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_change_is_published_at_once_and_a_restless_application_every_ten_seconds() {
-    let stage = Stage::web().await;
-    stage.pass(Duration::from_secs(30)).await;
-    assert!(stage.sim.remove("pods", APPS, POD));
-    let late = stage.until("no pod", |stage| stage.kube_status(WEB) == Some(2)).await;
-    assert!(late <= Duration::from_secs(1), "{late:?}");
-    let (mut said, mut last) = (Vec::new(), stage.text(WEB));
-    for step in 0..600 {
-        if step % 10 == 0 {
-            stage.pod(POD, "n1", if step % 20 == 0 { "Running" } else { "Pending" }, &["web"]);
-        }
-        stage.pass(Duration::from_millis(100)).await;
-        let now = stage.text(WEB);
-        if now != last {
-            said.push(stage.now());
-            last = now;
-        }
-    }
-    assert!(said.len() >= 2 && said.len() <= 7, "{said:?}");
-    let gaps = said.windows(2).map(|pair| pair[1].since(pair[0]));
-    assert!(gaps.min() >= Some(Duration::from_millis(9_900)), "{said:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,6 +19,15 @@ pub(crate) fn top() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
+/// The trees of `run-fixtures` in order.
+pub(crate) fn trees() -> Vec<String> {
+    let entries = fs::read_dir(top().join("run-fixtures")).unwrap().map(Result::unwrap);
+    let folders = entries.filter(|it| it.path().is_dir());
+    let mut names: Vec<String> = folders.map(|it| it.file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
 /// A root directory, and a stand-in for zedkube.
 pub(crate) struct Node {
     dir: TempDir,

@@ -7,37 +7,18 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::json;
 use topics::DeviceOpPending;
 
-use crate::drain_cmd::node::{NOW, Node, top};
-
-/// Every tree with its exit code; what is said of it: `page/trees.txt`.
-const TREES: [(&str, i32); 15] = [
-    ("cluster-idle", 0),
-    ("drain-3-requested", 3),
-    ("drain-4-starting", 3),
-    ("drain-5-cordoned", 4),
-    ("drain-5-detaching", 3),
-    ("drain-7-retrying", 4),
-    ("drain-9-complete", 0),
-    ("drain-9-held", 4),
-    ("failed-cordon-6", 5),
-    ("failed-drain-8", 5),
-    ("forced", 9),
-    ("malformed", 6),
-    ("paused", 0),
-    ("single-node", 0),
-    ("update-5-cordoned", 4),
-];
+use crate::drain_cmd::node::{NOW, Node, top, trees};
 
 #[test]
 fn every_state_has_its_exit_code_and_fits_eighty_columns_without_colours() {
-    for (tree, code) in TREES {
-        let told = Node::of(tree).drain(&format!("status --as-of {NOW}"));
-        assert_eq!(told.code, code, "{tree}: {told:?}");
+    // What is said of each, and its code: `page/trees.txt`.
+    for tree in trees() {
+        let told = Node::of(&tree).drain(&format!("status --as-of {NOW}"));
         assert!(told.out.lines().all(|line| line.chars().count() <= 80), "{tree}: {}", told.out);
         assert!(!told.out.contains('\x1b'), "{tree}: {}", told.out);
         assert_eq!(told.err.is_empty(), tree != "malformed", "{tree}: {}", told.err);
-        let json = Node::of(tree).drain("status -o json");
-        assert_eq!(json.code, code, "{tree}");
+        let json = Node::of(&tree).drain("status -o json");
+        assert_eq!(json.code, told.code, "{tree}");
         let json = json.json();
         let members: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
         let known = [

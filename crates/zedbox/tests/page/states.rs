@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
 
 use agent::Clock;
 use nodestatus::trial;
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 use sheet::DrainView;
 use topics::{FORCE_FILE, GoTime, Headline, NodeShown, NodeState, NodeStatus};
 
-use crate::drain_cmd::node::{NOW, Node, top};
+use crate::drain_cmd::node::{self, NOW, Node, top};
 
 const PROGRESS: &str = "run/zedkube/NodeDrainProgress/global.json";
 const STATUS: &str = "run/zedkube/NodeDrainStatus/global.json";
@@ -303,15 +302,11 @@ const CHANGES: [TreeChange; 12] = [
 /// What is said of each tree of `run-fixtures`, by `sheet` and by all who show it; with a change only where it differs:
 /// the exit code, status and reason of the condition, and the headline, which is the annotation too.
 pub(crate) fn trees() -> String {
-    let mut names: Vec<PathBuf> =
-        fs::read_dir(top().join("run-fixtures")).unwrap().map(|it| it.unwrap().path()).collect();
-    names.retain(|it| it.is_dir());
-    names.sort();
     let mut all = String::new();
-    for name in names.iter().map(|it| it.file_name().unwrap().to_str().unwrap()) {
+    for name in node::trees() {
         let mut plain = String::new();
         for (changed, change) in CHANGES {
-            let tree = Node::of(name);
+            let tree = Node::of(&name);
             // One tree cannot be changed.
             if name != "malformed"
                 || !["no-cordon", "foreign-cordon", "skipped", "api-away", "failed-before"].contains(&changed)

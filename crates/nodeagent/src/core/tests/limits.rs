@@ -26,82 +26,70 @@ fn undrained(bench: &Bench) -> Vec<String> {
     bench.done.iter().filter_map(skip).collect()
 }
 
-#[test]
-fn a_week_without_controller_restarts_the_device_and_says_that_the_drain_is_skipped() {
-    let mut bench = Bench::new();
-    bench.contact(ConfigGetStatus::Fail);
-    bench.wait(WEEK - 1);
-    assert_eq!(bench.operations(), []);
-    bench.wait(61);
-    assert_eq!(bench.operations(), [(WEEK + 60, MachineOperation::Reboot, BootReason::Disconnect)]);
-    assert_eq!(
-        undrained(&bench),
-        ["Exceeded outage for controller connectivity 604800 by 0 seconds; rebooting without a drain"]
-    );
-}
+/// What is heard, and how many seconds pass then.
+type Story = Vec<(Event, u64)>;
+/// Of which bench, what happens, what the device is asked for when, and which drain is said to be skipped.
+type Row = (&'static str, Bench, Story, Vec<(u64, MachineOperation, BootReason)>, &'static str);
 
 #[test]
-fn a_node_outside_of_clusters_skips_no_drain() {
-    let mut bench = Bench::new();
-    bench.drain(DrainStatus::NotSupported, Requester::None);
-    bench.contact(ConfigGetStatus::Fail);
-    bench.wait(WEEK + 60);
-    assert_eq!(bench.operations().len(), 1);
-    assert_eq!(undrained(&bench), [""; 0]);
-}
-
-#[test]
-fn an_image_in_test_falls_back_after_its_own_shorter_limit() {
-    let mut bench = in_test();
-    bench.contact(ConfigGetStatus::Fail);
-    bench.wait(299);
-    assert_eq!(bench.operations(), []);
-    bench.wait(61);
-    assert_eq!(bench.operations(), [(360, MachineOperation::Reboot, BootReason::Fallback)]);
-    assert_eq!(
-        undrained(&bench),
-        ["Exceeded fallback outage for controller connectivity 300 by 0 seconds; rebooting without a drain"]
-    );
-}
-
-#[test]
-fn any_word_of_the_controller_ends_the_outage() {
-    for word in [ConfigGetStatus::Success, ConfigGetStatus::TemporaryFail] {
-        let mut bench = in_test();
-        bench.contact(ConfigGetStatus::Fail);
-        bench.wait(299);
-        bench.contact(word);
-        bench.contact(ConfigGetStatus::Fail);
-        bench.wait(299);
-        assert_eq!(bench.operations(), [], "{word:?}");
-        bench.wait(61);
-        assert_eq!(bench.operations().len(), 1, "{word:?}");
+fn each_limit_restarts_the_device_at_its_time_and_says_which_drain_is_skipped() {
+    use ConfigGetStatus::{Fail, Never, ReadSaved, Stranger, Success, TemporaryFail};
+    let said = |contact| Event::Wish(DeviceCommand { contact, ..DeviceCommand::default() });
+    let reboot = |at, reason| vec![(at, MachineOperation::Reboot, reason)];
+    let (mut outside, mut never_heard) = (Bench::new(), Bench::with(SavedNodeState::default()));
+    outside.drain(DrainStatus::NotSupported, Requester::None);
+    never_heard.partition("IMGA", "inprogress", true);
+    let undrained_week =
+        "Exceeded outage for controller connectivity 604800 by 0 seconds; rebooting without a drain";
+    let undrained_test =
+        "Exceeded fallback outage for controller connectivity 300 by 0 seconds; rebooting without a drain";
+    let undrained_vault = "Exceeded time for vault to be ready 300 by 0 seconds; possibly mismatching PCR indexes [4 8 9], \
+                           rebooting without a drain";
+    let undrained_minute =
+        "Exceeded fallback outage for controller connectivity 60 by 40 seconds; rebooting without a drain";
+    let week = || reboot(WEEK + 60, BootReason::Disconnect);
+    let fallback = |at| reboot(at, BootReason::Fallback);
+    let minute = Event::Waits(Waits { fallback: Duration::from_secs(60), ..Waits::default() });
+    let shut = Event::Vault(Vault::Shut(vec![4, 8, 9]));
+    let unheard = Event::Heard(RequiredReading::Applications);
+    let mut rows: Vec<Row> = vec![
+        ("a week without controller", Bench::new(), vec![(said(Fail), WEEK + 60)], week(), undrained_week),
+        ("the same outside of clusters", outside, vec![(said(Fail), WEEK + 60)], week(), ""),
+        ("an image in test", in_test(), vec![(said(Fail), 360)], fallback(360), undrained_test),
+        ("a controller that stays", in_test(), vec![(said(Success), 10 * WEEK)], vec![], ""),
+        ("no controller from the start", never_heard, vec![(unheard, 360)], fallback(360), undrained_test),
+        (
+            "a limit that comes later",
+            in_test(),
+            vec![(said(Fail), 100), (minute, 60)],
+            fallback(160),
+            undrained_minute,
+        ),
+        (
+            "a vault that stays shut",
+            in_test(),
+            vec![(shut, 360)],
+            reboot(360, BootReason::VaultFailure),
+            undrained_vault,
+        ),
+    ];
+    rows.extend([Success, TemporaryFail].map(|word| -> Row {
+        let story = vec![(said(Fail), 299), (said(word), 0), (said(Fail), 360)];
+        ("any word of the controller ends the outage", in_test(), story, fallback(659), undrained_test)
+    }));
+    rows.extend([Never, Fail, ReadSaved, Stranger(9)].map(|word| -> Row {
+        let story = vec![(said(word), 200), (said(word), 160)];
+        ("a saved config or silence is no controller", in_test(), story, fallback(360), undrained_test)
+    }));
+    for (what, mut bench, story, operated, skipped) in rows {
+        for (event, secs) in story.clone() {
+            bench.hear(event);
+            bench.wait(secs);
+        }
+        assert_eq!(bench.operations(), operated, "{what}: {story:?}");
+        assert_eq!(undrained(&bench).concat(), skipped, "{what}: {story:?}");
+        assert_eq!(reasons(&bench), None, "{what}");
     }
-}
-
-#[test]
-fn a_saved_config_or_silence_is_no_controller() {
-    for word in [
-        ConfigGetStatus::Never,
-        ConfigGetStatus::Fail,
-        ConfigGetStatus::ReadSaved,
-        ConfigGetStatus::Stranger(9),
-    ] {
-        let mut bench = in_test();
-        bench.contact(word);
-        // Hearing it again does not begin the time again.
-        bench.wait(200);
-        bench.contact(word);
-        bench.wait(160);
-        assert_eq!(bench.operations(), [(360, MachineOperation::Reboot, BootReason::Fallback)], "{word:?}");
-    }
-}
-
-#[test]
-fn a_controller_that_stays_is_never_an_outage() {
-    let mut bench = in_test();
-    bench.wait(10 * WEEK);
-    assert_eq!(bench.operations(), []);
 }
 
 #[test]
@@ -117,42 +105,6 @@ fn a_restart_of_the_agent_makes_no_limit_early() {
     assert_eq!(again.operations(), []);
     again.wait(61);
     assert_eq!(again.operations().len(), 1);
-}
-
-#[test]
-fn an_image_without_any_controller_from_the_start_falls_back_too() {
-    let mut bench = Bench::with(SavedNodeState::default());
-    bench.hear(Event::Heard(RequiredReading::Applications));
-    bench.partition("IMGA", "inprogress", true);
-    bench.wait(360);
-    assert_eq!(bench.operations(), [(360, MachineOperation::Reboot, BootReason::Fallback)]);
-}
-
-#[test]
-fn the_limits_are_those_of_the_controller() {
-    let mut bench = in_test();
-    bench.contact(ConfigGetStatus::Fail);
-    bench.wait(100);
-    bench.hear(Event::Waits(Waits { fallback: Duration::from_secs(60), ..Waits::default() }));
-    bench.wait(60);
-    assert_eq!(bench.operations(), [(160, MachineOperation::Reboot, BootReason::Fallback)]);
-}
-
-#[test]
-fn a_vault_that_stays_shut_under_an_image_in_test_makes_it_fall_back() {
-    let mut bench = in_test();
-    bench.hear(Event::Vault(Vault::Shut(vec![4, 8, 9])));
-    bench.wait(299);
-    assert_eq!(bench.operations(), []);
-    bench.wait(61);
-    assert_eq!(bench.operations(), [(360, MachineOperation::Reboot, BootReason::VaultFailure)]);
-    assert_eq!(
-        undrained(&bench),
-        [
-            "Exceeded time for vault to be ready 300 by 0 seconds; possibly mismatching PCR indexes [4 8 9], rebooting without a drain"
-        ]
-    );
-    assert_eq!(reasons(&bench), None);
 }
 
 #[test]

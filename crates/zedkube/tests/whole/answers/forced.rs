@@ -106,13 +106,6 @@ async fn p9_each_sample_of_a_force_file_takes_effect_or_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_other_status_is_said_while_its_file_is_there() {
-    for forced in 1..=8 {
-        accepted(&status(forced, 2), forced, 2).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn s3_an_order_that_others_may_have_written_is_refused() {
     let order = status(9, 2);
     refused("writable by all", |device| {

@@ -139,15 +139,3 @@ async fn s3_p9_a_refused_force_file_stands_in_the_history_with_its_owner_and_why
     let kept = history(&device);
     assert!(kept.forced[0].owner_known && kept.forced[0].refused.contains("link"), "{kept:?}");
 }
-
-#[tokio::test(start_paused = true)]
-async fn p9_a_status_that_is_shown_stands_in_the_history_until_its_file_is_gone() {
-    let (mut device, kept) = forced(|device| device.write(FORCE_FILE, &status(8, 2))).await;
-    assert_eq!(kept.forced[0].effect, "{Failed Drain 2} is shown while the file exists");
-    device.kill().await;
-    device.start().await;
-    assert_eq!(history(&device).forced, kept.forced);
-    device.change(|device| device.remove(FORCE_FILE)).await;
-    let after = history(&device);
-    assert_eq!((after.forced.len(), after.forced[0].gone_at.is_zero()), (1, false));
-}

@@ -3,48 +3,12 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use topics::{DrainPhase, DrainStatus, Requester};
+use topics::{DrainStatus, Requester};
 
 use crate::device::{Device, request_file, status};
 
 const US: Requester = Requester::Operator;
 const FILE: &str = "run/zedbox/NodeDrainRequest/global.json";
-
-#[tokio::test(start_paused = true)]
-async fn a_person_gets_the_node_and_gives_it_back() {
-    let mut device = Device::idle().await;
-    // Nobody has ever asked: there is not even the directory.
-    assert!(!device.topic_root.path("run/zedbox").exists());
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Complete, US, 1).await;
-    device.pass(Duration::from_hours(3)).await;
-    assert_eq!((device.status(), device.cordoned()), (status(9, 4), true));
-    assert_eq!(device.pods_to_leave(), [""; 0]);
-    let progress = device.progress();
-    assert_eq!((progress.phase, progress.requested_by), (DrainPhase::Complete, US));
-    assert!(progress.next_step.contains("zedbox drain done"), "{}", progress.next_step);
-    device.withdraw(US).await;
-    // A request that is away for less than 2 s was not withdrawn.
-    device.pass(Duration::from_secs(3)).await;
-    assert_eq!((device.status(), device.cordoned(), device.owner()), (status(2, 1), false, None));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_persons_drained_node_is_kept_through_a_restart_and_given_back_by_a_reboot() {
-    let mut device = Device::idle().await;
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Complete, US, 1).await;
-    device.kill().await;
-    device.start().await;
-    device.pass(Duration::from_hours(1)).await;
-    assert_eq!((device.status(), device.cordoned()), (status(9, 4), true));
-    assert_eq!(device.diary.count("nodedrain-step:drain-attempt"), 1);
-    device.kill().await;
-    device.reboot();
-    device.start().await;
-    device.pass(Duration::from_hours(1)).await;
-    assert_eq!((device.status(), device.cordoned()), (status(2, 1), false));
-}
 
 #[tokio::test(start_paused = true)]
 async fn p5_one_drain_for_all_three_and_an_answer_for_each() {

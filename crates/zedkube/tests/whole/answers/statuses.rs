@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use topics::{DrainStatus, NodeDrainProgress, Requester, go_json};
+use topics::{DrainStatus, Requester};
 
 use crate::device::{Device, status};
 
@@ -40,27 +40,4 @@ async fn every_status_is_written_with_the_number_of_its_requester() {
         expected.extend([status(2, 1), status(1, 1)]);
         assert_eq!(life(by).await, expected, "{by:?}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn p5_of_two_requesters_each_is_told_its_own_number_of_the_one_drain() {
-    let mut device = Device::idle().await;
-    device.block(true);
-    device.ask(Requester::Update, 1).await;
-    device.until(DrainStatus::Cordoned, Requester::Update, 1).await;
-    device.ask(Requester::DeviceOp, 2).await;
-    device.block(false);
-    device.until(DrainStatus::Complete, Requester::DeviceOp, 1).await;
-    device.until(DrainStatus::Complete, Requester::Update, 1).await;
-    device.pass(Duration::from_hours(1)).await;
-    let expected = [(1, 1), (2, 1), (3, 3), (4, 3), (5, 3), (5, 2), (9, 2), (9, 3)];
-    assert_eq!(device.diary.written(), expected.map(|(number, by)| status(number, by)));
-    assert_eq!(device.diary.count("nodedrain-step:drain-attempt"), 1);
-    let progress = device.text("run/zedkube/NodeDrainProgress/global.json").unwrap();
-    let progress: NodeDrainProgress = go_json::from_slice(progress.as_bytes()).unwrap();
-    let answers: Vec<_> = progress.answers.iter().map(|it| (it.requested_by, it.status)).collect();
-    assert_eq!(
-        answers,
-        [(Requester::DeviceOp, DrainStatus::Complete), (Requester::Update, DrainStatus::Complete)]
-    );
 }

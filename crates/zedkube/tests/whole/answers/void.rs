@@ -56,18 +56,6 @@ async fn p8_a_new_daemon_pod_on_the_drained_node_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_complete_that_no_operation_acts_on_is_drained_for_again_after_its_age() {
-    let mut device = Device::new().await;
-    device.start().await;
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Complete, US, 1).await;
-    device.pass(Duration::from_secs(7195)).await;
-    assert_eq!((device.status(), device.diary.count(ATTEMPT)), (status(9, 2), 1));
-    device.until(DrainStatus::Complete, US, 2).await;
-    assert_eq!(device.diary.count(ATTEMPT), 2);
-}
-
-#[tokio::test(start_paused = true)]
 async fn u7_two_requests_in_one_window_cordon_once_and_evict_each_pod_once() {
     let mut device = Device::idle().await;
     let pods = device.pods_to_leave().len();

@@ -28,13 +28,6 @@ async fn rebooted(device: &mut Device) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r4_our_own_cordon_is_gone_after_the_boot() {
-    let mut device = complete().await;
-    rebooted(&mut device).await;
-    assert!(!device.cordoned());
-}
-
-#[tokio::test(start_paused = true)]
 async fn r4_a_cordon_by_hand_in_place_of_ours_is_kept_through_the_boot() {
     // Between two looks at the node: only the server knows that it was another hand.
     let mut device = complete().await;

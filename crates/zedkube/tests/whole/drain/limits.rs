@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use kubenodeop::PodAction;
 use topics::{DrainStatus, Requester};
 use zedkube::Limits;
 
@@ -40,37 +39,6 @@ async fn d15_an_attempts_time_goes_on_through_restarts() {
     let took = failed.since(began);
     assert!(took.abs_diff(Duration::from_hours(1)) < Duration::from_secs(2), "{took:?}");
     assert_eq!(device.progress().attempt, 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn d15_a_pods_time_goes_on_through_restarts() {
-    let pod = Limits { pod_limit_ms: 600_000, pod_limit_then: PodAction::GiveUp, ..crate::device::limits() };
-    let mut device = held(pod).await;
-    device.pass(Duration::from_mins(6)).await;
-    restart(&mut device).await;
-    device.until_line(FAILURE, 1).await;
-    let took = device.diary.times(FAILURE)[0].since(device.diary.times(ATTEMPT)[0]);
-    assert!(took.abs_diff(Duration::from_mins(10)) < Duration::from_secs(10), "{took:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn d15_five_attempts_stay_five_and_pauses_stay_pauses_through_restarts() {
-    let mut device = Device::idle().await;
-    device.refusals(u32::MAX);
-    device.ask(US, 1).await;
-    for failed in 1..5 {
-        device.until_line(FAILURE, failed).await;
-        device.pass(Duration::from_secs(100)).await;
-        restart(&mut device).await;
-        assert_eq!(device.status(), status(7, 2));
-    }
-    device.until(DrainStatus::FailedDrain, US, 1).await;
-    let (attempts, failures) = (device.diary.times(ATTEMPT), device.diary.times(FAILURE));
-    assert_eq!((attempts.len(), failures.len()), (5, 5));
-    for (failed, next) in failures.iter().zip(&attempts[1..]) {
-        assert_eq!(next.since(*failed).as_secs(), 300);
-    }
-    assert!(!device.diary.ever_complete());
 }
 
 #[tokio::test(start_paused = true)]

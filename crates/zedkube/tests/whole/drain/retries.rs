@@ -11,22 +11,6 @@ use crate::diary::gaps;
 const US: Requester = Requester::DeviceOp;
 
 #[tokio::test(start_paused = true)]
-async fn nine_failures_five_seconds_apart_and_then_cordoned() {
-    let mut device = Device::idle().await;
-    device.cordon_failures(9);
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Cordoned, US, 1).await;
-    let failures = device.diary.times("nodedrain-step:drain-cordon-failure");
-    assert_eq!(gaps(&failures), [5; 8]);
-    let cordoned = device.diary.times("nodedrain-step:drain-cordon-complete");
-    assert_eq!(cordoned[0].since(failures[8]), Duration::from_secs(5));
-    assert_eq!(device.sim.faults().count("PATCH", "/nodes/n1"), 10);
-    assert!(device.cordoned());
-    device.until(DrainStatus::Complete, US, 1).await;
-    assert_eq!(device.pods_to_leave(), [""; 0]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn ten_failures_end_in_failed_cordon_and_only_a_new_request_tries_again() {
     let mut device = Device::idle().await;
     device.cordon_failures(10);
