@@ -216,4 +216,30 @@ mod tests {
         restarted.wait();
         assert!(restarted.judge(at(400), LIMIT, HOLD).holds_turn);
     }
+
+    #[test]
+    fn a_layer_below_that_fails_starts_the_times_again() {
+        let mut degraded = volumes(&[], &["a"], None);
+        let mut faulted = volumes(&["a"], &[], None);
+        let mut judge = |secs| {
+            let (one, other) = (degraded.judge(at(secs), LIMIT, HOLD), faulted.judge(at(secs), LIMIT, HOLD));
+            if secs == 299 {
+                degraded.wait();
+                faulted.wait();
+            }
+            (one.holds_turn, other.shut.is_some())
+        };
+        assert_eq!(
+            [0, 299, 400, 699, 700, 999, 1000].map(&mut judge),
+            [
+                (true, true),
+                (true, true),
+                (true, true),
+                (true, true),
+                (false, true),
+                (false, true),
+                (false, false),
+            ]
+        );
+    }
 }
