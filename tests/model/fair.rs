@@ -5,9 +5,9 @@
 //! a pause, time passes for all alike. One such run is computed from each state, always the same from the
 //! same state; it must come to rest with every wish fulfilled, and an operation with a COMPLETE for its
 //! request must have begun within ten seconds of that run. A run that meets a state from which another run
-//! came to rest stops there, one that meets itself never ends.
+//! came to rest stops there, one that meets itself again, a second later or without any time, never ends.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +22,9 @@ use super::topics::{ALL, IMAGE, LINKS, TREE, Writer};
 use super::world::{State, Touched};
 
 const BEGINS_WITHIN: Duration = Duration::from_secs(10);
+const SECOND: Duration = Duration::from_secs(1);
+/// A run that meets a state more often within a second goes round without any time.
+const MEETINGS: u32 = 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct Fair {
@@ -38,7 +41,9 @@ pub(crate) struct Stuck<S = State> {
 impl Fair {
     pub(crate) fn check(&self, state: &State) -> Result<(), Stuck> {
         let mut chain: Vec<u64> = Vec::new();
-        let mut on_chain: HashSet<u64> = HashSet::new();
+        // When a state was met first, and how often.
+        let mut on_chain: HashMap<u64, (Duration, u32)> = HashMap::new();
+        let mut passed = Duration::ZERO;
         let mut at = state.clone();
         // How long an operation with its COMPLETE has waited.
         let mut waited = Duration::ZERO;
@@ -53,7 +58,10 @@ impl Fair {
             if known && waited.is_zero() {
                 break;
             }
-            if !on_chain.insert(at.fingerprint()) {
+            // Times are told apart by seconds: what looks the same within one may not be.
+            let (first, times) = on_chain.entry(at.fingerprint()).or_insert((passed, 0));
+            *times += 1;
+            if *times > 1 && passed - *first >= SECOND || *times > MEETINGS {
                 return Err(Stuck {
                     why: format!("goes round for ever: {}", at.unfulfilled()),
                     at: Box::new(at),
@@ -63,6 +71,7 @@ impl Fair {
             chain.push(at.fingerprint());
             match at.benign_in() {
                 Some((next, time)) => {
+                    passed += time;
                     let released = at.released();
                     waited = if released.is_some() { waited + time } else { Duration::ZERO };
                     if waited > BEGINS_WITHIN {

@@ -259,7 +259,7 @@ fn failed(view: &DrainView, asked: Requester, what: &str) -> JudgedState {
 }
 
 /// Since when the API does not answer, and what happens then.
-fn silent(progress: &NodeDrainProgress, what: &str, now: GoTime) -> String {
+fn api_silent(progress: &NodeDrainProgress, what: &str, now: GoTime) -> String {
     let since = clock_time(progress.api_silent_since, now);
     let gives_up = progress.limits.iter().any(|it| it.until == progress.deadline);
     let then = if progress.phase != DrainPhase::Checking || progress.deadline.is_zero() || gives_up {
@@ -296,7 +296,7 @@ fn at_work(progress: &NodeDrainProgress, what: &str, now: GoTime) -> JudgedState
         (DrainPhase::Retrying, "an attempt failed, the next one follows"),
     ];
     let rest = match words.iter().find(|(phase, _)| *phase == progress.phase) {
-        _ if !progress.api_silent_since.is_zero() => silent(progress, what, now),
+        _ if !progress.api_silent_since.is_zero() => api_silent(progress, what, now),
         _ if progress.phase == DrainPhase::Draining => {
             format!("{} of {} gone", counts.gone, number(counts.total, "pod"))
         }

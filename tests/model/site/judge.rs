@@ -3,7 +3,7 @@
 //!
 //! A device is out from its first eviction until it is schedulable again: in the same boot once its cordon is
 //! gone, in a later one once its gate is open too. Excused are devices that go down for a documented reason
-//! without a drain, and those that have lost both their entry, by the Lease, and their mark, by a person.
+//! without a drain, and those that have lost both their entry, by the Lease, and their cordon or mark, by a person.
 
 use agent::device::MachineOperation;
 use outage::turn::event::Effect;
@@ -38,8 +38,10 @@ impl Site {
             .lease
             .as_ref()
             .is_some_and(|it| it.record.holder(&Self::name(nth), &Self::uid(nth)).is_some());
-        // A person removed the mark, and the entry went with the Lease.
-        let unknown = !entry && state.under.node.mark.is_none() && self.left != self.plan.trouble;
+        // A person has uncordoned it, or removed the mark, and the entry went with the Lease.
+        let by_person = state.under.left.hands < state.scenario.budget.hands && !cordoned;
+        let unmarked = by_person || state.under.node.mark.is_none();
+        let unknown = !entry && unmarked && self.left != self.plan.trouble;
 
         let queues = self.is_queueing(nth);
         let too_early = queues && !self.members[nth].queues && self.members[nth].state.under.ghost.unfit;

@@ -1,6 +1,7 @@
 //! The order in which pods leave: first those that nothing else on the node uses.
 //!
-//! Not here: the order within a tier (`engine::index`), reading pods. Source: goals D11. A tier is over when none of its
+//! Not here: the order within a tier (`engine::index`), virtual machines, which go before all (`engine::attempt`), reading
+//! pods. Source: goals D11. A tier is over when none of its
 //! pods is left on the node. By what a pod is known to serve others: the Kubernetes pages "Device Plugins"
 //! (`/var/lib/kubelet/device-plugins`), "Network Plugins" (`/etc/cni/net.d`, `/opt/cni/bin`), "Guaranteed Scheduling For
 //! Critical Add-On Pods" (the two priority classes and their least value); the CSI community page "Deploying a Driver on

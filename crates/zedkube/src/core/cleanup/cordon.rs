@@ -1,7 +1,8 @@
 //! Whose cordon is on our node, and when the node is checked next.
 //!
-//! A drained node is checked again and again, and watched in between (goals P8). Not here: the check itself,
-//! and the calls that take back what drains have asked for (`left_behind`).
+//! A drained node is checked again and again, and watched in between (goals P8). Not here: whether ours
+//! goes (`NodeFacts::our_cordon_goes`), the check itself, and the calls that take back what drains have asked for
+//! (`left_behind`).
 //!
 //! Pure: no clock, no I/O, no task.
 
