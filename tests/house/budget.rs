@@ -14,11 +14,11 @@ const DEVELOPMENT: [&str; 9] = [
     "crates/agent/src/runtime/mock",
     "crates/nodestatus/src/server/trial",
 ];
-const DEVICE_LINES: usize = 91_125;
+const DEVICE_LINES: usize = 90_807;
 /// What builds, shows or tries it.
-const DEVELOPMENT_LINES: usize = 11_421;
+const DEVELOPMENT_LINES: usize = 11_420;
 /// Tests, those beside the code included.
-const TEST_LINES: usize = 100_464;
+const TEST_LINES: usize = 100_266;
 /// A number that is this much below its limit lowers the limit.
 const SLACK_LINES: usize = 400;
 
