@@ -61,7 +61,7 @@ impl Fair {
             // Times are told apart by seconds: what looks the same within one may not be.
             let (first, times) = on_chain.entry(at.fingerprint()).or_insert((passed, 0));
             *times += 1;
-            if *times > 1 && passed - *first >= SECOND || *times > MEETINGS {
+            if *times > 1 && passed >= *first + SECOND || *times > MEETINGS {
                 return Err(Stuck {
                     why: format!("goes round for ever: {}", at.unfulfilled()),
                     at: Box::new(at),

@@ -126,7 +126,7 @@ impl Engine {
     }
 
     pub fn progress(&self, now: Mono) -> Progress {
-        let trouble = self.node_gone.as_ref().or_else(|| self.machines.trouble()).or(self.trouble.as_ref());
+        let trouble = self.node_gone.as_ref().or(self.machines.trouble.as_ref()).or(self.trouble.as_ref());
         let trouble = trouble.or_else(|| self.guard.trouble());
         Progress {
             phase: self.phase(),
@@ -151,7 +151,7 @@ impl Engine {
     /// When it is expected to be done; not while its kubelet ends no pod, nor once that time is over.
     fn estimate(&self, now: Mono) -> Option<Mono> {
         if self.machines.is_active() {
-            return self.machines.estimate();
+            return self.machines.estimate;
         }
         let stuck = self.roster.silent.is_some() && self.roster.book.counts.going > 0;
         self.estimated.2.filter(|at| *at > now && !stuck)

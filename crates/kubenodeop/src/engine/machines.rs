@@ -53,13 +53,13 @@ pub(super) struct MachineTable {
     launchers: Vec<PodRef>,
     /// Looks that failed in a row, and why the last one did, and since when.
     tries: u32,
-    trouble: Option<CallFailure>,
+    pub(super) trouble: Option<CallFailure>,
     troubled: Mono,
     /// The storage keeps one up, or may.
     asks_storage: bool,
     /// Evictions that the server has accepted.
     pub(super) evicted: u32,
-    estimate: Option<Mono>,
+    pub(super) estimate: Option<Mono>,
 }
 
 impl MachineTable {
@@ -291,10 +291,6 @@ impl MachineTable {
         (!rest.is_empty()).then(|| now + limits::together(settings, &rest))
     }
 
-    pub(super) const fn estimate(&self) -> Option<Mono> {
-        self.estimate
-    }
-
     /// What a reader sees of each machine.
     pub(super) fn shown(&self) -> Vec<MachineProgress> {
         let shown = |it: &MachineTrack| MachineProgress {
@@ -362,17 +358,19 @@ impl MachineTable {
     pub(super) fn refused_by(&self) -> Option<RefusedBy> {
         if let Reply::Permanent { by, .. } = self.trouble.as_ref()?.reply { Some(by) } else { None }
     }
-
-    /// Why nothing can be read, if that is so.
-    pub(super) const fn trouble(&self) -> Option<&CallFailure> {
-        self.trouble.as_ref()
-    }
 }
 
 /// A line of the log about one that is in another state than before.
 fn say_state(guest: &PodRef, now: &Decision, out: &mut Vec<Effect>) {
     let (state, text) = (now.state.text(), &now.text);
-    if matches!(state, "held" | "failed" | "unreadable" | "aborting" | "shutting-down") {
+    if matches!(
+        now.state,
+        MachineState::Held
+            | MachineState::Failed
+            | MachineState::Unreadable
+            | MachineState::Aborting
+            | MachineState::ShuttingDown
+    ) {
         say!(out, warn, "virtual machine {guest}, now {state}: {text}");
     } else {
         say!(out, info, "virtual machine {guest}, now {state}: {text}");
