@@ -334,8 +334,11 @@ impl State {
         let image = heard(Link::ImageToBaseosmgr)
             .any(|it| matches!(it, Fact::Baseosmgr(baseosmgr::core::Event::Config { value: Some(_), .. })));
         let saved = self.disk.saved.fallback;
-        let fallback = heard(Link::FallbackToBaseosmgr)
+        // Until a zedagent that has started again has read the config, what was wanted before counts.
+        let mut counters = heard(Link::FallbackToBaseosmgr).peekable();
+        let kept = counters.peek().is_none() && Some(self.disk.config.fallback) != saved;
+        let fallback = counters
             .any(|it| matches!(it, Fact::Baseosmgr(baseosmgr::core::Event::FallbackCounter(it)) if Some(*it) != saved));
-        image || fallback
+        image || kept || fallback
     }
 }
