@@ -18,7 +18,7 @@ const DEVICE_LINES: usize = 90_805;
 /// What builds, shows or tries it.
 const DEVELOPMENT_LINES: usize = 11_420;
 /// Tests, those beside the code included.
-const TEST_LINES: usize = 100_271;
+const TEST_LINES: usize = 100_266;
 /// A number that is this much below its limit lowers the limit.
 const SLACK_LINES: usize = 400;
 

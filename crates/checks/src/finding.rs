@@ -54,15 +54,15 @@ impl Finding {
     }
 
     /// `what`: all of them, with the next step about the first; nothing without any.
-    pub fn listing(
+    pub fn listing<T: AsRef<str>>(
         (code, severity): (&str, Severity),
         what: &str,
-        all: &[String],
-        next: impl FnOnce(&str) -> String,
+        all: &[T],
+        next: impl FnOnce(&T) -> String,
     ) -> Vec<Self> {
-        let one = |first: &String| {
-            Self::new(code, format!("{what}: {}", listed(all, ", ")), next(first)).with(severity)
-        };
+        let shown: Vec<String> = all.iter().map(|it| it.as_ref().to_owned()).collect();
+        let one =
+            |first| Self::new(code, format!("{what}: {}", listed(&shown, ", ")), next(first)).with(severity);
         all.first().map(one).into_iter().collect()
     }
 
@@ -90,12 +90,37 @@ impl Finding {
     }
 }
 
-/// The command that shows an object: one that begins as `shop/web (why)`, or `n1` without a namespace.
-pub(crate) fn kubectl(verb: &str, object: &str) -> String {
-    let name = object.split(' ').next().unwrap_or_default();
-    match name.split_once('/') {
+/// An object with what is the matter with it, in their order.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct IllObject {
+    /// As `shop/web`, or `n1` without a namespace.
+    name: String,
+    /// As `shop/web (why)`.
+    shown: String,
+}
+
+impl IllObject {
+    pub fn new(name: String, why: &str) -> Self {
+        Self { shown: format!("{name} ({why})"), name }
+    }
+
+    /// One of which the list says all.
+    pub fn alone(name: String) -> Self {
+        Self { shown: name.clone(), name }
+    }
+}
+
+impl AsRef<str> for IllObject {
+    fn as_ref(&self) -> &str {
+        &self.shown
+    }
+}
+
+/// The command that shows an object.
+pub(crate) fn kubectl(verb: &str, object: &IllObject) -> String {
+    match object.name.split_once('/') {
         Some((namespace, name)) => format!("kubectl -n {namespace} {verb} {name}"),
-        None => format!("kubectl {verb} {name}"),
+        None => format!("kubectl {verb} {}", object.name),
     }
 }
 

@@ -17,7 +17,7 @@ pub mod storage;
 pub mod verify;
 pub mod workloads;
 
-pub use finding::{Finding, Severity, blocking, settled};
+pub use finding::{Finding, IllObject, Severity, blocking, settled};
 
 /// Codes of findings before a drain.
 pub const DRAIN_CODES: [&str; 18] = [

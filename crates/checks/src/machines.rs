@@ -8,7 +8,7 @@ use kubeapi::objects::{condition, named, text};
 use serde_json::Value;
 
 use crate::finding::kubectl;
-use crate::{Finding, Severity};
+use crate::{Finding, IllObject, Severity};
 
 /// Running machines of `node` whose condition LiveMigratable is not True; code `machines`.
 pub fn not_migratable(guests: &[Value], node: &str) -> Vec<Finding> {
@@ -23,12 +23,12 @@ pub fn not_migratable(guests: &[Value], node: &str) -> Vec<Finding> {
     };
     let all: Vec<String> = guests.iter().filter(here).filter_map(what).collect();
     let what = "virtual machines that cannot migrate, and follow their policies";
-    let next = |_: &str| format!("zedbox drain plan --node {node} shows what becomes of each");
+    let next = |_: &String| format!("zedbox drain plan --node {node} shows what becomes of each");
     Finding::listing(("machines", Severity::Warns), what, &all, next)
 }
 
-/// Machines that are not up, each with how it is; code `machines`. `kind` is what kubectl shows of the first.
-pub fn not_up(kind: &str, all: &[String]) -> Vec<Finding> {
+/// Machines that are not up; code `machines`. `kind` is what kubectl shows of the first.
+pub fn not_up(kind: &str, all: &[IllObject]) -> Vec<Finding> {
     Finding::listing(("machines", Severity::Blocks), "virtual machines are not up", all, |first| {
         let show = kubectl(&format!("describe {kind}"), first);
         format!("`{show}` says what it waits for; `zedbox machines restore` starts what a drain stopped")
@@ -43,10 +43,9 @@ pub fn not_running(machines: &[Value]) -> Vec<Finding> {
         let wanted = it["spec"]["running"] == true || it["spec"]["runStrategy"] == "Always";
         let is = text(&it["status"]["printableStatus"]);
         let up = matches!(is.as_str(), "Running" | "Migrating");
-        (wanted && !up)
-            .then(|| format!("{} ({})", named(it), if is.is_empty() { "no status yet" } else { &is }))
+        (wanted && !up).then(|| IllObject::new(named(it), if is.is_empty() { "no status yet" } else { &is }))
     };
-    let some: Vec<String> = machines.iter().filter_map(down).collect();
+    let some: Vec<IllObject> = machines.iter().filter_map(down).collect();
     let stopped: Vec<String> = machines.iter().filter(|it| by_drain(it)).map(named).collect();
     let (what, restore) = ("virtual machines that a drain has stopped", "zedbox machines restore");
     let stopped = Finding::listing(("machines", Severity::Warns), what, &stopped, |_| restore.to_owned());

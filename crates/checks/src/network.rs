@@ -58,7 +58,7 @@ pub fn virtual_ips(all: &[VirtualIp]) -> Vec<Finding> {
     let ill: Vec<&VirtualIp> = all.iter().filter(|it| it.trouble().is_some()).collect();
     let late = ill.iter().all(|it| it.ready && !it.stale.is_empty());
     let severity = if late { Severity::Warns } else { Severity::Blocks };
-    let next = |_: &str| {
+    let next = |_: &String| {
         let name = ill.first().and_then(|it| it.lease.rsplit('/').next()).unwrap_or_default();
         format!(
             "look at `kubectl -n kube-system get lease {name}` and at the pods of kube-vip; if kube-vip is no longer in use: \

@@ -60,7 +60,7 @@ pub fn cordoned(nodes: &[Value], node: &str) -> Vec<Finding> {
             "kubectl uncordon {first}, once the person who cordoned it agrees; end a maintenance with the tool that began it"
         )
     });
-    let whose = |_: &str| "zedbox lock status shows whose turn it is".to_owned();
+    let whose = |_: &String| "zedbox lock status shows whose turn it is".to_owned();
     found.extend(Finding::listing(
         ("cordons", Severity::Hint),
         "nodes that pillar-rs has cordoned",

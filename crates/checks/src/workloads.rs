@@ -1,13 +1,14 @@
 //! Workloads and pods that are not up, and PodDisruptionBudgets that allow no disruption and so will hold a drain up.
 //!
-//! Sources: spec/cluster-lock.md 8; kubernetes.io, "Specifying a Disruption Budget for your Application". Pure: no clock, no I/O, no task.
+//! Sources: spec/cluster-lock.md 8; kubernetes.io, "Specifying a Disruption Budget for your Application".
+//! Pure: no clock, no I/O, no task.
 
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::objects::{condition, items, named as shown, text, time};
 use serde_json::Value;
 
 use crate::finding::kubectl;
-use crate::{Finding, Severity};
+use crate::{Finding, IllObject, Severity};
 
 /// A pod that terminates, or has no node, for longer is named.
 pub const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
@@ -31,17 +32,17 @@ pub fn short(kind: &str, all: &[Value]) -> Vec<Finding> {
     let of = |it: &Value| {
         let wanted = it[wanted.0][wanted.1].as_u64().unwrap_or(wanted.2);
         let ready = it[status][ready].as_u64().unwrap_or(0);
-        (ready < wanted).then(|| format!("{} ({ready} of {wanted} pods ready)", shown(it)))
+        (ready < wanted).then(|| IllObject::new(shown(it), &format!("{ready} of {wanted} pods ready")))
     };
-    let all: Vec<String> = all.iter().filter_map(of).collect();
+    let all: Vec<IllObject> = all.iter().filter_map(of).collect();
     let what = format!("{kind} with pods that are not ready");
     let word = kind.replace(' ', "");
-    let next = |first: &str| kubectl(&format!("describe {}", word.trim_end_matches('s')), first);
+    let next = |first: &IllObject| kubectl(&format!("describe {}", word.trim_end_matches('s')), first);
     Finding::listing(("workloads", Severity::Blocks), &what, &all, next)
 }
 
-/// Pods of one node, each with what is the matter with it as `shop/web (why)`; code `pods`. kubectl shows the first.
-pub fn named(what: &str, all: &[String], verb: &str) -> Vec<Finding> {
+/// Pods of one node; code `pods`. kubectl shows the first.
+pub fn named(what: &str, all: &[IllObject], verb: &str) -> Vec<Finding> {
     Finding::listing(("pods", Severity::Blocks), what, all, |it| format!("look at `{}`", kubectl(verb, it)))
 }
 
@@ -54,23 +55,23 @@ pub fn pods(all: &[Value], now: Timestamp) -> Vec<Finding> {
         let states = kinds.iter().flat_map(|kind| items(&it["status"][kind]));
         let reasons = states.map(|it| text(&it["state"]["waiting"]["reason"]));
         let reason = reasons.into_iter().find(|it| it == "CrashLoopBackOff" || it == "ImagePullBackOff")?;
-        Some(format!("{} ({reason})", shown(it)))
+        Some(IllObject::new(shown(it), &reason))
     };
     let unplaced = |it: &Value| {
         let placed = condition(&it["status"], "PodScheduled");
         let waits = it["status"]["phase"] == "Pending" && placed["status"] == "False";
         (waits && old(&placed["lastTransitionTime"]))
-            .then(|| format!("{} ({})", shown(it), text(&placed["message"])))
+            .then(|| IllObject::new(shown(it), &text(&placed["message"])))
     };
     let leftover = |it: &Value| {
         let unknown = it["status"]["phase"] == "Unknown";
-        (unknown || old(&it["metadata"]["deletionTimestamp"])).then(|| shown(it))
+        (unknown || old(&it["metadata"]["deletionTimestamp"])).then(|| IllObject::alone(shown(it)))
     };
-    let of = |what: &str, rule: &dyn Fn(&Value) -> Option<String>, next: &dyn Fn(&str) -> String| {
-        let some: Vec<String> = all.iter().filter_map(rule).collect();
+    let of = |what: &str, rule: &dyn Fn(&Value) -> Option<IllObject>, next: &dyn Fn(&IllObject) -> String| {
+        let some: Vec<IllObject> = all.iter().filter_map(rule).collect();
         Finding::listing(("pods", Severity::Warns), what, &some, next)
     };
-    let left = |_: &str| {
+    let left = |_: &IllObject| {
         let first = all.iter().find(|it| leftover(it).is_some());
         let node = first.map(|it| text(&it["spec"]["nodeName"])).unwrap_or_default();
         format!("kubectl get node {node}: zedkube of that node removes what an earlier boot left")
@@ -84,7 +85,7 @@ pub fn pods(all: &[Value], now: Timestamp) -> Vec<Finding> {
     rows.concat()
 }
 
-/// Finding, which budgets, how each is shown, and the next step.
+/// Finding, which budgets, what is said of each, and the next step.
 type BudgetRule<'a> = (&'a str, &'a dyn Fn(&Value) -> bool, &'a dyn Fn(&Value) -> String, &'a str);
 
 /// Budgets that allow no disruption although all pods run, and those with too few running pods; code
@@ -103,33 +104,20 @@ pub fn budgets(all: &[Value]) -> Vec<Finding> {
         (
             "PodDisruptionBudgets that allow no disruption although all pods run; a drain waits for them until its time limit",
             &|it| whole(it) && !lacks(it) && !is_kept(it),
-            &|it| {
-                format!(
-                    "{} (needs {} of {})",
-                    shown(it),
-                    count(it, "desiredHealthy"),
-                    count(it, "expectedPods")
-                )
-            },
+            &|it| format!("needs {} of {}", count(it, "desiredHealthy"), count(it, "expectedPods")),
             "add a replica, or require one pod less (minAvailable, maxUnavailable)",
         ),
         (
             "PodDisruptionBudgets that allow no disruption because too few pods are Ready",
             &lacks,
-            &|it| {
-                format!(
-                    "{} ({} Ready, needs {})",
-                    shown(it),
-                    count(it, "currentHealthy"),
-                    count(it, "desiredHealthy")
-                )
-            },
+            &|it| format!("{} Ready, needs {}", count(it, "currentHealthy"), count(it, "desiredHealthy")),
             "repair its pods first: layers applications and system name them",
         ),
     ];
     let of = |(what, holds, with, next): BudgetRule<'_>| {
-        let some: Vec<String> = closed.iter().copied().filter(|it| holds(it)).map(with).collect();
-        let next = |first: &str| format!("{}; {next}", kubectl("describe pdb", first));
+        let one = |it: &Value| IllObject::new(shown(it), &with(it));
+        let some: Vec<IllObject> = closed.iter().copied().filter(|it| holds(it)).map(one).collect();
+        let next = |first: &IllObject| format!("{}; {next}", kubectl("describe pdb", first));
         Finding::listing(("budgets", Severity::Warns), what, &some, next)
     };
     rows.into_iter().flat_map(of).collect()

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use checks::IllObject;
 use futures::future;
 use futures::stream::{self, StreamExt as _};
 use kube::api::GetParams;
@@ -202,9 +203,9 @@ pub async fn start_all(cluster: &ApiClient, of: impl Fn(&str) -> bool) -> Result
     }
 }
 
-/// The machines of `node` that are not up, and those that no node has, each as `shop/db (how it is, with since when by the
-/// server's clock)`; `None` without KubeVirt.
-pub async fn not_up(cluster: &ApiClient, node: &NodeName) -> Result<Option<Vec<String>>, Error> {
+/// The machines of `node` that are not up, and those that no node has, each with how it is and since when by the server's
+/// clock; `None` without KubeVirt.
+pub async fn not_up(cluster: &ApiClient, node: &NodeName) -> Result<Option<Vec<IllObject>>, Error> {
     let stopped = listed(cluster, MACHINES, DRAIN.label.map(|it| format!("{it}=true"))).await?;
     let of_ours = |it: &&Value| facts::machine(it, None).mark.is_some_and(|mark| mark.node == node.as_str());
     let off = |it: &Value| {
@@ -226,7 +227,7 @@ pub async fn not_up(cluster: &ApiClient, node: &NodeName) -> Result<Option<Vec<S
     }
     all.sort();
     all.dedup_by(|one, other| one.0 == other.0);
-    Ok(Some(all.into_iter().map(|(name, how)| format!("{name} ({how})")).collect()))
+    Ok(Some(all.into_iter().map(|(name, how)| IllObject::new(name, &how)).collect()))
 }
 
 /// What was done with one, for the log.

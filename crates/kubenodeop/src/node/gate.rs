@@ -302,12 +302,15 @@ impl Gate {
 
     /// What is the matter with a layer and what a person can do, and whether that is only that it cannot be read.
     fn trouble(&self, now: Mono, layer: Layer) -> Option<((String, String), bool)> {
-        let own = [
-            (Layer::Service, self.api()),
-            (Layer::Node, self.not_ready()),
-            (Layer::Lease, self.not_renewed(now)),
-        ];
-        let own = own.into_iter().find_map(|(of, it)| it.filter(|_| of == layer));
+        let own = if layer == Layer::Service {
+            self.api()
+        } else if layer == Layer::Node {
+            self.not_ready()
+        } else if layer == Layer::Lease {
+            self.not_renewed(now)
+        } else {
+            None
+        };
         if let Some(own) = own {
             return Some((own, false));
         }

@@ -173,7 +173,7 @@ pub(crate) async fn troubles(root: &Path, cluster: &ApiClient) -> Vec<Finding> {
         Ok(probes) => {
             let found = try_all(&probes, cluster, true).await.1;
             let texts: Vec<String> = found.iter().map(|it| it.text.clone()).collect();
-            let next = |_: &str| found.first().map(|it| it.next.clone()).unwrap_or_default();
+            let next = |_: &String| found.first().map(|it| it.next.clone()).unwrap_or_default();
             Finding::listing(("probe", Severity::Blocks), "probes fail", &texts, next)
         }
         Err(why) => {

@@ -128,7 +128,7 @@ impl K3sHold {
 /// as while that leaves its cluster, and the operation itself is let go ahead without a drain when it says so.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct SiteState {
-    hold: SiteHold,
+    pub(super) hold: SiteHold,
     /// What the config says about the cluster, whatever holds the node.
     member: Membership,
 }
@@ -139,11 +139,6 @@ impl SiteState {
         if member != Membership::Undecided {
             self.member = member;
         }
-    }
-
-    /// Takes over what a whole-site operation holds it to.
-    pub(super) fn hear_hold(&mut self, hold: SiteHold) {
-        self.hold = hold;
     }
 
     /// The membership of this node that counts for drains.

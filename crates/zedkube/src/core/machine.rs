@@ -183,7 +183,7 @@ impl Core for Zedkube {
             Event::Looked(nth, seen) if self.cleanup.awaits(nth) => self.looked(now, seen, &mut out),
             Event::NodeActivity(what) => self.cleanup.node_changed(now, self.wanted(), &what, &mut out),
             Event::Gate(report) => self.cleanup.gate(now, report, &mut out),
-            Event::CordonSeen(seen) => self.cleanup.cordon_seen(seen),
+            Event::CordonSeen(seen) => self.cleanup.watched = Some(seen),
             Event::Tainted(taints) => self.cleanup.after_boot.tainted(&taints, &mut out),
             Event::Leftovers(why, next) => self.cleanup.leftovers.hear((why, next), &mut out),
             Event::Turn(turn_state) => self.turn_heard(now, *turn_state, &mut out),
@@ -292,7 +292,7 @@ impl Zedkube {
 
     /// Hears what a whole-site operation holds it to.
     pub(super) fn site_heard(&mut self, now: Mono, hold: SiteHold, out: &mut Vec<Effect>) {
-        self.node.site.hear_hold(hold);
+        self.node.site.hold = hold;
         let effective = self.node.site.effective();
         if effective == Membership::Undecided {
             // Released before anything else is known.

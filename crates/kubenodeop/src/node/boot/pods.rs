@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use checks::workloads;
+use checks::{IllObject, workloads};
 use futures::stream::{self, BoxStream, StreamExt};
 use kubeapi::ApiClient;
 use kubeapi::objects::{items, text};
@@ -36,11 +36,11 @@ struct Lean {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Ill {
     /// It gives volumes and is crash-looping.
-    crashing: Option<String>,
+    crashing: Option<IllObject>,
     /// It gives volumes, is to have an address in a network of its own, and has none there: with that network.
-    unconnected: Option<String>,
+    unconnected: Option<IllObject>,
     /// It is of kube-system and not Ready, with why.
-    system: Option<String>,
+    system: Option<IllObject>,
 }
 
 impl<'de> Deserialize<'de> for Lean {
@@ -48,14 +48,14 @@ impl<'de> Deserialize<'de> for Lean {
         let pod = Pod::deserialize(from)?;
         let name = named(&pod.metadata);
         let storage = pods::facts(&pod).tier == Tier::Storage;
-        let crashing = storage && is_crash_looping(&pod);
+        let crashing = storage && waiting(&pod).any(|reason| reason == "CrashLoopBackOff");
         let unconnected = storage.then(|| unconnected(&pod)).flatten();
         let system = pod.metadata.namespace.as_deref() == Some(SYSTEM);
         let why = not_ready(&pod).filter(|_| system);
         let ill = Ill {
-            crashing: crashing.then(|| name.clone()),
-            unconnected: unconnected.map(|network| format!("{name} (network {network})")),
-            system: why.map(|why| format!("{name} ({why})")),
+            crashing: crashing.then(|| IllObject::alone(name.clone())),
+            unconnected: unconnected.map(|it| IllObject::new(name.clone(), &format!("network {it}"))),
+            system: why.map(|why| IllObject::new(name, &why)),
         };
         Ok(Self { uid: pod.metadata.uid, ill })
     }
@@ -68,10 +68,6 @@ pub(super) fn named(meta: &Meta) -> String {
 fn waiting(pod: &Pod) -> impl Iterator<Item = &str> {
     let all = pod.status.iter().flat_map(|it| [&it.init_container_statuses, &it.container_statuses]);
     all.flatten().flatten().filter_map(|it| it.state.as_ref()?.waiting.as_ref()?.reason.as_deref())
-}
-
-fn is_crash_looping(pod: &Pod) -> bool {
-    waiting(pod).any(|reason| reason == "CrashLoopBackOff")
 }
 
 /// The network besides that of all pods that it asks for, as one for storage, and in which it has no address. What is to
@@ -124,7 +120,7 @@ fn pod_scope(boot: &BootWatch) -> WatchScope {
 }
 
 fn facts(all: &BTreeMap<String, Ill>) -> Vec<GateFact> {
-    type Part = fn(&Ill) -> &Option<String>;
+    type Part = fn(&Ill) -> &Option<IllObject>;
     let (logs, describe) = ("logs --previous", "describe pod");
     let rows: [(Check, &str, &str, Part); 3] = [
         (Check::CrashLoops, "storage pods are crash-looping", logs, |it| &it.crashing),
@@ -137,7 +133,7 @@ fn facts(all: &BTreeMap<String, Ill>) -> Vec<GateFact> {
         (Check::SystemPods, "pods are not Ready", describe, |it| &it.system),
     ];
     let of = |(check, what, verb, part): (Check, &str, &str, Part)| {
-        let mut all: Vec<String> = all.values().filter_map(|it| part(it).clone()).collect();
+        let mut all: Vec<IllObject> = all.values().filter_map(|it| part(it).clone()).collect();
         all.sort();
         GateFact::Found(check, workloads::named(what, &all, verb))
     };

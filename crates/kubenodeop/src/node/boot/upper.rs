@@ -9,7 +9,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 
 use checks::network::VirtualIp;
-use checks::{Finding, cluster, machines, workloads};
+use checks::{Finding, IllObject, cluster, machines, workloads};
 use futures::stream::{self, BoxStream, StreamExt};
 use kubeapi::names::NodeName;
 use kubeapi::slim::Pod;
@@ -70,12 +70,12 @@ async fn pending(cluster: &ApiClient, node: &NodeName) -> Result<Vec<Finding>, E
     let fields = Some("spec.nodeName=,status.phase=Pending".to_owned());
     let scope = WatchScope { fields, ..WatchScope::all("pods that no node has taken", Pod::url_path(None)) };
     let list = scope.list_all::<Pod>(cluster).await?;
-    let mut all: Vec<String> = list.items.iter().filter_map(|pod| waits_for(pod, node.as_str())).collect();
+    let mut all: Vec<IllObject> = list.items.iter().filter_map(|pod| waits_for(pod, node.as_str())).collect();
     all.sort();
     Ok(workloads::named("pods that no node has taken", &all, "describe pod"))
 }
 
-fn waits_for(pod: &Pod, node: &str) -> Option<String> {
+fn waits_for(pod: &Pod, node: &str) -> Option<IllObject> {
     let spec = pod.spec.as_ref()?;
     let term = spec.affinity.as_ref().and_then(|it| it.node_affinity.as_ref());
     let terms = term.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
@@ -97,7 +97,7 @@ fn waits_for(pod: &Pod, node: &str) -> Option<String> {
     let message =
         refused.and_then(|it| it.message.as_deref()).unwrap_or("not looked at by the scheduler yet");
     let is_ending = pod.metadata.deletion_timestamp.is_some();
-    (is_ours && !is_ending).then(|| format!("{} ({})", named(&pod.metadata), cause(message)))
+    (is_ours && !is_ending).then(|| IllObject::new(named(&pod.metadata), &cause(message)))
 }
 
 /// What the scheduler says, short: a taint or a port is named as the cause.
@@ -142,7 +142,7 @@ mod tests {
     }
 
     fn waiting(pod: Value) -> Option<String> {
-        waits_for(&serde_json::from_value(pod).unwrap(), "n1")
+        Some(waits_for(&serde_json::from_value(pod).unwrap(), "n1")?.as_ref().to_owned())
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod holds;
 use std::time::Duration;
 
 use crate::storage::{VolumesBefore, VolumesSeen};
-use checks::{Finding, workloads};
+use checks::{Finding, IllObject, workloads};
 use step::Mono;
 
 use crate::node::gate::{
@@ -37,7 +37,11 @@ fn no_device() -> GateFact {
 }
 
 fn pods(check: Check, what: &str, pod: &str, verb: &str) -> GateFact {
-    GateFact::Found(check, workloads::named(what, &[pod.to_owned()], verb))
+    let ill = match pod.split_once(" (") {
+        Some((name, why)) => IllObject::new(name.to_owned(), why.trim_end_matches(')')),
+        None => IllObject::alone(pod.to_owned()),
+    };
+    GateFact::Found(check, workloads::named(what, &[ill], verb))
 }
 
 fn crashing(pod: &str) -> GateFact {

@@ -229,17 +229,8 @@ mod tests {
             }
             (one.holds_turn, other.shut.is_some())
         };
-        assert_eq!(
-            [0, 299, 400, 699, 700, 999, 1000].map(&mut judge),
-            [
-                (true, true),
-                (true, true),
-                (true, true),
-                (true, true),
-                (false, true),
-                (false, true),
-                (false, false),
-            ]
-        );
+        let seen = [0, 299, 400, 699, 700, 999, 1000].map(&mut judge);
+        assert_eq!(seen.map(|it| it.0), [true, true, true, true, false, false, false]);
+        assert_eq!(seen.map(|it| it.1), [true, true, true, true, true, true, false]);
     }
 }

@@ -74,7 +74,8 @@ fn value(kind: &str, value: &Value) -> Option<String> {
         "time" => seconds(read(value)?),
         "state" => state(read(value)?),
         "kube" => kube_status(read(value)?).to_owned(),
-        _ => read(value)?,
+        "" => read(value)?,
+        _ => return None,
     })
 }
 

@@ -85,11 +85,6 @@ impl AfterBoot {
         self.warnings().is_empty()
     }
 
-    /// Pods that the former boot has left are still looked after.
-    fn clears_pods(&self) -> bool {
-        self.report.as_ref().is_some_and(|it| it.leftovers.pending)
-    }
-
     /// What the former boot has left and is not cleared, and what a person can do; `None` when nothing is.
     pub(super) fn pods_left(&self) -> Option<(&str, &str)> {
         (!self.left.0.is_empty()).then_some((&self.left.0, &self.left.1))
@@ -184,7 +179,8 @@ impl AfterBoot {
         let clean = self.is_clean() || self.opened && self.is_untainted();
         if clean && checked && !self.earlier {
             // What is warned of is watched until it is healed, and what the former boot has left until it is cleared.
-            self.settled = (self.settled || self.is_at_rest()) && !self.clears_pods();
+            let clears_pods = self.report.as_ref().is_some_and(|it| it.leftovers.pending);
+            self.settled = (self.settled || self.is_at_rest()) && !clears_pods;
             self.opened = true;
         }
         let member = node.member == Membership::Member;

@@ -94,7 +94,7 @@ pub(crate) struct CordonCleanup {
     trouble: String,
     guard: CordonWatch,
     /// The cordon of the node as a watch has shown it since the last look.
-    watched: Option<CordonSeen>,
+    pub(crate) watched: Option<CordonSeen>,
     /// The gate after the boot.
     pub(crate) after_boot: AfterBoot,
     /// What a drain has left that is not as it was before.
@@ -189,11 +189,6 @@ impl CordonCleanup {
     /// The task that watches the node was cancelled.
     pub(crate) fn guard_ended(&mut self) {
         self.guard = CordonWatch::Off;
-    }
-
-    /// Hears how the cordon of the node is.
-    pub(crate) fn cordon_seen(&mut self, seen: CordonSeen) {
-        self.watched = Some(seen);
     }
 
     /// A watch has shown another cordon than the one that is known: somebody has cordoned or uncordoned, or one of ours is back

@@ -44,6 +44,7 @@ use crate::limits::{PROBE_PAUSE, SKIP_SPREAD};
 
 /// Pause before it is looked again at what was found of pods; the node is looked at as often as it is tried to cordon it.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
 /// A gate that is shut, for a reader.
 pub(super) struct Shut {
     /// Why, and what a person can do.

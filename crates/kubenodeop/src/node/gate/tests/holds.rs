@@ -46,7 +46,7 @@ fn table() -> Vec<Row> {
     let dns = || described(Check::SystemPods, "kube-system/dns-1 (CrashLoopBackOff)");
     let port = || described(Check::Pending, "kube-system/svclb-1 (no node: its host port is taken)");
     let down = || {
-        let all = texts(&["shop/db (being ended since 2026-01-01T00:00:00Z)"]);
+        let all = [IllObject::new("shop/db".to_owned(), "being ended since 2026-01-01T00:00:00Z")];
         vec![GateFact::Found(Check::Machines, not_up("vmi", &all))]
     };
     let probe = |why: &[&str]| {
