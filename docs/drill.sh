@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The drill of a power cut on a real site, as docs/operate.md describes it: says what to do, waits until it is done, looks
+# The drill of a power cut on a real site, as docs/operate/site.md describes it: says what to do, waits until it is done, looks
 # with `zedbox verify`, and ends with the time of each step. It writes nothing in the cluster.
 #
 #   docs/drill.sh NODE [--kubeconfig FILE]

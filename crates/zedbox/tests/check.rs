@@ -17,9 +17,9 @@ fn a_good_tree_ends_with_0_and_a_bad_one_with_1_and_prints_what_its_page_shows()
     assert_eq!(good.status.code(), Some(0), "{good:?}");
     let bad = check("run-fixtures/malformed");
     assert_eq!(bad.status.code(), Some(1), "{bad:?}");
-    let page = std::fs::read_to_string(top().join("docs/operate.md")).unwrap();
+    let page = std::fs::read_to_string(top().join("docs/operate/troubleshooting.md")).unwrap();
     let printed = String::from_utf8(bad.stdout).unwrap();
-    assert!(page.contains(&printed), "docs/operate.md shows something else than\n{printed}");
+    assert!(page.contains(&printed), "docs/operate shows something else than\n{printed}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The drill: all three nodes of the embedded cluster lose power, one of them within a drained reboot, and
 //! get it back node by node. Ends with everything restored and the time of each layer.
 //!
-//! The same steps for a real site: docs/operate.md.
+//! The same steps for a real site: docs/operate/site.md.
 
 #![expect(clippy::print_stdout, reason = "the drill talks to a person")]
 

@@ -156,7 +156,7 @@ fn sheet(plan: &Plan, pass: &PreflightPass, steps: &[String], columns: usize) ->
     out
 }
 
-/// What a drain does, in its order; docs/operate.md says how a person does the same by hand.
+/// What a drain does, in its order; docs/operate/before-a-drain.md says how a person does the same by hand.
 fn steps(plan: &Plan, takes_turns: bool) -> Vec<String> {
     let mut steps = vec!["preflight".to_owned()];
     steps.extend(takes_turns.then(|| "turn".to_owned()));

@@ -1,12 +1,13 @@
 //! Lines of `cargo`: packages, targets, profiles and the arguments behind `--` are those of this workspace.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::process::Command;
 
 use clap::Parser;
 use serde_json::Value;
 
-use super::{is_placeholder, shown, words};
+use super::{files, is_placeholder, shown, words};
 use crate::drain_cmd::node::top;
 
 const OF_TESTS: [&str; 3] = ["--ignored", "--nocapture", "--test-threads=1"];
@@ -81,9 +82,7 @@ fn missing(text: &str, packages: &Packages) -> Option<String> {
     };
     let (source, modules) = match target {
         Some((kind, name)) => match targets.get(&(kind.to_owned(), name.to_owned())) {
-            Some(path) => {
-                (Some(std::fs::read_to_string(path).unwrap()), modules_beside(std::path::Path::new(path)))
-            }
+            Some(path) => (Some(std::fs::read_to_string(path).unwrap()), modules_beside(Path::new(path))),
             None => return Some(format!("no {kind} {name}")),
         },
         None => (None, BTreeSet::new()),
@@ -115,19 +114,11 @@ fn missing(text: &str, packages: &Packages) -> Option<String> {
     }
 }
 
-fn modules_beside(main: &std::path::Path) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    let mut folders: Vec<_> = main.parent().map(std::path::Path::to_owned).into_iter().collect();
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).into_iter().flatten() {
-            let path = entry.unwrap().path();
-            found.extend(path.file_stem().map(|it| it.to_string_lossy().into_owned()));
-            if path.is_dir() {
-                folders.push(path);
-            }
-        }
-    }
-    found
+/// Names of modules: of a file, or of the folder of a `mod.rs`.
+fn modules_beside(main: &Path) -> BTreeSet<String> {
+    let found = files(main.parent().unwrap(), "rs");
+    let names = found.iter().flat_map(|it| [it.file_stem(), it.parent().unwrap().file_name()]);
+    names.map(|it| it.unwrap().to_string_lossy().into_owned()).collect()
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-fn documents() -> Vec<(PathBuf, String)> {
+pub(crate) fn documents() -> Vec<(PathBuf, String)> {
     let names = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
     let below = ["docs", "crates", "tests"].into_iter().flat_map(|it| files(&top().join(it), "md"));
     let read = |path: PathBuf| {

@@ -130,7 +130,7 @@ fn turns_are_shown_with_what_each_waits_for_and_what_to_type() {
     assert_eq!(
         words(&shown("zedbox lock status")),
         at_their_time(&told.out, &since),
-        "docs/operate.md differs:\n{}",
+        "docs/operate differs:\n{}",
         told.out
     );
     assert_eq!(place.written(), []);

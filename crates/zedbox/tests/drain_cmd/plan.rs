@@ -64,7 +64,7 @@ fn o5_the_plan_of_this_device_names_pods_blockers_and_the_next_step() {
     ] {
         assert!(said.contains(words), "no `{words}` in {}", told.out);
     }
-    assert_eq!(shown("zedbox drain plan"), without_this_disk(&told.out), "docs/operate.md differs");
+    assert_eq!(shown("zedbox drain plan"), without_this_disk(&told.out), "docs/operate differs");
     assert!(told.out.lines().all(|line| line.chars().count() <= 80), "{}", told.out);
 }
 
@@ -81,7 +81,7 @@ fn the_plan_names_the_steps_of_the_written_procedure_in_its_order() {
     let said = steps("");
     assert_eq!(said[..4], ["preflight", "turn", "hooks", "cordon"]);
     assert_eq!(said.last().map(String::as_str), Some("COMPLETE"));
-    let operate = fs::read_to_string(top().join("docs/operate.md")).unwrap();
+    let operate = fs::read_to_string(top().join("docs/operate/before-a-drain.md")).unwrap();
     let written: Vec<&str> = operate
         .split_once("| Step | By hand |")
         .map(|(_, table)| table.lines().skip(2).map_while(|line| line.strip_prefix("| `")?.split('`').next()))

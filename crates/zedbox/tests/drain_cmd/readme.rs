@@ -1,20 +1,20 @@
-//! Outputs in README.md and docs/operate.md equal the program's on the trees of `run-fixtures`.
+//! Outputs in README.md and docs/operate equal the program's on the trees of `run-fixtures`.
 
 use std::fs::File;
 use std::time::{Duration, UNIX_EPOCH};
 
 use topics::GoTime;
 
+use crate::documents::documents;
 use crate::drain_cmd::node::{Ended, NOW, Node, top};
 
 /// Every output of `command` in the documents; all are equal.
 pub(crate) fn shown(command: &str) -> String {
     let begins = format!("```text\n$ {command}\n");
-    let documents =
-        ["README.md", "docs/operate.md"].map(|it| std::fs::read_to_string(top().join(it)).unwrap());
-    let mut found = documents.iter().filter_map(|text| text.split_once(&begins)?.1.split_once("```"));
+    let documents = documents();
+    let mut found = documents.iter().filter_map(|(_, text)| text.split_once(&begins)?.1.split_once("```"));
     let Some((first, _)) = found.next() else { unreachable!("no document shows `$ {command}`") };
-    assert!(found.all(|(other, _)| other == first), "README.md and docs/operate.md differ on `{command}`");
+    assert!(found.all(|(other, _)| other == first), "the documents differ on `{command}`");
     first.to_owned()
 }
 
