@@ -2,7 +2,7 @@
 //!
 //! Every way to a reboot, a shutdown or a switch of images leads through here, whatever event led to the question
 //! (D-B1, D-N3). Source: spec agents.md 1.4 and 3.3; an answer counts only for the very request that it names (D-B3).
-//! Pure: no clock, no I/O, no task.
+//! Pure: no clock, no I/O, no task. Not here: a pause (`pause`), the end of the wait for a silent zedkube (requesters).
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use flate2::read::MultiGzDecoder;
 use ring::digest::{Context, SHA256};
 
-use super::{Bytes, ImageToWrite, Percent, hex, layout, refuse};
+use super::{Bytes, ImageToWrite, Percent, hex, refuse, root_layer};
 use crate::Error;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
@@ -30,7 +30,7 @@ enum Unpacked {
 impl ImageSource {
     /// `percent` follows the reading.
     pub(super) fn open(image: &ImageToWrite, percent: Percent) -> Result<Self, Error> {
-        let given = if image.sha256.is_empty() { String::new() } else { layout::digits(&image.sha256)? };
+        let given = if image.sha256.is_empty() { String::new() } else { root_layer::digits(&image.sha256)? };
         let (path, sha256) = match &image.bytes {
             Bytes::Inline(text) => {
                 let raw = Box::new(io::Cursor::new(text.clone().into_bytes()));
@@ -38,11 +38,11 @@ impl ImageSource {
             }
             Bytes::Path(path) if !path.is_dir() => (path.clone(), given),
             Bytes::Path(folder) => {
-                let layer = layout::root(folder, &[], &given)?;
+                let layer = root_layer::root(folder, &[], &given)?;
                 (layer.path, layer.sha256)
             }
             Bytes::Blobs { folder, names } => {
-                let layer = layout::root(folder, names, &given)?;
+                let layer = root_layer::root(folder, names, &given)?;
                 (layer.path, layer.sha256)
             }
         };

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::table::{GptTable, NotWritten, Sectors, Slot};
-use super::{layout, squashfs};
+use super::{root_layer, squashfs};
 
 /// Most writes for one changed sector of entries: header and entries of two copies, each written twice.
 const MOST_WRITES: usize = 8;
@@ -85,7 +85,7 @@ pub fn table(disk: &[u8]) -> Result<bool, String> {
 }
 
 pub fn document(document: &[u8], wanted: &str) -> Result<String, String> {
-    layout::chosen(document, wanted)
+    root_layer::chosen(document, wanted)
 }
 
 pub fn root(head: &[u8]) -> Result<u64, String> {

@@ -3,10 +3,10 @@
 //! Not here: the rules of the lease (`crate::lease`), what the leader reports. Sources: spec/agents.md 4.10,
 //! spec/topics.md (KubeLeaderElectInfo), goals L1 to L5.
 
-mod core;
+mod candidate;
 mod shell;
 #[cfg(test)]
 mod tests;
 
-pub use core::{Candidacy, Leadership};
+pub use candidate::{Candidacy, Leadership};
 pub use shell::{Door, Leader};

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use topics::{GoTime, KubeLeaderElectInfo, ZedAgentStatus};
 use tracing::warn;
 
-use super::core::{Candidacy, Candidate, Effect, Event, Leadership};
+use super::candidate::{Candidacy, Candidate, Effect, Event, Leadership};
 use crate::{DutyLimits, GLOBAL, NAME, lease};
 
 /// The task for calls; there is one at a time.

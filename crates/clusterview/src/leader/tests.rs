@@ -7,8 +7,8 @@ use serde_json::json;
 use step::{Core as _, Mono, WriteOutcome};
 use topics::{ConfigGetStatus, GoTime, KubeLeaderElectInfo, go_json};
 
-use super::core::Candidacy;
-use super::core::{Candidate, Effect, Event};
+use super::candidate::Candidacy;
+use super::candidate::{Candidate, Effect, Event};
 
 const T0: Mono = Mono::from_start(Duration::from_secs(1_000));
 const PATIENCE: Duration = Duration::from_secs(300);

@@ -1,4 +1,4 @@
-//! One plain file, followed: a config or an order that a person or another program writes.
+//! One plain file, followed: a config, or an order, which is refused if others could have written it.
 
 use std::fs::{self, File, Metadata};
 use std::io;

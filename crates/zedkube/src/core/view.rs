@@ -1,6 +1,6 @@
-//! What a person reads: the state of the core as NodeDrainProgress and DrainJournal.
+//! What is published and in which order (`publish`): DrainJournal, NodeDrainProgress, NodeDrainStatus.
 //!
-//! Pure: no clock, no I/O, no task.
+//! Pure: no clock, no I/O, no task. Not here: what waits until another is on disk (`weight` in the shell).
 
 use clusterview::leader::Candidacy;
 use nodestatus::Membership;
