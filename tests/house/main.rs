@@ -102,19 +102,12 @@ fn top() -> PathBuf {
 
 /// All files under `folders` whose names end in `ext`, by their paths from the top.
 fn files(folders: &[&str], ext: &str) -> Vec<(PathBuf, String)> {
-    let mut found = Vec::new();
-    let mut folders: Vec<PathBuf> = folders.iter().map(|it| top().join(it)).collect();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|it| it == ext) {
-                let text = fs::read_to_string(&path).unwrap();
-                found.push((path.strip_prefix(top()).unwrap().to_owned(), text));
-            }
-        }
-    }
+    let all = folders.iter().flat_map(|it| scenarios::files_below(&top().join(it)));
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap();
+        (path.strip_prefix(top()).unwrap().to_owned(), text)
+    };
+    let mut found: Vec<_> = all.filter(|it| it.extension().is_some_and(|it| it == ext)).map(read).collect();
     found.sort();
     found
 }

@@ -181,6 +181,19 @@ impl Halt {
     }
 }
 
+/// All files below `folder`, in order.
+pub fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let (mut found, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { found.push(path) }
+        }
+    }
+    found.sort();
+    found
+}
+
 /// Makes an executable script. Another process writes it: a file that this one has open for writing, and so
 /// any process that a thread is starting then, cannot be run ("Text file busy").
 pub fn script(path: &Path, text: &str) {

@@ -1,6 +1,7 @@
 //! The Debian package. Source: deb(5), and the Debian policy manual.
 
 use std::fs;
+use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 use ar::{Builder, Header};
@@ -11,15 +12,8 @@ use crate::facts::{BuildTarget, Workspace};
 const POSTINST: &str = include_str!("../package/postinst");
 const PRERM: &str = include_str!("../package/prerm");
 const POSTRM: &str = include_str!("../package/postrm");
-/// Installed, and enabled only by a person.
-const UNITS: [&str; 2] = ["zedbox.service", "zedbox-drain-at-shutdown.service"];
 const TMPFILES: &str = include_str!("../package/zedbox.conf");
 const SETTINGS: &str = include_str!("../package/zedbox.toml");
-/// Kept when a person has changed them.
-const CONFFILES: &str = "/etc/zedbox/zedbox.toml\n";
-/// From docs/reference.
-const MANIFESTS: [&str; 5] =
-    ["role.yaml", "role-bindings.yaml", "role-bindings-apps.yaml", "role-bindings-surge.yaml", "alerts.yaml"];
 
 pub(crate) struct Package<'a> {
     pub(crate) workspace: &'a Workspace,
@@ -54,7 +48,8 @@ pub(crate) fn make(package: &Package<'_>) -> anyhow::Result<Vec<u8>> {
         package.target.debian
     );
     let control = [
-        Entry::file("conffiles", 0o644, CONFFILES),
+        // Kept when a person has changed them.
+        Entry::file("conffiles", 0o644, "/etc/zedbox/zedbox.toml\n"),
         Entry::file("control", 0o644, control),
         Entry::file("postinst", 0o755, POSTINST),
         Entry::file("postrm", 0o755, POSTRM),
@@ -76,22 +71,27 @@ pub(crate) fn make(package: &Package<'_>) -> anyhow::Result<Vec<u8>> {
 }
 
 fn files(package: &Package<'_>) -> anyhow::Result<Vec<Entry>> {
-    let document =
-        |path: &str| fs::read(package.workspace.root.join(path)).with_context(|| format!("read {path}"));
+    let root = &package.workspace.root;
+    let read = |path: &Path| fs::read(path).with_context(|| format!("read {}", path.display()));
     let mut files = vec![
         Entry::file("usr/bin/zedbox", 0o755, package.program),
         Entry::file("usr/lib/tmpfiles.d/zedbox.conf", 0o644, TMPFILES),
         Entry::file("etc/zedbox/zedbox.toml", 0o644, SETTINGS),
         Entry::file("usr/share/doc/zedbox/copyright", 0o644, package.notices),
-        Entry::file("usr/share/doc/zedbox/changelog.gz", 0o644, gzip(&document("CHANGELOG.md")?)?),
+        Entry::file("usr/share/doc/zedbox/changelog.gz", 0o644, gzip(&read(&root.join("CHANGELOG.md"))?)?),
     ];
-    for name in UNITS {
-        let path = format!("usr/lib/systemd/system/{name}");
-        files.push(Entry::file(&path, 0o644, document(&format!("docs/units/{name}"))?));
-    }
-    for name in MANIFESTS {
-        let path = format!("usr/share/zedbox/{name}");
-        files.push(Entry::file(&path, 0o644, document(&format!("docs/reference/{name}"))?));
+    // Without pictures; units and manifests at the places of their kind.
+    for folder in ["", "examples", "operate", "reference", "units"] {
+        for entry in fs::read_dir(root.join("docs").join(folder)).context("read docs")? {
+            let path = entry?.path();
+            let place = match path.extension().and_then(|it| it.to_str()) {
+                Some("service") => "usr/lib/systemd/system".into(),
+                Some("yaml") => "usr/share/zedbox".into(),
+                _ => Path::new("usr/share/doc/zedbox").join(folder),
+            };
+            let (Some(name), true) = (path.file_name(), path.is_file()) else { continue };
+            files.push(Entry::file(&place.join(name).display().to_string(), 0o644, read(&path)?));
+        }
     }
     files.extend(package.texts.iter().cloned());
     Ok(files)

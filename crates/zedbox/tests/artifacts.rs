@@ -41,20 +41,12 @@ fn pack(program: &Path, version: &str, out: &Path) -> PathBuf {
 
 /// By paths from `folder`, with their modes.
 fn files(folder: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
-    let (mut found, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
-    while let Some(next) = folders.pop() {
-        for entry in fs::read_dir(next).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
-                let name = path.strip_prefix(folder).unwrap().display().to_string();
-                found.insert(name, (mode, fs::read(&path).unwrap()));
-            }
-        }
-    }
-    found
+    let file = |path: PathBuf| {
+        let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
+        let name = path.strip_prefix(folder).unwrap().display().to_string();
+        (name, (mode, fs::read(&path).unwrap()))
+    };
+    scenarios::files_below(folder).into_iter().map(file).collect()
 }
 
 /// An installed program; its output is shown when it fails.
@@ -201,6 +193,11 @@ fn x4_the_package_holds_all_that_a_person_needs_and_nothing_of_this_machine() {
         "usr/lib/tmpfiles.d/zedbox.conf",
         "usr/share/bash-completion/completions/zedbox",
         "usr/share/doc/zedbox/copyright",
+        "usr/share/doc/zedbox/drill.sh",
+        "usr/share/doc/zedbox/examples/edge-dev-config.json",
+        "usr/share/doc/zedbox/operate.md",
+        "usr/share/doc/zedbox/operate/blockers.md",
+        "usr/share/doc/zedbox/reference/dashboard.json",
         "usr/share/fish/vendor_completions.d/zedbox.fish",
         "usr/share/man/man1/zedbox.1.gz",
         "usr/share/man/man1/zedbox-drain-status.1.gz",

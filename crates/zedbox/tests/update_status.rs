@@ -39,15 +39,7 @@ impl Place {
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        let (mut found, mut folders) = (Vec::new(), vec![self.root.path().to_owned()]);
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() { folders.push(path) } else { found.push(path) }
-            }
-        }
-        found.sort();
-        found
+        scenarios::files_below(self.root.path())
     }
 }
 

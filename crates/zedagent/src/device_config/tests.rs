@@ -26,6 +26,8 @@ fn the_references_configs_are_read_whole() {
     assert_eq!(cluster.cluster_type, ClusterType::Ha);
     assert_eq!(cluster.master_node_ids.unwrap().len(), 3);
     assert_eq!(cluster.cluster_ip_prefix.unwrap().mask.unwrap().0, [255, 255, 255, 240]);
+    let example = parse(golden("../../../docs/examples/edge-dev-config").as_bytes()).unwrap();
+    assert!(example.faults.is_empty() && good(example.cluster).valid);
     let config = parse(golden("cluster-baseos-activate").as_bytes()).unwrap();
     assert!(good(config.base_os).unwrap().activate);
     let config = parse(golden("single-node").as_bytes()).unwrap();

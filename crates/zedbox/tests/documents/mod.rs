@@ -97,17 +97,8 @@ impl Shown {
 }
 
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
-    let (mut found, mut folders) = (Vec::new(), vec![folder.to_owned()]);
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|it| it == extension) {
-                found.push(path);
-            }
-        }
-    }
+    let mut found = scenarios::files_below(folder);
+    found.retain(|it| it.extension().is_some_and(|it| it == extension));
     found
 }
 

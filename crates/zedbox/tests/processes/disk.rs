@@ -310,24 +310,13 @@ async fn after_persist_was_wiped_with_our_cordon_standing_each_agent_starts_and_
 async fn after_a_downgrade_with_our_cordon_standing_each_agent_starts_and_the_node_ends_schedulable() {
     let mut world = cordoned_and_off().await;
     // Every file of an agent has another shape, as from a later version; no backup helps.
-    let mut folders = vec![world.topic_root.path("persist/status")];
-    let mut broken = 0;
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_none_or(|ext| ext != "lock") {
-                store::replace(
-                    &path,
-                    br#"{"Format":9,"Counter":{"Of":"later"},"Status":"drained","Phase":[]}"#,
-                )
-                .unwrap();
-                broken += 1;
-            }
-        }
+    let mut files = scenarios::files_below(&world.topic_root.path("persist/status"));
+    files.retain(|it| it.extension().is_none_or(|ext| ext != "lock"));
+    for path in &files {
+        store::replace(path, br#"{"Format":9,"Counter":{"Of":"later"},"Status":"drained","Phase":[]}"#)
+            .unwrap();
     }
-    assert!(broken >= 4, "{broken}");
+    assert!(files.len() >= 4, "{files:?}");
     world.ask_reboot(7);
     world.start_all();
     comes_back(world).await;
