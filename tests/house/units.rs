@@ -1,13 +1,15 @@
-//! The shipped unit file: systemd accepts it and finds it secure, it follows the cluster's services, and its
-//! step before the start works.
+//! The shipped unit files: systemd accepts them and finds the agents' secure, it follows the cluster's services, and the
+//! one that comes before these works.
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
 use std::io::Write as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 use std::process::Command;
 
 const UNIT: &str = include_str!("../../docs/units/zedbox.service");
+const KMSG: &str = include_str!("../../docs/units/zedbox-kmsg.service");
 
 /// Section, key and value of each line that is one.
 fn lines() -> Vec<(&'static str, &'static str, &'static str)> {
@@ -32,14 +34,6 @@ fn write(path: &Path, text: &str) {
     std::fs::File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
 }
 
-/// The shell text of the only step before the start, which must not stop the service.
-fn step() -> &'static str {
-    let steps = commands("ExecStartPre");
-    assert_eq!(steps.len(), 1);
-    let text = steps[0].strip_prefix("-+/bin/sh -c '").unwrap();
-    text.strip_suffix('\'').unwrap()
-}
-
 #[test]
 fn the_service_starts_all_agents_on_the_real_machine_and_comes_back() {
     // The device is in the settings file, which arguments would override.
@@ -49,26 +43,59 @@ fn the_service_starts_all_agents_on_the_real_machine_and_comes_back() {
     assert!(lines().contains(&("Install", "WantedBy", "multi-user.target")));
 }
 
-#[test]
-fn the_step_before_the_start_calls_mknod_for_a_missing_kmsg_and_leaves_one_that_is_there() {
+/// What the step makes of `/dev/kmsg`, here a name in a folder of this test, behind `words`; and what it says.
+fn kmsg(words: &[&str], at_first: impl FnOnce(&Path)) -> (std::io::Result<std::fs::Metadata>, String) {
     let dir = tempfile::tempdir().unwrap();
     let node = dir.path().join("kmsg");
-    // Only root may make device nodes: a stand-in records its calls.
-    let calls = dir.path().join("calls");
-    let mknod = dir.path().join("mknod");
-    scenarios::script(&mknod, &format!("#!/bin/sh\necho \"$@\" >> {}\n: > \"$3\"\n", calls.display()));
-    assert!(step().contains("/dev/kmsg"));
-    let text = step().replace("/dev/kmsg", node.to_str().unwrap());
-    for _ in 0..2 {
-        let ended = Command::new("/bin/sh").arg("-c").arg(&text).env("PATH", dir.path()).status().unwrap();
-        assert!(ended.success());
+    at_first(&node);
+    let step =
+        KMSG.lines().find_map(|it| it.strip_prefix("ExecStart=/bin/sh -c '")?.strip_suffix('\'')).unwrap();
+    let step = step.replace("/dev/kmsg", node.to_str().unwrap()).replace("/dev/console", "/dev/null");
+    let words = [words, &["/bin/sh", "-c", &step]].concat();
+    let said = Command::new(words[0]).args(&words[1..]).output().unwrap();
+    let text = String::from_utf8([said.stdout, said.stderr].concat()).unwrap();
+    (node.symlink_metadata(), text.replace(node.to_str().unwrap(), "/dev/kmsg"))
+}
+
+#[test]
+fn seed_1_01_before_the_kubelet_a_missing_kmsg_is_made_or_linked_where_no_device_may_be_made_and_the_log_says_which()
+ {
+    let before = KMSG.lines().find_map(|it| it.strip_prefix("Before=")).unwrap();
+    assert_eq!(before, "k3s.service k3s-agent.service rke2-server.service rke2-agent.service");
+    assert!(lines().contains(&("Unit", "Wants", "zedbox-kmsg.service")));
+
+    let (found, said) = kmsg(&["env"], |node| write(node, "as it was"));
+    assert_eq!((found.unwrap().len(), said.as_str()), (9, "/dev/kmsg is there\n"));
+    // As in an unprivileged container: the kernel itself refuses the device there.
+    match Command::new("unshare").args(["-r", "true"]).status() {
+        Ok(ended) if ended.success() => {
+            for dangles in [false, true] {
+                let (found, said) = kmsg(&["unshare", "-r"], |node| {
+                    if dangles {
+                        std::os::unix::fs::symlink("nowhere", node).unwrap();
+                    }
+                });
+                assert!(found.unwrap().is_symlink() && said.contains("mknod: "), "{said}");
+                assert!(said.starts_with("made /dev/kmsg a link to /dev/null\n"), "{said}");
+            }
+        }
+        no => writeln!(std::io::stderr(), "skipped: no user namespace here: {no:?}").unwrap(),
     }
-    assert_eq!(std::fs::read_to_string(&calls).unwrap(), format!("-m 600 {} c 1 11\n", node.display()));
+    let (found, said) = kmsg(&["env"], |_| {});
+    let found = found.unwrap();
+    if found.is_symlink() {
+        writeln!(std::io::stderr(), "skipped: this user may make no device: {said}").unwrap();
+    } else {
+        let is_it = found.file_type().is_char_device() && found.rdev() == rustix::fs::makedev(1, 11);
+        assert!(is_it && said == "made the device /dev/kmsg\n", "{said}");
+        assert_eq!(found.mode() & 0o777, 0o600);
+    }
 }
 
 /// The unit in a folder of its own, with an existing program; `None` without systemd-analyze.
 fn analyzed(words: &[&str]) -> Option<(bool, String)> {
     let dir = tempfile::tempdir().unwrap();
+    write(&dir.path().join("zedbox-kmsg.service"), KMSG);
     let unit = dir.path().join("zedbox.service");
     write(&unit, &UNIT.replace("/usr/bin/zedbox run", "/bin/true run"));
     let Ok(said) = Command::new("systemd-analyze").args(words).arg(&unit).output() else {

@@ -3,6 +3,8 @@
 //! Refused here: an order of an earlier boot. Not here: who may write one (`pubsub`, `watch::file`), what it may say
 //! (`topics::read_force`), what an order means to an agent. Source: spec agents.md 4.6, pubsub.md.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
 use pubsub::{FileRule, FileState, FileWatch, TopicRoot, store};
@@ -11,6 +13,8 @@ use tracing::warn;
 
 use crate::{AgentContext, Error, Tasks, report};
 
+/// Of [`FORCE_FILE`].
+const FOLDER: &str = "persist/kube-status";
 /// Used when /persist cannot be written: the reboot may be the cure. It counts where there is none under
 /// /persist, by the same rules, and is lost at a reboot.
 pub const FALLBACK: &str = "run/zedbox/force-NodeDrainStatus-global.json";
@@ -24,9 +28,15 @@ const USERS_BYTES: u64 = 1 << 20;
 /// Removes an order that was given in an earlier boot: it was meant for that boot. Every agent that reads
 /// orders calls this first, so that none acts on an old one, whichever agent starts first. An order given
 /// after the first of these calls stays. While it fails, [`Orders`] refuses what is under /persist.
+///
+/// Makes the folder of orders where it is missing, for root alone: a person writes there by hand.
 pub fn forget_earlier_boot(context: &AgentContext) {
     if let Err(cause) = forgotten(context) {
         warn!(error = %report::chain(&cause), "cannot see to force files of an earlier boot; one under /persist is refused meanwhile");
+    }
+    let folder = context.topic_root.path(FOLDER);
+    if let Err(error) = DirBuilder::new().recursive(true).mode(0o700).create(&folder) {
+        warn!(path = %folder.display(), %error, "cannot make the folder of force files");
     }
 }
 
@@ -187,6 +197,8 @@ fn order(file: FileState) -> Result<Option<NodeDrainStatus>, String> {
 mod tests {
     use super::*;
     use crate::test_context;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::process::Command;
 
     #[tokio::test]
     async fn an_order_of_an_earlier_boot_is_removed_by_the_first_agent_and_one_of_this_boot_stays() {
@@ -204,6 +216,23 @@ mod tests {
         // `/run` goes with a boot; where it does not, the identity shows it.
         forget_earlier_boot(&test_context(root.path(), "boot-2").1);
         assert!(!there());
+    }
+
+    #[tokio::test]
+    async fn c2_the_three_orders_of_the_manual_count_as_typed_on_a_machine_where_nobody_made_their_folder() {
+        for (status, requester) in [(1, 1), (9, 2), (9, 3)] {
+            let root = tempfile::tempdir().unwrap();
+            let (_stopper, here) = test_context(root.path(), "boot-1");
+            forget_earlier_boot(&here);
+            let mode = std::fs::metadata(root.path().join(FOLDER)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700);
+            let line = format!(r#"echo '{{"Status":{status},"RequestedBy":{requester}}}' > {FORCE_FILE}"#);
+            let typed = ["-c", &format!("umask 022; {line}")];
+            let ended = Command::new("sh").args(typed).current_dir(root.path()).status().unwrap();
+            assert!(ended.success());
+            let order = Orders::open(&here).next().await.0.unwrap().unwrap();
+            assert_eq!((order.status.number(), order.requested_by.number()), (status, requester));
+        }
     }
 
     #[tokio::test]

@@ -37,8 +37,7 @@ pub fn devices(exists: impl Fn(&str) -> bool) -> Vec<Finding> {
     let missing = DEVICE_NODES.into_iter().filter(|path| !exists(path));
     let all: Vec<String> = missing.map(|path| format!("/{path}")).collect();
     Finding::listing(("devices", Severity::Blocks), "device nodes that are missing", &all, |_| {
-        "create it (`mknod /dev/kmsg c 1 11` for /dev/kmsg), or start zedbox by the unit docs/units/zedbox.service, which does so"
-            .to_owned()
+        "`systemctl start zedbox-kmsg` makes /dev/kmsg; without that unit `mknod /dev/kmsg c 1 11`".to_owned()
     })
 }
 

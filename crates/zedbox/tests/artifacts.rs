@@ -352,7 +352,8 @@ async fn x4_the_package_is_installed_drains_its_node_is_upgraded_removed_and_pur
     let installed = bare.run(&["dpkg", "--install", "/tmp/0.1.0.deb"]);
     assert!(installed.contains("not started. Edit /etc/zedbox/zedbox.toml"), "{installed}");
     assert_eq!(bare.run(&["dpkg", "--verify", "zedbox"]), "");
-    assert!(bare.path("persist").is_dir());
+    let orders = fs::metadata(bare.path("persist/kube-status")).unwrap();
+    assert_eq!(orders.permissions().mode() & 0o777, 0o700);
     assert!(!bare.path("etc/systemd/system/multi-user.target.wants/zedbox.service").exists());
     assert!(bare.run(&["zedbox", "--version"]).starts_with("zedbox "));
     bare.run(&["zedbox", "check", "/etc/zedbox/zedbox.toml"]);

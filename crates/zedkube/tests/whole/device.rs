@@ -104,7 +104,6 @@ impl Device {
             "run/zedagent/EdgeNodeInfo",
             "run/zedagent/ConfigItemValueMap",
             "run/zedagent/ZedAgentStatus",
-            "persist/kube-status",
             "tmp",
             "dev",
             "marks",
