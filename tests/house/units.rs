@@ -128,7 +128,7 @@ fn x4_it_reports_readiness_and_life_writes_only_where_agents_write_and_follows_t
     assert_eq!(commands("WatchdogSec"), ["3min"]);
     assert_eq!(
         (commands("ProtectSystem"), commands("ReadWritePaths")),
-        (vec!["strict"], vec!["/run /persist"])
+        (vec!["strict"], vec!["/run /persist -/etc/zedbox"])
     );
     let after = lines().into_iter().find(|it| (it.0, it.1) == ("Unit", "After")).unwrap().2;
     for cluster in ["k3s", "k3s-agent", "rke2-server", "rke2-agent"] {

@@ -3,6 +3,7 @@
 //! Source: spec/cluster-lock.md 7.1. Pure: no clock, no I/O, no task.
 
 use jiff::{SignedDuration, Timestamp};
+use kubeapi::connect::credential::{Account, TokenLife};
 use kubeapi::names::listed;
 use kubeapi::objects::text;
 use rustls_pki_types::CertificateDer;
@@ -138,6 +139,28 @@ pub fn dated(all: &[Dated], now: Timestamp) -> Vec<Finding> {
             .with(Severity::Warns)
     });
     steps.into_iter().filter_map(of).chain(early).collect()
+}
+
+/// A token that ends sooner should have been renewed: less, where its whole life is shorter than half a year.
+const TOKEN_SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+/// The token of our kubeconfig, when it ends soon: the agents have tried to renew it since a third of its life was left. Code
+/// `certificates`.
+pub fn token(place: &str, life: &TokenLife, now: Timestamp) -> Option<Finding> {
+    let (left, whole) = (life.ends.duration_since(now), life.whole());
+    let severity = match left {
+        it if it < VERY_SOON.min(whole / 12) => Severity::Blocks,
+        it if it < TOKEN_SOON.min(whole / 6) => Severity::Warns,
+        _ => return None,
+    };
+    let Account { namespace, name } = &life.account;
+    let verb = if left.is_negative() { "has" } else { "expires" };
+    let text = format!("the token of {place} {verb} {}: the agents could not renew it", until(left));
+    let next = format!(
+        "`journalctl -u zedbox -g token` shows why; `zedbox role --service-account {namespace}/{name} | kubectl apply -f -` lets \
+         them, `zedbox kubeconfig` makes the file again"
+    );
+    Some(Finding::new("certificates", text, next).with(severity))
 }
 
 fn until(left: SignedDuration) -> String {

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use kubeapi::connect::credential::Credential;
 use kubeapi::names::listed;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use serde::de::DeserializeOwned;
@@ -23,7 +24,7 @@ use tokio_rustls::rustls::{
 };
 use topics::{EdgeNodeClusterStatus, Secret, go_json};
 
-use crate::certificates::{Dated, Dates, dated};
+use crate::certificates::{self, Dated, Dates, dated};
 use crate::finding::unreadable;
 use crate::node::{self, DiskRoom};
 use crate::{Finding, Severity, network};
@@ -55,8 +56,8 @@ pub struct Host {
     pub root: PathBuf,
     /// Servers by what they are and `host:port`.
     pub servers: Vec<(String, String)>,
-    /// Our own certificate for the cluster as PEM, by the file that it is from; or why it cannot be read.
-    pub own: Option<(String, Result<Vec<u8>, String>)>,
+    /// What we show the cluster, by the file that it is from; or why it cannot be read.
+    pub own: Option<(String, Result<Credential, String>)>,
     /// Folders whose disks are looked at, below the root.
     pub disks: Vec<String>,
 }
@@ -88,12 +89,15 @@ pub fn look(machine: &Host, now: Timestamp) -> Vec<Finding> {
     for (what, address) in &machine.servers {
         take(of_server(what, address));
     }
-    if let Some((place, pem)) = &machine.own {
-        let next = format!("renew {place}: k3s writes it again when it starts");
-        let dates =
-            pem.as_deref().map_err(Clone::clone).and_then(|it| Dates::of_pem(it).ok_or_else(no_certificate));
-        let own = dates.map(|dates| Some(Dated { place: place.clone(), dates, next }));
-        take(own.map_err(|why| format!("{place}: {why}")));
+    match &machine.own {
+        None => {}
+        Some((place, Err(why))) => take(Err(format!("{place}: {why}"))),
+        Some((place, Ok(Credential::Certificate(pem)))) => {
+            let next = format!("renew {place}: k3s writes it again when it starts");
+            let own = Dates::of_pem(pem).ok_or_else(|| format!("{place}: {}", no_certificate()));
+            take(own.map(|dates| Some(Dated { place: place.clone(), dates, next })));
+        }
+        Some((place, Ok(Credential::Token(life)))) => found.extend(certificates::token(place, life, now)),
     }
     found.extend(dated(&all, now));
     let rooms = machine.disks.iter().filter_map(|it| match room(&machine.root.join(it)) {

@@ -10,6 +10,7 @@ use checks::certificates::{Dated, Dates, dated};
 use checks::local::{Host, look};
 use checks::{Finding, Severity};
 use jiff::{SignedDuration, Timestamp};
+use kubeapi::connect::credential::{Credential, TokenLife};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
@@ -89,7 +90,9 @@ fn u6_certificates_are_read_from_files_servers_and_the_kubeconfig_and_what_canno
     fs::create_dir_all(&agent).unwrap();
     write(&agent.join("client-kubelet.crt"), PEM);
     write(&agent.join("client-kubelet.key"), "a key is not read");
-    let own = |pem: Result<Vec<u8>, String>| Some(("kubeconfig /etc/k".to_owned(), pem));
+    let own = |pem: Result<Vec<u8>, String>| {
+        Some(("kubeconfig /etc/k".to_owned(), pem.map(Credential::Certificate)))
+    };
     let machine = |own| Host {
         root: root.path().to_owned(),
         servers: vec![("kubelet".to_owned(), server())],
@@ -115,6 +118,34 @@ fn u6_certificates_are_read_from_files_servers_and_the_kubeconfig_and_what_canno
     assert!(texts.iter().any(|it| it.contains("torn.crt: it holds no X.509 certificate")), "{texts:?}");
     assert!(texts.iter().any(|it| it.contains("kubeconfig /etc/k: no such file")), "{texts:?}");
     assert!(torn.iter().all(|it| it.severity == Severity::Warns && it.unread), "{torn:?}");
+}
+
+#[test]
+fn seed_2_31_the_token_of_the_kubeconfig_warns_under_thirty_days_and_blocks_under_one() {
+    let root = tempfile::tempdir().unwrap();
+    let found = |days: i64, left: SignedDuration| {
+        let ends = at(NOW) + left;
+        let account = "edge/agents".parse().unwrap();
+        let life = TokenLife { account, starts: ends - SignedDuration::from_hours(days * 24), ends };
+        let own = Some(("kubeconfig /etc/k".to_owned(), Ok(Credential::Token(life))));
+        look(&Host { root: root.path().to_owned(), own, ..Host::default() }, at(NOW))
+    };
+    let hours = SignedDuration::from_hours;
+    for (days, left, severity, words) in [
+        (365, hours(24 * 30), None, ""),
+        (365, hours(24 * 30 - 1), Some(Severity::Warns), "kubeconfig /etc/k expires in 29 days"),
+        (365, hours(23), Some(Severity::Blocks), "expires in 23 h"),
+        (365, hours(-5), Some(Severity::Blocks), "has expired 5 h ago"),
+        // A short one, of which the agents have a third for the next.
+        (1, hours(4), None, ""),
+        (1, hours(3), Some(Severity::Warns), "in 3 h"),
+        (1, hours(1), Some(Severity::Blocks), "in 1 h"),
+    ] {
+        let found = found(days, left);
+        assert_eq!(found.first().map(|it| it.severity), severity, "{days} {left}");
+        assert!(found.iter().all(|it| it.code == "certificates" && it.text.contains(words)), "{found:?}");
+        assert!(found.iter().all(|it| it.next.contains("--service-account edge/agents |")), "{found:?}");
+    }
 }
 
 #[test]

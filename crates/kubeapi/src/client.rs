@@ -7,7 +7,7 @@ mod answer;
 mod served;
 mod shared;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 use tracing::debug;
 
 use crate::connect::ClusterEndpoint;
+use crate::connect::credential::Credential;
 use crate::error::{Error, cause};
 use crate::kubeconfig::KubeconfigFile;
 use crate::nodes::MachineIds;
@@ -186,11 +187,27 @@ impl ApiClient {
         self.dates.now()
     }
 
-    /// Our client certificate, as PEM; `None` with other credentials, or for a given client.
-    pub fn certificate(&self) -> Result<Option<Vec<u8>>, String> {
+    /// What we show the server, where it has an end; `None` for a given client.
+    pub fn credential(&self) -> Result<Option<Credential>, String> {
         match &*self.source {
             ClientSource::Given { .. } => Ok(None),
-            ClientSource::File(file) => file.certificate(),
+            ClientSource::File(file) => file.credential(),
+        }
+    }
+
+    /// `None` for a given client.
+    pub fn kubeconfig(&self) -> Option<&Path> {
+        match &*self.source {
+            ClientSource::Given { .. } => None,
+            ClientSource::File(file) => Some(file.path()),
+        }
+    }
+
+    /// Content of the kubeconfig, and the token that is written in it; both are secrets.
+    pub(crate) fn inline_token(&self) -> Result<Option<(String, String)>, Error> {
+        match &*self.source {
+            ClientSource::Given { .. } => Ok(None),
+            ClientSource::File(file) => file.inline_token(),
         }
     }
 

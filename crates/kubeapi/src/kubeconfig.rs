@@ -20,6 +20,7 @@ use kube::Client;
 use tracing::debug;
 
 use self::parsed::{HeaderCredential, InlineOrFile, Parsed, parse};
+use crate::connect::credential::{Credential, TokenLife};
 use crate::connect::{self, Access, ClusterEndpoint, read_file, short_enough};
 use crate::error::Error;
 
@@ -120,22 +121,39 @@ impl KubeconfigFile {
         Ok(client)
     }
 
-    /// Our client certificate, as PEM; `None` where there is none.
-    pub(crate) fn certificate(&self) -> Result<Option<Vec<u8>>, String> {
+    pub(crate) fn credential(&self) -> Result<Option<Credential>, String> {
+        let parsed = self.parsed()?.1;
+        let bytes = |source| match source {
+            InlineOrFile::Here(bytes) => Ok(bytes),
+            InlineOrFile::File(path) => read_file(&path),
+        };
+        Ok(match (parsed.identity, parsed.proof) {
+            (Some((certificate, _)), _) => Some(Credential::Certificate(bytes(certificate)?)),
+            (None, Some(HeaderCredential::Token(source))) => {
+                TokenLife::of(&String::from_utf8_lossy(&bytes(source)?)).map(Credential::Token)
+            }
+            (None, Some(HeaderCredential::Password { .. }) | None) => None,
+        })
+    }
+
+    pub(crate) fn inline_token(&self) -> Result<Option<(String, String)>, Error> {
+        let wrong = |it: String| Error::Kubeconfig { path: self.path.clone(), source: it.into() };
+        let (text, parsed) = self.parsed().map_err(wrong)?;
+        let Some(HeaderCredential::Token(InlineOrFile::Here(token))) = parsed.proof else { return Ok(None) };
+        let both = String::from_utf8(text).ok().zip(String::from_utf8(token).ok());
+        Ok(both.map(|(file, token)| (file, token.trim().to_owned())))
+    }
+
+    fn parsed(&self) -> Result<(Vec<u8>, Parsed), String> {
         let text = read_file(&self.path)?;
         let parsed = parse(&text, self.path.parent().unwrap_or(Path::new("/")))?;
-        match parsed.identity {
-            None => Ok(None),
-            Some((InlineOrFile::Here(bytes), _)) => Ok(Some(bytes)),
-            Some((InlineOrFile::File(path), _)) => read_file(&path).map(Some),
-        }
+        Ok((text, parsed))
     }
 
     pub(crate) fn place(&self) -> Result<ClusterEndpoint, Error> {
         let wrong = |it: String| Error::Kubeconfig { path: self.path.clone(), source: it.into() };
         let read = || {
-            let text = read_file(&self.path)?;
-            let parsed = parse(&text, self.path.parent().unwrap_or(Path::new("/")))?;
+            let (_, parsed) = self.parsed()?;
             let authorities = match parsed.authorities {
                 None => Vec::new(),
                 Some(InlineOrFile::Here(bytes)) => bytes,

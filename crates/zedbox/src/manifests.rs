@@ -18,6 +18,8 @@ pub(crate) const SUBJECT: &str = "    kind: User\n    name: pillar-rs";
 const PREFIX: &str = "pillar-rs-";
 /// A strong role, printed on request only.
 pub(crate) const SURGE: &str = "surge";
+/// For service accounts alone, by their names.
+pub(crate) const TOKEN: &str = "token";
 
 /// With the name of its part.
 pub(crate) static OBJECTS: LazyLock<Vec<(&str, String)>> = LazyLock::new(|| {

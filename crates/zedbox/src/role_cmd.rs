@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::args::RoleCommand;
 use crate::drain_cmd::voice::Voice;
-use crate::manifests::{OBJECTS, SUBJECT, SURGE};
+use crate::manifests::{OBJECTS, SUBJECT, SURGE, TOKEN};
 
 pub(crate) fn run(command: &RoleCommand) -> anyhow::Result<()> {
     Voice::print(&manifests(command)).map(drop)
@@ -28,13 +28,22 @@ fn manifests(command: &RoleCommand) -> String {
     let subject = SUBJECT.replace("pillar-rs", &user.to_string());
     let is_wanted = |part: &str| {
         let is_of = |names: &[String]| names.iter().any(|it| it == part);
-        !is_of(&command.without) && (part != SURGE || is_of(&command.with))
+        !is_of(&command.without)
+            && (part != SURGE || is_of(&command.with))
+            && (part != TOKEN || command.user.is_none())
     };
-    for (_, object) in OBJECTS.iter().filter(|(part, _)| is_wanted(part)) {
+    let of_account = |part: &str, text: &str| {
+        if part != TOKEN {
+            return text.to_owned();
+        }
+        text.replace("namespace: kube-system", &format!("namespace: {}", account.namespace))
+            .replace("[pillar-rs]", &format!("[{}]", account.name))
+    };
+    for (part, object) in OBJECTS.iter().filter(|(part, _)| is_wanted(part)) {
         // A file's comment before its bindings is for its editors.
         let begins = if object.contains(SUBJECT) { object.find("apiVersion:") } else { None };
         let object = object.get(begins.unwrap_or(0)..).unwrap_or(object);
-        objects.push(object.replace(SUBJECT, &subject));
+        objects.push(of_account(part, object).replace(SUBJECT, &subject));
     }
     objects.join("---\n")
 }
@@ -74,6 +83,7 @@ mod tests {
     fn x4_every_object_of_the_reference_is_printed_for_the_user_and_the_strong_one_when_asked_for() {
         let all = printed(" --user CN=edge:1 --with surge");
         let files = MANIFESTS.iter().flat_map(|it| it.split("\n---\n"));
+        let files = files.filter(|it| !it.contains("  name: pillar-rs-token\n"));
         let files: Vec<serde_json::Value> = files.map(|it| serde_saphyr::from_str(it).unwrap()).collect();
         assert_eq!(all.len(), files.len());
         for (ours, file) in all.iter().zip(&files) {
@@ -96,6 +106,24 @@ mod tests {
         assert!(left.iter().all(|it| both.iter().any(|part| it.ends_with(&format!(" pillar-rs-{part}")))));
         let refused = Args::try_parse_from(["zedbox", "role", "--without", "aps"]).unwrap_err().to_string();
         assert!(refused.contains("apps") && refused.contains("disk-reserve"), "{refused}");
+    }
+
+    #[test]
+    fn s1_an_account_may_renew_its_own_token_and_no_other() {
+        let all = printed(" --service-account edge/agents");
+        let of = |kind: &str| {
+            all.iter().find(|it| it["kind"] == kind && it["metadata"]["name"] == "pillar-rs-token").unwrap()
+        };
+        let rule = json!([{
+            "apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": ["agents"], "verbs": ["create"],
+        }]);
+        assert_eq!(of("Role")["rules"], rule);
+        for it in [of("Role"), of("RoleBinding")] {
+            assert_eq!(it["metadata"]["namespace"], "edge");
+        }
+        assert_eq!(of("RoleBinding")["subjects"][0]["name"], "system:serviceaccount:edge:agents");
+        assert_eq!(of("RoleBinding")["roleRef"]["name"], "pillar-rs-token");
+        assert!(!names(&printed(" --user x")).contains("Role pillar-rs-token"));
     }
 
     #[test]

@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
+use kubeapi::ApiClient;
+use kubeapi::connect::account;
 use pubsub::store;
 use scenarios::{Cluster, SKIPPED, World};
 use serde_json::{Value, json};
@@ -169,7 +171,20 @@ async fn x4_a_kubeconfig_of_zedbox_and_its_roles_are_enough_for_a_whole_drained_
     let made = zedbox(&dir, &["kubeconfig", "--kubeconfig", "admin", "--to", "agents"]);
     assert!(made.status.success(), "{}", text(&made.stderr));
 
-    let mut world = World::on(cluster.entered_by(dir.path().join("agents")));
+    // The file renews its own token, for the whole reboot below, and no other.
+    let file = dir.path().join("agents");
+    let agents = ApiClient::from_kubeconfig(&file);
+    let old = fs::read_to_string(&file).unwrap();
+    let now = agent::Clock::new().wall().to_timestamp();
+    let late = now + std::time::Duration::from_hours(364 * 24);
+    let new = account::renewed(&agents, late).await.unwrap().unwrap();
+    assert!(new.text != old && new.expires.is_some());
+    store::replace(&file, new.text.as_bytes()).unwrap();
+    assert!(account::renewed(&agents, now).await.unwrap().is_none());
+    let other = account::token(&agents, &"kube-system/default".parse().unwrap(), 600).await;
+    assert!(other.err().unwrap().line().contains("cannot create resource \"serviceaccounts/token\""));
+
+    let mut world = World::on(cluster.entered_by(file));
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);

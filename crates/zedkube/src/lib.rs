@@ -23,6 +23,7 @@ mod reserve;
 mod runtime;
 mod shell;
 mod site;
+mod token;
 pub mod update_status;
 mod window;
 mod work;
@@ -193,6 +194,13 @@ pub async fn run_into(
             Ok(())
         }
     });
+    let token = duties::keep_until_stop("token of the kubeconfig", &context, || {
+        let run = token::run(machines.clone(), context.clock);
+        async move {
+            run.await;
+            Ok(())
+        }
+    });
     let updates_of_components = duties::keep_until_stop("updates of Kubernetes components", &context, || {
         update_status::run(&context, &troubles)
     });
@@ -210,6 +218,7 @@ pub async fn run_into(
             Box::pin(left_behind),
             Box::pin(disks),
             Box::pin(properties),
+            Box::pin(token),
             Box::pin(updates_of_components),
             Box::pin(preflight),
             Box::pin(report),

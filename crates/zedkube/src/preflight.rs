@@ -242,7 +242,7 @@ pub fn machine_of(root: &Path, cluster: &ApiClient) -> Host {
     let api = api.strip_prefix("https://").map(|it| it.split('/').next().unwrap_or(it).to_owned());
     let named = |(what, at): (&str, &str)| (what.to_owned(), at.to_owned());
     let servers = api.map(|it| ("API server".to_owned(), it)).into_iter().chain(SERVERS.map(named));
-    let own = cluster.certificate().transpose().map(|it| (cluster.via(), it));
+    let own = cluster.credential().transpose().map(|it| (cluster.via(), it));
     Host { root: root.to_owned(), servers: servers.collect(), own, disks: DISKS.map(str::to_owned).to_vec() }
 }
 

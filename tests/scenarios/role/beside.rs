@@ -5,6 +5,7 @@ use std::time::Duration;
 use agent::{AgentContext, Clock, Stop, Troubles};
 use clusterview::apps::AppRequirements;
 use clusterview::{networks, places, services};
+use kubeapi::connect::account;
 use kubeapi::{NodeName, OwnNode};
 use kubenodeop::storage::{SettingWrite, keep_drain_policy, keep_snapshot_job};
 use pubsub::store;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use topics::Affinity;
 
-use super::granted_and_used;
+use super::{granted_and_used, place, role};
 
 const NETWORKS: &str = "k8s/network-attachment-definitions";
 const SETS: &str = "kubevirt/virtualmachineinstancereplicasets";
@@ -94,6 +95,19 @@ async fn s1_places_of_machines_ask_for_what_their_own_role_grants_and_nothing_el
         () = sim.until(SETS, |all| all.iter().all(has_affinity)) => {}
     }
     granted_and_used(&["pillar-rs-app-places"], &world.cluster.asked_by_agents());
+}
+
+#[tokio::test(start_paused = true)]
+async fn s1_a_new_token_asks_for_what_its_own_role_grants_and_nothing_else() {
+    let world = World::new().await;
+    let ours = "kube-system/pillar-rs".parse().unwrap();
+    drop(account::token(&world.cluster.handle(), &ours, 600).await);
+    granted_and_used(&["pillar-rs-token"], &world.cluster.asked_by_agents());
+    assert_eq!(
+        role("pillar-rs-token").rules[0].resource_names.as_deref(),
+        Some(&["pillar-rs".to_owned()][..])
+    );
+    assert_eq!(place("pillar-rs-token"), "kube-system");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,5 @@
-//! A kubeconfig for a service account: address of the cluster, token, and the file with both.
+//! A kubeconfig for a service account: address of the cluster, token, and the file with both or with the
+//! next token.
 //!
 //! Not here: where the file goes and who may read it. Sources: the pages "Managing Service Accounts" and "TokenRequest" of
 //! Kubernetes. Secrets: a token has no `Debug`, and no error quotes an answer in which one may be.
@@ -6,50 +7,37 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Request;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Resource as _;
 use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::json;
 
+pub use super::credential::{Account, TokenLife};
 use super::{ClusterEndpoint, read_file};
 use crate::client::ApiClient;
 use crate::error::Error;
-use crate::names::NodeName;
-
-/// A service account, `namespace/name`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Account {
-    pub namespace: String,
-    pub name: String,
-}
-
-impl std::str::FromStr for Account {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || format!("`{text}` is no service account; use NAMESPACE/NAME");
-        let (namespace, name) = text.split_once('/').ok_or_else(wrong)?;
-        let is_name = |it: &str| NodeName::parse(it).is_ok();
-        if !is_name(namespace) || !is_name(name) {
-            return Err(wrong());
-        }
-        Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
-    }
-}
-
-impl Account {
-    /// Its user name at the API server.
-    pub fn user(&self) -> String {
-        format!("system:serviceaccount:{}:{}", self.namespace, self.name)
-    }
-}
 
 /// Has no `Debug`: it is a secret.
 pub struct ServiceAccountToken {
     pub text: String,
     /// Expiry as the server writes times; unknown for a token from a file.
     pub expires: Option<String>,
+}
+
+/// The content of the kubeconfig of `cluster` with a new token in place of one that [`TokenLife::is_due`], and the new one's
+/// end as the server writes it. `None` while nothing is to be done, and for credentials that are renewed elsewhere:
+/// certificates, other tokens, and tokens in files of their own.
+///
+/// Errors: as of [`token`]; 401 once the old one has ended. `text` of the result is a secret.
+pub async fn renewed(cluster: &ApiClient, now: Timestamp) -> Result<Option<ServiceAccountToken>, Error> {
+    let Some((file, old)) = cluster.inline_token()? else { return Ok(None) };
+    let Some((before, after)) = file.split_once(&old) else { return Ok(None) };
+    let Some(life) = TokenLife::of(&old).filter(|it| it.is_due(now)) else { return Ok(None) };
+    let secs = u64::try_from(life.whole().as_secs()).unwrap_or_default();
+    let new = token(cluster, &life.account, secs).await?;
+    Ok(Some(ServiceAccountToken { text: format!("{before}{}{after}", new.text), ..new }))
 }
 
 #[derive(Deserialize)]
@@ -154,14 +142,6 @@ mod tests {
             let (cluster, _) = mock::cluster(vec![mock::object(&answer)]);
             let Err(error) = token(&cluster, &account(), 600).await else { panic!("{answer} is a token") };
             assert!(error.line().ends_with("it holds no token"), "{}", error.line());
-        }
-    }
-
-    #[test]
-    fn an_account_has_a_namespace_and_a_name() {
-        assert_eq!(account().user(), "system:serviceaccount:kube-system:pillar-rs");
-        for wrong in ["pillar-rs", "/", "a/", "A/b", "a/b/c", "a/b?x=1"] {
-            assert!(wrong.parse::<Account>().unwrap_err().contains("NAMESPACE/NAME"), "{wrong}");
         }
     }
 }

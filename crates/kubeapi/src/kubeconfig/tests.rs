@@ -45,7 +45,7 @@ async fn t7_a_pipe_in_the_place_of_a_kubeconfig_is_refused_and_holds_nobody() {
     let file = KubeconfigFile::new(path);
     let Err(error) = file.client() else { panic!("a pipe is a kubeconfig") };
     assert!(error.line().contains("it is no regular file"), "{}", error.line());
-    assert!(file.certificate().is_err() && file.place().is_err());
+    assert!(file.credential().is_err() && file.place().is_err());
 }
 
 #[tokio::test(start_paused = true)]
