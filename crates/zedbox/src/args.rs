@@ -18,7 +18,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent::{device, partitions};
+use anyhow::Context as _;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
+use kubeapi::connect::webhook::Webhook;
+use topics::Secret;
 
 pub(crate) use cluster::{
     BundleCommand, KubeconfigCommand, LockAction, LockCommand, MachinesAction, MachinesCommand, OverCluster,
@@ -95,6 +98,8 @@ pub(crate) enum Command {
     Lock(LockCommand),
     /// Show virtual machines that drains have stopped, and start them again.
     Machines(MachinesCommand),
+    /// Try where notices for people are posted.
+    Notify(NotifyCommand),
     /// Keep operations from starting on this node, while somebody works on it.
     Pause(PauseCommand),
     /// Drain this node and reboot it, or withdraw that.
@@ -196,6 +201,40 @@ pub(crate) struct AgentOptions {
     /// JSON file with waits and counts other than the defaults, one object an agent.
     #[arg(long, value_name = "FILE", env = "ZEDBOX_LIMITS")]
     pub(crate) limits: Option<PathBuf>,
+    /// Address that gets each notice for people as a POST of `{"text": "…"}`, as https://host/path: a secret, so better in
+    /// the settings file. `zedbox notify test` tries it.
+    #[arg(long, value_name = "URL", value_parser = hidden, env = "ZEDBOX_NOTIFY", hide_env_values = true)]
+    pub(crate) notify: Option<Secret>,
+}
+
+/// Judged later: an error here would quote it.
+#[expect(clippy::unnecessary_wraps, reason = "the form of a parser")]
+fn hidden(text: &str) -> Result<Secret, std::convert::Infallible> {
+    Ok(Secret::new(text.to_owned()))
+}
+
+/// The address of `--notify` or of the settings file.
+pub(crate) fn webhook(address: &Secret) -> anyhow::Result<Webhook> {
+    address.reveal().parse().map_err(anyhow::Error::msg).context("use the address that notify names")
+}
+
+/// Notices for people, as the settings file says.
+#[derive(Debug, Clone, Group)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct NotifyCommand {
+    /// Directory that holds `etc`, `run` and `persist`.
+    #[arg(long, value_name = "DIR", default_value = "/", global = true)]
+    pub(crate) root: PathBuf,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) action: NotifyAction,
+}
+
+/// What can be done about notices.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum NotifyAction {
+    /// Post one message to the address that `notify` of the settings file names.
+    Test,
 }
 
 impl Command {
@@ -216,6 +255,7 @@ impl Command {
             | Self::Kubeconfig(_)
             | Self::Lock(_)
             | Self::Machines(_)
+            | Self::Notify(_)
             | Self::Pause(_)
             | Self::Reboot(_)
             | Self::Resume(_)

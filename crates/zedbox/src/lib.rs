@@ -17,6 +17,7 @@ mod log;
 mod machines_cmd;
 mod manifests;
 mod notify;
+mod notify_cmd;
 mod panic;
 mod role_cmd;
 mod site_cmd;
@@ -174,6 +175,7 @@ async fn run(command: Command, levels: &LogLevels) -> anyhow::Result<Exit> {
         #[cfg(feature = "demo")]
         Command::DemoAgent(it) => demo::agent(&it, levels).await,
         Command::Bundle(command) => return Ok(bundle_cmd::run(&command).await),
+        Command::Notify(command) => notify_cmd::run(&command).await,
         Command::Drain(command) => return Ok(drain_cmd::run(&command).await),
         Command::Join(command) => return Ok(join_cmd::run(&command).await),
         Command::Pause(it) => return Ok(drain_cmd::orders::pause::pause(&it.said, &it.place).await),

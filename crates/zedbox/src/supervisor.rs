@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use topics::ConfigItemValueMap;
 use tracing::{error, info, warn};
 
-use crate::args::{AgentOptions, SystemdService};
+use crate::args::{AgentOptions, SystemdService, webhook};
 use crate::limits::Limits;
 use crate::log::{self, LogLevels};
 use crate::notify::Reports;
@@ -121,7 +121,8 @@ pub(crate) async fn run(agents: &[Agent], options: &AgentOptions, levels: &LogLe
     let topic_root = TopicRoot::open(&options.root)
         .with_context(|| format!("open the root {}", options.root.display()))?;
     reach::begin(topic_root.root());
-    let limits = Limits::read(options.limits.as_deref())?;
+    let mut limits = Limits::read(options.limits.as_deref())?;
+    limits.zedkube.notify = options.notify.as_ref().map(webhook).transpose()?;
     print_device(&options.device);
     print_partitions(&options.partitions);
     options.device.check().context("use the device")?;

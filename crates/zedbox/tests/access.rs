@@ -1,4 +1,4 @@
-//! `zedbox kubeconfig` and `zedbox role` as typed: files written, their readers, and places without a token.
+//! `zedbox kubeconfig`, `zedbox role` and `zedbox notify` as typed: files written, their readers, and places without a token.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -135,6 +135,26 @@ fn x4_a_kubeconfig_is_made_of_files_and_printed_when_that_is_asked_for() {
     put("token", TOKEN);
     put("ca", "none");
     assert!(text(&make("agents").stderr).contains("ca: it holds no certificate"));
+}
+
+#[test]
+fn x3_a_test_message_is_posted_and_the_address_is_not_shown() {
+    let dir = place(200, json!({}));
+    let admin: Value = serde_json::from_str(&fs::read_to_string(dir.path().join("admin")).unwrap()).unwrap();
+    let gateway = admin.pointer("/clusters/0/cluster/server").unwrap().as_str().unwrap();
+    let settings = format!("notify = \"{gateway}/s3cr3t\"\n");
+    store::replace(&dir.path().join("etc/zedbox/zedbox.toml"), settings.as_bytes()).unwrap();
+    let words = ["notify", "test", "--root", ".", "--log", "trace"];
+    // The gateway answers once.
+    for (code, words_of) in [(0, "Posted a test message to 127.0.0.1."), (1, "post to 127.0.0.1: ")] {
+        let ended = zedbox(&dir, &words);
+        let said = text(&[ended.stdout, ended.stderr].concat());
+        assert_eq!(ended.status.code(), Some(code), "{said}");
+        assert!(said.contains(words_of) && !said.contains("s3cr3t"), "{said}");
+    }
+    fs::remove_file(dir.path().join("etc/zedbox/zedbox.toml")).unwrap();
+    let said = text(&zedbox(&dir, &words).stderr);
+    assert!(said.contains("zedbox.toml names none, as notify = "), "{said}");
 }
 
 #[test]

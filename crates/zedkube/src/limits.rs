@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::window::Windows;
 use clusterview::consoles::ConsoleFiles;
 use clusterview::lease::ElectionTimes;
+use kubeapi::connect::webhook::Webhook;
 use kubenodeop::node::gate::{self, Layer};
 use kubenodeop::{
     AttemptRules, Limit, MachinePolicy, NeverReadyAction, PodAction, StickyAction, SurgeRule, VolumeAction,
@@ -168,6 +169,9 @@ agent::limits! {
         preflight: bool = true;
         /// Tries to cordon before giving up.
         cordon_tries: u32 = 10;
+        /// Where notices for people are posted too; of the settings file, as it is a secret.
+        #[serde(skip)]
+        notify: Option<Webhook> = None;
     }
 }
 

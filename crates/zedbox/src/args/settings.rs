@@ -11,12 +11,15 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, parser::ValueSource};
 use pubsub::{FileRule, FileState};
 use toml::de::DeTable;
+use topics::Secret;
 
-use super::{Args, LogFormat, NAMES};
+use super::{Args, LogFormat, NAMES, webhook};
 
 /// Below the root it is in `etc/zedbox`.
 pub(crate) const NAME: &str = "zedbox.toml";
 const FOLDER: &str = "etc/zedbox";
+/// A secret.
+const NOTIFY: &str = "notify";
 /// An order: it names programs and devices that root then uses.
 const RULE: FileRule = FileRule { limit_bytes: 64 << 10, order: true };
 /// Similarity from which a name is suggested.
@@ -147,6 +150,12 @@ pub(crate) fn kubeconfig(root: &Path) -> anyhow::Result<Option<PathBuf>> {
     Ok(set.into_iter().find(|(name, _)| name == "kubeconfig").map(|(_, file)| file.into()))
 }
 
+/// From the settings file below `root`; `None` where it names none, or is invalid.
+pub(crate) fn notify(root: &Path) -> Option<Secret> {
+    let set = read(&root.join(FOLDER).join(NAME), &options()).ok()?;
+    set.into_iter().find(|(name, _)| name == NOTIFY).map(|(_, address)| Secret::new(address))
+}
+
 /// The limits file named by the file at `path`: below the same root where it exists.
 pub(crate) fn limits(path: &Path) -> Option<PathBuf> {
     let set = read(path, &options()).ok()?;
@@ -232,6 +241,13 @@ fn option(table: &Command, name: &str, value: Option<&str>) -> Result<String, (S
         return Err((expected, name.to_owned()));
     }
     let value = value.ok_or_else(|| (format!("{name} = \"…\""), format!("{name} = without quotes")))?;
+    if name == NOTIFY {
+        let judged = webhook(&Secret::new(value.to_owned()));
+        let fault = |it: anyhow::Error| {
+            (format!("a value for {name}: {}", it.root_cause()), "another text".to_owned())
+        };
+        return judged.map(|_| value.to_owned()).map_err(fault);
+    }
     match table.clone().try_get_matches_from([format!("--{name}={value}")]) {
         Ok(_) => Ok(value.to_owned()),
         Err(cause) => {
@@ -286,6 +302,21 @@ mod tests {
         it
     }
 
+    #[test]
+    fn s2_an_address_for_notices_is_a_secret_also_where_it_makes_no_sense() {
+        let path = |root: &tempfile::TempDir| root.path().join(FOLDER).join(NAME);
+        let wrong = tree("notify = \"http://10.0.0.1/s3cr3t\"");
+        let found = faults(&path(&wrong));
+        assert!(found[0].expected.contains("https://host/path"), "{found:?}");
+        assert!(!format!("{found:?}").contains("s3cr3t"), "{found:?}");
+        let right = tree("notify = \"https://hooks.example/s3cr3t\"");
+        assert_eq!(faults(&path(&right)), []);
+        assert!(notify(right.path()).unwrap().reveal().ends_with("/s3cr3t"));
+        let words = format!("zedbox run --root {}", right.path().display());
+        let shown = format!("{:?}", of(parsed(&words, false).unwrap()));
+        assert!(shown.contains("notify: Some(Secret(..))") && !shown.contains("s3cr3t"), "{shown}");
+    }
+
     const ALL: &str = "\
 # what every agent of this image is started with
 root = \"/elsewhere\"
@@ -294,6 +325,7 @@ device = \"exec:/d\"
 partitions = 'gpt:/dev/sda'
 current-partition = \"IMGB\"
 limits = \"/l\"
+notify = \"https://hooks.example/s3cr3t\"
 log = \"warn\"
 log-format = \"journald\"
 ";

@@ -35,13 +35,19 @@ const FILES: [&str; 15] = [
     "etc/zedbox/zedbox.toml",
 ];
 
+const LEFT_OUT_VALUE: &str = "(left out)";
+
 pub(super) fn collect(root: &Path, contents: &mut Contents) {
     let topics = topics::readers().into_iter().filter(|it| !LEFT_OUT.contains(&it.0)).into_map();
     for tree in TREES {
         walk(&root.join(tree), tree, &topics, contents);
     }
     for file in FILES {
-        if let Ok(Some(bytes)) = store::read_start(&root.join(file), FILE_BYTES) {
+        if let Ok(Some(mut bytes)) = store::read_start(&root.join(file), FILE_BYTES) {
+            if let Some(address) = crate::args::settings::notify(root).filter(|_| file.ends_with(".toml")) {
+                bytes =
+                    String::from_utf8_lossy(&bytes).replace(address.reveal(), LEFT_OUT_VALUE).into_bytes();
+            }
             contents.add(format!("files/{file}"), bytes);
         }
     }
@@ -99,7 +105,7 @@ mod tests {
         let put = |path: &Path, text: &str| store::replace(path, text.as_bytes()).unwrap();
         let limits = root.path().join("etc/zedbox/limits.json");
         put(&limits, r#"{"zedkube":{"drain_tries":3}}"#);
-        let settings = format!("limits = \"{}\"\n", limits.display());
+        let settings = format!("notify = \"https://h/s3cr3t\"\nlimits = \"{}\"\n", limits.display());
         put(&root.path().join("etc/zedbox/zedbox.toml"), &settings);
         put(
             &root.path().join("run/zedagent/ConfigItemValueMap/global.json"),
@@ -108,7 +114,7 @@ mod tests {
         let mut contents = Contents::default();
         collect(root.path(), &mut contents);
         for (file, part) in [
-            ("files/etc/zedbox/zedbox.toml", "limits = "),
+            ("files/etc/zedbox/zedbox.toml", "notify = \"(left out)\"\nlimits = "),
             ("files/limits.json", "drain_tries"),
             ("files/run/zedagent/ConfigItemValueMap/global.json", "kubernetes.drain.timeout"),
         ] {

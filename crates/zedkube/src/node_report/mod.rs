@@ -62,7 +62,8 @@ impl NodeReport {
         let (notices, inbox) = mpsc::channel(QUEUE);
         let (stalls, stalled) = watch::channel(false);
         let (hooks, to_hooks) = mpsc::channel(QUEUE);
-        let notifier = Box::pin(HookNotifier::new(&self.context, &self.own_node, to_hooks).run());
+        let notifier =
+            Box::pin(HookNotifier::new(&self.context, &self.own_node, to_hooks, limits.notify.clone()).run());
         let listener = ReportListener {
             clock: self.context.clock,
             published: self.published.clone(),

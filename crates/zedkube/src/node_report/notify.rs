@@ -1,4 +1,5 @@
-//! The hooks that tell a person off the cluster what the Events tell on it: a mail, a lamp, a pager.
+//! The hooks that tell a person off the cluster what the Events tell on it, a mail, a lamp, a pager; and an address that it is
+//! posted to.
 //!
 //! They are called one after another, each with a limit, at the bounded rate of the Events, and nothing waits for them. What
 //! they do, and whether they fail, changes nothing but a line in the log. Not here: which programs may be called
@@ -9,6 +10,7 @@ use std::time::Duration;
 use agent::AgentContext;
 use agent::device::hooks::{About, HookFolder, HookStage, find};
 use kubeapi::OwnNode;
+use kubeapi::connect::webhook::Webhook;
 use tokio::sync::mpsc;
 use topics::{GoTime, RequestId};
 use tracing::warn;
@@ -26,6 +28,7 @@ pub(crate) struct HookNotifier {
     inbox: mpsc::Receiver<(Notice, GoTime)>,
     log: EventLog,
     limit: Duration,
+    webhook: Option<Webhook>,
     /// What went wrong last: the same is said once.
     wrong: Vec<String>,
 }
@@ -35,8 +38,9 @@ impl HookNotifier {
         context: &AgentContext,
         own_node: &OwnNode,
         inbox: mpsc::Receiver<(Notice, GoTime)>,
+        webhook: Option<Webhook>,
     ) -> Self {
-        Self::within(context, own_node, inbox, LIMIT)
+        Self { webhook, ..Self::within(context, own_node, inbox, LIMIT) }
     }
 
     /// The same with another limit for each.
@@ -47,7 +51,7 @@ impl HookNotifier {
         limit: Duration,
     ) -> Self {
         let (context, own_node) = (context.clone(), own_node.clone());
-        Self { context, own_node, inbox, log: EventLog::default(), limit, wrong: Vec::new() }
+        Self { context, own_node, inbox, log: EventLog::default(), limit, webhook: None, wrong: Vec::new() }
     }
 
     /// Runs until the sender is gone. Dropping it ends the hook that is running, and drops the notices that wait.
@@ -62,7 +66,9 @@ impl HookNotifier {
                 Err(why) => HookFolder { refused: vec![why], ..HookFolder::default() },
             };
             let mut wrong: Vec<String> = refused.iter().map(|it| format!("not called: {it}")).collect();
-            if !hooks.is_empty() && self.log.admits(self.context.clock.now(), notice.kind) {
+            if (!hooks.is_empty() || self.webhook.is_some())
+                && self.log.admits(self.context.clock.now(), notice.kind)
+            {
                 let about = self.about(&notice);
                 let at = at.to_string();
                 let told = [
@@ -74,6 +80,12 @@ impl HookNotifier {
                 for hook in hooks {
                     if let Err(why) = hook.notify(&self.context.topic_root, &about, &told, self.limit).await {
                         wrong.push(format!("failed, and stops nothing: {why}"));
+                    }
+                }
+                if let Some(webhook) = &self.webhook {
+                    let text = format!("{} {}: {}", about.node, notice.kind.reason(), notice.message);
+                    if let Err(why) = webhook.post(&text).await {
+                        wrong.push(format!("not posted to {webhook}: {why}; try `zedbox notify test`"));
                     }
                 }
             }

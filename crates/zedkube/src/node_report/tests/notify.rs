@@ -8,6 +8,7 @@ use agent::device::hooks::{FOLDER, HookStage};
 use agent::{AgentContext, Clock};
 use kubeapi::{NodeName, OwnNode};
 use pubsub::{TopicRoot, store};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use topics::{GoTime, RequestId, Requester};
 
@@ -51,6 +52,43 @@ async fn x3_a_hook_is_told_what_happened_and_nothing_that_was_found_at_the_start
         said,
         "run DrainBlocked warning n1 device 2026-03-14T09:41:00Z [pod shop/web-0: $(reboot)\nno]\n"
     );
+}
+
+#[tokio::test]
+async fn x3_a_notice_is_posted_too_and_a_gateway_that_refuses_holds_nothing_up() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}/s3cr3t", listener.local_addr().unwrap());
+    let gateway = async {
+        let mut bodies = Vec::new();
+        for answer in ["500 no", "200 OK"] {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut heard = Vec::new();
+            while !heard.ends_with(b"}") {
+                heard.push(stream.read_u8().await.unwrap());
+            }
+            let answer = format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            let text = String::from_utf8(heard).unwrap();
+            bodies.push(text.split_once("\r\n\r\n").unwrap().1.to_owned());
+        }
+        bodies
+    };
+    let root = tempfile::tempdir().unwrap();
+    let topic_root = TopicRoot::open(root.path()).unwrap();
+    let own_node = OwnNode::default();
+    own_node.set(NodeName::parse("n1").unwrap(), "u1".to_owned());
+    let (_stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "b1");
+    let (outbox, inbox) = mpsc::channel(3);
+    for (kind, is_new) in
+        [(NoticeKind::Started, false), (NoticeKind::Blocked, true), (NoticeKind::Complete, true)]
+    {
+        outbox.try_send((notice(kind, is_new), GoTime::default())).unwrap();
+    }
+    drop(outbox);
+    let notifier = HookNotifier::new(&context, &own_node, inbox, Some(address.parse().unwrap()));
+    let (bodies, ()) = tokio::join!(gateway, notifier.run());
+    let text = |kind: &str| format!(r#"{{"text":"n1 {kind}: pod shop/web-0: $(reboot)\nno"}}"#);
+    assert_eq!(bodies, [text("DrainBlocked"), text("DrainComplete")]);
 }
 
 #[tokio::test]
