@@ -14,7 +14,7 @@ const DEVELOPMENT: [&str; 9] = [
     "crates/agent/src/runtime/mock",
     "crates/nodestatus/src/server/trial",
 ];
-const DEVICE_LINES: usize = 90_805;
+const DEVICE_LINES: usize = 90_600;
 /// What builds, shows or tries it.
 const DEVELOPMENT_LINES: usize = 11_420;
 /// Tests, those beside the code included.

@@ -18,7 +18,7 @@ const ALLOWED: [(&str, usize, &str); 19] = [
     ("checks/src/storage.rs", 1, "findings of one code: theirs is no word of its own yet"),
     ("kubeapi/src/error.rs", 1, "words of the API server"),
     ("kubeapi/src/reply.rs", 6, "words of the API server and of webhooks"),
-    ("kubenodeop/src/node/boot/upper.rs", 3, "words of the scheduler"),
+    ("kubenodeop/src/node/boot.rs", 3, "words of the scheduler"),
     ("kubenodeop/src/preflight.rs", 1, "words of a webhook"),
     ("nodestatus/src/server/page/text.rs", 1, "words of libraries in our sentences"),
     ("topics/src/drain/parts.rs", 1, "reasons of the API server may name the pod already"),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use agent::{Clock, Troubles, wire};
 use clusterview::leader::Leadership;
-use clusterview::prune::replaced;
+use clusterview::prune;
 use clusterview::stats;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kubeapi::NodeName;
@@ -22,7 +22,7 @@ use kubenodeop::{AttemptRules, CordonAnnotation};
 use outage::Ours;
 use outage::keeper::{self, Ask, KeeperReport, TurnRequest};
 use outage::margin::calls::{Addresses, EtcdAccess, EtcdSettings};
-use outage::margin::paths::Paths;
+use outage::margin::facts::Paths;
 use outage::turn::event::TurnState;
 use outage::turn::record::{HOLDERS, LEASE, Op};
 use pubsub::{Change, TopicRoot};
@@ -294,7 +294,7 @@ async fn s1_leaving_the_cluster_asks_for_what_its_own_role_grants_and_nothing_el
     sim.until("pods", |pods| pods.iter().all(|pod| pod["status"]["phase"] == "Running")).await;
     let handle = world.cluster.handle();
     // No node of this cluster is on that list: none is deleted.
-    assert!(replaced::look(&handle, &["another".to_owned()], "").await.unwrap().stale.is_empty());
+    assert!(prune::look(&handle, &["another".to_owned()], "").await.unwrap().stale.is_empty());
     let order = Leave {
         node: NodeName::parse("edge-node-1").unwrap(),
         device_uuid: UUID.to_owned(),

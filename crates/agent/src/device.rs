@@ -4,7 +4,6 @@
 //! so that no test and no demo can take its machine down.
 
 pub mod hooks;
-mod image;
 mod inhibit;
 pub mod program;
 
@@ -17,7 +16,7 @@ use std::str::FromStr;
 use pubsub::{TopicRoot, store};
 use serde::{Deserialize, Serialize};
 
-pub use image::{HV_TYPE, ImageKind};
+pub use program::{HV_TYPE, ImageKind};
 
 use crate::{Clock, Error};
 

@@ -13,7 +13,7 @@ use step::Core;
 use tokio::sync::watch::Receiver;
 use tracing::{trace, warn};
 
-use crate::clock::set::ClockSet;
+use crate::clock::ClockSet;
 use crate::outlet::{Effects, Hands, Troubles};
 use crate::tasks::Inbox;
 use crate::watchdog::Watchdog;

@@ -16,7 +16,6 @@ pub mod core;
 mod follow;
 mod image;
 mod limits;
-mod saved;
 mod shell;
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,16 @@
 //! Performs what the core asks for: publishes, stores, writes, logs.
 //!
 //! Not here: any decision. Words of the log: spec agents.md section 6.
+//!
+//! Counters that survive a boot, as plain decimal files. Source of the paths: spec topics.md section 6.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agent::partitions::{PartitionState, PartitionStore, PartitionWork, Partitions};
-use agent::wire::GLOBAL;
-use agent::{AgentContext, Clock, Error, Hands, Tasks, Weight, force, publication, report, wire};
-use pubsub::{Publication, TopicRoot};
+use agent::partitions::{Label, PartitionState, PartitionStore, PartitionWork, Partitions};
+use agent::wire::{self, GLOBAL};
+use agent::{AgentContext, Clock, Error, Hands, Tasks, Weight, force, publication, report};
+use pubsub::{Publication, TopicRoot, store};
 use requester::ProceedReason;
 use tokio::sync::watch;
 use topics::{
@@ -18,8 +20,10 @@ use topics::{
 use tracing::{error, info, warn};
 
 use crate::containers::ContainerProgram;
-use crate::core::{Effect, Event, PartitionChange, PartitionWrite, SavedUpdates};
-use crate::{Limits, NAME, follow, image, saved};
+use crate::core::{
+    Counter, Counters, Effect, Event, FallbackFrom, PartitionChange, PartitionWrite, SavedUpdates,
+};
+use crate::{Limits, NAME, follow, image};
 
 /// The partitions. The lock is held to begin work on them, not while it is done.
 pub(crate) type SharedStore = Arc<Mutex<Box<dyn PartitionStore>>>;
@@ -79,7 +83,7 @@ impl Shell {
         let found = SavedUpdates {
             request: shell.requests.get(GLOBAL).cloned(),
             statuses: shell.statuses.iter().map(|(key, status)| (key.to_owned(), status.clone())).collect(),
-            counters: saved::read(&shell.topic_root)?,
+            counters: read(&shell.topic_root)?,
         };
         follow::all(&mut shell.tasks, context);
         Ok((shell, found))
@@ -199,8 +203,8 @@ impl Hands for Shell {
 
     fn weight(&self, effect: &Effect) -> Weight {
         match effect {
-            Effect::Save(counter, _) => Weight::record(saved::path(*counter)),
-            Effect::Journal(_) => Weight::record(saved::FALLBACK_FROM),
+            Effect::Save(counter, _) => Weight::record(path(*counter)),
+            Effect::Journal(_) => Weight::record(FALLBACK_FROM),
             Effect::Ask { .. } => Weight::promise(REQUEST, "the request for a drain"),
             Effect::Withdraw => Weight::status(REQUEST),
             Effect::Store(PartitionChange::Set { label, state }) => {
@@ -260,8 +264,8 @@ impl Hands for Shell {
             Effect::Store(order) => self.change(order)?,
             Effect::Write { write, tree } => self.write(write, &tree)?,
             Effect::StopWriting => self.tasks.cancel("write"),
-            Effect::Save(counter, value) => saved::write(&self.topic_root, counter, value)?,
-            Effect::Journal(journal) => saved::journal(&self.topic_root, journal)?,
+            Effect::Save(counter, value) => write(&self.topic_root, counter, value)?,
+            Effect::Journal(journal) => write_journal(&self.topic_root, journal)?,
             Effect::RemoveForce => {
                 force::remove(&self.topic_root)?;
             }
@@ -310,4 +314,63 @@ fn say_switch(context: &str, why: &ProceedReason) {
             waited_secs, "drain skipped: zedkube said nothing of use for {waited_secs} s; switches {context}"
         ),
     }
+}
+
+const CURRENT_RETRY: &str = "persist/status/current_retry_update_counter";
+const CONFIG_RETRY: &str = "persist/status/config_retry_update_counter";
+const FALLBACK: &str = "persist/checkpoint/forceFallbackCounter";
+/// Ours: `<counter> <label>` during a fallback, see [`FallbackFrom`].
+pub(crate) const FALLBACK_FROM: &str = "persist/checkpoint/forceFallbackFrom";
+const LIMIT_BYTES: u64 = 128;
+
+/// A file without a number is logged and counts as absent, as in the reference.
+pub(crate) fn read(topic_root: &TopicRoot) -> Result<Counters, Error> {
+    Ok(Counters {
+        current_retry: parsed(topic_root, CURRENT_RETRY, |text| text.parse().ok())?.unwrap_or_default(),
+        config_retry: parsed(topic_root, CONFIG_RETRY, |text| text.parse().ok())?.unwrap_or_default(),
+        fallback: parsed(topic_root, FALLBACK, |text| text.parse().ok())?,
+        fallback_from: parsed(topic_root, FALLBACK_FROM, |text| {
+            let (counter, label) = text.split_once(' ')?;
+            Some(FallbackFrom { counter: counter.parse().ok()?, from: label.parse::<Label>().ok()? })
+        })?,
+    })
+}
+
+/// Under the root.
+pub(crate) const fn path(counter: Counter) -> &'static str {
+    match counter {
+        Counter::CurrentRetry => CURRENT_RETRY,
+        Counter::ConfigRetry => CONFIG_RETRY,
+        Counter::Fallback => FALLBACK,
+    }
+}
+
+pub(crate) fn write(topic_root: &TopicRoot, counter: Counter, value: u32) -> Result<(), Error> {
+    let path = path(counter);
+    store::replace(&topic_root.path(path), value.to_string().as_bytes()).map_err(Error::pubsub(path))
+}
+
+pub(crate) fn write_journal(topic_root: &TopicRoot, journal: Option<FallbackFrom>) -> Result<(), Error> {
+    let path = topic_root.path(FALLBACK_FROM);
+    match journal {
+        Some(FallbackFrom { counter, from }) => store::replace(&path, format!("{counter} {from}").as_bytes()),
+        None => store::remove(&path).map(drop),
+    }
+    .map_err(Error::pubsub(FALLBACK_FROM))
+}
+
+fn parsed<T>(
+    topic_root: &TopicRoot,
+    path: &str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, Error> {
+    let Some(bytes) = store::read(&topic_root.path(path), LIMIT_BYTES).map_err(Error::pubsub(path))? else {
+        return Ok(None);
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let value = parse(text.trim());
+    if value.is_none() {
+        warn!(path, found = text.trim(), "ignored a counter file without a counter; it is written again");
+    }
+    Ok(value)
 }

@@ -26,7 +26,7 @@ use step::Inserted as _;
 
 use crate::finding::{warnings, without_hints};
 use crate::network::VirtualIp;
-use crate::{Finding, Severity, certificates, machines, node, nodes, storage};
+use crate::{Finding, Severity, certificates, nodes, storage, workloads};
 
 /// Where kube-vip is, with its leases.
 const SYSTEM: &str = "kube-system";
@@ -138,10 +138,10 @@ async fn look(
         }
         ClusterSource::Guests => {
             let all = listed(cluster, WatchScope::all("running virtual machines", path(GUESTS))).await;
-            judge("machines", &all, &mut found, |all| machines::not_migratable(all, node));
+            judge("machines", &all, &mut found, |all| workloads::not_migratable(all, node));
         }
         ClusterSource::Clock => match server_time(cluster).await {
-            Ok(Some(server)) => found.extend(node::clock(server, own())),
+            Ok(Some(server)) => found.extend(nodes::clock(server, own())),
             Ok(None) => {}
             Err(error) => found.push(Finding::unreadable("clock", &error)),
         },

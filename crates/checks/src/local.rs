@@ -26,7 +26,7 @@ use topics::{EdgeNodeClusterStatus, Secret, go_json};
 
 use crate::certificates::{self, Dated, Dates, dated};
 use crate::finding::unreadable;
-use crate::node::{self, DiskRoom};
+use crate::nodes::{self, DiskRoom};
 use crate::{Finding, Severity, network};
 
 /// The time for a connection, and for each answer.
@@ -108,7 +108,7 @@ pub fn look(machine: &Host, now: Timestamp) -> Vec<Finding> {
         }
     });
     let rooms: Vec<DiskRoom> = rooms.collect();
-    found.extend(node::disks(&rooms));
+    found.extend(nodes::disks(&rooms));
     found.extend(DATA.iter().filter_map(|data| token(&machine.root, data)));
     found.extend(lvm(&machine.root));
     let (cluster, ports) = (topic(&machine.root, STATUS), topic(&machine.root, PORTS));

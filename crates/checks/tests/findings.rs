@@ -1,7 +1,7 @@
 //! Each finding before a drain: true, false, and what cannot be read.
 
 use checks::cluster::{ClusterSource, drain};
-use checks::node::{DiskRoom, clock, disks};
+use checks::nodes::{DiskRoom, clock, disks};
 use checks::{DRAIN_CODES, DRAIN_STOPS, Finding, Severity, settled};
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::mock::{self, MockReply};

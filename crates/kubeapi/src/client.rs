@@ -1,23 +1,30 @@
 //! The one door to the API server: a deadline for every call, answers as values.
 //!
-//! Not here: what to call, what an answer means (`reply`), retries, address and credentials (`kubeconfig`).
-//! Sources: design.md section 7. The raw response is read because kube drops the `Retry-After` header.
+//! Not here: what to call, what an answer means (`reply`), retries, address and credentials (`kubeconfig`). Sources:
+//! design.md section 7. The raw response is read because kube drops the `Retry-After` header.
+//!
+//! An answer of the API server as values: body, date, refusal.
+//!
+//! Answers shared by several callers: lists that are read once in a look, and the server's clock.
 
-mod answer;
-mod served;
-mod shared;
-
+use std::collections::BTreeMap;
+use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::header::ACCEPT_ENCODING;
-use http::{HeaderValue, Method, Request};
-use jiff::Timestamp;
+use http::header::{ACCEPT_ENCODING, DATE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Method, Request};
+use http_body::Body as _;
+use http_body_util::{BodyExt, Limited};
+use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kube::client::Body;
 use kube::core::{Status, request};
 use serde::de::DeserializeOwned;
+use served::{ReadAdvice, ServedGroups};
+use tokio::sync::{OnceCell, watch};
+use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 use crate::connect::ClusterEndpoint;
@@ -26,12 +33,9 @@ use crate::error::{Error, cause};
 use crate::kubeconfig::KubeconfigFile;
 use crate::nodes::MachineIds;
 use crate::reply::ApiAnswer;
-use crate::settling::Settling;
-use answer::{date, from_status, read_answer, read_body};
-use served::{ReadAdvice, ServedGroups};
-use shared::CallsUnderWay;
-pub use shared::ServerDate;
-use shared::{DatedBody, ServerDates, SharedReads};
+use crate::settling::{Settling, now};
+
+mod served;
 
 /// Limit of one call (spec/agents.md 4.1: 30 s for calls in timer work).
 pub const CALL_LIMIT: Duration = Duration::from_secs(30);
@@ -261,7 +265,7 @@ impl ApiClient {
         what: &str,
         request: BuiltRequest,
     ) -> Result<DatedBody, Error> {
-        let answer = match tokio::time::timeout(limit, Box::pin(self.exchange(what, request))).await {
+        let answer = match timeout(limit, Box::pin(self.exchange(what, request))).await {
             Ok(answer) => answer,
             Err(_elapsed) => Err(Error::Silent { what: what.to_owned(), limit }),
         };
@@ -371,7 +375,7 @@ impl ApiClient {
                 read_body(body, self.answer_limit_bytes).await.map_err(|source| self.unsent(what, source))?;
             Err(refused(what, read_answer(parts.status.as_u16(), &parts.headers, &body)))
         };
-        let opened = match tokio::time::timeout(self.call_limit, opening).await {
+        let opened = match timeout(self.call_limit, opening).await {
             Ok(opened) => opened,
             Err(_elapsed) => Err(Error::Silent { what: what.to_owned(), limit: self.call_limit }),
         };
@@ -448,5 +452,186 @@ pub(crate) fn failure(what: &str, status: &str) -> Error {
     match serde_json::from_slice::<Status>(status.as_bytes()) {
         Ok(status) => refused(what, from_status(&status)),
         Err(source) => Error::Garbled { what: what.to_owned(), source },
+    }
+}
+
+/// Shown of an answer that is no `Status`.
+const SHOWN_BYTES: usize = 300;
+
+/// The body in one piece, each byte copied once.
+async fn read_body(
+    body: Body,
+    most_bytes: usize,
+) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
+    let mut body = Limited::new(body.map_err(cause), most_bytes);
+    let expected = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+    let mut whole = Vec::with_capacity(expected.unwrap_or_default().min(most_bytes));
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            whole.extend_from_slice(&data);
+        }
+    }
+    Ok(whole)
+}
+
+/// The server's time of the answer.
+fn date(headers: &HeaderMap) -> Option<Timestamp> {
+    let text = headers.get(DATE)?.to_str().ok()?;
+    // An HTTP date is one of RFC 2822.
+    jiff::fmt::rfc2822::DateTimeParser::new().relaxed_weekday(true).parse_timestamp(text).ok()
+}
+
+/// Reads an answer that is not 2xx. A body that is no `Status` is shown, cut.
+fn read_answer(code: u16, headers: &HeaderMap, body: &[u8]) -> ApiAnswer {
+    // Dates are allowed by HTTP; the API server and its proxies send seconds.
+    let header = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
+    let mut answer = match serde_json::from_slice::<Status>(body) {
+        Ok(status) => from_status(&status),
+        Err(_not_a_status) => ApiAnswer {
+            message: String::from_utf8_lossy(body.get(..SHOWN_BYTES).unwrap_or(body)).trim().to_owned(),
+            ..ApiAnswer::default()
+        },
+    };
+    answer.code = code;
+    if let Some(secs) = header {
+        answer.retry_after = Some(Duration::from_secs(secs));
+    }
+    answer
+}
+
+fn from_status(status: &Status) -> ApiAnswer {
+    let details = status.details.as_ref();
+    let secs = details.map_or(0, |details| details.retry_after_seconds);
+    ApiAnswer {
+        code: status.code,
+        reason: status.reason.clone(),
+        message: status.message.clone(),
+        causes: details
+            .map(|details| details.causes.iter().map(|it| (it.reason.clone(), it.message.clone())).collect())
+            .unwrap_or_default(),
+        just_back: false,
+        via: String::new(),
+        retry_after: (secs > 0).then(|| Duration::from_secs(secs.into())),
+    }
+}
+
+/// How long the date of an answer is used.
+const FRESH: Duration = Duration::from_mins(1);
+
+type DatedBody = (Vec<u8>, Option<Timestamp>);
+
+/// The lists of one collection, each read once. A failed list is read again.
+struct SharedReads {
+    path: String,
+    read: Mutex<BTreeMap<String, Arc<OnceCell<DatedBody>>>>,
+}
+
+impl SharedReads {
+    fn of(path: String) -> Self {
+        Self { path, read: Mutex::default() }
+    }
+
+    /// The cell for the answer to `request`, where others may use it too.
+    fn of_request(&self, request: &Request<Vec<u8>>) -> Option<Arc<OnceCell<DatedBody>>> {
+        if request.method() != Method::GET || request.uri().path() != self.path {
+            return None;
+        }
+        // A panic of another reader leaves each entry whole.
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(Arc::clone(read.entry(request.uri().to_string()).or_default()))
+    }
+}
+
+/// The server's clock; `None` where it is unknown.
+#[derive(Clone, Copy)]
+pub struct ServerDate(pub Option<Timestamp>);
+
+#[derive(Clone, Default)]
+struct ServerDates(Arc<Mutex<Option<(ServerDate, Instant)>>>);
+
+impl ServerDates {
+    fn take(&self, date: Option<Timestamp>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((ServerDate(date), now()));
+    }
+
+    fn now(&self) -> Option<ServerDate> {
+        let (date, at) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let age = now().duration_since(at);
+        let since = SignedDuration::try_from(age).unwrap_or_default();
+        (age <= FRESH).then(|| ServerDate(date.0.map(|it| it.saturating_add(since).unwrap_or(it))))
+    }
+}
+
+/// Calls that are completed even when their caller is dropped: where a disruption budget has counted a cut-off eviction,
+/// Kubernetes takes the pod for disrupted and allows no other one for two minutes. Clones count together. Source: goals T13.
+#[derive(Debug, Clone)]
+pub(crate) struct CallsUnderWay(watch::Sender<usize>);
+
+impl Default for CallsUnderWay {
+    fn default() -> Self {
+        Self(watch::Sender::new(0))
+    }
+}
+
+struct Counted(watch::Sender<usize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.send_modify(|it| *it = it.saturating_sub(1));
+    }
+}
+
+impl CallsUnderWay {
+    /// Starts `call` now; it ends by itself.
+    pub(crate) fn to_its_end<T, F>(&self, call: F) -> impl Future<Output = T> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        self.0.send_modify(|it| *it += 1);
+        let counted = Counted(self.0.clone());
+        #[expect(clippy::disallowed_methods, reason = "it outlives who asked; `ended` waits for it")]
+        let task = tokio::spawn(async move {
+            let _counted = counted;
+            call.await
+        });
+        async move {
+            match task.await {
+                Ok(done) => done,
+                Err(cause) if cause.is_panic() => std::panic::resume_unwind(cause.into_panic()),
+                // The runtime is being shut down.
+                Err(_) => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Waits up to `limit` until none is under way; returns whether none is. Dropping it loses nothing.
+    pub(crate) async fn ended(&self, limit: Duration) -> bool {
+        let mut count = self.0.subscribe();
+        let none = timeout(limit, count.wait_for(|it| *it == 0)).await;
+        matches!(none, Ok(Ok(_)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::sync::oneshot;
+
+    #[tokio::test(start_paused = true)]
+    async fn t13_a_call_that_nobody_waits_for_comes_to_its_end_and_can_be_waited_for_so_long() {
+        let calls = CallsUnderWay::default();
+        let (sender, begun) = oneshot::channel();
+        let (answer, answered) = oneshot::channel::<()>();
+        let call = calls.to_its_end(async move {
+            assert!(sender.send(()).is_ok());
+            answered.await
+        });
+        begun.await.unwrap();
+        drop(call);
+        assert!(!calls.clone().ended(Duration::from_secs(5)).await);
+        answer.send(()).unwrap();
+        assert!(calls.ended(Duration::from_secs(5)).await);
+        assert_eq!(calls.to_its_end(async { 7 }).await, 7);
     }
 }

@@ -9,7 +9,6 @@
 
 pub mod calls;
 pub mod changes;
-pub mod containers;
 pub mod drain;
 pub mod engine;
 pub mod leave;
@@ -22,8 +21,8 @@ pub mod storage;
 
 pub use calls::pods;
 pub use changes::{WatchedBlockers, until_activity, until_changed};
-pub use containers::RuntimeQuery;
 pub use drain::{DrainOrder, drain};
+pub use engine::containers::RuntimeQuery;
 pub use engine::{
     AttemptFailure, AttemptOutcome, AttemptRules, DrainSuccess, Limit, NeverReadyAction, PodAction,
     STICKY_RETURNS, StickyAction, VOLUMES_LIMIT, VolumeAction,

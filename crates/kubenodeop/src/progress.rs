@@ -2,21 +2,19 @@
 //!
 //! Not here: how it comes to it (`engine`). Sources: goals O1, O2; the counts and blockers of `NodeDrainProgress`.
 //! Pure: no clock, no I/O, no task.
-
-mod code;
+//!
+//! Why something does not leave, as a word for machines, and what a person can do about it. Source: goals O2.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use kubeapi::names::PodRef;
+use kubeapi::reply::{DeniedBy, RefusedBy, Reply};
+use kubeapi::slim::longhorn::named;
 use step::Mono;
 use topics::{Blocker, DrainMarks, DrainPhase, GoTime, MachineProgress, PodCounts, StorageWait};
 
 use crate::plan::tier::Tier;
-use kubeapi::names::PodRef;
-use kubeapi::slim::longhorn::named;
-
-pub use code::BlockCode;
-pub(crate) use code::VIRT_API;
 
 /// One attempt at one moment. Equal values mean that nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -158,6 +156,266 @@ pub fn blocker(subject: &Subject, code: BlockCode, reason: String, since: Mono) 
 /// The worst first, then by name.
 pub(crate) fn sort(blockers: &mut [Blocker]) {
     blockers.sort_by_cached_key(|it| (BlockCode::rank_of(&it.code), it.pod.clone()));
+}
+
+step::named! {
+    /// Why a pod does not leave.
+    pub enum BlockCode {
+        /// A disruption budget has no room.
+        Budget = "budget",
+        /// More than one budget selects the pod, and the server evicts no such pod.
+        ManyBudgets = "many-budgets",
+        /// Its namespace is being deleted.
+        NamespaceEnding = "namespace-ending",
+        /// The server has too much to do.
+        Throttled = "throttled",
+        /// The API fails in passing.
+        ApiTrouble = "api-trouble",
+        /// The server refuses for good: the role does not allow it, or the call is wrong.
+        Refused = "refused",
+        /// The server does not accept our credentials.
+        Unauthorized = "unauthorized",
+        /// An admission webhook denies it, or does not answer the server.
+        Webhook = "webhook",
+        /// An admission policy or plugin of the server denies it, as a ValidatingAdmissionPolicy or a quota.
+        Admission = "admission",
+        /// It was asked to end and takes longer than its grace period.
+        SlowToEnd = "slow-to-end",
+        /// It was asked to end, and its grace period passes the limit of the attempt or the drain.
+        LongGrace = "long-grace",
+        /// Nobody reports for the kubelet of the node, so no pod ends there.
+        KubeletSilent = "kubelet-silent",
+        /// A disruption budget has no room and will not get any by itself.
+        BudgetStuck = "budget-stuck",
+        /// Longhorn keeps its instance manager, or it is needed to copy volumes.
+        StorageManager = "storage-manager",
+        /// The last healthy copy of a volume is here, and another is made while the pod uses it.
+        Copying = "copying",
+        /// The last healthy copy of a volume is here, and none comes elsewhere by itself.
+        LastCopy = "last-copy",
+        /// The last healthy copy of a volume is here, as it can have one only.
+        StrictLocal = "strict-local",
+        /// The last healthy copy of a volume is here, and all other nodes that could take one are cordoned.
+        AllCordoned = "all-nodes-cordoned",
+        /// The last healthy copy of a volume is here, and no other node has room for one.
+        NoRoom = "no-room-for-copy",
+        /// The last healthy copy of a volume is here, and another cannot be rebuilt, as a disk is full.
+        VolumeFull = "volume-full",
+        /// Its workload comes back to this node again and again.
+        Sticky = "sticky",
+        /// It has been asked to leave for longer than its limit.
+        OverTime = "over-time",
+        /// A second copy of its Deployment is made elsewhere before it is evicted.
+        Surge = "surge",
+        /// No other node can take it.
+        NoOtherNode = "no-other-node",
+        /// KubeVirt moves its virtual machine, or is about to.
+        Moving = "moving",
+        /// A virtual machine can be neither moved nor shut down by its policy.
+        CannotMove = "cannot-move",
+        /// A volume of a virtual machine is rebuilt, and it is not migrated before that is done.
+        Rebuilding = "volume-rebuilding",
+        /// An object of a virtual machine is not as KubeVirt writes it.
+        Unreadable = "unreadable",
+    }
+}
+
+impl BlockCode {
+    /// What a refusal means; trouble of the API where nothing was refused.
+    pub(crate) const fn of(refusal: &Reply) -> Self {
+        match refusal {
+            Reply::Budget { .. } => Self::Budget,
+            Reply::ManyBudgets { .. } => Self::ManyBudgets,
+            Reply::Moving { .. } => Self::Moving,
+            Reply::CannotMove { .. } => Self::CannotMove,
+            Reply::NamespaceEnding { .. } => Self::NamespaceEnding,
+            Reply::Throttle { .. } => Self::Throttled,
+            Reply::Permanent { by: RefusedBy::Credentials, .. } => Self::Unauthorized,
+            Reply::Denied { by: DeniedBy::Webhook, .. } | Reply::Unanswered { .. } => Self::Webhook,
+            Reply::Denied { by: DeniedBy::Policy | DeniedBy::Plugin, .. } => Self::Admission,
+            Reply::Permanent { by: RefusedBy::Role | RefusedBy::Other, .. } => Self::Refused,
+            Reply::Done
+            | Reply::NotFound { .. }
+            | Reply::UidChanged
+            | Reply::Conflict { .. }
+            | Reply::Expired
+            | Reply::Transient { .. } => Self::ApiTrouble,
+        }
+    }
+
+    /// That of the code of this word.
+    pub(crate) fn rank_of(word: &str) -> u8 {
+        Self::ALL.iter().find(|it| it.text() == word).map_or(u8::MAX, |it| it.rank())
+    }
+
+    /// Its place among others: what no wait cures comes first, what passes by itself last.
+    pub(crate) const fn rank(self) -> u8 {
+        match self {
+            Self::Unauthorized
+            | Self::Refused
+            | Self::CannotMove
+            | Self::Unreadable
+            | Self::KubeletSilent => 0,
+            Self::BudgetStuck
+            | Self::LongGrace
+            | Self::StorageManager
+            | Self::LastCopy
+            | Self::StrictLocal
+            | Self::AllCordoned
+            | Self::NoRoom
+            | Self::VolumeFull => 1,
+            Self::Webhook | Self::Admission | Self::ManyBudgets => 2,
+            Self::NoOtherNode => 3,
+            Self::Sticky => 4,
+            Self::OverTime => 5,
+            Self::SlowToEnd | Self::Moving => 6,
+            Self::NamespaceEnding => 7,
+            Self::Budget | Self::Copying | Self::Rebuilding | Self::Surge => 8,
+            Self::ApiTrouble => 9,
+            Self::Throttled => 10,
+        }
+    }
+
+    /// What a person can do about an object `name` of `namespace`, with the command to type.
+    pub fn next_step(self, namespace: &str, name: &str) -> String {
+        let budgets = format!("`kubectl -n {namespace} get pdb,pods`");
+        match self {
+            Self::Budget => {
+                return format!("wait until the budget allows a disruption, or add a replica: {budgets} shows its pods");
+            }
+            Self::Copying => {
+                return "wait: `kubectl -n longhorn-system get engines -o yaml` shows how far it is".to_owned();
+            }
+            Self::Rebuilding => {
+                return format!(
+                    "wait: `kubectl -n longhorn-system get engines -o yaml` shows how far it is; or let it be migrated all \
+                     the same: `kubectl -n {namespace} annotate --overwrite virtualmachineinstance {name} \
+                     pillar-rs/drain-rebuilding=migrate`"
+                );
+            }
+            Self::LastCopy => {
+                return "see what it waits for: `kubectl -n longhorn-system get volumes,replicas`; or let it pass by \
+                        name: annotation `pillar-rs/last-copy-pass` of the volume"
+                    .to_owned();
+            }
+            Self::StrictLocal => {
+                return "stop what uses it and set another dataLocality, or let it pass by name: annotation \
+                        `pillar-rs/last-copy-pass` of the volume"
+                    .to_owned();
+            }
+            Self::AllCordoned => return "uncordon one other node: `kubectl uncordon <node>`".to_owned(),
+            Self::NoRoom => {
+                return "make room on another node, or fit its tags: `kubectl -n longhorn-system get \
+                        nodes.longhorn.io`"
+                    .to_owned();
+            }
+            Self::StorageManager => {
+                return format!("see the volumes under Storage; then `kubectl -n {namespace} get pdb {name}`");
+            }
+            // All its pods are Ready, or cannot be counted: see `held::is_stuck`.
+            Self::BudgetStuck => {
+                return format!("waiting does not help: add a replica, or change the budget: {budgets} shows both");
+            }
+            Self::ManyBudgets => {
+                return format!("wait until all budgets of the pod allow a disruption, or leave it one: {budgets}");
+            }
+            Self::NamespaceEnding => {
+                return format!("find what holds the namespace: `kubectl get namespace {namespace} -o yaml`");
+            }
+            Self::SlowToEnd => {
+                return format!(
+                    "check the kubelet of this node, or the controller of the finalizer that the reason names, which alone may \
+                     remove it: `kubectl -n {namespace} describe pod {name}`"
+                );
+            }
+            Self::LongGrace => return sooner_step(namespace, name),
+            Self::OverTime => return format!("check the pod: `kubectl -n {namespace} describe pod {name}`"),
+            Self::Surge => return copy_step(namespace),
+            Self::NoOtherNode => {
+                return format!("make another node fit (labels, taints, room): `kubectl -n {namespace} get events`");
+            }
+            Self::Moving => {
+                return format!(
+                    "wait for the migration: `kubectl -n {namespace} get virtualmachineinstancemigrations` shows it"
+                );
+            }
+            Self::CannotMove => return move_step(namespace, name),
+            Self::Unreadable => {
+                return format!(
+                    "look at the member that the reason names: `kubectl -n {namespace} get \
+                     virtualmachines,virtualmachineinstances,virtualmachineinstancemigrations -o yaml`; or shut the machine \
+                     down: `virtctl stop -n {namespace} {name}`"
+                );
+            }
+            Self::VolumeFull => {
+                "make room on the disk that the reason names: delete snapshots and volumes that nobody needs, or enlarge \
+                 it; `kubectl -n longhorn-system get nodes.longhorn.io -o yaml` shows `storageAvailable`"
+            }
+            Self::KubeletSilent => {
+                "start the kubelet of this node: `systemctl status k3s` (or rke2-server, rke2-agent, k3s-agent, kubelet) shows \
+                 why it does not run; the drain continues by itself once the node is Ready"
+            }
+            Self::Throttled => "wait; the API server is throttling (429)",
+            Self::ApiTrouble => "wait, or check the log of the API server",
+            Self::Refused => {
+                "give the user of the kubeconfig the roles, as an administrator: `zedbox role | kubectl apply -f -`"
+            }
+            Self::Unauthorized => {
+                "renew the kubeconfig that the reason names: its credentials have expired, or the server does not \
+                 know them (`kubectl auth whoami` with that file shows which); it is read again when it changes"
+            }
+            Self::Webhook => {
+                "fix the admission webhook that the reason names, or have it admit evictions: `kubectl get \
+                 validatingwebhookconfigurations,mutatingwebhookconfigurations`"
+            }
+            Self::Admission => {
+                "change the admission policy, quota or plugin that the reason names, or have it admit evictions: `kubectl get \
+                 validatingadmissionpolicies,validatingadmissionpolicybindings`"
+            }
+            Self::Sticky => "remove the toleration for a cordon, or the fixed node name, from the workload",
+        }
+        .to_owned()
+    }
+}
+
+/// As it is on disk.
+impl PartialEq<BlockCode> for String {
+    fn eq(&self, code: &BlockCode) -> bool {
+        self == code.text()
+    }
+}
+
+/// What a person can do where KubeVirt, or a webhook, does not answer for a virtual machine. Its namespace is another one with
+/// Harvester.
+pub(crate) const VIRT_API: &str = "see whether virt-api of KubeVirt runs: `kubectl get pods -A -l kubevirt.io=virt-api`; where \
+                                   the reason names another webhook: `kubectl get \
+                                   validatingwebhookconfigurations,mutatingwebhookconfigurations`";
+
+/// What a person can do about a second copy that is waited for.
+fn copy_step(namespace: &str) -> String {
+    format!(
+        "wait, or look why its new pod is not Ready: `kubectl -n {namespace} get pods -o wide`; a Deployment with the \
+         annotation `pillar-rs/drain-surge: \"no\"` is not waited for"
+    )
+}
+
+/// What a person can do about a pod that may take too long to end.
+fn sooner_step(namespace: &str, name: &str) -> String {
+    format!(
+        "once it is ending, have it end sooner: `kubectl -n {namespace} delete pod {name} --grace-period=60`; for the next \
+         time set a smaller terminationGracePeriodSeconds in its workload"
+    )
+}
+
+/// What a person can do about a virtual machine that can neither be moved nor shut down.
+fn move_step(namespace: &str, name: &str) -> String {
+    format!(
+        "make it migratable (`kubectl -n {namespace} describe virtualmachineinstance {name}` says what lacks), \
+                     shut it down (`virtctl stop -n {namespace} {name}`), or let the drain do that: `kubectl -n \
+                     {namespace} annotate --overwrite virtualmachineinstance {name} \
+                     pillar-rs/drain-policy=migrate-or-shutdown`; a node selector is changed on its VirtualMachine, not \
+                     on the instance"
+    )
 }
 
 #[cfg(test)]

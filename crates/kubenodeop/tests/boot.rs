@@ -131,7 +131,7 @@ async fn r4_each_layer_failing_in_turn_is_reported_failed_in_the_end_and_got_ove
         }
     };
 
-    let devices = checks::node::devices(|_| false);
+    let devices = checks::nodes::devices(|_| false);
     stage.local.send_replace(LocalHealth { devices, ..LocalHealth::default() });
     let seen = stage.shut(Layer::Devices).await.verdict.unwrap();
     assert!(seen.shown.words.contains("/dev/kmsg"), "{seen:?}");

@@ -1,7 +1,11 @@
 //! Keeps the turn of this node: the calls that `turn` asks for, and its watch of the record.
 //!
 //! Not here: any decision. Sources: spec/cluster-lock.md 3; goals U1, U2, U10, U12.
+//!
+//! Whether etcd can spare this node now, by all who can be asked, and moving its lead away before it goes. Sources:
+//! spec/cluster-lock.md 3.4, 5.4 and 5.5; goals U3, U4.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
@@ -13,12 +17,13 @@ use kubeapi::watch::jitter_seed;
 use step::{CallId, Core, Mono};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::Ours;
 use crate::calls::{self, Newest, NodeListing, Pulses};
-use crate::margin::facts::Kubernetes;
-use crate::spare::{self, Spared};
+use crate::margin::facts::{EtcdFacts, Kubernetes, OwnEtcd};
+use crate::margin::rule::{Margin, judge, node_of, successor};
+use crate::margin::{calls as etcd, words};
 use crate::turn::Turn;
 use crate::turn::event::{
     Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, TurnWait, Unconfirmed,
@@ -264,7 +269,7 @@ impl TurnKeeper<'_> {
                     if ask == Ask::Phase(Phase::Drained) && self.me.server {
                         let (cluster, ours, next) = (self.cluster, self.ours, self.turn.next_nodes());
                         let moved = async move {
-                            spare::move_lead(cluster, ours, &next, at).await;
+                            move_lead(cluster, ours, &next, at).await;
                             CallResult::Moved
                         };
                         self.calls.push(moved.boxed());
@@ -311,7 +316,7 @@ impl TurnKeeper<'_> {
         self.leads_at = Some(now + LEADS_AGAIN);
         if self.leads.is_none() || matches!(self.turn.state(), TurnState::Waiting(_)) {
             let ours = self.ours;
-            self.calls.push(async move { CallResult::Leads(spare::leads(ours).await) }.boxed());
+            self.calls.push(async move { CallResult::Leads(leads(ours).await) }.boxed());
         }
     }
 
@@ -411,7 +416,7 @@ impl TurnKeeper<'_> {
                     async move {
                         let mut looked = calls::look(cluster, &ours.node, &mut pulses, now).await;
                         if let Ok(looked) = &mut looked {
-                            spare::ask_idle(looked, &holders, ours.port).await;
+                            ask_idle(looked, &holders, ours.port).await;
                         }
                         CallResult::Looked(id, looked, pulses)
                     }
@@ -423,7 +428,7 @@ impl TurnKeeper<'_> {
                 self.calls.push(
                     async move {
                         let spared = match kubernetes {
-                            Some(kubernetes) => spare::spare(ours, kubernetes).await,
+                            Some(kubernetes) => spare(ours, kubernetes).await,
                             None => Spared { margin: Ok("a worker".to_owned()), leads: None },
                         };
                         CallResult::Margin(id, spared)
@@ -457,4 +462,99 @@ impl TurnKeeper<'_> {
 
 fn unread() -> Kubernetes {
     Kubernetes::Unreadable("not read yet".to_owned())
+}
+
+/// All that is known now, with what the agents of the other members say.
+async fn facts(ours: &Ours, own: OwnEtcd, kubernetes: Kubernetes) -> EtcdFacts {
+    let asked = peers(&own, &kubernetes).into_iter().filter(|(node, _)| node != ours.node.as_str());
+    let words = words::ask(asked, ours.port).await;
+    let words = words.into_iter().map(|(node, answer)| words::word(node, answer)).collect();
+    EtcdFacts { node: ours.node.to_string(), own, kubernetes, words }
+}
+
+/// The servers with etcd and where their agents are: as Kubernetes says, else as the list of members does.
+fn peers(own: &OwnEtcd, kubernetes: &Kubernetes) -> Vec<(String, IpAddr)> {
+    match kubernetes {
+        Kubernetes::Read(nodes) => {
+            let servers = nodes.iter().filter(|it| it.etcd);
+            servers.filter_map(|it| Some((it.name.clone(), it.address?))).collect()
+        }
+        Kubernetes::Unreachable(_) => {
+            let members = own.members.iter().flat_map(|it| &it.members);
+            members.filter_map(|it| Some((node_of(it).to_owned(), it.address?))).collect()
+        }
+        Kubernetes::Unreadable(_) => Vec::new(),
+    }
+}
+
+/// What one reading has shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spared {
+    /// Why our node may go, or why not.
+    pub margin: Result<String, String>,
+    /// Whether our member leads; `None` where that could not be read.
+    pub leads: Option<bool>,
+}
+
+/// Whether the cluster can spare our node, a server; read now.
+pub async fn spare(ours: &Ours, kubernetes: Kubernetes) -> Spared {
+    let own = etcd::read(&ours.etcd).await;
+    let leads = own.metrics.as_ref().ok().map(|it| it.is_leader);
+    let margin = match judge(&facts(ours, own, kubernetes).await).margin {
+        Margin::Spare { voters, healthy, quorum } => {
+            info!(voters, healthy, quorum, "etcd can spare this node");
+            Ok(format!("{healthy} of {voters} etcd voters are healthy, {quorum} are required"))
+        }
+        Margin::NotApplicable { why } => {
+            info!(why, "no quorum of etcd to keep");
+            Ok(why)
+        }
+        Margin::None { why } => Err(why),
+    };
+    Spared { margin, leads }
+}
+
+/// Whether our member of etcd leads; `None` where that cannot be read.
+pub(crate) async fn leads(ours: &Ours) -> Option<bool> {
+    words::own(&ours.etcd).await.filter(|it| !it.member.is_empty()).map(|it| it.leads)
+}
+
+/// Asks those agents of the nodes whose names are given whether they are idle, and notes it.
+pub(crate) async fn ask_idle(looked: &mut NodeListing, names: &[String], port: u16) {
+    let asked = looked.servers.iter().filter(|it| names.contains(&it.name));
+    let asked: Vec<(String, IpAddr)> = asked.filter_map(|it| Some((it.name.clone(), it.address?))).collect();
+    for (name, answer) in words::ask(asked, port).await {
+        let idle = answer.is_ok_and(|it| it.turn.idle);
+        for node in looked.nodes.iter_mut().filter(|it| it.name == name) {
+            node.idle = idle;
+        }
+    }
+}
+
+/// Moves the lead of etcd to a healthy member, if possible none of `next`, and says so; nothing where ours does not lead.
+pub(crate) async fn move_lead(cluster: &ApiClient, ours: &Ours, next: &[String], now: Mono) {
+    let own = etcd::read(&ours.etcd).await;
+    if !own.metrics.as_ref().is_ok_and(|it| it.is_leader) {
+        return;
+    }
+    let moved = async {
+        let looked = calls::look(cluster, &ours.node, &mut Pulses::default(), now)
+            .await
+            .map_err(|it| it.to_string())?;
+        let verdict = judge(&facts(ours, own, Kubernetes::Read(looked.servers)).await);
+        let Some((to, id)) = successor(&verdict.may_lead, next) else {
+            return Err(format!(
+                "no other member is known to be healthy and no witness: {:?}",
+                verdict.margin
+            ));
+        };
+        etcd::hand_over(&ours.etcd, *id).await.map(|()| to.clone())
+    };
+    match moved.await {
+        Ok(to) => info!(node = %ours.node, to, "moved the leadership of etcd before going down"),
+        // etcd elects another leader by itself, some seconds later (goal U4).
+        Err(why) => {
+            warn!(node = %ours.node, why, "could not move the leadership of etcd; it is elected again");
+        }
+    }
 }

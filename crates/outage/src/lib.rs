@@ -9,7 +9,6 @@ pub mod keeper;
 pub mod margin;
 pub mod operator;
 pub mod site;
-pub mod spare;
 #[cfg(test)]
 mod tests;
 pub mod trial;

@@ -5,7 +5,7 @@ use kubeapi::nodes::CordonAnnotation;
 use topics::NodeOutage;
 
 use crate::calls;
-use crate::margin::{calls as etcd, metrics, words};
+use crate::margin::{calls as etcd, facts, words};
 use crate::turn::record::{FENCE_MOST, Holder, Op, Phase, TurnRecord};
 use crate::turn::rule::{CordonMark, down, order};
 
@@ -56,7 +56,7 @@ pub fn mark(bytes: &[u8]) -> Result<bool, String> {
 
 /// Reads these bytes as the metrics of a member of etcd; its id.
 pub fn metrics(bytes: &[u8]) -> Result<u64, String> {
-    metrics::parse(&String::from_utf8_lossy(bytes)).map(|it| it.id).map_err(|why| why.to_string())
+    facts::parse(&String::from_utf8_lossy(bytes)).map(|it| it.id).map_err(|why| why.to_string())
 }
 
 /// Reads these bytes as etcd's list of members; how many there are.

@@ -15,7 +15,7 @@ use outage::Ours;
 use outage::calls::follow;
 use outage::keeper::{Ask, KeeperReport, TurnRequest, keep};
 use outage::margin::calls::{Addresses, EtcdAccess, EtcdSettings};
-use outage::margin::paths::Paths;
+use outage::margin::facts::Paths;
 use outage::turn::event::{TurnState, Unconfirmed};
 use outage::turn::record::{Op, Phase};
 use serde_json::{Value, json};

@@ -13,8 +13,8 @@ use checks::verify;
 use kubeapi::ApiClient;
 use kubeapi::names::APP_NAMESPACE;
 use outage::operator::{self as lease, TurnView};
+use outage::site::calls::{self, Finding};
 use outage::site::operator::{self, SiteRequest};
-use outage::site::preflight::{self, Finding};
 use outage::site::record::{
     Ack, NodeStep, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord, VmRecord,
 };
@@ -181,7 +181,7 @@ fn identity(by: &OperatorStatement) -> String {
 
 /// Shows the findings, and refuses what they speak against and no option passes.
 fn none_blocks(findings: &[Finding], pass: &[String], what: &str, voice: &Voice) -> anyhow::Result<()> {
-    let blocking = preflight::blocking(findings, pass);
+    let blocking = calls::blocking(findings, pass);
     if voice.output == Output::Text || !blocking.is_empty() {
         show_found(findings, pass, voice)?;
     }
@@ -207,7 +207,7 @@ async fn checked(cluster: &ApiClient, clock: Clock) -> anyhow::Result<Vec<Findin
             site.id
         );
     }
-    Ok(preflight::look(cluster, &record, clock.wall().to_timestamp()).await)
+    Ok(calls::look(cluster, &record, clock.wall().to_timestamp()).await)
 }
 
 /// Shows what the checks have found.

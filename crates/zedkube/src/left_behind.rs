@@ -168,7 +168,7 @@ pub(crate) async fn undo_drain(
                 Some(Vec::new())
             }
         };
-        for found in checks::machines::not_up("vmi", down.as_deref().unwrap_or_default()) {
+        for found in checks::workloads::not_up("vmi", down.as_deref().unwrap_or_default()) {
             if is_time {
                 (next, whys) = (found.next, [whys, vec![found.text]].concat());
             }

@@ -14,7 +14,7 @@ use kubenodeop::{
     AttemptRules, Limit, MachinePolicy, NeverReadyAction, PodAction, StickyAction, SurgeRule, VolumeAction,
 };
 use outage::margin::calls::{Addresses, EtcdAccess, EtcdSettings};
-use outage::margin::paths::Paths;
+use outage::margin::facts::Paths;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent::Clock;
-use agent::clock::sync;
-use checks::{Finding, node};
+use agent::clock;
+use checks::{Finding, nodes};
 use kubenodeop::node::boot::LocalHealth;
 use pubsub::{TopicRoot, reach};
 use topics::GoTime;
@@ -49,15 +49,15 @@ impl ClockCheck {
 
     /// What it shows now.
     pub(crate) fn look(&self) -> LocalHealth {
-        let devices = node::devices(|path| self.topic_root.path(path).exists());
+        let devices = nodes::devices(|path| self.topic_root.path(path).exists());
         LocalHealth { devices, clock: self.wrong_clock().into_iter().collect() }
     }
 
     fn wrong_clock(&self) -> Option<Finding> {
         let now = self.clock.wall();
         let (stamp, path) = self.newest.as_ref().filter(|(stamp, _)| now.plus(SLACK) < *stamp)?;
-        (!sync::by_timesyncd(&self.topic_root)).then(|| {
-            node::wrong_clock(format!(
+        (!clock::by_timesyncd(&self.topic_root)).then(|| {
+            nodes::wrong_clock(format!(
                 "the wall clock is behind the time at which {} was written ({stamp}), and is not known to be synchronised",
                 path.display()
             ))

@@ -1,6 +1,6 @@
 //! The container runtime of this machine as `kubenodeop` asks it, and the pods that a drained node still has.
 //!
-//! Not here: the socket (`agent::runtime`), whether an answer is believed (`kubenodeop::containers`). Sources: goals D9, P8.
+//! Not here: the socket (`agent::runtime`), whether an answer is believed (`kubenodeop::engine::containers`). Sources: goals D9, P8.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use kubeapi::names::PodUid;
 use kubeapi::{ApiClient, Error, NodeName};
+use kubenodeop::engine::containers;
 use kubenodeop::plan::{PodClass, PodFacts};
-use kubenodeop::{RuntimeQuery, containers, pods};
+use kubenodeop::{RuntimeQuery, pods};
 use step::Inserted as _;
 use tokio::time::sleep;
 

@@ -17,16 +17,16 @@ use kubenodeop::{
 };
 use outage::Ours;
 use outage::calls::Newest;
+use outage::keeper::spare;
 use outage::keeper::{self, Ask, KeeperReport};
 use outage::margin::calls::EtcdAccess;
 use outage::margin::facts::{Data, Kubernetes};
-use outage::spare::spare;
 use pubsub::TopicRoot;
 use step::Mono;
 use tokio::sync::{mpsc, watch};
 use topics::{CordonOwner, DrainMarks, DrainPreflight, NodeDrainRequest, TurnWord};
 
-use crate::after_boot::repairs;
+use crate::after_boot;
 use crate::core::{
     CordonFailure, CordonTurn, Event, Learned, NodeLook, RemainingPod, RunId, UnansweredCall, UndoScope,
 };
@@ -316,7 +316,7 @@ impl TaskContext {
         let AgentContext { topic_root, clock, .. } = &self.context;
         let (sender, receiver) = watch::channel(GateReport::default());
         tokio::select! {
-            () = repairs::run(topic_root, &self.cluster, &boot, &self.limits, *clock, waits, &sender) => {}
+            () = after_boot::run(topic_root, &self.cluster, &boot, &self.limits, *clock, waits, &sender) => {}
             () = pass_on(receiver, outbox, event) => {}
         }
     }

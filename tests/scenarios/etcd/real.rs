@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use agent::Clock;
 use outage::margin::calls::{Addresses, EtcdAccess, EtcdSettings, hand_over, read};
+use outage::margin::facts::Paths;
 use outage::margin::facts::{EtcdFacts, Kubernetes, ServerNode};
-use outage::margin::paths::Paths;
 use outage::margin::rule::{Margin, judge, successor};
 use scenarios::{
     Cluster, NO_ETCD, RealEtcd, SKIPPED, World, assets, etcd_programs, etcd_version, reboot_config,

@@ -6,7 +6,7 @@ use std::process::Command;
 use agent::Clock;
 use checks::{cluster, verify};
 use kubeapi::NodeName;
-use kubeapi::nodes::report;
+use kubeapi::nodes;
 use kubeapi::watch::WatchScope;
 use kubenodeop::AttemptRules;
 use scenarios::{UUID, World};
@@ -26,12 +26,12 @@ pub(super) fn are_events_of_the_node(asked: &[(String, String)]) {
 }
 
 /// Writes a condition and an Event, twice.
-async fn show(world: &World, shown: Option<&report::DrainCondition>) {
+async fn show(world: &World, shown: Option<&nodes::DrainCondition>) {
     let (handle, node) = (world.cluster.handle(), NodeName::parse("edge-node-1").unwrap());
-    let found = report::read(&handle, &node, UUID).await.unwrap();
+    let found = nodes::read(&handle, &node, UUID).await.unwrap();
     let now = Clock::new().wall().to_timestamp();
-    report::write(&handle, &node, &found.uid, shown, (now, now)).await.unwrap();
-    let mut event = report::NodeEvent {
+    nodes::write(&handle, &node, &found.uid, shown, (now, now)).await.unwrap();
+    let mut event = nodes::NodeEvent {
         name: "edge-node-1.1".to_owned(),
         node,
         uid: found.uid,
@@ -42,10 +42,10 @@ async fn show(world: &World, shown: Option<&report::DrainCondition>) {
         last: now,
         count: 1,
     };
-    assert!(report::create(&handle, &event).await.unwrap());
+    assert!(nodes::create(&handle, &event).await.unwrap());
     event.count = 2;
-    assert!(!report::create(&handle, &event).await.unwrap(), "it is there already");
-    assert!(report::count(&handle, &event).await.unwrap());
+    assert!(!nodes::create(&handle, &event).await.unwrap(), "it is there already");
+    assert!(nodes::count(&handle, &event).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,7 +62,7 @@ async fn s1_what_the_node_shows_asks_for_what_its_own_roles_grant_and_nothing_el
 #[tokio::test(start_paused = true)]
 async fn o3_kubectl_describe_node_shows_the_events_the_condition_and_the_annotation() {
     let world = World::new().await;
-    let shown = report::DrainCondition {
+    let shown = nodes::DrainCondition {
         status: "False",
         reason: "Blocked",
         message: "BLOCKED: reboot waits; add a replica".to_owned(),

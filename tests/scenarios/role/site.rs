@@ -3,9 +3,9 @@
 use agent::Clock;
 use kubeapi::machines::stops;
 use kubeapi::watch::WatchScope;
-use outage::site::address::Address;
+use outage::site::calls;
+use outage::site::calls::Address;
 use outage::site::calls::{act, find, scale};
-use outage::site::preflight;
 use outage::site::record::{SitePhase, starts};
 use outage::turn::record::TurnRecord;
 use outage::turn::rule::TurnNode;
@@ -89,6 +89,6 @@ async fn s1_the_checks_before_a_shutdown_ask_for_what_their_own_role_grants_and_
     let world = World::new().await;
     let record = TurnRecord::default();
     let wall = Clock::new().wall().to_timestamp();
-    preflight::look(&world.cluster.handle(), &record, wall).await;
+    calls::look(&world.cluster.handle(), &record, wall).await;
     granted_and_used(&["pillar-rs-site-check"], &world.cluster.asked_by_agents());
 }

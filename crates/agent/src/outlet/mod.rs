@@ -23,14 +23,13 @@
 mod effects;
 mod publication;
 mod queue;
-mod start;
 mod troubles;
 
 pub(crate) use effects::Effects;
 pub use effects::Hands;
+pub use publication::started;
 pub use publication::{Outlet, Tries};
 pub use queue::Weight;
-pub use start::started;
 pub use troubles::Troubles;
 
 use std::time::Duration;

@@ -12,8 +12,8 @@ use requester::{Hold, completes};
 use step::{Core, FailurePause, Fault, LogMessage, Mono, planted};
 use topics::{BaseOsStatus, ContentTreeStatus, ImageWrite, Requester, ZbootStatus};
 
+use super::event::UpdateFacts;
 use super::event::{Effect, Event, PartitionChange, PartitionWrite, SavedUpdates};
-use super::facts::UpdateFacts;
 use super::stage::same_bytes;
 use crate::Limits;
 

@@ -7,7 +7,6 @@
 
 mod drain;
 mod event;
-mod facts;
 mod machine;
 mod moves;
 mod refusal;

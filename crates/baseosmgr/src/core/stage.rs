@@ -7,7 +7,7 @@
 use agent::partitions::PartitionState;
 use topics::{BaseOsConfig, ContentTreeStatus, SwState};
 
-use super::facts::UpdateFacts;
+use super::event::UpdateFacts;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ImageStage {

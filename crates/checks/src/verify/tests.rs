@@ -10,7 +10,7 @@ use crate::certificates;
 
 const NOW: &str = "2026-11-23T12:00:00Z";
 
-fn now() -> jiff::Timestamp {
+fn now() -> Timestamp {
     NOW.parse().unwrap()
 }
 

@@ -3,15 +3,14 @@
 //! Not here: who leads (`leader`), how objects are read (`crate::collections`). Pure: `fold`, `storage`, `rhythm`,
 //! `state`; `board` writes, `task` waits. Sources: spec/agents.md 4.11, goals L2 and L6.
 
-mod board;
 mod fold;
 mod rhythm;
 mod state;
 mod storage;
 mod task;
 
-pub use board::StatsPublisher;
 pub use rhythm::{FIRST_WAIT, GAP};
+pub use state::StatsPublisher;
 pub use task::run;
 
 use jiff::Timestamp;

@@ -11,10 +11,10 @@ use tokio::sync::watch;
 use topics::KubeStatsState;
 use tracing::{debug, info, warn};
 
-use super::board::StatsPublisher;
 use super::fold;
 use super::fold::{StatsView, fold};
 use super::rhythm::{Rhythm, StatsAction};
+use super::state::StatsPublisher;
 use super::state::{self, Cuts, Moment};
 use crate::ClusterConfig;
 use crate::leader::Leadership;

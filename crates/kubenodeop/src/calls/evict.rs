@@ -47,7 +47,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::plan::class::tests::pod;
+    use crate::plan::tier::tests::pod;
     use kubeapi::mock::{self, AfterLines, MockReply};
     use kubeapi::reply::ReplyClass;
 

@@ -136,7 +136,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::plan::class::tests::pod;
+    use crate::plan::tier::tests::pod;
     use kubeapi::mock::{self, MockReply, RecordedCall, RecordedCalls};
     use kubeapi::reply;
 

@@ -188,7 +188,7 @@ mod tests {
     use crate::calls::budgets;
     use crate::changes::watched::NodeMark;
     use crate::plan::PodFacts;
-    use crate::plan::class::tests::pod;
+    use crate::plan::tier::tests::pod;
 
     fn pod_object(name: &str, version: &str) -> Value {
         json!({

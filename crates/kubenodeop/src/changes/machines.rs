@@ -10,8 +10,8 @@ use futures::stream::{self, StreamExt};
 use tokio::time::sleep;
 use tracing::debug;
 
-use crate::machines::follow::{changes, copies, room};
 use crate::machines::kubevirt::MachineReader;
+use crate::machines::kubevirt::{changes, copies, room};
 use crate::machines::rules::{DrainIdentity, Fate, fate};
 use crate::machines::{MachinePolicy, MachinesView};
 use crate::progress::MachineState;

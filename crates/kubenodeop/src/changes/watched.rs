@@ -192,8 +192,8 @@ mod tests {
     use crate::node::cordon::tests::node;
     use crate::plan::PodOwner;
     use crate::plan::budget::tests::budget as numbered;
-    use crate::plan::class::tests::pod;
     use crate::plan::tier::Tier;
+    use crate::plan::tier::tests::pod;
 
     fn budget(allowed: i32) -> BudgetFacts {
         numbered("web", [allowed, 2, 2, 3])

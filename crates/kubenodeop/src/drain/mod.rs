@@ -14,9 +14,9 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::sleep;
 use tracing::warn;
 
-use crate::containers::{self, RuntimeQuery};
+use crate::engine::containers::{self, RuntimeQuery};
 use crate::engine::{AttemptOutcome, AttemptRules, CallFailure, Effect, Engine, Event};
-use crate::machines::follow::{MachineChange, changes};
+use crate::machines::kubevirt::{MachineChange, changes};
 use crate::machines::kubevirt::{MachineReader, perform};
 use crate::machines::rules::{Action, DrainIdentity};
 use crate::machines::undo::next_step;

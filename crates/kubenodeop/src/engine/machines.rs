@@ -20,7 +20,7 @@ use crate::calls::volumes::ClaimName;
 use crate::machines::rules::{
     Action, Decision, DrainIdentity, FLAPPING, Fate, decide, ends, fate, gone, kept_up,
 };
-use crate::machines::{MachinesView, Migratable, Migration, MigrationSettings, VirtualMachine, limits};
+use crate::machines::{MachinesView, Migratable, Migration, MigrationSettings, VirtualMachine, rules};
 use crate::progress;
 use crate::progress::{BlockCode, MachineState, Subject};
 
@@ -171,7 +171,7 @@ impl MachineTable {
                 state_since,
                 paused: machine.paused.clone(),
                 flips,
-                copy: limits::estimate(machine),
+                copy: rules::estimate(machine),
                 copies: machine.migration.as_ref().is_some_and(|it| it.phase == "Running"),
                 busy: old.as_ref().is_some_and(|it| it.busy),
                 kept: kept_for,
@@ -288,7 +288,7 @@ impl MachineTable {
             let done = if it.copies { now.since(it.since) } else { Duration::ZERO };
             rest.push(it.copy?.saturating_sub(done));
         }
-        (!rest.is_empty()).then(|| now + limits::together(settings, &rest))
+        (!rest.is_empty()).then(|| now + rules::together(settings, &rest))
     }
 
     /// What a reader sees of each machine.

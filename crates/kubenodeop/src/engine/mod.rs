@@ -5,23 +5,20 @@
 
 mod attempt;
 mod calls;
-mod containers;
+pub mod containers;
 mod index;
 mod machines;
-mod namespace_budgets;
 mod pod_table;
-mod sticky;
 mod storage;
 mod telling;
 #[cfg(test)]
 mod tests;
 mod track;
-mod volumes;
 mod words;
 
 pub use attempt::Engine;
-pub use sticky::STICKY_RETURNS;
-pub use volumes::VOLUMES_LIMIT;
+pub use storage::VOLUMES_LIMIT;
+pub use track::STICKY_RETURNS;
 pub use words::{
     AttemptFailure, AttemptOutcome, AttemptRules, CallFailure, DrainSuccess, Effect, Event, Limit,
     NeverReadyAction, PodAction, StickyAction, VolumeAction,

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use step::{Inserted as _, Mono};
 
+use super::index::NamespaceBudgets;
 use super::index::PodIndex;
-use super::namespace_budgets::NamespaceBudgets;
-use super::sticky::Returns;
 use super::storage::StorageNeeds;
+use super::track::Returns;
 use super::track::{PodState, PodTrack};
 use super::words::{AttemptRules, Effect, PodAction, StickyAction, limit, say_gone, say_held, say_left};
 use crate::calls::volumes::ClaimName;

@@ -1,7 +1,7 @@
 //! What is said about the pods of an attempt as a whole and about one that does not leave (one code and one sentence, with names
 //! and numbers); the limit for a pod and what is done about one that is over it; and when time alone changes any of it.
 //!
-//! Not here: the limits for volumes (`volumes`), an attempt that fails by its own (`attempt`), a drain that does (zedkube).
+//! Not here: the limits for volumes (`storage`), an attempt that fails by its own (`attempt`), a drain that does (zedkube).
 //! Sources: goals D7, D13, D15, O1, O2. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use kubeapi::reply::Reply;
 use step::{Inserted as _, Mono};
 use topics::{Blocker, DrainMarks};
 
-use super::namespace_budgets::NamespaceBudgets;
+use super::index::NamespaceBudgets;
 use super::pod_table::PodTable;
 use super::storage::StorageNeeds;
 use super::track::{PodRefusal, PodState, PodTrack, RemovalCall, SecondCopy};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::calls::surge::{SurgeAnswer, SurgeOrder};
 use crate::calls::volumes::{AttachmentFacts, ClaimName};
 use crate::changes::WatchedBlockers;
-use crate::machines::follow::MachineChange;
+use crate::machines::kubevirt::MachineChange;
 use crate::machines::rules::Action;
 use crate::machines::{MachinePolicy, MachinesView};
 use crate::node::cordon::NodeFacts;

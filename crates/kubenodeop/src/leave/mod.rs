@@ -15,9 +15,9 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::calls::{pods, remove};
-use crate::containers::RuntimeQuery;
 use crate::drain::{DrainOrder, drain};
 use crate::engine::AttemptRules;
+use crate::engine::containers::RuntimeQuery;
 use crate::node;
 use crate::progress::Progress;
 use crate::storage;

@@ -1,13 +1,15 @@
 //! Reading the machines of a node, and the calls that a drain makes about them.
 //!
-//! Nothing of KubeVirt is read while no launcher runs on the node. Not here: which call, and when (`rules`, `engine::machines`), changes
-//! (`follow`).
-//! Dropping a call leaves open whether it was carried out; what it did is read back from the objects. Source:
-//! spec/vm-storage.md A1, A3, A5, A6.
+//! Nothing of KubeVirt is read while no launcher runs on the node. Not here: which call, and when (`rules`,
+//! `engine::machines`). Dropping a call leaves open whether it was carried out; what it did is read
+//! back from the objects. Source: spec/vm-storage.md A1, A3, A5, A6.
+//!
+//! What may change the fate of the machines of a node, as it changes. Nothing is kept but a mark of each object.
+//! Trouble with reading is found by whoever looks.
 
 use std::collections::BTreeMap;
 
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Resource;
 use kube::api::{DeleteParams, GetParams, Patch, Preconditions};
@@ -16,20 +18,20 @@ use kubeapi::machines::calls::{GUESTS, LAUNCHERS, MACHINES, act, in_namespace, i
 use kubeapi::names::{NodeName, PodRef};
 use kubeapi::nodes::signed;
 use kubeapi::reply::Reply;
-use kubeapi::slim::NodeObject;
-use kubeapi::slim::{PersistentVolume, Pod};
-use kubeapi::watch::WatchScope;
+use kubeapi::slim::longhorn::{self, Engine};
+use kubeapi::slim::{Known, Meta, NodeObject, PersistentVolume, Pod};
+use kubeapi::watch::{Manner, ObjectMirror, WatchScope};
 use kubeapi::{ApiClient, Error, found};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use step::Inserted as _;
 
-use super::facts;
-use super::forecast::Asks;
-use super::rules::{Action, needs_target};
+use super::forecast::{self, Asks};
+use super::rules::{self, Action, needs_target};
 use super::{
     ASKED, EvictionStrategy, MachineDisk, MachinePolicy, MachinesView, MigrationRequest, MigrationSettings,
-    VirtualMachine, disks, forecast, limits,
+    VirtualMachine, facts,
 };
 use crate::calls::{evict, pods, volumes};
 use crate::plan::placement::PeerNode;
@@ -165,10 +167,10 @@ impl MachineReader {
     ) -> Result<(), Error> {
         let volumes = self.volumes.as_deref().unwrap_or_default();
         let names =
-            |it: &(VirtualMachine, Asks)| disks::names((&it.0.guest.namespace, &it.0.claims), volumes);
+            |it: &(VirtualMachine, Asks)| facts::names((&it.0.guest.namespace, &it.0.claims), volumes);
         let matters = |it: &&(VirtualMachine, Asks)| needs_target(&it.0) || it.0.paused.is_some();
         if machines.iter().filter(matters).any(|it| !names(it).is_empty()) {
-            self.disks = disks::read(cluster).await?;
+            self.disks = facts::read(cluster).await?;
         }
         for it in machines {
             let own =
@@ -249,7 +251,7 @@ impl MachineReader {
         let policies = self.policies.as_deref().unwrap_or_default();
         let (labels, uid) =
             (namespace.unwrap_or(&Value::Null), migration.as_ref().map(|it| it.object.uid.as_str()));
-        let (limits, limits_of) = limits::of(settings, policies, (guest, labels), uid);
+        let (limits, limits_of) = rules::of(settings, policies, (guest, labels), uid);
         let model = guest["spec"]["domain"]["cpu"]["model"].as_str();
         let host_model = matches!(model, None | Some("host-model"));
         let launcher = own.first().map(|it| Pod::deserialize(*it)).transpose();
@@ -285,8 +287,8 @@ impl MachineReader {
             target: Err(String::new()),
             lacks_room: false,
             crowded: None,
-            bytes: limits::bytes(guest),
-            copies_disks: limits::copies_disks(guest),
+            bytes: rules::bytes(guest),
+            copies_disks: rules::copies_disks(guest),
             limits,
             limits_of,
             guest: name,
@@ -376,4 +378,77 @@ pub(crate) async fn delete(cluster: &ApiClient, migration: &PodRef) -> Result<()
     let how = DeleteParams { preconditions: Some(exactly_this), ..DeleteParams::default() };
     let all = Request::new(in_namespace(MIGRATIONS, &migration.namespace));
     cluster.order(&format!("delete migration {migration}"), all.delete(&migration.name, &how)).await
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MachineChange {
+    Look,
+    /// Something that is read once in an attempt.
+    Once,
+}
+
+/// One item whenever an instance of `node`, a launcher there, a migration, or the spec or an annotation of a machine or a
+/// namespace has changed, or what another node offers. It never ends.
+pub(crate) fn changes(cluster: &ApiClient, node: &NodeName, seed: u64) -> BoxStream<'static, MachineChange> {
+    let scope = |what: &str, kind: &str| WatchScope::all(what, path(kind));
+    let version = |it: &Known| (named(&it.metadata), it.metadata.resource_version.clone());
+    let all = |scope, seed| marked(cluster, scope, seed, version, MachineChange::Look);
+    // The status of a machine follows that of its instance.
+    let wanted = |it: &Known| {
+        let Meta { uid, generation, annotations, labels, .. } = it.metadata.clone();
+        (named(&it.metadata), (uid, generation, annotations, labels))
+    };
+    let (machines, namespaces) =
+        (scope("virtual machines", MACHINES), WatchScope::all("namespaces", Namespace::url_path(&(), None)));
+    let nodes = WatchScope::all("nodes", NodeObject::url_path(None));
+    let offered = |it: &NodeObject| ((None, it.metadata.name.clone()), peer(it));
+    stream::select_all([
+        all(guests(node), seed),
+        all(launchers(node), seed ^ 1),
+        all(scope("migrations of virtual machines", MIGRATIONS), seed ^ 2),
+        marked(cluster, machines, seed ^ 3, wanted, MachineChange::Look),
+        marked(cluster, namespaces, seed ^ 4, wanted, MachineChange::Once),
+        marked(cluster, nodes, seed ^ 5, offered, MachineChange::Look),
+    ])
+    .boxed()
+}
+
+/// One item whenever a copy of a volume of Longhorn is in sync, or is not any more. For who knows that Longhorn is there.
+pub(crate) fn copies(cluster: &ApiClient, seed: u64) -> BoxStream<'static, MachineChange> {
+    let modes = |it: &Engine| (named(&it.metadata), it.status.replica_mode_map.clone());
+    marked(cluster, longhorn::scope("engines"), seed, modes, MachineChange::Look)
+}
+
+/// One item whenever a pod of the cluster has got a node, has left it or has ended. For who waits for room.
+pub(crate) fn room(cluster: &ApiClient, seed: u64) -> BoxStream<'static, MachineChange> {
+    let node = |it: &Pod| {
+        let phase = it.status.as_ref().and_then(|it| it.phase.as_deref());
+        let over = matches!(phase, Some("Succeeded" | "Failed"));
+        (named(&it.metadata), it.spec.as_ref().and_then(|it| it.node_name.clone()).filter(|_| !over))
+    };
+    marked(cluster, WatchScope::all("pods", Pod::url_path(None)), seed, node, MachineChange::Look)
+}
+
+/// `change` whenever the mark of one of these objects is another one, or they were read again after trouble; `keep` says
+/// which object it is, and its mark.
+fn marked<K: DeserializeOwned + Send + 'static, M: PartialEq + Send + Sync + 'static>(
+    cluster: &ApiClient,
+    scope: WatchScope,
+    seed: u64,
+    keep: impl Fn(&K) -> (MarkedName, M) + Send + Sync + 'static,
+    change: MachineChange,
+) -> BoxStream<'static, MachineChange> {
+    let keep = move |it: K| {
+        let (name, mark) = keep(&it);
+        (name, Some(mark))
+    };
+    let changes = ObjectMirror::open(cluster, scope, Manner::default(), seed, keep).changes(move |_| change);
+    changes.filter_map(|heard| std::future::ready(heard.ok())).boxed()
+}
+
+/// Namespace and name of an object.
+type MarkedName = (Option<String>, Option<String>);
+
+fn named(meta: &Meta) -> MarkedName {
+    (meta.namespace.clone(), meta.name.clone())
 }

@@ -2,18 +2,15 @@
 //! otherwise.
 //!
 //! `rules` decides about one machine, `engine::machines` about all of them, `facts` reads objects of KubeVirt,
-//! `forecast` looks for a target among the peers, `kubevirt` asks and writes, `limits` are those of migrations, `disks` how its volumes are, `follow` notices changes, `undo` takes back what we asked for and
-//! starts again what we stopped. Migrations are KubeVirt's: one eviction of the launcher asks for one, and we create none
+//! `forecast` looks for a target among the peers, `kubevirt` asks, writes and notices changes, `undo` takes back what we
+//! asked for and starts again what we stopped. Migrations are KubeVirt's: one eviction of the launcher asks for one, and we create none
 //! ourselves. No drain taint is put on the node, so none has to be removed. What we did is written on the objects
 //! themselves: a restart of the agent reads it there. Not here: pods (`engine`). Source: spec/vm-storage.md A; goals D12,
 //! D19.
 
-mod disks;
 pub mod facts;
-pub(crate) mod follow;
 pub mod forecast;
 pub mod kubevirt;
-pub mod limits;
 pub mod rules;
 #[cfg(test)]
 mod tests;
@@ -25,8 +22,8 @@ use kubeapi::machines::MachineSeen;
 use kubeapi::names::PodRef;
 use serde::{Deserialize, Serialize};
 
-pub use disks::MachineDisk;
-pub use limits::MigrationLimits;
+pub use facts::MachineDisk;
+pub use rules::MigrationLimits;
 
 /// Annotation of an instance that a drain asked to migrate: a JSON object [`MigrationRequest`].
 pub const ASKED: &str = "pillar-rs/drain-asked";

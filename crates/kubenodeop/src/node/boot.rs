@@ -2,34 +2,46 @@
 //!
 //! Not here: what the gate wants (`gate`), the cordon (zedkube). It watches the node, its lease and its pods, and
 //! begins anew now and then. Sources: goals R4, R5.
-
-mod pods;
-mod upper;
+//!
+//! Pods of our node, as the gate after a boot wants to know them: storage that is crash-looping, and what of
+//! kube-system is not Ready.
+//!
+//! Virtual IPs, pods that no node has taken, and virtual machines: read now and then for the gate after a boot, as none
+//! of them is worth a watch. Sources: the documentation of kube-vip (leases); the words of the Kubernetes scheduler
+//! (plugins NodePorts, TaintToleration).
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 
-use checks::Finding;
+use checks::network::VirtualIp;
+use checks::{Finding, IllObject, cluster, workloads};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, SelectAll, StreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Resource as _;
-use kubeapi::slim::NodeObject;
+use kubeapi::names::NodeName;
+use kubeapi::objects::{items, text};
+use kubeapi::reply::Reach;
+use kubeapi::slim::{Meta, NodeObject, Pod};
+use kubeapi::watch::{Manner, ObjectMirror, Update, WatchScope, follow, follow_from, jitter_seed};
+use kubeapi::{ApiClient, Error, nodes};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use step::Mono;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
-use crate::node::LastSeen;
+use super::cordon::{self, UnusualTaints};
+use crate::calls::pods;
+use crate::machines::undo;
 use crate::node::cordon::CordonSeen;
 use crate::node::gate::{Check, Gate, GateFact, GateNode, GateStatus, LayerLimits, LeaseSeen};
-use crate::node::taints::UnusualTaints;
-use crate::{node, node::taints, storage};
-use kubeapi::ApiClient;
-use kubeapi::Error;
-use kubeapi::names::NodeName;
-use kubeapi::reply::Reach;
-use kubeapi::watch::{Manner, Update, WatchScope, follow, follow_from, jitter_seed};
+use crate::node::{self, LastSeen};
+use crate::plan::tier::Tier;
+use crate::storage;
 
 /// The namespace of the leases of nodes.
 const LEASES: &str = "kube-node-lease";
@@ -124,7 +136,7 @@ pub async fn watch_over<W: Future<Output = String>>(
         let now = clock();
         if !gate.is_away() && now >= upper.due(&gate, now) {
             looks.push(stream::once(layers()).flat_map(stream::iter).boxed());
-            looks.push(upper::look(cluster.clone(), boot.node.clone()));
+            looks.push(look(cluster.clone(), boot.node.clone()));
             upper = UpperLooks { last: Some(now), count: upper.count.saturating_add(1) };
         }
         if gate.is_away() && clock() >= ask_at {
@@ -198,13 +210,13 @@ fn watched(cluster: &ApiClient, boot: &BootWatch) -> SelectAll<BoxStream<'static
     stream::select_all([
         node_facts(cluster, boot, Manner::default()),
         lease_facts(cluster, boot),
-        pods::follow(cluster, boot),
+        follow_pods(cluster, boot),
         volume_facts(cluster),
     ])
 }
 
 async fn remove_stale_taints(cluster: &ApiClient, boot: &BootWatch, report: &watch::Sender<GateReport>) {
-    match taints::remove_stale(cluster, &boot.node, &boot.device_uuid).await {
+    match cordon::remove_stale(cluster, &boot.node, &boot.device_uuid).await {
         Ok(removed) if removed.is_empty() => {}
         Ok(removed) => {
             for taint in &removed {
@@ -269,7 +281,7 @@ async fn node_fact(
     let seen = match owned {
         Ok(facts) => Ok(GateNode {
             not_ready: node::not_ready(&node),
-            taints: taints::of_outage(&node),
+            taints: cordon::of_outage(&node),
             unusual: unusual.of(cluster, &node).await,
             addresses: addresses(&node),
             cordon: facts.seen(),
@@ -322,4 +334,358 @@ fn renewal(lease: &Lease) -> LeaseSeen {
 fn volume_facts(cluster: &ApiClient) -> BoxStream<'static, GateFact> {
     let seen = storage::follow_troubled(cluster.clone(), jitter_seed());
     seen.map(|seen| fact(seen, GateFact::Volumes)).boxed()
+}
+
+/// Networks that a pod asks for besides the one of all pods, and those that it has.
+const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
+const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
+/// Where the basic deployments of a cluster are.
+const SYSTEM: &str = "kube-system";
+
+/// A pod of which only this much is kept.
+#[derive(Debug, Clone)]
+struct Lean {
+    uid: Option<String>,
+    ill: Ill,
+}
+
+/// Namespace and name of a pod where something is the matter with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Ill {
+    /// It gives volumes and is crash-looping.
+    crashing: Option<IllObject>,
+    /// It gives volumes, is to have an address in a network of its own, and has none there: with that network.
+    unconnected: Option<IllObject>,
+    /// It is of kube-system and not Ready, with why.
+    system: Option<IllObject>,
+}
+
+impl<'de> Deserialize<'de> for Lean {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let pod = Pod::deserialize(from)?;
+        let name = named(&pod.metadata);
+        let storage = pods::facts(&pod).tier == Tier::Storage;
+        let crashing = storage && waiting(&pod).any(|reason| reason == "CrashLoopBackOff");
+        let unconnected = storage.then(|| unconnected(&pod)).flatten();
+        let system = pod.metadata.namespace.as_deref() == Some(SYSTEM);
+        let why = not_ready(&pod).filter(|_| system);
+        let ill = Ill {
+            crashing: crashing.then(|| IllObject::alone(name.clone())),
+            unconnected: unconnected.map(|it| IllObject::new(name.clone(), &format!("network {it}"))),
+            system: why.map(|why| IllObject::new(name, &why)),
+        };
+        Ok(Self { uid: pod.metadata.uid, ill })
+    }
+}
+
+fn named(meta: &Meta) -> String {
+    format!("{}/{}", meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
+}
+
+fn waiting(pod: &Pod) -> impl Iterator<Item = &str> {
+    let all = pod.status.iter().flat_map(|it| [&it.init_container_statuses, &it.container_statuses]);
+    all.flatten().flatten().filter_map(|it| it.state.as_ref()?.waiting.as_ref()?.reason.as_deref())
+}
+
+/// The network besides that of all pods that it asks for, as one for storage, and in which it has no address. What is to
+/// have ended or has not begun needs none. Source: the Kubernetes Network Custom Resource Definition De-facto Standard 1.3.
+fn unconnected(pod: &Pod) -> Option<String> {
+    let marks = pod.metadata.annotations.as_ref()?;
+    let wanted = marks.get(NETWORKS)?.trim();
+    let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
+    if wanted.is_empty() || phase != Some("Running") || pod.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    // A list of names with commas, or of objects; as namespace/name@interface.
+    let of_objects = serde_json::from_str::<Vec<Value>>(wanted).ok();
+    let names: Vec<String> = match of_objects {
+        Some(all) => all.iter().map(|it| text(&it["name"])).collect(),
+        None => wanted.split(',').map(str::to_owned).collect(),
+    };
+    let plain = |name: &str| {
+        let name = name.trim().split('@').next().unwrap_or_default();
+        name.rsplit('/').next().unwrap_or_default().to_owned()
+    };
+    let seen: Value =
+        marks.get(NETWORK_STATUS).and_then(|it| serde_json::from_str(it).ok()).unwrap_or_default();
+    let has_address = |name: &String| {
+        let mut all = items(&seen).iter();
+        all.any(|it| plain(&text(&it["name"])) == *name && !items(&it["ips"]).is_empty())
+    };
+    names.iter().map(|it| plain(it)).find(|it| !it.is_empty() && !has_address(it))
+}
+
+/// Why a pod that should be Ready is not. One that has ended or is being deleted should not be.
+fn not_ready(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref();
+    let phase = status.and_then(|it| it.phase.as_deref()).unwrap_or("Pending");
+    if matches!(phase, "Succeeded" | "Failed") || pod.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let conditions = status.and_then(|it| it.conditions.as_deref()).unwrap_or_default();
+    let ready = conditions.iter().find(|it| it.type_ == "Ready");
+    if ready.is_some_and(|it| it.status == "True") {
+        return None;
+    }
+    let reason = ready.and_then(|it| it.reason.clone()).filter(|it| !it.is_empty());
+    Some(waiting(pod).next().map(str::to_owned).or(reason).unwrap_or_else(|| format!("phase {phase}")))
+}
+
+fn pod_scope(boot: &BootWatch) -> WatchScope {
+    // All of them: the apps that a drain keeps are storage for the most part.
+    WatchScope { labels: None, ..pods::scope(&boot.node) }
+}
+
+fn facts(all: &BTreeMap<String, Ill>) -> Vec<GateFact> {
+    type Part = fn(&Ill) -> &Option<IllObject>;
+    let (logs, describe) = ("logs --previous", "describe pod");
+    let rows: [(Check, &str, &str, Part); 3] = [
+        (Check::CrashLoops, "storage pods are crash-looping", logs, |it| &it.crashing),
+        (
+            Check::Unconnected,
+            "storage pods have no address in the network that they ask for",
+            describe,
+            |it| &it.unconnected,
+        ),
+        (Check::SystemPods, "pods are not Ready", describe, |it| &it.system),
+    ];
+    let of = |(check, what, verb, part): (Check, &str, &str, Part)| {
+        let mut all: Vec<IllObject> = all.values().filter_map(|it| part(it).clone()).collect();
+        all.sort();
+        GateFact::Found(check, workloads::named(what, &all, verb))
+    };
+    rows.map(of).into()
+}
+
+/// What is kept of a pod, where something is the matter with it.
+fn kept(pod: Lean) -> (String, Option<Ill>) {
+    (pod.uid.unwrap_or_default(), Some(pod.ill).filter(|it| *it != Ill::default()))
+}
+
+/// Them, whenever one has changed.
+fn follow_pods(cluster: &ApiClient, boot: &BootWatch) -> BoxStream<'static, GateFact> {
+    ObjectMirror::open(cluster, pod_scope(boot), Manner::default(), jitter_seed(), kept)
+        .changes(facts)
+        .map(|heard| heard.unwrap_or_else(|error| vec![found(Err(error), Check::CrashLoops)]))
+        .flat_map(stream::iter)
+        .boxed()
+}
+
+/// How the container of kube-vip is given the address of the control plane, and the lease of that.
+const ADDRESS: [&str; 2] = ["address", "vip_address"];
+const CONTROL_PLANE: &str = "plndr-cp-lock";
+/// The time for the list of nodes.
+const NODES_LIMIT: Duration = Duration::from_secs(10);
+
+/// One look at all of them.
+fn look(cluster: ApiClient, node: NodeName) -> BoxStream<'static, GateFact> {
+    let look = async move {
+        [
+            fact(virtual_ips(&cluster, &node).await, GateFact::VirtualIps),
+            found(pending(&cluster, &node).await, Check::Pending),
+            found(machines(&cluster, &node).await, Check::Machines),
+        ]
+    };
+    stream::once(look).flat_map(stream::iter).boxed()
+}
+
+async fn virtual_ips(cluster: &ApiClient, node: &NodeName) -> Result<Vec<VirtualIp>, Error> {
+    let mut all = cluster::virtual_ips(cluster, |_| false).await?;
+    if all.is_empty() {
+        return Ok(all);
+    }
+    let members = nodes::members(cluster, NODES_LIMIT).await?;
+    for it in &mut all {
+        it.ready = members.iter().any(|node| node.name == it.holder && node.facts.ready == "True");
+        // Nothing says which addresses of services a node has to serve.
+        if it.lease.ends_with(CONTROL_PLANE) && it.holder == node.as_str() {
+            let given = cluster::kube_vip(cluster, Some(node.as_str())).await?;
+            let given = ADDRESS.iter().filter_map(|name| given.get(*name)?.parse::<IpAddr>().ok());
+            let absent: Vec<String> = given.filter(|it| !is_here(*it)).map(|it| it.to_string()).collect();
+            if !absent.is_empty() {
+                it.address = format!("this node holds it, and has no interface with {}", absent.join(", "));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Whether an interface has it: only then does the kernel bind a socket to it.
+fn is_here(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).err().is_none_or(|it| it.kind() != ErrorKind::AddrNotAvailable)
+}
+
+/// Pods that no node has taken and that belong to this one, or to kube-system and to no other node.
+async fn pending(cluster: &ApiClient, node: &NodeName) -> Result<Vec<Finding>, Error> {
+    let fields = Some("spec.nodeName=,status.phase=Pending".to_owned());
+    let scope = WatchScope { fields, ..WatchScope::all("pods that no node has taken", Pod::url_path(None)) };
+    let list = scope.list_all::<Pod>(cluster).await?;
+    let mut all: Vec<IllObject> = list.items.iter().filter_map(|pod| waits_for(pod, node.as_str())).collect();
+    all.sort();
+    Ok(workloads::named("pods that no node has taken", &all, "describe pod"))
+}
+
+fn waits_for(pod: &Pod, node: &str) -> Option<IllObject> {
+    let spec = pod.spec.as_ref()?;
+    let term = spec.affinity.as_ref().and_then(|it| it.node_affinity.as_ref());
+    let terms = term.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
+    // What a DaemonSet writes into its pods.
+    let pinned: Vec<&str> = terms
+        .iter()
+        .flat_map(|it| &it.node_selector_terms)
+        .flat_map(|it| it.match_fields.iter().flatten())
+        .filter(|it| it.key == "metadata.name" && it.operator == "In")
+        .flat_map(|it| it.values.iter().flatten().map(String::as_str))
+        .collect();
+    let is_ours = if pinned.is_empty() {
+        pod.metadata.namespace.as_deref() == Some(SYSTEM)
+    } else {
+        pinned.contains(&node)
+    };
+    let conditions = pod.status.as_ref()?.conditions.as_deref().unwrap_or_default();
+    let refused = conditions.iter().find(|it| it.type_ == "PodScheduled" && it.status == "False");
+    let message =
+        refused.and_then(|it| it.message.as_deref()).unwrap_or("not looked at by the scheduler yet");
+    let is_ending = pod.metadata.deletion_timestamp.is_some();
+    (is_ours && !is_ending).then(|| IllObject::new(named(&pod.metadata), &cause(message)))
+}
+
+/// What the scheduler says, short: a taint or a port is named as the cause.
+fn cause(message: &str) -> String {
+    let taint = message.split("untolerated taint ").nth(1).and_then(|it| it.split('}').next());
+    if let Some(taint) = taint {
+        return format!("no node: taint {}", taint.trim_start_matches('{').trim_end_matches([':', ' ']));
+    }
+    if message.contains("free ports") {
+        return "no node: its host port is taken".to_owned();
+    }
+    let said = message.split(". preemption:").next().unwrap_or(message);
+    format!("no node: {said}")
+}
+
+async fn machines(cluster: &ApiClient, node: &NodeName) -> Result<Vec<Finding>, Error> {
+    let down = match undo::not_up(cluster, node).await {
+        // A role without rights to read it is refused also where it is not installed.
+        Err(error) if error.is_refused() && !undo::is_installed(cluster).await? => None,
+        down => down?,
+    };
+    Ok(workloads::not_up("vmi", &down.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn r4_a_storage_pod_without_an_address_in_the_network_it_asks_for_is_named_and_one_that_asks_for_none_is_not()
+     {
+        let status = json!([{ "name": "cbr0", "ips": ["10.42.0.5"] }, { "name": "kube-system/lh", "interface": "lhnet1",
+            "ips": ["172.16.0.5"] }])
+        .to_string();
+        let bare = json!([{ "name": "kube-system/lh", "ips": [] }]).to_string();
+        let objects = json!([{ "name": "lh", "namespace": "kube-system" }]).to_string();
+        // What it asks for, what it has, its phase, and the network that lacks.
+        let table = [
+            ("", "", "Running", None),
+            ("kube-system/lh@lhnet1", status.as_str(), "Running", None),
+            (objects.as_str(), status.as_str(), "Running", None),
+            ("lh", "", "Running", Some("lh")),
+            ("kube-system/lh@lhnet1", bare.as_str(), "Running", Some("lh")),
+            (objects.as_str(), "[]", "Running", Some("lh")),
+            ("lh, vlan5", status.as_str(), "Running", Some("vlan5")),
+            ("lh", "no JSON", "Running", Some("lh")),
+            ("lh", "", "Pending", None),
+            ("lh", "", "Succeeded", None),
+        ];
+        for (networks, has, phase, lacks) in table {
+            let pod = json!({
+                "metadata": { "name": "im", "namespace": "longhorn-system", "labels": { "longhorn.io/component": "instance-manager" },
+                    "annotations": { NETWORKS: networks, NETWORK_STATUS: has } },
+                "status": { "phase": phase },
+            });
+            let read: Pod = serde_json::from_value(pod.clone()).unwrap();
+            assert_eq!(unconnected(&read).as_deref(), lacks, "{networks} {has} {phase}");
+            // Of a pod that serves no volumes nothing is wanted.
+            let lean: Lean = serde_json::from_value(pod.clone()).unwrap();
+            assert_eq!(lean.ill.unconnected.is_some(), lacks.is_some(), "{pod}");
+            let mut other = pod;
+            other["metadata"]["labels"] = json!({});
+            other["metadata"]["namespace"] = "shop".into();
+            let lean: Lean = serde_json::from_value(other).unwrap();
+            assert_eq!(lean.ill.unconnected, None);
+        }
+    }
+
+    /// A pod in this namespace, pinned to these nodes as a DaemonSet does it, and what the scheduler says of it.
+    fn pod(namespace: &str, pinned: &[&str], said: Option<&str>) -> Value {
+        let field = json!({ "key": "metadata.name", "operator": "In", "values": pinned });
+        let terms = json!({ "nodeSelectorTerms": [{ "matchFields": [field] }] });
+        let affinity = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": terms } });
+        let condition = said.map(|it| json!({ "type": "PodScheduled", "status": "False", "message": it }));
+        json!({
+            "metadata": { "namespace": namespace, "name": "p" },
+            "spec": { "affinity": if pinned.is_empty() { Value::Null } else { affinity } },
+            "status": { "phase": "Pending", "conditions": condition.as_slice() },
+        })
+    }
+
+    fn waiting(pod: Value) -> Option<String> {
+        Some(waits_for(&serde_json::from_value(pod).unwrap(), "n1")?.as_ref().to_owned())
+    }
+
+    #[test]
+    fn seed_1_06_of_a_pod_without_a_node_a_taint_or_a_port_is_named_as_the_cause() {
+        // What the scheduler says, and what a person reads.
+        let table = [
+            (
+                "0/3 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/unreachable: }, 2 node(s) \
+                 didn't match Pod's node affinity/selector. preemption: 0/3 nodes are available: 3 Preemption is not \
+                 helpful for scheduling.",
+                "no node: taint node.kubernetes.io/unreachable",
+            ),
+            (
+                "0/1 nodes are available: 1 node(s) had untolerated taint {dedicated: db}. preemption: x",
+                "no node: taint dedicated: db",
+            ),
+            (
+                "0/1 nodes are available: 1 node(s) had untolerated taint(s)",
+                "no node: 0/1 nodes are available: 1 node(s) had untolerated taint(s)",
+            ),
+            (
+                "0/3 nodes are available: 1 node(s) didn't have free ports for the requested pod ports, 2 node(s) didn't \
+                 match Pod's node affinity/selector. preemption: 0/3 nodes are available.",
+                "no node: its host port is taken",
+            ),
+            (
+                "0/3 nodes are available: 3 Insufficient memory. preemption: 0/3 nodes are available: 3 No preemption \
+                 victims found for incoming pod.",
+                "no node: 0/3 nodes are available: 3 Insufficient memory",
+            ),
+            ("", "no node: "),
+        ];
+        for (said, words) in table {
+            let shown = waiting(pod("kube-system", &[], Some(said)));
+            assert_eq!(shown.as_deref(), Some(format!("kube-system/p ({words})").as_str()), "{said}");
+        }
+    }
+
+    #[test]
+    fn seed_1_06_pods_of_this_node_and_of_kube_system_are_waited_for_and_no_others() {
+        let table = [
+            (
+                pod("kube-system", &[], None),
+                Some("kube-system/p (no node: not looked at by the scheduler yet)"),
+            ),
+            (pod("shop", &[], None), None),
+            (pod("shop", &["n1"], Some("free ports")), Some("shop/p (no node: its host port is taken)")),
+            (pod("kube-system", &["n2"], Some("free ports")), None),
+        ];
+        for (pod, shown) in table {
+            assert_eq!(waiting(pod.clone()).as_deref(), shown, "{pod}");
+            let mut ending = pod;
+            ending["metadata"]["deletionTimestamp"] = "2026-03-14T09:00:00Z".into();
+            assert_eq!(waiting(ending), None);
+        }
+    }
 }

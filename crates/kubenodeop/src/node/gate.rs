@@ -1,14 +1,16 @@
 //! The gate after a boot: what must be healthy, from the bottom up, before our node takes workloads again.
 //!
-//! Its list is in `layers`. Not here: reading (`boot`), removing the cordon (zedkube), removing taints (`taints`). Renewals
-//! of leases count as they are seen to happen, by the caller's monotonic clock; what a lease says of wall time is never
-//! compared with a clock. Sources: goals R4, R5, U10; the Kubernetes pages "Nodes" (heartbeats), "Leases", "Taints and
-//! Tolerations"; the documentation of kube-vip (leases). Pure: no clock, no I/O, no task.
-
-mod facts;
-mod layers;
-mod patience;
-mod volumes;
+//! Not here: reading (`boot`), removing the cordon (zedkube), removing taints (`cordon`).
+//! Renewals of leases count as they are seen to happen, by the caller's monotonic clock; what a lease says of wall time
+//! is never compared with a clock. Sources: goals R4, R5, U10; the Kubernetes pages "Nodes" (heartbeats), "Leases",
+//! "Taints and Tolerations"; the documentation of kube-vip (leases). Pure: no clock, no I/O, no task.
+//!
+//! What is seen of a node and its cluster after a boot, as the gate takes it in.
+//!
+//! The gate after a boot as a list: its layers, lowest first, what one that is not healthy does, and for how long at
+//! most.
+//!
+//! How long layers are waited for before they are warnings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,12 +19,12 @@ use checks::Finding;
 use checks::network::{self, VirtualIp};
 use step::Mono;
 use topics::{BootGate, GateWarning, GoTime};
-
-pub use facts::{Check, GateFact, GateNode, LeaseSeen};
-use layers::{GATE, LayerHold};
-pub use layers::{Layer, LayerLimits};
-use patience::LayerPatience;
 use volumes::{Volumes, VolumesVerdict};
+
+use crate::node::cordon::CordonSeen;
+use crate::storage::{VolumesBefore, VolumesSeen};
+
+mod volumes;
 
 /// Device nodes that the cluster software cannot start without, as paths under the root.
 pub const DEVICE_NODES: [&str; 1] = ["dev/kmsg"];
@@ -395,3 +397,276 @@ fn warning(layer: Layer, since: Mono, (words, next_step): (String, String), fail
 
 #[cfg(test)]
 mod tests;
+
+/// What is looked at for a layer, beside API, node, lease and volumes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Check {
+    /// Device nodes that are missing.
+    Devices,
+    /// What is wrong with the wall clock.
+    Clock,
+    /// Taints that keep pods away from our node, that most nodes do not have, and that nobody here removes.
+    Taints,
+    /// Other addresses of the node than before this boot.
+    Addresses,
+    Runtime,
+    /// The leases of virtual IPs.
+    VirtualIps,
+    /// Storage pods on our node without an address in the network that they ask for.
+    Unconnected,
+    /// Storage pods on it that are crash-looping.
+    CrashLoops,
+    /// Pods of kube-system on it that are not Ready.
+    SystemPods,
+    /// Pods that belong on it and were not put there.
+    Pending,
+    /// Virtual machines that belong on it and are not up.
+    Machines,
+    /// What the probes of the site find.
+    Probes,
+}
+
+impl Check {
+    /// Those of which nothing is known at first; what it is that cannot be read, and how it is looked at by hand.
+    const UNKNOWN: [(Self, &'static str, &'static str); 6] = [
+        (Self::Runtime, "the container runtime", "look at `crictl ps`"),
+        (
+            Self::VirtualIps,
+            "leases of virtual IPs",
+            "look at `kubectl -n kube-system get lease plndr-cp-lock plndr-svcs-lock`",
+        ),
+        (Self::CrashLoops, "pods of this node", "look at `kubectl get pods -A` of this node"),
+        (
+            Self::Pending,
+            "pods that no node has taken",
+            "look at `kubectl get pods -A --field-selector status.phase=Pending`",
+        ),
+        (Self::Machines, "virtual machines", "look at `kubectl get vmi -A`"),
+        (Self::Probes, "probes", "`zedbox verify` tries them as well"),
+    ];
+    /// Those of what is put on a node: what was seen before it was Ready says nothing of now.
+    const UPPER: [Self; 3] = [Self::Pending, Self::Machines, Self::Probes];
+
+    /// Whether it is a warning at once, and no more.
+    const fn warns(self) -> bool {
+        matches!(self, Self::Taints | Self::Addresses)
+    }
+
+    const fn layer(self) -> Layer {
+        match self {
+            Self::Devices => Layer::Devices,
+            Self::Clock => Layer::Clock,
+            Self::Taints => Layer::Node,
+            Self::Runtime => Layer::Runtime,
+            Self::Addresses | Self::VirtualIps | Self::Unconnected => Layer::Network,
+            Self::CrashLoops => Layer::Storage,
+            Self::SystemPods | Self::Pending => Layer::System,
+            Self::Machines => Layer::Machines,
+            Self::Probes => Layer::Probes,
+        }
+    }
+
+    /// That it was not read, or cannot be.
+    pub(crate) fn unread(self, why: &str) -> Vec<Finding> {
+        let of = Self::UNKNOWN.into_iter().find(|(it, ..)| *it == self);
+        let (_, what, next) = of.unwrap_or((self, self.layer().text(), ""));
+        vec![Finding { unread: true, ..Finding::new(self.layer().text(), format!("{what}: {why}"), next) }]
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GateFact {
+    /// What a check finds now; nothing when all is well, and where there is nothing to look at.
+    Found(Check, Vec<Finding>),
+    /// A call to the API failed, with this text. What is known of an API that is away stays as it is: many calls
+    /// fail then, each with another text.
+    Away(String),
+    /// What the API itself waits for, seen from this node; empty for nothing.
+    Waits(String),
+    /// The leases of virtual IPs; none without kube-vip.
+    VirtualIps(Result<Vec<VirtualIp>, String>),
+    Node(Result<GateNode, String>),
+    Lease(Result<LeaseSeen, String>),
+    /// Volumes of the cluster that are not well.
+    Volumes(Result<VolumesSeen, String>),
+}
+
+impl GateFact {
+    /// Whether it can only be known from an answer of the API.
+    const fn is_answer(&self) -> bool {
+        match self {
+            Self::Found(check, _) => {
+                !matches!(check, Check::Devices | Check::Clock | Check::Runtime | Check::Probes)
+            }
+            Self::Away(_) | Self::Waits(_) => false,
+            Self::VirtualIps(_) | Self::Node(_) | Self::Lease(_) | Self::Volumes(_) => true,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GateNode {
+    /// Empty when Ready, else what its condition says.
+    pub not_ready: String,
+    /// Taints of an outage that are on it, as `node.kubernetes.io/unreachable:NoExecute`.
+    pub taints: Vec<String>,
+    /// Other taints that keep pods away from it, and that most nodes do not have.
+    pub unusual: Vec<Finding>,
+    /// Its addresses of the type `InternalIP`.
+    pub addresses: Vec<String>,
+    pub cordon: CordonSeen,
+    /// Its volumes before the outage, where a drain has recorded them.
+    pub volumes: Option<VolumesBefore>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseSeen {
+    /// Its time of renewal as text: compared with nothing but the one before it.
+    pub renewed: String,
+    pub lasts: Duration,
+}
+
+step::named! {
+    /// What must be healthy, lowest first.
+    pub enum Layer {
+        /// Device nodes are there.
+        Devices = "device-nodes",
+        /// The wall clock is not known to be wrong.
+        Clock = "clock",
+        /// The Kubernetes API answers.
+        Service = "kubernetes-service",
+        /// Our node is Ready.
+        Node = "node-ready",
+        /// Its kubelet renews the node lease.
+        Lease = "node-lease",
+        /// The container runtime answers, where it has a socket.
+        Runtime = "runtime",
+        /// Each virtual IP has a holder that is Ready, and the node has the addresses that it had.
+        Network = "network",
+        /// No pod on it that gives volumes is crash-looping.
+        Storage = "storage-pods",
+        /// No volume is faulted that was healthy before.
+        Volumes = "storage-volumes",
+        /// The pods of kube-system that belong here are Ready, and none waits for a port or a taint.
+        System = "system-pods",
+        /// The virtual machines that belong here are up.
+        Machines = "machines",
+        /// What the probes file names answers.
+        Probes = "probes",
+        /// All that has held for the set time.
+        Steady = "steady",
+    }
+}
+
+/// What follows while a layer is not healthy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LayerHold {
+    /// The gate is shut. After the limit that counts as failed, and nothing else follows.
+    Shuts,
+    /// The gate is shut until the limit, then it is a warning: one reading that is false, or that nobody may make, must not
+    /// keep a healthy node cordoned.
+    ShutsUntilLimit,
+    /// The node keeps its turn until the limit, then it is a warning; the gate is not shut.
+    KeepsTurn,
+}
+
+/// Each layer with its hold and its limit, in minutes.
+const GATE: [(Layer, LayerHold, u64); Layer::Steady as usize] = [
+    (Layer::Devices, LayerHold::Shuts, 1),
+    (Layer::Clock, LayerHold::ShutsUntilLimit, 5),
+    (Layer::Service, LayerHold::Shuts, 10),
+    (Layer::Node, LayerHold::Shuts, 10),
+    (Layer::Lease, LayerHold::Shuts, 2),
+    (Layer::Runtime, LayerHold::ShutsUntilLimit, 5),
+    (Layer::Network, LayerHold::ShutsUntilLimit, 10),
+    (Layer::Storage, LayerHold::Shuts, 10),
+    (Layer::Volumes, LayerHold::ShutsUntilLimit, 10),
+    (Layer::System, LayerHold::KeepsTurn, 15),
+    (Layer::Machines, LayerHold::KeepsTurn, 5),
+    (Layer::Probes, LayerHold::KeepsTurn, 5),
+];
+
+/// How long a layer may take before it counts as failed, and how long things must hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LayerLimits {
+    /// Of each layer that has one, in their order.
+    pub layers: [Duration; Layer::Steady as usize],
+    /// How long degraded volumes hold the turn of the node.
+    pub degraded: Duration,
+    /// How long all layers must hold before the gate opens.
+    pub hold: Duration,
+    /// How long the lease must have been renewed before stale taints are removed.
+    pub taints: Duration,
+    /// How often everything is looked at without an event.
+    pub look: Duration,
+}
+
+impl Default for LayerLimits {
+    fn default() -> Self {
+        Self {
+            layers: GATE.map(|(_, _, minutes)| Duration::from_mins(minutes)),
+            degraded: Duration::from_mins(10),
+            hold: Duration::from_secs(5),
+            taints: Duration::from_mins(1),
+            look: Duration::from_mins(2),
+        }
+    }
+}
+
+impl LayerLimits {
+    /// The layer's own; `None` for one that only takes its time.
+    pub fn of(&self, layer: Layer) -> Option<Duration> {
+        self.layers.get(layer as usize).copied()
+    }
+}
+
+/// How long layers have been in trouble while all below them was healthy.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct LayerPatience(BTreeMap<Layer, Waited>);
+
+/// How long one layer was waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Waited {
+    /// Since when it is in trouble.
+    since: Mono,
+    /// What counted before something below it was not healthy.
+    before: Duration,
+    /// Since when it counts again; `None` while something below it is not healthy.
+    from: Option<Mono>,
+}
+
+impl Waited {
+    fn ends(&self, limit: Duration) -> Option<Mono> {
+        self.from.map(|from| from + limit.saturating_sub(self.before))
+    }
+}
+
+impl LayerPatience {
+    /// A layer is in trouble: since when, and whether its limit is over.
+    fn trouble(&mut self, now: Mono, layer: Layer, limit: Duration) -> (Mono, bool) {
+        let new = Waited { since: now, before: Duration::ZERO, from: None };
+        let waited = self.0.entry(layer).or_insert(new);
+        waited.from.get_or_insert(now);
+        (waited.since, waited.ends(limit).is_some_and(|at| now >= at))
+    }
+
+    /// It is healthy.
+    fn heal(&mut self, layer: Layer) {
+        self.0.remove(&layer);
+    }
+
+    /// Something below this layer is not healthy: its time stops.
+    fn wait(&mut self, now: Mono, layer: Layer) {
+        if let Some(waited) = self.0.get_mut(&layer)
+            && let Some(from) = waited.from.take()
+        {
+            waited.before += now.since(from);
+        }
+    }
+
+    /// When the limits end that do so later than now.
+    fn ends(&self, now: Mono, limit: impl Fn(Layer) -> Duration) -> impl Iterator<Item = (Layer, Mono)> {
+        let ends = self.0.iter().filter_map(move |(layer, it)| Some((*layer, it.ends(limit(*layer))?)));
+        ends.filter(move |(_, at)| *at > now)
+    }
+}

@@ -21,7 +21,7 @@ use tracing::{info, warn};
 use super::boot::{BootWatch, GateReport, LeftoverPods};
 use crate::calls::pods::{self, pod_ref};
 use crate::calls::remove;
-use crate::containers::{self, RuntimeQuery};
+use crate::engine::containers::{self, RuntimeQuery};
 use crate::node;
 use crate::plan::{PodOwner, tier};
 use kubeapi::names::{PodRef, PodUid, listed};

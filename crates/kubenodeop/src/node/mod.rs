@@ -7,7 +7,6 @@ pub mod boot;
 pub mod cordon;
 pub mod gate;
 pub mod leftovers;
-pub mod taints;
 #[cfg(test)]
 mod tests;
 

@@ -13,7 +13,7 @@ use topics::Blocker;
 
 use crate::calls::volumes::AttachmentFacts;
 use crate::machines::rules::{DrainIdentity, decide};
-use crate::machines::{MachinesView, Migratable, MigrationSettings, VirtualMachine, limits};
+use crate::machines::{MachinesView, Migratable, MigrationSettings, VirtualMachine, rules};
 use crate::node::cordon::NodeFacts;
 use crate::plan::held;
 use crate::progress::{BlockCode, MachineState, Subject};
@@ -134,7 +134,7 @@ pub(super) fn foreseen_machines(
             held.push(held::foreseen(&Subject::Machine(it.guest.clone()), code, reason));
         }
         if matches!(found.state, MachineState::Waiting | MachineState::Asked | MachineState::Moving) {
-            copies.push(limits::estimate(it));
+            copies.push(rules::estimate(it));
         }
         PlannedMachine {
             name: it.guest.to_string(),
@@ -167,7 +167,7 @@ fn estimate(settings: &MigrationSettings, copies: &[Option<Duration>]) -> Option
     } else if known.len() < copies.len() {
         Some(format!("{what}; no estimate, as their bandwidth has no limit (bandwidthPerMigration)"))
     } else {
-        let secs = limits::together(settings, &known).as_secs();
+        let secs = rules::together(settings, &known).as_secs();
         Some(format!("{what}: estimated {secs} s, by memory, disks and bandwidth"))
     }
 }

@@ -129,7 +129,7 @@ impl fmt::Display for UnhealthyPod {
 mod tests {
     use super::*;
     use crate::plan::budget::tests::budget;
-    use crate::plan::class::tests::pod;
+    use crate::plan::tier::tests::pod;
 
     fn hindrance(name: &str, why: UnhealthyReason) -> UnhealthyPod {
         UnhealthyPod { pod: format!("shop/{name}"), node: String::new(), since: String::new(), why }

@@ -4,7 +4,6 @@
 //! Not here: asking anything of a cluster, but for `survey`, which reads a node for the forecast; order in time (`engine`).
 
 pub mod budget;
-pub(crate) mod class;
 mod copies;
 pub mod forecast;
 pub mod held;
@@ -15,7 +14,7 @@ pub mod surge;
 pub mod survey;
 pub mod tier;
 
-pub use class::{KEPT_APPS, KEPT_APPS_SELECTOR, KeepReason, PodClass, PodFacts, PodOwner};
 pub use copies::PlannedMachine;
 pub use forecast::{Plan, PlanClass, PlanCounts, Planned, PlannedPeer, PlannedTier};
 pub use tier::Tier;
+pub use tier::{KEPT_APPS, KEPT_APPS_SELECTOR, KeepReason, PodClass, PodFacts, PodOwner};

@@ -47,7 +47,7 @@ impl Stage {
 async fn r4_a_clock_that_is_wrong_shuts_the_gate_until_its_limit_and_heals() {
     let mut stage = Stage::new().await;
     stage.until("well", is_well).await;
-    let clock = vec![checks::node::wrong_clock("the wall clock shows 1970".to_owned())];
+    let clock = vec![checks::nodes::wrong_clock("the wall clock shows 1970".to_owned())];
     stage.local.send_replace(LocalHealth { clock, ..LocalHealth::default() });
     let heal = |stage: &Stage| drop(stage.local.send_replace(LocalHealth::default()));
     stage.shuts_and_warns(Layer::Clock, "shows 1970", heal).await;
@@ -57,7 +57,8 @@ async fn r4_a_clock_that_is_wrong_shuts_the_gate_until_its_limit_and_heals() {
 async fn r4_a_container_runtime_that_does_not_answer_shuts_the_gate_until_its_limit_and_heals() {
     let mut stage = Stage::new().await;
     stage.until("well", is_well).await;
-    let silent = checks::node::runtime("the container runtime cannot be asked: S: cannot connect".to_owned());
+    let silent =
+        checks::nodes::runtime("the container runtime cannot be asked: S: cannot connect".to_owned());
     stage.upper.send_replace([GateFact::Found(Check::Runtime, vec![silent]), well()[1].clone()]);
     let heal = |stage: &Stage| drop(stage.upper.send_replace(well()));
     stage.shuts_and_warns(Layer::Runtime, "cannot connect", heal).await;

@@ -13,7 +13,7 @@ use super::phase::{LatchedOrder, OrderPhase};
 use super::talk::Talk;
 use super::trial::{Conditions, ImageTrial, KnownPartitions};
 use super::vault::{Controller, VaultWatch};
-use super::{DeviceCommand, Effect, Event, LABELS, RequiredReading, Resumed, SavedNodeState, Waits, drain};
+use super::{DeviceCommand, Effect, Event, LABELS, RequiredReading, Resumed, SavedNodeState, Waits, order};
 use crate::limits::FIRST_WORD;
 use crate::{Limits, NAME};
 
@@ -150,7 +150,7 @@ impl NodeAgent {
             return;
         }
         self.drain_moved(now);
-        if let Some((waits, note)) = drain::waits(status) {
+        if let Some((waits, note)) = order::waits(status) {
             // That an idle node is idle is no news.
             if waits || self.status.wait_drain_in_progress || status.status == DrainStatus::Complete {
                 out.push(Effect::Say(note));

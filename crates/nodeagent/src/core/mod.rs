@@ -5,7 +5,6 @@
 //! Not here: whether an operation may begin (`requester`), but for the last look in `course` and `outage`; calls to the device.
 
 mod course;
-mod drain;
 mod event;
 mod last_boot;
 mod last_look;

@@ -20,10 +20,10 @@ use topics::{GoTime, NodeStatus, go_json};
 use tracing::warn;
 use uuid::Uuid;
 
+use super::metrics::Totals;
 use super::node_list::NodeList;
 use super::on_demand::{Joined, OutageStatement};
 use super::peers::{PeerQuestion, Peers};
-use super::totals::Totals;
 use super::view::NodeView;
 use super::{app, metrics, page};
 use crate::cluster_status::NodeAddress;

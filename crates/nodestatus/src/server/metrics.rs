@@ -3,15 +3,20 @@
 //! Labels are words of this file or of the code alone, never names of pods or texts: their number is bounded. Figures
 //! of the history cover the drains that it keeps, so they may fall: all here are gauges. Not here: counters (`totals`).
 //! Pure: no clock, no I/O, no task.
+//!
+//! The text that Prometheus reads, and the words of its labels.
+//!
+//! What has happened since zedkube started, as counters of the metrics. Labels are words of the code alone.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use serde::Serialize;
 use step::Inserted as _;
-use topics::{DrainHistory, DrainRecord, DrainStatus, GoTime, NodeDrainProgress, RepairKind, StepWord};
+use topics::{
+    DrainHistory, DrainRecord, DrainStatus, GoTime, NodeDrainProgress, RepairKind, SkipKind, StepWord,
+};
 
-use super::prometheus::{MetricsPage, OTHER, REPLIES, known};
-use super::totals::Totals;
 use super::view::NodeView;
 
 /// Layers of the gate after a boot that are warned of; any other is `other`.
@@ -133,6 +138,171 @@ pub(super) fn between(since: GoTime, now: GoTime) -> u64 {
 /// The word of an enum as it is on disk.
 pub(super) fn word(value: &impl Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// Answers to calls that ask pods to leave; any other is `other`.
+pub(super) const REPLIES: [&str; 14] = [
+    "accepted",
+    "gone",
+    "other-pod",
+    "conflict",
+    "expired",
+    "budget",
+    "moving",
+    "cannot-move",
+    "many-budgets",
+    "throttled",
+    "namespace-ending",
+    "denied",
+    "api-trouble",
+    "refused",
+];
+pub(super) const OTHER: &str = "other";
+
+/// A word that is known, or `other`.
+pub(super) fn known(words: &[&'static str], word: &str) -> &'static str {
+    words.iter().find(|it| **it == word).copied().unwrap_or(OTHER)
+}
+
+/// The text that Prometheus reads.
+#[derive(Default)]
+pub(super) struct MetricsPage(String);
+
+impl MetricsPage {
+    pub(super) fn text(self) -> String {
+        self.0
+    }
+
+    fn head(&mut self, name: &str, help: &str, kind: &str) {
+        writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").unwrap_or_default();
+    }
+
+    pub(super) fn one(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, help, "gauge");
+        writeln!(self.0, "{name} {value}").unwrap_or_default();
+    }
+
+    pub(super) fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, help, "counter");
+        writeln!(self.0, "{name} {value}").unwrap_or_default();
+    }
+
+    pub(super) fn many<L: AsRef<str>>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: impl IntoIterator<Item = (L, u64)>,
+    ) {
+        self.head(name, help, "gauge");
+        self.values(name, label, values);
+    }
+
+    pub(super) fn counters<L: AsRef<str>>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: impl IntoIterator<Item = (L, u64)>,
+    ) {
+        self.head(name, help, "counter");
+        self.values(name, label, values);
+    }
+
+    fn values<L: AsRef<str>>(&mut self, name: &str, label: &str, values: impl IntoIterator<Item = (L, u64)>) {
+        for (word, value) in values {
+            writeln!(self.0, "{name}{{{label}=\"{}\"}} {value}", word.as_ref()).unwrap_or_default();
+        }
+    }
+}
+
+/// Ends of a drain.
+const ENDS: [&str; 5] = ["complete", "skipped", "forced", "failed", "withdrawn"];
+/// Why a drain was skipped.
+const REASONS: [&str; 3] = [SkipKind::ApiUnreachable.word(), SkipKind::Forced.word(), SkipKind::Other.word()];
+const REPAIRS: [&str; 3] = [RepairKind::Taint.word(), RepairKind::Cordon.word(), RepairKind::Pod.word()];
+/// Counts since zedkube started.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Totals {
+    drains: BTreeMap<&'static str, u64>,
+    skips: BTreeMap<&'static str, u64>,
+    replies: BTreeMap<&'static str, u64>,
+    repairs: BTreeMap<&'static str, u64>,
+    events: BTreeMap<&'static str, u64>,
+    /// Codes of blockers that are told by name; any other is `other`.
+    pub codes: &'static [&'static str],
+    /// Seconds of drains that were completed.
+    pub drain_seconds: u64,
+    /// Evictions that the server has accepted.
+    pub evictions: u64,
+    /// Cordons that somebody removed in a drain and that were set again.
+    pub recordons: u64,
+    /// How often nothing progressed for the set time.
+    pub stalls: u64,
+    pub stalled: bool,
+    /// Events that were not sent.
+    pub events_left_out: u64,
+}
+
+impl Totals {
+    /// A drain ended: `complete`, `skipped`, `forced`, `failed` or `withdrawn`.
+    pub fn ended(&mut self, end: &'static str) {
+        *self.drains.entry(end).or_default() += 1;
+    }
+
+    /// One was skipped.
+    pub fn skipped(&mut self, kind: SkipKind) {
+        *self.skips.entry(kind.word()).or_default() += 1;
+    }
+
+    /// Calls that ask pods to leave were answered so, by the word of `Replies`.
+    pub fn reply(&mut self, word: &str, count: u64) {
+        *self.replies.entry(known(&REPLIES, word)).or_default() += count;
+    }
+
+    /// Something was repaired after an outage.
+    pub fn repair(&mut self, kind: RepairKind, count: u64) {
+        *self.repairs.entry(kind.word()).or_default() += count;
+    }
+
+    /// An Event was written.
+    pub fn event(&mut self, reason: &'static str) {
+        *self.events.entry(reason).or_default() += 1;
+    }
+
+    pub(super) fn write(&self, out: &mut MetricsPage) {
+        let build = [(env!("CARGO_PKG_VERSION"), 1)];
+        out.many("pillar_build_info", "1, with the version of this program", "version", build);
+        out.counters("pillar_drains_total", "drains that ended", "end", all(&ENDS, &self.drains));
+        out.counter(
+            "pillar_drain_seconds_total",
+            "seconds of drains that were completed",
+            self.drain_seconds,
+        );
+        out.counters("pillar_skips_total", "drains left out by reason", "reason", all(&REASONS, &self.skips));
+        out.counter("pillar_evictions_total", "evictions accepted", self.evictions);
+        let replies = self.replies.iter().map(|(word, count)| (*word, *count));
+        out.counters("pillar_eviction_replies_total", "answers to evictions", "reply", replies);
+        let repairs = all(&REPAIRS, &self.repairs).chain([("recordon", self.recordons)]);
+        out.counters("pillar_repairs_total", "what zedkube repaired by itself", "kind", repairs);
+        out.counter(
+            "pillar_stalls_total",
+            "how often a drain made no progress for the set time",
+            self.stalls,
+        );
+        out.one("pillar_drain_stalled", "1 while a drain makes no progress", self.stalled.into());
+        let events = self.events.iter().map(|(reason, count)| (*reason, *count));
+        out.counters("pillar_events_total", "Events written about the Node", "reason", events);
+        out.counter("pillar_events_left_out_total", "Events that were not sent", self.events_left_out);
+    }
+}
+
+/// Each word, with 0 for what has not happened: a counter that appears with its first count has no increase.
+fn all<'a>(
+    words: &'a [&'static str],
+    counts: &'a BTreeMap<&'static str, u64>,
+) -> impl Iterator<Item = (&'static str, u64)> + 'a {
+    words.iter().map(|it| (*it, counts.get(it).copied().unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -299,5 +469,43 @@ pillar_drain_history_repairs{kind=\"void\"} 1";
             Reply::Permanent { text, by: kubeapi::reply::RefusedBy::Other },
         ];
         assert_eq!(all.map(|it| it.word()), REPLIES);
+    }
+
+    #[test]
+    fn o4_counters_begin_at_zero_and_a_strange_word_is_other() {
+        let mut totals = Totals { evictions: 4, recordons: 2, drain_seconds: 61, ..Totals::default() };
+        totals.ended("complete");
+        totals.skipped(SkipKind::Forced);
+        totals.skipped(SkipKind::Other);
+        totals.reply("budget", 9);
+        totals.reply("\"}\nevil 1", 2);
+        totals.repair(RepairKind::Taint, 2);
+        totals.repair(RepairKind::Pod, 1);
+        totals.event("DrainStarted");
+        let mut out = MetricsPage::default();
+        totals.write(&mut out);
+        let text = out.text();
+        for line in [
+            "pillar_build_info{version=\"0.1.0\"} 1",
+            "# TYPE pillar_drains_total counter",
+            "pillar_drains_total{end=\"complete\"} 1",
+            "pillar_drains_total{end=\"failed\"} 0",
+            "pillar_drain_seconds_total 61",
+            "pillar_skips_total{reason=\"forced\"} 1",
+            "pillar_skips_total{reason=\"other\"} 1",
+            "pillar_skips_total{reason=\"api-unreachable\"} 0",
+            "pillar_evictions_total 4",
+            "pillar_eviction_replies_total{reply=\"budget\"} 9",
+            "pillar_eviction_replies_total{reply=\"other\"} 2",
+            "pillar_repairs_total{kind=\"taint\"} 2",
+            "pillar_repairs_total{kind=\"cordon\"} 0",
+            "pillar_repairs_total{kind=\"pod\"} 1",
+            "pillar_repairs_total{kind=\"recordon\"} 2",
+            "# TYPE pillar_drain_stalled gauge",
+            "pillar_events_total{reason=\"DrainStarted\"} 1",
+            "pillar_events_left_out_total 0",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line}\n{text}");
+        }
     }
 }

@@ -11,7 +11,6 @@
 
 mod answer;
 mod app;
-mod connection_counts;
 mod exchange;
 mod frame;
 mod listen;
@@ -20,10 +19,8 @@ mod node_list;
 mod on_demand;
 mod page;
 mod peers;
-mod prometheus;
 #[cfg(test)]
 mod tests;
-mod totals;
 pub mod trial;
 mod view;
 
@@ -40,12 +37,12 @@ use kubeapi::OwnNode;
 
 use answer::Router;
 pub use listen::ServerLimits;
+pub use metrics::Totals;
 use node_list::NodeList;
 use on_demand::Joined;
 pub use on_demand::Make;
 use on_demand::OutageStatement;
 use peers::Peers;
-pub use totals::Totals;
 
 /// Longest wait for the API: the rest is for the request itself.
 const API_LIMIT: Duration = Duration::from_secs(3);

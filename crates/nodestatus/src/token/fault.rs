@@ -1,7 +1,11 @@
-//! Why a token cannot be decrypted, with the text for EdgeNodeClusterStatus: the thing, what is wrong with
-//! it, the next step.
+//! Why a token cannot be decrypted, with the text for EdgeNodeClusterStatus: the thing, what is wrong with it, the next
+//! step.
 //!
 //! Nothing decrypted, and nothing of a key, is ever in it. Pure: no clock, no I/O, no task.
+//!
+//! Requests for a block, and answers.
+
+use topics::{CipherBlockStatus, EdgeNodeClusterConfig, Secret};
 
 /// The reference's prefix of its errors.
 const BEGINNING: &str = "decryptClusterTokenAndManifest: failed to decrypt cluster token: ";
@@ -69,4 +73,37 @@ impl TokenFault {
                 | Self::Place(_)
         )
     }
+}
+
+/// The cluster's token in clear text.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) enum ClusterToken {
+    /// The config has none, or none that is encrypted.
+    #[default]
+    None,
+    Pending,
+    Clear(Secret),
+    /// With the text for EdgeNodeClusterStatus.
+    Failed(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sealed {
+    pub(crate) block: CipherBlockStatus,
+    /// This node starts the cluster, so it writes the manifest.
+    pub(crate) bootstrap: bool,
+}
+
+impl Sealed {
+    /// From a valid config with a block.
+    pub(crate) fn of(config: &EdgeNodeClusterConfig) -> Option<Self> {
+        (config.valid && config.cipher_token.is_cipher)
+            .then(|| Self { block: config.cipher_token.clone(), bootstrap: config.bootstrap_node })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BlockAnswer {
+    pub(crate) of: Sealed,
+    pub(crate) token: ClusterToken,
 }

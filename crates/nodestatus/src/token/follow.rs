@@ -14,8 +14,8 @@ use topics::{ControllerCert, EdgeNodeCert, Secret, Topic};
 use tracing::{info, warn};
 
 use super::block::BlockRequest;
-use super::facts::{BlockAnswer, ClusterToken, Sealed};
 use super::fault::TokenFault;
+use super::fault::{BlockAnswer, ClusterToken, Sealed};
 use super::keys::TokenKeys;
 use super::token_state::{OpenedBlock, TokenAction, TokenEvent, TokenState};
 use super::{fields, manifest};

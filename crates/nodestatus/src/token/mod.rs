@@ -6,8 +6,6 @@
 //! shown. Source: lf-edge/eve pkg/pillar/{cipher,evetpm,cmd/zedkube}; spec/topics.md, spec/agents.md 4.7.
 
 mod block;
-mod cert;
-mod facts;
 mod fault;
 mod fields;
 mod follow;
@@ -18,5 +16,5 @@ mod tests;
 mod token_state;
 mod tpm;
 
-pub(crate) use facts::{BlockAnswer, ClusterToken, Sealed};
+pub(crate) use fault::{BlockAnswer, ClusterToken, Sealed};
 pub(crate) use follow::follow;

@@ -9,10 +9,10 @@ use std::time::Duration;
 use step::Mono;
 use topics::{ControllerCert, EdgeNodeCert, Secret};
 
+use super::block::Certs;
 use super::block::{BlockRequest, plan};
-use super::cert::Certs;
-use super::facts::{BlockAnswer, ClusterToken, Sealed};
 use super::fault::TokenFault;
+use super::fault::{BlockAnswer, ClusterToken, Sealed};
 use super::manifest::Manifest;
 
 /// Pause after trouble with the device.

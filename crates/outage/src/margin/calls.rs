@@ -13,9 +13,9 @@ use kubeapi::connect::endpoint::{CertificateLogin, Endpoint};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::facts::Paths;
+use super::facts::{self, Metrics};
 use super::facts::{Data, ListedMemberFacts, MemberList, OwnEtcd, Readyz};
-use super::metrics::{self, Metrics};
-use super::paths::Paths;
 
 /// Limit of one call: the whole reading must be fresh (spec/cluster-lock.md 3.4: 10 s).
 pub const CALL_LIMIT: Duration = Duration::from_secs(5);
@@ -132,9 +132,9 @@ pub async fn waits(source: &EtcdAccess) -> Option<String> {
 
 async fn read_metrics(source: &EtcdAccess) -> Result<Metrics, String> {
     let what = "read the metrics of etcd";
-    let text = local(source, metrics::LARGEST_BYTES)?.get(what, "/metrics").await;
+    let text = local(source, facts::LARGEST_BYTES)?.get(what, "/metrics").await;
     let text = text.map_err(|error| elsewhere(source, &error))?;
-    metrics::parse(&String::from_utf8_lossy(&text)).map_err(|error| {
+    facts::parse(&String::from_utf8_lossy(&text)).map_err(|error| {
         format!(
             "{what} at {}: {error}; if they are elsewhere, set {}",
             source.addresses.metrics, source.settings.metrics

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use step::Inserted as _;
 
+use super::facts::Metrics;
 use super::facts::{Data, EtcdFacts, Kubernetes, ListedMemberFacts, Readyz, ServerNode};
-use super::metrics::Metrics;
 
 /// An `EtcdIsVoter` that was not written for so long is stale: k3s writes it every 5 minutes at least.
 pub const VOTER_STALE: Duration = Duration::from_secs(11 * 60);

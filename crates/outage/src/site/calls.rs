@@ -1,12 +1,26 @@
-//! What a whole-site operation reads and writes of the cluster: applications with volumes, attached and faulted volumes,
-//! virtual machines.
+//! What a whole-site operation reads and writes of the cluster: applications with volumes, attached and faulted
+//! volumes, virtual machines.
 //!
-//! Not here: when, and what follows (`coordinate`), how a machine is stopped and started (`kubeapi::machines`), nodes and the Lease
-//! (`crate::calls`). Every call has the deadline of [`ApiClient`]. What is not installed is not there: a list of an unknown kind is empty. An application is changed by one
-//! patch that names its version and says what it had before. Source: spec/cluster-lock.md 6.3.
+//! Not here: when, and what follows (`coordinate`), how a machine is stopped and started (`kubeapi::machines`), nodes
+//! and the Lease (`crate::calls`). Every call has the deadline of [`ApiClient`]. What is not installed is not there: a
+//! list of an unknown kind is empty. An application is changed by one patch that names its version and says what it had
+//! before. Source: spec/cluster-lock.md 6.3.
+//!
+//! Whether the virtual IP of the API is there: kube-vip's leases are held by a node that is Ready and they are renewed,
+//! and the address takes a connection. A cluster without kube-vip has none. That a lease is renewed is seen by its time
+//! being another one. Source: spec/cluster-lock.md 7.
+//!
+//! What is looked at before the whole site goes down, and what speaks against it. All is looked at, and each finding
+//! has a code by which a person passes it. Here is what the record of turns says; the rest is `checks`. Source:
+//! spec/cluster-lock.md 6.3 and 7.1. Reads only.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use checks::cluster;
+use checks::network::{self, VirtualIp};
+pub use checks::{Finding, blocking};
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
@@ -26,9 +40,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use step::Inserted as _;
+use tokio::net::TcpStream;
 
-use super::moves::{PhaseReadings, ScaledWorkload};
-use super::record::{Machines, SitePhase};
+use super::record::{Machines, PhaseReadings, ScaledWorkload, SitePhase};
+use crate::turn::pulses::Pulse;
+use crate::turn::record::TurnRecord;
+use crate::turn::rule::TurnNode;
 
 /// Annotation of a workload: what a whole-site operation changed there, a JSON object [`Scaled`].
 pub const SCALED: &str = "pillar-rs/site-scaled";
@@ -241,4 +258,64 @@ fn is_loose(guest: &Value) -> bool {
         matches!(it["kind"].as_str(), Some("VirtualMachine" | "VirtualMachineInstanceReplicaSet"))
     };
     !items(&guest["metadata"]["ownerReferences"]).iter().any(owner)
+}
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// The leases as they were seen first with a holder that is Ready.
+#[derive(Debug, Default)]
+pub struct Address(Vec<VirtualIp>);
+
+impl Address {
+    /// Why it is not there yet, or empty.
+    pub async fn look(&mut self, cluster: &ApiClient, nodes: &[TurnNode]) -> Result<String, Error> {
+        let is_ready =
+            |name: &str| nodes.iter().any(|it| it.name == name && it.ready && it.pulse != Pulse::Still);
+        let all = cluster::virtual_ips(cluster, is_ready).await?;
+        for it in &all {
+            if it.ready && !self.0.iter().any(|first| first.lease == it.lease) {
+                self.0.push(it.clone());
+            }
+        }
+        if let Some(found) = network::virtual_ips(&network::renewed(&all, &self.0)).pop() {
+            return Ok(found.text);
+        }
+        if all.is_empty() {
+            return Ok(String::new());
+        }
+        let Some(address) = configured(cluster).await? else { return Ok(String::new()) };
+        let connected = tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(&address)).await;
+        Ok(match connected {
+            Ok(Ok(_)) => String::new(),
+            Ok(Err(why)) => format!("the virtual IP {address}: {why}"),
+            Err(_elapsed) => {
+                format!("the virtual IP {address}: no answer within {} s", CONNECT_LIMIT.as_secs())
+            }
+        })
+    }
+}
+
+/// Address and port of the control plane, as kube-vip was given them.
+async fn configured(cluster: &ApiClient) -> Result<Option<String>, Error> {
+    let variables = cluster::kube_vip(cluster, None).await?;
+    let given = |name: &str| variables.get(name).filter(|it| !it.is_empty());
+    let port = given("port").map_or("6443", String::as_str);
+    let address = given("address").or_else(|| given("vip_address"));
+    Ok(address
+        .filter(|_| given("cp_enable").is_none_or(|it| it == "true"))
+        .map(|it| if it.contains(':') { format!("[{it}]:{port}") } else { format!("{it}:{port}") }))
+}
+
+pub const CODES: [&str; 8] =
+    ["turn", "nodes", "paused", "etcd", "snapshot", "certificates", "volumes", "backups"];
+
+/// Looks at all of it; `now` is the wall clock.
+pub async fn look(cluster: &ApiClient, record: &TurnRecord, now: Timestamp) -> Vec<Finding> {
+    let turn = record.holders.iter().map(|it| {
+        let text = format!("node {} holds a turn ({}, phase {})", it.node, it.op.text(), it.phase.text());
+        Finding::new("turn", text, "wait until it is back, or stop what it does: --although-held")
+    });
+    let mut found: Vec<Finding> = turn.collect();
+    found.extend(cluster::site(cluster, now).await);
+    found
 }

@@ -7,10 +7,10 @@
 use kubeapi::machines::room;
 use kubeapi::names::listed;
 
-use super::moves::{CANCEL, Move, NODE_LIMIT, PhaseReadings, is_alive, may_coordinate, node_of, pass_step};
 use super::record::{
     self, MachineAction, MachineWork, Machines, NodeStep, SiteKind, SiteMember, SitePhase, SiteRecord,
 };
+use super::record::{CANCEL, Move, NODE_LIMIT, PhaseReadings, is_alive, may_coordinate, node_of, pass_step};
 use super::restart;
 use crate::turn::rule::TurnNode;
 

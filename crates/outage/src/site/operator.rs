@@ -3,7 +3,7 @@
 //! Not here: the calls (`crate::operator`), words for a terminal. Source: spec/cluster-lock.md 6.2.
 //! Pure: no clock, no I/O, no task.
 
-use super::preflight::Finding;
+use super::calls::Finding;
 use super::record::{Ack, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord};
 use super::restart;
 use crate::turn::record::{Class, TurnRecord};

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use kubeapi::names::listed;
 
-use super::moves::{
+use super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord};
+use super::record::{
     CANCEL, Move, NODE_LIMIT, PhaseReadings, in_turn, is_alive, may_coordinate, node_of, pass_step,
 };
-use super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord};
 use crate::turn::record::Class;
 use crate::turn::rule::{OperatorRefusal, TurnNode};
 

@@ -15,11 +15,11 @@ use tokio::time::timeout;
 use crate::Ours;
 use crate::calls::NodeListing;
 use crate::findings::lead;
+use crate::keeper::{ask_idle, spare};
 use crate::margin::calls::{Addresses, EtcdAccess, EtcdSettings};
+use crate::margin::facts::Paths;
 use crate::margin::facts::{Kubernetes, ServerNode};
-use crate::margin::paths::Paths;
 use crate::margin::words;
-use crate::spare::{ask_idle, spare};
 use crate::turn::rule::TurnNode;
 
 const NODES: [&str; 3] = ["n1", "n2", "n3"];

@@ -3,7 +3,7 @@
 use checks::verify;
 use clap::builder::PossibleValuesParser;
 use clap::{Args as Group, Subcommand};
-use outage::site::preflight::CODES;
+use outage::site::calls::CODES;
 
 use super::OverCluster;
 

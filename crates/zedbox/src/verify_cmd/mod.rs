@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use agent::{Clock, wire};
 use anyhow::Context as _;
-use checks::node::{self, DEVICE_NODES};
+use checks::nodes::{self, DEVICE_NODES};
 use checks::{Finding, Severity, local, verify};
 use kubeapi::ApiClient;
 use outage::operator;
@@ -15,7 +15,7 @@ use pubsub::TopicRoot;
 use topics::{
     DeviceNetworkStatus, EdgeNodeClusterStatus, EdgeNodeInfo, VerifyLayer, VerifyReport, VerifyResult,
 };
-use zedkube::after_boot::{probes, repairs};
+use zedkube::after_boot;
 
 use crate::Exit;
 use crate::args::{Output, Surroundings, VerifyCommand};
@@ -36,7 +36,7 @@ pub(crate) async fn run(command: &VerifyCommand) -> Exit {
         Voice::warn_of("verify", &format!("failed to {error:#}"));
         exit
     };
-    let probes = match probes::read(&command.place.root, command.probes.as_deref()) {
+    let probes = match after_boot::read(&command.place.root, command.probes.as_deref()) {
         Ok(probes) => probes,
         Err(why) => return fail(Exit::Usage, anyhow::anyhow!(why)),
     };
@@ -51,7 +51,7 @@ pub(crate) async fn run(command: &VerifyCommand) -> Exit {
     let clock = Clock::new();
     let say = |line: &str| Voice::warn_of("verify", line);
     if command.fix {
-        match repairs::once(&topic_root, &cluster, clock, command.timeout, say).await {
+        match after_boot::once(&topic_root, &cluster, clock, command.timeout, say).await {
             Ok(true) => {}
             Ok(false) => say("not all could be repaired in this time: what is left follows"),
             Err(why) => return fail(Exit::Failed, anyhow::anyhow!("repair this node: {why}")),
@@ -84,7 +84,7 @@ async fn report(
     topic_root: &TopicRoot,
     cluster: &ApiClient,
     clock: Clock,
-    probes: &probes::Probes,
+    probes: &after_boot::Probes,
 ) -> VerifyReport {
     let at = clock.wall();
     // Another machine, or one on which zedagent never ran: no local checks.
@@ -121,7 +121,7 @@ async fn report(
     } else {
         verify::unknown("turns", verify::NO_API, verify::SEE_API)
     });
-    layers.push(probes::look(probes, cluster, here).await);
+    layers.push(after_boot::look(probes, cluster, here).await);
     layers.sort_by_key(|it| verify::LAYERS.iter().position(|name| *name == it.layer));
     let result = layers.iter().map(|it| it.result).max().unwrap_or_default();
     VerifyReport { result, at, node, layers }
@@ -184,7 +184,7 @@ fn devices(topic_root: &TopicRoot, here: bool) -> VerifyLayer {
             "not checked: without /run/zedagent/EdgeNodeInfo this machine is no node; on a node, see systemctl status zedbox",
         );
     }
-    let found = node::devices(|path| topic_root.path(path).exists());
+    let found = nodes::devices(|path| topic_root.path(path).exists());
     verify::LayerCheck::default().read(format!("/{}", DEVICE_NODES.join(", /"))).found(found).layer("devices")
 }
 

@@ -5,13 +5,11 @@
 //! answers them. Not here: how k3s is replaced (kube-init, which reads `KubeConfig` and the override file every 15 s). The
 //! other member of `KubeConfig` is published at once. Sources: spec/eve-rest.md 3.1; goals U7, E6.
 
-mod config;
-mod course;
 mod rules;
 mod shell;
 #[cfg(test)]
 mod tests;
 
-pub use config::{DesiredK3s, Override};
+pub use rules::{DesiredK3s, Override};
 pub use rules::{Effect, Event, K3s, SavedK3sUpdate};
 pub(crate) use shell::Updates;

@@ -10,8 +10,8 @@ use tokio::sync::watch;
 use topics::{ConfigItemValueMap, K3sUpdate, KubeConfig, NodeDrainRequest};
 use tracing::{error, warn};
 
-use super::config::{OVERRIDE_BYTES, Override, wanted};
 use super::rules::{Effect, Event, K3s, SavedK3sUpdate};
+use super::rules::{OVERRIDE_BYTES, Override, wanted};
 use crate::core::K3sHold;
 use crate::work::TaskContext;
 use crate::{GLOBAL, NAME};

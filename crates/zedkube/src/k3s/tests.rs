@@ -9,7 +9,7 @@ use topics::{
     NodeDrainStatus, OperationPause, PauseScope, Requester, TurnShown,
 };
 
-use super::config::{DesiredK3s, Override};
+use super::rules::{DesiredK3s, Override};
 use super::rules::{Effect, Event, K3s, SavedK3sUpdate};
 
 const T0: Mono = Mono::from_start(Duration::from_secs(100));

@@ -2,7 +2,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use kubeapi::nodes::report::DrainCondition;
+use kubeapi::nodes::DrainCondition;
 use sheet::DrainView;
 use topics::{DrainPhase, GoTime, Headline, NodeState, cut_text};
 

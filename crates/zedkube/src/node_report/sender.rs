@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::Clock;
 use jiff::Timestamp;
-use kubeapi::nodes::report::{self, DrainCondition, NodeEvent, ReportedState};
+use kubeapi::nodes::{self, DrainCondition, NodeEvent, ReportedState};
 use kubeapi::{ApiClient, Error, NodeName};
 use nodestatus::Membership;
 use sheet::{DrainView, Live};
@@ -206,7 +206,7 @@ impl Sender {
 
     /// Reads the node; false where that failed.
     async fn look(&mut self, node: &NodeName, uuid: &str) -> bool {
-        let read = report::read(&self.cluster, node, uuid).await;
+        let read = nodes::read(&self.cluster, node, uuid).await;
         let now = self.clock().now();
         match read {
             Ok(found) => {
@@ -228,7 +228,7 @@ impl Sender {
             (Some((status, since)), Some(wanted)) if *status == wanted.status => since.unwrap_or(now),
             (_, _) => now,
         };
-        let wrote = report::write(&self.cluster, node, &found.uid, wanted.as_ref(), (since, now)).await;
+        let wrote = nodes::write(&self.cluster, node, &found.uid, wanted.as_ref(), (since, now)).await;
         let at = self.report.context.clock.now();
         match wrote {
             Ok(()) => {
@@ -296,10 +296,10 @@ impl Sender {
 
     /// Counts the Event up, or creates it. False where an earlier run of this agent has said it.
     async fn send(&self, event: &NodeEvent) -> Result<bool, Error> {
-        if event.count > 1 && report::count(&self.cluster, event).await? {
+        if event.count > 1 && nodes::count(&self.cluster, event).await? {
             return Ok(true);
         }
-        report::create(&self.cluster, event).await
+        nodes::create(&self.cluster, event).await
     }
 
     /// Removes what the node of a cluster that was left has shown.
@@ -313,7 +313,7 @@ impl Sender {
         if self.on_node.waits(now) {
             return self.on_node.until;
         }
-        let is_done = match report::read(&self.cluster, node, uuid).await {
+        let is_done = match nodes::read(&self.cluster, node, uuid).await {
             Ok(found) if found.condition.is_none() && !found.annotated => true,
             Ok(found) => {
                 self.node = Some(found);

@@ -3,7 +3,6 @@
 //!
 //! Not here: any decision (`outage::site`), and what the drain makes of it (`core::context`). What runs it: `zedkube::run`.
 
-mod local;
 mod restart;
 mod run;
 

@@ -9,7 +9,7 @@ use agent::{AgentContext, Clock, wire};
 use checks::{Severity, verify};
 use kubeapi::ApiClient;
 use outage::site::member::{Next, OwnIdentity, Reboot};
-use outage::site::moves::PhaseReadings;
+use outage::site::record::PhaseReadings;
 use outage::site::record::{NodeStep, SiteKind, SiteRecord};
 use outage::site::restart::is_verifying;
 use step::Mono;

@@ -1,7 +1,8 @@
 //! Reads the Lease, keeps the record, cordons, and says how far this node is; works for all where that is its part.
 //!
-//! At rest the Lease is watched; nothing else is asked. The record is on disk before anything
-//! follows from it.
+//! At rest the Lease is watched; nothing else is asked. The record is on disk before anything follows from it.
+//!
+//! The record on disk, as the rule has it and as the topic has it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,23 +16,21 @@ use outage::calls::{self, LeaseRead, Newest, Pulses};
 use outage::margin;
 use outage::margin::facts::{Data, OwnEtcd as Etcd, Readyz};
 use outage::operator::{self as lease, Failed};
-use outage::site::address::Address;
-use outage::site::calls as site_calls;
-use outage::site::coordinate;
-use outage::site::member::{self, LeaseReading, Next, OwnIdentity, SiteFacts};
-use outage::site::moves::Move;
-use outage::site::operator;
-use outage::site::record::{Ack, SitePhase, SiteRecord};
+use outage::site::calls::Address;
+use outage::site::member::{self, LeaseReading, LocalSite, Next, OwnIdentity, SiteFacts, SiteMemberAction};
+use outage::site::record::Move;
+use outage::site::record::{Ack, NodeStep, SiteKind, SitePhase, SiteRecord};
 use outage::site::restart::{stage, stands_in};
+use outage::site::{calls as site_calls, coordinate, operator};
 use outage::turn::record::{RecordSnapshot, TurnRecord};
 use outage::turn::rule::TurnNode;
 use pubsub::Publication;
 use step::Mono;
 use tokio::sync::watch;
-use topics::{CordonOwner, GoTime, SiteOperation};
+use topics::{CordonOwner, DeviceOp, GoTime, SiteOperation};
 use tracing::{info, warn};
 
-use super::{local, log_changed, restart, topic_of};
+use super::{log_changed, restart, topic_of};
 use crate::core::SiteHold;
 use crate::limits::Limits;
 use crate::{GLOBAL, NAME};
@@ -81,7 +80,7 @@ impl Sites {
             Some(topic) => topic.get(GLOBAL).cloned(),
             None => wire::peek(&context.topic_root, NAME, GLOBAL).map_err(Error::pubsub("SiteOperation"))?,
         };
-        let hold = local::hold(record.as_ref(), &context.boot_id);
+        let hold = hold(record.as_ref(), &context.boot_id);
         Ok(Self {
             context: context.clone(),
             limits: limits.clone(),
@@ -182,7 +181,7 @@ impl Sites {
         let own = self.own(name, String::new());
         let etcd = self.etcd(record.server).await;
         let facts = SiteFacts { waited: self.waited(true), ..self.facts(etcd.as_ref()) };
-        let next = member::next(&own, Some(&local::local(&record)), &LeaseReading::Silent(why), &facts);
+        let next = member::next(&own, Some(&local(&record)), &LeaseReading::Silent(why), &facts);
         self.keep(&next, None);
     }
 
@@ -230,7 +229,7 @@ impl Sites {
         };
         let leads = facts.leads;
         let word = LeaseReading::Site(Box::new(site.clone()));
-        let next = member::next(&own, self.record.as_ref().map(local::local).as_ref(), &word, &facts);
+        let next = member::next(&own, self.record.as_ref().map(local).as_ref(), &word, &facts);
         let kept = self.keep(&next, Some(site));
         let read = SiteReadings { name, device_uuid, own, held, site, nodes };
         if kept && next.cordon {
@@ -304,7 +303,7 @@ impl Sites {
     /// Writes the record and holds the node to it. Returns whether it is on disk.
     fn keep(&mut self, next: &Next, site: Option<&SiteRecord>) -> bool {
         let at = (self.context.clock.wall(), self.ordered.before.as_str());
-        let record = local::record(next, site, self.record.as_ref(), at);
+        let record = record(next, site, self.record.as_ref(), at);
         let written = self.write(record.as_ref());
         if !self.tries.ended("SiteOperation global", written) {
             self.failed = true;
@@ -312,7 +311,7 @@ impl Sites {
         }
         log_changed(record.as_ref(), self.record.as_ref());
         self.record = record;
-        let hold = local::hold(self.record.as_ref(), &self.context.boot_id);
+        let hold = hold(self.record.as_ref(), &self.context.boot_id);
         self.hold.send_if_modified(|held| step::update(held, hold));
         true
     }
@@ -459,4 +458,67 @@ fn stopped(lease: &Newest) -> Option<TurnRecord> {
     let record = calls::record(lease.borrow().as_ref())?.clone();
     let site = operator::current(&record).ok()??;
     (site.phase == SitePhase::Stopped).then_some(record)
+}
+
+/// What is done with the machine, for its own agents.
+pub(super) fn op(kind: &SiteKind) -> DeviceOp {
+    if matches!(kind, SiteKind::Reboot | SiteKind::Restart) { DeviceOp::Reboot } else { DeviceOp::Shutdown }
+}
+
+/// What the rule needs of the record.
+pub(super) fn local(record: &SiteOperation) -> LocalSite {
+    LocalSite {
+        id: record.id.clone(),
+        kind: match record.op {
+            DeviceOp::Reboot => SiteKind::Reboot,
+            DeviceOp::Shutdown => SiteKind::Shutdown,
+        },
+        step: NodeStep::from(record.step.clone()),
+        boot_id: record.boot_id.clone(),
+        server: record.server,
+        order: record.order.clone(),
+        all_ready: record.all_ready,
+        released: record.released,
+    }
+}
+
+/// The record of what follows; `None` while there is no operation. `site` is what the Lease says, if that could be read;
+/// `newest` is the newest drain that is over.
+pub(super) fn record(
+    next: &Next,
+    site: Option<&SiteRecord>,
+    before: Option<&SiteOperation>,
+    (at, newest): (GoTime, &str),
+) -> Option<SiteOperation> {
+    let local = next.local.as_ref()?;
+    let before = before.cloned().unwrap_or_default();
+    let go = matches!(next.hold, SiteMemberAction::Go | SiteMemberAction::Drain);
+    let by = site.map(|it| format!("{}: {}", it.by.who, it.by.why));
+    let is_ordered = before.id == local.id && before.step == local.step.text();
+    let record = SiteOperation {
+        drains_before: if is_ordered { before.drains_before.clone() } else { newest.to_owned() },
+        id: local.id.clone(),
+        op: op(&local.kind),
+        step: local.step.text().to_owned(),
+        boot_id: local.boot_id.clone(),
+        go,
+        server: local.server,
+        order: local.order.clone(),
+        all_ready: local.all_ready,
+        released: local.released,
+        phase: site.map_or(before.phase.clone(), |it| it.phase.text().to_owned()),
+        by: by.unwrap_or_else(|| before.by.clone()),
+        waiting_for: next.waits.clone(),
+        next_step: if next.waits.is_empty() { "" } else { "zedbox site status" }.to_owned(),
+        at: before.at,
+    };
+    // The moment alone is no reason to write.
+    Some(if record == before { before } else { SiteOperation { at, ..record } })
+}
+
+/// What the record holds this node to, in the boot `boot_id`.
+pub(super) fn hold(record: Option<&SiteOperation>, boot_id: &str) -> SiteHold {
+    let Some(record) = record.filter(|it| !it.released) else { return SiteHold::None };
+    let what = format!("whole-site {} {}", record.op.word(), record.id);
+    if record.go && record.boot_id == boot_id { SiteHold::Go(what) } else { SiteHold::Kept(what) }
 }

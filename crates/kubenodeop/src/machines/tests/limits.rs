@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::super::MigrationLimits;
-use super::super::limits::{self, estimate, together, words};
 use super::*;
+use crate::machines::rules::{self, estimate, together, words};
 
 fn policy(name: &str, guest: &Value, namespace: &Value, spec: &Value) -> Value {
     let mut policy = json!({ "metadata": { "name": name }, "spec": spec });
@@ -22,7 +22,7 @@ fn the_settings_go_behind_the_matching_policy_and_that_behind_a_migration_that_r
     let spec =
         json!({ "completionTimeoutPerGiB": 10, "bandwidthPerMigration": "64Mi", "allowPostCopy": true });
     let policies = [policy("big", &json!({ "size": "big" }), &json!({}), &spec)];
-    let of = |guest: &Value, migration| limits::of(&settings(), &policies, (guest, &namespace), migration);
+    let of = |guest: &Value, migration| rules::of(&settings(), &policies, (guest, &namespace), migration);
     let (found, who) = of(&guest, None);
     assert_eq!(who, "MigrationPolicy big");
     assert_eq!(
@@ -58,7 +58,7 @@ fn of_policies_the_one_with_the_most_labels_wins_then_with_the_most_of_the_guest
     let nobody = json!({ "metadata": { "name": "nobody" }, "spec": {} });
     let wins = |all: &[&Value]| {
         let all: Vec<Value> = all.iter().map(|it| (*it).clone()).collect();
-        limits::policy(&all, &guest, &namespace).map(|it| it["metadata"]["name"].as_str().unwrap().to_owned())
+        rules::policy(&all, &guest, &namespace).map(|it| it["metadata"]["name"].as_str().unwrap().to_owned())
     };
     assert_eq!(wins(&[&one, &space]).unwrap(), "space");
     assert_eq!(wins(&[&space, &mixed]).unwrap(), "mixed", "as many in all, more of the guest");
@@ -77,9 +77,9 @@ fn a_block_migration_copies_the_disks_that_no_other_node_can_mount() {
             { "name": "shared", "persistentVolumeClaimInfo":
                 { "accessModes": ["ReadWriteMany"], "capacity": { "storage": "9Gi" } } },
             { "name": "cd", "size": 1_073_741_824 }] } });
-    assert_eq!(limits::bytes(&guest), 1 << 30);
+    assert_eq!(rules::bytes(&guest), 1 << 30);
     guest["status"]["migrationMethod"] = "BlockMigration".into();
-    assert_eq!((limits::bytes(&guest), limits::copies_disks(&guest)), (4 << 30, true));
+    assert_eq!((rules::bytes(&guest), rules::copies_disks(&guest)), (4 << 30, true));
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn well(check: Check) -> GateFact {
 }
 
 fn no_device() -> GateFact {
-    GateFact::Found(Check::Devices, checks::node::devices(|_| false))
+    GateFact::Found(Check::Devices, checks::nodes::devices(|_| false))
 }
 
 fn pods(check: Check, what: &str, pod: &str, verb: &str) -> GateFact {

@@ -22,9 +22,9 @@ use super::super::answer::Router;
 use super::super::node_list::NodeList;
 use super::super::on_demand::{Joined, Make, OutageStatement};
 use super::super::peers::Peers;
-use super::super::totals::Totals;
 use super::{ServerLimits, serve};
 use crate::cluster_status::NodeAddress;
+use crate::server::metrics::Totals;
 use kubeapi::OwnNode;
 
 pub(in crate::server) const DEVICE: &str = "11111111-1111-4111-8111-111111111111";

@@ -17,11 +17,11 @@ use topics::{Base64, CipherBlockStatus, Secret, Topic, go_json};
 use tracing::subscriber::DefaultGuard;
 use zeroize::Zeroizing;
 
-use super::super::facts::{BlockAnswer, ClusterToken, Sealed};
 use super::super::keys::{TokenKeys, Tpm};
 use super::super::manifest;
 use super::super::tests::samples::*;
 use super::follow_with;
+use crate::token::fault::{BlockAnswer, ClusterToken, Sealed};
 
 const KEY_FILE: &str = "persist/certs/ecdh.key.pem";
 const TEXT: &str = "K10s3cr3t::server:0123456789";
@@ -333,7 +333,7 @@ async fn s2_no_log_and_no_file_tells_the_token_the_manifest_or_the_key() {
     found.push(("the log".to_owned(), log.into_bytes()));
     found.push(("the error".to_owned(), fault.into_bytes()));
     let key = site.device.to_bytes();
-    let hex = super::super::cert::key(Some(&Base64(key.to_vec())));
+    let hex = crate::token::block::key(Some(&Base64(key.to_vec())));
     for secret in [TEXT.as_bytes(), b"hunter2", key.as_slice(), hex.as_bytes()] {
         for (place, content) in &found {
             let at = content.windows(secret.len()).position(|it| it == secret);

@@ -6,10 +6,10 @@ use pubsub::store;
 use tempfile::TempDir;
 
 use super::super::block::plan;
-use super::super::cert::Certs;
 use super::super::tests::samples::*;
 use super::super::{fields, manifest};
 use super::*;
+use crate::token::block::Certs;
 
 /// A TPM with one response to every command, which passes the commands on.
 struct Fake(mpsc::Sender<Vec<u8>>, io::Result<Vec<u8>>);

@@ -17,7 +17,7 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use topics::{Base64, CipherBlockStatus, CipherContext, ControllerCert, EdgeNodeCert};
 
-use super::super::cert::key;
+use crate::token::block::key;
 
 /// `openssl ecparam -name prime256v1 -genkey -noout`.
 pub(in crate::token) const DEVICE_KEY: &str = include_str!("../../../tests/token/device-key.pem");

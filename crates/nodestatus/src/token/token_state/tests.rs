@@ -5,11 +5,11 @@ use std::time::Duration;
 use step::Mono;
 use topics::Secret;
 
-use super::super::facts::{ClusterToken, Sealed};
 use super::super::fault::TokenFault;
 use super::super::manifest::Manifest;
 use super::super::tests::samples::*;
 use super::{OpenedBlock, TokenAction, TokenEvent, TokenState};
+use crate::token::fault::{ClusterToken, Sealed};
 
 const TEXT: &str = "a token";
 

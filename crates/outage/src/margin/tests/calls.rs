@@ -17,9 +17,9 @@ use super::super::calls::{
     Addresses, CALL_LIMIT, EtcdAccess, EtcdSettings, HAND_OVER_LIMIT, hand_over, read, waits,
 };
 use super::super::facts::{Data, EtcdFacts, Kubernetes, ListedMemberFacts, Readyz, ServerNode};
-use super::super::metrics::LARGEST_BYTES;
-use super::super::paths::Paths;
 use super::super::rule::{Margin, judge, successor};
+use crate::margin::facts::LARGEST_BYTES;
+use crate::margin::facts::Paths;
 
 const SETTINGS: EtcdSettings = EtcdSettings { metrics: "--metrics", gateway: "--gateway", data: "--data" };
 const MEMBERS: &str = r#"{"header":{"cluster_id":"17495100640981928781","member_id":"10276657743932975437"},"members":[

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::metrics::{BadMetrics, LARGEST_BYTES, parse};
+use crate::margin::facts::{BadMetrics, LARGEST_BYTES, parse};
 
 /// As a member of etcd 3.5 writes it that has reached one of its two peers.
 const TEXT: &str = "# TYPE etcd_network_active_peers gauge

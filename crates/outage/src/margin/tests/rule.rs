@@ -8,8 +8,8 @@ use super::super::facts::{
     Data, EtcdFacts, EtcdIsVoter, Kubernetes, ListedMemberFacts, MemberList, OwnEtcd, PeerReport, Readyz,
     ServerNode,
 };
-use super::super::metrics::Metrics;
 use super::super::rule::{Margin, VOTER_STALE, judge, successor};
+use crate::margin::facts::Metrics;
 
 pub(super) fn voter(status: &str, reason: &str) -> EtcdIsVoter {
     EtcdIsVoter {

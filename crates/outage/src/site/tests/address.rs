@@ -6,7 +6,7 @@ use kubesim::{Sim, SimConfig};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use super::super::address::Address;
+use crate::site::calls::Address;
 use crate::turn::pulses::Pulse;
 use crate::turn::rule::TurnNode;
 

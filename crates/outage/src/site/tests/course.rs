@@ -10,10 +10,10 @@ use super::super::coordinate;
 use super::super::member::{
     self, GOING_LIMIT, LeaseReading, LocalSite, OwnIdentity, SiteFacts, SiteMemberAction,
 };
-use super::super::moves::{Move, NODE_LIMIT, PhaseReadings, ScaledWorkload};
 use super::super::operator::{self, SiteRequest};
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use super::super::record::{MachineAction, MachineSeen, Machines, RunStrategy};
+use crate::site::record::{Move, NODE_LIMIT, PhaseReadings, ScaledWorkload};
 use crate::turn::record::TurnRecord;
 use crate::turn::rule::TurnNode;
 

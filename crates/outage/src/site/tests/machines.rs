@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::super::calls::act;
 use super::super::calls::find;
 use super::super::coordinate::next;
-use super::super::moves::Move;
 use super::super::operator::{SiteRequest, begin, current, pass};
 use super::super::record::{OperatorStatement, SiteKind, SitePhase, SiteRecord};
+use crate::site::record::Move;
 use crate::turn::record::TurnRecord;
 
 const VMS: &str = "kubevirt/virtualmachines";

@@ -6,8 +6,8 @@ use kubeapi::ApiClient;
 use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::json;
 
-use super::super::preflight::{blocking, look};
 use super::rules::holder;
+use crate::site::calls::{blocking, look};
 use crate::turn::record::{Holder, TurnRecord};
 
 const NOW: &str = "2026-03-14T09:30:00Z";

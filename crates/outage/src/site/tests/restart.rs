@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::super::coordinate::next;
 use super::super::member::{self, LeaseReading, LocalSite, OwnIdentity, Reboot, SiteFacts, SiteMemberAction};
-use super::super::moves::{Move, NODE_LIMIT, PhaseReadings};
 use super::super::operator::{SiteRequest, begin, cancel, current, hear, last_restart, pass};
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use super::super::restart::{REBUILD_LIMIT, WELL, plan};
+use crate::site::record::{Move, NODE_LIMIT, PhaseReadings};
 use crate::turn::record::TurnRecord;
 use crate::turn::rule::TurnNode;
 

@@ -6,11 +6,11 @@ use step::Dice;
 
 use super::super::coordinate::{is_coordinator, next};
 use super::super::member::{self, LeaseReading, LocalSite, OwnIdentity, Reboot, SiteFacts, SiteMemberAction};
-use super::super::moves::{Move, PhaseReadings};
 use super::super::operator::{advance, begin, current, hear, last_restart, pass};
 use super::super::record::{Ack, NodeStep, SitePhase, SiteRecord};
 use super::super::restart::stage;
 use super::restart::{ack, node, nodes, said, wish};
+use crate::site::record::{Move, PhaseReadings};
 use crate::turn::record::TurnRecord;
 use crate::turn::rule::TurnNode;
 

@@ -6,10 +6,10 @@ use super::super::coordinate::{is_coordinator, next};
 use super::super::member::{
     self, GOING_LIMIT, LeaseReading, LocalSite, OwnIdentity, SiteFacts, SiteMemberAction,
 };
-use super::super::moves::{Move, NODE_LIMIT, PhaseReadings};
 use super::super::operator::{SiteRequest, begin, cancel, current, pass};
 use super::super::record::Machines;
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
+use crate::site::record::{Move, NODE_LIMIT, PhaseReadings};
 use crate::turn::pulses::Pulse;
 use crate::turn::record::{Class, Holder, Op, Phase, TurnRecord};
 use crate::turn::rule::{OperatorRefusal, TurnNode};

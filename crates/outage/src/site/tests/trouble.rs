@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::super::coordinate::{is_coordinator, next};
 use super::super::member::{self, LeaseReading, OwnIdentity, SiteFacts};
-use super::super::moves::{Move, NODE_LIMIT, PhaseReadings};
 use super::super::operator::{begin, current, pass, skip};
 use super::super::record::{Ack, NodeStep, SiteKind, SitePhase, SiteRecord};
 use super::super::restart::{STAND_IN, WELL, stage, stands_in};
 use super::restart::{ack, node, nodes, said, wish};
+use crate::site::record::{Move, NODE_LIMIT, PhaseReadings};
 use crate::turn::record::TurnRecord;
 use crate::turn::rule::TurnNode;
 

@@ -7,7 +7,6 @@ mod gates;
 mod life;
 mod run;
 mod shown;
-mod skip;
 
 pub(crate) use life::{Drain, StepOutcome};
 pub(crate) use run::DrainEnd;

@@ -1,9 +1,10 @@
 //! Layers that never shut the gate for good: clock, runtime, network, unread pods, kube-system, virtual machines, probes.
 
-use super::*;
-use checks::machines::not_up;
 use checks::network::VirtualIp;
+use checks::workloads::not_up;
 use topics::GateWarning;
+
+use super::*;
 
 const WRONG: &str = "the wall clock shows 1970-01-01T00:02:00Z";
 
@@ -58,7 +59,7 @@ fn table() -> Vec<Row> {
         (Layer::Clock, vec![wrong_clock()], vec![well(Check::Clock)], "1970", "timedatectl"),
         (
             Layer::Runtime,
-            vec![GateFact::Found(Check::Runtime, vec![checks::node::runtime("S: no answer".to_owned())])],
+            vec![GateFact::Found(Check::Runtime, vec![checks::nodes::runtime("S: no answer".to_owned())])],
             vec![well(Check::Runtime)],
             "S: no answer",
             "crictl ps",
@@ -127,7 +128,7 @@ fn warned(verdict: &GateStatus) -> Vec<(&str, bool)> {
 }
 
 fn wrong_clock() -> GateFact {
-    GateFact::Found(Check::Clock, vec![checks::node::wrong_clock(WRONG.to_owned())])
+    GateFact::Found(Check::Clock, vec![checks::nodes::wrong_clock(WRONG.to_owned())])
 }
 
 #[test]
