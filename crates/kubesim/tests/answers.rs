@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use base64::Engine as _;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
@@ -405,19 +406,61 @@ async fn kubernetes(row: &str, answer: &Value) -> (Value, Value) {
             let wanted = answer["groups"].as_array().unwrap();
             json!({ "groups": wanted.iter().filter(served).collect::<Vec<_>>() })
         }
-        "create/namespace-protobuf" => {
-            let sim = cluster("v1.9.0").await;
-            // Metadata with the name `new`, in the object, in the envelope.
-            let body = b"k8s\x00\x12\x07\x0a\x05\x0a\x03new".to_vec();
-            let request = Request::builder().method("POST").uri("/api/v1/namespaces");
-            let request = request.header("content-type", "application/vnd.kubernetes.protobuf");
-            let response = sim.service().oneshot(request.body(Full::from(body)).unwrap()).await.unwrap();
-            assert!(sim.get("namespaces", "", "new").is_some());
-            json!({ "code": response.status().as_u16() })
-        }
         _ => json!("no trial of this row"),
     };
     (answered, answer.clone())
+}
+
+/// A token of account `agents`, or of one that is not there.
+async fn token(row: &str, answer: &Value) -> (Value, Value) {
+    let sim = cluster("v1.9.0").await;
+    sim.apply("serviceaccounts", json!({ "metadata": { "name": "agents", "namespace": "shop" } }));
+    let secs = match row {
+        "unsaid" => None,
+        "short" => Some(60_u64),
+        "long" => Some(1 << 33),
+        _ => Some(86_400),
+    };
+    let account = if row == "no-account" { "nobody" } else { "agents" };
+    let (uri, body) = (
+        format!("/api/v1/namespaces/shop/serviceaccounts/{account}/token"),
+        json!({
+            "spec": { "expirationSeconds": secs },
+        }),
+    );
+    let (code, made) = send(&sim, "POST", &uri, &body.to_string()).await;
+    let secs = secs.unwrap_or_default().to_string();
+    let mut expected = filled(answer, &[("secs", &secs), ("account", account)]);
+    if row == "unsaid" {
+        return (json!({ "code": code, "expirationSeconds": made["spec"]["expirationSeconds"] }), expected);
+    }
+    if code != 201 {
+        return (said((code, made)), expected);
+    }
+    let claims = made["status"]["token"].as_str().unwrap().split('.').nth(1).unwrap();
+    let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(claims).unwrap();
+    let claims: Value = serde_json::from_slice(&claims).unwrap();
+    expected["subject"] = "system:serviceaccount:shop:agents".into();
+    let answered = json!({
+        "code": code, "kind": made["kind"], "audiences": made["spec"]["audiences"], "subject": claims["sub"],
+        "expirationSeconds": made["spec"]["expirationSeconds"],
+        "claims": claims.as_object().unwrap().keys().collect::<Vec<_>>(),
+        "lasts": claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap(),
+    });
+    (answered, expected)
+}
+
+/// Short names in the discovery of a group.
+async fn short_names(version: &str) -> Value {
+    let sim = with_guest("v1.9.0", "LiveMigrate").await;
+    sim.add_longhorn("block-if-contains-last-replica");
+    sim.add_longhorn_volume("shop", "data", "pvc-1", &["n1"]);
+    soon(&sim, "longhorn/engines", |all| !all.is_empty()).await;
+    let root = if version == "v1" { "api" } else { "apis" };
+    let (_, served) = send(&sim, "GET", &format!("/{root}/{version}"), "").await;
+    let is_short = |it: &&Value| it["shortNames"].as_array().is_some_and(|all| !all.is_empty());
+    let named = served["resources"].as_array().unwrap().iter().filter(is_short);
+    named.map(|it| (it["name"].as_str().unwrap().to_owned(), it["shortNames"].clone())).collect()
 }
 
 /// kubesim's answer in a row's situation, and the row's, with the same names.
@@ -442,6 +485,8 @@ async fn tried(row: &str, version: &str, answer: &Value) -> (Value, Value) {
         ("abort", _) => plain(aborted(version).await),
         ("status", _) => plain(status_of_others(version).await),
         ("ticket", rest) => plain(ticket(rest).await),
+        ("token", rest) => token(rest, answer).await,
+        ("short", rest) => plain(short_names(rest).await),
         _ => kubernetes(row, answer).await,
     }
 }

@@ -62,9 +62,11 @@ pub(crate) fn answer(store: &ObjectStore, path: &str) -> Result<SimResponse, Fai
     let mut resources = resources(version);
     if resources.is_empty() {
         let custom = |(plural, it): (&str, &Value)| {
+            let singular = it["kind"].as_str().unwrap_or_default().to_lowercase();
             json!({
-                "name": plural, "singularName": "", "kind": it["kind"], "shortNames": [], "categories": [],
-                "namespaced": !it["metadata"]["namespace"].is_null(), "verbs": VERBS,
+                "name": plural, "singularName": singular, "kind": it["kind"], "verbs": VERBS, "categories": [],
+                "namespaced": !it["metadata"]["namespace"].is_null(),
+                "shortNames": kinds::short_names(version, plural),
             })
         };
         resources = store.samples(version).map(custom).collect();
@@ -101,24 +103,22 @@ fn resources(version: &str) -> Vec<Value> {
             "namespaced": it.namespaced, "shortNames": short, "categories": categories,
             "verbs": VERBS,
         }));
-        if it.status {
-            all.push(json!({
-                "name": format!("{}/status", it.plural), "singularName": "", "kind": it.kind,
-                "namespaced": it.namespaced, "verbs": ["get", "patch", "update"],
+        let mut below = |is: bool, sub: &str, kind: &str, of: [&str; 2], verbs: &[&str]| {
+            let name = format!("{}/{sub}", it.plural);
+            all.extend(is.then(|| {
+                json!({
+                    "name": name, "singularName": "", "kind": kind, "group": of[0], "version": of[1],
+                    "namespaced": it.namespaced, "verbs": verbs,
+                })
             }));
-        }
-        if scale::scales(&kinds::key(it.api_version, it.plural)) {
-            all.push(json!({
-                "name": format!("{}/scale", it.plural), "singularName": "", "kind": "Scale",
-                "group": "autoscaling", "version": "v1", "namespaced": true, "verbs": ["get", "patch", "update"],
-            }));
-        }
-        if it.plural == "pods" {
-            all.push(json!({
-                "name": "pods/eviction", "singularName": "", "kind": "Eviction", "group": "policy",
-                "version": "v1", "namespaced": true, "verbs": ["create"],
-            }));
-        }
+        };
+        let (group, writes) = (kinds::group(version), ["get", "patch", "update"]);
+        below(it.status, "status", it.kind, [group, "v1"], &writes);
+        let scales = scale::scales(&kinds::key(it.api_version, it.plural));
+        below(scales, "scale", "Scale", ["autoscaling", "v1"], &writes);
+        below(it.plural == "pods", "eviction", "Eviction", ["policy", "v1"], &["create"]);
+        let of_token = ["authentication.k8s.io", "v1"];
+        below(it.plural == "serviceaccounts", "token", "TokenRequest", of_token, &["create"]);
     }
     all
 }

@@ -71,6 +71,23 @@ pub(crate) const KINDS: [Resource; 32] = [
     kind(FLOWS, "prioritylevelconfigurations", "PriorityLevelConfiguration", "", false, true),
 ];
 
+/// Short names of custom resources, by plural and API version.
+const CUSTOM: [(&str, &str, &[&str]); 8] = [
+    ("virtualmachines", "kubevirt.io/v1", &["vm", "vms"]),
+    ("virtualmachineinstances", "kubevirt.io/v1", &["vmi", "vmis"]),
+    ("virtualmachineinstancemigrations", "kubevirt.io/v1", &["vmim", "vmims"]),
+    ("kubevirts", "kubevirt.io/v1", &["kv", "kvs"]),
+    ("volumes", "longhorn.io/v1beta2", &["lhv"]),
+    ("engines", "longhorn.io/v1beta2", &["lhe"]),
+    ("replicas", "longhorn.io/v1beta2", &["lhr"]),
+    ("settings", "longhorn.io/v1beta2", &["lhs"]),
+];
+
+/// Short names of a custom resource.
+pub(crate) fn short_names(api_version: &str, plural: &str) -> &'static [&'static str] {
+    CUSTOM.iter().find(|it| (it.0, it.1) == (plural, api_version)).map_or(&[], |it| it.2)
+}
+
 impl Resource {
     pub(crate) fn served(api_version: &str, plural: &str) -> Option<&'static Self> {
         KINDS.iter().find(|it| it.api_version == api_version && it.plural == plural)

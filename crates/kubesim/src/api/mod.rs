@@ -7,13 +7,13 @@ pub(crate) mod kinds;
 pub(crate) mod logs;
 pub(crate) mod openapi;
 pub(crate) mod path;
-mod protobuf;
 pub(crate) mod request;
 pub(crate) mod server;
 pub(crate) mod strict;
 pub(crate) mod table;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;
+mod tokens;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +51,9 @@ fn answered(shared: &Arc<SimShared>, asked: &SimRequest) -> Result<SimResponse, 
         }
         ("GET", Some(name), Some("log")) if target.resource == "pods" => {
             logs::answer(shared, &target, name, asked)
+        }
+        ("POST", Some(name), Some("token")) if target.resource == "serviceaccounts" => {
+            tokens::answer(shared, &target, name, asked)
         }
         ("POST", Some(name), Some("eviction")) => writes::evict(shared, &target, name, asked),
         ("GET" | "PUT" | "PATCH", Some(name), Some("scale")) => scale::answer(shared, &target, name, asked),

@@ -6,12 +6,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::protobuf;
 use crate::failure::Failure;
 use crate::table::Include;
 use crate::watch::PendingWatch;
-
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 pub(crate) struct SimRequest {
     pub(crate) method: String,
@@ -45,10 +42,6 @@ impl SimRequest {
 
     pub(crate) fn json(&self) -> Result<Value, Failure> {
         let kind = self.content_type.split(';').next().unwrap_or_default().trim();
-        if kind == PROTOBUF && self.path == "/api/v1/namespaces" {
-            let bad = || Failure::bad_request("the body is no namespace in protobuf");
-            return protobuf::namespace(&self.body).ok_or_else(bad);
-        }
         if !matches!(kind, "" | "application/json") {
             let text = format!(
                 "the body of the request was in an unknown format ({kind}) - accepted media types include: application/json"

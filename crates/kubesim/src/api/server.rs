@@ -241,7 +241,7 @@ impl SimServer {
         format!("http://{}", self.address)
     }
 
-    /// A kubeconfig that leads here; it holds no secret.
+    /// A kubeconfig that leads here. It holds no secret: the token is any, as `kubectl` asks for one over TLS.
     pub fn kubeconfig(&self) -> String {
         #[cfg(feature = "tls")]
         let authority = self.tls.as_ref().map(|it| it.authority()).unwrap_or_default();
@@ -250,7 +250,7 @@ impl SimServer {
         format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: kubesim\nclusters:\n- name: kubesim\n  cluster:\n    \
              server: {}\n{authority}contexts:\n- name: kubesim\n  context:\n    cluster: kubesim\n    user: kubesim\n\
-             users:\n- name: kubesim\n  user: {{}}\n",
+             users:\n- name: kubesim\n  user:\n    token: any\n",
             self.url()
         )
     }

@@ -27,10 +27,12 @@ impl Include {
 
 /// Of objects in their outward form.
 pub(crate) fn table(target: &ResourcePath, objects: &[Value], meta: &Value, include: Include) -> Value {
-    let columns: Vec<Value> = columns(&target.resource)
-        .split(',')
-        .map(|column| {
-            let (name, wide) = (column.trim_end_matches('*'), column.ends_with('*'));
+    let columns: Vec<(&str, &str)> =
+        columns(&target.resource).split(',').filter_map(|it| it.split_once(' ')).collect();
+    let definitions: Vec<Value> = columns
+        .iter()
+        .map(|(name, _)| {
+            let (name, wide) = (name.trim_end_matches('*').replace('_', " "), name.ends_with('*'));
             let format = if name == "Name" { "name" } else { "" };
             json!({ "name": name, "type": "string", "format": format, "description": "", "priority": u8::from(wide) })
         })
@@ -45,126 +47,126 @@ pub(crate) fn table(target: &ResourcePath, objects: &[Value], meta: &Value, incl
                     "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"],
                 }),
             };
-            json!({ "cells": cells(&target.resource, object), "object": shown })
+            let cells: Vec<Value> = columns.iter().map(|(_, what)| cell(what, object)).collect();
+            json!({ "cells": cells, "object": shown })
         })
         .collect();
     json!({
-        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": meta, "columnDefinitions": columns,
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": meta, "columnDefinitions": definitions,
         "rows": rows,
     })
 }
 
-/// Those with a star for `-o wide` only.
+/// Name and cell of each column, see [`cell`]; `_` stands for a space. Those with a star for `-o wide` only.
 fn columns(resource: &str) -> &'static str {
     match resource {
-        "nodes" => "Name,Status,Roles,Age,Version,Internal-IP*",
-        "pods" => "Name,Ready,Status,Restarts,Age,IP*,Node*",
-        "namespaces" => "Name,Status,Age",
-        "events" => "Last ApiRequest,Type,Reason,Object,Message,Name*",
-        "apps/deployments" => "Name,Ready,Up-to-date,Available,Age",
-        "apps/replicasets" | "apps/daemonsets" => "Name,Desired,Current,Ready,Age",
-        "apps/statefulsets" => "Name,Ready,Age",
-        "policy/poddisruptionbudgets" => "Name,Min Available,Max Unavailable,Allowed Disruptions,Age",
-        "coordination/leases" => "Name,Holder,Age",
-        "persistentvolumes" => "Name,Capacity,Access Modes,Reclaim Policy,Status,Claim,StorageClass,Age",
-        "persistentvolumeclaims" => "Name,Status,Volume,Capacity,Access Modes,StorageClass,Age",
-        "storage/volumeattachments" => "Name,Attacher,PV,Node,Attached,Age",
-        "scheduling/priorityclasses" => "Name,Value,Global-Default,Age",
-        _ => "Name,Age",
-    }
-}
-
-fn cells(resource: &str, it: &Value) -> Vec<Value> {
-    let (spec, status) = (&it["spec"], &it["status"]);
-    let name = it["metadata"]["name"].clone();
-    let age = age(&it["metadata"]["creationTimestamp"]);
-    let number = |value: &Value| Value::from(value.as_u64().unwrap_or_default());
-    let of = |part: &Value, whole: &Value| {
-        Value::from(format!("{}/{}", part.as_u64().unwrap_or_default(), whole.as_u64().unwrap_or(1)))
-    };
-    match resource {
         "nodes" => {
-            let version = shown(&status["nodeInfo"]["kubeletVersion"]);
-            let addresses = status["addresses"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let inner = addresses.iter().find(|it| it["type"] == "InternalIP");
-            let inner = inner.map_or_else(|| "<none>".into(), |it| it["address"].clone());
-            vec![name, node_status(it), roles(it), age, version, inner]
+            "Name name,Status node,Roles roles,Age age,Version ?/status/nodeInfo/kubeletVersion,\
+             Internal-IP* ?/status/addresses/0/address"
         }
         "pods" => {
-            let count = spec["containers"].as_array().map_or(0, Vec::len);
-            let ready = if is_true(it, "Ready") { count } else { 0 };
-            let restarts = status["containerStatuses"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let restarts: u64 = restarts.iter().filter_map(|it| it["restartCount"].as_u64()).sum();
-            let (ip, node) = (shown(&status["podIP"]), shown(&spec["nodeName"]));
-            vec![
-                name,
-                format!("{ready}/{count}").into(),
-                pod_status(it),
-                restarts.to_string().into(),
-                age,
-                ip,
-                node,
-            ]
+            "Name name,Ready ready,Status pod,Restarts restarts,Age age,IP* ?/status/podIP,Node* ?/spec/nodeName"
         }
-        "namespaces" => vec![name, status["phase"].clone(), age],
-        "events" => event_cells(it),
-        "apps/deployments" => vec![
-            name,
-            of(&status["readyReplicas"], &spec["replicas"]),
-            number(&status["updatedReplicas"]),
-            number(&status["availableReplicas"]),
-            age,
-        ],
-        "apps/replicasets" => {
-            let (current, ready) = (number(&status["replicas"]), number(&status["readyReplicas"]));
-            vec![name, number(&spec["replicas"]), current, ready, age]
+        "namespaces" => "Name name,Status /status/phase,Age age",
+        "events" => "Last_Seen seen,Type /type,Reason /reason,Object about,Message note,Name* name",
+        "apps/deployments" => {
+            "Name name,Ready of,Up-to-date #/status/updatedReplicas,Available #/status/availableReplicas,Age age"
+        }
+        "apps/replicasets" | "kubevirt/virtualmachineinstancereplicasets" => {
+            "Name name,Desired #/spec/replicas,Current #/status/replicas,Ready #/status/readyReplicas,Age age"
         }
         "apps/daemonsets" => {
-            let wanted = number(&status["desiredNumberScheduled"]);
-            vec![name, wanted, number(&status["currentNumberScheduled"]), number(&status["numberReady"]), age]
+            "Name name,Desired #/status/desiredNumberScheduled,Current #/status/currentNumberScheduled,\
+             Ready #/status/numberReady,Age age"
         }
-        "apps/statefulsets" => vec![name, of(&status["readyReplicas"], &spec["replicas"]), age],
+        "apps/statefulsets" => "Name name,Ready of,Age age",
         "policy/poddisruptionbudgets" => {
-            let limit = |value: &Value| {
-                let text = value.to_string();
-                Value::from(if value.is_null() { "N/A" } else { text.trim_matches('"') })
-            };
-            let (least, most) = (limit(&spec["minAvailable"]), limit(&spec["maxUnavailable"]));
-            vec![name, least, most, number(&status["disruptionsAllowed"]), age]
+            "Name name,Min_Available least,Max_Unavailable most,Allowed_Disruptions #/status/disruptionsAllowed,Age age"
         }
-        "coordination/leases" => vec![name, spec["holderIdentity"].clone(), age],
+        "coordination/leases" => "Name name,Holder /spec/holderIdentity,Age age",
         "persistentvolumes" => {
-            let claim = ["namespace", "name"].map(|it| spec["claimRef"][it].as_str().unwrap_or_default());
-            let claim = if spec["claimRef"].is_null() { String::new() } else { claim.join("/") };
-            let (capacity, modes) = (spec["capacity"]["storage"].clone(), access_modes(&spec["accessModes"]));
-            let policy = spec["persistentVolumeReclaimPolicy"].clone();
-            let class = spec["storageClassName"].clone();
-            vec![name, capacity, modes, policy, status["phase"].clone(), claim.into(), class, age]
+            "Name name,Capacity /spec/capacity/storage,Access_Modes modes,\
+             Reclaim_Policy /spec/persistentVolumeReclaimPolicy,Status /status/phase,Claim claim,\
+             StorageClass /spec/storageClassName,Age age"
         }
         "persistentvolumeclaims" => {
-            let (capacity, modes) =
-                (status["capacity"]["storage"].clone(), access_modes(&status["accessModes"]));
-            let class = spec["storageClassName"].clone();
-            vec![name, status["phase"].clone(), spec["volumeName"].clone(), capacity, modes, class, age]
+            "Name name,Status /status/phase,Volume /spec/volumeName,Capacity /status/capacity/storage,\
+             Access_Modes modes,StorageClass /spec/storageClassName,Age age"
         }
-        "storage/volumeattachments" => vec![
-            name,
-            spec["attacher"].clone(),
-            spec["source"]["persistentVolumeName"].clone(),
-            spec["nodeName"].clone(),
-            status["attached"].as_bool().unwrap_or_default().into(),
-            age,
-        ],
-        "scheduling/priorityclasses" => {
-            let default = it["globalDefault"].as_bool().unwrap_or_default().into();
-            vec![name, it["value"].clone(), default, age]
+        "storage/volumeattachments" => {
+            "Name name,Attacher /spec/attacher,PV /spec/source/persistentVolumeName,Node /spec/nodeName,\
+             Attached !/status/attached,Age age"
         }
-        _ => vec![name, age],
+        "scheduling/priorityclasses" => "Name name,Value /value,Global-Default !/globalDefault,Age age",
+        "kubevirt/virtualmachines" => "Name name,Age age,Status /status/printableStatus,Ready is-ready",
+        "kubevirt/virtualmachineinstances" => {
+            "Name name,Age age,Phase /status/phase,NodeName /status/nodeName,Ready is-ready"
+        }
+        "kubevirt/virtualmachineinstancemigrations" => {
+            "Name name,Phase /status/phase,VMI /spec/vmiName,Age age"
+        }
+        _ => "Name name,Age age",
     }
 }
 
-fn shown(value: &Value) -> Value {
-    if value.is_null() { "<none>".into() } else { value.clone() }
+/// A JSON pointer, as it is or with `?` (`<none>` without), `#` (a number) or `!` (a bool); or a word.
+fn cell(what: &str, it: &Value) -> Value {
+    let at = |pointer: &str| it.pointer(pointer).cloned().unwrap_or_default();
+    let number = |pointer: &str| at(pointer).as_u64().unwrap_or_default();
+    let limit = |value: Value| {
+        let text = value.to_string();
+        Value::from(if value.is_null() { "N/A" } else { text.trim_matches('"') })
+    };
+    match what {
+        "name" => at("/metadata/name"),
+        "age" => age(&at("/metadata/creationTimestamp")),
+        "node" => node_status(it),
+        "roles" => roles(it),
+        "ready" => {
+            let count = it["spec"]["containers"].as_array().map_or(0, Vec::len);
+            format!("{}/{count}", if is_true(it, "Ready") { count } else { 0 }).into()
+        }
+        "pod" if it["metadata"]["deletionTimestamp"].is_null() => at("/status/phase"),
+        "pod" => "Terminating".into(),
+        "restarts" => {
+            let all = it["status"]["containerStatuses"].as_array().into_iter().flatten();
+            all.filter_map(|it| it["restartCount"].as_u64()).sum::<u64>().to_string().into()
+        }
+        "of" => {
+            let whole = it["spec"]["replicas"].as_u64().unwrap_or(1);
+            format!("{}/{whole}", number("/status/readyReplicas")).into()
+        }
+        "least" => limit(at("/spec/minAvailable")),
+        "most" => limit(at("/spec/maxUnavailable")),
+        "modes" => access_modes(&it["spec"]["accessModes"]),
+        "claim" if it["spec"]["claimRef"].is_null() => "".into(),
+        "claim" => {
+            let part = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+            let claim = &it["spec"]["claimRef"];
+            format!("{}/{}", part(&claim["namespace"]), part(&claim["name"])).into()
+        }
+        "is-ready" => if is_true(it, "Ready") { "True" } else { "False" }.into(),
+        "seen" => {
+            let seen = ["lastTimestamp", "deprecatedLastTimestamp", "eventTime"].map(|name| &it[name]);
+            let made = &it["metadata"]["creationTimestamp"];
+            age(seen.into_iter().find(|it| !it.is_null()).unwrap_or(made))
+        }
+        // An event has two forms.
+        "about" => {
+            let about = if it["regarding"].is_null() { &it["involvedObject"] } else { &it["regarding"] };
+            let kind = about["kind"].as_str().unwrap_or_default().to_lowercase();
+            format!("{kind}/{}", about["name"].as_str().unwrap_or_default()).into()
+        }
+        "note" if it["note"].is_null() => at("/message"),
+        "note" => at("/note"),
+        _ => match what.split_at(1) {
+            ("?", pointer) if at(pointer).is_null() => "<none>".into(),
+            ("?", pointer) => at(pointer),
+            ("#", pointer) => number(pointer).into(),
+            ("!", pointer) => at(pointer).as_bool().unwrap_or_default().into(),
+            (_, _) => at(what),
+        },
+    }
 }
 
 /// `RWO,ROX` of access modes.
@@ -195,31 +197,6 @@ fn roles(node: &Value) -> Value {
     if roles.is_empty() { "<none>".into() } else { roles.join(",").into() }
 }
 
-fn pod_status(pod: &Value) -> Value {
-    if pod["metadata"]["deletionTimestamp"].is_null() {
-        return pod["status"]["phase"].clone();
-    }
-    "Terminating".into()
-}
-
-/// An event in either of its forms.
-fn event_cells(event: &Value) -> Vec<Value> {
-    let about = if event["regarding"].is_null() { &event["involvedObject"] } else { &event["regarding"] };
-    let text = if event["note"].is_null() { &event["message"] } else { &event["note"] };
-    let seen = ["lastTimestamp", "deprecatedLastTimestamp", "eventTime"].map(|name| &event[name]);
-    let seen = seen.into_iter().find(|it| !it.is_null()).unwrap_or(&event["metadata"]["creationTimestamp"]);
-    let kind = about["kind"].as_str().unwrap_or_default().to_lowercase();
-    let object = format!("{kind}/{}", about["name"].as_str().unwrap_or_default());
-    vec![
-        age(seen),
-        event["type"].clone(),
-        event["reason"].clone(),
-        object.into(),
-        text.clone(),
-        event["metadata"]["name"].clone(),
-    ]
-}
-
 /// In one or two units.
 fn age(since: &Value) -> Value {
     let Some(since) = since.as_str().and_then(|it| it.parse::<jiff::Timestamp>().ok()) else {
@@ -248,11 +225,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_has_a_cell_for_each_column() {
-        for known in &crate::kinds::KINDS {
-            let resource = crate::kinds::key(known.api_version, known.plural);
-            let cells = cells(&resource, &json!({ "metadata": { "name": "x" } }));
-            assert_eq!(cells.len(), columns(&resource).split(',').count(), "{resource}");
+    fn every_column_has_a_name_and_a_cell() {
+        let own = ["virtualmachines", "virtualmachineinstances", "virtualmachineinstancemigrations"];
+        let known = crate::kinds::KINDS.iter().map(|it| crate::kinds::key(it.api_version, it.plural));
+        for resource in known.chain(own.map(|it| format!("kubevirt/{it}"))) {
+            for column in columns(&resource).split(',') {
+                let (name, what) = column.split_once(' ').unwrap();
+                let is_pointer = what.trim_start_matches(['?', '#', '!']).starts_with('/');
+                let word = cell(
+                    what,
+                    &json!({ "metadata": { "name": "x" }, "status": { "phase": "" }, "message": "" }),
+                );
+                assert!(!name.is_empty() && (is_pointer || !word.is_null()), "{resource}: {column}");
+            }
         }
     }
 

@@ -1,8 +1,6 @@
-//! The certificate of the API server: from an authority of its own, with dates that a test chooses and renews.
-//!
-//! For tests, like the feature `tls`: failures panic.
+//! The certificate of the API server: from an authority of its own, with dates that its user chooses and renews.
 
-#![expect(clippy::unwrap_used, reason = "for tests: a panic is their way to fail")]
+#![expect(clippy::unwrap_used, reason = "keys and names are its own: none of these steps depends on a user")]
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -13,15 +13,13 @@ use super::{Shown, shown, words};
 use crate::drain_cmd::node::top;
 
 /// Placeholders in lines, and their objects in the cluster.
-const FOR: [(&str, &str); 7] = [
+const FOR: [(&str, &str); 6] = [
     ("NODE", "edge-node-1"),
     ("NAMESPACE", "shop"),
     ("POD", "web-0"),
     ("SELECTOR", "app=db"),
     ("NAME", "db"),
     ("n2", "edge-node-2"),
-    // The embedded cluster has no short names of custom resources.
-    ("vmi", "virtualmachineinstances"),
 ];
 /// A cluster that takes longer will not come.
 const PATIENCE: Duration = Duration::from_secs(30);
