@@ -28,7 +28,7 @@ pub(crate) use cluster::{
     RoleCommand, VerifyCommand, kubeconfig_of,
 };
 #[cfg(feature = "demo")]
-pub(crate) use demo::{DemoAgent, DemoOptions, DrillOptions, Scenario, WallClock};
+pub(crate) use demo::{DemoAgent, DemoOptions, DrillOptions, Scenario};
 pub(crate) use drain::{
     AtShutdownOptions, Blocked, DoneOptions, DrainAction, DrainCommand, ForceOptions, OrderOptions,
     PassOptions, PauseCommand, PauseOptions, PausePlace, PlanOptions, RebootCommand, RefuseOptions,
@@ -274,7 +274,7 @@ impl Command {
     /// The default filter: commands for a person print their own report, and the client's lines on failed
     /// requests repeat what zedkube logs with cause and next step.
     pub(crate) const fn quiet(&self) -> &'static str {
-        if self.agents().is_empty() { "error" } else { "info,kube_client=off" }
+        if self.agents().is_empty() { "off,zedbox=error" } else { "info,kube_client=off" }
     }
 }
 

@@ -17,42 +17,47 @@ mod teller;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, SystemTime};
 
 use agent::Clock;
 use anyhow::{Context as _, bail};
-use clap::Parser as _;
 use pubsub::store;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::{DemoOptions, DrainCommand};
-use crate::drain_cmd;
+use crate::args::{DemoOptions, Scenario};
 use cluster::DemoCluster;
 pub(crate) use drill::run as drill;
 pub(crate) use keep::agent;
 use machine::DemoMachine;
-use nodes::NODES;
 use scenarios::DemoWorld;
 use teller::Narrator;
 
 /// Marks a tree that the next demo may wipe.
 const MARK: &str = ".zedbox-demo";
+const YEAR: Duration = Duration::from_hours(365 * 24);
 const HISTORY: &str = "persist/status/zedkube/DrainHistory/global.json";
 
 pub(crate) async fn run(options: &DemoOptions) -> anyhow::Result<()> {
     let root = fresh_root(&options.dir)?;
     let clock = Clock::new();
-    let tell = Narrator::new(clock);
+    let tell = Narrator::new(clock, options.verbose);
     let dir = quoted(&options.dir);
-    tell.explain(&format!("zedbox demo: {}; files in {dir}", scenarios::title(options.scenario)));
-    tell.explain("device RECORD: a reboot is only written down, nothing of this machine is touched");
-    let cluster = DemoCluster::start(clock).await.context("start the embedded cluster")?;
-    let kubeconfig = root.join("kubeconfig");
-    store::replace(&kubeconfig, cluster.kubeconfig().as_bytes())?;
+    let nodes = usize::from(options.nodes);
+    if options.scenario == Scenario::MovingMachines && nodes < 2 {
+        bail!("show moving-machines: a machine moves to another node; use --nodes 2 or more");
+    }
+    tell.explain(&format!(
+        "zedbox demo: nothing of this machine is touched, a reboot is only written down. Its files are in {dir}."
+    ));
+    let cluster = DemoCluster::start(clock, nodes).await.context("start the embedded cluster")?;
+    // For a person, over TLS as a real one; the agents are of the same cluster.
+    let now = SystemTime::from(clock.wall().to_timestamp());
+    let server = cluster.sim.serve_tls(now - YEAR..now + YEAR).await.context("start the server")?;
+    store::replace(&root.join("kubeconfig"), server.kubeconfig().as_bytes())?;
     link(&root)?;
-    let what = "three nodes, a Deployment of 3 behind a budget, a StatefulSet, a DaemonSet, bare pods";
-    tell.say("demo", what);
     let machines =
-        (0..NODES.len()).map(|at| DemoMachine::new(&root, at)).collect::<anyhow::Result<Vec<_>>>()?;
+        (0..nodes).map(|at| DemoMachine::new(&root, at, nodes)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut place = DemoWorld { clock, tell, cluster, machines, root };
     let (mut end, early) = tokio::select! {
         shown = Box::pin(place.show(options.scenario)) => (shown, false),
@@ -66,7 +71,7 @@ pub(crate) async fn run(options: &DemoOptions) -> anyhow::Result<()> {
         end = Box::pin(keep::run(&mut place)).await;
     }
     if early || kept {
-        place.tell.say("demo", "stopped; what the agents wrote last stays where it is");
+        place.tell.say("Stopped; what was written last stays where it is.");
     }
     leave(&place, &dir).await?;
     end
@@ -80,27 +85,11 @@ async fn leave(place: &DemoWorld, dir: &str) -> anyhow::Result<()> {
          jq . {node}/persist/device/recorded.jsonl\nTo continue, with a new cluster that stays:\n  {dir}/bin/zedbox demo \
          --keep --dir {dir}\n"
     ));
-    for machine in place.machines.iter().filter(|it| it.at == 0 || it.topic_root.path(HISTORY).exists()) {
-        let words = format!("drain history --root {dir}/{}", machine.name());
-        place.tell.show(&format!("\n$ zedbox {words}\n"));
-        typed_drain(machine, "history").await?;
+    for machine in place.machines.iter().filter(|it| it.topic_root.path(HISTORY).exists()) {
+        place.tell.show(&format!("\n$ zedbox drain history --root {dir}/{}\n", machine.name()));
+        machine.typed(&["drain", "history"], Stdio::inherit()).await?;
     }
     Ok(())
-}
-
-/// `zedbox drain`, as typed on a machine.
-async fn typed_drain(machine: &DemoMachine, action: &str) -> anyhow::Result<()> {
-    let root = machine.topic_root.path("");
-    let words = ["drain".as_ref(), action.as_ref(), "--root".as_ref(), root.as_os_str()];
-    // Its exit code is for scripts.
-    drain_cmd::run(&DrainLine::try_parse_from(words)?.drain).await;
-    Ok(())
-}
-
-#[derive(clap::Parser)]
-struct DrainLine {
-    #[command(flatten)]
-    drain: DrainCommand,
 }
 
 /// Returns when a person ends this program.

@@ -1,4 +1,4 @@
-//! `zedbox demo`: each scenario to its end; and with `--keep`, each printed line is run.
+//! `zedbox demo`: the story of each scenario, to its end; and with `--keep`, each printed line is run.
 
 mod api;
 
@@ -17,6 +17,26 @@ use api::{Api, Nodes, no_turn_is_held};
 const NODES: [&str; 3] = ["edge-node-1", "edge-node-2", "edge-node-3"];
 /// Repetitions of a watch that ends with its `--timeout` before the drain is blocked, as on a busy machine.
 const LOOKS: usize = 12;
+/// Sentences of a story, at most.
+const SENTENCES: usize = 10;
+/// Words of the agents and their files, in small letters: no word of a story.
+const STRANGE: [&str; 15] = [
+    "cmd",
+    "counter",
+    "deviceop",
+    "drainrequest",
+    "drainstatus",
+    "fence",
+    "gate",
+    "nodeagent",
+    "pending",
+    "preflight",
+    "rebootconfig",
+    "run/",
+    "waitdrain",
+    "zedagent",
+    "zedkube",
+];
 const SEARCH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A running demo, and its output so far.
@@ -30,10 +50,11 @@ struct Demo {
 impl Demo {
     fn start(words: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
+        let errors = std::fs::File::create(dir.path().join("errors")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
         command.arg("demo").arg("--dir").arg(dir.path().join("demo")).args(words);
         // Without this machine's environment.
-        command.env_clear().env("PATH", SEARCH).stdout(Stdio::piped());
+        command.env_clear().env("PATH", SEARCH).stdout(Stdio::piped()).stderr(errors);
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { dir, child, lines, printed: Vec::new() }
@@ -60,6 +81,31 @@ impl Demo {
         self.child.wait().unwrap().code().unwrap()
     }
 
+    /// What it has said on standard error.
+    fn errors(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("errors")).unwrap()
+    }
+
+    /// The lines with a time; wrapped ones whole.
+    fn story(&self) -> Vec<String> {
+        let told = self.printed.iter().take_while(|it| !it.is_empty());
+        let mut story: Vec<String> = Vec::new();
+        for line in told {
+            match line.split_once(" s  ") {
+                Some((secs, text)) if secs.trim().parse::<f64>().is_ok() => story.push(text.to_owned()),
+                _ => {
+                    // Not a count.
+                    let more = line.strip_prefix("          ").filter(|it| !it.contains(" s until "));
+                    if let (Some(last), Some(more)) = (story.last_mut(), more) {
+                        last.push(' ');
+                        last.push_str(more);
+                    }
+                }
+            }
+        }
+        story
+    }
+
     /// Runs a printed line in a shell after `before`.
     fn shell(&self, before: &str, line: &str) -> Output {
         let mut shell = Command::new("sh");
@@ -67,11 +113,13 @@ impl Demo {
         shell.env_clear().env("PATH", SEARCH).env("HOME", self.dir.path()).output().unwrap()
     }
 
-    fn leaves_what_it_says(&self) {
+    /// `drained`: some node was, and its history is shown.
+    fn leaves_what_it_says(&self, drained: bool) {
         let left = self.printed.iter().position(|it| it == "Left for a look:").unwrap();
-        let (looks, history) = self.printed[left..].split_at(
-            self.printed[left..].iter().position(|it| it.starts_with("$ zedbox drain history")).unwrap(),
-        );
+        let rest = &self.printed[left..];
+        let shown = rest.iter().position(|it| it.starts_with("$ zedbox drain history"));
+        assert_eq!(shown.is_some(), drained, "{rest:?}");
+        let (looks, history) = rest.split_at(shown.unwrap_or(rest.len()));
         let lines: Vec<&str> = looks.iter().filter_map(|it| it.strip_prefix("  ")).collect();
         assert!(lines.len() == 4 && lines[3].contains(" demo --keep "), "{looks:?}");
         for line in &lines[..3] {
@@ -133,94 +181,153 @@ fn unwrapped(lines: &[String]) -> String {
     lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn scenario(name: &str, told: &[&str], counter: u32) {
-    let mut demo = Demo::start(&["--scenario", name]);
-    assert_eq!(demo.end(), 0, "{}", demo.printed.join("\n"));
-    let text = unwrapped(&demo.printed);
-    let mut rest = text.as_str();
-    for words in told {
-        let Some((_, after)) = rest.split_once(words) else {
-            unreachable!("no `{words}` in its order in {text}")
-        };
-        rest = after;
+/// Runs a scenario: its story is `told`, a sentence for each, which contains those words.
+fn scenario(words: &[&str], told: &[&str], counter: u32) -> Demo {
+    let mut demo = Demo::start(words);
+    assert_eq!(demo.end(), 0, "{}\n{}", demo.printed.join("\n"), demo.errors());
+    assert_eq!(demo.errors(), "");
+    let story = demo.story();
+    assert!(story.len() <= SENTENCES && story.len() == told.len(), "{}: {story:#?}", story.len());
+    for (sentence, words) in story.iter().zip(told) {
+        assert!(sentence.contains(words) && sentence.ends_with('.'), "`{words}` is not in `{sentence}`");
+        let small = sentence.to_lowercase();
+        let strange: Vec<&&str> = STRANGE.iter().filter(|it| small.contains(**it)).collect();
+        let times =
+            small.contains(|it: char| it.is_ascii_digit()) && small.contains(':') && small.contains('z');
+        assert!(strange.is_empty() && !times && !sentence.contains("EVE"), "{strange:?}: {sentence}");
     }
-    for node in &NODES[..if name == "site-stop" { 3 } else { 1 }] {
+    let machines = if words.contains(&"site-stop") { NODES.len() } else { 1 };
+    for node in NODES.iter().take(machines).filter(|it| demo.root().join(it).exists()) {
         let (code, status) = demo.status(node);
         assert_eq!(code, 0, "{node}: {status}");
-        assert!(status.starts_with("IN SERVICE: no drain is requested\n"), "{node}: {status}");
+        assert!(status.starts_with("IN SERVICE"), "{node}: {status}");
         let executed =
             std::fs::read_to_string(demo.root().join(node).join("persist/status/rebootConfig")).unwrap();
         assert!(executed.contains(&format!("\"Counter\":{counter},")), "{node}: {executed}");
     }
-    demo.leaves_what_it_says();
+    demo.leaves_what_it_says(!words.contains(&"site-stop"));
+    demo
+}
+
+fn counts(demo: &Demo, what: &str) -> usize {
+    demo.printed.iter().filter(|it| it.ends_with(&format!(" s until {what}"))).count()
 }
 
 #[test]
 fn x1_a_reboot_is_blocked_by_a_budget_and_goes_ahead_once_that_is_open() {
     let told = [
-        "one drained reboot",
-        "PodDisruptionBudget shop/web allows no disruption",
-        "an operator makes room",
-        "NodeDrainStatus 9 Complete",
-        "stand-in reboot",
-        "the node is back, healthy and schedulable; reboot 7 counts as executed",
-        "drain history",
-        "COMPLETE (9), drained, verified",
+        "3 nodes run a shop",
+        "The controller wants edge-node-1 to reboot",
+        "edge-node-1 is cordoned: no new pod starts there",
+        "3 of 4 pods have left; shop/web-5f7d-",
+        "An operator lowers the budget: 2 of 3",
+        "edge-node-1 is proved empty",
+        "edge-node-1 reboots (only written down",
+        "edge-node-1 is healthy again",
     ];
-    scenario("reboot", &told, 7);
+    let demo = scenario(&[], &told, 7);
+    assert!(demo.story()[3].ends_with(" may not: its budget requires 3 of 3."), "{:?}", demo.story());
 }
 
 #[test]
 fn x1_a_failed_drain_keeps_the_machine_up_and_the_next_one_lets_it_reboot() {
     let told = [
-        "NodeDrainStatus 8 Failed Drain",
-        "$ zedbox drain status NOT DRAINED",
-        "the drain failed: the machine stays up",
-        "NodeDrainStatus 9 Complete",
-        "stand-in reboot",
-        "the second drain was complete",
-        "COMPLETE (9), drained, verified",
-        "FAILEDDRAIN (8), gave up",
+        "The controller wants edge-node-1 to reboot",
+        "edge-node-1 is cordoned",
+        "may not: its budget requires 3 of 3",
+        "the drain is given up after 10 s: edge-node-1 stays up",
+        "The next try is in 5 s; meanwhile an operator lowers the budget",
+        "edge-node-1 is cordoned again",
+        "edge-node-1 is proved empty",
+        "edge-node-1 reboots",
+        "edge-node-1 is healthy again",
     ];
-    scenario("failed-drain", &told, 7);
+    let demo = scenario(&["--scenario", "failed-drain"], &told, 7);
+    assert!(counts(&demo, "the drain is given up") > 0, "{:?}", demo.printed);
+    let text = unwrapped(&demo.printed);
+    let (_, history) = text.split_once("$ zedbox ").unwrap();
+    assert!(
+        history.contains("COMPLETE (9), drained, verified") && history.contains("FAILEDDRAIN (8), gave up")
+    );
 }
 
 #[test]
 fn x1_an_os_update_waits_for_its_drain_and_the_new_image_runs() {
     let told = [
-        "the controller wants OS image 14.5.1-lts-kubevirt-amd64 activated",
-        "NodeDrainStatus 9 Complete",
-        "stand-in reboot",
-        "the machine runs 14.5.1-lts-kubevirt-amd64, which is tested for 30 s",
-        "the image 14.5.1-lts-kubevirt-amd64 has passed its test; the node is healthy and schedulable",
-        "drain for OS image",
+        "The controller wants edge-node-1 to run version 14.5.1-lts-kubevirt-amd64 of its OS",
+        "edge-node-1 is cordoned",
+        "edge-node-1 is proved empty",
+        "edge-node-1 reboots",
+        "edge-node-1 is healthy again",
+        "It runs 14.5.1-lts-kubevirt-amd64, which has to hold for 30 s",
+        "Version 14.5.1-lts-kubevirt-amd64 has held, and is kept",
     ];
-    scenario("os-update", &told, 6);
+    let demo = scenario(&["--scenario", "os-update"], &told, 6);
+    assert!(counts(&demo, "the new version is kept") >= 4, "{:?}", demo.printed);
 }
 
 #[test]
 fn x1_a_site_is_switched_off_and_comes_back() {
     let told = [
-        "$ zedbox site shutdown --reason \"work on the mains\"",
-        "The whole-site shutdown",
-        "is switched off",
-        "is switched off",
-        "is switched off",
-        "all machines are off",
-        "the site is back: all nodes take pods, all virtual machines run",
+        "3 nodes run 5 virtual machines",
+        "An operator shuts the whole site down",
+        "All nodes are cordoned",
+        "The virtual machines are stopped",
+        "The disks are detached",
+        "the nodes switch themselves off",
+        "All nodes are off, and somebody switches them on again",
+        "All nodes are healthy again",
+        "What was stopped is started again",
+        "The site is back: all nodes take pods, and all virtual machines run",
     ];
-    scenario("site-stop", &told, 6);
+    scenario(&["--scenario", "site-stop"], &told, 6);
 }
 
 #[test]
 fn x1_virtual_machines_move_before_their_node_reboots() {
     let told = [
-        "shop/camera on edge-node-1, shop/till on edge-node-1",
-        "demo moved while they ran: shop/camera on edge-node-",
-        "stand-in reboot",
-        "the node is back, healthy and schedulable",
+        "edge-node-1 runs two virtual machines, shop/camera and shop/till",
+        "The controller wants edge-node-1 to reboot",
+        "edge-node-1 is cordoned",
+        "shop/",
+        "shop/",
+        "shop/",
+        "shop/",
+        "edge-node-1 is proved empty",
+        "edge-node-1 reboots",
+        "edge-node-1 is healthy again",
     ];
-    scenario("moving-machines", &told, 7);
+    let demo = scenario(&["--scenario", "moving-machines"], &told, 7);
+    for machine in ["shop/camera", "shop/till"] {
+        let moves: Vec<String> = demo.story().into_iter().filter(|it| it.starts_with(machine)).collect();
+        let target = moves[0].strip_prefix(&format!("{machine} moves to ")).unwrap();
+        let target = target.strip_suffix(" while it runs.").unwrap();
+        assert_ne!(target, "edge-node-1");
+        assert_eq!(moves[1], format!("{machine} has arrived on {target}; it was never stopped."));
+    }
+}
+
+#[test]
+fn x1_a_demo_has_one_to_five_nodes_or_says_why_not() {
+    for nodes in ["1", "2", "5"] {
+        let mut demo = Demo::start(&["--nodes", nodes]);
+        assert_eq!(demo.end(), 0, "{nodes}: {}", demo.printed.join("\n"));
+        let story = demo.story();
+        assert!(story[0].starts_with(&format!("{nodes} node")), "{story:?}");
+        assert!(story[3].ends_with(&format!(" its budget requires {nodes} of {nodes}.")), "{story:?}");
+        assert!(story[7].starts_with("edge-node-1 is healthy again"), "{story:?}");
+    }
+    for (words, why) in [
+        (
+            ["--nodes", "1", "--scenario", "moving-machines"],
+            "a machine moves to another node; use --nodes 2 or more",
+        ),
+        (["--nodes", "6", "--scenario", "reboot"], "6 is not in 1..=5"),
+    ] {
+        let mut demo = Demo::start(&words);
+        assert_ne!(demo.end(), 0);
+        assert!(demo.errors().contains(why), "{}", demo.errors());
+    }
 }
 
 /// A numbered thing to try.
@@ -261,7 +368,7 @@ impl Kept {
         let (first, items) = guide(&demo.printed);
         let (setup, looks): (Vec<String>, Vec<String>) =
             first.into_iter().partition(|it| it.starts_with("cd ") || it.starts_with("export "));
-        let api = Api::of(&demo.root().join("kubeconfig"));
+        let api = Api::of(&demo.root().join("edge-node-1/run/.kube/k3s/k3s.yaml"));
         assert_eq!(items.len(), 5, "what to try");
         Self { setup: setup.join("\n"), looks, items, api, kubectl: found("kubectl"), demo }
     }
@@ -326,7 +433,7 @@ impl Kept {
             let stopped = status.lines().any(|it| it.starts_with("zedkube ") && it.contains("not running"));
             assert!(code == 0 && stopped, "{node}: {code} {status}");
         }
-        self.demo.leaves_what_it_says();
+        self.demo.leaves_what_it_says(true);
         unwrapped(&self.demo.printed)
     }
 }
@@ -379,7 +486,7 @@ fn x1_a_blocked_reboot_of_a_cluster_that_is_kept_is_forced_and_a_zedkube_that_is
     assert!(forced.contains("smoke"), "{forced}");
     // The story's own and the forced one.
     assert_eq!(kept.reboots(), [1, 1, 0]);
-    assert!(kept.end().contains("zedkube ended (signal: 9 (SIGKILL)); it is started again"));
+    assert!(kept.end().contains("zedkube of edge-node-3 ended (signal: 9 (SIGKILL)); it is started again"));
 }
 
 #[test]
@@ -428,13 +535,17 @@ fn x1_agents_of_a_demo_end_with_it_however_it_ends() {
 
 #[test]
 fn x1_ctrl_c_in_the_middle_of_a_scenario_leaves_the_tree_and_says_how_to_continue() {
-    let mut demo = Demo::start(&[]);
-    demo.until("NodeDrainStatus 5 Cordoned");
+    let mut demo = Demo::start(&["--verbose"]);
+    for words in
+        ["3 nodes run a shop", "asks for a drain: NodeDrainRequest {2,", "NodeDrainStatus 5 Cordoned"]
+    {
+        demo.until(words);
+    }
     kill_process(Pid::from_child(&demo.child), Signal::INT).unwrap();
     assert_eq!(demo.end(), 0, "{}", demo.printed.join("\n"));
     let text = unwrapped(&demo.printed);
     assert!(
-        text.contains("stopped; what the agents wrote last stays") && text.contains("demo --keep --dir"),
+        text.contains("Stopped; what was written last stays") && text.contains("demo --keep --dir"),
         "{text}"
     );
     // The drain is unchanged.

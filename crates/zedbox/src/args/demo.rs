@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args as Group, ValueEnum};
+use clap::{Args as Group, ValueEnum, value_parser};
 
 use super::{AgentOptions, NAMES};
 use crate::demo::nodes::NODES;
@@ -16,9 +16,15 @@ pub(crate) struct DemoOptions {
     /// What is shown.
     #[arg(long, value_name = "NAME", value_enum, default_value_t)]
     pub(crate) scenario: Scenario,
-    /// Keep the cluster and its three machines running until Ctrl-C, and print what to try with them.
+    /// Nodes of the cluster.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u8).range(1..=5))]
+    pub(crate) nodes: u8,
+    /// Keep the cluster and its machines running until Ctrl-C, and print what to try with them.
     #[arg(long)]
     pub(crate) keep: bool,
+    /// Show between the sentences what the agents publish.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
 }
 
 /// What is shown.
@@ -53,25 +59,18 @@ pub(crate) struct DrillOptions {
     /// Directory that is made again and left behind for a look.
     #[arg(long, value_name = "DIR", default_value = "./run/drill")]
     pub(crate) dir: PathBuf,
-    /// In which order the nodes get their power back.
-    #[arg(long, value_name = "NODE", value_delimiter = ',', value_parser = node,
-        default_value = "edge-node-1,edge-node-2,edge-node-3")]
+    /// Nodes of the cluster.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u8).range(1..=5))]
+    pub(crate) nodes: u8,
+    /// In which order the nodes get their power back, as `edge-node-2,edge-node-1`.
+    #[arg(long, value_name = "NODE", value_delimiter = ',', value_parser = node)]
     pub(crate) order: Vec<usize>,
     /// A node that stays off.
     #[arg(long, value_name = "NODE", value_parser = node)]
     pub(crate) missing: Option<usize>,
     /// What the clocks of the nodes show after the power cut: `right`, `1970`, or so many days ahead, as `+400d`.
     #[arg(long, value_name = "CLOCK", value_parser = clock, default_value = "right", allow_hyphen_values = true)]
-    pub(crate) clock: WallClock,
-}
-
-/// A wall clock after a power cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WallClock {
-    /// At the beginning of 1970.
-    Epoch,
-    /// So many seconds ahead.
-    Ahead(i64),
+    pub(crate) clock: i64,
 }
 
 fn node(text: &str) -> Result<usize, String> {
@@ -79,13 +78,14 @@ fn node(text: &str) -> Result<usize, String> {
     known.ok_or_else(|| format!("expected one of {}", NODES.map(|(name, _)| name).join(", ")))
 }
 
-fn clock(text: &str) -> Result<WallClock, String> {
+/// Seconds ahead; a clock goes back to 1970 at most.
+fn clock(text: &str) -> Result<i64, String> {
     let days =
         text.strip_prefix('+').and_then(|it| it.strip_suffix('d')).and_then(|it| it.parse::<i64>().ok());
     match (text, days) {
-        ("right", _) => Ok(WallClock::Ahead(0)),
-        ("1970", _) => Ok(WallClock::Epoch),
-        (_, Some(days @ 0..=36_500)) => Ok(WallClock::Ahead(days * 86_400)),
+        ("right", _) => Ok(0),
+        ("1970", _) => Ok(i64::MIN),
+        (_, Some(days @ 0..=36_500)) => Ok(days * 86_400),
         _ => Err("expected right, 1970, or days ahead as +400d".to_owned()),
     }
 }

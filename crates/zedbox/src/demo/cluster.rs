@@ -1,24 +1,26 @@
-//! The embedded cluster of the demo: three nodes and the workloads that affect a drain.
+//! The embedded cluster of the demo: one to five nodes and the workloads that affect a drain.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use agent::Clock;
 use anyhow::bail;
 use kubesim::{ApiRequest, ScriptedFault, Sim, SimConfig, SimServer};
+use outage::site::record::SitePhase;
 use outage::turn::record::{HOLDERS, LEASE, MODE};
 use serde_json::{Value, json};
 
 use super::nodes::{NODE, NODES, address};
+use super::teller::Narrator;
 
 const VIRTUAL_IP: &str = "plndr-cp-lock";
 /// The server of an unserved virtual IP.
 const NOBODY: &str = "nobody";
 const GUESTS: &str = "kubevirt/virtualmachineinstances";
-const MACHINES: usize = 5;
+pub(super) const MACHINES: usize = 5;
 /// A state that takes longer than this will not come.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(super) struct RunningPods {
     /// Node of each running virtual machine, by namespace and name.
@@ -29,15 +31,16 @@ pub(super) struct RunningPods {
 
 pub(super) struct DemoCluster {
     pub(super) sim: Sim,
-    server: SimServer,
+    pub(super) server: SimServer,
     clock: Clock,
+    pub(super) nodes: usize,
     /// Number of requests when the quorum was lost.
     asked: Cell<usize>,
 }
 
 impl DemoCluster {
-    /// Starts it and waits until everything runs.
-    pub(super) async fn start(clock: Clock) -> anyhow::Result<Self> {
+    /// Starts one of so many nodes and waits until everything runs.
+    pub(super) async fn start(clock: Clock, nodes: usize) -> anyhow::Result<Self> {
         let config = SimConfig {
             stop_time: Duration::from_millis(700),
             start_time: Duration::from_millis(500),
@@ -45,13 +48,15 @@ impl DemoCluster {
             ..SimConfig::default()
         };
         let sim = Sim::unchecked(config);
-        for (at, (name, uuid)) in NODES.into_iter().enumerate() {
+        for (at, (name, uuid)) in NODES.into_iter().take(nodes).enumerate() {
             sim.add_node(name, uuid);
             sim.edit("nodes", "", name, |node| {
                 node["status"]["addresses"] = json!([{ "type": "InternalIP", "address": address(at) }]);
+                let room = json!({ "cpu": "4", "memory": "8Gi", "ephemeral-storage": "50Gi", "pods": "110" });
+                (node["status"]["capacity"], node["status"]["allocatable"]) = (room.clone(), room);
             });
         }
-        sim.add_deployment("shop", "web", 3);
+        sim.add_deployment("shop", "web", nodes as u64);
         // One pod on each node, also after drains, so that the budget can hold one on each.
         for (kind, name) in [("apps/deployments", "web"), ("apps/replicasets", "web-5f7d")] {
             sim.edit(kind, "shop", name, |it| {
@@ -62,16 +67,17 @@ impl DemoCluster {
                 } });
             });
         }
-        sim.add_budget("shop", "web", "web", &json!({ "minAvailable": 3 }));
+        sim.add_budget("shop", "web", "web", &json!({ "minAvailable": nodes }));
         sim.add_stateful_set("shop", "db", 2);
         sim.add_daemon_set("kube-system", "log-agent");
         let server = sim.serve().await?;
-        let cluster = Self { sim, server, clock, asked: Cell::new(0) };
-        cluster.all_run(8).await?;
+        let cluster = Self { sim, server, clock, nodes, asked: Cell::new(0) };
+        // The Deployment's and the DaemonSet's, and two of the StatefulSet.
+        cluster.all_run(2 * nodes + 2).await?;
         // Last, so that the workloads above are spread over all nodes.
         cluster.sim.add_bare_pod("tools", "debug-shell", NODE);
         cluster.sim.add_bare_pod("tools", "camera-import", NODE);
-        cluster.all_run(10).await?;
+        cluster.all_run(2 * nodes + 4).await?;
         Ok(cluster)
     }
 
@@ -79,20 +85,11 @@ impl DemoCluster {
         self.until("pods", "all pods to run", |pods| pods.len() == count && pods.iter().all(is_ready)).await
     }
 
-    pub(super) fn kubeconfig(&self) -> String {
-        self.server.kubeconfig()
-    }
-
     /// From now on the budget allows a disruption.
     pub(super) fn open_budget(&self) {
         self.sim.edit("policy/poddisruptionbudgets", "shop", "web", |budget| {
-            budget["spec"]["minAvailable"] = 2.into();
+            budget["spec"]["minAvailable"] = (self.nodes - 1).into();
         });
-    }
-
-    /// Switches a node off or on.
-    pub(super) fn power(&self, node: &str, on: bool) {
-        self.sim.power(node, on);
     }
 
     /// Adds five virtual machines, each with a volume, and a virtual IP that kube-vip serves on our node;
@@ -103,14 +100,10 @@ impl DemoCluster {
             let (name, disk) = (format!("vm-{at}"), format!("vm-{at}-disk"));
             self.sim.add_claim("shop", &disk, &format!("pv-{at}"));
             let volumes = json!([{ "name": "disk", "persistentVolumeClaim": { "claimName": disk } }]);
-            self.sim.apply(
-                "kubevirt/virtualmachines",
-                json!({
-                    "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
-                    "metadata": { "name": name, "namespace": "shop" },
-                    "spec": { "runStrategy": "Always", "template": { "spec": { "volumes": volumes } } },
-                }),
-            );
+            self.sim.add_machine("shop", &name, "Always");
+            self.sim.edit("kubevirt/virtualmachines", "shop", &name, |it| {
+                it["spec"]["template"]["spec"]["volumes"] = volumes;
+            });
         }
         self.until(GUESTS, "the virtual machines to run", |all| running(all) == MACHINES).await
     }
@@ -127,11 +120,46 @@ impl DemoCluster {
         self.until(GUESTS, "the virtual machines to run", |all| running(all) == 2).await
     }
 
-    /// UID and node of each virtual machine, by name. A migrated one keeps its UID.
-    pub(super) fn guests(&self) -> BTreeMap<String, (String, String)> {
-        let all = self.sim.list(GUESTS);
-        let of = |it: &Value| (text(&it["metadata"]["uid"]), text(&it["status"]["nodeName"]));
-        all.iter().map(|it| (named(it), of(it))).collect()
+    /// Tells where each virtual machine of our node goes, until none is left there.
+    pub(super) async fn leave(&self, tell: &Narrator) -> anyhow::Result<()> {
+        let uids: BTreeMap<String, Value> =
+            self.sim.list(GUESTS).iter().map(|it| (named(it), it["metadata"]["uid"].clone())).collect();
+        let told = RefCell::new(BTreeSet::new());
+        self.until(GUESTS, "the virtual machines to move", |all| {
+            for it in all {
+                let (name, node) = (named(it), text(&it["status"]["nodeName"]));
+                let target = text(&it["status"]["migrationState"]["targetNode"]);
+                let what = match (node == NODE, uids.get(&name) == Some(&it["metadata"]["uid"])) {
+                    (true, _) if target.is_empty() => continue,
+                    (true, _) => format!("{name} moves to {target} while it runs."),
+                    (false, true) => format!("{name} has arrived on {node}; it was never stopped."),
+                    (false, false) => format!("{name} was NOT moved, but stopped and started again."),
+                };
+                if told.borrow_mut().insert(what.clone()) {
+                    tell.say(&what);
+                }
+            }
+            all.iter().all(|it| it["status"]["nodeName"] != NODE)
+        })
+        .await
+    }
+
+    /// Tells each phase of the whole-site operation with its sentence, until the last one has begun, or it is over.
+    pub(super) async fn phases(&self, tell: &Narrator, phases: &[(SitePhase, &str)]) -> anyhow::Result<()> {
+        let told = Cell::new(0);
+        self.until("coordination/leases", "the next phase of the whole-site operation", |all| {
+            let mode = all.iter().find_map(|it| it["metadata"]["annotations"][MODE].as_str());
+            let phase = mode.map(|it| serde_json::from_str::<Value>(it).unwrap_or_default()["phase"].clone());
+            let phase = phase.map(|it| SitePhase::from(text(&it)));
+            let begun =
+                phases.iter().filter(|it| phase.as_ref().is_none_or(|now| it.0.place() <= now.place()));
+            let begun = begun.count().max(told.get());
+            for (_, sentence) in phases.iter().take(begun).skip(told.replace(begun)) {
+                tell.say(sentence);
+            }
+            begun == phases.len()
+        })
+        .await
     }
 
     /// Waits until no whole-site operation is in progress, all nodes are schedulable, and all virtual
@@ -157,18 +185,10 @@ impl DemoCluster {
         );
     }
 
-    pub(super) fn let_go(&self) {
-        self.sim.faults().clear();
-    }
-
     /// The servers lose their quorum: the last state is read, all nodes Ready, and writes fail.
     pub(super) fn without_quorum(&self) {
         self.asked.set(self.sim.faults().requests().len());
         self.sim.quorum(false);
-    }
-
-    pub(super) fn with_quorum(&self) {
-        self.sim.quorum(true);
     }
 
     /// Checks that no node was uncordoned since the quorum was lost.

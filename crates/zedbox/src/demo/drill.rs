@@ -1,4 +1,4 @@
-//! The drill: all three nodes of the embedded cluster lose power, one of them within a drained reboot, and
+//! The drill: all nodes of the embedded cluster lose power, one of them within a drained reboot, and
 //! get it back node by node. Ends with everything restored and the time of each layer.
 //!
 //! The same steps for a real site: docs/operate/site.md.
@@ -6,13 +6,13 @@
 #![expect(clippy::print_stdout, reason = "the drill talks to a person")]
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agent::{Clock, wire};
 use anyhow::{Context as _, bail};
 use pubsub::Change;
 use step::Mono;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use topics::{CordonOwner, DrainStatus, NodeDrainProgress};
 
@@ -20,11 +20,10 @@ use super::cluster::DemoCluster;
 use super::fresh_root;
 use super::machine::DemoMachine;
 use super::nodes::NODES;
-use super::stage::DemoTopics;
 use super::teller::Narrator;
-use crate::args::{DrillOptions, WallClock};
+use crate::args::DrillOptions;
 
-/// How long a single node without a quorum is observed before the next one gets power.
+/// How long nodes without a quorum are observed before the next one gets power.
 const ALONE: Duration = Duration::from_secs(5);
 /// A state that takes longer than this does not come.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -42,32 +41,14 @@ struct DrillMachine {
     machine: DemoMachine,
     /// When it got power back.
     on: Option<Mono>,
-    times: Arc<Mutex<DrillTimes>>,
+    times: watch::Sender<DrillTimes>,
     follows: JoinSet<()>,
 }
 
 impl DrillMachine {
-    fn new(dir: &Path, at: usize) -> anyhow::Result<Self> {
-        let (machine, times) = (DemoMachine::new(dir, at)?, Arc::default());
+    fn new(dir: &Path, at: usize, nodes: usize) -> anyhow::Result<Self> {
+        let (machine, times) = (DemoMachine::new(dir, at, nodes)?, watch::Sender::default());
         Ok(Self { machine, on: None, times, follows: JoinSet::new() })
-    }
-
-    fn name(&self) -> &'static str {
-        self.machine.name()
-    }
-
-    /// The controller orders reboot `counter`.
-    fn feed(&self, counter: u32) -> anyhow::Result<()> {
-        self.machine.feed(&self.machine.config(counter)?)
-    }
-
-    fn stage(&self, clock: Clock) -> DemoTopics {
-        DemoTopics::open(&self.machine.topic_root, clock)
-    }
-
-    /// Starts its agents, in a new boot after a power cut.
-    fn start(&mut self, cluster: &DemoCluster, clock: Clock) -> anyhow::Result<()> {
-        self.machine.start(cluster, clock)
     }
 
     async fn cut(&mut self, cluster: &DemoCluster) -> anyhow::Result<()> {
@@ -80,33 +61,30 @@ impl DrillMachine {
         self.on = Some(clock.now());
         let mut topic =
             self.machine.topic_root.subscription(&wire::name::<NodeDrainProgress>("zedkube"), wire::codec());
-        let times = Arc::clone(&self.times);
+        let times = self.times.clone();
         self.follows.spawn(async move {
             loop {
                 let Change::Put { value, .. } = topic.next().await else { continue };
-                let value: NodeDrainProgress = value;
-                let (mut times, now) = (times.lock().unwrap_or_else(PoisonError::into_inner), clock.now());
-                let layer = &value.gate.layer;
-                if !layer.is_empty() && times.layers.last().is_none_or(|(last, _)| last != layer) {
-                    times.layers.push((layer.clone(), now));
-                }
-                if value.gate.open {
-                    times.open.get_or_insert(now);
-                    if value.cordon == CordonOwner::None {
-                        times.schedulable.get_or_insert(now);
+                let (value, now): (NodeDrainProgress, _) = (value, clock.now());
+                times.send_modify(|times| {
+                    let layer = &value.gate.layer;
+                    if !layer.is_empty() && times.layers.last().is_none_or(|(last, _)| last != layer) {
+                        times.layers.push((layer.clone(), now));
                     }
-                }
+                    if value.gate.open {
+                        times.open.get_or_insert(now);
+                        if value.cordon == CordonOwner::None {
+                            times.schedulable.get_or_insert(now);
+                        }
+                    }
+                });
             }
         });
     }
 
-    fn times(&self) -> DrillTimes {
-        self.times.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
     fn row(&self) -> String {
-        let Some(on) = self.on else { return format!("{}   stayed off", self.name()) };
-        let times = self.times();
+        let Some(on) = self.on else { return format!("{}   stayed off", self.machine.name()) };
+        let times = self.times.borrow();
         let secs = |at: Mono| format!("{:.1} s", at.since(on).as_secs_f64());
         let since = |at: Option<Mono>| at.map_or_else(|| "not seen".to_owned(), secs);
         let ends = times.layers.iter().skip(1).map(|it| Some(it.1)).chain([times.open]);
@@ -120,7 +98,7 @@ impl DrillMachine {
         let layers = if layers.is_empty() { "none held it".to_owned() } else { layers.join(", ") };
         format!(
             "{}   gate open after {}, schedulable after {}; layers that held it: {layers}",
-            self.name(),
+            self.machine.name(),
             since(times.open),
             since(times.schedulable)
         )
@@ -153,72 +131,84 @@ impl DrillReport {
     }
 }
 
+/// In which order the nodes get their power back.
+fn order(options: &DrillOptions) -> anyhow::Result<Vec<usize>> {
+    let nodes = usize::from(options.nodes);
+    let mut order = options.order.clone();
+    if order.is_empty() {
+        order.extend(0..nodes);
+    }
+    order.retain(|it| Some(*it) != options.missing);
+    let mut all: Vec<usize> = order.iter().copied().chain(options.missing).collect();
+    all.sort_unstable();
+    if !all.into_iter().eq(0..nodes) {
+        bail!("start the drill: --order names each of the {nodes} nodes of --nodes once");
+    }
+    if order.len() <= nodes / 2 {
+        bail!("start the drill: without a node of {nodes} there is no quorum; use --nodes 3 or more");
+    }
+    Ok(order)
+}
+
 /// `meanwhile` is called while the power is off.
 async fn drill(options: &DrillOptions, meanwhile: impl Fn(&DemoCluster)) -> anyhow::Result<DrillReport> {
-    let mut order = options.order.clone();
-    order.retain(|it| Some(*it) != options.missing);
-    let mut sorted = order.clone();
-    sorted.sort_unstable();
-    sorted.dedup();
-    if sorted.len() != order.len() || order.len() + usize::from(options.missing.is_some()) != NODES.len() {
-        bail!("start the drill: --order names each node once");
-    }
+    let (order, nodes) = (order(options)?, usize::from(options.nodes));
     let off = options.missing.map_or("", |at| NODES[at].0);
     let dir = fresh_root(&options.dir)?;
     let clock = Clock::new();
-    let tell = Narrator::new(clock);
+    let tell = Narrator::new(clock, false);
     println!(
-        "zedbox site drill: a simulation, nothing of this site is touched; three nodes lose their power; files in {}",
+        "zedbox site drill: a simulation, nothing of this site is touched; {} their power; files in {}",
+        if nodes == 1 { "1 node loses".to_owned() } else { format!("{nodes} nodes lose") },
         dir.display()
     );
-    let cluster = DemoCluster::start(clock).await.context("start the embedded cluster")?;
+    let cluster = DemoCluster::start(clock, nodes).await.context("start the embedded cluster")?;
     cluster.open_budget();
     cluster.add_machines().await?;
     let mut machines =
-        (0..NODES.len()).map(|at| DrillMachine::new(&dir, at)).collect::<anyhow::Result<Vec<_>>>()?;
+        (0..nodes).map(|at| DrillMachine::new(&dir, at, nodes)).collect::<anyhow::Result<Vec<_>>>()?;
     for machine in &mut machines {
-        machine.feed(6)?;
-        machine.start(&cluster, clock)?;
+        machine.machine.order(6)?;
+        machine.machine.start(&cluster, clock)?;
     }
     for machine in &machines {
-        machine.stage(clock).idle_with_counter(6).await?;
+        machine.machine.stage(clock).idle_with_counter(6).await?;
     }
     cluster.hold_evictions();
-    machines[0].feed(7)?;
-    tell.say(machines[0].name(), "is ordered a reboot, takes its turn, is cordoned and drained");
-    machines[0].stage(clock).status(DrainStatus::Cordoned).await?;
+    machines[0].machine.order(7)?;
+    tell.say(&format!(
+        "{} is ordered a reboot, takes its turn, is cordoned and drained.",
+        machines[0].machine.name()
+    ));
+    machines[0].machine.stage(clock).status(&[DrainStatus::Cordoned]).await?;
 
     let before = cluster.running();
     cluster.without_quorum();
     for machine in &mut machines {
         machine.cut(&cluster).await?;
     }
-    tell.say("all", "power is lost");
+    tell.say("Power is lost everywhere.");
     meanwhile(&cluster);
-    let off_by = match options.clock {
-        WallClock::Epoch => -clock.wall().to_timestamp().as_second(),
-        WallClock::Ahead(secs) => secs,
-    };
-    let wrong = clock.off_by(off_by);
+    let wrong = clock.off_by(options.clock.max(-clock.wall().to_timestamp().as_second()));
     let started = clock.now();
     for (nth, at) in order.iter().enumerate() {
-        if nth == 1 {
+        if nth == nodes / 2 {
             clock.sleep_until(Some(clock.now() + ALONE)).await;
             cluster.none_let_go()?;
-            tell.say(machines[order[0]].name(), "alone there is no quorum: what is cordoned stays so");
-            cluster.with_quorum();
+            tell.say(&format!("{nth} of {nodes} nodes are no quorum: what is cordoned stays so."));
+            cluster.sim.quorum(true);
         }
         let machine = &mut machines[*at];
-        machine.start(&cluster, wrong)?;
+        machine.machine.start(&cluster, wrong)?;
         machine.follow(clock);
-        tell.say(machine.name(), "has its power back");
+        tell.say(&format!("{} has its power back.", machine.machine.name()));
     }
     let back = order.iter().map(|at| async {
         let machine = &machines[*at];
-        while machine.times().schedulable.is_none() {
-            clock.sleep_until(Some(clock.now() + Duration::from_millis(100))).await;
+        let mut times = machine.times.subscribe();
+        if times.wait_for(|it| it.schedulable.is_some()).await.is_ok() {
+            tell.say(&format!("{} takes pods again.", machine.machine.name()));
         }
-        tell.say(machine.name(), "takes pods again");
     });
     let mut all = patiently(clock, futures::future::join_all(back)).await;
     if all && options.missing.is_none() {
@@ -227,8 +217,9 @@ async fn drill(options: &DrillOptions, meanwhile: impl Fn(&DemoCluster)) -> anyh
     let turn = cluster.turns();
     all &= patiently(clock, cluster.all_back(&before, off)).await;
     let took = clock.now().since(started).as_secs_f64();
-    let closed = order.iter().map(|at| &machines[*at]).filter(|it| it.times().schedulable.is_none());
-    let mut lacks: Vec<String> = closed.map(|it| format!("node {} takes no pods", it.name())).collect();
+    let closed = order.iter().map(|at| &machines[*at]).filter(|it| it.times.borrow().schedulable.is_none());
+    let mut lacks: Vec<String> =
+        closed.map(|it| format!("node {} takes no pods", it.machine.name())).collect();
     lacks.extend(cluster.lacks(&before, off));
     for machine in &mut machines {
         machine.follows.shutdown().await;
@@ -262,15 +253,15 @@ async fn reboots(
     clock: Clock,
     tell: &Narrator,
 ) -> anyhow::Result<()> {
-    cluster.let_go();
-    machine.stage(clock).recorded_reboot().await?;
-    tell.say(machine.name(), "its reboot of before is carried out, drained again");
+    cluster.sim.faults().clear();
+    machine.machine.stage(clock).recorded_reboot().await?;
+    tell.say(&format!("{}: its reboot of before is carried out, drained again.", machine.machine.name()));
     machine.cut(cluster).await?;
-    machine.start(cluster, clock)?;
-    let stage = machine.stage(clock);
+    machine.machine.start(cluster, clock)?;
+    let stage = machine.machine.stage(clock);
     stage.idle_with_counter(7).await?;
     stage.settled().await?;
-    tell.say(machine.name(), "is back from it, and schedulable");
+    tell.say(&format!("{} is back from it, and takes pods.", machine.machine.name()));
     cluster.turns_end().await
 }
 
@@ -365,6 +356,28 @@ mod tests {
             ["the virtual IP of lease plndr-cp-lock is served by no node", "node edge-node-1 takes no pods"]
         {
             assert!(text.contains(&format!("NOT BACK: {lack}")), "{lack}: {text}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn v4_one_to_five_nodes_come_back_and_what_has_no_quorum_is_refused() {
+        for nodes in ["1", "2", "4", "5"] {
+            let report = report(&["--nodes", nodes], |_| ()).await;
+            assert_eq!(report.lacks, [""; 0], "{nodes}: {:#?}", report.lines);
+            assert_eq!(
+                report.lines.iter().filter(|it| it.contains("gate open after ")).count().to_string(),
+                nodes
+            );
+        }
+        for (words, why) in [
+            (&["--nodes", "2", "--missing", "edge-node-2"][..], "without a node of 2 there is no quorum"),
+            (&["--nodes", "2", "--order", "edge-node-1,edge-node-3"], "each of the 2 nodes of --nodes once"),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let line =
+                ["drill", "--dir", dir.path().to_str().unwrap()].into_iter().chain(words.iter().copied());
+            let refused = drill(&DrillOptionsLine::parse_from(line).options, |_| ()).await.unwrap_err();
+            assert!(refused.to_string().contains(why), "{refused}");
         }
     }
 

@@ -114,12 +114,11 @@ pub(super) async fn run(place: &mut DemoWorld) -> anyhow::Result<()> {
         machine.limits = brisk();
         machine.limits["zedkube"]["server_port"] = port.into();
         if !machine.topic_root.path("persist/config/edge-dev-config.json").exists() {
-            machine.feed(&machine.config(6)?)?;
+            machine.order(6)?;
         }
     }
     let (dir, clock, tell, cluster) = (quoted(&place.root), place.clock, &place.tell, &place.cluster);
-    let stages: Vec<DemoTopics> =
-        place.machines.iter().map(|it| DemoTopics::open(&it.topic_root, clock)).collect();
+    let stages: Vec<DemoTopics> = place.machines.iter().map(|it| it.stage(clock)).collect();
     let (stopper, stop) = Stop::new();
     let last_off = Cell::new(None);
     let site = DemoShared { clock, tell, cluster, last_off: &last_off };
@@ -131,7 +130,7 @@ pub(super) async fn run(place: &mut DemoWorld) -> anyhow::Result<()> {
     });
     let guide = async {
         for (at, stage) in stages.iter().enumerate() {
-            stage.status(DrainStatus::NotRequested).await?;
+            stage.status(&[DrainStatus::NotRequested]).await?;
             while TcpStream::connect((address(at), port)).await.is_err() {
                 clock.sleep_until(Some(clock.now() + LOOK)).await;
             }
@@ -180,20 +179,17 @@ impl DemoShared<'_> {
             let Some(operation) = self.boot(machine, stop.clone()).await? else { return Ok(()) };
             machine.cut(self.cluster).await?;
             if operation == MachineOperation::Reboot {
-                self.tell.say(
-                    machine.name(),
-                    "stand-in reboot: the node goes away, run/ is wiped, a new boot begins",
-                );
+                self.tell.say(&format!("{} reboots (only written down).", machine.name()));
                 self.pause(BOOT, &mut stop).await;
             } else {
-                self.tell.say(machine.name(), "is switched off");
+                self.tell.say(&format!("{} is switched off.", machine.name()));
                 self.last_off.set(Some(self.clock.now()));
                 while let Some(at) = self.last_off.get().filter(|at| *at + OFF > self.clock.now())
                     && !stop.is_stopped()
                 {
                     self.pause((at + OFF).since(self.clock.now()), &mut stop).await;
                 }
-                self.tell.say(machine.name(), "is switched on again");
+                self.tell.say(&format!("{} is switched on again.", machine.name()));
             }
         }
     }
@@ -248,11 +244,8 @@ impl DemoShared<'_> {
                 at = ended(&mut agents) => {
                     let agent = agents[at].0;
                     let status = agents[at].1.wait().await.context("wait for an agent")?;
-                    let secs = RESTART.as_secs();
-                    self.tell.say(
-                        machine.name(),
-                        &format!("{agent} ended ({status}); it is started again in {secs} s"),
-                    );
+                    let name = machine.name();
+                    self.tell.say(&format!("{agent} of {name} ended ({status}); it is started again."));
                     self.pause(RESTART, &mut stop).await;
                     agents[at].1 = start(machine, agent)?;
                 }

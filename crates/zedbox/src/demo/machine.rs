@@ -2,14 +2,17 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use agent::{Clock, device, partitions};
 use anyhow::Context as _;
 use pubsub::{TopicRoot, store};
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 use super::cluster::DemoCluster;
 use super::nodes::{NODES, address};
+use super::stage::DemoTopics;
 use crate::limits::Limits;
 use crate::supervisor::{Agent, AgentsSetup, Crew};
 
@@ -30,6 +33,8 @@ pub(super) fn brisk() -> Value {
 pub(super) struct DemoMachine {
     /// Index in [`NODES`].
     pub(super) at: usize,
+    /// Nodes of its cluster.
+    nodes: usize,
     root: PathBuf,
     pub(super) topic_root: TopicRoot,
     /// Its agents' limits file.
@@ -39,14 +44,14 @@ pub(super) struct DemoMachine {
 
 impl DemoMachine {
     /// Switched off, and never run before.
-    pub(super) fn new(dir: &Path, at: usize) -> anyhow::Result<Self> {
+    pub(super) fn new(dir: &Path, at: usize, nodes: usize) -> anyhow::Result<Self> {
         let root = dir.join(NODES[at].0);
         // The gate after a boot reads it.
         store::replace(&root.join("dev/kmsg"), b"")?;
         store::replace(&root.join("etc/eve-release"), b"14.5.0-lts-kubevirt-amd64")?;
         let topic_root =
             TopicRoot::open(&root).with_context(|| format!("open the root {}", root.display()))?;
-        Ok(Self { at, root, topic_root, limits: brisk(), crew: None })
+        Ok(Self { at, nodes, root, topic_root, limits: brisk(), crew: None })
     }
 
     pub(super) fn name(&self) -> &'static str {
@@ -64,8 +69,18 @@ impl DemoMachine {
         (config["deviceName"], config["id"]["uuid"]) = (self.name().into(), NODES[self.at].1.into());
         config["reboot"]["counter"] = counter.into();
         config["cluster"]["clusterIpPrefix"] = format!("{}/8", self.address()).into();
+        config["cluster"]["masterNodeUuids"] = NODES.iter().take(self.nodes).map(|it| it.1).collect();
         config["cluster"]["joinServerIp"] = address(0).into();
         Ok(config)
+    }
+
+    /// The controller wants reboot `counter`.
+    pub(super) fn order(&self, counter: u32) -> anyhow::Result<()> {
+        self.feed(&self.config(counter)?)
+    }
+
+    pub(super) fn stage(&self, clock: Clock) -> DemoTopics {
+        DemoTopics::open(&self.topic_root, clock)
     }
 
     pub(super) fn feed(&self, config: &Value) -> anyhow::Result<()> {
@@ -75,8 +90,8 @@ impl DemoMachine {
 
     /// Starts a boot.
     pub(super) fn power_on(&mut self, cluster: &DemoCluster) -> anyhow::Result<()> {
-        store::replace(&self.topic_root.path(KUBECONFIG), cluster.kubeconfig().as_bytes())?;
-        cluster.power(self.name(), true);
+        store::replace(&self.topic_root.path(KUBECONFIG), cluster.server.kubeconfig().as_bytes())?;
+        cluster.sim.power(self.name(), true);
         Ok(())
     }
 
@@ -97,6 +112,14 @@ impl DemoMachine {
         Ok(())
     }
 
+    /// Runs this program with these words on it; returns whether it ended with 0.
+    pub(super) async fn typed(&self, words: &[&str], shown: Stdio) -> anyhow::Result<bool> {
+        let mut command = Command::new(std::env::current_exe().context("find this program")?);
+        command.args(words).arg("--root").arg(&self.root).env_remove("KUBECONFIG").stdout(shown);
+        let ended = command.status().await.with_context(|| format!("run zedbox {}", words.join(" ")))?;
+        Ok(ended.success())
+    }
+
     /// Stops its agents; power stays on.
     pub(super) async fn stop(&mut self) {
         if let Some(crew) = self.crew.take() {
@@ -109,7 +132,7 @@ impl DemoMachine {
         if let Some(crew) = self.crew.take() {
             crew.cut().await;
         }
-        cluster.power(self.name(), false);
+        cluster.sim.power(self.name(), false);
         fs::remove_dir_all(self.root.join("run")).context("wipe run/ as a power cut does")
     }
 }
@@ -121,7 +144,7 @@ mod tests {
     #[test]
     fn each_machine_gets_a_config_of_its_own_that_wants_what_is_said() {
         let dir = tempfile::tempdir().unwrap();
-        let config = DemoMachine::new(dir.path(), 1).unwrap().config(6).unwrap();
+        let config = DemoMachine::new(dir.path(), 1, 3).unwrap().config(6).unwrap();
         assert_eq!((&config["deviceName"], &config["reboot"]["counter"]), (&"edge-node-2".into(), &6.into()));
         assert_eq!(config["cluster"]["clusterIpPrefix"], "127.0.0.2/8");
         assert!(Limits::of(brisk()).is_ok());

@@ -1,29 +1,43 @@
 //! The scenarios of the demo.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use agent::Clock;
 use anyhow::Context as _;
-use clap::Parser as _;
+use outage::site::record::SitePhase;
 use pubsub::store;
 use serde_json::{Value, json};
+use sheet::text::number;
 use tokio::task::JoinSet;
 use topics::DrainStatus;
 
-use super::cluster::DemoCluster;
+use super::cluster::{DemoCluster, MACHINES};
 use super::machine::DemoMachine;
 use super::stage::DemoTopics;
 use super::teller::Narrator;
-use super::typed_drain;
-use crate::Exit;
-use crate::args::{Scenario, SiteCommand};
-use crate::site_cmd;
+use crate::args::Scenario;
 
 /// volumemgr's status of a downloaded image.
 const LOADED: &str = include_str!("../../../../tests/golden/ContentTreeStatus/loaded.json");
 const CONTENT: &str = "5c1f6e0a-3a5e-4a80-9d6f-2b9f5d6e7a01";
 const VERSION: &str = "14.5.1-lts-kubevirt-amd64";
+/// Seconds of a drain that fails, until it is given up.
+const DRAIN_LIMIT: u64 = 10;
+/// Seconds then until the next try.
+const PAUSE: u64 = 5;
+/// Seconds of a new image's test: the shortest possible. Until its end the machine does not go down for anything else.
+const TEST: u64 = 30;
+const DOWN: [(SitePhase, &str); 4] = [
+    (SitePhase::Cordoning, "All nodes are cordoned: nothing new starts anywhere."),
+    (SitePhase::Stopping, "The virtual machines are stopped, and after them what else has a disk."),
+    (SitePhase::Detaching, "The disks are detached from the nodes."),
+    (SitePhase::ServersGoing, "Nothing writes any more: the nodes switch themselves off, one after another."),
+];
+const UP: [(SitePhase, &str); 2] = [
+    (SitePhase::Uncordoning, "All nodes are healthy again and take pods."),
+    (SitePhase::Restoring, "What was stopped is started again."),
+];
 
 pub(super) struct DemoWorld {
     pub(super) clock: Clock,
@@ -31,22 +45,6 @@ pub(super) struct DemoWorld {
     pub(super) cluster: DemoCluster,
     pub(super) machines: Vec<DemoMachine>,
     pub(super) root: PathBuf,
-}
-
-pub(super) fn title(scenario: Scenario) -> &'static str {
-    match scenario {
-        Scenario::Reboot => "one drained reboot",
-        Scenario::FailedDrain => "a reboot whose drain fails first",
-        Scenario::OsUpdate => "an OS update behind a drain",
-        Scenario::SiteStop => "a whole site switched off, and on again",
-        Scenario::MovingMachines => "virtual machines that move before their node reboots",
-    }
-}
-
-#[derive(clap::Parser)]
-struct SiteLine {
-    #[command(flatten)]
-    site: SiteCommand,
 }
 
 impl DemoWorld {
@@ -62,37 +60,34 @@ impl DemoWorld {
     }
 
     async fn reboot(&mut self) -> anyhow::Result<()> {
+        self.tell.say(&format!("{}: 1 pod of web on each, a database, tools.", self.nodes_run("a shop")));
         let show = self.begin(0).await?;
-        self.order_reboot()?;
-        self.stage(0).blocked().await?;
-        self.tell.say("demo", "an operator makes room: the budget shop/web wants 2 of 3 from now on");
-        self.cluster.open_budget();
+        self.order_reboot().await?;
+        self.held().await?;
+        self.make_room("An operator");
         self.boots(show, 7).await?;
-        self.tell.say("demo", "the node is back, healthy and schedulable; reboot 7 counts as executed");
         Ok(())
     }
 
     async fn failed_drain(&mut self) -> anyhow::Result<()> {
         let limits = &mut self.machines[0].limits;
-        limits["zedkube"]["drain_limit_ms"] = 10_000.into();
-        limits["zedagent"] = json!({ "ask_again_first_ms": 5_000 });
+        limits["zedkube"]["drain_limit_ms"] = (DRAIN_LIMIT * 1_000).into();
+        limits["zedagent"] = json!({ "ask_again_first_ms": PAUSE * 1_000 });
         let show = self.begin(0).await?;
-        self.order_reboot()?;
-        self.stage(0).blocked().await?;
-        self.tell.say("demo", "nobody opens the budget; a drain may take 10 s here (drain_limit_ms)");
-        self.stage(0).status(DrainStatus::FailedDrain).await?;
+        self.order_reboot().await?;
+        self.held().await?;
+        let stage = self.stage(0);
+        let failed = stage.status(&[DrainStatus::FailedDrain]);
+        self.tell.count(DRAIN_LIMIT, "the drain is given up", failed).await?;
         self.cluster.schedulable().await?;
-        self.status().await?;
-        self.tell.say(
-            "demo",
-            "the drain failed: the machine stays up, and its node takes pods; after 5 s zedagent requests a drain again",
-        );
-        self.tell
-            .say("demo", "meanwhile an operator makes room: the budget shop/web wants 2 of 3 from now on");
-        self.cluster.open_budget();
+        self.typed(&["drain", "status"]).await?;
+        self.tell.say(&format!(
+            "Nobody changes that, so the drain is given up after {DRAIN_LIMIT} s: {} stays up, and takes pods.",
+            self.name()
+        ));
+        self.make_room(&format!("The next try is in {PAUSE} s; meanwhile an operator"));
+        self.tell.count(PAUSE, "the next try", self.cordoned(" again")).await?;
         self.boots(show, 7).await?;
-        self.tell
-            .say("demo", "the second drain was complete; the node is back, and reboot 7 counts as executed");
         Ok(())
     }
 
@@ -106,95 +101,122 @@ impl DemoWorld {
         store::replace(&file, image.to_string().as_bytes()).context("bring the image")?;
         let mut config = machine.config(6)?;
         config["baseos"] = json!({ "contentTreeUuid": CONTENT, "activate": true, "baseOsVersion": VERSION });
-        // The shortest possible test; until its end the machine does not go down for anything else.
-        config["configItems"] = json!([{ "key": "timer.test.baseimage.update", "value": "30" }]);
-        self.tell.say("demo", &format!("the controller wants OS image {VERSION} activated"));
+        let test = json!([{ "key": "timer.test.baseimage.update", "value": TEST.to_string() }]);
+        config["configItems"] = test;
+        self.tell.say(&format!("The controller wants {} to run version {VERSION} of its OS.", self.name()));
         machine.feed(&config)?;
+        self.cordoned("").await?;
         let stage = self.boots(show, 6).await?;
         stage.updated(VERSION).await?;
         stage.tested(false).await?;
-        self.tell.say("demo", &format!("the machine runs {VERSION}, which is tested for 30 s"));
-        stage.tested(true).await?;
-        let done = format!("the image {VERSION} has passed its test; the node is healthy and schedulable");
-        self.tell.say("demo", &done);
+        self.tell.say(&format!(
+            "It runs {VERSION}, which has to hold for {TEST} s; else the old version comes back."
+        ));
+        self.tell.count(TEST, "the new version is kept", stage.tested(true)).await?;
+        self.tell.say(&format!("Version {VERSION} has held, and is kept."));
         Ok(())
     }
 
     async fn moving_machines(&mut self) -> anyhow::Result<()> {
         self.cluster.open_budget();
         self.cluster.add_moving_machines().await?;
+        let name = self.name();
+        self.tell
+            .say(&format!("{name} runs two virtual machines, shop/camera and shop/till, and some pods."));
         let show = self.begin(0).await?;
-        let before = self.cluster.guests();
-        self.tell.say("demo", &format!("virtual machines: {}", places(&before)));
-        self.order_reboot()?;
-        self.stage(0).recorded_reboot().await?;
-        let after = self.cluster.guests();
-        let is_moved = |(name, guest): (&String, &(String, String))| {
-            after.get(name).is_some_and(|it| it.0 == guest.0 && it.1 != guest.1)
-        };
-        let how =
-            if before.iter().all(is_moved) { "moved while they ran" } else { "NOT moved while they ran" };
-        self.tell.say("demo", &format!("{how}: {}", places(&after)));
+        self.order_reboot().await?;
+        self.cluster.leave(&self.tell).await?;
         self.boots(show, 7).await?;
-        self.tell.say("demo", "the node is back, healthy and schedulable; reboot 7 counts as executed");
         Ok(())
     }
 
     async fn site_stop(&mut self) -> anyhow::Result<()> {
         self.cluster.open_budget();
         self.cluster.add_machines().await?;
-        let mut shows = JoinSet::new();
+        let what = format!("{MACHINES} virtual machines, each with a disk of its own");
+        self.tell.say(&format!("{}.", self.nodes_run(&what)));
+        let mut shows = Vec::new();
         for at in 0..self.machines.len() {
-            shows = join(shows, self.begin(at).await?);
+            shows.push(self.begin(at).await?);
         }
-        self.tell.show("\n$ zedbox site shutdown --reason \"work on the mains\"\n");
-        let (kubeconfig, root) = (self.root.join("kubeconfig"), self.machines[0].topic_root.path(""));
-        let words = ["site", "shutdown", "--reason", "work on the mains"].map(std::ffi::OsStr::new);
-        let place = ["--kubeconfig".as_ref(), kubeconfig.as_os_str(), "--root".as_ref(), root.as_os_str()];
-        let line = SiteLine::try_parse_from(words.into_iter().chain(place))?;
-        anyhow::ensure!(site_cmd::run(&line.site).await == Exit::Done, "shut the site down");
-        self.tell.show("\n");
-        let (clock, tell, cluster) = (self.clock, &self.tell, &self.cluster);
+        self.tell.say("An operator shuts the whole site down, for work on the mains.");
+        let is_begun = self.typed(&["site", "shutdown", "--reason", "work on the mains"]).await?;
+        anyhow::ensure!(is_begun, "shut the site down");
+        self.cluster.phases(&self.tell, &DOWN).await?;
+        let (clock, cluster) = (self.clock, &self.cluster);
         let each = self.machines.iter_mut().map(async |machine| {
-            DemoTopics::open(&machine.topic_root, clock).recorded_reboot().await?;
-            tell.say(machine.name(), "is switched off");
+            machine.stage(clock).recorded_reboot().await?;
             machine.stop().await;
             machine.cut(cluster).await
         });
         futures::future::try_join_all(each).await?;
         drop(shows);
-        self.tell.say("demo", "all machines are off; somebody switches them on again");
+        self.tell.say("All nodes are off, and somebody switches them on again.");
         for machine in &mut self.machines {
             machine.start(&self.cluster, self.clock)?;
         }
+        self.cluster.phases(&self.tell, &UP).await?;
         self.cluster.site_over().await?;
         for at in 0..self.machines.len() {
             self.stage(at).idle_with_counter(6).await?;
             self.stage(at).settled().await?;
             self.machines[at].stop().await;
         }
-        self.tell.say("demo", "the site is back: all nodes take pods, all virtual machines run");
+        self.tell.say("The site is back: all nodes take pods, and all virtual machines run.");
         Ok(())
     }
 
     fn stage(&self, at: usize) -> DemoTopics {
-        DemoTopics::open(&self.machines[at].topic_root, self.clock)
+        self.machines[at].stage(self.clock)
     }
 
-    /// The controller asks for reboot 7 of the first machine.
-    fn order_reboot(&self) -> anyhow::Result<()> {
-        self.tell.say(
-            "demo",
-            "the controller asks for a reboot: counter 6 becomes 7 in persist/config/edge-dev-config.json",
-        );
-        self.machines[0].feed(&self.machines[0].config(7)?)
+    fn name(&self) -> &'static str {
+        self.machines[0].name()
+    }
+
+    fn nodes_run(&self, what: &str) -> String {
+        let count = self.machines.len();
+        format!("{count} {} {what}", if count == 1 { "node runs" } else { "nodes run" })
+    }
+
+    /// The controller asks for reboot 7 of the first machine, which is cordoned.
+    async fn order_reboot(&self) -> anyhow::Result<()> {
+        self.tell.say(&format!("The controller wants {} to reboot.", self.name()));
+        self.machines[0].order(7)?;
+        self.cordoned("").await
+    }
+
+    async fn cordoned(&self, when: &str) -> anyhow::Result<()> {
+        use DrainStatus::{Complete, Cordoned, DrainRetrying};
+        self.stage(0).status(&[Cordoned, DrainRetrying, Complete]).await?;
+        self.tell.say(&format!("{} is cordoned{when}: no new pod starts there.", self.name()));
+        Ok(())
+    }
+
+    /// A budget holds a pod.
+    async fn held(&self) -> anyhow::Result<()> {
+        let progress = self.stage(0).blocked().await?;
+        let (counts, all) = (progress.counts, self.machines.len());
+        let pod = progress.blockers.first().map_or("one", |it| &it.pod);
+        self.tell.say(&format!(
+            "{} of {} have left; {pod} may not: its budget requires {all} of {all}.",
+            counts.gone,
+            number(counts.total, "pod")
+        ));
+        Ok(())
+    }
+
+    fn make_room(&self, who: &str) {
+        let all = self.machines.len();
+        self.tell.say(&format!("{who} lowers the budget: {} of {all} will do.", all - 1));
+        self.cluster.open_budget();
     }
 
     /// Starts a machine and waits until it is idle. The first one is followed in detail.
     async fn begin(&mut self, at: usize) -> anyhow::Result<JoinSet<()>> {
         let machine = &mut self.machines[at];
         // Reboot 6 is past: the first counter is recorded, not executed.
-        machine.feed(&machine.config(6)?)?;
+        machine.order(6)?;
         machine.start(&self.cluster, self.clock)?;
         let (topic_root, name) = (&machine.topic_root, machine.name());
         let show =
@@ -203,41 +225,36 @@ impl DemoWorld {
         Ok(show)
     }
 
-    /// `zedbox drain status`.
-    async fn status(&self) -> anyhow::Result<()> {
-        self.tell.show("\n$ zedbox drain status\n");
-        typed_drain(&self.machines[0], "status").await?;
-        self.tell.show("\n");
-        Ok(())
+    /// Runs this program with these words on the first machine; shown with `--verbose`.
+    async fn typed(&self, words: &[&str]) -> anyhow::Result<bool> {
+        let shown = if self.tell.verbose { Stdio::inherit() } else { Stdio::null() };
+        if self.tell.verbose {
+            self.tell.show(&format!("\n$ zedbox {}\n", words.join(" ")));
+        }
+        self.machines[0].typed(words, shown).await
     }
 
     /// Waits until the first machine has gone down by its order and booted: its node is schedulable and
     /// `counter` counts as executed.
     async fn boots(&mut self, show: JoinSet<()>, counter: u32) -> anyhow::Result<DemoTopics> {
+        let name = self.name();
+        self.stage(0).status(&[DrainStatus::Complete]).await?;
+        self.tell.say(&format!("All pods that have to leave have left, and {name} is proved empty."));
         self.stage(0).recorded_reboot().await?;
-        self.tell.say("demo", "stand-in reboot: the node goes away, run/ is wiped, a new boot begins");
+        self.tell.say(&format!(
+            "{name} reboots (only written down: the demo stops its agents, and starts them again)."
+        ));
         let machine = &mut self.machines[0];
         machine.stop().await;
         drop(show);
         machine.cut(&self.cluster).await?;
         machine.start(&self.cluster, self.clock)?;
-        let (stage, show) =
-            (DemoTopics::open(&machine.topic_root, self.clock), self.tell.follow(&machine.topic_root));
+        let (stage, show) = (machine.stage(self.clock), self.tell.follow(&machine.topic_root));
         stage.idle_with_counter(counter).await?;
         self.cluster.schedulable().await?;
         stage.settled().await?;
         drop(show);
+        self.tell.say(&format!("{name} is healthy again, and open: it takes pods."));
         Ok(stage)
     }
-}
-
-fn places(guests: &BTreeMap<String, (String, String)>) -> String {
-    guests.iter().map(|(name, (_, node))| format!("{name} on {node}")).collect::<Vec<_>>().join(", ")
-}
-
-fn join(mut all: JoinSet<()>, one: JoinSet<()>) -> JoinSet<()> {
-    all.spawn(async move {
-        one.join_all().await;
-    });
-    all
 }

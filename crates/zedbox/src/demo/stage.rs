@@ -1,10 +1,12 @@
 //! Waits of the demo: for a state of the topics, with a limit and an error that names what is missing.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use agent::{Clock, wire};
 use anyhow::bail;
 use pubsub::{Change, TopicRoot};
+use serde_json::Value;
 use topics::{
     BaseOsStatus, CordonOwner, DeviceOpPending, DrainPhase, DrainStatus, NodeAgentStatus, NodeDrainProgress,
     NodeDrainStatus, Topic,
@@ -25,33 +27,18 @@ impl DemoTopics {
 
     /// zedkube is idle in its cluster and `counter` counts as executed.
     pub(super) async fn idle_with_counter(&self, counter: u32) -> anyhow::Result<()> {
-        let mut watch = self.topic_root.file(
-            self.topic_root.path("persist/status/rebootConfig"),
-            pubsub::FileRule { limit_bytes: 4096, order: false },
-        );
-        let wanted = format!("\"Counter\":{counter},");
-        let file = async {
-            loop {
-                if let pubsub::FileState::Present(bytes) = watch.next().await
-                    && String::from_utf8_lossy(&bytes).contains(&wanted)
-                {
-                    return;
-                }
-            }
-        };
-        self.patiently("persist/status/rebootConfig to record the counter", file).await?;
-        self.until::<NodeDrainStatus>("zedkube", "zedkube to be idle (NodeDrainStatus 2)", |status| {
-            status.is_some_and(|status| status.status == DrainStatus::NotRequested)
-        })
-        .await?;
+        let is_kept =
+            |it: &[u8]| serde_json::from_slice::<Value>(it).is_ok_and(|it| it["Counter"] == counter);
+        self.file("persist/status/rebootConfig", "the counter in rebootConfig", is_kept).await?;
+        self.status(&[DrainStatus::NotRequested]).await?;
         self.until::<DeviceOpPending>("zedagent", "no pending device operation", |pending| pending.is_none())
             .await
     }
 
-    /// zedkube publishes this status.
-    pub(super) async fn status(&self, wanted: DrainStatus) -> anyhow::Result<()> {
+    /// zedkube publishes one of these.
+    pub(super) async fn status(&self, wanted: &[DrainStatus]) -> anyhow::Result<()> {
         self.until::<NodeDrainStatus>("zedkube", "the status of the drain", |status| {
-            status.is_some_and(|it| it.status == wanted)
+            status.is_some_and(|it| wanted.contains(&it.status))
         })
         .await
     }
@@ -67,28 +54,21 @@ impl DemoTopics {
         .await
     }
 
-    /// A budget blocks the drain.
-    pub(super) async fn blocked(&self) -> anyhow::Result<()> {
+    /// A budget holds one pod, and no other is left; returns how far the drain is.
+    pub(super) async fn blocked(&self) -> anyhow::Result<NodeDrainProgress> {
+        let seen = Cell::default();
         self.until::<NodeDrainProgress>("zedkube", "a pod that its budget holds", |progress| {
-            progress.is_some_and(|progress| !progress.blockers.is_empty() && progress.counts.going == 0)
+            let held = progress.filter(|it| it.counts.blocked == 1 && it.counts.gone + 1 == it.counts.total);
+            seen.set(held.cloned());
+            held.is_some()
         })
-        .await
+        .await?;
+        Ok(seen.take().unwrap_or_default())
     }
 
     /// The stand-in device got a reboot.
     pub(super) async fn recorded_reboot(&self) -> anyhow::Result<()> {
-        let mut watch = self.topic_root.file(
-            self.topic_root.path(agent::device::RECORD),
-            pubsub::FileRule { limit_bytes: 1 << 20, order: false },
-        );
-        let file = async {
-            loop {
-                if let pubsub::FileState::Present(_) = watch.next().await {
-                    return;
-                }
-            }
-        };
-        self.patiently("the recorded reboot", file).await
+        self.file(agent::device::RECORD, "the recorded reboot", |_| true).await
     }
 
     /// The running OS image is under test, or no longer.
@@ -105,6 +85,23 @@ impl DemoTopics {
             it.is_some_and(|it| it.activated && it.base_os_version == version)
         })
         .await
+    }
+
+    /// The file is there, as wanted.
+    async fn file(&self, path: &str, what: &str, wanted: impl Fn(&[u8]) -> bool) -> anyhow::Result<()> {
+        let mut watch = self
+            .topic_root
+            .file(self.topic_root.path(path), pubsub::FileRule { limit_bytes: 1 << 20, order: false });
+        let seen = async {
+            loop {
+                if let pubsub::FileState::Present(bytes) = watch.next().await
+                    && wanted(&bytes)
+                {
+                    return;
+                }
+            }
+        };
+        self.patiently(what, seen).await
     }
 
     /// `agent`'s only value of `T`, or its absence, is as wanted.

@@ -1,24 +1,33 @@
-//! The demo's output: each transition once, with the time since the start; one line each, and on a terminal a
-//! pod count that is overwritten.
+//! The demo's output, with the time since the start: a story of a few sentences for a person, and with `--verbose`
+//! between them each value that the agents publish. A count is overwritten on a terminal.
 
 #![expect(clippy::print_stdout, reason = "the demo talks to a person")]
 
 use std::io::{IsTerminal as _, Write as _, stdout};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use agent::{Clock, wire};
 use pubsub::{Change, TopicRoot};
 use step::Mono;
 use tokio::task::JoinSet;
 use topics::{
-    DeviceOpPending, NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Topic,
-    ZedAgentStatus,
+    DeviceOpPending, DrainStatus, NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
+    Topic, ZedAgentStatus,
 };
 
 use crate::args::{Output, Surroundings};
 use crate::drain_cmd::text::paragraph;
 use crate::drain_cmd::voice::Voice;
+
+/// Between two lines of a count, and on a terminal.
+const COUNTS: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(1)];
+
+/// Who publishes, and how it is called.
+const ZEDAGENT: (&str, &str) = ("zedagent", "zedagent");
+const ZEDKUBE: (&str, &str) = ("zedkube", "zedkube");
 
 #[derive(Clone)]
 pub(super) struct Narrator {
@@ -26,15 +35,16 @@ pub(super) struct Narrator {
     start: Mono,
     terminal: bool,
     voice: Voice,
+    pub(super) verbose: bool,
     /// The next line overwrites a count.
     drawn: Arc<AtomicBool>,
 }
 
 impl Narrator {
-    pub(super) fn new(clock: Clock) -> Self {
+    pub(super) fn new(clock: Clock, verbose: bool) -> Self {
         let (voice, terminal) =
             (Voice::new(Output::Text, &Surroundings::of_this_process()), stdout().is_terminal());
-        Self { clock, start: clock.now(), terminal, voice, drawn: Arc::default() }
+        Self { clock, start: clock.now(), terminal, voice, verbose, drawn: Arc::default() }
     }
 
     /// Prints text for copying.
@@ -47,16 +57,48 @@ impl Narrator {
         self.show(&paragraph("", text, self.voice.columns()));
     }
 
-    pub(super) fn say(&self, who: &str, what: &str) {
-        let secs = self.clock.now().since(self.start).as_secs_f64();
-        self.show(&paragraph(&format!("{secs:6.2} s  {who:<11} "), what, self.voice.columns()));
+    /// A sentence of the story.
+    pub(super) fn say(&self, what: &str) {
+        self.line("demo", what);
     }
 
-    /// On a terminal, a count that stays until the next line.
+    fn detail(&self, who: &str, what: &str) {
+        if self.verbose {
+            self.line(who, what);
+        }
+    }
+
+    fn line(&self, who: &str, what: &str) {
+        let secs = self.clock.now().since(self.start).as_secs_f64();
+        let who = if self.verbose { format!("{who:<11} ") } else { String::new() };
+        self.show(&paragraph(&format!("{secs:6.2} s  {who}"), what, self.voice.columns()));
+    }
+
+    /// Awaits `wait`, which may take `secs`, and counts the seconds down until `what`.
+    pub(super) async fn count<T>(&self, secs: u64, what: &str, wait: impl Future<Output = T>) -> T {
+        let (mut wait, end) = (pin!(wait), self.clock.now() + Duration::from_secs(secs));
+        loop {
+            let next = self.clock.now() + COUNTS[usize::from(self.terminal)];
+            tokio::select! {
+                biased;
+                done = &mut wait => return done,
+                () = self.clock.sleep_until(Some(next)) => {
+                    let left = end.since(self.clock.now()).as_secs_f64();
+                    self.draw(&format!("{left:.0} s until {what}"));
+                }
+            }
+        }
+    }
+
+    /// A count; on a terminal it stays until the next line.
     fn draw(&self, text: &str) {
         self.wipe();
         print!("          {text}");
-        self.drawn.store(stdout().flush().is_ok(), Ordering::Relaxed);
+        if self.terminal {
+            self.drawn.store(stdout().flush().is_ok(), Ordering::Relaxed);
+        } else {
+            println!();
+        }
     }
 
     fn wipe(&self) {
@@ -68,7 +110,7 @@ impl Narrator {
     /// Follows the agents' topics until the returned tasks are dropped.
     pub(super) fn follow(&self, topic_root: &TopicRoot) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        self.topic::<NodeDrainRequest>(&mut tasks, topic_root, "zedagent", |request| match request {
+        self.topic::<NodeDrainRequest>(&mut tasks, topic_root, ZEDAGENT, |request| match request {
             Some(request) => format!(
                 "asks for a drain: NodeDrainRequest {{{}, \"{}\"}}",
                 request.requested_by.number(),
@@ -76,47 +118,46 @@ impl Narrator {
             ),
             None => "withdraws its NodeDrainRequest".to_owned(),
         });
-        self.topic::<NodeDrainStatus>(&mut tasks, topic_root, "zedkube", drain_status);
-        self.topic::<DeviceOpPending>(&mut tasks, topic_root, "zedagent", |pending| match pending {
+        self.topic::<NodeDrainStatus>(&mut tasks, topic_root, ZEDKUBE, drain_status);
+        self.topic::<DeviceOpPending>(&mut tasks, topic_root, ZEDAGENT, |pending| match pending {
             Some(op) => {
                 let what = format!("{:?} {} {:?}", op.op, op.counter, op.state).to_lowercase();
                 format!("{what}: {}", op.waiting_for)
             }
             None => "nothing pending".to_owned(),
         });
-        self.topic::<ZedAgentStatus>(&mut tasks, topic_root, "zedagent", |status| match status {
+        self.topic::<ZedAgentStatus>(&mut tasks, topic_root, ZEDAGENT, |status| match status {
             Some(status) if status.reboot_cmd => format!("RebootCmd, \"{}\"", status.requested_reboot_reason),
             Some(_) | None => String::new(),
         });
-        self.topic::<NodeAgentStatus>(&mut tasks, topic_root, "nodeagent", |status| match status {
-            Some(status) if status.all_domains_halted => "applications are down".to_owned(),
-            Some(status) if status.device_reboot => "DeviceReboot: the reboot is on its way".to_owned(),
-            Some(status) if status.wait_drain_in_progress => "WaitDrainInProgress true".to_owned(),
-            Some(_) | None => String::new(),
+        self.topic::<NodeAgentStatus>(&mut tasks, topic_root, ("nodeagent", "nodeagent"), |status| {
+            match status {
+                Some(status) if status.all_domains_halted => "applications are down".to_owned(),
+                Some(status) if status.device_reboot => "DeviceReboot: the reboot is on its way".to_owned(),
+                Some(status) if status.wait_drain_in_progress => "WaitDrainInProgress true".to_owned(),
+                Some(_) | None => String::new(),
+            }
         });
-        self.pods(&mut tasks, topic_root);
+        let tell = self.clone();
+        self.topic::<NodeDrainProgress>(&mut tasks, topic_root, ZEDKUBE, move |progress| {
+            let (counts, worst) = progress.map(|it| (it.counts, it.blockers.first())).unwrap_or_default();
+            if tell.terminal && counts.total > 0 {
+                tell.draw(&format!("{} of {} pods have left", counts.gone, counts.total));
+            }
+            worst.map(|it| format!("waits for {}: {}", it.pod, it.reason)).unwrap_or_default()
+        });
         tasks
     }
 
     /// Follows one node's drain until the returned tasks are dropped.
     pub(super) fn follow_node(&self, topic_root: &TopicRoot, node: &'static str) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        self.topic_of::<NodeDrainStatus>(&mut tasks, topic_root, ("zedkube", node), drain_status);
+        self.topic::<NodeDrainStatus>(&mut tasks, topic_root, ("zedkube", node), drain_status);
         tasks
     }
 
-    /// Prints topic `T` of `agent` whenever its text changes; an empty text is skipped.
+    /// Tells topic `T` of `agent` whenever its text changes; an empty text is skipped.
     fn topic<T: Topic>(
-        &self,
-        tasks: &mut JoinSet<()>,
-        topic_root: &TopicRoot,
-        agent: &'static str,
-        text: impl Fn(Option<&T>) -> String + Send + 'static,
-    ) {
-        self.topic_of(tasks, topic_root, (agent, agent), text);
-    }
-
-    fn topic_of<T: Topic>(
         &self,
         tasks: &mut JoinSet<()>,
         topic_root: &TopicRoot,
@@ -128,48 +169,16 @@ impl Narrator {
         tasks.spawn(async move {
             let mut last = text(None);
             loop {
-                match subscription.next().await {
-                    Change::Put { value, .. } => tell.once(name, &mut last, text(Some(&value))),
-                    Change::Gone { .. } => tell.once(name, &mut last, text(None)),
-                    Change::Bad(finding) => tell.say(name, &finding.to_string()),
-                    Change::Synced | Change::Restarted(_) => {}
+                let now = match subscription.next().await {
+                    Change::Put { value, .. } => text(Some(&value)),
+                    Change::Gone { .. } => text(None),
+                    Change::Bad(finding) => finding.to_string(),
+                    Change::Synced | Change::Restarted(_) => continue,
+                };
+                if now != last && !now.is_empty() {
+                    tell.detail(name, &now);
                 }
-            }
-        });
-    }
-
-    fn once(&self, who: &str, last: &mut String, text: String) {
-        if *last != text {
-            if !text.is_empty() {
-                self.say(who, &text);
-            }
-            *last = text;
-        }
-    }
-
-    /// Pod counts: blockers as lines, and on a terminal every count.
-    fn pods(&self, tasks: &mut JoinSet<()>, topic_root: &TopicRoot) {
-        let mut subscription = topic_root
-            .subscription(&wire::name::<NodeDrainProgress>("zedkube"), wire::codec::<NodeDrainProgress>());
-        let tell = self.clone();
-        tasks.spawn(async move {
-            let mut blocked = String::new();
-            loop {
-                let Change::Put { value, .. } = subscription.next().await else { continue };
-                for blocker in &value.blockers {
-                    tell.once(
-                        "zedkube",
-                        &mut blocked,
-                        format!("waits for {}: {}", blocker.pod, blocker.reason),
-                    );
-                }
-                if tell.terminal && value.counts.total > 0 {
-                    let counts = value.counts;
-                    tell.draw(&format!(
-                        "pods: {} of {} gone, {} blocked",
-                        counts.gone, counts.total, counts.blocked
-                    ));
-                }
+                last = now;
             }
         });
     }
@@ -177,6 +186,8 @@ impl Narrator {
 
 fn drain_status(status: Option<&NodeDrainStatus>) -> String {
     match status {
+        // Of an agent that has read no config yet.
+        Some(status) if status.status == DrainStatus::NotSupported => String::new(),
         Some(status) => format!("NodeDrainStatus {} {}", status.status.number(), status.status.text()),
         None => "NodeDrainStatus is gone".to_owned(),
     }
