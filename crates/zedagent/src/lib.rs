@@ -10,6 +10,7 @@ pub mod core;
 pub mod device_config;
 mod follow;
 mod limits;
+mod reboot_required;
 mod saved;
 mod shell;
 
@@ -39,6 +40,13 @@ pub async fn run(context: AgentContext, limits: Limits) -> Result<(), Error> {
     // Nothing begins before a person's pause is known.
     let mut pauses = context.pauses().keeping();
     found.pause = pauses.next().await;
+    if let Some(path) = limits.reboot_required.clone() {
+        let follow = reboot_required::follow(context.clone(), path);
+        shell.tasks.start("follow what the OS wants", async {
+            follow.await;
+            None
+        });
+    }
     let core = core::Zedagent::new(&limits, found, context.clock.now(), context.clock.booted_at());
     shell.follow(config, &troubles);
     shell.tasks.follow_pause(pauses, core::Event::Pause);

@@ -1,5 +1,6 @@
 //! Waits of zedagent.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The pause before a failed drain is asked for again doubles up to this.
@@ -13,5 +14,9 @@ agent::limits! {
         /// After a failed drain, the first pause before it is asked for again.
         ask_again_first, ask_again_first_ms = 30_000;
     }
-    fixed {}
+    fixed {
+        /// A file by which the OS asks for a reboot; of the settings file.
+        #[serde(skip)]
+        reboot_required: Option<PathBuf> = None;
+    }
 }

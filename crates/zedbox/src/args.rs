@@ -205,6 +205,10 @@ pub(crate) struct AgentOptions {
     /// the settings file. `zedbox notify test` tries it.
     #[arg(long, value_name = "URL", value_parser = hidden, env = "ZEDBOX_NOTIFY", hide_env_values = true)]
     pub(crate) notify: Option<Secret>,
+    /// File by which the OS asks for a reboot, as /run/reboot-required: while it is there, a drained reboot is ordered as by
+    /// `zedbox reboot`, for the next window [default: none].
+    #[arg(long, value_name = "FILE", env = "ZEDBOX_REBOOT_REQUIRED")]
+    pub(crate) reboot_required: Option<PathBuf>,
 }
 
 /// Judged later: an error here would quote it.

@@ -122,6 +122,7 @@ pub(crate) async fn run(agents: &[Agent], options: &AgentOptions, levels: &LogLe
         .with_context(|| format!("open the root {}", options.root.display()))?;
     reach::begin(topic_root.root());
     let mut limits = Limits::read(options.limits.as_deref())?;
+    limits.zedagent.reboot_required.clone_from(&options.reboot_required);
     limits.zedkube.notify = options.notify.as_ref().map(webhook).transpose()?;
     print_device(&options.device);
     print_partitions(&options.partitions);

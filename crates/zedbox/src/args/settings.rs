@@ -326,6 +326,7 @@ partitions = 'gpt:/dev/sda'
 current-partition = \"IMGB\"
 limits = \"/l\"
 notify = \"https://hooks.example/s3cr3t\"
+reboot-required = \"/run/reboot-required\"
 log = \"warn\"
 log-format = \"journald\"
 ";

@@ -44,7 +44,9 @@ pub(super) fn collect(root: &Path, contents: &mut Contents) {
     }
     for file in FILES {
         if let Ok(Some(mut bytes)) = store::read_start(&root.join(file), FILE_BYTES) {
-            if let Some(address) = crate::args::settings::notify(root).filter(|_| file.ends_with(".toml")) {
+            if let Some(address) =
+                crate::args::settings::notify(root).filter(|_| file.ends_with(crate::args::settings::NAME))
+            {
                 bytes =
                     String::from_utf8_lossy(&bytes).replace(address.reveal(), LEFT_OUT_VALUE).into_bytes();
             }
