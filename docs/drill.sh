@@ -37,13 +37,13 @@ look() {
 
 look 'before the power cut' "$@"
 step 'take a snapshot of etcd, on a server: k3s etcd-snapshot save'
-step "order a reboot of $node by the controller, and wait until zedbox drain status on it says draining"
+step "order a reboot of $node by the controller, and wait until zedbox status on it says draining"
 step 'switch off the power of all nodes at once'
-step 'switch on one server and wait 5 min: kubectl is not answered, zedbox drain status there says what it waits for'
+step 'switch on one server and wait 5 min: kubectl is not answered, zedbox status there says what it waits for'
 step 'switch on a second server: the API answers, and the nodes become schedulable'
 step 'switch on the others; or leave one off, and no other node reboots while zedbox lock status names it'
 look 'after the power cut' --wait --timeout "$limit" "$@"
-step "on $node: zedbox drain history shows one reboot, behind a second drain; zedbox lock status shows no holder"
+step "on $node: zedbox history shows one reboot, behind a second drain; zedbox lock status shows no holder"
 
 printf '\nThe drill has ended:\n'
 printf '  %s\n' "${report[@]}"

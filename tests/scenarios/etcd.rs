@@ -50,7 +50,7 @@ async fn u3_a_server_whose_margin_went_after_its_grant_is_held_with_the_reason_a
     world.start(Agent::Nodeagent);
     let question = held(&world).await;
     assert!(question.held.contains("2 of 3 etcd voters are healthy"), "{question:?}");
-    assert!(question.next_step.contains("zedbox drain force complete --for reboot"), "{question:?}");
+    assert!(question.next_step.contains("zedbox go --past drain"), "{question:?}");
     let again = |it: Option<&OutageQuestion>| it.is_some_and(|it| it.number > question.number);
     world.until::<OutageQuestion>("nodeagent", "another question", again).await;
     assert_eq!(world.recorded(), []);

@@ -109,7 +109,7 @@ async fn x3_a_commanded_reboot_that_the_last_look_holds_is_withdrawn_like_any_ot
     world.recorded_count(1).await;
 }
 
-/// The file of `zedbox pause` and `zedbox drain refuse`.
+/// The file of `zedbox pause` and `zedbox pause --only-controller`.
 fn pause(world: &World, scope: PauseScope) {
     let (by, reason) = ("field".into(), "new disk".into());
     let pause = OperationPause { scope, by, reason, ..OperationPause::default() };

@@ -17,7 +17,7 @@ use tracing::warn;
 use crate::device::kernel_boot_id;
 use crate::{AgentContext, Clock, Tasks, report};
 
-/// The topic `NodeDrainRequest` of `zedbox drain request`.
+/// The topic `NodeDrainRequest` of `zedbox drain`.
 pub const FILE: &str = "run/zedbox/NodeDrainRequest/global.json";
 pub const RULE: FileRule = FileRule { limit_bytes: 64 << 10, order: true };
 

@@ -139,7 +139,7 @@ pub fn not_migratable(guests: &[Value], node: &str) -> Vec<Finding> {
     };
     let all: Vec<String> = guests.iter().filter(here).filter_map(what).collect();
     let what = "virtual machines that cannot migrate, and follow their policies";
-    let next = |_: &String| format!("zedbox drain plan --node {node} shows what becomes of each");
+    let next = |_: &String| format!("zedbox plan --node {node} shows what becomes of each");
     Finding::listing(("machines", Severity::Warns), what, &all, next)
 }
 

@@ -7,13 +7,11 @@ use crate::outcome::DrainOutcome;
 use crate::view::DrainView;
 
 /// What a person does who wants to work on a node that is in service.
-const TO_WORK: &str =
-    "to work on it: `sudo zedbox drain request --reason TEXT` there, and wait for SAFE TO WORK ON";
-const TO_KNOW: &str = "check that zedkube runs: `zedbox drain status` on the node";
+const TO_WORK: &str = "to work on it: `sudo zedbox drain --reason TEXT` there, and wait for SAFE TO WORK ON";
+const TO_KNOW: &str = "check that zedkube runs: `zedbox status` on the node";
 const TO_KEEP_OFF: &str = "do not work on the node: it takes pods again";
 const TO_KEEP_AWAY: &str = "leave the node alone: it goes down by itself";
-const TO_TAKE_CARE: &str =
-    "do not work on the node: pods may still run on it; `zedbox drain status` says why";
+const TO_TAKE_CARE: &str = "do not work on the node: pods may still run on it; `zedbox status` says why";
 const TO_START: &str = "start zedkube, as no drain continues without it: `systemctl restart zedbox`; where it ends again, `zedbox check \
      /etc/zedbox/zedbox.toml` and `journalctl -u zedbox -n 20` say why";
 

@@ -386,22 +386,22 @@ fn more(label: &'static str, hidden: usize, omitted: u32) -> Option<Row> {
     let text = match (hidden, hidden.saturating_add(omitted)) {
         (_, 0) => return None,
         (0, all) => format!("… and {all} more"),
-        (_, all) if omitted == 0 => format!("… and {all} more; `zedbox drain status -o json` shows all"),
-        (_, all) => format!("… and {all} more; `zedbox drain status -o json` shows {hidden} of them"),
+        (_, all) if omitted == 0 => format!("… and {all} more; `zedbox status -o json` shows all"),
+        (_, all) => format!("… and {all} more; `zedbox status -o json` shows {hidden} of them"),
     };
     Some(Row::new(RowWeight::Cause, label, text))
 }
 
 /// Who keeps what from starting, why, since when, and what ends it.
 fn pause_words(pause: &OperationPause, now: GoTime) -> String {
-    let (what, ends) = match pause.scope {
-        PauseScope::Node => ("no operation starts", "zedbox resume"),
-        PauseScope::Controller => ("what the controller orders waits", "zedbox drain refuse --withdraw"),
+    let what = match pause.scope {
+        PauseScope::Node => "no operation starts",
+        PauseScope::Controller => "what the controller orders waits",
     };
     let OperationPause { by, reason, since, until, .. } = pause;
     let end =
         if until.is_zero() { String::new() } else { format!("; ends by itself {}", moment(*until, now)) };
-    format!("{what}, by {by}: {reason}; since {}{end}; `{ends}` ends it", moment(*since, now))
+    format!("{what}, by {by}: {reason}; since {}{end}; `zedbox resume` ends it", moment(*since, now))
 }
 
 fn trouble_words(agent: &str, it: &Trouble) -> String {

@@ -5,16 +5,17 @@
 mod cluster;
 #[cfg(feature = "demo")]
 mod demo;
-mod drain;
 mod join;
 mod log;
+mod node;
 pub(crate) mod settings;
 mod site;
 mod time;
 mod update_status;
+mod words;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use agent::{device, partitions};
@@ -29,16 +30,16 @@ pub(crate) use cluster::{
 };
 #[cfg(feature = "demo")]
 pub(crate) use demo::{DemoAgent, DemoOptions, DrillOptions, Scenario};
-pub(crate) use drain::{
-    AtShutdownOptions, Blocked, DoneOptions, DrainAction, DrainCommand, ForceOptions, OrderOptions,
-    PassOptions, PauseCommand, PauseOptions, PausePlace, PlanOptions, RebootCommand, RefuseOptions,
-    RequestOptions, ResumeCommand, ShutdownCommand, StartOptions, StatusOptions, Whom,
-};
 pub(crate) use join::{JoinAction, JoinCommand, WaitOptions};
 use log::checked;
 pub(crate) use log::{LogFormat, filter};
+pub(crate) use node::{
+    AtShutdownOptions, Blocked, DrainOptions, ForceOptions, GoOptions, NodeCommand, NodePlace, OrderOptions,
+    OtherDrain, Past, PauseOptions, PlanOptions, StatusOptions, UndrainOptions, Whom,
+};
 pub(crate) use site::{BeginOptions, RestartOptions, SiteAction, SiteCommand};
 pub(crate) use update_status::UpdateStatus;
+pub(crate) use words::{called_as, of_now};
 
 /// Agents that a link to the program may be named after.
 pub(crate) const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
@@ -47,10 +48,12 @@ pub(crate) const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedk
 #[derive(Debug, Parser)]
 #[command(name = "zedbox", version, arg_required_else_help = true)]
 #[command(
-    after_help = "A link to this program named zedagent, baseosmgr, nodeagent or zedkube runs that agent alone, on `/`.\n\
+    after_help = "For images, not listed: run (all agents), zedagent, baseosmgr, nodeagent, zedkube, join; `zedbox help run` \
+    explains.\n\
+    A link to this program named zedagent, baseosmgr, nodeagent or zedkube runs that agent alone, on `/`.\n\
     Options of agents may also be in <root>/etc/zedbox/zedbox.toml, by their names: device = \"systemd\".\n\
     Exit codes: 0 done or stopped by a signal, 1 failed (the last line says why) or check found something,\n\
-    2 invalid arguments; `zedbox drain --help` lists those of drain."
+    2 invalid arguments; `zedbox status --help` lists those of a drain."
 )]
 pub(crate) struct Args {
     /// What to log to standard error: a level, or a filter such as `info,zedkube=debug`; `kube_client` only when named.
@@ -67,20 +70,26 @@ pub(crate) struct Args {
 /// What the program can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run all four agents in this process.
-    Run(AgentOptions),
-    /// Run zedagent alone: device config, reboot and shutdown commands.
-    Zedagent(AgentOptions),
-    /// Run baseosmgr alone: OS images and partitions.
-    Baseosmgr(AgentOptions),
-    /// Run nodeagent alone: carries out reboot, shutdown and power-off.
-    Nodeagent(AgentOptions),
-    /// Run zedkube alone: cordons and drains this node.
-    Zedkube(AgentOptions),
+    #[command(flatten)]
+    Node(NodeCommand),
+    /// Shut the whole site down or reboot it, and show how far that is.
+    Site(SiteCommand),
+    /// Show which node may be down, who waits for a turn, and change that.
+    Lock(LockCommand),
+    /// Verify that the cluster is well after an outage, layer by layer. Nothing is written.
+    Verify(VerifyCommand),
+    /// Show virtual machines that drains have stopped, and start them again.
+    Machines(MachinesCommand),
+    /// Try where notices for people are posted.
+    Notify(NotifyCommand),
     /// Write one archive for whoever helps from afar, without secrets.
     Bundle(BundleCommand),
     /// Validate topic files, settings files, or trees of them.
     Check(CheckOptions),
+    /// Print the roles that the agents need, for `kubectl apply -f -`.
+    Role(RoleCommand),
+    /// Make a kubeconfig for the agents out of a service account.
+    Kubeconfig(KubeconfigCommand),
     #[cfg(feature = "demo")]
     /// Show a drained reboot and more on an embedded three-node cluster, and keep that to play with.
     Demo(DemoOptions),
@@ -88,32 +97,24 @@ pub(crate) enum Command {
     /// Run one agent of the demo, for as long as the demo lives.
     #[command(hide = true)]
     DemoAgent(DemoAgent),
-    /// Show, request, withdraw or force the drain of this node.
-    Drain(DrainCommand),
+    /// Run all four agents in this process.
+    #[command(hide = true)]
+    Run(AgentOptions),
+    /// Run zedagent alone: device config, reboot and shutdown commands.
+    #[command(hide = true)]
+    Zedagent(AgentOptions),
+    /// Run baseosmgr alone: OS images and partitions.
+    #[command(hide = true)]
+    Baseosmgr(AgentOptions),
+    /// Run nodeagent alone: carries out reboot, shutdown and power-off.
+    #[command(hide = true)]
+    Nodeagent(AgentOptions),
+    /// Run zedkube alone: cordons and drains this node.
+    #[command(hide = true)]
+    Zedkube(AgentOptions),
     /// Wait for a server of this node's cluster, before it joins.
+    #[command(hide = true)]
     Join(JoinCommand),
-    /// Make a kubeconfig for the agents out of a service account.
-    Kubeconfig(KubeconfigCommand),
-    /// Show which node may be down, who waits for a turn, and change that.
-    Lock(LockCommand),
-    /// Show virtual machines that drains have stopped, and start them again.
-    Machines(MachinesCommand),
-    /// Try where notices for people are posted.
-    Notify(NotifyCommand),
-    /// Keep operations from starting on this node, while somebody works on it.
-    Pause(PauseCommand),
-    /// Drain this node and reboot it, or withdraw that.
-    Reboot(RebootCommand),
-    /// End the pause of this node.
-    Resume(ResumeCommand),
-    /// Print the roles that the agents need, for `kubectl apply -f -`.
-    Role(RoleCommand),
-    /// Drain this node and switch it off, or withdraw that.
-    Shutdown(ShutdownCommand),
-    /// Shut the whole site down or reboot it, and show how far that is.
-    Site(SiteCommand),
-    /// Verify that the cluster is well after an outage, layer by layer. Nothing is written.
-    Verify(VerifyCommand),
     /// Report how far the update of a Kubernetes component is: `zedkube pubKubeClusterUpdateStatus …`, for the kube
     /// container.
     #[command(name = zedkube::update_status::COMMAND, hide = true)]
@@ -251,22 +252,18 @@ impl Command {
             Self::Zedkube(_) => &["zedkube"],
             #[cfg(feature = "demo")]
             Self::Demo(_) | Self::DemoAgent(_) => &[],
-            Self::UpdateStatus(_)
-            | Self::Bundle(_)
-            | Self::Check(_)
-            | Self::Drain(_)
-            | Self::Join(_)
-            | Self::Kubeconfig(_)
+            Self::Node(_)
+            | Self::Site(_)
             | Self::Lock(_)
+            | Self::Verify(_)
             | Self::Machines(_)
             | Self::Notify(_)
-            | Self::Pause(_)
-            | Self::Reboot(_)
-            | Self::Resume(_)
+            | Self::Bundle(_)
+            | Self::Check(_)
             | Self::Role(_)
-            | Self::Shutdown(_)
-            | Self::Site(_)
-            | Self::Verify(_) => &[],
+            | Self::Kubeconfig(_)
+            | Self::Join(_)
+            | Self::UpdateStatus(_) => &[],
         }
     }
 
@@ -289,33 +286,14 @@ impl AgentOptions {
     }
 }
 
-/// The agent in the program's name.
-pub(crate) fn called_as(args: &[OsString]) -> Option<&'static str> {
-    let called = args.first().and_then(|first| Path::new(first).file_name());
-    NAMES.into_iter().find(|name| called.is_some_and(|called| called == *name))
-}
-
-/// The command line, with the agent's name in front when the program was called by it.
-pub(crate) fn by_name(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let mut args: Vec<OsString> = args.into_iter().collect();
-    if let Some(agent) = called_as(&args) {
-        args.insert(1, OsString::from(agent));
-    }
-    // The kube container calls a command of zedkube.
-    if args.get(1).is_some_and(|it| it == "zedkube")
-        && args.get(2).is_some_and(|it| it == zedkube::update_status::COMMAND)
-    {
-        args.remove(1);
-    }
-    args
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn parse(line: &str) -> Result<Args, clap::Error> {
-        Args::try_parse_from(by_name(line.split(' ').map(OsString::from)))
+        Args::try_parse_from(of_now(line.split(' ').map(OsString::from)).0)
     }
 
     #[test]

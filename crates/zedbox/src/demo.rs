@@ -81,13 +81,13 @@ pub(crate) async fn run(options: &DemoOptions) -> anyhow::Result<()> {
 async fn leave(place: &DemoWorld, dir: &str) -> anyhow::Result<()> {
     let node = format!("{dir}/{}", place.machines[0].name());
     place.tell.show(&format!(
-        "\nLeft for a look:\n  {dir}/bin/zedbox drain status --root {node}\n  jq . {node}/persist/status/rebootConfig\n  \
+        "\nLeft for a look:\n  {dir}/bin/zedbox status --root {node}\n  jq . {node}/persist/status/rebootConfig\n  \
          jq . {node}/persist/device/recorded.jsonl\nTo continue, with a new cluster that stays:\n  {dir}/bin/zedbox demo \
          --keep --dir {dir}\n"
     ));
     for machine in place.machines.iter().filter(|it| it.topic_root.path(HISTORY).exists()) {
-        place.tell.show(&format!("\n$ zedbox drain history --root {dir}/{}\n", machine.name()));
-        machine.typed(&["drain", "history"], Stdio::inherit()).await?;
+        place.tell.show(&format!("\n$ zedbox history --root {dir}/{}\n", machine.name()));
+        machine.typed(&["history"], Stdio::inherit()).await?;
     }
     Ok(())
 }

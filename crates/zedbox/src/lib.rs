@@ -32,10 +32,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::CommandFactory as _;
 use sheet::DrainOutcome;
-use topics::DeviceOp;
 
 use args::settings::{SettingsFault, StartRefusal};
 use args::{Command, LogFormat};
+use drain_cmd::voice::Voice;
 use log::LogLevels;
 
 /// How long the end of the program waits for calls under way on other threads.
@@ -103,7 +103,10 @@ pub fn main() -> ExitCode {
         return ExitCode::from(Exit::Failed as u8);
     }
     let link = args::called_as(&words).is_some();
-    let words = args::by_name(words);
+    let (words, said) = args::of_now(words);
+    if let Some(said) = said {
+        Voice::warn(&format!("this is now `{said}`; the former words will go with a later version"));
+    }
     let unsaid = if link { LogFormat::Json } else { LogFormat::Text };
     let args = match args::settings::parse(words.clone(), link) {
         Ok(args) => args,
@@ -176,16 +179,8 @@ async fn run(command: Command, levels: &LogLevels) -> anyhow::Result<Exit> {
         Command::DemoAgent(it) => demo::agent(&it, levels).await,
         Command::Bundle(command) => return Ok(bundle_cmd::run(&command).await),
         Command::Notify(command) => notify_cmd::run(&command).await,
-        Command::Drain(command) => return Ok(drain_cmd::run(&command).await),
+        Command::Node(command) => return Ok(drain_cmd::run(&command).await),
         Command::Join(command) => return Ok(join_cmd::run(&command).await),
-        Command::Pause(it) => return Ok(drain_cmd::orders::pause::pause(&it.said, &it.place).await),
-        Command::Resume(it) => return Ok(drain_cmd::orders::pause::resume(&it.place).await),
-        Command::Reboot(it) => {
-            return Ok(drain_cmd::device_order::run(DeviceOp::Reboot, &it.order, None).await);
-        }
-        Command::Shutdown(it) => {
-            return Ok(drain_cmd::device_order::run(DeviceOp::Shutdown, &it.order, it.within).await);
-        }
         Command::Role(command) => role_cmd::run(&command),
         Command::Kubeconfig(command) => return Ok(kubeconfig_cmd::run(&command).await),
         Command::Site(command) => return Ok(site_cmd::run(&command).await),

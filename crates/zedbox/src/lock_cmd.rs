@@ -11,11 +11,13 @@ use outage::operator::{self, AwayMark, TurnView};
 use outage::turn::record::{ForcedRelease, Holder, Mode, TurnRecord, Waiter};
 use outage::turn::rule::{self, Me, TurnRefusal, TurnRule};
 use serde_json::{Value, json};
+use sheet::DrainView;
 use sheet::text::{moment, number};
-use topics::GoTime;
+use topics::{DrainPhase, GoTime};
 
 use crate::Exit;
-use crate::args::{LockAction, LockCommand, Surroundings};
+use crate::args::{GoOptions, LockAction, LockCommand, Surroundings, kubeconfig_of};
+use crate::drain_cmd::orders::confirm::confirm;
 use crate::drain_cmd::person;
 use crate::drain_cmd::voice::{Labelled, Voice};
 
@@ -42,6 +44,34 @@ async fn act(command: &LockCommand, surroundings: &Surroundings, voice: &Voice) 
         }
         LockAction::Limit { limit } => set_limit(&cluster, clock, *limit, voice).await,
     }
+}
+
+/// Releases the turn that this node waits for, of a node that will not continue.
+pub(crate) async fn past_turn(
+    options: &GoOptions,
+    seen: &DrainView,
+    (clock, surroundings, reason): (Clock, &Surroundings, &str),
+    voice: &Voice,
+) -> anyhow::Result<Exit> {
+    let waits = seen.agreed().filter(|it| it.phase == DrainPhase::WaitingForTurn);
+    let Some(turn) = waits.map(|it| &it.turn).filter(|it| it.rule == TurnRule::Holder.text()) else {
+        bail!("this node waits for no turn that another one holds: `zedbox status` shows what it waits for");
+    };
+    let cluster =
+        ApiClient::from_kubeconfig(kubeconfig_of(options.kubeconfig.as_deref(), &options.place.root)?);
+    let record = operator::view(&cluster).await?.held.map(|it| it.record).unwrap_or_default();
+    for Holder { node, fence, .. } in record.holders.iter().filter(|it| turn.nodes.contains(&it.node)) {
+        let happens = format!(
+            "Node {node} holds the turn, and may be down beside this one once it is released: continue only if you know that it \
+             will not continue."
+        );
+        if !options.yes {
+            confirm(voice, &[happens], node)?;
+        }
+        let word = word(clock, surroundings, reason)?;
+        release(&cluster, clock, node, *fence, word, voice).await?;
+    }
+    Ok(Exit::Done)
 }
 
 /// Who says something, why and when.
@@ -202,8 +232,7 @@ impl<'a> LockStatusView<'a> {
                 "node {node} waits for a turn ({}), and nothing of other nodes prevents it",
                 op.text()
             );
-            let next =
-                format!("if it keeps waiting: `zedbox drain status` on node {node} shows its own checks");
+            let next = format!("if it keeps waiting: `zedbox status` on node {node} shows its own checks");
             return (about, next);
         };
         let first = nodes.first().cloned().unwrap_or_default();

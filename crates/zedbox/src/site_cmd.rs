@@ -145,18 +145,14 @@ async fn begin(
 ) -> anyhow::Result<()> {
     let what = if kind == SiteKind::Reboot { "reboot the site" } else { "shut the site down" };
     let findings = checked(cluster, clock).await.context(what)?;
-    let mut pass = options.pass.clone();
-    if options.although_held {
-        pass.push("turn".to_owned());
-    }
-    none_blocks(&findings, &pass, what, voice)?;
+    none_blocks(&findings, &options.pass, what, voice)?;
     let nodes = lease::view(cluster).await.context(what)?.nodes;
     let wish = SiteRequest {
         id: identity(&by),
         kind,
         by,
         leave_machines: options.leave_machines,
-        although_held: pass.iter().any(|it| it == "turn"),
+        although_held: options.pass.iter().any(|it| it == "turn"),
         findings,
     };
     change(cluster, clock, |record| operator::begin(record, &wish, &nodes), what).await?;
@@ -425,7 +421,7 @@ fn of_disk(record: &SiteOperation, why: &str, clock: Clock, voice: &Voice) -> an
     rows.push(("cluster", why.to_owned()));
     // A restart holds a node by nothing but its drain.
     let next = if record.released {
-        "zedbox drain status shows how far its drain is"
+        "zedbox status shows how far its drain is"
     } else {
         "nothing: it needs the cluster no more once its servers go"
     };
@@ -460,7 +456,7 @@ fn show_under_way(nodes: Vec<SiteNode>, voice: &Voice) -> anyhow::Result<()> {
         "no whole-site operation is in the Lease {APP_NAMESPACE}/{LEASE}: it has just ended, or somebody has deleted the \
          Lease, and then no other node is ordered to go. These nodes have something under way:"
     );
-    let next = "wait until these nodes are back: `zedbox drain status` on each shows how far it is, `zedbox drain history` \
+    let next = "wait until these nodes are back: `zedbox status` on each shows how far it is, `zedbox history` \
                 whether it was restarted. Then begin again: zedbox site restart --reason '...', or zedbox site shutdown";
     let text = |it: &SiteNode| format!("{}: {}; waits for {}", it.node, it.state, it.waits_for);
     let mut rows: Vec<Labelled> = nodes.iter().map(|it| ("node", text(it))).collect();

@@ -154,7 +154,7 @@ pub(crate) async fn run(agents: &[Agent], options: &AgentOptions, levels: &LogLe
             _ = interrupt.recv() => { info!("SIGINT: leaving"); break None }
             agent = crew.left() => break Some(agent),
             () = &mut reports => {}
-            _ = dump.recv() => info!("SIGUSR1: this program keeps no stacks to show; `zedbox drain status` shows its state"),
+            _ = dump.recv() => info!("SIGUSR1: this program keeps no stacks to show; `zedbox status` shows its state"),
             _ = debug.recv() => info!("SIGUSR2: this program has no debug server"),
             change = properties.next() => {
                 // Invalid files are reported by their other subscribers.

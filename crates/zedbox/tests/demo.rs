@@ -117,7 +117,7 @@ impl Demo {
     fn leaves_what_it_says(&self, drained: bool) {
         let left = self.printed.iter().position(|it| it == "Left for a look:").unwrap();
         let rest = &self.printed[left..];
-        let shown = rest.iter().position(|it| it.starts_with("$ zedbox drain history"));
+        let shown = rest.iter().position(|it| it.starts_with("$ zedbox history"));
         assert_eq!(shown.is_some(), drained, "{rest:?}");
         let (looks, history) = rest.split_at(shown.unwrap_or(rest.len()));
         let lines: Vec<&str> = looks.iter().filter_map(|it| it.strip_prefix("  ")).collect();
@@ -148,7 +148,7 @@ impl Demo {
     /// The state of a node's drain: exit code and text.
     fn status(&self, node: &str) -> (i32, String) {
         let ended = Command::new(env!("CARGO_BIN_EXE_zedbox"))
-            .args(["drain", "status", "--root"])
+            .args(["status", "--root"])
             .arg(self.root().join(node))
             .output()
             .unwrap();
@@ -386,7 +386,7 @@ impl Kept {
     /// later.
     fn until_blocked(&self, line: &str) -> (i32, String) {
         let node = line.split("--root ").nth(1).unwrap().split(' ').next().unwrap();
-        let again = format!("zedbox drain watch --timeout 10s --root {node}");
+        let again = format!("zedbox watch --timeout 10s --root {node}");
         let looks = std::iter::once(line).chain(std::iter::repeat_n(again.as_str(), LOOKS));
         looks.map(|it| self.run(it)).find(|(code, _)| *code != 3).unwrap()
     }
@@ -482,7 +482,7 @@ fn x1_a_blocked_reboot_of_a_cluster_that_is_kept_is_forced_and_a_zedkube_that_is
         kept.try_it(item);
     }
     assert_ne!(pid(), killed, "zedkube was not killed");
-    let (_, forced) = kept.run("zedbox drain history --root edge-node-2");
+    let (_, forced) = kept.run("zedbox history --root edge-node-2");
     assert!(forced.contains("smoke"), "{forced}");
     // The story's own and the forced one.
     assert_eq!(kept.reboots(), [1, 1, 0]);

@@ -159,11 +159,11 @@ impl PreflightRunner {
             Some(first) if seen.blockers.is_empty() => {
                 let more = match stopping.len() - 1 {
                     0 => String::new(),
-                    more => format!(" (and {more} more: zedbox drain plan)"),
+                    more => format!(" (and {more} more: zedbox plan)"),
                 };
                 let why = format!("[{}] {}{more}", first.code, first.text);
                 let next_step = format!(
-                    "{}; or have it pass: zedbox drain pass {} --reason TEXT",
+                    "{}; or have it pass: zedbox go --past preflight:CODE {} --reason TEXT",
                     first.next, first.code
                 );
                 Err(StartObstacle { why, next_step, away: false, of_node: false })

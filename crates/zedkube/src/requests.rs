@@ -120,7 +120,7 @@ async fn of_person(topic_root: TopicRoot, mut asked: RequestFollower) {
                 // The last good one stays.
                 Err(why) => {
                     asked.withdrawn = None;
-                    error!(path = operator::FILE, error = why, "drain request refused; ask with `zedbox drain request`");
+                    error!(path = operator::FILE, error = why, "drain request refused; ask with `zedbox drain`");
                     true
                 }
             },

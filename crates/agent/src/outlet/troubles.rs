@@ -218,8 +218,7 @@ impl TroubleBoard {
 /// Prefix of troubles with a whole disk.
 const DISK: &str = "disk of ";
 /// What a person can do where only a restart helps.
-const LET_GO: &str =
-    "`zedbox drain force complete --for reboot --reason '...'` lets a waiting reboot go ahead";
+const LET_GO: &str = "`zedbox go --past drain --reason '...'` lets a waiting reboot go ahead";
 
 fn next_step_of_hanging(top: &str) -> String {
     format!(
@@ -344,7 +343,7 @@ mod tests {
         assert_eq!(hangs.text, "/x/persist does not answer");
         assert!(
             hangs.next_step.contains("fsfreeze -u /x/persist")
-                && hangs.next_step.contains("zedbox drain force")
+                && hangs.next_step.contains("zedbox go --past drain")
         );
     }
 

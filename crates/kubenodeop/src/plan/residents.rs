@@ -184,7 +184,7 @@ pub fn room(leaving: Sum, peers: &[PeerNode], residents: &[Resident]) -> Vec<Fin
         let text = format!("no other node takes pods: {} pods have nowhere to go", leaving.pods);
         return found(
             text,
-            "zedbox drain plan shows why each node takes none; what leaves stays Pending meanwhile",
+            "zedbox plan shows why each node takes none; what leaves stays Pending meanwhile",
         );
     }
     let free = |has: fn(&PeerNode) -> Option<u64>, takes: fn(Sum) -> u64| {

@@ -166,7 +166,7 @@ impl NodeAgent {
                     say!(out, warn, "the disks are not in sync after {secs} s; the operation continues");
                     self.check(now, order, out)
                 }
-                OrderPhase::Looking { .. } => self.unanswered(now, &order, out),
+                OrderPhase::Looking { .. } => self.unanswered(now, out),
                 OrderPhase::Turning => {
                     if !self.may_restart(now, OWN_TURN, out) {
                         return;

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use agent::device::MachineOperation;
 use step::Mono;
-use topics::{OutageAnswer, OutageKind, OutageRole, OutageVerdict, Requester};
+use topics::{OutageAnswer, OutageKind, OutageRole, OutageVerdict};
 
 use super::phase::{LatchedOrder, OrderPhase};
 use super::talk::OwnTurn;
-use super::{Effect, MachineOrder, NodeAgent};
+use super::{Effect, NodeAgent};
 use crate::limits::{ANSWER_LIMIT, EMERGENCY, LOOK_LIMIT};
 
 /// Behind the reason of a restart that waited for its turn in vain.
@@ -53,12 +53,7 @@ impl NodeAgent {
     }
 
     /// zedkube has not answered in time whether the machine may go down.
-    pub(super) fn unanswered(
-        &mut self,
-        now: Mono,
-        order: &MachineOrder,
-        out: &mut Vec<Effect>,
-    ) -> OrderPhase {
+    pub(super) fn unanswered(&mut self, now: Mono, out: &mut Vec<Effect>) -> OrderPhase {
         let asked = Mono::from_start(now.since_start().saturating_sub(ANSWER_LIMIT));
         let since = *self.talk.silent_since.get_or_insert(asked);
         let limit = LOOK_LIMIT;
@@ -72,14 +67,13 @@ impl NodeAgent {
             out.push(Effect::Check);
             return OrderPhase::Checking { unasked };
         }
-        let whom = if order.drained_for() == Some(Requester::Update) { "update" } else { "reboot" };
         let then = if worker {
             format!("it goes down all the same once that has lasted for {} s", limit.as_secs())
         } else {
-            format!("at your own risk: `zedbox drain force complete --for {whom} --reason '...'`")
+            "at your own risk: `zedbox go --past drain --reason '...'`".to_owned()
         };
         let why = "zedkube does not answer whether this node may go down now".to_owned();
-        self.talk.hold(why, format!("check that zedkube runs: `zedbox drain status`; {then}"), out);
+        self.talk.hold(why, format!("check that zedkube runs: `zedbox status`; {then}"), out);
         OrderPhase::Held { again_at: now + self.limits.refused_retry() }
     }
 

@@ -313,7 +313,7 @@ pub const CODES: [&str; 8] =
 pub async fn look(cluster: &ApiClient, record: &TurnRecord, now: Timestamp) -> Vec<Finding> {
     let turn = record.holders.iter().map(|it| {
         let text = format!("node {} holds a turn ({}, phase {})", it.node, it.op.text(), it.phase.text());
-        Finding::new("turn", text, "wait until it is back, or stop what it does: --although-held")
+        Finding::new("turn", text, "wait until it is back, or stop what it does: --pass turn")
     });
     let mut found: Vec<Finding> = turn.collect();
     found.extend(cluster::site(cluster, now).await);

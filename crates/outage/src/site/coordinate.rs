@@ -140,7 +140,7 @@ fn all_said(site: &SiteRecord, step: &NodeStep, then: SitePhase) -> Move {
     Move::Wait(
         format!("nodes to {what}: {}", listed(&late, ", ")),
         format!(
-            "`zedbox drain status` on node {} shows whether zedkube runs there; without them: {}; or withdraw: \
+            "`zedbox status` on node {} shows whether zedkube runs there; without them: {}; or withdraw: \
              {CANCEL}",
             late[0],
             pass_step(site)
@@ -160,7 +160,7 @@ fn workers(site: &SiteRecord, nodes: &[TurnNode]) -> Move {
     }
     Move::Wait(
         format!("workers to {}: {}", down(&site.kind), listed(&up, ", ")),
-        format!("look at node {}: zedbox drain status; without them: {}", up[0], pass_step(site)),
+        format!("look at node {}: zedbox status; without them: {}", up[0], pass_step(site)),
     )
 }
 
@@ -241,6 +241,6 @@ fn uncordoning(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> 
     }
     Move::Wait(
         format!("nodes to be schedulable: {}", listed(&late, ", ")),
-        format!("zedbox drain status on node {} shows what its checks after boot wait for", late[0]),
+        format!("zedbox status on node {} shows what its checks after boot wait for", late[0]),
     )
 }

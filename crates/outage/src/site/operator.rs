@@ -70,7 +70,7 @@ pub fn begun(
     }
     if let Some(holder) = record.holders.first().filter(|_| !wish.although_held) {
         return Err(OperatorRefusal::Site(format!(
-            "node {} holds a turn ({}, phase {}): wait until it is back, or add --although-held, which stops what it does",
+            "node {} holds a turn ({}, phase {}): wait until it is back, or add --pass turn, which stops what it does",
             holder.node,
             holder.op.text(),
             holder.phase.text()

@@ -130,7 +130,7 @@ pub(super) fn next(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings)
     let limit = NODE_LIMIT.as_secs() / 60;
     let there = is_alive(member, nodes);
     let wait = |what: String, next: String| Move::Wait(what, next);
-    let look = || format!("zedbox drain status on node {node}");
+    let look = || format!("zedbox status on node {node}");
     match &ack.step {
         NodeStep::Failed => stop(site, member, &ack.waits),
         _ if !there && late => {
@@ -240,7 +240,7 @@ fn first(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
         None => return to(site, member, NodeStep::Draining),
         Some(silent) => (
             format!("waits for zedkube on node {} to answer", silent.node),
-            format!("zedbox drain status on node {}", silent.node),
+            format!("zedbox status on node {}", silent.node),
         ),
     };
     if found.lasted >= NODE_LIMIT {

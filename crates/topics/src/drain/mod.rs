@@ -253,7 +253,7 @@ pub fn read_force(bytes: &[u8]) -> Result<NodeDrainStatus, ForceError> {
             refuse(format!("status {number} does not exist; write a Status from 1 to 9"))
         }
         (_, Requester::Operator) => refuse(
-            "requester 4 is a person who can withdraw the request (zedbox drain cancel); write RequestedBy 2 \
+            "requester 4 is a person who can withdraw the request (zedbox undrain); write RequestedBy 2 \
              (reboot, shutdown) or 3 (update)"
                 .to_owned(),
         ),
@@ -266,7 +266,7 @@ pub fn read_force(bytes: &[u8]) -> Result<NodeDrainStatus, ForceError> {
             refuse(format!("requester {number} does not exist; write RequestedBy 2 (reboot, shutdown) or 3 (update)"))
         }
         (DrainStatus::Complete, Requester::Unset | Requester::None) => refuse(
-            "COMPLETE needs a target: `zedbox drain force complete --for reboot` or `--for update`; in the file, \
+            "COMPLETE needs a target: `zedbox go --past drain` or `--for update`; in the file, \
              RequestedBy 2 (reboot, shutdown) or 3 (update)"
                 .to_owned(),
         ),

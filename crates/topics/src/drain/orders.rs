@@ -47,7 +47,7 @@ impl DeviceOrder {
 /// Under the root.
 pub const WINDOW_PASS: &str = "run/zedbox/window-pass.json";
 
-/// Written by `zedbox drain start-now`, read by zedkube; under `/run`, because it is for one request of this boot.
+/// Written by `zedbox go --past window`, read by zedkube; under `/run`, because it is for one request of this boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct WindowPass {

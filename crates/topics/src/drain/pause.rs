@@ -1,5 +1,5 @@
 //! A person's order that no operation starts on this node, in this boot and later ones. Written by
-//! `zedbox pause` and `zedbox drain refuse`, read by zedagent, baseosmgr and zedkube, each by itself.
+//! `zedbox pause` and `zedbox pause --only-controller`, read by zedagent, baseosmgr and zedkube, each by itself.
 //!
 //! It has the form of a topic, and the rule for orders applies. Pure: no clock, no I/O, no task.
 
@@ -63,7 +63,7 @@ pub enum PauseScope {
     /// All that have not started: `zedbox pause`.
     #[default]
     Node,
-    /// All that the controller has ordered, started or not, until the machine is commanded down: `zedbox drain refuse`.
+    /// All that the controller has ordered, started or not, until the machine is commanded down: `zedbox pause --only-controller`.
     Controller,
 }
 
@@ -98,12 +98,7 @@ impl OperationPause {
     }
 
     pub const fn next_step(&self) -> &'static str {
-        match self.scope {
-            PauseScope::Node => "`zedbox resume` ends the pause, on this node, as root",
-            PauseScope::Controller => {
-                "`zedbox drain refuse --withdraw` lets it go ahead, on this node, as root"
-            }
-        }
+        "`zedbox resume` lets it go ahead, on this node, as root"
     }
 }
 
@@ -154,7 +149,7 @@ mod tests {
             refused.words(),
             "refused by field: new disk, since 2026-03-14T09:30:00Z, until 2026-03-14T11:30:00Z"
         );
-        assert!(pause.next_step().contains("zedbox resume") && refused.next_step().contains("--withdraw"));
+        assert!(pause.next_step().contains("zedbox resume") && refused.next_step().contains("zedbox resume"));
         assert!(pause.is_set() && !OperationPause::default().is_set());
     }
 }

@@ -330,8 +330,8 @@ impl Zedagent {
                     self.wall(failure.until).shown(),
                     failure.failures
                 ),
-                next_step: "`zedbox drain status` says what to fix; to go ahead without a drain: `zedbox drain force complete \
-                            --for reboot --reason '...'`",
+                next_step: "`zedbox status` says what to fix; to go ahead without a drain: `zedbox go --past drain \
+                            --reason '...'`",
             },
             Some(_) | None => OperationGate::Ask,
         }

@@ -377,7 +377,7 @@ log-format = \"journald\"
     #[test]
     fn e1_a_link_without_arguments_runs_on_the_root_of_the_machine() {
         for agent in NAMES {
-            let words = super::super::by_name([OsString::from(format!("/opt/zededa/bin/{agent}"))]);
+            let words = super::super::of_now([OsString::from(format!("/opt/zededa/bin/{agent}"))]).0;
             let args = parse(words, true).unwrap();
             assert_eq!(of(args).root, Path::new("/"), "{agent}");
         }

@@ -76,10 +76,8 @@ pub(crate) struct BeginOptions {
     /// Let virtual machines go down with their nodes. They are not stopped before that, and their volumes stay attached.
     #[arg(long)]
     pub(crate) leave_machines: bool,
-    /// Begin although a node holds a turn; what it does under that stops.
-    #[arg(long)]
-    pub(crate) although_held: bool,
-    /// Begin although the checks have found this; may be given more than once. The codes are those that they name.
+    /// Begin although the checks have found this; may be given more than once. The codes are those that they name; past
+    /// `turn`, what the node does that holds one stops.
     #[arg(long, value_name = "CODE", value_parser = CODES)]
     pub(crate) pass: Vec<String>,
 }

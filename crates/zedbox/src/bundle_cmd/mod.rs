@@ -36,10 +36,10 @@ const SAID_BYTES: usize = 4 << 20;
 const TOP: &str = "zedbox-bundle";
 /// Commands of this program, by the file for their output.
 const COMMANDS: [(&str, &[&str]); 9] = [
-    ("drain-status", &["drain", "status"]),
-    ("drain-status.json", &["drain", "status", "-o", "json"]),
-    ("drain-history", &["drain", "history"]),
-    ("drain-plan", &["drain", "plan"]),
+    ("drain-status", &["status"]),
+    ("drain-status.json", &["status", "-o", "json"]),
+    ("drain-history", &["history"]),
+    ("drain-plan", &["plan"]),
     ("lock-status", &["lock", "status"]),
     ("site-status", &["site", "status"]),
     ("machines", &["machines", "list"]),
@@ -107,7 +107,7 @@ async fn write(command: &BundleCommand, voice: &Voice) -> anyhow::Result<()> {
     if let Some((path, _)) = contents.0.iter().find(|(_, bytes)| secrets.are_in(bytes)) {
         bail!(
             "write the archive: {path} would hold a secret of this node, so nothing was written; report that name, and send what \
-             `zedbox verify`, `zedbox drain status` and `zedbox lock status` print"
+             `zedbox verify`, `zedbox status` and `zedbox lock status` print"
         );
     }
     let archive = packed(&contents, now).context("pack the archive")?;

@@ -80,7 +80,7 @@ impl DemoWorld {
         let failed = stage.status(&[DrainStatus::FailedDrain]);
         self.tell.count(DRAIN_LIMIT, "the drain is given up", failed).await?;
         self.cluster.schedulable().await?;
-        self.typed(&["drain", "status"]).await?;
+        self.typed(&["status"]).await?;
         self.tell.say(&format!(
             "Nobody changes that, so the drain is given up after {DRAIN_LIMIT} s: {} stays up, and takes pods.",
             self.name()

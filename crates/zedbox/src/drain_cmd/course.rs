@@ -177,12 +177,12 @@ fn end_of_own(seen: &DrainView, id: RequestId, now: GoTime) -> Option<WatchEnd> 
         | DrainOutcome::Unproved => {
             return None;
         }
-        DrainOutcome::Complete if foreign(seen) => "`zedbox drain done` leaves that cordon in place",
-        DrainOutcome::Complete => "the node stays cordoned until `zedbox drain done`",
+        DrainOutcome::Complete if foreign(seen) => "`zedbox undrain` leaves that cordon in place",
+        DrainOutcome::Complete => "the node stays cordoned until `zedbox undrain`",
         DrainOutcome::Skipped | DrainOutcome::Forced => {
-            "do not work on this node yet: fix the cause, then `zedbox drain cancel` and `zedbox drain request` again"
+            "do not work on this node yet: fix the cause, then `zedbox undrain` and `zedbox drain --reason TEXT` again"
         }
-        DrainOutcome::Failed => "`zedbox drain request` asks again, `zedbox drain cancel` gives up",
+        DrainOutcome::Failed => "`zedbox drain --reason TEXT` asks again, `zedbox undrain` gives up",
     };
     Some(WatchEnd { exit: Exit::of(state), words: format!("{}; {ways}", outcome(seen, state)) })
 }

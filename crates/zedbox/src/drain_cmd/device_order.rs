@@ -6,16 +6,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use agent::device::ImageKind;
-use agent::{Clock, force, wire};
+use agent::{force, wire};
 use anyhow::{Context as _, bail};
 use kubeapi::{ApiClient, Error, NodeName, nodes};
 use pubsub::{TopicRoot, store};
-use sheet::DrainView;
 use topics::{
     DEVICE_ORDER, DeviceOp, DeviceOpPending, DeviceOrder, DrainStatus, ForceFile, PendingState, Requester,
     go_json,
 };
 
+use super::Shell;
 use super::course::Goal;
 use super::follow::Follow;
 use super::orders::force::order_it;
@@ -27,7 +27,7 @@ use super::request::{doubts, member};
 use super::voice::Voice;
 use super::watch::{self, WatchPatience};
 use crate::Exit;
-use crate::args::{Blocked, OrderOptions, Output, Surroundings, kubeconfig_of};
+use crate::args::{Blocked, OrderOptions, Output, kubeconfig_of};
 
 /// A drain is blocked when something has blocked it for so long without a break: budgets and restarts do for a moment.
 const BLOCKED: Duration = Duration::from_mins(1);
@@ -38,31 +38,23 @@ const CALLED_OFF: Duration = Duration::from_secs(3);
 /// No order is longer.
 const LIMIT_BYTES: u64 = 4096;
 
-/// Orders the operation, or withdraws it. What goes wrong is said on standard error in plain words.
-pub(crate) async fn run(op: DeviceOp, options: &OrderOptions, within: Option<Duration>) -> Exit {
-    let surroundings = Surroundings::of_this_process();
-    let voice = Voice::new(options.output, &surroundings);
-    Voice::exit(op.word(), act(op, options, within, &surroundings, &voice).await)
-}
-
-async fn act(
+/// Orders the operation, or withdraws it.
+pub(super) async fn run(
+    shell: &Shell,
     op: DeviceOp,
     options: &OrderOptions,
     within: Option<Duration>,
-    surroundings: &Surroundings,
-    voice: &Voice,
 ) -> anyhow::Result<Exit> {
-    let (clock, word) = (Clock::new(), op.word());
-    let root = &options.root;
-    let topic_root = TopicRoot::open(root).with_context(|| format!("open the root {}", root.display()))?;
+    let Shell { topic_root, clock, voice, .. } = shell;
+    let (clock, word) = (*clock, op.word());
     let file = topic_root.path(DEVICE_ORDER);
     if options.cancel {
-        return cancel(&topic_root, clock, op, voice).await.with_context(|| format!("withdraw the {word}"));
+        return cancel(shell, op).await.with_context(|| format!("withdraw the {word}"));
     }
     let doing = || format!("order a {word}");
     let reason = person::reason(options.reason.as_deref().unwrap_or_default()).with_context(doing)?;
-    let boot_id = force::boot_of_agents(&topic_root).with_context(doing)?;
-    let Some(boot_id) = boot_id.filter(|_| serves(&topic_root)) else {
+    let boot_id = force::boot_of_agents(topic_root).with_context(doing)?;
+    let Some(boot_id) = boot_id.filter(|_| serves(topic_root)) else {
         bail!(
             "{}: zedagent does not run, and it is what carries it out: systemctl start zedbox, then this again",
             doing()
@@ -77,13 +69,13 @@ async fn act(
             other.op.word()
         );
     }
-    let by = person::name(surroundings);
+    let by = shell.who();
     let order = DeviceOrder { op, boot_id, ordered_at: clock.wall(), reason: reason.to_owned(), by };
-    let seen = DrainView::read(&topic_root, clock);
-    let member = member(&topic_root);
+    let seen = shell.look();
+    let member = member(topic_root);
     let undrained = seen.is_outside(member);
     if undrained && within.is_none() && !options.undrained {
-        refuse_in_cluster(&topic_root, options.kubeconfig.as_deref()).await.with_context(doing)?;
+        refuse_in_cluster(topic_root, options.kubeconfig.as_deref()).await.with_context(doing)?;
     }
     match refuse_while_paused(&seen, &doing()) {
         // Power that fails asks nobody.
@@ -95,7 +87,7 @@ async fn act(
         }
         judged => judged?,
     }
-    write(&topic_root, DEVICE_ORDER, &order).await.with_context(doing)?;
+    write(topic_root, DEVICE_ORDER, &order).await.with_context(doing)?;
     for line in doubts(&seen, member) {
         Voice::warn_of(word, &line);
     }
@@ -105,7 +97,7 @@ async fn act(
         DeviceOp::Shutdown => "is switched off, until somebody switches it on by hand",
     };
     let first = if undrained { "nothing is drained," } else { "this node is drained first, then" };
-    let follow = if waits { "" } else { "`zedbox drain watch` follows the drain; " };
+    let follow = if waits { "" } else { "`zedbox watch` follows the drain; " };
     let text = format!(
         "Ordered a {word}: {first} the machine {goes}. {follow}`zedbox {word} --cancel` withdraws it until then."
     );
@@ -123,15 +115,15 @@ async fn act(
     let acts = within.is_some() || options.if_blocked != Blocked::Wait;
     let patience = WatchPatience { blocked, acts, ..WatchPatience::until(clock, within.or(options.timeout)) };
     let goal = Goal::Machine(op);
-    let exit = watch::run(&topic_root, clock, goal, patience, voice).await?;
+    let exit = watch::run(shell, goal, patience).await?;
     let over = matches!(exit, Exit::UnderWay | Exit::Blocked);
     match options.if_blocked {
         _ if !over => Ok(exit),
-        Blocked::Force => go(&topic_root, clock, &order, voice).await,
-        Blocked::Wait if within.is_some() => go(&topic_root, clock, &order, voice).await,
+        Blocked::Force => go(shell, &order).await,
+        Blocked::Wait if within.is_some() => go(shell, &order).await,
         Blocked::Wait => Ok(exit),
         Blocked::Fail => {
-            cancel(&topic_root, clock, op, voice).await.with_context(|| format!("withdraw the {word}"))?;
+            cancel(shell, op).await.with_context(|| format!("withdraw the {word}"))?;
             Ok(exit)
         }
     }
@@ -177,12 +169,8 @@ async fn cluster_of(topic_root: &TopicRoot, kubeconfig: Option<&Path>) -> anyhow
 }
 
 /// The machine goes without the rest of its drain, as a person's forced status says it.
-async fn go(
-    topic_root: &TopicRoot,
-    clock: Clock,
-    order: &DeviceOrder,
-    voice: &Voice,
-) -> anyhow::Result<Exit> {
+async fn go(shell: &Shell, order: &DeviceOrder) -> anyhow::Result<Exit> {
+    let topic_root = &shell.topic_root;
     let op = order.op;
     if read(&topic_root.path(DEVICE_ORDER))?.as_ref() != Some(order) {
         Voice::warn_of(op.word(), "the order was withdrawn meanwhile: nothing is forced");
@@ -192,7 +180,7 @@ async fn go(
         .await
         .context("let the machine go without the rest of its drain")?;
     Voice::warn_of(op.word(), "NOT DRAINED: what still runs on this node is cut off");
-    watch::run(topic_root, clock, Goal::Machine(op), WatchPatience::default(), voice).await
+    watch::run(shell, Goal::Machine(op), WatchPatience::default()).await
 }
 
 /// What lets the machine go for this order.
@@ -205,7 +193,9 @@ fn forced(order: &DeviceOrder) -> ForceFile {
     }
 }
 
-async fn cancel(topic_root: &TopicRoot, clock: Clock, op: DeviceOp, voice: &Voice) -> anyhow::Result<Exit> {
+async fn cancel(shell: &Shell, op: DeviceOp) -> anyhow::Result<Exit> {
+    let Shell { topic_root, clock, voice, .. } = shell;
+    let clock = *clock;
     let file = &topic_root.path(DEVICE_ORDER);
     let order = read(file).unwrap_or_default();
     if let Some(other) = order.as_ref().filter(|it| it.op != op) {
@@ -237,12 +227,12 @@ async fn cancel(topic_root: &TopicRoot, clock: Clock, op: DeviceOp, voice: &Voic
         let (word, secs) = (op.word(), CALLED_OFF.as_secs());
         let text = format!(
             "Too late: the {word} was commanded before, and nodeagent has not called it off within {secs} s. Where the device \
-             was asked for it, the machine goes down now; `zedbox drain status` shows it."
+             was asked for it, the machine goes down now; `zedbox status` shows it."
         );
         ("commanded", text)
     } else {
         let text = "Withdrew your order. Where nobody else wants this node down, as the controller, the drain ends and zedkube \
-                    removes its own cordon: `zedbox drain status` shows it.";
+                    removes its own cordon: `zedbox status` shows it.";
         ("withdrawn", text.to_owned())
     };
     voice.done(result, file, ("Order", &order), &text)

@@ -1,11 +1,11 @@
-//! `zedbox drain history`: the last drains and force files as one report, also after a reboot.
+//! `zedbox history`: the last drains and force files as one report, also after a reboot.
 //!
 //! Not here: what is kept; zedkube decides that and bounds it.
 
 use agent::wire::GLOBAL;
 use agent::{report, wire};
 use anyhow::Context as _;
-use pubsub::{TopicRoot, store};
+use pubsub::store;
 use sheet::text::{clock_time, date_and_time, number, span};
 use sheet::{blocker_words, counts_words, for_whom, recordons, status_words};
 use topics::{
@@ -13,6 +13,7 @@ use topics::{
     PauseRecord, PauseScope, StepWord, go_json,
 };
 
+use super::Shell;
 use super::text::{paragraph, row};
 use super::voice::Voice;
 use crate::Exit;
@@ -21,7 +22,8 @@ use crate::args::Output;
 /// No history is longer.
 const LIMIT_BYTES: u64 = 1 << 20;
 
-pub(super) fn run(topic_root: &TopicRoot, voice: &Voice) -> anyhow::Result<Exit> {
+pub(super) fn run(shell: &Shell) -> anyhow::Result<Exit> {
+    let Shell { topic_root, voice, .. } = shell;
     let path = wire::path::<DrainHistory>(topic_root, "zedkube", GLOBAL);
     let doing = || format!("read the history {}; `zedbox check` shows more", path.display());
     let mut history = match store::read(&path, LIMIT_BYTES).with_context(doing)? {

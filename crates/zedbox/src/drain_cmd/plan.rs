@@ -1,10 +1,9 @@
-//! `zedbox drain plan`: what a drain of a node would do and what it would meet, without a write.
+//! `zedbox plan`: what a drain of a node would do and what it would meet, without a write.
 //!
 //! Not here: the foretelling (`kubenodeop::plan::survey`).
 
 use std::path::PathBuf;
 
-use agent::Clock;
 use agent::wire::{self, GLOBAL};
 use anyhow::{Context as _, bail};
 use checks::cluster::{self, ClusterSource};
@@ -20,6 +19,7 @@ use sheet::finding_words;
 use topics::{CordonOwner, DrainFinding, EdgeNodeInfo, PASS_FILE, PreflightPass, go_json};
 use zedkube::preflight;
 
+use super::Shell;
 use super::text::{clean, paragraph, row};
 use super::voice::Voice;
 use crate::Exit;
@@ -34,12 +34,8 @@ const NOTHING: &str = "-";
 const INDENT: &str = "    ";
 
 /// Prints the plan. Ends with [`Exit::Blocked`] when something is certain to hold the drain up.
-pub(crate) async fn run(
-    topic_root: &TopicRoot,
-    clock: Clock,
-    options: &PlanOptions,
-    voice: &Voice,
-) -> anyhow::Result<Exit> {
+pub(crate) async fn run(shell: &Shell, options: &PlanOptions) -> anyhow::Result<Exit> {
+    let Shell { topic_root, clock, voice, .. } = shell;
     let node = match &options.node {
         Some(name) => name.clone(),
         None => own_node(topic_root)?.kube_name(),
@@ -80,7 +76,7 @@ pub(crate) async fn run(
         findings.extend(local::look(&machine, own_clock()));
     } else {
         plan.notes.push(format!(
-            "certificates and disks of node {node} are looked at by `zedbox drain plan` there, without --node"
+            "certificates and disks of node {node} are looked at by `zedbox plan` there, without --node"
         ));
     }
     plan.findings = settled(findings, &limits.preflight_stops);

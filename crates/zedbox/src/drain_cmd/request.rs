@@ -1,10 +1,10 @@
-//! `zedbox drain request` and `cancel`: a person's own NodeDrainRequest, published and withdrawn.
+//! `zedbox drain` and `zedbox undrain`: a person's own NodeDrainRequest, published and withdrawn.
 //!
 //! Not here: requests of the controller; those belong to zedagent and baseosmgr.
 
 use std::path::Path;
+use std::time::Duration;
 
-use agent::Clock;
 use agent::wire::{self, GLOBAL};
 use anyhow::{Context as _, bail};
 use pubsub::{Name, Publication, TopicRoot, store};
@@ -12,27 +12,35 @@ use sheet::{DrainOutcome, DrainView, OPERATOR, operator_file, request_words};
 use topics::{DrainStatus, EdgeNodeClusterConfig, GoTime, NodeDrainRequest, Requester};
 use zedagent::CONFIG;
 
+use super::Shell;
 use super::course::Goal;
 use super::orders::pause::refuse_while_paused;
 use super::person;
 use super::voice::Voice;
 use super::watch::{self, WatchPatience};
 use crate::Exit;
-use crate::args::{Output, RequestOptions, Surroundings};
+use crate::args::{DrainOptions, Output};
 
 /// What `request` does, in errors.
 const REQUEST: &str = "request a drain";
 
 /// Asks zedkube to drain this node.
-pub(super) async fn ask(
-    topic_root: &TopicRoot,
-    clock: Clock,
-    options: &RequestOptions,
-    surroundings: &Surroundings,
-    voice: &Voice,
+pub(super) async fn ask(shell: &Shell, options: &DrainOptions) -> anyhow::Result<Exit> {
+    let reason = options.reason.as_deref().unwrap_or_default();
+    order(shell, reason, options.wait, options.timeout).await
+}
+
+/// The same, with its options.
+pub(super) async fn order(
+    shell: &Shell,
+    reason: &str,
+    wait: bool,
+    timeout: Option<Duration>,
 ) -> anyhow::Result<Exit> {
-    let reason = person::reason(&options.reason).context(REQUEST)?;
-    let seen = DrainView::read(topic_root, clock);
+    let Shell { topic_root, clock, voice, .. } = shell;
+    let clock = *clock;
+    let reason = person::reason(reason).context(REQUEST)?;
+    let seen = shell.look();
     refuse_while_paused(&seen, REQUEST)?;
     let mut own = publication(topic_root, REQUEST)?;
     let file = operator_file(topic_root);
@@ -40,7 +48,7 @@ pub(super) async fn ask(
     let request = NodeDrainRequest {
         requested_at: clock.wall(),
         requested_by: Requester::Operator,
-        context: format!("operator {}: {reason}", person::name(surroundings)),
+        context: format!("operator {}: {reason}", shell.who()),
     };
     own.publish(GLOBAL, &request).context(REQUEST)?;
     // The file stays, and whoever withdraws it needs the lock.
@@ -50,14 +58,14 @@ pub(super) async fn ask(
         Voice::warn(&line);
     }
     let id = request.id();
-    let follow = if options.wait { "" } else { "`zedbox drain watch` follows it; " };
+    let follow = if wait { "" } else { "`zedbox watch` follows it; " };
     let text = format!(
         "Requested a drain: {} says \"{}\". zedkube cordons this node and evicts its pods; nothing is \
-         rebooted. {follow}`zedbox drain cancel` withdraws the request and makes the node schedulable again.",
+         rebooted. {follow}`zedbox undrain` withdraws the request and makes the node schedulable again.",
         file.display(),
         request.context
     );
-    if !options.wait {
+    if !wait {
         return voice.done("requested", &file, ("Request", &request), &text);
     }
     if voice.output == Output::Text {
@@ -67,7 +75,7 @@ pub(super) async fn ask(
         Voice::warn("NOT DRAINED: the device config names no cluster, so nothing is drained; not waiting");
         return Ok(Exit::Skipped);
     }
-    watch::run(topic_root, clock, Goal::Own(id), WatchPatience::until(clock, options.timeout), voice).await
+    watch::run(shell, Goal::Own(id), WatchPatience::until(clock, timeout)).await
 }
 
 /// Whether there is one, readable or not.
@@ -77,9 +85,10 @@ pub(super) fn operator_file_exists(topic_root: &TopicRoot) -> bool {
 }
 
 /// Withdraws a person's own request.
-pub(super) fn cancel(topic_root: &TopicRoot, clock: Clock, voice: &Voice) -> anyhow::Result<Exit> {
+pub(super) fn cancel(shell: &Shell) -> anyhow::Result<Exit> {
+    let Shell { topic_root, clock, voice, .. } = shell;
     let file = operator_file(topic_root);
-    let seen = DrainView::read(topic_root, clock);
+    let seen = shell.look();
     if !operator_file_exists(topic_root) {
         let others: Vec<String> = seen
             .requests
@@ -187,10 +196,10 @@ fn refuse_second(
             return Ok(());
         }
         let words = request_words(current, current.requested_at, now);
-        bail!("{REQUEST}: {path} exists already, {words}; `zedbox drain cancel` withdraws it");
+        bail!("{REQUEST}: {path} exists already, {words}; `zedbox undrain` withdraws it");
     }
     if file.symlink_metadata().is_ok() {
-        bail!("{REQUEST}: {path} exists and cannot be read; `zedbox drain cancel` removes it");
+        bail!("{REQUEST}: {path} exists and cannot be read; `zedbox undrain` removes it");
     }
     Ok(())
 }

@@ -1,13 +1,14 @@
-//! `zedbox drain status`: the state of the drain as a sheet for a person or one object for a program.
+//! `zedbox status`: the state of the drain as a sheet for a person or one object for a program.
 //!
 //! Not here: what it says (`sheet`).
 
-use agent::{Clock, operator};
+use agent::operator;
 use pubsub::TopicRoot;
 use sheet::text::bar;
 use sheet::{DrainOutcome, DrainView, Row, RowWeight, rows};
 use topics::{GoTime, PAUSE_FILE};
 
+use super::Shell;
 use super::follow::Follow;
 use super::person::user;
 use super::text::{Sheet, paragraph, row};
@@ -16,12 +17,9 @@ use crate::Exit;
 use crate::args::{Output, StatusOptions};
 
 /// Prints how far the drain is.
-pub(super) async fn run(
-    topic_root: &TopicRoot,
-    clock: Clock,
-    options: &StatusOptions,
-    voice: &Voice,
-) -> anyhow::Result<Exit> {
+pub(super) async fn run(shell: &Shell, options: &StatusOptions) -> anyhow::Result<Exit> {
+    let Shell { topic_root, clock, voice, .. } = shell;
+    let clock = *clock;
     let mut follow = Follow::open(topic_root, clock);
     follow.settle(clock).await;
     let seen = follow.view().clone();
@@ -50,7 +48,7 @@ pub(super) fn warnings(topic_root: &TopicRoot, seen: &DrainView) -> Vec<String> 
     for (path, reason) in &seen.broken {
         let shown = path.display();
         let next = if path.ends_with(operator::FILE) {
-            "`zedbox drain cancel` removes it".to_owned()
+            "`zedbox undrain` removes it".to_owned()
         } else if path.ends_with(PAUSE_FILE) {
             "`zedbox resume` removes it".to_owned()
         } else {

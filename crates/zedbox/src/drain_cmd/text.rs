@@ -129,7 +129,7 @@ impl Sheet {
         if dropped > 0 {
             self.rows.push((
                 RowWeight::Essential,
-                vec![format!("... {} more: zedbox drain status", number(dropped, "line"))],
+                vec![format!("... {} more: zedbox status", number(dropped, "line"))],
             ));
         }
         self
@@ -194,8 +194,8 @@ mod tests {
         let whole = sheet().text(false);
         assert_eq!(sheet().fit(11).text(false), whole);
         let all = "state 1\nstate 2\npods\nblocked 1\nblocked 2\nblocked 3\npending\nnext step\n";
-        assert_eq!(sheet().fit(10).text(false), format!("{all}... 2 lines more: zedbox drain status\n"));
-        let least = "state 1\nblocked 1\nnext step\n... 7 lines more: zedbox drain status\n";
+        assert_eq!(sheet().fit(10).text(false), format!("{all}... 2 lines more: zedbox status\n"));
+        let least = "state 1\nblocked 1\nnext step\n... 7 lines more: zedbox status\n";
         assert_eq!(
             (sheet().fit(5).text(false).as_str(), sheet().fit(0).text(false).as_str()),
             (least, least)

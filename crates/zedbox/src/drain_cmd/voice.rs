@@ -126,12 +126,16 @@ impl Voice {
 
     /// A line on standard error. It is not wrapped: paths and commands in it are there to be copied.
     pub(crate) fn warn(text: &str) {
-        Self::warn_of("drain", text);
+        Self::line("zedbox", text);
     }
 
-    /// The same of another command.
+    /// The same, with the command.
     pub(crate) fn warn_of(command: &str, text: &str) {
-        let line = format!("zedbox {command}: {}\n", clean(text));
+        Self::line(&format!("zedbox {command}"), text);
+    }
+
+    fn line(who: &str, text: &str) {
+        let line = format!("{who}: {}\n", clean(text));
         // Nobody is left to tell when this fails.
         stderr().lock().write_all(line.as_bytes()).unwrap_or_default();
     }

@@ -1,4 +1,4 @@
-//! `zedbox drain watch`: follows a drain to its end, as a sheet that is drawn over itself on a terminal and as
+//! `zedbox watch`: follows a drain to its end, as a sheet that is drawn over itself on a terminal and as
 //! lines elsewhere.
 //!
 //! The files are followed by their events. Only what causes none is looked at each second: the clock, and whether
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use agent::Clock;
 use anyhow::Context as _;
-use pubsub::TopicRoot;
 use sheet::text::seconds;
 use sheet::{DrainOutcome, DrainView};
 use step::Mono;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::Shell;
 use super::course::{Goal, WatchCourse};
 use super::follow::{Follow, SETTLING};
 use super::status::{sheet, warnings};
@@ -46,13 +46,9 @@ impl WatchPatience {
 
 /// Follows the drain that is the `goal` until it has ended, Ctrl-C is pressed, or nobody reads any more; without `patience`
 /// it ends with 3 or 4 before that.
-pub(super) async fn run(
-    topic_root: &TopicRoot,
-    clock: Clock,
-    goal: Goal,
-    patience: WatchPatience,
-    voice: &Voice,
-) -> anyhow::Result<Exit> {
+pub(super) async fn run(shell: &Shell, goal: Goal, patience: WatchPatience) -> anyhow::Result<Exit> {
+    let Shell { topic_root, clock, voice, .. } = shell;
+    let clock = *clock;
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for Ctrl-C")?;
     let mut resized = signal(SignalKind::window_change()).context("listen for the terminal's size")?;
     let mut follow = Follow::open(topic_root, clock);
@@ -93,7 +89,7 @@ pub(super) async fn run(
             if patience.acts {
                 drop(teller.last_words(false, "waiting ended"));
             } else {
-                let words = "waiting ended; the drain continues, and `zedbox drain watch` follows it";
+                let words = "waiting ended; the drain continues, and `zedbox watch` follows it";
                 teller.last_words(false, words)?;
             }
             return Ok(if is_blocked { Exit::Blocked } else { Exit::UnderWay });

@@ -223,13 +223,13 @@ fn every_command_of_the_documents_is_checked_or_on_the_list_of_those_that_cannot
 
 #[test]
 fn commands_are_found_in_blocks_behind_prompts_and_in_spans() {
-    let text = "Type `sudo zedbox drain status` or `zedbox`, see `a b`.\n\n```sh\njq . x | jq -r '.a | .b' # why\n```\n\n\
+    let text = "Type `sudo zedbox status` or `zedbox`, see `a b`.\n\n```sh\njq . x | jq -r '.a | .b' # why\n```\n\n\
         ```text\n$ zedbox check x\nzedbox said something else\n```\n\n```text\nzedbox verify\nKUBECONFIG=x cargo bench\n```\n\
         | `kubectl get nodes \\| jq .` |\n";
     let found = shown_in(Path::new("x"), text);
     let found: Vec<_> = found.iter().map(|it| (it.line, it.text.as_str(), it.whole)).collect();
     let expected = [
-        (1, "zedbox drain status", false),
+        (1, "zedbox status", false),
         (4, "jq . x", true),
         (4, "jq -r '.a | .b'", true),
         (8, "zedbox check x", true),

@@ -26,6 +26,7 @@ fn refused(text: &str, whole: bool) -> Option<String> {
     for word in &mut words {
         let value = FOR.iter().find(|(placeholder, _)| word == placeholder && is_placeholder(word));
         *word = value.map_or_else(|| word.trim_end_matches('…').to_owned(), |(_, value)| (*value).to_owned());
+        *word = word.replace("preflight:CODE", "preflight:backups");
     }
     let cause = zedbox::command().try_get_matches_from(words).err()?;
     let kind = cause.kind();
@@ -41,7 +42,8 @@ fn refused(text: &str, whole: bool) -> Option<String> {
 }
 
 /// Replacements for values that the program inserts.
-const PUT_IN: [(&str, &str); 4] = [
+const PUT_IN: [(&str, &str); 5] = [
+    ("preflight:{}", "preflight:backups"),
     ("zedbox {} --cancel", "zedbox reboot --cancel"),
     ("{word}", "reboot"),
     ("{whom}", "reboot"),
@@ -84,8 +86,9 @@ fn every_zedbox_line_that_the_program_says_is_one_that_it_takes() {
 
 #[test]
 fn lines_of_a_source_are_found_over_line_ends_and_with_something_for_each_value() {
-    let source = "let a = \"type `zedbox drain \\\n    status`, or `zedbox role --user {name} | kubectl apply -f -`\";";
-    assert_eq!(said_in(source), ["zedbox drain status", "zedbox role --user n1"]);
+    let source =
+        "let a = \"type `zedbox drain \\\n    force`, or `zedbox role --user {name} | kubectl apply -f -`\";";
+    assert_eq!(said_in(source), ["zedbox drain force", "zedbox role --user n1"]);
     assert_eq!(said_in("`zedbox {} --cancel`"), ["zedbox reboot --cancel"]);
 }
 
@@ -127,9 +130,9 @@ fn every_zedbox_line_of_the_documents_is_one_that_the_program_takes() {
 fn a_wrong_word_flag_or_value_is_refused_and_a_name_alone_is_none() {
     for wrong in [
         "zedbox drian status",
-        "zedbox drain status --as-off NOW",
+        "zedbox status --as-off NOW",
         "zedbox lock limit many",
-        "zedbox drain watch --timeout soon",
+        "zedbox watch --timeout soon",
         "zedbox pause --reason TEXT and more",
     ] {
         assert!(refused(wrong, false).is_some(), "{wrong}");
@@ -150,7 +153,7 @@ const NOT_ON_A_TREE: [(&str, &str); 8] = [
     ("zedbox join", "asks a server, and no kubeconfig"),
     ("zedbox kubeconfig", "is for an administrator's kubeconfig"),
     ("zedbox lock status --root", "names a folder of the demo"),
-    ("zedbox drain watch", "follows files, and no kubeconfig, until it is stopped"),
+    ("zedbox watch", "follows files, and no kubeconfig, until it is stopped"),
 ];
 
 /// Commands in next steps find the cluster as the agents do. Each on the same tree, one after the other;
@@ -169,7 +172,7 @@ fn t11_each_zedbox_line_that_the_program_says_finds_the_cluster_that_the_setting
     sources.retain(|it| it.components().any(|part| part.as_os_str() == "src"));
     let said = sources.iter().flat_map(|it| said_in(&fs::read_to_string(it).unwrap()));
     let mut lines: BTreeSet<String> = said.collect();
-    lines.extend(["zedbox drain plan --node edge-node-2", "zedbox machines list"].map(str::to_owned));
+    lines.extend(["zedbox plan --node edge-node-2", "zedbox machines list"].map(str::to_owned));
     lines.retain(|line| !NOT_ON_A_TREE.iter().any(|(begins, _)| line.starts_with(begins)));
     assert!(lines.len() > 30, "{lines:?}");
     let mut wrong = Vec::new();

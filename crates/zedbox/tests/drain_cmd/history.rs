@@ -1,4 +1,4 @@
-//! `zedbox drain history`: the last drains as one report, and reports of a missing or broken history.
+//! `zedbox history`: the last drains as one report, and reports of a missing or broken history.
 
 use crate::drain_cmd::node::Node;
 use crate::drain_cmd::readme::shown;
@@ -13,7 +13,7 @@ fn o8_the_readme_shows_what_history_prints_after_a_reboot() {
     let told = node.drain("history");
     assert_eq!((told.code, told.err.as_str()), (0, ""));
     assert!(told.out.lines().all(|line| line.chars().count() <= 80), "{}", told.out);
-    assert_eq!(shown("zedbox drain history"), told.out, "docs/operate differs");
+    assert_eq!(shown("zedbox history"), told.out, "docs/operate differs");
     let json = node.drain("history -o json").json();
     assert_eq!(json["Drains"][0]["Steps"][4]["Step"], "attempt-failed");
     assert_eq!(json["Drains"][1]["Blockers"][0]["Code"], "budget");

@@ -69,10 +69,14 @@ impl Node {
 
     /// Not yet started, without this machine's environment.
     pub(crate) fn command(&self, words: &str) -> Command {
-        self.command_of("drain", words)
+        let (name, rest) = words.split_once(' ').unwrap_or((words, ""));
+        if name.starts_with("--") || ["", "force", "at-shutdown"].contains(&name) {
+            return self.command_of("drain", words);
+        }
+        self.command_of(name, rest)
     }
 
-    /// Another command than `drain`.
+    /// Another command than those of `command`.
     pub(crate) fn command_of(&self, name: &str, words: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
         command.args([name, "--root"]).arg(self.root()).args(words.split_whitespace());
@@ -123,9 +127,9 @@ impl Node {
         let program = self.path("zedbox");
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_zedbox")).arg(&program).status();
         assert!(copied.unwrap().success());
+        let typed = self.command(words);
         let mut command = Command::new(program);
-        command.args(["drain", "--root"]).arg(self.root()).args(words.split_whitespace());
-        command.env_clear().current_dir("/").uid(NOBODY).gid(NOBODY);
+        command.args(typed.get_args()).env_clear().current_dir("/").uid(NOBODY).gid(NOBODY);
         Some(Ended::of(command.output().unwrap()))
     }
 

@@ -1,4 +1,4 @@
-//! `zedbox drain plan`: a table or an object, no write, and the next step when it fails.
+//! `zedbox plan`: a table or an object, no write, and the next step when it fails.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -64,7 +64,7 @@ fn o5_the_plan_of_this_device_names_pods_blockers_and_the_next_step() {
     ] {
         assert!(said.contains(words), "no `{words}` in {}", told.out);
     }
-    assert_eq!(shown("zedbox drain plan"), without_this_disk(&told.out), "docs/operate differs");
+    assert_eq!(shown("zedbox plan"), without_this_disk(&told.out), "docs/operate differs");
     assert!(told.out.lines().all(|line| line.chars().count() <= 80), "{}", told.out);
 }
 
@@ -216,7 +216,7 @@ fn u6_a_plan_shows_what_the_preflight_finds_and_ends_with_4_where_it_stops_the_d
     assert!(said.contains("finding [backups] blocks: backups in progress: b1"), "{said}");
     // A passed finding no longer counts, with this code and on this node only.
     for (code, ends) in [("clock", 4), ("backups", 0)] {
-        assert_eq!(place.node.drain(&format!("pass {code} --reason hangs")).code, 0);
+        assert_eq!(place.node.drain(&format!("go --past preflight:{code} --reason hangs")).code, 0);
         assert_eq!(place.plan("").code, ends, "{code}");
     }
     let by = place.plan("-o json").json()["Findings"][0]["PassedBy"].as_str().unwrap().to_owned();
@@ -232,15 +232,15 @@ fn u6_a_plan_shows_what_the_preflight_finds_and_ends_with_4_where_it_stops_the_d
 fn u6_findings_are_passed_by_name_with_a_reason_in_a_file_for_root_alone_and_no_longer_once_that_is_removed()
 {
     let node = Node::of("cluster-idle");
-    assert_eq!(node.drain("pass backups").code, 2);
-    assert_eq!(node.drain("pass weather --reason r").code, 2);
-    assert_eq!(node.drain("pass --remove").code, 1);
-    let told = node.drain("pass backups clock --reason hangs -o json");
+    assert_eq!(node.drain("go --past preflight:backups").code, 2);
+    assert_eq!(node.drain("go --past preflight:weather --reason r").code, 2);
+    assert_eq!(node.drain("go --past preflight:backups --past preflight:clock --undo").code, 1);
+    let told = node.drain("go --past preflight:backups --past preflight:clock --reason hangs -o json");
     assert_eq!((told.code, &told.json()["Codes"]), (0, &json!(["backups", "clock"])), "{told:?}");
     let order = PreflightPass::read(node.text(PASS_FILE).as_bytes()).unwrap();
     assert_eq!((order.codes.len(), order.reason.as_str()), (2, "hangs"));
     assert!(!order.by.is_empty());
     assert_eq!(fs::metadata(node.path(PASS_FILE)).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(node.drain("pass --remove").code, 0);
+    assert_eq!(node.drain("go --past preflight:backups --past preflight:clock --undo").code, 0);
     assert!(!node.path(PASS_FILE).exists());
 }

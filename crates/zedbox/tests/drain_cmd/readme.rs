@@ -56,7 +56,7 @@ fn the_readme_shows_what_status_prints() {
     // For another time it does not say whether zedkube runs.
     let printed =
         printed(&node, &told).replace("zedkube    last heard of", "zedkube    running, last heard of");
-    assert_eq!(shown("zedbox drain status"), printed, "the documents differ");
+    assert_eq!(shown("zedbox status"), printed, "the documents differ");
 }
 
 #[test]
@@ -67,11 +67,7 @@ fn the_readme_shows_what_watch_prints() {
     node.zedkube_tells("drain-9-complete");
     assert_eq!(watch.end(), 0);
     let printed = watch.read.join("\n");
-    assert_eq!(
-        with_fixed_times(&shown("zedbox drain watch")),
-        with_fixed_times(&printed),
-        "the documents differ"
-    );
+    assert_eq!(with_fixed_times(&shown("zedbox watch")), with_fixed_times(&printed), "the documents differ");
 }
 
 #[test]
@@ -80,15 +76,15 @@ fn the_readme_shows_what_request_cancel_and_force_print() {
         Ended::of(node.command(words).args(last).env("SUDO_USER", "field").output().unwrap())
     };
     let node = Node::of("cluster-idle").with_zedkube();
-    let told = by_field(&node, "request --reason", &["new disk in bay 2"]);
-    same_words(&node, "sudo zedbox drain request --reason \"new disk in bay 2\"", &told);
+    let told = by_field(&node, "--reason", &["new disk in bay 2"]);
+    same_words(&node, "sudo zedbox drain --reason \"new disk in bay 2\"", &told);
     node.zedkube_tells("drain-9-complete");
-    same_words(&node, "sudo zedbox drain cancel", &by_field(&node, "cancel", &[]));
+    same_words(&node, "sudo zedbox undrain", &by_field(&node, "undrain", &[]));
     let node = Node::of("failed-drain-8").with_zedkube();
     same_words(
         &node,
-        "sudo zedbox drain force complete --for reboot --reason \"server is lost\"",
-        &by_field(&node, "force complete --for reboot --reason", &["server is lost"]),
+        "sudo zedbox go --past drain --reason \"server is lost\"",
+        &by_field(&node, "go --past drain --reason", &["server is lost"]),
     );
     same_words(&node, "sudo zedbox drain force --remove", &by_field(&node, "force --remove", &[]));
 }

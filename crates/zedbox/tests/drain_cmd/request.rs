@@ -1,4 +1,4 @@
-//! `zedbox drain request` and `cancel`: files, refusals, waits.
+//! `zedbox drain` and `cancel`: files, refusals, waits.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -41,14 +41,14 @@ fn answer_with(node: &Node, tree: &str, change: impl FnOnce(&mut NodeDrainProgre
 #[test]
 fn a_request_names_who_asks_and_why_and_only_its_owner_may_read_it() {
     let node = Node::of("cluster-idle").with_zedkube();
-    let mut command = node.command("request --reason");
+    let mut command = node.command("--reason");
     let told = command.arg("new disk in bay 2").env("SUDO_USER", "field").output().unwrap();
     assert_eq!(told.status.code(), Some(0), "{told:?}");
     let (said, warned) = (String::from_utf8(told.stdout).unwrap(), String::from_utf8(told.stderr).unwrap());
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         said.contains("says \"operator field: new disk in bay 2\"")
-            && said.contains("`zedbox drain watch` follows it")
+            && said.contains("`zedbox watch` follows it")
     );
     assert_eq!(warned, "");
     let request = request(&node);
@@ -61,7 +61,7 @@ fn a_request_names_who_asks_and_why_and_only_its_owner_may_read_it() {
 #[test]
 fn without_sudo_the_user_of_the_process_is_named() {
     let node = Node::of("cluster-idle");
-    let told = node.drain("request --reason disk -o json");
+    let told = node.drain("--reason disk -o json");
     assert_eq!(told.code, 0, "{told:?}");
     let json = told.json();
     assert_eq!(json["Result"], "requested");
@@ -73,11 +73,11 @@ fn without_sudo_the_user_of_the_process_is_named() {
 #[test]
 fn a_second_request_is_refused_with_the_first_ones_file_reason_and_way_out() {
     let node = Node::of("cluster-idle").with_zedkube();
-    assert_eq!(node.drain("request --reason first").code, 0);
+    assert_eq!(node.drain("--reason first").code, 0);
     let before = node.text(FILE);
-    let told = node.drain("request --reason second");
+    let told = node.drain("--reason second");
     assert_eq!((told.code, told.out.as_str()), (1, ""));
-    for words in [FILE, "exists already", ": first, requested", "`zedbox drain cancel`"] {
+    for words in [FILE, "exists already", ": first, requested", "`zedbox undrain`"] {
         assert!(told.err.contains(words), "no `{words}` in {}", told.err);
     }
     assert_eq!(node.text(FILE), before);
@@ -92,12 +92,12 @@ fn a_reason_that_is_empty_too_long_or_steers_a_terminal_is_refused_and_nothing_i
         ("a\x1b[2Jb".to_owned(), "control characters"),
         ("a\nb".to_owned(), "control characters"),
     ] {
-        let told = node.drain_with("request --reason", &reason);
+        let told = node.drain_with("--reason", &reason);
         assert_eq!((told.code, told.out.as_str()), (1, ""));
         assert!(told.err.contains(words), "{}", told.err);
     }
     assert!(!node.path("run/zedbox").exists());
-    let told = node.drain("request");
+    let told = node.drain("");
     assert_eq!(told.code, 2);
     assert!(told.err.contains("--reason"), "{}", told.err);
 }
@@ -106,12 +106,12 @@ fn a_reason_that_is_empty_too_long_or_steers_a_terminal_is_refused_and_nothing_i
 fn nobody_who_would_drain_and_no_cluster_are_warned_of() {
     let mut node = Node::of("single-node").with_zedkube();
     node.kill_zedkube();
-    let told = node.drain("request --reason disk");
+    let told = node.drain("--reason disk");
     assert_eq!(told.code, 0);
     assert!(told.err.contains("zedkube is not running"), "{}", told.err);
     let cause = "the device config names no cluster, so nothing is drained; if this node is in one";
     assert!(told.err.contains(cause), "{}", told.err);
-    let waited = Node::of("single-node").drain("request --reason disk --wait");
+    let waited = Node::of("single-node").drain("--reason disk --wait");
     assert_eq!(waited.code, 7);
     assert!(waited.err.contains("NOT DRAINED") && waited.err.contains("not waiting"), "{}", waited.err);
 }
@@ -119,7 +119,7 @@ fn nobody_who_would_drain_and_no_cluster_are_warned_of() {
 #[test]
 fn a_user_without_the_right_is_told_to_use_sudo() {
     let node = Node::of("cluster-idle");
-    let Some(told) = node.drain_as_nobody("request --reason disk") else { return };
+    let Some(told) = node.drain_as_nobody("--reason disk") else { return };
     assert_eq!(told.code, 1, "{told:?}");
     assert!(told.err.contains("run it with sudo") && told.err.contains("/run/zedbox"), "{}", told.err);
 }
@@ -127,7 +127,7 @@ fn a_user_without_the_right_is_told_to_use_sudo() {
 #[test]
 fn a_waiting_request_ends_by_its_own_answer_and_not_by_the_controllers() {
     let node = Node::of("drain-5-cordoned").with_zedkube();
-    let mut asked = node.start("request --reason disk --wait");
+    let mut asked = node.start("--reason disk --wait");
     asked.until("CORDONED (5)");
     // The controller's reboot is done; this request is not answered yet.
     node.zedkube_tells("drain-9-complete");
@@ -135,23 +135,23 @@ fn a_waiting_request_ends_by_its_own_answer_and_not_by_the_controllers() {
     answer(&node, "drain-5-cordoned");
     asked.until("CORDONED (5)");
     answer(&node, "drain-9-complete");
-    asked.until("stays cordoned until `zedbox drain done`");
+    asked.until("stays cordoned until `zedbox undrain`");
     assert_eq!(asked.end(), 0);
 }
 
 #[test]
 fn k7_a_waiting_request_ends_with_5_when_it_failed_and_with_8_when_it_was_withdrawn_elsewhere() {
     let node = Node::of("cluster-idle").with_zedkube();
-    let mut asked = node.start("request --reason disk --wait");
+    let mut asked = node.start("--reason disk --wait");
     asked.until("NOTREQUESTED (2)");
     answer(&node, "failed-drain-8");
     asked.until("NOT DRAINED: could not drain");
     assert_eq!(asked.end(), 5);
-    assert_eq!(node.drain("cancel").code, 0);
+    assert_eq!(node.drain("undrain").code, 0);
     node.zedkube_tells("cluster-idle");
-    let mut asked = node.start("request --reason disk --wait -o json");
+    let mut asked = node.start("--reason disk --wait -o json");
     asked.until("operator");
-    assert_eq!(node.drain("cancel").code, 0);
+    assert_eq!(node.drain("undrain").code, 0);
     assert_eq!(asked.end(), 8);
     for line in &asked.read {
         assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{line}");
@@ -161,7 +161,7 @@ fn k7_a_waiting_request_ends_with_5_when_it_failed_and_with_8_when_it_was_withdr
 #[test]
 fn k7_a_skip_is_7_and_says_that_the_node_was_neither_drained_nor_cordoned() {
     let node = Node::of("cluster-idle").with_zedkube();
-    let mut asked = node.start("request --reason disk --wait");
+    let mut asked = node.start("--reason disk --wait");
     asked.until("NOTREQUESTED (2)");
     let file = "run/zedkube/NodeDrainProgress/global.json";
     let request = request(&node);
@@ -201,13 +201,13 @@ fn k7_a_skip_is_7_and_says_that_the_node_was_neither_drained_nor_cordoned() {
 #[test]
 fn k7_a_node_that_is_empty_under_somebody_elses_cordon_is_0_and_that_is_said() {
     let node = Node::of("cluster-idle").with_zedkube();
-    let mut asked = node.start("request --reason disk --wait");
+    let mut asked = node.start("--reason disk --wait");
     asked.until("NOTREQUESTED (2)");
     answer_with(&node, "drain-9-complete", |it| it.cordon = CordonOwner::Foreign);
     let last = asked.until("complete: drained");
     assert_eq!(asked.end(), 0);
     for words in
-        ["the cordon is not ours: somebody else set it", "`zedbox drain done` leaves that cordon in place"]
+        ["the cordon is not ours: somebody else set it", "`zedbox undrain` leaves that cordon in place"]
     {
         assert!(last.contains(words), "no `{words}` in {last}");
     }
@@ -216,14 +216,14 @@ fn k7_a_node_that_is_empty_under_somebody_elses_cordon_is_0_and_that_is_said() {
 #[test]
 fn cancel_removes_a_persons_request_only_and_says_what_follows() {
     let node = Node::of("drain-5-cordoned").with_zedkube();
-    assert_eq!(node.drain("request --reason disk").code, 0);
-    let told = node.drain("cancel");
+    assert_eq!(node.drain("--reason disk").code, 0);
+    let told = node.drain("undrain");
     let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!((told.code, told.err.as_str()), (0, ""));
     assert!(said.contains("Withdrew the request, by operator") && said.contains(FILE), "{said}");
     assert!(said.contains("The controller's request still exists"), "{said}");
     assert!(!node.path(FILE).exists() && node.path("run/zedagent/NodeDrainRequest/global.json").exists());
-    let again = node.drain("cancel");
+    let again = node.drain("undrain");
     assert_eq!((again.code, again.out.as_str()), (1, ""));
     for words in
         [FILE, "no person has requested a drain", "for a reboot", "belongs to the controller (zedagent)"]
@@ -243,10 +243,10 @@ fn a_request_that_nobody_can_read_blocks_the_next_one_until_it_is_cancelled() {
         } else {
             node.put(FILE, "{\"Requ");
         }
-        let told = node.drain("request --reason disk");
+        let told = node.drain("--reason disk");
         assert_eq!(told.code, 1, "{broken}: {told:?}");
         assert!(told.err.contains("cannot be read") && told.err.contains(FILE), "{}", told.err);
-        let told = node.drain("cancel -o json");
+        let told = node.drain("undrain -o json");
         assert_eq!(told.code, 0, "{broken}: {told:?}");
         let json = told.json();
         assert_eq!((&json["Result"], &json["Request"]), (&"cancelled".into(), &serde_json::Value::Null));
@@ -257,9 +257,9 @@ fn a_request_that_nobody_can_read_blocks_the_next_one_until_it_is_cancelled() {
 #[test]
 fn a_request_that_failed_may_be_made_anew() {
     let node = Node::of("cluster-idle").with_zedkube();
-    assert_eq!(node.drain("request --reason first").code, 0);
+    assert_eq!(node.drain("--reason first").code, 0);
     answer(&node, "failed-drain-8");
-    let told = node.drain("request --reason second");
+    let told = node.drain("--reason second");
     assert_eq!(told.code, 0, "{told:?}");
     assert!(request(&node).context.ends_with(": second"));
 }
@@ -267,13 +267,13 @@ fn a_request_that_failed_may_be_made_anew() {
 #[test]
 fn a_request_that_others_could_have_written_is_shown_as_zedkube_takes_it_as_none() {
     let node = Node::of("cluster-idle").with_zedkube();
-    assert_eq!(node.drain("request --reason disk").code, 0);
+    assert_eq!(node.drain("--reason disk").code, 0);
     assert_eq!(node.drain("status").code, 3);
     fs::set_permissions(node.path(FILE), fs::Permissions::from_mode(0o666)).unwrap();
     let told = node.drain("status");
     assert_eq!(told.code, 0);
     assert!(
-        told.err.contains("others may write it") && told.err.contains("`zedbox drain cancel`"),
+        told.err.contains("others may write it") && told.err.contains("`zedbox undrain`"),
         "{}",
         told.err
     );

@@ -216,7 +216,7 @@ fn v3_with_the_lease_deleted_status_says_what_nodes_have_under_way_and_what_to_t
         "no whole-site operation is in the Lease eve-kube-app/pillar-rs-outage",
         "node n3: Ready, cordoned; waits for its own drain or reboot",
         "node this one: going; waits for this machine to go down; in the whole-site shutdown 2026",
-        "next step wait until these nodes are back: `zedbox drain status`",
+        "next step wait until these nodes are back: `zedbox status`",
         "Then begin again: zedbox site restart",
     ] {
         assert!(shown.contains(part), "no `{part}` in {shown}");

@@ -1,4 +1,4 @@
-//! `zedbox drain status`: what it says of every state, and how it ends.
+//! `zedbox status`: what it says of every state, and how it ends.
 
 use std::fs::File;
 use std::os::unix::fs::symlink;
@@ -93,7 +93,7 @@ fn u3_a_machine_that_is_held_at_the_last_moment_shows_why_and_what_to_type() {
     for words in [
         "held nodeagent holds the reboot back: etcd needs this node for its quorum: 2 of 3 etcd voters are healthy",
         "next step make all members of etcd healthy; zedkube is asked again every 30 s",
-        "`zedbox drain force complete --for reboot --reason '...'`",
+        "`zedbox go --past drain --reason '...'`",
     ] {
         assert!(said.contains(words), "no `{words}` in\n{}", told.out);
     }

@@ -178,7 +178,7 @@ const ROWS: [Row; 14] = [
         "devices",
         "fail",
         "device nodes that are missing: /dev/kmsg",
-        "or start zedbox by the unit docs/units/zedbox.service",
+        "systemctl start zedbox-kmsg",
     ),
     (
         |it| it.node.put("var/lib", "no folder"),

@@ -1,4 +1,4 @@
-//! `zedbox drain watch` into a pipe: a line for each change, and how it ends.
+//! `zedbox watch` into a pipe: a line for each change, and how it ends.
 
 use crate::drain_cmd::node::{Node, Reader};
 

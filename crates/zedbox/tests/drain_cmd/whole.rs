@@ -15,7 +15,7 @@ const FILE: &str = "run/zedbox/NodeDrainRequest/global.json";
 /// Starts the program beside this test, whose cluster must continue meanwhile.
 fn start(world: &World, words: &str) -> JoinHandle<Ended> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
-    command.args(["drain", "--root"]).arg(world.topic_root.root()).args(words.split_whitespace());
+    command.args(words.split_whitespace()).arg("--root").arg(world.topic_root.root());
     command.env_clear().env("SUDO_USER", "field").stdin(Stdio::null());
     spawn_blocking(move || Ended::of(command.output().unwrap()))
 }
@@ -27,8 +27,8 @@ async fn drain(world: &World, words: &str) -> Ended {
 /// `status` in another PID namespace; `None`, with the reason printed, where there is none.
 fn from_another_pid_namespace(world: &World) -> Option<String> {
     let mut command = Command::new("unshare");
-    command.args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_zedbox"), "drain", "--root"]);
-    command.arg(world.topic_root.root()).args(["status", "-o", "json"]);
+    command.args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_zedbox"), "status", "--root"]);
+    command.arg(world.topic_root.root()).args(["-o", "json"]);
     let told = match command.output() {
         Ok(output) => Ended::of(output),
         Err(cause) => {
@@ -74,7 +74,7 @@ async fn blocked(world: &World) {
 #[tokio::test]
 async fn a_person_drains_the_node_works_on_it_and_gives_it_free_again() {
     let mut world = held().await;
-    let waiting = start(&world, "request --reason disk --wait");
+    let waiting = start(&world, "drain --reason disk --wait");
     blocked(&world).await;
     let told = drain(&world, "status").await;
     assert_eq!(told.code, 4, "{told:?}");
@@ -93,7 +93,7 @@ async fn a_person_drains_the_node_works_on_it_and_gives_it_free_again() {
     let answer = progress.answer(request.id()).unwrap();
     assert_eq!((answer.requested_by, answer.status), (Requester::Operator, DrainStatus::Complete));
     assert_eq!(drain(&world, "status").await.code, 0);
-    let told = drain(&world, "cancel").await;
+    let told = drain(&world, "undrain").await;
     assert_eq!(told.code, 0, "{told:?}");
     world.status(DrainStatus::NotRequested).await;
     world.cluster.until_schedulable().await;
@@ -103,17 +103,17 @@ async fn a_person_drains_the_node_works_on_it_and_gives_it_free_again() {
 #[tokio::test]
 async fn a_drain_that_is_cancelled_ends_those_who_watch_it_and_gives_the_cordon_back() {
     let mut world = held().await;
-    assert_eq!(drain(&world, "request --reason disk").await.code, 0);
+    assert_eq!(drain(&world, "drain --reason disk").await.code, 0);
     blocked(&world).await;
     let watching = start(&world, "watch -o json");
-    let told = drain(&world, "cancel").await;
+    let told = drain(&world, "undrain").await;
     assert_eq!(told.code, 0, "{told:?}");
     world.status(DrainStatus::NotRequested).await;
     world.cluster.until_schedulable().await;
     // A watch that began after the end waits for the next drain.
-    assert_eq!(drain(&world, "request --reason again").await.code, 0);
+    assert_eq!(drain(&world, "drain --reason again").await.code, 0);
     blocked(&world).await;
-    assert_eq!(drain(&world, "cancel").await.code, 0);
+    assert_eq!(drain(&world, "undrain").await.code, 0);
     let watched = watching.await.unwrap();
     assert_eq!(watched.code, 8, "{watched:?}");
     assert!(watched.err.contains("NOT DRAINED: the request was withdrawn"), "{}", watched.err);
@@ -125,14 +125,14 @@ async fn a_reboot_that_is_held_up_goes_ahead_once_complete_is_forced() {
     let mut world = held().await;
     world.ask_reboot(7);
     blocked(&world).await;
-    let told = drain(&world, "force complete --for update --reason x").await;
+    let told = drain(&world, "drain force complete --for update --reason x").await;
     assert_eq!(told.code, 1, "{told:?}");
     assert_eq!(world.recorded().len(), 0);
-    let told = drain(&world, "force complete --for reboot --reason x").await;
+    let told = drain(&world, "drain force complete --for reboot --reason x").await;
     assert_eq!(told.code, 0, "{told:?}");
     world.recorded_count(1).await;
     world.until_file(FORCE_FILE, "the force file to be used up", |text| text.is_none()).await;
-    let told = drain(&world, "force --remove").await;
+    let told = drain(&world, "drain force --remove").await;
     assert_eq!(told.code, 1, "used once: {told:?}");
     world.kill_all().await;
 }
@@ -143,7 +143,7 @@ async fn a_forced_reboot_goes_ahead_beside_a_zedkube_that_hangs_in_the_middle_of
     world.ask_reboot(7);
     blocked(&world).await;
     world.processes.hold(Agent::Zedkube, true);
-    assert_eq!(drain(&world, "force complete --for reboot --reason x").await.code, 0);
+    assert_eq!(drain(&world, "drain force complete --for reboot --reason x").await.code, 0);
     world.recorded_count(1).await;
     assert!(world.topic_root.path(FORCE_FILE).exists(), "zedkube has not heard of it; a boot takes it away");
     world.kill_all().await;

@@ -72,7 +72,7 @@ pub(crate) const STATES: [State; 29] = [
         |it| {
             it.set(&json!({
                 "Phase": "outside-window", "Deadline": "2026-03-14T10:29:00Z", "Reason": "no window is open",
-                "NextStep": "wait, or `zedbox drain start-now --reason TEXT` starts it now",
+                "NextStep": "wait, or `zedbox go --past window --reason TEXT` starts it now",
             }));
         },
         "WAITING FOR A WINDOW: reboot waits, the next one opens at 10:29:00 UTC",
@@ -352,7 +352,7 @@ fn persons(tree: &Node) {
     answer["RequestedBy"] = 4.into();
     tree.set(&json!({
         "RequestedBy": 4, "Context": context, "Answers": [answer],
-        "NextStep": "work on the node; it takes pods again after `zedbox drain done`",
+        "NextStep": "work on the node; it takes pods again after `zedbox undrain`",
     }));
 }
 

@@ -405,20 +405,20 @@ impl Answers {
         if !self.only_a_person_waits() {
             ""
         } else if self.given.iter().any(|it| !it.skip.is_empty()) {
-            "NOT drained, pods may still run here: remove the cause, then `zedbox drain cancel` and \
-             `zedbox drain request` again"
+            "NOT drained, pods may still run here: remove the cause, then `zedbox undrain` and \
+             `zedbox drain` again"
         } else {
-            "work on the node; it takes pods again after `zedbox drain done`"
+            "work on the node; it takes pods again after `zedbox undrain`"
         }
     }
 
     /// What comes after a failure.
     pub(crate) fn after_failure(&self) -> &'static str {
         if self.only_a_person_waits() {
-            "then ask again with `zedbox drain request`, or give up with `zedbox drain cancel`"
+            "then ask again with `zedbox drain`, or give up with `zedbox undrain`"
         } else {
-            "it is requested again by itself; to go ahead without a drain: `zedbox drain force complete --for reboot \
-             --reason '...'` or `--for update`"
+            "it is requested again by itself; to go ahead without a drain: `zedbox go --past drain \
+             --reason '...'`"
         }
     }
 

@@ -353,7 +353,7 @@ fn next_step(what: &str) -> String {
         "the control plane loses this node now and then: check the network between this node and the API server, and the \
          clocks of both; `kubectl get events -A --field-selector involvedObject.kind=Node` shows when"
     } else {
-        "this node restarts now and then before its drain is withdrawn: look at `zedbox drain history` and at the reboot \
+        "this node restarts now and then before its drain is withdrawn: look at `zedbox history` and at the reboot \
          reasons"
     };
     next.to_owned()

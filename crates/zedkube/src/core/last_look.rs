@@ -200,19 +200,17 @@ impl LastLook {
 
     /// A next step, with the command that a person may use.
     fn forced_by(&self, first: &str) -> String {
-        let whom = match self.question.requested_by {
-            Requester::Update => "update",
-            Requester::DeviceOp => "reboot",
+        match self.question.requested_by {
+            Requester::Update | Requester::DeviceOp => {
+                format!("{first}; at your own risk: `zedbox go --past drain --reason '...'`")
+            }
             // It does not wait for ever.
             Requester::Unset
             | Requester::None
             | Requester::Operator
             | Requester::K3sUpdate
-            | Requester::Stranger(_) => {
-                return first.to_owned();
-            }
-        };
-        format!("{first}; at your own risk: `zedbox drain force complete --for {whom} --reason '...'`")
+            | Requester::Stranger(_) => first.to_owned(),
+        }
     }
 
     /// What this node is to its cluster, as far as that is known.
@@ -294,7 +292,7 @@ impl LastLook {
         if answer.status != DrainStatus::Complete {
             return Some(hold(
                 format!("the drain for it is not complete: {}", answer.status.text()),
-                "see `zedbox drain status`",
+                "see `zedbox status`",
             ));
         }
         if !is_drained(answer) {

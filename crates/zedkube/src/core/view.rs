@@ -211,8 +211,8 @@ impl Zedkube {
                 Some(failed) => words(
                     DrainPhase::Idle,
                     format!("no drain requested now; {failed}"),
-                    "an operation that still waits for its drain requests it again by itself: `zedbox drain status` \
-                     shows it under pending; `zedbox drain history` shows what failed",
+                    "an operation that still waits for its drain requests it again by itself: `zedbox status` \
+                     shows it under pending; `zedbox history` shows what failed",
                 ),
                 None => match self.cleanup.after_boot.warning() {
                     Some(it) => words(

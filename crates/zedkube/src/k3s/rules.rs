@@ -327,7 +327,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// The same after a failure.
 const LOOK_SELDOM: Duration = Duration::from_secs(60);
 /// Where a person looks at the drain.
-const SEE_DRAIN: &str = "zedbox drain status";
+const SEE_DRAIN: &str = "zedbox status";
 
 impl K3s {
     /// Something else is wanted than the kube container is told.

@@ -271,7 +271,7 @@ fn hold_words(kind: NoticeKind, whom: &str, progress: &NodeDrainProgress) -> Str
 fn next_step(progress: &NodeDrainProgress) -> &str {
     let first = progress.blockers.first().map(|it| it.next_step.as_str());
     match progress.next_step.as_str() {
-        "" => first.filter(|it| !it.is_empty()).unwrap_or("zedbox drain status"),
+        "" => first.filter(|it| !it.is_empty()).unwrap_or("zedbox status"),
         step => step,
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn shown(headline: &Headline, next_step: &str, proved: bool, stalled:
         (false, false) => "False",
     };
     let step = matches!(headline.state, NodeState::Blocked | NodeState::Failed | NodeState::AfterBoot)
-        .then(|| format!("; {}", if next_step.is_empty() { "`zedbox drain status`" } else { next_step }));
+        .then(|| format!("; {}", if next_step.is_empty() { "`zedbox status`" } else { next_step }));
     let stall = if stalled { "; no progress for long" } else { "" };
     let message = format!("{}{}{stall}", headline.text, step.unwrap_or_default());
     DrainCondition {

@@ -87,7 +87,7 @@ fn pass(file: FileState) -> Option<Pass> {
         FileState::Present(bytes) => match go_json::from_slice::<WindowPass>(&bytes) {
             Ok(it) => Some(Pass { of: it.id(), by: format!("{}: {}", it.by, it.reason) }),
             Err(cause) => {
-                warn!(path = WINDOW_PASS, error = %cause, "ignored, no drain starts by it; write it with `zedbox drain start-now`");
+                warn!(path = WINDOW_PASS, error = %cause, "ignored, no drain starts by it; write it with `zedbox go --past window`");
                 None
             }
         },

@@ -14,9 +14,7 @@ fn pause(scope: PauseScope) -> Event {
 
 #[test]
 fn x3_an_image_that_is_ready_waits_for_the_end_of_a_pause_and_says_so() {
-    for (scope, ends) in
-        [(PauseScope::Node, "zedbox resume"), (PauseScope::Controller, "zedbox drain refuse --withdraw")]
-    {
+    for (scope, ends) in [(PauseScope::Node, "zedbox resume"), (PauseScope::Controller, "zedbox resume")] {
         let mut world = World::new();
         world.say(pause(scope));
         world.want(X, NEW);

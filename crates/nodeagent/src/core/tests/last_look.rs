@@ -137,7 +137,7 @@ fn beside_a_zedkube_that_does_not_answer_a_worker_goes_marked_and_a_server_waits
             );
         } else {
             assert_eq!(bench.operations(), [], "{role:?}");
-            assert!(held.next_step.contains("zedbox drain force complete --for reboot"), "{held:?}");
+            assert!(held.next_step.contains("zedbox go --past drain"), "{held:?}");
             // A person's word.
             let forced = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
             while !bench.core.step(bench.now, Event::Tick).contains(&Effect::LastSync) {

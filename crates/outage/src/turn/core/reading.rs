@@ -265,11 +265,7 @@ impl Turn {
 
     /// Neither in the queue nor among the holders, until the drain can start.
     pub(super) fn stay_out(&mut self, now: Mono, record: TurnRecord) {
-        self.refuse(
-            TurnRule::Preflight,
-            "the preflight of its drain is not clean yet",
-            "zedbox drain status",
-        );
+        self.refuse(TurnRule::Preflight, "the preflight of its drain is not clean yet", "zedbox status");
         (self.again, self.far, self.due) = (None, None, None);
         self.write_changed(now, self.without_us(record), false);
     }

@@ -34,8 +34,7 @@ fn waits_for(effects: &[Effect]) -> &DeviceOpPending {
 
 #[test]
 fn x3_while_paused_nothing_is_asked_for_and_it_continues_by_itself_once_a_person_says_so() {
-    for (scope, ends) in
-        [(PauseScope::Node, "`zedbox resume`"), (PauseScope::Controller, "`zedbox drain refuse --withdraw`")]
+    for (scope, ends) in [(PauseScope::Node, "`zedbox resume`"), (PauseScope::Controller, "`zedbox resume`")]
     {
         let (mut core, _) = start(SavedDeviceOps { pause: Some(pause(scope)), ..SavedDeviceOps::default() });
         core.step(T0, Event::Site(None));

@@ -3,13 +3,12 @@
 //! A unit calls it as its stop step, where no lock of systemd holds a plain `systemctl reboot` of root. It never fails that:
 //! the machine goes down all the same. Not here: the drain (zedkube).
 
-use agent::Clock;
-use pubsub::TopicRoot;
 use sheet::{DrainView, OPERATOR, status_words};
 use topics::{DrainStatus, PendingState};
 
 use crate::Exit;
-use crate::args::{AtShutdownOptions, RequestOptions, Surroundings};
+use crate::args::AtShutdownOptions;
+use crate::drain_cmd::Shell;
 use crate::drain_cmd::course::Goal;
 use crate::drain_cmd::request;
 use crate::drain_cmd::voice::Voice;
@@ -19,24 +18,16 @@ use crate::drain_cmd::watch::{self, WatchPatience};
 const REASON: &str = "the machine goes down by other means than zedbox";
 
 /// Drains this node for as long as that may take.
-pub(in crate::drain_cmd) async fn run(
-    topic_root: &TopicRoot,
-    clock: Clock,
-    options: &AtShutdownOptions,
-    surroundings: &Surroundings,
-    voice: &Voice,
-) -> anyhow::Result<Exit> {
-    let seen = DrainView::read(topic_root, clock);
+pub(in crate::drain_cmd) async fn run(shell: &Shell, options: &AtShutdownOptions) -> anyhow::Result<Exit> {
+    let seen = shell.look();
     if let Some(why) = needs_none(&seen) {
-        voice.paragraph(&format!("Nothing is drained before the machine goes down: {why}."))?;
+        shell.voice.paragraph(&format!("Nothing is drained before the machine goes down: {why}."))?;
         return Ok(Exit::Done);
     }
     let drained = if seen.requests.contains_key(OPERATOR) {
-        watch::run(topic_root, clock, Goal::Any, WatchPatience::until(clock, Some(options.timeout)), voice)
-            .await
+        watch::run(shell, Goal::Any, WatchPatience::until(shell.clock, Some(options.timeout))).await
     } else {
-        let wish = RequestOptions { reason: REASON.to_owned(), wait: true, timeout: Some(options.timeout) };
-        request::ask(topic_root, clock, &wish, surroundings, voice).await
+        request::order(shell, REASON, true, Some(options.timeout)).await
     };
     match drained {
         Ok(Exit::Done) => {}

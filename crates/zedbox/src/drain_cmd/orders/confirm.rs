@@ -14,7 +14,7 @@ use crate::drain_cmd::voice::Voice;
 const ANSWER_BYTES: u64 = 256;
 
 /// Asks for `word` behind what will happen, unless nobody is there to be asked.
-pub(in crate::drain_cmd) fn confirm(voice: &Voice, happens: &[String], word: &str) -> anyhow::Result<()> {
+pub(crate) fn confirm(voice: &Voice, happens: &[String], word: &str) -> anyhow::Result<()> {
     if voice.output == Output::Json || !stdin().is_terminal() || !stdout().is_terminal() {
         return Ok(());
     }

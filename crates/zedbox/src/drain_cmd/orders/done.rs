@@ -1,18 +1,17 @@
-//! `zedbox drain done`: a person has finished work on a node that was drained by `zedbox drain request`.
+//! `zedbox undrain`: a person has finished work on a node that was drained by `zedbox drain`.
 //!
 //! It withdraws that request and waits until the node is schedulable again, or says what keeps its cordon. Not here: the
 //! withdrawal itself (`request`), and the uncordon, which is zedkube's.
 
-use agent::Clock;
 use anyhow::{Context as _, bail};
-use pubsub::TopicRoot;
 use sheet::{DrainView, OPERATOR};
 use step::Mono;
 use tokio::signal::unix::{SignalKind, signal};
 use topics::{CordonOwner, DrainPhase, GoTime};
 
 use crate::Exit;
-use crate::args::{DoneOptions, Output};
+use crate::args::{Output, UndrainOptions};
+use crate::drain_cmd::Shell;
 use crate::drain_cmd::follow::Follow;
 use crate::drain_cmd::request;
 use crate::drain_cmd::voice::Voice;
@@ -24,12 +23,9 @@ const SECOND: std::time::Duration = std::time::Duration::from_secs(1);
 const SAY_AFTER: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Withdraws a person's own request, and waits.
-pub(in crate::drain_cmd) async fn run(
-    topic_root: &TopicRoot,
-    clock: Clock,
-    options: &DoneOptions,
-    voice: &Voice,
-) -> anyhow::Result<Exit> {
+pub(in crate::drain_cmd) async fn run(shell: &Shell, options: &UndrainOptions) -> anyhow::Result<Exit> {
+    let Shell { topic_root, clock, voice, .. } = shell;
+    let clock = *clock;
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for Ctrl-C")?;
     let mut follow = Follow::open(topic_root, clock);
     if !follow.view().requests.contains_key(OPERATOR) && !request::operator_file_exists(topic_root) {
@@ -42,7 +38,7 @@ pub(in crate::drain_cmd) async fn run(
             what_is(follow.view(), clock.wall())
         );
     }
-    request::cancel(topic_root, clock, voice)?;
+    request::cancel(shell)?;
     // What was read before that says nothing of it.
     follow = Follow::open(topic_root, clock);
     let until = WatchPatience::until(clock, options.timeout).until;
@@ -96,7 +92,7 @@ fn end(seen: &DrainView) -> Option<(Exit, String)> {
     }
     if let Some(other) = seen.requests.values().next() {
         let words = format!(
-            "the node stays cordoned, or is about to be: a drain is requested for {} as well; `zedbox drain watch` follows it",
+            "the node stays cordoned, or is about to be: a drain is requested for {} as well; `zedbox watch` follows it",
             other.context
         );
         return Some((Exit::UnderWay, words));

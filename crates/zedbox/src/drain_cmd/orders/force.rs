@@ -3,7 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use agent::Clock;
 use agent::force::{FALLBACK, LIMIT_BYTES, PLACES};
 use anyhow::{Context as _, bail};
 use pubsub::{TopicRoot, store};
@@ -13,22 +12,16 @@ use topics::{DrainStatus, FORCE_FILE, ForceFile, NodeDrainStatus, Requester, go_
 use super::confirm::confirm;
 use super::{read_as_agents_do, refuse_directory};
 use crate::Exit;
-use crate::args::{ForceOptions, Surroundings, Whom};
-use crate::drain_cmd::person;
+use crate::args::{ForceOptions, Whom};
 use crate::drain_cmd::voice::Voice;
+use crate::drain_cmd::{Shell, person};
 
 /// So many blockers are named before the question.
 const NAMED: usize = 5;
 
 /// Writes or removes the force file.
-pub(in crate::drain_cmd) async fn run(
-    topic_root: &TopicRoot,
-    clock: Clock,
-    options: &ForceOptions,
-    surroundings: &Surroundings,
-    voice: &Voice,
-) -> anyhow::Result<Exit> {
-    let seen = DrainView::read(topic_root, clock);
+pub(in crate::drain_cmd) async fn run(shell: &Shell, options: &ForceOptions) -> anyhow::Result<Exit> {
+    let seen = shell.look();
     match options.status {
         Some(DrainStatus::Complete) if options.whom.is_none() => {
             Voice::warn("COMPLETE needs a target: `--for reboot` or `--for update`");
@@ -41,20 +34,19 @@ pub(in crate::drain_cmd) async fn run(
                 status,
                 requested_by: options.whom.map_or(Requester::None, Whom::requester),
                 reason: reason.to_owned(),
-                by: person::name(surroundings),
+                by: shell.who(),
             };
-            write(topic_root, &seen, &order, options, voice).await
+            write(shell, &seen, &order, options).await
         }
-        Some(_) | None => remove(topic_root, &seen, voice),
+        Some(_) | None => remove(shell, &seen),
     }
 }
 
 async fn write(
-    topic_root: &TopicRoot,
+    shell: &Shell,
     seen: &DrainView,
     order: &ForceFile,
     options: &ForceOptions,
-    voice: &Voice,
 ) -> anyhow::Result<Exit> {
     let status = order.status;
     let doing = || format!("force {}", status_name(status));
@@ -65,9 +57,9 @@ async fn write(
     }
     if !options.yes && matches!(status, DrainStatus::Complete | DrainStatus::NotSupported) {
         let happens = happens(seen, order, waits.as_deref(), options.whom);
-        confirm(voice, &happens, &status_name(status).to_lowercase()).with_context(doing)?;
+        confirm(&shell.voice, &happens, &status_name(status).to_lowercase()).with_context(doing)?;
     }
-    let (file, forced) = order_it(topic_root, order, options.replace).await.with_context(doing)?;
+    let (file, forced) = order_it(&shell.topic_root, order, options.replace).await.with_context(doing)?;
     if status == DrainStatus::Complete {
         Voice::warn(
             "WARNING: no drain is proved; what still runs on this node is cut off when the operation goes ahead",
@@ -79,7 +71,7 @@ async fn write(
         String::from_utf8_lossy(&bytes),
         effect(status, waits.as_deref(), options.whom)
     );
-    voice.done("forced", &file, ("Order", forced), &text)
+    shell.voice.done("forced", &file, ("Order", forced), &text)
 }
 
 /// Puts the order where the agents read it. Returns the file, and what they make of it.
@@ -114,17 +106,17 @@ pub(in crate::drain_cmd) async fn order_it(
     Ok((file, forced))
 }
 
-fn remove(topic_root: &TopicRoot, seen: &DrainView, voice: &Voice) -> anyhow::Result<Exit> {
+fn remove(shell: &Shell, seen: &DrainView) -> anyhow::Result<Exit> {
     let mut removed = None;
     // First the one that can be removed while /persist cannot be written.
     for place in PLACES.into_iter().rev() {
-        let file = topic_root.path(place);
+        let file = shell.topic_root.path(place);
         if store::remove(&file).map_err(person::root_needed).context("remove the force file")? {
             removed = Some(file);
         }
     }
     let Some(file) = removed else {
-        bail!("remove the force file: there is no {}", topic_root.path(FORCE_FILE).display());
+        bail!("remove the force file: there is no {}", shell.topic_root.path(FORCE_FILE).display());
     };
     let order = seen.force.as_ref().and_then(|it| it.order);
     let what = match (&seen.force, order) {
@@ -136,7 +128,7 @@ fn remove(topic_root: &TopicRoot, seen: &DrainView, voice: &Voice) -> anyhow::Re
         "Removed {}; {what}. The real status shows again; an operation that went ahead because of it is not stopped.",
         file.display()
     );
-    voice.done("removed", &file, ("Order", order), &text)
+    shell.voice.done("removed", &file, ("Order", order), &text)
 }
 
 /// Whether /persist takes nothing, whoever asks.
@@ -172,10 +164,20 @@ fn waits(seen: &DrainView, whom: Option<Whom>) -> Option<String> {
     match whom? {
         Whom::Reboot => {
             let held = || seen.holds("zedagent").then(|| "reboot or shutdown".to_owned());
-            seen.requests.get("zedagent").map(|it| it.context.clone()).or_else(held)
+            let pending = || seen.pending.values().next().map(|it| it.op.word().to_owned());
+            seen.requests.get("zedagent").map(|it| it.context.clone()).or_else(pending).or_else(held)
         }
         Whom::Update => seen.requests.get("baseosmgr").map(|it| format!("update to {}", it.context)),
     }
+}
+
+/// Whose operation waits: the one that is drained for, or else a reboot or shutdown before an update.
+pub(in crate::drain_cmd) fn who_waits(seen: &DrainView) -> anyhow::Result<Whom> {
+    let served = |it: &Whom| seen.served().is_some_and(|of| of.requested_by == it.requester());
+    let mut all = vec![Whom::Reboot, Whom::Update];
+    all.retain(|it| waits(seen, Some(*it)).is_some());
+    let first = all.iter().find(|it| served(it)).or(all.first());
+    first.copied().context("no operation waits for a drain: `zedbox status` shows what is going on")
 }
 
 fn nobody(whom: Option<Whom>) -> &'static str {
@@ -211,14 +213,16 @@ fn happens(seen: &DrainView, order: &ForceFile, waits: Option<&str>, whom: Optio
     let left = seen.agreed().map(|it| it.counts).map_or(0, |it| it.total.saturating_sub(it.gone));
     let blockers = seen.agreed().map(|it| it.blockers.as_slice()).unwrap_or_default();
     lines.push(match (left, blockers.len()) {
-        (0, 0) => "How many pods run on this node is not known here: `zedbox drain plan` lists them. They are cut off."
-            .to_owned(),
+        (0, 0) => {
+            "How many pods run on this node is not known here: `zedbox plan` lists them. They are cut off."
+                .to_owned()
+        }
         (left, _) => format!("{left} pods of the drain have not left, and are cut off:"),
     });
     let first = blockers.iter().take(NAMED);
     lines.extend(first.map(|it| format!("  [{}] {}: {}", it.code, it.subject(), it.reason)));
     if blockers.len() > NAMED {
-        lines.push(format!("  and {} more: `zedbox drain status`", blockers.len() - NAMED));
+        lines.push(format!("  and {} more: `zedbox status`", blockers.len() - NAMED));
     }
     if let Some(pause) = &seen.pause {
         lines.push(format!("Operations of this node are {}. This goes past that.", pause.words()));

@@ -4,11 +4,11 @@
 //! Called by `zedbox` alone. Not here: what they do (the agents).
 
 pub(super) mod at_shutdown;
-pub(super) mod confirm;
+pub(crate) mod confirm;
 pub(super) mod done;
 pub(super) mod force;
-pub(super) mod passes;
-pub(crate) mod pause;
+pub(super) mod go;
+pub(super) mod pause;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

@@ -1,142 +1,93 @@
-//! `zedbox pause`, `zedbox resume` and `zedbox drain refuse`: one file by which a person keeps operations from starting.
+//! `zedbox pause` and `zedbox resume`: one file by which a person keeps operations from starting.
 //!
 //! Not here: what it does (zedagent, baseosmgr and zedkube, each by itself).
 
-use std::time::Duration;
-
-use agent::{Clock, operator};
+use agent::operator;
 use anyhow::{Context as _, bail};
-use pubsub::{TopicRoot, store};
+use pubsub::store;
 use sheet::DrainView;
 use sheet::text::{clock_time, span};
 use topics::{DeviceOp, OperationPause, PAUSE_FILE, PAUSE_LEFT_FILE, PauseScope, PendingState};
 
 use super::write;
 use crate::Exit;
-use crate::args::{PauseOptions, PausePlace, RefuseOptions, Surroundings};
-use crate::drain_cmd::person;
+use crate::args::PauseOptions;
 use crate::drain_cmd::voice::Voice;
+use crate::drain_cmd::{Shell, person};
 
-/// Keeps operations from starting. What goes wrong is said on standard error in plain words.
-pub(crate) async fn pause(said: &PauseOptions, place: &PausePlace) -> Exit {
-    let surroundings = Surroundings::of_this_process();
-    let voice = Voice::new(place.output, &surroundings);
-    let done = async {
-        let (topic_root, clock) = (open(place)?, Clock::new());
-        let seen = DrainView::read(&topic_root, clock);
-        let pause = word(PauseScope::Node, &said.reason, said.lasts, clock, &surroundings)?;
-        if let Some(held) = seen.pause.as_ref().filter(|it| it.scope == PauseScope::Node) {
-            bail!("it is {} already; `zedbox resume` ends that", held.words());
-        }
-        let file = write(&topic_root, PAUSE_FILE, &pause).await?;
-        for line in under_way(&seen) {
-            Voice::warn_of("pause", &line);
-        }
-        let end = end(&pause, "zedbox resume");
-        let text = format!(
-            "No operation starts on this node, through reboots as well: reboots, shutdowns, updates, drains and updates of k3s \
-             wait, whoever orders them. A shutdown or reboot of the whole site does not. {end}"
-        );
-        voice.done("paused", &file, ("Pause", &pause), &text)
+/// Keeps operations from starting, or refuses what the controller has ordered.
+pub(in crate::drain_cmd) async fn pause(shell: &Shell, options: &PauseOptions) -> anyhow::Result<Exit> {
+    let (doing, scope) = if options.only_controller {
+        ("refuse what the controller has ordered", PauseScope::Controller)
+    } else {
+        ("pause the operations of this node", PauseScope::Node)
     };
-    Voice::exit("pause", done.await.context("pause the operations of this node"))
-}
-
-pub(crate) async fn resume(place: &PausePlace) -> Exit {
-    let voice = Voice::new(place.output, &Surroundings::of_this_process());
-    let done = async {
-        let topic_root = open(place)?;
-        let seen = DrainView::read(&topic_root, Clock::new());
-        remove(&topic_root, &seen, &voice)
-    };
-    Voice::exit("resume", done.await.context("end the pause"))
-}
-
-/// Refuses what the controller has ordered, or no longer.
-pub(in crate::drain_cmd) async fn refuse(
-    topic_root: &TopicRoot,
-    clock: Clock,
-    options: &RefuseOptions,
-    surroundings: &Surroundings,
-    voice: &Voice,
-) -> anyhow::Result<Exit> {
-    let seen = DrainView::read(topic_root, clock);
-    if options.withdraw {
-        let doing = "withdraw the refusal";
-        if let Some(held) = seen.pause.as_ref().filter(|it| it.scope == PauseScope::Node) {
-            bail!("{doing}: the node is {}, which `zedbox resume` ends", held.words());
-        }
-        return remove(topic_root, &seen, voice).context(doing);
-    }
-    let doing = "refuse what the controller has ordered";
-    let reason = options.reason.as_deref().unwrap_or_default();
-    let pause = word(PauseScope::Controller, reason, options.lasts, clock, surroundings).context(doing)?;
-    if let Some(held) = &seen.pause {
+    let pause = word(shell, scope, options).context(doing)?;
+    let seen = shell.look();
+    // A pause of all takes the place of one of the controller's orders.
+    if let Some(held) = seen.pause.as_ref().filter(|it| it.scope == PauseScope::Node || it.scope == scope) {
         bail!("{doing}: it is {} already; {}", held.words(), held.next_step());
     }
     let pending = of_controller(&seen);
-    if pending.is_empty() {
+    if options.only_controller && pending.is_empty() {
         bail!(
-            "{doing}: nothing of the controller is pending; to keep what may come from starting: `zedbox pause`"
+            "{doing}: nothing of the controller is pending; to keep what may come from starting, leave out --only-controller"
         );
     }
-    let file = write(topic_root, PAUSE_FILE, &pause).await.context(doing)?;
-    for line in commanded(&seen) {
-        Voice::warn(&line);
+    let file = write(&shell.topic_root, PAUSE_FILE, &pause).await.context(doing)?;
+    let (result, lines) =
+        if options.only_controller { ("refused", commanded(&seen)) } else { ("paused", under_way(&seen)) };
+    for line in lines {
+        Voice::warn_of("pause", &line);
     }
-    let end = end(&pause, "zedbox drain refuse --withdraw");
-    let text = format!(
-        "Refused: {} waits, and is not lost; its drain, where one had begun, ends, and the node is schedulable again. So does \
-         whatever else the controller orders; `zedbox reboot` and `zedbox shutdown` do not. {end}",
-        pending.join(", ")
-    );
-    voice.done("refused", &file, ("Pause", &pause), &text)
+    let what = match scope {
+        PauseScope::Node => "No operation starts on this node, through reboots as well: reboots, shutdowns, updates, drains and \
+                             updates of k3s wait, whoever orders them. A shutdown or reboot of the whole site does not."
+            .to_owned(),
+        PauseScope::Controller => format!(
+            "Refused: {} waits, and is not lost; its drain, where one had begun, ends, and the node is schedulable again. So does \
+             whatever else the controller orders; `zedbox reboot` and `zedbox shutdown` do not.",
+            pending.join(", ")
+        ),
+    };
+    shell.voice.done(result, &file, ("Pause", &pause), &format!("{what} {}", end(&pause)))
 }
 
-fn open(place: &PausePlace) -> anyhow::Result<TopicRoot> {
-    TopicRoot::open(&place.root).with_context(|| format!("open the root {}", place.root.display()))
-}
-
-fn word(
-    scope: PauseScope,
-    reason: &str,
-    lasts: Option<Duration>,
-    clock: Clock,
-    surroundings: &Surroundings,
-) -> anyhow::Result<OperationPause> {
+fn word(shell: &Shell, scope: PauseScope, options: &PauseOptions) -> anyhow::Result<OperationPause> {
     let pause = OperationPause {
         scope,
-        by: person::name(surroundings),
-        reason: person::reason(reason)?.to_owned(),
-        since: clock.wall(),
+        by: shell.who(),
+        reason: person::reason(&options.reason)?.to_owned(),
+        since: shell.clock.wall(),
         ..OperationPause::default()
     };
-    Ok(operator::lasting(pause, lasts, clock))
+    Ok(operator::lasting(pause, options.lasts, shell.clock))
 }
 
-fn end(pause: &OperationPause, command: &str) -> String {
-    let by_itself = if pause.until.is_zero() {
-        " It has no other end, and is warned of once a day.".to_owned()
-    } else {
-        let at = clock_time(pause.until, pause.since);
-        format!(
-            " By itself it ends in {}, at {at} by this machine's clock as it is now.",
-            span(pause.lasts_secs)
-        )
-    };
-    format!("`{command}` ends it.{by_itself}")
+fn end(pause: &OperationPause) -> String {
+    if pause.until.is_zero() {
+        return "`zedbox resume` ends it. It has no other end, and is warned of once a day.".to_owned();
+    }
+    let at = clock_time(pause.until, pause.since);
+    format!(
+        "`zedbox resume` ends it. By itself it ends in {}, at {at} by this machine's clock as it is now.",
+        span(pause.lasts_secs)
+    )
 }
 
-fn remove(topic_root: &TopicRoot, seen: &DrainView, voice: &Voice) -> anyhow::Result<Exit> {
-    let file = topic_root.path(PAUSE_FILE);
-    store::remove(&topic_root.path(PAUSE_LEFT_FILE)).map_err(person::root_needed)?;
-    if !store::remove(&file).map_err(person::root_needed)? {
-        bail!("this node is not paused, there is no {}", file.display());
+/// Lets start what waits for that.
+pub(in crate::drain_cmd) fn resume(shell: &Shell) -> anyhow::Result<Exit> {
+    let doing = "end the pause";
+    let (seen, file) = (shell.look(), shell.topic_root.path(PAUSE_FILE));
+    let left = shell.topic_root.path(PAUSE_LEFT_FILE);
+    store::remove(&left).map_err(person::root_needed).context(doing)?;
+    if !store::remove(&file).map_err(person::root_needed).context(doing)? {
+        bail!("{doing}: this node is not paused, there is no {}", file.display());
     }
     let was = seen.pause.as_ref().map_or_else(String::new, |it| format!(", it was {}", it.words()));
     let text =
         format!("Operations may start on this node again{was}. What waited for that goes ahead by itself.");
-    voice.done("resumed", &file, ("Pause", &seen.pause), &text)
+    shell.voice.done("resumed", &file, ("Pause", &seen.pause), &text)
 }
 
 /// What a pause does not stop any more.
@@ -146,7 +97,7 @@ fn under_way(seen: &DrainView) -> Vec<String> {
         let whose: Vec<&str> = seen.requests.values().map(|it| it.context.as_str()).collect();
         lines.push(format!(
             "a drain is requested already (for {}): unless it still waits for a window or its turn, it continues to its end, and so \
-             does what it is for; `zedbox drain status` shows it, `zedbox drain refuse` stops what the controller has ordered",
+             does what it is for; `zedbox status` shows it, `zedbox pause --only-controller --reason TEXT` stops what the controller has ordered",
             whose.join(", ")
         ));
     }

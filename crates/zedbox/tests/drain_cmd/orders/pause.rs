@@ -1,4 +1,4 @@
-//! `zedbox pause`, `zedbox resume`, `zedbox drain refuse` and `zedbox drain done`: files, refusals, output,
+//! `zedbox pause`, `zedbox resume`, `zedbox pause --only-controller` and `zedbox undrain`: files, refusals, output,
 //! waits.
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -39,7 +39,7 @@ fn x3_a_pause_names_who_and_why_is_shown_refuses_orders_and_is_ended_once() {
     // A second one, and every order that would wait for it, is refused with the next step.
     node.put("run/force-NodeDrainStatus-boot", "b1");
     for (command, words) in
-        [("pause", "--reason more"), ("drain", "request --reason disk"), ("reboot", "--reason disk")]
+        [("pause", "--reason more"), ("drain", "--reason disk"), ("reboot", "--reason disk")]
     {
         let told = said(&node, command, words);
         assert!(told.code == 1 && told.err.contains("zedbox resume"), "{command}: {told:?}");
@@ -79,10 +79,10 @@ fn x3_a_pause_may_end_by_itself_and_is_not_written_through_a_link() {
 #[test]
 fn x3_a_refusal_is_for_what_the_controller_has_ordered_and_is_withdrawn_by_its_own_word_or_by_resume() {
     let node = Node::of("cluster-idle").with_zedkube();
-    let told = said(&node, "drain", "refuse --reason disk");
+    let told = said(&node, "pause", "--only-controller --reason disk");
     assert!(told.code == 1 && told.err.contains("nothing of the controller is pending"), "{told:?}");
     let node = Node::of("drain-5-cordoned").with_zedkube();
-    let told = said(&node, "drain", "refuse --reason disk");
+    let told = said(&node, "pause", "--only-controller --reason disk");
     assert!(
         told.code == 0 && flat(&told.out).contains("Refused: reboot 7 waits, and is not lost"),
         "{told:?}"
@@ -90,15 +90,11 @@ fn x3_a_refusal_is_for_what_the_controller_has_ordered_and_is_withdrawn_by_its_o
     assert!(node.text(PAUSE_FILE).contains(r#""Scope":"controller""#));
     let shown = flat(&node.drain("status").out);
     assert!(shown.contains("what the controller orders waits, by field: disk"), "{shown}");
-    assert_eq!(said(&node, "drain", "refuse --reason again").code, 1);
+    assert_eq!(said(&node, "pause", "--only-controller --reason again").code, 1);
     let told = said(&node, "drain", "refuse --withdraw");
+    assert!(told.err.contains("this is now `zedbox resume`"), "{told:?}");
     assert!(told.code == 0 && flat(&told.out).contains("goes ahead by itself"), "{told:?}");
     assert!(!node.path(PAUSE_FILE).exists());
-    // A pause is ended by its own command.
-    assert_eq!(said(&node, "pause", "--reason disk").code, 0);
-    let told = said(&node, "drain", "refuse --withdraw");
-    assert!(told.code == 1 && told.err.contains("zedbox resume"), "{told:?}");
-    assert!(node.path(PAUSE_FILE).exists());
 }
 
 fn tells(node: &Node, phase: DrainPhase, cordon: CordonOwner) {
@@ -111,16 +107,16 @@ fn tells(node: &Node, phase: DrainPhase, cordon: CordonOwner) {
 #[test]
 fn x3_finished_work_withdraws_the_request_and_waits_until_the_node_is_schedulable_again() {
     let node = Node::of("cluster-idle").with_zedkube();
-    let told = said(&node, "drain", "done");
+    let told = said(&node, "undrain", "--wait");
     // Repeating it is no error.
     assert!(told.code == 0 && told.out.contains("and the node is schedulable again"), "{told:?}");
-    let told = said(&Node::of("drain-5-cordoned").with_zedkube(), "drain", "done");
+    let told = said(&Node::of("drain-5-cordoned").with_zedkube(), "undrain", "--wait");
     assert!(told.code == 1 && told.err.contains("no person has requested a drain"), "{told:?}");
     assert!(told.err.contains("BLOCKED: reboot waits"), "{told:?}");
 
-    assert_eq!(said(&node, "drain", "request --reason disk").code, 0);
+    assert_eq!(said(&node, "drain", "--reason disk").code, 0);
     tells(&node, DrainPhase::Complete, CordonOwner::Ours);
-    let mut program = node.start("done");
+    let mut program = node.start("undrain --wait");
     program.until("Withdrew the request");
     assert!(!node.path(REQUEST).exists());
     tells(&node, DrainPhase::Withdrawing, CordonOwner::Ours);
@@ -133,10 +129,10 @@ fn x3_finished_work_withdraws_the_request_and_waits_until_the_node_is_schedulabl
         (CordonOwner::Ours, "the time is over and the node is not schedulable yet", 3),
         (CordonOwner::Foreign, "that cordon is not ours", 4),
     ] {
-        assert_eq!(said(&node, "drain", "request --reason disk").code, 0);
+        assert_eq!(said(&node, "drain", "--reason disk").code, 0);
         let phase = if code == 3 { DrainPhase::Withdrawing } else { DrainPhase::Idle };
         tells(&node, phase, cordon);
-        let told = said(&node, "drain", "done --timeout 0");
+        let told = said(&node, "undrain", "--wait --timeout 0");
         assert_eq!(told.code, code, "{told:?}");
         assert!(flat(&told.out).to_lowercase().contains(words), "{told:?}");
     }
@@ -149,7 +145,7 @@ fn x3_finished_work_on_a_node_that_somebody_else_drains_too_says_for_whom_it_sta
     node.put(REQUEST, &String::from_utf8(go_json::to_vec(&request).unwrap()).unwrap());
     let status = NodeDrainStatus { status: DrainStatus::Cordoned, requested_by: Requester::DeviceOp };
     assert_eq!(status.status.number(), 5);
-    let told = said(&node, "drain", "done");
+    let told = said(&node, "undrain", "--wait");
     assert!(told.code == 3 && flat(&told.out).contains("for reboot as well"), "{told:?}");
 }
 

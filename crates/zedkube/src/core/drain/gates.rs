@@ -228,7 +228,7 @@ impl Drain {
         }
         let closed = node.window.closed.as_ref();
         let why = closed.map_or("the window is opening", |it| &it.why);
-        let step = "wait; to start it now all the same: `zedbox drain start-now --reason '...'`";
+        let step = "wait; to start it now all the same: `zedbox go --past window --reason '...'`";
         let until = closed.and_then(|it| it.opens).unwrap_or(GoTime::ZERO);
         let shut = Shut { until, ..Shut::new(words(DrainPhase::OutsideWindow, why, step)) };
         shut.with_step(StepWord::OutsideWindow, 0, why)
@@ -637,15 +637,16 @@ impl Drain {
     /// What a person can type who does not want to wait.
     pub(super) fn force_words(&self, answers: &Answers) -> &'static str {
         match answers.shown(self.serves.as_ref()).requested_by {
-            Requester::Operator => "`zedbox drain cancel` withdraws your request",
+            Requester::Operator => "`zedbox undrain` withdraws your request",
             Requester::K3sUpdate => {
                 "k3s.version and k3s.config.override as before in the device config withdraw it"
             }
-            Requester::Update => {
-                "`zedbox drain force complete --for update --reason '...'` lets the update go ahead without the rest of the drain"
-            }
-            Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => {
-                "`zedbox drain force complete --for reboot --reason '...'` lets the operation go ahead without the rest of the drain"
+            Requester::Update
+            | Requester::DeviceOp
+            | Requester::Unset
+            | Requester::None
+            | Requester::Stranger(_) => {
+                "`zedbox go --past drain --reason '...'` lets the operation go ahead without the rest of the drain"
             }
         }
     }

@@ -123,7 +123,7 @@ fn an_api_that_is_lost_in_mid_drain_is_told_with_time_address_tries_and_what_to_
     assert_eq!(
         said.next_step,
         "check the network and the cluster software of this node: `systemctl status k3s`; the drain continues by \
-         itself once the API answers, until Deadline; `zedbox drain force complete --for reboot --reason '...'` lets the \
+         itself once the API answers, until Deadline; `zedbox go --past drain --reason '...'` lets the \
          operation go ahead without the rest of the drain"
     );
     // It is held however long that lasts, and shown no more once there is an answer.

@@ -286,7 +286,7 @@ fn u3_a_server_without_margin_is_held_with_the_reason_and_the_command_and_asked_
     let held = answer(&bench).unwrap();
     assert_eq!((held.number, held.verdict), (5, OutageVerdict::Hold));
     assert!(held.why.contains("2 of 3 etcd voters are healthy"), "{}", held.why);
-    assert!(held.next_step.contains("zedbox drain force complete --for reboot"), "{}", held.next_step);
+    assert!(held.next_step.contains("zedbox go --past drain"), "{}", held.next_step);
     ask(&mut bench, 6, OutageKind::LastLook);
     assert!(asked(&bench, &Ask::LastLook(6)));
     bench.hear(Event::LookedLast(6, Ok(())));

@@ -1,4 +1,4 @@
-//! A person with a shell asks for a drain (`zedbox drain request`), alone and beside the others.
+//! A person with a shell asks for a drain (`zedbox drain`), alone and beside the others.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;

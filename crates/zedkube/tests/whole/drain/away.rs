@@ -136,7 +136,7 @@ async fn u3_a_server_that_cannot_ask_for_its_turn_waits_for_etcds_word_and_a_nod
         if !alone {
             let progress = device.progress();
             assert!(progress.reason.contains("no sign that etcd runs on node n1"), "{}", progress.reason);
-            assert!(progress.next_step.contains("zedbox drain force complete"), "{}", progress.next_step);
+            assert!(progress.next_step.contains("zedbox go --past drain"), "{}", progress.next_step);
         }
     }
 }

@@ -118,7 +118,11 @@ async fn u6_all_that_is_found_is_in_one_report_before_anything_is_changed_and_on
         let progress = device.progress();
         assert_eq!(progress.phase, DrainPhase::Checking, "{progress:?}");
         assert!(progress.reason.contains("[backups] backups in progress: "), "{}", progress.reason);
-        assert!(progress.next_step.contains("zedbox drain pass backups"), "{}", progress.next_step);
+        assert!(
+            progress.next_step.contains("zedbox go --past preflight:CODE backups"),
+            "{}",
+            progress.next_step
+        );
         assert!(!device.cordoned());
         let found = report(&device).findings;
         let has =

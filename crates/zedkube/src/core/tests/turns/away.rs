@@ -129,11 +129,7 @@ fn u8_nobody_is_skipped_while_the_last_other_server_had_its_turn_or_a_last_repli
         assert!(!away(&mut bench, LONG, Ok("enough")).0, "{why}");
         let shown = bench.core.progress();
         assert!(shown.reason.contains(why), "{}", shown.reason);
-        assert!(
-            shown.next_step.contains("`zedbox drain force complete --for reboot --reason '...'`"),
-            "{}",
-            shown.next_step
-        );
+        assert!(shown.next_step.contains("`zedbox go --past drain --reason '...'`"), "{}", shown.next_step);
         // Over a restart, and over a boot, it is known as before.
         let journal = bench.core.journal();
         for boot in ["b1", "b2"] {
@@ -161,11 +157,7 @@ fn u3_a_server_is_skipped_only_when_etcd_can_spare_it_then_and_else_says_why_and
     assert!(!away(&mut bench, LONG, Err("1 of 3 etcd voters are healthy")).0);
     let shown = bench.core.progress();
     assert!(shown.reason.contains("1 of 3 etcd voters are healthy"), "{}", shown.reason);
-    assert!(
-        shown.next_step.contains("`zedbox drain force complete --for reboot --reason '...'`"),
-        "{}",
-        shown.next_step
-    );
+    assert!(shown.next_step.contains("`zedbox go --past drain --reason '...'`"), "{}", shown.next_step);
     assert!(shown.deadline.is_zero());
     // It is asked again, and goes as soon as there is margin.
     let (skipped, took) = away(&mut bench, LONG, Ok("3 of 3 etcd voters are healthy, 2 are required"));

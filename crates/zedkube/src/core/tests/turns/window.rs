@@ -63,7 +63,7 @@ fn u9_outside_of_the_windows_nothing_begins_and_the_words_say_when_one_opens_and
         let shown = bench.core.progress();
         assert_eq!(shown.status, DrainStatus::Requested);
         assert_eq!(shown.reason, "opens next in 5 h");
-        assert!(shown.next_step.contains("zedbox drain start-now --reason"), "{}", shown.next_step);
+        assert!(shown.next_step.contains("zedbox go --past window --reason"), "{}", shown.next_step);
         assert_eq!(shown.deadline, super::super::bench::booted_at().plus(Duration::from_hours(5)));
         assert_eq!(bench.core.next_wake(), None, "nothing is due while nothing changes");
         // What is shown follows the clock.

@@ -1,19 +1,16 @@
-//! Arguments of `zedbox drain`, `pause`, `resume`, `reboot` and `shutdown`: the operations of this node.
+//! Arguments of the commands on this node: its drain, pauses, and what goes past something that holds an operation.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use checks::DRAIN_CODES;
 use clap::{Args as Group, Subcommand, ValueEnum};
 use topics::{DrainStatus, GoTime, Requester};
 
 use super::Output;
 use super::time::{span, span_with_unit};
 
-/// The drain of this node, over the files of the agents: no controller is needed.
-#[derive(Debug, Clone, Group)]
-#[command(
-    arg_required_else_help = true,
-    after_help = "Exit codes:\n  \
+const DRAIN_EXITS: &str = "Exit codes:\n  \
     0    done; no drain requested; or drained: the node is proved empty under a cordon\n  \
     1    it could not be done; standard error says why and what to do\n  \
     2    invalid arguments\n  \
@@ -25,100 +22,96 @@ use super::time::{span, span_with_unit};
     8    NOT DRAINED: the request was withdrawn\n  \
     9    NOT DRAINED: a person forced the status\n  \
     130  watching was ended with Ctrl-C, or nobody reads any more; the drain continues\n\
-    With -o json standard output holds JSON and nothing else; errors and warnings are text on standard error."
-)]
-pub(crate) struct DrainCommand {
+    With -o json standard output holds JSON and nothing else; errors and warnings are text on standard error.";
+
+/// What a person does on this node, over the files of the agents: no controller is needed.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum NodeCommand {
+    /// Show what is going on with this node, what blocks it, since when, until when, and what to do.
+    Status(StatusOptions),
+    /// Follow the drain until the node is drained (0), or the drain failed (5), was skipped (7), withdrawn (8) or
+    /// forced (9); Ctrl-C ends this with 130.
+    ///
+    /// On a terminal the output of `status --all` is drawn over itself. Elsewhere each change is one line, or one JSON
+    /// object with `-o json`.
+    Watch(WatchOptions),
+    /// Predict a drain: which pods leave in which order, and what would block it (4). Nothing is written.
+    Plan(PlanOptions),
+    /// Show the last ten drains with their steps, and who wrote which force file when and why, also after a reboot.
+    History(HistoryOptions),
+    /// Have zedkube cordon and drain this node, for work on it. Nothing is rebooted. `zedbox undrain` ends it.
+    Drain(DrainOptions),
+    /// End what `zedbox drain` began, at any time: evictions stop, and zedkube removes its own cordon.
+    Undrain(UndrainOptions),
+    /// Keep operations from starting on this node, while somebody works on it.
+    Pause(PauseOptions),
+    /// End the pause of this node: what waits goes ahead.
+    Resume(ResumeOptions),
+    /// Let what waits go past that which holds it, when you know better.
+    Go(GoOptions),
+    /// Drain this node and reboot it, or withdraw that.
+    Reboot(RebootCommand),
+    /// Drain this node and switch it off, or withdraw that.
+    Shutdown(ShutdownCommand),
+}
+
+impl NodeCommand {
+    pub(crate) const fn place(&self) -> &NodePlace {
+        match self {
+            Self::Status(it) => &it.place,
+            Self::Watch(it) => &it.place,
+            Self::Plan(it) => &it.place,
+            Self::History(it) => &it.place,
+            Self::Drain(it) => &it.place,
+            Self::Undrain(it) => &it.place,
+            Self::Pause(it) => &it.place,
+            Self::Resume(it) => &it.place,
+            Self::Go(it) => &it.place,
+            Self::Reboot(it) => &it.order.place,
+            Self::Shutdown(it) => &it.order.place,
+        }
+    }
+}
+
+/// Where, and for whom it is printed.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct NodePlace {
     /// Directory that holds `run` and `persist`.
     #[arg(long, value_name = "DIR", default_value = "/", global = true)]
     pub(crate) root: PathBuf,
     /// For people or for programs.
     #[arg(short, long, value_name = "FORM", value_enum, default_value_t, global = true)]
     pub(crate) output: Output,
-    /// What to do.
-    #[command(subcommand)]
-    pub(crate) action: DrainAction,
 }
 
-/// What can be done about the drain of this node.
-#[derive(Debug, Clone, Subcommand)]
-pub(crate) enum DrainAction {
-    /// Show how far the drain is, what blocks it, since when, until when, and what to do.
-    Status(StatusOptions),
-    /// Follow the drain until the node is drained (0), or the drain failed (5), was skipped (7), withdrawn (8) or
-    /// forced (9); Ctrl-C ends this with 130.
-    ///
-    /// On a terminal the output of `status` is drawn over itself. Elsewhere each change is one line, or one JSON object
-    /// with `-o json`.
-    Watch(WatchOptions),
-    /// Show the last ten drains with their steps, and who wrote which force file when and why, also after a reboot.
-    History,
-    /// Predict a drain: which pods leave in which order, and what would block it (4). Nothing is written.
-    Plan(PlanOptions),
-    /// Ask zedkube to cordon and drain this node, for work on it. Nothing is rebooted.
-    Request(RequestOptions),
-    /// Withdraw a person's request: evictions stop, and zedkube removes its own cordon.
-    Cancel,
-    /// Finish the work on this node: withdraw a person's request, and wait until the node is schedulable again.
-    Done(DoneOptions),
-    /// Refuse what the controller has ordered and is pending, as somebody works on the machine; or let it go ahead.
-    Refuse(RefuseOptions),
-    /// Start the drain that waits for a window now, for this request alone.
-    StartNow(StartOptions),
-    /// Drain this node because the machine goes down by other means: the stop step of a unit, within its limit.
-    AtShutdown(AtShutdownOptions),
-    /// Force a status when you know better than the drain: a pending operation goes ahead.
-    Force(ForceOptions),
-    /// Have findings of the preflight pass: drains begin although they exist, until the next boot.
-    Pass(PassOptions),
-}
-
-/// How the state of a drain is shown.
+/// How the state of this node is shown.
 #[derive(Debug, Clone, Group)]
+#[command(after_help = DRAIN_EXITS)]
 pub(crate) struct StatusOptions {
+    #[command(flatten)]
+    pub(crate) place: NodePlace,
     /// Compute "ago" and "in" from this moment, for files that were copied from a node earlier [default: now].
     #[arg(long, value_name = "TIME")]
     pub(crate) as_of: Option<GoTime>,
 }
 
-/// What a person asks for.
-#[derive(Debug, Clone, Group)]
-pub(crate) struct RequestOptions {
-    /// Why, in at most 200 bytes; status, log and report show it with your name.
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) reason: String,
-    /// Continue as `watch` until this request is answered; the exit code is that of `watch`.
-    #[arg(long)]
-    pub(crate) wait: bool,
-    /// Wait for so long at most, as 90s, 5m or 2h: then end with 3 or 4, and the request stays.
-    #[arg(long, value_name = "TIME", value_parser = span, requires = "wait")]
-    pub(crate) timeout: Option<Duration>,
-}
-
 /// How long a drain is watched.
 #[derive(Debug, Clone, Group)]
+#[command(after_help = DRAIN_EXITS)]
 pub(crate) struct WatchOptions {
+    #[command(flatten)]
+    pub(crate) place: NodePlace,
     /// For so long at most, as 90s, 5m or 2h: then end with 3 or 4.
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(crate) timeout: Option<Duration>,
 }
 
-/// What a person has the preflight pass.
-#[derive(Debug, Clone, Group)]
-pub(crate) struct PassOptions {
-    /// Codes of findings, as `backups`; they take the place of those that were passed before.
-    #[arg(value_name = "CODE", value_parser = checks::DRAIN_CODES, required_unless_present = "remove")]
-    pub(crate) codes: Vec<String>,
-    /// Why, in at most 200 bytes; history and log show it with your name.
-    #[arg(long, value_name = "TEXT", required_unless_present = "remove")]
-    pub(crate) reason: Option<String>,
-    /// Have nothing pass any more.
-    #[arg(long, conflicts_with_all = ["codes", "reason"])]
-    pub(crate) remove: bool,
-}
-
 /// Whose drain is predicted.
 #[derive(Debug, Clone, Group)]
+#[command(after_help = DRAIN_EXITS)]
 pub(crate) struct PlanOptions {
+    #[command(flatten)]
+    pub(crate) place: NodePlace,
     /// Node object to plan for [default: this device's, by its name].
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
@@ -131,12 +124,133 @@ pub(crate) struct PlanOptions {
     pub(crate) limits: Option<PathBuf>,
 }
 
-/// What a person lets start.
+/// Where the history is.
 #[derive(Debug, Clone, Group)]
-pub(crate) struct StartOptions {
-    /// Why, in at most 200 bytes; history and log show it with your name.
+pub(crate) struct HistoryOptions {
+    #[command(flatten)]
+    pub(crate) place: NodePlace,
+}
+
+/// What a person asks for.
+#[derive(Debug, Clone, Group)]
+#[command(after_help = DRAIN_EXITS, subcommand_negates_reqs = true)]
+pub(crate) struct DrainOptions {
+    #[command(flatten)]
+    pub(crate) place: NodePlace,
+    /// Why, in at most 200 bytes; status, log and report show it with your name.
+    #[arg(long, value_name = "TEXT", required = true)]
+    pub(crate) reason: Option<String>,
+    /// Continue as `watch` until this request is answered; the exit code is that of `watch`.
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Wait for so long at most, as 90s, 5m or 2h: then end with 3 or 4, and the request stays.
+    #[arg(long, value_name = "TIME", value_parser = span, requires = "wait")]
+    pub(crate) timeout: Option<Duration>,
+    #[command(subcommand)]
+    pub(crate) other: Option<OtherDrain>,
+}
+
+/// What else there is for a drain.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum OtherDrain {
+    /// Force a status by the force file. What only waits for its drain goes ahead by `zedbox go --past drain`.
+    Force(ForceOptions),
+    /// Drain this node because the machine goes down by other means: the stop step of a unit, within its limit.
+    #[command(hide = true)]
+    AtShutdown(AtShutdownOptions),
+}
+
+/// How the end of a drain is waited for.
+#[derive(Debug, Clone, Group)]
+#[command(after_help = DRAIN_EXITS)]
+pub(crate) struct UndrainOptions {
+    #[command(flatten)]
+    pub(crate) place: NodePlace,
+    /// Wait until the node is schedulable again, or say what keeps its cordon.
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Wait for so long at most, as 90s, 5m or 2h: then end with 3 or 4. The withdrawal stays.
+    #[arg(long, value_name = "TIME", value_parser = span, requires = "wait")]
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// Keeps operations from starting on this node: reboots, shutdowns and updates of whomever, drains and updates of k3s. What
+/// has started ends. It stays through reboots, until `zedbox resume` or the end of --for.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct PauseOptions {
+    #[command(flatten)]
+    pub(crate) place: NodePlace,
+    /// Why, in at most 200 bytes; status, page, log and history show it with your name.
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: String,
+    /// End by itself after so long, as 90s, 30m or 2h [default: until `zedbox resume`].
+    #[arg(long = "for", value_name = "TIME", value_parser = span_with_unit)]
+    pub(crate) lasts: Option<Duration>,
+    /// Only what the controller has ordered and is pending waits, its drain too where one has begun; `zedbox reboot` and
+    /// `zedbox shutdown` do not.
+    #[arg(long)]
+    pub(crate) only_controller: bool,
+}
+
+/// Ends the pause of this node, of all or of the controller alone: what waits goes ahead.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct ResumeOptions {
+    #[command(flatten)]
+    pub(crate) place: NodePlace,
+}
+
+/// Lets what waits go past that which holds it. Who said so, and why, is recorded.
+#[derive(Debug, Clone, Group)]
+#[command(after_help = "Past what:\n  \
+    window          the drain that waits for a window starts now\n  \
+    preflight:CODE  this finding does not stop a drain until the next boot; may be given more than once\n  \
+    turn            the turn of the node that this one waits for is released: only when that node will not continue\n  \
+    drain           the operation goes ahead without the rest of its drain: what still runs here is cut off")]
+pub(crate) struct GoOptions {
+    #[command(flatten)]
+    pub(crate) place: NodePlace,
+    /// What to go past; `zedbox status` shows what holds the operation.
+    #[arg(long, value_name = "WHAT", required = true, value_parser = past)]
+    pub(crate) past: Vec<Past>,
+    /// Why, in at most 200 bytes; history and log show it with your name.
+    #[arg(long, value_name = "TEXT", required_unless_present = "undo")]
+    pub(crate) reason: Option<String>,
+    /// Take that word back, as long as nothing has gone ahead by it.
+    #[arg(long, conflicts_with = "reason")]
+    pub(crate) undo: bool,
+    /// Past a drain: whose operation, where more than one waits.
+    #[arg(long = "for", value_name = "WHOM", value_enum)]
+    pub(crate) whom: Option<Whom>,
+    /// Do not ask: on a terminal, what lets an operation go ahead without a drain is asked about.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Past a turn: cluster to work on [default: that of the settings file, else
+    /// <root>/run/.kube/k3s/k3s.yaml].
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+}
+
+/// What can be gone past.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Past {
+    Window,
+    /// A finding of the preflight.
+    Preflight(String),
+    Turn,
+    Drain,
+}
+
+fn past(text: &str) -> Result<Past, String> {
+    let code = DRAIN_CODES.iter().find(|it| text == format!("preflight:{it}"));
+    match (text, code) {
+        ("window", _) => Ok(Past::Window),
+        ("turn", _) => Ok(Past::Turn),
+        ("drain", _) => Ok(Past::Drain),
+        (_, Some(code)) => Ok(Past::Preflight((*code).to_owned())),
+        (_, None) => {
+            Err(format!("use window, turn, drain, or preflight: with a code of {}", DRAIN_CODES.join(", ")))
+        }
+    }
 }
 
 /// What a person forces.
@@ -201,70 +315,6 @@ fn drain_status(text: &str) -> Result<DrainStatus, String> {
     })
 }
 
-/// Keeps operations from starting on this node: reboots, shutdowns and updates of whomever, drains and updates of k3s. What
-/// has started ends. It stays through reboots, until `zedbox resume` or the end of --for.
-#[derive(Debug, Clone, Group)]
-#[command(arg_required_else_help = true)]
-pub(crate) struct PauseCommand {
-    #[command(flatten)]
-    pub(crate) said: PauseOptions,
-    #[command(flatten)]
-    pub(crate) place: PausePlace,
-}
-
-/// Ends the pause of this node, or the refusal: what waits goes ahead.
-#[derive(Debug, Clone, Group)]
-pub(crate) struct ResumeCommand {
-    #[command(flatten)]
-    pub(crate) place: PausePlace,
-}
-
-/// What is said.
-#[derive(Debug, Clone, Group)]
-pub(crate) struct PauseOptions {
-    /// Why, in at most 200 bytes; status, page, log and history show it with your name.
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) reason: String,
-    /// End by itself after so long, as 90s, 30m or 2h [default: until `zedbox resume`].
-    #[arg(long = "for", value_name = "TIME", value_parser = span_with_unit)]
-    pub(crate) lasts: Option<Duration>,
-}
-
-/// Where, and for whom it is printed.
-#[derive(Debug, Clone, Group)]
-pub(crate) struct PausePlace {
-    /// Directory that holds `run` and `persist`.
-    #[arg(long, value_name = "DIR", default_value = "/")]
-    pub(crate) root: PathBuf,
-    /// For people or for programs.
-    #[arg(short, long, value_name = "FORM", value_enum, default_value_t)]
-    pub(crate) output: Output,
-}
-
-/// What a person refuses the controller.
-#[derive(Debug, Clone, Group)]
-#[command(arg_required_else_help = true)]
-pub(crate) struct RefuseOptions {
-    /// Why, in at most 200 bytes; status, page, log and history show it with your name.
-    #[arg(long, value_name = "TEXT", required_unless_present = "withdraw")]
-    pub(crate) reason: Option<String>,
-    /// End by itself after so long, as 90s, 30m or 2h [default: until --withdraw].
-    #[arg(long = "for", value_name = "TIME", value_parser = span_with_unit)]
-    pub(crate) lasts: Option<Duration>,
-    /// Let what waits go ahead.
-    #[arg(long, conflicts_with_all = ["reason", "lasts"])]
-    pub(crate) withdraw: bool,
-}
-
-/// How long the end of a person's work is waited for.
-#[derive(Debug, Clone, Group)]
-pub(crate) struct DoneOptions {
-    /// Wait for so long at most until the node is schedulable again, as 90s, 5m or 2h: then end with 3 or 4. The withdrawal
-    /// stays.
-    #[arg(long, value_name = "TIME", value_parser = span)]
-    pub(crate) timeout: Option<Duration>,
-}
-
 /// How long a machine that goes down may drain.
 #[derive(Debug, Clone, Group)]
 pub(crate) struct AtShutdownOptions {
@@ -286,7 +336,7 @@ const CODES: &str = "Exit codes:\n  \
 
 /// Drains this node and reboots it. The agents do it: the order outlives this program.
 #[derive(Debug, Clone, Group)]
-#[command(arg_required_else_help = true, after_help = CODES)]
+#[command(after_help = CODES)]
 pub(crate) struct RebootCommand {
     #[command(flatten)]
     pub(crate) order: OrderOptions,
@@ -294,7 +344,7 @@ pub(crate) struct RebootCommand {
 
 /// Drains this node and switches it off. The agents do it: the order outlives this program.
 #[derive(Debug, Clone, Group)]
-#[command(arg_required_else_help = true, after_help = CODES)]
+#[command(after_help = CODES)]
 pub(crate) struct ShutdownCommand {
     #[command(flatten)]
     pub(crate) order: OrderOptions,
@@ -322,9 +372,8 @@ pub(crate) struct OrderOptions {
     /// Withdraw the order: the drain ends, and the node is schedulable again.
     #[arg(long, conflicts_with_all = ["reason", "wait"])]
     pub(crate) cancel: bool,
-    /// Directory that holds `run` and `persist`.
-    #[arg(long, value_name = "DIR", default_value = "/")]
-    pub(crate) root: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: NodePlace,
     /// Where the device config names no cluster: the one to look for this node in [default: that of the settings file, else
     /// <root>/run/.kube/k3s/k3s.yaml].
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
@@ -332,9 +381,6 @@ pub(crate) struct OrderOptions {
     /// Go without a drain where the device config names no cluster, whether or not this device is a node.
     #[arg(long)]
     pub(crate) undrained: bool,
-    /// For people or for programs.
-    #[arg(short, long, value_name = "FORM", value_enum, default_value_t)]
-    pub(crate) output: Output,
 }
 
 /// What happens with an order that is blocked.
