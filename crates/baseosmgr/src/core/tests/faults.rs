@@ -3,15 +3,9 @@
 use agent::partitions::{Label, PartitionState};
 use topics::{DrainStatus, NodeDrainRequest, Requester};
 
+use super::way::waiting;
 use super::world::{NEW, NEWER, OLD, World, X, Z, drained};
 use crate::core::Event;
-
-fn waiting() -> World {
-    let mut world = World::new();
-    world.want(X, NEW);
-    world.loaded(X);
-    world
-}
 
 /// An image with a failed try, with saved counters and its config still there.
 fn failed() -> World {
@@ -40,19 +34,6 @@ fn d_b1_activating_an_image_that_is_already_here_does_not_pass_the_drain() {
     world.loaded(X);
     world.want(X, NEW);
     assert_eq!((world.spare_state(), world.asks()), (PartitionState::Unused, 1));
-}
-
-#[test]
-fn d_b1_the_retry_after_a_test_does_not_pass_the_drain() {
-    let mut world = waiting();
-    world.answer(DrainStatus::Complete);
-    world.boot();
-    world.unwant(X);
-    world.loaded(Z);
-    world.want(Z, NEWER);
-    let asked = world.asks();
-    world.say(Event::TestComplete { label: Label::B, complete: true });
-    assert_eq!((world.spare_state(), world.asks()), (PartitionState::Unused, asked + 1));
 }
 
 #[test]
@@ -155,18 +136,6 @@ fn d_b4_a_mark_that_failed_reaches_the_status_of_the_running_image() {
     world.wait(std::time::Duration::from_secs(30));
     assert_eq!(world.zboot[&Label::B].partition_state, "active");
     assert_eq!(world.statuses[X].error, "");
-}
-
-#[test]
-fn d_b4_the_reason_of_a_failed_update_reaches_its_status() {
-    let mut world = failed();
-    assert!(world.statuses[X].error.contains("did not pass its test"));
-    world.say(Event::LastBoot(crate::core::LastBootReport {
-        reason: "Vault not ready".to_owned(),
-        image: "IMGB".to_owned(),
-        ..crate::core::LastBootReport::default()
-    }));
-    assert_eq!(world.statuses[X].error, "Vault not ready");
 }
 
 #[test]

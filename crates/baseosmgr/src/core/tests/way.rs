@@ -19,36 +19,6 @@ pub(super) fn waiting() -> World {
 }
 
 #[test]
-fn an_image_is_written_then_the_node_drained_then_the_partition_switched() {
-    let mut world = World::new();
-    world.report();
-    world.want(X, NEW);
-    world.tree(X, |tree| tree.state = SwState::from(103));
-    assert_eq!(world.statuses[X].state, SwState::from(103));
-    assert_eq!((world.writes(), world.asks()), (0, 0));
-    world.loaded(X);
-    assert_eq!((world.writes(), world.asks()), (1, 1));
-    let request = world.request.clone().unwrap();
-    assert_eq!((request.requested_by, request.context.as_str()), (Requester::Update, X));
-    for status in
-        [DrainStatus::Requested, DrainStatus::Starting, DrainStatus::Cordoned, DrainStatus::DrainRetrying]
-    {
-        world.answer(status);
-        assert_eq!(world.spare_state(), PartitionState::Unused);
-    }
-    world.answer(DrainStatus::Complete);
-    assert_eq!(world.switches(), [(X.to_owned(), drained())]);
-    assert_eq!(world.spare_state(), PartitionState::Updating);
-    assert_eq!(world.zboot[&Label::B].partition_state, "updating");
-    let status = &world.statuses[X];
-    assert_eq!(
-        (status.state, status.activated, status.partition_state.as_str()),
-        (SwState::Installed, false, "updating")
-    );
-    assert!(world.request.is_some(), "the node stays drained until the reboot");
-}
-
-#[test]
 fn after_the_reboot_the_image_is_tested_and_marked_and_the_other_one_kept_as_unused() {
     let mut world = waiting();
     world.answer(DrainStatus::Complete);
