@@ -38,29 +38,6 @@ fn d_k6_a_request_taken_back_in_any_state_cancels_and_gives_the_node_back() {
 }
 
 #[test]
-fn d_k7_a_restart_goes_on_and_never_says_idle_in_between() {
-    let mut bench = Bench::idle();
-    let reboot = request(Requester::DeviceOp, 1);
-    bench.ask(&reboot);
-    bench.until_draining();
-    let journal = bench.core.journal();
-    let mut bench = Bench::with(Some(journal));
-    assert_eq!(bench.status(), (5, 2));
-    bench.hear(Event::Request(Requester::DeviceOp, Some(reboot.clone())));
-    bench.join();
-    assert!(!bench.gives_back());
-    let run = bench.until_draining();
-    bench.done(run);
-    assert!(bench.statuses.iter().all(|(status, _)| [5, 9].contains(status)), "{:?}", bench.statuses);
-    // Once complete, a restart says so and drains no second time.
-    let mut bench = Bench::with(Some(bench.core.journal()));
-    bench.hear(Event::Request(Requester::DeviceOp, Some(reboot)));
-    bench.join();
-    assert_eq!(bench.status(), (9, 2));
-    assert!(!bench.last.iter().any(|it| matches!(it, Effect::Probe(_))));
-}
-
-#[test]
 fn a_device_in_no_cluster_looks_once_and_is_then_left_alone_until_it_joins() {
     let mut bench = Bench::with(None);
     bench.hear(Event::Member(Membership::Outside));

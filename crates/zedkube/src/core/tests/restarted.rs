@@ -229,13 +229,6 @@ fn d16_a_change_of_what_blocked_starts_the_next_attempt_at_once_and_says_what_it
 }
 
 #[test]
-fn d16_without_a_change_the_pause_holds() {
-    let (mut bench, _) = retrying();
-    assert_eq!(bench.wait(), Duration::from_secs(300));
-    assert_eq!(begun(&bench).unwrap().0, 2);
-}
-
-#[test]
 fn t13_after_the_last_failure_a_change_begins_a_drain_for_the_same_request_at_once_and_then_ever_later() {
     let (mut bench, reboot) = retrying();
     bench.core.node.limits.drain_gap_ms = 7_000;

@@ -11,13 +11,6 @@ use super::bench::{Bench, request};
 use super::{Effect, Event, Force, Membership, NodeLook};
 
 #[test]
-fn a_request_goes_from_taken_to_complete() {
-    let (mut bench, run) = Bench::draining(Requester::DeviceOp);
-    bench.done(run);
-    assert_eq!(bench.statuses, [(1, 1), (2, 1), (3, 2), (4, 2), (5, 2), (9, 2)]);
-}
-
-#[test]
 fn nine_conflicts_then_cordoned_and_ten_then_failed_cordon() {
     for (conflicts, expected) in [(9, 5), (10, 6)] {
         let mut bench = Bench::idle();
@@ -37,22 +30,6 @@ fn nine_conflicts_then_cordoned_and_ten_then_failed_cordon() {
         }
         assert_eq!(bench.status(), (expected, 2));
     }
-}
-
-#[test]
-fn d_k1_five_attempts_300_s_apart_then_failed_drain() {
-    let (mut bench, run) = Bench::draining(Requester::DeviceOp);
-    for attempt in 1..=5 {
-        bench.fail(run);
-        if attempt < 5 {
-            assert_eq!(bench.status(), (7, 2), "after attempt {attempt}");
-            assert_eq!(bench.wait(), Duration::from_secs(300));
-            assert!(bench.last.iter().any(|it| matches!(it, Effect::Drain(..))));
-        }
-    }
-    assert_eq!(bench.status(), (8, 2));
-    // D-K8: the own cordon is removed.
-    assert!(bench.gives_back());
 }
 
 #[test]
@@ -157,24 +134,6 @@ fn leaving_the_cluster_ends_a_drain() {
 }
 
 #[test]
-fn d_k14_a_forced_complete_is_said_at_once_and_ends_the_task() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
-    bench.until_draining();
-    let order = |by: Requester| {
-        Event::Force(Force::Order(NodeDrainStatus { status: DrainStatus::Complete, requested_by: by }))
-    };
-    // For somebody who waits for nothing it changes nothing.
-    bench.hear(order(Requester::Update));
-    assert_eq!(bench.status(), (5, 2));
-    bench.hear(order(Requester::DeviceOp));
-    assert!(bench.last.contains(&Effect::Cancel));
-    assert_eq!(bench.status(), (9, 2));
-    bench.hear(Event::Force(Force::Absent));
-    assert_eq!(bench.status(), (9, 2));
-}
-
-#[test]
 fn any_other_forced_status_is_shown_while_the_file_stays() {
     for number in 2..=8 {
         let mut bench = Bench::idle();
@@ -184,18 +143,6 @@ fn any_other_forced_status_is_shown_while_the_file_stays() {
         bench.hear(Event::Force(Force::Absent));
         assert_eq!(bench.status(), (2, 1));
     }
-}
-
-#[test]
-fn the_fault_injection_file_holds_a_drain_that_is_done() {
-    let mut bench = Bench::idle();
-    bench.hear(Event::Hold(true));
-    bench.ask(&request(Requester::DeviceOp, 1));
-    let run = bench.until_draining();
-    bench.done(run);
-    assert_eq!(bench.status(), (5, 2));
-    bench.hear(Event::Hold(false));
-    assert_eq!(bench.status(), (9, 2));
 }
 
 #[test]
@@ -317,14 +264,6 @@ fn p8_a_drained_node_that_has_become_somebody_elses_is_drained_again_and_once() 
     bench.done(run);
     bench.look(NodeLook::Foreign);
     assert_eq!(bench.status(), (9, 2));
-}
-
-#[test]
-fn p8_a_new_request_after_a_complete_one_is_drained_for_itself() {
-    let (mut bench, run) = Bench::draining(Requester::DeviceOp);
-    bench.done(run);
-    bench.ask(&request(Requester::DeviceOp, 9));
-    assert_eq!(bench.status(), (4, 2));
 }
 
 #[test]

@@ -123,6 +123,7 @@ async fn u6_all_that_is_found_is_in_one_report_before_anything_is_changed_and_on
             "{}",
             progress.next_step
         );
+        assert!(turns || progress.reason.starts_with("its drain cannot start yet: "), "{}", progress.reason);
         assert!(!device.cordoned());
         let found = report(&device).findings;
         let has =

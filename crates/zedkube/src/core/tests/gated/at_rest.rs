@@ -6,7 +6,7 @@ use kubenodeop::node::CordonSeen;
 use kubenodeop::node::boot::GateReport;
 use kubenodeop::node::gate::Layer;
 use step::Core as _;
-use topics::{Answer, CordonOwner, DrainPhase, DrainStatus, Requester};
+use topics::{Answer, CordonOwner, DrainStatus, Requester};
 
 use super::{booted, booted_after, may_open, report};
 use crate::core::tests::bench::{Bench, request};
@@ -37,24 +37,6 @@ fn at_rest() -> Bench {
     bench.hear(report(&bench, None, &[], &[]));
     assert!(bench.last.contains(&Effect::Taints(true)));
     bench
-}
-
-#[test]
-fn t5_a_cordon_by_hand_on_a_node_at_rest_is_shown_and_its_end_too() {
-    let mut bench = at_rest();
-    for (seen, look, shown) in [
-        (CordonSeen::Foreign, NodeLook::Foreign, CordonOwner::Foreign),
-        (CordonSeen::None, NodeLook::Open, CordonOwner::None),
-    ] {
-        bench.hear(Event::CordonSeen(seen));
-        assert_eq!(may_open(&bench), Some(true), "{seen:?}");
-        bench.look(look);
-        let progress = bench.core.progress();
-        assert_eq!((progress.cordon, progress.phase), (shown, DrainPhase::Idle));
-        // It is as it is known: nothing is asked.
-        bench.hear(Event::CordonSeen(seen));
-        assert_eq!((may_open(&bench), bench.core.next_wake()), (None, None));
-    }
 }
 
 #[test]

@@ -137,29 +137,6 @@ fn without_turns() -> Bench {
 }
 
 #[test]
-fn u6_without_turns_the_preflight_is_the_first_step_and_what_it_finds_stops_the_drain_until_it_has_gone() {
-    let mut bench = without_turns();
-    bench.ask(&request(Requester::DeviceOp, 1));
-    let probes = |bench: &Bench| has(bench, |it| matches!(it, Effect::Probe(_)));
-    assert!(looks(&bench) && !probes(&bench));
-    let run = bench.run();
-    let what =
-        StartObstacle { why: "[backups] b1".into(), next_step: "wait".into(), away: false, of_node: false };
-    bench.hear(Event::Preflighted(run, Err(what)));
-    let shown = bench.core.progress();
-    assert_eq!(
-        (shown.phase, shown.reason.as_str()),
-        (DrainPhase::Checking, "its drain cannot start yet: [backups] b1")
-    );
-    assert_eq!(bench.wait(), Duration::from_secs(30));
-    assert!(looks(&bench) && !probes(&bench));
-    clean(&mut bench);
-    assert!(probes(&bench));
-    bench.hear(Event::Probed(run, Ok(())));
-    assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))));
-}
-
-#[test]
 fn u6_without_turns_what_stays_fails_the_drain_and_one_that_continues_is_not_looked_at() {
     let mut bench = without_turns();
     bench.ask(&request(Requester::DeviceOp, 1));
