@@ -120,16 +120,6 @@ fn disks_that_never_come_to_an_end_hold_nothing_up_for_ever() {
     assert_eq!(bench.hear(Event::Synced), []);
 }
 
-#[test]
-fn what_is_read_at_the_last_moment_counts_and_not_what_was_heard() {
-    let (mut bench, effects) = synced_after(0);
-    assert!(effects.contains(&Effect::Check));
-    let status = NodeDrainStatus { status: DrainStatus::Cordoned, requested_by: Requester::DeviceOp };
-    bench.hear(Event::Checked { status: Some(status), answers: Vec::new(), forced: None, ours: false });
-    assert_eq!(bench.operations(), []);
-    assert!(bench.status().wait_drain_in_progress);
-}
-
 /// Found by the model: while the drain for an image begins, the status does not tell that the one for the reboot failed.
 #[test]
 fn an_answer_counts_more_than_a_status_that_names_somebody_else() {

@@ -188,16 +188,6 @@ fn u1_once_nobody_is_waited_for_any_more_the_drain_is_read_once_more_before_the_
 }
 
 #[test]
-fn zedkubes_word_that_the_lease_could_not_be_read_goes_beside_the_reason() {
-    let mut bench = drained(OutageRole::Worker, Reboot);
-    answer(&mut bench, OutageVerdict::Go, |it| {
-        (it.unread, it.why) = (true, "the Lease could not be read for 300 s".into());
-    });
-    assert_eq!(marks(&bench), ["the Lease could not be read for 300 s"]);
-    assert_eq!(bench.operations().len(), 1);
-}
-
-#[test]
 fn nobody_is_asked_beside_a_zedkube_of_the_reference_without_turns_or_by_force() {
     let mut reference = Bench::new();
     reference.drain(DrainStatus::Complete, Requester::DeviceOp);
