@@ -53,7 +53,7 @@ pub(super) fn unreachable(app: &App, said: &ENClusterAppStatus) -> ENClusterAppS
 #[cfg(test)]
 mod tests {
     use super::*;
-    use topics::{AppInstanceConfig, GoUuid, VmMode, go_json};
+    use topics::{AppInstanceConfig, GoUuid, VmMode};
 
     fn config(display: &str, uuid: &str) -> AppInstanceConfig {
         let mut config =
@@ -78,25 +78,6 @@ mod tests {
     fn pod(name: &str, node: &str, phase: &str) -> AppPod {
         let text = str::to_owned;
         AppPod { name: text(name), node: text(node), phase: text(phase), ..AppPod::default() }
-    }
-
-    fn golden(sample: &str, status: &ENClusterAppStatus) {
-        let path =
-            format!("{}/../../tests/golden/ENClusterAppStatus/{sample}.json", env!("CARGO_MANIFEST_DIR"));
-        let bytes = go_json::to_vec(status).unwrap();
-        assert_eq!(String::from_utf8(bytes).unwrap(), std::fs::read_to_string(path).unwrap(), "{sample}");
-    }
-
-    #[test]
-    fn the_golden_samples_come_out_of_their_facts_byte_for_byte() {
-        golden("zero", &ENClusterAppStatus::default());
-        golden("not-in-cluster", &status(&native(), "n1", []));
-        let pending = pod("web-d4f3a-0-x7k2p", "n1", "Pending");
-        golden("not-running", &status(&native(), "n1", [&pending]));
-        let running = pod("web-d4f3a-0-x7k2p", "n1", "Running");
-        golden("api-unreachable", &unreachable(&native(), &status(&native(), "n1", [&running])));
-        let launcher = pod("virt-launcher-ubuntu-b3e2f-0ab1cd-x7k2p", "n1", "Running");
-        golden("vmi-running-dnid", &status(&machine(), "n1", [&launcher]));
     }
 
     #[test]

@@ -73,17 +73,6 @@ fn containers_of_native_applications_are_read_and_the_console_of_machines() {
 }
 
 #[test]
-fn without_news_of_the_pods_nothing_is_read_and_nothing_forgotten() {
-    let mut book = book(&[("n", app("web", VmMode::NoHyper, true))], vec![web()]);
-    let mut course = course_of(&book);
-    assert_eq!(course.changed().len(), 1);
-    book.failed(at(0));
-    course.see(at(0), &Scene::of(&book));
-    assert!(read(&mut course).is_empty() && course.next_wake().is_none());
-    assert!(course.changed().is_empty());
-}
-
-#[test]
 fn marks_stay_as_long_as_their_pod_and_their_application_do() {
     let native = |designated| ("n", app("web", VmMode::NoHyper, designated));
     let mut course = course_of(&book(&[native(true)], vec![web()]));
