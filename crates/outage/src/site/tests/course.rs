@@ -13,6 +13,7 @@ use super::super::member::{
 use super::super::operator::{self, SiteRequest};
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use super::super::record::{MachineAction, MachineSeen, Machines, RunStrategy};
+use super::restart;
 use crate::site::record::{Move, NODE_LIMIT, PhaseReadings, ScaledWorkload};
 use crate::turn::record::TurnRecord;
 use crate::turn::rule::TurnNode;
@@ -80,14 +81,7 @@ impl Site3 {
             dice: Dice::new(seed),
             kind: kind.clone(),
         };
-        let wish = SiteRequest {
-            id: "op".to_owned(),
-            kind,
-            by: said(),
-            leave_machines: false,
-            although_held: false,
-            findings: vec![],
-        };
+        let wish = SiteRequest { kind, by: said(), although_held: false, ..restart::wish() };
         site.record = operator::begin(&site.record, &wish, &site.nodes()).unwrap();
         site
     }

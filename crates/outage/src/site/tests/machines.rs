@@ -11,6 +11,7 @@ use super::super::calls::find;
 use super::super::coordinate::next;
 use super::super::operator::{SiteRequest, begin, current, pass};
 use super::super::record::{OperatorStatement, SiteKind, SitePhase, SiteRecord};
+use super::restart;
 use crate::site::record::Move;
 use crate::turn::record::TurnRecord;
 
@@ -54,14 +55,8 @@ impl Place {
             guests += replicas;
         }
         let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
-        let wish = SiteRequest {
-            id: "op".to_owned(),
-            kind: SiteKind::Shutdown,
-            by: said(),
-            leave_machines: false,
-            although_held: false,
-            findings: vec![],
-        };
+        let (kind, by) = (SiteKind::Shutdown, said());
+        let wish = SiteRequest { kind, by, although_held: false, ..restart::wish() };
         let nodes: Vec<_> =
             crate::calls::glance(&cluster).await.unwrap().into_iter().map(|(node, _)| node).collect();
         let mut site = current(&begin(&TurnRecord::default(), &wish, &nodes).unwrap()).unwrap().unwrap();

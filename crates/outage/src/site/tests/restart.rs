@@ -65,7 +65,7 @@ fn at(step: NodeStep) -> SiteRecord {
     site
 }
 
-fn record(site: &SiteRecord) -> TurnRecord {
+pub(super) fn record(site: &SiteRecord) -> TurnRecord {
     TurnRecord { mode: Some(site.mode().unwrap()), ..TurnRecord::default() }
 }
 

@@ -9,6 +9,7 @@ use super::super::member::{
 use super::super::operator::{SiteRequest, begin, cancel, current, pass};
 use super::super::record::Machines;
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
+use super::restart::{self, node, record};
 use crate::site::record::{Move, NODE_LIMIT, PhaseReadings};
 use crate::turn::pulses::Pulse;
 use crate::turn::record::{Class, Holder, Op, Phase, TurnRecord};
@@ -23,33 +24,12 @@ fn said() -> OperatorStatement {
     }
 }
 
-fn node(name: &str, server: bool) -> TurnNode {
-    TurnNode {
-        name: name.to_owned(),
-        uid: format!("uid-{name}"),
-        boot_id: "b1".to_owned(),
-        ready: true,
-        tie_breaker: name == "t",
-        server,
-        etcd: server,
-        ..TurnNode::default()
-    }
-}
-
 fn nodes() -> Vec<TurnNode> {
-    vec![node("a", true), node("b", true), node("t", true), node("w", false)]
+    ["a", "b", "t", "w"].map(node).to_vec()
 }
 
 fn wish() -> SiteRequest {
-    let kind = SiteKind::Shutdown;
-    SiteRequest {
-        id: "op".to_owned(),
-        kind,
-        by: said(),
-        leave_machines: false,
-        although_held: false,
-        findings: vec![],
-    }
+    SiteRequest { kind: SiteKind::Shutdown, by: said(), although_held: false, ..restart::wish() }
 }
 
 fn ack(node: &str, step: NodeStep) -> Ack {
@@ -65,10 +45,6 @@ fn site(phase: SitePhase, step: &NodeStep) -> SiteRecord {
     }
     site.phase = phase;
     site
-}
-
-fn record(site: &SiteRecord) -> TurnRecord {
-    TurnRecord { mode: Some(site.mode().unwrap()), ..TurnRecord::default() }
 }
 
 pub(super) fn holder() -> Holder {

@@ -7,7 +7,7 @@ use super::super::member::{self, LeaseReading, OwnIdentity, SiteFacts};
 use super::super::operator::{begin, current, pass, skip};
 use super::super::record::{Ack, NodeStep, SiteKind, SitePhase, SiteRecord};
 use super::super::restart::{STAND_IN, WELL, stage, stands_in};
-use super::restart::{ack, node, nodes, said, wish};
+use super::restart::{ack, node, nodes, record, said, wish};
 use crate::site::record::{Move, NODE_LIMIT, PhaseReadings};
 use crate::turn::record::TurnRecord;
 use crate::turn::rule::TurnNode;
@@ -22,10 +22,6 @@ fn site(acks: &[Ack]) -> SiteRecord {
 
 fn all(step: &NodeStep) -> Vec<Ack> {
     ["a", "b", "t", "w1", "w2"].map(|it| ack(it, step.clone())).to_vec()
-}
-
-fn record(site: &SiteRecord) -> TurnRecord {
-    TurnRecord { mode: Some(site.mode().unwrap()), ..TurnRecord::default() }
 }
 
 fn late() -> PhaseReadings {
