@@ -33,7 +33,7 @@ pub use crashes::{
 };
 pub use failing::{Calls, Failing, FailingCall};
 pub use hold::{ALL_STATES, At};
-pub use power::{Asked, folders_of_a_device, power_lost};
+pub use power::{Asked, cordons, folders_of_a_device, power_lost};
 pub use process::{Processes, files_below, script};
 pub use server::etcd::{NO_ETCD, RealEtcd, assets, etcd_programs, etcd_version};
 pub use server::kubevirt::{Door, GUESTS, KubeVirt, KubeVirtPrograms, kubevirt_programs};

@@ -296,7 +296,7 @@ impl Site {
 }
 
 /// Unschedulable nodes with their cordon's owner.
-fn cordons(sim: &Sim) -> Vec<(Value, Value, Value)> {
+pub fn cordons(sim: &Sim) -> Vec<(Value, Value, Value)> {
     let seen = |node: Value| {
         let owner = node["metadata"]["annotations"]["pillar-rs/cordon-owner"].clone();
         (node["metadata"]["name"].clone(), node["spec"]["unschedulable"].clone(), owner)

@@ -12,7 +12,7 @@ use agent::Clock;
 use kubesim::{ScriptedFault, Sim};
 use outage::operator as lease;
 use outage::turn::record::{Holder, Phase};
-use scenarios::{Cluster, World, within_still};
+use scenarios::{Cluster, World, cordons, within_still};
 use serde_json::Value;
 use topics::{BootGate, DrainStatus, NodeDrainProgress};
 
@@ -45,15 +45,6 @@ struct Drill {
 /// zedkube's checks after boot.
 fn gate(world: &World) -> BootGate {
     world.read::<NodeDrainProgress>(GATE).unwrap().gate
-}
-
-/// Unschedulable nodes with their cordon's owner.
-fn cordons(sim: &Sim) -> Vec<(Value, Value, Value)> {
-    let seen = |node: Value| {
-        let owner = node["metadata"]["annotations"]["pillar-rs/cordon-owner"].clone();
-        (node["metadata"]["name"].clone(), node["spec"]["unschedulable"].clone(), owner)
-    };
-    sim.list("nodes").into_iter().map(seen).collect()
 }
 
 impl Drill {
