@@ -10,10 +10,11 @@ use kubenodeop::node::boot::{BootWatch, GateReport, LocalHealth, until_tainted, 
 use kubenodeop::node::gate::{Check, GateFact, Layer, LayerLimits};
 use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::{Value, json};
-use step::Mono;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+
+use crate::stage::clock;
 
 mod upper;
 
@@ -27,12 +28,6 @@ struct Stage {
     upper: watch::Sender<[GateFact; 2]>,
     members: watch::Sender<String>,
     _watch: JoinSet<()>,
-}
-
-#[expect(clippy::disallowed_methods, reason = "the test's own clock, which is paused")]
-fn clock() -> impl Fn() -> Mono {
-    let start = Instant::now();
-    move || Mono::START + start.elapsed()
 }
 
 fn boot_of(node: NodeName) -> BootWatch {

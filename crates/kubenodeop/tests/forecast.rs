@@ -4,26 +4,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kube::Client;
-use kubeapi::{ApiClient, NodeName};
-use kubenodeop::{AttemptRules, CordonAnnotation, DrainOrder, Plan, Progress, drain, node, plan::survey};
+use kubeapi::ApiClient;
+use kubenodeop::{AttemptRules, Plan, Progress, drain, plan::survey};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
-use step::Mono;
 use tokio::sync::watch;
-use tokio::time::Instant;
-use topics::DrainMarks;
+
+use crate::stage::{clock, cordoned, n1, order};
 
 const BUDGETS: &str = "policy/poddisruptionbudgets";
-
-#[expect(clippy::disallowed_methods, reason = "a test is its own door to the clock")]
-fn clock() -> impl Fn() -> Mono + Send {
-    let start = Instant::now();
-    move || Mono::from_start(start.elapsed())
-}
-
-fn n1() -> NodeName {
-    NodeName::parse("n1").unwrap()
-}
 
 fn is_ready(pod: &Value) -> bool {
     pod["status"]["conditions"].as_array().is_some_and(|all| {
@@ -82,18 +71,9 @@ type Met = BTreeSet<(String, String)>;
 /// Drains in earnest until nothing moves any more, all that leaves being gone or blocked, and by nothing but
 /// what is `expected`. Else the attempt's own limit ends the test.
 async fn meets(sim: &Sim, cluster: &ApiClient, expected: &Met) {
-    let owner = CordonAnnotation {
-        boot_id: "b".to_owned(),
-        requested_by: 2,
-        requested_at: "t".to_owned(),
-        ..CordonAnnotation::default()
-    };
-    node::cordon(cluster, &n1(), "uuid-1", &owner).await.unwrap();
+    cordoned(cluster).await;
     let (sender, mut progress) = watch::channel(Progress::default());
-    let (rules, marks) = (AttemptRules::default(), DrainMarks::default());
-    let (node, device_uuid) = (n1(), "uuid-1".to_owned());
-    let runtime = kubenodeop::RuntimeQuery::default();
-    let order = DrainOrder { node, device_uuid, owner, runtime, rules, marks, seen: None };
+    let order = order(AttemptRules::default());
     let settled = progress.wait_for(|it| {
         let seen: Met = it.blockers.iter().map(|it| (it.pod.clone(), it.code.clone())).collect();
         let counts = it.counts;

@@ -6,7 +6,6 @@ mod boot;
 mod drain;
 mod forecast;
 mod machines;
-mod many;
 mod pages;
 mod preflight;
 mod replies;

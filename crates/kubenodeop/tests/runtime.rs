@@ -7,29 +7,22 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use kube::Client;
-use kubeapi::{ApiClient, NodeName};
+use kubeapi::ApiClient;
 use kubenodeop::node::LastSeen;
 use kubenodeop::node::boot::LeftoverPods;
 use kubenodeop::node::boot::{BootWatch, GateReport};
 use kubenodeop::node::gate::LayerLimits;
 use kubenodeop::node::leftovers::clear;
 use kubenodeop::{
-    AttemptOutcome, AttemptRules, CordonAnnotation, DrainOrder, DrainSuccess, Progress, RuntimeQuery, drain,
-    node,
+    AttemptOutcome, AttemptRules, DrainOrder, DrainSuccess, Progress, RuntimeQuery, drain, node,
 };
 use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::Value;
-use step::Mono;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
-use topics::DrainMarks;
+use tokio::time::timeout;
 
-const DEVICE: &str = "uuid-1";
-
-fn n1() -> NodeName {
-    NodeName::parse("n1").unwrap()
-}
+use crate::stage::{DEVICE, clock, n1, order};
 
 async fn with_pods(names: &[&str]) -> Sim {
     let sim = Sim::new(SimConfig::default());
@@ -60,23 +53,9 @@ fn runtime(sim: &Sim) -> (RuntimeQuery, Lie) {
     (RuntimeQuery::new(ask), lie)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the test's own clock, which is paused")]
-fn clock() -> impl Fn() -> Mono + Send {
-    let start = Instant::now();
-    move || Mono::START + start.elapsed()
-}
-
 /// Drains for so long; the outcome, or the newest progress.
 async fn drained(sim: &Sim, runtime: RuntimeQuery, time: Duration) -> Result<AttemptOutcome, Progress> {
-    let owner = CordonAnnotation {
-        boot_id: "b".to_owned(),
-        requested_by: 2,
-        requested_at: "t".to_owned(),
-        ..CordonAnnotation::default()
-    };
-    let (rules, marks) = (AttemptRules::default(), DrainMarks::default());
-    let order =
-        DrainOrder { node: n1(), device_uuid: DEVICE.to_owned(), owner, runtime, rules, marks, seen: None };
+    let order = DrainOrder { runtime, ..order(AttemptRules::default()) };
     let cluster = cluster(sim);
     node::cordon(&cluster, &order.node, &order.device_uuid, &order.owner).await.unwrap();
     let (sender, progress) = watch::channel(Progress::default());

@@ -79,7 +79,7 @@ async fn t3_a_machine_is_shut_down_once_its_volume_has_another_copy_or_the_limit
         if after.is_none() {
             rebuild("");
         }
-        let left = attempt.drained().await;
+        let left = attempt.left().await;
         let named =
             left.iter().any(|it| it.contains("its last healthy copy is here after 60 s, the limit for it"));
         assert_eq!(named, after.is_some(), "{left:?}");

@@ -9,19 +9,14 @@ mod undone;
 mod unread;
 mod wake;
 
-use std::pin::Pin;
 use std::time::Duration;
 
-use crate::stage::order::{DEVICE, clock, n1, order, owner};
+use crate::stage::{Attempt, DEVICE, clock, n1, owner};
 use kube::Client;
 use kubeapi::ApiClient;
-use kubenodeop::{
-    AttemptOutcome, AttemptRules, BlockCode, DrainSuccess, Limit, MachinePolicy, Progress, VolumeAction,
-    drain, node,
-};
+use kubenodeop::{AttemptRules, BlockCode, DrainSuccess, Limit, MachinePolicy, Progress, VolumeAction, node};
 use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use topics::DrainPhase;
 
 const GUESTS: &str = "kubevirt/virtualmachineinstances";
@@ -51,38 +46,6 @@ fn runs(guest: &Value) -> bool {
 
 fn migratable() -> Value {
     json!({ "evictionStrategy": "LiveMigrate" })
-}
-
-struct Attempt {
-    future: Pin<Box<dyn Future<Output = AttemptOutcome> + Send>>,
-    progress: watch::Receiver<Progress>,
-}
-
-impl Attempt {
-    fn start(cluster: &ApiClient) -> Self {
-        Self::by(cluster, AttemptRules::default())
-    }
-
-    fn by(cluster: &ApiClient, rules: AttemptRules) -> Self {
-        let (sender, progress) = watch::channel(Progress::default());
-        let (cluster, order) = (cluster.clone(), order(rules));
-        let future = async move { drain(&cluster, &order, clock(), &sender).await };
-        Self { future: Box::pin(future), progress }
-    }
-
-    async fn until(&mut self, so: impl FnMut(&Progress) -> bool) -> Progress {
-        tokio::select! {
-            outcome = &mut self.future => panic!("ended too early: {outcome:?}"),
-            seen = self.progress.wait_for(so) => seen.unwrap().clone(),
-        }
-    }
-
-    async fn drained(self) -> Vec<String> {
-        match self.future.await {
-            Ok(DrainSuccess { left, .. }) => left.iter().map(ToString::to_string).collect(),
-            Err(failure) => panic!("{}", failure.reason),
-        }
-    }
 }
 
 fn node_of(sim: &Sim, guest: &str) -> String {
@@ -127,7 +90,7 @@ async fn d12_a_migratable_machine_moves_by_exactly_one_migration_in_each_version
         let seen = attempt.until(|it| it.machines.iter().any(|it| it.state == "moving")).await;
         assert_eq!((seen.phase, seen.machines[0].name.as_str()), (DrainPhase::MovingMachines, "shop/db"));
         assert!(!evictions(&sim).contains(&"shell".to_owned()), "pods come after the machines");
-        assert_eq!(attempt.drained().await, [""; 0], "{version}");
+        assert_eq!(attempt.left().await, [""; 0], "{version}");
         assert_eq!(sim.list(MIGRATIONS).len(), 1, "{version}");
         assert_ne!(node_of(&sim, "db"), "n1", "{version}");
         assert_eq!(
@@ -206,7 +169,7 @@ async fn d12_one_that_cannot_be_migrated_follows_its_policy() {
     // Stopped, as its launcher is never let go.
     let (sim, held) = cluster("v1.7.3", not).await;
     sim.until(GUESTS, says_no).await;
-    let left = Attempt::start(&held).drained().await;
+    let left = Attempt::start(&held).left().await;
     assert!(left[0].contains("started again once node n1 is back"), "{left:?}");
     assert_eq!(sim.get(MACHINES, "shop", "db").unwrap()["spec"]["runStrategy"], "Halted");
     assert_eq!(evictions(&sim).len(), 0);
@@ -233,7 +196,7 @@ async fn d12_migrations_that_fail_end_with_the_policy_and_none_is_left() {
             sim.script_migrations("shop", "db", "fail: no memory");
         })
         .await;
-        let left = Attempt::start(&cluster).drained().await;
+        let left = Attempt::start(&cluster).left().await;
         assert!(
             left[0].contains("3 migrations failed") && left[0].contains("no memory"),
             "{version}: {left:?}"
@@ -252,7 +215,7 @@ async fn the_references_applications_leave_by_their_eviction_and_disks_of_a_gues
     })
     .await;
     let disk = sim.plug_disk("shop", "alone", "more").unwrap();
-    let left = Attempt::start(&cluster).drained().await;
+    let left = Attempt::start(&cluster).left().await;
     assert!(
         left.iter()
             .any(|it| it.starts_with("virtual machine eve-kube-app/app") && it.contains("makes it again")),

@@ -29,7 +29,7 @@ async fn o5_the_plan_names_the_device_or_the_selector_that_ties_a_machine_and_wh
     assert!(of("harvester-system/upgrade-repo").fate.contains("is asked to migrate"));
     assert_eq!(plan.blockers.len(), 2);
     // By the usual policy these two are stopped, the third is moved, and all that before any pod.
-    let left = Attempt::start(&cluster).drained().await;
+    let left = Attempt::start(&cluster).left().await;
     assert!(
         left.iter().filter(|it| it.contains("started again once node n1 is back")).count() == 2,
         "{left:?}"
@@ -60,7 +60,7 @@ async fn a_machine_of_an_outside_manager_is_held_or_shut_down_and_nothing_of_it_
             attempt.until(|it| !it.blockers.is_empty()).await;
             assert_eq!(launchers_on_n1(&sim), 1);
         } else {
-            let left = attempt.drained().await;
+            let left = attempt.left().await;
             assert!(
                 left[0].contains("it belongs to KubevirtMachine/worker, which may start it before"),
                 "{left:?}"

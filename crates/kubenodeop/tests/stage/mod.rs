@@ -79,11 +79,18 @@ impl Attempt {
         }
     }
 
+    async fn success(self) -> DrainSuccess {
+        self.future.await.unwrap_or_else(|failure| panic!("{}", failure.reason))
+    }
+
     pub(crate) async fn drained(self) -> (u32, u32) {
-        match self.future.await {
-            Ok(DrainSuccess { evicted, recordons, .. }) => (evicted, recordons),
-            Err(failure) => panic!("{}", failure.reason),
-        }
+        let DrainSuccess { evicted, recordons, .. } = self.success().await;
+        (evicted, recordons)
+    }
+
+    /// Drained, with what a rule has left in place.
+    pub(crate) async fn left(self) -> Vec<String> {
+        self.success().await.left
     }
 }
 

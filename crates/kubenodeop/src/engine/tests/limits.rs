@@ -83,14 +83,6 @@ fn k5_a_grace_period_that_passes_the_limit_of_the_attempt_or_the_drain_is_named_
 }
 
 #[test]
-fn d15_a_pod_over_its_limit_fails_the_attempt_where_the_rule_says_so() {
-    let mut bench = Bench::by(vec![pod("a"), pod("b")], by_pod(300, PodAction::GiveUp));
-    bench.leave("b");
-    refuse_for(&mut bench, secs(301));
-    assert_eq!(bench.reason(), "pod shop/a has not left within 300 s, the limit for a pod");
-}
-
-#[test]
 fn d15_a_pod_over_its_limit_is_deleted_once_and_named_where_the_rule_says_so() {
     let mut bench = Bench::by(vec![pod("a"), pod("b")], by_pod(300, PodAction::Delete));
     bench.reply("b", Reply::Done);
@@ -203,28 +195,6 @@ fn d8_a_never_ready_pod_behind_a_budget_is_deleted_after_the_hold_time_where_the
     let Some(Ok(DrainSuccess { left, .. })) = &bench.end else { panic!("{:?}", bench.end) };
     let why = "shop/a: deleted whatever its budgets say: never Ready, and held for 600 s";
     assert_eq!(left[0], why);
-}
-
-#[test]
-fn d8_a_pod_that_was_ready_or_is_not_held_or_whose_policy_says_wait_is_never_deleted() {
-    let table = [
-        (never_ready(), hold(NeverReadyAction::Wait), "the policy says wait"),
-        (never_ready(), AttemptRules::default(), "by default"),
-        (pod("a"), hold(NeverReadyAction::Delete), "it was Ready once"),
-    ];
-    for (there, rules, row) in table {
-        let mut bench = Bench::by(vec![there], rules);
-        refuse_for(&mut bench, secs(4000));
-        assert_eq!(deleted(&bench), [""; 0], "{row}");
-    }
-    let mut bench = Bench::by(vec![never_ready()], hold(NeverReadyAction::Delete));
-    for _ in 0..1000 {
-        while let Some(uid) = bench.flying.pop_first() {
-            bench.hear(Event::Evicted { uid, reply: transient() });
-        }
-        bench.pass(secs(1));
-    }
-    assert_eq!(deleted(&bench), [""; 0], "no budget holds it");
 }
 
 #[test]

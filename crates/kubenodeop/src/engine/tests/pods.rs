@@ -43,21 +43,6 @@ fn o4_answers_to_calls_are_counted_by_their_word() {
 }
 
 #[test]
-fn d2_a_pod_that_is_refused_for_good_fails_the_attempt_once_the_others_are_gone() {
-    let mut bench = Bench::started(vec![pod("a"), pod("b")]);
-    bench.reply("a", permanent());
-    bench.pass(secs(60));
-    assert_eq!(bench.evicted_names(), ["a", "b"], "not asked again");
-    assert_eq!(bench.end, None, "the other one is still on its way");
-    bench.leave("b");
-    assert_eq!(bench.reason(), "the API server refuses to evict shop/a");
-    let Some(Err(failure)) = &bench.end else { panic!() };
-    let AttemptFailure { blockers, .. } = &**failure;
-    assert_eq!(blockers[0].code, BlockCode::Refused);
-    assert_eq!(blockers[0].reason, "pod shop/a cannot be evicted: 403 Forbidden");
-}
-
-#[test]
 fn d16_what_was_refused_is_known_at_the_end_with_who_refused_and_each_refuser_has_its_own_code() {
     let refusals = [
         (RefusedBy::Credentials, BlockCode::Unauthorized),
@@ -70,6 +55,7 @@ fn d16_what_was_refused_is_known_at_the_end_with_who_refused_and_each_refuser_ha
         let Some(Err(failure)) = &bench.end else { panic!("{by:?}") };
         let AttemptFailure { blockers, watched, .. } = &**failure;
         assert_eq!(blockers[0].code, code, "{by:?}");
+        assert_eq!(blockers[0].reason, "pod shop/a cannot be evicted: no");
         assert_eq!(watched.refused, [PermanentRefusal { call: RefusedCall::Evict(pod("a").pod), by }]);
     }
     let mut bench = Bench::new(vec![]);
@@ -131,21 +117,6 @@ fn d3_waits_grow_to_fifteen_seconds_and_the_engine_sleeps_in_between() {
     }
     let waits: Vec<Duration> = bench.evictions.windows(2).map(|pair| pair[1].0.since(pair[0].0)).collect();
     assert!(waits[0] <= secs(1), "{waits:?}");
-}
-
-#[test]
-fn d4_a_blocked_pod_delays_no_first_eviction_of_200_pods() {
-    let mut all: Vec<PodFacts> = (0..199).map(|number| pod(&format!("p{number:03}"))).collect();
-    all.insert(0, pod("blocked"));
-    let mut bench = Bench::started(all);
-    let start = bench.now;
-    while let Some(uid) = bench.flying.iter().next().cloned() {
-        let reply = if uid == pod("blocked").pod.uid { budget_reply() } else { Reply::Done };
-        bench.hear(Event::Evicted { uid, reply });
-    }
-    assert_eq!(bench.evictions.len(), 200);
-    assert_eq!(bench.most_flying, 32);
-    assert_eq!(bench.now, start);
 }
 
 #[test]

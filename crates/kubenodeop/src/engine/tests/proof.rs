@@ -16,20 +16,6 @@ fn d5_an_empty_node_is_proven_by_two_lists_a_second_apart() {
 }
 
 #[test]
-fn pods_are_evicted_and_counted_until_nothing_is_left() {
-    let mut bench = Bench::started(vec![pod("a"), pod("b")]);
-    assert_eq!(bench.evicted_names(), ["a", "b"]);
-    bench.leave("a");
-    let counts = bench.engine.progress(bench.now).counts;
-    assert_eq!((counts.total, counts.gone, counts.waiting, counts.going, counts.blocked), (2, 1, 1, 0, 0));
-    bench.leave("b");
-    bench.look();
-    bench.pass(secs(1));
-    bench.look();
-    assert_eq!(bench.end, Some(Ok(DrainSuccess { took: secs(1), evicted: 2, recordons: 0, left: vec![] })));
-}
-
-#[test]
 fn d5_a_new_pod_between_the_two_lists_starts_the_proof_over() {
     for by_watch in [true, false] {
         let mut bench = Bench::started(vec![]);
@@ -100,16 +86,6 @@ fn d18_an_uncordoned_node_is_cordoned_again_and_proven_anew() {
 }
 
 #[test]
-fn d18_a_proof_that_finds_the_node_schedulable_cordons_it_again() {
-    let mut bench = Bench::started(vec![]);
-    bench.open = true;
-    bench.pass(secs(1));
-    bench.look();
-    assert_eq!((bench.cordons.len(), bench.end.clone()), (1, None));
-    assert!(bench.said.iter().any(|it| it.contains("uncordoned in mid-drain")));
-}
-
-#[test]
 fn d18_somebody_who_undoes_every_cordon_does_not_make_us_spin() {
     let mut bench = Bench::started(vec![pod("a")]);
     let start = bench.now;
@@ -155,17 +131,6 @@ fn a_look_that_fails_in_passing_is_repeated_and_the_proof_starts_over() {
 }
 
 #[test]
-fn a_look_that_is_refused_or_finds_no_node_fails_the_attempt() {
-    for reply in [permanent(), Reply::NotFound { text: "404: nodes \"n1\" not found".to_owned() }] {
-        let mut bench = Bench::new(vec![]);
-        bench.hear(Event::Tick);
-        let turn = bench.asked.pop().unwrap();
-        bench.hear(Event::Looked { turn, seen: Err(failed(reply.clone())) });
-        assert_eq!(bench.reason(), format!("call: {}", reply.text()));
-    }
-}
-
-#[test]
 fn the_attempt_ends_at_its_limit_and_names_what_is_left() {
     let mut bench = Bench::started(vec![pod("b"), pod("a"), pod("c")]);
     bench.leave("c");
@@ -201,6 +166,7 @@ fn d18_lists_wait_for_a_cordon_that_is_under_way() {
     bench.pass(secs(1));
     bench.look();
     bench.pass(secs(20));
+    assert!(bench.said.iter().any(|it| it.contains("uncordoned in mid-drain")));
     assert_eq!((bench.cordons.len(), bench.asked.len()), (1, 0), "not listed in a circle");
     bench.open = false;
     bench.hear(Event::Cordoned(Ok(true)));

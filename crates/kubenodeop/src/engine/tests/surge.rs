@@ -127,18 +127,6 @@ fn d20_while_a_budget_holds_the_eviction_a_copy_that_comes_later_counts() {
 }
 
 #[test]
-fn d20_after_its_limit_a_second_copy_is_given_up_and_the_pod_evicted() {
-    let mut bench = Bench::by(vec![copy("a")], rules());
-    wait_for(&mut bench, secs(LIMIT));
-    assert_eq!(bench.surges.last().unwrap().1.over, Some(secs(LIMIT)));
-    assert_eq!(bench.evicted_names(), [""; 0], "not before it is given up");
-    answer(&mut bench, "a", SurgeAnswer::Without("no room".into()));
-    assert_eq!(bench.evicted_names(), ["a"]);
-    bench.leave("a");
-    assert!(bench.progress().left[0].ends_with("no room"));
-}
-
-#[test]
 fn d20_trouble_with_the_api_is_named_and_got_over_by_calls_that_grow_rarer() {
     let mut bench = Bench::by(vec![copy("a")], rules());
     let until = bench.now + secs(LIMIT - 1);
@@ -200,10 +188,4 @@ fn d20_the_time_used_is_kept_over_a_restart_and_a_limit_that_deletes_does_not_wa
     assert_eq!(bench.deletions.len(), 0);
     wait_for(&mut bench, secs(20));
     assert_eq!((bench.deletions.len(), bench.evicted_names()), (1, vec![]));
-}
-
-#[test]
-fn d20_without_the_rule_nothing_is_asked() {
-    let bench = Bench::by(vec![copy("a")], AttemptRules::default());
-    assert_eq!((bench.evicted_names(), bench.surges.len()), (vec!["a"], 0));
 }

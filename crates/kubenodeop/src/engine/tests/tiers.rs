@@ -39,7 +39,8 @@ fn d11_a_refused_pod_keeps_the_later_tiers_closed_and_fails_the_attempt() {
     let mut bench = Bench::started(vec![pod("a"), pod("b"), of("disk", Tier::Storage)]);
     bench.reply("a", permanent());
     bench.pass(secs(60));
-    assert_eq!(bench.evicted_names(), ["a", "b"]);
+    assert_eq!(bench.evicted_names(), ["a", "b"], "not asked again");
+    assert_eq!(bench.end, None, "the other one is still on its way");
     bench.leave("b");
     assert_eq!(bench.reason(), "the API server refuses to evict shop/a");
     assert_eq!(bench.evicted_names(), ["a", "b"], "the storage of a pod that is still there stays");

@@ -150,19 +150,6 @@ fn d15_the_limit_for_volumes_goes_on_after_a_restart() {
 }
 
 #[test]
-fn d18_the_cordon_is_guarded_while_volumes_are_detached() {
-    let mut bench = Bench::started(vec![with("a", &["data"])]);
-    bench.leave("a");
-    bench.hear(attached(&["data"]));
-    bench.hear(Event::Node(node(true)));
-    assert_eq!(bench.cordons, [bench.now]);
-    bench.hear(Event::Cordoned(Ok(true)));
-    bench.hear(attached(&[]));
-    bench.prove();
-    assert!(matches!(bench.end, Some(Ok(DrainSuccess { recordons: 1, .. }))), "{:?}", bench.end);
-}
-
-#[test]
 fn d13_volumes_are_owed_by_the_next_attempt_and_after_a_restart_whoever_finds_the_pods_gone() {
     let rules = AttemptRules { attempt: secs(60), ..AttemptRules::default() };
     let mut bench = Bench::by(vec![with("a", &["data"])], rules);
