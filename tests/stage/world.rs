@@ -118,8 +118,10 @@ impl World {
     /// Agents started from now on are processes of `zedbox`, with an optional wrong clock.
     pub(crate) async fn becomes_processes(&mut self, zedbox: &Path, clock: Option<WrongClock>) {
         let api = self.cluster.sim().serve_to(self.cluster.device_name()).await.unwrap();
-        let user = format!("user: {{token: {}}}", tasks::PLANTED_TOKEN);
-        self.put("kubeconfig", &api.kubeconfig().replace("user: {}", &user));
+        self.put(
+            "kubeconfig",
+            &api.kubeconfig().replace("token: any", &format!("token: {}", tasks::PLANTED_TOKEN)),
+        );
         self.limits["zedkube"]["uncordon_poll_ms"] = 50.into(); // Their time is real.
         self.program = Some(Program { path: zedbox.to_owned(), whole: false, clock, _api: api });
     }

@@ -200,7 +200,7 @@ fn x4_the_package_holds_all_that_a_person_needs_and_nothing_of_this_machine() {
         "usr/share/doc/zedbox/reference/dashboard.json",
         "usr/share/fish/vendor_completions.d/zedbox.fish",
         "usr/share/man/man1/zedbox.1.gz",
-        "usr/share/man/man1/zedbox-drain-status.1.gz",
+        "usr/share/man/man1/zedbox-status.1.gz",
         "usr/share/man/man1/zedbox-role.1.gz",
         "usr/share/zedbox/role-bindings-apps.yaml",
         "usr/share/zedbox/role.yaml",

@@ -55,6 +55,20 @@ fn k7_each_tree_says_what_the_table_holds_whatever_is_changed_in_it() {
 }
 
 #[test]
+fn each_first_line_of_the_page_for_the_night_is_one_that_a_node_says() {
+    let page = fs::read_to_string(top().join("docs/night.md")).unwrap();
+    let lines: Vec<&str> = page.lines().filter_map(|it| it.strip_prefix("| `")?.split('`').next()).collect();
+    let of_trees = include_str!("page/trees.txt").lines().filter_map(|it| it.rsplit('\t').next());
+    let mut said: Vec<String> = of_trees.chain(STATES.map(|it| it.headline)).map(str::to_owned).collect();
+    said.extend(states::at_night());
+    let is_said = |line: &&str| match line.strip_suffix('…') {
+        Some(begins) => said.iter().any(|it| it.starts_with(begins)),
+        None => said.iter().any(|it| it == line),
+    };
+    assert_eq!((lines.len(), lines.iter().find(|it| !is_said(it))), (12, None));
+}
+
+#[test]
 fn what_blocks_comes_first_each_with_what_to_do_about_it() {
     let state = STATES.iter().find(|it| it.name == "blocked-many").unwrap();
     let (_, page) = state.shown();

@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 use crate::drain_cmd::node::top;
 
 /// Beginnings of commands that no test runs, and why.
-const NOT_RUN: [(&str, &str); 33] = [
-    ("apt ", "changes the system; `package.rs` installs, upgrades, removes and purges by dpkg"),
+const NOT_RUN: [(&str, &str); 31] = [
+    ("apt ", "changes the system; `artifacts.rs` installs, upgrades, removes and purges by dpkg"),
     (
         "cargo +nightly fuzz ",
         "needs a nightly compiler; its target is compared, and the corpus is read by `cargo test`",
@@ -34,7 +34,6 @@ const NOT_RUN: [(&str, &str); 33] = [
     ("cut ", "the last part of the line of zgrep"),
     ("date -s ", "sets the clock of a machine"),
     ("docs/drill.sh ", "asks a person at the power switch"),
-    ("dpkg ", "`package.rs` does it on a bare Debian system"),
     ("grep ", "takes lines out of the journal of a machine"),
     ("journalctl ", "reads the journal of a machine"),
     ("k3s ", "needs a server of k3s"),
@@ -50,7 +49,6 @@ const NOT_RUN: [(&str, &str); 33] = [
     ("mv ", "a part of a file that is written by hand: `check.rs` has what it orders"),
     ("echo ", "the same"),
     ("umask ", "the same"),
-    ("nano ", "asks a person in an editor"),
     ("rm ", "removes a file of a machine"),
     ("systemctl ", "needs a machine that systemd runs"),
     ("systemd-analyze ", "`tests/house/units.rs` asks it about the unit"),

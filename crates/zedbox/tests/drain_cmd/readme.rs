@@ -10,12 +10,16 @@ use crate::drain_cmd::node::{Ended, NOW, Node, top};
 
 /// Every output of `command` in the documents; all are equal.
 pub(crate) fn shown(command: &str) -> String {
-    let begins = format!("```text\n$ {command}\n");
+    // A node's files are root's: there it is typed with sudo.
+    let begins = ["", "sudo "].map(|root| format!("```text\n$ {root}{command}\n"));
     let documents = documents();
-    let mut found = documents.iter().filter_map(|(_, text)| text.split_once(&begins)?.1.split_once("```"));
-    let Some((first, _)) = found.next() else { unreachable!("no document shows `$ {command}`") };
-    assert!(found.all(|(other, _)| other == first), "the documents differ on `{command}`");
-    first.to_owned()
+    let shows = |text: &'_ str| {
+        begins.iter().find_map(|it| Some(text.split_once(it)?.1.split_once("```")?.0.to_owned()))
+    };
+    let mut found = documents.iter().filter_map(|(_, text)| shows(text));
+    let Some(first) = found.next() else { unreachable!("no document shows `$ {command}`") };
+    assert!(found.all(|other| other == first), "the documents differ on `{command}`");
+    first
 }
 
 /// The output, with a device's root and the trees' time.

@@ -340,6 +340,24 @@ pub(crate) fn trees() -> String {
     all
 }
 
+/// What docs/night.md has and no state above: headlines of more changes.
+pub(crate) fn at_night() -> Vec<String> {
+    let turn = |rule: &str, nodes: &[&str]| json!({ "Phase": "waiting-for-turn", "Turn": { "Rule": rule, "Nodes": nodes } });
+    let machine =
+        json!({ "Pod": "virtual machine shop/db", "Code": "cannot-move", "Reason": "it cannot move" });
+    let changes = [
+        turn("holder", &["edge-node-1"]),
+        turn("cordoned", &["edge-node-2", "edge-node-3"]),
+        json!({ "Phase": "moving-machines", "Blockers": [machine] }),
+    ];
+    let headline = |change: &Value| {
+        let tree = Node::of("drain-3-requested");
+        tree.set(change);
+        trial::shown(tree.root(), now(), Vec::new()).unwrap().0.headline.text
+    };
+    changes.iter().map(headline).collect()
+}
+
 /// The same drain for a person's work only.
 fn persons(tree: &Node) {
     for file in [ZEDAGENTS, PENDING] {

@@ -52,15 +52,10 @@ struct Found(Vec<(String, Vec<u8>)>);
 impl Found {
     /// By its path under `root`.
     fn files(&mut self, root: &Path, dir: &Path) {
-        for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
-            let (path, kind) = (entry.path(), entry.file_type().unwrap());
-            if kind.is_dir() {
-                self.files(root, &path);
-            } else if kind.is_file() {
-                // One that has gone was temporary.
-                let Ok(content) = fs::read(&path) else { continue };
-                self.0.push((path.strip_prefix(root).unwrap().display().to_string(), content));
-            }
+        for path in scenarios::files_below(dir).into_iter().filter(|it| it.is_file()) {
+            // One that has gone was temporary.
+            let Ok(content) = fs::read(&path) else { continue };
+            self.0.push((path.strip_prefix(root).unwrap().display().to_string(), content));
         }
     }
 
