@@ -90,6 +90,9 @@ pub(crate) struct NodePlace {
 pub(crate) struct StatusOptions {
     #[command(flatten)]
     pub(crate) place: NodePlace,
+    /// Show all that is known, in place of the ten lines that matter most.
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Compute "ago" and "in" from this moment, for files that were copied from a node earlier [default: now].
     #[arg(long, value_name = "TIME")]
     pub(crate) as_of: Option<GoTime>,

@@ -16,6 +16,10 @@ use super::voice::Voice;
 use crate::Exit;
 use crate::args::{Output, StatusOptions};
 
+/// Of the sheet at rest, and when something is going on.
+const RESTING_LINES: usize = 10;
+const LINES: usize = 12;
+
 /// Prints how far the drain is.
 pub(super) async fn run(shell: &Shell, options: &StatusOptions) -> anyhow::Result<Exit> {
     let Shell { topic_root, clock, voice, .. } = shell;
@@ -30,7 +34,11 @@ pub(super) async fn run(shell: &Shell, options: &StatusOptions) -> anyhow::Resul
     };
     match voice.output {
         Output::Json => Voice::json(&seen, false)?,
-        Output::Text => Voice::print(&sheet(&by_clock, now, voice.columns()).text(voice.colours))?,
+        Output::Text => {
+            let whole = sheet(&by_clock, now, voice.columns());
+            let shown = if options.all { whole } else { brief(whole, &by_clock, now) };
+            Voice::print(&shown.text(voice.colours))?
+        }
     };
     for line in warnings(topic_root, &seen) {
         Voice::warn(&line);
@@ -89,6 +97,12 @@ pub(super) fn sheet(seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
     out
 }
 
+/// What matters most of it, within ten lines at rest and twelve else.
+fn brief(whole: Sheet, seen: &DrainView, now: GoTime) -> Sheet {
+    let rests = matches!(seen.judge(now).outcome, DrainOutcome::Idle | DrainOutcome::Complete);
+    whole.fit(if rests { RESTING_LINES } else { LINES } + 1)
+}
+
 const fn colour(outcome: DrainOutcome) -> Option<&'static str> {
     match outcome {
         DrainOutcome::Unknown | DrainOutcome::Idle => None,
@@ -96,5 +110,44 @@ const fn colour(outcome: DrainOutcome) -> Option<&'static str> {
         DrainOutcome::Blocked | DrainOutcome::Unproved => Some("33"),
         DrainOutcome::Complete => Some("32"),
         DrainOutcome::Skipped | DrainOutcome::Forced | DrainOutcome::Failed => Some("31"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use agent::Clock;
+
+    use super::*;
+
+    /// Of every tree, at each width.
+    #[test]
+    fn the_brief_sheet_has_ten_or_twelve_lines_with_the_whole_headline_or_its_beginning_and_the_whole_next_step()
+     {
+        let trees = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../run-fixtures"));
+        let now: GoTime = "2026-03-14T09:41:00Z".parse().unwrap();
+        let mut seen_trees = 0;
+        for tree in std::fs::read_dir(trees).unwrap().map(|it| it.unwrap().path()).filter(|it| it.is_dir()) {
+            let seen = DrainView::read(&TopicRoot::open(&tree).unwrap(), Clock::new()).as_copy();
+            let judged = seen.judge(now);
+            for columns in [46, 80, 200] {
+                let text = brief(sheet(&seen, now, columns), &seen, now).text(false);
+                let rests = matches!(judged.outcome, DrainOutcome::Idle | DrainOutcome::Complete);
+                let most = if rests { RESTING_LINES } else { LINES };
+                assert!(text.lines().count() <= most, "{}, {columns}:\n{text}", tree.display());
+                assert!(text.lines().all(|it| it.chars().count() <= columns), "{text}");
+                let first = text.lines().next().unwrap();
+                assert!(judged.headline.text.starts_with(first), "{text}");
+                let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+                let step = flat(&seen.next_step(&judged, now));
+                let columns_of_step = columns - 11;
+                if step.len() < columns_of_step * 4 {
+                    assert!(flat(&text).contains(&step), "{}, {columns}: {step}\n{text}", tree.display());
+                }
+            }
+            seen_trees += 1;
+        }
+        assert!(seen_trees >= 15, "{seen_trees}");
     }
 }

@@ -121,15 +121,21 @@ impl Sheet {
                 dropped += self.rows.remove(last).1.len();
                 continue;
             }
-            let longest = self.rows.iter_mut().max_by_key(|(_, lines)| lines.len());
-            let Some((_, lines)) = longest.filter(|(_, lines)| lines.len() > 1) else { break };
+            // The last of them, the next step, holds a command, which is no use when it is cut.
+            let cut = |rows: &[(RowWeight, Vec<String>)]| {
+                let longest = rows.iter().enumerate().max_by_key(|(_, (_, lines))| lines.len());
+                longest.filter(|(_, (_, lines))| lines.len() > 1).map(|(at, _)| at)
+            };
+            let before = self.rows.len().saturating_sub(1);
+            let Some(at) = cut(&self.rows[..before]).or_else(|| cut(&self.rows)) else { break };
+            let (_, lines) = &mut self.rows[at];
             lines.pop();
             dropped += 1;
         }
         if dropped > 0 {
             self.rows.push((
                 RowWeight::Essential,
-                vec![format!("... {} more: zedbox status", number(dropped, "line"))],
+                vec![format!("... {} more: zedbox status --all", number(dropped, "line"))],
             ));
         }
         self
@@ -194,8 +200,8 @@ mod tests {
         let whole = sheet().text(false);
         assert_eq!(sheet().fit(11).text(false), whole);
         let all = "state 1\nstate 2\npods\nblocked 1\nblocked 2\nblocked 3\npending\nnext step\n";
-        assert_eq!(sheet().fit(10).text(false), format!("{all}... 2 lines more: zedbox status\n"));
-        let least = "state 1\nblocked 1\nnext step\n... 7 lines more: zedbox status\n";
+        assert_eq!(sheet().fit(10).text(false), format!("{all}... 2 lines more: zedbox status --all\n"));
+        let least = "state 1\nblocked 1\nnext step\n... 7 lines more: zedbox status --all\n";
         assert_eq!(
             (sheet().fit(5).text(false).as_str(), sheet().fit(0).text(false).as_str()),
             (least, least)

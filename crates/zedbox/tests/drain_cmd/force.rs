@@ -36,7 +36,7 @@ fn complete_for_a_waiting_reboot_is_written_for_root_alone_with_a_warning() {
     let written = format!(r#"{{"Status":9,"RequestedBy":2,"Reason":"x","By":"{}"}}"#, user.trim());
     assert_eq!(node.text(FORCE_FILE), written);
     assert_eq!((mode(&node, FORCE_FILE), mode(&node, "persist/kube-status")), (0o600, 0o700));
-    let status = node.drain("status");
+    let status = node.drain("status --all");
     assert!(status.out.contains("orders\n           {Complete 2}"), "{}", status.out);
 }
 
@@ -171,10 +171,10 @@ fn an_order_under_run_is_shown_and_removed_with_the_one_under_persist_that_count
     let node = Node::of("failed-drain-8");
     node.put(FALLBACK, r#"{"Status":8,"RequestedBy":2}"#);
     let flat = |out: &str| out.split_whitespace().collect::<Vec<_>>().join(" ");
-    let status = flat(&node.drain("status").out);
+    let status = flat(&node.drain("status --all").out);
     assert!(status.contains(&format!("{FALLBACK} orders {{Failed Drain 2}}")), "{status}");
     node.put(FORCE_FILE, r#"{"Status":9,"RequestedBy":2}"#);
-    let status = flat(&node.drain("status").out);
+    let status = flat(&node.drain("status --all").out);
     assert!(status.contains(&format!("{FORCE_FILE} orders {{Complete 2}}")), "{status}");
     assert!(flat(&node.drain("force --remove").out).contains("it ordered {Complete 2}"));
     assert!(!node.path(FORCE_FILE).exists() && !node.path(FALLBACK).exists());

@@ -189,7 +189,7 @@ fn k7_a_skip_is_7_and_says_that_the_node_was_neither_drained_nor_cordoned() {
         last.contains(why) && last.contains("the node is not cordoned; do not work on this node"),
         "{last}"
     );
-    let told = node.drain("status");
+    let told = node.drain("status --all");
     assert_eq!(told.code, 7, "{told:?}");
     assert!(
         told.out.starts_with("WITHOUT A PROVED DRAIN: the operation goes ahead, its drain was skipped"),
@@ -268,9 +268,9 @@ fn a_request_that_failed_may_be_made_anew() {
 fn a_request_that_others_could_have_written_is_shown_as_zedkube_takes_it_as_none() {
     let node = Node::of("cluster-idle").with_zedkube();
     assert_eq!(node.drain("--reason disk").code, 0);
-    assert_eq!(node.drain("status").code, 3);
+    assert_eq!(node.drain("status --all").code, 3);
     fs::set_permissions(node.path(FILE), fs::Permissions::from_mode(0o666)).unwrap();
-    let told = node.drain("status");
+    let told = node.drain("status --all");
     assert_eq!(told.code, 0);
     assert!(
         told.err.contains("others may write it") && told.err.contains("`zedbox undrain`"),

@@ -13,7 +13,7 @@ use crate::drain_cmd::node::{NOW, Node, top, trees};
 fn every_state_has_its_exit_code_and_fits_eighty_columns_without_colours() {
     // What is said of each, and its code: `page/trees.txt`.
     for tree in trees() {
-        let told = Node::of(&tree).drain(&format!("status --as-of {NOW}"));
+        let told = Node::of(&tree).drain(&format!("status --all --as-of {NOW}"));
         assert!(told.out.lines().all(|line| line.chars().count() <= 80), "{tree}: {}", told.out);
         assert!(!told.out.contains('\x1b'), "{tree}: {}", told.out);
         assert_eq!(told.err.is_empty(), tree != "malformed", "{tree}: {}", told.err);
@@ -55,7 +55,7 @@ fn u6_what_the_preflight_has_found_is_shown_while_there_is_a_drain_with_what_to_
         let report = json!({ "At": "2026-03-14T09:30:00Z", "Findings": found, "LeftOut": 1 });
         node.put("run/zedkube/DrainPreflight/global.json", &report.to_string());
         assert_eq!(node.drain("status -o json").json()["Preflight"]["Findings"], json!(found));
-        node.drain(&format!("status --as-of {NOW}")).out
+        node.drain(&format!("status --all --as-of {NOW}")).out
     };
     let shown = sheet("drain-3-requested", &found);
     for row in [
@@ -81,14 +81,14 @@ fn an_api_that_is_lost_is_shown_with_since_when() {
         .text(path)
         .replace(r#""ApiSilentSince":"0001-01-01T00:00:00Z""#, r#""ApiSilentSince":"2026-03-14T09:36:00Z""#);
     node.put(path, &silent);
-    let told = node.drain(&format!("status --as-of {NOW}"));
+    let told = node.drain(&format!("status --all --as-of {NOW}"));
     let words = "silent     no answer from the Kubernetes API since 09:36:00 UTC, 5 min ago";
     assert!(told.out.contains(words), "{}", told.out);
 }
 
 #[test]
 fn u3_a_machine_that_is_held_at_the_last_moment_shows_why_and_what_to_type() {
-    let told = Node::of("drain-9-held").with_zedkube().drain(&format!("status --as-of {NOW}"));
+    let told = Node::of("drain-9-held").with_zedkube().drain(&format!("status --all --as-of {NOW}"));
     let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
         "held nodeagent holds the reboot back: etcd needs this node for its quorum: 2 of 3 etcd voters are healthy",
@@ -102,7 +102,7 @@ fn u3_a_machine_that_is_held_at_the_last_moment_shows_why_and_what_to_type() {
 #[test]
 fn a_blocked_drain_names_counts_blockers_deadline_and_the_next_step() {
     let node = Node::of("drain-5-cordoned").with_zedkube();
-    let told = node.drain(&format!("status --as-of {NOW}"));
+    let told = node.drain(&format!("status --all --as-of {NOW}"));
     for words in [
         "[##########..........] 2 of 4 gone, 1 terminating, 1 blocked",
         "deadline   2026-03-15 09:30:02 UTC, in 23 h 49 min",
@@ -114,7 +114,7 @@ fn a_blocked_drain_names_counts_blockers_deadline_and_the_next_step() {
     }
     // Of a copy that was made at another time nothing is said about the process.
     assert!(!told.out.contains("running"), "{}", told.out);
-    assert!(node.drain("status").out.contains("\nzedkube    running"));
+    assert!(node.drain("status --all").out.contains("\nzedkube    running"));
     let json = node.drain(&format!("status -o json --as-of {NOW}")).json();
     assert_eq!(json["Live"]["Running"], serde_json::Value::Null);
     let json = node.drain("status -o json").json();
@@ -128,11 +128,11 @@ fn a_blocked_drain_names_counts_blockers_deadline_and_the_next_step() {
 fn trouble_with_the_api_is_told_beside_blockers_and_nothing_is_told_twice() {
     let node = Node::of("drain-5-cordoned");
     let file = "run/zedkube/NodeDrainProgress/global.json";
-    assert!(!node.drain("status").out.contains("reason "));
+    assert!(!node.drain("status --all").out.contains("reason "));
     let mut progress: serde_json::Value = serde_json::from_str(&node.text(file)).unwrap();
     progress["Trouble"] = "trouble with the API: watch pods: connection refused".into();
     node.put(file, &progress.to_string());
-    let told = node.drain("status");
+    let told = node.drain("status --all");
     assert!(
         told.out.contains("reason     trouble with the API: watch pods: connection refused\n"),
         "{}",
@@ -145,7 +145,7 @@ fn trouble_with_the_api_is_told_beside_blockers_and_nothing_is_told_twice() {
 fn k8_a_dead_zedkube_is_named_and_the_recorded_next_step_stays() {
     let mut node = Node::of("drain-5-cordoned").with_zedkube();
     node.kill_zedkube();
-    let told = node.drain("status");
+    let told = node.drain("status --all");
     let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
         "next step start zedkube, as no drain continues without it: `systemctl restart zedbox`; where it ends again, `zedbox \
@@ -155,7 +155,7 @@ fn k8_a_dead_zedkube_is_named_and_the_recorded_next_step_stays() {
         assert!(said.contains(words), "no `{words}` in\n{}", told.out);
     }
     // Nobody ever took a lock here: nothing is known, and nothing is said.
-    let told = Node::of("drain-5-cordoned").drain("status");
+    let told = Node::of("drain-5-cordoned").drain("status --all");
     assert!(!told.out.contains("running") && !told.out.contains("start zedkube"), "{}", told.out);
     assert!(told.out.contains("next step  shop/web-5f7d-e757f"), "{}", told.out);
 }
@@ -167,7 +167,7 @@ fn k8_on_a_copy_only_the_touch_file_says_whether_zedkube_ran() {
     let secs = NOW.parse::<topics::GoTime>().unwrap().to_timestamp().as_second() - 4;
     let turn = UNIX_EPOCH + Duration::from_secs(u64::try_from(secs).unwrap());
     File::options().write(true).open(node.path("run/zedkube.touch")).unwrap().set_modified(turn).unwrap();
-    let of_then = |node: &Node| node.drain(&format!("status --as-of {NOW}")).out;
+    let of_then = |node: &Node| node.drain(&format!("status --all --as-of {NOW}")).out;
     assert!(
         of_then(&node).contains("\nzedkube    last heard of 09:40:56 UTC, 4 s ago\n"),
         "{}",
@@ -198,7 +198,7 @@ fn an_operation_that_waits_without_a_request_is_shown_and_ends_with_3() {
         [(1, "zedkube to accept the drain request"), (2, "the next try at 09:50, after 1 failed drain")]
     {
         node.put(file, &pending(attempts, words));
-        let told = node.drain("status");
+        let told = node.drain("status --all");
         assert_eq!(told.code, 3, "{told:?}");
         assert!(
             told.out.starts_with("REQUESTED: reboot 7 is pending, its drain has not begun\n"),
@@ -212,7 +212,7 @@ fn an_operation_that_waits_without_a_request_is_shown_and_ends_with_3() {
 
 #[test]
 fn broken_files_are_named_with_the_cause_and_the_next_step() {
-    let told = Node::of("malformed").drain("status");
+    let told = Node::of("malformed").drain("status --all");
     for words in [
         "run/zedkube/NodeDrainStatus/global.json cannot be used: read JSON: EOF",
         "run/zedagent/NodeDrainRequest/global.json cannot be used",
@@ -220,7 +220,7 @@ fn broken_files_are_named_with_the_cause_and_the_next_step() {
     ] {
         assert!(told.err.contains(words), "no `{words}` in\n{}", told.err);
     }
-    let nothing = Node::empty().drain("status");
+    let nothing = Node::empty().drain("status --all");
     assert_eq!(nothing.code, 6);
     assert!(nothing.err.contains("there is no /") && nothing.err.contains("--root"), "{}", nothing.err);
 }
@@ -232,7 +232,7 @@ fn a_status_behind_a_link_is_not_followed() {
     std::fs::rename(&file, node.path("elsewhere.json")).unwrap();
     std::fs::remove_file(node.path("run/zedkube/NodeDrainProgress/global.json")).unwrap();
     symlink(node.path("elsewhere.json"), &file).unwrap();
-    let told = node.drain("status");
+    let told = node.drain("status --all");
     assert_eq!(told.code, 6, "{told:?}");
     assert!(told.err.contains("link"), "{}", told.err);
 }
@@ -241,7 +241,7 @@ fn a_status_behind_a_link_is_not_followed() {
 fn a_drain_that_only_a_reference_zedkube_tells_of_is_told_by_its_status_alone() {
     let node = Node::of("drain-5-cordoned");
     std::fs::remove_dir_all(node.path("run/zedkube/NodeDrainProgress")).unwrap();
-    let told = node.drain(&format!("status --as-of {NOW}"));
+    let told = node.drain(&format!("status --all --as-of {NOW}"));
     assert_eq!(told.code, 3);
     assert!(
         told.out.starts_with(
@@ -252,7 +252,7 @@ fn a_drain_that_only_a_reference_zedkube_tells_of_is_told_by_its_status_alone() 
     );
     let node = Node::of("drain-9-complete");
     std::fs::remove_dir_all(node.path("run/zedkube/NodeDrainProgress")).unwrap();
-    let told = node.drain("status");
+    let told = node.drain("status --all");
     assert_eq!(told.code, 6, "{told:?}");
     assert!(told.out.contains("PROVED DRAIN: this zedkube does not report whether"), "{}", told.out);
 }
@@ -263,7 +263,7 @@ fn texts_in_the_files_cannot_steer_the_terminal() {
     let file = "run/zedkube/NodeDrainProgress/global.json";
     let text = std::fs::read_to_string(node.path(file)).unwrap();
     node.put(file, &text.replace("pod shop/web-5f7d-e757f: Pod", "\\u001b[2Jpod"));
-    let told = node.drain("status");
+    let told = node.drain("status --all");
     assert!(told.out.contains("?[2Jpod") && !told.out.contains('\x1b'), "{}", told.out);
 }
 
@@ -271,7 +271,7 @@ fn texts_in_the_files_cannot_steer_the_terminal() {
 fn k8_what_a_user_may_not_read_is_one_line() {
     let node = Node::of("drain-5-cordoned").with_zedkube();
     node.put("run/zedkube.touch", "");
-    let Some(told) = node.drain_as_nobody("status") else { return };
+    let Some(told) = node.drain_as_nobody("status --all") else { return };
     assert_eq!(told.code, 6, "{told:?}");
     let [line] = told.err.lines().collect::<Vec<_>>()[..] else { unreachable!("not one line: {}", told.err) };
     assert!(
@@ -302,13 +302,13 @@ fn a_log_filter_that_is_none_ends_with_2_and_says_what_to_write() {
 #[test]
 fn k2_what_an_agent_cannot_write_is_a_row_and_something_wanted_that_waits_for_it_ends_with_4() {
     let node = Node::of("cluster-idle").with_zedkube();
-    assert_eq!(node.drain("status").code, 0);
+    assert_eq!(node.drain("status --all").code, 0);
     let give = |holds: &str| {
         let text = format!(
             r#"{{"Troubles":[{{"What":"RebootConfig","Path":"/persist/status/rebootConfig","Error":"No space left on device","Since":"2026-03-14T09:30:00Z","Holds":[{holds}],"NextStep":"make room on /persist: `df /persist`"}}],"More":2}}"#
         );
         node.put("run/zedagent/AgentTrouble/global.json", &text);
-        node.drain(&format!("status --as-of {NOW}"))
+        node.drain(&format!("status --all --as-of {NOW}"))
     };
     let flat = |out: &str| out.split_whitespace().collect::<Vec<_>>().join(" ");
     let told = give("\"the request for a drain\"");
@@ -342,7 +342,7 @@ fn a_node_on_its_way_out_of_its_cluster_says_so_and_shows_no_token() {
         let leave = leave.replacen("draining", phase, 1);
         assert!(leave.contains(phase));
         pubsub::store::replace(&node.path(file), leave.as_bytes()).unwrap();
-        node.drain(&format!("status --as-of {NOW}")).out
+        node.drain(&format!("status --all --as-of {NOW}")).out
     };
     let told = put("announced");
     for words in
@@ -389,7 +389,7 @@ fn d15_k12_each_limit_that_runs_is_shown_with_what_is_left_of_it_and_what_follow
             "Of": of, "Then": then, "Since": since.to_string(), "Until": until.to_string()
         }]);
         node.put(file, &progress.to_string());
-        let out = node.drain(&format!("status --as-of {NOW}")).out;
+        let out = node.drain(&format!("status --all --as-of {NOW}")).out;
         let text = out.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains(&format!("limit {row}")) || text.contains(row), "no `{row}` in\n{out}");
     }

@@ -76,7 +76,7 @@ async fn a_person_drains_the_node_works_on_it_and_gives_it_free_again() {
     let mut world = held().await;
     let waiting = start(&world, "drain --reason disk --wait");
     blocked(&world).await;
-    let told = drain(&world, "status").await;
+    let told = drain(&world, "status --all").await;
     assert_eq!(told.code, 4, "{told:?}");
     assert!(told.out.contains("by operator field: disk"), "{}", told.out);
     assert!(told.out.contains("\nblocked    [") && told.out.contains("\nzedkube    running"), "{}", told.out);

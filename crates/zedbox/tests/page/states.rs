@@ -329,6 +329,7 @@ pub(crate) fn trees() -> String {
             }
             // A process for each row that differs: what decides on its code is compared above.
             let told = tree.drain(&format!("status --as-of {NOW}"));
+            assert!(told.out.lines().count() <= 12, "{about}: {}", told.out);
             let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(words(&told.out).starts_with(&words(&judged.headline.text)), "{about}: {}", told.out);
             writeln!(all, "{name}\t{changed}\t{}\t{says}", told.code).unwrap();

@@ -34,7 +34,7 @@ fn x3_a_pause_names_who_and_why_is_shown_refuses_orders_and_is_ended_once() {
     );
     let mode = std::fs::metadata(node.path(PAUSE_FILE)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let shown = node.drain("status");
+    let shown = node.drain("status --all");
     assert!(flat(&shown.out).contains("paused no operation starts, by field: disk; since"), "{}", shown.out);
     // A second one, and every order that would wait for it, is refused with the next step.
     node.put("run/force-NodeDrainStatus-boot", "b1");
@@ -57,14 +57,14 @@ fn x3_a_pause_may_end_by_itself_and_is_not_written_through_a_link() {
     let node = Node::of("cluster-idle").with_zedkube();
     let told = said(&node, "pause", "--reason disk --for 2h");
     assert!(told.code == 0 && flat(&told.out).contains("By itself it ends in 2 h, at "), "{told:?}");
-    assert!(flat(&node.drain("status").out).contains("; ends by itself"));
+    assert!(flat(&node.drain("status --all").out).contains("; ends by itself"));
     // An expired one blocks nothing.
     let over = node.text(PAUSE_FILE);
     let mut kept: Value = serde_json::from_str(&over).unwrap();
     kept["AtSecs"] = 0.into();
     kept["LastsSecs"] = 1.into();
     node.put(PAUSE_FILE, &kept.to_string());
-    assert!(!node.drain("status").out.contains("no operation starts"));
+    assert!(!node.drain("status --all").out.contains("no operation starts"));
     assert_eq!(said(&node, "pause", "--reason again").code, 0);
     let node = Node::of("cluster-idle").with_zedkube();
     std::fs::create_dir_all(node.path("persist/status/zedbox")).unwrap();
@@ -88,7 +88,7 @@ fn x3_a_refusal_is_for_what_the_controller_has_ordered_and_is_withdrawn_by_its_o
         "{told:?}"
     );
     assert!(node.text(PAUSE_FILE).contains(r#""Scope":"controller""#));
-    let shown = flat(&node.drain("status").out);
+    let shown = flat(&node.drain("status --all").out);
     assert!(shown.contains("what the controller orders waits, by field: disk"), "{shown}");
     assert_eq!(said(&node, "pause", "--only-controller --reason again").code, 1);
     let told = said(&node, "drain", "refuse --withdraw");
