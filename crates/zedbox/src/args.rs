@@ -9,6 +9,7 @@ mod join;
 mod log;
 mod node;
 pub(crate) mod settings;
+mod setup;
 mod site;
 mod time;
 mod update_status;
@@ -26,7 +27,7 @@ use topics::Secret;
 
 pub(crate) use cluster::{
     BundleCommand, KubeconfigCommand, LockAction, LockCommand, MachinesAction, MachinesCommand, OverCluster,
-    RoleCommand, VerifyCommand, kubeconfig_of,
+    RoleCommand, VerifyCommand, account, kubeconfig_of,
 };
 #[cfg(feature = "demo")]
 pub(crate) use demo::{DemoAgent, DemoOptions, DrillOptions, Scenario};
@@ -37,6 +38,7 @@ pub(crate) use node::{
     AtShutdownOptions, Blocked, DrainOptions, ForceOptions, GoOptions, NodeCommand, NodePlace, OrderOptions,
     OtherDrain, Past, PauseOptions, PlanOptions, StatusOptions, UndrainOptions, Whom,
 };
+pub(crate) use setup::SetupCommand;
 pub(crate) use site::{BeginOptions, RestartOptions, SiteAction, SiteCommand};
 pub(crate) use update_status::UpdateStatus;
 pub(crate) use words::{called_as, of_now};
@@ -88,6 +90,8 @@ pub(crate) enum Command {
     Check(CheckOptions),
     /// Print the roles that the agents need, for `kubectl apply -f -`.
     Role(RoleCommand),
+    /// Make this machine a node: device config, settings file, roles and kubeconfig.
+    Setup(SetupCommand),
     /// Make a kubeconfig for the agents out of a service account.
     Kubeconfig(KubeconfigCommand),
     #[cfg(feature = "demo")]
@@ -261,6 +265,7 @@ impl Command {
             | Self::Bundle(_)
             | Self::Check(_)
             | Self::Role(_)
+            | Self::Setup(_)
             | Self::Kubeconfig(_)
             | Self::Join(_)
             | Self::UpdateStatus(_) => &[],

@@ -30,7 +30,7 @@ pub(crate) async fn run(command: &KubeconfigCommand) -> Exit {
     Voice::exit("kubeconfig", make(command).await.map(|()| Exit::Done))
 }
 
-async fn make(command: &KubeconfigCommand) -> anyhow::Result<()> {
+pub(crate) async fn make(command: &KubeconfigCommand) -> anyhow::Result<()> {
     let (mut place, token) = match (&command.token_file, &command.ca, &command.server) {
         (Some(file), Some(ca), Some(server)) => {
             let token = account::token_of(file).map_err(anyhow::Error::msg).context("read the token")?;

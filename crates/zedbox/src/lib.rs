@@ -20,6 +20,7 @@ mod notify;
 mod notify_cmd;
 mod panic;
 mod role_cmd;
+mod setup_cmd;
 mod site_cmd;
 mod supervisor;
 mod verify_cmd;
@@ -183,6 +184,7 @@ async fn run(command: Command, levels: &LogLevels) -> anyhow::Result<Exit> {
         Command::Join(command) => return Ok(join_cmd::run(&command).await),
         Command::Role(command) => role_cmd::run(&command),
         Command::Kubeconfig(command) => return Ok(kubeconfig_cmd::run(&command).await),
+        Command::Setup(command) => return Ok(setup_cmd::run(&command).await),
         Command::Site(command) => return Ok(site_cmd::run(&command).await),
         Command::Machines(command) => return Ok(machines_cmd::run(&command).await),
         Command::Lock(command) => return Ok(lock_cmd::run(&command).await),

@@ -14,7 +14,7 @@ pub(crate) fn run(command: &RoleCommand) -> anyhow::Result<()> {
     Voice::print(&manifests(command)).map(drop)
 }
 
-fn manifests(command: &RoleCommand) -> String {
+pub(crate) fn manifests(command: &RoleCommand) -> String {
     let account = &command.service_account;
     let mut objects = Vec::new();
     if command.create_namespace {

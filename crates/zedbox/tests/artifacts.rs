@@ -333,7 +333,7 @@ impl Drop for Bare {
     }
 }
 
-/// From a bare system to a drained node with a recorded reboot: a person edits one file.
+/// From a bare system to a drained node with a recorded reboot: a person types one command.
 #[tokio::test]
 async fn x4_the_package_is_installed_drains_its_node_is_upgraded_removed_and_purged_on_a_bare_system() {
     let mut bare = match Bare::make() {
@@ -350,7 +350,7 @@ async fn x4_the_package_is_installed_drains_its_node_is_upgraded_removed_and_pur
     }
 
     let installed = bare.run(&["dpkg", "--install", "/tmp/0.1.0.deb"]);
-    assert!(installed.contains("not started. Edit /etc/zedbox/zedbox.toml"), "{installed}");
+    assert!(installed.contains("not started. `zedbox setup` makes this machine a node"), "{installed}");
     assert_eq!(bare.run(&["dpkg", "--verify", "zedbox"]), "");
     let orders = fs::metadata(bare.path("persist/kube-status")).unwrap();
     assert_eq!(orders.permissions().mode() & 0o777, 0o700);
@@ -358,21 +358,22 @@ async fn x4_the_package_is_installed_drains_its_node_is_upgraded_removed_and_pur
     assert!(bare.run(&["zedbox", "--version"]).starts_with("zedbox "));
     bare.run(&["zedbox", "check", "/etc/zedbox/zedbox.toml"]);
 
-    // What a node gets from its cluster and controller, and the file that a person edits.
+    // The kubeconfig of the cluster, the one command, and for this test shorter waits.
     let cluster = Cluster::embedded().await;
     let api = cluster.sim().serve_to(cluster.device_name()).await.unwrap();
     let given = World::on(cluster);
-    let config = "persist/config/edge-dev-config.json";
-    let edited = fs::read_to_string(bare.path(SETTINGS)).unwrap();
-    let edited = edited.replace("#kubeconfig", "kubeconfig").replace("#limits", "limits");
     for (file, text) in [
         ("etc/zedbox/kubeconfig", api.kubeconfig()),
-        (config, given.text(config).unwrap()),
         ("etc/zedbox/limits.json", r#"{"nodeagent":{"min_reboot_delay_ms":20}}"#.to_owned()),
-        (SETTINGS, edited),
     ] {
         pubsub::store::replace(&bare.path(file), text.as_bytes()).unwrap();
     }
+    let mut setup = bare.command(&["zedbox", "setup", "--node", "edge-node-1", "--device", "record"]);
+    setup.args(["--cluster-id", "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "--address", "127.0.0.1/8"]);
+    let said = tokio::task::spawn_blocking(move || run(&mut setup)).await.unwrap();
+    assert!(said.contains("edge-node-1 is set up in cluster 6ba7b810-"), "{said}");
+    let edited = fs::read_to_string(bare.path(SETTINGS)).unwrap().replace("#limits", "limits");
+    pubsub::store::replace(&bare.path(SETTINGS), edited.as_bytes()).unwrap();
     bare.run(&["zedbox", "check", "/etc/zedbox/zedbox.toml"]);
     let log = dir.path().join("log");
     let mut agents = bare.command(&["zedbox", "run", "--root", "/"]);

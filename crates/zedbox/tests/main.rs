@@ -16,4 +16,5 @@ mod drain_cmd;
 mod image;
 mod page;
 mod processes;
+mod setup;
 mod update_status;

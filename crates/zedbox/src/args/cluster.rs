@@ -154,6 +154,12 @@ pub(crate) enum MachinesAction {
 /// Default service account of the agents.
 const ACCOUNT: &str = "kube-system/pillar-rs";
 
+/// The default service account of the agents.
+pub(crate) fn account() -> Account {
+    let (namespace, name) = ACCOUNT.split_once('/').unwrap_or_default();
+    Account { namespace: namespace.to_owned(), name: name.to_owned() }
+}
+
 /// Print the roles that the agents need, and bind them to a user, as `zedbox role | kubectl apply -f -`.
 #[derive(Debug, Clone, Group)]
 #[command(

@@ -150,6 +150,15 @@ pub(crate) fn kubeconfig(root: &Path) -> anyhow::Result<Option<PathBuf>> {
     Ok(set.into_iter().find(|(name, _)| name == "kubeconfig").map(|(_, file)| file.into()))
 }
 
+/// All of the settings file below `root`.
+///
+/// Errors: the file is invalid; no agent starts with it.
+pub(crate) fn values(root: &Path) -> anyhow::Result<Vec<(String, String)>> {
+    let path = root.join(FOLDER).join(NAME);
+    read(&path, &options())
+        .map_err(|_faults| anyhow::anyhow!("read the settings: `zedbox check {}`", path.display()))
+}
+
 /// From the settings file below `root`; `None` where it names none, or is invalid.
 pub(crate) fn notify(root: &Path) -> Option<Secret> {
     let set = read(&root.join(FOLDER).join(NAME), &options()).ok()?;
