@@ -278,7 +278,7 @@ impl FailureText {
                  `du --inodes -x {top} | sort -n | tail` where they are"
             )
         } else if is([io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded]) {
-            format!("make room: `du -xh {top} | sort -h | tail` shows what takes it")
+            format!("make room: `du -xah {top} | sort -h | tail` shows what takes it")
         } else if source.kind() == io::ErrorKind::ReadOnlyFilesystem {
             format!(
                 "look with `dmesg` why {top} became read-only, then `mount -o remount,rw {top}`; if only a restart can \
@@ -361,7 +361,7 @@ mod tests {
         let first = told().troubles.remove(0);
         assert_eq!(first.path, "/x/persist/status/a");
         assert_eq!(first.error, "cannot write it: No space left on device (os error 28)");
-        assert_eq!(first.next_step, "make room: `du -xh /x/persist | sort -h | tail` shows what takes it");
+        assert_eq!(first.next_step, "make room: `du -xah /x/persist | sort -h | tail` shows what takes it");
         assert_eq!(first.holds, ["the request for a drain"]);
         // Another temporary name is no other trouble.
         troubles.note("DeviceOpPending reboot", &full("/x/persist/status/a/tmp00000006710000000099"));
