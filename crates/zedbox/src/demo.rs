@@ -68,7 +68,7 @@ pub(crate) async fn run(options: &DemoOptions) -> anyhow::Result<()> {
     }
     let kept = options.keep && !early && end.is_ok();
     if kept {
-        end = Box::pin(keep::run(&mut place)).await;
+        end = Box::pin(keep::run(&mut place, options.scenario)).await;
     }
     if early || kept {
         place.tell.say("Stopped; what was written last stays where it is.");

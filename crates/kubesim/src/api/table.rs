@@ -98,7 +98,7 @@ fn columns(resource: &str) -> &'static str {
              Attached !/status/attached,Age age"
         }
         "scheduling/priorityclasses" => "Name name,Value /value,Global-Default !/globalDefault,Age age",
-        "kubevirt/virtualmachines" => "Name name,Age age,Status /status/printableStatus,Ready is-ready",
+        "kubevirt/virtualmachines" => "Name name,Age age,Status /status/printableStatus",
         "kubevirt/virtualmachineinstances" => {
             "Name name,Age age,Phase /status/phase,NodeName /status/nodeName,Ready is-ready"
         }

@@ -1,4 +1,4 @@
-//! The demo that stays: each agent of three machines is a process of its own; machines go down when ordered
+//! The demo that stays: each agent of its machines is a process of its own; machines go down when ordered
 //! and come back, until a person ends it.
 
 use std::cell::Cell;
@@ -24,7 +24,7 @@ use super::nodes::{NODES, address};
 use super::scenarios::DemoWorld;
 use super::stage::DemoTopics;
 use super::{DemoCluster, Narrator, interrupted, quoted};
-use crate::args::DemoAgent;
+use crate::args::{DemoAgent, Scenario};
 use crate::limits::SHORTENED;
 use crate::log::LogLevels;
 use crate::supervisor::{self, Agent};
@@ -42,61 +42,40 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Tries to find a port that is free for all machines.
 const PORTS: usize = 20;
 
-/// What to try. Each indented line works as printed; `PORT` and `DIR` are filled in.
-const GUIDE: &str = r#"
-The cluster is up. In another terminal:
-  cd DIR
-  export PATH=$PWD/bin:$PATH
-  export KUBECONFIG=$PWD/kubeconfig
-  kubectl get nodes
-  kubectl get pods -A -o wide
+/// What to try. Each indented line works as printed; capitals are filled in.
+const GUIDE: &str = include_str!("guide.txt");
+/// Each begins with its name here.
+const THINGS: &str = include_str!("things.txt");
 
-The status page of edge-node-1: http://127.0.0.1:PORT/
-of edge-node-2: http://127.0.0.2:PORT/  of edge-node-3: http://127.0.0.3:PORT/
-
-Five things to try. Before the next one, wait until
-`zedbox lock status --root edge-node-1` says that no node holds or waits for a
-turn: a node that is back holds its own until it is healthy.
-
-1. A budget blocks a drain: waiting ends (exit code 4), the drain continues:
-  kubectl -n shop patch pdb web --type merge -p '{"spec":{"minAvailable":3}}'
-  zedbox drain request --root edge-node-1 --reason fan --wait --timeout 10s
-  zedbox drain status --root edge-node-1
-  kubectl -n shop patch pdb web --type merge -p '{"spec":{"minAvailable":2}}'
-  zedbox drain watch --root edge-node-1
-  kubectl get nodes
-  zedbox drain done --root edge-node-1
-
-2. Request a drain for work on a node, and finish the work:
-  zedbox drain request --root edge-node-2 --reason "new disk" --wait
-  kubectl get node edge-node-2
-  zedbox drain done --root edge-node-2
-  zedbox drain history --root edge-node-2
-
-3. Force a reboot that is blocked (exit code 4). What still runs is cut off:
-  kubectl -n shop patch pdb web --type merge -p '{"spec":{"minAvailable":3}}'
-  zedbox reboot --root edge-node-2 --reason kernel --wait --timeout 10s
-  zedbox drain force complete --for reboot --root edge-node-2 --reason smoke
-  kubectl -n shop patch pdb web --type merge -p '{"spec":{"minAvailable":2}}'
-
-4. Kill an agent in the middle of a drain; it starts again and continues:
-  kubectl -n shop patch pdb web --type merge -p '{"spec":{"minAvailable":3}}'
-  zedbox drain request --root edge-node-3 --reason fan --wait --timeout 10s
-  kill -9 $(cat edge-node-3/run/zedkube.pid)
-  kubectl -n shop patch pdb web --type merge -p '{"spec":{"minAvailable":2}}'
-  zedbox drain watch --root edge-node-3
-  zedbox drain done --root edge-node-3
-
-5. Reboot all three nodes at once: they take turns, one is down at a time:
-  for n in 1 2 3; do zedbox reboot --root edge-node-$n --reason patches; done
-  zedbox lock status --root edge-node-1
-  kubectl get nodes
-
-A machine that is switched off (`zedbox shutdown`, `zedbox site shutdown`) is
-switched on again 10 s after the last one that went. What the agents log is in
-edge-node-1/log and so on. Ctrl-C ends the demo and leaves its files.
-
-"#;
+/// What to try in a cluster of so many nodes.
+fn guide(scenario: Scenario, nodes: usize, dir: &str, port: u16) -> String {
+    let names = match scenario {
+        Scenario::Reboot => ["plan", "budget", "work", "pause", "turns"],
+        Scenario::FailedDrain => ["budget", "force", "kill", "install", "plan"],
+        Scenario::OsUpdate => ["plan", "pause", "kill", "install", "restart"],
+        Scenario::SiteStop => ["off", "restart", "turns", "plan", "site"],
+        Scenario::MovingMachines => ["move", "off", "plan", "turns", "work"],
+    };
+    let thing =
+        |name| THINGS.trim_end().split("\n\n").find_map(|it| it.strip_prefix(name)).unwrap_or_default();
+    let things = (1..).zip(names).map(|(nth, name)| format!("\n{nth}.{}\n", thing(name)));
+    let pages = (0..nodes).map(|at| format!("\n  http://{}:{port}/ of {}", address(at), NODES[at].0));
+    let budget = |least: usize| {
+        format!("kubectl -n shop patch pdb web --type merge -p '{{\"spec\":{{\"minAvailable\":{least}}}}}'")
+    };
+    let all = (1..=nodes).map(|it| it.to_string()).collect::<Vec<_>>().join(" ");
+    let filled = [
+        ("THINGS", things.collect()),
+        ("PAGES", pages.collect()),
+        ("DIR", dir.to_owned()),
+        ("SHUT", budget(nodes)),
+        ("OPEN", budget(nodes - 1)),
+        ("SECOND", NODES[1.min(nodes - 1)].0.to_owned()),
+        ("THIRD", NODES[2.min(nodes - 1)].0.to_owned()),
+        ("ALL", all),
+    ];
+    filled.into_iter().fold(GUIDE.to_owned(), |text, (what, with)| text.replace(what, &with))
+}
 
 /// Runs one agent of the demo, which ends with the demo in any case.
 pub(crate) async fn agent(command: &DemoAgent, levels: &LogLevels) -> anyhow::Result<()> {
@@ -107,8 +86,8 @@ pub(crate) async fn agent(command: &DemoAgent, levels: &LogLevels) -> anyhow::Re
     supervisor::run(&[agent], &command.options, levels).await
 }
 
-/// Keeps the three machines until a person ends it.
-pub(super) async fn run(place: &mut DemoWorld) -> anyhow::Result<()> {
+/// Keeps the machines until a person ends it.
+pub(super) async fn run(place: &mut DemoWorld, scenario: Scenario) -> anyhow::Result<()> {
     let port = free_port()?;
     for machine in &mut place.machines {
         machine.limits = brisk();
@@ -128,20 +107,20 @@ pub(super) async fn run(place: &mut DemoWorld) -> anyhow::Result<()> {
         stopper.stop();
         kept
     });
-    let guide = async {
+    let shown = async {
         for (at, stage) in stages.iter().enumerate() {
             stage.status(&[DrainStatus::NotRequested]).await?;
             while TcpStream::connect((address(at), port)).await.is_err() {
                 clock.sleep_until(Some(clock.now() + LOOK)).await;
             }
         }
-        tell.show(&GUIDE.replace("DIR", &dir).replace("PORT", &port.to_string()));
+        tell.show(&guide(scenario, stages.len(), &dir, port));
         interrupted().await
     };
     let until = async {
         let mut halt = stop.clone();
         let ended = tokio::select! {
-            ended = guide => ended,
+            ended = shown => ended,
             asked = interrupted() => asked,
             () = halt.stopped() => Ok(()),
         };
@@ -161,7 +140,7 @@ fn free_port() -> anyhow::Result<u16> {
             return Ok(port);
         }
     }
-    bail!("find a port for the status pages that is free at 127.0.0.1, 127.0.0.2 and 127.0.0.3")
+    bail!("find a port for the status pages that is free at 127.0.0.1 to 127.0.0.5")
 }
 
 #[derive(Clone, Copy)]
@@ -288,4 +267,32 @@ async fn leave(agents: &mut [(Agent, Child)]) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum as _;
+
+    use super::*;
+
+    #[test]
+    fn x1_each_scenario_has_five_things_to_try_on_any_number_of_nodes() {
+        for scenario in Scenario::value_variants() {
+            for nodes in 1..=5 {
+                let text = guide(*scenario, nodes, "/demo", 80);
+                for nth in 1..=5 {
+                    let begins = |it: &&str| it.starts_with(&format!("{nth}. "));
+                    assert_eq!(text.lines().filter(begins).count(), 1, "{scenario:?} {nth}: {text}");
+                }
+                let beyond = format!("edge-node-{}", nodes + 1);
+                let capitals = |it: &str| it.len() > 3 && it.chars().all(|it| it.is_ascii_uppercase());
+                let left: Vec<&str> =
+                    text.split(|it: char| !it.is_alphanumeric()).filter(|it| capitals(it)).collect();
+                assert!(
+                    !text.contains(&beyond) && left.iter().all(|it| ["PATH", "KUBECONFIG"].contains(it)),
+                    "{text}"
+                );
+            }
+        }
+    }
 }

@@ -33,7 +33,8 @@ impl Api {
                 format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}"),
                 patch.trim_matches('\''),
             ),
-            _ => unreachable!("nothing stands in for `{line}`"),
+            // Only looked at.
+            _ => return String::new(),
         };
         let (status, answer) = ask(method, &format!("{}{path}", self.0), body);
         assert_eq!(status, 200, "{line}: {answer}");
