@@ -5,13 +5,17 @@
 #   docs/drill.sh NODE [--kubeconfig FILE]
 #
 # NODE is the one that is in the middle of a reboot when the power goes. Run it on a machine that keeps its power and has a
-# kubeconfig. ZEDBOX names the program where it is not on the path, LIMIT the seconds that the site has to be well again.
+# kubeconfig. SERVERS is how many servers the site has (3). ZEDBOX names the program where it is not on the path, LIMIT the
+# seconds that the site has to be well again.
 set -euo pipefail
 
 node=${1:?"which node reboots first: docs/drill.sh NODE [--kubeconfig FILE]"}
 shift
 zedbox=${ZEDBOX:-zedbox}
 limit=${LIMIT:-1800}
+servers=${SERVERS:-3}
+# The fewest that have a quorum.
+quorum=$((servers / 2 + 1))
 report=()
 
 # A step that a person does.
@@ -39,8 +43,10 @@ look 'before the power cut' "$@"
 step 'take a snapshot of etcd, on a server: k3s etcd-snapshot save'
 step "order a reboot of $node by the controller, and wait until zedbox status on it says draining"
 step 'switch off the power of all nodes at once'
-step 'switch on one server and wait 5 min: kubectl is not answered, zedbox status there says what it waits for'
-step 'switch on a second server: the API answers, and the nodes become schedulable'
+if [ "$quorum" -gt 1 ]; then
+  step "switch on $((quorum - 1)) of $servers servers and wait 5 min: kubectl is not answered, zedbox status says what it waits for"
+fi
+step "switch on one more, so that $quorum of $servers are on: the API answers, and the nodes become schedulable"
 step 'switch on the others; or leave one off, and no other node reboots while zedbox lock status names it'
 look 'after the power cut' --wait --timeout "$limit" "$@"
 step "on $node: zedbox history shows one reboot, behind a second drain; zedbox lock status shows no holder"

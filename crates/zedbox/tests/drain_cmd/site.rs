@@ -292,14 +292,21 @@ fn u13_a_shutdown_is_checked_first_and_what_is_passed_is_kept() {
     assert!(again.code == 1 && again.err.contains("is in progress"), "{again:?}");
 }
 
-/// docs/drill.sh with these exit codes of its looks: its own exit code, output, and calls.
+/// docs/drill.sh on a site of three servers, with these exit codes of its looks: its own exit code, output, and
+/// calls.
 fn drilled(codes: &[u8]) -> (Option<i32>, String, String) {
+    drilled_on(codes, "3")
+}
+
+fn drilled_on(codes: &[u8], servers: &str) -> (Option<i32>, String, String) {
     let place = tempfile::tempdir().unwrap();
     let called = place.path().join("called");
     let codes = codes.iter().map(u8::to_string).collect::<Vec<_>>().join(" ");
     let mut script = Command::new("bash");
     script.arg(top().join("docs/drill.sh")).args(["edge-node-1", "--kubeconfig", "K"]).env("LIMIT", "60");
-    script.env("ZEDBOX", top().join("crates/zedbox/tests/drain_cmd/orders/zedbox.sh"));
+    script
+        .env("SERVERS", servers)
+        .env("ZEDBOX", top().join("crates/zedbox/tests/drain_cmd/orders/zedbox.sh"));
     script.env("CALLED", &called).env("CODES", codes).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut script = script.spawn().unwrap();
     // A person who does each step at once; a script that has stopped reads nothing.
@@ -320,6 +327,13 @@ fn v4_the_script_for_a_real_site_goes_through_the_steps_of_the_page_and_stops_wh
         report.contains("order a reboot of edge-node-1") && report.contains("(zedbox verify ended with 4)"),
         "{report}"
     );
+    assert!(report.contains("so that 2 of 3 are on"), "{report}");
+    for (servers, steps, quorum) in [("1", 8, "so that 1 of 1 are on"), ("5", 9, "switch on 2 of 5 servers")]
+    {
+        let (code, said, _) = drilled_on(&[0, 0], servers);
+        let (_, report) = said.split_once("The drill has ended:\n").unwrap();
+        assert!(code == Some(0) && report.lines().count() == steps && report.contains(quorum), "{report}");
+    }
     let (code, said, called) = drilled(&[1]);
     assert_eq!((code, called.as_str()), (Some(1), before));
     assert!(said.contains("Stopped: before the power cut") && !said.contains("snapshot"), "{said}");
