@@ -96,7 +96,7 @@ const WORDS: [&str; 9] =
     ["Reason", "NextStep", "WaitingFor", "Words", "Text", "Effect", "Skip", "Left", "Held"];
 /// Objects with a person's own texts, and the names, words and numbers that agents fill into theirs.
 const PERSONS: [&str; 2] = ["Pause", "Pauses"];
-const FILLED_IN: [&str; 7] = ["by", "field", "root", "shop", "application", "reboot", "no"];
+const FILLED_IN: [&str; 9] = ["by", "field", "root", "shop", "application", "reboot", "no", "pods", "UTC"];
 
 fn texts(value: &Value, member: &str, into: &mut Vec<String>) {
     match value {

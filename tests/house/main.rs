@@ -278,12 +278,22 @@ fn of_other_agents_topics_only_what_is_read_has_a_member() {
     }
 }
 
+/// Of what 1 is said otherwise than 2.
+const COUNTED: &str = "pod node drain attempt migration finding file replica disruption layer warning budget time hook line event";
+
 #[test]
 fn messages_use_plain_words() {
     for (path, text) in sources().into_iter().filter(|(path, _)| !is_of_tests(path)) {
         for message in literals(product(&text)) {
             let unclear = unclear(&message);
             assert!(unclear.is_none(), "{}: {message:?}: not {:?}", path.display(), unclear.unwrap());
+            let counted = |(before, after): (&str, &str)| {
+                !before.rsplit('{').next().unwrap().starts_with(char::is_uppercase)
+                    && COUNTED.split_whitespace().any(|it| after.starts_with(&format!(" {it}s")))
+            };
+            let many = message.split('}').zip(message.split('}').skip(1)).any(counted);
+            let is_spoken = !path.starts_with("crates/kubesim") && !path.iter().any(|it| it == "benches");
+            assert!(!many || !is_spoken, "{}: {message:?}: use `topics::number`", path.display());
         }
     }
 }

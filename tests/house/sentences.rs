@@ -20,7 +20,7 @@ const ALLOWED: [(&str, usize, &str); 19] = [
     ("kubeapi/src/reply.rs", 6, "words of the API server and of webhooks"),
     ("kubenodeop/src/node/boot.rs", 3, "words of the scheduler"),
     ("kubenodeop/src/preflight.rs", 1, "words of a webhook"),
-    ("nodestatus/src/server/page/text.rs", 1, "words of libraries in our sentences"),
+    ("sheet/src/text.rs", 1, "words of libraries in our sentences"),
     ("topics/src/drain/parts.rs", 1, "reasons of the API server may name the pod already"),
     ("topics/src/form/go_json/wire.rs", 1, "a number"),
     ("topics/src/form/time.rs", 1, "a time"),

@@ -52,7 +52,7 @@ impl Print {
             write!(text, "{value:?}").expect("a String takes all");
             if known != asked {
                 *known = asked.to_vec();
-                *written = asked.iter().map(ToString::to_string).collect();
+                *written = asked.iter().map(|it| it.rfc3339()).collect();
             }
             let ids = normalize(text, now, written, plain);
             let mut hasher = DefaultHasher::new();
@@ -64,7 +64,7 @@ impl Print {
     /// The hashed text, for a person.
     pub(crate) fn text(value: &impl Debug, now: Mono, asked: &[GoTime]) -> String {
         let mut plain = String::new();
-        let asked: Vec<String> = asked.iter().map(ToString::to_string).collect();
+        let asked: Vec<String> = asked.iter().map(|it| it.rfc3339()).collect();
         normalize(&format!("{value:?}"), now, &asked, &mut plain);
         plain
     }

@@ -322,9 +322,9 @@ mod tests {
             clock.jump_to_off_by(off_by);
             assert!(boots.has_changed().unwrap());
             let told = *boots.borrow_and_update();
-            assert!(told.apart(clock.booted_at()) < SET, "{told}");
+            assert!(told.apart(clock.booted_at()) < SET, "{told:?}");
             let wall = told.plus(since_boot());
-            assert!(wall.apart(clock.wall()) < SET, "{wall}");
+            assert!(wall.apart(clock.wall()) < SET, "{wall:?}");
             // Hours of the runtime's time say nothing about the wall clock.
             clock.sleep_until(Some(clock.now() + Duration::from_hours(5))).await;
             clock.look();

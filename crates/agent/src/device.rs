@@ -200,7 +200,7 @@ struct RecordingDevice {
 impl Device for RecordingDevice {
     fn operate(&self, operation: MachineOperation, why: &str) -> Result<(), Error> {
         let boot_id = DeviceChoice::Record.boot_id(&self.topic_root)?;
-        let line = Recorded { at: self.clock.wall().to_string(), operation, reason: why.to_owned(), boot_id };
+        let line = Recorded { at: self.clock.wall().rfc3339(), operation, reason: why.to_owned(), boot_id };
         let line = serde_json::to_string(&line)
             .map_err(|source| Error::Effect { doing: "record an operation", reason: source.to_string() })?;
         // Earlier lines stay as they are: a spoilt one must not prevent this note.

@@ -76,7 +76,8 @@ pub fn fatal(
     let (label, pid) = (label.unwrap_or_else(|| UNKNOWN.to_owned()), std::process::id());
     let text = text.lines().collect::<Vec<_>>().join(" ");
     let line = format!(
-        "Reboot from agent {agent}[{pid}] in partition {label} at EVE version {version} at {now}: {text}\n"
+        "Reboot from agent {agent}[{pid}] in partition {label} at EVE version {version} at {}: {text}\n",
+        now.rfc3339()
     );
     let stack = format!("{}\n", stack.trim_end());
     let own = |file: &str| format!("persist/agentdebug/{agent}/{file}");

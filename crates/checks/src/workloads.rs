@@ -35,7 +35,7 @@ pub fn short(kind: &str, all: &[Value]) -> Vec<Finding> {
     let of = |it: &Value| {
         let wanted = it[wanted.0][wanted.1].as_u64().unwrap_or(wanted.2);
         let ready = it[status][ready].as_u64().unwrap_or(0);
-        (ready < wanted).then(|| IllObject::new(shown(it), &format!("{ready} of {wanted} pods ready")))
+        (ready < wanted).then(|| IllObject::new(shown(it), &format!("pods ready: {ready} of {wanted}")))
     };
     let all: Vec<IllObject> = all.iter().filter_map(of).collect();
     let what = format!("{kind} with pods that are not ready");

@@ -53,7 +53,7 @@ async fn d4_two_hundred_pods_with_a_blocked_one_are_all_asked_within_two_seconds
     assert_eq!(seen.blockers[0].code, BlockCode::BudgetStuck);
     assert_eq!(
         seen.blockers[0].reason,
-        "pod many/held: PodDisruptionBudget many/held allows no disruption: 1 of 1 pods healthy, 1 required"
+        "pod many/held: PodDisruptionBudget many/held allows no disruption: 1 of 1 pod healthy, 1 required"
     );
     sim.edit(BUDGET, "many", "held", |budget| budget["spec"]["minAvailable"] = json!(0));
     attempt.drained().await;

@@ -161,7 +161,7 @@ pub(crate) fn mark(
 
 /// A reason as stored and logged (spec eve-rest.md 4.1): one line.
 fn line(running: &RunningImage, reason: &str, now: GoTime) -> String {
-    format!("{}{now}\n", up_to_time(running, reason))
+    format!("{}{}\n", up_to_time(running, reason), now.rfc3339())
 }
 
 fn up_to_time(running: &RunningImage, reason: &str) -> String {

@@ -117,7 +117,7 @@ impl Shell {
             return status;
         }
         let moved = time.moved(*booted_at, *self.context.clock.boots().borrow());
-        let reboot_reason = status.reboot_reason.replace(&time.to_string(), &moved.to_string());
+        let reboot_reason = status.reboot_reason.replace(&time.rfc3339(), &moved.rfc3339());
         NodeAgentStatus { reboot_time: moved, reboot_reason, ..status }
     }
 

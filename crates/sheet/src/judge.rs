@@ -14,7 +14,7 @@ use topics::{
 };
 
 use crate::outcome::DrainOutcome;
-use crate::text::{clock_time, number};
+use crate::text::{clock_time, number, spoken};
 use crate::view::DrainView;
 use complete::complete;
 use words::{JudgedState, blocked, by, operation, purpose, turn, unknown, waits};
@@ -30,7 +30,7 @@ impl DrainView {
     /// The judgement at `now`.
     pub fn judge(&self, now: GoTime) -> Judgement {
         let judged = |(state, outcome, rest): JudgedState| Judgement {
-            headline: Headline::new(state, &rest),
+            headline: Headline::new(state, &spoken(&rest)),
             outcome,
         };
         if let Some((agent, since)) = self.hung(now) {
@@ -151,34 +151,26 @@ fn drain(view: &DrainView, now: GoTime) -> JudgedState {
 fn by_status(view: &DrainView, status: DrainStatus, now: GoTime) -> JudgedState {
     let served = view.served();
     let what = served.map_or_else(|| "the operation".to_owned(), |it| purpose(it.requested_by, &it.context));
-    match status {
-        DrainStatus::Unknown | DrainStatus::Stranger(_) => unknown("the status says nothing of this node"),
-        DrainStatus::NotSupported | DrainStatus::NotRequested => idle(view, status, now),
-        DrainStatus::Requested | DrainStatus::Starting => (
-            NodeState::Requested,
-            DrainOutcome::UnderWay,
-            format!("{what} waits, the node is being checked first"),
-        ),
-        DrainStatus::Cordoned => {
-            (NodeState::UnderWay, DrainOutcome::UnderWay, format!("{what} waits, pods are being evicted"))
+    let (state, outcome, rest) = match status {
+        DrainStatus::Unknown | DrainStatus::Stranger(_) => {
+            return unknown("the status says nothing of this node");
         }
-        DrainStatus::DrainRetrying => (
-            NodeState::UnderWay,
-            DrainOutcome::UnderWay,
-            format!("{what} waits, an attempt failed, the next one follows"),
-        ),
-        DrainStatus::FailedCordon => {
-            (NodeState::Failed, DrainOutcome::Failed, format!("{what} waits, the node cannot be cordoned"))
+        DrainStatus::NotSupported | DrainStatus::NotRequested => return idle(view, status, now),
+        DrainStatus::Complete => {
+            let rest = "this zedkube does not report whether the node was drained".to_owned();
+            return (NodeState::Unproved, DrainOutcome::Unproved, rest);
         }
-        DrainStatus::FailedDrain => {
-            (NodeState::Failed, DrainOutcome::Failed, format!("{what} waits, the drain failed"))
+        DrainStatus::Requested | DrainStatus::Starting => {
+            (NodeState::Requested, DrainOutcome::UnderWay, "the node is being checked first")
         }
-        DrainStatus::Complete => (
-            NodeState::Unproved,
-            DrainOutcome::Unproved,
-            "this zedkube does not report whether the node was drained".to_owned(),
-        ),
-    }
+        DrainStatus::Cordoned => (NodeState::UnderWay, DrainOutcome::UnderWay, "pods are being evicted"),
+        DrainStatus::DrainRetrying => {
+            (NodeState::UnderWay, DrainOutcome::UnderWay, "an attempt failed, the next one follows")
+        }
+        DrainStatus::FailedCordon => (NodeState::Failed, DrainOutcome::Failed, "the node cannot be cordoned"),
+        DrainStatus::FailedDrain => (NodeState::Failed, DrainOutcome::Failed, "the drain failed"),
+    };
+    (state, outcome, format!("{what} waits, {rest}"))
 }
 
 /// Nothing is being drained.
@@ -226,9 +218,20 @@ fn idle(view: &DrainView, status: DrainStatus, now: GoTime) -> JudgedState {
             (NodeState::Unknown, format!("the Kubernetes API has not answered since {since}"))
         }
         None if foreign => (NodeState::Cordoned, "by somebody else, its pods may still run here".to_owned()),
-        None => (NodeState::InService, "no drain is requested".to_owned()),
+        None => (NodeState::InService, format!("no drain is requested{}", at_rest(view))),
     };
     resting(view, state, rest)
+}
+
+/// What is wrong while nothing waits for it: a file that cannot be used, as where a disk is full, or what the gate has
+/// found too long.
+fn at_rest(view: &DrainView) -> String {
+    let ill = view.agreed().and_then(|it| it.gate.warnings.iter().find(|it| it.failed));
+    match (view.each_trouble().next(), ill) {
+        (Some((agent, it)), _) => format!("; {agent} cannot use {}: {}", it.path, it.error),
+        (None, Some(it)) => format!("; {}: {}", it.layer, it.words),
+        (None, None) => String::new(),
+    }
 }
 
 /// How many drains have failed for `by`, and what the last one could not move.
@@ -236,7 +239,7 @@ fn after_failures(view: &DrainView, by: Requester) -> String {
     let count = view.failed(by).count().max(1);
     let last = view.failed(by).next();
     let of_now = view.agreed().and_then(|it| it.blockers.first());
-    let failed = format!("{} failed", number(u32::try_from(count).unwrap_or(u32::MAX), "drain"));
+    let failed = format!("{} failed", number(count, "drain"));
     let failed = if count == 1 { "the drain failed".to_owned() } else { failed };
     match of_now.or_else(|| last.and_then(|it| it.blockers.first())) {
         Some(it) => format!("{failed}: {}", it.sentence()),

@@ -86,7 +86,7 @@ pub fn rows(view: &DrainView, judged: &Judgement, now: GoTime) -> Vec<Row> {
     );
     rows.extend(view.more_troubles().map(|text| cause("trouble", text)));
     if !view.broken.is_empty() {
-        let files = number(u32::try_from(view.broken.len()).unwrap_or(u32::MAX), "file");
+        let files = number(view.broken.len(), "file");
         rows.push(cause("broken", format!("{files} cannot be used, named on standard error")));
     }
     if !view.denied.is_empty() {

@@ -1,15 +1,11 @@
 //! Times, lengths and counts for a person. Pure: no clock, no I/O, no task.
 
+pub use topics::number;
+
 use topics::GoTime;
 
 /// Columns of a bar between its brackets.
 const BAR: usize = 20;
-
-/// `1 attempt`, `2 attempts`.
-pub fn number<N: std::fmt::Display + Copy + PartialEq + From<u8>>(count: N, of: &str) -> String {
-    let end = if count == 1.into() { "" } else { "s" };
-    format!("{count} {of}{end}")
-}
 
 /// `[#####.....]`: `part` of `whole`; full only when nothing is left.
 pub fn bar(part: u32, whole: u32) -> String {
@@ -52,22 +48,47 @@ pub fn date_and_time(at: GoTime) -> (String, String) {
     (at.strftime("%Y-%m-%d").to_string(), at.strftime("%H:%M:%S").to_string())
 }
 
-/// The time to the second, for lines of a log.
+/// In UTC to the second as RFC 3339, for lines of a log and for programs.
 pub fn seconds(at: GoTime) -> String {
-    let text = GoTime::from(at.to_timestamp()).to_string();
-    text.get(..19).map_or(text.clone(), |secs| format!("{secs}Z"))
+    at.to_timestamp().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// `at` in both ways: `09:30:04 UTC, 11 min ago`, or `10:30:00 UTC, in 48 min`.
 pub fn moment(at: GoTime, now: GoTime) -> String {
+    format!("{}, {}", clock_time(at, now), away(at, now))
+}
+
+/// `3 min ago`, `in 48 min`, or `now`.
+pub fn away(at: GoTime, now: GoTime) -> String {
     let away = unix_secs(at) - unix_secs(now);
     let length = span(away.unsigned_abs());
-    let relative = match away {
+    match away {
         0 => "now".to_owned(),
         1.. => format!("in {length}"),
         _ => format!("{length} ago"),
-    };
-    format!("{}, {relative}", clock_time(at, now))
+    }
+}
+
+/// Prefixes of libraries' texts, useless for a person.
+const RAW: [&str; 9] = [
+    "client error",
+    "tcp connect error",
+    "dns error",
+    "connection error",
+    "error trying",
+    "error sending",
+    "Os {",
+    "hyper::",
+    " (os error",
+];
+
+/// `text` without libraries' words: they end at the next `; `.
+pub fn spoken(text: &str) -> String {
+    let parts = text.split("; ").map(|part| {
+        let raw = RAW.iter().filter_map(|word| part.find(word)).min();
+        raw.map_or(part, |at| part.get(..at).unwrap_or(part).trim_end_matches([' ', ':', '(']))
+    });
+    parts.filter(|it| !it.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -86,11 +107,6 @@ mod tests {
             assert_eq!(bar(part, whole).matches('#').count(), full, "{part} of {whole}");
             assert_eq!(bar(part, whole).len(), 22);
         }
-    }
-
-    #[test]
-    fn one_is_one_and_others_are_many() {
-        assert_eq!([0, 1, 2].map(|it: u32| number(it, "attempt")), ["0 attempts", "1 attempt", "2 attempts"]);
     }
 
     #[test]
@@ -115,5 +131,22 @@ mod tests {
         assert_eq!(moment(at("2026-03-14T10:30:04+01:00"), now), "09:30:04 UTC, 10 min ago");
         assert_eq!(moment(at("2026-03-15T09:30:02Z"), now), "2026-03-15 09:30:02 UTC, in 23 h 49 min");
         assert_eq!(moment(now, now), "09:41:00 UTC, now");
+    }
+
+    #[test]
+    fn words_of_libraries_are_left_out_and_what_follows_stays() {
+        for (text, left) in [
+            ("no drain requested", "no drain requested"),
+            (
+                "the API is not reachable: get version with kubeconfig k: client error (Connect): tcp connect error: \
+                 Connection refused (os error 111); the drain is not skipped for that",
+                "the API is not reachable: get version with kubeconfig k; the drain is not skipped for that",
+            ),
+            ("hyper::Error(Canceled)", ""),
+            ("no space left on device (os error 28); it continues", "no space left on device; it continues"),
+            ("", ""),
+        ] {
+            assert_eq!(spoken(text), left);
+        }
     }
 }

@@ -326,7 +326,7 @@ mod tests {
         let seen = of_boot(kernel_boot_id().unwrap());
         let right = clock.booted_at().plus(began.since_start());
         for shown in [seen.progress.as_ref().unwrap().started_at, seen.asked_at(id)] {
-            assert!(shown.apart(right) < Duration::from_secs(2), "{shown} where {right} is right");
+            assert!(shown.apart(right) < Duration::from_secs(2), "{shown:?} where {right:?} is right");
         }
         let seen = of_boot("another".to_owned());
         assert_eq!((seen.progress.as_ref().unwrap().started_at, seen.asked_at(id)), (started_at, started_at));

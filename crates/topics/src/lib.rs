@@ -19,7 +19,7 @@ pub use device::*;
 pub use drain::*;
 pub use fit::{Most, cut_text};
 pub use go_json::Error;
-pub use letters::{acts, harmless_json, harmless_text};
+pub use letters::{acts, harmless_json, harmless_text, number};
 pub use node_status::*;
 pub use others::*;
 pub use report::*;

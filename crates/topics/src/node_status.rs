@@ -34,6 +34,10 @@ pub struct NodeStatus {
     pub nodes: Vec<NodeShown>,
     /// How current they are, in words.
     pub nodes_source: String,
+    /// The version of the OS that runs here; empty where it is not known.
+    pub os: String,
+    /// The version of this program.
+    pub program: String,
     /// The last drains and force files; null before the first one.
     pub history: Option<DrainHistory>,
 }
@@ -44,7 +48,7 @@ pub struct NodeStatus {
 pub struct NodeShown {
     /// Its name.
     pub name: String,
-    /// Its condition: `Ready`, `not Ready` or `not heard of`.
+    /// Its condition: `Ready`, `not Ready` or `kubelet silent`.
     pub ready: String,
     /// It is cordoned.
     pub cordoned: bool,
@@ -52,9 +56,11 @@ pub struct NodeShown {
     pub control_plane: bool,
     /// It is a member of etcd.
     pub etcd: bool,
-    /// What it says of itself; null where that is not known, as it was not asked or did not answer lately.
+    /// The version of its kubelet, as `v1.32.1+k3s1`; empty where it is not known.
+    pub kubelet: String,
+    /// What it says of itself; null where it has not answered lately.
     pub headline: Option<Headline>,
-    /// Its own page; empty where the headline is not known.
+    /// Its own page; empty until it was asked.
     pub page: String,
 }
 

@@ -10,7 +10,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 use topics::{
     Base64, BaseOsConfig, CipherBlockStatus, ClusterType, DeviceOpsCmd, EdgeNodeClusterConfig, EdgeNodeInfo,
-    GoIp, GoUuid, IpNet, UuidAndVersion, by_length,
+    GoIp, GoUuid, IpNet, UuidAndVersion, by_length, number,
 };
 use uuid::Uuid;
 
@@ -74,7 +74,7 @@ pub fn parse(text: &[u8]) -> Result<DeviceConfig, ConfigFault> {
     };
     config.faults = reader.faults;
     if reader.untold > 0 {
-        let text = format!("{} more faults are not listed; fix these first", reader.untold);
+        let text = format!("{} not listed; fix these first", number(reader.untold, "more fault"));
         config.faults.push(whole(1, text));
     }
     Ok(config)

@@ -165,8 +165,7 @@ async fn set_limit(cluster: &ApiClient, clock: Clock, limit: u32, voice: &Voice)
         operator::change(cluster, clock.wall().to_timestamp(), edit).await.context("set the limit")?;
     let holders = match after.holders.len() {
         0 => "No node holds a turn.".to_owned(),
-        1 => "1 node holds a turn; a lower limit takes none away.".to_owned(),
-        many => format!("{many} nodes hold a turn; a lower limit takes none away."),
+        many => format!("Turns held: by {}; a lower limit takes none away.", number(many, "node")),
     };
     let result = if before.limit == limit { "unchanged" } else { "limited" };
     let text = format!(

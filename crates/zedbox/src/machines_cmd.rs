@@ -49,7 +49,7 @@ async fn act(command: &MachinesCommand, voice: &Voice) -> anyhow::Result<()> {
         return Voice::json(&all, false).map(drop);
     }
     let done = if node.is_some() { "asked to start again" } else { "stopped by drains" };
-    let count = number(u32::try_from(all.len()).unwrap_or(u32::MAX), "virtual machine");
+    let count = number(all.len(), "virtual machine");
     voice.paragraph(&format!("{count} {done}"))?;
     for StoppedMachineForm { name, node, was } in &all {
         voice.paragraph(&format!("{name}: by the drain of node {node}, was {was}"))?;

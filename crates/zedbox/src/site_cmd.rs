@@ -57,8 +57,7 @@ async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) 
         SiteAction::Check => {
             let findings = checked(&cluster, clock).await.context("check the site")?;
             show_found(&findings, &[], voice)?;
-            let count = u32::try_from(findings.len()).unwrap_or(u32::MAX);
-            anyhow::ensure!(findings.is_empty(), "pass the checks: {}", number(count, "finding"));
+            anyhow::ensure!(findings.is_empty(), "pass the checks: {}", number(findings.len(), "finding"));
             Ok(())
         }
         SiteAction::Status { wait: true } => follow(&cluster, clock, None, voice).await,
@@ -156,13 +155,12 @@ async fn begin(
         findings,
     };
     change(cluster, clock, |record| operator::begin(record, &wish, &nodes), what).await?;
-    let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
     let text = format!(
         "The whole-site {} {} has begun for {}, by {}: {}. `zedbox site status` shows \
          how far it is; `zedbox site cancel` withdraws it until the servers go.",
         wish.kind.text(),
         wish.id,
-        number(count, "node"),
+        number(nodes.len(), "node"),
         wish.by.who,
         wish.by.why
     );

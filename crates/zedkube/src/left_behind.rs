@@ -138,7 +138,7 @@ pub(crate) async fn undo_drain(
         match &machines {
             Ok(0) => {}
             Ok(later) => {
-                whys.push(format!("{later} virtual machines are still to be started again"));
+                whys.push(format!("virtual machines still to be started again: {later}"));
                 "kubectl get vmi -A shows how far they are".clone_into(&mut next);
             }
             Err(error) => {

@@ -58,8 +58,9 @@ impl ClockCheck {
         let (stamp, path) = self.newest.as_ref().filter(|(stamp, _)| now.plus(SLACK) < *stamp)?;
         (!clock::by_timesyncd(&self.topic_root)).then(|| {
             nodes::wrong_clock(format!(
-                "the wall clock is behind the time at which {} was written ({stamp}), and is not known to be synchronised",
-                path.display()
+                "the wall clock is behind the time at which {} was written ({}), and is not known to be synchronised",
+                path.display(),
+                stamp.shown()
             ))
         })
     }

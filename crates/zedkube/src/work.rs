@@ -161,7 +161,7 @@ impl TaskContext {
         CordonAnnotation {
             boot_id: self.context.boot_id.clone(),
             requested_by: request.requested_by.number(),
-            requested_at: request.requested_at.to_string(),
+            requested_at: request.requested_at.rfc3339(),
             fence: grant.fence,
             lease_uid: grant.lease_uid,
             site: String::new(),

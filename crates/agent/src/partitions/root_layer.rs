@@ -189,7 +189,7 @@ fn layer<'a>(manifest: &'a Document, at: &str) -> Result<&'a str, String> {
         ([one], _) => Ok(&one.digest),
         ([], [only]) if role(only).is_empty() => Ok(&only.digest),
         (roots, layers) => Err(format!(
-            "the manifest {at} has {} layers, {} of them with {ROLE} = {ROOT}; give an image with exactly one",
+            "the manifest {at} has layers: {}, of them with {ROLE} = {ROOT}: {}; give an image with exactly one",
             layers.len(),
             roots.len()
         )),

@@ -6,7 +6,7 @@
 use agent::partitions::{Label, Partition, PartitionState};
 use topics::{
     BaseOsConfig, BaseOsStatus, ErrorEntity, ErrorEntityType, ErrorSeverity, GoTime, ImageWrite, SwState,
-    ZbootStatus,
+    ZbootStatus, number,
 };
 
 use super::event::{Effect, PartitionChange};
@@ -234,9 +234,10 @@ impl BaseOs {
         if let Some(trouble) = self.facts.hold.failure.as_ref().filter(|trouble| trouble.of == key) {
             return Some(ImageFault::warning(
                 format!(
-                    "node drain failed {} times, last: {}; see /run/zedkube/NodeDrainProgress/global.json for what \
+                    "{} of this node failed, last: {}; see /run/zedkube/NodeDrainProgress/global.json for what \
                      blocks it",
-                    trouble.failures, trouble.reason
+                    number(trouble.failures, "drain"),
+                    trouble.reason
                 ),
                 format!("asked for again {} s after the error", trouble.wait_secs),
             ));

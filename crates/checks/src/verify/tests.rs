@@ -202,7 +202,7 @@ async fn v1_each_thing_that_is_not_well_is_named_in_its_layer_with_the_next_step
             "deployments",
             "system",
             Fail,
-            "kube-system/web (0 of 2 pods ready)",
+            "kube-system/web (pods ready: 0 of 2)",
             "-n kube-system describe deployment web",
             |all| {
                 all[0]["status"] = json!({});
@@ -212,7 +212,7 @@ async fn v1_each_thing_that_is_not_well_is_named_in_its_layer_with_the_next_step
             "daemonsets",
             "system",
             Fail,
-            "longhorn-system/m (1 of 2 pods ready)",
+            "longhorn-system/m (pods ready: 1 of 2)",
             "describe daemonset m",
             |all| {
                 all[0]["status"]["numberReady"] = 1.into();
@@ -222,7 +222,7 @@ async fn v1_each_thing_that_is_not_well_is_named_in_its_layer_with_the_next_step
             "statefulsets",
             "applications",
             Fail,
-            "shop/db (0 of 1 pods ready)",
+            "shop/db (pods ready: 0 of 1)",
             "describe statefulset db",
             |all| all[0]["status"] = json!({}),
         ),

@@ -39,7 +39,7 @@ pub(super) fn write(out: &mut Vec<u8>, source: &LogSource, line: &LogLine, now: 
         let (part, rest) = text.split_at(fitting(text));
         let told = LogObject {
             level: "info",
-            time: now.to_string(),
+            time: now.rfc3339(),
             msg: part,
             source: NAME,
             appuuid: &source.app,

@@ -125,8 +125,8 @@ mod tests {
     #[test]
     fn moments_before_and_after_are_shown_by_the_wall_clock() {
         let moment = Moment { now: at(100), wall: "2026-03-14T09:30:00Z".parse().unwrap() };
-        assert_eq!(moment.at(at(160)).to_string(), "2026-03-14T09:31:00Z");
-        assert_eq!(moment.at(at(40)).to_string(), "2026-03-14T09:29:00Z");
+        assert_eq!(moment.at(at(160)).rfc3339(), "2026-03-14T09:31:00Z");
+        assert_eq!(moment.at(at(40)).rfc3339(), "2026-03-14T09:29:00Z");
     }
 
     #[test]
@@ -137,9 +137,9 @@ mod tests {
         cuts.set(at(40), vec![cut(140)]);
         cuts.set(at(70), vec![cut(139)]);
         let told = leading(moment, at(160), &Parts::default(), &cuts);
-        assert_eq!((told.leader, told.until.to_string().as_str()), (true, "2026-03-14T09:31:00Z"));
+        assert_eq!((told.leader, told.until.rfc3339().as_str()), (true, "2026-03-14T09:31:00Z"));
         let part = &told.parts[0];
-        assert_eq!((part.name.as_str(), part.since.to_string().as_str()), ("Nodes", "2026-03-14T09:29:00Z"));
+        assert_eq!((part.name.as_str(), part.since.rfc3339().as_str()), ("Nodes", "2026-03-14T09:29:00Z"));
         assert_eq!(part.error, "139 of 300 fit into a message");
         cuts.set(at(80), vec![]);
         assert_eq!(leading(moment, at(160), &Parts::default(), &cuts).parts, []);

@@ -245,7 +245,7 @@ mod tests {
             .into(),
             ..ClusterFacts::default()
         };
-        assert_eq!(fold(&facts).transition_time.to_string(), "2026-03-14T09:30:00Z");
+        assert_eq!(fold(&facts).transition_time.rfc3339(), "2026-03-14T09:30:00Z");
         assert!(fold(&ClusterFacts { pods: [].into(), ..facts }).transition_time.is_zero());
     }
 

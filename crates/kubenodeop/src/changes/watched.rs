@@ -132,7 +132,7 @@ impl WatchedBlockers {
             } else if now.desired != known.desired {
                 format!("now needs {} healthy", now.desired)
             } else if now.expected != known.expected {
-                format!("now counts {} pods", now.expected)
+                format!("now counts pods: {}", now.expected)
             } else {
                 return None;
             };
@@ -242,7 +242,7 @@ mod tests {
                 Some("budget shop/web guards other pods now"),
             ),
             (vec![BudgetFacts { desired: 1, ..budget(0) }], Some("budget shop/web now needs 1 healthy")),
-            (vec![BudgetFacts { expected: 4, ..budget(0) }], Some("budget shop/web now counts 4 pods")),
+            (vec![BudgetFacts { expected: 4, ..budget(0) }], Some("budget shop/web now counts pods: 4")),
             (vec![], Some("budget shop/web is gone")),
             (vec![budget(0), named], Some("budget shop/api is new")),
         ];

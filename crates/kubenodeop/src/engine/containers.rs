@@ -157,7 +157,7 @@ fn believed(pods: Vec<Pod>, live: &BTreeSet<String>) -> Result<Vec<Pod>, String>
     let (alive, without): (Vec<Pod>, Vec<Pod>) = pods.into_iter().partition(|it| live.contains(name(it)));
     if alive.is_empty() {
         return Err(format!(
-            "the container runtime is not believed: it shows {} live pods, none of them one of the {all} that Kubernetes has \
+            "the container runtime is not believed: it shows live pods: {}, none of them one of the {all} that Kubernetes has \
              on this node",
             live.len()
         ));
@@ -207,7 +207,7 @@ mod tests {
             assert_eq!(found, expected, "{why}");
         }
         let why = believed(pods(), &BTreeSet::from(["x".to_owned()])).unwrap_err();
-        let expected = "the container runtime is not believed: it shows 1 live pods, none of them one of the 3 that Kubernetes \
+        let expected = "the container runtime is not believed: it shows live pods: 1, none of them one of the 3 that Kubernetes \
                         has on this node";
         assert_eq!(why, expected);
     }

@@ -12,7 +12,7 @@ use kubeapi::names::{PodRef, PodUid};
 use kubeapi::pace::Pace;
 use kubeapi::reply::{RefusedBy, Reply, ReplyClass};
 use step::{Mono, say};
-use topics::{Blocker, MachineProgress};
+use topics::{Blocker, MachineProgress, number};
 
 use super::storage::LastCopyGuard;
 use super::words::{CallFailure, Effect};
@@ -426,8 +426,8 @@ fn flips(now: Mono, old: Option<&MachineTrack>, machine: &VirtualMachine) -> Vec
 fn flapping(machine: &VirtualMachine, flips: &[Mono]) -> VirtualMachine {
     let mut machine = machine.clone();
     if flips.len() > FLIPS {
-        let text =
-            format!("it was paused and resumed {} times within {} s", flips.len(), FLIPS_WITHIN.as_secs());
+        let times = number(flips.len(), "time");
+        let text = format!("it was paused and resumed {times} within {} s", FLIPS_WITHIN.as_secs());
         machine.migratable = Migratable::No(FLAPPING.to_owned(), text);
     }
     machine

@@ -20,7 +20,7 @@ use crate::node::cordon::NodeFacts;
 use crate::plan::{PodClass, PodFacts, PodOwner};
 use kubeapi::names::PodUid;
 use kubeapi::pace::Pace;
-use topics::DrainMarks;
+use topics::{DrainMarks, number};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PodSource {
@@ -316,7 +316,7 @@ impl PodTable {
 
     pub(super) fn why_sticky(&self, track: &PodTrack) -> String {
         let count = self.returns.count(&track.facts);
-        format!("its {} has come back to this node {count} times", track.facts.workload)
+        format!("its {} has come back to this node {}", track.facts.workload, number(count, "time"))
     }
 
     /// All pods that are there: those that were there before and are not among them are gone.

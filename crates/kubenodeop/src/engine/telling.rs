@@ -10,7 +10,7 @@ use std::time::Duration;
 use kubeapi::names::{PodRef, PodUid, listed};
 use kubeapi::reply::Reply;
 use step::{Inserted as _, Mono};
-use topics::{Blocker, DrainMarks};
+use topics::{Blocker, DrainMarks, number};
 
 use super::index::NamespaceBudgets;
 use super::pod_table::PodTable;
@@ -188,8 +188,9 @@ pub(super) fn blocker(
         (PodState::Gone | PodState::ObjectOnly | PodState::Left, _) => return None,
         (PodState::Waiting { .. } | PodState::Asking { .. }, _) if track.sticky => {
             let workload = &track.facts.workload;
+            let returns = number(returns, "time");
             let reason =
-                format!("pod {pod} is not asked any more: its {workload} has come back here {returns} times");
+                format!("pod {pod} is not asked any more: its {workload} has come back here {returns}");
             return named(BlockCode::Sticky, reason, track.asked.unwrap_or(now));
         }
         (PodState::Waiting { .. } | PodState::Asking { .. }, _)

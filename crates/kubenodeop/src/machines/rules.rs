@@ -22,6 +22,7 @@ use super::{
 };
 use crate::plan::placement::thousandths;
 use crate::progress::{BlockCode, MachineState};
+use topics::number;
 
 /// Migrations of one machine that may fail in one drain; KubeVirt itself never gives up.
 pub const TRIES: usize = 3;
@@ -301,7 +302,7 @@ fn under_way(drain: &DrainIdentity, it: &VirtualMachine, since: Duration, others
 
 fn last_failure(failed: &[&(String, String)]) -> String {
     let why = failed.first().map(|(_, why)| why.as_str()).unwrap_or_default();
-    format!("{} migrations failed, the last one: {why}", failed.len())
+    format!("{} failed, the last one: {why}", number(failed.len(), "migration"))
 }
 
 /// How long a machine may be as it is until its migration counts as stalled; `None` for ever. Where others run, one that

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
+use topics::number;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kubeapi::names::{PodRef, listed};
@@ -198,10 +199,9 @@ impl fmt::Display for BudgetFacts {
         write!(out, "PodDisruptionBudget {namespace}/{name} allows ")?;
         match allowed {
             ..=0 => write!(out, "no disruption")?,
-            1 => write!(out, "1 disruption")?,
-            more => write!(out, "{more} disruptions")?,
+            more => out.write_str(&number(*more, "disruption"))?,
         }
-        write!(out, ": {healthy} of {expected} pods healthy, {desired} required")?;
+        write!(out, ": {healthy} of {} healthy, {desired} required", number(*expected, "pod"))?;
         if *allowed <= 0 && !granted.is_empty() {
             write!(out, "; a disruption that was granted and not used is counted for {granted}")?;
         }

@@ -161,7 +161,7 @@ pub(super) fn foreseen_machines(
 fn estimate(settings: &MigrationSettings, copies: &[Option<Duration>]) -> Option<String> {
     let known: Vec<Duration> = copies.iter().copied().flatten().collect();
     let places = settings.at_once.min(settings.from_node);
-    let what = format!("{} virtual machines migrate, at most {places} at the same time", copies.len());
+    let what = format!("virtual machines to migrate: {}, at most {places} at the same time", copies.len());
     if copies.is_empty() {
         None
     } else if known.len() < copies.len() {

@@ -14,6 +14,7 @@ use step::Inserted as _;
 
 use crate::plan::budget::Selector;
 use crate::plan::placement::{PeerNode, SchedulingNeeds};
+use topics::number;
 
 /// A pod that has a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -96,7 +97,7 @@ impl Residents {
             return Some(format!("has {free} bytes of memory free, {} are requested", pod.memory_bytes));
         }
         if lacks(peer.pods, there().count() as u64, 1).is_some() {
-            return Some(format!("has all of its {} pods", peer.pods.unwrap_or_default()));
+            return Some(format!("has its {} already", number(peer.pods.unwrap_or_default(), "pod")));
         }
         let near = |topology: &str, other: &&Resident| {
             let other = self.nodes.get(&other.node).and_then(|it| it.get(topology));
@@ -127,7 +128,7 @@ impl Residents {
         }
         if let Some(spread) = pod.spread.iter().find(|it| self.is_uneven(pod, it, peer)) {
             let Spread { topology, most, .. } = spread;
-            return Some(format!("would have more than {most} pods like it above the fewest, by {topology}"));
+            return Some(format!("would have more than {most} like it above the fewest, by {topology}"));
         }
         let missed = pod.beside.iter().find(|it| met(it).is_none())?;
         Some(format!("runs no pod that its required affinity asks for, by {}", missed.topology))
@@ -181,7 +182,7 @@ pub fn room(leaving: Sum, peers: &[PeerNode], residents: &[Resident]) -> Vec<Fin
     let open: Vec<&PeerNode> =
         peers.iter().filter(|it| SchedulingNeeds::default().why_not(it, false).is_none()).collect();
     if open.is_empty() {
-        let text = format!("no other node takes pods: {} pods have nowhere to go", leaving.pods);
+        let text = format!("no other node takes pods: no place for {}", number(leaving.pods, "pod"));
         return found(
             text,
             "zedbox plan shows why each node takes none; what leaves stays Pending meanwhile",
@@ -198,7 +199,7 @@ pub fn room(leaving: Sum, peers: &[PeerNode], residents: &[Resident]) -> Vec<Fin
     let memory = lack(free(|it| it.memory_bytes, |it| it.memory_bytes), leaving.memory_bytes)
         .map(|free| format!("memory {} MiB requested, {} MiB free", leaving.memory_bytes >> 20, free >> 20));
     let pods = lack(free(|it| it.pods, |it| it.pods), leaving.pods)
-        .map(|free| format!("{} pods, room for {free}", leaving.pods));
+        .map(|free| format!("{}, room for {free}", number(leaving.pods, "pod")));
     let lacks: Vec<String> = [cpu, memory, pods].into_iter().flatten().collect();
     if lacks.is_empty() {
         return Vec::new();
@@ -282,7 +283,7 @@ mod tests {
         let memory = Resident { memory_bytes: (2 << 30) + 1, ..wanted.clone() };
         let said = of(memory, n2()).unwrap();
         assert_eq!(said, "has 2147483648 bytes of memory free, 2147483649 are requested");
-        assert_eq!(of(wanted.clone(), PeerNode { pods: Some(1), ..n2() }).unwrap(), "has all of its 1 pods");
+        assert_eq!(of(wanted.clone(), PeerNode { pods: Some(1), ..n2() }).unwrap(), "has its 1 pod already");
         // The scheduler makes room for it.
         let first = Resident { priority: 1, cpu_milli: 1001, ..wanted.clone() };
         assert_eq!(of(first, n2()), None);
@@ -317,7 +318,7 @@ mod tests {
         let three = Residents { pods: vec![one("n1"), one("n2"), one("n3")], ..all.clone() };
         let leaves = |most| Resident { spread: vec![even(most)], ..one("n1") };
         let said = three.why_not(&leaves(1), &wide(&all)).unwrap();
-        assert_eq!(said, "would have more than 1 pods like it above the fewest, by host");
+        assert_eq!(said, "would have more than 1 like it above the fewest, by host");
         assert_eq!(three.why_not(&leaves(2), &wide(&all)), None);
         let two = Residents { pods: vec![one("n1"), one("n3")], ..all.clone() };
         assert_eq!(two.why_not(&leaves(1), &wide(&all)), None, "n2 has none either");
@@ -397,7 +398,7 @@ mod tests {
                 vec![empty("n2"), cordoned.clone()],
                 "CPU 900m requested, 800m free; memory 950 MiB requested, 924 MiB free",
             ),
-            (leaving(1, 1, 1), vec![cordoned], "no other node takes pods: 1 pods"),
+            (leaving(1, 1, 1), vec![cordoned], "no other node takes pods: no place for 1 pod"),
             (leaving(9, 9000, 9000), vec![silent], ""),
         ];
         // One is there; the one on the node itself takes no room elsewhere.

@@ -174,7 +174,7 @@ pub(crate) fn judge(rule: SurgeRule, of: &DeploymentFacts, pod: &PodCase) -> Sur
         let (unavailable, surge) = (of.unavailable, of.surge);
         return SurgeDecision::Cannot(format!(
             "a rollout of Deployment {of} may leave it without a Ready pod: maxUnavailable is {unavailable} and maxSurge \
-             {surge} of {} replicas",
+             {surge}; replicas: {}",
             of.replicas
         ));
     }
@@ -262,7 +262,7 @@ mod tests {
             (all, with(&|it| it.paused = true), pod(), "shop/web is paused"),
             (all, with(&|it| it.tolerates_cordon = true), pod(), "tolerate a cordon"),
             (all, with(&|it| it.recreate = true), pod(), "strategy Recreate"),
-            (all, with(&|it| it.unavailable = 1), pod(), "maxUnavailable is 1 and maxSurge 1 of 1"),
+            (all, with(&|it| it.unavailable = 1), pod(), "maxUnavailable is 1 and maxSurge 1; replicas: 1"),
             (all, with(&|it| (it.replicas, it.surge, it.unavailable) = (3, 0, 1)), pod(), "maxSurge 0 of 3"),
         ];
         for (rule, facts, pod, expected) in cases {

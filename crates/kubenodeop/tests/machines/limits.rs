@@ -31,7 +31,7 @@ async fn d12_the_plan_and_the_drain_take_kubevirts_live_limits_and_call_the_esti
         web.contains("auto-converge; estimated 64 s") && web.contains("limits of MigrationPolicy slow"),
         "{web}"
     );
-    let note = "2 virtual machines migrate, at most 1 at the same time: estimated 96 s, by memory, disks and bandwidth";
+    let note = "virtual machines to migrate: 2, at most 1 at the same time: estimated 96 s, by memory, disks and bandwidth";
     assert!(plan.notes.iter().any(|it| it == note), "{:?}", plan.notes);
     let mut attempt = Attempt::start(&cluster);
     let moving = |it: &Progress| it.machines.iter().any(|it| it.reason.contains("phase Running"));

@@ -85,7 +85,7 @@ async fn d12_required_affinity_between_pods_and_the_count_of_pods_of_a_peer_hold
     let Err(failure) = failed else { panic!("{failed:?}") };
     let kubenodeop::AttemptFailure { reason, .. } = *failure;
     assert!(reason.contains("node n2 runs pod shop/big-n2, with which it has anti-affinity"), "{reason}");
-    assert!(reason.contains("node n3 has all of its 1 pods"), "{reason}");
+    assert!(reason.contains("node n3 has its 1 pod already"), "{reason}");
     sim.edit("nodes", "", "n3", |it| it["status"]["allocatable"]["pods"] = "110".into());
     Attempt::by(&cluster, rules()).drained().await;
     assert_eq!(node_of(&sim, "db"), "n3");

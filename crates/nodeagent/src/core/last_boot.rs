@@ -67,21 +67,22 @@ impl LastBoot {
 
 /// The first line that fits.
 fn guess(evidence: Evidence, now: GoTime) -> (String, BootReason) {
+    let at = now.rfc3339();
     if evidence.first_boot {
-        (format!("NORMAL: First boot of device - at {now}"), BootReason::First)
+        (format!("NORMAL: First boot of device - at {at}"), BootReason::First)
     } else if evidence.power_cycled == Some(true) {
-        (format!("Reboot reason - device powered off. Restarted at {now}"), BootReason::PowerFail)
+        (format!("Reboot reason - device powered off. Restarted at {at}"), BootReason::PowerFail)
     } else if evidence.watchdog_reset {
-        (format!("Reboot reason - hardware watchdog reset the device - at {now}"), BootReason::HWWatchdog)
+        (format!("Reboot reason - hardware watchdog reset the device - at {at}"), BootReason::HWWatchdog)
     } else if evidence.power_cycled.is_some() {
         (
             format!(
-                "Reboot reason - system reset, reboot or kernel panic due to watchdog or kernel bug (no kdump) - at {now}"
+                "Reboot reason - system reset, reboot or kernel panic due to watchdog or kernel bug (no kdump) - at {at}"
             ),
             BootReason::Kernel,
         )
     } else {
-        (format!("Unknown reboot reason - power failure or crash - at {now}"), BootReason::Unknown)
+        (format!("Unknown reboot reason - power failure or crash - at {at}"), BootReason::Unknown)
     }
 }
 
@@ -134,7 +135,7 @@ mod tests {
             let evidence = Evidence { first_boot, power_cycled, watchdog_reset };
             let told = LastBoot::from_traces(Stored::default(), evidence, now(), 3);
             assert!(
-                told.reason.starts_with(text) && told.reason.ends_with(&now().to_string()),
+                told.reason.starts_with(text) && told.reason.ends_with(&now().rfc3339()),
                 "{}",
                 told.reason
             );

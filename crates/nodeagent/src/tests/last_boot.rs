@@ -39,7 +39,8 @@ async fn the_first_boot_is_known_by_its_mark() {
     world.start();
     let status = world.status(|_| true).await;
     assert_eq!(status.boot_reason, BootReason::First);
-    assert_eq!(status.reboot_reason, format!("NORMAL: First boot of device - at {}", status.reboot_time));
+    let at = status.reboot_time.rfc3339();
+    assert_eq!(status.reboot_reason, format!("NORMAL: First boot of device - at {at}"));
     assert_eq!(world.text(reasons::FIRST_BOOT), None);
     world.kill().await;
 }
@@ -87,7 +88,7 @@ async fn k4_a_guessed_reason_and_its_time_follow_a_clock_that_is_set_also_throug
         let now = world.status(is_near).await;
         assert_eq!(
             now.reboot_reason,
-            before.reboot_reason.replace(&before.reboot_time.to_string(), &now.reboot_time.to_string())
+            before.reboot_reason.replace(&before.reboot_time.rfc3339(), &now.reboot_time.rfc3339())
         );
         world.kill().await;
         world.start_again().await;

@@ -43,7 +43,10 @@ const UUID_LENGTH: usize = 36;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leaf {
     Status,
-    Page,
+    /// With what is folded open.
+    Page {
+        open: bool,
+    },
     Facts,
     Drain,
     Metrics,
@@ -58,10 +61,11 @@ enum Leaf {
 }
 
 impl Leaf {
-    fn at(path: &str) -> Self {
+    fn at(asked: &str) -> Self {
+        let (path, query) = asked.split_once('?').unwrap_or((asked, ""));
         match path {
             "/status" => Self::Status,
-            "/" => Self::Page,
+            "/" => Self::Page { open: query == "open" },
             "/status.json" => Self::Facts,
             "/drain" => Self::Drain,
             "/metrics" => Self::Metrics,
@@ -79,7 +83,7 @@ impl Leaf {
         match self {
             Self::App(_) => "GET, HEAD, POST",
             Self::Status
-            | Self::Page
+            | Self::Page { .. }
             | Self::Facts
             | Self::Drain
             | Self::Metrics
@@ -181,7 +185,7 @@ impl Router {
                 let body = place.map_or_else(String::new, |place| format!("cluster:{}", place.cluster));
                 respond(StatusCode::OK, TEXT, body)
             }
-            Leaf::Page => self.facts(HTML, |facts| page::page(&facts)).await,
+            Leaf::Page { open } => self.facts(HTML, move |facts| page::page(&facts, open)).await,
             Leaf::Facts => self.facts(JSON, |facts| indented(&facts.0)).await,
             Leaf::Drain => self.read(JSON, |view, now| indented(&view.drain.judge(now).headline)).await,
             Leaf::Metrics => {
@@ -335,6 +339,8 @@ mod tests {
             ("/app/../../../etc/passwd".to_owned(), Leaf::NoApp),
             ("/app/%2e%2e".to_owned(), Leaf::NoApp),
             ("/cluster-app/*".to_owned(), Leaf::NoApp),
+            ("/?open".to_owned(), Leaf::Page { open: true }),
+            ("/drain?open".to_owned(), Leaf::Drain),
             ("/apps".to_owned(), Leaf::Nothing),
             ("/application".to_owned(), Leaf::Nothing),
             ("/App".to_owned(), Leaf::Nothing),

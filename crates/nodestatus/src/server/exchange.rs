@@ -28,10 +28,10 @@ const SENTENCE_BYTES: usize = 200;
 /// Limit of an answer's head.
 const HEAD_BYTES: usize = 16 << 10;
 
-/// Another node's headline, and its address.
+/// Another node's headline, if it has answered, and its address.
 #[derive(Debug, Clone)]
 pub(super) struct NodeWord {
-    pub(super) headline: Headline,
+    pub(super) headline: Option<Headline>,
     pub(super) at: SocketAddr,
 }
 
@@ -55,18 +55,20 @@ fn others(members: &[ReachableNode], own: IpAddr) -> impl Iterator<Item = (&str,
     others.filter_map(move |member| Some((member.name.as_str(), one(member)?))).take(MOST)
 }
 
-/// Headlines of other nodes that answer within `limit`; this node is `own`.
+/// All other nodes, with the headlines of those that answer within `limit`; this node is `own`.
 pub(super) async fn headlines(
     own: SocketAddr,
     members: &[ReachableNode],
     limit: Duration,
 ) -> BTreeMap<String, NodeWord> {
     let others: Vec<_> = others(members, own.ip()).map(|(name, ip)| (name.to_owned(), ip)).collect();
-    let asks = others.into_iter().map(|(name, ip)| {
-        let at = SocketAddr::new(ip, own.port());
-        async move { Some((name, NodeWord { headline: headline(at, limit).await?, at })) }
-    });
-    within(limit, asks).await.into_iter().flatten().collect()
+    let others = others.into_iter().map(|(name, ip)| (name, SocketAddr::new(ip, own.port())));
+    let others: BTreeMap<String, SocketAddr> = others.collect();
+    let asks = others.clone().into_iter();
+    let asks = asks.map(|(name, at)| async move { Some((name, headline(at, limit).await?)) });
+    let mut said: BTreeMap<String, Headline> = within(limit, asks).await.into_iter().flatten().collect();
+    let word = |(name, at)| (said.remove(&name), name, at);
+    others.into_iter().map(word).map(|(headline, name, at)| (name, NodeWord { headline, at })).collect()
 }
 
 /// Answers to `asks` that come within `limit`; some are asked at a time.

@@ -233,7 +233,8 @@ async fn converse(
     let service = service_fn(move |request: Request<Incoming>| {
         let (router, patience) = (router.clone(), patience.clone());
         async move {
-            let answer = router.answer(place, own, &patience, request.method(), request.uri().path());
+            let asked = request.uri().path_and_query().map_or("", |it| it.as_str());
+            let answer = router.answer(place, own, &patience, request.method(), asked);
             Ok::<_, Infallible>(answer.await)
         }
     });

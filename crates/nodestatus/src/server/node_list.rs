@@ -140,16 +140,26 @@ impl NodeList {
         good.filter(|it| self.clock.now().since(it.since) < OLD)
     }
 
-    /// The same with headlines, requested once the nodes have been read again.
+    /// The same with headlines, requested once the nodes have been read again; none where the round takes longer.
     pub(super) async fn with_words(&self, patience: Duration) -> Option<NodesSnapshot> {
         self.words_wanted.store(true, Ordering::Relaxed);
-        let known = self.within(patience).await?;
-        let is_new = self.clock.now().since(known.asked) < WORD;
-        Some(if is_new { known } else { NodesSnapshot { words: Arc::default(), ..known } })
+        let mut calls = self.calls.subscribe();
+        let is_new = |it: &NodesSnapshot| self.clock.now().since(it.asked) < WORD;
+        if !self.is_fresh() {
+            self.wanted.notify_one();
+            let ready = |it: &NodeCalls| self.is_recent(it) && it.good.as_ref().is_none_or(is_new);
+            drop(tokio::time::timeout(patience, calls.wait_for(ready)).await);
+        }
+        let known = calls.borrow().good.clone().filter(|it| self.clock.now().since(it.since) < OLD)?;
+        Some(if is_new(&known) { known } else { NodesSnapshot { words: Arc::default(), ..known } })
     }
 
     fn is_fresh(&self) -> bool {
-        self.calls.borrow().ended.is_some_and(|at| self.clock.now().since(at) < GAP)
+        self.is_recent(&self.calls.borrow())
+    }
+
+    fn is_recent(&self, calls: &NodeCalls) -> bool {
+        calls.ended.is_some_and(|at| self.clock.now().since(at) < GAP)
     }
 }
 
@@ -164,7 +174,7 @@ mod tests {
         let clock = Clock::new();
         let cluster = ApiClient::from_kubeconfig("/nonexistent");
         let list = NodeList::new(cluster, clock, Duration::from_secs(1), watch::channel(None).1);
-        let word = NodeWord { headline: Headline::default(), at: "127.0.0.2:1".parse().unwrap() };
+        let word = NodeWord { headline: Some(Headline::default()), at: "127.0.0.2:1".parse().unwrap() };
         let words = Arc::new(BTreeMap::from([("n2".to_owned(), word)]));
         let (asked, since) = (clock.now(), clock.now());
         let known = NodesSnapshot { words, asked, since, ..NodesSnapshot::at(clock.wall(), []) };

@@ -65,5 +65,5 @@ pub fn shown(root: &Path, now: GoTime, nodes: Vec<NodeShown>) -> Result<(NodeSta
     let nodes_source = "as of 4 s ago".to_owned();
     let (status, rows) = page::report(view, None, now);
     let facts = (NodeStatus { nodes, nodes_source, ..status }, rows);
-    Ok((facts.0.clone(), page::page(&facts)))
+    Ok((facts.0.clone(), page::page(&facts, false)))
 }

@@ -9,6 +9,9 @@ use topics::{EdgeNodeInfo, KubeClusterInfo, KubeLeaderElectInfo, KubeNodeInfo, K
 
 use crate::{GLOBAL, NAME};
 
+/// No more is read of what the OS says of itself.
+const WORD_BYTES: u64 = 4 << 10;
+
 /// `None` for missing or invalid parts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct NodeView {
@@ -20,6 +23,8 @@ pub(super) struct NodeView {
     pub(super) nodes: Option<Vec<KubeNodeInfo>>,
     /// What is wrong with that report.
     pub(super) stats: Option<KubeStatsState>,
+    /// The OS that runs here, with its version; may be empty.
+    pub(super) os: String,
 }
 
 /// The only shown member of KubeClusterInfo. The others may be large, and are not built.
@@ -40,8 +45,21 @@ impl NodeView {
             nodes: leads.then(|| nodes(topic_root)).flatten(),
             stats: if leads { peek(topic_root, NAME) } else { None },
             leader,
+            os: os(topic_root),
         }
     }
+}
+
+/// EVE's, or else what the OS says of itself.
+fn os(topic_root: &TopicRoot) -> String {
+    let read = |file| store::read_start(&topic_root.path(file), WORD_BYTES).ok().flatten();
+    let text = |file| read(file).map(|it| String::from_utf8_lossy(&it).trim().to_owned());
+    let name = |all: String| {
+        let line = all.lines().find_map(|it| it.strip_prefix("PRETTY_NAME="))?;
+        Some(line.trim_matches('"').to_owned())
+    };
+    let eve = text("run/eve-release").filter(|it| !it.is_empty()).map(|it| format!("EVE {it}"));
+    eve.or_else(|| name(text("etc/os-release")?)).unwrap_or_default()
 }
 
 /// For display: an unreadable value is tried again at the next look.

@@ -92,7 +92,7 @@ fn weigh(facts: &EtcdFacts, may_lead: &mut Vec<(String, u64)>) -> Result<Margin,
     if let Some(servers) = servers.filter(|it| it.len() != voters) {
         let names: Vec<&str> = servers.iter().map(|it| it.name.as_str()).collect();
         return Err(format!(
-            "etcd has {voters} members, but {} nodes have its role label ({}); compare `kubectl get nodes -l \
+            "etcd has {voters} members, but nodes with its role label: {} ({}); compare `kubectl get nodes -l \
              node-role.kubernetes.io/etcd` with the member list, and remove what is no longer there",
             servers.len(),
             names.join(", ")

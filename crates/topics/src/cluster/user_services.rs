@@ -36,7 +36,7 @@ impl Topic for KubeUserServices {
             most.text(&mut pool.error.error);
         }
         self.service_error.error = format!(
-            "too many for one message: {services} ports of services and {paths} paths of ingresses are left out, and closed"
+            "too many for one message; left out, and closed: ports of services {services}, paths of ingresses {paths}"
         );
         self.service_error.error_severity = ErrorSeverity::Error;
     }

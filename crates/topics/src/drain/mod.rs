@@ -76,9 +76,10 @@ pub struct RequestId {
     pub at: GoTime,
 }
 
-impl fmt::Display for RequestId {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{:?} {}", self.by, self.at)
+impl RequestId {
+    /// For a program, as `DeviceOp 2026-03-14T09:30:00Z`.
+    pub fn text(self) -> String {
+        format!("{:?} {}", self.by, self.at.rfc3339())
     }
 }
 

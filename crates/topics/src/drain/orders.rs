@@ -38,6 +38,12 @@ impl DeviceOrder {
         format!("{PERSON}{}: {}", self.by, self.reason)
     }
 
+    /// The same, written in `by`, within a sentence: `ordered by root (new disk)`; `None` for a whole-site operation.
+    pub fn person(by: &str) -> Option<String> {
+        let (who, why) = by.strip_prefix(PERSON)?.split_once(": ")?;
+        Some(format!("ordered by {who} ({why})"))
+    }
+
     /// Whether `by` names a person; the identity of a whole-site operation has no blank.
     pub fn is_person(by: &str) -> bool {
         by.starts_with(PERSON)

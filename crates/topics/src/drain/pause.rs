@@ -86,15 +86,15 @@ impl OperationPause {
             == (other.scope, &other.by, &other.reason, other.since)
     }
 
-    /// As `paused by field: new disk, since 2026-03-14T09:30:00Z`.
+    /// As `paused by field: new disk, since 2026-03-14 09:30:00 UTC`.
     pub fn words(&self) -> String {
         let Self { scope, by, reason, since, until, .. } = self;
         let what = match scope {
             PauseScope::Node => "paused",
             PauseScope::Controller => "refused",
         };
-        let end = if until.is_zero() { String::new() } else { format!(", until {until}") };
-        format!("{what} by {by}: {reason}, since {since}{end}")
+        let end = if until.is_zero() { String::new() } else { format!(", until {}", until.shown()) };
+        format!("{what} by {by}: {reason}, since {}{end}", since.shown())
     }
 
     pub const fn next_step(&self) -> &'static str {
@@ -139,7 +139,7 @@ mod tests {
             since: at("2026-03-14T09:30:00Z"),
             ..OperationPause::default()
         };
-        assert_eq!(pause.words(), "paused by field: new disk, since 2026-03-14T09:30:00Z");
+        assert_eq!(pause.words(), "paused by field: new disk, since 2026-03-14 09:30:00 UTC");
         let refused = OperationPause {
             scope: PauseScope::Controller,
             until: at("2026-03-14T11:30:00Z"),
@@ -147,7 +147,7 @@ mod tests {
         };
         assert_eq!(
             refused.words(),
-            "refused by field: new disk, since 2026-03-14T09:30:00Z, until 2026-03-14T11:30:00Z"
+            "refused by field: new disk, since 2026-03-14 09:30:00 UTC, until 2026-03-14 11:30:00 UTC"
         );
         assert!(pause.next_step().contains("zedbox resume") && refused.next_step().contains("zedbox resume"));
         assert!(pause.is_set() && !OperationPause::default().is_set());

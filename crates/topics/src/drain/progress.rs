@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::parts::cut_blockers;
+use crate::number;
 use crate::{
     Blocker, BootGate, DrainStatus, GoTime, Kind, MachineProgress, Most, OperationPause, RequestId,
     Requester, RunningLimit, StorageWait, Topic, TurnShown,
@@ -119,8 +120,7 @@ impl NodeDrainProgress {
         let omitted = usize::try_from(self.left_omitted).unwrap_or(usize::MAX);
         match self.left.len().saturating_add(omitted) {
             0 => None,
-            1 => Some("1 exception by policy".to_owned()),
-            count => Some(format!("{count} exceptions by policy")),
+            count => Some(format!("{} by policy", number(count, "exception"))),
         }
     }
 
@@ -551,7 +551,7 @@ mod tests {
         for (text, words) in [
             (r#"{"Phase":"sleeping"}"#, ["Phase", "failed-cordon"]),
             (r#"{"Cordon":"Ours"}"#, ["Cordon", "foreign"]),
-            (r#"{"Phase":4}"#, ["Phase", "integer"]),
+            (r#"{"Phase":4}"#, ["Phase", "found 4"]),
         ] {
             let told = go_json::from_slice::<NodeDrainProgress>(text.as_bytes()).unwrap_err().to_string();
             assert!(words.iter().all(|word| told.contains(word)), "{text}: {told}");

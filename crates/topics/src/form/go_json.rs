@@ -11,15 +11,15 @@ mod wire;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use tree::pointer_step;
 use tree::{JsonFault, Tree};
+pub use tree::{kind, pointer_step};
 pub use wire::{BoxError, StoreMember, to_wire};
 
 /// A value that cannot be written or a text that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The text is no JSON; says line and column.
-    #[error("read JSON: {0}")]
+    #[error("{}", syntax(.0))]
     Syntax(#[source] serde_json::Error),
     /// A member has another type or range than its topic says.
     #[error("read {}: {text}", if pointer.is_empty() { "the value" } else { pointer.as_str() })]
@@ -30,6 +30,14 @@ pub enum Error {
     /// A value has no JSON form.
     #[error("write JSON: {0}")]
     Write(#[source] serde_json::Error),
+}
+
+fn syntax(cause: &serde_json::Error) -> String {
+    let (line, column) = (cause.line(), cause.column());
+    if cause.is_eof() {
+        return format!("the JSON text is cut off in line {line}");
+    }
+    format!("no JSON text from line {line}, column {column} on")
 }
 
 /// Writes `value` compactly, without a final newline.
@@ -166,24 +174,24 @@ mod tests {
     #[test]
     fn a_fault_is_told_with_its_member_or_its_place() {
         for (text, words) in [
-            (r#"{"Small":200}"#, ["Small", "200"]),
+            (r#"{"Small":200}"#, ["Small: found 200", "a whole number from -128 to 127"]),
             (r#"{"small":-129}"#, ["Small", "-129"]),
-            (r#"{"Big":18446744073709551616}"#, ["Big", "floating point"]),
+            (r#"{"Big":18446744073709551616}"#, ["Big", "found 18446744073709552000.0"]),
             (r#"{"Big":-1}"#, ["Big", "-1"]),
             (r#"{"Map":{"a":{"List":[1,"x"]}}}"#, ["/Map/a/List/1", "a text of 1 character"]),
-            (r#"{"Shapes":[{},{"Flag":1}]}"#, ["/Shapes/1/Flag", "boolean"]),
-            (r#"{"Big":9.0}"#, ["Big", "floating point"]),
-            (r#"{"Big":9e0}"#, ["Big", "floating point"]),
-            (r#"{"Text":{}}"#, ["Text", "map"]),
-            (r#"{"Map":[]}"#, ["Map", "sequence"]),
-            (r#"{"Shapes":{}}"#, ["Shapes", "map"]),
-            (r#"{"Map":{"a":[]}}"#, ["/Map/a", "sequence"]),
-            ("[]", ["the value", "sequence"]),
-            ("9", ["the value", "integer"]),
+            (r#"{"Shapes":[{},{"Flag":1}]}"#, ["/Shapes/1/Flag", "found 1, expected true or false"]),
+            (r#"{"Big":9.0}"#, ["Big", "found 9.0"]),
+            (r#"{"Big":9e0}"#, ["Big", "found 9.0"]),
+            (r#"{"Text":{}}"#, ["Text", "found an object, expected a text"]),
+            (r#"{"Map":[]}"#, ["Map", "found a list, expected an object"]),
+            (r#"{"Shapes":{}}"#, ["Shapes", "found an object, expected a list"]),
+            (r#"{"Map":{"a":[]}}"#, ["/Map/a", "found a list"]),
+            ("[]", ["the value", "found a list, expected an object, Shape"]),
+            ("9", ["the value", "found 9"]),
             ("{\n\"Big\":1,}", ["line 2", "column"]),
-            ("{}x", ["line 1", "trailing"]),
-            ("", ["line 1", "EOF"]),
-            (r#"{"Big":"#, ["line 1", "EOF"]),
+            ("{}x", ["line 1", "no JSON text"]),
+            ("", ["line 1", "cut off"]),
+            (r#"{"Big":"#, ["line 1", "cut off"]),
         ] {
             let told = read(text).unwrap_err().to_string();
             assert!(words.iter().all(|word| told.contains(word)), "{text}: {told}");

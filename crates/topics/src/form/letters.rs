@@ -4,6 +4,12 @@
 
 use std::fmt::Write as _;
 
+/// `1 attempt`, `2 attempts`.
+pub fn number<N: std::fmt::Display + Copy + PartialEq + From<u8>>(count: N, of: &str) -> String {
+    let end = if count == 1.into() { "" } else { "s" };
+    format!("{count} {of}{end}")
+}
+
 /// Whether a letter is a control character, or changes text direction.
 pub fn acts(letter: char) -> bool {
     letter.is_control()
@@ -33,6 +39,11 @@ pub fn harmless_text(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_one_and_others_are_many() {
+        assert_eq!([0, 1, 2].map(|it: u32| number(it, "attempt")), ["0 attempts", "1 attempt", "2 attempts"]);
+    }
 
     #[test]
     fn letters_that_act_are_escaped_or_replaced_and_all_others_stay() {

@@ -9,6 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 use zeroize::Zeroize as _;
 
+use super::letters::number;
 use super::or_zero;
 
 /// Replaces a possible secret in a message: kind and length.
@@ -16,10 +17,7 @@ use super::or_zero;
 /// # Examples
 /// `a text of 15 characters`
 pub fn by_length(text: &str) -> String {
-    match text.chars().count() {
-        1 => "a text of 1 character".to_owned(),
-        many => format!("a text of {many} characters"),
-    }
+    format!("a text of {}", number(text.chars().count(), "character"))
 }
 
 /// A secret. Its `Debug` tells only whether there is one, and its memory is wiped when it is dropped.
@@ -90,7 +88,7 @@ mod tests {
     fn s2_a_secret_where_another_kind_belongs_is_named_by_its_length() {
         let wrong = go_json::from_slice::<EdgeNodeClusterConfig>(br#"{"CipherToken":"s3cr3t"}"#).unwrap_err();
         let told = wrong.to_string();
-        assert!(told.contains("/CipherToken: invalid type: a text of 6 characters, expected"), "{told}");
+        assert!(told.contains("/CipherToken: found a text of 6 characters, expected"), "{told}");
         assert!(!told.contains("s3cr3t"), "{told}");
     }
 }

@@ -108,9 +108,7 @@ pub struct GoUuid(pub Uuid);
 impl<'de> Deserialize<'de> for GoUuid {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         or_zero(deserializer, |text| {
-            text.parse()
-                .map(Self)
-                .map_err(|cause| format!("invalid value: `{text}`, expected a UUID: {cause}"))
+            text.parse().map(Self).map_err(|cause| format!("found `{text}`, expected a UUID: {cause}"))
         })
     }
 }
@@ -154,8 +152,7 @@ impl<'de> Deserialize<'de> for GoIp {
                 return Ok(Self(None));
             }
             let address: Result<IpAddr, _> = text.parse();
-            let address =
-                address.map_err(|cause| format!("invalid value: `{text}`, expected an address: {cause}"))?;
+            let address = address.map_err(|cause| format!("found `{text}`, expected an address: {cause}"))?;
             Ok(Self(Some(address.to_canonical())))
         })
     }

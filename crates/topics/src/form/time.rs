@@ -112,11 +112,11 @@ impl Ord for GoTime {
     }
 }
 
-impl fmt::Display for GoTime {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl GoTime {
+    /// As Go writes it.
+    pub fn rfc3339(self) -> String {
         let at = self.offset.to_datetime(self.instant);
-        write!(
-            out,
+        let mut text = format!(
             "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
             at.year(),
             at.month(),
@@ -124,23 +124,21 @@ impl fmt::Display for GoTime {
             at.hour(),
             at.minute(),
             at.second()
-        )?;
+        );
         if at.subsec_nanosecond() != 0 {
-            let digits = format!("{:09}", at.subsec_nanosecond());
-            write!(out, ".{}", digits.trim_end_matches('0'))?;
+            let digits = format!(".{:09}", at.subsec_nanosecond());
+            text.push_str(digits.trim_end_matches('0'));
         }
         let minutes = self.offset.seconds() / 60;
         if minutes == 0 {
-            return out.write_str("Z");
+            return text + "Z";
         }
         let sign = if minutes < 0 { '-' } else { '+' };
-        write!(out, "{sign}{:02}:{:02}", minutes.abs() / 60, minutes.abs() % 60)
+        format!("{text}{sign}{:02}:{:02}", minutes.abs() / 60, minutes.abs() % 60)
     }
-}
 
-impl GoTime {
-    /// In UTC without fractions, as `2026-03-14 11:14:58 UTC`.
-    #[must_use]
+    /// For a person: in UTC without fractions, as `2026-03-14 11:14:58 UTC`. There is no `Display`: whoever writes a time
+    /// chooses.
     pub fn shown(self) -> String {
         Offset::UTC.to_datetime(self.instant).strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
     }
@@ -148,7 +146,7 @@ impl GoTime {
 
 impl fmt::Debug for GoTime {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, out)
+        out.write_str(&self.rfc3339())
     }
 }
 
@@ -156,8 +154,7 @@ impl FromStr for GoTime {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong =
-            || format!("invalid value: `{text}`, expected an RFC 3339 time such as 2026-03-14T09:26:53Z");
+        let wrong = || format!("found `{text}`, expected an RFC 3339 time such as 2026-03-14T09:26:53Z");
         if !shaped(text) {
             return Err(wrong());
         }
@@ -225,7 +222,7 @@ fn offset(text: &str) -> Option<Offset> {
 
 impl Serialize for GoTime {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        serializer.serialize_str(&self.rfc3339())
     }
 }
 
@@ -261,7 +258,7 @@ mod tests {
             "2026-03-14T09:26:53.589793238Z",
             "2026-03-14T00:26:53-08:30",
         ] {
-            assert_eq!(text.parse::<GoTime>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<GoTime>().unwrap().rfc3339(), text);
         }
         assert!(GoTime::default().is_zero());
     }
@@ -314,23 +311,23 @@ mod tests {
             ("2026-03-14T09:26:53.0000000009+01:00", "2026-03-14T09:26:53+01:00"),
             ("9999-12-30T21:59:59.999999999Z", "9999-12-30T21:59:59.999999999Z"),
         ] {
-            assert_eq!(read.parse::<GoTime>().unwrap().to_string(), written);
+            assert_eq!(read.parse::<GoTime>().unwrap().rfc3339(), written);
         }
     }
 
     #[test]
     fn instants_come_from_nanoseconds() {
         let time = GoTime::from_unix_nanos(1_773_480_413_589_793_238).unwrap();
-        assert_eq!(time.to_string(), "2026-03-14T09:26:53.589793238Z");
+        assert_eq!(time.rfc3339(), "2026-03-14T09:26:53.589793238Z");
         assert_eq!(GoTime::from_unix_nanos(i128::MAX), None);
     }
 
     #[test]
     fn a_wait_past_the_end_of_time_ends_there() {
         let time: GoTime = "2026-03-14T10:30:00+01:00".parse().unwrap();
-        assert_eq!(time.plus(Duration::from_millis(1500)).to_string(), "2026-03-14T10:30:01.5+01:00");
+        assert_eq!(time.plus(Duration::from_millis(1500)).rfc3339(), "2026-03-14T10:30:01.5+01:00");
         assert_eq!(time.plus(Duration::MAX).to_timestamp(), Timestamp::MAX);
-        assert!(!time.plus(Duration::MAX).to_string().is_empty());
+        assert!(!time.plus(Duration::MAX).rfc3339().is_empty());
     }
 
     /// Go's calendar ends 26 hours later than that of instants here, with the year 9999.

@@ -23,7 +23,7 @@ use pubsub::store;
 use serde::Serialize;
 use serde_json::json;
 use tokio::time::timeout;
-use topics::GoTime;
+use topics::{GoTime, number};
 
 use crate::Exit;
 use crate::args::{BundleCommand, Output, Surroundings, kubeconfig_of};
@@ -114,14 +114,17 @@ async fn write(command: &BundleCommand, voice: &Voice) -> anyhow::Result<()> {
     let file = command.to.clone().unwrap_or_else(|| PathBuf::from(name(now)));
     store::replace(&file, &archive).with_context(|| format!("write {}", file.display()))?;
     let (files, bytes) = (contents.0.len(), archive.len());
+    let note =
+        if rustix::process::geteuid().is_root() { "" } else { " Without root much is missing: use sudo." };
     match voice.output {
         Output::Json => Voice::json(&BundleWritten { file: &file, files, bytes }, false)?,
         Output::Text => voice.paragraph(&format!(
-            "{}: {files} files, {} kB. Kubeconfigs, tokens, keys and the device config are left out; names and \
+            "{}: {}, {} kB. Kubeconfigs, tokens, keys and the device config are left out; names and \
              addresses of pods, nodes and machines and the agents' log are in it.{}",
             file.display(),
+            number(files, "file"),
             bytes.div_ceil(1000),
-            if rustix::process::geteuid().is_root() { "" } else { " Without root much of it is missing: use sudo." }
+            note
         ))?,
     };
     Ok(())
@@ -143,7 +146,7 @@ fn about(now: GoTime) -> serde_json::Value {
 
 /// Without colons, which some file systems refuse.
 fn name(now: GoTime) -> String {
-    let time: String = now.to_string().chars().take(19).filter(char::is_ascii_alphanumeric).collect();
+    let time: String = now.rfc3339().chars().take(19).filter(char::is_ascii_alphanumeric).collect();
     format!("{TOP}-{time}.tar.gz")
 }
 

@@ -260,7 +260,7 @@ impl DemoCluster {
         for app in apps {
             let (wanted, there) = (count(before, app), count(&now, app));
             if there < wanted {
-                lacks.push(format!("application {app}: {there} of {wanted} pods are Ready"));
+                lacks.push(format!("application {app}: pods Ready: {there} of {wanted}"));
             }
         }
         if [NOBODY, off].contains(&self.server().as_str()) {

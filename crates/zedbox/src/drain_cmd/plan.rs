@@ -16,7 +16,7 @@ use kubenodeop::{Plan, PlanClass, Planned};
 use pubsub::{TopicRoot, store};
 use serde::Serialize;
 use sheet::finding_words;
-use topics::{CordonOwner, DrainFinding, EdgeNodeInfo, PASS_FILE, PreflightPass, go_json};
+use topics::{CordonOwner, DrainFinding, EdgeNodeInfo, PASS_FILE, PreflightPass, go_json, number};
 use zedkube::preflight;
 
 use super::Shell;
@@ -244,10 +244,10 @@ fn counts(plan: &Plan) -> String {
         if order.is_empty() { "nothing to do".to_owned() } else { format!("order: {}", order.join(", ")) };
     let cordon = serde_json::json!(plan.cordon);
     format!(
-        "node {}, cordon {}: {} pods; {} leave, {} going, {} stay; {} would be blocked; {order}",
+        "node {}, cordon {}: {}; {} leave, {} going, {} stay; {} would be blocked; {order}",
         plan.node,
         cordon.as_str().unwrap_or_default(),
-        counts.total,
+        number(counts.total, "pod"),
         counts.leave,
         counts.going,
         counts.keep,

@@ -112,7 +112,7 @@ impl Json {
         let file = meta.file().map(|file| format!("{file}:{}", meta.line().unwrap_or_default()));
         let own = [
             ("level", Value::from(word(*meta.level()))),
-            ("time", self.clock.wall().to_string().into()),
+            ("time", self.clock.wall().rfc3339().into()),
             ("source", source.into()),
             ("pid", self.pid.into()),
             ("func", meta.target().into()),

@@ -9,6 +9,7 @@ use std::io::{self, Write, stderr};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
+use topics::number;
 
 use tracing::warn;
 
@@ -107,7 +108,7 @@ pub(crate) fn never_wait() {
     let lines: &'static Lines = Box::leak(Box::default());
     let write = move || {
         lines.write(stderr(), |lost| {
-            warn!(lost, "{lost} lines of this log were lost: nobody read standard error for a time");
+            warn!(lost, "lost of this log: {}; nobody read standard error for a time", number(lost, "line"));
         });
     };
     match thread::Builder::new().name(WRITER.to_owned()).spawn(write) {

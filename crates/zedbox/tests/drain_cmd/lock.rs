@@ -102,7 +102,7 @@ pub(crate) fn words(text: &str) -> String {
 fn a_while_ago() -> (String, String) {
     let now = agent::Clock::new().wall().to_timestamp();
     let since = GoTime::from(now - std::time::Duration::from_secs(630));
-    let since = since.to_string().get(..19).unwrap().to_owned() + "Z";
+    let since = sheet::text::seconds(since);
     let time = since.get(11..19).unwrap().to_owned();
     (since, time)
 }

@@ -214,7 +214,7 @@ fn an_operation_that_waits_without_a_request_is_shown_and_ends_with_3() {
 fn broken_files_are_named_with_the_cause_and_the_next_step() {
     let told = Node::of("malformed").drain("status --all");
     for words in [
-        "run/zedkube/NodeDrainStatus/global.json cannot be used: read JSON: EOF",
+        "run/zedkube/NodeDrainStatus/global.json cannot be used: the JSON text is cut off",
         "run/zedagent/NodeDrainRequest/global.json cannot be used",
         "`zedbox check /",
     ] {
@@ -386,7 +386,7 @@ fn d15_k12_each_limit_that_runs_is_shown_with_what_is_left_of_it_and_what_follow
         let since = since.minus(Duration::from_secs(gone * 60));
         let until = since.plus(Duration::from_mins(30));
         progress["Limits"] = serde_json::json!([{
-            "Of": of, "Then": then, "Since": since.to_string(), "Until": until.to_string()
+            "Of": of, "Then": then, "Since": since.rfc3339(), "Until": until.rfc3339()
         }]);
         node.put(file, &progress.to_string());
         let out = node.drain(&format!("status --all --as-of {NOW}")).out;

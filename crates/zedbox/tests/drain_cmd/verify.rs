@@ -160,7 +160,7 @@ fn certificate(node: &Node, hours: u64) {
     let body: String = pem.lines().filter(|it| !it.starts_with('-')).collect();
     let mut der = STANDARD.decode(body).unwrap();
     let ends = agent::Clock::new().wall().to_timestamp() + Duration::from_secs(hours * 3600 + 1800);
-    let ends: String = GoTime::from(ends).to_string()[2..19].chars().filter(char::is_ascii_digit).collect();
+    let ends: String = GoTime::from(ends).rfc3339()[2..19].chars().filter(char::is_ascii_digit).collect();
     // The second of the two times.
     let at = der.windows(2).rposition(|it| it == UTC_TIME).unwrap() + UTC_TIME.len();
     der[at..][..ends.len()].copy_from_slice(ends.as_bytes());

@@ -94,7 +94,7 @@ pub(crate) const STATES: [State; 29] = [
         "drain-3-requested",
         |it| {
             it.set(&json!({
-                "Phase": "paused", "Reason": "paused by field: new disk, since 2026-03-14T08:50:00Z",
+                "Phase": "paused", "Reason": "paused by field: new disk, since 2026-03-14 08:50:00 UTC",
                 "Pause": { "By": "field", "Reason": "new disk", "Since": "2026-03-14T08:50:00Z" },
                 "NextStep": "`zedbox resume` ends the pause, on this node, as root",
             }));

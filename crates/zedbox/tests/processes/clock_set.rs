@@ -66,7 +66,7 @@ async fn k4_processes_whose_wall_clock_is_set_by_ten_years_show_right_times_and_
             [it.started_at, it.deadline, it.blockers[0].since, it.answers[0].at, it.asked[0].at]
         };
         for (shown, right) in times(&now).into_iter().zip(times(&right)) {
-            assert!(shown.apart(right) <= GOAL, "{set}: {shown} where {right} is right");
+            assert!(shown.apart(right) <= GOAL, "{set}: {shown:?} where {right:?} is right");
         }
         assert_eq!((now.requested_at, now.status), (request.requested_at, DrainStatus::Cordoned));
         let since = wanted.since.moved(wanted.booted_at, booted_at);

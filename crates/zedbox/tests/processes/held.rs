@@ -107,7 +107,7 @@ async fn t7_nobody_reads_standard_error_and_output_and_all_agents_go_on_and_end_
     }
     // The reader continues: lost lines are counted in a line of their own.
     let mut said = String::new();
-    let lost = "lines of this log were lost: nobody read standard error for a time";
+    let lost = "lines; nobody read standard error for a time";
     while !said.contains(lost) {
         assert!(clock.now() < until, "not said in {} bytes", said.len());
         said += &err.read();

@@ -91,7 +91,8 @@ impl History {
         let by_operation = last.requested_by != Requester::Operator;
         let why = last.steps.iter().rev().find(|it| it.step == StepWord::Failed).map_or("", |it| &it.text);
         (failed && by_operation).then(|| {
-            format!("the last drain (for {}, requested {}) failed: {why}", last.context, last.requested_at)
+            let at = last.requested_at.shown();
+            format!("the last drain (for {}, requested {at}) failed: {why}", last.context)
         })
     }
 
@@ -368,7 +369,7 @@ impl History {
         let Some(forced) = self.kept.forced.first_mut() else { return };
         forced.released_at = id.at;
         forced.effect = cut(
-            &format!("the {context} requested at {} went ahead without a proved drain", id.at),
+            &format!("the {context} requested at {} went ahead without a proved drain", id.at.shown()),
             SENTENCE_BYTES,
         );
         let text = format!("by {}: went ahead without a proved drain", forced.who());

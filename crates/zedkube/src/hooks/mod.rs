@@ -279,7 +279,7 @@ impl DrainHooks {
         About {
             operation: operation.to_owned(),
             node: self.node(),
-            request: request.id().to_string(),
+            request: request.id().text(),
             reason: request.context.clone(),
             attempt: 0,
             boot_id: self.context.boot_id.clone(),

@@ -14,7 +14,7 @@ use kubenodeop::leave::{LeaveEnd, LeaveState};
 use step::Mono;
 use topics::{
     Blocker, CipherBlockStatus, ConfigGetStatus, ConfigMembership, DrainMarks, EdgeNodeClusterConfig, GoTime,
-    LeavePhase, NodeLeave, cut_text as cut,
+    LeavePhase, NodeLeave, cut_text as cut, number,
 };
 
 use crate::Limits;
@@ -295,7 +295,7 @@ impl LeaveRules {
                 let at = |it: &Blocker| it.since.moved(GoTime::ZERO, self.booted_at);
                 record.blockers = held.map(|it| Blocker { since: at(it), ..short(it) }).collect();
                 let counts = &drain.counts;
-                let so_far = format!("{} of {} pods have left", counts.gone, counts.total);
+                let so_far = format!("{} of {} gone", counts.gone, number(counts.total, "pod"));
                 let waits = "nothing; whoever cannot wait deletes the Node object of this node by hand, from another node";
                 (format!("replicas of volumes live here, the node is drained: {so_far}"), waits)
             }

@@ -158,7 +158,7 @@ impl Leaver {
     ) -> impl Future<Output = Walked> + Send + use<> {
         let (cluster, own_node, context) = (cluster.clone(), own_node.clone(), self.context.clone());
         let (limits, marks) = (self.limits.clone(), self.rules.marks());
-        let started_at = self.rules.record().started_at.to_string();
+        let started_at = self.rules.record().started_at.rfc3339();
         async move {
             let clock = context.clock;
             let late = clock.sleep_until(Some(clock.now() + LEAVE_REACH));
@@ -217,7 +217,8 @@ impl Leaver {
         match (before, record.phase) {
             (before, now) if before == now => {}
             (_, LeavePhase::Announced) => {
-                warn!(deadline = %record.deadline, reason, next_step, "leaving the cluster: announced");
+                let deadline = record.deadline.shown();
+                warn!(deadline, reason, next_step, "leaving the cluster: announced");
             }
             (_, LeavePhase::Unconfirmed) => warn!(reason, next_step, "leaving the cluster: not confirmed"),
             (LeavePhase::Announced | LeavePhase::Unconfirmed, LeavePhase::Member) => {

@@ -302,7 +302,7 @@ impl PauseTeller {
 
     /// What is to be said at `now`, with its subject and its sentence.
     pub(crate) fn step(&mut self, now: Mono, pause: &OperationPause) -> Option<(NoticeKind, String, String)> {
-        let subject = pause.since.to_string();
+        let subject = pause.since.rfc3339();
         let what = match pause.scope {
             PauseScope::Node => "no operation starts on this node",
             PauseScope::Controller => "what the controller orders of this node waits",
@@ -315,7 +315,7 @@ impl PauseTeller {
                 (NoticeKind::Paused, subject, words)
             } else {
                 let words = format!("operations may start again: no longer {}", ended.words());
-                (NoticeKind::Resumed, ended.since.to_string(), words)
+                (NoticeKind::Resumed, ended.since.rfc3339(), words)
             });
         }
         if self.due().is_none_or(|at| now < at) {

@@ -61,7 +61,7 @@ impl EventLog {
 pub(crate) fn name(node: &NodeName, boot_id: &str, notice: &Notice) -> String {
     let mut hash = DefaultHasher::new();
     (boot_id, notice.kind.reason(), &notice.subject).hash(&mut hash);
-    (notice.id.by.number(), notice.id.at.to_string()).hash(&mut hash);
+    (notice.id.by.number(), notice.id.at.rfc3339()).hash(&mut hash);
     let stem: String = node.as_str().chars().take(STEM_BYTES).collect();
     format!("{}.{:016x}", stem.trim_end_matches(['.', '-']), hash.finish())
 }

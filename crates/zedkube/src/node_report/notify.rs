@@ -70,7 +70,7 @@ impl HookNotifier {
                 && self.log.admits(self.context.clock.now(), notice.kind)
             {
                 let about = self.about(&notice);
-                let at = at.to_string();
+                let at = at.rfc3339();
                 let told = [
                     ("ZEDBOX_HOOK_EVENT", notice.kind.reason()),
                     ("ZEDBOX_HOOK_SEVERITY", if notice.kind.is_warning() { "warning" } else { "normal" }),
@@ -101,7 +101,7 @@ impl HookNotifier {
         About {
             operation: operation(notice.id.by).to_owned(),
             node: self.own_node.get().map(|(node, _)| node.to_string()).unwrap_or_default(),
-            request: if is_of_drain { notice.id.to_string() } else { String::new() },
+            request: if is_of_drain { notice.id.text() } else { String::new() },
             boot_id: self.context.boot_id.clone(),
             ..About::default()
         }

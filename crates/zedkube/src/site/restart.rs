@@ -42,7 +42,7 @@ pub(super) struct Ordered {
 
 /// What a drain of the history is known by.
 fn identity(drain: &DrainRecord) -> String {
-    format!("{} {} {}", drain.requested_by.number(), drain.requested_at, drain.ended_at)
+    format!("{} {} {}", drain.requested_by.number(), drain.requested_at.rfc3339(), drain.ended_at.rfc3339())
 }
 
 impl Ordered {
@@ -196,7 +196,8 @@ fn judged(layers: &[VerifyLayer], site: &SiteRecord) -> Judged {
         names(VerifyResult::Fail, "failed and passed over"),
         names(VerifyResult::Unknown, "unknown and passed over"),
     ];
-    let all: Vec<String> = [Some(format!("{count} layers pass"))].into_iter().chain(more).flatten().collect();
+    let all: Vec<String> =
+        [Some(format!("layers passed: {count}"))].into_iter().chain(more).flatten().collect();
     Judged { blocking, rebuilding, verified: all.join("; ") }
 }
 
@@ -322,7 +323,7 @@ mod tests {
         assert_eq!((found.blocking.len(), found.rebuilding.len()), (0, 0));
         assert_eq!(
             found.verified,
-            "1 layers pass; warnings: storage, clock; failed and passed over: nodes; unknown and passed over: etcd"
+            "layers passed: 1; warnings: storage, clock; failed and passed over: nodes; unknown and passed over: etcd"
         );
     }
 

@@ -258,10 +258,11 @@ impl Sites {
     /// What is seen without the API.
     fn facts(&self, etcd: Option<&Etcd>) -> SiteFacts {
         let clock = self.context.clock;
-        let (shown, least) = (clock.wall(), self.record.as_ref().map_or(GoTime::ZERO, |it| it.at));
-        let behind = || format!("its clock to be set: it shows {shown}, and was at {least} before");
+        let (now, least) = (clock.wall(), self.record.as_ref().map_or(GoTime::ZERO, |it| it.at));
+        let behind =
+            || format!("its clock to be set: it shows {}, and was at {} before", now.shown(), least.shown());
         let mut facts = SiteFacts { up: clock.now().since(self.started), ..SiteFacts::default() };
-        if shown < least {
+        if now < least {
             facts.clock = behind();
         }
         let Some(etcd) = etcd.filter(|it| !matches!(it.data, Ok(Data::Absent { .. }))) else { return facts };

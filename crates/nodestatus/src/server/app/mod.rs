@@ -12,10 +12,9 @@ mod tests;
 
 use pubsub::TopicRoot;
 use serde::Serialize;
+use sheet::text::seconds;
 use topics::GoTime;
 use uuid::Uuid;
-
-pub(super) use print::seconds;
 
 /// One node's report. Members in this order.
 #[derive(Debug, Serialize)]

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use topics::{AppKubeStatus, Base64, GoIp, GoTime, GoUuid, IpNet, SwState};
+use sheet::text::seconds;
+use topics::{AppKubeStatus, Base64, GoIp, GoUuid, IpNet, SwState};
 
 /// Go's text for a nil pointer or address.
 const NIL: &str = "<nil>";
@@ -127,12 +128,6 @@ fn assignments(all: &BTreeMap<String, Assigned>) -> String {
     format!("map{}", list(all.iter().map(one)))
 }
 
-/// In UTC.
-pub(in crate::server) fn seconds(time: GoTime) -> String {
-    let nanos = i128::from(time.to_timestamp().as_second()) * 1_000_000_000;
-    GoTime::from_unix_nanos(nanos).unwrap_or(time).to_string()
-}
-
 fn state(state: SwState) -> String {
     let word = match state {
         SwState::Initial => "INITIAL",
@@ -231,7 +226,7 @@ mod tests {
     #[test]
     fn times_and_hardware_addresses_are_short() {
         assert_eq!(seconds("2026-03-14T10:30:00.5+01:00".parse().unwrap()), "2026-03-14T09:30:00Z");
-        assert_eq!(seconds(GoTime::ZERO), "0001-01-01T00:00:00Z");
+        assert_eq!(seconds(topics::GoTime::ZERO), "0001-01-01T00:00:00Z");
         assert_eq!(mac(Some(&Base64(vec![2, 0x16, 0x3e, 0, 0, 1]))), "02:16:3e:00:00:01");
         assert_eq!(mac(None), "");
     }

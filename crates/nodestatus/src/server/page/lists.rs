@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use kubeapi::nodes::ReachableNode;
 use maud::{Markup, html};
-use sheet::text::span;
-use sheet::{Row, blocker_words, counts_words};
-use topics::{DrainRecord, GoTime, KubeNodeInfo, KubeNodeStatus, NodeShown, NodeStatus, PodCounts};
+use serde_json::Value;
+use sheet::text::{span, spoken};
+use sheet::{Row, RowWeight, blocker_words, counts_words};
+use topics::{DrainRecord, GoTime, KubeNodeInfo, KubeNodeStatus, NodeShown, NodeStatus, PodCounts, number};
 
 use super::super::metrics::between;
 use super::super::node_list::NodesSnapshot;
 use super::super::view::NodeView;
-use super::text::spoken;
-use super::{SHOWN, commands, moment};
+use super::{SHOWN, commands, moment, step};
 
 /// How far the pods are.
 pub(super) fn bar(counts: PodCounts) -> Markup {
@@ -36,13 +36,22 @@ pub(super) fn rows(rows: &[Row]) -> Markup {
     html! {
         dl id="rows" {
             @for row in rows {
-                dt { (row.label) }
+                dt.(weight(row)) { (row.label) }
                 dd {
                     (commands(&spoken(&row.text)))
-                    @if !row.step.is_empty() { p { b { "Do: " } (commands(&spoken(&row.step))) } }
+                    @if !row.step.is_empty() { p { b { "Do: " } (step(&spoken(&row.step))) } }
                 }
             }
         }
+    }
+}
+
+/// How a row looks: what blocks, what holds up, and the rest.
+const fn weight(row: &Row) -> &'static str {
+    match row.weight {
+        RowWeight::Essential => "blocks",
+        RowWeight::Cause => "holds",
+        RowWeight::Course | RowWeight::Detail => "rest",
     }
 }
 
@@ -62,7 +71,7 @@ pub(super) fn cluster(status: &NodeStatus) -> Markup {
                     tbody { @for node in all.iter().take(SHOWN) { (node_row(node, status)) } }
                 }
                 @if all.len() > SHOWN { p { "and " (all.len() - SHOWN) " more" } }
-                p.soft id="nodes-as-of" { (all.len()) " nodes " (status.nodes_source) "." }
+                p.soft id="nodes-as-of" { (number(all.len(), "node")) " " (status.nodes_source) "." }
             }
         }
     }
@@ -85,20 +94,35 @@ fn node_row(node: &NodeShown, status: &NodeStatus) -> Markup {
                 @if node.cordoned { ", " span.code { "cordoned" } }
                 ", " (roles)
             }
-            td { @match says { Some(it) => { (it.text) }, None => { span.soft { "not known" } } } }
+            td {
+                @match says {
+                    Some(it) => { (it.text) },
+                    None if node.page.is_empty() => { span.soft { "asking \u{2026}" } },
+                    None => { span.code { "no answer" } },
+                }
+            }
         }
     }
 }
 
-/// The last drains, folded.
-pub(super) fn history(status: &NodeStatus) -> Markup {
+/// The versions of what runs here.
+pub(super) fn versions(status: &NodeStatus) -> String {
+    let kubelet = status.nodes.iter().find(|it| it.name == status.node).map_or("", |it| &it.kubelet);
+    let all = [("", status.os.as_str()), ("Kubernetes ", kubelet), ("zedbox ", &status.program)];
+    let known = all.into_iter().filter(|(_, version)| !version.is_empty());
+    known.map(|(of, version)| format!("{of}{version}")).collect::<Vec<_>>().join(" \u{b7} ")
+}
+
+/// The last drains, folded: a link unfolds them, as the page cannot keep more than its address when it refreshes.
+pub(super) fn history(status: &NodeStatus, open: bool) -> Markup {
     let drains = status.history.as_ref().map(|it| it.drains.as_slice()).unwrap_or_default();
     html! {
         @if !drains.is_empty() {
-            details id="history" {
-                summary { "Last drains: " (drains.len()) }
-                ul { @for it in drains { li { (past(it, status.at)) } } }
+            h2 id="history" {
+                "Last drains: " (drains.len()) " "
+                @if open { a href="/" { "fold" } } @else { a href="/?open#history" { "unfold" } }
             }
+            @if open { ul { @for it in drains { li { (past(it, status.at)) } } } }
         }
     }
 }
@@ -124,13 +148,15 @@ fn past(drain: &DrainRecord, now: GoTime) -> Markup {
 pub(in crate::server) const WAIT: Duration = Duration::from_millis(500);
 /// The statistics' part with nodes.
 const PART: &str = "nodes";
+/// The kubelet of a node does not report.
+const SILENT: &str = "kubelet silent";
 
 /// The nodes with their age; empty where unknown.
 pub(super) fn shown(view: &NodeView, known: Option<&NodesSnapshot>, now: GoTime) -> (Vec<NodeShown>, String) {
     let (mut nodes, source) = listed(view, known, now);
     for node in &mut nodes {
         if let Some(word) = known.and_then(|it| it.words.get(&node.name)) {
-            node.headline = Some(word.headline.clone());
+            node.headline.clone_from(&word.headline);
             node.page = format!("http://{}/", word.at);
         }
     }
@@ -141,7 +167,7 @@ fn listed(view: &NodeView, known: Option<&NodesSnapshot>, now: GoTime) -> (Vec<N
     if let Some(nodes) = &view.nodes {
         let late = view.stats.iter().flat_map(|it| &it.parts).find(|it| it.name == PART);
         let source = late.map_or_else(
-            || "as this node follows them for the cluster's report".to_owned(),
+            || "as this node, which reports for the cluster, follows them".to_owned(),
             |part| format!("as they were {} ago: they cannot be read now", span(between(part.since, now))),
         );
         return (nodes.iter().map(reported).collect(), source);
@@ -156,17 +182,12 @@ fn reported(node: &KubeNodeInfo) -> NodeShown {
     let ready = match node.status {
         KubeNodeStatus::Ready => "Ready",
         KubeNodeStatus::NotReady => "not Ready",
-        KubeNodeStatus::NotReachable | KubeNodeStatus::Unknown | KubeNodeStatus::Stranger(_) => {
-            "not heard of"
-        }
+        KubeNodeStatus::NotReachable | KubeNodeStatus::Unknown | KubeNodeStatus::Stranger(_) => SILENT,
     };
+    let kubelet = node.kubelet_version.clone();
     NodeShown {
-        name: node.name.clone(),
-        ready: ready.to_owned(),
-        cordoned: !node.schedulable,
-        control_plane: node.is_master,
-        etcd: node.uses_etcd,
-        ..NodeShown::default()
+        kubelet,
+        ..node_shown(&node.name, ready, !node.schedulable, (node.is_master, node.uses_etcd))
     }
 }
 
@@ -175,16 +196,16 @@ fn read(member: &ReachableNode) -> NodeShown {
     let ready = match facts.ready.as_str() {
         "True" => "Ready",
         "False" => "not Ready",
-        _ => "not heard of",
+        _ => SILENT,
     };
-    NodeShown {
-        name: member.name.clone(),
-        ready: ready.to_owned(),
-        cordoned: facts.unschedulable,
-        control_plane: facts.control_plane,
-        etcd: facts.etcd,
-        ..NodeShown::default()
-    }
+    let kubelet = facts.kubelet.clone();
+    let roles = (facts.control_plane, facts.etcd);
+    NodeShown { kubelet, ..node_shown(&member.name, ready, facts.unschedulable, roles) }
+}
+
+fn node_shown(name: &str, ready: &str, cordoned: bool, (control_plane, etcd): (bool, bool)) -> NodeShown {
+    let (name, ready) = (name.to_owned(), ready.to_owned());
+    NodeShown { name, ready, cordoned, control_plane, etcd, ..NodeShown::default() }
 }
 
 /// All that is known at `now`, and the rows of the sheet.
@@ -209,40 +230,26 @@ pub(in crate::server) fn report(
         leader: view.leader.map(|it| it.leader_identity).unwrap_or_default(),
         nodes,
         nodes_source,
+        os: view.os,
+        program: env!("CARGO_PKG_VERSION").to_owned(),
         history: view.drain.history,
     });
     (status, rows)
 }
 
 /// The same in words of this program alone: a person on the way cannot do anything with those of its libraries.
-fn in_own_words(mut status: NodeStatus) -> NodeStatus {
-    let mut texts = vec![&mut status.headline.text, &mut status.next_step];
-    for it in &mut status.pending {
-        texts.extend([&mut it.waiting_for, &mut it.next_step, &mut it.skip]);
+fn in_own_words(status: NodeStatus) -> NodeStatus {
+    fn each(value: &mut Value) {
+        match value {
+            Value::String(text) => *text = spoken(text),
+            Value::Array(all) => all.iter_mut().for_each(each),
+            Value::Object(all) => all.values_mut().for_each(each),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
     }
-    if let Some(it) = &mut status.last_look {
-        texts.extend([&mut it.held, &mut it.next_step]);
-    }
-    for it in status.preflight.iter_mut().flat_map(|it| &mut it.findings) {
-        texts.extend([&mut it.text, &mut it.next_step]);
-    }
-    for it in status.history.iter_mut().flat_map(|it| &mut it.drains) {
-        texts.push(&mut it.skip);
-        texts.extend(it.steps.iter_mut().map(|it| &mut it.text).chain(&mut it.left));
-        texts.extend(it.blockers.iter_mut().map(|it| &mut it.reason));
-    }
-    if let Some(it) = &mut status.progress {
-        let gate = &mut it.gate;
-        texts.extend([&mut it.skip, &mut it.reason, &mut it.next_step, &mut gate.words, &mut gate.next_step]);
-        texts.extend(gate.warnings.iter_mut().flat_map(|it| [&mut it.words, &mut it.next_step]));
-        texts.extend(it.blockers.iter_mut().flat_map(|it| [&mut it.reason, &mut it.next_step]));
-        texts.extend(it.storage.iter_mut().flat_map(|it| [&mut it.reason, &mut it.next_step]));
-        texts.extend(it.machines.iter_mut().map(|it| &mut it.reason));
-        texts.extend(it.hooks.iter_mut().chain(&mut it.left));
-        texts.extend(it.answers.iter_mut().map(|it| &mut it.skip));
-    }
-    for text in texts {
-        *text = spoken(text);
-    }
-    status
+    let own = serde_json::to_value(&status).and_then(|mut value| {
+        each(&mut value);
+        serde_json::from_value(value)
+    });
+    own.unwrap_or(status)
 }

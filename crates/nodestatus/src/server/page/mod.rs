@@ -5,17 +5,15 @@
 //! no I/O, no task.
 
 mod lists;
-mod text;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sheet::Row;
+use sheet::text::away;
 use topics::{GoTime, NodeState, NodeStatus, harmless_text};
 
 use super::metrics::word;
 
 pub(super) use lists::{WAIT, report};
-
-use text::away;
 
 /// Between two loads of the page.
 const AGAIN_SECS: u32 = 5;
@@ -23,11 +21,12 @@ const AGAIN_SECS: u32 = 5;
 const SHOWN: usize = 100;
 const STYLE: &str = include_str!("page.css");
 
-/// The page that shows `status` and what else there is to know.
-pub(super) fn page((status, rows): &(NodeStatus, Vec<Row>)) -> String {
+/// The page that shows `status` and what else there is to know; `open` unfolds it, which its address keeps.
+pub(super) fn page((status, rows): &(NodeStatus, Vec<Row>), open: bool) -> String {
     let node = if status.node.is_empty() { "this node" } else { &status.node };
     let now = status.at;
     let (words, rest) = status.headline.parts();
+    let leads = !status.leader.is_empty() && status.leader == status.node;
     let look = StateStyle::of(status.headline.state);
     let page = html! {
         (DOCTYPE)
@@ -42,19 +41,23 @@ pub(super) fn page((status, rows): &(NodeStatus, Vec<Row>)) -> String {
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                p.top { b id="node" { (node) } span { "as of " (clock(now)) } }
+                p.top { b id="node" { (node) } span { "as of " (now.shown()) } }
                 div.head.(look.colour) id="headline" data-state=(word(&status.headline.state)) {
                     svg viewBox="0 0 48 48" role="img" aria-label=(look.letter) { (PreEscaped(look.shape)) }
                     div { h1 { (words) } p { (rest) } }
                 }
                 @if !status.next_step.is_empty() {
-                    p.first id="first" { b { "Do first: " } (commands(&status.next_step)) }
+                    p.first id="first" { b { "Do first: " } (step(&status.next_step)) }
                 }
                 @if let Some(progress) = &status.progress { (lists::bar(progress.counts)) }
+                @if leads { (lists::cluster(status)) }
                 (lists::rows(rows))
-                (lists::cluster(status))
-                (lists::history(status))
-                footer { p { "Read-only; refreshes every " (AGAIN_SECS) " s. For programs: /status.json, /metrics." } }
+                @if !leads { (lists::cluster(status)) }
+                (lists::history(status, open))
+                footer {
+                    p { "Read-only; refreshes every " (AGAIN_SECS) " s. For programs: /status.json, /metrics." }
+                    p id="versions" { (lists::versions(status)) }
+                }
             }
         }
     };
@@ -100,13 +103,7 @@ impl StateStyle {
 
 /// A time as a distance, with the exact time behind it.
 fn moment(at: GoTime, now: GoTime) -> Markup {
-    html! { time datetime=(at) title=(clock(at)) { (away(at, now)) } }
-}
-
-/// `2026-03-14 09:30:04 UTC`.
-fn clock(at: GoTime) -> String {
-    let text = GoTime::from(at.to_timestamp()).to_string();
-    text.get(..19).map_or_else(|| text.clone(), |secs| format!("{} UTC", secs.replace('T', " ")))
+    html! { time datetime=(at.rfc3339()) title=(at.shown()) { (away(at, now)) } }
 }
 
 /// A text whose commands, between back quotes, can be told from its words.
@@ -114,6 +111,16 @@ fn commands(text: &str) -> Markup {
     html! {
         @for (nth, part) in text.split('`').enumerate() {
             @if nth % 2 == 0 { (part) } @else { code { (part) } }
+        }
+    }
+}
+
+/// What a person can do: each command on a line of its own, which one touch marks.
+fn step(text: &str) -> Markup {
+    html! {
+        @for (nth, part) in text.split('`').enumerate() {
+            @let words = part.trim_start_matches([';', ',', '.', ' ']);
+            @if nth % 2 == 1 { code.line { (part) } } @else if nth == 0 { (part) } @else { (words) }
         }
     }
 }

@@ -24,7 +24,7 @@ fn drain(progress: NodeDrainProgress) -> DrainView {
 }
 
 fn shown(view: &NodeView, known: Option<&NodesSnapshot>) -> String {
-    page(&report(view.clone(), known, now()))
+    page(&report(view.clone(), known, now()), true)
 }
 
 #[test]
@@ -93,10 +93,32 @@ fn a_time_is_a_distance_with_the_exact_time_behind_it_and_a_command_is_marked() 
         ..drain(NodeDrainProgress { started_at, reason, ..NodeDrainProgress::default() })
     };
     let page = shown(&NodeView { drain, ..NodeView::default() }, None);
-    assert!(page.contains("<dt>started</dt><dd>09:28:10 UTC, 3 min ago</dd>"), "{page}");
-    let time = "<time datetime=\"2026-03-14T10:28:10.25+01:00\" title=\"2026-03-14 09:28:10 UTC\">2 min 59 s ago</time>";
+    assert!(page.contains("<dt class=\"rest\">started</dt><dd>09:28:10 UTC, 3 min ago</dd>"), "{page}");
+    let time =
+        "<time datetime=\"2026-03-14T10:28:10.25+01:00\" title=\"2026-03-14 09:28:10 UTC\">3 min ago</time>";
     assert!(page.contains(time), "{page}");
     assert!(page.contains("look at <code>kubectl get pods</code>"), "{page}");
+    let step = step("wait; or `kubectl get pods`; `kubectl describe node n` says more").into_string();
+    let line = |it: &str| format!("<code class=\"line\">{it}</code>");
+    let (get, describe) = (line("kubectl get pods"), line("kubectl describe node n"));
+    assert_eq!(step, format!("wait; or {get}{describe}says more"));
+}
+
+#[test]
+fn x2_what_is_unfolded_is_in_the_address_and_the_elected_node_shows_all_nodes_first() {
+    let history = DrainHistory { drains: vec![DrainRecord::default()], ..DrainHistory::default() };
+    let leader = KubeLeaderElectInfo { leader_identity: "n1".to_owned(), ..KubeLeaderElectInfo::default() };
+    let drain = DrainView { history: Some(history), ..drain(NodeDrainProgress::default()) };
+    let view = NodeView { node: "n1".to_owned(), drain, leader: Some(leader), ..NodeView::default() };
+    let member = |name: &str| ReachableNode { name: name.to_owned(), ..ReachableNode::default() };
+    let known = NodesSnapshot::at(now(), [member("n1"), member("n2")]);
+    let facts = report(view, Some(&known), now());
+    let (folded, open) = (page(&facts, false), page(&facts, true));
+    assert!(folded.contains("<a href=\"/?open#history\">unfold</a>") && !folded.contains("<li>"), "{folded}");
+    assert!(open.contains("<a href=\"/\">fold</a>") && open.contains("<li>"), "{open}");
+    let place = |text: &str| folded.find(text).unwrap_or_else(|| panic!("{text}: {folded}"));
+    assert!(place("id=\"nodes\"") < place("id=\"rows\""));
+    assert!(place(">asking \u{2026}<") > place("<td>n2</td>") && folded.contains("zedbox 0.1.0"), "{folded}");
 }
 
 #[test]
@@ -112,7 +134,7 @@ fn who_does_not_lead_shows_what_it_has_read_how_old_that_is_and_what_each_node_s
         member("n3", "", false, false),
     ];
     let mut known = NodesSnapshot::at("2026-03-14T09:31:01.5Z".parse().unwrap(), members);
-    let headline = Headline { text: "BLOCKED: <i>".to_owned(), ..Headline::default() };
+    let headline = Some(Headline { text: "BLOCKED: <i>".to_owned(), ..Headline::default() });
     let word = NodeWord { headline, at: "10.0.0.3:12346".parse().unwrap() };
     known.words = Arc::new([("n3".to_owned(), word)].into());
     let view = NodeView { node: "n1".to_owned(), ..NodeView::default() };
@@ -123,7 +145,7 @@ fn who_does_not_lead_shows_what_it_has_read_how_old_that_is_and_what_each_node_s
         format!("<td>n&lt;2&gt;</td><td>{}, {}, worker</td>", code("not Ready"), code("cordoned")),
         format!(
             "<td><a href=\"http://10.0.0.3:12346/\">n3</a></td><td>{}, worker</td>",
-            code("not heard of")
+            code("kubelet silent")
         ),
         "<td>BLOCKED: &lt;i&gt;</td>".to_owned(),
         "3 nodes as of 9 s ago.".to_owned(),
@@ -147,7 +169,7 @@ fn the_leader_shows_what_it_reports_and_says_when_that_is_old_without_the_words_
         NodeView { node: node_name, leader: Some(leader), nodes: Some(vec![node]), ..NodeView::default() };
     let told = shown(&view, None);
     for text in
-        ["<span id=\"leader\">n1 (this node)</span>", "<td>n2</td>", "1 nodes as this node follows them"]
+        ["<span id=\"leader\">n1 (this node)</span>", "<td>n2</td>", "1 node as this node, which reports"]
     {
         assert!(told.contains(text), "{text}: {told}");
     }

@@ -179,7 +179,10 @@ fn u3_whoever_is_no_member_or_the_only_one_has_no_quorum_to_keep() {
         ),
         (but(1, |it| it.own.metrics = Err("port 2381 refused".to_owned())), No("port 2381 refused")),
         // Somebody joins, and is no node yet; a stream to it says nothing.
-        (but(1, |it| it.own.members.as_mut().unwrap().members.push(member(2))), No("2 members, but 1")),
+        (
+            but(1, |it| it.own.members.as_mut().unwrap().members.push(member(2))),
+            No("2 members, but nodes with its role label: 1 ("),
+        ),
         (but(1, |it| stream(it, 2, true)), Void("only etcd server")),
         (but(3, kine), Void("without etcd (kine or another machine): no quorum to keep; 2 other servers")),
         (
@@ -287,7 +290,7 @@ fn u3_sources_that_differ_mean_no() {
         (metrics(3, |it| it.streams.extend([(0xab, true)])), Spare(3, 3, 2)),
         (
             but(3, |it| it.own.members.as_mut().unwrap().members.truncate(2)),
-            No("etcd has 2 members, but 3 nodes"),
+            No("etcd has 2 members, but nodes with its role label: 3"),
         ),
         (but(3, |it| drop(it.own.members.as_mut().unwrap().members.remove(0))), No("is none of them")),
         (
@@ -296,7 +299,7 @@ fn u3_sources_that_differ_mean_no() {
         ),
         (
             node(3, 3, |it| it.etcd = false),
-            No("etcd has 3 members, but 2 nodes have its role label (n1, n2)"),
+            No("etcd has 3 members, but nodes with its role label: 2 (n1, n2)"),
         ),
         (
             node(3, 3, |it| it.member = Some("n3-ffffffff".to_owned())),

@@ -15,6 +15,7 @@ use super::super::record::{
 };
 use super::super::rule::{self, LOCK_STATUS, Me, TakeoverProof, TurnNode, TurnRefusal, TurnRule};
 use super::{Attempt, IN_DOUBT, KnownRecord, Turn, TurnCall, TurnGrant, WRITE};
+use topics::number;
 
 /// How long a fact must have been seen before anything follows from it (spec/cluster-lock.md 3.3, 3.5).
 const SEEN_FOR: Duration = Duration::from_secs(60);
@@ -152,7 +153,7 @@ impl Turn {
             let until = self.paused.max(self.barred);
             if let Some(until) = until.filter(|_| self.refusal.is_none()) {
                 let (lost, secs) = (self.failures.losses, until.since(now).as_secs());
-                let why = format!("its turn was lost {lost} times; the next one is in {secs} s");
+                let why = format!("its turn was lost {}; the next one is in {secs} s", number(lost, "time"));
                 self.refuse(TurnRule::Retry, why, LOCK_STATUS);
             }
             self.leave(now, until);
@@ -529,7 +530,7 @@ pub(super) fn far_back(record: &TurnRecord, mine: &Waiter) -> TurnRefusal {
     let holders: Vec<String> = record.holders.iter().map(|it| it.node.clone()).collect();
     let holder = if holders.is_empty() { "none".to_owned() } else { holders.join(", ") };
     let first = ahead.first().map(|it| it.node.clone());
-    let why = format!("{} nodes are before this node in the queue; current holders: {holder}", ahead.len());
+    let why = format!("nodes before this one in the queue: {}; current holders: {holder}", ahead.len());
     let nodes = if holders.is_empty() { first.into_iter().collect() } else { holders };
     TurnRefusal::new(TurnRule::Order, nodes, why, LOCK_STATUS)
 }

@@ -60,7 +60,7 @@ fn only_the_first_three_read_the_nodes_while_nothing_changes() {
     fourth.wants();
     assert_eq!(fourth.calls, "RW", "a place in the queue, and nothing else");
     assert_eq!((fourth.waiting().rule, fourth.waiting().nodes), (TurnRule::Order, vec!["b".to_owned()]));
-    assert!(fourth.waiting().why.contains("3 nodes are before this node"), "{}", fourth.waiting().why);
+    assert!(fourth.waiting().why.contains("this one in the queue: 3;"), "{}", fourth.waiting().why);
     assert_eq!(fourth.pass(599), "");
     fourth.calls.clear();
     fourth.edit(|record| record.holders[0].node = "x".to_owned());

@@ -268,7 +268,7 @@ fn t5_a_turn_that_is_lost_again_and_again_is_taken_after_a_growing_pause_whoever
         stage.wants();
         let waiting = stage.waiting();
         assert_eq!(waiting.rule, TurnRule::Retry, "{round}");
-        assert!(waiting.why.contains(&format!("lost {round} times")), "{}", waiting.why);
+        assert!(waiting.why.contains(&format!("lost {}", topics::number(round, "time"))), "{}", waiting.why);
         let pause = step::Core::next_wake(&stage.turn).unwrap().since(stage.now);
         assert!(pause > last, "{round}: {pause:?}");
         last = pause;

@@ -124,11 +124,40 @@ impl de::Error for JsonFault {
 
     /// A text in place of another type may be a secret that is one level too high.
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        if let Unexpected::Str(text) = found {
-            Self::custom(format_args!("invalid type: {}, expected {expected}", by_length(text)))
-        } else {
-            Self::custom(format_args!("invalid type: {found}, expected {expected}"))
+        let shown = found.to_string();
+        let found = match (found, shown.as_str()) {
+            (Unexpected::Str(text), _) => by_length(text),
+            (_, "sequence") => "a list".to_owned(),
+            (_, "map") => "an object".to_owned(),
+            (_, shown) => shown.split('`').nth(1).unwrap_or(shown).to_owned(),
+        };
+        Self::custom(format_args!("found {found}, expected {}", kind(&expected.to_string())))
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_type(found, expected)
+    }
+}
+
+/// What serde calls `expected`, in words for a person: `u8` is `a whole number from 0 to 255`.
+pub fn kind(expected: &str) -> String {
+    let (sign, bits) = expected.split_at_checked(1).unwrap_or_default();
+    let of_number = match (sign, bits.parse::<u32>()) {
+        ("u", Ok(bits @ 8..=64)) => format!("a whole number from 0 to {}", u64::MAX >> (64 - bits)),
+        ("i", Ok(bits @ 8..=64)) => {
+            format!("a whole number from {} to {}", i64::MIN >> (64 - bits), i64::MAX >> (64 - bits))
         }
+        _ => String::new(),
+    };
+    match expected {
+        _ if !of_number.is_empty() => of_number,
+        "a boolean" => "true or false".to_owned(),
+        "a string" => "a text".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a map" => "an object".to_owned(),
+        other => other
+            .strip_prefix("struct ")
+            .map_or_else(|| other.to_owned(), |name| format!("an object, {name}")),
     }
 }
 

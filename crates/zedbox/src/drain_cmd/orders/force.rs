@@ -7,7 +7,7 @@ use agent::force::{FALLBACK, LIMIT_BYTES, PLACES};
 use anyhow::{Context as _, bail};
 use pubsub::{TopicRoot, store};
 use sheet::{DrainView, status_name};
-use topics::{DrainStatus, FORCE_FILE, ForceFile, NodeDrainStatus, Requester, go_json, read_force};
+use topics::{DrainStatus, FORCE_FILE, ForceFile, NodeDrainStatus, Requester, go_json, number, read_force};
 
 use super::confirm::confirm;
 use super::{read_as_agents_do, refuse_directory};
@@ -217,7 +217,7 @@ fn happens(seen: &DrainView, order: &ForceFile, waits: Option<&str>, whom: Optio
             "How many pods run on this node is not known here: `zedbox plan` lists them. They are cut off."
                 .to_owned()
         }
-        (left, _) => format!("{left} pods of the drain have not left, and are cut off:"),
+        (left, _) => format!("Not gone yet, and then cut off: {} of the drain:", number(left, "pod")),
     });
     let first = blockers.iter().take(NAMED);
     lines.extend(first.map(|it| format!("  [{}] {}: {}", it.code, it.subject(), it.reason)));

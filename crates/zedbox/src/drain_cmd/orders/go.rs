@@ -5,7 +5,7 @@
 
 use anyhow::{Context as _, bail};
 use pubsub::store;
-use sheet::DrainView;
+use sheet::{DrainView, for_whom};
 use topics::{DrainPhase, DrainStatus, PASS_FILE, WINDOW_PASS, WindowPass};
 use zedkube::preflight;
 
@@ -83,12 +83,14 @@ async fn past_window(shell: &Shell, options: &GoOptions) -> anyhow::Result<Exit>
     if options.undo {
         return undo(shell, WINDOW_PASS, "a drain that has not begun waits for its window again.");
     }
-    let pass = window_pass(&shell.look(), reason(options)?, shell.who())?;
+    let seen = shell.look();
+    let pass = window_pass(&seen, reason(options)?, shell.who())?;
+    let whom = for_whom(pass.requested_by, seen.agreed().map_or("", |it| &it.context));
     let file = write(&shell.topic_root, WINDOW_PASS, &pass).await?;
     let text = format!(
-        "The drain for {} starts now, outside of its windows. `zedbox go --past window --undo` takes that back until the node is \
+        "The drain {whom}, requested {}, starts now, outside its windows. `zedbox go --past window --undo` takes that back until the node is \
          cordoned.",
-        pass.id()
+        seen.asked_at(pass.id()).shown()
     );
     shell.voice.done("started", &file, ("Pass", &pass), &text)
 }

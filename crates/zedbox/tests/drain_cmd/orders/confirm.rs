@@ -15,7 +15,7 @@ fn x3_on_a_terminal_the_word_has_to_be_typed_behind_what_will_happen() {
         let node = Node::of("drain-5-cordoned").with_zedkube();
         let mut terminal = Terminal::asking(node.command(WORDS));
         terminal.until("Type complete to continue");
-        for part in ["goes ahead WITHOUT", "[budget]", "2 pods of the drain have not left"] {
+        for part in ["goes ahead WITHOUT", "[budget]", "cut off: 2 pods of the drain"] {
             assert!(
                 terminal.read.split_whitespace().collect::<Vec<_>>().join(" ").contains(part),
                 "{}",

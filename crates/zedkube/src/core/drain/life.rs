@@ -15,7 +15,7 @@ use outage::keeper::Ask;
 use step::{Fault, Mono, planted, say};
 use topics::{
     CordonOwner, DrainJournal, DrainMarks, DrainStatus, GoTime, NodeDrainRequest, PodCounts, RunningLimit,
-    Skip,
+    Skip, number,
 };
 
 use super::run::{
@@ -226,7 +226,7 @@ impl Drain {
             out,
             info,
             "nodedrain-step:drain-request-handle NodeDrainRequest {} taken: {}",
-            request.id(),
+            request.id().text(),
             request.context
         );
         (self.resume, self.serves, self.floor) = (resume, Some(request), floor);
@@ -660,7 +660,7 @@ impl Drain {
             return format!("still attached: {}", listed(&now.volumes, ", "));
         }
         let counts = self.counts();
-        format!("{} of {} pods gone", counts.gone, counts.total)
+        format!("{} of {} gone", counts.gone, number(counts.total, "pod"))
     }
 
     /// When the attempt fails on volumes that it waits for, if it does.

@@ -8,7 +8,7 @@ use kubenodeop::{MachineState, Progress};
 use step::{Inserted as _, Mono};
 use topics::{
     Blocker, CordonOwner, DrainJournal, DrainPhase, DrainStatus, GoTime, NodeDrainProgress, PodCounts,
-    RequestId, Skip, StepWord, TurnShown,
+    RequestId, Skip, StepWord, TurnShown, number,
 };
 
 use super::life::{Drain, add_left};
@@ -274,7 +274,7 @@ impl Drain {
             ),
             DrainRun::Ended(DrainEnd::Drained { .. }) => words(
                 DrainPhase::Complete,
-                format!("drained: {} pods evicted, none left{}", self.sums().0, self.but_for()),
+                format!("drained: {} evicted, none left{}", number(self.sums().0, "pod"), self.but_for()),
                 answers.after_complete(),
             ),
             DrainRun::Ended(DrainEnd::Skipped(skip)) => {
@@ -316,10 +316,12 @@ impl Drain {
         let force = self.force_words(answers);
         let UnansweredCall { address, why, .. } = &**last;
         let reason = format!(
-            "no answer from the Kubernetes API at {address} since {}, for {} s, tried {tries} times: {why}; {gone} of \
-             {total} pods were gone then",
+            "no answer from the Kubernetes API at {address} since {}, for {} s, tried {}: {why}; {gone} of \
+             {} gone then",
             node.wall(*since).shown(),
             until.since(*since).as_secs(),
+            number(*tries, "time"),
+            number(total, "pod"),
         );
         let next_step = format!(
             "check the network and the cluster software of this node: `systemctl status k3s`; the drain continues \
@@ -363,10 +365,10 @@ fn draining_words(now: &Progress) -> StateWords {
         )
     } else if now.phase == DrainPhase::MovingMachines {
         let gone = now.machines.iter().filter(|it| it.state == MachineState::Gone.text()).count();
-        held(format!("{gone} of {} virtual machines gone", now.machines.len()))
+        held(format!("{gone} of {} gone", number(now.machines.len(), "virtual machine")))
     } else {
         let PodCounts { total, gone, blocked, .. } = now.counts;
-        held(format!("{gone} of {total} pods gone, {blocked} blocked"))
+        held(format!("{gone} of {} gone, {blocked} blocked", number(total, "pod")))
     };
     let trouble = trouble_words(now);
     if !trouble.is_empty() {

@@ -281,7 +281,7 @@ fn o7_repairs_count_over_restarts_and_boots_until_they_are_a_day_old_and_no_cloc
     let wrong = DrainJournal { repairs: [(taint.to_owned(), ahead)].into(), ..second };
     let again = Bench::at(T0, limits(), Some(wrong));
     let longest = again.core.journal().repairs[taint].iter().max().copied().unwrap();
-    assert!(longest <= again.core.node.wall(T0 + Duration::from_hours(24)), "{longest}");
+    assert!(longest <= again.core.node.wall(T0 + Duration::from_hours(24)), "{longest:?}");
 }
 
 #[test]

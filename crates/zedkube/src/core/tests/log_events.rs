@@ -115,7 +115,7 @@ fn an_api_that_is_lost_in_mid_drain_is_told_with_time_address_tries_and_what_to_
         said.reason,
         format!(
             "no answer from the Kubernetes API at https://10.1.2.3:6443 since {}, for 35 s, tried 2 times: reach \
-             the API: no answer within 15 s; 1 of 4 pods were gone then",
+             the API: no answer within 15 s; 1 of 4 pods gone then",
             since.shown()
         )
     );

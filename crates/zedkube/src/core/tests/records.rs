@@ -320,7 +320,7 @@ fn p9_s6_a_forced_complete_says_who_ordered_it_when_and_what_it_released() {
     assert_eq!(forced.released_at, request(US, 1).requested_at);
     assert_eq!(
         forced.effect,
-        "the reboot requested at 2026-03-14T09:26:54Z went ahead without a proved drain"
+        "the reboot requested at 2026-03-14 09:26:54 UTC went ahead without a proved drain"
     );
     let shown: Vec<&str> = newest(&bench).steps[4..].iter().map(|it| it.text.as_str()).collect();
     assert_eq!(steps(newest(&bench))[4..], ["forced", "skipped"]);

@@ -11,7 +11,7 @@ const YEARS_SECS: i64 = 10 * 31_557_600;
 
 /// Fails unless `shown` is this time by the wall clock of now, within the 2 s of the goal.
 fn near(what: &str, shown: GoTime, right: GoTime) {
-    assert!(shown.apart(right) <= Duration::from_secs(2), "{what}: {shown} where {right} is right");
+    assert!(shown.apart(right) <= Duration::from_secs(2), "{what}: {shown:?} where {right:?} is right");
 }
 
 #[tokio::test(start_paused = true)]

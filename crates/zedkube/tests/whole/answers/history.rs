@@ -96,7 +96,7 @@ async fn p9_s6_the_history_names_owner_time_and_effect_of_a_force_file() {
     assert_eq!(order.written_at.to_timestamp().as_second(), 1_773_480_000);
     assert_eq!(
         order.effect,
-        "the reboot requested at 2026-03-14T09:26:54Z went ahead without a proved drain"
+        "the reboot requested at 2026-03-14 09:26:54 UTC went ahead without a proved drain"
     );
     assert!(order.gone_at.is_zero() && !order.seen_at.is_zero(), "{order:?}");
     assert_eq!(words(&kept.drains[0]), ["taken", "api-reached", "cordoned", "attempt", "forced", "skipped"]);

@@ -79,7 +79,7 @@ async fn d_k10_a_leave_that_lasts_blocks_nothing_and_what_is_asked_for_waits_for
     assert_eq!(progress.phase, DrainPhase::Leaving);
     assert!(progress.next_step.contains("NodeLeave"), "{progress:?}");
     let held = record(&device);
-    assert!(held.reason.contains("pods have left") && held.blockers.len() == 1, "{held:?}");
+    assert!(held.reason.contains("pods gone") && held.blockers.len() == 1, "{held:?}");
     device.pass(Duration::from_secs(3600)).await;
     assert_eq!(device.status(), status(3, 2), "never early");
     assert!(is_there(&device) && device.cordoned());

@@ -255,7 +255,7 @@ async fn k4_the_time_of_the_latest_change_follows_a_clock_that_is_set() {
         device.pass(Duration::from_secs(2)).await;
         let right = before.latest_change.moved(booted_at, device.clock.booted_at());
         let now = info(&device);
-        assert!(now.latest_change.apart(right) <= Duration::from_secs(2), "{now:?} where {right} is right");
+        assert!(now.latest_change.apart(right) <= Duration::from_secs(2), "{now:?} where {right:?} is right");
         assert_eq!(KubeLeaderElectInfo { latest_change: before.latest_change, ..now }, before);
     }
 }
