@@ -5,7 +5,6 @@
 use kubenodeop::node::CordonSeen;
 use kubenodeop::node::boot::GateReport;
 use kubenodeop::node::gate::Layer;
-use step::Core as _;
 use topics::{Answer, CordonOwner, DrainStatus, Requester};
 
 use super::{booted, booted_after, may_open, report};
