@@ -1,6 +1,6 @@
 //! The seam below the store: one method for one system call, so that tests can cut the power after any of them.
 //!
-//! Not here: the order of calls (`store`). What a call leaves behind until it is on disk: `disk/model.rs`.
+//! Not here: the order of calls (`store`). What a call leaves behind until it is on disk: `disk/tests/model.rs`.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Debug;
@@ -16,10 +16,6 @@ use rustix::io::Errno;
 use crate::{Error, reach};
 
 #[cfg(test)]
-pub(crate) mod model;
-#[cfg(test)]
-pub(crate) mod planted;
-#[cfg(test)]
 mod tests;
 
 const NO_FILE: &str = "it is no regular file; put a regular file there";
@@ -34,9 +30,7 @@ pub(crate) enum ReadCall {
 
 /// The failure of a call that a test has planted.
 #[cfg(test)]
-fn planted(call: ReadCall) -> Result<(), Errno> {
-    planted::failure(call)
-}
+use tests::planted::failure as planted;
 
 #[cfg(not(test))]
 #[expect(clippy::unnecessary_wraps, reason = "tests plant failures here")]

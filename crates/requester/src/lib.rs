@@ -7,15 +7,14 @@
 //! Source: spec agents.md 1.4, 3.3 and its faults D-A1 to D-A5, D-B1, D-B3.
 
 mod answers;
-mod follow;
 mod hold;
 mod judge;
 mod pause;
 #[cfg(test)]
 mod tests;
 
+pub use answers::{DrainTopicUpdate, follow};
 pub use answers::{LatestAnswers, OwnRequest, RequestAnswer};
-pub use follow::{DrainTopicUpdate, follow};
 pub use hold::{Hold, ZedkubeSilence};
 pub use judge::{DeviceClustering, DrainJudgement, ProceedReason, UNKNOWN_WAIT, completes, serves, undone};
 pub use pause::{Orderer, Paused, paused};

@@ -1,6 +1,9 @@
 //! Goal R2: after every single system call of a publisher the power is cut, or the call fails, and each file is
 //! the old or the new one, never torn, never lost once it was published.
 
+mod model;
+pub(super) mod planted;
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -8,12 +11,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use super::Disk as _;
-use super::model::{DiskFault, Model};
 use crate::lock::Lock;
 use crate::name::{BACKUP, RESTARTED};
 use crate::quoted::codec;
 use crate::store::{is_temp, remove_on, replace_on};
 use crate::{Error, Name, Publication};
+use model::{DiskFault, Model};
 
 #[derive(Debug, Clone, Copy)]
 enum Step {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use rustix::io::Errno;
 
-use super::ReadCall;
+use crate::disk::ReadCall;
 
 thread_local! {
     static PLANTED: Cell<Option<(ReadCall, Errno)>> = const { Cell::new(None) };
@@ -14,7 +14,7 @@ pub(crate) fn plant(planted: Option<(ReadCall, Errno)>) {
     PLANTED.set(planted);
 }
 
-pub(super) fn failure(call: ReadCall) -> Result<(), Errno> {
+pub(in crate::disk) fn failure(call: ReadCall) -> Result<(), Errno> {
     match PLANTED.get() {
         Some((planted, error)) if planted == call => Err(error),
         Some(_) | None => Ok(()),
