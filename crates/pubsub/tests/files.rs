@@ -10,12 +10,12 @@ use pubsub::{Change, FileRule, FileState, Name, Publication, Published, Subscrip
 use crate::quoted::codec;
 
 /// A state that takes longer than this does not come.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Place {
+pub(crate) struct Place {
     root: tempfile::TempDir,
-    topic_root: TopicRoot,
-    name: Name,
+    pub(crate) topic_root: TopicRoot,
+    pub(crate) name: Name,
 }
 
 impl Place {
@@ -25,15 +25,15 @@ impl Place {
         Self { root, topic_root, name }
     }
 
-    fn volatile() -> Self {
+    pub(crate) fn volatile() -> Self {
         Self::new(Name::volatile("tester", "Topic"))
     }
 
-    fn persistent() -> Self {
+    pub(crate) fn persistent() -> Self {
         Self::new(Name::persistent("tester", "Topic"))
     }
 
-    fn dir(&self) -> PathBuf {
+    pub(crate) fn dir(&self) -> PathBuf {
         self.name.dir(self.root.path())
     }
 
@@ -54,7 +54,7 @@ async fn next(subscription: &mut Subscription<String>) -> Change<String> {
     tokio::time::timeout(PATIENCE, subscription.next()).await.unwrap()
 }
 
-async fn until(subscription: &mut Subscription<String>, wanted: &[(&str, &str)]) {
+pub(crate) async fn until(subscription: &mut Subscription<String>, wanted: &[(&str, &str)]) {
     while subscription.iter().map(|(key, value)| (key, value.as_str())).ne(wanted.iter().copied()) {
         next(subscription).await;
     }
@@ -64,7 +64,7 @@ fn put(key: &str, value: &str, old: Option<&str>) -> Change<String> {
     Change::Put { key: key.into(), value: value.into(), old: old.map(str::to_owned) }
 }
 
-fn text(value: &str) -> String {
+pub(crate) fn text(value: &str) -> String {
     value.to_owned()
 }
 
@@ -199,20 +199,6 @@ async fn a_burst_ends_with_the_latest_value() {
     until(&mut subscription, &[("a", "499")]).await;
 }
 
-#[tokio::test]
-async fn ten_thousand_keys_arrive() {
-    let place = Place::volatile();
-    fs::create_dir_all(place.dir()).unwrap();
-    for number in 0..10_000 {
-        // Not through the store: bringing each to disk is not what is tried here.
-        #[expect(clippy::disallowed_methods, reason = "a foreign writer")]
-        fs::write(place.dir().join(format!("{number}.json")), b"\"x\"").unwrap();
-    }
-    let mut subscription = place.subscription();
-    while next(&mut subscription).await != Change::Synced {}
-    assert_eq!(subscription.iter().count(), 10_000);
-}
-
 #[test]
 fn there_is_one_publisher_and_a_dead_one_leaves_the_place() {
     let place = Place::volatile();
@@ -241,15 +227,6 @@ fn d_p5_a_refused_key_changes_nothing() {
     assert!(refused.contains("tester/Topic") && refused.contains("4194306") && refused.contains("4194304"));
     assert_eq!(publication.iter().count(), 0);
     assert_eq!(fs::read_dir(place.dir()).unwrap().count(), 0);
-}
-
-#[test]
-fn a_write_that_fails_changes_nothing() {
-    let place = Place::volatile();
-    let mut publication = place.publication();
-    fs::create_dir(place.dir().join("a.json")).unwrap();
-    publication.publish("a", &text("1")).unwrap_err();
-    assert_eq!(publication.get("a"), None);
 }
 
 #[test]
@@ -285,41 +262,6 @@ fn a_volatile_topic_has_no_backup_and_a_bad_file_is_found_once() {
     assert_eq!(publication.take_findings().len(), 1);
     assert_eq!(publication.take_findings(), []);
     assert_eq!(publication.get("a"), Some(&text("2")));
-}
-
-#[test]
-fn closing_takes_a_volatile_topic_back_and_keeps_a_persistent_one() {
-    for (place, left) in [(Place::volatile(), 0), (Place::persistent(), 1)] {
-        let mut publication = place.publication();
-        publication.publish("a", &text("1")).unwrap();
-        publication.signal_restarted().unwrap();
-        publication.close().unwrap();
-        assert_eq!(fs::read_dir(place.dir()).unwrap().count(), left);
-    }
-}
-
-#[test]
-fn unpublishing_takes_file_and_backup_and_an_unknown_key_is_an_error() {
-    let place = Place::persistent();
-    let mut publication = place.publication();
-    publication.publish("a", &text("1")).unwrap();
-    publication.publish("a", &text("2")).unwrap();
-    publication.unpublish("a").unwrap();
-    assert_eq!(fs::read_dir(place.dir()).unwrap().count(), 0);
-    assert!(publication.unpublish("a").unwrap_err().to_string().contains("not published"));
-}
-
-#[test]
-fn a_directory_that_was_removed_gets_all_its_values_again() {
-    let place = Place::volatile();
-    let mut publication = place.publication();
-    publication.publish("a", &text("1")).unwrap();
-    publication.signal_restarted().unwrap();
-    fs::remove_dir_all(place.dir()).unwrap();
-    publication.publish("b", &text("2")).unwrap();
-    for file in ["a.json", "b.json", "restarted"] {
-        assert!(place.dir().join(file).exists(), "{file}");
-    }
 }
 
 #[tokio::test]

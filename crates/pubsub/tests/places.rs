@@ -6,12 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use pubsub::{Change, Name, Publication, Published, Subscription, TopicRoot, store};
+use pubsub::{Change, Name, Publication, Published, TopicRoot, store};
 
+use crate::files::{PATIENCE, text, until};
 use crate::quoted::codec;
-
-/// A state that takes longer than this does not come.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn names() -> [Name; 2] {
     [Name::volatile("tester", "Topic"), Name::persistent("tester", "Topic")]
@@ -26,16 +24,6 @@ fn publication(topic_root: &TopicRoot, name: &Name) -> Publication<String> {
         }
     }
     panic!("somebody else holds {name}")
-}
-
-async fn until(subscription: &mut Subscription<String>, wanted: &[(&str, &str)]) {
-    while subscription.iter().map(|(key, value)| (key, value.as_str())).ne(wanted.iter().copied()) {
-        tokio::time::timeout(PATIENCE, subscription.next()).await.unwrap();
-    }
-}
-
-fn text(value: &str) -> String {
-    value.to_owned()
 }
 
 /// A file system of 64 KiB of its own, in a namespace that ends with the shell that holds it.
@@ -203,6 +191,7 @@ async fn a_key_of_250_bytes_comes_changes_and_goes() {
             assert_eq!(next.take_findings(), []);
             assert_eq!(next.get(&key), Some(&text("2")));
             next.unpublish(&key).unwrap();
+            assert!(next.unpublish(&key).unwrap_err().to_string().contains("not published"));
             until(&mut subscription, &[]).await;
             assert_eq!(fs::read_dir(name.dir(root.path())).unwrap().count(), 0);
         }
@@ -231,8 +220,9 @@ async fn ten_thousand_keys_are_published_read_taken_over_and_closed() {
             assert!(subscription.iter().all(|(key, value)| *value == format!("value {key}")));
         }
         drop(first);
-        let next = publication(&topic_root, &name);
+        let mut next = publication(&topic_root, &name);
         assert_eq!(next.iter().count(), 10_000);
+        next.signal_restarted().unwrap();
         next.close().unwrap();
         let left = if name.is_persistent() { 10_000 } else { 0 };
         assert_eq!(fs::read_dir(name.dir(root.path())).unwrap().count(), left);

@@ -4,30 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pubsub::{Change, FileRule, FileState, Name, Publication, TopicRoot};
+use pubsub::{Change, FileRule, FileState, Publication, TopicRoot};
 
+use crate::files::{PATIENCE, Place};
 use crate::quoted::codec;
 
-/// A state that takes longer than this does not come.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-struct Place {
-    _root: tempfile::TempDir,
-    topic_root: TopicRoot,
-    name: Name,
-}
-
 impl Place {
-    fn new(name: Name) -> Self {
-        let root = tempfile::tempdir().unwrap();
-        Self { topic_root: TopicRoot::open(root.path()).unwrap(), name, _root: root }
-    }
-
-    fn volatile() -> Self {
-        Self::new(Name::volatile("tester", "Topic"))
-    }
-
-    fn publication(&self) -> Publication<String> {
+    fn published(&self) -> Publication<String> {
         let mut publication = self.topic_root.publication(self.name.clone(), codec()).unwrap();
         for key in ["a", "b"] {
             publication.publish(key, &key.to_owned()).unwrap();
@@ -37,7 +20,7 @@ impl Place {
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        self.name.dir(self.topic_root.root()).join(name)
+        self.dir().join(name)
     }
 
     async fn until(&self, name: &str, wanted: &str) {
@@ -52,7 +35,7 @@ impl Place {
 #[tokio::test]
 async fn a_file_that_somebody_removes_is_back_without_another_publish() {
     let place = Place::volatile();
-    let _publication = place.publication();
+    let _publication = place.published();
     place.until("restarted", "1").await;
     for name in ["a.json", "restarted", "a.json"] {
         fs::remove_file(place.file(name)).unwrap();
@@ -64,7 +47,7 @@ async fn a_file_that_somebody_removes_is_back_without_another_publish() {
 #[tokio::test]
 async fn a_file_that_somebody_overwrites_is_written_again_as_it_was() {
     let place = Place::volatile();
-    let _publication = place.publication();
+    let _publication = place.published();
     place.until("restarted", "1").await;
     let forged = place.file("forged");
     for (nth, bytes) in
@@ -89,7 +72,7 @@ async fn a_file_that_somebody_overwrites_is_written_again_as_it_was() {
 async fn a_directory_that_somebody_removes_with_all_above_it_is_back_without_another_publish() {
     for above in ["run/tester/Topic", "run/tester", "run"] {
         let place = Place::volatile();
-        let _publication = place.publication();
+        let _publication = place.published();
         place.until("restarted", "1").await;
         fs::remove_dir_all(place.topic_root.path(above)).unwrap();
         for (name, wanted) in [("a.json", "\"a\""), ("b.json", "\"b\""), ("restarted", "1")] {
@@ -101,7 +84,7 @@ async fn a_directory_that_somebody_removes_with_all_above_it_is_back_without_ano
 #[tokio::test]
 async fn a_key_that_its_publisher_took_back_stays_away() {
     let place = Place::volatile();
-    let mut publication = place.publication();
+    let mut publication = place.published();
     place.until("a.json", "\"a\"").await;
     publication.unpublish("a").unwrap();
     fs::remove_file(place.file("b.json")).unwrap();
@@ -120,7 +103,7 @@ async fn a_key_that_its_publisher_took_back_stays_away() {
 #[tokio::test(start_paused = true)]
 async fn whoever_removes_a_file_again_and_again_is_answered_once_a_second() {
     let place = Place::volatile();
-    let _publication = place.publication();
+    let _publication = place.published();
     place.until("a.json", "\"a\"").await;
     #[expect(clippy::disallowed_methods, reason = "the runtime's time stands still in this test")]
     let began = tokio::time::Instant::now();
@@ -133,8 +116,8 @@ async fn whoever_removes_a_file_again_and_again_is_answered_once_a_second() {
 
 #[tokio::test]
 async fn what_is_removed_from_a_persistent_topic_stays_away_until_it_is_published() {
-    let place = Place::new(Name::persistent("tester", "Topic"));
-    let mut publication = place.publication();
+    let place = Place::persistent();
+    let mut publication = place.published();
     fs::remove_file(place.file("a.json")).unwrap();
     let mut follower = place.topic_root.subscription(&place.name, codec());
     while tokio::time::timeout(PATIENCE, follower.next()).await.unwrap() != Change::Synced {}
