@@ -81,21 +81,9 @@ mod tests {
     }
 
     #[test]
-    fn designated_and_scheduled_are_told_apart_in_all_four_ways() {
-        for designated in [true, false] {
-            for (node, scheduled) in [("n1", true), ("n2", false), ("", false)] {
-                let app = App { designated, ..native() };
-                let told = status(&app, "n1", [&pod("web-d4f3a-0-x7k2p", node, "Running")]);
-                assert_eq!((told.is_dnid_node, told.scheduled_on_this_node), (designated, scheduled));
-                assert_eq!((told.app_kube_status, told.app_is_vmi), (AppKubeStatus::Running, false));
-            }
-        }
-    }
-
-    #[test]
     fn a_pod_that_runs_is_not_lowered_by_one_that_does_not_and_one_that_ends_counts_for_nothing() {
         let pods = [
-            pod("web-d4f3a-0-aaaaa", "n2", "Pending"),
+            pod("web-d4f3a-0-aaaaa", "", "Pending"),
             pod("web-d4f3a-0-bbbbb", "n2", "Running"),
             pod("web-d4f3a-0-ccccc", "n2", "Failed"),
             AppPod { ending: true, ..pod("web-d4f3a-0-ddddd", "n1", "Running") },

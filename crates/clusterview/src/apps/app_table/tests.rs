@@ -96,17 +96,6 @@ fn a_config_that_is_another_is_said_and_one_that_is_gone_takes_its_status_back_a
 }
 
 #[test]
-fn what_an_earlier_run_left_goes_once_the_configs_are_read_and_not_before() {
-    let left = ENClusterAppStatus::default();
-    let mut book = AppTable::new([("gone".to_owned(), left.clone()), (KEY.to_owned(), left)]);
-    assert!(due(&mut book, at(0)).is_empty());
-    book.configured(KEY.to_owned(), Some(app(true)));
-    book.configs_read();
-    assert_eq!(book.due(at(0)), Some(AppAction::Withdraw("gone".to_owned())));
-    assert_eq!(due(&mut book, at(0)), [9], "the other one stays until its pods are known");
-}
-
-#[test]
 fn two_minutes_without_the_api_are_said_once_of_what_was_said_before() {
     let mut book = book();
     book.set_pods(pods("Running"));
