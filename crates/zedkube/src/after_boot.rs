@@ -635,14 +635,4 @@ mod tests {
         let why = refused().await;
         assert!(why.contains("there") && why.contains("node-uuid"), "{why}");
     }
-
-    #[tokio::test]
-    async fn v1_fix_is_for_a_node_alone() {
-        let root = tempfile::tempdir().unwrap();
-        let topic_root = TopicRoot::open(root.path()).unwrap();
-        let cluster = ApiClient::from_kubeconfig(root.path().join("none"));
-        let refused =
-            once(&topic_root, &cluster, Clock::new(), Duration::from_mins(1), |_| ()).await.unwrap_err();
-        assert!(refused.contains("type the command on the node"), "{refused}");
-    }
 }

@@ -25,6 +25,7 @@ use zedkube::Limits;
 use crate::diary::Diary;
 
 pub(crate) const DEVICE: &str = "11111111-1111-4111-8111-111111111111";
+pub(crate) const US: Requester = Requester::DeviceOp;
 pub(crate) const STATUS: &str = "run/zedkube/NodeDrainStatus/global.json";
 const CLUSTER: &str = "run/zedagent/EdgeNodeClusterConfig/global.json";
 pub(crate) const DECISION: &str = "run/zedagent/ClusterDecision/global.json";

@@ -111,6 +111,7 @@ fn o8_a_drain_is_kept_step_by_step_with_its_times_counts_and_what_was_let_pass()
     assert_eq!((0..8).map(secs).collect::<Vec<_>>(), [0, 2, 3, 3, 63, 363, 363, 367]);
     assert_eq!((record.steps[4].attempt, record.steps[4].text.as_str()), (1, "budget shop/web"));
     assert_eq!((record.attempts, record.evicted, record.recordons, record.seconds), (2, 5, 1, 367));
+    assert_eq!(bench.core.progress().evicted, 5);
     assert_eq!(record.left, ["shop/loop-0: came back three times"]);
     assert_eq!((record.status, record.is_open()), (DrainStatus::Complete, false));
     assert_eq!((record.boot_id.as_str(), record.context.as_str()), ("b1", "reboot"));

@@ -107,13 +107,6 @@ fn d15_after_a_restart_in_a_pause_the_rest_of_it_is_kept_and_attempts_count_on()
 }
 
 #[test]
-fn d15_a_pause_that_ended_while_nobody_ran_is_over() {
-    let (bench, reboot) = retrying();
-    let bench = restarted(bench.core.journal(), at(1000), &reboot);
-    assert_eq!(begun(&bench).unwrap().0, 2);
-}
-
-#[test]
 fn d15_restarts_upon_restarts_do_not_forget_and_five_attempts_stay_five() {
     let (mut bench, reboot) = retrying();
     for attempt in 2..=5 {

@@ -5,32 +5,10 @@
 use std::time::Duration;
 
 use kubenodeop::Progress;
-use topics::{CordonOwner, DrainPhase, DrainStatus, NodeDrainStatus, Requester};
+use topics::{DrainPhase, DrainStatus, NodeDrainStatus, Requester};
 
 use super::bench::{Bench, request};
 use super::{Effect, Event, Force, Membership, NodeLook};
-
-#[test]
-fn nine_conflicts_then_cordoned_and_ten_then_failed_cordon() {
-    for (conflicts, expected) in [(9, 5), (10, 6)] {
-        let mut bench = Bench::idle();
-        bench.ask(&request(Requester::DeviceOp, 1));
-        let run = bench.run();
-        bench.hear(Event::Probed(run, Ok(())));
-        for conflict in 0..conflicts {
-            if conflict > 0 {
-                assert_eq!(bench.wait(), Duration::from_secs(5));
-                assert!(matches!(bench.last.last(), Some(Effect::Cordon(..))));
-            }
-            bench.hear(Event::Cordoned(run, Err("409 Conflict".into())));
-        }
-        if conflicts == 9 {
-            bench.wait();
-            bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
-        }
-        assert_eq!(bench.status(), (expected, 2));
-    }
-}
 
 #[test]
 fn d_k3_a_second_requester_joins_the_one_drain_and_each_gets_its_answer() {
@@ -146,17 +124,6 @@ fn any_other_forced_status_is_shown_while_the_file_stays() {
 }
 
 #[test]
-fn evictions_of_all_attempts_are_one_sum() {
-    let (mut bench, run) = Bench::draining(Requester::DeviceOp);
-    bench.hear(Event::Draining(run, Box::new(Progress { evicted: 3, ..Progress::default() })));
-    bench.fail(run);
-    assert_eq!(bench.core.progress().evicted, 3);
-    bench.wait();
-    bench.hear(Event::Draining(run, Box::new(Progress { evicted: 2, ..Progress::default() })));
-    assert_eq!((bench.core.progress().evicted, bench.core.history.kept().drains[0].evicted), (5, 5));
-}
-
-#[test]
 fn k6_the_fault_injection_file_holds_for_an_hour_at_most() {
     let mut bench = Bench::idle();
     bench.hear(Event::Hold(true));
@@ -241,29 +208,6 @@ fn the_progress_names_a_request_that_exists() {
         (progress.requested_by, progress.requested_at),
         (Requester::Update, request(Requester::Update, 7).requested_at)
     );
-}
-
-#[test]
-fn p8_a_drained_node_that_somebody_uncordons_is_drained_again() {
-    let (mut bench, run) = Bench::draining(Requester::DeviceOp);
-    bench.done(run);
-    bench.look(NodeLook::Ours);
-    assert_eq!(bench.wait(), Duration::from_secs(30));
-    bench.look(NodeLook::Open);
-    assert!(bench.last.iter().any(|it| matches!(it, Effect::Probe(_))), "{:?}", bench.last);
-}
-
-#[test]
-fn p8_a_drained_node_that_has_become_somebody_elses_is_drained_again_and_once() {
-    let (mut bench, run) = Bench::draining(Requester::DeviceOp);
-    bench.done(run);
-    bench.look(NodeLook::Foreign);
-    let run = bench.run();
-    bench.hear(Event::Probed(run, Ok(())));
-    bench.hear(Event::Cordoned(run, Ok(CordonOwner::Foreign)));
-    bench.done(run);
-    bench.look(NodeLook::Foreign);
-    assert_eq!(bench.status(), (9, 2));
 }
 
 #[test]

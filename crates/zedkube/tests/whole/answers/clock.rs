@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use topics::{DrainHistory, DrainStatus, GoTime, NodeDrainProgress, RequestId, Requester, go_json};
+use topics::{DrainHistory, DrainStatus, GoTime, NodeDrainProgress, RequestId, go_json};
 
-use crate::device::Device;
+use crate::device::{Device, US};
 
-const US: Requester = Requester::DeviceOp;
 const YEARS_SECS: i64 = 10 * 31_557_600;
 
 /// Fails unless `shown` is this time by the wall clock of now, within the 2 s of the goal.

@@ -8,9 +8,8 @@ use std::time::Duration;
 use serde_json::Value;
 use topics::{DrainStatus, Requester};
 
-use crate::device::{Device, STATUS, status};
+use crate::device::{Device, STATUS, US, status};
 
-const US: Requester = Requester::DeviceOp;
 const FORCE: &str = topics::FORCE_FILE;
 const MISSPELT: &str = "persist/kube-status/kubeforce-NodeDrainStatus-global.json";
 const PROGRESS: &str = "run/zedkube/NodeDrainProgress/global.json";

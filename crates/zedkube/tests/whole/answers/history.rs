@@ -3,11 +3,10 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use topics::{DrainHistory, DrainRecord, DrainStatus, DrainStep, FORCE_FILE, Requester, StepWord, go_json};
+use topics::{DrainHistory, DrainRecord, DrainStatus, DrainStep, FORCE_FILE, StepWord, go_json};
 
-use crate::device::{Device, status};
+use crate::device::{Device, US, status};
 
-const US: Requester = Requester::DeviceOp;
 const FILE: &str = "persist/status/zedkube/DrainHistory/global.json";
 
 fn history(device: &Device) -> DrainHistory {

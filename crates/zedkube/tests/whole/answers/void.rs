@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use topics::{DrainStatus, Requester};
 
-use crate::device::{Device, status};
+use crate::device::{Device, US, status};
 
-const US: Requester = Requester::DeviceOp;
 const ATTEMPT: &str = "nodedrain-step:drain-attempt";
 
 async fn complete(by: Requester) -> Device {

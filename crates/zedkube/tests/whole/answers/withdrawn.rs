@@ -4,11 +4,10 @@
 use std::time::Duration;
 
 use kubesim::ScriptedFault;
-use topics::{DrainStatus, Requester};
+use topics::DrainStatus;
 
-use crate::device::{Device, request_file, status};
+use crate::device::{Device, US, request_file, status};
 
-const US: Requester = Requester::DeviceOp;
 const ALL_TRIES: u32 = 10;
 
 /// Brings a device to a status that stays, with the request standing.

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use kubesim::ScriptedFault;
 use serde_json::json;
-use topics::{DrainPhase, DrainStatus, Requester};
+use topics::{DrainPhase, DrainStatus};
 
-use crate::device::{Device, status};
+use crate::device::{Device, US, status};
 
-const US: Requester = Requester::DeviceOp;
 const ALWAYS: u32 = u32::MAX;
 
 /// A worker at rest, all of whose calls meet this.

@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use serde_json::json;
-use topics::{CordonOwner, DrainStatus, Requester};
+use topics::{CordonOwner, DrainStatus};
 
-use crate::device::{Device, status};
-
-const US: Requester = Requester::DeviceOp;
+use crate::device::{Device, US, status};
 
 async fn complete() -> Device {
     let mut device = Device::idle().await;

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use kubenodeop::PodAction;
 use serde_json::json;
-use topics::{DrainHistory, DrainJournal, DrainStatus, NodeDrainProgress, Requester, Topic, go_json};
+use topics::{DrainHistory, DrainJournal, DrainStatus, NodeDrainProgress, Topic, go_json};
 use zedkube::Limits;
 
-use crate::device::{Device, status};
+use crate::device::{Device, US, status};
 
 const PODS: usize = 1000;
-const US: Requester = Requester::DeviceOp;
 
 fn read<T: Topic>(device: &Device, path: &str) -> T {
     go_json::from_slice(device.text(path).unwrap().as_bytes()).unwrap()

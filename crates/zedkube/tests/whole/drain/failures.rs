@@ -6,12 +6,11 @@ use std::time::Duration;
 use kubenodeop::{PodAction, StickyAction};
 use kubesim::ScriptedFault;
 use serde_json::json;
-use topics::{DrainStatus, Requester};
+use topics::DrainStatus;
 use zedkube::Limits;
 
-use crate::device::{Device, status};
+use crate::device::{Device, US, status};
 
-const US: Requester = Requester::DeviceOp;
 const ALWAYS: u32 = u32::MAX;
 
 fn limits() -> Limits {

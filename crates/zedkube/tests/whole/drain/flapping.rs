@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use topics::{DrainStatus, Requester};
+use topics::DrainStatus;
 
-use crate::device::{Device, request_file, status};
+use crate::device::{Device, US, request_file, status};
 
-const US: Requester = Requester::DeviceOp;
 const SECS: usize = 60;
 /// Each half of a flap; the least time between two changes is what the counter needs.
 const HALF: Duration = Duration::from_millis(100);

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use topics::{DrainStatus, Requester};
+use topics::DrainStatus;
 use zedkube::Limits;
 
-use crate::device::{Device, status};
+use crate::device::{Device, US, status};
 
-const US: Requester = Requester::DeviceOp;
 const ATTEMPT: &str = "nodedrain-step:drain-attempt";
 const FAILURE: &str = "nodedrain-step:drain-failure ";
 

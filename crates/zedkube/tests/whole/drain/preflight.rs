@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use kubesim::ScriptedFault;
 use serde_json::json;
-use topics::{DrainPhase, DrainPreflight, DrainStatus, PASS_FILE, Requester, go_json};
+use topics::{DrainPhase, DrainPreflight, DrainStatus, PASS_FILE, go_json};
 
-use crate::device::{Device, status};
-
-const US: Requester = Requester::DeviceOp;
+use crate::device::{Device, US, status};
 
 async fn device() -> Device {
     let mut device = Device::new().await;

@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use topics::{DrainStatus, Requester};
+use topics::DrainStatus;
 
-use crate::device::{Device, status};
+use crate::device::{Device, US, status};
 
-const US: Requester = Requester::DeviceOp;
 /// Stands in every line of the log.
 const ANY: &str = " ";
 

@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use kubesim::ScriptedFault;
-use topics::{DrainStatus, Requester};
+use topics::DrainStatus;
 
-use crate::device::{Device, status};
+use crate::device::{Device, US, status};
 use crate::diary::gaps;
-
-const US: Requester = Requester::DeviceOp;
 
 #[tokio::test(start_paused = true)]
 async fn ten_failures_end_in_failed_cordon_and_only_a_new_request_tries_again() {
@@ -25,9 +23,11 @@ async fn ten_failures_end_in_failed_cordon_and_only_a_new_request_tries_again() 
     device.pass(Duration::from_hours(1)).await;
     assert_eq!(device.sim.faults().count("PATCH", "/nodes/n1"), 10);
     assert_eq!(device.status(), status(6, 2));
+    // Nine failures are no end.
+    device.cordon_failures(9);
     device.ask(US, 2).await;
     device.until(DrainStatus::Complete, US, 1).await;
-    assert_eq!(device.sim.faults().count("PATCH", "/nodes/n1"), 11);
+    assert_eq!(device.sim.faults().count("PATCH", "/nodes/n1"), 20);
     assert_eq!(device.pods_to_leave(), [""; 0]);
 }
 

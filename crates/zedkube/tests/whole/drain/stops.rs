@@ -4,11 +4,9 @@
 use std::time::Duration;
 
 use kubesim::ScriptedFault;
-use topics::{DrainStatus, Requester};
+use topics::DrainStatus;
 
-use crate::device::{Device, status};
-
-const US: Requester = Requester::DeviceOp;
+use crate::device::{Device, US, status};
 
 /// A drain whose evictions take so long, with the first of them under way; how many.
 async fn evicting(takes: Duration) -> (Device, usize) {

@@ -7,11 +7,10 @@ use std::time::Duration;
 use agent::runtime::mock::{RuntimeReply, pod, serve};
 use kubesim::ScriptedFault;
 use serde_json::json;
-use topics::{DrainPhase, DrainStatus, Requester};
+use topics::{DrainPhase, DrainStatus};
 
-use crate::device::Device;
+use crate::device::{Device, US};
 
-const US: Requester = Requester::DeviceOp;
 /// Stands in each line about it.
 const GATE: &str = "the gate after the boot";
 

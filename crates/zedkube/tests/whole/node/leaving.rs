@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use kubesim::ScriptedFault;
 use serde_json::json;
-use topics::{DrainMarks, DrainPhase, DrainStatus, GoTime, LeavePhase, NodeLeave, Requester, go_json};
+use topics::{DrainMarks, DrainPhase, DrainStatus, GoTime, LeavePhase, NodeLeave, go_json};
 
-use crate::device::{Device, status};
+use crate::device::{Device, US, status};
 
-const US: Requester = Requester::DeviceOp;
 const RECORD: &str = "persist/status/zedkube/NodeLeave/global.json";
 const OVER: &str = "leaving the cluster: over";
 const NODE: &str = "/api/v1/nodes/n1";

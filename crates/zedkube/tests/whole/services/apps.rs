@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use kubesim::ScriptedFault;
 use serde_json::json;
-use topics::{DrainStatus, Requester};
+use topics::DrainStatus;
 
-use crate::device::Device;
+use crate::device::{Device, US};
 
-const US: Requester = Requester::DeviceOp;
 const APP: &str = "d4f3a2b1-6d5e-4f70-9bac-1d2e3f4a5b6c";
 const POD: &str = "web-d4f3a-0-x7k2p";
 const LOG: &str = "web-d4f3a-0-x7k2p/log";

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use pubsub::{Codec, Name, Publication};
 use serde_json::{Value, json};
-use topics::{DrainStatus, Requester};
+use topics::DrainStatus;
 
-use crate::device::Device;
+use crate::device::{Device, US};
 
-const US: Requester = Requester::DeviceOp;
 const ELECTION: &str = "run/zedkube/KubeLeaderElectInfo";
 /// Topics of side duties, by directory.
 const TOPICS: [&str; 9] = [

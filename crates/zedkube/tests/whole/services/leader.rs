@@ -10,13 +10,12 @@ use pubsub::{TopicRoot, store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
-use topics::{DrainStatus, KubeLeaderElectInfo, Requester, go_json};
+use topics::{DrainStatus, KubeLeaderElectInfo, go_json};
 
 use zedkube::Limits;
 
-use crate::device::Device;
+use crate::device::{Device, US};
 
-const US: Requester = Requester::DeviceOp;
 const LEASES: &str = "coordination/leases";
 const LEASE: &str = "/leases/eve-kube-stats-leader";
 const LEADS: &str = "leader election: this node leads lease";

@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use kubesim::ScriptedFault;
 use serde_json::Value;
-use topics::{DrainStatus, Requester};
+use topics::DrainStatus;
 use zedkube::Limits;
 
-use crate::device::{Device, limits};
-
-const US: Requester = Requester::DeviceOp;
+use crate::device::{Device, US, limits};
 
 /// A device at rest whose Node shows its drain, or does not.
 async fn device(node_report: bool) -> Device {

@@ -5,11 +5,10 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
-use topics::{DrainPhase, DrainStatus, Requester};
+use topics::{DrainPhase, DrainStatus};
 
-use crate::device::Device;
+use crate::device::{Device, US};
 
-const US: Requester = Requester::DeviceOp;
 const PODS: usize = 200;
 
 /// Counts files that come to stand at their place in a directory: each write of a topic is a rename.
