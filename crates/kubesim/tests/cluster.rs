@@ -27,25 +27,6 @@ fn cluster() -> (Sim, Client) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn workloads_come_up_on_all_nodes() {
-    let (sim, _) = cluster();
-    sim.add_deployment("shop", "web", 3);
-    sim.add_stateful_set("shop", "db", 2);
-    sim.add_daemon_set("kube-system", "agent");
-    soon(&sim, "pods", |pods| ready(pods, 8)).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pod_that_comes_later_runs_too() {
-    let (sim, _) = cluster();
-    sim.add_daemon_set("kube-system", "agent");
-    sim.until("pods", |pods| ready(pods, 3)).await;
-    sim.add_bare_pod("tools", "shell", "n1");
-    sim.add_bare_pod("tools", "import", "n1");
-    soon(&sim, "pods", |pods| ready(pods, 5)).await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn all_kinds_of_workload_run_side_by_side() {
     let (sim, _) = cluster();
     sim.add_deployment("shop", "web", 3);

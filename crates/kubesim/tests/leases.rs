@@ -1,6 +1,5 @@
 //! Leases: of two writers one wins.
 
-use futures::future::join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Event;
 use kube::Client;
@@ -53,25 +52,6 @@ async fn of_two_writers_who_read_the_same_version_the_second_is_refused() {
     // A write that names no version would pass over another's: a lease wants one.
     assert_eq!(refused(leases.replace("leader", &how, &lease("n3")).await), (422, "Invalid".to_owned()));
     assert_eq!(sim.list("coordination/leases").len(), 1);
-}
-
-#[tokio::test]
-async fn of_many_candidates_at_once_one_leads() {
-    let (_sim, leases) = leases();
-    leases.create(&PostParams::default(), &lease("nobody")).await.unwrap();
-    let read = leases.get("leader").await.unwrap();
-    let candidates = (1..=8).map(|number| {
-        let (leases, mut mine) = (leases.clone(), read.clone());
-        mine.spec.as_mut().unwrap().holder_identity = Some(format!("n{number}"));
-        async move { leases.replace("leader", &PostParams::default(), &mine).await }
-    });
-    let (won, lost): (Vec<_>, Vec<_>) = join_all(candidates).await.into_iter().partition(Result::is_ok);
-    assert_eq!((won.len(), lost.len()), (1, 7));
-    let leader = won.into_iter().next().unwrap().unwrap();
-    assert_eq!(held_by(&leases.get("leader").await.unwrap()), held_by(&leader));
-    for answer in lost {
-        assert_eq!(refused(answer).0, 409);
-    }
 }
 
 #[tokio::test]

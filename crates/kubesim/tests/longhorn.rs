@@ -5,13 +5,14 @@ use std::time::Duration;
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
 
+use crate::machines::{BUDGETS, soon};
+
 const NAMESPACE: &str = "longhorn-system";
 const VOLUMES: &str = "longhorn/volumes";
 const ENGINES: &str = "longhorn/engines";
 const REPLICAS: &str = "longhorn/replicas";
 const MANAGERS: &str = "longhorn/instancemanagers";
 const TICKETS: &str = "longhorn/volumeattachments";
-const BUDGETS: &str = "policy/poddisruptionbudgets";
 
 /// Three nodes with Longhorn, and a volume pvc-1 with replicas on some of them.
 async fn cluster(policy: &str, nodes: &[&str]) -> Sim {
@@ -31,14 +32,6 @@ async fn attached(policy: &str, nodes: &[&str]) -> Sim {
     sim.add_mounting_pod("shop", "db", "n1", "data");
     soon(&sim, VOLUMES, |all| all[0]["status"]["robustness"] == "healthy").await;
     sim
-}
-
-/// Fails with the present state.
-async fn soon(sim: &Sim, resource: &str, wanted: impl Fn(&[Value]) -> bool) {
-    tokio::select! {
-        () = sim.until(resource, wanted) => {}
-        () = tokio::time::sleep(Duration::from_secs(3600)) => panic!("{:#?}", sim.list(resource)),
-    }
 }
 
 /// Long enough for everything but the wait for a failed replica.
