@@ -179,21 +179,6 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_could_not_be_written_gives_way_to_a_newer_one() {
-        let mut queue = EffectQueue::default();
-        queue.keep(QueuedEffect { weight: Weight::status("s"), effect: 1 });
-        assert!(!push(&mut queue, Weight::status("s"), 2));
-        assert!(queue.is_empty());
-    }
-
-    #[test]
-    fn a_persons_order_does_not_wait_and_the_records_do() {
-        let mut queue = stuck();
-        assert!(!queue.waits(&Weight::promise("p", ""), true));
-        assert!(queue.waits(&Weight::record("b"), true));
-    }
-
-    #[test]
     fn the_queue_stays_short_however_long_the_trouble_lasts() {
         let mut queue = stuck();
         for nth in 0..1000_u32 {

@@ -1,8 +1,6 @@
 //! The file store against the states of the reference.
 
-use std::io::Write as _;
 use std::path::PathBuf;
-use std::task::Poll;
 
 use pubsub::{TopicRoot, store};
 
@@ -87,26 +85,6 @@ fn a_fresh_root_takes_its_version_from_the_release_file() {
 }
 
 #[tokio::test]
-async fn a_new_image_gets_one_try_and_is_kept_once_it_is_found_good() {
-    let root = Fixture::updating().await;
-    assert_eq!(root.zboot.choose_once("boot-2").unwrap(), BootResult::Tried);
-    assert_eq!(root.states(), (Label::B, ACTIVE, INPROGRESS));
-    root.zboot.mark().unwrap();
-    assert_eq!(root.states(), (Label::B, UNUSED, ACTIVE));
-    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), BootResult::Same);
-    assert_eq!(root.states(), (Label::B, UNUSED, ACTIVE));
-}
-
-#[tokio::test]
-async fn an_image_that_was_not_found_good_falls_back_and_keeps_its_mark() {
-    let root = Fixture::updating().await;
-    root.zboot.choose_once("boot-2").unwrap();
-    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), BootResult::FellBack);
-    assert_eq!(root.states(), (Label::A, ACTIVE, INPROGRESS));
-    assert_eq!(root.zboot.choose_once("boot-4").unwrap(), BootResult::Same);
-}
-
-#[tokio::test]
 async fn one_boot_chooses_once_however_often_the_agents_start() {
     let root = Fixture::updating().await;
     assert_eq!(root.zboot.choose_once("boot-1").unwrap(), BootResult::Again);
@@ -170,28 +148,6 @@ fn without_a_partition_to_boot_the_one_before_goes_on() {
 }
 
 #[tokio::test]
-async fn the_running_partition_is_neither_written_nor_set() {
-    let root = Fixture::updating().await;
-    let image = ImageToWrite {
-        content: String::new(),
-        version: String::new(),
-        bytes: Bytes::Inline("x".to_owned()),
-        sha256: String::new(),
-    };
-    assert!(root.zboot.begin(Label::A, image, nobody()).is_err());
-    assert!(root.zboot.set(Label::A, UNUSED).unwrap_err().to_string().contains("IMGA"));
-    assert_eq!(root.states(), (Label::A, ACTIVE, UPDATING));
-}
-
-#[test]
-fn a_partition_without_an_image_is_not_booted() {
-    let root = fixture();
-    let refused = root.zboot.set(Label::B, UPDATING).unwrap_err().to_string();
-    assert!(refused.contains("no whole image"), "{refused}");
-    assert_eq!(root.states(), (Label::A, ACTIVE, UNUSED));
-}
-
-#[tokio::test]
 async fn an_image_is_copied_and_its_own_version_counts() {
     let root = fixture();
     let bytes: Vec<u8> = b"version: 3.1-k-amd64\n"
@@ -207,13 +163,6 @@ async fn an_image_is_copied_and_its_own_version_counts() {
         ("3.1-k-amd64", "tree#0", UNUSED)
     );
     assert_eq!(std::fs::read(root.topic_root.path("persist/zboot/IMGB.img")).unwrap(), bytes);
-}
-
-#[tokio::test]
-async fn an_image_that_names_no_version_has_the_one_that_was_wanted() {
-    let root = fixture();
-    assert_eq!(root.write(Bytes::Inline("stand-in".to_owned())).await.unwrap(), "2.0-k-amd64");
-    assert_eq!(std::fs::read(root.topic_root.path("persist/zboot/IMGB.img")).unwrap(), b"stand-in");
 }
 
 #[tokio::test]
@@ -274,32 +223,6 @@ async fn a_newer_write_is_not_ended_by_an_older_one() {
     let left: Vec<_> =
         std::fs::read_dir(root.topic_root.path(FOLDER)).unwrap().map(|it| it.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().contains("tmp")), "{left:?}");
-}
-
-#[test]
-fn a_write_that_was_dropped_in_its_middle_never_ends_well() {
-    let root = fixture();
-    // A pipe holds the copying thread until the test lets go of it.
-    let pipe = root.dir.path().join("pipe");
-    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let image = ImageToWrite {
-        content: "tree#0".to_owned(),
-        version: "2".to_owned(),
-        bytes: Bytes::Path(pipe.clone()),
-        sha256: String::new(),
-    };
-    let mut writing = root.zboot.begin(Label::B, image, nobody()).unwrap();
-    let started = std::future::poll_fn(|context| Poll::Ready(writing.as_mut().poll(context).is_pending()));
-    assert!(runtime.block_on(started));
-    drop(writing);
-    // The thread has given up by then, or reads this and gives up after it.
-    if let Err(error) = File::options().write(true).open(&pipe).unwrap().write_all(b"late") {
-        assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
-    }
-    // Waits for the thread.
-    drop(runtime);
-    assert_eq!(root.zboot.now().unwrap().get(Label::B).clone().short_version, "");
 }
 
 #[test]
