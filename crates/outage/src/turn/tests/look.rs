@@ -2,7 +2,6 @@
 
 use super::super::event::{Effect, Event, ReadError, RecordWritten, Unconfirmed};
 use super::super::record::{Phase, TurnRecord};
-use super::super::rule::CordonMark;
 use super::stage::Stage;
 
 /// A holder, cordoned, whose calls so far are forgotten.
@@ -59,20 +58,6 @@ fn u3_a_server_whose_margin_went_after_the_grant_does_not_go_and_keeps_its_turn(
     alone.nodes.truncate(1);
     alone.margin = Err("one voter".to_owned());
     assert_eq!(look(&mut alone), Ok(()));
-}
-
-#[test]
-fn u1_a_turn_that_was_released_and_that_a_restored_lease_has_again_is_not_taken_for_our_own() {
-    let mut stage = holder(false);
-    let before = stage.lease.clone();
-    // Released by an operator while this node hangs; `b` gets the next one and is cordoned; then etcd is restored.
-    stage.nodes[1].mark =
-        Some(CordonMark { fence: 2, lease_uid: "L".to_owned(), boot_id: "b-boot".to_owned() });
-    stage.lease = before;
-    assert_eq!(stage.confirm(), Ok(()), "the Lease alone does not show it");
-    let Err(Unconfirmed::Lost(why)) = look(&mut stage) else { panic!("confirmed") };
-    assert!(why.contains("deleted or restored"), "{why}");
-    assert!(stage.fence().is_none());
 }
 
 #[test]
