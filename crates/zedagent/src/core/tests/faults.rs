@@ -217,17 +217,6 @@ fn d_a3_stale_node_agent_status_does_not_release_reboot() {
 }
 
 #[test]
-fn a_complete_of_another_request_does_not_release_the_reboot() {
-    let (mut core, request) = asked();
-    let other = NodeDrainRequest { requested_at: wall().plus(Duration::from_secs(9)), ..request.clone() };
-    assert!(!commands(&core.step(T0, answer(&other, 9))));
-    let update = NodeDrainRequest { requested_by: Requester::Update, ..request.clone() };
-    assert!(!commands(&core.step(T0, answer(&update, 9))));
-    assert!(!commands(&core.step(T0, status(9, 2))));
-    assert!(commands(&core.step(T0, answer(&request, 9))));
-}
-
-#[test]
 fn d_a4_a_failed_drain_is_asked_for_again_with_a_new_request_and_no_command_is_lost() {
     let (mut core, first) = asked();
     let effects = core.step(T0, answer(&first, 8));
@@ -290,14 +279,6 @@ fn the_first_counter_ever_is_recorded_and_not_carried_out() {
     assert_eq!(effects[0], Effect::SaveCounter(DeviceOp::Reboot, command(7)));
     core.step(T0, status(2, 1));
     assert!(request(&core.step(T0, wants(7))).is_none());
-}
-
-#[test]
-fn a_counter_that_goes_back_takes_the_reboot_back() {
-    let (mut core, _) = asked();
-    let effects = core.step(T0, wants(6));
-    assert!(effects.contains(&Effect::Withdraw) && effects.contains(&Effect::Forget(DeviceOp::Reboot)));
-    assert_eq!(core.next_wake(), None);
 }
 
 #[test]
