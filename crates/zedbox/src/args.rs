@@ -293,32 +293,10 @@ impl AgentOptions {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn parse(line: &str) -> Result<Args, clap::Error> {
         Args::try_parse_from(of_now(line.split(' ').map(OsString::from)).0)
-    }
-
-    #[test]
-    fn a_link_named_after_an_agent_runs_that_agent() {
-        let args = parse("/usr/bin/zedkube --root /r").unwrap();
-        assert!(matches!(args.command, Command::Zedkube(options) if options.root == Path::new("/r")));
-        let args = parse("zedbox zedkube --root /r").unwrap();
-        assert!(matches!(args.command, Command::Zedkube(_)));
-    }
-
-    #[test]
-    fn the_device_is_recorded_unless_another_one_is_asked_for_in_words() {
-        let Command::Run(options) = parse("zedbox run --root /r").unwrap().command else { panic!("not run") };
-        assert_eq!(options.device, device::DeviceChoice::Record);
-        let Command::Run(options) = parse("zedbox run --root / --device systemd").unwrap().command else {
-            panic!("not run")
-        };
-        assert_eq!(options.device, device::DeviceChoice::Systemd);
-        let refused = parse("zedbox run --root / --device magic").unwrap_err().to_string();
-        assert!(refused.contains("record, systemd or exec:"), "{refused}");
     }
 
     #[test]

@@ -1,11 +1,8 @@
 //! Output and exit codes of `zedbox check`.
 
-use std::path::Path;
 use std::process::{Command, Output};
 
-fn top() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
+use crate::drain_cmd::node::top;
 
 fn check(path: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_zedbox")).args(["check", path]).current_dir(top()).output().unwrap()

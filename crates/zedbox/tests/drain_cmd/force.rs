@@ -87,6 +87,7 @@ fn an_existing_order_is_named_with_its_content_and_replaced_only_when_asked() {
     let node = Node::of("forced");
     let told = node.drain("force notsupported --reason x");
     refused(&told, &[FORCE_FILE, r#"holds {"Status":9,"RequestedBy":2}"#, "--replace"]);
+    assert!(node.text(FORCE_FILE).starts_with(r#"{"Status":9,"#), "it stays");
     assert_eq!(node.drain("force notsupported --replace --reason x").code, 0);
     assert!(node.text(FORCE_FILE).starts_with(r#"{"Status":1,"RequestedBy":1,"#));
 }

@@ -121,23 +121,6 @@ async fn a_drain_that_is_cancelled_ends_those_who_watch_it_and_gives_the_cordon_
 }
 
 #[tokio::test]
-async fn a_reboot_that_is_held_up_goes_ahead_once_complete_is_forced() {
-    let mut world = held().await;
-    world.ask_reboot(7);
-    blocked(&world).await;
-    let told = drain(&world, "drain force complete --for update --reason x").await;
-    assert_eq!(told.code, 1, "{told:?}");
-    assert_eq!(world.recorded().len(), 0);
-    let told = drain(&world, "drain force complete --for reboot --reason x").await;
-    assert_eq!(told.code, 0, "{told:?}");
-    world.recorded_count(1).await;
-    world.until_file(FORCE_FILE, "the force file to be used up", |text| text.is_none()).await;
-    let told = drain(&world, "drain force --remove").await;
-    assert_eq!(told.code, 1, "used once: {told:?}");
-    world.kill_all().await;
-}
-
-#[tokio::test]
 async fn a_forced_reboot_goes_ahead_beside_a_zedkube_that_hangs_in_the_middle_of_its_drain() {
     let mut world = held().await;
     world.ask_reboot(7);

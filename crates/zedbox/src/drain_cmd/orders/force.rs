@@ -233,8 +233,6 @@ fn happens(seen: &DrainView, order: &ForceFile, waits: Option<&str>, whom: Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn the_effect_of_complete_and_not_supported_says_that_no_drain_is_proved() {
@@ -242,20 +240,5 @@ mod tests {
             let told = effect(DrainStatus::from(status), Some("reboot"), Some(Whom::Reboot));
             assert_eq!(told.contains("WITHOUT"), loud, "{status}: {told}");
         }
-    }
-
-    #[test]
-    fn an_existing_order_is_shown_and_stays() {
-        let root = tempfile::tempdir().unwrap();
-        let file = root.path().join("d/f");
-        put(&file, b"one", false).unwrap();
-        let told = put(&file, b"two", false).unwrap_err().to_string();
-        assert!(told.contains("holds one") && told.contains("--replace"), "{told}");
-        assert_eq!(fs::read(&file).unwrap(), b"one");
-        put(&file, b"two", true).unwrap();
-        assert_eq!(fs::read(&file).unwrap(), b"two");
-        let modes = [file.as_path(), file.parent().unwrap()]
-            .map(|path| fs::metadata(path).unwrap().permissions().mode() & 0o777);
-        assert_eq!(modes, [0o600, 0o700]);
     }
 }
