@@ -150,13 +150,15 @@ const LIST: &str = r#"{"kind":"List","apiVersion":"v1","metadata":{},"items":[]}
 #[tokio::test]
 async fn a_kubeconfig_that_is_missing_or_unusable_is_named_with_the_next_step() {
     let dir = tempfile::tempdir().unwrap();
-    let table: [(Option<String>, &str); 6] = [
+    let table: [(Option<String>, &str); 7] = [
         (None, "No such file"),
         (Some(String::new()), "current context"),
         (Some("{torn".to_owned()), "not the YAML"),
         (Some(kubeconfig("https://h", "").replace("current-context: c", "current-context: x")), "context: x"),
         (Some(kubeconfig("https://h", ", certificate-authority-data: '%%%'")), "base64"),
         (Some(kubeconfig("ht tp://h", "")), "cluster url"),
+        // A server with TLS is not believed without an authority.
+        (Some(kubeconfig("https://127.0.0.1:1", "")), "certificate-authority"),
     ];
     for (number, (text, words)) in table.into_iter().enumerate() {
         let path = dir.path().join(format!("config-{number}"));
@@ -341,16 +343,6 @@ fn what_a_device_has_no_use_for_is_refused_by_its_name() {
         let refused = crate::trial::kubeconfig(text.as_bytes()).unwrap_err();
         assert!(refused.contains(words), "{refused}");
     }
-}
-
-#[tokio::test]
-async fn a_server_with_tls_is_not_believed_without_an_authority() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("config");
-    write(&path, &kubeconfig("https://127.0.0.1:1", ""));
-    let error = probe(&ApiClient::from_kubeconfig(&path)).await.unwrap_err();
-    assert!(matches!(error, Error::Kubeconfig { .. }), "{error:?}");
-    assert!(error.line().contains("certificate-authority"), "{}", error.line());
 }
 
 #[tokio::test]
