@@ -24,7 +24,7 @@ fn u1_u14_nodes_told_together_go_one_at_a_time_whatever_happens_to_them_and_to_t
 pub(crate) async fn u1_two_nodes_told_together_are_never_cordoned_together(cluster: Cluster) {
     // Its pods are not replaced elsewhere.
     cluster.guard_nothing().await;
-    let other = cluster.as_the_other();
+    let other = cluster.as_node(1);
     let mut both = [World::on(cluster), World::on(other)];
     for world in &mut both {
         world.start_all();

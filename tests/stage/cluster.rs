@@ -161,13 +161,8 @@ impl Cluster {
         (all, etcd)
     }
 
-    /// Three workers; a kube-apiserver of `assets` keeps their objects in one member of this etcd.
-    pub async fn of_workers(assets: &Path, program: &Path) -> (Vec<Self>, RealEtcd) {
-        Self::kept_in_etcd(assets, program, 1).await
-    }
-
-    /// Three nodes, the first `members` of them with etcd.
-    async fn kept_in_etcd(assets: &Path, program: &Path, members: usize) -> (Vec<Self>, RealEtcd) {
+    /// Three nodes, the first `members` of them with etcd, in which a kube-apiserver of `assets` keeps its objects.
+    pub async fn kept_in_etcd(assets: &Path, program: &Path, members: usize) -> (Vec<Self>, RealEtcd) {
         let place = Place::new();
         let nodes = place.nodes(THREE);
         let names: Vec<&str> = nodes[..members].iter().map(|(name, _)| name.as_str()).collect();
@@ -214,13 +209,9 @@ impl Cluster {
         }
     }
 
-    /// The same real cluster as its other node sees it; the original tears it down.
+    /// The same real cluster as that node sees it; the original tears it down.
     #[must_use]
-    pub fn as_the_other(&self) -> Self {
-        self.as_node(1)
-    }
-
-    fn as_node(&self, nth: usize) -> Self {
+    pub fn as_node(&self, nth: usize) -> Self {
         let (node, uuid) = self.place.nodes(nth + 1).remove(nth);
         Self { place: Place { node, uuid, ..self.place.clone() }, noted: Noted::default(), ..self.clone() }
     }

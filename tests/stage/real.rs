@@ -77,7 +77,7 @@ impl Real {
         if !server.has_controllers {
             kubelets.spawn(keep_budget(client.clone(), place.namespace.clone()));
         }
-        let agents = server.client_of(roles::user(&place.namespace));
+        let agents = server.unretried(Some(roles::user(&place.namespace)));
         let nodes = nodes.iter().map(|(node, _)| node.clone()).collect();
         let real = Self { _kubelets: kubelets, agents, off, server, nodes };
         real.until_budget_counts(&budgets).await;

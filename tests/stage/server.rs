@@ -124,12 +124,7 @@ impl ApiServer {
         self.config.cluster_url.port_u16().unwrap()
     }
 
-    /// As `user`, with that one's rights only.
-    pub(crate) fn client_of(&self, user: String) -> Client {
-        self.unretried(Some(user))
-    }
-
-    /// Without retries; as `user` where given.
+    /// Without retries; as `user` where given, with that one's rights only.
     pub(crate) fn unretried(&self, user: Option<String>) -> Client {
         let mut config = self.config.clone();
         config.default_retry = false;

@@ -75,7 +75,7 @@ async fn t6_no_restore_of_etcd_takes_a_node_down_beside_the_holder_or_takes_a_co
             skipped(what, "kube-apiserver needs what etcd 3.4 does not have");
             continue;
         }
-        let (clusters, etcd) = Cluster::of_workers(&assets, &program).await;
+        let (clusters, etcd) = Cluster::kept_in_etcd(&assets, &program, 1).await;
         let store = Store { etcd, cluster: clusters[0].clone(), copies: tempfile::tempdir().unwrap() };
         let agents = &clusters[..2];
         tokio::select! {
