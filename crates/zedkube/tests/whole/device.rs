@@ -149,6 +149,12 @@ impl Device {
         store::replace(&self.topic_root.path(path), text.as_bytes()).unwrap();
     }
 
+    /// How zedagent fetched its config last.
+    pub(crate) fn fetched(&self, status: u8) {
+        let text = json!({ "ConfigGetStatus": status }).to_string();
+        self.write("run/zedagent/ZedAgentStatus/zedagent.json", &text);
+    }
+
     pub(crate) fn remove(&self, path: &str) {
         assert!(store::remove(&self.topic_root.path(path)).unwrap(), "{path} was not there");
     }

@@ -9,12 +9,12 @@ use topics::{DrainMarks, DrainPhase, DrainStatus, GoTime, LeavePhase, NodeLeave,
 use crate::device::{Device, US, status};
 
 const RECORD: &str = "persist/status/zedkube/NodeLeave/global.json";
-const OVER: &str = "leaving the cluster: over";
-const NODE: &str = "/api/v1/nodes/n1";
+pub(super) const OVER: &str = "leaving the cluster: over";
+pub(super) const NODE: &str = "/api/v1/nodes/n1";
 /// From the announcement into the middle of the first steps.
 const ANNOUNCED: Duration = Duration::from_secs(90);
 
-fn record(device: &Device) -> NodeLeave {
+pub(super) fn record(device: &Device) -> NodeLeave {
     go_json::from_slice(device.text(RECORD).unwrap().as_bytes()).unwrap()
 }
 
@@ -259,7 +259,7 @@ async fn a_cluster_out_of_reach_is_given_up_in_time_and_the_record_says_what_to_
 async fn a_leader_that_leaves_gives_its_lease_back() {
     let mut device = Device::new().await;
     with_replicas(&device);
-    device.write("run/zedagent/ZedAgentStatus/zedagent.json", &json!({ "ConfigGetStatus": 1 }).to_string());
+    device.fetched(1);
     device.start().await;
     device.until_line("leader election: this node leads lease", 1).await;
     device.change(|device| device.member(false)).await;
@@ -283,7 +283,7 @@ async fn only_the_leader_deletes_a_replaced_control_plane_node() {
     device.pass(Duration::from_secs(2000)).await;
     assert!(device.sim.get("nodes", "", "n2").is_some(), "it does not lead");
     masters(&device, &[own, other]);
-    device.write("run/zedagent/ZedAgentStatus/zedagent.json", &json!({ "ConfigGetStatus": 1 }).to_string());
+    device.fetched(1);
     device.until_line("leader election: this node leads lease", 1).await;
     device.pass(Duration::from_secs(2000)).await;
     assert!(device.sim.get("nodes", "", "n2").is_some(), "it is on the list");

@@ -3,21 +3,14 @@
 
 use std::time::Duration;
 
-use serde_json::json;
-use topics::{DrainStatus, LeavePhase, NodeLeave, Requester, go_json};
+use topics::{DrainStatus, LeavePhase, Requester};
 
+use super::leaving::{NODE, OVER, record};
 use crate::device::{DECISION, Device, status};
 
-const RECORD: &str = "persist/status/zedkube/NodeLeave/global.json";
 const CLUSTER: &str = "run/zedagent/EdgeNodeClusterConfig";
 const PLACE: &str = "run/zedkube/EdgeNodeClusterStatus/global.json";
-const NODE: &str = "/api/v1/nodes/n1";
-const OVER: &str = "leaving the cluster: over";
 const LONG: Duration = Duration::from_mins(40);
-
-fn record(device: &Device) -> NodeLeave {
-    go_json::from_slice(device.text(RECORD).unwrap().as_bytes()).unwrap()
-}
 
 /// The node was left alone: no write went to it, and it still serves whoever asks.
 async fn stays(device: &mut Device, case: &str) {
@@ -27,13 +20,6 @@ async fn stays(device: &mut Device, case: &str) {
     assert_eq!((device.sim.get("nodes", "", "n1").is_some(), written), (true, 0), "{case}");
     assert_eq!(device.status(), status(2, 1), "{case}");
     assert_eq!(device.diary.times(OVER), [], "{case}");
-}
-
-fn fetched(device: &Device, status: u8) {
-    device.write(
-        "run/zedagent/ZedAgentStatus/zedagent.json",
-        &json!({ "ConfigGetStatus": status }).to_string(),
-    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,7 +99,7 @@ async fn a_zedagent_of_the_reference_that_says_not_valid_is_believed_after_ten_g
     let reference = async |fetch: u8| {
         let mut device = Device::idle().await;
         device.change(|device| device.remove(DECISION)).await;
-        device.change(|device| fetched(device, fetch)).await;
+        device.change(|device| device.fetched(fetch)).await;
         device.change(|device| device.valid(false)).await;
         device
     };
@@ -133,7 +119,7 @@ async fn a_zedagent_of_the_reference_that_says_not_valid_is_believed_after_ten_g
     // They fail in the middle of it.
     let mut device = reference(1).await;
     device.pass(Duration::from_secs(300)).await;
-    device.change(|device| fetched(device, 3)).await;
+    device.change(|device| device.fetched(3)).await;
     stays(&mut device, "fetched no longer").await;
     let mut device = reference(1).await;
     let began = device.diary.times("leaving the cluster: announced")[0];

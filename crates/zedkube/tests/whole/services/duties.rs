@@ -29,7 +29,7 @@ async fn device() -> Device {
     let device = Device::new().await;
     std::fs::create_dir_all(device.topic_root.path("run/nim/DeviceNetworkStatus")).unwrap();
     device.write("run/nim/DeviceNetworkStatus/global.json", &json!({ "Ports": [] }).to_string());
-    device.write("run/zedagent/ZedAgentStatus/zedagent.json", &json!({ "ConfigGetStatus": 1 }).to_string());
+    device.fetched(1);
     device
 }
 

@@ -23,13 +23,6 @@ const REPORT: &str = "run/zedkube/KubeClusterInfo/global.json";
 const WITHDRAWN: &str = "its report of the cluster is withdrawn";
 const GIVEN_BACK: &str = "leader election: lease released";
 
-fn config(device: &Device, status: u8) {
-    device.write(
-        "run/zedagent/ZedAgentStatus/zedagent.json",
-        &json!({ "ConfigGetStatus": status }).to_string(),
-    );
-}
-
 fn lease(device: &Device) -> Value {
     device.sim.get(LEASES, "eve-kube-app", "eve-kube-stats-leader").unwrap()["spec"].clone()
 }
@@ -41,7 +34,7 @@ fn info(device: &Device) -> KubeLeaderElectInfo {
 
 async fn leading() -> Device {
     let mut device = Device::new().await;
-    config(&device, 1);
+    device.fetched(1);
     device.start().await;
     device.until_line(LEADS, 1).await;
     device.rest().await;
@@ -83,19 +76,19 @@ async fn nobody_stands_without_config() {
         KubeLeaderElectInfo { latest_change: info(&device).latest_change, ..Default::default() }
     );
     for status in [0, 2, 3] {
-        device.change(|device| config(device, status)).await;
+        device.change(|device| device.fetched(status)).await;
         device.pass(Duration::from_secs(100)).await;
     }
     // Kubelets have leases of their own, in another namespace.
     assert!(device.sim.list(LEASES).iter().all(|it| it["metadata"]["namespace"] != "eve-kube-app"));
-    device.change(|device| config(device, 4)).await;
+    device.change(|device| device.fetched(4)).await;
     device.until_line(LEADS, 1).await;
     // Lost again, and back.
-    device.change(|device| config(device, 3)).await;
+    device.change(|device| device.fetched(3)).await;
     device.until_line(GIVEN_BACK, 1).await;
     device.rest().await;
     assert!(!info(&device).in_leader_election);
-    device.change(|device| config(device, 1)).await;
+    device.change(|device| device.fetched(1)).await;
     device.until_line(LEADS, 2).await;
     assert_eq!(lease(&device)["leaseTransitions"], 1);
 }

@@ -10,13 +10,9 @@ use topics::{DrainJournal, DrainPhase, Requester};
 
 use super::super::bench::{Bench, T0, request};
 use super::super::{Effect, Event, Learned, NodeLook};
-use crate::limits::Limits;
+use super::limits;
 
 const SPREAD: Duration = Duration::from_mins(10);
-
-fn limits() -> Limits {
-    Limits { progress_gap_ms: 0, marks_gap_ms: 0, drain_gap_ms: 0, ..Limits::default() }
-}
 
 fn learned(server: bool, servers: &[&str]) -> Event {
     let servers = servers.iter().map(|it| (*it).to_owned()).collect();
