@@ -13,7 +13,7 @@ fn content() -> Vec<u8> {
     root_fs((0..60_000_u32).flat_map(|nth| (nth / 3).to_le_bytes()).collect())
 }
 
-fn sha256(bytes: &[u8]) -> String {
+pub(super) fn sha256(bytes: &[u8]) -> String {
     hex(digest(&SHA256, bytes).as_ref())
 }
 

@@ -1,9 +1,9 @@
 //! From the documents of an image to its root layer: roles, platforms, digests, and blobs without a named
 //! root.
 
-use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
+use super::images::sha256;
 use super::*;
 
 type Layer<'a> = (&'a [u8], Option<&'a str>);
@@ -16,10 +16,6 @@ fn content() -> Vec<u8> {
 
 fn other() -> Vec<u8> {
     root_fs((0..30_000_u32).flat_map(u32::to_be_bytes).collect())
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    hex(digest(&SHA256, bytes).as_ref())
 }
 
 fn here() -> Value {

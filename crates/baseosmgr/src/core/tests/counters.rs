@@ -6,7 +6,7 @@ use topics::DrainStatus;
 use super::world::{NEW, OLD, World, X};
 use crate::core::{Counter, Counters, Effect, Event, FallbackFrom};
 
-fn spare_holds(world: &mut World, version: &str, state: PartitionState) {
+pub(super) fn spare_holds(world: &mut World, version: &str, state: PartitionState) {
     world.partition(Label::B).short_version = version.to_owned();
     world.partition(Label::B).state = state;
     world.restart();

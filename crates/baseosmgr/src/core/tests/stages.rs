@@ -3,6 +3,7 @@
 use agent::partitions::{Label, PartitionState};
 use topics::{BaseOsStatus, SwState};
 
+use super::counters::spare_holds;
 use super::world::{NEW, NEWER, OLD, World, X};
 use crate::core::{Event, LastBootReport};
 
@@ -11,12 +12,6 @@ type Row = (SwState, bool, bool, &'static str, &'static str);
 
 fn row(status: &BaseOsStatus) -> (SwState, bool, bool, &str, &str) {
     (status.state, status.activated, status.too_early, &status.partition_label, &status.partition_state)
-}
-
-fn in_spare(world: &mut World, version: &str, state: PartitionState) {
-    world.partition(Label::B).short_version = version.to_owned();
-    world.partition(Label::B).state = state;
-    world.restart();
 }
 
 #[test]
@@ -52,7 +47,7 @@ fn each_row_of_the_table_gives_its_status() {
         (
             "in the other partition, not to be activated",
             |world| {
-                in_spare(world, NEW, PartitionState::Unused);
+                spare_holds(world, NEW, PartitionState::Unused);
                 world.config(X, NEW, |config| config.activate = false);
                 world.loaded(X);
             },
@@ -61,7 +56,7 @@ fn each_row_of_the_table_gives_its_status() {
         (
             "failed before",
             |world| {
-                in_spare(world, NEW, PartitionState::Inprogress);
+                spare_holds(world, NEW, PartitionState::Inprogress);
                 world.want(X, NEW);
                 world.loaded(X);
             },
@@ -70,7 +65,7 @@ fn each_row_of_the_table_gives_its_status() {
         (
             "another image is booted next",
             |world| {
-                in_spare(world, NEWER, PartitionState::Updating);
+                spare_holds(world, NEWER, PartitionState::Updating);
                 world.want(X, NEW);
                 world.loaded(X);
             },
@@ -80,7 +75,7 @@ fn each_row_of_the_table_gives_its_status() {
             "the running image is in test",
             |world| {
                 world.partition(Label::A).state = PartitionState::Inprogress;
-                in_spare(world, "", PartitionState::Active);
+                spare_holds(world, "", PartitionState::Active);
                 world.want(X, NEW);
                 world.loaded(X);
             },
@@ -116,7 +111,7 @@ fn a_config_without_content_or_version_is_refused() {
 #[test]
 fn a_failed_image_shows_why_the_device_went_down() {
     let mut world = World::new();
-    in_spare(&mut world, NEW, PartitionState::Inprogress);
+    spare_holds(&mut world, NEW, PartitionState::Inprogress);
     let time = "2026-03-14T09:30:00Z".parse().unwrap();
     let reason = "Update failed: no controller for 300 s".to_owned();
     world.say(Event::LastBoot(LastBootReport { reason: reason.clone(), time, image: "IMGB".to_owned() }));
@@ -129,7 +124,7 @@ fn a_failed_image_shows_why_the_device_went_down() {
 #[test]
 fn an_image_of_unknown_origin_is_written_again_before_a_switch() {
     let mut world = World::new();
-    in_spare(&mut world, NEW, PartitionState::Unused);
+    spare_holds(&mut world, NEW, PartitionState::Unused);
     world.want(X, NEW);
     world.loaded(X);
     assert_eq!((world.writes(), world.asks()), (1, 1));

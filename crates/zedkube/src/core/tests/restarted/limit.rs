@@ -6,18 +6,14 @@ use std::time::Duration;
 
 use kubenodeop::{BlockCode, Progress, Subject, VolumeAction};
 use step::{Core as _, Mono};
-use topics::{CordonOwner, DrainJournal, DrainMarks, PodCounts, Requester, RunningLimit};
+use topics::{CordonOwner, DrainJournal, DrainMarks, PodCounts, RunningLimit};
 
+use super::{US, at};
 use crate::core::tests::bench::{Bench, T0, alone, failed, request};
 use crate::core::tests::{Effect, Event, NodeLook};
 use crate::limits::Limits;
 
-const US: Requester = Requester::DeviceOp;
 const LIMIT: u64 = 600;
-
-fn at(secs: u64) -> Mono {
-    T0 + Duration::from_secs(secs)
-}
 
 fn limits() -> Limits {
     Limits { drain_limit_ms: LIMIT * 1000, progress_gap_ms: 0, marks_gap_ms: 0, drain_gap_ms: 0, ..alone() }
