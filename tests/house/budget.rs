@@ -14,11 +14,11 @@ const DEVELOPMENT: [&str; 9] = [
     "crates/agent/src/runtime/mock",
     "crates/nodestatus/src/server/trial",
 ];
-const DEVICE_LINES: usize = 90_600;
-/// What builds, shows or tries it.
-const DEVELOPMENT_LINES: usize = 11_420;
+const DEVICE_LINES: usize = 88_821;
+/// What builds, shows or tries it; benches too, 2,142 lines, which counted as device before.
+const DEVELOPMENT_LINES: usize = 13_542;
 /// Tests, those beside the code included.
-const TEST_LINES: usize = 100_266;
+const TEST_LINES: usize = 100_100;
 /// A number that is this much below its limit lowers the limit.
 const SLACK_LINES: usize = 400;
 
@@ -33,7 +33,7 @@ fn the_tree_has_no_more_lines_than_before() {
             tests += all;
             continue;
         }
-        let of_development = DEVELOPMENT.iter().any(|it| path.starts_with(it));
+        let of_development = DEVELOPMENT.iter().any(|it| path.starts_with(it)) || path.contains("/benches/");
         *(if of_development { &mut development } else { &mut device }) += kept;
         tests += all - kept;
     }

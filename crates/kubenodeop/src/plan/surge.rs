@@ -263,7 +263,12 @@ mod tests {
             (all, with(&|it| it.tolerates_cordon = true), pod(), "tolerate a cordon"),
             (all, with(&|it| it.recreate = true), pod(), "strategy Recreate"),
             (all, with(&|it| it.unavailable = 1), pod(), "maxUnavailable is 1 and maxSurge 1; replicas: 1"),
-            (all, with(&|it| (it.replicas, it.surge, it.unavailable) = (3, 0, 1)), pod(), "maxSurge 0 of 3"),
+            (
+                all,
+                with(&|it| (it.replicas, it.surge, it.unavailable) = (3, 0, 1)),
+                pod(),
+                "maxSurge 0; replicas: 3",
+            ),
         ];
         for (rule, facts, pod, expected) in cases {
             let verdict = format!("{:?}", judge(rule, &facts, &pod));

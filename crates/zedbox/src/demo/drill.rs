@@ -142,7 +142,7 @@ fn order(options: &DrillOptions) -> anyhow::Result<Vec<usize>> {
     let mut all: Vec<usize> = order.iter().copied().chain(options.missing).collect();
     all.sort_unstable();
     if !all.into_iter().eq(0..nodes) {
-        bail!("start the drill: --order names each of the {nodes} nodes of --nodes once");
+        bail!("start the drill: --order names each node of --nodes {nodes} once");
     }
     if order.len() <= nodes / 2 {
         bail!("start the drill: without a node of {nodes} there is no quorum; use --nodes 3 or more");

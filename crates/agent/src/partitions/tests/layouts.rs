@@ -180,10 +180,16 @@ async fn b3_a_layout_of_another_image_or_with_changed_blobs_is_refused() {
 async fn t8_a_manifest_without_one_root_or_with_a_second_disk_is_refused_by_name() {
     let (content, other) = (content(), other());
     let rows: [(&[Layer<'_>], &str); 6] = [
-        (&[(&content, None), (&other, None)], "has 2 layers, 0 of them with org.lfedge.eci.role = disk-root"),
-        (&[(&content, ROOT), (&other, ROOT)], "has 2 layers, 2 of them"),
-        (&[(&content, Some("kernel"))], "has 1 layers, 0 of them"),
-        (&[], "has 0 layers"),
+        (
+            &[(&content, None), (&other, None)],
+            "has layers: 2, of them with org.lfedge.eci.role = disk-root: 0",
+        ),
+        (
+            &[(&content, ROOT), (&other, ROOT)],
+            "has layers: 2, of them with org.lfedge.eci.role = disk-root: 2",
+        ),
+        (&[(&content, Some("kernel"))], "has layers: 1, of them"),
+        (&[], "has layers: 0"),
         (
             &[(&content, ROOT), (&other, Some("disk-additional"))],
             "a layer with org.lfedge.eci.role = disk-additional",
