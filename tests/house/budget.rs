@@ -18,7 +18,7 @@ const DEVICE_LINES: usize = 88_821;
 /// What builds, shows or tries it; benches too, 2,142 lines, which counted as device before.
 const DEVELOPMENT_LINES: usize = 13_542;
 /// Tests, those beside the code included.
-const TEST_LINES: usize = 100_100;
+const TEST_LINES: usize = 100_266;
 /// A number that is this much below its limit lowers the limit.
 const SLACK_LINES: usize = 400;
 

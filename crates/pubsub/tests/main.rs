@@ -6,7 +6,6 @@
 mod files;
 mod places;
 mod quoted;
-mod records;
 mod restored;
 mod sockets;
 

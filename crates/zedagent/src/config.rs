@@ -1,23 +1,30 @@
 //! The device config in force: read, merged over the last good one, and published in parts.
 //!
 //! Not here: parsing (`device_config`), its commands (`core`).
+//!
+//! The controller's config properties, checked against the table of known ones. The table is the reference's
+//! publication with nothing set. Source: lf-edge/eve pkg/pillar/types/global.go.
+//!
+//! zedagent's files apart from topics: completed counters, and the last good config.
 
 use std::collections::BTreeMap;
 
 use agent::outlet::Tries;
+use agent::settings::NUMERIC;
 use agent::wire::GLOBAL;
 use agent::{Clock, Error, Outbox, Outlet, Troubles, report};
 use pubsub::{FileRule, FileState, TopicRoot, store};
 use step::Mono;
 use topics::{
-    BaseOsConfig, ClusterDecision, ConfigGetStatus, ConfigItemValueMap, ConfigMembership, DeviceOp,
-    EdgeNodeClusterConfig, EdgeNodeInfo, TriState, Trouble,
+    BaseOsConfig, ClusterDecision, ConfigGetStatus, ConfigItemType, ConfigItemValue, ConfigItemValueMap,
+    ConfigMembership, DeviceOp, DeviceOpsCmd, EdgeNodeClusterConfig, EdgeNodeInfo, TriState, Trouble,
+    by_length, cut_text, go_json,
 };
 use tracing::{error, info, warn};
 
+use crate::CONFIG;
 use crate::core::{DesiredDevice, Event};
-use crate::device_config::{self, DeviceConfig};
-use crate::{CONFIG, config_items, saved};
+use crate::device_config::{self, DeviceConfig, MOST_FAULTS};
 
 /// Larger files are refused; the reference's are a few hundred kilobytes at most.
 const CONFIG_BYTES: u64 = 16 << 20;
@@ -53,7 +60,7 @@ impl ConfigTopics {
             topic_root: topic_root.clone(),
             force: DeviceConfig::default(),
             decided: None,
-            defaults: config_items::defaults()
+            defaults: defaults()
                 .map_err(|source| Error::Encode { what: "the table of config properties", source })?,
             items: Outlet::open(troubles)?,
             node: Outlet::open(troubles)?,
@@ -65,15 +72,15 @@ impl ConfigTopics {
             uncopied: None,
             copied: Tries::new(troubles),
         };
-        match store::read(&topic_root.path(saved::LAST_CONFIG), CONFIG_BYTES) {
+        match store::read(&topic_root.path(LAST_CONFIG), CONFIG_BYTES) {
             Ok(Some(bytes)) => match device_config::parse(&bytes) {
                 Ok(last) => config.merge(last),
                 Err(fault) => {
-                    warn!(path = saved::LAST_CONFIG, %fault, "the copy of the last good config is of no use");
+                    warn!(path = LAST_CONFIG, %fault, "the copy of the last good config is of no use");
                 }
             },
             Ok(None) => {}
-            Err(cause) if cause.is_shortage() => return Err(Error::pubsub(saved::LAST_CONFIG)(cause)),
+            Err(cause) if cause.is_shortage() => return Err(Error::pubsub(LAST_CONFIG)(cause)),
             Err(cause) => {
                 warn!(error = %report::chain(&cause), "cannot read the copy of the last good config");
             }
@@ -140,11 +147,8 @@ impl ConfigTopics {
         if !good && self.force.cluster.is_none() && self.force.node.is_none() {
             return Event::NoConfig;
         }
-        let (map, told) = config_items::apply(
-            &self.defaults,
-            self.last_items(),
-            self.force.items.as_deref().unwrap_or_default(),
-        );
+        let (map, told) =
+            apply(&self.defaults, self.last_items(), self.force.items.as_deref().unwrap_or_default());
         for line in told {
             error!(path = CONFIG, "config property {line}");
         }
@@ -181,8 +185,8 @@ impl ConfigTopics {
     /// Copies the config that was last read whole.
     fn copy(&mut self) {
         let Some(bytes) = &self.uncopied else { return };
-        let kept = store::replace(&self.topic_root.path(saved::LAST_CONFIG), bytes);
-        if self.copied.ended("copy of the device config", kept.map_err(Error::pubsub(saved::LAST_CONFIG))) {
+        let kept = store::replace(&self.topic_root.path(LAST_CONFIG), bytes);
+        if self.copied.ended("copy of the device config", kept.map_err(Error::pubsub(LAST_CONFIG))) {
             self.uncopied = None;
         }
     }
@@ -296,6 +300,159 @@ impl ConfigTopics {
     }
 }
 
+/// As the reference writes them.
+const DEFAULTS: &str = include_str!("config_items_defaults.json");
+/// As `agent.<agent>.<setting>`.
+const AGENT_SETTINGS: [&str; 2] = ["debug.loglevel", "debug.remote.loglevel"];
+
+/// Shown of an unknown property's name.
+const NAME_BYTES: usize = 60;
+
+pub(crate) fn defaults() -> Result<ConfigItemValueMap, topics::Error> {
+    go_json::from_slice(DEFAULTS.as_bytes())
+}
+
+/// `defaults` with the controller's values. An invalid value leaves the one in `last`, and is reported with
+/// its name, length and the kept value; so is an unknown name. The value itself is never shown: it may be a
+/// secret given to the wrong property.
+pub(crate) fn apply(
+    defaults: &ConfigItemValueMap,
+    last: &ConfigItemValueMap,
+    items: &[(String, String)],
+) -> (ConfigItemValueMap, Vec<String>) {
+    let mut map = defaults.clone();
+    let mut told = Vec::new();
+    for (key, text) in items {
+        if let Some((agent, setting)) = agent_setting(key) {
+            let value = ConfigItemValue::text(setting, text);
+            let all = map.agent_settings.get_or_insert_default();
+            all.entry(agent.to_owned()).or_default().insert(setting.to_owned(), value);
+            continue;
+        }
+        let all = map.global_settings.get_or_insert_default();
+        let Some(slot) = all.get_mut(key) else {
+            told.push(format!("{}: no such property, ignored", cut_text(key, NAME_BYTES)));
+            continue;
+        };
+        match read(key, text, slot) {
+            Ok(value) => *slot = value,
+            Err(expected) => {
+                let kept = last.global_settings.as_ref().and_then(|all| all.get(key));
+                if let Some(kept) = kept {
+                    slot.clone_from(kept);
+                }
+                told.push(format!(
+                    "{key}: found {}, expected {expected}; {} stays in force",
+                    by_length(text),
+                    shown(slot)
+                ));
+            }
+        }
+    }
+    if told.len() > MOST_FAULTS {
+        let more = told.len() - MOST_FAULTS;
+        told.truncate(MOST_FAULTS);
+        told.push(format!("{more} more are not listed; fix these first"));
+    }
+    (map, told)
+}
+
+fn agent_setting(key: &str) -> Option<(&str, &str)> {
+    let rest = key.strip_prefix("agent.")?;
+    let (agent, setting) = rest.split_once('.')?;
+    AGENT_SETTINGS.contains(&setting).then_some((agent, setting))
+}
+
+fn read(key: &str, text: &str, slot: &ConfigItemValue) -> Result<ConfigItemValue, String> {
+    let mut value = slot.clone();
+    match slot.item_type {
+        ConfigItemType::Int => {
+            let range = NUMERIC.iter().find(|it| it.name == key);
+            let (min, max) = range.map_or((0, u32::MAX), |it| (it.min, it.max));
+            let number = text.trim().parse().ok().filter(|number| (min..=max).contains(number));
+            value.int_value = number.ok_or_else(|| format!("{min} to {max}"))?;
+        }
+        ConfigItemType::Bool => {
+            value.bool_value = switch(text).ok_or_else(|| "true or false".to_owned())?;
+        }
+        ConfigItemType::String => text.clone_into(&mut value.str_value),
+        ConfigItemType::TriState => {
+            value.tri_state_value = match text.trim().to_ascii_lowercase().as_str() {
+                "none" => TriState::None,
+                "enabled" | "enable" | "on" | "true" => TriState::Enabled,
+                "disabled" | "disable" | "off" | "false" => TriState::Disabled,
+                _ => return Err("none, enabled or disabled".to_owned()),
+            };
+        }
+        ConfigItemType::Invalid | ConfigItemType::Stranger(_) => return Err("nothing".to_owned()),
+    }
+    Ok(value)
+}
+
+fn switch(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "true" | "1" | "t" => Some(true),
+        "false" | "0" | "f" => Some(false),
+        _ => None,
+    }
+}
+
+fn shown(value: &ConfigItemValue) -> String {
+    match value.item_type {
+        ConfigItemType::Int => value.int_value.to_string(),
+        ConfigItemType::Bool => value.bool_value.to_string(),
+        ConfigItemType::String => format!("`{}`", value.str_value),
+        ConfigItemType::TriState => format!("{:?}", value.tri_state_value).to_lowercase(),
+        ConfigItemType::Invalid | ConfigItemType::Stranger(_) => "nothing".to_owned(),
+    }
+}
+
+/// The last config that was read whole.
+pub(crate) const LAST_CONFIG: &str = "persist/checkpoint/lastconfig.json";
+const COUNTER_BYTES: u64 = 64 << 10;
+
+const fn path(op: DeviceOp) -> &'static str {
+    match op {
+        DeviceOp::Reboot => "persist/status/rebootConfig",
+        DeviceOp::Shutdown => "persist/status/shutdownConfig",
+    }
+}
+
+/// Completed counters. An invalid one counts as none, and is reported.
+pub(crate) fn counters(topic_root: &TopicRoot) -> Result<BTreeMap<DeviceOp, DeviceOpsCmd>, Error> {
+    let mut counters = BTreeMap::new();
+    for op in [DeviceOp::Reboot, DeviceOp::Shutdown] {
+        let Some(bytes) =
+            store::read(&topic_root.path(path(op)), COUNTER_BYTES).map_err(Error::pubsub(path(op)))?
+        else {
+            continue;
+        };
+        match go_json::from_slice(&bytes) {
+            Ok(command) => {
+                counters.insert(op, command);
+            }
+            Err(cause) => error!(
+                path = path(op), error = %report::chain(&cause),
+                "the counter of the last operation makes no sense; the next counter of the config is only recorded"
+            ),
+        }
+    }
+    Ok(counters)
+}
+
+pub(crate) fn keep_counter(
+    topic_root: &TopicRoot,
+    op: DeviceOp,
+    command: &DeviceOpsCmd,
+) -> Result<(), Error> {
+    let bytes = go_json::to_vec(command).map_err(|source| Error::Encode { what: path(op), source })?;
+    store::replace(&topic_root.path(path(op)), &bytes).map_err(Error::pubsub(path(op)))
+}
+
+pub(crate) fn drop_counter(topic_root: &TopicRoot, op: DeviceOp) -> Result<(), Error> {
+    store::remove(&topic_root.path(path(op))).map(drop).map_err(Error::pubsub(path(op)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -358,5 +515,86 @@ mod tests {
         std::fs::remove_dir_all(root.path().join("run")).unwrap();
         run(root.path(), &[Some("broken")]);
         assert_eq!(published(root.path()), (Some(false), None));
+    }
+
+    fn set(items: &[(&str, &str)]) -> (ConfigItemValueMap, Vec<String>) {
+        let items: Vec<_> =
+            items.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let defaults = defaults().unwrap();
+        apply(&defaults, &defaults, &items)
+    }
+
+    #[test]
+    fn every_property_that_an_agent_reads_is_in_the_table_with_its_default() {
+        let all = defaults().unwrap().global_settings.unwrap();
+        for property in NUMERIC {
+            let item = &all[property.name];
+            assert_eq!(
+                (item.item_type, item.int_value),
+                (ConfigItemType::Int, property.default),
+                "{}",
+                property.name
+            );
+        }
+    }
+
+    #[test]
+    fn the_drain_overrides_of_the_reference_come_out_as_it_publishes_them() {
+        let golden: ConfigItemValueMap = go_json::from_slice(
+            include_str!("../../../tests/golden/ConfigItemValueMap/drain-overrides.json").as_bytes(),
+        )
+        .unwrap();
+        let defaults = defaults().unwrap().global_settings.unwrap();
+        let mut items: Vec<(String, String)> = Vec::new();
+        for (key, value) in golden.global_settings.as_ref().unwrap() {
+            if defaults.get(key) != Some(value) {
+                let text = match value.item_type {
+                    ConfigItemType::Int => value.int_value.to_string(),
+                    ConfigItemType::TriState => format!("{:?}", value.tri_state_value),
+                    ConfigItemType::Bool => value.bool_value.to_string(),
+                    ConfigItemType::Invalid | ConfigItemType::String | ConfigItemType::Stranger(_) => {
+                        value.str_value.clone()
+                    }
+                };
+                items.push((key.clone(), text));
+            }
+        }
+        assert!(items.len() > 1);
+        items.push(("agent.zedkube.debug.loglevel".into(), "debug".into()));
+        let defaults = super::defaults().unwrap();
+        assert_eq!(apply(&defaults, &defaults, &items), (golden, vec![]));
+    }
+
+    #[test]
+    fn unknown_names_and_values_out_of_range_are_told_and_the_old_value_stays() {
+        let (_, told) =
+            set(&[("no.such.key", "x"), ("timer.config.interval", "4"), ("maintenance.mode", "maybe")]);
+        assert_eq!(
+            told,
+            [
+                "no.such.key: no such property, ignored",
+                "timer.config.interval: found a text of 1 character, expected 5 to 86400; 60 stays in force",
+                "maintenance.mode: found a text of 5 characters, expected none, enabled or disabled; none stays in \
+                 force",
+            ]
+        );
+    }
+
+    #[test]
+    fn s2_no_value_of_a_property_is_shown_and_what_is_told_is_bounded() {
+        let (_, told) = set(&[("timer.config.interval", "s3cret"), ("maintenance.mode", "s3cret")]);
+        assert_eq!(told.len(), 2);
+        assert!(
+            told.iter().all(|it| it.contains("a text of 6 characters") && !it.contains("s3cret")),
+            "{told:?}"
+        );
+        let long = "k".repeat(200_000);
+        let many: Vec<(&str, &str)> = std::iter::repeat_n((long.as_str(), ""), 1000).collect();
+        let (_, told) = set(&many);
+        assert_eq!(
+            (told.len(), told.last().unwrap().as_str()),
+            (101, "900 more are not listed; fix these first")
+        );
+        assert!(told.iter().all(|it| it.len() < 120), "{}", told[0].len());
     }
 }

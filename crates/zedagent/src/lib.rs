@@ -5,13 +5,11 @@
 //! pkg/pillar/cmd/zedagent.
 
 mod config;
-pub mod config_items;
 pub mod core;
 pub mod device_config;
 mod follow;
 mod limits;
 mod reboot_required;
-mod saved;
 mod shell;
 
 pub use limits::Limits;

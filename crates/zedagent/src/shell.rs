@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 
 use crate::config::ConfigTopics;
 use crate::core::{Effect, Event, SavedDeviceOps};
-use crate::{CONFIG, NAME, follow, saved};
+use crate::{CONFIG, NAME, config, follow};
 
 /// The hands of the core.
 pub(crate) struct Shell {
@@ -46,7 +46,7 @@ impl Shell {
         let is_older = |(key, _): &(&str, &DeviceOpPending)| shell.pending.was_older(key);
         let found = SavedDeviceOps {
             older: shell.pending.iter().filter(is_older).map(|(_, pending)| pending.op).collect(),
-            counters: saved::counters(topic_root)?,
+            counters: config::counters(topic_root)?,
             pending: shell.pending.iter().map(|(_, pending)| pending.clone()).collect(),
             request: shell.request.get(GLOBAL).cloned(),
             told: shell.status.get(NAME).is_some_and(|it| it.reboot_cmd || it.poweroff_cmd),
@@ -177,8 +177,8 @@ impl Hands for Shell {
                 wire::publish(&mut self.pending, key, &pending)
             }
             Effect::Forget(op) => wire::withdraw(&mut self.pending, op.word()),
-            Effect::SaveCounter(op, command) => saved::keep_counter(&self.context.topic_root, op, &command),
-            Effect::DropCounter(op) => saved::drop_counter(&self.context.topic_root, op),
+            Effect::SaveCounter(op, command) => config::keep_counter(&self.context.topic_root, op, &command),
+            Effect::DropCounter(op) => config::drop_counter(&self.context.topic_root, op),
             Effect::Request(request) => wire::publish(&mut self.request, GLOBAL, &request),
             Effect::Withdraw => wire::withdraw(&mut self.request, GLOBAL),
             Effect::Publish(status) => {

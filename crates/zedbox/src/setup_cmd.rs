@@ -70,22 +70,7 @@ async fn set_up(options: &SetupCommand) -> anyhow::Result<Exit> {
     }
     let kubeconfig = options.kubeconfig.display().to_string();
     let lines = [("device", &device), ("kubeconfig", &kubeconfig)];
-    let others =
-        members.iter().filter_map(|(at, new)| Some((*at, before.pointer(at)?.to_string(), new.to_string())));
-    let ours = lines.iter().filter_map(|(name, new)| {
-        let (_, old) = set.iter().find(|it| it.0 == *name)?;
-        Some((*name, old.clone(), (*new).clone()))
-    });
-    let differs: Vec<String> = others
-        .chain(ours)
-        .filter(|(_, old, new)| old != new)
-        .map(|(what, old, new)| format!("{what} is {old}, not {new}"))
-        .collect();
-    ensure!(
-        options.replace || differs.is_empty(),
-        "keep what is there: {}; --replace changes it",
-        differs.join("; ")
-    );
+    keeps(options, &before, &members, &set, &lines)?;
 
     let mut config = before.clone();
     for (at, new) in members {
@@ -138,6 +123,33 @@ async fn set_up(options: &SetupCommand) -> anyhow::Result<Exit> {
     Ok(if open.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
+/// Errors: a value that is there differs from the new one, and nobody wants it replaced.
+fn keeps(
+    options: &SetupCommand,
+    before: &Value,
+    members: &[(&str, Value)],
+    set: &[(String, String)],
+    lines: &[(&str, &String)],
+) -> anyhow::Result<()> {
+    let others =
+        members.iter().filter_map(|(at, new)| Some((*at, before.pointer(at)?.to_string(), new.to_string())));
+    let ours = lines.iter().filter_map(|(name, new)| {
+        let (_, old) = set.iter().find(|it| it.0 == *name)?;
+        Some((*name, old.clone(), (*new).clone()))
+    });
+    let differs: Vec<String> = others
+        .chain(ours)
+        .filter(|(_, old, new)| old != new)
+        .map(|(what, old, new)| format!("{what} is {old}, not {new}"))
+        .collect();
+    ensure!(
+        options.replace || differs.is_empty(),
+        "keep what is there: {}; --replace changes it",
+        differs.join("; ")
+    );
+    Ok(())
+}
+
 /// What a person types; an error where nobody can be asked.
 fn answer(question: &str) -> anyhow::Result<String> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
@@ -179,7 +191,7 @@ fn with_line(text: &str, name: &str, value: &str) -> String {
     let is_it = |it: &&str| it.split('=').next().is_some_and(|it| it.trim() == name) && it.contains('=');
     let is_hidden = |it: &&str| it.strip_prefix('#').is_some_and(|it| is_it(&it));
     let mut lines: Vec<&str> = text.lines().collect();
-    let at = lines.iter().position(|it| is_it(it)).or_else(|| lines.iter().position(|it| is_hidden(it)));
+    let at = lines.iter().position(is_it).or_else(|| lines.iter().position(is_hidden));
     match at.and_then(|at| lines.get_mut(at)) {
         Some(it) => *it = &line,
         None => lines.push(&line),

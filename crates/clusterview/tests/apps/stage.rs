@@ -16,8 +16,8 @@ use tokio::task::JoinSet;
 use topics::{ENClusterAppStatus, go_json};
 use tracing::subscriber::DefaultGuard;
 
-use super::pipe::Said;
-use crate::stats::lines::Lines;
+use super::Said;
+use crate::stats::Lines;
 
 pub(crate) const APPS: &str = "eve-kube-app";
 /// A native application: its pods begin with `web-d4f3a-0`.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tracing::subscriber::DefaultGuard;
 
-use crate::stats::lines::Lines;
+use crate::stats::Lines;
 
 /// A state that takes longer on the paused clock does not come.
 const PATIENCE: Duration = Duration::from_mins(20);

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use topics::{EdgeNodeClusterConfig, KubeClusterInfo, KubeStatsState, go_json};
 use tracing::subscriber::DefaultGuard;
 
-use crate::stats::lines::Lines;
+use super::Lines;
 
 const INFO: &str = "run/zedkube/KubeClusterInfo/global.json";
 const STATE: &str = "run/zedkube/KubeStatsState/global.json";

@@ -1,10 +1,8 @@
 //! The whole agent on a root of its own: files in, files out, compared with the reference's samples.
 
 mod course;
-mod hooks;
 mod last_boot;
 mod machine;
-mod restart;
 mod samples;
 
 pub(crate) use machine::ScriptedDevice;

@@ -394,8 +394,7 @@ mod tests {
 
     #[test]
     fn o4_figures_are_those_of_the_topics_and_a_strange_code_is_other() {
-        let mut totals = Totals::default();
-        totals.codes = &["budget"];
+        let totals = Totals { codes: &["budget"], ..Totals::default() };
         let text = metrics(&view(), &totals, at("2026-03-14T09:31:10Z"));
         let is_gauge = |it: &&str| !it.starts_with('#') && !is_of_totals(it);
         let lines: Vec<&str> = text.lines().filter(is_gauge).collect();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, symlink};
 
-use super::wired::{PATIENCE, Peer, Place, codec, delete, restarted, text, to_wire, update};
+use super::{PATIENCE, Peer, Place, codec, delete, restarted, text, to_wire, update};
 use pubsub::record::SocketRecord;
 use pubsub::{Name, TopicRoot, store};
 

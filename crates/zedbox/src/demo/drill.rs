@@ -158,8 +158,8 @@ async fn drill(options: &DrillOptions, meanwhile: impl Fn(&DemoCluster)) -> anyh
     let clock = Clock::new();
     let tell = Narrator::new(clock, false);
     println!(
-        "zedbox site drill: a simulation, nothing of this site is touched; {} their power; files in {}",
-        if nodes == 1 { "1 node loses".to_owned() } else { format!("{nodes} nodes lose") },
+        "zedbox site drill: a simulation, nothing of this site is touched; without power: {}; files in {}",
+        topics::number(options.nodes, "node"),
         dir.display()
     );
     let cluster = DemoCluster::start(clock, nodes).await.context("start the embedded cluster")?;
@@ -195,7 +195,7 @@ async fn drill(options: &DrillOptions, meanwhile: impl Fn(&DemoCluster)) -> anyh
         if nth == nodes / 2 {
             clock.sleep_until(Some(clock.now() + ALONE)).await;
             cluster.none_let_go()?;
-            tell.say(&format!("{nth} of {nodes} nodes are no quorum: what is cordoned stays so."));
+            tell.say(&format!("{nth} of {nodes} are no quorum: what is cordoned stays so."));
             cluster.sim.quorum(true);
         }
         let machine = &mut machines[*at];

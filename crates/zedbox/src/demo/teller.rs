@@ -142,7 +142,7 @@ impl Narrator {
         self.topic::<NodeDrainProgress>(&mut tasks, topic_root, ZEDKUBE, move |progress| {
             let (counts, worst) = progress.map(|it| (it.counts, it.blockers.first())).unwrap_or_default();
             if tell.terminal && counts.total > 0 {
-                tell.draw(&format!("{} of {} pods have left", counts.gone, counts.total));
+                tell.draw(&format!("{} of {} have left", counts.gone, topics::number(counts.total, "pod")));
             }
             worst.map(|it| format!("waits for {}: {}", it.pod, it.reason)).unwrap_or_default()
         });

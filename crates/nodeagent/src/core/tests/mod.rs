@@ -3,9 +3,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test picks the effects it is about")]
 
 mod any_order;
-mod drain;
 mod held;
-mod hooks;
 mod last_look;
 mod limits;
 mod operations;

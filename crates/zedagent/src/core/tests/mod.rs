@@ -1,8 +1,6 @@
 //! The core, fact by fact.
 
 mod faults;
-mod older;
-mod paused;
 mod rules;
 mod site;
 

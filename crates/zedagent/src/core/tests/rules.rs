@@ -1,6 +1,10 @@
 //! Any order of facts, against the two promises that this core keeps.
 //!
 //! Pure: no clock, no I/O, no task.
+//!
+//! A record of which an older copy was read: the boot before this one says how it went on.
+//!
+//! A person's pause: nothing begins, what has begun ends, and a refusal takes back what the controller has begun.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,10 +12,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 use step::{Core as _, Mono};
 use topics::{
-    Answer, DeviceOp, DeviceOpsCmd, GoTime, NodeAgentStatus, NodeDrainProgress, NodeDrainStatus, RequestId,
-    Requester,
+    Answer, BootReason, DeviceOp, DeviceOpPending, DeviceOpsCmd, DrainStatus, GoTime, NodeAgentStatus,
+    NodeDrainProgress, NodeDrainStatus, OperationPause, PauseScope, RequestId, Requester,
 };
 
+use super::site::{T0, answered, commanded, config, order, start};
 use super::{DesiredDevice, Effect, Event, SavedDeviceOps, Zedagent};
 use crate::limits::Limits;
 
@@ -113,5 +118,154 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+fn older(op: DeviceOp, boot_id: &str) -> SavedDeviceOps {
+    let left = DeviceOpPending { op, counter: 7, boot_id: boot_id.into(), ..DeviceOpPending::default() };
+    SavedDeviceOps { pending: vec![left], older: vec![op], boot_id: "b2".into(), ..SavedDeviceOps::default() }
+}
+
+fn booted(boot_reason: BootReason) -> Event {
+    Event::Nodeagent(Box::new(NodeAgentStatus { boot_reason, ..NodeAgentStatus::default() }))
+}
+
+fn asks(effects: &[Effect]) -> bool {
+    effects.iter().any(|it| matches!(it, Effect::Request(_)))
+}
+
+#[test]
+fn k2_what_an_older_copy_says_is_pending_is_not_carried_out_twice_or_that_is_said() {
+    let again = |op: DeviceOp| {
+        let record = format!("the record of {} 7 was damaged", op.word());
+        move |it: &Effect| matches!(it, Effect::Say(it) if it.text.starts_with(&record))
+    };
+    let rows = [
+        (DeviceOp::Reboot, BootReason::RebootCmd, true),
+        (DeviceOp::Reboot, BootReason::PowerFail, false),
+        // The machine stays on after the controller's shutdown, so no boot tells of it.
+        (DeviceOp::Shutdown, BootReason::RebootCmd, false),
+    ];
+    for (op, reason, executed) in rows {
+        let (mut core, mut effects) = start(older(op, "b1"));
+        let both = if op == DeviceOp::Reboot { (7, 6) } else { (6, 7) };
+        effects.extend(core.step(T0, Event::Site(None)));
+        effects.extend(core.step(T0, config(both.0, both.1)));
+        assert!(!asks(&effects), "nodeagent has not said why the machine has booted: {effects:?}");
+        let effects = core.step(T0, booted(reason));
+        let saved = effects.iter().any(|it| matches!(it, Effect::SaveCounter(of, _) if *of == op));
+        assert_eq!((saved, asks(&effects), effects.iter().any(again(op))), (executed, !executed, !executed));
+        assert!(!asks(&core.step(T0, booted(BootReason::RebootCmd))), "it has been asked for once");
+    }
+    // Of this boot it was not carried out.
+    let (mut core, mut effects) = start(older(DeviceOp::Reboot, "b2"));
+    effects.extend(core.step(T0, Event::Site(None)));
+    effects.extend(core.step(T0, config(7, 6)));
+    assert!(asks(&effects));
+}
+
+const REBOOTS: Option<(bool, bool, bool)> = Some((true, false, false));
+
+fn pause(scope: PauseScope) -> OperationPause {
+    OperationPause { scope, by: "field".into(), reason: "new disk".into(), ..OperationPause::default() }
+}
+
+fn said(scope: PauseScope) -> Event {
+    Event::Pause(Some(pause(scope)))
+}
+
+fn wants() -> Event {
+    Event::Person(Some((DeviceOp::Reboot, "operator field: new disk".to_owned())))
+}
+
+fn asks_of(effects: &[Effect]) -> bool {
+    effects.iter().any(|it| matches!(it, Effect::Request(_)))
+}
+
+fn waits_for(effects: &[Effect]) -> &DeviceOpPending {
+    effects.iter().rev().find_map(|it| if let Effect::Journal(it) = it { Some(it) } else { None }).unwrap()
+}
+
+#[test]
+fn x3_while_paused_nothing_is_asked_for_and_it_continues_by_itself_once_a_person_says_so() {
+    for (scope, ends) in [(PauseScope::Node, "`zedbox resume`"), (PauseScope::Controller, "`zedbox resume`")]
+    {
+        let (mut core, _) = start(SavedDeviceOps { pause: Some(pause(scope)), ..SavedDeviceOps::default() });
+        core.step(T0, Event::Site(None));
+        core.step(T0, config(6, 6));
+        let effects = core.step(T0, config(7, 6));
+        assert!(!asks_of(&effects), "{effects:?}");
+        let shown = waits_for(&effects);
+        assert!(shown.waiting_for.contains("by field: new disk"), "{shown:?}");
+        assert!(shown.next_step.contains(ends), "{shown:?}");
+        // A config that says the same again, or more, lifts nothing.
+        for counter in [7, 8] {
+            assert!(!asks_of(&core.step(T0, config(counter, 6))));
+        }
+        // Nor does a node that nobody drains: it is in no cluster.
+        let single = DesiredDevice { clustered: false, ..wanted_of(config(8, 6)) };
+        core.step(T0, Event::HasToLeave(false));
+        let supported = NodeDrainStatus { status: DrainStatus::NotSupported, requested_by: Requester::None };
+        core.step(T0, Event::Drain(Some(supported)));
+        let effects = core.step(T0, Event::Config(single));
+        assert_ne!(commanded(&effects), REBOOTS);
+        assert_eq!(commanded(&core.step(T0, Event::Pause(None))), REBOOTS);
+    }
+}
+
+fn wanted_of(event: Event) -> DesiredDevice {
+    let Event::Config(wanted) = event else { panic!("no config: {event:?}") };
+    wanted
+}
+
+#[test]
+fn x3_what_has_started_ends_under_a_pause_and_is_taken_back_by_a_refusal() {
+    for scope in [PauseScope::Node, PauseScope::Controller] {
+        let (mut core, _) = start(SavedDeviceOps::default());
+        core.step(T0, Event::Site(None));
+        core.step(T0, config(6, 6));
+        let asked = core.step(T0, config(7, 6));
+        assert!(asks_of(&asked));
+        let effects = core.step(T0, said(scope));
+        let refused = scope == PauseScope::Controller;
+        assert_eq!(effects.contains(&Effect::Withdraw), refused, "{effects:?}");
+        assert!(!effects.contains(&Effect::Forget(DeviceOp::Reboot)), "it is not lost: {effects:?}");
+        let effects = answered(&mut core, &asked);
+        assert_eq!(commanded(&effects) == REBOOTS, !refused, "{effects:?}");
+        if refused {
+            let again = core.step(T0, Event::Pause(None));
+            assert!(asks_of(&again), "{again:?}");
+            assert_eq!(commanded(&answered(&mut core, &again)), REBOOTS);
+        }
+    }
+}
+
+#[test]
+fn x3_a_persons_own_order_waits_for_a_pause_and_passes_a_refusal_and_the_sites_passes_both() {
+    for (scope, own_goes) in [(PauseScope::Node, false), (PauseScope::Controller, true)] {
+        let (mut core, _) = start(SavedDeviceOps { pause: Some(pause(scope)), ..SavedDeviceOps::default() });
+        core.step(T0, config(6, 6));
+        core.step(T0, Event::Site(None));
+        let effects = core.step(T0, wants());
+        assert_eq!(asks_of(&effects), own_goes, "{effects:?}");
+        let (mut core, _) = start(SavedDeviceOps { pause: Some(pause(scope)), ..SavedDeviceOps::default() });
+        core.step(T0, config(6, 6));
+        let effects = core.step(T0, order(DeviceOp::Reboot, "b1"));
+        assert_eq!(commanded(&answered(&mut core, &effects)), REBOOTS, "{effects:?}");
+    }
+}
+
+#[test]
+fn x3_what_a_person_forces_goes_and_what_is_commanded_is_not_called_back() {
+    for scope in [PauseScope::Node, PauseScope::Controller] {
+        let (mut core, _) = start(SavedDeviceOps { pause: Some(pause(scope)), ..SavedDeviceOps::default() });
+        core.step(T0, Event::Site(None));
+        core.step(T0, config(6, 6));
+        assert_ne!(commanded(&core.step(T0, config(7, 6))), REBOOTS);
+        let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
+        assert_eq!(commanded(&core.step(T0, Event::Forced(Some(order)))), REBOOTS);
+        let effects = core.step(T0, said(scope));
+        assert!(!effects.contains(&Effect::Withdraw), "{effects:?}");
+        assert_eq!(commanded(&effects), None, "it stays commanded");
     }
 }
