@@ -371,7 +371,10 @@ mod tests {
         }
         for (words, why) in [
             (&["--nodes", "2", "--missing", "edge-node-2"][..], "without a node of 2 there is no quorum"),
-            (&["--nodes", "2", "--order", "edge-node-1,edge-node-3"], "each of the 2 nodes of --nodes once"),
+            (
+                &["--nodes", "2", "--order", "edge-node-1,edge-node-3"],
+                "--order names each node of --nodes 2 once",
+            ),
         ] {
             let dir = tempfile::tempdir().unwrap();
             let line =
