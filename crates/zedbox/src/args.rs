@@ -41,7 +41,7 @@ pub(crate) use node::{
 pub(crate) use setup::SetupCommand;
 pub(crate) use site::{BeginOptions, RestartOptions, SiteAction, SiteCommand};
 pub(crate) use update_status::UpdateStatus;
-pub(crate) use words::{called_as, of_now};
+pub(crate) use words::{ALIKE, called_as, of_now};
 
 /// Agents that a link to the program may be named after.
 pub(crate) const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
@@ -50,7 +50,8 @@ pub(crate) const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedk
 #[derive(Debug, Parser)]
 #[command(name = "zedbox", version, arg_required_else_help = true)]
 #[command(
-    after_help = "For images, not listed: run (all agents), zedagent, baseosmgr, nodeagent, zedkube, join; `zedbox help run` \
+    after_help = "`zedbox help CODE` explains a code that status, the page or the log names; documents: /usr/share/doc/zedbox.\n\
+    For images, not listed: run (all agents), zedagent, baseosmgr, nodeagent, zedkube, join; `zedbox help run` \
     explains.\n\
     A link to this program named zedagent, baseosmgr, nodeagent or zedkube runs that agent alone, on `/`.\n\
     Options of agents may also be in <root>/etc/zedbox/zedbox.toml, by their names: device = \"systemd\".\n\

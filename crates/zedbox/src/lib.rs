@@ -9,6 +9,7 @@ mod check;
 #[cfg(feature = "demo")]
 mod demo;
 mod drain_cmd;
+mod help;
 mod join_cmd;
 mod kubeconfig_cmd;
 mod limits;
@@ -140,6 +141,11 @@ pub fn command() -> clap::Command {
 fn refuse(refused: StartRefusal, words: &[OsString], unsaid: LogFormat) -> ExitCode {
     let (format, alone) = args::settings::voice(words);
     let format = format.unwrap_or(unsaid);
+    if let StartRefusal::Words(cause) = &refused
+        && let Some(exit) = help::answer(words, cause)
+    {
+        return ExitCode::from(exit as u8);
+    }
     match refused {
         // Help, a version, and messages for people.
         StartRefusal::Words(cause) if !cause.use_stderr() || format == LogFormat::Text => cause.exit(),

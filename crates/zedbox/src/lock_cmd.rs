@@ -24,7 +24,7 @@ use crate::drain_cmd::voice::{Labelled, Voice};
 /// Does what `command` says. What goes wrong is said on standard error in plain words.
 pub(crate) async fn run(command: &LockCommand) -> Exit {
     let surroundings = Surroundings::of_this_process();
-    let voice = Voice::new(command.place.output, &surroundings);
+    let voice = Voice::new(command.place.at.output, &surroundings);
     Voice::exit("lock", act(command, &surroundings, &voice).await.map(|()| Exit::Done))
 }
 

@@ -13,7 +13,7 @@ use sheet::text::number;
 
 /// Failures go to standard error in plain words.
 pub(crate) async fn run(command: &MachinesCommand) -> Exit {
-    let voice = Voice::new(command.place.output, &Surroundings::of_this_process());
+    let voice = Voice::new(command.place.at.output, &Surroundings::of_this_process());
     Voice::exit("machines", act(command, &voice).await.map(|()| Exit::Done))
 }
 

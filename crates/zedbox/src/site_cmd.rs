@@ -38,7 +38,7 @@ const AGAIN: Duration = Duration::from_secs(2);
 /// Does what `command` says. What goes wrong is said on standard error in plain words.
 pub(crate) async fn run(command: &SiteCommand) -> Exit {
     let surroundings = Surroundings::of_this_process();
-    let voice = Voice::new(command.place.output, &surroundings);
+    let voice = Voice::new(command.place.at.output, &surroundings);
     Voice::exit("site", act(command, &surroundings, &voice).await.map(|()| Exit::Done))
 }
 
@@ -61,7 +61,7 @@ async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) 
             Ok(())
         }
         SiteAction::Status { wait: true } => follow(&cluster, clock, None, voice).await,
-        SiteAction::Status { wait: false } => status(&cluster, clock, &command.place.root, voice).await,
+        SiteAction::Status { wait: false } => status(&cluster, clock, &command.place.at.root, voice).await,
         #[cfg(feature = "demo")]
         SiteAction::Drill(options) => Box::pin(crate::demo::drill(options)).await,
         SiteAction::Restart(options) => {

@@ -120,6 +120,12 @@ pub(crate) async fn run(agents: &[Agent], options: &AgentOptions, levels: &LogLe
     let clock = Clock::new();
     let topic_root = TopicRoot::open(&options.root)
         .with_context(|| format!("open the root {}", options.root.display()))?;
+    if !topic_root.root().is_dir() {
+        bail!(
+            "open the root {}: there is no such directory; make it, or name another one with --root",
+            options.root.display()
+        );
+    }
     reach::begin(topic_root.root());
     let mut limits = Limits::read(options.limits.as_deref())?;
     limits.zedagent.reboot_required.clone_from(&options.reboot_required);

@@ -11,7 +11,7 @@ use kubeapi::ApiClient;
 use kubeapi::connect::account::Account;
 
 use super::time::span;
-use super::{Output, settings};
+use super::{NodePlace, settings};
 use crate::manifests::{SURGE, parts};
 
 /// The cluster software's kubeconfig, below the root.
@@ -25,22 +25,18 @@ const KUBECONFIG: &str = "run/.kube/k3s/k3s.yaml";
     2    invalid arguments\n\
     With -o json standard output holds JSON and nothing else; errors are text on standard error.")]
 pub(crate) struct OverCluster {
-    /// Directory that holds `run` and `persist`.
-    #[arg(long, value_name = "DIR", default_value = "/", global = true)]
-    pub(crate) root: PathBuf,
+    #[command(flatten)]
+    pub(crate) at: NodePlace,
     /// Cluster to work on [default: that of the settings file, else
     /// <root>/run/.kube/k3s/k3s.yaml].
     #[arg(long, value_name = "FILE", env = "KUBECONFIG", global = true)]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// For people or for programs.
-    #[arg(short, long, value_name = "FORM", value_enum, default_value_t, global = true)]
-    pub(crate) output: Output,
 }
 
 impl OverCluster {
     /// Errors: as [`kubeconfig_of`].
     pub(crate) fn cluster(&self) -> anyhow::Result<ApiClient> {
-        Ok(ApiClient::from_kubeconfig(kubeconfig_of(self.kubeconfig.as_deref(), &self.root)?))
+        Ok(ApiClient::from_kubeconfig(kubeconfig_of(self.kubeconfig.as_deref(), &self.at.root)?))
     }
 }
 

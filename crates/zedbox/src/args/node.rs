@@ -38,7 +38,7 @@ pub(crate) enum NodeCommand {
     /// Predict a drain: which pods leave in which order, and what would block it (4). Nothing is written.
     Plan(PlanOptions),
     /// Show the last ten drains with their steps, and who wrote which force file when and why, also after a reboot.
-    History(HistoryOptions),
+    History(NodePlace),
     /// Have zedkube cordon and drain this node, for work on it. Nothing is rebooted. `zedbox undrain` ends it.
     Drain(DrainOptions),
     /// End what `zedbox drain` began, at any time: evictions stop, and zedkube removes its own cordon.
@@ -46,11 +46,12 @@ pub(crate) enum NodeCommand {
     /// Keep operations from starting on this node, while somebody works on it.
     Pause(PauseOptions),
     /// End the pause of this node: what waits goes ahead.
-    Resume(ResumeOptions),
+    Resume(NodePlace),
     /// Let what waits go past that which holds it, when you know better.
     Go(GoOptions),
-    /// Drain this node and reboot it, or withdraw that.
-    Reboot(RebootCommand),
+    /// Drain this node and reboot it, or withdraw that. The agents do it: the order outlives this program.
+    #[command(after_help = CODES)]
+    Reboot(OrderOptions),
     /// Drain this node and switch it off, or withdraw that.
     Shutdown(ShutdownCommand),
 }
@@ -61,13 +62,12 @@ impl NodeCommand {
             Self::Status(it) => &it.place,
             Self::Watch(it) => &it.place,
             Self::Plan(it) => &it.place,
-            Self::History(it) => &it.place,
             Self::Drain(it) => &it.place,
             Self::Undrain(it) => &it.place,
             Self::Pause(it) => &it.place,
-            Self::Resume(it) => &it.place,
+            Self::History(it) | Self::Resume(it) => it,
             Self::Go(it) => &it.place,
-            Self::Reboot(it) => &it.order.place,
+            Self::Reboot(it) => &it.place,
             Self::Shutdown(it) => &it.order.place,
         }
     }
@@ -125,13 +125,6 @@ pub(crate) struct PlanOptions {
     /// The limits file of the agents: its machines_policy and surge count [default: their defaults].
     #[arg(long, value_name = "FILE")]
     pub(crate) limits: Option<PathBuf>,
-}
-
-/// Where the history is.
-#[derive(Debug, Clone, Group)]
-pub(crate) struct HistoryOptions {
-    #[command(flatten)]
-    pub(crate) place: NodePlace,
 }
 
 /// What a person asks for.
@@ -193,13 +186,6 @@ pub(crate) struct PauseOptions {
     /// `zedbox shutdown` do not.
     #[arg(long)]
     pub(crate) only_controller: bool,
-}
-
-/// Ends the pause of this node, of all or of the controller alone: what waits goes ahead.
-#[derive(Debug, Clone, Group)]
-pub(crate) struct ResumeOptions {
-    #[command(flatten)]
-    pub(crate) place: NodePlace,
 }
 
 /// Lets what waits go past that which holds it. Who said so, and why, is recorded.
@@ -336,14 +322,6 @@ const CODES: &str = "Exit codes:\n  \
     8    the order was withdrawn meanwhile\n  \
     9    NOT DRAINED, and the machine goes down: a person forced it\n  \
     130  waiting was ended with Ctrl-C; the order stays";
-
-/// Drains this node and reboots it. The agents do it: the order outlives this program.
-#[derive(Debug, Clone, Group)]
-#[command(after_help = CODES)]
-pub(crate) struct RebootCommand {
-    #[command(flatten)]
-    pub(crate) order: OrderOptions,
-}
 
 /// Drains this node and switches it off. The agents do it: the order outlives this program.
 #[derive(Debug, Clone, Group)]

@@ -19,7 +19,7 @@ const FORMER: [(&str, &[&str], &str); 9] = [
     ("refuse", &["pause", "--only-controller"], "zedbox pause --only-controller --reason TEXT"),
 ];
 /// Similarity from which a word is taken for a mistyped one.
-const ALIKE: f64 = 0.85;
+pub(crate) const ALIKE: f64 = 0.85;
 const PASS: (&str, &str) = ("pass", "zedbox go --past preflight:CODE --reason TEXT");
 
 /// The agent in the program's name.

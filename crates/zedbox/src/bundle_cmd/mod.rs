@@ -69,12 +69,20 @@ struct BundleWritten<'a> {
 
 /// Writes the archive. Failures go to standard error in plain words.
 pub(crate) async fn run(command: &BundleCommand) -> Exit {
-    let voice = Voice::new(command.place.output, &Surroundings::of_this_process());
+    let voice = Voice::new(command.place.at.output, &Surroundings::of_this_process());
     Voice::exit("bundle", write(command, &voice).await.map(|()| Exit::Done))
 }
 
 async fn write(command: &BundleCommand, voice: &Voice) -> anyhow::Result<()> {
-    let (root, now) = (&command.place.root, Clock::new().wall());
+    let (root, now) = (&command.place.at.root, Clock::new().wall());
+    let file = command.to.clone().unwrap_or_else(|| PathBuf::from(name(now)));
+    if let Some(dir) = file.parent().filter(|it| !it.as_os_str().is_empty() && !it.is_dir()) {
+        bail!(
+            "write {}: there is no directory {}; make it, or name another one",
+            file.display(),
+            dir.display()
+        );
+    }
     let mut contents = Contents::default();
     contents.add("about.json", serde_json::to_vec_pretty(&about(now))?);
     files::collect(root, &mut contents);
@@ -83,7 +91,7 @@ async fn write(command: &BundleCommand, voice: &Voice) -> anyhow::Result<()> {
         let root = root.to_string_lossy();
         words.extend(["--root", &root]);
         let kubeconfig = command.place.kubeconfig.as_deref().map(Path::to_string_lossy);
-        let takes = words[0] != "drain" || words[1] == "plan";
+        let takes = !matches!(words[0], "status" | "history");
         if let Some(kubeconfig) = kubeconfig.as_deref().filter(|_| takes) {
             words.extend(["--kubeconfig", kubeconfig]);
         }
@@ -111,7 +119,6 @@ async fn write(command: &BundleCommand, voice: &Voice) -> anyhow::Result<()> {
         );
     }
     let archive = packed(&contents, now).context("pack the archive")?;
-    let file = command.to.clone().unwrap_or_else(|| PathBuf::from(name(now)));
     store::replace(&file, &archive).with_context(|| format!("write {}", file.display()))?;
     let (files, bytes) = (contents.0.len(), archive.len());
     let note =

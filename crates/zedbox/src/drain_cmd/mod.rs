@@ -87,9 +87,7 @@ async fn act(command: &NodeCommand, shell: &Shell) -> (&'static str, anyhow::Res
         NodeCommand::Pause(it) => ("pause", orders::pause::pause(shell, it).await),
         NodeCommand::Resume(_) => ("resume", orders::pause::resume(shell)),
         NodeCommand::Go(it) => ("go", Box::pin(orders::go::run(shell, it)).await),
-        NodeCommand::Reboot(it) => {
-            ("reboot", device_order::run(shell, DeviceOp::Reboot, &it.order, None).await)
-        }
+        NodeCommand::Reboot(it) => ("reboot", device_order::run(shell, DeviceOp::Reboot, it, None).await),
         NodeCommand::Shutdown(it) => {
             ("shutdown", device_order::run(shell, DeviceOp::Shutdown, &it.order, it.within).await)
         }

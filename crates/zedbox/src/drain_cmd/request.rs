@@ -123,10 +123,16 @@ pub(super) fn cancel(shell: &Shell) -> anyhow::Result<Exit> {
 }
 
 /// What zedkube does when a person's request is gone.
-fn after_cancel(seen: &DrainView) -> &'static str {
-    let others = seen.requests.keys().any(|agent| *agent != OPERATOR);
-    if others {
-        return "The controller's request still exists: the drain continues for that one, and the node stays cordoned.";
+fn after_cancel(seen: &DrainView) -> String {
+    if seen.requests.keys().any(|agent| *agent != OPERATOR) {
+        let of_person = seen.pending.values().find(|it| !it.site.is_empty());
+        let whose = of_person.map_or("The controller's request still exists".to_owned(), |it| {
+            let (word, by) = (it.op.word(), &it.site);
+            format!(
+                "The {word} that {by} has ordered still exists (`zedbox {word} --cancel` withdraws a person's)"
+            )
+        });
+        return format!("{whose}: the drain continues for that one, and the node stays cordoned.");
     }
     let unaccepted = |status: DrainStatus| {
         matches!(
@@ -138,9 +144,10 @@ fn after_cancel(seen: &DrainView) -> &'static str {
         )
     };
     if seen.drain_status().is_none_or(unaccepted) {
-        return "zedkube had not accepted it: there is nothing to undo.";
+        return "zedkube had not accepted it: there is nothing to undo.".to_owned();
     }
     "zedkube stops evicting and removes its own cordon; evicted pods come back only as the scheduler places them."
+        .to_owned()
 }
 
 /// What a person should know who requests a drain in this state.
@@ -219,7 +226,12 @@ mod tests {
         seen.status = Some(topics::NodeDrainStatus { status, requested_by: Requester::Operator });
         assert!(after_cancel(&seen).contains("removes its own cordon"));
         seen.requests.insert("zedagent", NodeDrainRequest::default());
-        assert!(after_cancel(&seen).contains("stays cordoned"));
+        let told = after_cancel(&seen);
+        assert!(told.contains("controller's request") && told.contains("stays cordoned"), "{told}");
+        let of_person = topics::DeviceOpPending { site: "operator field".to_owned(), ..Default::default() };
+        seen.pending.insert("reboot".to_owned(), of_person);
+        let told = after_cancel(&seen);
+        assert!(!told.contains("controller") && told.contains("`zedbox reboot --cancel`"), "{told}");
     }
 
     #[test]

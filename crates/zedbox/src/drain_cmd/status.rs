@@ -2,6 +2,8 @@
 //!
 //! Not here: what it says (`sheet`).
 
+use std::collections::BTreeSet;
+
 use agent::operator;
 use pubsub::TopicRoot;
 use sheet::text::bar;
@@ -19,6 +21,8 @@ use crate::args::{Output, StatusOptions};
 /// Of the sheet at rest, and when something is going on.
 const RESTING_LINES: usize = 10;
 const LINES: usize = 12;
+/// zedkube's reason where there is none.
+const IDLE: &str = "no drain requested";
 
 /// Prints how far the drain is.
 pub(super) async fn run(shell: &Shell, options: &StatusOptions) -> anyhow::Result<Exit> {
@@ -79,7 +83,11 @@ pub(super) fn sheet(seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
     let judged = seen.judge(now);
     let mut out = Sheet::new(&paragraph("", &judged.headline.text, columns), colour(judged.outcome));
     let counts = seen.agreed().map(|it| it.counts).unwrap_or_default();
+    let mut causes = BTreeSet::new();
     let mut add = |Row { weight, label, text, step }: Row| {
+        // Of each cause the first has its row before others have two.
+        let again = !causes.insert(label) && weight == RowWeight::Cause;
+        let weight = if again { RowWeight::Course } else { weight };
         let text = match label {
             "pods" => format!("{} {text}", bar(counts.gone, counts.total)),
             // The next step of all is that of the first one.
@@ -89,11 +97,16 @@ pub(super) fn sheet(seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
         };
         out.add(weight, &row(label, &text, columns));
     };
-    rows(seen, &judged, now).into_iter().for_each(&mut add);
+    // What the headline says is not said again.
+    let is_new = |it: &Row| it.label != "reason" || it.text != IDLE;
+    rows(seen, &judged, now).into_iter().filter(is_new).for_each(&mut add);
     let step = seen.next_step(&judged, now);
     let step = if step.is_empty() { "nothing".to_owned() } else { step };
     add(Row::new(RowWeight::Essential, "next step", step));
-    add(seen.live_row(now));
+    let rests = matches!(judged.outcome, DrainOutcome::Idle | DrainOutcome::Unknown);
+    if !rests || seen.live.running.is_some() || !seen.live.last_turn.is_zero() {
+        add(seen.live_row(now));
+    }
     out
 }
 

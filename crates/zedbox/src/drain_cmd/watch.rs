@@ -89,8 +89,7 @@ pub(super) async fn run(shell: &Shell, goal: Goal, patience: WatchPatience) -> a
             if patience.acts {
                 drop(teller.last_words(false, "waiting ended"));
             } else {
-                let words = "waiting ended; the drain continues, and `zedbox watch` follows it";
-                teller.last_words(false, words)?;
+                teller.last_words(false, &left("waiting", follow.view(), clock))?;
             }
             return Ok(if is_blocked { Exit::Blocked } else { Exit::UnderWay });
         }
@@ -100,7 +99,7 @@ pub(super) async fn run(shell: &Shell, goal: Goal, patience: WatchPatience) -> a
         tokio::select! {
             biased;
             _ = interrupt.recv() => {
-                teller.last_words(false, "watching ended; the drain continues")?;
+                teller.last_words(false, &left("watching", follow.view(), clock))?;
                 return Ok(Exit::Interrupted);
             }
             _ = resized.recv() => stale = true,
@@ -112,6 +111,18 @@ pub(super) async fn run(shell: &Shell, goal: Goal, patience: WatchPatience) -> a
             }
         }
     }
+}
+
+/// What is true of the drain that nobody watches any more, and what to do.
+fn left(what: &str, seen: &DrainView, clock: Clock) -> String {
+    let now = clock.wall();
+    let judged = seen.judge(now);
+    if matches!(judged.outcome, DrainOutcome::UnderWay | DrainOutcome::Blocked) && seen.served().is_some() {
+        return format!("{what} ended; the drain continues, and `zedbox watch` follows it");
+    }
+    let step = seen.next_step(&judged, now);
+    let step = if step.is_empty() { step } else { format!("; next step: {step}") };
+    format!("{what} ended: {}{step}", judged.headline.text)
 }
 
 /// Tells what is seen, in the form that suits the reader.

@@ -31,16 +31,16 @@ const RESULT: usize = 9;
 
 /// Failures go to standard error in plain words.
 pub(crate) async fn run(command: &VerifyCommand) -> Exit {
-    let voice = Voice::new(command.place.output, &Surroundings::of_this_process());
+    let voice = Voice::new(command.place.at.output, &Surroundings::of_this_process());
     let fail = |exit: Exit, error: anyhow::Error| {
         Voice::warn_of("verify", &format!("failed to {error:#}"));
         exit
     };
-    let probes = match after_boot::read(&command.place.root, command.probes.as_deref()) {
+    let probes = match after_boot::read(&command.place.at.root, command.probes.as_deref()) {
         Ok(probes) => probes,
         Err(why) => return fail(Exit::Usage, anyhow::anyhow!(why)),
     };
-    let topic_root = match TopicRoot::open(&command.place.root) {
+    let topic_root = match TopicRoot::open(&command.place.at.root) {
         Ok(topic_root) => topic_root,
         Err(error) => return fail(Exit::Failed, anyhow::Error::new(error).context("open the root")),
     };

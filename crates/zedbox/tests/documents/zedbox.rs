@@ -28,6 +28,8 @@ fn refused(text: &str, whole: bool) -> Option<String> {
         *word = value.map_or_else(|| word.trim_end_matches('…').to_owned(), |(_, value)| (*value).to_owned());
         *word = word.replace("preflight:CODE", "preflight:backups");
     }
+    // It stands for a code, which clap takes for no command.
+    words.retain(|it| it != "CODE");
     let cause = zedbox::command().try_get_matches_from(words).err()?;
     let kind = cause.kind();
     let lacks = matches!(

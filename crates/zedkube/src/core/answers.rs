@@ -15,6 +15,9 @@ use super::context::NodeContext;
 use super::facts::Force;
 use crate::limits::{ANSWER_DWELL, COMPLETE_AGE};
 
+/// What a person does on a node that was drained for them.
+pub(super) const WORK: &str = "work on the node; it takes pods again after `zedbox undrain`";
+
 /// Requests, force file and answers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Answers {
@@ -400,7 +403,7 @@ impl Answers {
         !self.requests.is_empty() && self.requests.keys().all(|who| *who == Requester::Operator)
     }
 
-    /// What comes after COMPLETE.
+    /// What comes after COMPLETE, under our cordon.
     pub(crate) fn after_complete(&self) -> &'static str {
         if !self.only_a_person_waits() {
             ""
@@ -408,7 +411,7 @@ impl Answers {
             "NOT drained, pods may still run here: remove the cause, then `zedbox undrain` and \
              `zedbox drain` again"
         } else {
-            "work on the node; it takes pods again after `zedbox undrain`"
+            WORK
         }
     }
 

@@ -192,7 +192,7 @@ impl AfterBoot {
             self.opened = true;
         }
         let member = node.member == Membership::Member;
-        let wanted = node.node_known && (member && !self.settled || self.earlier);
+        let wanted = !node.name.is_empty() && (member && !self.settled || self.earlier);
         if wanted != self.watching {
             self.watching = wanted;
             if wanted {
@@ -206,7 +206,7 @@ impl AfterBoot {
             }
             out.push(Effect::Gate(wanted));
         }
-        let sentry = member && node.node_known && !wanted && !busy;
+        let sentry = member && !node.name.is_empty() && !wanted && !busy;
         if sentry != self.sentry {
             self.sentry = sentry;
             out.push(Effect::Taints(sentry));

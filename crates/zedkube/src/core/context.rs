@@ -39,8 +39,8 @@ pub(crate) struct NodeContext {
     pub(crate) site: SiteState,
     /// What an update of k3s says of it.
     pub(crate) k3s: K3sHold,
-    /// Whether the name of our Node object is known.
-    pub(crate) node_known: bool,
+    /// The name of our Node object, empty until it is known.
+    pub(crate) name: String,
     /// The turn of this node to be down.
     pub(crate) turn: Turns,
     /// The hooks of this node.

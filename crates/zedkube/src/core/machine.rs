@@ -56,7 +56,7 @@ impl Zedkube {
                 member: Membership::default(),
                 site: SiteState::default(),
                 k3s: K3sHold::default(),
-                node_known: false,
+                name: String::new(),
                 turn: Turns::default(),
                 hooks: HookState::default(),
                 window: WindowState::default(),
@@ -146,7 +146,7 @@ impl Core for Zedkube {
                 self.history.pause(pause.as_ref(), self.node.wall(now));
                 self.node.window.pause = pause;
             }
-            Event::NodeKnown { name } => self.node.node_known = !name.is_empty(),
+            Event::NodeKnown { name } => self.node.name = name,
             Event::Request(from, request) => {
                 if planted(Fault::K3) && request.is_some() && self.drain.is_active() {
                     out.push(Effect::Probe(ours));
@@ -270,7 +270,7 @@ impl Zedkube {
 
     /// Whether the node may be looked at: one that is leaving its cluster is in other hands.
     pub(super) fn may_look(&self) -> bool {
-        self.node.node_known && self.answers.knows_requests() && self.node.member != Membership::Leaving
+        !self.node.name.is_empty() && self.answers.knows_requests() && self.node.member != Membership::Leaving
     }
 
     /// How the node is to be as things are now.

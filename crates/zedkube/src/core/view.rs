@@ -9,6 +9,7 @@ use topics::{
     CordonOwner, DrainJournal, DrainPhase, DrainStatus, FORCE_FILE, NodeDrainProgress, NodeDrainStatus, Skip,
 };
 
+use super::answers::WORK;
 use super::cleanup::cordoned;
 use super::drain::{StateWords, words};
 use super::facts::{Effect, Force};
@@ -114,6 +115,12 @@ impl Zedkube {
     fn words(&self) -> StateWords {
         let drain = self.drain.words(&self.answers, &self.node);
         let mut words = drain.unwrap_or_else(|| self.idle_words());
+        if words.phase == DrainPhase::Complete
+            && self.cleanup.cordon() == CordonOwner::Foreign
+            && words.next_step == WORK
+        {
+            "work on the node; it stays cordoned by whoever did it".clone_into(&mut words.next_step);
+        }
         let k3s = &self.node.k3s;
         if k3s.holds() {
             let failed = if k3s.failed { "has failed and " } else { "" };
@@ -205,7 +212,7 @@ impl Zedkube {
             Membership::Member | Membership::Outside if cordoned(self.cleanup.cordon()) => words(
                 DrainPhase::Idle,
                 "no drain requested; the node is cordoned by somebody else",
-                "if that cordon is yours: `kubectl uncordon NODE`",
+                format!("if that cordon is yours: `kubectl uncordon {}`", self.node.name),
             ),
             Membership::Member => match self.history.failed_before(&self.node.boot_id) {
                 Some(failed) => words(

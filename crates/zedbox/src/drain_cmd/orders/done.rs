@@ -104,8 +104,7 @@ fn end(seen: &DrainView) -> Option<(Exit, String)> {
         ) => Some((Exit::Done, "the node is schedulable again".to_owned())),
         (CordonOwner::Foreign, DrainPhase::Idle) => Some((
             Exit::Blocked,
-            "the node stays cordoned, and that cordon is not ours; if it is yours: `kubectl uncordon NODE`"
-                .to_owned(),
+            format!("the node stays cordoned, and that cordon is not ours; {}", progress.next_step),
         )),
         _ => None,
     }
