@@ -108,7 +108,7 @@ pub fn budgets(all: &[Value]) -> Vec<Finding> {
             "PodDisruptionBudgets that allow no disruption although all pods run; a drain waits for them until its time limit",
             &|it| whole(it) && !lacks(it) && !is_kept(it),
             &|it| format!("needs {} of {}", count(it, "desiredHealthy"), count(it, "expectedPods")),
-            "add a replica, or require one pod less (minAvailable, maxUnavailable)",
+            "require one pod less (minAvailable, maxUnavailable), or add a replica where another node has room",
         ),
         (
             "PodDisruptionBudgets that allow no disruption because too few pods are Ready",

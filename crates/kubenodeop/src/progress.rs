@@ -312,9 +312,9 @@ impl BlockCode {
             Self::StorageManager => {
                 return format!("see the volumes under Storage; then `kubectl -n {namespace} get pdb {name}`");
             }
-            // All its pods are Ready, or cannot be counted: see `held::is_stuck`.
+            // All its pods are Ready, or cannot be counted: see `held::is_stuck`; with its name `held::advised`.
             Self::BudgetStuck => {
-                return format!("waiting does not help: add a replica, or change the budget: {budgets} shows both");
+                return format!("waiting does not help: let the budget allow one less: {budgets} shows it");
             }
             Self::ManyBudgets => {
                 return format!("wait until all budgets of the pod allow a disruption, or leave it one: {budgets}");

@@ -163,7 +163,7 @@ impl PreflightRunner {
                 };
                 let why = format!("[{}] {}{more}", first.code, first.text);
                 let next_step = format!(
-                    "{}; or have it pass: zedbox go --past preflight:{} --reason TEXT",
+                    "{}; or have it pass: `zedbox go --past preflight:{} --reason TEXT`",
                     first.next, first.code
                 );
                 Err(StartObstacle { why, next_step, away: false, of_node: false })

@@ -129,7 +129,7 @@ async fn v1_each_thing_that_is_not_well_is_named_in_its_layer_with_the_next_step
             "budgets",
             Warn,
             "allow no disruption although all pods run; a drain waits for them until its time limit: shop/b2 (needs 2 of 2)",
-            "kubectl -n shop describe pdb b2; add a replica",
+            "kubectl -n shop describe pdb b2; require one pod less",
             |all| {
                 // One that lets go, one that does not, those of Longhorn and KubeVirt, and one without pods.
                 all.extend([budget("shop", "b1", [1, 2, 1, 2]), budget("shop", "b2", [0, 2, 2, 2])]);

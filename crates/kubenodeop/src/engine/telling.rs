@@ -248,7 +248,8 @@ pub(super) fn blocker(
         (_, _) => return None,
     };
     if !track.over || track.state == PodState::Ended {
-        return named(code, reason, since);
+        let found = named(code, reason, since)?;
+        return Some(held::advised(found, &track.facts, &spaces.guards(&track.facts)));
     }
     let code = if code == BlockCode::LongGrace { code } else { BlockCode::OverTime };
     let limit = limit(rules.pod.after.unwrap_or_default(), "a pod");

@@ -331,7 +331,8 @@ impl Survey {
             }
             if guards.iter().any(|budget| !budget.admits(ready)) {
                 let (code, reason) = self.held_now(&pod.facts, &guards);
-                foresee(code, reason);
+                let one = held::foreseen(&Subject::Pod(name.clone()), code, reason);
+                found.push(held::advised(one, &pod.facts, &guards));
                 continue;
             }
             let key = |budget: &BudgetFacts| (budget.namespace.clone(), budget.name.clone());

@@ -51,6 +51,18 @@ pub fn by_budgets(
     (code, parts.join("; "))
 }
 
+/// The same, with what opens a budget that is stuck: each form of one takes it.
+pub fn advised(mut found: Blocker, facts: &PodFacts, guards: &[&BudgetFacts]) -> Blocker {
+    let stuck =
+        |it: &&&BudgetFacts| found.code == BlockCode::BudgetStuck && is_stuck(it) && !it.passes(facts.ready);
+    if let Some(BudgetFacts { namespace, name, healthy, .. }) = guards.iter().find(stuck) {
+        let spec = format!("{{\"minAvailable\":{},\"maxUnavailable\":null}}", (healthy - 1).max(0));
+        let patch = format!("kubectl -n {namespace} patch pdb {name} --type merge -p '{{\"spec\":{spec}}}'");
+        found.next_step = format!("waiting does not help; this lets one pod go: `{patch}`");
+    }
+    found
+}
+
 /// The sentence for a pod whose namespace is being deleted; `text` says so.
 pub fn by_namespace(pod: &PodRef, text: &str) -> String {
     format!("pod {pod} waits for the end of its namespace: {text}")

@@ -204,7 +204,10 @@ async fn turns(cluster: &ApiClient) -> VerifyLayer {
         if known(&it.node) {
             Finding::new("turn", text, outage::findings::next_of(it)).with(Severity::Warns)
         } else {
-            let next = format!("zedbox lock release {node} --fence {} --reason '...'", it.fence);
+            let next = format!(
+                "once its machine is off: zedbox lock release {node} --fence {} --reason '...'",
+                it.fence
+            );
             let text = format!("{text}, and there is no such node any more: no other node may go");
             Finding::new("turn", text, next)
         }

@@ -59,7 +59,7 @@ fn o5_the_plan_of_this_device_names_pods_blockers_and_the_next_step() {
         "kube-system/agent-edge-node-1 keep-daemonset application 0 - ",
         "blocked [budget-stuck] pod shop/web-",
         "PodDisruptionBudget shop/web allows no disruption: 2 of 2 pods healthy, 2 required",
-        "next step waiting does not help: add a replica, or change the budget",
+        "next step waiting does not help; this lets one pod go: `kubectl -n shop patch pdb web --type merge -p",
         "node edge-node-1, cordon none: 2 pods; 1 leave, 0 going, 1 stay; 1 would be blocked; order: application 1",
     ] {
         assert!(said.contains(words), "no `{words}` in {}", told.out);
@@ -168,7 +168,7 @@ fn o5_a_plan_for_programs_is_one_object_with_the_members_of_the_topics() {
     assert_eq!(first["Code"], "budget-stuck");
     assert_eq!(first["Pod"], held["Pods"][0]["Pod"]);
     assert_eq!(first["UID"], held["Pods"][0]["UID"]);
-    assert!(first["NextStep"].as_str().unwrap().contains("replica"));
+    assert!(first["NextStep"].as_str().unwrap().contains("patch pdb web"));
 }
 
 #[test]

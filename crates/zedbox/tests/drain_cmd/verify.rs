@@ -237,7 +237,7 @@ const ROWS: [Row; 14] = [
         "fail",
         "node n9 may be out of service: it holds the turn for a reboot (phase draining), and there is no such node any \
          more: no other node may go",
-        "zedbox lock release n9 --fence 7 --reason '...'",
+        "once its machine is off: zedbox lock release n9 --fence 7 --reason '...'",
     ),
     (
         |it| it.held_by("n2"),

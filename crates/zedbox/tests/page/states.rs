@@ -402,7 +402,7 @@ fn many(tree: &Node) {
     let blockers: Vec<Value> = codes.iter().enumerate().map(blocker).collect();
     tree.set(&json!({
         "Counts": { "Total": 48, "Gone": 30, "Going": 8, "Waiting": 5, "Blocked": 5 }, "Blockers": blockers,
-        "BlockersOmitted": 3, "NextStep": format!("{long}0: add a replica, or change the budget (and 7 more)"), "Estimate": "2026-03-14T09:52:00Z",
+        "BlockersOmitted": 3, "NextStep": format!("{long}0: change the budget (and 7 more)"), "Estimate": "2026-03-14T09:52:00Z",
         "Machines": [{ "Name": "shop/db", "State": "moving", "Reason": "migrates to node edge-node-2, phase Running" }],
         "Volumes": ["shop/data (pv pvc-7c1e)"], "Left": [format!("{long}: it stays: its pods have come back 3 times")],
         "Storage": [{ "Volume": "shop/data (pvc-1)", "Node": "edge-node-1", "Rebuilding": true, "Percent": 42,

@@ -11,3 +11,4 @@ mod held;
 mod killed;
 mod log_words;
 mod secrets;
+mod typed;

@@ -409,7 +409,7 @@ impl Answers {
             ""
         } else if self.given.iter().any(|it| !it.skip.is_empty()) {
             "NOT drained, pods may still run here: remove the cause, then `zedbox undrain` and \
-             `zedbox drain` again"
+             `zedbox drain --reason TEXT` again"
         } else {
             WORK
         }
@@ -418,7 +418,7 @@ impl Answers {
     /// What comes after a failure.
     pub(crate) fn after_failure(&self) -> &'static str {
         if self.only_a_person_waits() {
-            "then ask again with `zedbox drain`, or give up with `zedbox undrain`"
+            "then ask again with `zedbox drain --reason TEXT`, or give up with `zedbox undrain`"
         } else {
             "it is requested again by itself; to go ahead without a drain: `zedbox go --past drain \
              --reason '...'`"

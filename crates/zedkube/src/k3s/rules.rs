@@ -538,8 +538,8 @@ impl K3s {
                 "k3s update timed out: this node keeps its turn, see `zedbox lock status`; it waits for {waits}"
             );
             let next_step = format!(
-                "look at the log of the kube container; then set k3s.version back to `{}` in the device config, or give \
-                 the turn back: `zedbox lock status` shows its number for `zedbox lock release`",
+                "look at the log of the kube container; then set k3s.version back to `{}` in the device config, or, \
+                 once this node is healthy, give the turn back with what `zedbox lock status` shows",
                 record.from
             );
             self.keep(K3sUpdate { stage: K3sStage::Failed, waiting_for: waits, next_step, ..record }, out);

@@ -359,7 +359,7 @@ fn a_version_that_is_not_reported_in_time_keeps_the_turn_and_says_what_to_type()
     assert_eq!(record.stage, K3sStage::Failed);
     assert!(record.waiting_for.contains("to report v2, it reports v1"), "{}", record.waiting_for);
     assert!(record.next_step.contains("k3s.version back to `v1`"), "{}", record.next_step);
-    assert!(record.next_step.contains("zedbox lock release"), "{}", record.next_step);
+    assert!(record.next_step.contains("once this node is healthy"), "{}", record.next_step);
     assert!(bench.disk.request.is_some(), "the turn stays");
     // Set back, nothing has to restart: it is over at once.
     bench.look = None;
