@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
-use http::uri::{PathAndQuery, Scheme};
+use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Request, Uri};
 use kube::client::Body;
 use serde_json::json;
@@ -25,22 +25,19 @@ const AUTHORITIES: [&str; 3] =
 
 /// Its `Display` is its host.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Webhook {
-    uri: Uri,
-    host: String,
-}
+pub struct Webhook(Uri);
 
 impl FromStr for Webhook {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let uri: Uri = text.trim().parse().map_err(|_quotes| "it is no address as https://host/path")?;
-        let host = uri.host().unwrap_or_default().to_owned();
-        let is_here = ["127.0.0.1", "[::1]", "localhost"].contains(&host.as_str());
+        let host = uri.host().unwrap_or_default();
+        let is_here = ["127.0.0.1", "[::1]", "localhost"].contains(&host);
         match uri.scheme().map(Scheme::as_str) {
-            Some("https") if !host.is_empty() => Ok(Self { uri, host }),
+            Some("https") if !host.is_empty() => Ok(Self(uri)),
             // A gateway on this machine; what leaves it is encrypted.
-            Some("http") if is_here => Ok(Self { uri, host }),
+            Some("http") if is_here => Ok(Self(uri)),
             _ => Err("it is no address as https://host/path; http:// is for this machine alone (127.0.0.1)"),
         }
     }
@@ -48,7 +45,7 @@ impl FromStr for Webhook {
 
 impl fmt::Display for Webhook {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.host)
+        out.write_str(self.0.host().unwrap_or_default())
     }
 }
 
@@ -63,30 +60,29 @@ impl Webhook {
     ///
     /// Errors: why it was not, without the address.
     pub async fn post(&self, text: &str) -> Result<(), String> {
-        match tokio::time::timeout(LIMIT, self.exchange(text)).await {
-            Ok(done) => done,
-            Err(_elapsed) => Err(format!("no answer within {} s", LIMIT.as_secs())),
-        }
+        let is_tls = self.0.scheme() == Some(&Scheme::HTTPS);
+        let there = AUTHORITIES.iter().map(Path::new).find(|it| is_tls && it.exists());
+        let exchange = async {
+            let authorities = tokio::task::spawn_blocking(move || there.map(read_file))
+                .await
+                .map_err(|it| it.to_string())?;
+            self.exchange(text, authorities.transpose()?.unwrap_or_default()).await
+        };
+        let late = |_| Err(format!("no answer within {} s", LIMIT.as_secs()));
+        tokio::time::timeout(LIMIT, exchange).await.unwrap_or_else(late)
     }
 
-    async fn exchange(&self, text: &str) -> Result<(), String> {
-        let is_tls = self.uri.scheme() == Some(&Scheme::HTTPS);
-        let read = || AUTHORITIES.iter().map(Path::new).find(|it| it.exists()).map(read_file);
-        let authorities = if is_tls {
-            tokio::task::spawn_blocking(read).await.map_err(|it| it.to_string())?.transpose()?
-        } else {
-            None
-        };
-        let authority = self.uri.authority().map(ToString::to_string).unwrap_or_default();
-        let server = format!("{}://{authority}", if is_tls { "https" } else { "http" });
-        let access = Access { server, authorities: authorities.unwrap_or_default(), ..Access::default() };
-        let request = Request::post(self.uri.path_and_query().map_or("/", PathAndQuery::as_str))
+    async fn exchange(&self, text: &str, authorities: Vec<u8>) -> Result<(), String> {
+        let (scheme, at) = (self.0.scheme_str(), self.0.authority().map(Authority::as_str));
+        let server = format!("{}://{}", scheme.unwrap_or_default(), at.unwrap_or_default());
+        let access = Access { server, authorities, ..Access::default() };
+        let request = Request::post(self.0.path_and_query().map_or("/", PathAndQuery::as_str))
             .header(CONTENT_TYPE, "application/json")
             .body(Body::from(json!({ "text": text }).to_string().into_bytes()))
             .map_err(|it| it.to_string())?;
         let answer = client(&access).map_err(|it| it.to_string())?.send(request).await;
         let unsent = |it| {
-            let (what, via) = ("post a message".to_owned(), self.host.clone());
+            let (what, via) = ("post a message".to_owned(), self.to_string());
             Error::Connection { what, via, source: cause(it) }.plain()
         };
         let status = answer.map_err(unsent)?.status();
@@ -97,8 +93,13 @@ impl Webhook {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustls_pki_types::PrivateKeyDer;
+    use rustls_pki_types::pem::PemObject as _;
+    use std::sync::Arc;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
+    use tokio_rustls::rustls::{ServerConfig, crypto::ring};
 
     const PATH: &str = "/services/T0/s3cr3t?key=s3cr3t";
 
@@ -147,6 +148,37 @@ mod tests {
         }
         for wrong in ["http://10.0.0.1/s3cr3t", "ftp://a/s3cr3t", "hooks/s3cr3t", "https:///s3cr3t", ""] {
             assert!(wrong.parse::<Webhook>().is_err_and(|it| !it.contains("s3cr3t")), "{wrong}");
+        }
+    }
+    #[tokio::test]
+    async fn s2_a_message_goes_to_a_gateway_whose_authority_this_machine_knows_and_to_no_other() {
+        let [own, other] =
+            [(); 2].map(|()| rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap());
+        let key = PrivateKeyDer::from_pem_slice(own.signing_key.serialize_pem().as_bytes()).unwrap();
+        let config = ServerConfig::builder_with_provider(ring::default_provider().into());
+        let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        let config = config.with_single_cert(vec![own.cert.der().clone()], key).unwrap();
+        let gateway = TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let hook: Webhook = format!("https://{}{PATH}", listener.local_addr().unwrap()).parse().unwrap();
+        for (authority, is_known) in [(&other, false), (&own, true)] {
+            let served = async {
+                let (stream, _) = listener.accept().await.unwrap();
+                let Ok(mut stream) = gateway.accept(stream).await else { return false };
+                let mut heard = Vec::new();
+                while !heard.ends_with(b"}") {
+                    heard.push(stream.read_u8().await.unwrap());
+                }
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+                true
+            };
+            let (heard, done) = tokio::join!(served, hook.exchange("x", authority.cert.pem().into_bytes()));
+            assert_eq!((heard, done.is_ok()), (is_known, is_known), "{done:?}");
+            assert!(
+                is_known
+                    || done
+                        .is_err_and(|it| it.contains("invalid peer certificate") && !it.contains("s3cr3t"))
+            );
         }
     }
 }
