@@ -266,8 +266,8 @@ fn follows(said: &str) -> bool {
 async fn by_kernel(topic_root: &TopicRoot) -> Option<String> {
     let Some(program) = PROGRAMS.map(|it| topic_root.path(it)).into_iter().find(|it| it.exists()) else {
         return Some(format!(
-            "whether it follows a time server cannot be read, as there is neither /{SYNCHRONIZED} nor the program \
-             adjtimex; add busybox's to the image"
+            "nothing says that it is synchronized (looked for /{SYNCHRONIZED} and the program adjtimex); start a time \
+             service"
         ));
     };
     match program::call(&program, &[], LIMIT).await {

@@ -17,7 +17,7 @@ use crate::outcome::DrainOutcome;
 use crate::text::{clock_time, number, spoken};
 use crate::view::DrainView;
 use complete::complete;
-use words::{JudgedState, blocked, by, operation, purpose, turn, unknown, waits};
+use words::{JudgedState, blocked, by, purpose, turn, unknown, waits};
 
 /// What is so, in one sentence, and how a command ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,9 +141,11 @@ fn drain(view: &DrainView, now: GoTime) -> JudgedState {
             resting(view, NodeState::AfterBoot, rest)
         }
         DrainPhase::Leaving => resting(view, NodeState::Leaving, "drains wait until it has left".to_owned()),
-        DrainPhase::WholeSite => {
-            resting(view, NodeState::WholeSite, "it holds this node, drains wait for its end".to_owned())
-        }
+        DrainPhase::WholeSite => resting(
+            view,
+            NodeState::WholeSite,
+            "all nodes shut down or restart, drains wait for its end".to_owned(),
+        ),
     }
 }
 
@@ -185,14 +187,14 @@ fn idle(view: &DrainView, status: DrainStatus, now: GoTime) -> JudgedState {
     }
     if let Some(pending) = view.pending.values().next() {
         if pending.state == PendingState::Commanded {
-            let rest = format!("{} is commanded, the machine goes down", operation(pending));
+            let rest = format!("{} is commanded, the machine goes down", pending.words());
             return resting(view, NodeState::Requested, rest);
         }
         if view.requests.is_empty() && view.failed(Requester::DeviceOp).next().is_some() {
             let after = after_failures(view, Requester::DeviceOp);
             return failed(view, Requester::DeviceOp, &format!("{}, {after}", waits(pending)));
         }
-        let rest = format!("{} is pending, its drain has not begun", operation(pending));
+        let rest = format!("{} is pending, its drain has not begun", pending.words());
         return (NodeState::Requested, DrainOutcome::UnderWay, rest);
     }
     if !view.requests.is_empty() {
@@ -262,7 +264,7 @@ fn failed(view: &DrainView, asked: Requester, what: &str) -> JudgedState {
 }
 
 /// Since when the API does not answer, and what happens then.
-fn api_silent(progress: &NodeDrainProgress, what: &str, now: GoTime) -> String {
+fn api_silent(progress: &NodeDrainProgress, what: &str, begun: bool, now: GoTime) -> String {
     let since = clock_time(progress.api_silent_since, now);
     let gives_up = progress.limits.iter().any(|it| it.until == progress.deadline);
     let then = if progress.phase != DrainPhase::Checking || progress.deadline.is_zero() || gives_up {
@@ -270,7 +272,8 @@ fn api_silent(progress: &NodeDrainProgress, what: &str, now: GoTime) -> String {
     } else {
         format!("; at {} {what} goes ahead WITHOUT a drain", clock_time(progress.deadline, now))
     };
-    format!("the Kubernetes API has not answered since {since}{then}")
+    let no_answer = if begun { "the Kubernetes API has not answered" } else { "no answer" };
+    format!("{no_answer} since {since}{then}")
 }
 
 fn at_work(progress: &NodeDrainProgress, what: &str, now: GoTime) -> JudgedState {
@@ -298,15 +301,20 @@ fn at_work(progress: &NodeDrainProgress, what: &str, now: GoTime) -> JudgedState
         (DrainPhase::Proving, "pods are gone, which is being verified"),
         (DrainPhase::Retrying, "an attempt failed, the next one follows"),
     ];
+    let begun = !matches!(progress.phase, DrainPhase::Checking | DrainPhase::RunningHooks);
+    let silent = !progress.api_silent_since.is_zero();
     let rest = match words.iter().find(|(phase, _)| *phase == progress.phase) {
-        _ if !progress.api_silent_since.is_zero() => api_silent(progress, what, now),
+        _ if silent => api_silent(progress, what, begun, now),
         _ if progress.phase == DrainPhase::Draining => {
             format!("{} of {} gone", counts.gone, number(counts.total, "pod"))
         }
         found => found.map_or("the node is being checked first", |(_, words)| words).to_owned(),
     };
-    let begun = !matches!(progress.phase, DrainPhase::Checking | DrainPhase::RunningHooks);
-    let state = if begun { NodeState::UnderWay } else { NodeState::Requested };
+    let state = match (begun, silent) {
+        (true, _) => NodeState::UnderWay,
+        (false, true) => NodeState::WaitingForApi,
+        (false, false) => NodeState::Requested,
+    };
     (state, DrainOutcome::UnderWay, format!("{what} waits, {rest}"))
 }
 

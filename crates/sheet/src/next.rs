@@ -7,7 +7,7 @@ use crate::outcome::DrainOutcome;
 use crate::view::DrainView;
 
 /// What a person does who wants to work on a node that is in service.
-const TO_WORK: &str = "to work on it: `sudo zedbox drain --reason TEXT` there, and wait for SAFE TO WORK ON";
+const TO_WORK: &str = "Nothing to do. To work on this node: `sudo zedbox drain --reason TEXT --wait`";
 const TO_KNOW: &str = "check that zedkube runs: `zedbox status` on the node";
 const TO_KEEP_OFF: &str = "do not work on the node: it takes pods again";
 const TO_KEEP_AWAY: &str = "leave the node alone: it goes down by itself";

@@ -7,7 +7,6 @@ use topics::{
 };
 
 use crate::judge::Judgement;
-use crate::judge::words::operation;
 use crate::outcome::DrainOutcome;
 use crate::text::{moment, number, span, unix_secs};
 use crate::view::DrainView;
@@ -60,7 +59,7 @@ pub fn rows(view: &DrainView, judged: &Judgement, now: GoTime) -> Vec<Row> {
     let cause = |label: &'static str, text: String| Row::new(RowWeight::Cause, label, text);
     for it in view.pending.values() {
         let skip = if it.skip.is_empty() { String::new() } else { format!("; without a drain: {}", it.skip) };
-        rows.push(cause("pending", format!("{} waits for {}{skip}", operation(it), it.waiting_for)));
+        rows.push(cause("pending", format!("{} waits for {}{skip}", it.words(), it.waiting_for)));
     }
     rows.extend(view.updates.values().map(|it| cause("pending", update_words(it, now))));
     if let Some(it) = &view.last_look {
@@ -128,7 +127,7 @@ impl DrainView {
     pub fn live_row(&self, now: GoTime) -> Row {
         let (live, at) = (self.live, self.live.last_turn);
         let turn = if at.is_zero() {
-            "never heard of".to_owned()
+            "has not run on these files in this boot".to_owned()
         } else {
             format!("last heard of {}", moment(at, now))
         };
@@ -218,10 +217,12 @@ fn progress_rows(
         (RowWeight::Detail, "estimate", progress.estimate),
     ] {
         if !at.is_zero() {
-            add(weight, label, moment(at, now));
+            let ends = progress.limits.iter().find(|it| label == "deadline" && it.until == at);
+            let then = ends.map_or_else(String::new, |it| format!("; then: {}", then_words(it)));
+            add(weight, label, moment(at, now) + &then);
         }
     }
-    for it in &progress.limits {
+    for it in progress.limits.iter().filter(|it| it.until != progress.deadline) {
         add(RowWeight::Course, "limit", limit_words(it, now));
     }
     let works = matches!(judged.outcome, DrainOutcome::UnderWay | DrainOutcome::Blocked);
@@ -302,23 +303,27 @@ fn warning(it: &GateWarning, now: GoTime) -> Row {
 fn limit_words(limit: &RunningLimit, now: GoTime) -> String {
     let secs = |from, to| u64::try_from(unix_secs(to) - unix_secs(from)).unwrap_or_default();
     let (all, left) = (secs(limit.since, limit.until), secs(now, limit.until));
-    let whole = limit.of == "drain";
     let of = match limit.of.as_str() {
         "drain" => "the whole drain",
         "volumes" => "volumes that are still attached",
         "last-copies" => "last healthy copies",
         _ => "this attempt",
     };
-    let then = match limit.then.as_str() {
-        "give-up" if whole => "the drain fails, and our cordon is removed",
-        "give-up" => "the attempt fails; another one follows, unless it was the last",
-        "go-on" => "the drain continues without waiting for them, and names them",
-        _ => "it continues to wait, and is shown as over its time",
-    };
+    let then = then_words(limit);
     if left == 0 {
         return format!("over its {} for {of}, since {}: {then}", span(all), moment(limit.until, now));
     }
     format!("{} of {} left for {of}; then: {then}", span(left), span(all))
+}
+
+/// What follows when it is over.
+fn then_words(limit: &RunningLimit) -> &'static str {
+    match limit.then.as_str() {
+        "give-up" if limit.of == "drain" => "the drain fails, and our cordon is removed",
+        "give-up" => "the attempt fails; another one follows, unless it was the last",
+        "go-on" => "the drain continues without waiting for them, and names them",
+        _ => "it continues to wait, and is shown as over its time",
+    }
 }
 
 /// `removed by somebody and set again 2 times`.

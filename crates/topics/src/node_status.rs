@@ -109,6 +109,8 @@ pub enum NodeState {
     WaitingForTurn,
     /// Not before a window opens.
     WaitingForWindow,
+    /// Not before the Kubernetes API answers, or the drain is skipped for that.
+    WaitingForApi,
     /// A person keeps operations from starting.
     Paused,
     /// Something does not leave, or holds the machine.
@@ -144,6 +146,7 @@ impl NodeState {
             Self::UnderWay => "DRAINING",
             Self::WaitingForTurn => "WAITING FOR ITS TURN",
             Self::WaitingForWindow => "WAITING FOR A WINDOW",
+            Self::WaitingForApi => "WAITING FOR THE KUBERNETES API",
             Self::Paused => "PAUSED",
             Self::Blocked => "BLOCKED",
             Self::Failed => "NOT DRAINED",

@@ -183,10 +183,10 @@ fn none_blocks(findings: &[Finding], pass: &[String], what: &str, voice: &Voice)
         return Ok(());
     }
     let codes: BTreeSet<&str> = blocking.iter().map(|it| it.code.as_str()).into_set();
-    let words: Vec<String> = codes.into_iter().map(|it| format!("--pass {it}")).collect();
+    let words: Vec<String> = codes.iter().map(|it| format!("--pass {it}")).collect();
     bail!(
-        "{what}: its checks have found what speaks against it, and nothing was begun; repair that, or begin all the same with \
-         {}",
+        "{what}: {} failed, nothing was started; fix it, or add {}",
+        number(codes.len(), "check"),
         words.join(" ")
     )
 }
@@ -209,7 +209,7 @@ fn show_found(findings: &[Finding], pass: &[String], voice: &Voice) -> anyhow::R
     let found =
         json!({ "Result": if findings.is_empty() { "clear" } else { "found" }, "Findings": shown(findings) });
     if voice.output == Output::Json || findings.is_empty() {
-        return voice.say(&found, "The checks have found nothing that speaks against it.");
+        return voice.say(&found, "All checks passed.");
     }
     for it in findings {
         let passed = if pass.contains(&it.code) { "; passed" } else { "" };
@@ -471,14 +471,14 @@ fn headline(site: &SiteRecord, ended: bool) -> String {
     let withdrawn = if site.cancelled.is_some() { ", withdrawn" } else { "" };
     let what = format!("whole-site {} {}{withdrawn}", site.kind.text(), site.id);
     if ended {
-        return format!("no whole-site operation is in progress; the last one of its kind: {what}");
+        return format!("no whole-site operation is in progress; {what} has ended");
     }
     format!("{what}: {}", site.phase.text())
 }
 
 /// How a node looks from here: its own word, or what the cluster says of it.
 fn step<'a>(site: &'a SiteRecord, member: &SiteMember) -> &'a str {
-    let Some(step) = site.step(&member.node) else { return "not heard of" };
+    let Some(step) = site.step(&member.node) else { return "no answer yet" };
     if site.kind == SiteKind::Restart { word(step) } else { step.text() }
 }
 

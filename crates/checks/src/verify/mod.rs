@@ -198,7 +198,7 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
     );
     vec![
         LayerCheck::default()
-            .list("events of nodes", events.as_deref(), |all| warnings(certificates::events(all)))
+            .list("events about certificates", events.as_deref(), |all| warnings(certificates::events(all)))
             .layer("certificates"),
         clock.layer("clock"),
         LayerCheck::default()

@@ -162,7 +162,7 @@ pub struct TurnWait {
 impl TurnWait {
     /// What a person can do while it waits.
     pub fn next_step(&self) -> String {
-        let first = format!("wait, or look who is before it: `{LOCK_STATUS}`");
+        let first = format!("wait; `{LOCK_STATUS}` shows who is before it");
         if self.rule == TurnRule::Cordoned {
             return format!("once whoever has cordoned agrees: `{}`; `{LOCK_STATUS}`", self.next);
         }

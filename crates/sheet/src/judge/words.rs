@@ -1,6 +1,6 @@
 //! Sentences that the judgement is made of. Pure: no clock, no I/O, no task.
 
-use topics::{DeviceOpPending, DeviceOrder, NodeDrainProgress, NodeState, OperationPause, Requester};
+use topics::{DeviceOpPending, NodeDrainProgress, NodeState, OperationPause, Requester};
 
 use crate::outcome::DrainOutcome;
 
@@ -27,18 +27,8 @@ pub fn purpose(by: Requester, context: &str) -> String {
     }
 }
 
-/// The operation, with the controller's counter where the controller has ordered it, or with the person who has.
-pub(crate) fn operation(pending: &DeviceOpPending) -> String {
-    let op = pending.op.word();
-    match (DeviceOrder::person(&pending.site), pending.counter) {
-        (Some(ordered), _) => format!("{op} {ordered}"),
-        (None, 0) => op.to_owned(),
-        (None, counter) => format!("{op} {counter}"),
-    }
-}
-
 pub(super) fn waits(pending: &DeviceOpPending) -> String {
-    format!("{} waits", operation(pending))
+    format!("{} waits", pending.words())
 }
 
 /// Whose pause it is, and why.

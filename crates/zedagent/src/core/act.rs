@@ -21,7 +21,7 @@ impl Zedagent {
         if let Some(pending) = self.pending.get_mut(&op) {
             pending.drain_requested_at = request.requested_at;
             pending.attempts = pending.attempts.saturating_add(1);
-            "zedkube to take the drain request".clone_into(&mut pending.waiting_for);
+            "zedkube to accept the drain request".clone_into(&mut pending.waiting_for);
             pending.next_step.clear();
             out.push(Effect::Journal(pending.clone()));
             deferred(op, &pending.waiting_for, out);

@@ -200,7 +200,7 @@ impl Zedagent {
 
     pub(super) fn take_back(&mut self, op: DeviceOp, out: &mut Vec<Effect>) {
         let Some(pending) = self.pending.remove(&op) else { return };
-        say!(out, info, "scheduleDeviceOperation: {} {} withdrawn", op.word(), pending.counter);
+        say!(out, info, "scheduleDeviceOperation: {} withdrawn", pending.words());
         self.forget_drain(op, out);
         out.push(Effect::Forget(op));
     }
@@ -326,9 +326,9 @@ impl Zedagent {
         match &self.hold.failure {
             Some(failure) if now < failure.until || planted(Fault::A4NotAgain) => OperationGate::Wait {
                 waiting_for: format!(
-                    "the next try at {}, failed drains: {}",
+                    "the next try at {}, after {}",
                     self.wall(failure.until).shown(),
-                    failure.failures
+                    topics::number(failure.failures, "failed drain")
                 ),
                 next_step: "`zedbox status` says what to fix; to go ahead without a drain: `zedbox go --past drain \
                             --reason '...'`",

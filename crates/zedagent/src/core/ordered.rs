@@ -132,10 +132,9 @@ impl Zedagent {
                 say!(
                     out,
                     warn,
-                    "the record of {} {} was damaged and an older copy is used, by which it is still to be carried out; if \
+                    "the record of {} was damaged and an older copy is used, by which it is still to be carried out; if \
                      it was carried out already, this is once more",
-                    op.word(),
-                    pending.counter
+                    pending.words()
                 );
             }
         }
@@ -143,16 +142,15 @@ impl Zedagent {
 
     /// An ordered operation has no counter.
     pub(super) fn executed(&mut self, op: DeviceOp, out: &mut Vec<Effect>) {
-        let Some(DeviceOpPending { counter, desired_state, ops_time, site, .. }) = self.pending.remove(&op)
-        else {
-            return;
-        };
+        let Some(pending) = self.pending.remove(&op) else { return };
+        let words = pending.words();
+        let DeviceOpPending { counter, desired_state, ops_time, site, .. } = pending;
         if counter != 0 || site.is_empty() {
             let command = DeviceOpsCmd { counter, desired_state, ops_time };
             out.push(Effect::SaveCounter(op, command.clone()));
             self.counters.insert(op, command);
         }
         out.push(Effect::Forget(op));
-        say!(out, info, "{} {counter} carried out: the boot after it has come", op.word());
+        say!(out, info, "{words} carried out: the boot after it has come");
     }
 }

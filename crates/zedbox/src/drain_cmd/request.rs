@@ -146,7 +146,7 @@ fn after_cancel(seen: &DrainView) -> String {
     if seen.drain_status().is_none_or(unaccepted) {
         return "zedkube had not accepted it: there is nothing to undo.".to_owned();
     }
-    "zedkube stops evicting and removes its own cordon; evicted pods come back only as the scheduler places them."
+    "zedkube ends the drain and removes its own cordon; evicted pods come back only as the scheduler places them."
         .to_owned()
 }
 

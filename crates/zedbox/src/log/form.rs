@@ -10,7 +10,7 @@ use std::fmt::{self, Debug};
 
 use agent::Clock;
 use serde_json::{Map, Value};
-use topics::acts;
+use topics::{acts, harmless_json};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::{Format, Full, Writer};
@@ -63,38 +63,38 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         match self {
-            Self::Json(json) => writeln!(out, "{}", json.line(event)),
+            Self::Json(json) => writeln!(out, "{}", harmless_json(&json.line(event).to_string())),
             Self::Text(text) => {
                 let (colours, mut line) = (out.has_ansi_escapes(), String::new());
                 let text = text.clone().with_ansi(colours);
                 text.format_event(context, Writer::new(&mut line), event)?;
-                out.write_str(&harmless(&line, colours))
+                writeln!(out, "{}", harmless(&line, colours))
             }
             Self::Journald(text) => {
                 write!(out, "<{}>", severity(*event.metadata().level()))?;
-                // One line only: a second one would have no level.
                 let mut line = String::new();
                 text.format_event(context, Writer::new(&mut line), event)?;
-                writeln!(out, "{}", harmless(line.trim_end(), false).replace('\n', "\\n"))
+                writeln!(out, "{}", harmless(&line, false))
             }
         }
     }
 }
 
 /// Removes what moves a terminal's cursor or changes text direction, except our own colours: lines contain
-/// foreign file names.
+/// foreign file names. One line only: a second one would be anybody's, without a level.
 fn harmless(line: &str, colours: bool) -> String {
     let mut out = String::with_capacity(line.len());
+    let line = line.trim_end();
     for (at, letter) in line.char_indices() {
         let colour = || {
             let rest = line[at..].strip_prefix("\x1b[")?;
             let end = rest.find(|it: char| !it.is_ascii_digit() && it != ';')?;
             rest[end..].starts_with('m').then_some(())
         };
-        if letter == '\n' || !acts(letter) || (colours && colour().is_some()) {
+        if !acts(letter) || (colours && colour().is_some()) {
             out.push(letter);
         } else {
-            out.extend(letter.escape_unicode());
+            out.extend(letter.escape_default());
         }
     }
     out
@@ -280,13 +280,13 @@ mod tests {
 
     #[test]
     fn names_of_others_move_no_terminal_that_shows_the_log() {
-        let path = "a\u{1b}[2J\u{9b}1m\u{202e}b\r";
-        for form in [LogFormat::Text, LogFormat::Journald] {
+        let path = "a\u{1b}[2J\u{9b}1m\u{202e}b\r\0c\nd";
+        for form in [LogFormat::Text, LogFormat::Journald, LogFormat::Json] {
             let text = written(LineFormat::new(form, None), "trace", || {
                 tracing::warn!(target: "zedkube::shell", %path, "not read: {path}");
             });
             assert!(!text.trim_end().chars().any(acts), "{text:?}");
-            assert!(text.contains("\\u{202e}b"), "{text:?}");
+            assert!(text.contains("202e") && text.contains("c\\nd"), "{text:?}");
         }
         let ours = "\u{1b}[2m2026\u{1b}[0m \u{1b}[33m WARN\u{1b}[0m";
         assert_eq!(harmless(ours, true), ours);

@@ -175,7 +175,11 @@ fn k8_on_a_copy_only_the_touch_file_says_whether_zedkube_ran() {
     );
     let mut copy = Node::of("drain-5-cordoned").with_zedkube();
     copy.kill_zedkube();
-    assert!(of_then(&copy).contains("\nzedkube    never heard of\n"), "{}", of_then(&copy));
+    assert!(
+        of_then(&copy).contains("\nzedkube    has not run on these files in this boot\n"),
+        "{}",
+        of_then(&copy)
+    );
     assert!(!of_then(&copy).contains("start zedkube"));
 }
 

@@ -61,7 +61,7 @@ pub(crate) const STATES: [State; 29] = [
         "Phase": "waiting-for-turn",
         "Turn": { "Fence": 0, "Rule": "down", "Nodes": ["edge-node-2"], "Since": "2026-03-14T09:30:02Z", "Place": 1 },
         "Reason": "waits for its turn to be down: node edge-node-2 is down: not Ready",
-        "NextStep": "wait, or look who is before it: `zedbox lock status`; `kubectl describe node edge-node-2`",
+        "NextStep": "wait; `zedbox lock status` shows who is before it; `kubectl describe node edge-node-2`",
     }));
         },
         "WAITING FOR ITS TURN: edge-node-2 is down",
@@ -120,7 +120,7 @@ pub(crate) const STATES: [State; 29] = [
         "NextStep": "check that the API server runs",
     }));
         },
-        "REQUESTED: reboot waits, the Kubernetes API has not answered since 09:38:00 UTC",
+        "WAITING FOR THE KUBERNETES API: reboot waits, no answer since 09:38:00 UTC",
     ),
     state(
         "detaching",
@@ -170,7 +170,7 @@ pub(crate) const STATES: [State; 29] = [
         "whole-site",
         "cluster-idle",
         |it| it.set(&json!({ "Phase": "whole-site", "Reason": "a shutdown of the site" })),
-        "WHOLE-SITE OPERATION: it holds this node, drains wait for its end",
+        "WHOLE-SITE OPERATION: all nodes shut down or restart, drains wait for its end",
     ),
     state(
         "leaving",
@@ -266,7 +266,7 @@ impl Node {
 
 type TreeChange = (&'static str, fn(&Node));
 
-const CHANGES: [TreeChange; 12] = [
+const CHANGES: [TreeChange; 15] = [
     ("-", |_| {}),
     ("no-cordon", |it| it.set(&json!({ "Cordon": "none" }))),
     ("foreign-cordon", |it| it.set(&json!({ "Cordon": "foreign" }))),
@@ -290,6 +290,21 @@ const CHANGES: [TreeChange; 12] = [
             json!({ "Path": "/persist/x", "Error": "no space left on device", "Holds": ["reboot 7"] });
         it.write("run/zedagent/AgentTrouble/global.json", &json!({ "Troubles": [trouble] }));
     }),
+    ("disk-full-at-rest", |it| {
+        let trouble = json!({ "Path": "/persist/x", "Error": "no space left on device" });
+        it.write("run/zedagent/AgentTrouble/global.json", &json!({ "Troubles": [trouble] }));
+    }),
+    ("gate-late", |it| {
+        let warning = json!({ "Layer": "system-pods", "Failed": true, "Since": "2026-03-14T09:29:00Z",
+            "Words": "pods are not Ready: kube-system/coredns-1 (CrashLoopBackOff)" });
+        it.set(&json!({ "Gate": { "Open": true, "Warnings": [warning] } }));
+    }),
+    ("ordered", |it| {
+        it.take("drain-3-requested", PENDING);
+        let mut op: Value = serde_json::from_str(&it.text(PENDING)).unwrap();
+        (op["Counter"], op["Site"]) = (0.into(), "operator root: fan".into());
+        it.write(PENDING, &op);
+    }),
     ("api-away", |it| it.set(&json!({ "ApiSilentSince": "2026-03-14T09:38:00Z" }))),
     ("failed-before", |it| {
         it.take("drain-3-requested", PENDING);
@@ -309,7 +324,8 @@ pub(crate) fn trees() -> String {
             let tree = Node::of(&name);
             // One tree cannot be changed.
             if name != "malformed"
-                || !["no-cordon", "foreign-cordon", "skipped", "api-away", "failed-before"].contains(&changed)
+                || !["no-cordon", "foreign-cordon", "skipped", "api-away", "failed-before", "gate-late"]
+                    .contains(&changed)
             {
                 change(&tree);
             }

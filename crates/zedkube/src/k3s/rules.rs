@@ -432,7 +432,7 @@ impl K3s {
         let request = self.hold.request(self.wall(now), context);
         if let Some(record) = &self.record {
             let attempts = record.attempts.saturating_add(1);
-            let waiting_for = "zedkube to take the request".to_owned();
+            let waiting_for = "zedkube to accept the request".to_owned();
             self.keep(
                 K3sUpdate { attempts, waiting_for, next_step: SEE_DRAIN.into(), ..record.clone() },
                 out,

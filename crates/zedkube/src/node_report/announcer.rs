@@ -149,7 +149,7 @@ impl Announcer {
         let proved = progress.answer(id).is_none_or(|it| it.skipped().is_none());
         if entered(&[DrainPhase::Complete]) && proved && progress.skip.is_empty() {
             let but = progress.exceptions().map(|it| format!(", with {it}")).unwrap_or_default();
-            let message = format!("drained and verified, {whom}: no pod has to leave any more{but}");
+            let message = format!("drained and verified, {whom}: no pod is left to evict{but}");
             say(NoticeKind::Complete, id, "", message);
         }
         if entered(&[DrainPhase::Forced]) {

@@ -47,6 +47,7 @@ const fn reason(state: NodeState) -> &'static str {
         NodeState::UnderWay => "Draining",
         NodeState::WaitingForTurn => "WaitingForTurn",
         NodeState::WaitingForWindow => "WaitingForWindow",
+        NodeState::WaitingForApi => "WaitingForApi",
         NodeState::Paused => "Paused",
         NodeState::Blocked => "Blocked",
         NodeState::Failed => "Failed",

@@ -245,7 +245,7 @@ impl Windows {
     /// Why no drain starts, whatever the time: this is wrong with the clock.
     pub(crate) fn closed_by(&self, trouble: &str) -> Option<ClosedWindow> {
         (!self.is_empty()).then(|| ClosedWindow {
-            why: format!("the windows are closed, as the clock of this node cannot be believed: {trouble}"),
+            why: format!("the windows stay closed, as the clock of this node cannot be trusted: {trouble}"),
             opens: None,
         })
     }

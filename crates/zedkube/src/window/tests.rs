@@ -145,7 +145,7 @@ fn u9_without_windows_it_is_open_and_with_a_clock_out_of_any_calendar_it_is_clos
         );
     }
     let closed = windows.closed_by("it follows no time server").unwrap();
-    assert!(closed.why.contains("cannot be believed: it follows no time server"), "{}", closed.why);
+    assert!(closed.why.contains("cannot be trusted: it follows no time server"), "{}", closed.why);
 }
 
 #[test]

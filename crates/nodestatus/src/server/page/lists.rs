@@ -8,7 +8,10 @@ use maud::{Markup, html};
 use serde_json::Value;
 use sheet::text::{span, spoken};
 use sheet::{Row, RowWeight, blocker_words, counts_words};
-use topics::{DrainRecord, GoTime, KubeNodeInfo, KubeNodeStatus, NodeShown, NodeStatus, PodCounts, number};
+use topics::{
+    DrainRecord, GoTime, Headline, KubeNodeInfo, KubeNodeStatus, NodeShown, NodeState, NodeStatus, PodCounts,
+    number,
+};
 
 use super::super::metrics::between;
 use super::super::node_list::NodesSnapshot;
@@ -158,6 +161,12 @@ pub(super) fn shown(view: &NodeView, known: Option<&NodesSnapshot>, now: GoTime)
         if let Some(word) = known.and_then(|it| it.words.get(&node.name)) {
             node.headline.clone_from(&word.headline);
             node.page = format!("http://{}/", word.at);
+        } else if node.name != view.node
+            && known
+                .is_some_and(|it| it.members.iter().any(|it| it.name == node.name && it.addresses.is_empty()))
+        {
+            node.headline =
+                Some(Headline::new(NodeState::Unknown, "it has no address at which it could be asked"));
         }
     }
     (nodes, source)

@@ -47,7 +47,10 @@ pub(super) fn page((status, rows): &(NodeStatus, Vec<Row>), open: bool) -> Strin
                     div { h1 { (words) } p { (rest) } }
                 }
                 @if !status.next_step.is_empty() {
-                    p.first id="first" { b { "Do first: " } (step(&status.next_step)) }
+                    p.first id="first" {
+                        @if status.headline.state != NodeState::InService { b { "Do first: " } }
+                        (step(&status.next_step))
+                    }
                 }
                 @if let Some(progress) = &status.progress { (lists::bar(progress.counts)) }
                 @if leads { (lists::cluster(status)) }
@@ -90,6 +93,7 @@ impl StateStyle {
             NodeState::Requested
             | NodeState::WaitingForTurn
             | NodeState::WaitingForWindow
+            | NodeState::WaitingForApi
             | NodeState::Paused
             | NodeState::AfterBoot
             | NodeState::Withdrawn

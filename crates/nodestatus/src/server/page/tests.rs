@@ -111,14 +111,21 @@ fn x2_what_is_unfolded_is_in_the_address_and_the_elected_node_shows_all_nodes_fi
     let drain = DrainView { history: Some(history), ..drain(NodeDrainProgress::default()) };
     let view = NodeView { node: "n1".to_owned(), drain, leader: Some(leader), ..NodeView::default() };
     let member = |name: &str| ReachableNode { name: name.to_owned(), ..ReachableNode::default() };
-    let known = NodesSnapshot::at(now(), [member("n1"), member("n2")]);
+    let there = ReachableNode { addresses: vec!["10.0.0.2".parse().unwrap()], ..member("n2") };
+    let known = NodesSnapshot::at(now(), [member("n1"), there, member("n3")]);
     let facts = report(view, Some(&known), now());
     let (folded, open) = (page(&facts, false), page(&facts, true));
     assert!(folded.contains("<a href=\"/?open#history\">unfold</a>") && !folded.contains("<li>"), "{folded}");
     assert!(open.contains("<a href=\"/\">fold</a>") && open.contains("<li>"), "{open}");
     let place = |text: &str| folded.find(text).unwrap_or_else(|| panic!("{text}: {folded}"));
     assert!(place("id=\"nodes\"") < place("id=\"rows\""));
-    assert!(place(">asking \u{2026}<") > place("<td>n2</td>") && folded.contains("zedbox 0.1.0"), "{folded}");
+    assert!(place("NOT KNOWN: it has no address") > place("<td>n3</td>"));
+    assert!(
+        place(">asking \u{2026}<") > place("<td>n2</td>")
+            && place(">asking \u{2026}<") < place("<td>n3</td>")
+            && folded.contains("zedbox 0.1.0"),
+        "{folded}"
+    );
 }
 
 #[test]

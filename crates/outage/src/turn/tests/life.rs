@@ -49,7 +49,7 @@ fn who_waits_says_for_whom_by_which_rule_at_which_place_and_what_to_type() {
     assert_eq!((waiting.rule, waiting.place, waiting.since), (TurnRule::Holder, Some(2), at(1_000)));
     assert_eq!(waiting.nodes, ["b"]);
     assert!(waiting.why.contains("node b holds a turn (reboot, phase granted, fence 7)"), "{}", waiting.why);
-    assert_eq!(waiting.next_step(), "wait, or look who is before it: `zedbox lock status`");
+    assert_eq!(waiting.next_step(), "wait; `zedbox lock status` shows who is before it");
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn end(pause: &OperationPause) -> String {
     }
     let at = clock_time(pause.until, pause.since);
     format!(
-        "`zedbox resume` ends it. By itself it ends in {}, at {at} by this machine's clock as it is now.",
+        "`zedbox resume` ends it. It ends by itself at {at}, in {}, by this machine's clock as it is now.",
         span(pause.lasts_secs)
     )
 }

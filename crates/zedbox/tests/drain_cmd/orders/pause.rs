@@ -56,7 +56,7 @@ fn x3_a_pause_names_who_and_why_is_shown_refuses_orders_and_is_ended_once() {
 fn x3_a_pause_may_end_by_itself_and_is_not_written_through_a_link() {
     let node = Node::of("cluster-idle").with_zedkube();
     let told = said(&node, "pause", "--reason disk --for 2h");
-    assert!(told.code == 0 && flat(&told.out).contains("By itself it ends in 2 h, at "), "{told:?}");
+    assert!(told.code == 0 && flat(&told.out).contains(" UTC, in 2 h, by this machine"), "{told:?}");
     assert!(flat(&node.drain("status --all").out).contains("; ends by itself"));
     // An expired one blocks nothing.
     let over = node.text(PAUSE_FILE);

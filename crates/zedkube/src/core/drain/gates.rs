@@ -605,7 +605,7 @@ impl Drain {
     fn away_words(&self, away: &ApiAbsence, answers: &Answers, node: &NodeContext) -> StateWords {
         let mut reason = format!("the Kubernetes API is not reachable: {}", away.trouble);
         let secs = self.properties.time(settings::DRAIN_SKIP).as_secs();
-        let after = format!("once it has been unreachable for {secs} s, without a break");
+        let after = format!("if it stays unreachable for {secs} s");
         let later = SKIP_SPREAD.as_secs();
         let may = if node.limits.take_turns { may_skip(&node.known) } else { May::Now };
         let refused = match &may {
@@ -619,9 +619,11 @@ impl Drain {
             reason = format!("{reason}; the drain is not skipped for that: {why}");
             self.force_words(answers).to_owned()
         } else if may == May::Now {
-            format!("{after}, the drain is skipped")
+            format!("{after}, the operation goes ahead WITHOUT a drain")
         } else if away.skip_at.is_none() {
-            format!("{after}, and up to {later} s more by chance, the drain is skipped{spared}")
+            format!(
+                "{after}, and up to {later} s more by chance, the operation goes ahead WITHOUT a drain{spared}"
+            )
         } else {
             reason = format!(
                 "{reason}; the drain is skipped at Deadline{spared}: each node waits a time by chance, up to {later} s, so \

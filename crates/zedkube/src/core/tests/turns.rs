@@ -102,7 +102,7 @@ fn u12_a_node_that_waits_is_not_cordoned_and_says_for_whom_since_when_and_what_t
     let progress = bench.core.progress();
     assert_eq!((progress.phase, progress.status), (DrainPhase::WaitingForTurn, DrainStatus::Requested));
     assert!(progress.reason.contains("node n2 holds a turn"), "{}", progress.reason);
-    assert_eq!(progress.next_step, "wait, or look who is before it: `zedbox lock status`");
+    assert_eq!(progress.next_step, "wait; `zedbox lock status` shows who is before it");
     assert_eq!((progress.turn.rule.as_str(), progress.turn.place), ("holder", 2));
     assert_eq!((progress.turn.nodes.as_slice(), progress.turn.fence), (&["n2".to_owned()][..], 0));
     assert_eq!(bench.core.next_wake(), None, "nothing is asked while nothing changes");
@@ -407,7 +407,7 @@ fn u11_a_restart_of_nodeagents_own_waits_for_its_turn_and_says_for_whom_and_at_w
     let held_back = answer(&bench).unwrap();
     assert_eq!((held_back.verdict, held_back.place), (OutageVerdict::Hold, 2));
     assert!(held_back.why.contains("node n2 holds a turn"), "{}", held_back.why);
-    assert_eq!(held_back.next_step, "wait, or look who is before it: `zedbox lock status`");
+    assert_eq!(held_back.next_step, "wait; `zedbox lock status` shows who is before it");
     bench.hear(held(8));
     assert!(asked(&bench, &Ask::LastLook(5)) && verdict(&bench) != OutageVerdict::Go);
     bench.hear(Event::LookedLast(5, Err(Unconfirmed::NoMargin("one is sick".into()))));
