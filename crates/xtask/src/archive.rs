@@ -61,7 +61,7 @@ pub(crate) fn tar(entries: &[Entry], folders: &[&str], epoch: u64) -> anyhow::Re
 
 /// Without a name or a time.
 pub(crate) fn gzip(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let mut packed = GzBuilder::new().write(Vec::new(), Compression::default());
+    let mut packed = GzBuilder::new().write(Vec::new(), Compression::best());
     packed.write_all(bytes)?;
     Ok(packed.finish()?)
 }

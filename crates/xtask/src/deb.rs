@@ -5,6 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 use ar::{Builder, Header};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+use jiff::tz::TimeZone;
 
 use crate::archive::{Entry, gzip, tar};
 use crate::facts::{BuildTarget, Workspace};
@@ -14,6 +17,10 @@ const PRERM: &str = include_str!("../package/prerm");
 const POSTRM: &str = include_str!("../package/postrm");
 const TMPFILES: &str = include_str!("../package/zedbox.conf");
 const SETTINGS: &str = include_str!("../package/zedbox.toml");
+/// What lintian says all the same, and why.
+const OVERRIDES: &str = include_str!("../package/overrides");
+/// Nobody in person: reports go where SECURITY.md and CONTRIBUTING.md say.
+const MAINTAINER: &str = "pillar-rs maintainers <maintainers@pillar-rs.invalid>";
 
 pub(crate) struct Package<'a> {
     pub(crate) workspace: &'a Workspace,
@@ -36,7 +43,7 @@ pub(crate) fn make(package: &Package<'_>) -> anyhow::Result<Vec<u8>> {
         "Package: zedbox\n\
          Version: {version}\n\
          Architecture: {}\n\
-         Maintainer: pillar-rs contributors\n\
+         Maintainer: {MAINTAINER}\n\
          Installed-Size: {kib}\n\
          Recommends: systemd, tzdata\n\
          Section: admin\n\
@@ -73,12 +80,21 @@ pub(crate) fn make(package: &Package<'_>) -> anyhow::Result<Vec<u8>> {
 fn files(package: &Package<'_>) -> anyhow::Result<Vec<Entry>> {
     let root = &package.workspace.root;
     let read = |path: &Path| fs::read(path).with_context(|| format!("read {}", path.display()));
+    let date = Timestamp::from_second(package.workspace.epoch.try_into()?)?.to_zoned(TimeZone::UTC);
+    let changelog = format!(
+        "zedbox ({}) unstable; urgency=medium\n\n  * What has changed: CHANGELOG.md.gz beside this file.\n\n -- {MAINTAINER}  {}\n",
+        package.version,
+        rfc2822::to_string(&date)?
+    );
+    let copyright = with_reference(std::str::from_utf8(package.notices)?);
     let mut files = vec![
         Entry::file("usr/bin/zedbox", 0o755, package.program),
         Entry::file("usr/lib/tmpfiles.d/zedbox.conf", 0o644, TMPFILES),
         Entry::file("etc/zedbox/zedbox.toml", 0o644, SETTINGS),
-        Entry::file("usr/share/doc/zedbox/copyright", 0o644, package.notices),
-        Entry::file("usr/share/doc/zedbox/changelog.gz", 0o644, gzip(&read(&root.join("CHANGELOG.md"))?)?),
+        Entry::file("usr/share/doc/zedbox/copyright", 0o644, copyright),
+        Entry::file("usr/share/doc/zedbox/changelog.gz", 0o644, gzip(changelog.as_bytes())?),
+        Entry::file("usr/share/doc/zedbox/CHANGELOG.md.gz", 0o644, gzip(&read(&root.join("CHANGELOG.md"))?)?),
+        Entry::file("usr/share/lintian/overrides/zedbox", 0o644, OVERRIDES),
     ];
     // Without pictures; units and manifests at the places of their kind.
     for folder in ["", "examples", "operate", "reference", "units"] {
@@ -95,4 +111,24 @@ fn files(package: &Package<'_>) -> anyhow::Result<Vec<Entry>> {
     }
     files.extend(package.texts.iter().cloned());
     Ok(files)
+}
+
+/// With Debian's own copy of the Apache License in place of each of its copies, the first of which is ours.
+fn with_reference(notices: &str) -> String {
+    let (begin, end) = ("TERMS AND CONDITIONS FOR USE", "END OF TERMS AND CONDITIONS");
+    let mut pieces = notices.split(begin);
+    let mut short = pieces.next().unwrap_or_default().to_owned();
+    let mut own: Option<Vec<&str>> = None;
+    for piece in pieces {
+        let (terms, after) = piece.split_once(end).unwrap_or_default();
+        let words: Vec<&str> = terms.split_whitespace().collect();
+        if !words.is_empty() && *own.get_or_insert_with(|| words.clone()) == words {
+            short += "The terms are in /usr/share/common-licenses/Apache-2.0.";
+            short += after;
+        } else {
+            short += begin;
+            short += piece;
+        }
+    }
+    short
 }

@@ -12,7 +12,6 @@ pub(crate) mod settings;
 mod setup;
 mod site;
 mod time;
-mod update_status;
 mod words;
 
 use std::ffi::OsString;
@@ -31,7 +30,7 @@ pub(crate) use cluster::{
 };
 #[cfg(feature = "demo")]
 pub(crate) use demo::{DemoAgent, DemoOptions, DrillOptions, Scenario};
-pub(crate) use join::{JoinAction, JoinCommand, WaitOptions};
+pub(crate) use join::{JoinAction, JoinCommand, UpdateStatus, WaitOptions};
 use log::checked;
 pub(crate) use log::{LogFormat, filter};
 pub(crate) use node::{
@@ -40,7 +39,6 @@ pub(crate) use node::{
 };
 pub(crate) use setup::SetupCommand;
 pub(crate) use site::{BeginOptions, RestartOptions, SiteAction, SiteCommand};
-pub(crate) use update_status::UpdateStatus;
 pub(crate) use words::{ALIKE, called_as, of_now};
 
 /// Agents that a link to the program may be named after.
@@ -249,27 +247,18 @@ pub(crate) enum NotifyAction {
 
 impl Command {
     const fn agents(&self) -> &'static [&'static str] {
-        match self {
-            Self::Run(_) => &NAMES,
-            Self::Zedagent(_) => &["zedagent"],
-            Self::Baseosmgr(_) => &["baseosmgr"],
-            Self::Nodeagent(_) => &["nodeagent"],
-            Self::Zedkube(_) => &["zedkube"],
-            #[cfg(feature = "demo")]
-            Self::Demo(_) | Self::DemoAgent(_) => &[],
-            Self::Node(_)
-            | Self::Site(_)
-            | Self::Lock(_)
-            | Self::Verify(_)
-            | Self::Machines(_)
-            | Self::Notify(_)
-            | Self::Bundle(_)
-            | Self::Check(_)
-            | Self::Role(_)
-            | Self::Setup(_)
-            | Self::Kubeconfig(_)
-            | Self::Join(_)
-            | Self::UpdateStatus(_) => &[],
+        if let Self::Run(_) = self {
+            &NAMES
+        } else if let Self::Zedagent(_) = self {
+            &["zedagent"]
+        } else if let Self::Baseosmgr(_) = self {
+            &["baseosmgr"]
+        } else if let Self::Nodeagent(_) = self {
+            &["nodeagent"]
+        } else if let Self::Zedkube(_) = self {
+            &["zedkube"]
+        } else {
+            &[]
         }
     }
 

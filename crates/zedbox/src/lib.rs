@@ -39,6 +39,7 @@ use args::settings::{SettingsFault, StartRefusal};
 use args::{Command, LogFormat};
 use drain_cmd::voice::Voice;
 use log::LogLevels;
+use supervisor::Agent;
 
 /// How long the end of the program waits for calls under way on other threads.
 const LAST_CALLS: Duration = Duration::from_secs(2);
@@ -171,15 +172,11 @@ async fn run(command: Command, levels: &LogLevels) -> anyhow::Result<Exit> {
         Command::Check(options) => {
             return Ok(if check::run(&options.paths)? { Exit::Done } else { Exit::Failed });
         }
-        Command::Run(options) => supervisor::run(&supervisor::Agent::ALL, &options, levels).await,
-        Command::Zedagent(options) => supervisor::run(&[supervisor::Agent::Zedagent], &options, levels).await,
-        Command::Baseosmgr(options) => {
-            supervisor::run(&[supervisor::Agent::Baseosmgr], &options, levels).await
-        }
-        Command::Nodeagent(options) => {
-            supervisor::run(&[supervisor::Agent::Nodeagent], &options, levels).await
-        }
-        Command::Zedkube(options) => supervisor::run(&[supervisor::Agent::Zedkube], &options, levels).await,
+        Command::Run(options) => supervisor::run(&Agent::ALL, &options, levels).await,
+        Command::Zedagent(options) => supervisor::run(&[Agent::Zedagent], &options, levels).await,
+        Command::Baseosmgr(options) => supervisor::run(&[Agent::Baseosmgr], &options, levels).await,
+        Command::Nodeagent(options) => supervisor::run(&[Agent::Nodeagent], &options, levels).await,
+        Command::Zedkube(options) => supervisor::run(&[Agent::Zedkube], &options, levels).await,
         #[cfg(feature = "demo")]
         Command::Demo(options) => Box::pin(demo::run(&options)).await,
         #[cfg(feature = "demo")]

@@ -193,6 +193,7 @@ fn x4_the_package_holds_all_that_a_person_needs_and_nothing_of_this_machine() {
         "usr/lib/tmpfiles.d/zedbox.conf",
         "usr/share/bash-completion/completions/zedbox",
         "usr/share/doc/zedbox/copyright",
+        "usr/share/doc/zedbox/CHANGELOG.md.gz",
         "usr/share/doc/zedbox/drill.sh",
         "usr/share/doc/zedbox/examples/edge-dev-config.json",
         "usr/share/doc/zedbox/operate.md",
@@ -250,7 +251,8 @@ fn x4_whoever_removes_the_package_hears_that_the_node_stays_cordoned() {
     let put = |name: &str, text: &str| {
         scenarios::script(&dir.path().join(name), &format!("#!/bin/sh\n{text}\n"));
     };
-    put("systemctl", "exit 0");
+    put("deb-systemd-helper", "exit 0");
+    put("deb-systemd-invoke", "exit 0");
     let trees = prerm.ancestors().nth(4).unwrap().join("run-fixtures");
     for (tree, stays) in [("drain-9-complete", true), ("drain-5-cordoned", true), ("cluster-idle", false)] {
         put("zedbox", &format!("exec {ZEDBOX} \"$@\" --root {}", trees.join(tree).display()));

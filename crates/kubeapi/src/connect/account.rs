@@ -1,23 +1,94 @@
-//! A kubeconfig for a service account: address of the cluster, token, and the file with both or with the
-//! next token.
+//! What we show a server, as far as it has an end, a certificate or the token of a service account, and a kubeconfig
+//! with such a token or with the next one.
 //!
-//! Not here: where the file goes and who may read it. Sources: the pages "Managing Service Accounts" and "TokenRequest" of
-//! Kubernetes. Secrets: a token has no `Debug`, and no error quotes an answer in which one may be.
+//! Not here: where the file goes and who may read it. Sources: RFC 7519; the pages "Managing Service Accounts" and
+//! "TokenRequest" of Kubernetes. Secrets: a token has no `Debug`, and no error quotes an answer in which one may be.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use http::Request;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Resource as _;
 use serde::Deserialize;
 use serde::de::Error as _;
-use serde_json::json;
+use serde_json::{Value, json};
 
-pub use super::credential::{Account, TokenLife};
 use super::{ClusterEndpoint, read_file};
 use crate::client::ApiClient;
 use crate::error::Error;
+use crate::names::NodeName;
+
+/// What we show the server, where it has an end.
+#[derive(Debug, Clone)]
+pub enum Credential {
+    /// PEM.
+    Certificate(Vec<u8>),
+    Token(TokenLife),
+}
+
+/// A service account, `namespace/name`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl std::str::FromStr for Account {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || format!("`{text}` is no service account; use NAMESPACE/NAME");
+        let (namespace, name) = text.split_once('/').ok_or_else(wrong)?;
+        let is_name = |it: &str| NodeName::parse(it).is_ok();
+        if !is_name(namespace) || !is_name(name) {
+            return Err(wrong());
+        }
+        Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
+    }
+}
+
+impl Account {
+    /// Its user name at the API server.
+    pub fn user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.name)
+    }
+}
+
+/// Account and times in a token of a service account, as it says itself: only the server can judge that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenLife {
+    pub account: Account,
+    pub starts: Timestamp,
+    pub ends: Timestamp,
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    sub: String,
+    iat: i64,
+    exp: i64,
+}
+
+impl TokenLife {
+    /// `None` for a token of another kind, and for one without an end.
+    pub fn of(token: &str) -> Option<Self> {
+        let claims = URL_SAFE_NO_PAD.decode(token.trim().split('.').nth(1)?).ok()?;
+        let Claims { sub, iat, exp } = serde_json::from_slice(&claims).ok()?;
+        let account = sub.strip_prefix("system:serviceaccount:")?.replacen(':', "/", 1).parse().ok()?;
+        let (starts, ends) = (Timestamp::from_second(iat).ok()?, Timestamp::from_second(exp).ok()?);
+        (starts < ends).then_some(Self { account, starts, ends })
+    }
+
+    /// A third of it is left, or less.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        self.ends.duration_since(now) <= self.whole() / 3
+    }
+
+    pub fn whole(&self) -> SignedDuration {
+        self.ends.duration_since(self.starts)
+    }
+}
 
 /// Has no `Debug`: it is a secret.
 pub struct ServiceAccountToken {
@@ -40,18 +111,6 @@ pub async fn renewed(cluster: &ApiClient, now: Timestamp) -> Result<Option<Servi
     Ok(Some(ServiceAccountToken { text: format!("{before}{}{after}", new.text), ..new }))
 }
 
-#[derive(Deserialize)]
-struct TokenResponse {
-    status: Granted,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Granted {
-    token: String,
-    expiration_timestamp: Option<String>,
-}
-
 /// Requests a token of `account` for `secs`; the server may grant less.
 ///
 /// Errors: those of [`ApiClient`]; 404 where there is no such account.
@@ -67,15 +126,12 @@ pub async fn token(cluster: &ApiClient, account: &Account, secs: u64) -> Result<
         .header(http::header::CONTENT_TYPE, "application/json")
         .body(body.to_string().into_bytes());
     let answer = cluster.read(&what, request.map_err(kube::core::request::Error::BuildRequest)).await?;
-    match serde_json::from_slice::<TokenResponse>(&answer) {
-        Ok(TokenResponse { status }) if !status.token.is_empty() => {
-            Ok(ServiceAccountToken { text: status.token, expires: status.expiration_timestamp })
-        }
-        // The parser's error may quote the token.
-        Ok(_) | Err(_) => {
-            Err(Error::Garbled { what, source: serde_json::Error::custom("it holds no token") })
-        }
-    }
+    let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+    let member = |at| answer.pointer(at).and_then(Value::as_str).map(str::to_owned);
+    let granted = |text| ServiceAccountToken { text, expires: member("/status/expirationTimestamp") };
+    // The parser's error may quote the token.
+    let none = || Error::Garbled { what, source: serde_json::Error::custom("it holds no token") };
+    member("/status/token").filter(|it| !it.is_empty()).map(granted).ok_or_else(none)
 }
 
 pub fn token_of(file: &std::path::Path) -> Result<ServiceAccountToken, String> {
@@ -142,6 +198,33 @@ mod tests {
             let (cluster, _) = mock::cluster(vec![mock::object(&answer)]);
             let Err(error) = token(&cluster, &account(), 600).await else { panic!("{answer} is a token") };
             assert!(error.line().ends_with("it holds no token"), "{}", error.line());
+        }
+    }
+
+    #[test]
+    fn seed_2_31_a_token_says_whose_it_is_and_when_it_ends_and_is_due_with_a_third_left() {
+        let token = |claims: Value| format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()));
+        let user = account().user();
+        let life = TokenLife::of(&token(json!({ "sub": user, "iat": 0, "exp": 900 }))).unwrap();
+        let at = |secs| Timestamp::from_second(secs).unwrap();
+        assert_eq!((&life.account, life.ends), (&account(), at(900)));
+        assert_eq!([599, 600, 901].map(|it| life.is_due(at(it))), [false, true, true]);
+        for other in [
+            token(json!({ "sub": "edge", "iat": 0, "exp": 900 })),
+            token(json!({ "sub": "system:serviceaccount:a/../b:c", "iat": 0, "exp": 900 })),
+            token(json!({ "sub": user })),
+            token(json!({ "sub": user, "iat": 900, "exp": 900 })),
+            "opaque".to_owned(),
+        ] {
+            assert_eq!(TokenLife::of(&other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn an_account_has_a_namespace_and_a_name() {
+        assert_eq!(account().user(), "system:serviceaccount:kube-system:pillar-rs");
+        for wrong in ["pillar-rs", "/", "a/", "A/b", "a/b/c", "a/b?x=1"] {
+            assert!(wrong.parse::<Account>().unwrap_err().contains("NAMESPACE/NAME"), "{wrong}");
         }
     }
 }

@@ -6,7 +6,6 @@
 //! docs/decisions.md.
 
 pub mod account;
-pub mod credential;
 pub mod endpoint;
 pub mod webhook;
 

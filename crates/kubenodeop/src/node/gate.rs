@@ -26,8 +26,6 @@ use crate::storage::{VolumesBefore, VolumesSeen};
 
 mod volumes;
 
-/// Device nodes that the cluster software cannot start without, as paths under the root.
-pub const DEVICE_NODES: [&str; 1] = ["dev/kmsg"];
 /// From one try to remove stale taints to the next.
 const MEND_PAUSE: Duration = Duration::from_secs(5);
 

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::builder::PossibleValuesParser;
 use clap::{Args as Group, Subcommand};
 use kubeapi::ApiClient;
@@ -46,7 +46,11 @@ impl OverCluster {
 /// Errors: the settings file is invalid, as for agents; or several files are named.
 pub(crate) fn kubeconfig_of(named: Option<&Path>, root: &Path) -> anyhow::Result<PathBuf> {
     let Some(named) = named else {
-        return Ok(settings::kubeconfig(root)?.unwrap_or_else(|| root.join(KUBECONFIG)));
+        let set = settings::values(root)
+            .context("find the cluster, which can be named too: --kubeconfig FILE")?
+            .into_iter();
+        let mut named = set.filter(|(name, _)| name == "kubeconfig");
+        return Ok(named.next().map_or_else(|| root.join(KUBECONFIG), |(_, file)| file.into()));
     };
     let list = named.to_string_lossy();
     let files: Vec<&str> = list.split(':').filter(|it| !it.is_empty()).collect();

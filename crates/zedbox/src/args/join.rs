@@ -1,4 +1,4 @@
-//! Arguments of `zedbox join`.
+//! Arguments of what scripts call: `zedbox join`, and `zedkube pubKubeClusterUpdateStatus`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -69,6 +69,17 @@ fn server(text: &str) -> Result<String, String> {
         }
         _ => Err(wrong()),
     }
+}
+
+/// What the kube container reports. All words are texts, also those that begin with a dash.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct UpdateStatus {
+    /// Directory that holds `persist`.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub(crate) root: PathBuf,
+    /// Device, component, status, version and error, which may be empty.
+    #[arg(value_name = "WORD", num_args = 5, required = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<String>,
 }
 
 #[cfg(test)]

@@ -130,33 +130,22 @@ pub(crate) fn faults(path: &Path) -> Vec<SettingsFault> {
     read(path, &options()).err().unwrap_or_default()
 }
 
-/// From the settings file below `root`.
-///
-/// Errors: the file is invalid; no agent starts with it.
-pub(crate) fn kubeconfig(root: &Path) -> anyhow::Result<Option<PathBuf>> {
-    let path = root.join(FOLDER).join(NAME);
-    let set = read(&path, &options()).map_err(|faults| {
-        let first = faults.first().map(|it| {
-            let place = if it.line == 0 { String::new() } else { format!(", {}", it.place()) };
-            format!("{place}: expected {}, found {}", it.expected, it.found)
-        });
-        anyhow::anyhow!(
-            "find the cluster: the settings file {path}{}; `zedbox check {path}` shows all of it, or name the cluster: \
-             --kubeconfig FILE",
-            first.unwrap_or_default(),
-            path = path.display()
-        )
-    })?;
-    Ok(set.into_iter().find(|(name, _)| name == "kubeconfig").map(|(_, file)| file.into()))
-}
-
 /// All of the settings file below `root`.
 ///
 /// Errors: the file is invalid; no agent starts with it.
 pub(crate) fn values(root: &Path) -> anyhow::Result<Vec<(String, String)>> {
     let path = root.join(FOLDER).join(NAME);
-    read(&path, &options())
-        .map_err(|_faults| anyhow::anyhow!("read the settings: `zedbox check {}`", path.display()))
+    read(&path, &options()).map_err(|faults| {
+        let first = faults.first().map(|it| {
+            let place = if it.line == 0 { String::new() } else { format!(", {}", it.place()) };
+            format!("{place}: expected {}, found {}", it.expected, it.found)
+        });
+        anyhow::anyhow!(
+            "the settings file {path}{}; `zedbox check {path}` shows all of it",
+            first.unwrap_or_default(),
+            path = path.display()
+        )
+    })
 }
 
 /// From the settings file below `root`; `None` where it names none, or is invalid.
@@ -202,14 +191,10 @@ pub(crate) fn trial(bytes: &[u8]) -> Result<usize, String> {
     match judge(&text, &options()) {
         Ok(set) => Ok(set.len()),
         Err(faults) => {
-            let lines = text.lines().count() + 1;
-            let is_blank = |it: &&SettingsFault| it.expected.is_empty() || it.line > lines;
-            let blank = faults.iter().find(is_blank).map(|it| format!("{it:?}"));
-            if faults.is_empty() {
-                Err("refused without a fault".to_owned())
-            } else {
-                blank.map_or(Ok(0), Err)
-            }
+            let is_named =
+                |it: &SettingsFault| !it.expected.is_empty() && it.line <= text.lines().count() + 1;
+            let named = !faults.is_empty() && faults.iter().all(is_named);
+            if named { Ok(0) } else { Err(format!("{faults:?}")) }
         }
     }
 }
