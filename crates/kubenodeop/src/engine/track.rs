@@ -189,6 +189,8 @@ impl PodTrack {
     /// The answer to the call that is under way.
     pub(super) fn answered(&mut self, now: Mono, pace: &mut Pace, reply: Reply) {
         let retry_after = reply.retry_after();
+        // Budgets may have shut while we asked; whether they hold it is judged by this answer.
+        self.on_hold = false;
         let way = match self.state {
             PodState::Asking { way, .. } => way,
             PodState::Waiting { .. }

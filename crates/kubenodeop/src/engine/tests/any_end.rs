@@ -1,5 +1,6 @@
-//! Promises that hold whatever the rules are and whatever the server says: all reply classes, cuts, budgets that
-//! come and go, tiers, workloads that come back, volumes, limits, leaps of time.
+//! Promises that hold whatever the rules are and whatever the server says, in whatever order facts come: all reply
+//! classes, cuts, lost answers, people who uncordon, budgets that come and go, tiers, workloads that come back,
+//! volumes, limits, leaps of time.
 
 use std::collections::VecDeque;
 
@@ -105,7 +106,10 @@ struct World {
     watch: VecDeque<Event>,
     /// The look that is open, with what the server has read for it.
     look: Option<(u64, Option<Read>)>,
+    look_asked: Mono,
     seen: Option<Read>,
+    /// Answered looks: when asked, when answered, whether they saw an empty and cordoned node.
+    proofs: Vec<(Mono, Mono, bool)>,
     calls: VecDeque<(PodRef, bool)>,
     surging: BTreeMap<PodUid, SurgeOrder>,
     accepted: BTreeSet<PodUid>,
@@ -149,7 +153,9 @@ impl World {
             followed: BTreeSet::new(),
             watch: VecDeque::new(),
             look: None,
+            look_asked: now,
             seen: None,
+            proofs: vec![],
             calls: VecDeque::new(),
             surging: BTreeMap::new(),
             accepted: BTreeSet::new(),
@@ -178,6 +184,7 @@ impl World {
             match effect {
                 Effect::Look { turn, .. } => {
                     assert!(self.look.replace((turn, None)).is_none(), "one look at a time");
+                    self.look_asked = self.now;
                 }
                 Effect::Evict(pod) | Effect::Delete(pod) => self.asked(pod, false),
                 Effect::Surge(order) => {
@@ -251,6 +258,7 @@ impl World {
             Act::AnswerLook => {
                 if let Some((turn, Some((pods, open)))) = self.look.take_if(|(_, seen)| seen.is_some()) {
                     self.seen = Some((pods.clone(), open));
+                    self.proofs.push((self.look_asked, self.now, pods.is_empty() && !open));
                     self.hear(Event::Looked { turn, seen: Ok((pods, node(open), None)) });
                 }
             }
@@ -365,6 +373,30 @@ impl World {
         self.hear(Event::Evicted { uid: pod.uid, reply });
     }
 
+    /// For so many seconds the server serves and nobody disturbs.
+    fn settle(&mut self, secs: u32, relists: bool) {
+        for _ in 0..secs {
+            self.act(Act::Budgets(1, 1));
+            if relists {
+                self.act(Act::Relist);
+            }
+            for act in [
+                Act::AnswerCordon(true),
+                Act::Answer(Reply::Done),
+                Act::Finish,
+                Act::Detach,
+                Act::Deliver,
+                Act::Deliver,
+                Act::ServeLook,
+                Act::AnswerLook,
+                Act::Inspected(true),
+                Act::Pass(1000),
+            ] {
+                self.act(act);
+            }
+        }
+    }
+
     fn pass(&mut self, time: Duration) {
         let until = self.now + time;
         let mut wakes = 0;
@@ -389,24 +421,7 @@ proptest! {
         }
         // Either nobody answers any more, or the server serves and nobody disturbs.
         if kind {
-            for _ in 0..100 {
-                world.act(Act::Budgets(1, 1));
-                world.act(Act::Relist);
-                for act in [
-                    Act::AnswerCordon(true),
-                    Act::Answer(Reply::Done),
-                    Act::Finish,
-                    Act::Detach,
-                    Act::Deliver,
-                    Act::Deliver,
-                    Act::ServeLook,
-                    Act::AnswerLook,
-                    Act::Inspected(true),
-                    Act::Pass(1000),
-                ] {
-                    world.act(act);
-                }
-            }
+            world.settle(100, true);
         }
         world.pass(secs(2001));
         match &world.end {
@@ -423,4 +438,43 @@ proptest! {
             None => prop_assert!(false, "still not over"),
         }
     }
+
+    #[test]
+    fn d5_in_any_order_a_drain_ends_and_only_on_two_good_lists_a_second_apart(acts in acts()) {
+        let mut world = World::new(AttemptRules::default());
+        for act in acts {
+            // No workload of these comes back, no refusal is for good, and no second budget holds anybody.
+            let act = if let Act::Bind(tier, ..) = act {
+                Act::Bind(tier, false, false)
+            } else if matches!(act, Act::Answer(Reply::Permanent { .. } | Reply::ManyBudgets { .. })) {
+                Act::LoseAnswer
+            } else {
+                act
+            };
+            world.act(act);
+        }
+        world.settle(400, false);
+        prop_assert!(matches!(world.end, Some(Ok(_))), "{:?}", world.end);
+        // The last look proved it, and the first of the proof is the one before: nothing else came in between.
+        let [.., (_, answered, first), (asked, _, last)] = world.proofs[..] else { panic!("{:?}", world.proofs) };
+        prop_assert!(first && last && asked.since(answered) >= secs(1), "{:?}", world.proofs);
+    }
+}
+
+#[test]
+fn d5_a_removal_that_is_throttled_while_its_budgets_shut_is_tried_again_when_they_open() {
+    let mut world = World::new(AttemptRules::default());
+    for act in [
+        Act::ServeLook,
+        Act::AnswerLook,
+        Act::Answer(many_budgets()),
+        Act::Answer(Reply::Budget { text: "x".to_owned(), retry_after: None }),
+        Act::Budgets(1, 1),
+        Act::Budgets(0, 0),
+        Act::Answer(Reply::Throttle { text: "x".to_owned(), retry_after: None }),
+    ] {
+        world.act(act);
+    }
+    world.settle(10, false);
+    assert!(matches!(world.end, Some(Ok(_))), "{:?}", world.end);
 }

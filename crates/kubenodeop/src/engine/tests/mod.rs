@@ -1,7 +1,6 @@
 //! An attempt against answers from the hand, with the time in the hand: the bench.
 
 mod any_end;
-mod any_order;
 mod blockers;
 mod containers;
 mod ends;
