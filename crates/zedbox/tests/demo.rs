@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use api::{Api, Nodes, no_turn_is_held};
+use api::{Api, Nodes, is_at_rest};
 
 const NODES: [&str; 3] = ["edge-node-1", "edge-node-2", "edge-node-3"];
 /// Repetitions of a watch that ends with its `--timeout` before the drain is blocked, as on a busy machine.
@@ -433,7 +433,7 @@ impl Kept {
             let goes = text.contains("zedbox reboot ") || text.contains("site restart");
             nodes.until_back(&drained, if goes { &drained } else { &[] });
         }
-        no_turn_is_held(&self.api);
+        is_at_rest(&self.api);
     }
 
     /// Reboots of each machine, with the story's own.

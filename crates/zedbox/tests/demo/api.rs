@@ -90,17 +90,20 @@ impl Events {
     }
 }
 
-/// Waits until no node holds a turn: after its return a node holds it until it is healthy, which is after it
-/// is schedulable.
-pub(crate) fn no_turn_is_held(api: &Api) {
-    let mut leases = Events::of(api, "/apis/coordination.k8s.io/v1/leases");
-    loop {
-        let lease = leases.next();
-        let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
-        if lease["metadata"]["name"] == "pillar-rs-outage" && holder.is_empty() {
-            return;
-        }
-    }
+/// Waits until no node holds a turn, which a node that is schedulable again does until it is healthy, and until
+/// no Deployment lacks a pod: what is typed next finds the cluster as it was.
+pub(crate) fn is_at_rest(api: &Api) {
+    let until = |list: &str, is: fn(&Value) -> bool| {
+        let mut events = Events::of(api, list);
+        while !is(&events.next()) {}
+    };
+    until("/apis/coordination.k8s.io/v1/leases", |it| {
+        let holder = it["spec"]["holderIdentity"].as_str().unwrap_or_default();
+        it["metadata"]["name"] == "pillar-rs-outage" && holder.is_empty()
+    });
+    until("/apis/apps/v1/namespaces/shop/deployments", |it| {
+        it["status"]["readyReplicas"] == it["spec"]["replicas"]
+    });
 }
 
 pub(crate) struct Nodes {

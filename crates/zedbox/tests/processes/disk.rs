@@ -1,11 +1,10 @@
 //! Real agents on a real file system that is full, read-only, wiped, or written by a later version (goals
-//! K2).
+//! K2). That all goes on within five seconds is held by the clock of `agent`'s effects.
 
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use pubsub::store;
 use scenarios::{Agent, World, reboot_config};
@@ -14,8 +13,6 @@ use topics::{
     ZedAgentStatus,
 };
 
-/// By then everything continues (goals K2).
-const RECOVERY: Duration = Duration::from_secs(5);
 const REQUEST: &str = "run/zedagent/NodeDrainRequest/global.json";
 const FALLBACK: &str = agent::force::FALLBACK;
 
@@ -147,7 +144,6 @@ async fn no_trouble(world: &World) {
 }
 
 async fn a_reboot_beside(fault: Fault) {
-    let clock = agent::Clock::new();
     let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
     let Some(disk) = Disk::under(&world, fault) else { return };
     world.cluster.block().await;
@@ -159,9 +155,7 @@ async fn a_reboot_beside(fault: Fault) {
     trouble(&world, &disk, Agent::Zedagent, "the request for a drain").await;
     assert!(world.text(REQUEST).is_none());
     disk.repair();
-    let began = clock.now();
     world.until::<NodeDrainRequest>("zedagent", "the request", |it| it.is_some()).await;
-    assert!(clock.now().since(began) < RECOVERY);
     no_trouble(&world).await;
     // No COMPLETE without its record.
     world.status(DrainStatus::Cordoned).await;
@@ -173,9 +167,7 @@ async fn a_reboot_beside(fault: Fault) {
     assert_ne!(said.status, DrainStatus::Complete);
     assert_eq!(world.recorded(), []);
     disk.repair();
-    let began = clock.now();
     world.status(DrainStatus::Complete).await;
-    assert!(clock.now().since(began) < RECOVERY);
     world.recorded_count(1).await;
     // The next boot finds the disk in trouble; no agent has ended before.
     world.reboot().await;
@@ -204,7 +196,6 @@ async fn a_reboot_beside(fault: Fault) {
 
 /// A machine's very first start: its disk has no file of ours, and takes none.
 async fn a_first_start_beside(fault: Fault) {
-    let clock = agent::Clock::new();
     let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
     let Some(disk) = Disk::under(&world, fault) else { return };
     world.remove_folder("persist/status");
@@ -214,10 +205,8 @@ async fn a_first_start_beside(fault: Fault) {
     // Its start where no directory can be made, else the counter of its first config.
     world.until::<AgentTrouble>("zedagent", "a trouble", |it| it.is_some()).await;
     disk.repair();
-    let began = clock.now();
     no_trouble(&world).await;
     world.until::<ZbootStatus>("baseosmgr", "the partitions", |it| it.is_some()).await;
-    assert!(clock.now().since(began) < RECOVERY);
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);
     world.recorded_count(1).await;
