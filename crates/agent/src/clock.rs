@@ -359,7 +359,7 @@ mod tests {
             (Some("echo '    status:       8257 (PLL | UNSYNC | NANO)'"), Some("follows no time server")),
             (Some("echo nothing"), Some("prints no \"status:\"")),
             (Some("echo broken >&2; exit 3"), Some("broken")),
-            (None, Some("nor the program adjtimex")),
+            (None, Some("and the program adjtimex")),
         ] {
             let (_root, topic_root) = machine(script);
             let found = trouble(&topic_root).await;

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{RequestId, Requester};
-use crate::{DeviceOp, Error, GoTime, Kind, Most, Topic, go_json};
+use crate::{DeviceOp, DeviceOpPending, Error, GoTime, Kind, Most, Topic, go_json};
 
 /// Under the root.
 pub const DEVICE_ORDER: &str = "run/zedbox/device-order.json";
@@ -47,6 +47,18 @@ impl DeviceOrder {
     /// Whether `by` names a person; the identity of a whole-site operation has no blank.
     pub fn is_person(by: &str) -> bool {
         by.starts_with(PERSON)
+    }
+}
+
+impl DeviceOpPending {
+    /// The operation, with the controller's counter where the controller has ordered it, or with the person who has.
+    pub fn words(&self) -> String {
+        let op = self.op.word();
+        match (DeviceOrder::person(&self.site), self.counter) {
+            (Some(ordered), _) => format!("{op} {ordered}"),
+            (None, 0) => op.to_owned(),
+            (None, counter) => format!("{op} {counter}"),
+        }
     }
 }
 

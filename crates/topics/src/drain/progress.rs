@@ -14,8 +14,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::parts::cut_blockers;
 use crate::number;
 use crate::{
-    Blocker, BootGate, DeviceOrder, DrainStatus, GoTime, Kind, MachineProgress, Most, OperationPause,
-    RequestId, Requester, RunningLimit, StorageWait, Topic, TurnShown,
+    Blocker, BootGate, DrainStatus, GoTime, Kind, MachineProgress, Most, OperationPause, RequestId,
+    Requester, RunningLimit, StorageWait, Topic, TurnShown,
 };
 
 /// What zedkube is doing, what blocks, since when, until when, and what to do.
@@ -470,18 +470,6 @@ pub struct DeviceOpPending {
     pub skip_kind: SkipKind,
     /// The whole-site operation or the person that asks for it, or empty where the controller does.
     pub site: String,
-}
-
-impl DeviceOpPending {
-    /// The operation, with the controller's counter where the controller has ordered it, or with the person who has.
-    pub fn words(&self) -> String {
-        let op = self.op.word();
-        match (DeviceOrder::person(&self.site), self.counter) {
-            (Some(ordered), _) => format!("{op} {ordered}"),
-            (None, 0) => op.to_owned(),
-            (None, counter) => format!("{op} {counter}"),
-        }
-    }
 }
 
 impl Topic for DeviceOpPending {

@@ -47,7 +47,7 @@ impl OverCluster {
 pub(crate) fn kubeconfig_of(named: Option<&Path>, root: &Path) -> anyhow::Result<PathBuf> {
     let Some(named) = named else {
         let set = settings::values(root)
-            .context("find the cluster, which can be named too: --kubeconfig FILE")?
+            .context("find the cluster, or name it with --kubeconfig FILE")?
             .into_iter();
         let mut named = set.filter(|(name, _)| name == "kubeconfig");
         return Ok(named.next().map_or_else(|| root.join(KUBECONFIG), |(_, file)| file.into()));
@@ -276,7 +276,7 @@ mod tests {
         );
         // An invalid settings file is an error, as for agents.
         set("\nkubeconfig = 5");
-        let refused = of(None).unwrap_err().to_string();
+        let refused = format!("{:#}", of(None).unwrap_err());
         assert!(
             refused.contains("zedbox.toml, line 2: expected") && refused.contains("zedbox check"),
             "{refused}"

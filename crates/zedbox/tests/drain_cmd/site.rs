@@ -271,7 +271,7 @@ fn u13_a_shutdown_is_checked_first_and_what_is_passed_is_kept() {
         said.contains("[snapshot] the cluster has no snapshot of etcd. on a server: k3s etcd-snapshot save"),
         "{said}"
     );
-    assert!(refused.err.contains("begin all the same with --pass snapshot"), "{refused:?}");
+    assert!(refused.err.contains("or add --pass snapshot"), "{refused:?}");
     let wrong = place.site("shutdown --reason x --pass volumes -o json", &[]);
     assert_eq!((wrong.code, &wrong.json()["Findings"][0]["Code"]), (1, &json!("snapshot")), "{wrong:?}");
     assert_eq!(place.site("shutdown --reason x --pass luck", &[]).code, 2);

@@ -336,9 +336,9 @@ fn o3_the_same_thing_has_one_name_and_another_thing_another() {
 #[test]
 fn k12_the_event_of_a_drain_counts_its_exceptions_and_says_of_none_that_it_is_left_in_place() {
     for (left, omitted, end) in [
-        (0, 0, "any more"),
-        (1, 0, "any more, with 1 exception by policy"),
-        (2, 3, "any more, with 5 exceptions by policy"),
+        (0, 0, "left to evict"),
+        (1, 0, "left to evict, with 1 exception by policy"),
+        (2, 3, "left to evict, with 5 exceptions by policy"),
     ] {
         let done = NodeDrainProgress {
             left: vec!["shop/web-0: it left without a second copy".to_owned(); left],
