@@ -98,7 +98,7 @@ impl OperationPause {
     }
 
     pub const fn next_step(&self) -> &'static str {
-        "`zedbox resume` lets it go ahead, on this node, as root"
+        "ask whoever paused it first; then, on this node: `sudo zedbox resume`"
     }
 }
 

@@ -87,9 +87,9 @@ pub(super) async fn run(shell: &Shell, goal: Goal, patience: WatchPatience) -> a
         let over = [patience.until, stuck].into_iter().flatten().min();
         if over.is_some_and(|at| at <= now) {
             if patience.acts {
-                drop(teller.last_words(false, "waiting ended"));
+                drop(teller.last_words(false, "timeout"));
             } else {
-                teller.last_words(false, &left("waiting", follow.view(), clock))?;
+                teller.last_words(false, &left("timeout", follow.view(), clock))?;
             }
             return Ok(if is_blocked { Exit::Blocked } else { Exit::UnderWay });
         }
@@ -99,7 +99,7 @@ pub(super) async fn run(shell: &Shell, goal: Goal, patience: WatchPatience) -> a
         tokio::select! {
             biased;
             _ = interrupt.recv() => {
-                teller.last_words(false, &left("watching", follow.view(), clock))?;
+                teller.last_words(false, &left("watching ended", follow.view(), clock))?;
                 return Ok(Exit::Interrupted);
             }
             _ = resized.recv() => stale = true,
@@ -118,11 +118,11 @@ fn left(what: &str, seen: &DrainView, clock: Clock) -> String {
     let now = clock.wall();
     let judged = seen.judge(now);
     if matches!(judged.outcome, DrainOutcome::UnderWay | DrainOutcome::Blocked) && seen.served().is_some() {
-        return format!("{what} ended; the drain continues, and `zedbox watch` follows it");
+        return format!("{what}: {}. The drain continues; `zedbox watch` follows it", judged.headline.text);
     }
     let step = seen.next_step(&judged, now);
     let step = if step.is_empty() { step } else { format!("; next step: {step}") };
-    format!("{what} ended: {}{step}", judged.headline.text)
+    format!("{what}: {}{step}", judged.headline.text)
 }
 
 /// Tells what is seen, in the form that suits the reader.

@@ -93,7 +93,7 @@ fn the_death_of_zedkube_is_told() {
 fn ctrl_c_ends_the_watching_with_130_and_not_the_drain() {
     let (_node, mut watch) = watching();
     watch.interrupt();
-    watch.until("watching ended; the drain continues");
+    watch.until(". The drain continues;");
     assert_eq!(watch.end(), 130);
 }
 

@@ -96,7 +96,7 @@ pub(crate) const STATES: [State; 29] = [
             it.set(&json!({
                 "Phase": "paused", "Reason": "paused by field: new disk, since 2026-03-14 08:50:00 UTC",
                 "Pause": { "By": "field", "Reason": "new disk", "Since": "2026-03-14T08:50:00Z" },
-                "NextStep": "`zedbox resume` ends the pause, on this node, as root",
+                "NextStep": "ask whoever paused it first; then, on this node: `sudo zedbox resume`",
             }));
         },
         "PAUSED: reboot waits; paused by field: new disk",

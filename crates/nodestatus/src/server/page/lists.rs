@@ -176,7 +176,7 @@ fn listed(view: &NodeView, known: Option<&NodesSnapshot>, now: GoTime) -> (Vec<N
     if let Some(nodes) = &view.nodes {
         let late = view.stats.iter().flat_map(|it| &it.parts).find(|it| it.name == PART);
         let source = late.map_or_else(
-            || "as this node, which reports for the cluster, follows them".to_owned(),
+            || "as seen by this node, which reports for the cluster".to_owned(),
             |part| format!("as they were {} ago: they cannot be read now", span(between(part.since, now))),
         );
         return (nodes.iter().map(reported).collect(), source);

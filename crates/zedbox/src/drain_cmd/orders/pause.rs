@@ -26,7 +26,7 @@ pub(in crate::drain_cmd) async fn pause(shell: &Shell, options: &PauseOptions) -
     let seen = shell.look();
     // A pause of all takes the place of one of the controller's orders.
     if let Some(held) = seen.pause.as_ref().filter(|it| it.scope == PauseScope::Node || it.scope == scope) {
-        bail!("{doing}: it is {} already; {}", held.words(), held.next_step());
+        bail!("{doing}: already {}; `zedbox resume` ends that pause", held.words());
     }
     let pending = of_controller(&seen);
     if options.only_controller && pending.is_empty() {

@@ -124,7 +124,7 @@ fn x3_at_the_end_of_its_time_a_blocked_order_stays_is_withdrawn_or_forced() {
     for words in ["--reason ups --wait --timeout 0 --if-blocked force", "--reason ups --within 0m"] {
         let (node, mut zedagent) = tended(tree);
         let mut program = Node::at_work(&mut node.command_of("shutdown", words));
-        program.until("waiting ended");
+        program.until("timeout");
         let topic_root = TopicRoot::open(node.root()).unwrap();
         let rule = pubsub::FileRule { limit_bytes: 4096, order: true };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
