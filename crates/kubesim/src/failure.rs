@@ -42,23 +42,18 @@ impl Failure {
     }
 
     pub(crate) fn not_found(target: &ResourcePath, name: &str) -> Self {
-        let mut it = Self::new(404, "NotFound", format!("{} \"{name}\" not found", target.qualified()));
-        it.details = about(target, name);
-        it
+        let text = format!("{} \"{name}\" not found", target.qualified());
+        Self { details: about(target, name), ..Self::new(404, "NotFound", text) }
     }
 
     pub(crate) fn already_exists(target: &ResourcePath, name: &str) -> Self {
         let text = format!("{} \"{name}\" already exists", target.qualified());
-        let mut it = Self::new(409, "AlreadyExists", text);
-        it.details = about(target, name);
-        it
+        Self { details: about(target, name), ..Self::new(409, "AlreadyExists", text) }
     }
 
     pub(crate) fn conflict(target: &ResourcePath, name: &str, why: &str) -> Self {
         let text = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", target.qualified());
-        let mut it = Self::new(409, "Conflict", text);
-        it.details = about(target, name);
-        it
+        Self { details: about(target, name), ..Self::new(409, "Conflict", text) }
     }
 
     /// An unknown path, in the words that `kubectl` knows.

@@ -113,22 +113,18 @@ fn files(package: &Package<'_>) -> anyhow::Result<Vec<Entry>> {
     Ok(files)
 }
 
-/// With Debian's own copy of the Apache License in place of each of its copies, the first of which is ours.
+/// With Debian's own copy of the Apache License in place of each copy of its terms, the first of which is ours.
 fn with_reference(notices: &str) -> String {
     let (begin, end) = ("TERMS AND CONDITIONS FOR USE", "END OF TERMS AND CONDITIONS");
     let mut pieces = notices.split(begin);
-    let mut short = pieces.next().unwrap_or_default().to_owned();
-    let mut own: Option<Vec<&str>> = None;
-    for piece in pieces {
-        let (terms, after) = piece.split_once(end).unwrap_or_default();
-        let words: Vec<&str> = terms.split_whitespace().collect();
-        if !words.is_empty() && *own.get_or_insert_with(|| words.clone()) == words {
-            short += "The terms are in /usr/share/common-licenses/Apache-2.0.";
-            short += after;
-        } else {
-            short += begin;
-            short += piece;
+    let first = pieces.next().unwrap_or_default().to_owned();
+    let mut ours = None;
+    pieces.fold(first, |text, piece| match piece.split_once(end) {
+        Some((terms, after))
+            if ours.get_or_insert(terms.split_whitespace()).clone().eq(terms.split_whitespace()) =>
+        {
+            text + "The terms are in /usr/share/common-licenses/Apache-2.0." + after
         }
-    }
-    short
+        _ => text + begin + piece,
+    })
 }

@@ -60,11 +60,11 @@ fn said(ended: &Output) -> String {
     String::from_utf8_lossy(&[&ended.stdout[..], &ended.stderr].concat()).into_owned()
 }
 
-fn is_here(program: &str) -> bool {
+pub(crate) fn is_here(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
 }
 
-fn skipped(why: &str) {
+pub(crate) fn skipped(why: &str) {
     stderr().write_all(format!("skipped: {why}\n").as_bytes()).unwrap();
 }
 
@@ -185,32 +185,44 @@ fn x4_the_package_holds_all_that_a_person_needs_and_nothing_of_this_machine() {
     let files = files(&at);
     let mode = |path: &str| files.get(path).unwrap_or_else(|| panic!("no {path} in {:?}", files.keys())).0;
     assert_eq!(mode("usr/bin/zedbox"), 0o755);
-    for path in [
-        "DEBIAN/control",
-        SETTINGS,
-        "usr/lib/systemd/system/zedbox.service",
-        "usr/lib/systemd/system/zedbox-drain-at-shutdown.service",
-        "usr/lib/tmpfiles.d/zedbox.conf",
-        "usr/share/bash-completion/completions/zedbox",
-        "usr/share/doc/zedbox/copyright",
-        "usr/share/doc/zedbox/CHANGELOG.md.gz",
-        "usr/share/doc/zedbox/drill.sh",
-        "usr/share/doc/zedbox/examples/edge-dev-config.json",
-        "usr/share/doc/zedbox/operate.md",
-        "usr/share/doc/zedbox/operate/blockers.md",
-        "usr/share/doc/zedbox/reference/dashboard.json",
-        "usr/share/fish/vendor_completions.d/zedbox.fish",
-        "usr/share/man/man1/zedbox.1.gz",
-        "usr/share/man/man1/zedbox-status.1.gz",
-        "usr/share/man/man1/zedbox-role.1.gz",
-        "usr/share/zedbox/role-bindings-apps.yaml",
-        "usr/share/zedbox/role.yaml",
-        "usr/share/zsh/vendor-completions/_zedbox",
-    ] {
-        assert_eq!(mode(path), 0o644, "{path}");
+    let places = [
+        ("DEBIAN", "control"),
+        ("etc/zedbox", "zedbox.toml"),
+        ("usr/lib/systemd/system", "zedbox.service zedbox-drain-at-shutdown.service"),
+        ("usr/lib/tmpfiles.d", "zedbox.conf"),
+        ("usr/share/bash-completion/completions", "zedbox"),
+        ("usr/share/doc/zedbox", "copyright CHANGELOG.md.gz drill.sh examples/edge-dev-config.json"),
+        ("usr/share/doc/zedbox", "operate.md operate/blockers.md night.md reference/dashboard.json"),
+        ("usr/share/fish/vendor_completions.d", "zedbox.fish"),
+        ("usr/share/man/man1", "zedbox.1.gz zedbox-status.1.gz zedbox-role.1.gz"),
+        ("usr/share/zedbox", "role-bindings-apps.yaml role.yaml"),
+        ("usr/share/zsh/vendor-completions", "_zedbox"),
+    ];
+    for (folder, name) in places.iter().flat_map(|it| it.1.split(' ').map(|name| (it.0, name))) {
+        assert_eq!(mode(&format!("{folder}/{name}")), 0o644, "{name}");
     }
     let text = |path: &str| String::from_utf8(files[path].1.clone()).unwrap();
     assert_eq!(text("DEBIAN/conffiles"), format!("/{SETTINGS}\n"));
+    if is_here("lintian") {
+        assert_eq!(run(Command::new("lintian").arg("--allow-root").arg(&package)), "");
+    } else {
+        skipped("there is no lintian: the package is looked at without it");
+    }
+    let overrides = text("usr/share/lintian/overrides/zedbox");
+    let reasons = overrides.lines().step_by(2).all(|it| it.starts_with("# ") && it.ends_with('.'));
+    assert!(
+        reasons && overrides.lines().skip(1).step_by(2).all(|it| it.starts_with("zedbox: ")),
+        "{overrides}"
+    );
+    let copyright = text("usr/share/doc/zedbox/copyright");
+    assert!(!copyright.contains("Grant of Copyright License"), "Debian has the Apache License");
+    for (path, (_, bytes)) in &files {
+        // XFL of RFC 1952: the slowest, which packs best.
+        let ends = |it: &str| Path::new(path).extension().is_some_and(|ext| ext == it);
+        assert!(!ends("gz") || bytes[8] == 2, "{path}");
+        let is_told = || String::from_utf8_lossy(bytes).contains("\nDocumentation=man:zedbox(1)\n");
+        assert!(!ends("service") || is_told(), "{path}");
+    }
     for script in ["DEBIAN/postinst", "DEBIAN/prerm", "DEBIAN/postrm"] {
         assert_eq!(mode(script), 0o755);
         run(Command::new("sh").arg("-n").arg(at.join(script)));

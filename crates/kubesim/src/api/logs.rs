@@ -45,17 +45,14 @@ pub(crate) fn answer(
         ["initContainers", "containers"].map(|it| object["spec"][it].as_array().cloned().unwrap_or_default());
     let names: Vec<&str> = names.iter().flatten().filter_map(|it| it["name"].as_str()).collect();
     let container = match (asked.given("container"), &names[..]) {
-        (Some(name), _) if names.contains(&name) => name,
-        (Some(name), _) => {
-            return Err(Failure::bad_request(format!("container {name} is not valid for pod {pod}")));
-        }
-        (None, [only]) => only,
+        (Some(name), _) if names.contains(&name) => Ok(name),
+        (Some(name), _) => Err(format!("container {name} is not valid for pod {pod}")),
+        (None, [only]) => Ok(*only),
         (None, _) => {
-            return Err(Failure::bad_request(format!(
-                "a container name must be specified for pod {pod}, choose one of: {names:?}"
-            )));
+            Err(format!("a container name must be specified for pod {pod}, choose one of: {names:?}"))
         }
     };
+    let container = container.map_err(Failure::bad_request)?;
     let since = asked.given("sinceTime").map(|text| {
         let bad = |_| Failure::bad_request(format!("sinceTime: {text:?} is no time"));
         // The API server passes whole seconds to the node.
@@ -65,11 +62,9 @@ pub(crate) fn answer(
     let logs = shared.logs.held();
     let held = logs.get(&place(&target.namespace, pod, container));
     let lines = if asked.is_set("previous") {
-        held.and_then(|(previous, _)| previous.as_ref()).ok_or_else(|| {
-            Failure::bad_request(format!(
-                "previous terminated container \"{container}\" in pod \"{pod}\" not found"
-            ))
-        })?
+        let none = || format!("previous terminated container \"{container}\" in pod \"{pod}\" not found");
+        let previous = held.and_then(|(previous, _)| previous.as_ref());
+        previous.ok_or_else(|| Failure::bad_request(none()))?
     } else {
         held.map(|(_, newest)| newest).map_or(&[][..], |it| it)
     };

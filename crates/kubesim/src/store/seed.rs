@@ -11,54 +11,48 @@ use crate::{Sim, kubelets, machines, volumes, workloads};
 impl Sim {
     /// Its device has this UUID. It is Ready after the start time.
     pub fn add_node(&self, name: &str, device_uuid: &str) {
-        self.apply(
-            "nodes",
-            json!({
-                "metadata": { "name": name, "labels": {
-                    "kubernetes.io/hostname": name, "node-uuid": device_uuid,
-                    "node-role.kubernetes.io/control-plane": "true",
-                } },
-                "spec": {},
-                "status": { "conditions": [], "nodeInfo": {
-                    "kubeletVersion": "v1.34.0-kubesim", "operatingSystem": "linux", "systemUUID": device_uuid,
-                } },
-            }),
-        );
+        let node = json!({
+            "metadata": { "name": name, "labels": {
+                "kubernetes.io/hostname": name, "node-uuid": device_uuid, "node-role.kubernetes.io/control-plane": "true",
+            } },
+            "spec": {},
+            "status": { "conditions": [], "nodeInfo": {
+                "kubeletVersion": "v1.34.0-kubesim", "operatingSystem": "linux", "systemUUID": device_uuid,
+            } },
+        });
+        self.apply("nodes", node);
     }
 
     /// Switches a node off or on: its pods do not change meanwhile.
     pub fn power(&self, node: &str, on: bool) {
-        self.switch(node, "kubesim/power", on);
+        self.switch("nodes", "", node, "power", on);
     }
 
     /// Parts a node from the API, or reconnects it: its kubelet and clients of [`Sim::service_of`]. Its pods
     /// keep running.
     pub fn cut_off(&self, node: &str, off: bool) {
-        self.switch(node, "kubesim/network", !off);
+        self.switch("nodes", "", node, "network", !off);
     }
 
-    fn switch(&self, node: &str, annotation: &str, on: bool) {
-        self.edit("nodes", "", node, |it| {
-            it["metadata"]["annotations"][annotation] = if on { "on".into() } else { "off".into() };
+    fn switch(&self, resource: &str, namespace: &str, name: &str, what: &str, on: bool) {
+        self.edit(resource, namespace, name, |it| {
+            it["metadata"]["annotations"][format!("kubesim/{what}")] =
+                if on { "on".into() } else { "off".into() };
         });
     }
 
     /// A virtual IP of kube-vip, as `plndr-cp-lock`, held by this node.
     pub fn add_virtual_ip(&self, lease: &str, holder: &str) {
-        self.apply(
-            LEASES,
-            json!({
-                "metadata": { "name": lease, "namespace": "kube-system" },
-                "spec": { "holderIdentity": holder, "leaseDurationSeconds": 15 },
-            }),
-        );
+        let held = json!({
+            "metadata": { "name": lease, "namespace": "kube-system" },
+            "spec": { "holderIdentity": holder, "leaseDurationSeconds": 15 },
+        });
+        self.apply(LEASES, held);
     }
 
     /// Switches kube-vip's service for this virtual IP on or off.
     pub fn serve_virtual_ip(&self, lease: &str, on: bool) {
-        self.edit(LEASES, "kube-system", lease, |it| {
-            it["metadata"]["annotations"]["kubesim/kube-vip"] = if on { "on".into() } else { "off".into() };
-        });
+        self.switch(LEASES, "kube-system", lease, "kube-vip", on);
     }
 
     /// A pod as an unclean boot leaves it: long Terminating, or in phase Unknown, without running containers,
@@ -102,25 +96,21 @@ impl Sim {
     }
 
     pub fn add_machine(&self, namespace: &str, name: &str, strategy: &str) {
-        self.apply(
-            machines::MACHINES,
-            json!({
-                "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
-                "metadata": { "name": name, "namespace": namespace },
-                "spec": { "runStrategy": strategy, "template": { "spec": {} } },
-            }),
-        );
+        let machine = json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+            "metadata": { "name": name, "namespace": namespace },
+            "spec": { "runStrategy": strategy, "template": { "spec": {} } },
+        });
+        self.apply(machines::MACHINES, machine);
     }
 
     pub fn add_machine_set(&self, namespace: &str, name: &str, replicas: u64) {
-        self.apply(
-            machines::SETS,
-            json!({
-                "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceReplicaSet",
-                "metadata": { "name": name, "namespace": namespace },
-                "spec": { "replicas": replicas, "template": { "spec": {} } },
-            }),
-        );
+        let set = json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceReplicaSet",
+            "metadata": { "name": name, "namespace": namespace },
+            "spec": { "replicas": replicas, "template": { "spec": {} } },
+        });
+        self.apply(machines::SETS, set);
     }
 
     pub fn add_stateful_set(&self, namespace: &str, name: &str, replicas: u64) {
@@ -138,11 +128,8 @@ impl Sim {
 
     /// Starts or ends a crash loop of a running pod's container.
     pub fn crash_loop(&self, namespace: &str, name: &str, on: bool) {
-        let state = if on {
-            json!({ "waiting": { "reason": "CrashLoopBackOff" } })
-        } else {
-            json!({ "running": {} })
-        };
+        let waits = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
+        let state = if on { waits } else { json!({ "running": {} }) };
         self.edit("pods", namespace, name, |pod| {
             pod["status"]["containerStatuses"] = json!([{
                 "name": "c", "image": "i", "imageID": "", "ready": !on, "restartCount": 5, "state": state,
@@ -195,12 +182,9 @@ impl Sim {
     pub fn add_budget(&self, namespace: &str, name: &str, app: &str, limit: &Value) {
         let mut spec = limit.clone();
         spec["selector"] = json!({ "matchLabels": { "app": app } });
-        self.apply(
-            "policy/poddisruptionbudgets",
-            json!({
-                "metadata": { "name": name, "namespace": namespace }, "spec": spec, "status": {},
-            }),
-        );
+        let budget =
+            json!({ "metadata": { "name": name, "namespace": namespace }, "spec": spec, "status": {} });
+        self.apply("policy/poddisruptionbudgets", budget);
     }
 }
 

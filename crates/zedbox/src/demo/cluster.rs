@@ -177,12 +177,8 @@ impl DemoCluster {
 
     /// Refuses all evictions.
     pub(super) fn hold_evictions(&self) {
-        self.sim.faults().script(
-            "POST",
-            "/eviction",
-            u32::MAX,
-            ScriptedFault::status(429, "TooManyRequests"),
-        );
+        let busy = ScriptedFault::status(429, "TooManyRequests");
+        self.sim.faults().script("POST", "/eviction", u32::MAX, busy);
     }
 
     /// The servers lose their quorum: the last state is read, all nodes Ready, and writes fail.
@@ -209,11 +205,8 @@ impl DemoCluster {
 
     pub(super) fn turns(&self) -> String {
         let holders = holders(&self.sim.list("coordination/leases"));
-        if holders.is_empty() {
-            "no node holds one".to_owned()
-        } else {
-            format!("held by {}", holders.join(", "))
-        }
+        let held = || format!("held by {}", holders.join(", "));
+        if holders.is_empty() { "no node holds one".to_owned() } else { held() }
     }
 
     pub(super) async fn turns_end(&self) -> anyhow::Result<()> {
