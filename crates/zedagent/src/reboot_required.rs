@@ -1,8 +1,8 @@
 //! A file by which the OS says that it wants a reboot, as Debian's `/run/reboot-required`: while it is there, the order that
 //! `zedbox reboot` writes is there too, and everything follows as from a person's.
 //!
-//! Off without a path. Ordered once for each content of the file, so that what a person withdraws stays withdrawn, and only
-//! in a cluster: elsewhere nothing would be drained. Not here: when the drain may start (windows, turns, pauses).
+//! Off without a path. Ordered once for each content of a file, so that what a person withdraws stays withdrawn, also when
+//! zedagent starts again; and only in a cluster: elsewhere nothing would be drained. Not here: when the drain may start (windows, turns, pauses).
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -14,34 +14,46 @@ use tracing::{info, warn};
 
 /// Who orders it, as status and history show it.
 const BY: &str = "OS";
+/// The boot and the file for which a reboot was ordered: its inode and what it said.
+const ORDERED: &str = "run/zedbox/reboot-required";
 /// While the order waits for the device config to name a cluster, or cannot be written.
 const LOOK: Duration = Duration::from_secs(5);
 /// Only root's word counts.
 const RULE: FileRule = FileRule { limit_bytes: 64 << 10, order: true };
-const LIMIT_BYTES: u64 = 4096;
+const LIMIT_BYTES: u64 = RULE.limit_bytes + 4096;
 
 /// Never ends. Dropping it leaves the order as it is.
 pub(crate) async fn follow(context: AgentContext, path: PathBuf) {
     let mut file = context.topic_root.file(&path, RULE);
-    let (mut wanted, mut wrong) = (false, String::new());
+    let (mut wanted, mut wrong) = (None, String::new());
     loop {
-        let due = wanted.then(|| context.clock.now() + LOOK);
+        let due = wanted.is_some().then(|| context.clock.now() + LOOK);
         tokio::select! {
             state = file.next() => {
                 // Where the file outlives a boot, that boot was the reboot.
                 let booted = SystemTime::from(context.clock.booted_at().to_timestamp());
                 let is_of_boot = file.author().is_some_and(|it| it.written >= booted);
-                wanted = matches!(state, FileState::Present(_)) && is_of_boot;
+                let inode = file.author().map_or(0, |it| it.inode);
+                wanted = None;
                 match state {
-                    FileState::Present(_) if !wanted => info!("{} is older than this boot: no reboot", path.display()),
+                    FileState::Present(text) if is_of_boot => {
+                        let id = format!("{} {inode} ", context.boot_id);
+                        wanted = Some([id.as_bytes(), &text].concat());
+                    }
+                    FileState::Present(_) => info!("{} is older than this boot: no reboot", path.display()),
                     FileState::Bad(it) => warn!("no reboot by {}: {}", path.display(), it.reason),
-                    FileState::Present(_) | FileState::Absent => {}
+                    FileState::Absent => {}
                 }
             }
             () = context.clock.sleep_until(due), if due.is_some() => {}
         }
-        let done =
-            if wanted { order(&context, &path).map(|done| wanted = !done) } else { withdraw(&context) };
+        let done = match &wanted {
+            Some(file) => order(&context, &path, file),
+            None => withdraw(&context),
+        };
+        if done == Ok(true) {
+            wanted = None;
+        }
         let why = done.err().unwrap_or_default();
         if why != wrong && !why.is_empty() {
             warn!("the reboot that {} asks for: {why}", path.display());
@@ -57,10 +69,16 @@ fn now_ordered(context: &AgentContext) -> Result<Option<DeviceOrder>, String> {
     Ok(go_json::from_slice::<DeviceOrder>(&bytes).ok().filter(|it| it.boot_id == context.boot_id))
 }
 
-/// Whether there is an order now, of a person or of ours.
-fn order(context: &AgentContext, path: &std::path::Path) -> Result<bool, String> {
-    if now_ordered(context)?.is_some() {
+/// Whether there was an order, of a person or of ours, since the file is there.
+fn order(context: &AgentContext, path: &std::path::Path, file: &[u8]) -> Result<bool, String> {
+    let [place, ordered] = [DEVICE_ORDER, ORDERED].map(|it| context.topic_root.path(it));
+    let before = store::read(&ordered, LIMIT_BYTES).map_err(|it| report::chain(&it))?;
+    if before.as_deref() == Some(file) {
         return Ok(true);
+    }
+    let note = || store::replace(&ordered, file).map(|()| true).map_err(|it| report::chain(&it));
+    if now_ordered(context)?.is_some() {
+        return note();
     }
     let config = wire::peek::<EdgeNodeClusterConfig>(&context.topic_root, "zedagent", wire::GLOBAL);
     match config.map_err(|it| report::chain(&it))?.and_then(|it| it.member()) {
@@ -68,7 +86,7 @@ fn order(context: &AgentContext, path: &std::path::Path) -> Result<bool, String>
         None => return Ok(false),
         Some(false) => {
             return Err(
-                "the device config names no cluster, so nothing would be drained: zedbox setup".to_owned()
+                "nothing would be drained, as the device config names no cluster: zedbox setup".into()
             );
         }
     }
@@ -80,15 +98,16 @@ fn order(context: &AgentContext, path: &std::path::Path) -> Result<bool, String>
         by: BY.to_owned(),
     };
     let bytes = go_json::to_vec(&order).map_err(|it| report::chain(&it))?;
-    store::replace(&context.topic_root.path(DEVICE_ORDER), &bytes).map_err(|it| report::chain(&it))?;
-    Ok(true)
+    store::replace(&place, &bytes).map_err(|it| report::chain(&it))?;
+    note()
 }
 
-fn withdraw(context: &AgentContext) -> Result<(), String> {
-    if now_ordered(context)?.is_some_and(|it| it.by == BY) {
-        store::remove(&context.topic_root.path(DEVICE_ORDER)).map_err(|it| report::chain(&it))?;
+fn withdraw(context: &AgentContext) -> Result<bool, String> {
+    let ours = now_ordered(context)?.is_some_and(|it| it.by == BY);
+    for file in [DEVICE_ORDER, ORDERED].iter().skip(usize::from(!ours)) {
+        store::remove(&context.topic_root.path(file)).map_err(|it| report::chain(&it))?;
     }
-    Ok(())
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -176,6 +195,16 @@ mod tests {
             node.until(Some(&ours)).await;
             store::remove(&node.root.path().join(DEVICE_ORDER)).unwrap();
             node.stays(None).await;
+        })
+        .await;
+        // Nor does it come back when zedagent starts again, but for another file.
+        on(&node, async {
+            node.stays(None).await;
+            remove_file(node.path()).unwrap();
+            node.stays(None).await;
+            node.put("run/reboot-required", "again");
+            node.until(Some(&ours)).await;
+            store::remove(&node.root.path().join(DEVICE_ORDER)).unwrap();
             let person = r#"{"Op":"reboot","BootID":"b1","OrderedAt":"2026-03-14T09:41:00Z","Reason":"fan","By":"root"}"#;
             node.put(DEVICE_ORDER, person);
             let person = node.ordered();

@@ -38,11 +38,12 @@ pub struct FileAuthor {
     /// Owner; of a link, the link's.
     pub uid: u32,
     pub written: SystemTime,
+    pub inode: u64,
 }
 
 impl FileAuthor {
     fn of(seen: &Metadata) -> Option<Self> {
-        seen.modified().ok().map(|written| Self { uid: seen.uid(), written })
+        seen.modified().ok().map(|written| Self { uid: seen.uid(), written, inode: seen.ino() })
     }
 }
 
