@@ -123,10 +123,10 @@ mod tests {
             heard.starts_with("POST /api/v1/namespaces/kube-system/serviceaccounts/pillar-rs/token "),
             "{heard}"
         );
-        assert!(
-            heard.contains(&format!("authorization: Bearer {old}")) && heard.contains(":900}"),
-            "{heard}"
-        );
+        let bearer = format!("authorization: Bearer {old}");
+        for words in [&bearer, "content-type: application/json", r#""kind":"TokenRequest""#, ":900}"] {
+            assert!(heard.contains(words), "{words}: {heard}");
+        }
         assert_eq!(fs::read_to_string(&file).unwrap(), text(&new));
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(link.is_symlink());

@@ -27,7 +27,8 @@ pub(crate) struct HookNotifier {
     own_node: OwnNode,
     inbox: mpsc::Receiver<(Notice, GoTime)>,
     log: EventLog,
-    limit: Duration,
+    /// For each hook.
+    pub(crate) limit: Duration,
     webhook: Option<Webhook>,
     /// What went wrong last: the same is said once.
     wrong: Vec<String>,
@@ -40,18 +41,8 @@ impl HookNotifier {
         inbox: mpsc::Receiver<(Notice, GoTime)>,
         webhook: Option<Webhook>,
     ) -> Self {
-        Self { webhook, ..Self::within(context, own_node, inbox, LIMIT) }
-    }
-
-    /// The same with another limit for each.
-    pub(crate) fn within(
-        context: &AgentContext,
-        own_node: &OwnNode,
-        inbox: mpsc::Receiver<(Notice, GoTime)>,
-        limit: Duration,
-    ) -> Self {
-        let (context, own_node) = (context.clone(), own_node.clone());
-        Self { context, own_node, inbox, log: EventLog::default(), limit, webhook: None, wrong: Vec::new() }
+        let (context, own_node, log) = (context.clone(), own_node.clone(), EventLog::default());
+        Self { context, own_node, inbox, log, limit: LIMIT, webhook, wrong: Vec::new() }
     }
 
     /// Runs until the sender is gone. Dropping it ends the hook that is running, and drops the notices that wait.

@@ -6,40 +6,47 @@ use std::time::Duration;
 
 use agent::device::hooks::{FOLDER, HookStage};
 use agent::{AgentContext, Clock};
+use kubeapi::connect::webhook::Webhook;
 use kubeapi::{NodeName, OwnNode};
 use pubsub::{TopicRoot, store};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use topics::{GoTime, RequestId, Requester};
 
 use super::super::events::HOURLY;
 use super::super::notices::{Notice, NoticeKind};
 use super::super::notify::HookNotifier;
+use super::super::{QUEUE, ReportListener};
 
 fn notice(kind: NoticeKind, is_new: bool) -> Notice {
     let id = RequestId { by: Requester::DeviceOp, at: "2026-03-14T09:30:00Z".parse().unwrap() };
     Notice { kind, id, subject: String::new(), message: "pod shop/web-0: $(reboot)\nno".to_owned(), is_new }
 }
 
+/// It has all of `notices` to tell.
+fn notifier(topic_root: &TopicRoot, notices: &[Notice], webhook: Option<Webhook>) -> HookNotifier {
+    let own_node = OwnNode::default();
+    own_node.set(NodeName::parse("n1").unwrap(), "u1".to_owned());
+    let (_stopper, context) = AgentContext::alone(topic_root, Clock::new(), "b1");
+    let (outbox, inbox) = mpsc::channel(notices.len().max(1));
+    for it in notices {
+        outbox.try_send((it.clone(), "2026-03-14T09:41:00Z".parse::<GoTime>().unwrap())).unwrap();
+    }
+    HookNotifier::new(&context, &own_node, inbox, webhook)
+}
+
 /// What the hook `script` has written, once it was told all of `notices`.
 async fn calls_of(script: &str, notices: &[Notice]) -> String {
     let root = tempfile::tempdir().unwrap();
-    let topic_root = TopicRoot::open(root.path()).unwrap();
     let path = root.path().join(FOLDER).join(HookStage::Notify.folder()).join("10-mail");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let said = root.path().join("said");
     let said_in = said.display().to_string();
     store::replace(&path, format!("#!/bin/sh\nsaid={said_in}\n{script}\n").as_bytes()).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-    let own_node = OwnNode::default();
-    own_node.set(NodeName::parse("n1").unwrap(), "u1".to_owned());
-    let (_stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "b1");
-    let (outbox, inbox) = mpsc::channel(notices.len().max(1));
-    for it in notices {
-        outbox.try_send((it.clone(), "2026-03-14T09:41:00Z".parse::<GoTime>().unwrap())).unwrap();
-    }
-    drop(outbox);
-    HookNotifier::within(&context, &own_node, inbox, Duration::from_millis(500)).run().await;
+    let mut notifier = notifier(&TopicRoot::open(root.path()).unwrap(), notices, None);
+    notifier.limit = Duration::from_millis(500);
+    notifier.run().await;
     fs::read_to_string(said).unwrap_or_default()
 }
 
@@ -74,21 +81,31 @@ async fn x3_a_notice_is_posted_too_and_a_gateway_that_refuses_holds_nothing_up()
         bodies
     };
     let root = tempfile::tempdir().unwrap();
+    let kinds = [(NoticeKind::Started, false), (NoticeKind::Blocked, true), (NoticeKind::Complete, true)];
+    let notices = kinds.map(|(kind, is_new)| notice(kind, is_new));
     let topic_root = TopicRoot::open(root.path()).unwrap();
-    let own_node = OwnNode::default();
-    own_node.set(NodeName::parse("n1").unwrap(), "u1".to_owned());
-    let (_stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "b1");
-    let (outbox, inbox) = mpsc::channel(3);
-    for (kind, is_new) in
-        [(NoticeKind::Started, false), (NoticeKind::Blocked, true), (NoticeKind::Complete, true)]
-    {
-        outbox.try_send((notice(kind, is_new), GoTime::default())).unwrap();
-    }
-    drop(outbox);
-    let notifier = HookNotifier::new(&context, &own_node, inbox, Some(address.parse().unwrap()));
+    let notifier = notifier(&topic_root, &notices, Some(address.parse().unwrap()));
     let (bodies, ()) = tokio::join!(gateway, notifier.run());
     let text = |kind: &str| format!(r#"{{"text":"n1 {kind}: pod shop/web-0: $(reboot)\nno"}}"#);
     assert_eq!(bodies, [text("DrainBlocked"), text("DrainComplete")]);
+}
+
+#[test]
+fn x3_what_a_gateway_that_never_answers_keeps_waiting_is_left_out_and_events_are_told_all_the_same() {
+    let (hooks, waiting) = mpsc::channel(QUEUE);
+    let (notices, events) = mpsc::channel(100);
+    let listener = ReportListener {
+        clock: Clock::new(),
+        published: watch::Sender::default().subscribe(),
+        totals: watch::Sender::default(),
+        notices: Some(notices),
+        hooks,
+        stalls: watch::Sender::new(false),
+    };
+    for _ in 0..100 {
+        listener.say(notice(NoticeKind::Blocked, true), GoTime::default());
+    }
+    assert_eq!((waiting.len(), events.len()), (16, 100));
 }
 
 #[tokio::test]
