@@ -3,7 +3,7 @@
 //! Source: spec/cluster-lock.md 7.1. Pure: no clock, no I/O, no task.
 
 use jiff::{SignedDuration, Timestamp};
-use kubeapi::connect::account::{Account, TokenLife};
+use kubeapi::connect::credential::{Account, TokenLife};
 use kubeapi::names::listed;
 use kubeapi::objects::text;
 use rustls_pki_types::CertificateDer;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kubeapi::connect::account::Credential;
+use kubeapi::connect::credential::Credential;
 use kubeapi::names::listed;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use serde::de::DeserializeOwned;

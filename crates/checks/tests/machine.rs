@@ -10,7 +10,7 @@ use checks::certificates::{Dated, Dates, dated};
 use checks::local::{Host, look};
 use checks::{Finding, Severity};
 use jiff::{SignedDuration, Timestamp};
-use kubeapi::connect::account::{Credential, TokenLife};
+use kubeapi::connect::credential::{Credential, TokenLife};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;

@@ -28,7 +28,7 @@ use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 use crate::connect::ClusterEndpoint;
-use crate::connect::account::Credential;
+use crate::connect::credential::Credential;
 use crate::error::{Error, cause};
 use crate::kubeconfig::KubeconfigFile;
 use crate::nodes::MachineIds;

@@ -20,7 +20,7 @@ use kube::Client;
 use tracing::debug;
 
 use self::parsed::{HeaderCredential, InlineOrFile, Parsed, parse};
-use crate::connect::account::{Credential, TokenLife};
+use crate::connect::credential::{Credential, TokenLife};
 use crate::connect::{self, Access, ClusterEndpoint, read_file, short_enough};
 use crate::error::Error;
 

@@ -10,7 +10,7 @@ use pubsub::TopicRoot;
 use topics::EdgeNodeClusterConfig;
 
 use crate::Exit;
-use crate::args::{JoinAction, JoinCommand, WaitOptions};
+use crate::args::JoinCommand;
 use crate::drain_cmd::voice::Voice;
 
 /// Doubles each time.
@@ -33,12 +33,11 @@ enum JoinCheck {
 
 /// Failures go to standard error in plain words.
 pub(crate) async fn run(command: &JoinCommand) -> Exit {
-    let JoinAction::Wait(options) = &command.action;
-    Voice::exit("join", wait(command, options).await)
+    Voice::exit("join", wait(command).await)
 }
 
-async fn wait(command: &JoinCommand, options: &WaitOptions) -> anyhow::Result<Exit> {
-    let root = &command.root;
+async fn wait(options: &JoinCommand) -> anyhow::Result<Exit> {
+    let root = &options.root;
     let topic_root = TopicRoot::open(root).with_context(|| format!("open the root {}", root.display()))?;
     let server = &options.server;
     let door = Endpoint::new(&format!("http://{server}"), None, ANSWER_LIMIT, LARGEST_ANSWER_BYTES);

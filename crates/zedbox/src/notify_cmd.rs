@@ -4,11 +4,10 @@
 
 use anyhow::{Context as _, anyhow};
 
-use crate::args::{NotifyAction, NotifyCommand, settings, webhook};
+use crate::args::{NotifyCommand, settings, webhook};
 use crate::drain_cmd::voice::Voice;
 
 pub(crate) async fn run(command: &NotifyCommand) -> anyhow::Result<()> {
-    let NotifyAction::Test = command.action;
     let address = settings::notify(&command.root).with_context(|| {
         let file = command.root.join("etc/zedbox").join(settings::NAME);
         let file = file.display();

@@ -3,74 +3,101 @@
 //! All of it can be done by hand: docs/integrate.md. Not here: what the files mean (`zedagent::device_config`,
 //! `args::settings`), roles (`role_cmd`), the agents' kubeconfig (`kubeconfig_cmd`).
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::net::{IpAddr, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use kubeapi::{ApiClient, Error, NodeName, nodes};
 use pubsub::store;
 use rustix::system::uname;
 use serde_json::{Value, json};
 
 use crate::Exit;
-use crate::args::{KubeconfigCommand, RoleCommand, SetupCommand, account, settings};
+use crate::args::{KubeconfigCommand, RoleCommand, SetupCommand, settings};
+use crate::drain_cmd::orders::confirm::answer;
 use crate::drain_cmd::voice::Voice;
 use crate::{kubeconfig_cmd, role_cmd};
 
 const LIMIT_BYTES: u64 = 4 << 20;
+/// Members of the device config.
+const NAME: &str = "/deviceName";
+const ID: &str = "/cluster/clusterId";
+const ADDRESS: &str = "/cluster/clusterIpPrefix";
+const JOIN: &str = "/cluster/joinServerIp";
+const DEVICE: &str = "/id/uuid";
 /// What a person types to make the roles and the kubeconfig elsewhere.
-const BY_HAND: &str = "with a kubectl that is an administrator: `zedbox role --create-namespace | kubectl apply -f -`, then \
+const BY_HAND: &str = "by hand, where kubectl is an administrator: `zedbox role --create-namespace | kubectl apply -f -`, then \
                        `zedbox kubeconfig --to FILE --server https://ADDRESS:6443`";
 
 pub(crate) async fn run(options: &SetupCommand) -> Exit {
     Voice::exit("setup", set_up(options).await)
 }
 
+/// What is to be known of this machine, as the words say, else the files, else a person at a terminal: members of the device
+/// config, the device, and an administrator's kubeconfig.
+type Wanted = (Vec<(&'static str, Value)>, String, Option<PathBuf>);
+
+fn wanted(options: &SetupCommand, before: &Value, set: &[(String, String)]) -> anyhow::Result<Wanted> {
+    let SetupCommand { cluster_id, address, join_server, node, .. } = options.clone();
+    let ask = |given: Option<String>, at: &str, question: &str, else_: Option<&str>| {
+        let known = before.pointer(at).and_then(Value::as_str).map(str::to_owned);
+        given.or(known).map_or_else(|| answer(question, else_), Ok)
+    };
+    let cluster = ask(cluster_id, ID, "--cluster-id: UUID of the cluster, the same on each node", None)?;
+    let address = ask(address, ADDRESS, "--address: of this node in the cluster, as 10.0.0.2/24", None)?;
+    let own = address.split('/').next();
+    let join = ask(join_server, JOIN, "--join-server: address of the first server of the cluster", own)?;
+    let host = uname().nodename().to_string_lossy().into_owned();
+    let name = ask(node, NAME, "--node: name of the Node", Some(&host))?;
+    let mut members =
+        vec![(NAME, json!(name)), (ID, json!(cluster)), (ADDRESS, json!(address)), (JOIN, json!(join))];
+    let role = match (options.worker, before["cluster"].is_null()) {
+        (true, _) => "worker".to_owned(),
+        (false, true) => answer("--worker: is it a server or a worker", Some("server"))?,
+        (false, false) => String::new(),
+    };
+    ensure!(["server", "worker", ""].contains(&role.as_str()), "use {role}: type server or worker");
+    if role == "worker" {
+        members.push(("/cluster/isWorkerNode", json!(true)));
+    }
+    let device = options.device.as_ref().map(ToString::to_string);
+    let device = device.or_else(|| Some(set.iter().find(|it| it.0 == "device")?.1.clone()));
+    let real = "--device: systemd (a reboot is real) or record (it is only written down)";
+    let device = device.map_or_else(|| answer(real, None), Ok)?;
+    let mut admin = options.admin.clone();
+    if admin.is_none() && !options.kubeconfig.exists() {
+        let file = "--admin: kubeconfig of an administrator, as /etc/rancher/k3s/k3s.yaml, or nothing";
+        admin = Some(answer(file, Some(""))?).filter(|it| !it.is_empty()).map(PathBuf::from);
+    }
+    Ok((members, device, admin))
+}
+
 async fn set_up(options: &SetupCommand) -> anyhow::Result<Exit> {
     let config_at = options.root.join(zedagent::CONFIG);
     let settings_at = options.root.join("etc/zedbox").join(settings::NAME);
+    let unread = || format!("read {}: `zedbox check` says more, or remove it", config_at.display());
     let before: Value = match store::read(&config_at, LIMIT_BYTES)? {
         None => json!({}),
-        Some(bytes) => serde_json::from_slice(&bytes).with_context(|| {
-            format!("read {}: `zedbox check` says more, or remove it", config_at.display())
-        })?,
+        Some(bytes) => serde_json::from_slice(&bytes).with_context(unread)?,
     };
-    let cluster = |member: &str| before["cluster"][member].as_str().map(str::to_owned);
-    let ask = |given: &Option<String>, member: &str, question: &str| {
-        given.clone().or_else(|| cluster(member)).map_or_else(|| answer(question), Ok)
-    };
-    let id =
-        ask(&options.cluster_id, "clusterId", "--cluster-id: UUID of the cluster, the same on each node")?;
-    let address =
-        ask(&options.address, "clusterIpPrefix", "--address: of this node in the cluster, as 10.0.0.2/24")?;
-    let own = address.split('/').next().unwrap_or_default().to_owned();
-    let join = options.join_server.clone().or_else(|| cluster("joinServerIp")).unwrap_or_else(|| own.clone());
+    let is_object = |at| before.pointer(at).is_none_or(|it| it.is_object() || it.is_null());
+    ensure!(["", "/cluster", "/id"].into_iter().all(is_object), unread());
     let text = store::read(&settings_at, LIMIT_BYTES)?.unwrap_or_default();
     let text = String::from_utf8(text).with_context(|| format!("read {}", settings_at.display()))?;
     let set = settings::values(&options.root)?;
-    let device = match (&options.device, set.iter().find(|it| it.0 == "device")) {
-        (Some(device), _) => device.to_string(),
-        (None, Some((_, device))) => device.clone(),
-        (None, None) => answer("--device: systemd (a reboot is real) or record (it is only written down)")?,
-    };
-
-    let named = before["deviceName"].as_str().map(str::to_owned);
-    let name =
-        options.node.clone().or(named).unwrap_or_else(|| uname().nodename().to_string_lossy().into_owned());
-    let mut members = vec![
-        ("/deviceName", json!(name)),
-        ("/cluster/clusterId", json!(id)),
-        ("/cluster/clusterIpPrefix", json!(address)),
-        ("/cluster/joinServerIp", json!(join)),
-    ];
-    if options.worker {
-        members.push(("/cluster/isWorkerNode", json!(true)));
-    }
+    let (members, device, admin) = wanted(options, &before, &set)?;
     let kubeconfig = options.kubeconfig.display().to_string();
     let lines = [("device", &device), ("kubeconfig", &kubeconfig)];
-    keeps(options, &before, &members, &set, &lines)?;
+    let old = |name: &str| set.iter().find(|it| it.0 == name).map(|it| json!(it.1));
+    let differs = (members.iter().map(|(at, new)| (*at, before.pointer(at).cloned(), new.clone())))
+        .chain(lines.map(|(name, new)| (name, old(name), json!(new))))
+        .filter_map(|(what, old, new)| Some((what, old.filter(|old| *old != new)?, new)))
+        .map(|(what, old, new)| format!("{what} is {old}, not {new}"));
+    let differs = differs.collect::<Vec<_>>().join("; ");
+    let is_kept = options.replace || differs.is_empty();
+    ensure!(is_kept, "keep what is there: {differs}; --replace changes it");
 
     let mut config = before.clone();
     for (at, new) in members {
@@ -79,20 +106,20 @@ async fn set_up(options: &SetupCommand) -> anyhow::Result<Exit> {
     if config.pointer("/cluster/clusterType").is_none() {
         put(&mut config, "/cluster/clusterType", json!("CLUSTER_TYPE_HA"));
     }
-    let is_new = config.pointer("/id/uuid").is_none();
+    let is_new = config.pointer(DEVICE).is_none();
     if is_new {
-        put(&mut config, "/id/uuid", json!(uuid::Uuid::new_v4().to_string()));
+        put(&mut config, DEVICE, json!(uuid::Uuid::new_v4().to_string()));
     }
     judge(&config)?;
     let with_lines = lines.iter().fold(text.clone(), |text, (name, value)| with_line(&text, name, value));
 
-    if let Some(admin) = &options.admin {
+    if let Some(admin) = &admin {
         make_access(options, admin).await?;
     }
-    let mut open = Vec::new();
-    look_at_node(options, &name, &mut config, is_new, &mut open).await;
-    let here = own.parse::<IpAddr>().is_ok_and(|it| UdpSocket::bind((it, 0)).is_ok());
-    if !here {
+    let mut open: Vec<String> = look_at_node(options, &mut config, is_new).await.err().into_iter().collect();
+    let [name, cluster, address] = [NAME, ID, ADDRESS].map(|at| text_at(&config, at));
+    let own = address.split('/').next().unwrap_or_default();
+    if !own.parse::<IpAddr>().is_ok_and(|it| UdpSocket::bind((it, 0)).is_ok()) {
         open.push(format!(
             "no interface of this machine has {own}: give it to one, or name another --address --replace"
         ));
@@ -114,7 +141,7 @@ async fn set_up(options: &SetupCommand) -> anyhow::Result<Exit> {
     let real = if device == "record" { "a reboot is only written down" } else { "a reboot is real" };
     let end = match open.len() {
         0 => format!(
-            "{name} is set up in cluster {id}, and {real}: `systemctl enable --now zedbox` starts it.\n"
+            "{name} is set up in cluster {cluster}, and {real}: `systemctl enable --now zedbox` starts it.\n"
         ),
         1 => format!("{name} is set up but for what standard error names; {real}.\n"),
         many => format!("{name} is set up but for {many} things that standard error names; {real}.\n"),
@@ -123,57 +150,15 @@ async fn set_up(options: &SetupCommand) -> anyhow::Result<Exit> {
     Ok(if open.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
-/// Errors: a value that is there differs from the new one, and nobody wants it replaced.
-fn keeps(
-    options: &SetupCommand,
-    before: &Value,
-    members: &[(&str, Value)],
-    set: &[(String, String)],
-    lines: &[(&str, &String)],
-) -> anyhow::Result<()> {
-    let others =
-        members.iter().filter_map(|(at, new)| Some((*at, before.pointer(at)?.to_string(), new.to_string())));
-    let ours = lines.iter().filter_map(|(name, new)| {
-        let (_, old) = set.iter().find(|it| it.0 == *name)?;
-        Some((*name, old.clone(), (*new).clone()))
-    });
-    let differs: Vec<String> = others
-        .chain(ours)
-        .filter(|(_, old, new)| old != new)
-        .map(|(what, old, new)| format!("{what} is {old}, not {new}"))
-        .collect();
-    ensure!(
-        options.replace || differs.is_empty(),
-        "keep what is there: {}; --replace changes it",
-        differs.join("; ")
-    );
-    Ok(())
+fn text_at<'a>(config: &'a Value, at: &str) -> &'a str {
+    config.pointer(at).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What a person types; an error where nobody can be asked.
-fn answer(question: &str) -> anyhow::Result<String> {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        bail!("name {question}");
-    }
-    write!(io::stderr(), "{}: ", question.trim_start_matches("--")).context("ask")?;
-    let mut line = String::new();
-    io::stdin().read_line(&mut line).context("read the answer")?;
-    ensure!(!line.trim().is_empty(), "nothing was changed, as nothing was typed; name {question}");
-    Ok(line.trim().to_owned())
-}
-
-/// At a pointer of at most two names; what is no object on the way is one then.
-fn put(value: &mut Value, at: &str, new: Value) {
-    let mut at = at.trim_start_matches('/').splitn(2, '/');
-    let (first, second) = (at.next().unwrap_or_default(), at.next());
-    match second {
-        None => value[first] = new,
-        Some(second) => {
-            if !value[first].is_object() {
-                value[first] = json!({});
-            }
-            value[first][second] = new;
-        }
+/// At a pointer of one name, or of two where the first has an object or nothing.
+fn put(config: &mut Value, at: &str, new: Value) {
+    match at.trim_start_matches('/').split_once('/') {
+        None => config[&at[1..]] = new,
+        Some((section, name)) => config[section][name] = new,
     }
 }
 
@@ -201,66 +186,44 @@ fn with_line(text: &str, name: &str, value: &str) -> String {
 
 /// The roles by `kubectl`, then the kubeconfig, unless there is one.
 async fn make_access(options: &SetupCommand, admin: &Path) -> anyhow::Result<()> {
-    let doing = "apply the roles with `kubectl apply -f -`";
-    let service_account = account();
-    let role = RoleCommand {
-        user: None,
-        service_account: service_account.clone(),
-        without: Vec::new(),
-        with: Vec::new(),
-        create_namespace: true,
-    };
+    let doing = || format!("apply the roles with `kubectl apply -f -`; {BY_HAND}");
     let mut kubectl = Command::new("kubectl");
-    kubectl
-        .arg("--kubeconfig")
-        .arg(admin)
-        .args(["apply", "-f", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null());
-    let mut applied = kubectl.spawn().context(doing)?;
-    let text = role_cmd::manifests(&role);
+    kubectl.arg("--kubeconfig").arg(admin).args(["apply", "-f", "-"]);
+    kubectl.stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut applied = kubectl.spawn().with_context(doing)?;
+    let text = role_cmd::manifests(&RoleCommand { create_namespace: true, ..RoleCommand::default() });
     if let Some(mut to) = applied.stdin.take() {
-        to.write_all(text.as_bytes()).context(doing)?;
+        to.write_all(text.as_bytes()).with_context(doing)?;
     }
-    ensure!(applied.wait().context(doing)?.success(), "{doing}: it failed, as it says above");
+    ensure!(applied.wait().with_context(doing)?.success(), "{}; it failed, as it says above", doing());
     if options.kubeconfig.exists() && !options.replace {
         return Ok(());
     }
     let make = KubeconfigCommand {
         to: options.kubeconfig.clone(),
-        service_account,
         kubeconfig: Some(admin.to_owned()),
         server: options.server.clone(),
         days: 365,
-        token_file: None,
-        ca: None,
+        ..KubeconfigCommand::default()
     };
     kubeconfig_cmd::make(&make).await
 }
 
 /// Whether the cluster has this node; a new device takes the identity that its Node has already.
-async fn look_at_node(
-    options: &SetupCommand,
-    name: &str,
-    config: &mut Value,
-    is_new: bool,
-    open: &mut Vec<String>,
-) {
+///
+/// Errors: what is open, and what to do.
+async fn look_at_node(options: &SetupCommand, config: &mut Value, is_new: bool) -> Result<(), String> {
     let file = options.kubeconfig.display();
     if !options.kubeconfig.exists() {
-        open.push(format!("there is no kubeconfig {file}: setup again with --admin FILE, or {BY_HAND}"));
-        return;
+        return Err(format!("there is no kubeconfig {file}: setup again with --admin FILE, or {BY_HAND}"));
     }
-    let node = match NodeName::parse(&name.to_lowercase().replace('_', "-")) {
-        Ok(node) => node,
-        Err(why) => return open.push(format!("{why}; name another --node")),
-    };
-    let uuid = config.pointer("/id/uuid").and_then(Value::as_str).unwrap_or_default().to_owned();
-    match nodes::own(&ApiClient::from_kubeconfig(&options.kubeconfig), &node, &uuid).await {
-        Ok(_) => {}
-        Err(Error::WrongNode { label, .. }) if is_new => put(config, "/id/uuid", json!(label)),
-        Err(error) => open.push(error.advice()),
+    let node = NodeName::parse(&text_at(config, NAME).to_lowercase().replace('_', "-"))
+        .map_err(|why| format!("{why}; name another --node"))?;
+    match nodes::own(&ApiClient::from_kubeconfig(&options.kubeconfig), &node, text_at(config, DEVICE)).await {
+        Err(Error::WrongNode { label, .. }) if is_new => put(config, DEVICE, json!(label)),
+        seen => drop(seen.map_err(|it| it.advice())?),
     }
+    Ok(())
 }
 
 #[cfg(test)]

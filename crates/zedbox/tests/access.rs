@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::thread;
 
 use kubeapi::ApiClient;
@@ -157,17 +157,7 @@ fn x3_a_test_message_is_posted_and_the_address_is_not_shown() {
     assert!(said.contains("zedbox.toml names none, as notify = "), "{said}");
 }
 
-#[test]
-fn x4_roles_are_printed_for_a_user() {
-    let dir = tempfile::tempdir().unwrap();
-    let ended = zedbox(&dir, &["role", "--user", "edge"]);
-    let printed = text(&ended.stdout);
-    assert!(ended.status.success() && ended.stderr.is_empty());
-    assert!(printed.contains("kind: ClusterRole\n") && printed.contains("    name: \"edge\"\n"), "{printed}");
-}
-
-/// The two lines of docs/integrate.md, on a server started for this: another one may have roles of these
-/// names.
+/// By `zedbox setup`, on a server started for this: another one may have roles of these names.
 #[tokio::test]
 async fn x4_a_kubeconfig_of_zedbox_and_its_roles_are_enough_for_a_whole_drained_reboot_on_a_real_server() {
     let Some(cluster) = Cluster::of_environment().await else {
@@ -182,13 +172,12 @@ async fn x4_a_kubeconfig_of_zedbox_and_its_roles_are_enough_for_a_whole_drained_
     };
     let dir = tempfile::tempdir().unwrap();
     store::replace(&dir.path().join("admin"), admin.as_bytes()).unwrap();
-    let roles = zedbox(&dir, &["role", "--create-namespace"]);
-    let mut apply = Command::new("kubectl");
-    apply.args(["--kubeconfig", "admin", "apply", "-f", "-"]).current_dir(&dir).env("HOME", dir.path());
-    let mut apply = apply.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("kubectl is needed");
-    apply.stdin.take().unwrap().write_all(&roles.stdout).unwrap();
-    assert!(apply.wait().unwrap().success());
-    let made = zedbox(&dir, &["kubeconfig", "--kubeconfig", "admin", "--to", "agents"]);
+    let words = format!(
+        "setup --root . --admin admin --kubeconfig agents --cluster-id 6ba7b810-9dad-11d1-80b4-00c04fd430c8 --address \
+         127.0.0.1/8 --device record --node {}",
+        cluster.device_name()
+    );
+    let made = zedbox(&dir, &words.split(' ').collect::<Vec<_>>());
     assert!(made.status.success(), "{}", text(&made.stderr));
 
     // The file renews its own token, for the whole reboot below, and no other.

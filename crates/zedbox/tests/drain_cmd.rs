@@ -21,7 +21,7 @@ mod readme;
 mod request;
 mod site;
 mod status;
-mod terminal;
+pub(crate) mod terminal;
 mod verify;
 mod watch;
 mod whole;

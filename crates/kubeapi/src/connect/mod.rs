@@ -6,6 +6,7 @@
 //! docs/decisions.md.
 
 pub mod account;
+pub mod credential;
 pub mod endpoint;
 pub mod webhook;
 

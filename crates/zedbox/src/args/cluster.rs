@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use clap::builder::PossibleValuesParser;
 use clap::{Args as Group, Subcommand};
 use kubeapi::ApiClient;
-use kubeapi::connect::account::Account;
+use kubeapi::connect::credential::Account;
 
 use super::time::span;
 use super::{NodePlace, settings};
@@ -154,14 +154,8 @@ pub(crate) enum MachinesAction {
 /// Default service account of the agents.
 const ACCOUNT: &str = "kube-system/pillar-rs";
 
-/// The default service account of the agents.
-pub(crate) fn account() -> Account {
-    let (namespace, name) = ACCOUNT.split_once('/').unwrap_or_default();
-    Account { namespace: namespace.to_owned(), name: name.to_owned() }
-}
-
 /// Print the roles that the agents need, and bind them to a user, as `zedbox role | kubectl apply -f -`.
-#[derive(Debug, Clone, Group)]
+#[derive(Debug, Clone, Default, Group)]
 #[command(
     after_help = "Nothing is asked of a cluster. Some bindings are in the namespace eve-kube-app: where the cluster has \
     none yet, add --create-namespace. `zedbox kubeconfig` makes the kubeconfig of the service account."
@@ -194,7 +188,7 @@ fn user(text: &str) -> Result<String, String> {
 ///
 /// Its token is asked for with the kubeconfig of an administrator, on a server of the cluster or on any workstation, or
 /// read from a file. The account is one of `zedbox role | kubectl apply -f -`.
-#[derive(Debug, Clone, Group)]
+#[derive(Debug, Clone, Default, Group)]
 #[command(
     arg_required_else_help = true,
     after_help = "Exit codes: 0 written, 1 it could not be done (standard error says why and what to do), 2 invalid \

@@ -3,11 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args as Group, Subcommand};
+use clap::Args as Group;
 
 use super::time::span;
 
-/// The way of this node into its cluster, for scripts of an image.
+/// The way of this node into its cluster, for scripts of an image: wait until a server says at `/status` that it is one of
+/// this node's cluster, and print what it says.
+///
+/// A server that does not answer, or says otherwise, is asked again: after 1 s first, every 8 s at last. What holds it up is
+/// one line on standard error each time that it changes.
 #[derive(Debug, Clone, Group)]
 #[command(
     arg_required_else_help = true,
@@ -20,26 +24,11 @@ use super::time::span;
 )]
 pub(crate) struct JoinCommand {
     /// Directory that holds `run` and `persist`.
-    #[arg(long, value_name = "DIR", default_value = "/", global = true)]
+    #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) root: PathBuf,
     /// What to do.
-    #[command(subcommand)]
-    pub(crate) action: JoinAction,
-}
-
-/// What can be done about it.
-#[derive(Debug, Clone, Subcommand)]
-pub(crate) enum JoinAction {
-    /// Wait until a server says at `/status` that it is one of this node's cluster, and print what it says.
-    ///
-    /// A server that does not answer, or says otherwise, is asked again: after 1 s first, every 8 s at last. What holds
-    /// it up is one line on standard error each time that it changes.
-    Wait(WaitOptions),
-}
-
-/// Which server, and how long.
-#[derive(Debug, Clone, Group)]
-pub(crate) struct WaitOptions {
+    #[arg(required = true, value_parser = ["wait"])]
+    pub(crate) action: String,
     /// Server to ask: a name or an address, `10.244.0.1` or `[fd00::1]`, with `:PORT` where that is not 12346.
     #[arg(long, value_name = "ADDRESS", value_parser = server)]
     pub(crate) server: String,

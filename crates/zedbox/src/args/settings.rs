@@ -150,14 +150,16 @@ pub(crate) fn values(root: &Path) -> anyhow::Result<Vec<(String, String)>> {
 
 /// From the settings file below `root`; `None` where it names none, or is invalid.
 pub(crate) fn notify(root: &Path) -> Option<Secret> {
-    let set = read(&root.join(FOLDER).join(NAME), &options()).ok()?;
-    set.into_iter().find(|(name, _)| name == NOTIFY).map(|(_, address)| Secret::new(address))
+    value(&root.join(FOLDER).join(NAME), NOTIFY).map(Secret::new)
+}
+
+fn value(path: &Path, wanted: &str) -> Option<String> {
+    read(path, &options()).ok()?.into_iter().find(|(name, _)| name == wanted).map(|(_, value)| value)
 }
 
 /// The limits file named by the file at `path`: below the same root where it exists.
 pub(crate) fn limits(path: &Path) -> Option<PathBuf> {
-    let set = read(path, &options()).ok()?;
-    let (_, named) = set.into_iter().find(|(name, _)| name == "limits")?;
+    let named = value(path, "limits")?;
     let root = path.ancestors().nth(3).filter(|_| path.ends_with(Path::new(FOLDER).join(NAME)));
     let below = root.map(|root| root.join(named.trim_start_matches('/'))).filter(|it| it.exists());
     Some(below.unwrap_or_else(|| named.into()))
@@ -375,7 +377,10 @@ log-format = \"journald\"
             let args = parse(words, true).unwrap();
             assert_eq!(of(args).root, Path::new("/"), "{agent}");
         }
-        assert!(matches!(parsed("zedbox run", false), Err(StartRefusal::Words(_))), "only a link does");
+        let Err(StartRefusal::Words(refused)) = parsed("zedbox run", false) else {
+            panic!("only a link does")
+        };
+        assert!(refused.to_string().contains("--root"), "{refused}");
         let root = tree("device = \"exec:/d\"");
         let line = format!("zedkube zedkube --root {}", root.path().display());
         assert_eq!(of(parsed(&line, true).unwrap()).device, device::DeviceChoice::Exec("/d".into()));
