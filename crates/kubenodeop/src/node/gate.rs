@@ -206,7 +206,8 @@ impl Gate {
 
     /// The gate as it stands now.
     pub fn judge(&mut self, now: Mono) -> GateStatus {
-        let (mut shut, mut warnings) = (None, Vec::new());
+        // What was not looked at yet is no news before half its time is over; it holds the turn all the same.
+        let (mut shut, mut warnings, mut early) = (None, Vec::new(), false);
         let mut volumes = VolumesVerdict::default();
         for (check, (since, found)) in self.found.iter().filter(|(check, _)| check.warns()) {
             warnings.push(warning(check.layer(), *since, joined(found), true));
@@ -230,9 +231,12 @@ impl Gate {
                     self.patience.wait(now, layer);
                     shut = Some((layer, said));
                 }
-                Some((said, _)) => {
-                    let (since, over) = self.patience.trouble(now, layer, self.limit(layer));
-                    if hold == LayerHold::KeepsTurn || over {
+                Some((said, unread)) => {
+                    let limit = self.limit(layer);
+                    let (since, over) = self.patience.trouble(now, layer, limit);
+                    if !over && unread && hold == LayerHold::KeepsTurn && now < since + limit / 2 {
+                        early = true;
+                    } else if hold == LayerHold::KeepsTurn || over {
                         warnings.push(warning(layer, since, said, over));
                     } else {
                         shut = Some((layer, said));
@@ -264,7 +268,7 @@ impl Gate {
             None if taints.is_empty() => self.healthy(&volumes.words),
             None => (self.tainted(&taints), String::new()),
         };
-        let holds_turn = volumes.holds_turn || warnings.iter().any(|it| !it.failed);
+        let holds_turn = volumes.holds_turn || early || warnings.iter().any(|it| !it.failed);
         let shown = BootGate {
             open: layer.is_none(),
             layer: layer.map(|it| it.text().to_owned()).unwrap_or_default(),

@@ -124,7 +124,9 @@ fn step(text: &str) -> Markup {
     html! {
         @for (nth, part) in text.split('`').enumerate() {
             @let words = part.trim_start_matches([';', ',', '.', ' ']);
-            @if nth % 2 == 1 { code.line { (part) } } @else if nth == 0 { (part) } @else { (words) }
+            @if nth % 2 == 1 {
+                code.line { @for word in part.split_inclusive(' ') { span { (word) } } }
+            } @else if nth == 0 { (part) } @else { (words) }
         }
     }
 }

@@ -99,7 +99,8 @@ fn a_time_is_a_distance_with_the_exact_time_behind_it_and_a_command_is_marked() 
     assert!(page.contains(time), "{page}");
     assert!(page.contains("look at <code>kubectl get pods</code>"), "{page}");
     let step = step("wait; or `kubectl get pods`; `kubectl describe node n` says more").into_string();
-    let line = |it: &str| format!("<code class=\"line\">{it}</code>");
+    let words = |it: &str| it.replace(' ', " </span><span>");
+    let line = |it: &str| format!("<code class=\"line\"><span>{}</span></code>", words(it));
     let (get, describe) = (line("kubectl get pods"), line("kubectl describe node n"));
     assert_eq!(step, format!("wait; or {get}{describe}says more"));
 }
@@ -175,9 +176,11 @@ fn the_leader_shows_what_it_reports_and_says_when_that_is_old_without_the_words_
     let mut view =
         NodeView { node: node_name, leader: Some(leader), nodes: Some(vec![node]), ..NodeView::default() };
     let told = shown(&view, None);
-    for text in
-        ["<span id=\"leader\">n1 (this node)</span>", "<td>n2</td>", "1 node as this node, which reports"]
-    {
+    for text in [
+        "<span id=\"leader\">n1 (this node)</span>",
+        "<td>n2</td>",
+        "1 node as seen by this node, which reports",
+    ] {
         assert!(told.contains(text), "{text}: {told}");
     }
     let since = "2026-03-14T09:30:00Z".parse().unwrap();
