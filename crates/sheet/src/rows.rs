@@ -211,16 +211,17 @@ fn progress_rows(
     if !progress.tier.is_empty() {
         add(RowWeight::Detail, "tier", progress.tier.clone());
     }
-    for (weight, label, at) in [
-        (RowWeight::Detail, "started", progress.started_at),
-        (RowWeight::Course, "deadline", progress.deadline),
-        (RowWeight::Detail, "estimate", progress.estimate),
-    ] {
+    for (label, at) in [("started", progress.started_at), ("estimate", progress.estimate)] {
         if !at.is_zero() {
-            let ends = progress.limits.iter().find(|it| label == "deadline" && it.until == at);
-            let then = ends.map_or_else(String::new, |it| format!("; then: {}", then_words(it)));
-            add(weight, label, moment(at, now) + &then);
+            add(RowWeight::Detail, label, moment(at, now));
         }
+    }
+    if !progress.deadline.is_zero() {
+        add(
+            RowWeight::Essential,
+            "next",
+            format!("{}: {}", moment(progress.deadline, now), next_words(progress)),
+        );
     }
     for it in progress.limits.iter().filter(|it| it.until != progress.deadline) {
         add(RowWeight::Course, "limit", limit_words(it, now));
@@ -314,6 +315,18 @@ fn limit_words(limit: &RunningLimit, now: GoTime) -> String {
         return format!("over its {} for {of}, since {}: {then}", span(all), moment(limit.until, now));
     }
     format!("{} of {} left for {of}; then: {then}", span(left), span(all))
+}
+
+/// What time alone changes at the deadline.
+fn next_words(progress: &NodeDrainProgress) -> &'static str {
+    match (progress.limits.iter().find(|it| it.until == progress.deadline), progress.phase) {
+        (Some(limit), _) => then_words(limit),
+        (None, DrainPhase::Checking) => "the operation goes ahead WITHOUT a drain",
+        (None, DrainPhase::RunningHooks) => "the hooks are tried again",
+        (None, DrainPhase::OutsideWindow) => "the window opens",
+        (None, DrainPhase::Retrying) => "the next attempt begins",
+        (None, _) => "this attempt is given up",
+    }
 }
 
 /// What follows when it is over.

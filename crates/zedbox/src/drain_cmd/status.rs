@@ -40,7 +40,7 @@ pub(super) async fn run(shell: &Shell, options: &StatusOptions) -> anyhow::Resul
         Output::Json => Voice::json(&seen, false)?,
         Output::Text => {
             let whole = sheet(&by_clock, now, voice.columns());
-            let shown = if options.all { whole } else { brief(whole, &by_clock, now) };
+            let shown = if options.all { whole } else { brief(whole, &by_clock, now, voice.columns()) };
             Voice::print(&shown.text(voice.colours))?
         }
     };
@@ -95,7 +95,7 @@ pub(super) fn sheet(seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
             _ if step.is_empty() => text,
             _ => format!("{text}; {step}"),
         };
-        out.add(weight, &row(label, &text, columns));
+        out.add(weight, label, &row(label, &text, columns));
     };
     // What the headline says is not said again.
     let is_new = |it: &Row| it.label != "reason" || it.text != IDLE;
@@ -111,9 +111,9 @@ pub(super) fn sheet(seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
 }
 
 /// What matters most of it, within ten lines at rest and twelve else.
-fn brief(whole: Sheet, seen: &DrainView, now: GoTime) -> Sheet {
+fn brief(whole: Sheet, seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
     let rests = matches!(seen.judge(now).outcome, DrainOutcome::Idle | DrainOutcome::Complete);
-    whole.fit(if rests { RESTING_LINES } else { LINES } + 1)
+    whole.fit(if rests { RESTING_LINES } else { LINES } + 1, columns)
 }
 
 const fn colour(outcome: DrainOutcome) -> Option<&'static str> {
@@ -145,13 +145,15 @@ mod tests {
             let seen = DrainView::read(&TopicRoot::open(&tree).unwrap(), Clock::new()).as_copy();
             let judged = seen.judge(now);
             for columns in [46, 80, 200] {
-                let text = brief(sheet(&seen, now, columns), &seen, now).text(false);
+                let text = brief(sheet(&seen, now, columns), &seen, now, columns).text(false);
                 let rests = matches!(judged.outcome, DrainOutcome::Idle | DrainOutcome::Complete);
                 let most = if rests { RESTING_LINES } else { LINES };
                 assert!(text.lines().count() <= most, "{}, {columns}:\n{text}", tree.display());
                 assert!(text.lines().all(|it| it.chars().count() <= columns), "{text}");
                 let first = text.lines().next().unwrap();
                 assert!(judged.headline.text.starts_with(first), "{text}");
+                let timed = seen.agreed().is_some_and(|it| !it.deadline.is_zero());
+                assert_eq!(text.contains("\nnext       "), timed, "{}, {columns}:\n{text}", tree.display());
                 let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
                 let step = flat(&seen.next_step(&judged, now));
                 let columns_of_step = columns - 11;

@@ -1,5 +1,7 @@
 //! Words and columns for a person. Pure: no clock, no I/O, no task.
 
+use std::collections::BTreeSet;
+
 use sheet::RowWeight;
 use sheet::text::number;
 use topics::acts;
@@ -74,10 +76,10 @@ pub(crate) fn row(label: &str, text: &str, columns: usize) -> String {
     paragraph(&format!("{label:<LABEL$}"), text, columns)
 }
 
-/// Rows of a screen, in the order in which they are read, each with its weight.
+/// Rows of a screen, in the order in which they are read, each with its weight and what it is about.
 #[derive(Debug)]
 pub(crate) struct Sheet {
-    rows: Vec<(RowWeight, Vec<String>)>,
+    rows: Vec<(RowWeight, &'static str, Vec<String>)>,
     /// Of the first row.
     colour: Option<&'static str>,
 }
@@ -85,16 +87,16 @@ pub(crate) struct Sheet {
 impl Sheet {
     pub(crate) fn new(headline: &str, colour: Option<&'static str>) -> Self {
         let mut sheet = Self { rows: Vec::new(), colour };
-        sheet.add(RowWeight::Essential, headline);
+        sheet.add(RowWeight::Essential, "", headline);
         sheet
     }
 
-    pub(crate) fn add(&mut self, weight: RowWeight, row: &str) {
-        self.rows.push((weight, row.lines().map(str::to_owned).collect()));
+    pub(crate) fn add(&mut self, weight: RowWeight, label: &'static str, row: &str) {
+        self.rows.push((weight, label, row.lines().map(str::to_owned).collect()));
     }
 
     pub(crate) fn text(&self, colours: bool) -> String {
-        let lines = |(at, (_, lines)): (usize, &(RowWeight, Vec<String>))| match self
+        let lines = |(at, (_, _, lines)): (usize, &(RowWeight, &str, Vec<String>))| match self
             .colour
             .filter(|_| colours && at == 0)
         {
@@ -105,38 +107,42 @@ impl Sheet {
     }
 
     /// What fits into fewer than `rows` lines: the lightest rows go first, the last of them before others; then the
-    /// longest of the rest is cut.
-    pub(crate) fn fit(mut self, rows: usize) -> Self {
+    /// longest of the rest is cut. The last line says what went, or how much where that has no room.
+    pub(crate) fn fit(mut self, rows: usize, columns: usize) -> Self {
         let room = rows.saturating_sub(1).max(FEWEST_LINES);
-        let height = |sheet: &Self| sheet.rows.iter().map(|(_, lines)| lines.len()).sum::<usize>();
-        let mut dropped = 0;
+        let height = |sheet: &Self| sheet.rows.iter().map(|(_, _, lines)| lines.len()).sum::<usize>();
+        let (mut dropped, mut labels) = (0, BTreeSet::new());
         // A line is needed to say that something is missing.
         while height(&self) + usize::from(dropped > 0) > room {
-            let heaviest = self.rows.iter().map(|(weight, _)| *weight).max();
+            let heaviest = self.rows.iter().map(|(weight, ..)| *weight).max();
             let last = self
                 .rows
                 .iter()
-                .rposition(|(weight, _)| Some(*weight) == heaviest && *weight > RowWeight::Essential);
+                .rposition(|(weight, ..)| Some(*weight) == heaviest && *weight > RowWeight::Essential);
             if let Some(last) = last {
-                dropped += self.rows.remove(last).1.len();
+                let (weight, label, lines) = self.rows.remove(last);
+                dropped += lines.len();
+                labels.insert((weight, label));
                 continue;
             }
             // The last of them, the next step, holds a command, which is no use when it is cut.
-            let cut = |rows: &[(RowWeight, Vec<String>)]| {
-                let longest = rows.iter().enumerate().max_by_key(|(_, (_, lines))| lines.len());
-                longest.filter(|(_, (_, lines))| lines.len() > 1).map(|(at, _)| at)
+            let cut = |rows: &[(RowWeight, &str, Vec<String>)]| {
+                let longest = rows.iter().enumerate().max_by_key(|(_, (_, _, lines))| lines.len());
+                longest.filter(|(_, (_, _, lines))| lines.len() > 1).map(|(at, _)| at)
             };
             let before = self.rows.len().saturating_sub(1);
             let Some(at) = cut(&self.rows[..before]).or_else(|| cut(&self.rows)) else { break };
-            let (_, lines) = &mut self.rows[at];
-            lines.pop();
+            self.rows[at].2.pop();
             dropped += 1;
         }
         if dropped > 0 {
-            self.rows.push((
-                RowWeight::Essential,
-                vec![format!("... {} more: zedbox status --all", number(dropped, "line"))],
-            ));
+            let mut seen = BTreeSet::new();
+            let labels: Vec<&str> =
+                labels.into_iter().map(|(_, label)| label).filter(|it| seen.insert(*it)).collect();
+            let named = format!("also: {}; zedbox status --all", labels.join(", "));
+            let counted = format!("... {} more: zedbox status --all", number(dropped, "line"));
+            let fits = !labels.is_empty() && named.chars().count() <= columns;
+            self.rows.push((RowWeight::Essential, "", vec![if fits { named } else { counted }]));
         }
         self
     }
@@ -193,21 +199,26 @@ mod tests {
                 (RowWeight::Essential, "next step"),
                 (RowWeight::Detail, "zedkube"),
             ] {
-                sheet.add(weight, row);
+                sheet.add(weight, row.split(' ').next().unwrap(), row);
             }
             sheet
         };
         let whole = sheet().text(false);
-        assert_eq!(sheet().fit(11).text(false), whole);
+        assert_eq!(sheet().fit(11, 80).text(false), whole);
         let all = "state 1\nstate 2\npods\nblocked 1\nblocked 2\nblocked 3\npending\nnext step\n";
-        assert_eq!(sheet().fit(10).text(false), format!("{all}... 2 lines more: zedbox status --all\n"));
-        let least = "state 1\nblocked 1\nnext step\n... 7 lines more: zedbox status --all\n";
         assert_eq!(
-            (sheet().fit(5).text(false).as_str(), sheet().fit(0).text(false).as_str()),
-            (least, least)
+            sheet().fit(10, 80).text(false),
+            format!("{all}also: tier, zedkube; zedbox status --all\n")
         );
+        assert_eq!(sheet().fit(10, 38).text(false), format!("{all}... 2 lines more: zedbox status --all\n"));
+        // The heavier first.
+        let least =
+            "state 1\nblocked 1\nnext step\nalso: pending, pods, tier, zedkube; zedbox status --all\n";
+        for rows in [5, 0] {
+            assert_eq!(sheet().fit(rows, 80).text(false), least);
+        }
         // What was cut leaves no colour behind.
-        assert!(sheet().fit(5).text(true).starts_with("\x1b[1;33mstate 1\x1b[0m\n"));
+        assert!(sheet().fit(5, 80).text(true).starts_with("\x1b[1;33mstate 1\x1b[0m\n"));
     }
 
     #[test]

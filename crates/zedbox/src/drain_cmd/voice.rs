@@ -105,7 +105,7 @@ impl Voice {
         let columns = self.columns();
         let mut sheet = Sheet::new(&paragraph("", headline, columns), colour);
         for (label, text) in rows {
-            sheet.add(RowWeight::Essential, &row(label, text, columns));
+            sheet.add(RowWeight::Essential, label, &row(label, text, columns));
         }
         Self::print(&sheet.text(self.colours)).map(drop)
     }

@@ -165,7 +165,7 @@ impl WatchOutput<'_> {
     fn draw(&mut self, seen: &DrainView) -> anyhow::Result<bool> {
         let (columns, rows) = self.voice.size();
         let seen = seen.clone().by_clock(self.clock);
-        let sheet = sheet(&seen, self.clock.wall(), columns).fit(rows).text(self.voice.colours);
+        let sheet = sheet(&seen, self.clock.wall(), columns).fit(rows, columns).text(self.voice.colours);
         let up = height(&self.shown, columns);
         let back = if up > 0 { format!("\r\x1b[{up}A") } else { String::new() };
         let lines = lines_of(sheet.lines(), "\x1b[K\r\n");

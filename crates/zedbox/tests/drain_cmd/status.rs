@@ -100,12 +100,12 @@ fn u3_a_machine_that_is_held_at_the_last_moment_shows_why_and_what_to_type() {
 }
 
 #[test]
-fn a_blocked_drain_names_counts_blockers_deadline_and_the_next_step() {
+fn a_blocked_drain_names_counts_blockers_what_comes_next_and_the_next_step() {
     let node = Node::of("drain-5-cordoned").with_zedkube();
     let told = node.drain(&format!("status --all --as-of {NOW}"));
     for words in [
         "[##########..........] 2 of 4 gone, 1 terminating, 1 blocked",
-        "deadline   2026-03-15 09:30:02 UTC, in 23 h 49 min",
+        "next       2026-03-15 09:30:02 UTC, in 23 h 49 min: this attempt is given up",
         "[budget] pod shop/web-5f7d-e757f: PodDisruptionBudget shop/web allows",
         "since 09:30:04 UTC,",
         "next step  shop/web-5f7d-e757f: wait until the budget allows a disruption, or",
