@@ -110,51 +110,45 @@ pub(crate) async fn undo_drain(
 ) {
     let (mut pace, mut tries) = (Pace::new(jitter_seed()), 0_u32);
     let named_from = clock.now() + UP_WITHIN;
-    let mut copies = Ok(());
-    let mut copies_done = false;
-    let mut surges_due = surges;
+    // Each is done once.
+    let (mut volumes_due, mut surges_due) = (true, surges);
     loop {
-        let mut given_up = Ok(());
-        if surges_due {
-            let (deployments, done) = surge::settle(cluster, node, true).await;
-            if !deployments.is_empty() {
-                info!(%node, ?deployments, "second copies that never became Ready are rolled back");
-            }
-            surges_due = done.is_err();
-            given_up = done;
-        }
-        if !copies_done {
-            let (volumes, taken) = storage::withdraw_all(cluster, node).await;
-            if !volumes.is_empty() {
-                info!(%node, ?volumes, "numberOfReplicas of volumes is what it was before the drain");
-            }
-            copies_done = taken.is_ok();
-            copies = taken;
-        }
-        let machines = undo::undo_all(cluster, node).await;
-        tries =
-            if machines.is_ok() && copies.is_ok() && given_up.is_ok() { 0 } else { tries.saturating_add(1) };
-        let (mut whys, mut next) = (Vec::new(), String::new());
-        match &machines {
+        let (mut whys, mut next, mut failed) = (Vec::new(), String::new(), false);
+        match undo::undo_all(cluster, node).await {
             Ok(0) => {}
             Ok(later) => {
                 whys.push(format!("virtual machines still to be started again: {later}"));
                 "kubectl get vmi -A shows how far they are".clone_into(&mut next);
             }
             Err(error) => {
-                let (why, step) = in_the_way(error);
+                let (why, step) = in_the_way(&error);
                 whys.push(why);
-                next = step;
+                (next, failed) = (step, true);
             }
         }
-        if let Err(error) = &copies {
-            whys.push(format!("numberOfReplicas of volumes is not reset yet: {}", error.line()));
-            next = error.next_step();
+        if volumes_due {
+            let (volumes, done) = storage::withdraw_all(cluster, node).await;
+            if !volumes.is_empty() {
+                info!(%node, ?volumes, "numberOfReplicas of volumes is what it was before the drain");
+            }
+            volumes_due = done.is_err();
+            if let Err(error) = done {
+                whys.push(format!("numberOfReplicas of volumes is not reset yet: {}", error.line()));
+                next = error.next_step();
+            }
         }
-        if let Err(error) = &given_up {
-            whys.push(format!("rollouts of second copies are not rolled back yet: {}", error.line()));
-            next = error.next_step();
+        if surges_due {
+            let (deployments, done) = surge::settle(cluster, node, true).await;
+            if !deployments.is_empty() {
+                info!(%node, ?deployments, "second copies that never became Ready are rolled back");
+            }
+            surges_due = done.is_err();
+            if let Err(error) = done {
+                whys.push(format!("rollouts of second copies are not rolled back yet: {}", error.line()));
+                next = error.next_step();
+            }
         }
+        tries = if failed || volumes_due || surges_due { tries.saturating_add(1) } else { 0 };
         let undone = whys.is_empty();
         let is_time = clock.now() >= named_from;
         let down = match undo::not_up(cluster, node).await {

@@ -20,9 +20,10 @@ use crate::calls::budgets::selector;
 use crate::calls::pods::{facts, pod_ref};
 use crate::calls::unhealthy_pods::{hindrance, text};
 use crate::plan::placement::tolerates_cordon;
+pub use crate::plan::surge::SurgeAnswer;
 use crate::plan::surge::{
-    DeploymentFacts, FROM_ANNOTATION, PodCase, RECORD_ANNOTATION, SURGE_ANNOTATION, SurgeDecision,
-    SurgeRecord, SurgeRule, bounds, deployment_of, judge,
+    DeploymentFacts, FROM_ANNOTATION, PodCase, RECORD_ANNOTATION, SURGE_ANNOTATION, SurgeRecord, SurgeRule,
+    deployment_of, judge, unfit,
 };
 use kubeapi::ApiClient;
 use kubeapi::Error;
@@ -51,54 +52,34 @@ pub struct SurgeOrder {
     pub over: Option<Duration>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SurgeAnswer {
-    /// No second copy is needed, or there is one.
-    NotNeeded,
-    /// There is none, for this reason.
-    Without(String),
-    /// One is on its way; the controller of the Deployment ends the pod then.
-    UnderWay {
-        /// As `shop/web`.
-        deployment: String,
-        /// This node has asked for it; else the Deployment rolls out by itself.
-        ours: bool,
-    },
-}
-
 /// A Deployment, as its object says.
 fn read(object: &Value) -> DeploymentFacts {
     let (meta, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
-    let (template, rollout) = (&spec["template"], &spec["strategy"]["rollingUpdate"]);
+    let template = &spec["template"];
     let number = |it: &Value| it.as_u64().unwrap_or(0);
-    let word = |it: &Value| it.as_str().map_or_else(|| it.to_string(), str::to_owned);
     let [all, new, available] =
         ["replicas", "updatedReplicas", "availableReplicas"].map(|it| number(&status[it]));
     let replicas = spec["replicas"].as_u64().unwrap_or(1);
     // Its controller has seen what is wanted.
     let is_seen = number(&status["observedGeneration"]) >= number(&meta["generation"]);
-    let (unavailable, surge) =
-        bounds(&word(&rollout["maxUnavailable"]), &word(&rollout["maxSurge"]), replicas);
-    let mut tolerations = objects::items(&template["spec"]["tolerations"]).iter();
+    let tolerates = |it: &Value| Toleration::deserialize(it).is_ok_and(|it| tolerates_cordon(&it));
+    let tolerates = objects::items(&template["spec"]["tolerations"]).iter().any(tolerates);
     let record = meta["annotations"][RECORD_ANNOTATION].as_str();
-    DeploymentFacts {
+    let mut facts = DeploymentFacts {
         namespace: objects::text(&meta["namespace"]),
         name: objects::text(&meta["name"]),
         version: objects::text(&meta["resourceVersion"]),
         selector: LabelSelector::deserialize(&spec["selector"]).ok().map(|it| selector(&it)),
         word: objects::text(&meta["annotations"][SURGE_ANNOTATION]),
         replicas,
-        paused: spec["paused"] == true,
-        recreate: spec["strategy"]["type"] == "Recreate",
-        unavailable,
-        surge,
-        tolerates_cordon: tolerations
-            .any(|it| Toleration::deserialize(it).is_ok_and(|it| tolerates_cordon(&it))),
+        unfit: None,
         from: template["metadata"]["annotations"][FROM_ANNOTATION].as_str().map(str::to_owned),
         record: record.and_then(|it| serde_json::from_str(it).ok()),
         rolling: !is_seen || all > new,
         complete: is_seen && new >= replicas && all <= new && available >= new,
-    }
+    };
+    facts.unfit = unfit(&facts.to_string(), spec, replicas, tolerates);
+    facts
 }
 
 /// Its pods: those of its replica sets, not all that its selector finds.
@@ -116,14 +97,8 @@ async fn pods_of(cluster: &ApiClient, of: &DeploymentFacts) -> Result<Vec<Pod>, 
 }
 
 fn owns(of: &DeploymentFacts, pod: &Pod) -> bool {
-    let labels = pod.metadata.labels.clone().unwrap_or_default();
-    pod.metadata.namespace.as_ref() == Some(&of.namespace)
-        && replica_set(pod).and_then(|it| deployment_of(it, &labels)) == Some(&of.name)
-}
-
-fn replica_set(pod: &Pod) -> Option<&str> {
-    let mut owners = pod.metadata.owner_references.iter().flatten();
-    owners.find(|it| it.kind == "ReplicaSet").map(|it| it.name.as_str())
+    let pod = facts(pod);
+    pod.pod.namespace == of.namespace && deployment_of(&pod).is_some_and(|(_, name)| name == of.name)
 }
 
 fn node_of(pod: &Pod) -> &str {
@@ -144,9 +119,8 @@ pub async fn surge(
     order: &SurgeOrder,
 ) -> Result<SurgeAnswer, Error> {
     let SurgeOrder { pod, replica_set, deployment, claims, asked, over } = order;
-    let named = format!("{}/{deployment}", pod.namespace);
     let request = Request::new(Deployment::url_path(&(), Some(&pod.namespace)));
-    let what = format!("read Deployment {named}");
+    let what = format!("read Deployment {}/{deployment}", pod.namespace);
     let object = found(cluster.ask::<Value>(&what, request.get(deployment, &GetParams::default())).await)?;
     let Some(read) = object.as_ref().map(read) else { return Ok(SurgeAnswer::NotNeeded) };
     let pods = pods_of(cluster, &read).await?;
@@ -159,37 +133,34 @@ pub async fn surge(
         away.retain(|node| !members.iter().any(|it| it.name == *node && it.facts.unschedulable));
     }
     let case = PodCase {
-        node: node.to_string(),
+        node: node.as_str(),
         asked: *asked,
         ready: pods.iter().filter(|it| is_ready(it)).any(|it| pod_ref(it).uid == pod.uid),
-        claims: claims.clone(),
-        elsewhere: away.len(),
+        claims,
+        elsewhere: !away.is_empty(),
     };
+    let answer = judge(rule, &read, case);
+    let SurgeAnswer::UnderWay { ours, .. } = answer else { return Ok(answer) };
     let record = read.record_of(node.as_str());
-    let under_way = |ours| Ok(SurgeAnswer::UnderWay { deployment: named.clone(), ours });
-    match (judge(rule, &read, &case), over) {
-        (SurgeDecision::NotNeeded, _) => Ok(SurgeAnswer::NotNeeded),
-        (SurgeDecision::Cannot(why), _) => Ok(SurgeAnswer::Without(why)),
-        (SurgeDecision::Ask, None) => {
-            let (node, replica_set) = (case.node, replica_set.clone());
+    let Some(over) = over else {
+        if ours && record.is_none() {
+            let (node, replica_set) = (node.to_string(), replica_set.clone());
             let record = SurgeRecord { node, replica_set, before: read.from.clone() };
-            patch(cluster, &read, SurgeWrite::Ask(&record)).await?;
-            under_way(true)
+            let from = Some(record.from().into());
+            write(cluster, "ask for a second copy", &read, Some(&record), from).await?;
         }
-        (SurgeDecision::UnderWay, None) => under_way(record.is_some()),
-        (SurgeDecision::Ask | SurgeDecision::UnderWay, Some(over)) => {
-            if let Some(record) = record {
-                patch(cluster, &read, SurgeWrite::GiveUp(record)).await?;
-            }
-            let now = Timestamp::now();
-            let new = pods.iter().filter(is_away).find_map(|it| hindrance(it, now));
-            let why = new.map(|it| format!(": {it}")).unwrap_or_default();
-            let secs = over.as_secs();
-            Ok(SurgeAnswer::Without(format!(
-                "Deployment {named} had no Ready pod on another node within {secs} s{why}"
-            )))
-        }
+        return Ok(answer);
+    };
+    if let Some(record) = record {
+        give_up(cluster, &read, record).await?;
     }
+    let now = Timestamp::now();
+    let new = pods.iter().filter(is_away).find_map(|it| hindrance(it, now));
+    let why = new.map(|it| format!(": {it}")).unwrap_or_default();
+    let secs = over.as_secs();
+    Ok(SurgeAnswer::Without(format!(
+        "Deployment {read} had no Ready pod on another node within {secs} s{why}"
+    )))
 }
 
 /// The pods of `node`, among `pods` of the whole cluster, of Deployments that a drain would ask for a second copy, with
@@ -206,20 +177,14 @@ pub(crate) async fn foreseen(
         return Ok(found);
     }
     for read in deployments().list_all::<Value>(cluster).await?.items.iter().map(read) {
-        let own: Vec<&Pod> = pods.iter().filter(|it| owns(&read, it)).collect();
         let (here, away): (Vec<&Pod>, Vec<&Pod>) =
-            own.into_iter().partition(|it| node_of(it) == node.as_str());
-        let elsewhere = away.into_iter().filter(|it| is_ready(it) && !closed(node_of(it))).count();
+            pods.iter().filter(|it| owns(&read, it)).partition(|it| node_of(it) == node.as_str());
+        let elsewhere = away.into_iter().any(|it| is_ready(it) && !closed(node_of(it)));
         for pod in here {
-            let case = PodCase {
-                node: node.to_string(),
-                asked: false,
-                ready: is_ready(pod),
-                claims: facts(pod).claims,
-                elsewhere,
-            };
-            if matches!(judge(rule, &read, &case), SurgeDecision::Ask | SurgeDecision::UnderWay) {
-                found.insert(pod_ref(pod).uid, read.to_string());
+            let (ready, claims) = (is_ready(pod), &facts(pod).claims);
+            let case = PodCase { node: node.as_str(), asked: false, ready, claims, elsewhere };
+            if let SurgeAnswer::UnderWay { deployment, .. } = judge(rule, &read, case) {
+                found.insert(pod_ref(pod).uid, deployment);
             }
         }
     }
@@ -264,47 +229,39 @@ async fn settle_one(
     let mut is_over = read.from.as_ref() != Some(&record.from()) || read.complete;
     if !is_over {
         let pods = pods_of(cluster, read).await?;
-        let (old, new): (Vec<&Pod>, Vec<&Pod>) =
-            pods.iter().partition(|it| replica_set(it) == Some(&record.replica_set));
+        let (old, new): (Vec<&Pod>, Vec<&Pod>) = pods
+            .iter()
+            .partition(|it| deployment_of(&facts(it)).is_some_and(|of| of.0 == record.replica_set));
         let ready = new.into_iter().filter(|it| is_ready(it)).count();
         // All that are wanted, or some and none to go back to.
         is_over = u64::try_from(ready).unwrap_or(u64::MAX) >= read.replicas || (ready > 0 && old.is_empty());
     }
-    let change = if is_over { SurgeWrite::Clear } else { SurgeWrite::GiveUp(record) };
-    if is_over || undo {
-        found(patch(cluster, read, change).await)?;
+    if is_over {
+        found(write(cluster, "remove the record of a second copy", read, None, None).await)?;
+    } else if undo {
+        found(give_up(cluster, read, record).await)?;
     }
     Ok(!is_over && undo)
 }
 
-/// What is written of a Deployment.
-enum SurgeWrite<'a> {
-    /// Its template, with the record of that.
-    Ask(&'a SurgeRecord),
-    /// Its template as it was before, without the record.
-    GiveUp(&'a SurgeRecord),
-    Clear,
+/// Its template as it was before, without the record.
+async fn give_up(cluster: &ApiClient, read: &DeploymentFacts, record: &SurgeRecord) -> Result<(), Error> {
+    write(cluster, "give up the second copy", read, None, Some(json!(record.before))).await
 }
 
-async fn patch(cluster: &ApiClient, read: &DeploymentFacts, change: SurgeWrite<'_>) -> Result<(), Error> {
-    let template =
-        |from: Value| json!({ "template": { "metadata": { "annotations": { FROM_ANNOTATION: from } } } });
-    let (what, record, spec) = match change {
-        SurgeWrite::Ask(record) => {
-            ("ask for a second copy", json!(json!(record).to_string()), template(record.from().into()))
-        }
-        SurgeWrite::GiveUp(record) if read.from.as_ref() == Some(&record.from()) => {
-            ("give up the second copy", Value::Null, template(json!(record.before)))
-        }
-        SurgeWrite::GiveUp(_) | SurgeWrite::Clear => {
-            ("remove the record of a second copy", Value::Null, json!({}))
-        }
-    };
+/// Writes of a Deployment its record, or removes it, and, where it is given, what [`FROM_ANNOTATION`] is to say.
+async fn write(
+    cluster: &ApiClient,
+    what: &str,
+    read: &DeploymentFacts,
+    record: Option<&SurgeRecord>,
+    from: Option<Value>,
+) -> Result<(), Error> {
+    let template = |from| json!({ "template": { "metadata": { "annotations": { FROM_ANNOTATION: from } } } });
+    let record = record.map(|it| json!(it).to_string());
     let body = json!({
-        "metadata": {
-            "resourceVersion": read.version, "annotations": { RECORD_ANNOTATION: record },
-        },
-        "spec": spec,
+        "metadata": { "resourceVersion": read.version, "annotations": { RECORD_ANNOTATION: record } },
+        "spec": from.map_or(json!({}), template),
     });
     let request = Request::new(Deployment::url_path(&(), Some(&read.namespace)));
     let what = format!("{what} of Deployment {read}");
@@ -336,7 +293,7 @@ mod tests {
             (read(2, 2, [1, 0, 1]), false, true),
         ] {
             assert_eq!((read.complete, read.rolling), (complete, rolling), "{read:?}");
-            assert!(read.tolerates_cordon);
+            assert!(read.unfit.is_some_and(|it| it.contains("tolerate a cordon")));
         }
     }
 }

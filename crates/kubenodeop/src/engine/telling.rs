@@ -114,12 +114,10 @@ impl PodTable {
             (track.state == PodState::ObjectOnly).then(|| text.to_owned())
         };
         let without = |track: &PodTrack| match &track.copy {
-            SecondCopy::Without(why) if !track.is_on_node() => {
+            SecondCopy::Settled(Some(why)) if !track.is_on_node() => {
                 Some(format!("it left without a second copy elsewhere: {why}"))
             }
-            SecondCopy::Without(_) | SecondCopy::Unknown | SecondCopy::Awaited(_) | SecondCopy::Settled => {
-                None
-            }
+            SecondCopy::Settled(_) | SecondCopy::Unknown | SecondCopy::Awaited(_) => None,
         };
         let of = |track: &PodTrack| {
             let pod = &track.facts.pod;

@@ -98,10 +98,8 @@ pub(super) enum SecondCopy {
     Unknown,
     /// It is on its way, of this Deployment.
     Awaited(String),
-    /// It is not needed, or there: the pod is evicted.
-    Settled,
-    /// There is none, for this reason: the pod is evicted all the same.
-    Without(String),
+    /// The pod is evicted: it is not needed, or there, or there is none for this reason.
+    Settled(Option<String>),
 }
 
 /// Why the server did not end the pod.

@@ -24,7 +24,7 @@ use kube::Resource as _;
 use kubeapi::names::NodeName;
 use kubeapi::objects::{items, text};
 use kubeapi::reply::Reach;
-use kubeapi::slim::{Meta, NodeObject, Pod};
+use kubeapi::slim::{NodeObject, Pod};
 use kubeapi::watch::{Manner, ObjectMirror, Update, WatchScope, follow, follow_from, jitter_seed};
 use kubeapi::{ApiClient, Error, nodes};
 use serde::{Deserialize, Deserializer};
@@ -363,7 +363,7 @@ struct Ill {
 impl<'de> Deserialize<'de> for Lean {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let pod = Pod::deserialize(from)?;
-        let name = named(&pod.metadata);
+        let name = pods::pod_ref(&pod).to_string();
         let storage = pods::facts(&pod).tier == Tier::Storage;
         let crashing = storage && waiting(&pod).any(|reason| reason == "CrashLoopBackOff");
         let unconnected = storage.then(|| unconnected(&pod)).flatten();
@@ -376,10 +376,6 @@ impl<'de> Deserialize<'de> for Lean {
         };
         Ok(Self { uid: pod.metadata.uid, ill })
     }
-}
-
-fn named(meta: &Meta) -> String {
-    format!("{}/{}", meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
 }
 
 fn waiting(pod: &Pod) -> impl Iterator<Item = &str> {
@@ -547,7 +543,7 @@ fn waits_for(pod: &Pod, node: &str) -> Option<IllObject> {
     let message =
         refused.and_then(|it| it.message.as_deref()).unwrap_or("not looked at by the scheduler yet");
     let is_ending = pod.metadata.deletion_timestamp.is_some();
-    (is_ours && !is_ending).then(|| IllObject::new(named(&pod.metadata), &cause(message)))
+    (is_ours && !is_ending).then(|| IllObject::new(pods::pod_ref(pod).to_string(), &cause(message)))
 }
 
 /// What the scheduler says, short: a taint or a port is named as the cause.

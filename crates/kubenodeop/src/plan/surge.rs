@@ -5,12 +5,13 @@
 //! a crash, and no number of replicas is touched. Not here: reading it, and when (`engine`). Source: the Kubernetes
 //! page "Deployments" on `maxSurge` and `maxUnavailable`. Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use step::named;
 
+use crate::plan::PodFacts;
 use crate::plan::budget::Selector;
 
 /// What a Deployment puts on its pods: the end of the name of their replica set.
@@ -56,9 +57,11 @@ impl SurgeRecord {
     }
 }
 
-/// The name of the Deployment of a pod with this replica set and these labels.
-pub(crate) fn deployment_of<'a>(replica_set: &'a str, labels: &BTreeMap<String, String>) -> Option<&'a str> {
-    replica_set.strip_suffix(labels.get(HASH_LABEL)?)?.strip_suffix('-')
+/// The replica set of a pod and its Deployment, within their namespace.
+pub(crate) fn deployment_of(pod: &PodFacts) -> Option<(&str, &str)> {
+    let replica_set = pod.workload.strip_prefix("ReplicaSet/")?;
+    let deployment = replica_set.strip_suffix(pod.labels.get(HASH_LABEL)?)?.strip_suffix('-')?;
+    Some((replica_set, deployment))
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -71,15 +74,8 @@ pub(crate) struct DeploymentFacts {
     /// What [`SURGE_ANNOTATION`] says, or empty.
     pub(crate) word: String,
     pub(crate) replicas: u64,
-    pub(crate) paused: bool,
-    /// All old pods end before the first new one begins.
-    pub(crate) recreate: bool,
-    /// Pods that a rollout may do without, from a number or a share of `replicas`.
-    pub(crate) unavailable: u64,
-    /// Pods that it may make beyond `replicas`.
-    pub(crate) surge: u64,
-    /// Its new pod could come to a cordoned node.
-    pub(crate) tolerates_cordon: bool,
+    /// Why no rollout of it makes a second copy elsewhere first, see [`unfit`].
+    pub(crate) unfit: Option<String>,
     /// What [`FROM_ANNOTATION`] says.
     pub(crate) from: Option<String>,
     /// What [`RECORD_ANNOTATION`] says.
@@ -105,93 +101,97 @@ impl fmt::Display for DeploymentFacts {
 }
 
 /// What is known of the pod that is to leave.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct PodCase {
-    pub(crate) node: String,
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PodCase<'a> {
+    pub(crate) node: &'a str,
     /// A second copy of its Deployment was asked for in this drain.
     pub(crate) asked: bool,
     pub(crate) ready: bool,
     /// Claims that it mounts, within its namespace.
-    pub(crate) claims: Vec<String>,
-    /// Pods of the Deployment that are Ready on other nodes, which are not cordoned.
-    pub(crate) elsewhere: usize,
+    pub(crate) claims: &'a [String],
+    /// A pod of the Deployment is Ready on another node, which is not cordoned.
+    pub(crate) elsewhere: bool,
 }
 
+/// What becomes of the second copy of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum SurgeDecision {
-    /// Nothing: it is evicted like any other.
+pub enum SurgeAnswer {
+    /// None is needed, or there is one: the pod is evicted like any other.
     NotNeeded,
-    /// It would be wanted, and cannot be, for this reason.
-    Cannot(String),
-    Ask,
-    /// It was asked for, or the Deployment rolls out by itself.
-    UnderWay,
+    /// There is none, for this reason.
+    Without(String),
+    /// One is on its way; the controller of the Deployment ends the pod then.
+    UnderWay {
+        /// As `shop/web`.
+        deployment: String,
+        /// This node has asked for it; else the Deployment rolls out by itself.
+        ours: bool,
+    },
 }
 
-/// What follows for a pod of a Deployment.
-pub(crate) fn judge(rule: SurgeRule, of: &DeploymentFacts, pod: &PodCase) -> SurgeDecision {
+/// What follows for a pod of a Deployment. One that is to be under way as ours and of which the Deployment has no record
+/// is to be asked for.
+pub(crate) fn judge(rule: SurgeRule, of: &DeploymentFacts, pod: PodCase<'_>) -> SurgeAnswer {
     let wanted = match rule {
         SurgeRule::Never => false,
         SurgeRule::Annotated => of.word == YES,
         SurgeRule::All => of.word != NO,
     };
-    if !wanted || of.replicas == 0 || !pod.ready || pod.elsewhere > 0 {
-        return SurgeDecision::NotNeeded;
+    if !wanted || of.replicas == 0 || !pod.ready || pod.elsewhere {
+        return SurgeAnswer::NotNeeded;
     }
-    let ours = of.record_of(&pod.node);
-    let is_current = ours.is_some_and(|it| of.from.as_ref() == Some(&it.from()));
-    if ours.is_some() && !is_current {
-        return SurgeDecision::Cannot(format!(
-            "somebody has withdrawn the one that Deployment {of} was asked for"
-        ));
+    let under_way = |ours| SurgeAnswer::UnderWay { deployment: of.to_string(), ours };
+    SurgeAnswer::Without(match (of.record_of(pod.node), &of.unfit, pod.claims) {
+        (Some(record), ..) if of.from.as_ref() != Some(&record.from()) => {
+            format!("somebody has withdrawn the one that Deployment {of} was asked for")
+        }
+        (Some(_), ..) if of.rolling => return under_way(true),
+        (Some(_), ..) => format!("the new pod of Deployment {of} is on this node, too"),
+        // Once is enough, whatever came of it.
+        (None, ..) if pod.asked => format!("Deployment {of} was asked for one in this drain already"),
+        (None, ..) if of.rolling => return under_way(false),
+        // A claim can be bound to one node, and nothing here says that it is shared.
+        (None, _, [claim, ..]) => {
+            format!("its pods mount a volume (claim {claim}), which may be for one node only")
+        }
+        (None, Some(why), []) => why.clone(),
+        (None, None, []) => return under_way(true),
+    })
+}
+
+/// Why no rollout of the Deployment `named` makes a second copy on another node before it ends the first; `spec` is its
+/// own, as JSON, and `tolerates_cordon` says that its new pod could come to a cordoned node.
+pub(crate) fn unfit(named: &str, spec: &Value, replicas: u64, tolerates_cordon: bool) -> Option<String> {
+    let (strategy, rollout) = (&spec["strategy"], &spec["strategy"]["rollingUpdate"]);
+    let (unavailable, surge) = bounds(&rollout["maxUnavailable"], &rollout["maxSurge"], replicas);
+    if tolerates_cordon {
+        Some(format!("the pods of Deployment {named} tolerate a cordon"))
+    } else if spec["paused"] == true {
+        Some(format!("Deployment {named} is paused"))
+    } else if strategy["type"] == "Recreate" {
+        // All old pods end before the first new one begins.
+        Some(format!("Deployment {named} has the strategy Recreate"))
+    } else if surge == 0 || unavailable >= replicas {
+        Some(format!(
+            "a rollout of Deployment {named} may leave it without a Ready pod: maxUnavailable is {unavailable} and maxSurge \
+             {surge}; replicas: {replicas}"
+        ))
+    } else {
+        None
     }
-    if ours.is_some() && !of.rolling {
-        return SurgeDecision::Cannot(format!("the new pod of Deployment {of} is on this node, too"));
-    }
-    // Once is enough, whatever came of it.
-    if ours.is_none() && pod.asked {
-        return SurgeDecision::Cannot(format!("Deployment {of} was asked for one in this drain already"));
-    }
-    if of.rolling {
-        return SurgeDecision::UnderWay;
-    }
-    if of.tolerates_cordon {
-        return SurgeDecision::Cannot(format!("the pods of Deployment {of} tolerate a cordon"));
-    }
-    // A claim can be bound to one node, and nothing here says that it is shared.
-    if let Some(claim) = pod.claims.first() {
-        return SurgeDecision::Cannot(format!(
-            "its pods mount a volume (claim {claim}), which may be for one node only"
-        ));
-    }
-    if of.paused {
-        return SurgeDecision::Cannot(format!("Deployment {of} is paused"));
-    }
-    if of.recreate {
-        return SurgeDecision::Cannot(format!("Deployment {of} has the strategy Recreate"));
-    }
-    if of.surge == 0 || of.unavailable >= of.replicas {
-        let (unavailable, surge) = (of.unavailable, of.surge);
-        return SurgeDecision::Cannot(format!(
-            "a rollout of Deployment {of} may leave it without a Ready pod: maxUnavailable is {unavailable} and maxSurge \
-             {surge}; replicas: {}",
-            of.replicas
-        ));
-    }
-    SurgeDecision::Ask
 }
 
 /// Pods that a rollout may do without and may make in addition, as its controller counts them: shares are rounded down and
 /// up, a quarter each by default, and one of the two is at least one.
-pub(crate) fn bounds(unavailable: &str, surge: &str, replicas: u64) -> (u64, u64) {
+fn bounds(unavailable: &Value, surge: &Value, replicas: u64) -> (u64, u64) {
     let (unavailable, surge) = (share(unavailable, replicas, false), share(surge, replicas, true));
     if surge == 0 { (unavailable.max(1), 0) } else { (unavailable, surge) }
 }
 
 /// What `2` or `25%` is of `whole`; a quarter for anything else.
-fn share(text: &str, whole: u64, up: bool) -> u64 {
-    text.parse().unwrap_or_else(|_| {
-        let percent = text.strip_suffix('%').and_then(|it| it.parse().ok()).unwrap_or(25_u64);
+fn share(of: &Value, whole: u64, up: bool) -> u64 {
+    of.as_u64().unwrap_or_else(|| {
+        let percent = of.as_str().and_then(|it| it.strip_suffix('%')?.parse().ok()).unwrap_or(25_u64);
         let parts = percent.saturating_mul(whole);
         if up { parts.div_ceil(100) } else { parts / 100 }
     })
@@ -199,6 +199,8 @@ fn share(text: &str, whole: u64, up: bool) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn deployment() -> DeploymentFacts {
@@ -206,13 +208,12 @@ mod tests {
             namespace: "shop".into(),
             name: "web".into(),
             replicas: 1,
-            surge: 1,
             ..DeploymentFacts::default()
         }
     }
 
-    fn pod() -> PodCase {
-        PodCase { node: "n1".into(), ready: true, ..PodCase::default() }
+    fn pod() -> PodCase<'static> {
+        PodCase { node: "n1", asked: false, ready: true, claims: &[], elsewhere: false }
     }
 
     #[test]
@@ -231,47 +232,36 @@ mod tests {
             ..deployment()
         };
         let (never, annotated, all) = (SurgeRule::Never, SurgeRule::Annotated, SurgeRule::All);
+        let claims = ["data".to_owned()];
         let cases = [
             // The rule and the owner's word.
             (never, word(YES), pod(), "NotNeeded"),
             (annotated, deployment(), pod(), "NotNeeded"),
-            (annotated, word(YES), pod(), "Ask"),
+            (annotated, word(YES), pod(), "ours: true"),
             (annotated, word("true"), pod(), "NotNeeded"),
-            (all, deployment(), pod(), "Ask"),
+            (all, deployment(), pod(), "ours: true"),
             (all, word(NO), pod(), "NotNeeded"),
             // Whether anything would be lost without it.
             (all, with(&|it| it.replicas = 0), pod(), "NotNeeded"),
             (all, deployment(), PodCase { ready: false, ..pod() }, "NotNeeded"),
-            (all, deployment(), PodCase { elsewhere: 1, ..pod() }, "NotNeeded"),
-            // More than one replica, all of them here.
-            (all, with(&|it| (it.replicas, it.surge) = (3, 1)), pod(), "Ask"),
-            (all, with(&|it| (it.replicas, it.unavailable) = (3, 2)), pod(), "Ask"),
+            (all, deployment(), PodCase { elsewhere: true, ..pod() }, "NotNeeded"),
             // Whether it was asked, or something is under way.
-            (all, record("n1", "n1/web-5f7d", true), pod(), "UnderWay"),
-            (all, record("n2", "n2/web-5f7d", true), pod(), "UnderWay"),
-            (all, record("n2", "n2/web-5f7d", false), pod(), "Ask"),
-            (all, with(&|it| it.from = Some("n1/web-5f7d".into())), pod(), "Ask"),
+            (all, record("n1", "n1/web-5f7d", true), pod(), "ours: true"),
+            (all, record("n2", "n2/web-5f7d", true), pod(), "ours: false"),
+            (all, record("n2", "n2/web-5f7d", false), pod(), "ours: true"),
+            (all, with(&|it| it.from = Some("n1/web-5f7d".into())), pod(), "ours: true"),
             // Once in a drain.
             (all, record("n1", "n1/web-5f7d", false), pod(), "is on this node, too"),
             (all, record("n1", "", true), pod(), "somebody has withdrawn"),
             (all, deployment(), asked(), "in this drain already"),
-            (all, record("n1", "n1/web-5f7d", true), asked(), "UnderWay"),
-            (all, with(&|it| it.rolling = true), pod(), "UnderWay"),
+            (all, record("n1", "n1/web-5f7d", true), asked(), "ours: true"),
+            (all, with(&|it| it.rolling = true), pod(), "ours: false"),
             // What speaks against it, by name.
-            (all, deployment(), PodCase { claims: vec!["data".into()], ..pod() }, "claim data"),
-            (all, with(&|it| it.paused = true), pod(), "shop/web is paused"),
-            (all, with(&|it| it.tolerates_cordon = true), pod(), "tolerate a cordon"),
-            (all, with(&|it| it.recreate = true), pod(), "strategy Recreate"),
-            (all, with(&|it| it.unavailable = 1), pod(), "maxUnavailable is 1 and maxSurge 1; replicas: 1"),
-            (
-                all,
-                with(&|it| (it.replicas, it.surge, it.unavailable) = (3, 0, 1)),
-                pod(),
-                "maxSurge 0; replicas: 3",
-            ),
+            (all, deployment(), PodCase { claims: &claims, ..pod() }, "claim data"),
+            (all, with(&|it| it.unfit = Some("it is paused".into())), pod(), "it is paused"),
         ];
         for (rule, facts, pod, expected) in cases {
-            let verdict = format!("{:?}", judge(rule, &facts, &pod));
+            let verdict = format!("{:?}", judge(rule, &facts, pod));
             assert!(verdict.contains(expected), "{rule:?} {facts:?} {pod:?}: {verdict}, not {expected}");
         }
     }
@@ -279,18 +269,38 @@ mod tests {
     #[test]
     fn d20_the_bounds_of_a_rollout_are_those_that_its_controller_takes() {
         for (unavailable, surge, replicas, expected) in [
-            ("", "", 1, (0, 1)),
-            ("", "", 4, (1, 1)),
-            ("", "", 10, (2, 3)),
-            ("1", "1", 1, (1, 1)),
-            ("0", "1", 1, (0, 1)),
-            ("25%", "0", 1, (1, 0)),
-            ("0%", "0%", 3, (1, 0)),
-            ("50%", "150%", 3, (1, 5)),
-            ("nonsense", "?", 1, (0, 1)),
+            (Value::Null, Value::Null, 1, (0, 1)),
+            (Value::Null, Value::Null, 4, (1, 1)),
+            (Value::Null, Value::Null, 10, (2, 3)),
+            (json!(1), json!(1), 1, (1, 1)),
+            (json!(0), json!(1), 1, (0, 1)),
+            (json!("25%"), json!(0), 1, (1, 0)),
+            (json!("0%"), json!("0%"), 3, (1, 0)),
+            (json!("50%"), json!("150%"), 3, (1, 5)),
+            (json!("nonsense"), json!("?"), 1, (0, 1)),
         ] {
-            let found = bounds(unavailable, surge, replicas);
+            let found = bounds(&unavailable, &surge, replicas);
             assert_eq!(found, expected, "{unavailable} {surge} of {replicas}");
+        }
+    }
+
+    #[test]
+    fn d20_what_keeps_a_rollout_from_making_a_second_copy_first_is_named() {
+        let by = |unavailable: u64, surge: u64| json!({ "strategy": { "rollingUpdate": { "maxUnavailable": unavailable, "maxSurge": surge } } });
+        for (spec, replicas, tolerates, expected) in [
+            (json!({}), 1, false, ""),
+            // More than one replica, all of them here.
+            (by(0, 1), 3, false, ""),
+            (by(2, 1), 3, false, ""),
+            (json!({}), 1, true, "shop/web tolerate a cordon"),
+            (json!({ "paused": true }), 1, false, "shop/web is paused"),
+            (json!({ "strategy": { "type": "Recreate" } }), 1, false, "strategy Recreate"),
+            (by(1, 1), 1, false, "maxUnavailable is 1 and maxSurge 1; replicas: 1"),
+            (by(1, 0), 3, false, "maxSurge 0; replicas: 3"),
+        ] {
+            let why = unfit("shop/web", &spec, replicas, tolerates);
+            assert_eq!(why.is_some(), !expected.is_empty(), "{spec}: {why:?}");
+            assert!(why.unwrap_or_default().contains(expected), "{spec}");
         }
     }
 }

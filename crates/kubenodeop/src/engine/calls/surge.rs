@@ -12,7 +12,7 @@ use crate::engine::pod_table::PodTable;
 use crate::engine::track::{PodState, PodTrack, RemovalCall, SecondCopy};
 use crate::engine::words::{CallFailure, Effect, PodAction, say_gone, say_held};
 use crate::plan::surge::{SurgeRule, deployment_of};
-use crate::plan::{PodFacts, tier};
+use crate::plan::tier;
 use crate::progress::BlockCode;
 use kubeapi::names::PodUid;
 use kubeapi::reply::{RefusedBy, Reply, ReplyClass};
@@ -25,18 +25,13 @@ const LOOK_SETTLED: Duration = Duration::from_secs(60);
 const GIVE_UPS: u32 = 5;
 const RIGHT: &str = "the role pillar-rs-surge allows it: `zedbox role --with surge | kubectl apply -f -`";
 
-fn deployment(facts: &PodFacts) -> Option<(&str, &str)> {
-    let replica_set = facts.workload.strip_prefix("ReplicaSet/")?;
-    Some((replica_set, deployment_of(replica_set, &facts.labels)?))
-}
-
 impl PodTable {
     /// Whether something is to be asked about a second copy before the pod is.
     pub(in crate::engine) fn wants_copy(&self, now: Mono, track: &PodTrack) -> bool {
         let facts = &track.facts;
         let open = match track.copy {
             SecondCopy::Unknown | SecondCopy::Awaited(_) => true,
-            SecondCopy::Settled | SecondCopy::Without(_) => {
+            SecondCopy::Settled(_) => {
                 track.is_held_by_budget() && track.looked.is_none_or(|at| at + LOOK_SETTLED <= now)
             }
         };
@@ -45,7 +40,7 @@ impl PodTable {
             && !track.sticky
             && !facts.finished
             && !tier::is_machine(&facts.labels)
-            && deployment(facts).is_some()
+            && deployment_of(facts).is_some()
             // It is about to be deleted whatever is in the way.
             && !(track.over && self.rules.pod.then == PodAction::Delete)
     }
@@ -54,7 +49,7 @@ impl PodTable {
     pub(in crate::engine) fn ask_copy(&mut self, now: Mono, uid: &PodUid, effects: &mut Vec<Effect>) {
         let Some(track) = self.book.get(uid) else { return };
         let (limit, facts) = (self.rules.surge_limit, &track.facts);
-        let Some((replica_set, deployment)) = deployment(facts) else { return };
+        let Some((replica_set, deployment)) = deployment_of(facts) else { return };
         let over = track.asked.filter(|asked| *asked + limit <= now).map(|_| limit);
         let asked = self.surged.contains(&format!("{}/{deployment}", facts.pod.namespace));
         effects.push(Effect::Surge(SurgeOrder {
@@ -82,67 +77,64 @@ impl PodTable {
         let Some(track) = self.book.get(uid) else { return };
         let PodState::Asking { absent, .. } = track.state else { return };
         let (pod, terminating) = (track.facts.pod.clone(), track.facts.terminating);
-        let ends = absent || terminating;
-        let until = track.asked.unwrap_or(now) + self.rules.surge_limit;
-        let (mut due, mut trouble) = (now, None);
-        let copy = match answer {
-            Ok(SurgeAnswer::NotNeeded) => SecondCopy::Settled,
-            Ok(SurgeAnswer::Without(why)) => SecondCopy::Without(why),
-            Ok(SurgeAnswer::UnderWay { deployment, ours }) => {
-                if ours {
-                    self.surged.insert(deployment.clone());
-                }
-                due = if until > now { until.min(now + LOOK_AGAIN) } else { now + LOOK_AGAIN };
-                SecondCopy::Awaited(deployment)
-            }
-            Err(failure) => match failure.reply.class() {
-                ReplyClass::Done => SecondCopy::Settled,
-                ReplyClass::Budget | ReplyClass::Throttle | ReplyClass::Transient
-                    if track.give_ups < GIVE_UPS =>
-                {
-                    trouble = Some(failure.reply);
-                    track.copy.clone()
-                }
-                ReplyClass::Permanent
-                | ReplyClass::Denied
-                | ReplyClass::Budget
-                | ReplyClass::Throttle
-                | ReplyClass::Transient => SecondCopy::Without(why_failed(track, &failure)),
-            },
-        };
-        let settled = matches!(track.copy, SecondCopy::Settled | SecondCopy::Without(_));
-        self.turn += 1;
-        let (turn, pace) = (self.turn, &mut self.pace);
-        let mut without = None;
-        if let SecondCopy::Without(why) = &copy
-            && !ends
-        {
-            without = Some(why.clone());
+        if let Ok(SurgeAnswer::UnderWay { deployment, ours: true }) = &answer {
+            self.surged.insert(deployment.clone());
         }
-        self.book.change(uid, |track| {
-            if !ends {
-                track.copy = copy;
-            } else if !settled {
-                track.copy = SecondCopy::Settled;
-            }
+        self.turn += 1;
+        let (turn, limit, pace) = (self.turn, self.rules.surge_limit, &mut self.pace);
+        let without = self.book.change(uid, |track| {
             (track.turn, track.looked) = (turn, Some(now));
-            track.state = if absent { PodState::Gone } else { PodState::Waiting { due, not_before: now } };
-            if ends || (trouble.is_none() && !settled) {
+            track.state =
+                if absent { PodState::Gone } else { PodState::Waiting { due: now, not_before: now } };
+            let is_open = !matches!(track.copy, SecondCopy::Settled(_));
+            if absent || terminating {
+                (track.refusal, track.tries) = (None, 0);
+                if is_open {
+                    track.copy = SecondCopy::Settled(None);
+                }
+                if !absent {
+                    track.going(now);
+                }
+                return None;
+            }
+            let copy = match answer {
+                Ok(SurgeAnswer::NotNeeded) => SecondCopy::Settled(None),
+                Ok(SurgeAnswer::Without(why)) => SecondCopy::Settled(Some(why)),
+                Ok(SurgeAnswer::UnderWay { deployment, .. }) => {
+                    let (until, again) = (track.asked.unwrap_or(now) + limit, now + LOOK_AGAIN);
+                    let due = if until > now { until.min(again) } else { again };
+                    track.state = PodState::Waiting { due, not_before: now };
+                    SecondCopy::Awaited(deployment)
+                }
+                Err(failure) => match failure.reply.class() {
+                    ReplyClass::Done => SecondCopy::Settled(None),
+                    ReplyClass::Budget | ReplyClass::Throttle | ReplyClass::Transient
+                        if track.give_ups < GIVE_UPS =>
+                    {
+                        let code = BlockCode::of(&failure.reply);
+                        track.again(now, pace, failure.reply.retry_after());
+                        track.refused(now, failure.reply, code, RemovalCall::Evict);
+                        track.told = true;
+                        return None;
+                    }
+                    ReplyClass::Permanent
+                    | ReplyClass::Denied
+                    | ReplyClass::Budget
+                    | ReplyClass::Throttle
+                    | ReplyClass::Transient => SecondCopy::Settled(Some(why_failed(track, &failure))),
+                },
+            };
+            if is_open {
                 (track.refusal, track.tries) = (None, 0);
             }
-            if terminating && !absent {
-                track.going(now);
-            } else if let Some(reply) = trouble.filter(|_| !absent) {
-                track.again(now, pace, reply.retry_after());
-                track.refused(now, reply.clone(), BlockCode::of(&reply), RemovalCall::Evict);
-                track.told = true;
-            }
+            track.copy = copy;
+            if let SecondCopy::Settled(why) = &track.copy { why.clone() } else { None }
         });
         if absent {
             say_gone(&pod, effects);
             return;
         }
-        if let Some(why) = without {
+        if let Some(why) = without.flatten() {
             say_held(&pod, &format!("evicted without a second copy elsewhere: {why}"), effects);
         }
         self.settle(now, uid, effects);
