@@ -203,7 +203,9 @@ impl State {
                 }
                 Effect::Probe(run) => self.begin(run, Work::Probe, None),
                 Effect::Cordon(run, _, grant) => {
-                    self.judge_cordon();
+                    if self.under.ghost.shut {
+                        self.wrong("X3: a cordon begins although the node is paused");
+                    }
                     self.begin(run, Work::Cordon, Some(grant));
                 }
                 Effect::Drain(run, (_, grant), ..) => self.begin(run, Work::Drain, Some(grant)),
@@ -214,7 +216,11 @@ impl State {
                     touched.files_of(Writer::Zedkube);
                     self.disk().run.outage = Some(*answer);
                 }
-                Effect::Cancel => self.cancel(),
+                Effect::Cancel => {
+                    let under = self.under();
+                    (under.look, under.preflight, under.guard, under.task) = (None, None, None, None);
+                    under.ghost.unfit = false;
+                }
                 Effect::Look { nth, uncordon, gate_open } => {
                     // A turn that is lost twice begins a second one, which takes the place of the first.
                     if self.under.look.is_some() && !self.scenario.kube.take_turns {
@@ -267,12 +273,6 @@ impl State {
             self.under().ghost.failed_attempts = 0;
         }
         self.under().task = Some(task);
-    }
-
-    fn cancel(&mut self) {
-        let under = self.under();
-        (under.look, under.preflight, under.guard, under.task) = (None, None, None, None);
-        under.ghost.unfit = false;
     }
 
     pub(crate) fn request(&mut self, nth: usize, request: Option<NodeDrainRequest>) {

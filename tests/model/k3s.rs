@@ -59,7 +59,7 @@ impl Kubelet {
 }
 
 impl Config {
-    fn version(self) -> &'static str {
+    pub(crate) fn version(self) -> &'static str {
         if self.k3s { NEW } else { OLD }
     }
 }
@@ -243,10 +243,5 @@ impl State {
         let (disk, wanted) = (&self.disk, self.disk.config.version());
         let done = disk.k3s.record.as_ref().is_none_or(|it| it.stage == K3sStage::Done);
         self.scenario.with_k3s && !(done && disk.k3s.told == wanted && self.under.kubelet.reports == wanted)
-    }
-
-    /// zedagent publishes the config property.
-    pub(crate) fn publishes_k3s(&mut self) {
-        self.disk().run.k3s = Some(self.disk.config.version());
     }
 }

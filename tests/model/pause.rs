@@ -109,10 +109,4 @@ impl State {
         let ghost = &mut self.under().ghost;
         ghost.shut = paused && (ghost.shut || !begun);
     }
-
-    pub(crate) fn judge_cordon(&mut self) {
-        if self.under.ghost.shut {
-            self.wrong("X3: a cordon begins although the node is paused");
-        }
-    }
 }

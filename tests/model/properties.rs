@@ -140,8 +140,8 @@ impl State {
             return;
         }
         let pending = self.disk.pending.get(&op).cloned().unwrap_or_default();
-        // Without a cluster there is nothing to drain.
-        let in_none = !self.zedagent_knows_a_cluster() && !self.is_to_leave(Link::LeaveToZedagent);
+        // In no cluster that zedagent knows there is nothing to drain.
+        let in_none = self.disk.run.member.is_none_or(|it| !it.0) && !self.is_to_leave(Link::LeaveToZedagent);
         let release = if pending.skip.contains("in no cluster") {
             in_none.then_some(Release::Without)
         } else if pending.skip.is_empty() {
@@ -169,11 +169,6 @@ impl State {
             Some(release) => drop(self.under().ghost.released.insert(word, release)),
             None => self.wrong(format!("P3: zedagent commands {word} undrained (skip {:?})", pending.skip)),
         }
-    }
-
-    /// Whether zedagent knows a cluster of this node.
-    fn zedagent_knows_a_cluster(&self) -> bool {
-        self.disk.run.member.is_some_and(|it| it.0)
     }
 
     /// Whether the node has yet to leave its cluster, and the reader of `link` knows that, or could have.

@@ -422,7 +422,7 @@ impl State {
             let config = self.disk.config;
             let run = &mut self.disk().run;
             (run.member, run.image) = (Some((config.clustered, config.detail)), config.image);
-            self.publishes_k3s();
+            run.k3s = Some(config.version());
         }
         if link == Link::MemberToZedkube {
             touched.files_of(Writer::Zedkube);

@@ -66,7 +66,8 @@ impl Noted {
                 }
                 let (head, body) = request.into_parts();
                 let bytes = body.collect_bytes().await?.to_vec();
-                let uid = uid_of(&bytes);
+                let order: Value = serde_json::from_slice(&bytes).unwrap();
+                let uid = order["deleteOptions"]["preconditions"]["uid"].as_str().unwrap().to_owned();
                 let (method, uri) = (head.method.to_string(), head.uri.to_string());
                 let asked = kubesim::ApiRequest { method, uri, body: bytes.clone() };
                 let answer = client.send(http::Request::from_parts(head, Body::from(bytes))).await?;
@@ -78,9 +79,4 @@ impl Noted {
         });
         Client::new(service, "default")
     }
-}
-
-fn uid_of(eviction: &[u8]) -> String {
-    let eviction: Value = serde_json::from_slice(eviction).unwrap();
-    eviction["deleteOptions"]["preconditions"]["uid"].as_str().unwrap().to_owned()
 }

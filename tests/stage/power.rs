@@ -218,7 +218,9 @@ impl Site {
         for node in &mut self.nodes {
             node.world.cluster.power(false).await;
             node.tear(dice.below(3)).await;
-            let pending: Option<DeviceOpPending> = node.world.read(&pending_file(self.asked));
+            let pending: Option<DeviceOpPending> = node
+                .world
+                .read(&format!("persist/status/zedagent/DeviceOpPending/{}.json", self.asked.word()));
             let status: Option<NodeDrainStatus> = node.world.read("run/zedkube/NodeDrainStatus/global.json");
             let state = pending.map(|it| it.state);
             node.at_cut = (state == Some(PendingState::Commanded), node.world.recorded().len());
@@ -345,10 +347,6 @@ impl Node {
             _ => {}
         }
     }
-}
-
-fn pending_file(asked: Asked) -> String {
-    format!("persist/status/zedagent/DeviceOpPending/{}.json", asked.word())
 }
 
 fn config(reboot: u32, shutdown: u32) -> Value {

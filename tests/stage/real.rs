@@ -80,7 +80,10 @@ impl Real {
         let agents = server.unretried(Some(roles::user(&place.namespace)));
         let nodes = nodes.iter().map(|(node, _)| node.clone()).collect();
         let real = Self { _kubelets: kubelets, agents, off, server, nodes };
-        real.until_budget_counts(&budgets).await;
+        let counts = |budget: &PodDisruptionBudget| {
+            budget.status.as_ref().is_some_and(|status| status.current_healthy == Some(3))
+        };
+        until(&budgets, BUDGET, counts).await;
         real
     }
 
@@ -135,13 +138,6 @@ impl Real {
         let namespaces: Api<Namespace> = Api::all(self.client().clone());
         namespaces.delete(&place.namespace, &now).await.unwrap();
         roles::take_back(self.client(), &place.namespace).await;
-    }
-
-    async fn until_budget_counts(&self, budgets: &Api<PodDisruptionBudget>) {
-        let counts = |budget: &PodDisruptionBudget| {
-            budget.status.as_ref().is_some_and(|status| status.current_healthy == Some(3))
-        };
-        until(budgets, BUDGET, counts).await;
     }
 }
 

@@ -87,7 +87,10 @@ pub async fn turns_in_trouble(mut dice: Dice, zedbox: Option<&Path>, faketime: O
     for (nth, cluster) in clusters.into_iter().enumerate() {
         let name = cluster.device_name().to_owned();
         if nth >= servers {
-            as_worker(&sim, &name);
+            sim.edit("nodes", "", &name, |it| {
+                let labels = it["metadata"]["labels"].as_object_mut().unwrap();
+                labels.remove("node-role.kubernetes.io/control-plane");
+            });
         }
         let mut world = World::on(cluster);
         world.patience = Duration::from_secs(pace.patience);
@@ -166,13 +169,6 @@ fn stroke(dice: &mut Dice, pace: Pace, nodes: usize) -> Stroke {
             Stroke::NodeRejoins(usize::try_from(dice.below(nodes as u64)).unwrap(), secs(dice, pace.away / 2))
         }
     }
-}
-
-fn as_worker(sim: &Sim, name: &str) {
-    sim.edit("nodes", "", name, |it| {
-        it["metadata"]["labels"]["node-role.kubernetes.io/control-plane"].take();
-        it["metadata"]["labels"].as_object_mut().unwrap().retain(|_, label| !label.is_null());
-    });
 }
 
 /// Returns a description when too many nodes, or two servers, have our cordon.

@@ -25,12 +25,6 @@ fn asked(sim: &Sim) -> Vec<String> {
         .collect()
 }
 
-/// A bare pod on n1 with this label.
-fn add_labelled(sim: &Sim, name: &str, key: &str, value: &str) {
-    sim.add_bare_pod("tools", name, "n1");
-    sim.edit("pods", "tools", name, |pod| pod["metadata"]["labels"][key] = json!(value));
-}
-
 #[tokio::test(start_paused = true)]
 async fn d4_two_hundred_pods_with_a_blocked_one_are_all_asked_within_two_seconds() {
     let (sim, cluster) = cluster(2).await;
@@ -143,7 +137,8 @@ async fn d10_a_workload_that_returns_three_times_is_left_named_and_no_more_evict
 async fn d11_storage_and_network_wait_for_the_pods_that_use_them() {
     let (sim, cluster) = cluster(2).await;
     for (name, tier) in [("net", "network"), ("disk", "storage"), ("plug", "device"), ("ip", "address")] {
-        add_labelled(&sim, name, "pillar-rs/drain-tier", tier);
+        sim.add_bare_pod("tools", name, "n1");
+        sim.edit("pods", "tools", name, |it| it["metadata"]["labels"]["pillar-rs/drain-tier"] = json!(tier));
     }
     sim.until("pods", |pods| are_ready(pods, 15)).await;
     sim.add_budget("tools", "shell", "shell", &json!({ "minAvailable": 1 }));

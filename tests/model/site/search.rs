@@ -52,10 +52,6 @@ fn is_seldom(step: &Step) -> bool {
     }
 }
 
-fn is_change(step: &Step) -> bool {
-    matches!(step, Step::Of(_, Action::Change(_)))
-}
-
 fn is_time(step: &Step) -> bool {
     matches!(step, Step::Time | Step::Wake(_) | Step::Of(_, Action::Wake(_)))
 }
@@ -93,6 +89,7 @@ pub(crate) fn wander(plan: &Plan, ways: std::ops::Range<u64>) -> Wandered<Trace>
         while taken.len() < LONGEST && found.is_none() {
             all.clear();
             site.steps(&mut all);
+            let is_change = |it: &Step| matches!(it, Step::Of(_, Action::Change(_)));
             let rests = all.iter().all(|it| is_seldom(it) && !is_change(it) || is_time(it));
             if rests && site.unfulfilled().is_empty() {
                 break;

@@ -189,15 +189,7 @@ impl PodTrack {
         let retry_after = reply.retry_after();
         // Budgets may have shut while we asked; whether they hold it is judged by this answer.
         self.on_hold = false;
-        let way = match self.state {
-            PodState::Asking { way, .. } => way,
-            PodState::Waiting { .. }
-            | PodState::Going { .. }
-            | PodState::Ended
-            | PodState::Left
-            | PodState::ObjectOnly
-            | PodState::Gone => RemovalCall::Evict,
-        };
+        let way = if let PodState::Asking { way, .. } = self.state { way } else { RemovalCall::Evict };
         if reply == Reply::Done {
             self.accepted = Some(way);
             self.going(now);

@@ -439,17 +439,10 @@ pub(super) fn manager_budget(
         let why = "nothing keeps it any more".to_owned();
         return ClosedBudget { why, opens: opens.to_owned(), by: Vec::new() };
     }
-    let (why, opens) = match &facts.policy {
-        NodeDrainPolicy::EvictAll => {
-            ("copies are still on this node", "it opens once all of them have moved")
-        }
-        NodeDrainPolicy::BlockLast
-        | NodeDrainPolicy::EvictLast
-        | NodeDrainPolicy::AllowStopped
-        | NodeDrainPolicy::AlwaysAllow
-        | NodeDrainPolicy::Other(_) => {
-            ("last healthy copies are on this node", "it opens once another node has a healthy copy of each")
-        }
+    let (why, opens) = if facts.policy == NodeDrainPolicy::EvictAll {
+        ("copies are still on this node", "it opens once all of them have moved")
+    } else {
+        ("last healthy copies are on this node", "it opens once another node has a healthy copy of each")
     };
     let shown = |name: &&str| {
         let found = findings.iter().find(|it| it.volume == **name);

@@ -143,13 +143,8 @@ impl SiteState {
 
     /// The membership of this node that counts for drains.
     pub(super) fn effective(&self) -> Membership {
-        match self.member {
-            Membership::Undecided | Membership::Member if self.hold != SiteHold::None => Membership::Leaving,
-            member @ (Membership::Undecided
-            | Membership::Member
-            | Membership::Leaving
-            | Membership::Outside) => member,
-        }
+        let stays = matches!(self.member, Membership::Undecided | Membership::Member);
+        if stays && self.hold != SiteHold::None { Membership::Leaving } else { self.member }
     }
 
     /// The operation that holds this node; `None` while another cause keeps it in other hands.

@@ -133,10 +133,6 @@ fn new_pod(number: u32, tier: usize, two: bool, back: bool) -> PodFacts {
     facts
 }
 
-fn is_two(facts: &PodFacts) -> bool {
-    facts.labels["two"] == "true"
-}
-
 impl World {
     fn new(rules: AttemptRules) -> Self {
         let now = Mono::from_start(secs(10));
@@ -357,7 +353,9 @@ impl World {
         let reply = match (there, reply.clone()) {
             (None, _) => Reply::NotFound { text: "404".to_owned() },
             // Only the eviction API says this.
-            (Some(facts), Some(Reply::ManyBudgets { .. })) if removal || !is_two(facts) => transient(),
+            (Some(facts), Some(Reply::ManyBudgets { .. })) if removal || facts.labels["two"] != "true" => {
+                transient()
+            }
             (Some(facts), Some(Reply::Done) | None) => {
                 if !facts.terminating {
                     facts.terminating = true;

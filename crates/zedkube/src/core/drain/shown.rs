@@ -49,13 +49,10 @@ impl Drain {
         let limits = self.gives_up_at(node).into_iter().chain(self.volumes_end(node)).map(|at| node.wall(at));
         let deadline = ends.into_iter().chain(limits).filter(|at| !at.is_zero()).min();
         // What is left of a try says nothing of the next one.
-        let (tier, estimate) = match &self.run {
-            DrainRun::Draining { now, .. } => (now.tier, now.estimate),
-            DrainRun::Idle
-            | DrainRun::AtGate(_)
-            | DrainRun::Cordoning(_)
-            | DrainRun::Retrying { .. }
-            | DrainRun::Ended(_) => (None, None),
+        let (tier, estimate) = if let DrainRun::Draining { now, .. } = &self.run {
+            (now.tier, now.estimate)
+        } else {
+            (None, None)
         };
         let wall = |at: Option<Mono>| at.map_or(GoTime::ZERO, |at| node.wall(at));
         let serves = answers.shown(self.serves.as_ref());
