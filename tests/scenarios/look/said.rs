@@ -83,7 +83,7 @@ async fn u9_an_api_that_is_away_before_the_cordon_is_said_with_since_when_and_wh
         world.cluster.sim().faults().script(method, "/", u32::MAX, ScriptedFault::Cut);
     }
     world.ask_reboot(7);
-    let said = world.until_said("REQUESTED: reboot waits, the Kubernetes API has not answered since ").await;
+    let said = world.until_said("WAITING FOR THE KUBERNETES API: reboot waits, no answer since ").await;
     assert_eq!(said.outcome, DrainOutcome::UnderWay);
 }
 

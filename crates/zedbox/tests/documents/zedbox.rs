@@ -10,6 +10,7 @@ use clap::error::ErrorKind;
 use super::{Shown, files, is_placeholder, shown, top, words};
 use crate::drain_cmd::node::Ended;
 use crate::drain_cmd::place::Place;
+use crate::processes::typed;
 
 /// Placeholders in lines, and values.
 const FOR: [(&str, &str); 5] =
@@ -94,6 +95,83 @@ fn every_zedbox_line_that_the_program_says_is_one_that_it_takes() {
     }
     assert!(lines > 100, "{lines} lines in {} files", sources.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Those that change nothing.
+const LOOKS: [&str; 12] = [
+    "bundle",
+    "check",
+    "help",
+    "history",
+    "lock status",
+    "machines list",
+    "plan",
+    "site check",
+    "site status",
+    "status",
+    "verify",
+    "watch",
+];
+/// Those that change something and are typed elsewhere than in a state of a node: the file, and how it types them.
+const TYPED_ELSEWHERE: [(&str, &str, &str); 9] = [
+    ("drain force", "tests/drain_cmd/force.rs", "(\"force "),
+    ("drain force --remove", "tests/drain_cmd/force.rs", "\"force --remove\""),
+    (
+        "go --past preflight --undo",
+        "tests/drain_cmd/plan.rs",
+        "go --past preflight:backups --past preflight:clock --undo",
+    ),
+    ("kubeconfig", "tests/access.rs", "\"kubeconfig\""),
+    ("machines restore", "tests/drain_cmd/machines.rs", "machines(\"restore\")"),
+    ("notify test", "tests/access.rs", "\"notify\", \"test\""),
+    ("role", "src/role_cmd.rs", "x4_every_object_of_the_reference"),
+    ("role --create-namespace", "src/role_cmd.rs", "printed(\" --create-namespace\")"),
+    ("shutdown", "tests/drain_cmd/orders/device_order.rs", "\"shutdown"),
+];
+
+/// What a line does, without the values that it is done with: `go --past window`, `lock release`.
+fn form(line: &str) -> String {
+    let mut words = line.trim_start_matches("sudo ").split_whitespace().skip(1).peekable();
+    let mut kept: Vec<&str> = Vec::new();
+    while let Some(word) = words.next() {
+        match word {
+            "--reason" | "--root" | "--fence" | "--for" | "--to" | "--server" | "--service-account"
+            | "--with" => {
+                words.next();
+            }
+            "--wait" | "…" => {}
+            it if it.starts_with(['<', '\'']) || it.contains(char::is_uppercase) => {}
+            it => kept.push(it.split(':').next().unwrap_or_default()),
+        }
+        if kept.len() == 2
+            && kept[0] == "lock"
+            && !matches!(words.peek(), None | Some(&"--fence" | &"--reason" | &"--undo"))
+        {
+            words.next();
+        }
+    }
+    kept.join(" ")
+}
+
+#[test]
+fn x1_each_form_of_a_line_that_the_program_says_and_that_changes_something_is_typed_by_a_test() {
+    let mut sources = files(&top().join("crates"), "rs");
+    sources.retain(|it| it.components().any(|part| part.as_os_str() == "src"));
+    let code = |text: String| {
+        text.lines().filter(|it| !it.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+    };
+    let said = sources.iter().flat_map(|it| said_in(&code(fs::read_to_string(it).unwrap())));
+    let mut acts: BTreeSet<String> = said.map(|it| form(&it)).collect();
+    acts.retain(|it| !LOOKS.iter().any(|look| it.starts_with(look)));
+    assert!(acts.len() > 15, "{acts:?}");
+    let typed: BTreeSet<String> = typed::lines().map(form).collect();
+    let elsewhere = TYPED_ELSEWHERE.map(|(form, ..)| form.to_owned()).into();
+    let untyped: BTreeSet<String> = acts.difference(&typed).cloned().collect();
+    assert_eq!(untyped, elsewhere);
+    for (form, file, line) in TYPED_ELSEWHERE {
+        let text = fs::read_to_string(top().join("crates/zedbox").join(file)).unwrap();
+        assert!(text.contains(line), "{form}: {file} does not type it");
+    }
 }
 
 #[test]

@@ -11,4 +11,4 @@ mod held;
 mod killed;
 mod log_words;
 mod secrets;
-mod typed;
+pub(crate) mod typed;

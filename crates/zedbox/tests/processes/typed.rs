@@ -57,10 +57,11 @@ const PAUSED: &[By] = &[Line("zedbox pause --reason fan")];
 const STOPS: &[By] = &[Line("zedbox pause --reason fan"), Reboot];
 const WAITS: &str = "WAITING FOR ITS TURN: edge-node-2";
 const STOPPED: &str = "REQUESTED: reboot waits, the node is being checked";
+const PASSED: &str = "zedbox go --past window --reason fan";
 const UNDO: &str = "zedbox lock ignore edge-node-2 --undo";
 
-const ROWS: [Row; 22] = [
-    (PLAIN, &[], "IN SERVICE", STATUS, "sudo zedbox drain --reason TEXT", Is("SAFE TO WORK ON")),
+const ROWS: [Row; 23] = [
+    (PLAIN, &[], "IN SERVICE", STATUS, "zedbox drain --reason TEXT", Is("SAFE TO WORK ON")),
     (PLAIN, &[], "IN SERVICE", "zedbox drain --reason fan", "zedbox undrain", Is("IN SERVICE")),
     (PLAIN, &[], "IN SERVICE", "zedbox pause --reason fan", "zedbox resume", Is("IN SERVICE")),
     (PLAIN, ASKED, "SAFE TO WORK ON", STATUS, "zedbox undrain", Is("IN SERVICE")),
@@ -68,6 +69,14 @@ const ROWS: [Row; 22] = [
     (PLAIN, STOPS, "PAUSED: reboot 7", STATUS, "zedbox resume", Is("DRAINED")),
     (PLAIN, HELD, "BLOCKED", "zedbox pause --only-controller --reason fan", "zedbox resume", No("PAUSED")),
     (SHUT, &[Reboot], "WAITING FOR A WINDOW", STATUS, "zedbox go --past window", Is("DRAINED")),
+    (
+        SHUT,
+        TURN,
+        "WAITING FOR A WINDOW",
+        PASSED,
+        "zedbox go --past window --undo",
+        Is("WAITING FOR A WINDOW"),
+    ),
     (PLAIN, &[Copied, Reboot], STOPPED, STATUS, "zedbox go --past preflight:backups", Is("DRAINED")),
     (PLAIN, TURN, WAITS, STATUS, "zedbox lock status", Shows("edge-node-2")),
     (PLAIN, TURN, WAITS, "zedbox lock status", "zedbox lock release edge-node-2 --fence 7", Is("DRAINED")),
@@ -84,10 +93,18 @@ const ROWS: [Row; 22] = [
     (PLAIN, &[], "IN SERVICE", "zedbox lock ignore edge-node-2 --reason fan", UNDO, Shows("edge-node-2")),
 ];
 
+/// Each line that a row types, those before its state too.
+pub(crate) fn lines() -> impl Iterator<Item = &'static str> {
+    ROWS.iter().flat_map(|(_, steps, _, before, command, _)| {
+        let typed = steps.iter().filter_map(|it| if let Line(line) = it { Some(*line) } else { None });
+        typed.chain([*before, *command])
+    })
+}
+
 /// What a shell prints for `line` on this tree, and its exit code.
 async fn typed(world: &World, line: &str) -> (i32, String) {
     let root = world.topic_root.path("");
-    let line = line.trim_start_matches("sudo ").replace("TEXT", "'new fan'");
+    let line = line.replace("TEXT", "'new fan'");
     let zedbox = env!("CARGO_BIN_EXE_zedbox");
     let root = root.display();
     let text = format!(
@@ -133,10 +150,8 @@ fn take_turn(world: &World) {
 
 /// Commands of zedbox and kubectl in a text.
 fn printed(text: &str) -> Vec<String> {
-    let spans = text.split('`').skip(1).step_by(2).map(str::to_owned);
-    spans
-        .filter(|it| it.trim_start_matches("sudo ").starts_with("zedbox ") || it.starts_with("kubectl "))
-        .collect()
+    let spans = text.split('`').skip(1).step_by(2).map(|it| it.trim_start_matches("sudo ").to_owned());
+    spans.filter(|it| it.starts_with("zedbox ") || it.starts_with("kubectl ")).collect()
 }
 
 async fn play(row: &Row) {
