@@ -16,7 +16,6 @@ pub mod reasons;
 pub mod report;
 pub mod runtime;
 pub mod settings;
-pub mod stop;
 pub mod tasks;
 pub mod turn;
 pub mod watchdog;
@@ -25,8 +24,8 @@ pub mod wire;
 pub use clock::Clock;
 pub use error::Error;
 pub use outlet::{Hands, Outlet, Troubles, Weight};
-pub use stop::{Stop, Stopper};
 pub use tasks::{Inbox, Outbox, Tasks, inbox};
+pub use tasks::{Stop, Stopper};
 pub use wire::publication;
 
 use pubsub::TopicRoot;

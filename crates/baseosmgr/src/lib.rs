@@ -11,7 +11,6 @@
 //! Unlike the reference it does not wait for onboarding, vault and containerd at its start: nothing is touched
 //! before a content tree is LOADED, and that takes all three.
 
-mod containers;
 pub mod core;
 mod follow;
 mod image;

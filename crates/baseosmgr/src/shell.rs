@@ -19,10 +19,10 @@ use topics::{
 };
 use tracing::{error, info, warn};
 
-use crate::containers::ContainerProgram;
 use crate::core::{
     Counter, Counters, Effect, Event, FallbackFrom, PartitionChange, PartitionWrite, SavedUpdates,
 };
+use crate::image::ContainerProgram;
 use crate::{Limits, NAME, follow, image};
 
 /// The partitions. The lock is held to begin work on them, not while it is done.

@@ -1,14 +1,20 @@
 //! The whole agent on a root of its own: files in, files out, compared with the reference's samples.
-
-mod containers;
-mod disk;
-mod refusal;
-mod unreadable;
+//!
+//! Container images of a version: here before its drain, cleaned up after its test.
+//!
+//! A device without image partitions.
+//!
+//! Named partitions that are unreadable.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use agent::partitions::{PartitionStore, PartitionsChoice};
+use agent::partitions::{
+    BootResult, ImageToWrite, Label, PartitionState, PartitionStore, PartitionWork, Partitions,
+    PartitionsChoice, Percent, RecordStore,
+};
 use agent::{AgentContext, Clock, Error, Stopper, wire};
 use pubsub::{Change, FileRule, FileState, TopicRoot, store};
 use tokio::task::JoinSet;
@@ -19,6 +25,8 @@ use topics::{
 };
 
 use crate::Limits;
+
+mod disk;
 
 const KEY: &str = "2e1f0d3c-4b5a-4697-8897-a6b5c4d3e2f1";
 const OLD: &str = "14.4.0-k-amd64";
@@ -366,4 +374,218 @@ async fn the_file_that_the_content_names_is_written_and_a_missing_one_is_told() 
     store::replace(&device.topic_root.path("persist/images/new"), b"the image").unwrap();
     device.until::<NodeDrainRequest>("baseosmgr", "global", |_| true).await;
     assert_eq!(device.text("persist/zboot/IMGB.img"), "the image");
+}
+
+/// A program that records its arguments, and whose pull succeeds once the file `here` exists.
+fn program(device: &Device) -> PathBuf {
+    let dir = device.dir.path().display();
+    let lines = format!(
+        "#!/bin/sh\necho \"$@\" >>{dir}/calls\n[ $1 = clean ] || [ -e {dir}/here ] || {{ echo shop/web:2 >&2; exit 1; }}\n"
+    );
+    let path = device.dir.path().join("images");
+    // By another process: a child of another test may still hold a file that this one wrote, and then it is
+    // busy.
+    let written = std::process::Command::new("sh")
+        .args(["-c", r#"printf %s "$1" >"$0" && chmod 755 "$0""#])
+        .arg(&path)
+        .arg(lines)
+        .status();
+    assert!(written.unwrap().success());
+    path
+}
+
+#[tokio::test]
+async fn an_image_is_written_and_its_drain_asked_for_only_once_its_container_images_are_here() {
+    let mut device = Device::at_rest();
+    device.cluster();
+    device.limits.image_program = program(&device).display().to_string();
+    device.start();
+    device.want();
+    device.loaded();
+    let missing = |it: &BaseOsStatus| it.error.contains("are not here") && it.error.contains("shop/web:2");
+    device.until::<BaseOsStatus>("baseosmgr", KEY, missing).await;
+    assert!(!device.file::<NodeDrainRequest>("global").exists(), "a drain was asked for");
+    assert!(!device.topic_root.path("persist/zboot/IMGB.img").exists(), "an image was written");
+    store::replace(&device.dir.path().join("here"), b"").unwrap();
+    device.answer(DrainStatus::Complete).await;
+    device.until::<ZbootStatus>("baseosmgr", "IMGB", |it| it.partition_state == "updating").await;
+    let calls = || std::fs::read_to_string(device.dir.path().join("calls")).unwrap();
+    assert!(calls().lines().all(|it| it == "pull 14.5.0-k-amd64"), "{}", calls());
+    device.boot().await;
+    device.put("nodeagent", "IMGB", &sample::<ZbootConfig>("imgb-testcomplete"));
+    device.until::<ZbootStatus>("baseosmgr", "IMGB", |it| it.partition_state == "active").await;
+    let cleaned = async {
+        while !std::fs::read_to_string(device.dir.path().join("calls")).unwrap().contains("clean") {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(TOO_LONG, cleaned).await.expect("nothing is cleaned up");
+    let calls = std::fs::read_to_string(device.dir.path().join("calls")).unwrap();
+    assert_eq!(calls.lines().last(), Some("clean 14.5.0-k-amd64"));
+}
+
+/// A clustered node with an image to switch to, and an agent without partitions.
+async fn without_partitions() -> Device {
+    let mut device = Device::new();
+    // This run's stand-in partitions must not stay.
+    device.until::<ZbootStatus>("baseosmgr", "IMGB", |_| true).await;
+    device.kill().await;
+    device.want();
+    device.loaded();
+    device.start_with(|| Ok(None));
+    device
+}
+
+#[tokio::test]
+async fn b5_without_partitions_an_update_is_refused_with_the_reason_and_nobody_is_asked_for_a_drain() {
+    let mut device = without_partitions().await;
+    let status = device.until::<BaseOsStatus>("baseosmgr", KEY, |it| !it.error.is_empty()).await;
+    assert!(status.error.contains("14.5.0-k-amd64 refused"), "{}", status.error);
+    assert!(status.error.contains("no image partitions"), "{}", status.error);
+    assert!(!status.error_time.is_zero() && !status.error_retry_condition.is_empty());
+    assert_eq!((status.state, status.activated), (SwState::Loaded, false));
+    assert_eq!((status.partition_label.as_str(), status.partition_state.as_str()), ("", ""));
+    device.until_gone::<ZbootStatus>("baseosmgr", "IMGA").await;
+    device.until_gone::<ZbootStatus>("baseosmgr", "IMGB").await;
+
+    // A whole update: a COMPLETE, a passed test, the running version. None of it matters.
+    device.zedkube(DrainStatus::Complete, Requester::Update);
+    device.put("nodeagent", "IMGA", &ZbootConfig { partition_label: "IMGA".into(), test_complete: true });
+    let running = BaseOsConfig { base_os_version: OLD.to_owned(), ..sample("activate") };
+    device.put("zedagent", KEY, &running);
+    let refused = |it: &BaseOsStatus| it.base_os_version == OLD && !it.error.is_empty();
+    let status = device.until::<BaseOsStatus>("baseosmgr", KEY, refused).await;
+    assert_ne!(status.state, SwState::Installed);
+    assert!(!status.activated);
+    device.stop().await;
+    assert!(!device.file::<NodeDrainRequest>("global").exists(), "a drain was asked for");
+    assert!(!device.topic_root.path("persist/zboot/IMGB.img").exists(), "an image was written");
+}
+
+#[tokio::test]
+async fn b5_others_learn_that_there_are_no_partitions_and_an_image_that_is_not_wanted_any_more_goes() {
+    let device = without_partitions().await;
+    let mut partitions =
+        device.topic_root.subscription::<ZbootStatus>(&wire::name::<ZbootStatus>("baseosmgr"), wire::codec());
+    let told = async {
+        let mut ready = false;
+        while !ready || partitions.iter().count() > 0 {
+            if let Change::Restarted(count) = partitions.next().await {
+                ready = count > 0;
+            }
+        }
+    };
+    tokio::time::timeout(TOO_LONG, told).await.expect("nobody is told that all partitions are published");
+    let retries = device.until::<BaseOSMgrStatus>("baseosmgr", "global", |_| true).await;
+    assert_eq!(retries.current_retry_update_counter, 0);
+    device.until::<BaseOsStatus>("baseosmgr", KEY, |it| !it.error.is_empty()).await;
+    agent::publication::<BaseOsConfig>(&device.topic_root, "zedagent").unwrap().unpublish(KEY).unwrap();
+    device.until_gone::<BaseOsStatus>("baseosmgr", KEY).await;
+}
+
+#[tokio::test]
+async fn b5_a_request_of_a_run_that_had_partitions_goes_unless_the_machine_is_going_down_for_it() {
+    for going_down in [false, true] {
+        let mut device = Device::new();
+        device.want();
+        device.loaded();
+        device.until::<NodeDrainRequest>("baseosmgr", "global", |_| true).await;
+        device.kill().await;
+        let status = NodeAgentStatus { device_reboot: going_down, ..NodeAgentStatus::default() };
+        device.put("nodeagent", "nodeagent", &status);
+        device.start_with(|| Ok(None));
+        device.until::<BaseOsStatus>("baseosmgr", KEY, |it| it.error.contains("no image partitions")).await;
+        if going_down {
+            device.stop().await;
+            assert!(device.file::<NodeDrainRequest>("global").exists(), "the node is no longer drained");
+        } else {
+            device.until_gone::<NodeDrainRequest>("baseosmgr", "global").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn k4_the_time_of_an_error_follows_a_clock_that_is_set() {
+    let device = without_partitions().await;
+    let before = device.until::<BaseOsStatus>("baseosmgr", KEY, |it| !it.error.is_empty()).await;
+    let booted_at = device.clock.booted_at();
+    for off_by in [300_000_000, -300_000_000] {
+        device.clock.jump_to_off_by(off_by);
+        let right = before.error_time.moved(booted_at, device.clock.booted_at());
+        let is_near = |it: &BaseOsStatus| it.error_time.apart(right) < Duration::from_secs(2);
+        let now = device.until::<BaseOsStatus>("baseosmgr", KEY, is_near).await;
+        assert_eq!(BaseOsStatus { error_time: before.error_time, ..now }, before);
+    }
+}
+
+/// Partitions that hang, or fail, until the test changes that.
+struct Late {
+    inner: RecordStore,
+    answers: Arc<AtomicBool>,
+    fails: bool,
+}
+
+impl PartitionStore for Late {
+    fn read(&mut self) -> PartitionWork<Partitions> {
+        self.inner.read()
+    }
+
+    fn set_state(&mut self, label: Label, state: PartitionState) -> PartitionWork<()> {
+        self.inner.set_state(label, state)
+    }
+
+    fn mark_current_active(&mut self) -> PartitionWork<()> {
+        self.inner.mark_current_active()
+    }
+
+    fn write_image(&mut self, label: Label, image: ImageToWrite, percent: Percent) -> PartitionWork<String> {
+        self.inner.write_image(label, image, percent)
+    }
+
+    fn boot(&mut self, boot_id: &str) -> PartitionWork<BootResult> {
+        if self.answers.load(Ordering::Relaxed) {
+            return self.inner.boot(boot_id);
+        }
+        if self.fails {
+            let reason = "/usr/bin/zboot curpart ended with exit status: 3".to_owned();
+            return Box::pin(std::future::ready(Err(Error::Effect { doing: "keep", reason })));
+        }
+        Box::pin(std::future::pending())
+    }
+}
+
+/// A device with an image to switch to and a drained node, whose agent restarts with unreadable partitions.
+async fn with_late_partitions(fails: bool) -> (Device, Arc<AtomicBool>) {
+    let mut device = Device::new();
+    device.want();
+    device.loaded();
+    device.answer(DrainStatus::Cordoned).await;
+    device.kill().await;
+    let answers = Arc::new(AtomicBool::new(false));
+    let (topic_root, held) = (device.topic_root.clone(), answers.clone());
+    device.start_with(move || {
+        let inner = RecordStore::open(&topic_root)?;
+        Ok(Some(Box::new(Late { inner, answers: held.clone(), fails })))
+    });
+    (device, answers)
+}
+
+#[tokio::test(start_paused = true)]
+async fn b2_partitions_that_hang_or_fail_hold_nothing_up_but_the_update_and_are_tried_again() {
+    for (fails, why) in [(false, "no answer within 5 s"), (true, "curpart ended with exit status: 3")] {
+        let (device, answers) = with_late_partitions(fails).await;
+        let refused = |it: &BaseOsStatus| it.error.contains("the image partitions cannot be read");
+        let status = device.until::<BaseOsStatus>("baseosmgr", KEY, refused).await;
+        assert!(status.error.contains(why), "{}", status.error);
+        assert_eq!((status.activated, status.state), (false, SwState::Loaded));
+        // Other agents that wait for the partitions at their start continue.
+        device.until_file("run/baseosmgr/ZbootStatus/restarted", "1").await;
+        // Unreadable partitions are no reason to give anything up.
+        let request = device.until::<NodeDrainRequest>("baseosmgr", "global", |_| true).await;
+        assert!(device.file::<ZbootStatus>("IMGA").exists());
+        answers.store(true, Ordering::Relaxed);
+        device.until::<BaseOsStatus>("baseosmgr", KEY, |it| it.error.is_empty()).await;
+        assert_eq!(device.answer(DrainStatus::Complete).await, request);
+        device.until_golden::<BaseOsStatus>(KEY, "installed-updating").await;
+    }
 }

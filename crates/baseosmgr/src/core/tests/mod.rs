@@ -2,11 +2,8 @@
 
 mod any_order;
 mod change;
-mod counters;
 mod crash;
 mod faults;
-mod onlooker;
-mod paused;
 mod stages;
 mod way;
 mod world;

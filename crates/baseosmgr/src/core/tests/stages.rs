@@ -3,7 +3,7 @@
 use agent::partitions::{Label, PartitionState};
 use topics::{BaseOsStatus, SwState};
 
-use super::counters::spare_holds;
+use super::change::spare_holds;
 use super::world::{NEW, NEWER, OLD, World, X};
 use crate::core::{Event, LastBootReport};
 

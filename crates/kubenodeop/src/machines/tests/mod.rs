@@ -1,7 +1,6 @@
 //! Machines in the hand, and what is decided about them.
 
 mod attempt;
-mod limits;
 mod objects;
 mod rules;
 

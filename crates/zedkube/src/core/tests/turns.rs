@@ -1,18 +1,14 @@
 //! The turn to be down: waited for, looked at once more, lost, kept, given back (goals U1, U10, U12).
 //!
-//! Pure: no clock, no I/O, no task.
-
-mod alone;
-mod away;
-mod cordon;
-mod earlier_boot;
-mod hooks;
-mod pause;
-mod preflight;
-mod window;
+//! A turn that an update of k3s needs alone, over a restart in the same boot (goal U7).
+//!
+//! A cordon that fails, the turn it is tried in, and one that nobody can be asked for.
+//!
+//! A cordon that an earlier boot has left, and a turn that is wanted from the start on (goals U12, R4).
 
 use std::time::Duration;
 
+use kubenodeop::node::CordonSeen;
 use kubenodeop::node::gate::Layer;
 use outage::keeper::{Ask, TurnRequest};
 use outage::turn::event::{TurnState, TurnWait, Unconfirmed};
@@ -20,13 +16,19 @@ use outage::turn::record::{Op, Phase};
 use outage::turn::rule::TurnRule;
 use step::Core as _;
 use topics::{
-    CordonOwner, DrainPhase, DrainStatus, NodeDrainStatus, OutageAnswer, OutageKind, OutageQuestion,
-    OutageRole, OutageVerdict, Requester, SkipKind,
+    CordonOwner, DrainPhase, DrainStatus, K3S_RESTART, NodeDrainRequest, NodeDrainStatus, OutageAnswer,
+    OutageKind, OutageQuestion, OutageRole, OutageVerdict, Requester, SkipKind,
 };
 
 use super::bench::{Bench, T0, gate, request};
 use super::{CordonTurn, Effect, Event, Force, NodeLook};
 use crate::limits::Limits;
+
+mod away;
+mod hooks;
+mod pause;
+mod preflight;
+mod window;
 
 fn limits() -> Limits {
     Limits { progress_gap_ms: 0, marks_gap_ms: 0, drain_gap_ms: 0, ..Limits::default() }
@@ -449,4 +451,171 @@ fn u11_a_restart_that_cannot_read_the_lease_goes_after_the_documented_time() {
     assert_eq!(bench.wait(), Duration::from_secs(300));
     let said = answer(&bench).unwrap();
     assert_eq!((said.verdict, said.unread), (OutageVerdict::Go, true));
+}
+
+/// What was asked of the keeper last, if that was asked now.
+fn wanted(bench: &Bench) -> Option<&Option<TurnRequest>> {
+    bench.last.iter().rev().find_map(|it| if let Effect::Turn(Ask::Want(it)) = it { Some(it) } else { None })
+}
+
+#[test]
+fn u7_a_turn_alone_is_wanted_for_the_same_request_after_a_restart() {
+    let update = NodeDrainRequest { context: K3S_RESTART.to_owned(), ..request(Requester::K3sUpdate, 1) };
+    let mut bench = idle();
+    bench.ask(&update);
+    let wish = wanted(&bench).cloned().flatten();
+    assert!(wish.is_some(), "{:?}", bench.last);
+    bench.hear(held(7));
+    bench.hear(Event::TurnConfirmed(Ok(())));
+    assert_eq!(bench.status(), (9, 5), "it was let go ahead");
+    assert_eq!(wanted_after_restart(&bench, &[&update]), std::slice::from_ref(&wish));
+    let reboot = request(Requester::DeviceOp, 2);
+    bench.ask(&reboot);
+    assert_eq!(wanted(&bench), None, "the turn that it has will do");
+    assert_eq!(wanted_after_restart(&bench, &[&update, &reboot]), [wish]);
+}
+
+/// All that is asked of the keeper after a restart in which these requests are found again.
+fn wanted_after_restart(bench: &Bench, requests: &[&NodeDrainRequest]) -> Vec<Option<TurnRequest>> {
+    let mut again = Bench::at(bench.now, limits(), Some(bench.core.journal()));
+    let mut all = Vec::new();
+    for request in requests {
+        again.ask(request);
+        all.push(wanted(&again).cloned());
+    }
+    again.join();
+    all.push(wanted(&again).cloned());
+    if again.last.iter().any(|it| matches!(it, Effect::Look { .. })) {
+        again.look(NodeLook::Open);
+        all.push(wanted(&again).cloned());
+    }
+    all.into_iter().flatten().collect()
+}
+
+#[test]
+fn u1_before_a_cordon_is_tried_again_the_turn_is_looked_at_once_more() {
+    let mut bench = idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    bench.hear(held(7));
+    let run = bench.run();
+    bench.hear(Event::Cordoned(run, Err("no answer".into())));
+    for _ in 0..2 {
+        bench.wait();
+        assert!(asked(&bench, &Ask::Confirm));
+        assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
+        bench.hear(Event::TurnConfirmed(Err(Unconfirmed::Unknown("no answer".into()))));
+        assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
+    }
+    bench.hear(Event::TurnConfirmed(Ok(())));
+    assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))));
+    bench.hear(Event::Cordoned(run, Err("no answer".into())));
+    bench.hear(lost());
+    assert!(bench.gives_back(), "the cordon may have come through");
+    assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
+}
+
+#[test]
+fn a_cordon_that_failed_is_not_tried_again_without_the_turn_and_is_with_it() {
+    let mut bench = idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    bench.hear(held(7));
+    let run = bench.run();
+    bench.hear(Event::Cordoned(run, Err("409".into())));
+    bench.hear(waits(TurnRule::Reading));
+    bench.wait();
+    assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
+    bench.hear(held(8));
+    assert!(has(&bench, |it| matches!(it, Effect::Cordon(_, _, grant) if grant.fence == 8)));
+}
+
+#[test]
+fn an_api_that_answers_and_never_about_the_turn_is_waited_for_and_fails_nothing() {
+    for rule in [TurnRule::NotListed, TurnRule::Api] {
+        let mut bench = idle();
+        bench.ask(&request(Requester::DeviceOp, 1));
+        clean(&mut bench);
+        bench.hear(waits(rule));
+        let begun = bench.now;
+        while bench.now.since(begun) < Duration::from_hours(1) {
+            assert_eq!(bench.status(), (4, 2), "as while it does not answer at all");
+            assert_eq!(bench.said("drain-cordon-failure"), 0, "nothing was to be cordoned yet");
+            if has(&bench, |it| matches!(it, Effect::Probe(_))) {
+                let run = bench.run();
+                bench.hear(Event::Probed(run, Ok(())));
+                let reason = bench.core.progress().reason;
+                assert!(
+                    reason.starts_with("waits for its turn to be down: node n2 holds a turn"),
+                    "{reason}"
+                );
+            } else {
+                bench.wait();
+            }
+        }
+        let run = bench.run();
+        bench.hear(Event::Probed(run, Ok(())));
+        bench.hear(held(7));
+        assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))), "at once");
+    }
+}
+
+#[test]
+fn t5_a_node_that_waits_for_its_turn_follows_the_cordon_and_the_taints_of_its_own_node() {
+    let mut bench = idle();
+    bench.hear(Event::Gate(Box::new(gate(None, T0))));
+    bench.ask(&request(Requester::DeviceOp, 1));
+    clean(&mut bench);
+    bench.hear(waits(TurnRule::Holder));
+    for (seen, look, shown) in [
+        (CordonSeen::Foreign, NodeLook::Foreign, CordonOwner::Foreign),
+        (CordonSeen::None, NodeLook::Open, CordonOwner::None),
+        // Etcd was restored.
+        (CordonSeen::Ours, NodeLook::Open, CordonOwner::None),
+    ] {
+        bench.hear(Event::CordonSeen(seen));
+        assert!(bench.gives_back(), "{seen:?}");
+        bench.look(look);
+        let progress = bench.core.progress();
+        assert_eq!((progress.cordon, progress.phase), (shown, DrainPhase::WaitingForTurn), "{seen:?}");
+    }
+    let taints = vec!["node.kubernetes.io/unreachable:NoExecute".to_owned()];
+    bench.hear(Event::Tainted(taints));
+    assert!(has(&bench, |it| *it == Effect::Gate(true)));
+    bench.hear(Event::Gate(Box::new(gate(None, T0))));
+    assert!(has(&bench, |it| *it == Effect::Taints(true)));
+    // In its turn the drain looks after its node.
+    bench.hear(held(7));
+    assert!(has(&bench, |it| *it == Effect::Taints(false)));
+}
+
+/// Its request is there before the node was looked at once, as after a power cut.
+fn back() -> Bench {
+    let mut bench = Bench::at(T0, limits(), None);
+    bench.ask(&request(Requester::DeviceOp, 1));
+    bench.join();
+    bench
+}
+
+#[test]
+fn u12_a_cordon_of_an_earlier_boot_is_looked_for_and_removed_before_a_turn_is_waited_for() {
+    let mut bench = back();
+    assert!(bench.gives_back() && !has(&bench, |it| matches!(it, Effect::Turn(_))), "{:?}", bench.last);
+    bench.look(NodeLook::NotReady);
+    assert!(asked(&bench, &Ask::Gate(false)));
+    bench.hear(waits(TurnRule::Order));
+    bench.hear(Event::Gate(Box::new(gate(None, T0))));
+    assert!(bench.gives_back(), "others would wait for it, and it for them");
+    bench.look(NodeLook::Open);
+    assert!(asked(&bench, &Ask::Gate(true)));
+}
+
+#[test]
+fn u1_a_look_that_removes_a_cordon_is_over_before_the_next_cordon() {
+    let mut bench = back();
+    bench.look(NodeLook::NotReady);
+    bench.hear(Event::Gate(Box::new(gate(None, T0))));
+    assert!(bench.gives_back());
+    bench.hear(held(7));
+    let first = |is: fn(&Effect) -> bool| bench.last.iter().position(is).expect("it is there");
+    assert!(first(|it| *it == Effect::Cancel) < first(|it| matches!(it, Effect::Cordon(..))));
+    assert!(!has(&bench, |it| matches!(it, Effect::Look { .. })));
 }

@@ -1,13 +1,14 @@
 //! A small world for a core: it performs what the core says and answers as a cluster may.
 //!
-//! It keeps account of what each request has earned, and lets a write of a cancelled task arrive late, as a
-//! server may. Pure: no clock, no I/O, no task.
-
-mod looks;
+//! It keeps account of what each request has earned, and lets a write of a cancelled task arrive late, as a server may.
+//! Pure: no clock, no I/O, no task.
+//!
+//! What the small world answers to a look at its node, and how its gate after a boot is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use kubenodeop::node::gate::Layer;
 use step::{Core as _, Mono};
 use topics::{
     CordonOwner, DrainHistory, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
@@ -16,6 +17,8 @@ use topics::{
 
 use super::bench::{alone, booted_at, done_with, failed};
 use super::{Candidacy, Effect, Event, Force, Membership, RunId, UndoScope, Zedkube};
+use crate::core::NodeLook;
+use crate::core::tests::bench::gate;
 use crate::limits::Limits;
 
 pub(super) const ALL: [Requester; 4] =
@@ -466,5 +469,60 @@ pub(super) fn ended(task: Task, well: bool, node: CordonOwner) -> Event {
             Event::Drained(run, if well { Ok(done) } else { Err(Box::new(failed("trouble"))) })
         }
         Task::Await(run) => Event::BlockerChanged(run, "budget shop/web now allows 1".to_owned()),
+    }
+}
+
+impl World {
+    /// Nobody is at work on the cluster: what a failed drain waits for is only watched.
+    fn is_at_rest(&self) -> bool {
+        let failed = self.core.drain.own_status() == DrainStatus::FailedDrain;
+        self.task.is_none() || failed && matches!(self.task, Some(Task::Await(_)))
+    }
+
+    pub(in crate::core::tests) fn looked(&mut self, well: bool) {
+        let Some((nth, uncordon, gate_open)) = self.look.take() else { return };
+        if !well {
+            return self.hear(&Event::Looked(nth, Err("500".into())));
+        }
+        let shut = self.written_in != self.boot && !gate_open;
+        if uncordon && self.node == CordonOwner::Ours && !shut {
+            self.write(CordonOwner::None);
+        }
+        let seen = match self.node {
+            CordonOwner::Ours if uncordon => NodeLook::NotReady,
+            CordonOwner::None => NodeLook::Open,
+            owner if self.has_new_pods && !uncordon => {
+                self.drained.clear();
+                NodeLook::HasPods(owner, vec![crate::core::tests::voided::pod("late-0")])
+            }
+            CordonOwner::Ours => NodeLook::Ours,
+            CordonOwner::Foreign => NodeLook::Foreign,
+        };
+        if !uncordon && seen == NodeLook::Open {
+            // Somebody uncordoned; what was skipped or forced needs no cordon.
+            self.drained.clear();
+        }
+        self.hear(&Event::Looked(nth, Ok(seen)));
+    }
+
+    /// The gate after the boot is reported open or shut, if it is watched.
+    pub(in crate::core::tests) fn gate(&mut self, open: bool) {
+        if self.watching {
+            self.gate = Some(open);
+            let layer = (!open).then_some(Layer::Storage);
+            self.hear(&Event::Gate(Box::new(gate(layer, self.now))));
+        }
+    }
+
+    /// A pod comes to the node, whatever its cordon says.
+    pub(in crate::core::tests) fn come(&mut self) {
+        self.has_new_pods = true;
+        self.stir();
+    }
+
+    pub(in crate::core::tests) fn stir(&mut self) {
+        if std::mem::take(&mut self.guard) {
+            self.hear(&Event::NodeActivity("a change".into()));
+        }
     }
 }
