@@ -5,11 +5,10 @@
 //! drain, leave, election. Published in zedkube's name. Source: spec/agents.md 4.7.
 
 mod cluster_status;
-mod membership;
 mod server;
 mod token;
 
-pub use membership::{ClusterMembership, Membership};
+pub use cluster_status::{ClusterMembership, Membership};
 pub use server::{Make, ServerLimits, Totals, trial};
 
 use std::sync::Arc;

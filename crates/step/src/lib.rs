@@ -3,23 +3,17 @@
 //! Not here: clocks, files, tasks, logs, any type of a topic. A leaf without dependencies.
 //! Pure: no clock, no I/O, no task.
 
-mod dice;
-mod inserted;
 mod message;
-mod named;
-mod pause;
 mod planted;
 mod timers;
 
-pub use dice::Dice;
-pub use inserted::Inserted;
 pub use message::{LogLevel, LogMessage};
-pub use pause::FailurePause;
 #[cfg(feature = "planted-faults")]
 pub use planted::plant;
 pub use planted::{Fault, planted};
 pub use timers::Timers;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Add;
 use std::time::Duration;
 
@@ -126,4 +120,102 @@ pub trait Core {
 
     /// The event that says "time has passed".
     fn tick() -> Self::Event;
+}
+
+/// What failed, how often in a row, and the end of the pause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailurePause<T> {
+    pub of: T,
+    pub failures: u32,
+    pub until: Mono,
+    pub wait_secs: u64,
+    pub reason: String,
+}
+
+impl<T: PartialEq> FailurePause<T> {
+    /// Another failure of `of`; a failure of something else restarts the count.
+    pub fn grow(
+        last: Option<Self>,
+        of: T,
+        reason: String,
+        now: Mono,
+        (first, longest): (Duration, Duration),
+    ) -> Self {
+        let before = last.filter(|last| last.of == of).map_or(0, |last| last.failures);
+        let failures = before.saturating_add(1);
+        let wait = doubled(first, longest, failures);
+        Self { of, failures, until: now + wait, wait_secs: wait.as_secs(), reason }
+    }
+
+    /// When `of` may be tried, if not yet.
+    pub fn holds(this: Option<&Self>, of: &T, now: Mono) -> Option<Mono> {
+        this.filter(|pause| pause.of == *of && pause.until > now).map(|pause| pause.until)
+    }
+}
+
+/// Pseudo-random numbers from a seed, for jitter in cores that can be compared and replayed: no secrets. Different seeds give
+/// different sequences. Source: splitmix64.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Dice(u64);
+
+impl Dice {
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub const fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut it = self.0;
+        it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        it ^ (it >> 31)
+    }
+}
+
+/// A small `collect` for ordered collections, filled one by one: `collect` sorts first, which costs an image 3 KB for each
+/// sorted type.
+pub trait Inserted: Iterator + Sized {
+    /// Of two values with one key the later stays.
+    fn into_map<K: Ord, V>(self) -> BTreeMap<K, V>
+    where
+        Self: Iterator<Item = (K, V)>,
+    {
+        let mut map = BTreeMap::new();
+        map.extend(self);
+        map
+    }
+
+    fn into_set(self) -> BTreeSet<Self::Item>
+    where
+        Self::Item: Ord,
+    {
+        let mut set = BTreeSet::new();
+        set.extend(self);
+        set
+    }
+}
+
+impl<I: Iterator> Inserted for I {}
+
+/// Declares an enum with its words: all variants in `ALL`, in their order, and the word of each by `text`.
+#[macro_export]
+macro_rules! named {
+    ($($(#[$about:meta])* pub enum $name:ident { $($(#[$of:meta])* $variant:ident = $word:literal,)+ })+) => { $(
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$of])* $variant,)+ }
+
+        impl $name {
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
+            pub const WORDS: &[&str] = &[$($word,)+];
+
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+    )+ };
 }

@@ -10,20 +10,20 @@ mod node_status;
 mod others;
 mod report;
 
-use form::{cidr, letters, numbers, reread, secret, shared, time};
-pub use form::{fit, go_json, schema};
+pub use form::{Reread, fit, go_json, readers, schema};
+use form::{cidr, letters, numbers, secret, shared, time};
 
 pub use cidr::Cidr;
 pub use cluster::*;
 pub use device::*;
 pub use drain::*;
 pub use fit::{Most, cut_text};
+
 pub use go_json::Error;
 pub use letters::{acts, harmless_json, harmless_text, number};
 pub use node_status::*;
 pub use others::*;
 pub use report::*;
-pub use reread::{Reread, readers};
 pub use secret::{Secret, by_length};
 pub use shared::*;
 pub use time::GoTime;

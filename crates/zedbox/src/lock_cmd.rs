@@ -17,7 +17,7 @@ use topics::{DrainPhase, GoTime};
 
 use crate::Exit;
 use crate::args::{GoOptions, LockAction, LockCommand, Surroundings, kubeconfig_of};
-use crate::drain_cmd::orders::confirm::confirm;
+use crate::drain_cmd::orders::confirm;
 use crate::drain_cmd::person;
 use crate::drain_cmd::voice::{Labelled, Voice};
 

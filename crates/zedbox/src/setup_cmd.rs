@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::Exit;
 use crate::args::{KubeconfigCommand, RoleCommand, SetupCommand, settings};
-use crate::drain_cmd::orders::confirm::answer;
+use crate::drain_cmd::orders::answer;
 use crate::drain_cmd::voice::Voice;
 use crate::{kubeconfig_cmd, role_cmd};
 

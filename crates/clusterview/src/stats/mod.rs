@@ -4,13 +4,11 @@
 //! `state`; `board` writes, `task` waits. Sources: spec/agents.md 4.11, goals L2 and L6.
 
 mod fold;
-mod rhythm;
 mod state;
-mod storage;
 mod task;
 
-pub use rhythm::{FIRST_WAIT, GAP};
 pub use state::StatsPublisher;
+pub use state::{FIRST_WAIT, GAP};
 pub use task::run;
 
 use jiff::Timestamp;

@@ -13,9 +13,9 @@ use tracing::{debug, info, warn};
 
 use super::fold;
 use super::fold::{StatsView, fold};
-use super::rhythm::{Rhythm, StatsAction};
 use super::state::StatsPublisher;
 use super::state::{self, Cuts, Moment};
+use super::state::{Rhythm, StatsAction};
 use crate::ClusterConfig;
 use crate::leader::Leadership;
 

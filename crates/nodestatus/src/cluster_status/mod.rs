@@ -8,3 +8,4 @@ mod rules;
 
 pub(crate) use follow::Speaker;
 pub(crate) use rules::NodeAddress;
+pub use rules::{ClusterMembership, Membership};

@@ -13,8 +13,6 @@ use topics::{
 };
 
 use super::balance::balance;
-use crate::ClusterMembership;
-use crate::Membership;
 use crate::token::{BlockAnswer, ClusterToken, Sealed};
 
 #[derive(Debug, Default)]
@@ -185,6 +183,27 @@ fn error_description(
             ErrorDescription { error, error_time: now, error_severity, ..ErrorDescription::default() }
         }
     }
+}
+
+/// Whether this node belongs to a cluster, as zedkube has decided it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Membership {
+    /// Undecided or unknown: the former value holds.
+    #[default]
+    Undecided,
+    Member,
+    /// Its config no longer names a cluster, and it is being taken out. No drain begins until it has left.
+    Leaving,
+    Outside,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ClusterMembership {
+    pub membership: Membership,
+    /// The last decided config.
+    pub config: Option<Arc<EdgeNodeClusterConfig>>,
+    /// While leaving, the config of the cluster to leave.
+    pub left: Option<Arc<EdgeNodeClusterConfig>>,
 }
 
 #[cfg(test)]

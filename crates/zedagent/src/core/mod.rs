@@ -6,7 +6,6 @@ mod act;
 mod facts;
 mod machine;
 mod ordered;
-mod wall;
 
 #[cfg(test)]
 mod tests;

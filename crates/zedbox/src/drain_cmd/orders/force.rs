@@ -9,7 +9,7 @@ use pubsub::{TopicRoot, store};
 use sheet::{DrainView, status_name};
 use topics::{DrainStatus, FORCE_FILE, ForceFile, NodeDrainStatus, Requester, go_json, number, read_force};
 
-use super::confirm::confirm;
+use super::confirm;
 use super::{read_as_agents_do, refuse_directory};
 use crate::Exit;
 use crate::args::{ForceOptions, Whom};
