@@ -14,6 +14,9 @@ use crate::view::DrainView;
 /// Items beyond these are counted only; `-o json` has them all.
 const SHOWN: usize = 10;
 
+/// zedkube's reason where there is none.
+const IDLE: &str = "no drain requested";
+
 /// How much a row matters where not all of them have room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RowWeight {
@@ -278,7 +281,9 @@ fn progress_rows(
     if !progress.skip.is_empty() && progress.phase != DrainPhase::Skipped {
         rows.push(cause("skipped", progress.skip.clone()));
     }
-    rows.extend(reason(progress).map(|it| cause("reason", it.to_owned())));
+    // What the headline and the row `paused` say is not said again.
+    let is_told = progress.phase == DrainPhase::Paused || progress.reason == IDLE;
+    rows.extend(reason(progress).filter(|_| !is_told).map(|it| cause("reason", it.to_owned())));
     rows
 }
 

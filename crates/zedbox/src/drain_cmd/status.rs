@@ -21,8 +21,6 @@ use crate::args::{Output, StatusOptions};
 /// Of the sheet at rest, and when something is going on.
 const RESTING_LINES: usize = 10;
 const LINES: usize = 12;
-/// zedkube's reason where there is none.
-const IDLE: &str = "no drain requested";
 
 /// Prints how far the drain is.
 pub(super) async fn run(shell: &Shell, options: &StatusOptions) -> anyhow::Result<Exit> {
@@ -97,9 +95,7 @@ pub(super) fn sheet(seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
         };
         out.add(weight, label, &row(label, &text, columns));
     };
-    // What the headline says is not said again.
-    let is_new = |it: &Row| it.label != "reason" || it.text != IDLE;
-    rows(seen, &judged, now).into_iter().filter(is_new).for_each(&mut add);
+    rows(seen, &judged, now).into_iter().for_each(&mut add);
     let step = seen.next_step(&judged, now);
     let step = if step.is_empty() { "nothing".to_owned() } else { step };
     add(Row::new(RowWeight::Essential, "next step", step));
