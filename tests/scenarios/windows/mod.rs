@@ -26,7 +26,7 @@ pub(crate) async fn u9_outside_of_its_window_nothing_starts_but_by_a_persons_wor
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);
     // Without proof that the clock is right, the window is closed at any time.
-    let seen = outside(world, "cannot be believed").await;
+    let seen = outside(world, "nothing says that it is synchronized").await;
     assert!(seen.reason.contains("adjtimex"), "{}", seen.reason);
     world.put(SYNCHRONIZED, "");
     world.kill(Agent::Zedkube).await;
