@@ -27,8 +27,8 @@ pub(crate) enum SiteAction {
     /// Reboot all machines in the same order.
     Reboot(BeginOptions),
     /// Reboot all machines one after another: each is drained in its turn like any node, and the next one starts once the
-    /// cluster is well with it. Workers go first, the leader of etcd last. What fails first pauses it: `continue --phase
-    /// paused` takes it up again, `cancel` ends it.
+    /// cluster is well with it. Workers go first, the leader of etcd last. What fails first stops it:
+    /// `zedbox site continue --phase stopped` takes it up again, `zedbox site cancel` ends it.
     Restart(RestartOptions),
     /// Lose the power of all nodes of an embedded cluster, one in the middle of its drain, and show how each comes back.
     /// Nothing of this machine or of a real cluster is touched.
@@ -38,11 +38,11 @@ pub(crate) enum SiteAction {
     Check,
     /// Show how far the site is, and what each node waits for; of the last restart, how it ended. Nothing is written.
     Status {
-        /// Follow a restart that is in progress until it has ended or is paused.
+        /// Follow a restart that is in progress until it has ended or is stopped.
         #[arg(long)]
         wait: bool,
     },
-    /// End the wait of the phase that the site is in; what it waits for stays as it is. A restart that is paused is taken up
+    /// End the wait of the phase that the site is in; what it waits for stays as it is. A restart that is stopped is taken up
     /// again; one that waits for the cluster to be well takes it as well.
     Continue {
         /// The phase, as `status` shows it; another one is refused.
@@ -51,7 +51,7 @@ pub(crate) enum SiteAction {
         /// Of a restart: the node that goes; another one is refused.
         #[arg(long, value_name = "NODE", conflicts_with = "skip")]
         node: Option<String>,
-        /// Of a restart: leave this node out; one that is paused for it continues. It is not rebooted, and kept by name.
+        /// Of a restart: leave this node out; one that is stopped for it continues. It is not rebooted, and kept by name.
         #[arg(long, value_name = "NODE", conflicts_with = "phase")]
         skip: Option<String>,
         /// Why, in at most 200 bytes; it is kept with your name.
@@ -95,7 +95,7 @@ pub(crate) struct RestartOptions {
     /// Check, show the order of the nodes, and begin nothing.
     #[arg(long, conflicts_with = "wait")]
     pub(crate) dry_run: bool,
-    /// Follow it to its end, and show each node with its times. It ends with 1 when the restart is paused or withdrawn; the
+    /// Follow it to its end, and show each node with its times. It ends with 1 when the restart is stopped or withdrawn; the
     /// restart itself needs nobody who waits.
     #[arg(long)]
     pub(crate) wait: bool,

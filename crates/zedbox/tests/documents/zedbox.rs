@@ -6,6 +6,7 @@ use std::fs;
 use std::collections::BTreeSet;
 
 use clap::error::ErrorKind;
+use outage::site::record::SitePhase;
 
 use super::{Shown, files, is_placeholder, shown, top, words};
 use crate::drain_cmd::node::Ended;
@@ -81,6 +82,12 @@ fn every_zedbox_line_that_the_program_says_is_one_that_it_takes() {
         for line in said_in(&fs::read_to_string(source).unwrap()) {
             lines += 1;
             wrong.extend(refused(&line, false).map(|why| format!("{}: `{line}`: {why}", source.display())));
+            let phase = line.split_once(" --phase ").and_then(|(_, it)| it.split_whitespace().next());
+            if let Some(phase) = phase.filter(|it| *it != "n1")
+                && matches!(SitePhase::from(phase.to_owned()), SitePhase::Stranger(_))
+            {
+                wrong.push(format!("{}: `{line}`: no phase is named so", source.display()));
+            }
         }
         // Two nodes are down at once where it is typed too early.
         let text = fs::read_to_string(source).unwrap();
