@@ -48,7 +48,7 @@ pub(crate) const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedk
 #[derive(Debug, Parser)]
 #[command(name = "zedbox", version, arg_required_else_help = true)]
 #[command(
-    after_help = "`zedbox help CODE` explains a code that status, the page or the log names; documents: /usr/share/doc/zedbox.\n\
+    after_help = "`zedbox help CODE` explains a code that status, the page or the log names; documents: /usr/share/doc/zedbox (night.md first).\n\
     For images, not listed: run (all agents), zedagent, baseosmgr, nodeagent, zedkube, join; `zedbox help run` \
     explains.\n\
     A link to this program named zedagent, baseosmgr, nodeagent or zedkube runs that agent alone, on `/`.\n\
