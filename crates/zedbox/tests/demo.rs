@@ -408,8 +408,12 @@ impl Kept {
             let blocked = text.contains(" --timeout ")
                 && (line.contains(" --timeout ") || line.contains("zedbox status"));
             let (code, said) = if blocked { self.until_blocked(line) } else { self.run(line) };
-            assert_eq!(code, if blocked { 4 } else { 0 }, "{}: {line}: {said}", item.title);
             let flat = said.split_whitespace().collect::<Vec<_>>().join(" ");
+            // The machine's own disk may be nearly full; `doctor` is right to warn then.
+            let is_disk = line.contains("zedbox doctor")
+                && flat.contains("/persist has ")
+                && flat.contains(" 1 layer with warnings");
+            assert_eq!(code, if blocked || is_disk { 4 } else { 0 }, "{}: {line}: {said}", item.title);
             let shows = match line {
                 _ if line.contains("zedbox status") && text.contains("pause") => "PAUSED",
                 _ if blocked => "shop/web",
