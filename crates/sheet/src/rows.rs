@@ -2,11 +2,12 @@
 
 use topics::{
     BaseOsStatus, Blocker, CordonOwner, DrainFinding, DrainPhase, DrainStatus, GateWarning, GoTime,
-    MachineProgress, NodeDrainProgress, NodeDrainRequest, NodeLeave, OperationPause, PauseScope, PodCounts,
-    RequestId, Requester, RunningLimit, Trouble,
+    MachineProgress, NodeDrainProgress, NodeDrainRequest, NodeLeave, NodeState, OperationPause, PauseScope,
+    PodCounts, RequestId, Requester, RunningLimit, Trouble,
 };
 
 use crate::judge::Judgement;
+use crate::judge::words::purpose;
 use crate::outcome::DrainOutcome;
 use crate::text::{moment, number, span, unix_secs};
 use crate::view::DrainView;
@@ -58,11 +59,14 @@ pub fn rows(view: &DrainView, judged: &Judgement, now: GoTime) -> Vec<Row> {
     let served = view.served();
     let others = view.requests.values().filter(|it| Some(*it) != served);
     let also = |it: &NodeDrainRequest| request_words(it, view.asked_at(it.id()), now);
-    rows.extend(others.map(|it| Row::new(RowWeight::Detail, "also", also(it))));
     let cause = |label: &'static str, text: String| Row::new(RowWeight::Cause, label, text);
+    rows.extend(others.map(|it| cause("also", also(it))));
     for it in view.pending.values() {
         let skip = if it.skip.is_empty() { String::new() } else { format!("; without a drain: {}", it.skip) };
-        rows.push(cause("pending", format!("{} waits for {}{skip}", it.words(), it.waiting_for)));
+        let text = format!("{} waits for {}{skip}", it.words(), it.waiting_for);
+        // Of a drain that is asked for the headline says that it waits for it.
+        let weight = if view.requests.is_empty() { RowWeight::Cause } else { RowWeight::Detail };
+        rows.push(Row::new(weight, "pending", text));
     }
     rows.extend(view.updates.values().map(|it| cause("pending", update_words(it, now))));
     if let Some(it) = &view.last_look {
@@ -80,12 +84,8 @@ pub fn rows(view: &DrainView, judged: &Judgement, now: GoTime) -> Vec<Row> {
             },
         )
     }));
-    let since = |it: &Trouble| moment(it.since, now);
-    rows.extend(
-        view.each_trouble().map(|(agent, it)| {
-            cause("trouble", format!("{}; since {}", trouble_words(agent, it), since(it)))
-        }),
-    );
+    let trouble = |(agent, it): (&str, &Trouble)| trouble_words(agent, it) + &since(it.since, now);
+    rows.extend(view.each_trouble().map(|it| cause("trouble", trouble(it))));
     rows.extend(view.more_troubles().map(|text| cause("trouble", text)));
     if !view.broken.is_empty() {
         let files = number(view.broken.len(), "file");
@@ -112,7 +112,7 @@ impl DrainView {
         if let Some(it) = progress.filter(|it| it.attempt > 0) {
             text = format!("{text}, attempt {} of {}", it.attempt, it.max_attempts);
         }
-        Some(Row::new(RowWeight::Course, "status", text))
+        Some(Row::new(RowWeight::Detail, "status", text))
     }
 
     /// All troubles in lines that stay as they are while time passes.
@@ -219,15 +219,11 @@ fn progress_rows(
             add(RowWeight::Detail, label, moment(at, now));
         }
     }
-    if !progress.deadline.is_zero() {
-        add(
-            RowWeight::Essential,
-            "next",
-            format!("{}: {}", moment(progress.deadline, now), next_words(progress)),
-        );
+    if let Some(text) = next_words(progress, now) {
+        add(RowWeight::Essential, "next", text);
     }
     for it in progress.limits.iter().filter(|it| it.until != progress.deadline) {
-        add(RowWeight::Course, "limit", limit_words(it, now));
+        add(RowWeight::Detail, "limit", limit_words(it, now));
     }
     let works = matches!(judged.outcome, DrainOutcome::UnderWay | DrainOutcome::Blocked);
     if works && progress.estimate.is_zero() && counts.total > 0 {
@@ -239,8 +235,8 @@ fn progress_rows(
     }
     let failed = view.failed(progress.requested_by).next().filter(|_| judged.outcome == DrainOutcome::Failed);
     match failed.filter(|_| progress.blockers.is_empty()) {
-        Some(record) => rows.extend(blocker_rows(&record.blockers, record.more_blockers, now)),
-        None => rows.extend(blocker_rows(&progress.blockers, progress.blockers_omitted, now)),
+        Some(record) => rows.extend(blocker_rows(&record.blockers, record.more_blockers, judged, now)),
+        None => rows.extend(blocker_rows(&progress.blockers, progress.blockers_omitted, judged, now)),
     }
     let going = progress.machines.iter().filter(|it| it.state != "gone");
     let machine = |it: &MachineProgress| format!("{} [{}] {}", it.name, it.state, it.reason);
@@ -281,9 +277,11 @@ fn progress_rows(
     if !progress.skip.is_empty() && progress.phase != DrainPhase::Skipped {
         rows.push(cause("skipped", progress.skip.clone()));
     }
-    // What the headline and the row `paused` say is not said again.
+    // What the headline and the row `paused` say is not said again, and what other rows say has less weight.
     let is_told = progress.phase == DrainPhase::Paused || progress.reason == IDLE;
-    rows.extend(reason(progress).filter(|_| !is_told).map(|it| cause("reason", it.to_owned())));
+    let said = rows.iter().any(|it| matches!(it.label, "blocked" | "volume" | "storage"));
+    let weight = if said { RowWeight::Detail } else { RowWeight::Cause };
+    rows.extend(reason(progress).filter(|_| !is_told).map(|it| Row::new(weight, "reason", it.to_owned())));
     rows
 }
 
@@ -322,16 +320,33 @@ fn limit_words(limit: &RunningLimit, now: GoTime) -> String {
     format!("{} of {} left for {of}; then: {then}", span(left), span(all))
 }
 
-/// What time alone changes at the deadline.
-fn next_words(progress: &NodeDrainProgress) -> &'static str {
-    match (progress.limits.iter().find(|it| it.until == progress.deadline), progress.phase) {
-        (Some(limit), _) => then_words(limit),
-        (None, DrainPhase::Checking) => "the operation goes ahead WITHOUT a drain",
-        (None, DrainPhase::RunningHooks) => "the hooks are tried again",
-        (None, DrainPhase::OutsideWindow) => "the window opens",
-        (None, DrainPhase::Retrying) => "the next attempt begins",
-        (None, _) => "this attempt is given up",
+/// What time alone changes, and when; without such a time what follows by itself.
+fn next_words(progress: &NodeDrainProgress, now: GoTime) -> Option<String> {
+    let limit = progress.limits.iter().find(|it| it.until == progress.deadline);
+    if !progress.deadline.is_zero() {
+        let then = match (limit, progress.phase) {
+            (Some(limit), _) => then_words(limit),
+            (None, DrainPhase::Checking) => "the operation goes ahead WITHOUT a drain",
+            (None, DrainPhase::RunningHooks) => "the hooks are tried again",
+            (None, DrainPhase::OutsideWindow) => "the window opens",
+            (None, DrainPhase::Retrying) => "the next attempt begins",
+            (None, _) => "this attempt is given up",
+        };
+        return Some(format!("{}: {then}", moment(progress.deadline, now)));
     }
+    let what = purpose(progress.requested_by, &progress.context);
+    let empty = || format!("{what} goes ahead once the node is proved empty");
+    let follows = [
+        (DrainPhase::Checking, "the node is cordoned once it has been checked".to_owned()),
+        (DrainPhase::WaitingForTurn, "its drain begins by itself, once its turn comes".to_owned()),
+        (DrainPhase::Cordoning, empty()),
+        (DrainPhase::MovingMachines, empty()),
+        (DrainPhase::Draining, empty()),
+        (DrainPhase::Detaching, empty()),
+        (DrainPhase::WaitingForStorage, empty()),
+        (DrainPhase::Proving, empty()),
+    ];
+    follows.into_iter().find(|(phase, _)| *phase == progress.phase).map(|(_, words)| words)
 }
 
 /// What follows when it is over.
@@ -365,13 +380,14 @@ pub fn blocker_words(it: &Blocker) -> String {
 }
 
 /// The first blockers: code, sentence, since when; then how many more there are.
-fn blocker_rows(blockers: &[Blocker], omitted: u32, now: GoTime) -> Vec<Row> {
+fn blocker_rows(blockers: &[Blocker], omitted: u32, judged: &Judgement, now: GoTime) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for it in blockers.iter().take(SHOWN) {
         let weight = if rows.is_empty() { RowWeight::Essential } else { RowWeight::Cause };
-        let since =
-            if it.since.is_zero() { String::new() } else { format!("; since {}", moment(it.since, now)) };
-        rows.push(Row::new(weight, "blocked", format!("{}{since}", blocker_words(it))).with(&it.next_step));
+        // What the headline of a drain that failed says is not said again.
+        let told = judged.headline.state == NodeState::Failed && rows.is_empty();
+        let text = if told { format!("[{}] {}", it.code, it.subject()) } else { blocker_words(it) };
+        rows.push(Row::new(weight, "blocked", text + &since(it.since, now)).with(&it.next_step));
     }
     let hidden = blockers.len() - rows.len();
     rows.extend(more("blocked", hidden, omitted));
@@ -425,6 +441,10 @@ fn pause_words(pause: &OperationPause, now: GoTime) -> String {
     let end =
         if until.is_zero() { String::new() } else { format!("; ends by itself {}", moment(*until, now)) };
     format!("{what}, by {by}: {reason}; since {}{end}; `zedbox resume` ends it", moment(*since, now))
+}
+
+fn since(at: GoTime, now: GoTime) -> String {
+    if at.is_zero() { String::new() } else { format!("; since {}", moment(at, now)) }
 }
 
 fn trouble_words(agent: &str, it: &Trouble) -> String {

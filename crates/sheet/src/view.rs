@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use agent::device::kernel_boot_id;
+use agent::outlet::full_disk;
 use agent::wire::{self, GLOBAL, ZEDKUBE};
 use agent::{Clock, force, operator, report};
 use pubsub::TopicRoot;
@@ -145,6 +146,15 @@ impl DrainView {
         let mut troubles = BTreeMap::new();
         for agent in AGENTS {
             troubles.extend(read.topic::<AgentTrouble>(agent, GLOBAL).map(|it| (agent, it)));
+        }
+        // Agents say it under /run, which may be full itself.
+        let said: Vec<String> =
+            troubles.values().flat_map(|it| &it.troubles).map(|it| it.path.clone()).collect();
+        let full = ["run", "persist"].map(|it| topic_root.path(it));
+        let unsaid = full.iter().filter(|top| !said.iter().any(|it| Path::new(it).starts_with(top)));
+        let full: Vec<Trouble> = unsaid.filter_map(|top| full_disk(top)).collect();
+        if !full.is_empty() {
+            troubles.insert(OPERATOR, AgentTrouble::of(full));
         }
         let agents_boot = force::boot_of_agents(topic_root).ok().flatten();
         let of_other_boot = |it: &NodeDrainProgress| {

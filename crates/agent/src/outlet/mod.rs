@@ -30,7 +30,7 @@ pub use effects::Hands;
 pub use publication::started;
 pub use publication::{Outlet, Tries};
 pub use queue::Weight;
-pub use troubles::Troubles;
+pub use troubles::{Troubles, full_disk, next_step_of_io};
 
 use std::time::Duration;
 

@@ -227,6 +227,25 @@ fn next_step_of_hanging(top: &str) -> String {
     )
 }
 
+/// What a person can do about a file that cannot be written or read.
+pub fn next_step_of_io(step: &str, path: &Path, source: &io::Error) -> String {
+    FailureText::io(step, path, source).next_step
+}
+
+/// That nothing more can be written below `top`, as every agent would say it; of a disk that is so full no agent can.
+pub fn full_disk(top: &Path) -> Option<Trouble> {
+    let seen = rustix::fs::statvfs(top).ok()?;
+    let full = seen.f_blocks > 0 && seen.f_bfree == 0 || seen.f_files > 0 && seen.f_ffree == 0;
+    let told = FailureText::io("write", top, &Errno::NOSPC.into());
+    full.then(|| Trouble {
+        what: format!("{DISK}{}", top.display()),
+        path: top.display().to_string(),
+        error: told.text,
+        next_step: told.next_step,
+        ..Trouble::default()
+    })
+}
+
 struct FailureText {
     path: Option<PathBuf>,
     text: String,

@@ -267,7 +267,7 @@ pub fn read_force(bytes: &[u8]) -> Result<NodeDrainStatus, ForceError> {
             refuse(format!("requester {number} does not exist; write RequestedBy 2 (reboot, shutdown) or 3 (update)"))
         }
         (DrainStatus::Complete, Requester::Unset | Requester::None) => refuse(
-            "COMPLETE needs a target: `zedbox go --past drain` or `--for update`; in the file, \
+            "COMPLETE needs a target: order it with `zedbox go --past drain`; in the file, \
              RequestedBy 2 (reboot, shutdown) or 3 (update)"
                 .to_owned(),
         ),

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use agent::outlet::next_step_of_io;
 use anyhow::bail;
 use pubsub::store;
 use rustix::process::{geteuid, getuid};
@@ -82,12 +83,33 @@ pub(crate) fn reason(text: &str) -> anyhow::Result<&str> {
     Ok(text)
 }
 
-/// Adds who must run this to an error for want of permission.
+/// Adds what a person can do to an error of a file: who must run this, or what the disk needs.
 pub(crate) fn root_needed(error: pubsub::Error) -> anyhow::Error {
-    let denied = matches!(&error, pubsub::Error::Io { source, .. }
-        if matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem));
+    let next = if let pubsub::Error::Io { step, path, source } = &error {
+        let denied =
+            matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem);
+        if denied && !geteuid().is_root() {
+            Some("this needs root, run it with sudo".to_owned())
+        } else {
+            is_of_the_disk(source).then(|| next_step_of_io(step, path, source))
+        }
+    } else {
+        None
+    };
     let error = anyhow::Error::new(error);
-    if denied && !geteuid().is_root() { error.context("this needs root, run it with sudo") } else { error }
+    match next {
+        Some(next) => error.context(next),
+        None => error,
+    }
+}
+
+/// Whether a disk takes nothing, whoever asks.
+pub(crate) fn is_of_the_disk(source: &io::Error) -> bool {
+    // EIO has no name of its own.
+    matches!(
+        source.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::ReadOnlyFilesystem
+    ) || source.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
 #[cfg(test)]

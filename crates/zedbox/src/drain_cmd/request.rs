@@ -50,7 +50,7 @@ pub(super) async fn order(
         requested_by: Requester::Operator,
         context: format!("operator {}: {reason}", shell.who()),
     };
-    own.publish(GLOBAL, &request).context(REQUEST)?;
+    own.publish(GLOBAL, &request).map_err(person::root_needed).context(REQUEST)?;
     // The file stays, and whoever withdraws it needs the lock.
     drop(own);
     let member = member(topic_root);
@@ -105,7 +105,7 @@ pub(super) fn cancel(shell: &Shell) -> anyhow::Result<Exit> {
     let mut own = publication(topic_root, "cancel the request")?;
     let request = own.get(GLOBAL).cloned();
     match &request {
-        Some(_) => own.unpublish(GLOBAL).context("cancel the request")?,
+        Some(_) => own.unpublish(GLOBAL).map_err(person::root_needed).context("cancel the request")?,
         // Nobody could read it; it goes as it is.
         None => drop(store::remove(&file).context("cancel the request")?),
     }

@@ -38,7 +38,8 @@ pub(super) async fn run(shell: &Shell, options: &StatusOptions) -> anyhow::Resul
         Output::Json => Voice::json(&seen, false)?,
         Output::Text => {
             let whole = sheet(&by_clock, now, voice.columns());
-            let shown = if options.all { whole } else { brief(whole, &by_clock, now, voice.columns()) };
+            let shown =
+                if options.all { whole } else { whole.brief(lines(&by_clock, now) + 1, voice.columns()) };
             Voice::print(&shown.text(voice.colours))?
         }
     };
@@ -106,10 +107,10 @@ pub(super) fn sheet(seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
     out
 }
 
-/// What matters most of it, within ten lines at rest and twelve else.
-fn brief(whole: Sheet, seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
+/// How many lines the sheet has at most without `--all`.
+fn lines(seen: &DrainView, now: GoTime) -> usize {
     let rests = matches!(seen.judge(now).outcome, DrainOutcome::Idle | DrainOutcome::Complete);
-    whole.fit(if rests { RESTING_LINES } else { LINES } + 1, columns)
+    if rests { RESTING_LINES } else { LINES }
 }
 
 const fn colour(outcome: DrainOutcome) -> Option<&'static str> {
@@ -141,15 +142,16 @@ mod tests {
             let seen = DrainView::read(&TopicRoot::open(&tree).unwrap(), Clock::new()).as_copy();
             let judged = seen.judge(now);
             for columns in [46, 80, 200] {
-                let text = brief(sheet(&seen, now, columns), &seen, now, columns).text(false);
-                let rests = matches!(judged.outcome, DrainOutcome::Idle | DrainOutcome::Complete);
-                let most = if rests { RESTING_LINES } else { LINES };
+                let most = lines(&seen, now);
+                let text = sheet(&seen, now, columns).brief(most + 1, columns).text(false);
                 assert!(text.lines().count() <= most, "{}, {columns}:\n{text}", tree.display());
                 assert!(text.lines().all(|it| it.chars().count() <= columns), "{text}");
                 let first = text.lines().next().unwrap();
                 assert!(judged.headline.text.starts_with(first), "{text}");
-                let timed = seen.agreed().is_some_and(|it| !it.deadline.is_zero());
-                assert_eq!(text.contains("\nnext       "), timed, "{}, {columns}:\n{text}", tree.display());
+                let goes_on = matches!(judged.outcome, DrainOutcome::UnderWay | DrainOutcome::Blocked)
+                    && seen.last_look.is_none();
+                assert_eq!(text.contains("\nnext       "), goes_on, "{}, {columns}:\n{text}", tree.display());
+                assert!(!text.contains("\nstatus     "), "{text}");
                 let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
                 let step = flat(&seen.next_step(&judged, now));
                 let columns_of_step = columns - 11;

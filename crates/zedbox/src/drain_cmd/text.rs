@@ -106,6 +106,12 @@ impl Sheet {
         self.rows.iter().enumerate().map(lines).collect()
     }
 
+    /// What concerns a person now, without the details, in fewer than `rows` lines.
+    pub(crate) fn brief(mut self, rows: usize, columns: usize) -> Self {
+        self.rows.retain(|(weight, ..)| *weight < RowWeight::Detail);
+        self.fit(rows, columns)
+    }
+
     /// What fits into fewer than `rows` lines: the lightest rows go first, the last of them before others; then the
     /// longest of the rest is cut. The last line says what went, or how much where that has no room.
     pub(crate) fn fit(mut self, rows: usize, columns: usize) -> Self {

@@ -31,29 +31,13 @@ struct Disk {
 
 impl Disk {
     /// `None`, with the reason printed, where this process may not mount.
-    #[expect(clippy::explicit_write, reason = "a part that is left out says so")]
     fn under(world: &World, fault: Fault) -> Option<Self> {
         let disk = Self { persist: world.topic_root.path("persist"), fault };
         let counter = world.text("persist/status/rebootConfig").unwrap();
         for dir in [disk.persist.clone(), disk.persist.join("config")] {
             fs::create_dir_all(&dir).unwrap();
-            let mounted =
-                Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(&dir).output();
-            match mounted {
-                Ok(output) if output.status.success() => {}
-                Ok(output) => {
-                    writeln!(
-                        std::io::stderr(),
-                        "skipped: no mount, run this as root: {}",
-                        String::from_utf8_lossy(&output.stderr)
-                    )
-                    .unwrap();
-                    return None;
-                }
-                Err(cause) => {
-                    writeln!(std::io::stderr(), "skipped: mount cannot be called: {cause}").unwrap();
-                    return None;
-                }
+            if !mount(&dir) {
+                return None;
             }
         }
         world.put("persist/status/rebootConfig", &counter);
@@ -113,6 +97,55 @@ impl Drop for Disk {
             drop(Command::new("umount").arg("-l").arg(dir).status());
         }
     }
+}
+
+/// Puts a small file system there; says why it cannot.
+#[expect(clippy::explicit_write, reason = "a part that is left out says so")]
+fn mount(dir: &Path) -> bool {
+    let why = match Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(dir).output() {
+        Ok(output) if output.status.success() => return true,
+        Ok(output) => format!("no mount, run this as root: {}", String::from_utf8_lossy(&output.stderr)),
+        Err(cause) => format!("mount cannot be called: {cause}"),
+    };
+    writeln!(std::io::stderr(), "skipped: {why}").unwrap();
+    false
+}
+
+#[test]
+fn where_run_and_persist_are_full_status_and_orders_say_where_to_make_room() {
+    let root = tempfile::tempdir().unwrap();
+    let persist = root.path().join("persist");
+    fs::create_dir(&persist).unwrap();
+    if !mount(root.path()) {
+        return;
+    }
+    let disk = Disk { persist: persist.clone(), fault: Fault::Full };
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../../run-fixtures/cluster-idle/.");
+    assert!(Command::new("cp").args(["-r", fixture]).arg(root.path()).status().unwrap().success());
+    disk.fail();
+    let run = |line: &str| {
+        let mut zedbox = Command::new(env!("CARGO_BIN_EXE_zedbox"));
+        let output = zedbox.args(line.split(' ')).arg("--root").arg(root.path()).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        String::from_utf8(text).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let at_top = |top: &str| format!("make room: `du -xah {}", root.path().join(top).display());
+    let said = run("status --all");
+    let full = format!("; zedbox cannot use {}", persist.display());
+    assert!(said.starts_with("IN SERVICE: no drain is requested") && said.contains(&full), "{said}");
+    assert!(
+        said.contains(&at_top("run")) && said.contains(&at_top("persist")) && !said.contains("0001"),
+        "{said}"
+    );
+    for (line, top) in
+        [("pause --reason x", "persist"), ("drain --reason x", "run"), ("reboot --reason x", "persist")]
+    {
+        let said = run(line);
+        assert!(said.contains(&at_top(top)) && said.contains(disk.words()), "{line}: {said}");
+    }
+    disk.repair();
+    assert!(!run("status").contains("cannot use"));
+    drop(Command::new("umount").arg("-l").arg(root.path()).status());
 }
 
 /// Waits until `agent` reports that `held` waits, and returns the trouble.

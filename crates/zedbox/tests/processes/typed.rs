@@ -51,7 +51,6 @@ const HELD: &[By] = &[Full, Reboot];
 const TURN: &[By] = &[Taken, Reboot];
 const FAILED: &[By] = &[Full, Line("zedbox drain --reason fan")];
 const ASKED: &[By] = &[Line("zedbox drain --reason fan")];
-const FORCED: &[By] = &[Full, Reboot, Line("zedbox go --past drain --reason x")];
 const SITE: &[By] = &[Line("zedbox site shutdown --reason fan")];
 const PAUSED: &[By] = &[Line("zedbox pause --reason fan")];
 const STOPS: &[By] = &[Line("zedbox pause --reason fan"), Reboot];
@@ -60,7 +59,7 @@ const STOPPED: &str = "REQUESTED: reboot waits, the node is being checked";
 const PASSED: &str = "zedbox go --past window --reason fan";
 const UNDO: &str = "zedbox lock ignore edge-node-2 --undo";
 
-const ROWS: [Row; 23] = [
+const ROWS: [Row; 22] = [
     (PLAIN, &[], "IN SERVICE", STATUS, "zedbox drain --reason TEXT", Is("SAFE TO WORK ON")),
     (PLAIN, &[], "IN SERVICE", "zedbox drain --reason fan", "zedbox undrain", Is("IN SERVICE")),
     (PLAIN, &[], "IN SERVICE", "zedbox pause --reason fan", "zedbox resume", Is("IN SERVICE")),
@@ -84,7 +83,6 @@ const ROWS: [Row; 23] = [
     (PLAIN, HELD, "BLOCKED", STATUS, "kubectl -n shop patch pdb", Is("DRAINED")),
     (SHORT, HELD, "NOT DRAINED", STATUS, "kubectl -n shop patch pdb", Is("DRAINED")),
     (SHORT, HELD, "NOT DRAINED", STATUS, "zedbox go --past drain", Is("WITHOUT A PROVED DRAIN")),
-    (PLAIN, FORCED, "WITHOUT A PROVED DRAIN", STATUS, "zedbox status", Shows("a person has forced it")),
     (PLAIN, &[Full], "IN SERVICE", "zedbox reboot --reason fan", "zedbox reboot --cancel", Is("IN SERVICE")),
     (SHORT, FAILED, "NOT DRAINED", STATUS, "zedbox drain --reason TEXT", Is("BLOCKED")),
     (SHORT, FAILED, "NOT DRAINED", STATUS, "zedbox undrain", Is("IN SERVICE")),

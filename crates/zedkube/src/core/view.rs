@@ -134,7 +134,6 @@ impl Zedkube {
             .as_ref()
             .filter(|_| matches!(words.phase, DrainPhase::Idle | DrainPhase::Undecided))
         {
-            words.reason = format!("{}; {}", pause.words(), words.reason);
             pause.next_step().clone_into(&mut words.next_step);
         }
         match self.answers.force() {
@@ -218,8 +217,8 @@ impl Zedkube {
                 Some(failed) => words(
                     DrainPhase::Idle,
                     format!("no drain requested now; {failed}"),
-                    "an operation that still waits for its drain requests it again by itself: `zedbox status` \
-                     shows it under pending; `zedbox history` shows what failed",
+                    "an operation that still waits for its drain requests it again by itself; `zedbox history` \
+                     shows what failed",
                 ),
                 None => match self.cleanup.after_boot.warning() {
                     Some(it) => words(

@@ -59,10 +59,10 @@ fn every_text_is_escaped_wherever_it_comes_from() {
     let page = shown(&view, Some(&NodesSnapshot::at(now(), [member])));
     assert!(!page.chars().any(|it| it != '\n' && topics::acts(it)), "{page:?}");
     assert!(!page.contains("<script") && !page.contains("alert(\"") && !page.contains("'\"<"), "{page}");
-    // Title three times, node, headline twice, first step, blocker three times, one volume, storage twice, the skip, machine
+    // Title three times, node, headline twice, first step, what follows, blocker three times, one volume, storage twice, the skip, machine
     // three times, one left, leader, node of the cluster, and its headline twice.
     let told = page.matches("&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;&amp;'").count();
-    assert_eq!(told, 22, "{page}");
+    assert_eq!(told, 23, "{page}");
 }
 
 #[test]

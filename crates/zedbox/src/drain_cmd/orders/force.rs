@@ -1,6 +1,5 @@
 //! `zedbox drain force`: the force file, written and removed with the agents' own rules.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use agent::force::{FALLBACK, LIMIT_BYTES, PLACES};
@@ -86,7 +85,7 @@ pub(in crate::drain_cmd) async fn order_it(
     let file = topic_root.path(FORCE_FILE);
     refuse_directory(&file)?;
     let file = match put(&file, &bytes, replace) {
-        Err(cause) if is_of_the_disk(&cause) => {
+        Err(cause) if takes_nothing(&cause) => {
             let fallback = topic_root.path(FALLBACK);
             refuse_directory(&fallback)?;
             put(&fallback, &bytes, replace)?;
@@ -132,13 +131,8 @@ fn remove(shell: &Shell, seen: &DrainView) -> anyhow::Result<Exit> {
 }
 
 /// Whether /persist takes nothing, whoever asks.
-fn is_of_the_disk(cause: &anyhow::Error) -> bool {
-    let Some(pubsub::Error::Io { source, .. }) = cause.downcast_ref() else { return false };
-    // EIO has no name of its own.
-    matches!(
-        source.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::ReadOnlyFilesystem
-    ) || source.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+fn takes_nothing(cause: &anyhow::Error) -> bool {
+    matches!(cause.downcast_ref(), Some(pubsub::Error::Io { source, .. }) if person::is_of_the_disk(source))
 }
 
 /// Puts the order there; an existing one is replaced only when that is asked for.
