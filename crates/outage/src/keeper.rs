@@ -39,7 +39,6 @@ const OWN_AGAIN: Duration = Duration::from_secs(5);
 /// How long the machine that goes down waits for its entry to say so.
 const BRIEF: Duration = Duration::from_secs(2);
 
-/// What a turn is wanted for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnRequest {
     pub op: Op,
@@ -51,7 +50,6 @@ pub struct TurnRequest {
     pub fit: bool,
 }
 
-/// What the keeper is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ask {
     /// What a turn is wanted for; `None` for nothing, and what is held is given back.
@@ -66,14 +64,11 @@ pub enum Ask {
     Retry(String),
     /// Whether the gate after the boot is open and nothing of ours is left on the node.
     Gate(bool),
-    /// How far we are.
     Phase(Phase),
 }
 
-/// What the keeper says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeeperReport {
-    /// Where this node is.
     TurnState(TurnState),
     /// Answer to [`Ask::Confirm`].
     Confirmed(Result<(), Unconfirmed>),

@@ -26,7 +26,6 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// Why something could not be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failed {
-    /// It may not be written.
     #[error(transparent)]
     Refused(#[from] OperatorRefusal),
     /// The Lease is of no use.

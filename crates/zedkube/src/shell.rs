@@ -72,7 +72,6 @@ pub(crate) struct Shell {
     pub(crate) reserve: watch::Sender<Option<u32>>,
     /// What the config wants of Longhorn for the whole cluster.
     pub(crate) longhorn: watch::Sender<longhorn::DesiredLonghorn>,
-    /// Asks the keeper of our turn.
     keeper: Option<mpsc::UnboundedSender<Ask>>,
     /// A force file that counts says COMPLETE.
     forced: Arc<AtomicBool>,

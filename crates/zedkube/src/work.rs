@@ -41,7 +41,6 @@ use kubeapi::OwnNode;
 /// The time for the list of nodes that is read for times without an API.
 const LEARN_LIMIT: Duration = Duration::from_secs(10);
 
-/// What the tasks share.
 #[derive(Clone)]
 pub(crate) struct TaskContext {
     cluster: ApiClient,

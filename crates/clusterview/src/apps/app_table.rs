@@ -22,7 +22,6 @@ pub const UNREACHABLE_AFTER: Duration = Duration::from_secs(120);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AppAction {
     Publish(String, Box<ENClusterAppStatus>),
-    /// Withdraw this key.
     Withdraw(String),
 }
 

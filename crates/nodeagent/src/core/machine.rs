@@ -38,7 +38,6 @@ pub struct NodeAgent {
     pub(super) held_by: Option<NodeDrainStatus>,
     /// What zedkube is asked before the machine goes down.
     pub(super) talk: Talk,
-    /// The status as it is to be published.
     pub(super) status: NodeAgentStatus,
     /// The status as it was published in this run.
     said: Option<NodeAgentStatus>,
@@ -293,7 +292,6 @@ impl NodeAgent {
     }
 }
 
-/// Whether `at` has come.
 pub(super) fn due(at: Option<Mono>, now: Mono) -> bool {
     over(at, now).is_some()
 }

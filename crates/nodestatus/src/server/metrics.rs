@@ -21,7 +21,6 @@ use super::view::NodeView;
 
 /// Layers of the gate after a boot that are warned of; any other is `other`.
 const WARNED: [&str; 6] = ["clock", "network", "storage-pods", "system-pods", "machines", "repairs"];
-/// All figures at `now`.
 pub(super) fn metrics(view: &NodeView, totals: &Totals, now: GoTime) -> String {
     let mut out = MetricsPage::default();
     out.one("pillar_up", "1 while zedkube runs", 1);
@@ -216,7 +215,6 @@ impl MetricsPage {
     }
 }
 
-/// Ends of a drain.
 const ENDS: [&str; 5] = ["complete", "skipped", "forced", "failed", "withdrawn"];
 /// Why a drain was skipped.
 const REASONS: [&str; 3] = [SkipKind::ApiUnreachable.word(), SkipKind::Forced.word(), SkipKind::Other.word()];
@@ -250,7 +248,6 @@ impl Totals {
         *self.drains.entry(end).or_default() += 1;
     }
 
-    /// One was skipped.
     pub fn skipped(&mut self, kind: SkipKind) {
         *self.skips.entry(kind.word()).or_default() += 1;
     }
@@ -265,7 +262,6 @@ impl Totals {
         *self.repairs.entry(kind.word()).or_default() += count;
     }
 
-    /// An Event was written.
     pub fn event(&mut self, reason: &'static str) {
         *self.events.entry(reason).or_default() += 1;
     }

@@ -31,11 +31,9 @@ pub struct LocalSite {
     pub id: String,
     /// What is done with the machine.
     pub kind: SiteKind,
-    /// How far this node is.
     pub step: NodeStep,
     /// The boot in which it came so far.
     pub boot_id: String,
-    /// It is a server.
     pub server: bool,
     /// The servers in the order in which they go.
     pub order: Vec<String>,
@@ -45,12 +43,10 @@ pub struct LocalSite {
     pub released: bool,
 }
 
-/// What was read in the Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaseReading {
     /// Nothing: no answer, or one that cannot be used; why.
     Silent(String),
-    /// There is no operation.
     Over,
     Site(Box<SiteRecord>),
 }
@@ -107,7 +103,6 @@ pub enum SiteMemberAction {
 pub struct Next {
     /// What is to be on disk, first of all; `None` for nothing.
     pub local: Option<LocalSite>,
-    /// It is to be cordoned.
     pub cordon: bool,
     /// What it is held to.
     pub hold: SiteMemberAction,

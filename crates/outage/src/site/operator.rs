@@ -12,7 +12,6 @@ use crate::turn::rule::{OperatorRefusal, TurnNode};
 /// Annotation of the Lease: the last restart that has ended, as [`SiteRecord`]; no decision reads it.
 pub const LAST: &str = "pillar-rs/site-last-restart";
 
-/// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteRequest {
     /// Identity, new for each operation.

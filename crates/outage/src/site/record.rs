@@ -29,7 +29,6 @@ words! {
 }
 
 words! {
-    /// How far the site is.
     SitePhase {
         /// Each node writes the operation to its own disk.
         Announced = "announced",
@@ -57,7 +56,6 @@ words! {
 }
 
 words! {
-    /// How far one node is.
     NodeStep {
         /// The operation is on its disk.
         Seen = "seen",
@@ -138,7 +136,6 @@ pub struct Ack {
     pub node: String,
     /// UID of its Node object.
     pub uid: String,
-    /// How far it is.
     pub step: NodeStep,
     /// The boot in which it said so.
     #[serde(rename = "bootID", default)]
@@ -204,7 +201,6 @@ pub struct SiteRecord {
     /// Virtual machines may go down with their nodes.
     #[serde(default)]
     pub leave_machines: bool,
-    /// How far it is.
     pub phase: SitePhase,
     pub nodes: Vec<SiteMember>,
     /// The servers in the order in which they go, from `servers-going` on; of a restart all nodes, from its beginning on.
@@ -263,13 +259,11 @@ impl SiteRecord {
         self.nodes.iter().find(|it| it.node == node && it.uid == uid)
     }
 
-    /// What this node has said.
     pub fn ack(&self, node: &str) -> Option<&Ack> {
         let member = self.nodes.iter().find(|it| it.node == node)?;
         self.seen.iter().find(|it| it.node == node && it.uid == member.uid)
     }
 
-    /// How far this node is, if it has said.
     pub fn step(&self, node: &str) -> Option<&NodeStep> {
         self.ack(node).map(|it| &it.step)
     }
@@ -323,7 +317,6 @@ pub struct VmRecord {
     pub was: RunStrategy,
 }
 
-/// All there is of virtual machines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Machines {
     /// Machines and replica sets of machines.
@@ -366,7 +359,6 @@ pub fn starts(id: &str, record: &[VmRecord], machines: &[MachineSeen]) -> Vec<Ma
 /// How long the way up waits for a node, and the end for its cordon; then it continues without it and names it.
 pub const NODE_LIMIT: Duration = Duration::from_secs(15 * 60);
 
-/// A workload that is scaled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScaledWorkload {
     /// `deployments` or `statefulsets`.
@@ -381,7 +373,6 @@ pub struct ScaledWorkload {
     pub version: String,
 }
 
-/// What was read for the phase.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PhaseReadings {
     /// What is in the way, each by name: attached volumes, faulted volumes; of a restart, layers that are not well.
@@ -389,7 +380,6 @@ pub struct PhaseReadings {
     /// Why the virtual IP of the API is not there yet, a sentence or empty.
     pub address: String,
     pub machines: Machines,
-    /// Workloads to be scaled.
     pub work: Vec<ScaledWorkload>,
     /// Nodes that hold a turn.
     pub holders: Vec<String>,

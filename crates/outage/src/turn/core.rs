@@ -34,7 +34,6 @@ const AT_ONCE: Duration = Duration::from_secs(8);
 const FRESH: Duration = Duration::from_secs(5);
 /// Pause while the record is unusable; the watch ends it sooner.
 const BAD_RECORD: Duration = Duration::from_secs(60);
-/// What we know of the Lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum KnownRecord {
     Unknown,
@@ -225,7 +224,6 @@ impl Turn {
         all.filter(|it| !self.me.is(&it.node, &it.node_uid))
     }
 
-    /// Where this node is.
     pub fn state(&self) -> TurnState {
         match (&self.grant, &self.want) {
             (TurnGrant::Held { grant, .. }, _) => {
@@ -494,7 +492,6 @@ impl Turn {
         }
     }
 
-    /// The turn is ours.
     fn hold(&mut self, grant: EarlierGrant, phase: Phase) {
         (self.refusal, self.paused, self.barred) = (None, None, None);
         self.grant = TurnGrant::Held { grant, phase, forgotten: false };
@@ -710,7 +707,6 @@ impl Turn {
         }
     }
 
-    /// A call has its answer.
     fn answered(&mut self, now: Mono, id: CallId, answer: Event) {
         let Some(call) = self.call.take_if(|_| id == self.calls) else { return };
         match (call, answer) {

@@ -21,7 +21,6 @@ pub struct TurnClaim {
     pub fit: bool,
 }
 
-/// Why a reading is not there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ReadError {
     /// The API cannot be reached.
@@ -112,7 +111,6 @@ pub enum Unconfirmed {
     NoMargin(String),
 }
 
-/// Where this node is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TurnState {
     /// It wants no turn and holds none.
@@ -120,9 +118,7 @@ pub enum TurnState {
         /// That is known for certain: a reading has shown no entry of ours, and no write of ours may still come through.
         idle: bool,
     },
-    /// It waits for a turn.
     Waiting(Box<TurnWait>),
-    /// The turn is its own.
     Held {
         /// Number of the grant.
         fence: Fence,
@@ -142,16 +138,12 @@ pub enum TurnState {
     },
 }
 
-/// What a node waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TurnWait {
-    /// The nodes that it waits for.
     pub nodes: Vec<String>,
-    /// The rule that makes it wait.
     pub rule: TurnRule,
     /// The same as a sentence.
     pub why: String,
-    /// Since when it waits.
     pub since: Mono,
     /// Its place in the queue from 1; `None` before it is in it.
     pub place: Option<usize>,

@@ -100,7 +100,6 @@ words! {
     Phase {
         /// The turn is its own; nothing else has been done.
         Granted = "granted",
-        /// The node is cordoned.
         Cordoned = "cordoned",
         /// Its pods are gone.
         Drained = "drained",
@@ -136,7 +135,6 @@ words! {
 #[serde(rename_all = "camelCase")]
 pub struct EarlierGrant {
     pub fence: Fence,
-    /// UID of that Lease.
     pub lease_uid: String,
 }
 
@@ -146,7 +144,6 @@ pub struct EarlierGrant {
 pub struct Holder {
     /// Name of its Node object.
     pub node: String,
-    /// UID of its Node object.
     #[serde(rename = "nodeUID")]
     pub node_uid: String,
     /// Its boot at the time of the grant.
@@ -158,7 +155,6 @@ pub struct Holder {
     pub counter: u64,
     /// Number of its grant.
     pub fence: Fence,
-    /// How far it has come.
     pub phase: Phase,
     /// It is a control-plane node or an etcd member.
     #[serde(default)]
@@ -180,7 +176,6 @@ pub struct Holder {
 pub struct Waiter {
     /// Name of its Node object.
     pub node: String,
-    /// UID of its Node object.
     #[serde(rename = "nodeUID")]
     pub node_uid: String,
     /// Its class when it was written.
@@ -219,13 +214,11 @@ impl Mode {
     }
 }
 
-/// A release by an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForcedRelease {
     /// The node that held.
     pub node: String,
-    /// UID of its Node object.
     #[serde(rename = "nodeUID")]
     pub node_uid: String,
     /// The grant that was released.
@@ -244,7 +237,6 @@ pub struct ForcedRelease {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TurnRecord {
-    /// Who holds a turn.
     pub holders: Vec<Holder>,
     pub queue: Vec<Waiter>,
     pub mode: Option<Mode>,
@@ -447,7 +439,6 @@ impl TurnRecord {
         self.forced.iter().any(|it| it.node_uid == node_uid && is_it(it))
     }
 
-    /// Remembers a release by an operator.
     pub fn remember(&mut self, forced: ForcedRelease) {
         self.forced.push(forced);
         let over = self.forced.len().saturating_sub(FORCED_KEPT);

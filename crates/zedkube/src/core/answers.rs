@@ -135,7 +135,6 @@ impl Answers {
         }
     }
 
-    /// Whether it is known which requests exist.
     pub(crate) fn knows_requests(&self) -> bool {
         self.read.len() == Self::REQUESTERS.len()
     }
@@ -145,7 +144,6 @@ impl Answers {
         self.requests.values()
     }
 
-    /// The request of this requester.
     pub(crate) fn request_of(&self, who: Requester) -> Option<&NodeDrainRequest> {
         self.requests.get(&who)
     }
@@ -169,7 +167,6 @@ impl Answers {
         self.requests().filter(|it| self.final_answer(it.id()).is_none())
     }
 
-    /// The final answer to this request.
     pub(crate) fn final_answer(&self, id: RequestId) -> Option<&Answer> {
         self.given.iter().find(|answer| answer.id() == id && answer.status.is_final())
     }
@@ -193,7 +190,6 @@ impl Answers {
         self.given.iter().any(is_drained)
     }
 
-    /// Somebody was answered COMPLETE.
     pub(crate) fn any_complete(&self) -> bool {
         self.given.iter().any(is_complete)
     }
@@ -415,7 +411,6 @@ impl Answers {
         }
     }
 
-    /// What comes after a failure.
     pub(crate) fn after_failure(&self) -> &'static str {
         if self.only_a_person_waits() {
             "then ask again with `zedbox drain --reason TEXT`, or give up with `zedbox undrain`"

@@ -23,7 +23,6 @@ use super::last_look::{LastLook, LookBasis};
 use super::records::{History, PublishedRecords};
 use crate::limits::{COMPLETE_AGE, Limits};
 
-/// The core of zedkube.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Zedkube {
     pub(super) node: NodeContext,

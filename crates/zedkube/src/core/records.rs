@@ -171,7 +171,6 @@ impl History {
         self.changed |= self.kept.boot_id == boot_id;
     }
 
-    /// The drain that is not over.
     fn open(&mut self) -> Option<&mut DrainRecord> {
         self.kept.drains.first_mut().filter(|it| it.is_open())
     }

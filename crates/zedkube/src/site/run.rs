@@ -60,7 +60,6 @@ pub(crate) struct Sites {
     failed: bool,
 }
 
-/// What one look has read.
 struct SiteReadings<'a> {
     name: &'a NodeName,
     device_uuid: &'a str,
@@ -357,7 +356,6 @@ impl Sites {
         lease::change(cluster, wall, edit).await.map(drop).map_err(|it| it.to_string())
     }
 
-    /// What is done for all.
     async fn coordinate(
         &mut self,
         cluster: &ApiClient,
