@@ -51,10 +51,7 @@ pub enum Detail {
         node: String,
     },
     /// In the namespace of Longhorn.
-    Storage {
-        app: String,
-        ready_since: Option<Timestamp>,
-    },
+    Storage { app: String, ready_since: Option<Timestamp> },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

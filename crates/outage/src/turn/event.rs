@@ -128,7 +128,9 @@ pub enum TurnState {
         phase: Phase,
     },
     /// The turn was its own and is no longer. Nothing more may be done under it.
-    Lost { why: String },
+    Lost {
+        why: String,
+    },
     /// It is back in a new boot; the turn is kept until the gate is open.
     Booted {
         /// Number of the grant.

@@ -62,11 +62,18 @@ pub(crate) enum CordonStage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DrainEnd {
     /// Proved done.
-    Drained { attempt: u32, last: Box<Progress> },
+    Drained {
+        attempt: u32,
+        last: Box<Progress>,
+    },
     /// Left out, for this reason.
     Skipped(Skip),
     FailedCordon(CordonFailure),
-    FailedDrain { attempt: u32, reason: String, last: Box<Progress> },
+    FailedDrain {
+        attempt: u32,
+        reason: String,
+        last: Box<Progress>,
+    },
     /// As it was before: before this agent restarted in the same boot, or before a request that has gone.
     Resumed(DrainStatus),
 }
