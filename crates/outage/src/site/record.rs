@@ -129,7 +129,7 @@ impl SiteMember {
 }
 
 /// What one node has said of itself.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ack {
     /// Name of its Node object.
@@ -168,12 +168,7 @@ impl Ack {
             uid: uid.to_owned(),
             step,
             boot_id: boot_id.to_owned(),
-            leads: false,
-            waits: String::new(),
-            since: String::new(),
-            past: Vec::new(),
-            verified: String::new(),
-            rest: Map::new(),
+            ..Self::default()
         }
     }
 }
@@ -189,7 +184,7 @@ pub struct OperatorStatement {
     pub phase: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SiteRecord {
     /// Identity of the operation.

@@ -21,23 +21,17 @@ pub struct TurnClaim {
     pub fit: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum ReadError {
     /// The API cannot be reached.
+    #[error("{0}")]
     NoAnswer(String),
     /// It answers, and not with the object: throttled, refused.
+    #[error("{0}")]
     Refused(String),
     /// The Lease is not a record that this version can use.
+    #[error(transparent)]
     BadRecord(BadRecord),
-}
-
-impl std::fmt::Display for ReadError {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::NoAnswer(why) | Self::Refused(why) => out.write_str(why),
-            Self::BadRecord(why) => why.fmt(out),
-        }
-    }
 }
 
 /// What became of a write; one with an unknown outcome may still come through within [`super::core::IN_DOUBT`].

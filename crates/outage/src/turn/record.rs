@@ -24,6 +24,13 @@ macro_rules! words {
             Stranger(String),
         }
 
+        /// No word yet.
+        impl Default for $name {
+            fn default() -> Self {
+                Self::Stranger(String::new())
+            }
+        }
+
         impl $name {
             /// The word in the record.
             pub fn text(&self) -> &str {
@@ -139,7 +146,7 @@ pub struct EarlierGrant {
 }
 
 /// A node that is down, is going down, or is not yet healthy again.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
     /// Name of its Node object.
@@ -214,7 +221,7 @@ impl Mode {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForcedRelease {
     /// The node that held.
