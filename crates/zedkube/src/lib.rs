@@ -36,8 +36,9 @@ use std::time::Duration;
 
 use ::outage::calls::LeaseRead;
 use agent::device::ImageKind;
+use agent::turn::{self, AgentCore};
 use agent::wire::{GLOBAL, ZEDKUBE as NAME};
-use agent::{AgentContext, Error, Tasks, Troubles, duties, force, outlet, pid, turn};
+use agent::{AgentContext, Error, Tasks, Troubles, duties, force, outlet, pid};
 use clusterview::ClusterView;
 use clusterview::apps::Pipe;
 use kubeapi::nodes::MachineIds;
@@ -145,7 +146,7 @@ pub async fn run_into(
     shell.follow_site(sites.hold());
     shell.follow_k3s(updates.hold());
     shell.tasks.follow_pause(pauses, Event::Pause);
-    let drain = Box::pin(turn::run((core, first), shell, inbox, &context, &troubles));
+    let drain = Box::pin(turn::run(AgentCore::First, (core, first), shell, inbox, &context, &troubles));
     let (membership_of_updates, members) = (cluster_membership.clone(), cluster_membership.clone());
     // What fails of these is restarted on its own; the drain neither ends nor waits for it (K5).
     let way_out = membership.run(cluster.clone(), own_node.clone(), attempt);
