@@ -18,7 +18,7 @@ use crate::limits::FIRST_WORD;
 use crate::{Limits, NAME};
 
 /// What nodeagent knows and how far it is.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct NodeAgent {
     pub(super) limits: Limits,
     pub(super) waits: Waits,
@@ -78,28 +78,15 @@ impl NodeAgent {
         let mut core = Self {
             limits,
             waits,
-            wish: DeviceCommand::default(),
-            drain: None,
-            partitions: KnownPartitions::default(),
-            active: BTreeSet::new(),
-            heard: BTreeSet::new(),
-            space: None,
-            tpm_fails: false,
             controller: Controller::new(now),
-            vault: VaultWatch::default(),
-            trial: ImageTrial::Idle,
-            latched: None,
-            held_by: None,
             talk: Talk::new(found.question),
             status,
-            said: None,
             silent_until: Some(now + FIRST_WORD),
             verdicts: LABELS
                 .iter()
                 .map(|label| ((*label).to_owned(), found.tested.contains(*label)))
                 .into_map(),
-            verdicts_said: BTreeMap::new(),
-            opening: Vec::new(),
+            ..Self::default()
         };
         if let Some(Resumed { order, done }) = found.resumed {
             core.flag(order.operation);

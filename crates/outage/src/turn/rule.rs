@@ -17,7 +17,7 @@ pub const IGNORE_ANNOTATION: &str = "pillar-rs/outage-ignore";
 /// The command that shows who holds a turn, who waits, and what a person can do about it.
 pub const LOCK_STATUS: &str = "zedbox lock status";
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Me {
     /// Name of its Node object.
     pub node: String,

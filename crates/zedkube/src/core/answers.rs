@@ -19,7 +19,7 @@ use crate::limits::{ANSWER_DWELL, COMPLETE_AGE};
 pub(super) const WORK: &str = "work on the node; it takes pods again after `zedbox undrain`";
 
 /// Requests, force file and answers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Answers {
     pub(super) requests: BTreeMap<Requester, NodeDrainRequest>,
     /// Whose topics have been read.
@@ -60,16 +60,7 @@ impl Answers {
     pub(crate) fn new(now: Mono, same_boot: Option<(Vec<Answer>, Vec<Asked>)>) -> Self {
         let second = same_boot.is_some();
         let (given, asked) = same_boot.unwrap_or_default();
-        Self {
-            requests: BTreeMap::new(),
-            read: Vec::new(),
-            asked,
-            force: Force::Absent,
-            given,
-            complete_at: second.then_some(now),
-            second_from: None,
-            second,
-        }
+        Self { asked, given, complete_at: second.then_some(now), second, ..Self::default() }
     }
 
     /// Hears a request, or that there is none.

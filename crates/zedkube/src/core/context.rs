@@ -28,7 +28,7 @@ pub(super) const TURN_ALONE: &str = "k3s restarts and its pods stay: a turn is a
 const SET: Duration = Duration::from_millis(500);
 
 /// What all parts of the core share.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct NodeContext {
     pub(crate) limits: Limits,
     pub(crate) boot_id: String,
