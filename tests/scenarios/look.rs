@@ -46,13 +46,10 @@ async fn u1_a_turn_that_an_operator_released_and_a_restored_lease_has_again_take
     let fence = u32::try_from(before["spec"]["leaseTransitions"].as_i64().unwrap()).unwrap();
     let forced = ForcedRelease {
         node: NODES[0].to_owned(),
-        node_uid: String::new(),
         fence,
         who: "operator".to_owned(),
         why: "hangs".to_owned(),
-        when: String::new(),
-        earlier: None,
-        rest: serde_json::Map::new(),
+        ..ForcedRelease::default()
     };
     let now = agent::Clock::new().wall().to_timestamp();
     operator::change(&handle, now, |record| release(record, forced.clone())).await.unwrap();

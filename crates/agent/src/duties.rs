@@ -78,6 +78,21 @@ where
     }
 }
 
+/// [`keep_until_stop`] for a duty that cannot fail.
+pub async fn keep_endless<F>(name: &'static str, context: &AgentContext, mut duty: impl FnMut() -> F + Send)
+where
+    F: Future<Output = ()> + Send,
+{
+    let endless = || {
+        let run = duty();
+        async {
+            run.await;
+            Ok(())
+        }
+    };
+    keep_until_stop(name, context, endless).await;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,52 +22,25 @@ use crate::{AgentContext, Error, pid, report};
 /// How often, at the next turn, directories are checked for a mount over them.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
 
+/// Which of the cores of an agent: the watchdog file of the first, and its word on what hangs, cover all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AgentCore {
+    First,
+    Second,
+}
+
 /// Runs `core` until `context` says stop, or until a non-retryable effect fails. The effects of its start
 /// come `first`.
 ///
 /// Dropping this between turns loses nothing: facts are on disk, and journal effects come before the effects
 /// that they describe.
 pub async fn run<C, H>(
-    (core, first): (C, Vec<C::Effect>),
-    hands: H,
-    inbox: Inbox<C::Event>,
-    context: &AgentContext,
-    troubles: &Troubles,
-) -> Result<(), Error>
-where
-    C: Core,
-    C::Event: Debug,
-    C::Effect: Clone + Send,
-    H: Hands<Effect = C::Effect> + Send,
-{
-    let watchdog = Watchdog::new(troubles.agent(), &context.topic_root, context.clock);
-    turns((core, first), hands, inbox, context, troubles, Some(watchdog)).await
-}
-
-/// [`run`] for a second core of an agent, in the task of the first: that one's watchdog file covers both.
-pub async fn beside<C, H>(
-    (core, first): (C, Vec<C::Effect>),
-    hands: H,
-    inbox: Inbox<C::Event>,
-    context: &AgentContext,
-    troubles: &Troubles,
-) -> Result<(), Error>
-where
-    C: Core,
-    C::Event: Debug,
-    C::Effect: Clone + Send,
-    H: Hands<Effect = C::Effect> + Send,
-{
-    turns((core, first), hands, inbox, context, troubles, None).await
-}
-
-async fn turns<C, H>(
+    of: AgentCore,
     (mut core, first): (C, Vec<C::Effect>),
     mut hands: H,
     mut inbox: Inbox<C::Event>,
     context: &AgentContext,
     troubles: &Troubles,
-    mut watchdog: Option<Watchdog>,
 ) -> Result<(), Error>
 where
     C: Core,
@@ -76,6 +49,8 @@ where
     H: Hands<Effect = C::Effect> + Send,
 {
     let clock = context.clock;
+    let watchdog = || Watchdog::new(troubles.agent(), &context.topic_root, clock);
+    let mut watchdog = (of == AgentCore::First).then(watchdog);
     let mut stop = context.stop.clone();
     let mut wall = ClockSet::new(clock);
     let boots = clock.boots();
@@ -217,6 +192,7 @@ mod tests {
         let (stopper, context) = test_context(root.path(), "");
         let (_outbox, inbox) = inbox();
         let troubles = Troubles::open(&context.topic_root, context.clock, "restless");
-        run((Restless, vec![]), Third(0, Some(stopper)), inbox, &context, &troubles).await.unwrap();
+        let (core, hands) = ((Restless, vec![]), Third(0, Some(stopper)));
+        run(AgentCore::First, core, hands, inbox, &context, &troubles).await.unwrap();
     }
 }

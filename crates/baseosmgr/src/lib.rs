@@ -26,7 +26,8 @@ use std::time::Duration;
 
 use agent::outlet::LONGEST_PAUSE;
 use agent::partitions::{BootResult, Label, PartitionStore, Partitions};
-use agent::{AgentContext, Error, Tasks, Troubles, force, outlet, pid, report, turn};
+use agent::turn::{self, AgentCore};
+use agent::{AgentContext, Error, Tasks, Troubles, force, outlet, pid, report};
 use topics::BaseOSMgrStatus;
 use tracing::{info, warn};
 
@@ -79,7 +80,8 @@ pub async fn run(
                 troubles.over(PARTITIONS);
                 log_boot(boot, partitions.current);
                 let core = core::BaseOs::new(limits.clone(), partitions, found);
-                return turn::run((core, Vec::new()), shell, inbox, &context, &troubles).await;
+                return turn::run(AgentCore::First, (core, Vec::new()), shell, inbox, &context, &troubles)
+                    .await;
             }
             Ok(None) => {
                 warn!(
@@ -96,7 +98,7 @@ pub async fn run(
             }
         };
         let core = core::UpdateRefuser::new(found, reason.clone());
-        let refusing = turn::run((core, Vec::new()), shell, inbox, &context, &troubles);
+        let refusing = turn::run(AgentCore::First, (core, Vec::new()), shell, inbox, &context, &troubles);
         let Some(reason) = reason else { return refusing.await };
         known = tokio::select! {
             ended = refusing => return ended,

@@ -87,13 +87,10 @@ impl ClusterView {
     pub async fn run(&self, troubles: &Troubles, config: ClusterConfig, pipe: Pipe) {
         let (context, clock) = (&self.context, self.context.clock);
         let election = duties::keep("election", context, || self.leader.run(troubles));
-        let prune = duties::keep_until_stop("replaced nodes", context, || {
+        let prune = duties::keep_endless("replaced nodes", context, || {
             let (cluster, own_node, config) = (self.cluster.clone(), self.own_node.clone(), config.clone());
             let leading = self.leader.leadership();
-            async move {
-                prune::run(cluster, clock, self.limits.prune, own_node, config, leading).await;
-                Ok(())
-            }
+            prune::run(cluster, clock, self.limits.prune, own_node, config, leading)
         });
         let report = duties::keep_until_stop("statistics", context, || {
             let (cluster, config) = (self.cluster.clone(), config.clone());

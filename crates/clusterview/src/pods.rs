@@ -125,7 +125,6 @@ pub struct LogChunk {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogEnd {
-    /// There is more.
     #[default]
     More,
     /// The end for now.

@@ -36,7 +36,8 @@ pub use limits::Limits;
 use std::sync::Arc;
 
 use agent::device::Device;
-use agent::{AgentContext, Error, Tasks, Troubles, outlet, pid, turn};
+use agent::turn::{self, AgentCore};
+use agent::{AgentContext, Error, Tasks, Troubles, outlet, pid};
 use topics::NodeAgentStatus;
 
 const NAME: &str = "nodeagent";
@@ -60,7 +61,7 @@ pub async fn run(context: AgentContext, limits: Limits, device: Box<dyn Device>)
     };
     let leaves = shell.leaves();
     let core = core::NodeAgent::new(limits, core::Waits::default(), found, context.clock.now());
-    match turn::run((core, Vec::new()), shell, inbox, &context, &troubles).await {
+    match turn::run(AgentCore::First, (core, Vec::new()), shell, inbox, &context, &troubles).await {
         Err(_) if leaves.said() => Ok(()),
         ended => ended,
     }

@@ -41,14 +41,10 @@ pub async fn run(
             Ok(())
         }
     });
-    let server = duties::keep_until_stop("status server", context, || {
+    let server = duties::keep_endless("status server", context, || {
         let (context, limits) = (context.clone(), limits.clone());
         let said = (Arc::clone(&outage), totals.clone());
-        let server = server::run(context, limits, cluster.clone(), own_node.clone(), place.clone(), said);
-        async move {
-            server.await;
-            Ok(())
-        }
+        server::run(context, limits, cluster.clone(), own_node.clone(), place.clone(), said)
     });
     tokio::join!(Box::pin(status), Box::pin(server));
 }

@@ -132,12 +132,12 @@ fn changes(cluster: &ApiClient, seed: u64) -> impl Stream<Item = LeaseRead> + Se
     })
 }
 
-/// A node of the list.
+/// A node, with what a write has to name.
 #[derive(Debug, Clone)]
-struct NodeItem {
-    seen: TurnNode,
+pub struct NodeItem {
+    pub seen: TurnNode,
     /// What [`IGNORE_ANNOTATION`] says.
-    away: Option<String>,
+    pub away: Option<String>,
     /// Another one after every write by anybody.
     version: String,
     server: ServerNode,
@@ -206,25 +206,14 @@ pub async fn servers(cluster: &ApiClient) -> Result<Vec<ServerNode>, ReadError> 
     Ok(nodes.items.into_iter().map(|it| it.server).collect())
 }
 
-/// A node and what an operator says of it, for a write that names the version.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VersionedNode {
-    pub seen: TurnNode,
-    /// What [`IGNORE_ANNOTATION`] says.
-    pub away: Option<String>,
-    version: String,
-}
-
 /// One node, from the store.
-pub async fn named(cluster: &ApiClient, name: &NodeName) -> Result<VersionedNode, ReadError> {
+pub async fn named(cluster: &ApiClient, name: &NodeName) -> Result<NodeItem, ReadError> {
     let read = nodes::api().get(name.as_str(), &GetParams::default());
-    let item: NodeItem =
-        cluster.ask_within(CALL_LIMIT, &format!("read node {name}"), read).await.map_err(|it| silent(&it))?;
-    Ok(VersionedNode { seen: item.seen, away: item.away, version: item.version })
+    cluster.ask_within(CALL_LIMIT, &format!("read node {name}"), read).await.map_err(|it| silent(&it))
 }
 
 /// Sets [`IGNORE_ANNOTATION`] of the node as it was read, or removes it. Returns whether the node still was that one.
-pub async fn mark(cluster: &ApiClient, node: &VersionedNode, text: Option<&str>) -> Result<bool, ReadError> {
+pub async fn mark(cluster: &ApiClient, node: &NodeItem, text: Option<&str>) -> Result<bool, ReadError> {
     let name = &node.seen.name;
     let patch = Patch::Merge(json!({ "metadata": {
         "resourceVersion": node.version, "annotations": { IGNORE_ANNOTATION: text },

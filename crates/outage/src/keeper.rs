@@ -39,7 +39,6 @@ const OWN_AGAIN: Duration = Duration::from_secs(5);
 /// How long the machine that goes down waits for its entry to say so.
 const BRIEF: Duration = Duration::from_secs(2);
 
-/// What a turn is wanted for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnRequest {
     pub op: Op,
@@ -51,7 +50,6 @@ pub struct TurnRequest {
     pub fit: bool,
 }
 
-/// What the keeper is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ask {
     /// What a turn is wanted for; `None` for nothing, and what is held is given back.
@@ -66,14 +64,11 @@ pub enum Ask {
     Retry(String),
     /// Whether the gate after the boot is open and nothing of ours is left on the node.
     Gate(bool),
-    /// How far we are.
     Phase(Phase),
 }
 
-/// What the keeper says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeeperReport {
-    /// Where this node is.
     TurnState(TurnState),
     /// Answer to [`Ask::Confirm`].
     Confirmed(Result<(), Unconfirmed>),
@@ -105,19 +100,28 @@ impl TurnLevels {
     }
 }
 
+/// Who has the turn kept: its clocks, what it asks, and where it hears.
+struct Caller<'a> {
+    now: &'a (dyn Fn() -> Mono + Sync),
+    wall: &'a (dyn Fn() -> Timestamp + Sync),
+    asks: &'a mut mpsc::UnboundedReceiver<Ask>,
+    told: &'a mpsc::UnboundedSender<KeeperReport>,
+    levels: TurnLevels,
+}
+
 /// Keeps the turn of this node, by what `lease` shows, until a channel of the caller closes. Dropping it ends its
 /// calls; what is in the record stays, and the next keeper continues from it.
 pub async fn keep(
     cluster: &ApiClient,
     ours: &Ours,
     lease: &Newest,
-    (now, wall): (impl Fn() -> Mono, impl Fn() -> Timestamp),
+    (now, wall): (impl Fn() -> Mono + Sync, impl Fn() -> Timestamp + Sync),
     asks: &mut mpsc::UnboundedReceiver<Ask>,
     told: &mpsc::UnboundedSender<KeeperReport>,
 ) {
-    let mut levels = TurnLevels::default();
+    let mut caller = Caller { now: &now, wall: &wall, asks, told, levels: TurnLevels::default() };
     loop {
-        let Some(own) = own(cluster, ours, &now, asks, &mut levels, told).await else { return };
+        let Some(own) = own(cluster, ours, &mut caller).await else { return };
         if told.send(KeeperReport::Server(own.server)).is_err() {
             return;
         }
@@ -142,22 +146,15 @@ pub async fn keep(
             servers_out: None,
             other: false,
         };
-        if keeper.run(&now, &wall, asks, &mut levels, told).await {
+        if keeper.run(&mut caller).await {
             return;
         }
     }
 }
 
 /// Our own node, as soon as it can be read; `None` when `asks` is closed.
-async fn own(
-    cluster: &ApiClient,
-    ours: &Ours,
-    now: &impl Fn() -> Mono,
-    asks: &mut mpsc::UnboundedReceiver<Ask>,
-    levels: &mut TurnLevels,
-    told: &mpsc::UnboundedSender<KeeperReport>,
-) -> Option<calls::OwnNodeFacts> {
-    let since = now();
+async fn own(cluster: &ApiClient, ours: &Ours, caller: &mut Caller<'_>) -> Option<calls::OwnNodeFacts> {
+    let (since, told) = ((caller.now)(), caller.told);
     loop {
         let error = match calls::own(cluster, &ours.node, &ours.device_uuid).await {
             Ok(own) => return Some(own),
@@ -167,7 +164,7 @@ async fn own(
         let rest = sleep(OWN_AGAIN);
         tokio::pin!(rest);
         loop {
-            if matches!(&levels.want, Some(Some(_))) {
+            if matches!(&caller.levels.want, Some(Some(_))) {
                 let next = "kubectl get nodes".to_owned();
                 let waiting = TurnWait {
                     nodes: Vec::new(),
@@ -181,9 +178,9 @@ async fn own(
             }
             tokio::select! {
                 () = &mut rest => break,
-                ask = asks.recv() => {
+                ask = caller.asks.recv() => {
                     let ask = ask?;
-                    levels.take(&ask);
+                    caller.levels.take(&ask);
                     if ask == Ask::Look {
                         break;
                     }
@@ -238,21 +235,15 @@ struct TurnKeeper<'a> {
 
 impl TurnKeeper<'_> {
     /// Returns true when a channel of the caller is closed; false when our node is another object now.
-    async fn run(
-        &mut self,
-        now: &impl Fn() -> Mono,
-        wall: &impl Fn() -> Timestamp,
-        asks: &mut mpsc::UnboundedReceiver<Ask>,
-        levels: &mut TurnLevels,
-        told: &mpsc::UnboundedSender<KeeperReport>,
-    ) -> bool {
+    async fn run(&mut self, caller: &mut Caller<'_>) -> bool {
+        let now = caller.now;
         let mut first: Vec<Event> = Vec::new();
-        first.extend(levels.want.clone().map(|want| self.event(now(), Ask::Want(want))));
-        first.extend(levels.gate.map(Event::Gate));
-        first.extend(levels.phase.clone().map(Event::Phase));
+        first.extend(caller.levels.want.clone().map(|want| self.event(now(), Ask::Want(want))));
+        first.extend(caller.levels.gate.map(Event::Gate));
+        first.extend(caller.levels.phase.clone().map(Event::Phase));
         first.push(Event::Tick);
         for event in first {
-            if !self.step(now(), event, wall, told) {
+            if !self.step(now(), event, caller) {
                 return true;
             }
         }
@@ -263,9 +254,9 @@ impl TurnKeeper<'_> {
             }
             let due = self.turn.next_wake().into_iter().chain(self.leads_at).min();
             let event = tokio::select! {
-                ask = asks.recv() => {
+                ask = caller.asks.recv() => {
                     let Some(ask) = ask else { return true };
-                    levels.take(&ask);
+                    caller.levels.take(&ask);
                     if ask == Ask::Phase(Phase::Drained) && self.me.server {
                         let (cluster, ours, next) = (self.cluster, self.ours, self.turn.next_nodes());
                         let moved = async move {
@@ -279,9 +270,9 @@ impl TurnKeeper<'_> {
                 Some(done) = self.calls.next(), if !self.calls.is_empty() => {
                     let leads = self.leads;
                     let event = self.done(done);
-                    if let (true, Some(Some(wish))) = (leads != self.leads, &levels.want) {
+                    if let (true, Some(Some(wish))) = (leads != self.leads, &caller.levels.want) {
                         let want = self.want(wish.clone());
-                        if !self.step(now(), Event::Want(Some(want)), wall, told) {
+                        if !self.step(now(), Event::Want(Some(want)), caller) {
                             return true;
                         }
                     }
@@ -294,7 +285,7 @@ impl TurnKeeper<'_> {
                 }
                 () = sleep(due.map_or(Duration::ZERO, |due| due.since(at))), if due.is_some() => Event::Tick,
             };
-            if !self.step(now(), event, wall, told) {
+            if !self.step(now(), event, caller) {
                 return true;
             }
         }
@@ -380,32 +371,20 @@ impl TurnKeeper<'_> {
     }
 
     /// Returns whether somebody listens.
-    fn step(
-        &mut self,
-        now: Mono,
-        event: Event,
-        wall: &impl Fn() -> Timestamp,
-        told: &mpsc::UnboundedSender<KeeperReport>,
-    ) -> bool {
+    fn step(&mut self, now: Mono, event: Event, caller: &Caller<'_>) -> bool {
         let effects = self.turn.step(now, event);
         let servers = self.turn.servers_out();
         if servers.is_some() && servers != self.servers_out {
             self.servers_out.clone_from(&servers);
-            if told.send(KeeperReport::ServersOut(servers.unwrap_or_default())).is_err() {
+            if caller.told.send(KeeperReport::ServersOut(servers.unwrap_or_default())).is_err() {
                 return false;
             }
         }
-        effects.into_iter().all(|effect| self.perform(now, effect, wall, told))
+        effects.into_iter().all(|effect| self.perform(now, effect, caller))
     }
 
-    fn perform(
-        &mut self,
-        now: Mono,
-        effect: Effect,
-        wall: &impl Fn() -> Timestamp,
-        told: &mpsc::UnboundedSender<KeeperReport>,
-    ) -> bool {
-        let (cluster, ours) = (self.cluster, self.ours);
+    fn perform(&mut self, now: Mono, effect: Effect, caller: &Caller<'_>) -> bool {
+        let (cluster, ours, told) = (self.cluster, self.ours, caller.told);
         match effect {
             Effect::Read(id) => {
                 self.calls.push(async move { CallResult::Read(id, calls::read(cluster).await) }.boxed());
@@ -439,7 +418,7 @@ impl TurnKeeper<'_> {
             Effect::Write(id, order) => {
                 let own = order.record.holder(&self.me.node, &self.me.uid);
                 let brief = own.is_some_and(|it| matches!(it.phase, Phase::GoingDown | Phase::Emergency));
-                let write = calls::write(cluster, *order, wall());
+                let write = calls::write(cluster, *order, (caller.wall)());
                 let write = async move {
                     if !brief {
                         return CallResult::Wrote(id, write.await);

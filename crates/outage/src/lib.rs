@@ -23,10 +23,8 @@ use margin::calls::EtcdAccess;
 pub struct Ours {
     /// Name of its Node object.
     pub node: NodeName,
-    /// UUID of the device.
     pub device_uuid: String,
     pub boot_id: String,
-    /// Where our own etcd is, if there is one.
     pub etcd: EtcdAccess,
     /// TCP port at which the agents of nodes answer each other.
     pub port: u16,

@@ -12,7 +12,7 @@ use kubeapi::{ApiClient, NodeName};
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
-use crate::calls::{self, VersionedNode};
+use crate::calls::{self, NodeItem};
 use crate::turn::event::{ReadError, RecordWritten};
 use crate::turn::rebuild::{LeaseMemory, rebuild};
 use crate::turn::record::{BadRecord, LEASE, RecordSnapshot, RecordWrite, TurnRecord};
@@ -26,7 +26,6 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// Why something could not be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failed {
-    /// It may not be written.
     #[error(transparent)]
     Refused(#[from] OperatorRefusal),
     /// The Lease is of no use.
@@ -114,11 +113,7 @@ pub async fn change(
 
 /// Marks a node as away, so that it does not count as down; `None` removes the mark. The node as it was before.
 /// Errors: [`Failed`]; [`OperatorRefusal::Member`] for a member of etcd. Dropping it leaves open whether it was written.
-pub async fn mark(
-    cluster: &ApiClient,
-    name: &NodeName,
-    away: Option<&AwayMark>,
-) -> Result<VersionedNode, Failed> {
+pub async fn mark(cluster: &ApiClient, name: &NodeName, away: Option<&AwayMark>) -> Result<NodeItem, Failed> {
     for _ in 0..TRIES {
         let node = calls::named(cluster, name).await?;
         if away.is_some() {

@@ -31,12 +31,8 @@ pub fn lease(bytes: &[u8]) -> Result<bool, String> {
         boot_id: "b1".to_owned(),
         op: Op::Reboot,
         counter: 7,
-        fence: 0,
         phase: Phase::Granted,
-        server: false,
-        since: String::new(),
-        earlier: None,
-        rest: serde_json::Map::new(),
+        ..Holder::default()
     };
     let fence = granted.grant(mine);
     let listed = record.holders.iter().map(|it| it.fence).max().unwrap_or_default();

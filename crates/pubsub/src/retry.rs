@@ -27,7 +27,6 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// With pauses up to `longest`.
     pub(crate) const fn up_to(longest: Duration) -> Self {
         Self { longest, pause: None, sleep: None }
     }

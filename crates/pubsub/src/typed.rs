@@ -106,7 +106,6 @@ impl<T: Clone + PartialEq + Send + Sync + 'static> Subscription<T> {
         Self { raw: Box::new(RawSubscription::new(hub, dir, decode(codec), same)), of: PhantomData }
     }
 
-    /// Reads this key only.
     #[must_use]
     pub fn only(mut self, key: &'static str) -> Self {
         self.raw.only(key);

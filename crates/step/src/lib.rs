@@ -155,7 +155,7 @@ impl<T: PartialEq> FailurePause<T> {
 
 /// Pseudo-random numbers from a seed, for jitter in cores that can be compared and replayed: no secrets. Different seeds give
 /// different sequences. Source: splitmix64.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Dice(u64);
 
 impl Dice {

@@ -14,7 +14,8 @@ mod shell;
 
 pub use limits::Limits;
 
-use agent::{AgentContext, Error, Tasks, Troubles, force, outlet, pid, turn};
+use agent::turn::{self, AgentCore};
+use agent::{AgentContext, Error, Tasks, Troubles, force, outlet, pid};
 use topics::ZedAgentStatus;
 
 const NAME: &str = "zedagent";
@@ -48,5 +49,5 @@ pub async fn run(context: AgentContext, limits: Limits) -> Result<(), Error> {
     let core = core::Zedagent::new(&limits, found, context.clock.now(), context.clock.booted_at());
     shell.follow(config, &troubles);
     shell.tasks.follow_pause(pauses, core::Event::Pause);
-    turn::run(core, shell, inbox, &context, &troubles).await
+    turn::run(AgentCore::First, core, shell, inbox, &context, &troubles).await
 }

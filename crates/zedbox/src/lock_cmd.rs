@@ -104,13 +104,11 @@ async fn release(
     let (who, why) = (word.who.clone(), word.why.clone());
     let forced = ForcedRelease {
         node: node.to_owned(),
-        node_uid: String::new(),
         fence,
         who: word.who,
         why: word.why,
         when: word.when,
-        earlier: None,
-        rest: serde_json::Map::new(),
+        ..ForcedRelease::default()
     };
     let edit = |record: &TurnRecord| rule::release(record, forced.clone());
     let (before, after) = operator::change(cluster, clock.wall().to_timestamp(), edit)

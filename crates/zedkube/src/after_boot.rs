@@ -76,14 +76,12 @@ enum ProbeTarget {
     Service(String, String),
 }
 
-/// One probe of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Probe {
     name: String,
     target: ProbeTarget,
 }
 
-/// All of a file.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Probes {
     /// Before the first of them.

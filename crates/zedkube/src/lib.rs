@@ -36,8 +36,9 @@ use std::time::Duration;
 
 use ::outage::calls::LeaseRead;
 use agent::device::ImageKind;
+use agent::turn::{self, AgentCore};
 use agent::wire::{GLOBAL, ZEDKUBE as NAME};
-use agent::{AgentContext, Error, Tasks, Troubles, duties, force, outlet, pid, turn};
+use agent::{AgentContext, Error, Tasks, Troubles, duties, force, outlet, pid};
 use clusterview::ClusterView;
 use clusterview::apps::Pipe;
 use kubeapi::nodes::MachineIds;
@@ -50,7 +51,7 @@ use tracing::warn;
 
 use crate::core::Event;
 use crate::other_image::OtherImageEnd;
-use crate::work::TaskContext;
+use crate::work::{TaskContext, pass_on};
 
 /// A name that people write and no program reads.
 const MISSPELT: &str = "persist/kube-status/kubeforce-NodeDrainStatus-global.json";
@@ -98,7 +99,7 @@ pub async fn run_into(
             lease.clone(),
         );
         let opened = shell::Shell::open(&context, work.clone(), tasks, door)?;
-        let found = work.preflight_report();
+        let found = work.preflight.report();
         let updates = Box::new(k3s::Updates::open(&context, work)?);
         Ok((inbox, membership, sites, (updates, found), opened))
     };
@@ -132,9 +133,10 @@ pub async fn run_into(
     // Nor is a turn given back before the k3s that it was taken for runs.
     let held = updates.hold().borrow().clone();
     first.extend(core.step(now, Event::K3s(held)));
-    first.extend(shell.hooks_left().into_iter().flat_map(|left| core.step(now, left)));
+    first.extend(shell.hooks.left().into_iter().flat_map(|left| core.step(now, left)));
     // Nor does a drain start before the clock has been held against the windows.
-    first.extend(core.step(now, shell.follow_windows(&windows)));
+    let closed = window::follow(&mut shell.tasks, &context.topic_root, context.clock, &windows);
+    first.extend(core.step(now, closed));
     // Nor before it is known whether a person lets one.
     let mut pauses = context.pauses();
     first.extend(core.step(now, Event::Pause(pauses.next().await)));
@@ -142,10 +144,12 @@ pub async fn run_into(
     let (ours, storage) = (own_node.clone(), shell.longhorn.subscribe());
     let (says, published) = (shell.statement(), shell.published.subscribe());
     shell.follow(cluster_membership.clone(), heard);
-    shell.follow_site(sites.hold());
-    shell.follow_k3s(updates.hold());
+    let of_site = sites.hold();
+    shell.tasks.events("follow the whole-site operation", |outbox| pass_on(of_site, outbox, Event::Site));
+    let of_k3s = updates.hold();
+    shell.tasks.events("follow the update of k3s", |outbox| pass_on(of_k3s, outbox, Event::K3s));
     shell.tasks.follow_pause(pauses, Event::Pause);
-    let drain = Box::pin(turn::run((core, first), shell, inbox, &context, &troubles));
+    let drain = Box::pin(turn::run(AgentCore::First, (core, first), shell, inbox, &context, &troubles));
     let (membership_of_updates, members) = (cluster_membership.clone(), cluster_membership.clone());
     // What fails of these is restarted on its own; the drain neither ends nor waits for it (K5).
     let way_out = membership.run(cluster.clone(), own_node.clone(), attempt);
@@ -172,34 +176,17 @@ pub async fn run_into(
     let says = (says, totals.subscribe());
     let status =
         nodestatus::run(&context, &troubles, &server, cluster, own_node, cluster_membership.clone(), says);
-    let left_behind = duties::keep_until_stop("leftovers of nodes that are away", &context, || {
-        let (cluster, leading) = (machines.clone(), view.leadership());
-        async move {
-            left_behind::run(cluster, context.clock, leading).await;
-            Ok(())
-        }
+    let left_behind = duties::keep_endless("leftovers of nodes that are away", &context, || {
+        left_behind::run(machines.clone(), context.clock, view.leadership())
     });
-    let disks = duties::keep_until_stop("room on disks", &context, || {
-        let (cluster, own_node) = (machines.clone(), ours.clone());
-        let run = reserve::run(cluster, own_node, context.clock, members.clone(), reserve.clone());
-        async move {
-            run.await;
-            Ok(())
-        }
+    let disks = duties::keep_endless("room on disks", &context, || {
+        reserve::run(machines.clone(), ours.clone(), context.clock, members.clone(), reserve.clone())
     });
-    let properties = duties::keep_until_stop("properties of Longhorn", &context, || {
-        let run = longhorn::run(machines.clone(), context.clock, view.leadership(), storage.clone());
-        async move {
-            run.await;
-            Ok(())
-        }
+    let properties = duties::keep_endless("properties of Longhorn", &context, || {
+        longhorn::run(machines.clone(), context.clock, view.leadership(), storage.clone())
     });
-    let token = duties::keep_until_stop("token of the kubeconfig", &context, || {
-        let run = token::run(machines.clone(), context.clock);
-        async move {
-            run.await;
-            Ok(())
-        }
+    let token = duties::keep_endless("token of the kubeconfig", &context, || {
+        token::run(machines.clone(), context.clock)
     });
     let updates_of_components = duties::keep_until_stop("updates of Kubernetes components", &context, || {
         update_status::run(&context, &troubles)

@@ -176,12 +176,6 @@ agent::limits! {
 }
 
 impl Limits {
-    /// What becomes of virtual machines that name no policy of their own.
-    #[must_use]
-    pub fn machines(&self) -> MachinePolicy {
-        self.machines_policy
-    }
-
     /// The rules of an attempt that may last so long.
     #[must_use]
     pub fn rules(&self, attempt: Duration) -> AttemptRules {

@@ -19,7 +19,6 @@ const TICK: Duration = Duration::from_secs(25);
 /// Why it has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OtherImageEnd {
-    /// The agent is to stop.
     Stopped,
     /// The device config names a cluster: this node is drained like any other one.
     InCluster,

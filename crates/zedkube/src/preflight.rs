@@ -35,7 +35,6 @@ const DISKS: [&str; 3] = ["persist", "var/lib/rancher", "var/lib/kubelet"];
 /// What something was found in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum PreflightPart {
-    /// Pods of the node.
     Pods,
     Machine,
     Cluster(ClusterSource),

@@ -35,7 +35,6 @@ pub(crate) fn follow(tasks: &mut Tasks<Event>, topic_root: &TopicRoot, clock: Cl
     });
 }
 
-/// What one requester asks for.
 struct RequestFollower {
     from: Requester,
     clock: Clock,

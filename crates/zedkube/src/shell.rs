@@ -17,11 +17,10 @@ use topics::{
 };
 use tracing::{error, warn};
 
-use crate::core::{Effect, Event, Force, K3sHold, SiteHold, UndoScope};
+use crate::core::{Effect, Event, Force, UndoScope};
 use crate::hooks::DrainHooks;
 use crate::node_report::DrainActivity;
-use crate::window::{self, Windows};
-use crate::work::{TaskContext, pass_on};
+use crate::work::TaskContext;
 use crate::{GLOBAL, MISSPELT, NAME, WAIT, longhorn, requests};
 use clusterview::leader::Door;
 use kubeapi::OwnNode;
@@ -64,7 +63,7 @@ pub(crate) struct Shell {
     outage: Publication<OutageAnswer>,
     /// What was published and done in this run.
     pub(crate) published: watch::Sender<DrainActivity>,
-    hooks: DrainHooks,
+    pub(crate) hooks: DrainHooks,
     election: Door,
     /// How long an attempt to drain may last, as the config has it.
     pub(crate) attempt: watch::Sender<Duration>,
@@ -72,7 +71,6 @@ pub(crate) struct Shell {
     pub(crate) reserve: watch::Sender<Option<u32>>,
     /// What the config wants of Longhorn for the whole cluster.
     pub(crate) longhorn: watch::Sender<longhorn::DesiredLonghorn>,
-    /// Asks the keeper of our turn.
     keeper: Option<mpsc::UnboundedSender<Ask>>,
     /// A force file that counts says COMPLETE.
     forced: Arc<AtomicBool>,
@@ -202,26 +200,6 @@ impl Shell {
                 }
             }
         });
-    }
-
-    /// What a whole-site operation holds this node to, and each change of it.
-    pub(crate) fn follow_site(&mut self, hold: watch::Receiver<SiteHold>) {
-        self.tasks.events("follow the whole-site operation", |outbox| pass_on(hold, outbox, Event::Site));
-    }
-
-    /// What an update of k3s says of this node, and each change of it.
-    pub(crate) fn follow_k3s(&mut self, hold: watch::Receiver<K3sHold>) {
-        self.tasks.events("follow the update of k3s", |outbox| pass_on(hold, outbox, Event::K3s));
-    }
-
-    /// What an earlier run left to be done about hooks.
-    pub(crate) fn hooks_left(&self) -> [Event; 2] {
-        self.hooks.left()
-    }
-
-    /// Follows the windows in which drains may start. Returns what holds until the clock has been looked at.
-    pub(crate) fn follow_windows(&mut self, windows: &Windows) -> Event {
-        window::follow(&mut self.tasks, &self.context.topic_root, self.context.clock, windows)
     }
 
     /// Asks the keeper of our turn, who starts with the first question.

@@ -45,11 +45,8 @@ fn name() -> Name {
 /// The words of the command, in their order.
 #[derive(Debug, Clone, Copy)]
 pub struct UpdateStatusArgs<'a> {
-    /// Name of the device.
     pub device: &'a str,
-    /// The component that is updated.
     pub component: &'a str,
-    /// How far that is.
     pub status: &'a str,
     /// Version of the whole set of components.
     pub version: &'a str,

@@ -24,7 +24,7 @@ use outage::margin::facts::{Data, Kubernetes};
 use pubsub::TopicRoot;
 use step::Mono;
 use tokio::sync::{mpsc, watch};
-use topics::{CordonOwner, DrainMarks, DrainPreflight, NodeDrainRequest, TurnWord};
+use topics::{CordonOwner, DrainMarks, NodeDrainRequest, TurnWord};
 
 use crate::after_boot;
 use crate::core::{
@@ -41,7 +41,6 @@ use kubeapi::OwnNode;
 /// The time for the list of nodes that is read for times without an API.
 const LEARN_LIMIT: Duration = Duration::from_secs(10);
 
-/// What the tasks share.
 #[derive(Clone)]
 pub(crate) struct TaskContext {
     cluster: ApiClient,
@@ -53,7 +52,7 @@ pub(crate) struct TaskContext {
     /// The Lease of turns, as it was seen last.
     lease: Newest,
     /// The look before a drain.
-    preflight: PreflightRunner,
+    pub(crate) preflight: PreflightRunner,
     /// What this node says of its turn to its peers.
     says: Arc<watch::Sender<TurnWord>>,
     /// The addresses of our node as they were read before this boot or start; empty where they are not known.
@@ -207,11 +206,6 @@ impl TaskContext {
     /// What speaks against the drain.
     pub(crate) async fn preflight(self, run: RunId, outbox: Outbox<Event>) {
         Box::pin(self.preflight.look(self.cluster, self.own_node, run, outbox)).await;
-    }
-
-    /// What the newest look before a drain has found.
-    pub(crate) fn preflight_report(&self) -> watch::Receiver<Option<DrainPreflight>> {
-        self.preflight.report()
     }
 
     /// One try to cordon.

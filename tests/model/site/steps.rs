@@ -246,16 +246,11 @@ impl Site {
         self.left.releases -= 1;
         let held = self.lease.clone()?;
         let fence = held.record.holder(&Self::name(nth), &Self::uid(nth))?.fence;
-        let text = String::new;
         let forced = ForcedRelease {
             node: Self::name(nth),
-            node_uid: text(),
             fence,
-            who: text(),
             why: "gone".to_owned(),
-            when: text(),
-            earlier: None,
-            rest: serde_json::Map::new(),
+            ..ForcedRelease::default()
         };
         let record = rule::release(&held.record, forced).ok()?;
         self.put(held.uid.clone(), &record);

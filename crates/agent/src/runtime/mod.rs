@@ -109,7 +109,6 @@ impl Runtime {
 struct SocketAnswers {
     /// `None` when no runtime answered.
     live: Option<BTreeSet<String>>,
-    /// Failures.
     whys: Vec<String>,
     /// Runtimes without a kubelet.
     strangers: Vec<String>,

@@ -14,7 +14,6 @@ use super::machine::{BaseOs, WaitReason, WithdrawState};
 use super::stage::ImageStage;
 use crate::limits::UNANSWERED_WAIT;
 
-/// A partition to be switched to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct WantedSwitch {
     /// What the drain request names: the key of the image, or the version that is fallen back to.

@@ -60,13 +60,11 @@ pub enum Event {
         order: PartitionChange,
         outcome: Result<(), String>,
     },
-    /// Progress of a write.
     Writing {
         nth: u32,
         /// In percent of its source.
         percent: u8,
     },
-    /// Result of a write.
     Written {
         of: PartitionWrite,
         /// The version now in the partition, or the error.
@@ -94,7 +92,6 @@ pub enum RequiredTopic {
     Drain,
     /// `EdgeNodeClusterConfig`.
     Cluster,
-    /// `NodeLeave`.
     Leave,
     Force,
     /// A person's pause.
@@ -165,11 +162,8 @@ pub struct FallbackFrom {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counter {
-    /// [`Counters::current_retry`].
     CurrentRetry,
-    /// [`Counters::config_retry`].
     ConfigRetry,
-    /// [`Counters::fallback`].
     Fallback,
 }
 

@@ -21,7 +21,6 @@ use crate::Limits;
 pub struct BaseOs {
     pub(super) limits: Limits,
     pub(super) facts: UpdateFacts,
-    /// Whether our request may be withdrawn.
     pub(super) withdraw: WithdrawState,
     /// An order that was given; the next one waits for its outcome.
     pub(super) ordered: Option<PartitionChange>,
@@ -29,7 +28,6 @@ pub struct BaseOs {
     pub(super) asks: u32,
     /// The write under way.
     pub(super) writing: Option<PartitionWrite>,
-    /// How far it is.
     pub(super) percent: u8,
     /// How many writes were started.
     pub(super) writes: u32,
@@ -64,14 +62,12 @@ pub(super) enum WithdrawState {
     Unasked,
     /// nodeagent is to be asked.
     Due,
-    /// It has been asked.
     Asked,
     Granted,
     /// The machine is about to restart.
     Refused,
 }
 
-/// What was published last.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct PublishedTopics {
     pub(super) zboot: BTreeMap<Label, ZbootStatus>,

@@ -22,7 +22,6 @@ pub struct UpdateRefuser {
     configs: BTreeMap<String, BaseOsConfig>,
     /// How far the content of each tree is.
     trees: BTreeMap<String, SwState>,
-    /// Statuses as they stand published.
     published: BTreeMap<String, BaseOsStatus>,
     /// What a drain request of an earlier run, which had partitions, asked for.
     request: Option<String>,

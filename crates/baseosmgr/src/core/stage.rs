@@ -45,7 +45,6 @@ pub(super) enum ImageStage {
     Rival,
 }
 
-/// Name of the content of `tree`.
 pub(super) fn content_name(tree: &ContentTreeStatus, uuid: &str) -> String {
     format!("{uuid}#{}", tree.generation_counter)
 }

@@ -22,7 +22,6 @@ pub const UNREACHABLE_AFTER: Duration = Duration::from_secs(120);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AppAction {
     Publish(String, Box<ENClusterAppStatus>),
-    /// Withdraw this key.
     Withdraw(String),
 }
 
@@ -41,7 +40,7 @@ enum Ear {
 }
 
 /// Applications, pods, and published statuses.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct AppTable {
     apps: BTreeMap<String, App>,
     read: bool,
@@ -60,17 +59,7 @@ pub(super) struct AppTable {
 impl AppTable {
     /// Starts with the statuses of an earlier run.
     pub(super) fn new(said: impl IntoIterator<Item = (String, ENClusterAppStatus)>) -> Self {
-        Self {
-            apps: BTreeMap::new(),
-            read: false,
-            node: None,
-            pods: Vec::new(),
-            ear: Ear::default(),
-            said: said.into_iter().into_map(),
-            quiet: BTreeMap::new(),
-            refused: BTreeMap::new(),
-            owed: BTreeMap::new(),
-        }
+        Self { said: said.into_iter().into_map(), ..Self::default() }
     }
 
     pub(super) fn configured(&mut self, key: String, app: Option<App>) {

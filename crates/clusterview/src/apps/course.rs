@@ -69,7 +69,6 @@ fn containers<'a>(app: &App, pod: &'a AppPod) -> impl Iterator<Item = (&'a str, 
         .map(move |it| (it.name.as_str(), ContainerRun { restarts: it.restarts, state: it.state, ending }))
 }
 
-/// What is read, and how far.
 #[derive(Debug, Default)]
 pub(super) struct LogCourse {
     tracks: BTreeMap<LogSource, ContainerTrack>,

@@ -51,11 +51,7 @@ pub enum Detail {
         node: String,
     },
     /// In the namespace of Longhorn.
-    Storage {
-        app: String,
-        /// Since when it is Ready.
-        ready_since: Option<Timestamp>,
-    },
+    Storage { app: String, ready_since: Option<Timestamp> },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -63,7 +59,6 @@ pub struct Vm {
     pub phase: String,
     pub created: Option<Timestamp>,
     pub ready: bool,
-    /// Time of that.
     pub ready_since: Option<Timestamp>,
     pub node: String,
 }
@@ -98,7 +93,6 @@ pub struct Volume {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Replica {
     pub volume: String,
-    /// The engine that uses it.
     pub engine: String,
     /// `running`, `stopped` and so on.
     pub state: String,

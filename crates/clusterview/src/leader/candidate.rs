@@ -57,7 +57,7 @@ enum ConfigState {
     Away,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Candidate {
     times: ElectionTimes,
     config_patience: Duration,
@@ -70,15 +70,7 @@ pub(crate) struct Candidate {
 
 impl Candidate {
     pub(crate) fn new(times: ElectionTimes, config_patience: Duration) -> Self {
-        Self {
-            times,
-            config_patience,
-            config: None,
-            candidacy: None,
-            leaving: false,
-            election: None,
-            told: None,
-        }
+        Self { times, config_patience, ..Self::default() }
     }
 
     fn configured(&mut self, now: Mono, status: Option<ConfigGetStatus>) {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use agent::{AgentContext, Clock, Error, Hands, Stop, Tasks, Troubles, Weight, publication, turn, wire};
+use agent::turn::{self, AgentCore};
+use agent::{AgentContext, Clock, Error, Hands, Stop, Tasks, Troubles, Weight, publication, wire};
 use kubeapi::{ApiClient, NodeName, OwnNode};
 use pubsub::Publication;
 use step::Core as _;
@@ -94,7 +95,7 @@ impl Leader {
             }
         };
         tokio::select! {
-            ended = turn::beside((core, first), hands, inbox, &context, troubles) => ended,
+            ended = turn::run(AgentCore::Second, (core, first), hands, inbox, &context, troubles) => ended,
             () = leave => Ok(()),
         }
     }

@@ -216,8 +216,9 @@ pub struct ElectionState {
     pub clear: bool,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 enum KnownLease {
+    #[default]
     Unknown,
     Absent,
     /// Seen since then.
@@ -233,7 +234,7 @@ enum LeaseCall {
 }
 
 /// The election from one candidate's view.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Election {
     times: ElectionTimes,
     identity: String,
@@ -259,23 +260,7 @@ pub struct Election {
 impl Election {
     /// An idle candidate. `chance` differs between candidates.
     pub fn new(times: ElectionTimes, identity: impl Into<String>, chance: u64) -> Self {
-        Self {
-            times,
-            identity: identity.into(),
-            wanted: None,
-            seen: KnownLease::Unknown,
-            sure: false,
-            leads: None,
-            calls: 0,
-            call: None,
-            outdated: 0,
-            due: None,
-            leaving: None,
-            answered: None,
-            answers: false,
-            trouble: String::new(),
-            dice: Dice::new(chance),
-        }
+        Self { times, identity: identity.into(), dice: Dice::new(chance), ..Self::default() }
     }
 
     pub fn state(&self) -> ElectionState {

@@ -138,7 +138,6 @@ pub(super) enum StatsAction {
     Tell,
 }
 
-/// A term as leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct LeaderTerm {
     until: Mono,

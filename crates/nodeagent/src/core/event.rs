@@ -154,7 +154,6 @@ pub struct Resumed {
 /// Something for the shell to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// A line of the log.
     Say(LogMessage),
     /// Remember the operation for a restart of the agent within this boot.
     Journal(Resumed),

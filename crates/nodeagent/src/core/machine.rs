@@ -18,7 +18,7 @@ use crate::limits::FIRST_WORD;
 use crate::{Limits, NAME};
 
 /// What nodeagent knows and how far it is.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct NodeAgent {
     pub(super) limits: Limits,
     pub(super) waits: Waits,
@@ -38,7 +38,6 @@ pub struct NodeAgent {
     pub(super) held_by: Option<NodeDrainStatus>,
     /// What zedkube is asked before the machine goes down.
     pub(super) talk: Talk,
-    /// The status as it is to be published.
     pub(super) status: NodeAgentStatus,
     /// The status as it was published in this run.
     said: Option<NodeAgentStatus>,
@@ -79,28 +78,15 @@ impl NodeAgent {
         let mut core = Self {
             limits,
             waits,
-            wish: DeviceCommand::default(),
-            drain: None,
-            partitions: KnownPartitions::default(),
-            active: BTreeSet::new(),
-            heard: BTreeSet::new(),
-            space: None,
-            tpm_fails: false,
             controller: Controller::new(now),
-            vault: VaultWatch::default(),
-            trial: ImageTrial::Idle,
-            latched: None,
-            held_by: None,
             talk: Talk::new(found.question),
             status,
-            said: None,
             silent_until: Some(now + FIRST_WORD),
             verdicts: LABELS
                 .iter()
                 .map(|label| ((*label).to_owned(), found.tested.contains(*label)))
                 .into_map(),
-            verdicts_said: BTreeMap::new(),
-            opening: Vec::new(),
+            ..Self::default()
         };
         if let Some(Resumed { order, done }) = found.resumed {
             core.flag(order.operation);
@@ -293,7 +279,6 @@ impl NodeAgent {
     }
 }
 
-/// Whether `at` has come.
 pub(super) fn due(at: Option<Mono>, now: Mono) -> bool {
     over(at, now).is_some()
 }

@@ -44,7 +44,6 @@ impl MachineOrder {
     }
 }
 
-/// What an order comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderCause {
     /// zedagent wants it; it has seen to the drain.

@@ -33,7 +33,6 @@ pub(super) enum OwnTurn {
     Waits {
         /// Since when nothing has moved before us.
         since: Mono,
-        /// The place in the queue.
         place: u32,
         /// When it is waited for no longer.
         until: Mono,
@@ -119,7 +118,6 @@ impl Talk {
         std::mem::take(&mut self.note)
     }
 
-    /// Publishes what differs from what is published.
     pub(super) fn publish_question(&mut self, out: &mut Vec<Effect>) {
         if self.said != self.question {
             self.said = self.question.clone();

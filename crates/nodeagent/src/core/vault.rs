@@ -81,7 +81,7 @@ impl VaultWatch {
 }
 
 /// From zedagent's view.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Controller {
     status: ConfigGetStatus,
     /// `None` while it is reachable.

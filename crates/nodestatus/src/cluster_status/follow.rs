@@ -79,14 +79,8 @@ async fn run(
     let (sealed, asked) = watch::channel(None);
     let here = context.clone();
     tasks.events("token", move |outbox| async move {
-        let follow = || {
-            let token = token::follow(here.clone(), asked.clone(), outbox.clone());
-            async {
-                token.await;
-                Ok(())
-            }
-        };
-        duties::keep_until_stop("cluster token", &here, follow).await;
+        let follow = || token::follow(here.clone(), asked.clone(), outbox.clone());
+        duties::keep_endless("cluster token", &here, follow).await;
     });
     let mut facts = StatusFacts::default();
     loop {

@@ -141,7 +141,6 @@ impl Router {
         self.node_list.has(address)
     }
 
-    /// A router and what it asks.
     pub(crate) fn new(
         (topic_root, clock): (TopicRoot, Clock),
         joined: Joined,
@@ -154,7 +153,6 @@ impl Router {
         Self { topic_root, clock, joined, node_list, peers, outage, totals: None, readers }
     }
 
-    /// The same with counters.
     pub(crate) fn counting(mut self, totals: watch::Receiver<Totals>) -> Self {
         self.totals = Some(totals);
         self

@@ -36,7 +36,6 @@ const HEAD_LINES: usize = 48;
 /// After a connection that could not be taken, as when there are too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Where and within what limits is served.
 #[derive(Debug, Clone)]
 pub struct ServerLimits {
     /// TCP port; 0 for any that is free.

@@ -21,7 +21,6 @@ use super::view::NodeView;
 
 /// Layers of the gate after a boot that are warned of; any other is `other`.
 const WARNED: [&str; 6] = ["clock", "network", "storage-pods", "system-pods", "machines", "repairs"];
-/// All figures at `now`.
 pub(super) fn metrics(view: &NodeView, totals: &Totals, now: GoTime) -> String {
     let mut out = MetricsPage::default();
     out.one("pillar_up", "1 while zedkube runs", 1);
@@ -173,17 +172,14 @@ impl MetricsPage {
         self.0
     }
 
-    fn head(&mut self, name: &str, help: &str, kind: &str) {
+    /// A figure whose name ends in `_total` is a counter, any other a gauge.
+    fn head(&mut self, name: &str, help: &str) {
+        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
         writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").unwrap_or_default();
     }
 
     pub(super) fn one(&mut self, name: &str, help: &str, value: u64) {
-        self.head(name, help, "gauge");
-        writeln!(self.0, "{name} {value}").unwrap_or_default();
-    }
-
-    pub(super) fn counter(&mut self, name: &str, help: &str, value: u64) {
-        self.head(name, help, "counter");
+        self.head(name, help);
         writeln!(self.0, "{name} {value}").unwrap_or_default();
     }
 
@@ -194,29 +190,13 @@ impl MetricsPage {
         label: &str,
         values: impl IntoIterator<Item = (L, u64)>,
     ) {
-        self.head(name, help, "gauge");
-        self.values(name, label, values);
-    }
-
-    pub(super) fn counters<L: AsRef<str>>(
-        &mut self,
-        name: &str,
-        help: &str,
-        label: &str,
-        values: impl IntoIterator<Item = (L, u64)>,
-    ) {
-        self.head(name, help, "counter");
-        self.values(name, label, values);
-    }
-
-    fn values<L: AsRef<str>>(&mut self, name: &str, label: &str, values: impl IntoIterator<Item = (L, u64)>) {
+        self.head(name, help);
         for (word, value) in values {
             writeln!(self.0, "{name}{{{label}=\"{}\"}} {value}", word.as_ref()).unwrap_or_default();
         }
     }
 }
 
-/// Ends of a drain.
 const ENDS: [&str; 5] = ["complete", "skipped", "forced", "failed", "withdrawn"];
 /// Why a drain was skipped.
 const REASONS: [&str; 3] = [SkipKind::ApiUnreachable.word(), SkipKind::Forced.word(), SkipKind::Other.word()];
@@ -250,7 +230,6 @@ impl Totals {
         *self.drains.entry(end).or_default() += 1;
     }
 
-    /// One was skipped.
     pub fn skipped(&mut self, kind: SkipKind) {
         *self.skips.entry(kind.word()).or_default() += 1;
     }
@@ -265,7 +244,6 @@ impl Totals {
         *self.repairs.entry(kind.word()).or_default() += count;
     }
 
-    /// An Event was written.
     pub fn event(&mut self, reason: &'static str) {
         *self.events.entry(reason).or_default() += 1;
     }
@@ -273,27 +251,19 @@ impl Totals {
     pub(super) fn write(&self, out: &mut MetricsPage) {
         let build = [(env!("CARGO_PKG_VERSION"), 1)];
         out.many("pillar_build_info", "1, with the version of this program", "version", build);
-        out.counters("pillar_drains_total", "drains that ended", "end", all(&ENDS, &self.drains));
-        out.counter(
-            "pillar_drain_seconds_total",
-            "seconds of drains that were completed",
-            self.drain_seconds,
-        );
-        out.counters("pillar_skips_total", "drains left out by reason", "reason", all(&REASONS, &self.skips));
-        out.counter("pillar_evictions_total", "evictions accepted", self.evictions);
+        out.many("pillar_drains_total", "drains that ended", "end", all(&ENDS, &self.drains));
+        out.one("pillar_drain_seconds_total", "seconds of drains that were completed", self.drain_seconds);
+        out.many("pillar_skips_total", "drains left out by reason", "reason", all(&REASONS, &self.skips));
+        out.one("pillar_evictions_total", "evictions accepted", self.evictions);
         let replies = self.replies.iter().map(|(word, count)| (*word, *count));
-        out.counters("pillar_eviction_replies_total", "answers to evictions", "reply", replies);
+        out.many("pillar_eviction_replies_total", "answers to evictions", "reply", replies);
         let repairs = all(&REPAIRS, &self.repairs).chain([("recordon", self.recordons)]);
-        out.counters("pillar_repairs_total", "what zedkube repaired by itself", "kind", repairs);
-        out.counter(
-            "pillar_stalls_total",
-            "how often a drain made no progress for the set time",
-            self.stalls,
-        );
+        out.many("pillar_repairs_total", "what zedkube repaired by itself", "kind", repairs);
+        out.one("pillar_stalls_total", "how often a drain made no progress for the set time", self.stalls);
         out.one("pillar_drain_stalled", "1 while a drain makes no progress", self.stalled.into());
         let events = self.events.iter().map(|(reason, count)| (*reason, *count));
-        out.counters("pillar_events_total", "Events written about the Node", "reason", events);
-        out.counter("pillar_events_left_out_total", "Events that were not sent", self.events_left_out);
+        out.many("pillar_events_total", "Events written about the Node", "reason", events);
+        out.one("pillar_events_left_out_total", "Events that were not sent", self.events_left_out);
     }
 }
 

@@ -52,7 +52,6 @@ impl<T: Clone> OnDemand<T> {
 /// As JSON. Dropping the future loses nothing.
 pub type Make = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = String> + Send>> + Send + Sync>;
 
-/// Made on demand.
 pub(crate) struct OutageStatement(Make, OnDemand<Bytes>);
 
 impl OutageStatement {

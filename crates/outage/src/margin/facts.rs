@@ -58,7 +58,6 @@ pub enum Data {
     },
 }
 
-/// The answer of `/readyz`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Readyz {
     Ready,
@@ -74,7 +73,6 @@ pub struct MemberList {
     pub members: Vec<ListedMemberFacts>,
 }
 
-/// A member of etcd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedMemberFacts {
     pub id: u64,
@@ -109,7 +107,6 @@ pub struct ServerNode {
     pub ready: bool,
     /// Its lease in `kube-node-lease` was renewed within 40 s of our own clock.
     pub lease_moving: bool,
-    /// Its condition `EtcdIsVoter`, if it has one.
     pub voter: Option<EtcdIsVoter>,
     /// Its annotation `etcd.k3s.cattle.io/node-name`, or rke2's.
     pub member: Option<String>,
@@ -277,7 +274,6 @@ const READ: [&str; 6] = [HAS_LEADER, IS_LEADER, IS_LEARNER, SERVER_ID, VERSION, 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metrics {
     pub id: u64,
-    /// It knows a leader.
     pub has_leader: bool,
     pub is_leader: bool,
     /// Without a vote.
@@ -292,7 +288,6 @@ pub struct Metrics {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadMetrics {
-    /// The metric is missing.
     #[error("the metric {metric} is missing (etcd {version})")]
     Missing { metric: &'static str, version: String },
     /// A value or a label that etcd does not write.

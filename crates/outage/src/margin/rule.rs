@@ -24,7 +24,6 @@ pub enum Margin {
         voters: usize,
         /// Those that are healthy, this node included if it is.
         healthy: usize,
-        /// As many must be.
         quorum: usize,
     },
     /// There is no quorum to keep; the node may go.
@@ -64,7 +63,6 @@ pub fn successor<'a>(may_lead: &'a [(String, u64)], next: &[String]) -> Option<&
     may_lead.iter().find(|(node, _)| !next.contains(node)).or_else(|| may_lead.first())
 }
 
-/// A voter besides this one.
 struct PeerVoter<'a> {
     name: &'a str,
     /// `None` while the API is unreachable.

@@ -107,7 +107,6 @@ async fn attached(cluster: &ApiClient) -> Result<Vec<String>, Error> {
     Ok(found)
 }
 
-/// Volumes of Longhorn, where it is installed.
 async fn longhorn_volumes(cluster: &ApiClient) -> Result<Vec<Volume>, Error> {
     Ok(longhorn::scope("volumes").list_installed(cluster).await?.unwrap_or_default())
 }

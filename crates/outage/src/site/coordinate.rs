@@ -31,7 +31,6 @@ pub fn is_coordinator(node: &str, site: &SiteRecord, nodes: &[TurnNode]) -> bool
         == Some(node)
 }
 
-/// What is done next for all.
 pub fn next(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
     match &site.phase {
         SitePhase::Announced => all_said(site, &NodeStep::Seen, SitePhase::Cordoning),

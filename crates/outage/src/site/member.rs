@@ -31,11 +31,9 @@ pub struct LocalSite {
     pub id: String,
     /// What is done with the machine.
     pub kind: SiteKind,
-    /// How far this node is.
     pub step: NodeStep,
     /// The boot in which it came so far.
     pub boot_id: String,
-    /// It is a server.
     pub server: bool,
     /// The servers in the order in which they go.
     pub order: Vec<String>,
@@ -45,12 +43,10 @@ pub struct LocalSite {
     pub released: bool,
 }
 
-/// What was read in the Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaseReading {
     /// Nothing: no answer, or one that cannot be used; why.
     Silent(String),
-    /// There is no operation.
     Over,
     Site(Box<SiteRecord>),
 }
@@ -90,27 +86,13 @@ pub struct Reboot {
     pub waits: String,
 }
 
-/// What this node does to itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SiteMemberAction {
-    /// Nothing: it is in no operation, or needs it no more.
-    None,
-    /// No drain begins, and no cordon is removed.
-    Kept,
-    /// It goes down now, with its pods.
-    Go,
-    /// It reboots, behind a drain of its own like any other.
-    Drain,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Next {
-    /// What is to be on disk, first of all; `None` for nothing.
+    /// What is to be on disk, first of all; `None` for nothing. Until that is released, no drain begins, and no cordon is removed.
     pub local: Option<LocalSite>,
-    /// It is to be cordoned.
     pub cordon: bool,
-    /// What it is held to.
-    pub hold: SiteMemberAction,
+    /// It goes down now: with its pods, or where it is released behind a drain of its own like any other.
+    pub go: bool,
     /// What is to be said in the Lease, if that says otherwise: how far it is.
     pub say: Option<NodeStep>,
     /// What it waits for, a sentence or empty.
@@ -118,23 +100,18 @@ pub struct Next {
 }
 
 impl Next {
-    /// Nothing: there is no operation for this node.
-    pub fn out() -> Self {
-        Self { local: None, cordon: false, hold: SiteMemberAction::None, say: None, waits: String::new() }
-    }
-
     fn kept(local: LocalSite, say: Option<NodeStep>, waits: impl Into<String>) -> Self {
-        Self { local: Some(local), cordon: false, hold: SiteMemberAction::Kept, say, waits: waits.into() }
+        Self { local: Some(local), say, waits: waits.into(), ..Self::default() }
     }
 }
 
 /// What this node does now.
 pub fn next(own: &OwnIdentity, local: Option<&LocalSite>, word: &LeaseReading, facts: &SiteFacts) -> Next {
     match (word, local) {
-        (LeaseReading::Over, _) | (LeaseReading::Silent(_), None) => Next::out(),
+        (LeaseReading::Over, _) | (LeaseReading::Silent(_), None) => Next::default(),
         (LeaseReading::Silent(why), Some(local)) => Next { say: None, ..alone(own, local, why, facts) },
         (LeaseReading::Site(site), local) => {
-            let Some(member) = site.member(&own.node, &own.uid) else { return Next::out() };
+            let Some(member) = site.member(&own.node, &own.uid) else { return Next::default() };
             if site.kind == SiteKind::Restart {
                 return of_restart(own, site, facts);
             }
@@ -168,13 +145,7 @@ fn with_site(own: &OwnIdentity, mut local: LocalSite, site: &SiteRecord, facts: 
         }
         let say = facts.open.then_some(NodeStep::Open);
         let waits = if facts.open { "" } else { "its cordon to be removed behind the checks after boot" };
-        return Next {
-            local: Some(local),
-            cordon: false,
-            hold: SiteMemberAction::None,
-            say,
-            waits: waits.to_owned(),
-        };
+        return Next::kept(local, say, waits);
     }
     // Going is not said before it is on disk, and the disk is not asked again once it is.
     if local.step == NodeStep::Going && !is_back(own, &local) {
@@ -250,7 +221,7 @@ fn alone(own: &OwnIdentity, local: &LocalSite, why: &str, facts: &SiteFacts) -> 
     }
     let local = local.clone();
     if local.released {
-        return Next { local: Some(local), ..Next::out() };
+        return Next::kept(local, None, "");
     }
     if local.step == NodeStep::Going && !is_back(own, &local) {
         return going(local);
@@ -290,12 +261,12 @@ fn go(own: &OwnIdentity, mut local: LocalSite) -> Next {
 
 fn going(local: LocalSite) -> Next {
     let waits = "this machine to go down";
-    Next { hold: SiteMemberAction::Go, ..Next::kept(local, Some(NodeStep::Going), waits) }
+    Next { go: true, ..Next::kept(local, Some(NodeStep::Going), waits) }
 }
 
 /// What this node does for itself in a restart.
 fn of_restart(own: &OwnIdentity, site: &SiteRecord, facts: &SiteFacts) -> Next {
-    let Some(ack) = site.ack(&own.node) else { return Next { say: Some(NodeStep::Seen), ..Next::out() } };
+    let Some(ack) = site.ack(&own.node) else { return Next { say: Some(NodeStep::Seen), ..Next::default() } };
     let at = |step: NodeStep| LocalSite {
         id: site.id.clone(),
         kind: site.kind.clone(),
@@ -310,13 +281,13 @@ fn of_restart(own: &OwnIdentity, site: &SiteRecord, facts: &SiteFacts) -> Next {
     match &ack.step {
         // An order for no boot is none.
         NodeStep::Draining | NodeStep::Going if ack.boot_id.is_empty() => {
-            Next { say: Some(NodeStep::Seen), ..Next::out() }
+            Next { say: Some(NodeStep::Seen), ..Next::default() }
         }
         // Its order counts again once the cluster is well.
         step @ (NodeStep::Draining | NodeStep::Going)
             if ack.boot_id == own.boot_id && site.phase != SitePhase::Restarting =>
         {
-            Next { say: Some(step.clone()), ..Next::out() }
+            Next { say: Some(step.clone()), ..Next::default() }
         }
         NodeStep::Draining | NodeStep::Going if ack.boot_id == own.boot_id => {
             let (step, waits) = match &facts.reboot {
@@ -324,13 +295,7 @@ fn of_restart(own: &OwnIdentity, site: &SiteRecord, facts: &SiteFacts) -> Next {
                 it if it.commanded => (NodeStep::Going, "this machine to go down".to_owned()),
                 it => (NodeStep::Draining, it.waits.clone()),
             };
-            Next {
-                local: Some(at(NodeStep::Draining)),
-                hold: SiteMemberAction::Drain,
-                say: Some(step),
-                waits,
-                ..Next::out()
-            }
+            Next { go: true, ..Next::kept(at(NodeStep::Draining), Some(step), waits) }
         }
         NodeStep::Draining | NodeStep::Going | NodeStep::Booted => {
             let waits = match unready(facts) {
@@ -339,12 +304,7 @@ fn of_restart(own: &OwnIdentity, site: &SiteRecord, facts: &SiteFacts) -> Next {
                 waits => waits,
             };
             let step = if waits.is_empty() { NodeStep::Open } else { NodeStep::Booted };
-            Next {
-                local: Some(at(NodeStep::Booted)),
-                say: Some(step),
-                waits: waits.to_owned(),
-                ..Next::out()
-            }
+            Next::kept(at(NodeStep::Booted), Some(step), waits)
         }
         // Its turn is over or has not come: it says who leads, and nothing else.
         step @ (NodeStep::Seen
@@ -355,7 +315,9 @@ fn of_restart(own: &OwnIdentity, site: &SiteRecord, facts: &SiteFacts) -> Next {
         | NodeStep::Done
         | NodeStep::Skipped
         | NodeStep::Failed
-        | NodeStep::Stranger(_)) => Next { say: Some(step.clone()), waits: ack.waits.clone(), ..Next::out() },
+        | NodeStep::Stranger(_)) => {
+            Next { say: Some(step.clone()), waits: ack.waits.clone(), ..Next::default() }
+        }
     }
 }
 
@@ -363,10 +325,10 @@ fn of_restart(own: &OwnIdentity, site: &SiteRecord, facts: &SiteFacts) -> Next {
 fn alone_in_restart(own: &OwnIdentity, local: &LocalSite, why: &str) -> Next {
     let waits = format!("the Kubernetes API: {why}");
     if local.boot_id == own.boot_id {
-        return Next { local: Some(local.clone()), hold: SiteMemberAction::Drain, waits, ..Next::out() };
+        return Next { go: true, ..Next::kept(local.clone(), None, waits) };
     }
     let local = LocalSite { step: NodeStep::Booted, boot_id: own.boot_id.clone(), ..local.clone() };
-    Next { local: Some(local), waits, ..Next::out() }
+    Next::kept(local, None, waits)
 }
 
 /// What a node that is back waits for by itself, or empty.

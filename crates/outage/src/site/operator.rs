@@ -12,7 +12,6 @@ use crate::turn::rule::{OperatorRefusal, TurnNode};
 /// Annotation of the Lease: the last restart that has ended, as [`SiteRecord`]; no decision reads it.
 pub const LAST: &str = "pillar-rs/site-last-restart";
 
-/// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteRequest {
     /// Identity, new for each operation.
@@ -96,18 +95,9 @@ pub fn begun(
         leave_machines: wish.leave_machines,
         phase: if restarts { SitePhase::Restarting } else { SitePhase::Announced },
         nodes: nodes.iter().map(member).collect(),
-        order: Vec::new(),
-        leader: String::new(),
         findings: wish.findings.clone(),
-        machines: Vec::new(),
-        waits: String::new(),
-        next: String::new(),
         since: wish.by.when.clone(),
-        passed: Vec::new(),
-        cancelled: None,
-        missing: Vec::new(),
-        seen: Vec::new(),
-        rest: serde_json::Map::new(),
+        ..SiteRecord::default()
     };
     if restarts {
         (site.order, site.leader) = restart::plan(&site);

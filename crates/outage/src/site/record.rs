@@ -29,7 +29,6 @@ words! {
 }
 
 words! {
-    /// How far the site is.
     SitePhase {
         /// Each node writes the operation to its own disk.
         Announced = "announced",
@@ -57,7 +56,6 @@ words! {
 }
 
 words! {
-    /// How far one node is.
     NodeStep {
         /// The operation is on its disk.
         Seen = "seen",
@@ -131,14 +129,13 @@ impl SiteMember {
 }
 
 /// What one node has said of itself.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ack {
     /// Name of its Node object.
     pub node: String,
     /// UID of its Node object.
     pub uid: String,
-    /// How far it is.
     pub step: NodeStep,
     /// The boot in which it said so.
     #[serde(rename = "bootID", default)]
@@ -171,12 +168,7 @@ impl Ack {
             uid: uid.to_owned(),
             step,
             boot_id: boot_id.to_owned(),
-            leads: false,
-            waits: String::new(),
-            since: String::new(),
-            past: Vec::new(),
-            verified: String::new(),
-            rest: Map::new(),
+            ..Self::default()
         }
     }
 }
@@ -192,7 +184,7 @@ pub struct OperatorStatement {
     pub phase: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SiteRecord {
     /// Identity of the operation.
@@ -204,7 +196,6 @@ pub struct SiteRecord {
     /// Virtual machines may go down with their nodes.
     #[serde(default)]
     pub leave_machines: bool,
-    /// How far it is.
     pub phase: SitePhase,
     pub nodes: Vec<SiteMember>,
     /// The servers in the order in which they go, from `servers-going` on; of a restart all nodes, from its beginning on.
@@ -263,13 +254,11 @@ impl SiteRecord {
         self.nodes.iter().find(|it| it.node == node && it.uid == uid)
     }
 
-    /// What this node has said.
     pub fn ack(&self, node: &str) -> Option<&Ack> {
         let member = self.nodes.iter().find(|it| it.node == node)?;
         self.seen.iter().find(|it| it.node == node && it.uid == member.uid)
     }
 
-    /// How far this node is, if it has said.
     pub fn step(&self, node: &str) -> Option<&NodeStep> {
         self.ack(node).map(|it| &it.step)
     }
@@ -323,7 +312,6 @@ pub struct VmRecord {
     pub was: RunStrategy,
 }
 
-/// All there is of virtual machines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Machines {
     /// Machines and replica sets of machines.
@@ -366,7 +354,6 @@ pub fn starts(id: &str, record: &[VmRecord], machines: &[MachineSeen]) -> Vec<Ma
 /// How long the way up waits for a node, and the end for its cordon; then it continues without it and names it.
 pub const NODE_LIMIT: Duration = Duration::from_secs(15 * 60);
 
-/// A workload that is scaled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScaledWorkload {
     /// `deployments` or `statefulsets`.
@@ -381,7 +368,6 @@ pub struct ScaledWorkload {
     pub version: String,
 }
 
-/// What was read for the phase.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PhaseReadings {
     /// What is in the way, each by name: attached volumes, faulted volumes; of a restart, layers that are not well.
@@ -389,7 +375,6 @@ pub struct PhaseReadings {
     /// Why the virtual IP of the API is not there yet, a sentence or empty.
     pub address: String,
     pub machines: Machines,
-    /// Workloads to be scaled.
     pub work: Vec<ScaledWorkload>,
     /// Nodes that hold a turn.
     pub holders: Vec<String>,

@@ -111,7 +111,6 @@ fn to(site: &SiteRecord, member: &SiteMember, step: NodeStep) -> Move {
     Move::To(Box::new(mark(site, member, step, "")))
 }
 
-/// What is done next for all.
 pub(super) fn next(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
     let (order, leader) = plan(site);
     if (&order, &leader) != (&site.order, &site.leader) {

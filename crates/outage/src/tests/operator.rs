@@ -81,7 +81,7 @@ async fn a_node_that_became_a_member_of_etcd_meanwhile_is_not_marked() {
     assert_eq!(calls::mark(&cluster, &node, Some("away")).await, Ok(false));
     let name = NodeName::parse("n1").unwrap();
     let refused = mark(&cluster, &name, Some(&away())).await;
-    assert_eq!(refused, Err(Failed::Refused(OperatorRefusal::Member("n1".to_owned()))));
+    assert_eq!(refused.unwrap_err(), Failed::Refused(OperatorRefusal::Member("n1".to_owned())));
     assert_eq!(
         sim.get("nodes", "", "n1").unwrap()["metadata"]["annotations"][IGNORE_ANNOTATION],
         Value::Null

@@ -34,9 +34,9 @@ const AT_ONCE: Duration = Duration::from_secs(8);
 const FRESH: Duration = Duration::from_secs(5);
 /// Pause while the record is unusable; the watch ends it sooner.
 const BAD_RECORD: Duration = Duration::from_secs(60);
-/// What we know of the Lease.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 enum KnownRecord {
+    #[default]
     Unknown,
     Absent,
     There(Box<RecordSnapshot>),
@@ -49,9 +49,10 @@ impl From<Option<Box<RecordSnapshot>>> for KnownRecord {
 }
 
 /// What this node wants.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 enum DesiredTurn {
     /// Not said yet.
+    #[default]
     Unknown,
     /// `idle`: a reading has shown no entry of ours, and no write of ours may still come through.
     Nothing { idle: bool },
@@ -60,8 +61,9 @@ enum DesiredTurn {
 }
 
 /// The turn as this process has it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 enum TurnGrant {
+    #[default]
     None,
     Held {
         grant: EarlierGrant,
@@ -133,7 +135,7 @@ struct Failures {
 }
 
 /// The turn of one node as this process has it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Turn {
     me: Me,
     want: DesiredTurn,
@@ -174,33 +176,7 @@ pub struct Turn {
 impl Turn {
     /// The turn of `me`, of which nothing is known yet. `chance` differs from node to node.
     pub fn new(me: Me, chance: u64) -> Self {
-        Self {
-            me,
-            want: DesiredTurn::Unknown,
-            seen: KnownRecord::Unknown,
-            memory: LeaseMemory::default(),
-            grant: TurnGrant::None,
-            rival: false,
-            attempt: None,
-            doubt: None,
-            gate: None,
-            call: None,
-            calls: 0,
-            asked: PendingReads::default(),
-            failures: Failures::default(),
-            read_at: Mono::START,
-            written: Mono::START,
-            due: Some(Mono::START),
-            far: None,
-            again: None,
-            paused: None,
-            barred: None,
-            refusal: None,
-            observed: Observed::default(),
-            dice: Dice::new(chance),
-            said: None,
-            out: Vec::new(),
-        }
+        Self { me, due: Some(Mono::START), dice: Dice::new(chance), ..Self::default() }
     }
 
     /// The nodes that wait, in the order of turns.
@@ -225,7 +201,6 @@ impl Turn {
         all.filter(|it| !self.me.is(&it.node, &it.node_uid))
     }
 
-    /// Where this node is.
     pub fn state(&self) -> TurnState {
         match (&self.grant, &self.want) {
             (TurnGrant::Held { grant, .. }, _) => {
@@ -494,7 +469,6 @@ impl Turn {
         }
     }
 
-    /// The turn is ours.
     fn hold(&mut self, grant: EarlierGrant, phase: Phase) {
         (self.refusal, self.paused, self.barred) = (None, None, None);
         self.grant = TurnGrant::Held { grant, phase, forgotten: false };
@@ -710,7 +684,6 @@ impl Turn {
         }
     }
 
-    /// A call has its answer.
     fn answered(&mut self, now: Mono, id: CallId, answer: Event) {
         let Some(call) = self.call.take_if(|_| id == self.calls) else { return };
         match (call, answer) {

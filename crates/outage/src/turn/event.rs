@@ -21,24 +21,17 @@ pub struct TurnClaim {
     pub fit: bool,
 }
 
-/// Why a reading is not there.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum ReadError {
     /// The API cannot be reached.
+    #[error("{0}")]
     NoAnswer(String),
     /// It answers, and not with the object: throttled, refused.
+    #[error("{0}")]
     Refused(String),
     /// The Lease is not a record that this version can use.
+    #[error(transparent)]
     BadRecord(BadRecord),
-}
-
-impl std::fmt::Display for ReadError {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::NoAnswer(why) | Self::Refused(why) => out.write_str(why),
-            Self::BadRecord(why) => why.fmt(out),
-        }
-    }
 }
 
 /// What became of a write; one with an unknown outcome may still come through within [`super::core::IN_DOUBT`].
@@ -112,7 +105,6 @@ pub enum Unconfirmed {
     NoMargin(String),
 }
 
-/// Where this node is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TurnState {
     /// It wants no turn and holds none.
@@ -120,9 +112,7 @@ pub enum TurnState {
         /// That is known for certain: a reading has shown no entry of ours, and no write of ours may still come through.
         idle: bool,
     },
-    /// It waits for a turn.
     Waiting(Box<TurnWait>),
-    /// The turn is its own.
     Held {
         /// Number of the grant.
         fence: Fence,
@@ -132,7 +122,9 @@ pub enum TurnState {
         phase: Phase,
     },
     /// The turn was its own and is no longer. Nothing more may be done under it.
-    Lost { why: String },
+    Lost {
+        why: String,
+    },
     /// It is back in a new boot; the turn is kept until the gate is open.
     Booted {
         /// Number of the grant.
@@ -142,16 +134,12 @@ pub enum TurnState {
     },
 }
 
-/// What a node waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TurnWait {
-    /// The nodes that it waits for.
     pub nodes: Vec<String>,
-    /// The rule that makes it wait.
     pub rule: TurnRule,
     /// The same as a sentence.
     pub why: String,
-    /// Since when it waits.
     pub since: Mono,
     /// Its place in the queue from 1; `None` before it is in it.
     pub place: Option<usize>,

@@ -188,12 +188,9 @@ fn entry(node: &TurnNode, mark: &CordonMark) -> Holder {
         node_uid: node.uid.clone(),
         boot_id: mark.boot_id.clone(),
         op: Op::Stranger("unknown".to_owned()),
-        counter: 0,
-        fence: 0,
         phase: Phase::Cordoned,
         server: node.server || node.etcd,
-        since: String::new(),
         earlier: Some(mark.grant()),
-        rest: serde_json::Map::new(),
+        ..Holder::default()
     }
 }

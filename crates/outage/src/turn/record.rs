@@ -24,6 +24,13 @@ macro_rules! words {
             Stranger(String),
         }
 
+        /// No word yet.
+        impl Default for $name {
+            fn default() -> Self {
+                Self::Stranger(String::new())
+            }
+        }
+
         impl $name {
             /// The word in the record.
             pub fn text(&self) -> &str {
@@ -100,7 +107,6 @@ words! {
     Phase {
         /// The turn is its own; nothing else has been done.
         Granted = "granted",
-        /// The node is cordoned.
         Cordoned = "cordoned",
         /// Its pods are gone.
         Drained = "drained",
@@ -136,17 +142,15 @@ words! {
 #[serde(rename_all = "camelCase")]
 pub struct EarlierGrant {
     pub fence: Fence,
-    /// UID of that Lease.
     pub lease_uid: String,
 }
 
 /// A node that is down, is going down, or is not yet healthy again.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
     /// Name of its Node object.
     pub node: String,
-    /// UID of its Node object.
     #[serde(rename = "nodeUID")]
     pub node_uid: String,
     /// Its boot at the time of the grant.
@@ -158,7 +162,6 @@ pub struct Holder {
     pub counter: u64,
     /// Number of its grant.
     pub fence: Fence,
-    /// How far it has come.
     pub phase: Phase,
     /// It is a control-plane node or an etcd member.
     #[serde(default)]
@@ -180,7 +183,6 @@ pub struct Holder {
 pub struct Waiter {
     /// Name of its Node object.
     pub node: String,
-    /// UID of its Node object.
     #[serde(rename = "nodeUID")]
     pub node_uid: String,
     /// Its class when it was written.
@@ -219,13 +221,11 @@ impl Mode {
     }
 }
 
-/// A release by an operator.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForcedRelease {
     /// The node that held.
     pub node: String,
-    /// UID of its Node object.
     #[serde(rename = "nodeUID")]
     pub node_uid: String,
     /// The grant that was released.
@@ -244,7 +244,6 @@ pub struct ForcedRelease {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TurnRecord {
-    /// Who holds a turn.
     pub holders: Vec<Holder>,
     pub queue: Vec<Waiter>,
     pub mode: Option<Mode>,
@@ -447,7 +446,6 @@ impl TurnRecord {
         self.forced.iter().any(|it| it.node_uid == node_uid && is_it(it))
     }
 
-    /// Remembers a release by an operator.
     pub fn remember(&mut self, forced: ForcedRelease) {
         self.forced.push(forced);
         let over = self.forced.len().saturating_sub(FORCED_KEPT);

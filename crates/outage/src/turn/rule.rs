@@ -17,7 +17,7 @@ pub const IGNORE_ANNOTATION: &str = "pillar-rs/outage-ignore";
 /// The command that shows who holds a turn, who waits, and what a person can do about it.
 pub const LOCK_STATUS: &str = "zedbox lock status";
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Me {
     /// Name of its Node object.
     pub node: String,
@@ -66,13 +66,10 @@ impl CordonMark {
     }
 }
 
-/// A node as it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that are true or not, each by itself")]
 pub struct TurnNode {
-    /// Name of its Node object.
     pub name: String,
-    /// UID of its Node object.
     pub uid: String,
     /// `status.nodeInfo.bootID`.
     pub boot_id: String,
@@ -84,11 +81,9 @@ pub struct TurnNode {
     pub tie_breaker: bool,
     /// It has a role label of the control plane or of etcd.
     pub server: bool,
-    /// It is a member of etcd.
     pub etcd: bool,
     /// What its kubelet's lease shows on the reader's own clock.
     pub pulse: Pulse,
-    /// It has a deletion timestamp.
     pub being_deleted: bool,
     /// It has the taint `node.kubernetes.io/out-of-service`.
     pub out_of_service: bool,
@@ -149,7 +144,6 @@ step::named! {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TurnRefusal {
     pub rule: TurnRule,
-    /// The nodes that it waits for.
     pub nodes: Vec<String>,
     pub why: String,
     /// What an operator can type.

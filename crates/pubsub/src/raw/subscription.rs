@@ -88,7 +88,7 @@ impl RawSubscription {
     }
 
     pub(crate) fn was_tried(&self) -> bool {
-        (self.known.is_synced() || self.retry.is_failing()) && self.known.is_handed_over()
+        (self.known.synced || self.retry.is_failing()) && self.known.told.is_empty()
     }
 
     /// In the order of keys.
@@ -257,14 +257,6 @@ impl Mirror {
         if !mem::replace(&mut self.synced, true) {
             self.told.push_back(Change::Synced);
         }
-    }
-
-    pub(crate) const fn is_synced(&self) -> bool {
-        self.synced
-    }
-
-    pub(crate) fn is_handed_over(&self) -> bool {
-        self.told.is_empty()
     }
 
     pub(crate) fn bad(&mut self, finding: BadFile) {

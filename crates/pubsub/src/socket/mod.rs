@@ -82,7 +82,6 @@ impl SocketListener {
         Ok(Self { socket, number: number(path), closed: AtomicBool::new(false) })
     }
 
-    /// Whether `path` is still this socket.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         number(path) == self.number
     }

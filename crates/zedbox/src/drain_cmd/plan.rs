@@ -45,7 +45,7 @@ pub(crate) async fn run(shell: &Shell, options: &PlanOptions) -> anyhow::Result<
         kubeconfig_of(options.kubeconfig.as_deref(), topic_root.root()).context("plan a drain")?;
     let cluster = ApiClient::from_kubeconfig(kubeconfig);
     let limits = Limits::read(options.limits.as_deref())?.zedkube;
-    let policy = limits.machines();
+    let policy = limits.machines_policy;
     let rules = limits.rules(attempt_limit(topic_root)?);
     let mut plan = match Box::pin(survey::plan(&cluster, &node, &rules)).await {
         Ok(plan) => plan,

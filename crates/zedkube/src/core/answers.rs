@@ -19,7 +19,7 @@ use crate::limits::{ANSWER_DWELL, COMPLETE_AGE};
 pub(super) const WORK: &str = "work on the node; it takes pods again after `zedbox undrain`";
 
 /// Requests, force file and answers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Answers {
     pub(super) requests: BTreeMap<Requester, NodeDrainRequest>,
     /// Whose topics have been read.
@@ -60,16 +60,7 @@ impl Answers {
     pub(crate) fn new(now: Mono, same_boot: Option<(Vec<Answer>, Vec<Asked>)>) -> Self {
         let second = same_boot.is_some();
         let (given, asked) = same_boot.unwrap_or_default();
-        Self {
-            requests: BTreeMap::new(),
-            read: Vec::new(),
-            asked,
-            force: Force::Absent,
-            given,
-            complete_at: second.then_some(now),
-            second_from: None,
-            second,
-        }
+        Self { asked, given, complete_at: second.then_some(now), second, ..Self::default() }
     }
 
     /// Hears a request, or that there is none.
@@ -135,7 +126,6 @@ impl Answers {
         }
     }
 
-    /// Whether it is known which requests exist.
     pub(crate) fn knows_requests(&self) -> bool {
         self.read.len() == Self::REQUESTERS.len()
     }
@@ -145,7 +135,6 @@ impl Answers {
         self.requests.values()
     }
 
-    /// The request of this requester.
     pub(crate) fn request_of(&self, who: Requester) -> Option<&NodeDrainRequest> {
         self.requests.get(&who)
     }
@@ -169,7 +158,6 @@ impl Answers {
         self.requests().filter(|it| self.final_answer(it.id()).is_none())
     }
 
-    /// The final answer to this request.
     pub(crate) fn final_answer(&self, id: RequestId) -> Option<&Answer> {
         self.given.iter().find(|answer| answer.id() == id && answer.status.is_final())
     }
@@ -193,7 +181,6 @@ impl Answers {
         self.given.iter().any(is_drained)
     }
 
-    /// Somebody was answered COMPLETE.
     pub(crate) fn any_complete(&self) -> bool {
         self.given.iter().any(is_complete)
     }
@@ -415,7 +402,6 @@ impl Answers {
         }
     }
 
-    /// What comes after a failure.
     pub(crate) fn after_failure(&self) -> &'static str {
         if self.only_a_person_waits() {
             "then ask again with `zedbox drain --reason TEXT`, or give up with `zedbox undrain`"

@@ -29,7 +29,6 @@ use crate::limits::COMPLETE_POLL;
 /// What is known of the gate.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct AfterBoot {
-    /// The watch is on.
     watching: bool,
     /// Nothing is left to do.
     settled: bool,
@@ -359,7 +358,6 @@ fn next_step(what: &str) -> String {
     next.to_owned()
 }
 
-/// How the node is to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DesiredNode {
     /// Without a cordon of ours.
@@ -373,13 +371,11 @@ pub(crate) enum DesiredNode {
 /// Why COMPLETE counts no longer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Voided {
-    /// This pod has come.
     PodCame(String),
     /// Somebody uncordoned the node.
     Uncordoned,
 }
 
-/// When the node is checked.
 #[derive(Debug, Clone, PartialEq)]
 enum CordonCheck {
     /// The node is as it should be.
@@ -435,7 +431,6 @@ pub(crate) struct CordonCleanup {
     guard: CordonWatch,
     /// The cordon of the node as a watch has shown it since the last look.
     pub(crate) watched: Option<CordonSeen>,
-    /// The gate after the boot.
     pub(crate) after_boot: AfterBoot,
     /// What a drain has left that is not as it was before.
     pub(crate) leftovers: Leftovers,
@@ -485,7 +480,6 @@ impl CordonCleanup {
         if let CordonCheck::Due(at) = self.check { Some(at) } else { None }
     }
 
-    /// A check is due now.
     pub(crate) fn check_at(&mut self, now: Mono) {
         self.check = CordonCheck::Due(now);
     }

@@ -28,7 +28,7 @@ pub(super) const TURN_ALONE: &str = "k3s restarts and its pods stay: a turn is a
 const SET: Duration = Duration::from_millis(500);
 
 /// What all parts of the core share.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct NodeContext {
     pub(crate) limits: Limits,
     pub(crate) boot_id: String,
@@ -43,7 +43,6 @@ pub(crate) struct NodeContext {
     pub(crate) name: String,
     /// The turn of this node to be down.
     pub(crate) turn: Turns,
-    /// The hooks of this node.
     pub(crate) hooks: HookState,
     /// Whether drains may start by the clock.
     pub(crate) window: WindowState,
@@ -56,7 +55,6 @@ pub(crate) struct NodeContext {
 pub(crate) struct HookState {
     /// Those before a drain were called in this boot, and not undone.
     pub(crate) in_place: bool,
-    /// They are being undone.
     pub(crate) undoing: bool,
     /// Those after the boot have not been called.
     pub(crate) after_boot: bool,
@@ -64,7 +62,6 @@ pub(crate) struct HookState {
     pub(crate) notes: Vec<String>,
 }
 
-/// What is known of the windows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct WindowState {
     /// Why no drain starts; `None` while one may, and without windows.
@@ -109,7 +106,6 @@ impl NodeContext {
 }
 
 impl K3sHold {
-    /// By the record of the update.
     pub fn of(record: Option<&K3sUpdate>) -> Self {
         record.filter(|it| it.is_under_way()).map_or_else(Self::default, |it| Self {
             what: format!("waits for {}", it.waiting_for),
@@ -192,7 +188,6 @@ pub(crate) struct KeeperLevels<'a> {
     pub(crate) serves: Option<&'a NodeDrainRequest>,
     /// The gate after the boot is open and no cordon of ours is on the node.
     pub(crate) healthy: bool,
-    /// How far the drain is.
     pub(crate) phase: Option<Phase>,
     /// A cordon of ours is on the node.
     pub(crate) cordoned: bool,
@@ -212,13 +207,11 @@ impl Turns {
         true
     }
 
-    /// The turn, if it is ours.
     pub(crate) fn held(&self) -> Option<CordonTurn> {
         let Some(TurnState::Held { fence, lease_uid, .. }) = &self.turn_state else { return None };
         Some(CordonTurn { fence: *fence, lease_uid: lease_uid.clone() })
     }
 
-    /// What it waits for.
     pub(crate) fn waiting(&self) -> Option<&TurnWait> {
         if let Some(TurnState::Waiting(waiting)) = &self.turn_state { Some(waiting) } else { None }
     }

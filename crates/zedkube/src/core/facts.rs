@@ -138,7 +138,6 @@ pub struct Learned {
     pub servers: Vec<String>,
     /// A Longhorn volume whose last healthy replica is here, or `none`; empty where that cannot be known.
     pub volume: String,
-    /// The addresses of our node.
     pub addresses: Vec<String>,
 }
 
@@ -147,7 +146,6 @@ pub struct Learned {
 pub struct CordonTurn {
     /// Number of the grant.
     pub fence: u32,
-    /// UID of the Lease.
     pub lease_uid: String,
 }
 
@@ -180,7 +178,6 @@ pub struct StartObstacle {
 /// The API did not answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnansweredCall {
-    /// When it was asked.
     pub asked: Mono,
     /// Its address, or where that comes from.
     pub address: String,
@@ -268,7 +265,6 @@ pub struct Pass {
 /// Something for the shell to do, in this order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Keep where we are.
     Journal(Box<DrainJournal>),
     History(Box<DrainHistory>),
     /// Publish what is going on; before the status, so that a reader of the status finds the answer.
@@ -325,7 +321,6 @@ pub enum Effect {
     HooksAfterBoot,
     /// Our cordon was removed, which is counted.
     CordonRemoved,
-    /// Write to the log.
     Say(LogMessage),
 }
 

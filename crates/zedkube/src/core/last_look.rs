@@ -27,7 +27,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct LastLook {
     question: OutageQuestion,
-    /// When it was heard.
     heard: Mono,
     /// The keeper was asked; when it is asked again, where that is so.
     asked: bool,
@@ -36,7 +35,6 @@ pub(crate) struct LastLook {
     refused: Option<OutageAnswer>,
     /// Since when no look has reached the API.
     unread_since: Option<Mono>,
-    /// Whether our node is a server.
     server: Option<bool>,
     answer: OutageAnswer,
     /// As it is published.
@@ -63,7 +61,6 @@ impl LastLook {
         Self { answer: earlier.clone().unwrap_or_default(), said: earlier, ..Self::default() }
     }
 
-    /// Hears whether our node is a server.
     pub(crate) fn hear_server(&mut self, server: bool) {
         self.server = Some(server);
     }

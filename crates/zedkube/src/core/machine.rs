@@ -16,14 +16,13 @@ use topics::{
 
 use super::answers::{Answers, is_drained, is_operation};
 use super::cleanup::{CordonCleanup, DesiredNode, Voided};
-use super::context::{HookState, KeeperLevels, NodeContext, SiteState, TURN_ALONE, Turns, WindowState};
+use super::context::{KeeperLevels, NodeContext, TURN_ALONE};
 use super::drain::{Drain, DrainEnd, StepOutcome};
-use super::facts::{Effect, Event, K3sHold, NodeLook, SiteHold, say_blocker_changed, say_skipped};
+use super::facts::{Effect, Event, NodeLook, SiteHold, say_blocker_changed, say_skipped};
 use super::last_look::{LastLook, LookBasis};
 use super::records::{History, PublishedRecords};
 use crate::limits::{COMPLETE_AGE, Limits};
 
-/// The core of zedkube.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Zedkube {
     pub(super) node: NodeContext,
@@ -53,14 +52,8 @@ impl Zedkube {
                 limits,
                 boot_id,
                 booted_at: wrote.unwrap_or(booted_at),
-                member: Membership::default(),
-                site: SiteState::default(),
-                k3s: K3sHold::default(),
-                name: String::new(),
-                turn: Turns::default(),
-                hooks: HookState::default(),
-                window: WindowState::default(),
                 known: journal.known.clone(),
+                ..NodeContext::default()
             },
             drain: Drain::new(same_boot),
             cleanup: CordonCleanup::new(now, same_boot.map(|it| it.cordon)),

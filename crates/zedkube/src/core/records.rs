@@ -171,7 +171,6 @@ impl History {
         self.changed |= self.kept.boot_id == boot_id;
     }
 
-    /// The drain that is not over.
     fn open(&mut self) -> Option<&mut DrainRecord> {
         self.kept.drains.first_mut().filter(|it| it.is_open())
     }
@@ -461,7 +460,7 @@ pub(crate) fn shorten(marks: &mut DrainMarks) {
 }
 
 /// Each topic as it was published last.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct PublishedRecords {
     candidacy: Option<Candidacy>,
     status: Option<NodeDrainStatus>,
@@ -474,14 +473,7 @@ pub(crate) struct PublishedRecords {
 impl PublishedRecords {
     /// After a start, beside the journal that is on disk.
     pub(crate) fn beside(journal: DrainJournal) -> Self {
-        Self {
-            candidacy: None,
-            status: None,
-            progress: None,
-            progress_gap: Gap::default(),
-            journal,
-            marks_gap: Gap::default(),
-        }
+        Self { journal, ..Self::default() }
     }
 
     /// When a value that was held back must be written.

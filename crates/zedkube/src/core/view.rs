@@ -32,7 +32,6 @@ impl Zedkube {
         }
     }
 
-    /// The status that is shown.
     fn status(&self) -> NodeDrainStatus {
         self.answers.status(self.run_status())
     }

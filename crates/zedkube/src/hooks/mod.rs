@@ -338,7 +338,6 @@ struct HookRecord {
     notes: Vec<String>,
 }
 
-/// A hook that was called.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct Called {

@@ -70,7 +70,6 @@ pub enum Effect {
     Look(u64),
     /// Watch over the gate, or do so no longer.
     Gate(bool),
-    /// Write to the log.
     Say(LogMessage),
 }
 
@@ -129,7 +128,6 @@ pub struct K3s {
     pub(super) now: Mono,
 }
 
-/// What an update changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct K3sChange {
     pub(super) version: Option<String>,

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use agent::{AgentContext, Error, Hands, Tasks, Troubles, Weight, publication, turn, wire};
+use agent::turn::{self, AgentCore};
+use agent::{AgentContext, Error, Hands, Tasks, Troubles, Weight, publication, wire};
 use kubenodeop::node::boot::GateReport;
 use nodestatus::{ClusterMembership, Membership};
 use pubsub::{Publication, TopicRoot, store};
@@ -89,7 +90,7 @@ impl Updates {
         shell.tasks.follow_pause(pauses, Event::Pause);
         shell.follow(&context, cluster_membership);
         let core = K3s::new(found, context.clock.now());
-        turn::beside(core, shell, inbox, &context, troubles).await
+        turn::run(AgentCore::Second, core, shell, inbox, &context, troubles).await
     }
 }
 

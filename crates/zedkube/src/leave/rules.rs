@@ -277,7 +277,6 @@ impl LeaveRules {
         self.record.phase != stage
     }
 
-    /// Hears how far the walk is `now`.
     pub(super) fn walked(&mut self, now: Mono, state: &LeaveState) {
         if state.stage == LeavePhase::Draining {
             self.keep_marks(now, state.drain.as_deref());

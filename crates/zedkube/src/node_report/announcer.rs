@@ -64,7 +64,7 @@ impl ProgressMark {
 }
 
 /// Remembers what was said of the drain under way.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Announcer {
     stall_after: Duration,
     before: Option<NodeDrainProgress>,
@@ -81,16 +81,7 @@ pub(crate) struct Announcer {
 impl Announcer {
     /// `stall_after` is zero for never, and so is `pause_again`: how often it is said that a pause stays.
     pub(crate) fn new(stall_after: Duration, pause_again: Duration) -> Self {
-        Self {
-            stall_after,
-            before: None,
-            started: None,
-            hold: None,
-            mark: None,
-            stalled: false,
-            uncordons: 0,
-            pause: PauseTeller::new(pause_again),
-        }
+        Self { stall_after, pause: PauseTeller::new(pause_again), ..Self::default() }
     }
 
     /// Whether nothing progresses at this moment.

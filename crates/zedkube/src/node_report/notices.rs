@@ -32,7 +32,6 @@ pub(crate) enum NoticeKind {
 }
 
 impl NoticeKind {
-    /// The reason of an Event.
     pub(crate) const fn reason(self) -> &'static str {
         match self {
             Self::Started => "DrainStarted",

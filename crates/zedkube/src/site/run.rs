@@ -17,7 +17,7 @@ use outage::margin;
 use outage::margin::facts::{Data, OwnEtcd as Etcd, Readyz};
 use outage::operator::{self as lease, Failed};
 use outage::site::calls::Address;
-use outage::site::member::{self, LeaseReading, LocalSite, Next, OwnIdentity, SiteFacts, SiteMemberAction};
+use outage::site::member::{self, LeaseReading, LocalSite, Next, OwnIdentity, SiteFacts};
 use outage::site::record::Move;
 use outage::site::record::{Ack, NodeStep, SiteKind, SitePhase, SiteRecord};
 use outage::site::restart::{stage, stands_in};
@@ -60,7 +60,6 @@ pub(crate) struct Sites {
     failed: bool,
 }
 
-/// What one look has read.
 struct SiteReadings<'a> {
     name: &'a NodeName,
     device_uuid: &'a str,
@@ -135,7 +134,7 @@ impl Sites {
                     }
                     // Of a cluster that the node has left nothing holds it.
                     Membership::Outside => {
-                        self.keep(&Next::out(), None);
+                        self.keep(&Next::default(), None);
                     }
                     Membership::Undecided | Membership::Leaving => {}
                 }
@@ -164,7 +163,7 @@ impl Sites {
         };
         let (Some(held), Some(site)) = (held, site) else {
             (self.waits, self.phase) = (None, None);
-            self.keep(&Next::out(), None);
+            self.keep(&Next::default(), None);
             return;
         };
         if let Err(why) = self.take_part(cluster, name, device_uuid, (&held, &site)).await {
@@ -199,7 +198,7 @@ impl Sites {
         let uid = calls::own(cluster, name, device_uuid).await.map_err(|it| it.line())?.uid;
         let own = self.own(name, uid);
         let Some(member) = site.member(&own.node, &own.uid) else {
-            self.keep(&Next::out(), None);
+            self.keep(&Next::default(), None);
             return Ok(());
         };
         let facts = node::read(cluster, name, device_uuid).await.map_err(|it| it.line())?;
@@ -357,7 +356,6 @@ impl Sites {
         lease::change(cluster, wall, edit).await.map(drop).map_err(|it| it.to_string())
     }
 
-    /// What is done for all.
     async fn coordinate(
         &mut self,
         cluster: &ApiClient,
@@ -493,7 +491,6 @@ pub(super) fn record(
 ) -> Option<SiteOperation> {
     let local = next.local.as_ref()?;
     let before = before.cloned().unwrap_or_default();
-    let go = matches!(next.hold, SiteMemberAction::Go | SiteMemberAction::Drain);
     let by = site.map(|it| format!("{}: {}", it.by.who, it.by.why));
     let is_ordered = before.id == local.id && before.step == local.step.text();
     let record = SiteOperation {
@@ -502,7 +499,7 @@ pub(super) fn record(
         op: op(&local.kind),
         step: local.step.text().to_owned(),
         boot_id: local.boot_id.clone(),
-        go,
+        go: next.go,
         server: local.server,
         order: local.order.clone(),
         all_ready: local.all_ready,

@@ -121,7 +121,6 @@ struct Window {
     starts: Crontab,
 }
 
-/// A window as it is set.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WindowText {

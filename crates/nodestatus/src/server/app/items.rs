@@ -147,7 +147,6 @@ impl Collected<'_> {
     }
 }
 
-/// What a row shows of a topic.
 fn facts(row: &str, topic: &Map<String, Value>) -> Result<AppFacts, String> {
     let mut columns = row.split('|').map(|it| filled(it.trim(), topic));
     let mut next = || columns.next().unwrap_or_else(|| Ok(String::new()));

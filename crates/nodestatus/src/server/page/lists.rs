@@ -58,7 +58,6 @@ const fn weight(row: &Row) -> &'static str {
     }
 }
 
-/// The nodes of the cluster.
 pub(super) fn cluster(status: &NodeStatus) -> Markup {
     let all = &status.nodes;
     let known = !all.is_empty() || !status.leader.is_empty();

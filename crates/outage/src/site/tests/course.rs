@@ -7,9 +7,7 @@ use std::time::Duration;
 use step::Dice;
 
 use super::super::coordinate;
-use super::super::member::{
-    self, GOING_LIMIT, LeaseReading, LocalSite, OwnIdentity, SiteFacts, SiteMemberAction,
-};
+use super::super::member::{self, GOING_LIMIT, LeaseReading, LocalSite, OwnIdentity, SiteFacts};
 use super::super::operator::{self, SiteRequest};
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use super::super::record::{MachineAction, MachineSeen, Machines, RunStrategy};
@@ -193,7 +191,7 @@ impl Site3 {
             self.machines[at].cordoned = true;
         }
         // What the gate after the boot does, once nothing holds the node.
-        if next.hold == SiteMemberAction::None && self.answers() {
+        if next.local.as_ref().is_none_or(|it| it.released) && self.answers() {
             self.machines[at].cordoned = false;
         }
         if cuts && self.chance(20) {
@@ -212,7 +210,7 @@ impl Site3 {
                 self.write(version, record);
             }
         }
-        if next.hold == SiteMemberAction::Go {
+        if next.go {
             self.cut(at);
             if self.kind == SiteKind::Reboot {
                 self.power_on(at);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::coordinate::next;
-use super::super::member::{self, LeaseReading, LocalSite, OwnIdentity, Reboot, SiteFacts, SiteMemberAction};
+use super::super::member::{self, LeaseReading, LocalSite, OwnIdentity, Reboot, SiteFacts};
 use super::super::operator::{SiteRequest, begin, cancel, current, hear, last_restart, pass};
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use super::super::restart::{REBUILD_LIMIT, WELL, plan};
@@ -342,56 +342,28 @@ fn v3_a_node_takes_its_order_for_one_boot_and_is_held_by_nothing_else() {
     let commanded = rebooting(Reboot { commanded: true, ..Reboot::default() });
     let failed = rebooting(Reboot { failed: "its drain failed".to_owned(), ..Reboot::default() });
     let etcd = SiteFacts { etcd: "its etcd to be ready".to_owned(), ..open.clone() };
-    // Step in the record, boot, facts; hold, step on disk, step said.
+    // Step in the record, boot, facts; whether it goes, step on disk, step said.
     let rows = [
-        (NodeStep::Seen, "b1", &plain, SiteMemberAction::None, None, NodeStep::Seen),
-        (
-            NodeStep::Draining,
-            "b1",
-            &plain,
-            SiteMemberAction::Drain,
-            Some(NodeStep::Draining),
-            NodeStep::Draining,
-        ),
-        (
-            NodeStep::Draining,
-            "b1",
-            &commanded,
-            SiteMemberAction::Drain,
-            Some(NodeStep::Draining),
-            NodeStep::Going,
-        ),
-        (
-            NodeStep::Draining,
-            "b1",
-            &failed,
-            SiteMemberAction::Drain,
-            Some(NodeStep::Draining),
-            NodeStep::Failed,
-        ),
-        (
-            NodeStep::Going,
-            "b1",
-            &commanded,
-            SiteMemberAction::Drain,
-            Some(NodeStep::Draining),
-            NodeStep::Going,
-        ),
-        (NodeStep::Going, "b2", &plain, SiteMemberAction::None, Some(NodeStep::Booted), NodeStep::Booted),
+        (NodeStep::Seen, "b1", &plain, false, None, NodeStep::Seen),
+        (NodeStep::Draining, "b1", &plain, true, Some(NodeStep::Draining), NodeStep::Draining),
+        (NodeStep::Draining, "b1", &commanded, true, Some(NodeStep::Draining), NodeStep::Going),
+        (NodeStep::Draining, "b1", &failed, true, Some(NodeStep::Draining), NodeStep::Failed),
+        (NodeStep::Going, "b1", &commanded, true, Some(NodeStep::Draining), NodeStep::Going),
+        (NodeStep::Going, "b2", &plain, false, Some(NodeStep::Booted), NodeStep::Booted),
         // Power was lost while it was drained: that was a boot.
-        (NodeStep::Draining, "b2", &plain, SiteMemberAction::None, Some(NodeStep::Booted), NodeStep::Booted),
-        (NodeStep::Booted, "b2", &open, SiteMemberAction::None, Some(NodeStep::Booted), NodeStep::Open),
-        (NodeStep::Booted, "b2", &etcd, SiteMemberAction::None, Some(NodeStep::Booted), NodeStep::Booted),
-        (NodeStep::Open, "b2", &open, SiteMemberAction::None, None, NodeStep::Open),
-        (NodeStep::Verifying, "b2", &open, SiteMemberAction::None, None, NodeStep::Verifying),
-        (NodeStep::Failed, "b1", &plain, SiteMemberAction::None, None, NodeStep::Failed),
-        (NodeStep::Done, "b2", &plain, SiteMemberAction::None, None, NodeStep::Done),
+        (NodeStep::Draining, "b2", &plain, false, Some(NodeStep::Booted), NodeStep::Booted),
+        (NodeStep::Booted, "b2", &open, false, Some(NodeStep::Booted), NodeStep::Open),
+        (NodeStep::Booted, "b2", &etcd, false, Some(NodeStep::Booted), NodeStep::Booted),
+        (NodeStep::Open, "b2", &open, false, None, NodeStep::Open),
+        (NodeStep::Verifying, "b2", &open, false, None, NodeStep::Verifying),
+        (NodeStep::Failed, "b1", &plain, false, None, NodeStep::Failed),
+        (NodeStep::Done, "b2", &plain, false, None, NodeStep::Done),
     ];
-    for (step, boot, facts, hold, disk, says) in rows {
+    for (step, boot, facts, goes, disk, says) in rows {
         let what = format!("{step:?} in {boot}, {facts:?}");
         let word = LeaseReading::Site(Box::new(at(step)));
         let next = member::next(&own(boot), None, &word, facts);
-        assert_eq!((next.hold, next.say, next.cordon), (hold, Some(says), false), "{what}");
+        assert_eq!((next.go, next.say, next.cordon), (goes, Some(says), false), "{what}");
         assert_eq!(next.local.as_ref().map(|it| it.step.clone()), disk, "{what}");
         assert!(next.local.is_none_or(|it| it.released && it.boot_id == boot), "{what}");
     }
@@ -406,10 +378,10 @@ fn v3_a_node_takes_its_order_for_one_boot_and_is_held_by_nothing_else() {
         all_ready: false,
         released: true,
     };
-    for (boot, hold) in [("b1", SiteMemberAction::Drain), ("b2", SiteMemberAction::None)] {
+    for (boot, goes) in [("b1", true), ("b2", false)] {
         let next =
             member::next(&own(boot), Some(&local), &LeaseReading::Silent("refused".to_owned()), &plain);
-        assert_eq!((next.hold, next.local.unwrap().boot_id.as_str()), (hold, boot));
+        assert_eq!((next.go, next.local.unwrap().boot_id.as_str()), (goes, boot));
     }
     assert_eq!(member::next(&own("b1"), Some(&local), &LeaseReading::Over, &plain).local, None, "withdrawn");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use step::Dice;
 
 use super::super::coordinate::{is_coordinator, next};
-use super::super::member::{self, LeaseReading, LocalSite, OwnIdentity, Reboot, SiteFacts, SiteMemberAction};
+use super::super::member::{self, LeaseReading, LocalSite, OwnIdentity, Reboot, SiteFacts};
 use super::super::operator::{advance, begin, current, hear, last_restart, pass};
 use super::super::record::{Ack, NodeStep, SitePhase, SiteRecord};
 use super::super::restart::stage;
@@ -91,7 +91,7 @@ impl Course {
         let next = member::next(&own, machine.disk.as_ref(), &word, &facts);
         let machine = &mut self.machines[at];
         machine.disk.clone_from(&next.local);
-        if next.hold == SiteMemberAction::Drain {
+        if next.go {
             machine.ordered = machine.ordered.max(1);
         } else if machine.ordered < 4 {
             machine.ordered = 0;

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use super::super::coordinate::{is_coordinator, next};
-use super::super::member::{
-    self, GOING_LIMIT, LeaseReading, LocalSite, OwnIdentity, SiteFacts, SiteMemberAction,
-};
+use super::super::member::{self, GOING_LIMIT, LeaseReading, LocalSite, Next, OwnIdentity, SiteFacts};
 use super::super::operator::{SiteRequest, begin, cancel, current, pass};
 use super::super::record::Machines;
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
@@ -53,13 +51,9 @@ pub(super) fn holder() -> Holder {
         node_uid: "uid-a".to_owned(),
         boot_id: "b1".to_owned(),
         op: Op::Reboot,
-        counter: 0,
-        fence: 0,
         phase: Phase::Drained,
         server: true,
-        since: String::new(),
-        earlier: None,
-        rest: serde_json::Map::new(),
+        ..Holder::default()
     }
 }
 
@@ -252,29 +246,22 @@ fn without_the_api_a_server_goes_by_its_own_etcd_and_never_before_it_has_the_ord
     };
     let facts = |peers, waited| SiteFacts { peers, waited, cordoned: true, ..SiteFacts::default() };
     let (short, long) = (GOING_LIMIT / 2, GOING_LIMIT);
-    for (local, facts, hold) in [
-        (local(NodeStep::Cordoned, false), facts(Some(0), long), SiteMemberAction::Kept),
-        (local(NodeStep::Ready, false), facts(Some(0), short), SiteMemberAction::Kept),
-        (local(NodeStep::Ready, false), facts(Some(0), long), SiteMemberAction::Go),
-        (local(NodeStep::Ready, true), facts(Some(1), short), SiteMemberAction::Kept),
-        (local(NodeStep::Ready, true), facts(None, short), SiteMemberAction::Kept),
-        (local(NodeStep::Ready, true), facts(Some(0), Duration::ZERO), SiteMemberAction::Go),
-        (local(NodeStep::Ready, true), facts(None, long), SiteMemberAction::Go),
-        (local(NodeStep::Going, true), facts(None, short), SiteMemberAction::Go),
+    for (local, facts, goes) in [
+        (local(NodeStep::Cordoned, false), facts(Some(0), long), false),
+        (local(NodeStep::Ready, false), facts(Some(0), short), false),
+        (local(NodeStep::Ready, false), facts(Some(0), long), true),
+        (local(NodeStep::Ready, true), facts(Some(1), short), false),
+        (local(NodeStep::Ready, true), facts(None, short), false),
+        (local(NodeStep::Ready, true), facts(Some(0), Duration::ZERO), true),
+        (local(NodeStep::Ready, true), facts(None, long), true),
+        (local(NodeStep::Going, true), facts(None, short), true),
         // A later boot.
-        (
-            LocalSite { boot_id: "b0".to_owned(), ..local(NodeStep::Going, true) },
-            facts(Some(0), long),
-            SiteMemberAction::Kept,
-        ),
-        (
-            LocalSite { released: true, ..local(NodeStep::Booted, true) },
-            facts(None, long),
-            SiteMemberAction::None,
-        ),
+        (LocalSite { boot_id: "b0".to_owned(), ..local(NodeStep::Going, true) }, facts(Some(0), long), false),
+        (LocalSite { released: true, ..local(NodeStep::Booted, true) }, facts(None, long), false),
     ] {
         let next = member::next(&own, Some(&local), &LeaseReading::Silent("no answer".to_owned()), &facts);
-        assert_eq!(next.hold, hold, "{local:?} {facts:?}");
+        assert_eq!(next.go, goes, "{local:?} {facts:?}");
+        assert_eq!(next.local.unwrap().released, local.released, "{local:?}");
         assert_eq!(next.say, None, "{local:?}");
     }
 }
@@ -302,5 +289,5 @@ fn a_node_that_is_back_says_so_only_behind_its_clock_and_its_etcd() {
     assert_eq!(step(&SiteFacts::default()), Some(NodeStep::Booted));
     // Another cluster's node of that name is none of the site.
     let other = OwnIdentity { uid: "other".to_owned(), ..own };
-    assert_eq!(member::next(&other, None, &word, &SiteFacts::default()).hold, SiteMemberAction::None);
+    assert_eq!(member::next(&other, None, &word, &SiteFacts::default()), Next::default());
 }

@@ -280,12 +280,10 @@ impl Turn {
             boot_id,
             op: claim.op.clone(),
             counter: claim.counter,
-            fence: 0,
             phase,
             server,
-            since: String::new(),
             earlier,
-            rest: serde_json::Map::new(),
+            ..Holder::default()
         }
     }
 

@@ -207,13 +207,10 @@ fn the_second_look_sees_every_way_to_lose_a_turn() {
         let text = |it: &str| it.to_owned();
         let forced = ForcedRelease {
             node: text("a"),
-            node_uid: text(""),
             fence: 1,
             who: text("kim"),
             why: text("burnt"),
-            when: text(""),
-            earlier: None,
-            rest: serde_json::Map::new(),
+            ..ForcedRelease::default()
         };
         *record = release(record, forced).unwrap();
     };

@@ -43,9 +43,8 @@ fn a_lease_that_was_deleted_or_restored_is_rebuilt_from_the_marks_with_numbers_o
         fence,
         who: "op".to_owned(),
         why: "burnt".to_owned(),
-        when: String::new(),
         earlier,
-        rest: serde_json::Map::new(),
+        ..ForcedRelease::default()
     };
     let released = |fence, earlier| TurnRecord { forced: vec![forced(fence, earlier)], ..at(8, vec![]) };
     let table: [(&str, Option<TurnRecord>, TurnNode, Option<Brief>); 15] = [
@@ -240,9 +239,8 @@ fn t6_until_it_is_written_in_again_nothing_goes_on_and_a_turn_of_others_ends_it(
         fence: 1,
         who: "op".to_owned(),
         why: "burnt".to_owned(),
-        when: String::new(),
         earlier: earlier(7, "L"),
-        rest: serde_json::Map::new(),
+        ..ForcedRelease::default()
     };
     let record = TurnRecord { forced: vec![released], ..at(1, vec![]) };
     let stage = changed(|it| it.lease = Some(held("L2", record)));

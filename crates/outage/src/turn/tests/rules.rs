@@ -35,10 +35,7 @@ pub(super) fn holder(name: &str, fence: Fence) -> Holder {
         counter: 1,
         fence,
         phase: Phase::Granted,
-        server: false,
-        since: String::new(),
-        earlier: None,
-        rest: Map::new(),
+        ..Holder::default()
     }
 }
 
@@ -302,13 +299,10 @@ fn an_operator_releases_one_grant_with_a_reason_and_no_other() {
     let record = holding(vec![holder("b", 7), holder("c", 8)], 2);
     let forced = |node: &str, fence, why: &str| ForcedRelease {
         node: node.to_owned(),
-        node_uid: String::new(),
         fence,
         who: "op".to_owned(),
         why: why.to_owned(),
-        when: String::new(),
-        earlier: None,
-        rest: Map::new(),
+        ..ForcedRelease::default()
     };
     let released = release(&record, forced("b", 7, "burnt")).unwrap();
     assert_eq!(released.holder_identity(), "c");

@@ -91,17 +91,8 @@ impl World {
                 let node = self.nodes[nth].name.clone();
                 let held = self.lease.clone().unwrap();
                 let fence = held.record.holders.iter().find(|it| it.node == node).unwrap().fence;
-                let text = String::new;
-                let forced = ForcedRelease {
-                    node,
-                    node_uid: text(),
-                    fence,
-                    who: text(),
-                    why: "gone".to_owned(),
-                    when: text(),
-                    earlier: None,
-                    rest: serde_json::Map::new(),
-                };
+                let forced =
+                    ForcedRelease { node, fence, why: "gone".to_owned(), ..ForcedRelease::default() };
                 let record = rule::release(&held.record, forced).unwrap();
                 self.store(RecordWrite { on: Some((held.uid, held.resource_version)), record });
                 // His word: it does not count.

@@ -86,7 +86,6 @@ impl Drain {
         Some(self.at_turn()?.obstacle()?.1)
     }
 
-    /// Why `gate` is shut.
     pub(super) fn shut(&self, gate: &DrainGate, answers: &Answers, node: &NodeContext) -> Shut {
         match gate {
             DrainGate::Start { .. } => Shut::new(words(DrainPhase::Checking, "request accepted", "")),

@@ -71,9 +71,7 @@ pub(crate) struct Drain {
 /// What the rest of the core has to know of a step of the drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StepOutcome {
-    /// A cordon was sent.
     CordonSent,
-    /// The node is cordoned.
     Cordoned(CordonOwner),
     /// It is proved done.
     Drained,
@@ -102,7 +100,6 @@ impl Drain {
         }
     }
 
-    /// The wall clock was set.
     pub(crate) fn set_clock(&mut self, before: GoTime, booted_at: GoTime) {
         self.started_at = self.started_at.moved(before, booted_at);
     }
@@ -306,7 +303,6 @@ impl Drain {
         None
     }
 
-    /// The drain starts.
     fn start(&mut self, now: Mono, node: &NodeContext, out: &mut Vec<Effect>) -> Option<StepOutcome> {
         if let Some(pass) = self.window_pass(node) {
             say!(out, warn, "the drain starts outside of its windows by a person's word: {}", pass.by);
@@ -619,7 +615,6 @@ impl Drain {
         self.began().map(|since| (since, since + after))
     }
 
-    /// When the drain fails on it.
     pub(super) fn gives_up_at(&self, node: &NodeContext) -> Option<Mono> {
         Some(self.drain_limit(node)?.1)
     }

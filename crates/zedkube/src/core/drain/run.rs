@@ -13,7 +13,6 @@ use crate::core::facts::{CordonFailure, StartObstacle, UnansweredCall};
 /// One drain, from the request to its end; each state holds what is valid in it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) enum DrainRun {
-    /// Nothing is asked for.
     #[default]
     Idle,
     /// Something keeps it from its cordon.
@@ -60,17 +59,21 @@ pub(crate) enum CordonStage {
     },
 }
 
-/// How a drain ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DrainEnd {
     /// Proved done.
-    Drained { attempt: u32, last: Box<Progress> },
+    Drained {
+        attempt: u32,
+        last: Box<Progress>,
+    },
     /// Left out, for this reason.
     Skipped(Skip),
-    /// Could not cordon.
     FailedCordon(CordonFailure),
-    /// Could not drain.
-    FailedDrain { attempt: u32, reason: String, last: Box<Progress> },
+    FailedDrain {
+        attempt: u32,
+        reason: String,
+        last: Box<Progress>,
+    },
     /// As it was before: before this agent restarted in the same boot, or before a request that has gone.
     Resumed(DrainStatus),
 }
@@ -115,7 +118,6 @@ pub(crate) struct TurnGate {
     pub(super) away: Option<ApiAbsence>,
 }
 
-/// An API that is not there.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ApiAbsence {
     pub(super) since: Mono,
@@ -127,7 +129,6 @@ pub(crate) struct ApiAbsence {
     pub(super) refused: Option<String>,
 }
 
-/// How far the preflight is.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) enum Preflight {
     /// Nothing was looked at.

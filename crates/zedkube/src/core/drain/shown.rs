@@ -213,7 +213,6 @@ impl Drain {
     }
 }
 
-/// A state in words.
 pub(crate) struct StateWords {
     pub(crate) phase: DrainPhase,
     pub(crate) reason: String,
