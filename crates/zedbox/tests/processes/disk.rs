@@ -137,9 +137,7 @@ fn where_run_and_persist_are_full_status_and_orders_say_where_to_make_room() {
         said.contains(&at_top("run")) && said.contains(&at_top("persist")) && !said.contains("0001"),
         "{said}"
     );
-    for (line, top) in
-        [("pause --reason x", "persist"), ("drain --reason x", "run"), ("reboot --reason x", "persist")]
-    {
+    for (line, top) in [("pause --reason x", "persist"), ("drain --reason x", "run")] {
         let said = run(line);
         assert!(said.contains(&at_top(top)) && said.contains(disk.words()), "{line}: {said}");
     }
