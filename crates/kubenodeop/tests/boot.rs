@@ -6,7 +6,7 @@ use futures::FutureExt as _;
 use kube::Client;
 use kubeapi::{ApiClient, NodeName};
 use kubenodeop::node::CordonSeen;
-use kubenodeop::node::boot::{BootWatch, GateReport, LocalHealth, until_tainted, watch_over};
+use kubenodeop::node::boot::{BootWatch, GateReport, LocalHealth, NodeAtRest, until_tainted, watch_over};
 use kubenodeop::node::gate::{Check, GateFact, Layer, LayerLimits};
 use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::{Value, json};
@@ -286,12 +286,13 @@ async fn r5_v2_taints_that_come_back_are_heard_of_by_one_watch_without_a_list() 
         });
     };
     let hour = Duration::from_hours(1);
-    let (seen, cordon) = watch::channel(None);
+    let (seen, shown) = watch::channel(NodeAtRest::default());
     let mut wait = std::pin::pin!(until_tainted(&cluster, &boot, &seen));
     assert!(tokio::time::timeout(hour, wait.as_mut()).await.is_err());
-    assert_eq!(*cordon.borrow(), Some(CordonSeen::None));
+    let at_rest = |cordon| NodeAtRest { cordon: Some(cordon), is_api_silent: false };
+    assert_eq!(*shown.borrow(), at_rest(CordonSeen::None));
     let ours = json!({ "bootId": "x", "requestedBy": 2, "requestedAt": "t" }).to_string();
-    for (cordoned, mark, shown) in [
+    for (cordoned, mark, cordon) in [
         (true, None, CordonSeen::Foreign),
         (true, Some(&ours), CordonSeen::Ours),
         (false, Some(&ours), CordonSeen::Marked),
@@ -303,7 +304,7 @@ async fn r5_v2_taints_that_come_back_are_heard_of_by_one_watch_without_a_list() 
                 mark.map_or(json!({}), |mark| json!({ "pillar-rs/cordon-owner": mark }));
         });
         assert!(tokio::time::timeout(Duration::from_secs(2), wait.as_mut()).await.is_err());
-        assert_eq!(*cordon.borrow(), Some(shown));
+        assert_eq!(*shown.borrow(), at_rest(cordon));
     }
     taint("n2", "node.kubernetes.io/unreachable");
     taint("n1", "node-role.kubernetes.io/control-plane");
@@ -315,6 +316,19 @@ async fn r5_v2_taints_that_come_back_are_heard_of_by_one_watch_without_a_list() 
         sim.faults().requests().into_iter().filter(|it| !it.uri.contains("watch=true")).collect();
     assert_eq!(lists.len(), 1, "{lists:#?}");
     assert!(sim.faults().requests().iter().all(|it| it.uri.contains("metadata.name%3Dn1")));
+    // Refused, and without any answer.
+    for fault in [ScriptedFault::Cut, ScriptedFault::Hang] {
+        sim.edit("nodes", "", "n1", |it| it["spec"]["taints"] = json!([]));
+        let mut wait = std::pin::pin!(until_tainted(&cluster, &boot, &seen));
+        assert!(tokio::time::timeout(hour, wait.as_mut()).await.is_err());
+        assert!(!shown.borrow().is_api_silent);
+        sim.faults().script("GET", "/", u32::MAX, fault);
+        assert!(tokio::time::timeout(Duration::from_mins(2), wait.as_mut()).await.is_err());
+        assert!(shown.borrow().is_api_silent);
+        sim.faults().clear();
+        assert!(tokio::time::timeout(Duration::from_secs(30), wait.as_mut()).await.is_err());
+        assert_eq!(*shown.borrow(), at_rest(CordonSeen::None));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -326,7 +340,8 @@ async fn k6_a_taint_that_most_nodes_do_not_have_is_heard_of_at_rest_and_a_warnin
     assert!(stage.report.borrow().verdict.as_ref().unwrap().shown.warnings.is_empty());
     let sim = stage.sim.clone();
     let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
-    let (boot, (seen, _cordon)) = (boot_of(NodeName::parse("n1").unwrap()), watch::channel(None));
+    let (seen, _shown) = watch::channel(NodeAtRest::default());
+    let boot = boot_of(NodeName::parse("n1").unwrap());
     let mut wait = std::pin::pin!(until_tainted(&cluster, &boot, &seen));
     let mine = [("example.com/mine", "NoSchedule")];
     // One that the other node has as well is usual.

@@ -73,8 +73,10 @@ pub fn rows(view: &DrainView, judged: &Judgement, now: GoTime) -> Vec<Row> {
         rows.push(cause("held", format!("nodeagent holds the {} back: {}", it.op, it.held)));
     }
     rows.extend(view.leave.iter().map(|it| cause("cluster", leave_words(it, now))));
-    let paused = view.pause.iter().map(|it| Row::new(RowWeight::Essential, "paused", pause_words(it, now)));
-    rows.extend(paused);
+    // Who and why is in the headline of a node that rests.
+    let told = judged.headline.state == NodeState::Paused;
+    let paused = |it| Row::new(RowWeight::Essential, "paused", pause_words(it, told, now));
+    rows.extend(view.pause.iter().map(paused));
     rows.extend(view.force.iter().map(|it| {
         cause(
             "force file",
@@ -431,16 +433,17 @@ fn more(label: &'static str, hidden: usize, omitted: u32) -> Option<Row> {
     Some(Row::new(RowWeight::Cause, label, text))
 }
 
-/// Who keeps what from starting, why, since when, and what ends it.
-fn pause_words(pause: &OperationPause, now: GoTime) -> String {
-    let what = match pause.scope {
-        PauseScope::Node => "no operation starts",
-        PauseScope::Controller => "what the controller orders waits",
+/// Who keeps what from starting, and why, where that is not `told` already; since when, and what ends it.
+fn pause_words(pause: &OperationPause, told: bool, now: GoTime) -> String {
+    let OperationPause { by, reason, since, until, scope, .. } = pause;
+    let what = match scope {
+        _ if told => String::new(),
+        PauseScope::Node => format!("no operation starts, by {by}: {reason}; "),
+        PauseScope::Controller => format!("what the controller orders waits, by {by}: {reason}; "),
     };
-    let OperationPause { by, reason, since, until, .. } = pause;
     let end =
         if until.is_zero() { String::new() } else { format!("; ends by itself {}", moment(*until, now)) };
-    format!("{what}, by {by}: {reason}; since {}{end}; `zedbox resume` ends it", moment(*since, now))
+    format!("{what}since {}{end}; `zedbox resume` ends it", moment(*since, now))
 }
 
 fn since(at: GoTime, now: GoTime) -> String {

@@ -11,7 +11,7 @@ use kubeapi::nodes::ReachableNode;
 use kubeapi::reply::Reach;
 use kubeapi::{ApiClient, Error, NodeName, nodes};
 use kubenodeop::node::LastSeen;
-use kubenodeop::node::boot::{self, BootWatch, GateReport};
+use kubenodeop::node::boot::{self, BootWatch, GateReport, NodeAtRest};
 use kubenodeop::{
     AttemptFailure, CordonAnnotation, Cordoned, DrainOrder, Progress, SurgeRule, WatchedBlockers, node,
 };
@@ -335,10 +335,10 @@ impl TaskContext {
     /// Watches our node until taints of an outage are on it, and says how its cordon is. Dropping it loses nothing.
     pub(crate) async fn taints(self, outbox: Outbox<Event>) {
         let Ok(boot) = self.boot() else { return };
-        let (sender, receiver) = watch::channel(None);
+        let (sender, receiver) = watch::channel(NodeAtRest::default());
         let tainted = tokio::select! {
             tainted = boot::until_tainted(&self.cluster, &boot, &sender) => tainted,
-            () = pass_on(receiver, outbox.clone(), |it| Event::CordonSeen(it.unwrap_or_default())) => return,
+            () = pass_on(receiver, outbox.clone(), Event::AtRest) => return,
         };
         outbox.send(Event::Tainted(tainted)).await;
     }

@@ -55,8 +55,9 @@ const UPPER_LOOKS: (Duration, Duration) = (Duration::from_secs(1), Duration::fro
 /// How often an API that is away is asked what it waits for.
 const WAITS_LOOK: Duration = Duration::from_secs(10);
 
-/// How long one watch of a node in service is kept open: waiting costs one request in so long.
-const AT_REST: Duration = Duration::from_mins(10);
+/// How long one watch of a node in service is kept open: waiting costs one request in so long, and an API that hangs is
+/// noticed so much later.
+const AT_REST: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Clone)]
 pub struct BootWatch {
@@ -102,6 +103,15 @@ pub struct GateReport {
     pub leftovers: LeftoverPods,
     /// The cordon of the node; `None` before the first look.
     pub cordon: Option<CordonSeen>,
+}
+
+/// What one watch of a node in service shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NodeAtRest {
+    /// `None` before the first look.
+    pub cordon: Option<CordonSeen>,
+    /// The API has not answered twice in a row.
+    pub is_api_silent: bool,
 }
 
 /// Watches over the gate and removes stale taints, for as long as the future is kept; it never ends. `local` says
@@ -165,14 +175,16 @@ pub async fn watch_over<W: Future<Output = String>>(
     }
 }
 
-/// Ends when taints are on our node that an outage has left, or that most nodes do not have, and says which; until then `cordon` has its cordon. It keeps one watch
-/// open, of our Node object alone, and lists once. Dropping the future loses nothing.
+/// Ends when taints are on our node that an outage has left, or that most nodes do not have, and says which; until then
+/// `seen` has what else there is. It keeps one watch open, of our Node object alone, and lists once, but after an API
+/// that was silent. Dropping the future loses nothing.
 pub async fn until_tainted(
     cluster: &ApiClient,
     boot: &BootWatch,
-    cordon: &watch::Sender<Option<CordonSeen>>,
+    seen: &watch::Sender<NodeAtRest>,
 ) -> Vec<String> {
-    let mut facts = node_facts(cluster, boot, Manner { slot: AT_REST, ..Manner::default() });
+    let watched = || node_facts(cluster, boot, Manner { slot: AT_REST, ..Manner::default() });
+    let (mut facts, mut was_away) = (watched(), false);
     loop {
         match facts.next().await {
             Some(GateFact::Node(Ok(GateNode { taints, .. }))) if !taints.is_empty() => return taints,
@@ -180,7 +192,16 @@ pub async fn until_tainted(
                 if let Some(unusual) = node.unusual.into_iter().next() {
                     return vec![unusual.text];
                 }
-                cordon.send_if_modified(|held| step::update(held, Some(node.cordon)));
+                was_away = false;
+                let shown = NodeAtRest { cordon: Some(node.cordon), is_api_silent: false };
+                seen.send_if_modified(|held| step::update(held, shown));
+            }
+            Some(GateFact::Away(_)) => {
+                let is_silent = std::mem::replace(&mut was_away, true);
+                seen.send_if_modified(|held| step::update(&mut held.is_api_silent, is_silent));
+                sleep(WAITS_LOOK).await;
+                // One that continues says nothing of what has not changed.
+                facts = watched();
             }
             Some(_) => {}
             None => return std::future::pending().await,

@@ -43,6 +43,8 @@ pub struct GateStatus {
     pub layer: Option<Layer>,
     /// As a reader sees it, with times since the boot.
     pub shown: BootGate,
+    /// The API was asked and does not answer.
+    pub is_api_silent: bool,
     /// The gate is open or not, the node keeps its turn: volumes are degraded, pods or machines not up yet.
     pub holds_turn: bool,
 }
@@ -279,7 +281,8 @@ impl Gate {
             stale_taints: taints,
             warnings,
         };
-        GateStatus { layer, shown, holds_turn }
+        let is_api_silent = layer == Some(Layer::Service) && self.service.is_some();
+        GateStatus { layer, shown, is_api_silent, holds_turn }
     }
 
     fn healthy(&self, volumes: &str) -> (String, String) {

@@ -215,7 +215,7 @@ fn u12_who_waits_for_its_turn_says_for_whom_by_the_rule_that_holds_it() {
         ("down", &["n2"][..], "n2 is down"),
         ("server", &["n2", "n3"], "n2, n3 are down"),
         ("cordoned", &["n2", "n3"], "n2, n3 are cordoned"),
-        ("holder", &["n2"], "n2 is down or about to be"),
+        ("holder", &["n2"], "it is the turn of n2"),
         ("order", &["n2"], "n2 has an earlier place"),
         ("margin", &["n2"], "etcd needs this node for its quorum"),
         ("mode", &[], "an operation on the whole cluster is in progress"),

@@ -51,7 +51,7 @@ pub(super) fn turn(progress: &NodeDrainProgress) -> String {
         ("not-listed", _) => "the cluster does not list this node".to_owned(),
         ("down" | "server", false) => format!("{nodes} {are} down"),
         ("cordoned", false) => format!("{nodes} {are} cordoned"),
-        ("holder", false) => format!("{nodes} {are} down or about to be"),
+        ("holder", false) => format!("it is the turn of {nodes}"),
         ("order", false) => format!("{nodes} {have} an earlier place"),
         (_, false) => format!("behind {nodes}"),
         (_, true) => "it has asked for it".to_owned(),

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use kubeapi::listed;
 use kubenodeop::node::CordonSeen;
-use kubenodeop::node::boot::GateReport;
+use kubenodeop::node::boot::{GateReport, NodeAtRest};
 use kubenodeop::node::gate::{GateStatus, Layer};
 use nodestatus::Membership;
 use step::{Fault, Inserted as _, Mono, planted, say};
@@ -36,6 +36,8 @@ pub(crate) struct AfterBoot {
     opened: bool,
     /// The node is watched for taints that come back.
     sentry: bool,
+    /// Since when that watch has no answer.
+    silent_since: Option<Mono>,
     report: Option<Box<GateReport>>,
     /// The newest one with which the gate was open.
     passed: Option<GateStatus>,
@@ -207,9 +209,16 @@ impl AfterBoot {
         }
         let sentry = member && !node.name.is_empty() && !wanted && !busy;
         if sentry != self.sentry {
-            self.sentry = sentry;
+            (self.sentry, self.silent_since) = (sentry, None);
             out.push(Effect::Taints(sentry));
         }
+    }
+
+    /// Since when the API does not answer a node that is not drained; zero while it does.
+    pub(crate) fn api_silent_since(&self, node: &NodeContext) -> GoTime {
+        let of_gate = self.verdict().filter(|it| self.watching && it.is_api_silent);
+        let of_gate = of_gate.map(|it| it.shown.since.moved(GoTime::ZERO, node.booted_at));
+        self.silent_since.map(|at| node.wall(at)).or(of_gate).unwrap_or_default()
     }
 
     /// How the gate is, for a reader.
@@ -677,6 +686,13 @@ impl CordonCleanup {
             }
             CordonWatch::Spent
         };
+    }
+
+    /// Hears what the watch of the node at rest shows.
+    pub(crate) fn at_rest(&mut self, now: Mono, seen: NodeAtRest) {
+        self.watched = seen.cordon.or(self.watched);
+        let since = self.after_boot.silent_since.unwrap_or(now);
+        self.after_boot.silent_since = seen.is_api_silent.then_some(since);
     }
 
     /// Hears how the gate after the boot is.

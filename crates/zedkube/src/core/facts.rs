@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use agent::force::OrderedBy;
 use agent::settings::Properties;
-use kubenodeop::node::CordonSeen;
-use kubenodeop::node::boot::GateReport;
+use kubenodeop::node::boot::{GateReport, NodeAtRest};
 use kubenodeop::{AttemptOutcome, Progress, WatchedBlockers};
 use step::{LogMessage, Mono, say};
 use topics::{
@@ -66,8 +65,9 @@ pub enum Event {
     Gate(Box<GateReport>),
     /// Answer to [`Effect::Taints`]: these taints of an outage are on our node.
     Tainted(Vec<String>),
-    /// The cordon of our node, as long as [`Effect::Taints`] says; with [`Effect::Gate`] it comes in the report.
-    CordonSeen(CordonSeen),
+    /// The cordon of our node, and whether the API answers, as long as [`Effect::Taints`] says; with [`Effect::Gate`] it
+    /// comes in the report.
+    AtRest(NodeAtRest),
     /// Why what a drain of our node has asked of virtual machines and volumes is not taken back, and what a person can do;
     /// empty once it is. As long as [`Effect::Leftovers`] says.
     Leftovers(String, String),

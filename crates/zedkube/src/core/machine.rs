@@ -176,7 +176,7 @@ impl Core for Zedkube {
             Event::Looked(nth, seen) if self.cleanup.awaits(nth) => self.looked(now, seen, &mut out),
             Event::NodeActivity(what) => self.cleanup.node_changed(now, self.wanted(), &what, &mut out),
             Event::Gate(report) => self.cleanup.gate(now, report, &mut out),
-            Event::CordonSeen(seen) => self.cleanup.watched = Some(seen),
+            Event::AtRest(seen) => self.cleanup.at_rest(now, seen),
             Event::Tainted(taints) => self.cleanup.after_boot.tainted(&taints, &mut out),
             Event::Leftovers(why, next) => self.cleanup.leftovers.hear((why, next), &mut out),
             Event::Turn(turn_state) => self.turn_heard(now, *turn_state, &mut out),

@@ -78,7 +78,10 @@ impl Zedkube {
 
     pub(super) fn progress(&self) -> NodeDrainProgress {
         let StateWords { phase, reason, next_step } = self.words();
+        let drain = self.drain.progress(&self.answers, &self.node);
+        let at_rest = || self.cleanup.after_boot.api_silent_since(&self.node);
         NodeDrainProgress {
+            api_silent_since: if phase == DrainPhase::Idle { at_rest() } else { drain.api_silent_since },
             phase,
             status: self.status().status,
             max_attempts: self.node.limits.drain_tries,
@@ -92,7 +95,7 @@ impl Zedkube {
             asked: self.answers.asked().to_vec(),
             boot_id: self.node.boot_id.clone(),
             booted_at: self.node.booted_at,
-            ..self.drain.progress(&self.answers, &self.node)
+            ..drain
         }
     }
 
@@ -195,6 +198,11 @@ impl Zedkube {
                 format!("removing its own cordon: {}", self.cleanup.trouble()),
                 "if this stays: look at `kubectl describe node` of this node",
             ),
+            Membership::Member if !self.cleanup.after_boot.api_silent_since(&self.node).is_zero() => words(
+                DrainPhase::Idle,
+                "no drain requested",
+                "check that the cluster software runs on this node: `systemctl status k3s`",
+            ),
             Membership::Member if !self.cleanup.trouble().is_empty() => words(
                 DrainPhase::Idle,
                 format!("no drain requested; the node cannot be read: {}", self.cleanup.trouble()),
@@ -209,7 +217,7 @@ impl Zedkube {
             ),
             Membership::Member | Membership::Outside if cordoned(self.cleanup.cordon()) => words(
                 DrainPhase::Idle,
-                "no drain requested; the node is cordoned by somebody else",
+                "no drain requested",
                 format!("if that cordon is yours: `kubectl uncordon {}`", self.node.name),
             ),
             Membership::Member => match self.history.failed_before(&self.node.boot_id) {

@@ -64,7 +64,9 @@ pub(super) fn gate(layer: Option<Layer>, since: Mono) -> GateReport {
         since: since_boot(since),
         ..BootGate::default()
     };
-    GateReport { verdict: Some(GateStatus { layer, shown, holds_turn: false }), ..GateReport::default() }
+    let is_api_silent = layer == Some(Layer::Service);
+    let verdict = GateStatus { layer, shown, is_api_silent, holds_turn: false };
+    GateReport { verdict: Some(verdict), ..GateReport::default() }
 }
 
 /// A core with the effects of its last step, and what was ever said.

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kubenodeop::node::CordonSeen;
-use kubenodeop::node::boot::{GateReport, LeftoverPods};
+use kubenodeop::node::boot::{GateReport, LeftoverPods, NodeAtRest};
 use kubenodeop::node::gate::{Layer, since_boot};
 use step::Core as _;
 use topics::{
-    Answer, ClusterKnown, CordonOwner, DrainJournal, DrainPhase, DrainStatus, GateWarning, Requester,
+    Answer, ClusterKnown, CordonOwner, DrainJournal, DrainPhase, DrainStatus, GateWarning, GoTime, Requester,
 };
 
 use super::bench::{Bench, T0, alone, gate, request};
@@ -489,19 +489,49 @@ fn at_rest() -> Bench {
     bench
 }
 
+fn seen_at_rest(cordon: CordonSeen) -> Event {
+    Event::AtRest(NodeAtRest { cordon: Some(cordon), is_api_silent: false })
+}
+
+#[test]
+fn an_api_that_is_silent_at_rest_is_shown_with_since_when_until_it_answers_or_a_drain_asks_it() {
+    let mut bench = at_rest();
+    let silent = Event::AtRest(NodeAtRest { cordon: Some(CordonSeen::None), is_api_silent: true });
+    let shown = |bench: &Bench| (bench.core.progress().phase, bench.core.progress().api_silent_since);
+    assert_eq!(shown(&bench), (DrainPhase::Idle, GoTime::ZERO));
+    bench.hear(silent.clone());
+    let (phase, since) = shown(&bench);
+    assert!(phase == DrainPhase::Idle && !since.is_zero());
+    assert!(bench.core.progress().next_step.contains("systemctl status k3s"));
+    bench.now = bench.now + Duration::from_mins(1);
+    bench.hear(silent.clone());
+    assert_eq!(shown(&bench).1, since, "since when stays");
+    bench.hear(seen_at_rest(CordonSeen::None));
+    assert_eq!(shown(&bench).1, GoTime::ZERO);
+    // A drain asks by itself, and says it by itself.
+    bench.hear(silent);
+    bench.ask(&request(Requester::DeviceOp, 1));
+    assert_eq!(shown(&bench), (DrainPhase::Checking, GoTime::ZERO));
+    // The same of a start while the API is away.
+    let mut bench = booted();
+    bench.look(NodeLook::Open);
+    bench.hear(report(&bench, Some(Layer::Service), &[], &[]));
+    assert!(shown(&bench).0 == DrainPhase::Idle && !shown(&bench).1.is_zero());
+}
+
 #[test]
 fn t5_a_cordon_of_ours_that_comes_back_without_a_drain_goes_at_once_and_so_does_a_mark() {
     let mut bench = at_rest();
     // Etcd was restored; or somebody writes our annotation at a node in service.
     for seen in [CordonSeen::Ours, CordonSeen::Marked] {
-        bench.hear(Event::CordonSeen(seen));
+        bench.hear(seen_at_rest(seen));
         assert_eq!(may_open(&bench), Some(true), "{seen:?}");
         let looks = bench
             .last
             .iter()
             .find_map(|it| if let Effect::Look { nth, .. } = it { Some(*nth) } else { None });
         // An event of before the look's end: it is looked at once more, and no further.
-        bench.hear(Event::CordonSeen(seen));
+        bench.hear(seen_at_rest(seen));
         assert_eq!(may_open(&bench), None);
         bench.hear(Event::Looked(looks.unwrap(), Ok(NodeLook::Open)));
         assert_eq!(may_open(&bench), Some(true), "{seen:?}");
@@ -518,6 +548,6 @@ fn t5_a_cordon_of_ours_that_comes_back_without_a_drain_goes_at_once_and_so_does_
     let mut drained = at_rest();
     drained.ask(&request(Requester::DeviceOp, 1));
     drained.until_draining();
-    drained.hear(Event::CordonSeen(CordonSeen::Ours));
+    drained.hear(seen_at_rest(CordonSeen::Ours));
     assert_eq!(may_open(&drained), None);
 }

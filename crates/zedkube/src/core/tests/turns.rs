@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use kubenodeop::node::CordonSeen;
+use kubenodeop::node::boot::NodeAtRest;
 use kubenodeop::node::gate::Layer;
 use outage::keeper::{Ask, TurnRequest};
 use outage::turn::event::{TurnState, TurnWait, Unconfirmed};
@@ -571,7 +572,7 @@ fn t5_a_node_that_waits_for_its_turn_follows_the_cordon_and_the_taints_of_its_ow
         // Etcd was restored.
         (CordonSeen::Ours, NodeLook::Open, CordonOwner::None),
     ] {
-        bench.hear(Event::CordonSeen(seen));
+        bench.hear(Event::AtRest(NodeAtRest { cordon: Some(seen), ..NodeAtRest::default() }));
         assert!(bench.gives_back(), "{seen:?}");
         bench.look(look);
         let progress = bench.core.progress();

@@ -274,7 +274,8 @@ async fn r4_an_api_that_is_away_for_hours_is_named_once_and_the_work_ends_soon_a
     let progress = device.progress();
     assert!(device.cordoned() && progress.gate.failed, "{progress:?}");
     assert_eq!(progress.gate.layer, "kubernetes-service");
-    assert!(progress.reason.contains("cannot be read"), "{progress:?}");
+    assert!(!progress.api_silent_since.is_zero(), "{progress:?}");
+    assert!(progress.next_step.contains("systemctl status k3s"), "{progress:?}");
     let told = device.diary.count(GATE) - before;
     assert!((2..=4).contains(&told), "{told} lines of the gate: {:#?}", device.diary.lines());
     device.sim.faults().clear();
