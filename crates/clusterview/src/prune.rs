@@ -131,12 +131,8 @@ pub struct ReplacedNodes {
 
 /// `keep` is the config's list, `own` the UUID of our device.
 pub async fn look(cluster: &ApiClient, keep: &[String], own: &str) -> Result<ReplacedNodes, Error> {
-    let scope = WatchScope {
-        what: "control-plane nodes".to_owned(),
-        path: NodeObject::url_path(None),
-        fields: None,
-        labels: Some(CONTROL_PLANE_NOW.to_owned()),
-    };
+    let all = WatchScope::all("control-plane nodes", NodeObject::url_path(None));
+    let scope = WatchScope { labels: Some(CONTROL_PLANE_NOW.to_owned()), ..all };
     let list = scope.list_all::<NodeObject>(cluster).await?;
     judge(&list.items, keep, own)
 }

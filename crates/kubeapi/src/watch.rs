@@ -58,6 +58,11 @@ impl WatchScope {
         Self { what: what.into(), path, fields: None, labels: None }
     }
 
+    /// The object of this name.
+    pub fn one(what: impl Into<String>, path: String, name: &str) -> Self {
+        Self { fields: Some(format!("metadata.name={name}")), ..Self::all(what, path) }
+    }
+
     /// All objects at one moment, read from the store in pages. When later pages have expired, everything is
     /// read in one call.
     pub async fn list_all<K>(&self, cluster: &ApiClient) -> Result<List<K>, Error>

@@ -278,74 +278,68 @@ impl BlockCode {
 
     /// What a person can do about an object `name` of `namespace`, with the command to type.
     pub fn next_step(self, namespace: &str, name: &str) -> String {
-        let budgets = format!("`kubectl -n {namespace} get pdb,pods`");
-        match self {
+        let text = match self {
+            // Whether another node would take one more replica is not known here.
             Self::Budget => {
-                return format!("wait until the budget allows a disruption, or add a replica: {budgets} shows its pods");
+                "wait until the budget allows a disruption, or repair its pod that is not Ready: `kubectl -n NAMESPACE get pdb,pods` shows it"
             }
-            Self::Copying => {
-                return "wait: `kubectl -n longhorn-system get engines -o yaml` shows how far it is".to_owned();
-            }
+            Self::Copying => "wait: `kubectl -n longhorn-system get engines -o yaml` shows how far it is",
             Self::Rebuilding => {
-                return format!(
-                    "wait: `kubectl -n longhorn-system get engines -o yaml` shows how far it is; or let it be migrated all \
-                     the same: `kubectl -n {namespace} annotate --overwrite virtualmachineinstance {name} \
-                     pillar-rs/drain-rebuilding=migrate`"
-                );
+                "wait: `kubectl -n longhorn-system get engines -o yaml` shows how far it is; or let it be migrated all the same: \
+                 `kubectl -n NAMESPACE annotate --overwrite virtualmachineinstance NAME pillar-rs/drain-rebuilding=migrate`"
             }
             Self::LastCopy => {
-                return "see what it waits for: `kubectl -n longhorn-system get volumes,replicas`; or let it pass by \
-                        name: annotation `pillar-rs/last-copy-pass` of the volume"
-                    .to_owned();
+                "see what it waits for: `kubectl -n longhorn-system get volumes,replicas`; or let it pass by name: annotation \
+                 `pillar-rs/last-copy-pass` of the volume"
             }
             Self::StrictLocal => {
-                return "stop what uses it and set another dataLocality, or let it pass by name: annotation \
-                        `pillar-rs/last-copy-pass` of the volume"
-                    .to_owned();
+                "stop what uses it and set another dataLocality, or let it pass by name: annotation \
+                 `pillar-rs/last-copy-pass` of the volume"
             }
-            Self::AllCordoned => return "uncordon one other node: `kubectl uncordon <node>`".to_owned(),
+            Self::AllCordoned => "uncordon one other node: `kubectl uncordon <node>`",
             Self::NoRoom => {
-                return "make room on another node, or fit its tags: `kubectl -n longhorn-system get \
-                        nodes.longhorn.io`"
-                    .to_owned();
+                "make room on another node, or fit its tags: `kubectl -n longhorn-system get nodes.longhorn.io`"
             }
-            Self::StorageManager => {
-                return format!("see the volumes under Storage; then `kubectl -n {namespace} get pdb {name}`");
-            }
+            Self::StorageManager => "see the volumes under Storage; then `kubectl -n NAMESPACE get pdb NAME`",
             // All its pods are Ready, or cannot be counted: see `held::is_stuck`; with its name `held::advised`.
             Self::BudgetStuck => {
-                return format!("waiting does not help: let the budget allow one less: {budgets} shows it");
+                "waiting does not help: let the budget allow one less: `kubectl -n NAMESPACE get pdb,pods` shows it"
             }
             Self::ManyBudgets => {
-                return format!("wait until all budgets of the pod allow a disruption, or leave it one: {budgets}");
+                "wait until all budgets of the pod allow a disruption, or leave it one: `kubectl -n NAMESPACE get pdb,pods`"
             }
             Self::NamespaceEnding => {
-                return format!("find what holds the namespace: `kubectl get namespace {namespace} -o yaml`");
+                "find what holds the namespace: `kubectl get namespace NAMESPACE -o yaml`"
             }
             Self::SlowToEnd => {
-                return format!(
-                    "check the kubelet of this node, or the controller of the finalizer that the reason names, which alone may \
-                     remove it: `kubectl -n {namespace} describe pod {name}`"
-                );
+                "check the kubelet of this node, or the controller of the finalizer that the reason names, which alone may \
+                 remove it: `kubectl -n NAMESPACE describe pod NAME`"
             }
-            Self::LongGrace => return sooner_step(namespace, name),
-            Self::OverTime => return format!("check the pod: `kubectl -n {namespace} describe pod {name}`"),
-            Self::Surge => return copy_step(namespace),
+            Self::LongGrace => {
+                "once it is ending, have it end sooner: `kubectl -n NAMESPACE delete pod NAME --grace-period=60`; for the next \
+                 time set a smaller terminationGracePeriodSeconds in its workload"
+            }
+            Self::OverTime => "check the pod: `kubectl -n NAMESPACE describe pod NAME`",
+            Self::Surge => {
+                "wait, or look why its new pod is not Ready: `kubectl -n NAMESPACE get pods -o wide`; a Deployment with the \
+                 annotation `pillar-rs/drain-surge: \"no\"` is not waited for"
+            }
             Self::NoOtherNode => {
-                return format!("make another node fit (labels, taints, room): `kubectl -n {namespace} get events`");
+                "make another node fit (labels, taints, room): `kubectl -n NAMESPACE get events`"
             }
             Self::Moving => {
-                return format!(
-                    "wait for the migration: `kubectl -n {namespace} get virtualmachineinstancemigrations` shows it"
-                );
+                "wait for the migration: `kubectl -n NAMESPACE get virtualmachineinstancemigrations` shows it"
             }
-            Self::CannotMove => return move_step(namespace, name),
+            Self::CannotMove => {
+                "make it migratable (`kubectl -n NAMESPACE describe virtualmachineinstance NAME` says what lacks), shut it down \
+                 (`virtctl stop -n NAMESPACE NAME`), or let the drain do that: `kubectl -n NAMESPACE annotate --overwrite \
+                 virtualmachineinstance NAME pillar-rs/drain-policy=migrate-or-shutdown`; a node selector is changed on its \
+                 VirtualMachine, not on the instance"
+            }
             Self::Unreadable => {
-                return format!(
-                    "look at the member that the reason names: `kubectl -n {namespace} get \
-                     virtualmachines,virtualmachineinstances,virtualmachineinstancemigrations -o yaml`; or shut the machine \
-                     down: `virtctl stop -n {namespace} {name}`"
-                );
+                "look at the member that the reason names: `kubectl -n NAMESPACE get \
+                 virtualmachines,virtualmachineinstances,virtualmachineinstancemigrations -o yaml`; or shut the machine \
+                 down: `virtctl stop -n NAMESPACE NAME`"
             }
             Self::VolumeFull => {
                 "make room on the disk that the reason names: delete snapshots and volumes that nobody needs, or enlarge \
@@ -373,8 +367,8 @@ impl BlockCode {
                  validatingadmissionpolicies,validatingadmissionpolicybindings`"
             }
             Self::Sticky => "remove the toleration for a cordon, or the fixed node name, from the workload",
-        }
-        .to_owned()
+        };
+        text.replace("NAMESPACE", namespace).replace("NAME", name)
     }
 }
 
@@ -390,33 +384,6 @@ impl PartialEq<BlockCode> for String {
 pub(crate) const VIRT_API: &str = "see whether virt-api of KubeVirt runs: `kubectl get pods -A -l kubevirt.io=virt-api`; where \
                                    the reason names another webhook: `kubectl get \
                                    validatingwebhookconfigurations,mutatingwebhookconfigurations`";
-
-/// What a person can do about a second copy that is waited for.
-fn copy_step(namespace: &str) -> String {
-    format!(
-        "wait, or look why its new pod is not Ready: `kubectl -n {namespace} get pods -o wide`; a Deployment with the \
-         annotation `pillar-rs/drain-surge: \"no\"` is not waited for"
-    )
-}
-
-/// What a person can do about a pod that may take too long to end.
-fn sooner_step(namespace: &str, name: &str) -> String {
-    format!(
-        "once it is ending, have it end sooner: `kubectl -n {namespace} delete pod {name} --grace-period=60`; for the next \
-         time set a smaller terminationGracePeriodSeconds in its workload"
-    )
-}
-
-/// What a person can do about a virtual machine that can neither be moved nor shut down.
-fn move_step(namespace: &str, name: &str) -> String {
-    format!(
-        "make it migratable (`kubectl -n {namespace} describe virtualmachineinstance {name}` says what lacks), \
-                     shut it down (`virtctl stop -n {namespace} {name}`), or let the drain do that: `kubectl -n \
-                     {namespace} annotate --overwrite virtualmachineinstance {name} \
-                     pillar-rs/drain-policy=migrate-or-shutdown`; a node selector is changed on its VirtualMachine, not \
-                     on the instance"
-    )
-}
 
 #[cfg(test)]
 mod tests {

@@ -124,8 +124,7 @@ pub async fn follow(cluster: &ApiClient, newest: &watch::Sender<Option<LeaseRead
 /// for the Lease itself.
 fn changes(cluster: &ApiClient, seed: u64) -> impl Stream<Item = LeaseRead> + Send + use<> {
     let all = Lease::url_path(&(), Some(APP_NAMESPACE));
-    let only = Some(format!("metadata.name={LEASE}"));
-    let scope = WatchScope { fields: only, ..WatchScope::all(format!("lease {APP_NAMESPACE}/{LEASE}"), all) };
+    let scope = WatchScope::one(format!("lease {APP_NAMESPACE}/{LEASE}"), all, LEASE);
     let manner = Manner { slot: SLOT, ..Manner::default() };
     follow_from::<Lease>(cluster.clone(), scope, manner, seed).filter_map(|heard| {
         std::future::ready(heard.one(|_| true).ok().map(|lease| lease.map(held).transpose()))

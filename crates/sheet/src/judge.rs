@@ -141,11 +141,9 @@ fn drain(view: &DrainView, now: GoTime) -> JudgedState {
             resting(view, NodeState::AfterBoot, rest)
         }
         DrainPhase::Leaving => resting(view, NodeState::Leaving, "drains wait until it has left".to_owned()),
-        DrainPhase::WholeSite => resting(
-            view,
-            NodeState::WholeSite,
-            "all nodes shut down or restart, drains wait for its end".to_owned(),
-        ),
+        DrainPhase::WholeSite => {
+            resting(view, NodeState::WholeSite, progress.reason.replace("whole-site ", ""))
+        }
     }
 }
 

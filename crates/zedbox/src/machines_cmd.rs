@@ -2,7 +2,7 @@
 //!
 //! Not here: how one is started (`kubenodeop::machines::undo`).
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use kubenodeop::machines::undo;
 use serde::Serialize;
 
@@ -42,6 +42,13 @@ async fn act(command: &MachinesCommand, voice: &Voice) -> anyhow::Result<()> {
             was: work.machine.mark.map(|it| it.was.to_string()).unwrap_or_default(),
         })
         .collect();
+    if let Some(Some(name)) = node
+        && all.is_empty()
+    {
+        bail!(
+            "start virtual machines: no drain of a node {name} has stopped any; `zedbox machines list` names all"
+        );
+    }
     if node.is_some() {
         undo::start_all(&cluster, is_of).await.context("start virtual machines")?;
     }

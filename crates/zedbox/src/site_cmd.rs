@@ -468,7 +468,11 @@ fn headline(site: &SiteRecord, ended: bool) -> String {
     let withdrawn = if site.cancelled.is_some() { ", withdrawn" } else { "" };
     let what = format!("whole-site {} {}{withdrawn}", site.kind.text(), site.id);
     if ended {
-        return format!("no whole-site operation is in progress; {what} has ended");
+        let back = site.nodes.iter().filter(|it| site.step(&it.node) == Some(&NodeStep::Done)).count();
+        let all = number(site.nodes.len(), "node");
+        return format!(
+            "{back} of {all} restarted: {what} has ended, no whole-site operation is in progress"
+        );
     }
     format!("{what}: {}", site.phase.text())
 }

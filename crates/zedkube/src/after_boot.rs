@@ -244,12 +244,9 @@ async fn service(
 
 /// Whether a service has an end point that is ready.
 async fn is_backed(cluster: &ApiClient, namespace: &str, service: &str) -> Result<bool, Error> {
-    let scope = WatchScope {
-        what: format!("end points of service {namespace}/{service}"),
-        path: format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"),
-        fields: None,
-        labels: Some(format!("kubernetes.io/service-name={service}")),
-    };
+    let path = format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices");
+    let all = WatchScope::all(format!("end points of service {namespace}/{service}"), path);
+    let scope = WatchScope { labels: Some(format!("kubernetes.io/service-name={service}")), ..all };
     Ok(scope.list_all::<Value>(cluster).await?.items.iter().any(is_ready))
 }
 
@@ -259,12 +256,8 @@ async fn addresses(
     namespace: &str,
     service: &str,
 ) -> Result<Result<Vec<String>, &'static str>, Error> {
-    let scope = WatchScope {
-        what: format!("service {namespace}/{service}"),
-        path: format!("/api/v1/namespaces/{namespace}/services"),
-        fields: Some(format!("metadata.name={service}")),
-        labels: None,
-    };
+    let path = format!("/api/v1/namespaces/{namespace}/services");
+    let scope = WatchScope::one(format!("service {namespace}/{service}"), path, service);
     let found = scope.list_all::<Value>(cluster).await?.items;
     Ok(found.first().map_or(Err("there is no such service"), of_service))
 }

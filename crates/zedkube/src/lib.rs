@@ -25,7 +25,7 @@ mod shell;
 mod site;
 mod token;
 pub mod update_status;
-mod window;
+pub mod window;
 mod work;
 
 pub use limits::Limits;

@@ -137,27 +137,25 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
         )
         .with(Severity::Warns)]),
     };
-    let many = |what: &str, path: &str| WatchScope::all(what, path.to_owned());
+    let many =
+        |what: &str, path: &str| Box::pin(listed::<Value>(cluster, WatchScope::all(what, path.to_owned())));
     let (all_nodes, snapshots, events, leases, renewals, volumes, disks, attached) = join!(
-        Box::pin(listed::<Value>(cluster, many("nodes", "/api/v1/nodes"))),
+        many("nodes", "/api/v1/nodes"),
         Box::pin(listed::<Value>(cluster, etcd_snapshots())),
         Box::pin(listed::<Value>(cluster, events())),
-        Box::pin(listed::<Value>(cluster, many("leases of kube-system", &leases_of("kube-system")))),
-        Box::pin(listed::<Value>(cluster, many("leases of nodes", &leases_of("kube-node-lease")))),
+        many("leases of kube-system", &leases_of("kube-system")),
+        many("leases of nodes", &leases_of("kube-node-lease")),
         Box::pin(listed::<Volume>(cluster, longhorn::scope("volumes"))),
         Box::pin(listed(cluster, longhorn::scope("nodes"))),
-        Box::pin(listed::<Value>(
-            cluster,
-            many("volume attachments", "/apis/storage.k8s.io/v1/volumeattachments")
-        )),
+        many("volume attachments", "/apis/storage.k8s.io/v1/volumeattachments"),
     );
     let (pods, deployments, sets, daemons, guests, disruptions) = join!(
-        Box::pin(listed::<Value>(cluster, many("pods", "/api/v1/pods"))),
-        Box::pin(listed::<Value>(cluster, many("deployments", "/apis/apps/v1/deployments"))),
-        Box::pin(listed::<Value>(cluster, many("stateful sets", "/apis/apps/v1/statefulsets"))),
-        Box::pin(listed::<Value>(cluster, many("daemon sets", "/apis/apps/v1/daemonsets"))),
-        Box::pin(listed::<Value>(cluster, many("virtual machines", &path(MACHINES)))),
-        Box::pin(listed::<Value>(cluster, many("budgets", "/apis/policy/v1/poddisruptionbudgets"))),
+        many("pods", "/api/v1/pods"),
+        many("deployments", "/apis/apps/v1/deployments"),
+        many("stateful sets", "/apis/apps/v1/statefulsets"),
+        many("daemon sets", "/apis/apps/v1/daemonsets"),
+        many("virtual machines", &path(MACHINES)),
+        many("budgets", "/apis/policy/v1/poddisruptionbudgets"),
     );
     let known = all_nodes.as_deref().unwrap_or_default();
     // No finding about nodes that could not be read.
@@ -198,7 +196,9 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
     );
     vec![
         LayerCheck::default()
-            .list("events about certificates", events.as_deref(), |all| warnings(certificates::events(all)))
+            .list("events read for certificates", events.as_deref(), |all| {
+                warnings(certificates::events(all))
+            })
             .layer("certificates"),
         clock.layer("clock"),
         LayerCheck::default()
@@ -227,9 +227,8 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
 /// Errors: [`Finding`] of `certificates`: it cannot be read.
 pub async fn rotation(cluster: &ApiClient) -> Result<Option<String>, Finding> {
     // One setting only: others of Harvester may hold secrets.
-    let all = WatchScope::all("settings", "/apis/harvesterhci.io/v1beta1/settings".to_owned());
-    let fields = Some(format!("metadata.name={}", certificates::ROTATION));
-    match listed::<Value>(cluster, WatchScope { fields, ..all }).await {
+    let path = "/apis/harvesterhci.io/v1beta1/settings".to_owned();
+    match listed::<Value>(cluster, WatchScope::one("settings", path, certificates::ROTATION)).await {
         Ok(settings) => Ok(certificates::rotation(&settings)),
         Err(error) => Err(Finding::unreadable("certificates", &error)),
     }

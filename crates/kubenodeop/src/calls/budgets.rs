@@ -10,12 +10,8 @@ use kubeapi::watch::WatchScope;
 
 /// The budgets of `namespace` as a thing to follow.
 pub(crate) fn scope(namespace: &str) -> WatchScope {
-    WatchScope {
-        what: format!("disruption budgets of namespace {namespace}"),
-        path: PodDisruptionBudget::url_path(Some(namespace)),
-        fields: None,
-        labels: None,
-    }
+    let path = PodDisruptionBudget::url_path(Some(namespace));
+    WatchScope::all(format!("disruption budgets of namespace {namespace}"), path)
 }
 
 pub(crate) fn facts(budget: &PodDisruptionBudget) -> BudgetFacts {

@@ -85,12 +85,8 @@ fn read(object: &Value) -> DeploymentFacts {
 /// Its pods: those of its replica sets, not all that its selector finds.
 async fn pods_of(cluster: &ApiClient, of: &DeploymentFacts) -> Result<Vec<Pod>, Error> {
     let Some(chosen) = &of.selector else { return Ok(Vec::new()) };
-    let scope = WatchScope {
-        what: format!("pods of Deployment {of}"),
-        path: Pod::url_path(Some(&of.namespace)),
-        fields: None,
-        labels: Some(text(chosen)),
-    };
+    let all = WatchScope::all(format!("pods of Deployment {of}"), Pod::url_path(Some(&of.namespace)));
+    let scope = WatchScope { labels: Some(text(chosen)), ..all };
     let mut pods = scope.list_all::<Pod>(cluster).await?.items;
     pods.retain(|pod| owns(of, pod));
     Ok(pods)

@@ -27,12 +27,9 @@ pub async fn inspect(
     selector: &Selector,
     shared: bool,
 ) -> Result<Inspected, Error> {
-    let scope = WatchScope {
-        what: format!("pods of a budget in namespace {namespace}"),
-        path: Pod::url_path(Some(namespace)),
-        fields: None,
-        labels: Some(text(selector)).filter(|text| !text.is_empty()),
-    };
+    let what = format!("pods of a budget in namespace {namespace}");
+    let labels = Some(text(selector)).filter(|text| !text.is_empty());
+    let scope = WatchScope { labels, ..WatchScope::all(what, Pod::url_path(Some(namespace))) };
     let pods = scope.list_all::<Pod>(cluster).await?;
     let now = Timestamp::now();
     let mut found: Vec<UnhealthyPod> = pods.items.iter().filter_map(|pod| hindrance(pod, now)).collect();

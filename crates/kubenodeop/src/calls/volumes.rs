@@ -68,21 +68,11 @@ pub fn attachments(
 
 /// All attachments of the cluster as a thing to follow; the server selects none by node.
 pub(crate) fn scope() -> WatchScope {
-    WatchScope {
-        what: "volume attachments".to_owned(),
-        path: VolumeAttachment::url_path(None),
-        fields: None,
-        labels: None,
-    }
+    WatchScope::all("volume attachments", VolumeAttachment::url_path(None))
 }
 
 pub(crate) fn volume_scope() -> WatchScope {
-    WatchScope {
-        what: "persistent volumes".to_owned(),
-        path: PersistentVolume::url_path(None),
-        fields: None,
-        labels: None,
-    }
+    WatchScope::all("persistent volumes", PersistentVolume::url_path(None))
 }
 
 /// Volume by volume the claim that it is bound to.

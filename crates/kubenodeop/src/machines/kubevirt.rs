@@ -193,10 +193,8 @@ impl MachineReader {
         for pod in missing {
             let (namespace, name) = (pod["metadata"]["namespace"].as_str(), facts::launched(pod));
             let (Some(namespace), Some(name)) = (namespace, name) else { continue };
-            let one = WatchScope {
-                fields: Some(format!("metadata.name={name}")),
-                ..WatchScope::all("virtual machine instances", in_namespace(GUESTS, namespace))
-            };
+            let path = in_namespace(GUESTS, namespace);
+            let one = WatchScope::one("virtual machine instances", path, name);
             let found = one.list_all::<Value>(cluster).await?.items;
             guests.extend(found.into_iter().filter(|it| facts::launches(pod, it)));
         }

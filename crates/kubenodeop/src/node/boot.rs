@@ -319,12 +319,8 @@ fn addresses(node: &NodeObject) -> Vec<String> {
 }
 
 fn lease_scope(boot: &BootWatch) -> WatchScope {
-    WatchScope {
-        what: format!("lease {LEASES}/{}", boot.node),
-        path: Lease::url_path(&(), Some(LEASES)),
-        fields: Some(format!("metadata.name={}", boot.node)),
-        labels: None,
-    }
+    let node = boot.node.as_str();
+    WatchScope::one(format!("lease {LEASES}/{node}"), Lease::url_path(&(), Some(LEASES)), node)
 }
 
 fn lease_facts(cluster: &ApiClient, boot: &BootWatch) -> BoxStream<'static, GateFact> {

@@ -274,12 +274,7 @@ pub(crate) async fn rehearse_patch(cluster: &ApiClient, name: &NodeName) -> Resu
 
 /// One node as a thing to follow.
 pub(crate) fn scope(name: &NodeName) -> WatchScope {
-    WatchScope {
-        what: format!("node {name}"),
-        path: NodeObject::url_path(None),
-        fields: Some(format!("metadata.name={name}")),
-        labels: None,
-    }
+    WatchScope::one(format!("node {name}"), NodeObject::url_path(None), name.as_str())
 }
 
 fn ready(node: &NodeObject) -> Option<&Condition> {

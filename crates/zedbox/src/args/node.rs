@@ -122,7 +122,7 @@ pub(crate) struct PlanOptions {
     /// <root>/run/.kube/k3s/k3s.yaml].
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The limits file of the agents: its machines_policy and surge count [default: their defaults].
+    /// The limits file of the agents [default: of this node, that of the settings file].
     #[arg(long, value_name = "FILE")]
     pub(crate) limits: Option<PathBuf>,
 }

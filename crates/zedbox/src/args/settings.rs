@@ -157,6 +157,11 @@ fn value(path: &Path, wanted: &str) -> Option<String> {
     read(path, &options()).ok()?.into_iter().find(|(name, _)| name == wanted).map(|(_, value)| value)
 }
 
+/// The limits file named by the settings below `root`.
+pub(crate) fn limits_of(root: &Path) -> Option<PathBuf> {
+    limits(&root.join(FOLDER).join(NAME))
+}
+
 /// The limits file named by the file at `path`: below the same root where it exists.
 pub(crate) fn limits(path: &Path) -> Option<PathBuf> {
     let named = value(path, "limits")?;

@@ -53,7 +53,7 @@ pub(super) fn collect(root: &Path, contents: &mut Contents) {
             contents.add(format!("files/{file}"), bytes);
         }
     }
-    if let Some(limits) = crate::args::settings::limits(&root.join("etc/zedbox/zedbox.toml")) {
+    if let Some(limits) = crate::args::settings::limits_of(root) {
         match store::read(&limits, FILE_BYTES) {
             Ok(bytes) => contents.add("files/limits.json", bytes.unwrap_or_default()),
             Err(error) => contents.add("files/limits.json.error", error.to_string()),

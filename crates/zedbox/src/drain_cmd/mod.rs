@@ -8,7 +8,7 @@ mod follow;
 mod history;
 pub(crate) mod orders;
 pub(crate) mod person;
-mod plan;
+pub(crate) mod plan;
 mod request;
 mod status;
 pub(crate) mod text;

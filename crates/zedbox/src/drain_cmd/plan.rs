@@ -4,26 +4,29 @@
 
 use std::path::PathBuf;
 
+use agent::Clock;
 use agent::wire::{self, GLOBAL};
 use anyhow::{Context as _, bail};
 use checks::cluster::{self, ClusterSource};
 use checks::workloads::is_system_namespace;
-use checks::{blocking, local, settled};
+use checks::{Finding, Severity, blocking, local, settled};
 use kubeapi::names::listed;
 use kubeapi::{ApiClient, NodeName};
 use kubenodeop::plan::{PlannedPeer, survey};
 use kubenodeop::{Plan, PlanClass, Planned};
 use pubsub::{TopicRoot, store};
 use serde::Serialize;
-use sheet::finding_words;
-use topics::{CordonOwner, DrainFinding, EdgeNodeInfo, PASS_FILE, PreflightPass, go_json, number};
-use zedkube::preflight;
+use sheet::{DrainView, finding_words};
+use topics::{
+    CordonOwner, DrainFinding, EdgeNodeInfo, OperationPause, PASS_FILE, PreflightPass, go_json, number,
+};
+use zedkube::{preflight, window};
 
 use super::Shell;
 use super::text::{clean, paragraph, row};
 use super::voice::Voice;
 use crate::Exit;
-use crate::args::{Output, PlanOptions, kubeconfig_of};
+use crate::args::{Output, PlanOptions, kubeconfig_of, settings};
 use crate::limits::{Limits, attempt_limit};
 
 /// Blanks between two columns of the table.
@@ -34,7 +37,7 @@ const NOTHING: &str = "-";
 const INDENT: &str = "    ";
 
 /// Prints the plan. Ends with [`Exit::Blocked`] when something is certain to hold the drain up.
-pub(crate) async fn run(shell: &Shell, options: &PlanOptions) -> anyhow::Result<Exit> {
+pub(super) async fn run(shell: &Shell, options: &PlanOptions) -> anyhow::Result<Exit> {
     let Shell { topic_root, clock, voice, .. } = shell;
     let node = match &options.node {
         Some(name) => name.clone(),
@@ -44,14 +47,17 @@ pub(crate) async fn run(shell: &Shell, options: &PlanOptions) -> anyhow::Result<
     let kubeconfig =
         kubeconfig_of(options.kubeconfig.as_deref(), topic_root.root()).context("plan a drain")?;
     let cluster = ApiClient::from_kubeconfig(kubeconfig);
-    let limits = Limits::read(options.limits.as_deref())?.zedkube;
+    let named = options.limits.clone();
+    let limits_file =
+        named.or_else(|| settings::limits_of(topic_root.root()).filter(|_| options.node.is_none()));
+    let limits = Limits::read(limits_file.as_deref())?.zedkube;
     let policy = limits.machines_policy;
     let rules = limits.rules(attempt_limit(topic_root)?);
     let mut plan = match Box::pin(survey::plan(&cluster, &node, &rules)).await {
         Ok(plan) => plan,
         Err(error) => bail!("plan a drain of node {node}: {}; {}", error.line(), error.next_step()),
     };
-    if options.limits.is_none() && !plan.machines.is_empty() {
+    if limits_file.is_none() && !plan.machines.is_empty() {
         plan.notes.push(format!(
             "virtual machines that name no policy of their own are taken to have {}; with another machines_policy, give the \
              limits file: --limits FILE",
@@ -81,7 +87,12 @@ pub(crate) async fn run(shell: &Shell, options: &PlanOptions) -> anyhow::Result<
     }
     plan.findings = settled(findings, &limits.preflight_stops);
     plan.notes.extend(add_ons(&plan.pods));
-    let steps = steps(&plan, limits.take_turns);
+    let mut steps = steps(&plan, limits.take_turns);
+    if options.node.is_none() {
+        let held = held(topic_root, *clock, &limits).await;
+        steps.splice(0..0, held.first().map(|_| "window".to_owned()));
+        plan.findings.splice(0..0, held);
+    }
     let is_free = plan.blockers.is_empty() && blocking(&plan.findings, &pass.codes).is_empty();
     match voice.output {
         Output::Json => {
@@ -93,6 +104,18 @@ pub(crate) async fn run(shell: &Shell, options: &PlanOptions) -> anyhow::Result<
         }
     }
     Ok(if is_free { Exit::Done } else { Exit::Blocked })
+}
+
+/// Who or what keeps operations of this node from starting now: a person's pause, its windows.
+pub(crate) async fn held(topic_root: &TopicRoot, clock: Clock, limits: &zedkube::Limits) -> Vec<Finding> {
+    let paused = |it: &OperationPause| {
+        let text = format!("operations of this node are {}", it.words());
+        Finding::new("pause", text, it.next_step()).with(Severity::Warns)
+    };
+    let next = "wait; a drain that waits starts now by `zedbox go --past window --reason '...'`, `zedbox drain` at any time";
+    let shut = window::shut(&limits.windows, topic_root, clock).await;
+    let shut = shut.map(|it| Finding::new("window", it.why, next).with(Severity::Hint));
+    DrainView::read(topic_root, clock).pause().map(paused).into_iter().chain(shut).collect()
 }
 
 /// What zedagent's file says of this device, with its name.

@@ -18,9 +18,11 @@ use topics::{
 use zedkube::after_boot;
 
 use crate::Exit;
-use crate::args::{Output, Surroundings, VerifyCommand};
+use crate::args::{Output, Surroundings, VerifyCommand, settings};
+use crate::drain_cmd::plan;
 use crate::drain_cmd::text::paragraph;
 use crate::drain_cmd::voice::Voice;
+use crate::limits::Limits;
 use sheet::text::number;
 
 /// Between two looks with `--wait`.
@@ -57,7 +59,11 @@ pub(crate) async fn run(command: &VerifyCommand) -> Exit {
             Err(why) => return fail(Exit::Failed, anyhow::anyhow!("repair this node: {why}")),
         }
     }
-    let look = async || report(&topic_root, &cluster, clock, &probes).await;
+    let limits = Limits::read(settings::limits_of(topic_root.root()).as_deref()).unwrap_or_else(|error| {
+        say(&format!("failed to {error:#}; its defaults are taken"));
+        Limits::default()
+    });
+    let look = async || report(&topic_root, &cluster, clock, (&probes, &limits.zedkube)).await;
     let report =
         if command.wait { until_well(clock, command.timeout, look, say).await } else { look().await };
     let printed = match voice.output {
@@ -84,7 +90,7 @@ async fn report(
     topic_root: &TopicRoot,
     cluster: &ApiClient,
     clock: Clock,
-    probes: &after_boot::Probes,
+    (probes, limits): (&after_boot::Probes, &zedkube::Limits),
 ) -> VerifyReport {
     let at = clock.wall();
     // Another machine, or one on which zedagent never ran: no local checks.
@@ -98,21 +104,24 @@ async fn report(
     for (layer, finding) in found {
         merge(&mut layers, layer, finding);
     }
-    if let (Some(port), Some(network)) =
-        (cluster_port(topic_root), layers.iter_mut().find(|it| it.layer == "network"))
-    {
-        network.read = [network.read.as_str(), &port].join(", ");
+    let held = if here { plan::held(topic_root, clock, limits).await } else { Vec::new() };
+    for finding in held {
+        // Windows are as they should be when they are shut.
+        if finding.severity == Severity::Hint {
+            read(&mut layers, "nodes", &finding.text);
+        } else {
+            merge(&mut layers, "nodes", finding);
+        }
+    }
+    if let Some(port) = cluster_port(topic_root) {
+        read(&mut layers, "network", &port);
     }
     if api {
-        match (verify::rotation(cluster).await, layers.iter_mut().find(|it| it.layer == "certificates")) {
-            (Ok(Some(said)), Some(certificates)) => {
-                certificates.read = [certificates.read.as_str(), &said].join(", ");
-            }
-            (Err(finding), _) => merge(&mut layers, "certificates", finding),
-            (Ok(_), _) => {}
+        match verify::rotation(cluster).await {
+            Ok(said) => said.iter().for_each(|it| read(&mut layers, "certificates", it)),
+            Err(finding) => merge(&mut layers, "certificates", finding),
         }
-        let port = zedkube::Limits::default().server_port;
-        for found in outage::findings::lead(cluster, port).await {
+        for found in outage::findings::lead(cluster, limits.server_port).await {
             merge(&mut layers, "etcd", found);
         }
     }
@@ -159,6 +168,12 @@ fn cluster_port(topic_root: &TopicRoot) -> Option<String> {
     let address = status.cluster_ip_prefix.and_then(|it| it.ip.0);
     let address = address.map_or_else(|| "no address".to_owned(), |it| it.to_string());
     Some(format!("cluster port {} (label {}) with {address}", port.if_name, port.logicallabel))
+}
+
+/// Adds what was read to a layer.
+fn read(layers: &mut [VerifyLayer], name: &str, what: &str) {
+    let layer = layers.iter_mut().find(|it| it.layer == name);
+    layer.into_iter().for_each(|it| it.read = [it.read.as_str(), what].join(", "));
 }
 
 /// Adds a finding to a layer that was checked elsewhere.
@@ -267,19 +282,18 @@ fn sheet(report: &VerifyReport, columns: usize) -> String {
     if !dark.is_empty() {
         out.push_str(&paragraph("", &format!("{}: {}.", verify::NO_API, dark.join(", ")), columns));
     }
-    let count = |result: VerifyResult| report.layers.iter().filter(|it| it.result == result).count();
-    let of = |result: VerifyResult, what: &str| {
-        let count = u32::try_from(count(result)).unwrap_or(u32::MAX);
+    let of = |(result, what): (VerifyResult, &str)| {
+        let count = report.layers.iter().filter(|it| it.result == result).count();
         (count > 0).then(|| format!("{} {what}", number(count, "layer")))
     };
-    let counts = [
-        of(VerifyResult::Fail, "failed"),
-        of(VerifyResult::Unknown, "unknown"),
-        of(VerifyResult::Warn, "with warnings"),
-        of(VerifyResult::Pass, "passed"),
-        of(VerifyResult::Skipped, "skipped"),
+    let words = [
+        (VerifyResult::Fail, "failed"),
+        (VerifyResult::Unknown, "unknown"),
+        (VerifyResult::Warn, "with warnings"),
+        (VerifyResult::Pass, "passed"),
+        (VerifyResult::Skipped, "skipped"),
     ];
-    let counts: Vec<String> = counts.into_iter().flatten().collect();
+    let counts: Vec<String> = words.into_iter().filter_map(of).collect();
     out.push_str(&paragraph("", &format!("{}.", counts.join(", ")), columns));
     out
 }

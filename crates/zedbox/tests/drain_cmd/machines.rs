@@ -1,8 +1,10 @@
 //! `zedbox machines`: those that a drain stopped, and their start by hand; the plan of a node with one.
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 
-use crate::drain_cmd::node::Ended;
+use crate::drain_cmd::node::{Ended, Node};
 use crate::drain_cmd::place::Place;
 
 const MACHINES: &str = "kubevirt/virtualmachines";
@@ -47,6 +49,9 @@ fn machines_that_drains_have_stopped_are_listed_and_started_again_by_hand() {
     let of = |name: &str, node: &str| json!({ "Name": name, "Node": node, "Was": "Always" });
     assert_eq!(all, json!([of("shop/db", "n1"), of("shop/till", "n9")]));
     assert_eq!(place.strategies(), ["Halted", "Halted", "Halted"], "a list writes nothing");
+    let told = place.machines("restore --node nosuch");
+    assert!(told.code == 1 && told.out.is_empty() && told.err.contains("zedbox machines list"), "{told:?}");
+    assert_eq!(place.strategies(), ["Halted", "Halted", "Halted"]);
     let told = place.machines("restore --node n9");
     assert!(
         told.code == 0 && told.out.contains("shop/till: by the drain of node n9, was Always"),
@@ -56,4 +61,21 @@ fn machines_that_drains_have_stopped_are_listed_and_started_again_by_hand() {
     assert_eq!(place.machines("restore").code, 0);
     assert_eq!(place.strategies(), ["Always", "Halted", "Always"], "what a person has stopped stays");
     assert!(place.machines("list").out.starts_with("0 virtual machines"), "none is left");
+}
+
+#[test]
+fn a_path_that_is_a_slip_is_refused_and_nothing_is_made_there() {
+    let node = Node::of("cluster-idle");
+    let slip = node.path("nosuch");
+    let bundle = Ended::of(node.command_of("bundle", "--to").arg(slip.join("x.tgz")).output().unwrap());
+    let mut run = Command::new(env!("CARGO_BIN_EXE_zedbox"));
+    let run = Ended::of(run.args(["run", "--root"]).arg(&slip).env_clear().output().unwrap());
+    for told in [bundle, run] {
+        assert_eq!((told.code, told.out.as_str()), (1, ""), "{told:?}");
+        assert!(
+            told.err.contains(slip.to_str().unwrap()) && told.err.contains("make it, or name another"),
+            "{told:?}"
+        );
+    }
+    assert!(!slip.exists());
 }

@@ -49,6 +49,14 @@ impl Place {
         self
     }
 
+    /// No drain starts but in one minute of four years.
+    pub(crate) fn windows_on_leap_days(&self) {
+        self.node.put("run/systemd/timesync/synchronized", "");
+        self.node.put("etc/zedbox/zedbox.toml", "limits = \"/limits.json\"\n");
+        let window = r#"{"start":"0 0 29 2 *","zone":"UTC","minutes":1}"#;
+        self.node.put("limits.json", &format!(r#"{{"zedkube":{{"windows":[{window}]}}}}"#));
+    }
+
     fn served(
         tree: &str,
         pods: usize,

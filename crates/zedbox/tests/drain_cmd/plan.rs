@@ -135,25 +135,10 @@ fn o5_a_plan_for_programs_is_one_object_with_the_members_of_the_topics() {
     let told = place.plan("--node n2 -o json");
     assert_eq!(told.code, 0, "{told:?}");
     let plan: Value = serde_json::from_str(&told.out).unwrap();
-    let members: Vec<&String> = plan.as_object().unwrap().keys().collect();
-    assert_eq!(
-        members,
-        [
-            "Blockers",
-            "Cordon",
-            "Counts",
-            "Findings",
-            "Machines",
-            "Node",
-            "Notes",
-            "Peers",
-            "Pods",
-            "ResourceVersions",
-            "Steps",
-            "Tiers",
-            "Volumes"
-        ]
-    );
+    let members: Vec<&str> = plan.as_object().unwrap().keys().map(String::as_str).collect();
+    let all =
+        "Blockers Cordon Counts Findings Machines Node Notes Peers Pods ResourceVersions Steps Tiers Volumes";
+    assert_eq!(members.join(" "), all);
     assert_eq!((&plan["Node"], &plan["Blockers"]), (&json!("n2"), &json!([])));
     assert_eq!(plan["Counts"], json!({"Total": 2, "Leave": 1, "Going": 0, "Keep": 1, "Blocked": 0}));
     assert_eq!(plan["Peers"], json!([{"Node": "edge-node-1", "Closed": ""}]));
@@ -226,6 +211,29 @@ fn u6_a_plan_shows_what_the_preflight_finds_and_ends_with_4_where_it_stops_the_d
     place.node.put(PASS_FILE, "{");
     let told = place.plan("");
     assert!(told.code == 4 && told.out.contains("no finding is passed"), "{told:?}");
+}
+
+#[test]
+fn a_plan_of_this_node_says_who_has_paused_it_and_when_its_windows_open() {
+    let place = place();
+    place.sim.edit("policy/poddisruptionbudgets", "shop", "web", |it| it["spec"]["minAvailable"] = json!(1));
+    place.windows_on_leap_days();
+    let steps = || place.plan("-o json").json()["Steps"].clone();
+    assert_eq!(steps()[0], "window");
+    assert_eq!(place.node.drain("pause --reason disk --for 2h").code, 0);
+    let told = place.plan("");
+    let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in [
+        "finding [pause] warns: operations of this node are paused by ",
+        ": disk, since ",
+        " UTC, until ",
+        "then, on this node: `sudo zedbox resume` finding [window] hint: outside its windows: \"0 0 29 2 *\" UTC opens next, ",
+        "`zedbox go --past window --reason '...'`",
+        "steps window, preflight, turn, ",
+    ] {
+        assert!(told.code == 0 && said.contains(words), "no `{words}` in {}", told.out);
+    }
+    assert!(!place.plan("--node edge-node-1").out.contains("[pause]"), "as planned from elsewhere");
 }
 
 #[test]

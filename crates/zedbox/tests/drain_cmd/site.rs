@@ -185,7 +185,7 @@ fn v3_a_restart_is_planned_begun_shown_stopped_continued_and_withdrawn() {
     assert!(told.code == 0 && words(&told.out).starts_with("Withdrew the restart of the site"), "{told:?}");
     assert_eq!(place.mode(), Value::Null);
     let shown = words(&place.site("status", &[]).out);
-    assert!(shown.starts_with("no whole-site operation is in progress; whole-site restart "), "{shown}");
+    assert!(shown.starts_with("1 of 4 nodes restarted: whole-site restart "), "{shown}");
     assert!(shown.contains("node n2 (worker): done") && !shown.contains("next step"), "{shown}");
     let form = place.site("status -o json", &[]).json();
     assert_eq!((&form["Phase"], &form["Withdrawn"]), (&json!("ended"), &json!(true)));

@@ -80,6 +80,26 @@ impl Place {
     }
 }
 
+#[test]
+fn a_pause_of_this_node_is_a_warning_and_shut_windows_are_said() {
+    let place = place();
+    place.windows_on_leap_days();
+    let shut = place.verify("");
+    assert!(
+        shut.code == 0 && words(&shut.out).contains(", outside its windows: \"0 0 29 2 *\" UTC"),
+        "{shut:?}"
+    );
+    assert_eq!(place.node.drain("pause --reason disk").code, 0);
+    place.node.put("limits.json", "{");
+    let paused = place.verify("");
+    assert!(paused.code == 4 && paused.err.contains("limits.json"), "{paused:?}");
+    let said = words(&paused.out);
+    assert!(
+        said.contains("warn operations of this node are paused by ") && said.contains("zedbox resume"),
+        "{said}"
+    );
+}
+
 fn layer<'a>(report: &'a Value, name: &str) -> &'a Value {
     report["Layers"].as_array().unwrap().iter().find(|it| it["Layer"] == name).unwrap()
 }

@@ -169,8 +169,8 @@ pub(crate) const STATES: [State; 29] = [
     state(
         "whole-site",
         "cluster-idle",
-        |it| it.set(&json!({ "Phase": "whole-site", "Reason": "a shutdown of the site" })),
-        "WHOLE-SITE OPERATION: all nodes shut down or restart, drains wait for its end",
+        |it| it.set(&json!({ "Phase": "whole-site", "Reason": "whole-site shutdown holds this node" })),
+        "WHOLE-SITE OPERATION: shutdown holds this node",
     ),
     state(
         "leaving",

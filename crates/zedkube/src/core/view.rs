@@ -121,7 +121,10 @@ impl Zedkube {
             && self.cleanup.cordon() == CordonOwner::Foreign
             && words.next_step == WORK
         {
-            "work on the node; it stays cordoned by whoever did it".clone_into(&mut words.next_step);
+            let node = &self.node.name;
+            words.next_step = format!(
+                "work on the node; whoever has cordoned it ends that afterwards: `kubectl uncordon {node}`"
+            );
         }
         let k3s = &self.node.k3s;
         if k3s.holds() {

@@ -517,6 +517,29 @@ pub(super) fn record(
 /// What the record holds this node to, in the boot `boot_id`.
 pub(super) fn hold(record: Option<&SiteOperation>, boot_id: &str) -> SiteHold {
     let Some(record) = record.filter(|it| !it.released) else { return SiteHold::None };
-    let what = format!("whole-site {} {}", record.op.word(), record.id);
-    if record.go && record.boot_id == boot_id { SiteHold::Go(what) } else { SiteHold::Kept(what) }
+    let op = record.op.word();
+    match topic_of(&record.waiting_for) {
+        _ if record.go && record.boot_id == boot_id => SiteHold::Go(format!("whole-site {op} {}", record.id)),
+        "" => SiteHold::Kept(format!("whole-site {op}")),
+        waits => SiteHold::Kept(format!("whole-site {op} (waits for {waits})")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_is_held_says_by_which_operation_and_what_that_waits_for() {
+        let held = |waiting_for: &str, boot_id: &str| {
+            let (id, waiting_for) = ("op-1".to_owned(), waiting_for.to_owned());
+            let (op, go, own) = (DeviceOp::Shutdown, true, "b".to_owned());
+            let record = SiteOperation { id, op, waiting_for, boot_id: own, go, ..SiteOperation::default() };
+            hold(Some(&record), boot_id)
+        };
+        assert_eq!(held("", "c"), SiteHold::Kept("whole-site shutdown".to_owned()));
+        let waits = "whole-site shutdown (waits for node edge-node-3)".to_owned();
+        assert_eq!(held("node edge-node-3: 2 of 5 pods", "c"), SiteHold::Kept(waits));
+        assert_eq!(held("", "b"), SiteHold::Go("whole-site shutdown op-1".to_owned()));
+    }
 }

@@ -74,6 +74,11 @@ pub(crate) fn follow(
     Event::Window(first)
 }
 
+/// Why no drain starts now by these windows, for whoever plans one.
+pub async fn shut(windows: &Windows, topic_root: &TopicRoot, clock: Clock) -> Option<ClosedWindow> {
+    closed(windows, clock, clock::trouble(topic_root).await.filter(|_| !windows.is_empty()).as_deref())
+}
+
 fn closed(windows: &Windows, clock: Clock, trouble: Option<&str>) -> Option<ClosedWindow> {
     match trouble {
         Some(trouble) => windows.closed_by(trouble),

@@ -45,6 +45,22 @@ fn p8_a_pod_that_has_come_to_the_drained_node_voids_complete_and_it_is_drained_a
 }
 
 #[test]
+fn whoever_has_cordoned_the_drained_node_before_is_told_how_to_end_that_by_its_name() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::Operator, 1));
+    let run = bench.run();
+    bench.hear(Event::Probed(run, Ok(())));
+    bench.hear(Event::Cordoned(run, Ok(CordonOwner::Foreign)));
+    bench.done(run);
+    let drained = bench.core.progress();
+    assert_eq!((drained.cordon, bench.status().0), (CordonOwner::Foreign, 9));
+    let node = &bench.core.node.name;
+    let theirs =
+        format!("work on the node; whoever has cordoned it ends that afterwards: `kubectl uncordon {node}`");
+    assert!(!node.is_empty() && drained.next_step == theirs, "{}", drained.next_step);
+}
+
+#[test]
 fn d9_p8_a_pod_that_the_drain_counted_as_gone_voids_complete_only_when_a_container_of_it_is_shown() {
     let (mut bench, run) = Bench::draining(Requester::DeviceOp);
     let why = "no container of it runs, by the container runtime";
