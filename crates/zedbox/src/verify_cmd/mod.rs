@@ -172,8 +172,9 @@ fn cluster_port(topic_root: &TopicRoot) -> Option<String> {
 
 /// Adds what was read to a layer.
 fn read(layers: &mut [VerifyLayer], name: &str, what: &str) {
-    let layer = layers.iter_mut().find(|it| it.layer == name);
-    layer.into_iter().for_each(|it| it.read = [it.read.as_str(), what].join(", "));
+    if let Some(layer) = layers.iter_mut().find(|it| it.layer == name) {
+        layer.read = [layer.read.as_str(), what].join(", ");
+    }
 }
 
 /// Adds a finding to a layer that was checked elsewhere.
