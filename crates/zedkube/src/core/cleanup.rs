@@ -22,7 +22,7 @@ use nodestatus::Membership;
 use step::{Fault, Inserted as _, Mono, planted, say};
 use topics::{BootGate, CordonOwner, GateWarning, GoTime, RepairKind};
 
-use crate::core::context::NodeContext;
+use crate::core::context::{NodeContext, Step};
 use crate::core::facts::{Effect, NodeLook, UndoScope};
 use crate::limits::COMPLETE_POLL;
 
@@ -174,13 +174,8 @@ impl AfterBoot {
     /// Watches as long as something is to be waited for: in a cluster from each start on, elsewhere for a cordon.
     /// `checked`: no cordon of ours has to go. `busy`: a drain takes care of its node itself, and after it the machine
     /// goes down.
-    fn settle(
-        &mut self,
-        now: Mono,
-        (checked, busy): (bool, bool),
-        node: &NodeContext,
-        out: &mut Vec<Effect>,
-    ) {
+    fn settle(&mut self, (checked, busy): (bool, bool), step: Step<'_>) {
+        let Step { now, node, out } = step;
         self.repairs.expire(now);
         if self.is_clean() {
             self.passed = self.verdict().cloned();
@@ -730,16 +725,10 @@ impl CordonCleanup {
     }
 
     /// Watches the gate as long as something is to be waited for. `busy`: a drain is under way.
-    pub(crate) fn settle_gate(
-        &mut self,
-        now: Mono,
-        (wanted, busy): (DesiredNode, bool),
-        node: &NodeContext,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn settle_gate(&mut self, (wanted, busy): (DesiredNode, bool), step: Step<'_>) {
         let keeps = wanted != DesiredNode::Schedulable;
         let checked = keeps || self.check == CordonCheck::NotDue;
-        self.after_boot.settle(now, (checked, busy || keeps), node, out);
+        self.after_boot.settle((checked, busy || keeps), step);
     }
 }
 

@@ -50,6 +50,13 @@ pub(crate) struct NodeContext {
     pub(crate) known: ClusterKnown,
 }
 
+/// What a part gets of a step of the core.
+pub(crate) struct Step<'a> {
+    pub(crate) now: Mono,
+    pub(crate) node: &'a NodeContext,
+    pub(crate) out: &'a mut Vec<Effect>,
+}
+
 /// What is known of the hooks of this node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct HookState {

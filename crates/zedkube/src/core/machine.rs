@@ -16,7 +16,7 @@ use topics::{
 
 use super::answers::{Answers, is_drained, is_operation};
 use super::cleanup::{CordonCleanup, DesiredNode, Voided};
-use super::context::{KeeperLevels, NodeContext, TURN_ALONE};
+use super::context::{KeeperLevels, NodeContext, Step, TURN_ALONE};
 use super::drain::{Drain, DrainEnd, StepOutcome};
 use super::facts::{Effect, Event, NodeLook, SiteHold, say_blocker_changed, say_skipped};
 use super::last_look::{LastLook, LookBasis};
@@ -126,7 +126,7 @@ impl Core for Zedkube {
                 }
             }
             Event::Hooked(run, result) if run == ours => {
-                outcome = self.drain.hooked(now, result, &self.node, &mut out);
+                outcome = self.drain.hooked(result, Step { now, node: &self.node, out: &mut out });
             }
             Event::HooksLeft { in_place, after_boot } => {
                 (self.node.hooks.in_place, self.node.hooks.after_boot) = (in_place, after_boot);
@@ -155,22 +155,22 @@ impl Core for Zedkube {
             Event::Hold(hold) => outcome = self.drain.hold(hold, &mut out),
             Event::Properties(properties) => self.drain.properties = properties,
             Event::Probed(run, result) if run == ours => {
-                outcome = self.drain.probed(now, result, &self.node, &mut out);
+                outcome = self.drain.probed(result, Step { now, node: &self.node, out: &mut out });
             }
             Event::Preflighted(run, found) if run == ours => {
-                self.drain.preflighted(now, found, &self.node, &mut out);
+                self.drain.preflighted(found, Step { now, node: &self.node, out: &mut out });
             }
             Event::Passed(run, what) if run == ours => {
                 say!(out, warn, "findings of the preflight are passed by a person's word: {what}");
                 self.history.step(StepWord::Passed, 0, self.node.wall(now), &what);
             }
             Event::Cordoned(run, result) if run == ours => {
-                outcome = self.drain.cordoned(now, result, &self.node, &mut out);
+                outcome = self.drain.cordoned(result, Step { now, node: &self.node, out: &mut out });
             }
             Event::Draining(run, newest) if run == ours => self.drain.draining(newest),
             Event::Away(run, away) if run == ours => self.drain.api_silent(now, away),
             Event::Drained(run, result) if run == ours => {
-                outcome = self.drain.drained(now, result, &self.node, &mut out);
+                outcome = self.drain.drained(result, Step { now, node: &self.node, out: &mut out });
             }
             Event::BlockerChanged(run, what) if run == ours => self.blocker_changed(now, &what, &mut out),
             Event::Looked(nth, seen) if self.cleanup.awaits(nth) => self.looked(now, seen, &mut out),
@@ -181,7 +181,8 @@ impl Core for Zedkube {
             Event::Leftovers(why, next) => self.cleanup.leftovers.hear((why, next), &mut out),
             Event::Turn(turn_state) => self.turn_heard(now, *turn_state, &mut out),
             Event::TurnConfirmed(result) => {
-                outcome = self.drain.turn_confirmed(now, result.is_ok(), &self.node, &mut out);
+                outcome =
+                    self.drain.turn_confirmed(result.is_ok(), Step { now, node: &self.node, out: &mut out });
             }
             Event::Learned(learned) => self.node.learn(*learned),
             Event::ServersOut(servers) => self.node.known.servers_out = servers,
@@ -218,7 +219,7 @@ impl Core for Zedkube {
         if !self.drain.is_taken() {
             self.advance(now, &mut out);
         }
-        let outcome = self.drain.settle_preflight(now, &self.node, &mut out);
+        let outcome = self.drain.settle_preflight(Step { now, node: &self.node, out: &mut out });
         self.follow(now, outcome);
         self.settle_node(now, &mut out);
         let basis = LookBasis::new(&self.answers, &self.node, &self.drain.properties);
@@ -323,7 +324,7 @@ impl Zedkube {
 
     /// What time alone brings.
     pub(super) fn advance(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let outcome = self.drain.advance(now, &self.node, out);
+        let outcome = self.drain.advance(Step { now, node: &self.node, out });
         let complete = outcome == Some(StepOutcome::Drained);
         self.follow(now, outcome);
         if self.may_look() && !complete {
@@ -459,7 +460,7 @@ impl Zedkube {
         if self.wanted() == DesiredNode::Schedulable {
             self.drain.forget_left();
         }
-        self.drain.begin(now, request.clone(), &self.answers, &self.node, out);
+        self.drain.begin(request.clone(), &self.answers, Step { now, node: &self.node, out });
         let resumes = self.drain.catches_up();
         self.history.taken(&request, &self.node.boot_id, self.node.wall(now), resumes);
         self.answers.drain_begins();
@@ -482,7 +483,7 @@ impl Zedkube {
     /// failure asks again, or does not.
     pub(super) fn blocker_changed(&mut self, now: Mono, what: &str, out: &mut Vec<Effect>) {
         if self.drain.own_status() != DrainStatus::FailedDrain {
-            self.drain.blocker_changed(now, what, &self.node, out);
+            self.drain.blocker_changed(what, Step { now, node: &self.node, out });
             return;
         }
         let of_agent = |it: &Answer| it.status.is_failure() && it.requested_by != Requester::Operator;
@@ -518,7 +519,7 @@ impl Zedkube {
         if !self.node.turn.hear(turn_state) {
             return;
         }
-        let outcome = self.drain.turn(now, &self.node, out);
+        let outcome = self.drain.turn(Step { now, node: &self.node, out });
         if let Some(StepOutcome::TurnLost(why)) = &outcome {
             self.void(now, &format!("its turn to be down is no longer its own: {why}"), is_drained, out);
         }
@@ -532,7 +533,7 @@ impl Zedkube {
         let wanted = self.wanted();
         // So does whoever waits for its turn, and its node is in service meanwhile.
         let waits = self.drain.waits_in_service(&self.node);
-        self.cleanup.settle_gate(now, (wanted, busy && !waits), &self.node, out);
+        self.cleanup.settle_gate((wanted, busy && !waits), Step { now, node: &self.node, out });
         let free = self.may_look() && self.node.member != Membership::Outside;
         self.cleanup.settle_leftovers(wanted, (free, !busy && self.can_drain()), out);
         self.settle_hooks(wanted, busy, out);

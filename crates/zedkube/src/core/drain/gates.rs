@@ -38,7 +38,7 @@ use super::life::{CONFIRM_AGAIN, Drain, StepOutcome};
 use super::run::{ApiAbsence, CordonStage, DrainEnd, DrainGate, DrainRun, Preflight, TurnGate};
 use super::shown::{StateWords, words};
 use crate::core::answers::Answers;
-use crate::core::context::{NodeContext, TURN_ALONE};
+use crate::core::context::{NodeContext, Step, TURN_ALONE};
 use crate::core::facts::{CordonFailure, Effect, Pass, StartObstacle, say_waits_for_turn};
 use crate::limits::{PROBE_PAUSE, SKIP_SPREAD};
 
@@ -261,12 +261,8 @@ impl Drain {
     }
 
     /// Looks when that is due; gives the drain up when it could not start for too long.
-    pub(crate) fn settle_preflight(
-        &mut self,
-        now: Mono,
-        node: &NodeContext,
-        out: &mut Vec<Effect>,
-    ) -> Option<StepOutcome> {
+    pub(crate) fn settle_preflight(&mut self, step: Step<'_>) -> Option<StepOutcome> {
+        let Step { now, node, out } = step;
         let has_turn = node.limits.take_turns && node.grant().is_some();
         let looks = !self.is_fit(node) && !has_turn;
         let run_id = self.run_id;
@@ -301,13 +297,8 @@ impl Drain {
     }
 
     /// Hears what a look has found.
-    pub(crate) fn preflighted(
-        &mut self,
-        now: Mono,
-        found: Result<Vec<Blocker>, StartObstacle>,
-        node: &NodeContext,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn preflighted(&mut self, found: Result<Vec<Blocker>, StartObstacle>, step: Step<'_>) {
+        let Step { now, node, out } = step;
         let Some(gate) = self.at_turn_mut() else { return };
         let before = match &gate.preflight {
             Preflight::Looking => None,
@@ -358,12 +349,8 @@ impl Drain {
 /// The turn to be down: waited for before the cordon, looked at after it, lost.
 impl Drain {
     /// What the standing of our turn means for the drain.
-    pub(crate) fn turn(
-        &mut self,
-        now: Mono,
-        node: &NodeContext,
-        out: &mut Vec<Effect>,
-    ) -> Option<StepOutcome> {
+    pub(crate) fn turn(&mut self, step: Step<'_>) -> Option<StepOutcome> {
+        let Step { now, node, out } = step;
         let active = self.run.is_under_turn();
         let under_it = active || matches!(self.run, DrainRun::Ended(DrainEnd::Drained { .. }));
         // Whoever has to wait for somebody else does not hold it, however that came.
@@ -418,7 +405,7 @@ impl Drain {
         }
         let Some(waiting) = node.turn.waiting().filter(|_| node.turn.is_unreachable()) else {
             self.wait_for_turn();
-            return self.turn(now, node, out);
+            return self.turn(Step { now, node, out });
         };
         let gate = self.at_turn_mut()?;
         if gate.tried == 0 {
@@ -432,13 +419,8 @@ impl Drain {
 
     /// Hears whether the turn is still ours, after the cordon or before another try of it. That it is not is heard as its
     /// standing, too.
-    pub(crate) fn turn_confirmed(
-        &mut self,
-        now: Mono,
-        ours: bool,
-        node: &NodeContext,
-        out: &mut Vec<Effect>,
-    ) -> Option<StepOutcome> {
+    pub(crate) fn turn_confirmed(&mut self, ours: bool, step: Step<'_>) -> Option<StepOutcome> {
+        let Step { now, node, out } = step;
         if let DrainRun::Cordoning(CordonStage::Confirming { again })
         | DrainRun::AtGate(DrainGate::TurnAlone { again }) = &mut self.run
             && !ours
@@ -510,13 +492,8 @@ impl Drain {
     }
 
     /// Hears whether the API can be reached.
-    pub(crate) fn probed(
-        &mut self,
-        now: Mono,
-        result: Result<(), String>,
-        node: &NodeContext,
-        out: &mut Vec<Effect>,
-    ) -> Option<StepOutcome> {
+    pub(crate) fn probed(&mut self, result: Result<(), String>, step: Step<'_>) -> Option<StepOutcome> {
+        let Step { now, node, out } = step;
         let limit = self.properties.time(settings::DRAIN_SKIP);
         // A drain that was under way holds: an API that is away for one cause would release every draining node.
         let under_way = self.resume.is_some();
@@ -665,13 +642,8 @@ impl Drain {
     }
 
     /// Hears that all were called, or why that has to stop here.
-    pub(crate) fn hooked(
-        &mut self,
-        now: Mono,
-        result: Result<(), String>,
-        node: &NodeContext,
-        out: &mut Vec<Effect>,
-    ) -> Option<StepOutcome> {
+    pub(crate) fn hooked(&mut self, result: Result<(), String>, step: Step<'_>) -> Option<StepOutcome> {
+        let Step { now, node, out } = step;
         let DrainRun::AtGate(DrainGate::Hooks { .. }) = self.run else { return None };
         let Err(trouble) = result else {
             self.go_to_cordon(now);

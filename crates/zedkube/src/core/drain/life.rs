@@ -23,7 +23,7 @@ use super::run::{
 };
 use crate::WAIT;
 use crate::core::answers::Answers;
-use crate::core::context::NodeContext;
+use crate::core::context::{NodeContext, Step};
 use crate::core::facts::{
     CordonFailure, Effect, RemainingPod, RunId, UnansweredCall, say_blocker_changed, say_given_up,
     say_skipped, whose,
@@ -203,14 +203,8 @@ impl Drain {
     }
 
     /// Begins for this request, or continues what an earlier run of this agent was in for one that still exists.
-    pub(crate) fn begin(
-        &mut self,
-        now: Mono,
-        request: NodeDrainRequest,
-        answers: &Answers,
-        node: &NodeContext,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn begin(&mut self, request: NodeDrainRequest, answers: &Answers, step: Step<'_>) {
+        let Step { now, node, out } = step;
         let floor = self.resumed().filter(|status| status.is_under_way());
         let resume = self.resume.take().filter(|it| it.is_for(answers.requests()));
         self.end(None, out);
@@ -232,13 +226,9 @@ impl Drain {
     }
 
     /// What time alone brings.
-    pub(crate) fn advance(
-        &mut self,
-        now: Mono,
-        node: &NodeContext,
-        out: &mut Vec<Effect>,
-    ) -> Option<StepOutcome> {
-        if let Some(failed) = self.over_limit(now, node, out) {
+    pub(crate) fn advance(&mut self, step: Step<'_>) -> Option<StepOutcome> {
+        let Step { now, node, out } = step;
+        if let Some(failed) = self.over_limit(Step { now, node, out }) {
             return Some(failed);
         }
         let waited = self.is_outside_window();
@@ -256,13 +246,13 @@ impl Drain {
             DrainRun::AtGate(DrainGate::Turn(gate)) if is_due(&gate.again) => {
                 gate.again = None;
                 if gate.away.is_none() {
-                    return self.turn(now, node, out);
+                    return self.turn(Step { now, node, out });
                 }
                 out.push(Effect::Probe(self.run_id));
             }
             DrainRun::AtGate(DrainGate::Hooks { again, .. }) if is_due(again) => {
                 self.go_to_cordon(now);
-                return self.advance(now, node, out);
+                return self.advance(Step { now, node, out });
             }
             DrainRun::AtGate(DrainGate::TurnAlone { again })
             | DrainRun::Cordoning(CordonStage::Confirming { again })
@@ -283,7 +273,7 @@ impl Drain {
             }
             DrainRun::Retrying { attempt, until, last, .. } if now >= *until => {
                 let (next, last) = (*attempt + 1, last.clone());
-                self.next_attempt(now, next, &last, node, out);
+                self.next_attempt(next, &last, Step { now, node, out });
             }
             DrainRun::Draining { held: Some(_), deadline, .. } if now >= *deadline => {
                 say!(
@@ -311,7 +301,7 @@ impl Drain {
         say!(out, info, "nodedrain-step:drain-starting cordonAndDrainNode");
         self.run = DrainRun::AtGate(DrainGate::Turn(TurnGate::default()));
         if node.limits.take_turns {
-            return self.turn(now, node, out);
+            return self.turn(Step { now, node, out });
         }
         if self.is_fit(node) {
             self.probe(now, out);
@@ -332,11 +322,10 @@ impl Drain {
     /// Hears what came of a try to cordon.
     pub(crate) fn cordoned(
         &mut self,
-        now: Mono,
         result: Result<CordonOwner, CordonFailure>,
-        node: &NodeContext,
-        out: &mut Vec<Effect>,
+        step: Step<'_>,
     ) -> Option<StepOutcome> {
+        let Step { now, node, out } = step;
         let DrainRun::Cordoning(CordonStage::Trying { tried, again: None, .. }) = self.run else {
             return None;
         };
@@ -432,14 +421,8 @@ pub(super) fn add_left(all: &mut Vec<String>, left: &[String]) {
 /// Its attempts.
 impl Drain {
     /// Attempt number `attempt`, which began now or when the marks say.
-    fn attempt(
-        &mut self,
-        now: Mono,
-        attempt: u32,
-        mut marks: DrainMarks,
-        node: &NodeContext,
-        out: &mut Vec<Effect>,
-    ) {
+    fn attempt(&mut self, attempt: u32, mut marks: DrainMarks, step: Step<'_>) {
+        let Step { now, node, out } = step;
         let limit = self.properties.time(settings::DRAIN_TIMEOUT);
         let began = Mono::of_ms(marks.attempt_ms).unwrap_or(now);
         marks.attempt_ms = began.as_ms();
@@ -457,24 +440,20 @@ impl Drain {
     }
 
     /// Another attempt after the one that went so far.
-    pub(super) fn next_attempt(
-        &mut self,
-        now: Mono,
-        attempt: u32,
-        last: &Progress,
-        node: &NodeContext,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn next_attempt(&mut self, attempt: u32, last: &Progress, step: Step<'_>) {
+        let Step { now, node, out } = step;
         self.before = self.before.and(last);
-        self.attempt(now, attempt, learned(&last.marks), node, out);
+        self.attempt(attempt, learned(&last.marks), Step { now, node, out });
     }
 
     /// The first attempt, or the one that an earlier run of this agent was in.
     pub(super) fn first_attempt(&mut self, now: Mono, node: &NodeContext, out: &mut Vec<Effect>) {
         let Some(Resume { attempt, marks, pause, .. }) = self.resume.take() else {
-            return self.attempt(now, 1, DrainMarks::default(), node, out);
+            return self.attempt(1, DrainMarks::default(), Step { now, node, out });
         };
-        let Some((until, reason)) = pause else { return self.attempt(now, attempt, marks, node, out) };
+        let Some((until, reason)) = pause else {
+            return self.attempt(attempt, marks, Step { now, node, out });
+        };
         let last = Box::new(Progress { marks, ..Progress::default() });
         if now < until {
             let secs = until.since(now).as_secs();
@@ -485,7 +464,7 @@ impl Drain {
             );
             self.run = DrainRun::Retrying { attempt, until, reason, last };
         } else {
-            self.next_attempt(now, attempt + 1, &last, node, out);
+            self.next_attempt(attempt + 1, &last, Step { now, node, out });
         }
     }
 
@@ -519,28 +498,18 @@ impl Drain {
     }
 
     /// What held the failed attempt up is no longer what it was: the next one starts at once (goals D16).
-    pub(crate) fn blocker_changed(
-        &mut self,
-        now: Mono,
-        what: &str,
-        node: &NodeContext,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn blocker_changed(&mut self, what: &str, step: Step<'_>) {
+        let Step { now, node, out } = step;
         if let DrainRun::Retrying { attempt, last, .. } = &self.run {
             let (next, last) = (attempt + 1, last.clone());
             say_blocker_changed(what, out);
-            self.next_attempt(now, next, &last, node, out);
+            self.next_attempt(next, &last, Step { now, node, out });
         }
     }
 
     /// Hears what came of the attempt.
-    pub(crate) fn drained(
-        &mut self,
-        now: Mono,
-        result: AttemptOutcome,
-        node: &NodeContext,
-        out: &mut Vec<Effect>,
-    ) -> Option<StepOutcome> {
+    pub(crate) fn drained(&mut self, result: AttemptOutcome, step: Step<'_>) -> Option<StepOutcome> {
+        let Step { now, node, out } = step;
         self.silence = None;
         let DrainRun::Draining { attempt, now: last, held: None, .. } = &self.run else { return None };
         let (attempt, last) = (*attempt, last.clone());
@@ -620,12 +589,8 @@ impl Drain {
     }
 
     /// Fails where that is over: whatever is under way ends, and no other attempt follows.
-    pub(super) fn over_limit(
-        &mut self,
-        now: Mono,
-        node: &NodeContext,
-        out: &mut Vec<Effect>,
-    ) -> Option<StepOutcome> {
+    pub(super) fn over_limit(&mut self, step: Step<'_>) -> Option<StepOutcome> {
+        let Step { now, node, out } = step;
         self.gives_up_at(node).filter(|until| now >= *until)?;
         let (attempt, last, why) = if let DrainRun::Retrying { attempt, last, reason, .. } = &self.run {
             (*attempt, last.clone(), reason.clone())
