@@ -72,10 +72,7 @@ impl<E: Clone + Send> Effects<E> {
     }
 
     /// In order.
-    pub(crate) async fn try_again<H>(&mut self, hands: &mut H)
-    where
-        H: Hands<Effect = E> + Send,
-    {
+    pub(crate) async fn try_again(&mut self, hands: &mut (impl Hands<Effect = E> + Send)) {
         let mut failed = false;
         while let Some(held) = self.queue.ordered.pop_front() {
             if let Err(held) = self.done(hands, held).await {
@@ -99,10 +96,7 @@ impl<E: Clone + Send> Effects<E> {
     }
 
     /// Lets a person's order go ahead of the records that it would wait for.
-    async fn let_ordered_go<H>(&mut self, hands: &mut H)
-    where
-        H: Hands<Effect = E> + Send,
-    {
+    async fn let_ordered_go(&mut self, hands: &mut (impl Hands<Effect = E> + Send)) {
         let ordered = |it: &QueuedEffect<E>| it.weight.rank == Rank::Promise && hands.is_ordered(&it.effect);
         if !self.queue.ordered.iter().any(ordered) {
             return;
@@ -114,10 +108,7 @@ impl<E: Clone + Send> Effects<E> {
         }
     }
 
-    async fn attempt<H>(&mut self, hands: &mut H, held: QueuedEffect<E>)
-    where
-        H: Hands<Effect = E> + Send,
-    {
+    async fn attempt(&mut self, hands: &mut (impl Hands<Effect = E> + Send), held: QueuedEffect<E>) {
         if let Err(held) = self.done(hands, held).await {
             self.queue.keep(held);
             // Another failure does not postpone the next try.

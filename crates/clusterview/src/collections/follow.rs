@@ -76,7 +76,8 @@ trait PartKind: ObjectFact {
 }
 
 macro_rules! kept {
-    ($($kind:ident = $part:ident, $table:ident, $read:path, $optional:literal, $path:literal;)+) => { $(
+    ($($kind:ident = $part:ident, $table:ident, $read:path, $optional:literal, $path:literal;)+) => {
+        $(
         impl ObjectFact for $kind {
             fn of(raw: &RawObject) -> Self {
                 $read(raw)
@@ -92,7 +93,14 @@ macro_rules! kept {
                 &mut facts.$table
             }
         }
-    )+ };
+        )+
+
+        pub(super) fn empty(facts: &mut ClusterFacts, part: Collection) {
+            match part {
+                $(Collection::$part => facts.$table.clear(),)+
+            }
+        }
+    };
 }
 
 kept! {
@@ -183,21 +191,6 @@ impl<T: PartKind> CollectionReader<T> {
                 update.into_table(T::table(facts), FactItem::kept).is_ok_and(|changed| changed)
             })),
         }
-    }
-}
-
-pub(super) fn empty(facts: &mut ClusterFacts, part: Collection) {
-    match part {
-        Collection::Nodes => facts.nodes.clear(),
-        Collection::Pods => facts.pods.clear(),
-        Collection::Vms => facts.vms.clear(),
-        Collection::Claims => facts.claims.clear(),
-        Collection::DaemonSets => facts.daemon_sets.clear(),
-        Collection::Volumes => facts.volumes.clear(),
-        Collection::Replicas => facts.replicas.clear(),
-        Collection::Engines => facts.engines.clear(),
-        Collection::Snapshots => facts.snapshots.clear(),
-        Collection::StorageNodes => facts.storage_nodes.clear(),
     }
 }
 

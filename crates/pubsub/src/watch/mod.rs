@@ -92,12 +92,6 @@ impl Follows {
             Self::File(followed) => name == followed,
         }
     }
-
-    const fn watch(&self) -> WatchPurpose {
-        match self {
-            Self::Topic | Self::File(_) => WatchPurpose::Files,
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -284,7 +278,7 @@ impl WatchHub {
         if let Some(number) = number(dir) {
             lock(&self.watched).insert(dir.to_owned(), number);
         }
-        let why = if dir == bell.dir { bell.follows.watch() } else { WatchPurpose::Way };
+        let why = if dir == bell.dir { WatchPurpose::Files } else { WatchPurpose::Way };
         // Each time, because the path may be another directory now; the kernel knows.
         let refused = match kernel.map(|kernel| kernel.watch(dir, why)) {
             Some(Ok(())) => {

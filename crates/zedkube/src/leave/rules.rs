@@ -30,7 +30,7 @@ const BLOCKERS: usize = 16;
 const TOKEN_BYTES: usize = 8 << 10;
 const INTERFACES: usize = 16;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct LeaveRules {
     record: NodeLeave,
     /// The last config that was decided upon.
@@ -43,8 +43,6 @@ pub(super) struct LeaveRules {
     /// Since when there is a word that counts, and which.
     word: Option<(Mono, LeaveSignal)>,
     notice: Duration,
-    unchanged: Duration,
-    config_patience: Duration,
     boot_id: String,
     /// How the wall clock stands to the monotonic one; zero before that is known.
     booted_at: GoTime,
@@ -53,11 +51,12 @@ pub(super) struct LeaveRules {
 }
 
 /// Whether the device config is fetched, as ZedAgentStatus has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Fetch {
     Good,
     /// It reads as failed since then, as it does during each fetch.
     Failing(Mono),
+    #[default]
     Bad,
 }
 
@@ -99,20 +98,7 @@ impl LeaveRules {
             // Points on another boot's clock mean nothing here.
             (record.boot_id, record.marks) = (String::new(), DrainMarks::default());
         }
-        Self {
-            record,
-            config: None,
-            has_config: false,
-            decision: ConfigMembership::Unknown,
-            fetch: Fetch::Bad,
-            word: None,
-            notice: limits.leave_notice(),
-            unchanged: LEAVE_UNCHANGED,
-            config_patience: CONFIG_PATIENCE,
-            boot_id: boot_id.to_owned(),
-            booted_at: GoTime::ZERO,
-            timed: (false, false),
-        }
+        Self { record, notice: limits.leave_notice(), boot_id: boot_id.to_owned(), ..Self::default() }
     }
 
     /// Where the drain of a walk that was cut off in this boot stood.
@@ -164,7 +150,7 @@ impl LeaveRules {
                 "EdgeNodeClusterConfig says Valid: false, but ClusterDecision says member; the node stays",
             ),
             (ConfigMembership::Unknown, Fetch::Good) => Ok(LeaveSignal::Reference),
-            (ConfigMembership::Unknown, Fetch::Failing(since)) if now < since + self.config_patience => {
+            (ConfigMembership::Unknown, Fetch::Failing(since)) if now < since + CONFIG_PATIENCE => {
                 Ok(LeaveSignal::Reference)
             }
             (ConfigMembership::Unknown, Fetch::Failing(_) | Fetch::Bad) => Err(
@@ -180,7 +166,7 @@ impl LeaveRules {
             since
                 + match word {
                     LeaveSignal::Decided => self.notice,
-                    LeaveSignal::Reference => self.unchanged,
+                    LeaveSignal::Reference => LEAVE_UNCHANGED,
                 }
         })
     }
@@ -188,7 +174,7 @@ impl LeaveRules {
     /// When time alone decides something.
     pub(super) fn next_wake(&self) -> Option<Mono> {
         let lost = match (self.word, self.fetch) {
-            (Some((_, LeaveSignal::Reference)), Fetch::Failing(since)) => Some(since + self.config_patience),
+            (Some((_, LeaveSignal::Reference)), Fetch::Failing(since)) => Some(since + CONFIG_PATIENCE),
             _ => None,
         };
         self.due().into_iter().chain(lost).min()
@@ -270,11 +256,6 @@ impl LeaveRules {
     /// Whether the walk has to be under way: the order stands, and was heard in this run.
     pub(super) fn walks(&self) -> bool {
         self.record.phase.is_under_way() && self.config.as_ref().is_some_and(|it| !it.valid)
-    }
-
-    /// Whether this is another step than the one that is kept.
-    pub(super) fn is_other_step(&self, stage: LeavePhase) -> bool {
-        self.record.phase != stage
     }
 
     pub(super) fn walked(&mut self, now: Mono, state: &LeaveState) {

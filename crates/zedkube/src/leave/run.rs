@@ -136,7 +136,7 @@ impl Leaver {
                 }
                 // A change of step at once; within a step not more often than marks are written.
                 Ok(()) = state.changed() => {
-                    let other = self.rules.is_other_step(state.borrow_and_update().stage);
+                    let other = self.rules.record().phase != state.borrow_and_update().stage;
                     due = Some(if other { now } else { written_at + self.limits.marks_gap() });
                 }
                 () = self.context.clock.sleep_until(due), if due.is_some() => {
