@@ -360,23 +360,20 @@ fn result(site: &SiteRecord, stopped: bool) -> anyhow::Result<()> {
 /// The phase, each node, what is waited for, and what to type. Where the API does not answer, as it may while the servers go,
 /// it shows what this node has on its disk.
 async fn status(cluster: &ApiClient, clock: Clock, root: &Path, voice: &Voice) -> anyhow::Result<()> {
+    let own = || anyhow::Ok(wire::peek::<SiteOperation>(&TopicRoot::open(root)?, "zedkube", "global")?);
     let view = match lease::view(cluster).await {
         Ok(view) => view,
         Err(why) => {
-            let topic_root = TopicRoot::open(root).context("show the site")?;
-            let record =
-                wire::peek::<SiteOperation>(&topic_root, "zedkube", "global").context("show the site")?;
-            let Some(record) = record else { return Err(why).context("show the site") };
+            let Some(record) = own().context("show the site")? else {
+                return Err(why).context("show the site");
+            };
             return of_disk(&record, &why.to_string(), clock, voice);
         }
     };
     let record = view.held.as_ref().map(|it| it.record.clone()).unwrap_or_default();
     let site = operator::current(&record).context("show the site")?;
     // On another machine, or without root, this node's own record is not known.
-    let own = TopicRoot::open(root)
-        .ok()
-        .and_then(|topic_root| wire::peek::<SiteOperation>(&topic_root, "zedkube", "global").ok()?);
-    let under_way = under_way(&view, own.as_ref(), clock);
+    let under_way = under_way(&view, own().ok().flatten().as_ref(), clock);
     if site.is_none() && !under_way.is_empty() {
         return show_under_way(under_way, voice);
     }
