@@ -46,7 +46,7 @@ async fn act(command: &MachinesCommand, voice: &Voice) -> anyhow::Result<()> {
         && all.is_empty()
     {
         bail!(
-            "start virtual machines: no drain of a node {name} has stopped any; `zedbox machines list` names all"
+            "start virtual machines: no drain of a node {name} has stopped any; without --node those of all nodes are started"
         );
     }
     if node.is_some() {

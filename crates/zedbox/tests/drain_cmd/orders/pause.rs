@@ -9,7 +9,7 @@ use topics::{
     Requester, go_json,
 };
 
-use crate::drain_cmd::lock::words;
+use crate::drain_cmd::lock::words as flat;
 use crate::drain_cmd::node::{Ended, Node};
 
 const REQUEST: &str = "run/zedbox/NodeDrainRequest/global.json";
@@ -23,7 +23,7 @@ fn x3_a_pause_names_who_and_why_is_shown_refuses_orders_and_is_ended_once() {
     let node = Node::of("cluster-idle").with_zedkube();
     let told = said(&node, "pause", "--reason disk");
     assert_eq!(told.code, 0, "{told:?}");
-    assert!(words(&told.out).contains("`zedbox resume` ends it"), "{told:?}");
+    assert!(flat(&told.out).contains("`zedbox resume` ends it"), "{told:?}");
     let kept: Value = serde_json::from_str(&node.text(PAUSE_FILE)).unwrap();
     assert_eq!(
         (&kept["Scope"], &kept["By"], &kept["Reason"]),
@@ -32,7 +32,7 @@ fn x3_a_pause_names_who_and_why_is_shown_refuses_orders_and_is_ended_once() {
     let mode = std::fs::metadata(node.path(PAUSE_FILE)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let shown = node.drain("status --all");
-    assert!(words(&shown.out).contains("paused no operation starts, by field: disk; since"), "{}", shown.out);
+    assert!(flat(&shown.out).contains("paused no operation starts, by field: disk; since"), "{}", shown.out);
     // A second one, and every order that would wait for it, is refused with the next step.
     node.put("run/force-NodeDrainStatus-boot", "b1");
     for (command, words) in
@@ -53,8 +53,8 @@ fn x3_a_pause_names_who_and_why_is_shown_refuses_orders_and_is_ended_once() {
 fn x3_a_pause_may_end_by_itself_and_is_not_written_through_a_link() {
     let node = Node::of("cluster-idle").with_zedkube();
     let told = said(&node, "pause", "--reason disk --for 2h");
-    assert!(told.code == 0 && words(&told.out).contains(" UTC, in 2 h, by this machine"), "{told:?}");
-    assert!(words(&node.drain("status --all").out).contains("; ends by itself"));
+    assert!(told.code == 0 && flat(&told.out).contains(" UTC, in 2 h, by this machine"), "{told:?}");
+    assert!(flat(&node.drain("status --all").out).contains("; ends by itself"));
     // An expired one blocks nothing.
     let over = node.text(PAUSE_FILE);
     let mut kept: Value = serde_json::from_str(&over).unwrap();
@@ -81,16 +81,16 @@ fn x3_a_refusal_is_for_what_the_controller_has_ordered_and_is_withdrawn_by_its_o
     let node = Node::of("drain-5-cordoned").with_zedkube();
     let told = said(&node, "pause", "--only-controller --reason disk");
     assert!(
-        told.code == 0 && words(&told.out).contains("Refused: reboot 7 waits, and is not lost"),
+        told.code == 0 && flat(&told.out).contains("Refused: reboot 7 waits, and is not lost"),
         "{told:?}"
     );
     assert!(node.text(PAUSE_FILE).contains(r#""Scope":"controller""#));
-    let shown = words(&node.drain("status --all").out);
+    let shown = flat(&node.drain("status --all").out);
     assert!(shown.contains("what the controller orders waits, by field: disk"), "{shown}");
     assert_eq!(said(&node, "pause", "--only-controller --reason again").code, 1);
     let told = said(&node, "drain", "refuse --withdraw");
     assert!(told.err.contains("this is now `zedbox resume`"), "{told:?}");
-    assert!(told.code == 0 && words(&told.out).contains("goes ahead by itself"), "{told:?}");
+    assert!(told.code == 0 && flat(&told.out).contains("goes ahead by itself"), "{told:?}");
     assert!(!node.path(PAUSE_FILE).exists());
 }
 
@@ -131,7 +131,7 @@ fn x3_finished_work_withdraws_the_request_and_waits_until_the_node_is_schedulabl
         tells(&node, phase, cordon);
         let told = said(&node, "undrain", "--wait --timeout 0");
         assert_eq!(told.code, code, "{told:?}");
-        assert!(words(&told.out).to_lowercase().contains(words), "{told:?}");
+        assert!(flat(&told.out).to_lowercase().contains(words), "{told:?}");
     }
 }
 
@@ -143,7 +143,7 @@ fn x3_finished_work_on_a_node_that_somebody_else_drains_too_says_for_whom_it_sta
     let status = NodeDrainStatus { status: DrainStatus::Cordoned, requested_by: Requester::DeviceOp };
     assert_eq!(status.status.number(), 5);
     let told = said(&node, "undrain", "--wait");
-    assert!(told.code == 3 && words(&told.out).contains("for reboot as well"), "{told:?}");
+    assert!(told.code == 3 && flat(&told.out).contains("for reboot as well"), "{told:?}");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn x3_a_machine_that_goes_down_by_other_means_drains_within_its_time_and_is_neve
         (&Node::of("single-node").with_zedkube(), "NOTSUPPORTED (1)"),
     ] {
         let told = said(node, "drain", "at-shutdown");
-        assert!(told.code == 0 && words(&told.out).contains(why), "{why}: {told:?}");
+        assert!(told.code == 0 && flat(&told.out).contains(why), "{why}: {told:?}");
         assert!(!node.path(REQUEST).exists(), "{why}");
     }
     let node = Node::of("cluster-idle").with_zedkube();
