@@ -214,7 +214,7 @@ fn pictures_of_each_state_are_taken_again() {
                 .output();
             taken.unwrap();
             let mut small = Command::new("pngquant");
-            small.args(["--force", "--nofs", "--speed", "1", "--strip", "14", "--output"]);
+            small.args(["--force", "--nofs", "--speed", "1", "--strip", "11", "--output"]);
             assert!(small.arg(&picture).arg(&picture).status().unwrap().success(), "{}", picture.display());
         }
     }

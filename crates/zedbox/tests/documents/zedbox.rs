@@ -1,9 +1,9 @@
 //! Lines of `zedbox`: its command line accepts each of them, in the documents, in the program's own texts,
 //! and in the scripts beside the documents.
 
-use std::fs;
-
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use outage::site::record::SitePhase;
@@ -54,10 +54,25 @@ const PUT_IN: [(&str, &str); 5] = [
     ("{fence}", "7"),
 ];
 
+fn sources() -> Vec<PathBuf> {
+    let mut sources = files(&top().join("crates"), "rs");
+    sources.retain(|it| it.components().any(|part| part.as_os_str() == "src"));
+    sources
+}
+
+/// A source file without its comments.
+fn code(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines().filter(|it| !it.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+fn joined(source: &str) -> String {
+    source.split("\\\n").map(str::trim_start).collect()
+}
+
 /// In the texts of a source file, with something in place of each value.
 fn said_in(source: &str) -> Vec<String> {
-    let joined: Vec<&str> = source.split("\\\n").map(str::trim_start).collect();
-    let joined = joined.concat();
+    let joined = joined(source);
     let spans = joined.split('`').filter(|it| it.starts_with("zedbox ") && !it.contains('\n'));
     let line = |span: &str| {
         let mut line = span.split(" | ").next().unwrap_or_default().to_owned();
@@ -75,8 +90,7 @@ fn said_in(source: &str) -> Vec<String> {
 
 #[test]
 fn every_zedbox_line_that_the_program_says_is_one_that_it_takes() {
-    let (mut sources, mut lines) = (files(&top().join("crates"), "rs"), 0);
-    sources.retain(|it| it.components().any(|part| part.as_os_str() == "src"));
+    let (sources, mut lines) = (sources(), 0);
     let mut wrong = Vec::new();
     for source in &sources {
         for line in said_in(&fs::read_to_string(source).unwrap()) {
@@ -108,7 +122,7 @@ fn every_zedbox_line_that_the_program_says_is_one_that_it_takes() {
 const LOOKS: [&str; 9] =
     ["check", "help", "history", "lock status", "plan", "site status", "status", "verify", "watch"];
 /// Those that change something and are typed elsewhere than in a state of a node: the file, and how it types them.
-const TYPED_ELSEWHERE: [(&str, &str, &str); 9] = [
+const TYPED_ELSEWHERE: [(&str, &str, &str); 11] = [
     ("drain force", "tests/drain_cmd/force.rs", "(\"force "),
     ("drain force --remove", "tests/drain_cmd/force.rs", "\"force --remove\""),
     (
@@ -117,12 +131,22 @@ const TYPED_ELSEWHERE: [(&str, &str, &str); 9] = [
         "go --past preflight:backups --past preflight:clock --undo",
     ),
     ("kubeconfig", "tests/access.rs", "\"kubeconfig\""),
+    ("kubectl apply", "tests/setup.rs", "(\"admin: kubeconfig of an administrator\", &admin)"),
+    (
+        "kubectl delete pod",
+        "../kubesim/tests/kubectl.rs",
+        "delete pod -n tools shell --grace-period=0 --force",
+    ),
     ("machines restore", "tests/drain_cmd/machines.rs", "machines(\"restore\")"),
     ("notify test", "tests/access.rs", "\"notify\", \"test\""),
     ("role", "src/role_cmd.rs", "x4_every_object_of_the_reference"),
     ("role --create-namespace", "src/role_cmd.rs", "printed(\" --create-namespace\")"),
     ("shutdown", "tests/drain_cmd/orders/device_order.rs", "\"shutdown"),
 ];
+
+fn elsewhere(foreign: bool) -> impl Iterator<Item = &'static str> {
+    TYPED_ELSEWHERE.into_iter().map(|it| it.0).filter(move |it| it.starts_with("kubectl ") == foreign)
+}
 
 /// What a line does, without the values that it is done with: `go --past window`, `lock release`.
 fn form(line: &str) -> String {
@@ -150,12 +174,7 @@ fn form(line: &str) -> String {
 
 #[test]
 fn x1_each_form_of_a_line_that_the_program_says_and_that_changes_something_is_typed_by_a_test() {
-    let mut sources = files(&top().join("crates"), "rs");
-    sources.retain(|it| it.components().any(|part| part.as_os_str() == "src"));
-    let code = |text: String| {
-        text.lines().filter(|it| !it.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
-    };
-    let said = sources.iter().flat_map(|it| said_in(&code(fs::read_to_string(it).unwrap())));
+    let said = sources().into_iter().flat_map(|it| said_in(&code(&it)));
     let mut acts: BTreeSet<String> = said.map(|it| form(&it)).collect();
     let looks = |it: &str| {
         LOOKS
@@ -167,7 +186,7 @@ fn x1_each_form_of_a_line_that_the_program_says_and_that_changes_something_is_ty
     acts.retain(|it| looks(it).is_none());
     assert!(acts.len() > 15, "{acts:?}");
     let typed: BTreeSet<String> = typed::lines().map(form).collect();
-    let elsewhere = TYPED_ELSEWHERE.map(|(form, ..)| form.to_owned()).into();
+    let elsewhere = elsewhere(false).map(str::to_owned).collect();
     let untyped: BTreeSet<String> = acts.difference(&typed).cloned().collect();
     assert_eq!(untyped, elsewhere);
     for (form, file, line) in TYPED_ELSEWHERE {
@@ -176,32 +195,99 @@ fn x1_each_form_of_a_line_that_the_program_says_and_that_changes_something_is_ty
     }
 }
 
+/// Programs of others that are found outside of backticks too.
+const PROGRAMS: [&str; 10] = [
+    "chronyc",
+    "crictl",
+    "du",
+    "etcdctl",
+    "journalctl",
+    "kubectl",
+    "systemctl",
+    "umount",
+    "vgchange",
+    "virtctl",
+];
+/// Forms of their lines that no test types, by reason.
+const UNTYPED: &str = "\
+only shows: chronyc sources, chronyc tracking, crictl ps, df -i, du --inodes, du -x, du -xah, etcdctl member
+only shows: journalctl -u, kubectl auth whoami, kubectl describe, kubectl get, kubectl logs, systemctl status, ulimit -n
+needs systemd: systemctl enable, systemctl reboot, systemctl restart, systemctl start, systemctl stop
+changes clock, disks or images of the machine: crictl rmi, date -s, fsfreeze -u, mknod, mount -o, rm, umount, vgchange -an
+needs a server of etcd: etcdctl alarm, etcdctl compact, etcdctl defrag
+needs KubeVirt: kubectl annotate virtualmachineinstance, kubectl delete vmi, virtctl stop
+needs Longhorn: kubectl annotate volumes.longhorn.io, kubectl edit volumes.longhorn.io
+is for what kube-vip or Multus left: kubectl delete lease, kubectl delete network-attachment-definitions
+is for what a dead node left, or one that is gone for good: kubectl taint node, kubectl delete node
+says how a variable of the environment is removed: env -u
+words of a sentence: kubectl apply without, kubectl is an";
+
+/// Lines of other programs in the texts of a source file, cut to what they do: `kubectl delete pod`, `df -i`.
+fn foreign_in(source: &str) -> BTreeSet<String> {
+    let text = joined(source).replace("kubectl(\"", "kubectl ");
+    let spans = text.split('`').filter(|it| !it.contains('\n')).map(|it| it.trim_start_matches("sudo "));
+    let program = |it: &str| it.split_once(' ').map_or_else(String::new, |(program, _)| program.to_owned());
+    let is_program =
+        |it: &str| it.starts_with(char::is_lowercase) && it.chars().all(|it| it.is_ascii_lowercase());
+    let spans = spans.filter(|it| program(it) != "zedbox" && is_program(&program(it)));
+    let starts = |(at, _): &(usize, char)| *at == 0 || text[..*at].ends_with([' ', '"', '(', '`', '\n']);
+    let bare = text.char_indices().filter(starts).filter_map(|(at, _)| text[at..].lines().next());
+    let bare = bare.filter(|it| PROGRAMS.contains(&program(it).as_str()));
+    spans.chain(bare).filter_map(foreign_form).collect()
+}
+
+fn foreign_form(line: &str) -> Option<String> {
+    let line = line.split(['"', ';', ',', ')', '`']).next()?;
+    let of_namespace = line.strip_prefix("kubectl -n ").and_then(|it| it.split_once(' '));
+    let line = of_namespace.map_or_else(|| line.to_owned(), |(_, rest)| format!("kubectl {rest}"));
+    let of_cluster = line.starts_with("kubectl ");
+    let words = line.split_whitespace().filter(|it| !of_cluster || !it.starts_with('-'));
+    let words = words.take_while(|it| it.starts_with(|it: char| it.is_ascii_lowercase() || it == '-'));
+    let with_object =
+        of_cluster && !["get", "describe", "logs", "uncordon"].iter().any(|it| line.contains(it));
+    let words: Vec<&str> = words.take(if with_object { 3 } else { 2 }).collect();
+    (words.len() > 1 || !["kubectl", "systemctl"].contains(&words[0])).then(|| words.join(" "))
+}
+
+#[test]
+fn x1_each_form_of_a_line_of_another_program_is_typed_by_a_test_or_has_a_reason_why_not() {
+    let is_of_tests = |it: &PathBuf| it.iter().any(|it| it == "tests" || it == "tests.rs");
+    let product = |it: PathBuf| foreign_in(code(&it).split("#[cfg(test)]\nmod tests {").next().unwrap());
+    let said: BTreeSet<String> =
+        sources().into_iter().filter(|it| !is_of_tests(it)).flat_map(product).collect();
+    let typed = typed::lines().filter(|it| it.starts_with("kubectl ")).filter_map(foreign_form);
+    let mut listed = Vec::from_iter(typed.collect::<BTreeSet<_>>());
+    let untyped = UNTYPED.lines().flat_map(|it| it.split_once(": ").unwrap().1.split(", "));
+    listed.extend(untyped.chain(elsewhere(true)).map(str::to_owned));
+    listed.sort();
+    assert_eq!(listed, Vec::from_iter(said));
+}
+
 #[test]
 fn lines_of_a_source_are_found_over_line_ends_and_with_something_for_each_value() {
     let source =
         "let a = \"type `zedbox drain \\\n    force`, or `zedbox role --user {name} | kubectl apply -f -`\";";
     assert_eq!(said_in(source), ["zedbox drain force", "zedbox role --user n1"]);
     assert_eq!(said_in("`zedbox {} --cancel`"), ["zedbox reboot --cancel"]);
+    let source = "\"wait: kubectl -n {a} delete \\\n    pod {b}\", \"`newtool -x {c}`\", kubectl(\"logs\", it), use kubectl;";
+    let found: Vec<String> = foreign_in(source).into_iter().collect();
+    assert_eq!(found, ["kubectl delete pod", "kubectl logs", "newtool -x"]);
 }
 
 #[test]
 fn every_command_of_zedbox_in_the_drill_is_one_of_its_commands() {
     let drill = fs::read_to_string(top().join("docs/drill.sh")).unwrap();
-    let called: Vec<&str> =
-        drill.split("zedbox ").skip(1).filter(|it| it.starts_with(char::is_lowercase)).collect();
+    let called = drill.split("zedbox ").skip(1).filter(|it| it.starts_with(char::is_lowercase));
+    let called: Vec<Vec<&str>> =
+        called.map(|it| it.split(|it: char| !it.is_ascii_lowercase()).take(2).collect()).collect();
     assert!(called.len() > 4, "the drill names {called:?}");
-    for text in called {
-        let named: Vec<&str> = text.split(|it: char| !it.is_ascii_lowercase()).take(2).collect();
+    for named in called {
         let command = zedbox::command();
-        let Some(first) = command.find_subcommand(named[0]) else {
-            panic!("no command: zedbox {}", named[0])
-        };
-        let is_alone = first.get_subcommands().next().is_none();
-        assert!(
-            is_alone || first.find_subcommand(named[1]).is_some(),
-            "no command: zedbox {}",
-            named.join(" ")
-        );
+        let first = command.find_subcommand(named[0]);
+        let is_one = first.is_some_and(|it| {
+            it.get_subcommands().next().is_none() || it.find_subcommand(named[1]).is_some()
+        });
+        assert!(is_one, "no command: zedbox {}", named.join(" "));
     }
 }
 
@@ -260,9 +346,7 @@ fn t11_each_zedbox_line_that_the_program_says_finds_the_cluster_that_the_setting
     })
     .by_settings_file();
     let node = &place.node;
-    let mut sources = files(&top().join("crates"), "rs");
-    sources.retain(|it| it.components().any(|part| part.as_os_str() == "src"));
-    let said = sources.iter().flat_map(|it| said_in(&fs::read_to_string(it).unwrap()));
+    let said = sources().into_iter().flat_map(|it| said_in(&fs::read_to_string(it).unwrap()));
     let mut lines: BTreeSet<String> = said.collect();
     lines.extend(["zedbox plan --node edge-node-2", "zedbox machines list"].map(str::to_owned));
     lines.retain(|line| !NOT_ON_A_TREE.iter().any(|(begins, _)| line.starts_with(begins)));

@@ -203,11 +203,13 @@ impl State {
     pub(crate) fn shown(&self) -> (NodeStatus, String) {
         let tree = Node::of(self.fixture);
         (self.change)(&tree);
+        tree.put("run/eve-release", "16.3.0-kubevirt-amd64");
         let headline =
             |state: NodeState, text: &str| Headline { state, text: format!("{}: {text}", state.words()) };
         let node = |name: &str| NodeShown {
             name: name.to_owned(),
             ready: "Ready".to_owned(),
+            kubelet: "v1.34.2+k3s1".to_owned(),
             ..NodeShown::default()
         };
         let nodes = vec![
