@@ -16,12 +16,10 @@ use super::steps::{Action, How};
 use super::topics::{Config, Disk, Fact, Volatile, Who, Writer};
 use super::world::{Gate, State, Touched};
 
-/// The place of its request.
 pub(crate) const REQUEST: usize = 3;
 const OLD: &str = "v1.33.1+k3s1";
 const NEW: &str = "v1.34.2+k3s1";
 
-/// What outlives a boot.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct K3sFiles {
     /// What the kube container is told.
@@ -52,7 +50,6 @@ impl Default for Kubelet {
 }
 
 impl Kubelet {
-    /// Its core ends.
     pub(crate) fn forget(&mut self) {
         (self.is_looked_at, self.gate) = (false, Gate::default());
     }

@@ -208,6 +208,7 @@ impl State {
         let verdict = GateStatus {
             layer: (!open).then_some(Layer::Service),
             shown: BootGate { open, since, ..BootGate::default() },
+            is_api_silent: !open,
             holds_turn: false,
         };
         let report = GateReport { verdict: Some(verdict), ..GateReport::default() };

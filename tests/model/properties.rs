@@ -133,7 +133,6 @@ impl State {
         }
     }
 
-    /// zedagent commands `op`.
     pub(crate) fn judge_command(&mut self, op: DeviceOp) {
         let word = op.word();
         if self.under.ghost.released.contains_key(word) {

@@ -97,7 +97,6 @@ pub(crate) enum Who {
 }
 
 impl Who {
-    /// The agent that it is part of.
     pub(crate) const fn process(self) -> Self {
         match self {
             Self::K3s => Self::Zedkube,
@@ -125,7 +124,6 @@ pub(crate) enum Writer {
     Nodeagent,
     Zedkube,
     Baseosmgr,
-    /// The controller, or a person.
     Person,
 }
 
@@ -372,7 +370,6 @@ impl Link {
     }
 }
 
-/// As zedkube has it.
 fn membership(disk: &Disk) -> InCluster {
     match (disk.run.member.map(|it| it.0), disk.leave) {
         (None, Leave::Outside | Leave::Member | Leave::Announced) => InCluster::Undecided,

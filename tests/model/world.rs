@@ -79,7 +79,6 @@ pub(crate) struct Under {
     pub(crate) node: Node,
     pub(crate) task: Option<Task>,
     pub(crate) look: Option<Look>,
-    /// The run of the preflight.
     pub(crate) preflight: Option<u64>,
     /// Whether zedkube watches the drained node, and whether there is news of it.
     pub(crate) guard: Option<bool>,

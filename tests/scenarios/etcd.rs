@@ -62,7 +62,6 @@ async fn u3_a_server_whose_margin_went_after_its_grant_is_held_with_the_reason_a
     assert!(holders.contains("\"going-down\""), "{holders}");
 }
 
-/// Free at all of these addresses.
 async fn free_at(addresses: &[IpAddr]) -> u16 {
     loop {
         let first = TcpListener::bind((addresses[0], 0)).await.unwrap();

@@ -147,7 +147,6 @@ pub(crate) async fn a_device_config_that_is_lost_never_takes_the_node_out_of_its
     world.status(DrainStatus::NotRequested).await;
 }
 
-/// A device config without a cluster section is a decision.
 pub(crate) async fn a_device_config_without_a_cluster_section_takes_the_node_out_after_an_announcement(
     world: &mut World,
 ) {

@@ -74,7 +74,6 @@ const OUTAGE_ROLE: &str = "pillar-rs-outage";
 const NODE_LEASE_ROLE: &str = "pillar-rs-node-lease";
 /// The role for the look before a drain.
 const PREFLIGHT_ROLE: &str = "pillar-rs-preflight";
-/// The role for the report of the cluster.
 const STATS_ROLE: &str = "pillar-rs-cluster-stats";
 
 /// The roles for what the node shows of its drain.

@@ -209,7 +209,6 @@ impl Dice {
         dice
     }
 
-    /// One of `0..limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -26,7 +26,6 @@ const MORE_TEMPS: u64 = 40;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failing {
-    /// `None` for each agent.
     pub agent: Option<Agent>,
     /// Each of another kind.
     pub calls: Vec<FailingCall>,

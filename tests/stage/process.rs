@@ -14,7 +14,6 @@ use tokio::task::AbortHandle;
 use crate::failing::Tracing;
 use crate::world::Agent;
 
-/// Of all processes of a device.
 pub(crate) const LIMITS: &str = "limits.json";
 
 #[derive(Default)]
@@ -181,7 +180,6 @@ impl Halt {
     }
 }
 
-/// All files below `folder`, in order.
 pub fn files_below(folder: &Path) -> Vec<PathBuf> {
     let (mut found, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(folder) = folders.pop() {

@@ -63,7 +63,6 @@ impl Drop for Processes {
 }
 
 impl ApiServer {
-    /// From the environment.
     pub(crate) async fn of_environment() -> Option<Self> {
         if let Some(file) = std::env::var_os("KUBECONFIG").filter(|it| !it.is_empty()) {
             return Some(Self::of_kubeconfig(Path::new(&file)).await);
@@ -101,7 +100,6 @@ impl ApiServer {
         &self.own.as_ref().unwrap().0
     }
 
-    /// A kubeconfig file with this token.
     pub(crate) fn kubeconfig_file(&self, name: &str, token: &str) -> PathBuf {
         let file = self.dir().join(name);
         store::replace(&file, self.kubeconfig_with(token).as_bytes()).unwrap();

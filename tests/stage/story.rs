@@ -85,7 +85,6 @@ pub fn bring_image(world: &World) {
     world.put(&format!("run/volumemgr/ContentTreeStatus/{CONTENT}.json"), &tree.to_string());
 }
 
-/// `config` with the image activated.
 pub fn with_image(mut config: Value) -> Value {
     config["baseos"] = json!({ "contentTreeUuid": CONTENT, "activate": true, "baseOsVersion": VERSION });
     config

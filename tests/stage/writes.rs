@@ -22,7 +22,6 @@ const ON: &str = "on";
 const MARK: &str = "mark";
 const END: &str = "end";
 
-/// Relative to `root`.
 pub(crate) fn folders(root: &Path) -> Vec<PathBuf> {
     let (mut found, mut open) = (Vec::new(), vec![root.to_owned()]);
     while let Some(dir) = open.pop() {

@@ -153,7 +153,6 @@ impl Device {
         self.put("volumemgr", KEY, &sample::<ContentTreeStatus>("loaded"));
     }
 
-    /// Waits until `key` of `agent`'s topic has such a value.
     async fn until<T: Topic>(&self, agent: &str, key: &str, such: impl Fn(&T) -> bool) -> T {
         let mut subscription = self.topic_root.subscription::<T>(&wire::name::<T>(agent), wire::codec());
         let found = async {

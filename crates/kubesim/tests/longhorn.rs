@@ -183,7 +183,6 @@ async fn b3_block_for_eviction_waits_for_every_replica_although_it_is_safe_elsew
     assert_eq!(healthy(&sim.list(REPLICAS)), ["n1", "n3"]);
 }
 
-/// Row "strict-local" of B4: never movable.
 #[tokio::test(start_paused = true)]
 async fn b4_the_replica_of_a_strict_local_volume_never_leaves() {
     let sim = attached("block-for-eviction", &["n2"]).await;

@@ -63,7 +63,6 @@ impl Device {
         fs::read_to_string(self.topic_root.path(file)).unwrap_or_default()
     }
 
-    /// Waits until `file` contains `words`.
     async fn until(&self, file: &str, words: &str) -> String {
         let clock = Clock::new();
         // A growing log causes no event before its writer ends.

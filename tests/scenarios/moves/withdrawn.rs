@@ -11,18 +11,8 @@ const LIMIT: Duration = Duration::from_secs(5);
 const LATER: Duration = Duration::from_secs(400);
 
 /// Phases of a migration, `marked` before there is one, and `off` for a machine that was shut down.
-const PHASES: [&str; 10] = [
-    "marked",
-    "new",
-    "Pending",
-    "Scheduling",
-    "Scheduled",
-    "PreparingTarget",
-    "TargetReady",
-    "Running",
-    "PostCopy",
-    "off",
-];
+const PHASES: &str =
+    "marked new Pending Scheduling Scheduled PreparingTarget TargetReady Running PostCopy off";
 
 async fn withdrawn(version: &str) {
     // Phases are long enough for a withdrawal within one.
@@ -37,7 +27,7 @@ async fn withdrawn(version: &str) {
         sim.list(MIGRATIONS).iter().map(|it| it["metadata"]["uid"].to_string()).collect()
     };
     let first = uid();
-    for (nth, phase) in (7..).zip(PHASES) {
+    for (nth, phase) in (7..).zip(PHASES.split(' ')) {
         let what = format!("KubeVirt {version}, {phase}");
         world.status(DrainStatus::NotRequested).await;
         let outcome = match phase {

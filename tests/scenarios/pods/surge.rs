@@ -64,7 +64,6 @@ async fn awaited(world: &World) {
     world.until::<NodeDrainProgress>("zedkube", "a second copy", |it| it.is_some_and(waits)).await;
 }
 
-/// Rollouts, with the first one.
 fn rollouts(sim: &Sim) -> usize {
     let sets = sim.list("apps/replicasets");
     sets.iter().filter(|it| it["metadata"]["ownerReferences"][0]["name"] == "solo").count()

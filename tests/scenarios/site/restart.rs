@@ -18,7 +18,6 @@ use crate::etcd::{members, server};
 use crate::look::NODES;
 use crate::site::{PENDING, Place, said};
 
-/// In words of the record.
 fn steps(site: &SiteRecord, node: &str) -> Vec<String> {
     let ack = site.ack(node).unwrap();
     let past = ack.past.iter().map(|(step, _)| step.text().to_owned());

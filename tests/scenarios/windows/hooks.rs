@@ -94,7 +94,6 @@ pub(crate) async fn u9_a_drain_that_is_withdrawn_while_zedkube_is_down_is_undone
 }
 
 const SCALED: (&str, &str) = ("shop", "cache");
-/// The hooks' record of replicas.
 const KEPT: &str = "persist/status/zedbox/hooks/10-scale/replicas";
 /// Stand-in for kubectl on a hook's path: a pipe for a question and one for its answer.
 const PIPES: [&str; 2] = ["question", "answer"];

@@ -210,7 +210,6 @@ impl KubeVirt {
         self.script().hang = guests.iter().map(|it| (*it).to_owned()).collect();
     }
 
-    /// A machine on `node`, movable or not; up on return.
     pub async fn machine(&self, namespace: &str, name: &str, node: &str, movable: bool) {
         if !movable {
             self.script().fixed.insert(name.to_owned());
@@ -246,7 +245,6 @@ impl KubeVirt {
         if code == 200 { it } else { Value::Null }
     }
 
-    /// Objects at this path.
     pub async fn list(&self, path: &str) -> Vec<Value> {
         self.door().list(path).await
     }

@@ -36,7 +36,6 @@ impl Bench {
         bench
     }
 
-    /// `node-1` is a candidate.
     fn candidate() -> Self {
         let mut bench = Self::new();
         bench.hear(Event::Candidacy(Candidacy::Open));

@@ -283,7 +283,6 @@ async fn a_log_that_the_node_has_put_away_begins_anew_and_nothing_is_told_twice(
 pub(crate) struct Said(Arc<Mutex<Vec<u8>>>);
 
 impl Said {
-    /// All lines, each of which is one object.
     pub(crate) fn objects(&self) -> Vec<Value> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -48,7 +48,6 @@ fn owner() -> CordonAnnotation {
     }
 }
 
-/// The boot, and the time in it.
 const NOW: (&str, Mono) = ("b1", Mono::from_start(Duration::from_secs(100)));
 const OURS: &str = r#"{"bootId":"b1","requestedBy":2,"requestedAt":"2025-01-01T00:00:00Z"}"#;
 const EARLIER: &str = r#"{"bootId":"b0","requestedBy":3,"requestedAt":"2024-01-01T00:00:00Z"}"#;

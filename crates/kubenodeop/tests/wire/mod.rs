@@ -34,7 +34,6 @@ pub(crate) struct Script {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
-    /// `POST` or `DELETE`.
     pub(crate) method: String,
     pub(crate) body: String,
     at: Instant,

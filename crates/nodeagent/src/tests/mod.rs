@@ -210,7 +210,6 @@ impl World {
         self.recorded()
     }
 
-    /// Waits until the journal holds `word`.
     async fn until_journal(&self, word: &str) {
         self.until(journal::PATH, |text| text.contains(word)).await;
     }

@@ -300,7 +300,6 @@ fn anothers_complete_is_no_answer_to_this_request() {
     assert_eq!(view.outcome_of(mine, now()), DrainOutcome::UnderWay);
 }
 
-/// A node at rest.
 fn rest() -> DrainView {
     let progress = NodeDrainProgress { status: DrainStatus::NotRequested, ..NodeDrainProgress::default() };
     DrainView { progress: Some(progress), ..view_with(2) }

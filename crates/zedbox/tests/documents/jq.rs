@@ -8,7 +8,6 @@ use std::process::{Command, Stdio};
 use super::{Shown, shown};
 use crate::drain_cmd::node::top;
 
-/// Sorted.
 fn folders(folder: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(top().join(folder)).unwrap();
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();

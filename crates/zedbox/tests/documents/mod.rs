@@ -76,7 +76,6 @@ impl fmt::Display for Shown {
 }
 
 impl Shown {
-    /// The program, and its arguments.
     fn words(&self) -> Vec<String> {
         words(&self.text)
     }

@@ -44,7 +44,6 @@ impl Pipe {
     }
 }
 
-/// All agents in one process.
 struct Process(Child);
 
 impl Process {

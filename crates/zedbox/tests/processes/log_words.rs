@@ -42,7 +42,6 @@ fn lines(world: &World, agent: Agent) -> Vec<String> {
     all
 }
 
-/// Promised by the documents for an agent.
 fn promised(agent: Agent) -> BTreeSet<String> {
     let row = DOCUMENT.lines().find(|it| it.starts_with(&format!("| {} | `", agent.name()))).unwrap();
     let mut words = BTreeSet::new();

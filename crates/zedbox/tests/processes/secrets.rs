@@ -50,7 +50,6 @@ fn bytes(hex: &str) -> Base64 {
 struct Found(Vec<(String, Vec<u8>)>);
 
 impl Found {
-    /// By its path under `root`.
     fn files(&mut self, root: &Path, dir: &Path) {
         for path in scenarios::files_below(dir).into_iter().filter(|it| it.is_file()) {
             // One that has gone was temporary.

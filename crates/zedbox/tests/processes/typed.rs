@@ -21,7 +21,6 @@ enum By {
     Full,
     /// Another node has the turn.
     Taken,
-    /// A backup is made.
     Copied,
     /// A person has cordoned the other node.
     Cordoned,
@@ -33,13 +32,10 @@ enum By {
 
 use By::{Broken, Copied, Cordoned, Full, Line, Negative, Reboot, Taken};
 
-/// What comes of a command.
 enum So {
     /// The headline begins so by it.
     Is(&'static str),
-    /// It does no more.
     No(&'static str),
-    /// It prints this.
     Shows(&'static str),
 }
 

@@ -97,19 +97,10 @@ impl Device {
             agent: None,
             marks: 0,
         };
-        let topics = [
-            "run/zedagent/NodeDrainRequest",
-            "run/baseosmgr/NodeDrainRequest",
-            "run/zedagent/ClusterDecision",
-            "run/zedagent/EdgeNodeClusterConfig",
-            "run/zedagent/EdgeNodeInfo",
-            "run/zedagent/ConfigItemValueMap",
-            "run/zedagent/ZedAgentStatus",
-            "tmp",
-            "dev",
-            "marks",
-        ];
-        for folder in topics {
+        let topics = "run/zedagent/NodeDrainRequest run/baseosmgr/NodeDrainRequest run/zedagent/ClusterDecision \
+            run/zedagent/EdgeNodeClusterConfig run/zedagent/EdgeNodeInfo run/zedagent/ConfigItemValueMap \
+            run/zedagent/ZedAgentStatus tmp dev marks";
+        for folder in topics.split(' ') {
             std::fs::create_dir_all(device.topic_root.path(folder)).unwrap();
         }
         device.write("dev/kmsg", "");

@@ -266,7 +266,6 @@ impl RealLonghorn {
             .unwrap_or_else(|cause| panic!("{path}: {cause}"));
     }
 
-    /// By name.
     pub async fn all(&self, plural: &str) -> Vec<Value> {
         let list = self.get(&at(plural, "")).await;
         list["items"].as_array().cloned().unwrap_or_default()

@@ -324,7 +324,6 @@ impl World {
         }
     }
 
-    /// With the files on disk.
     pub(super) fn restart(&mut self) {
         self.fuse = None;
         self.moved_on = false;
@@ -384,7 +383,6 @@ impl World {
         self.say(Event::Tree { key: key.to_owned(), value: Some(Box::new(tree)) });
     }
 
-    /// The controller wants `version` from the content `key`.
     pub(super) fn want(&mut self, key: &str, version: &str) {
         self.config(key, version, |_| {});
     }

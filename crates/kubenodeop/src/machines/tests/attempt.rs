@@ -89,7 +89,6 @@ impl Bench {
         MachinesView { settings: settings(), unusual: vec![], machines, running }
     }
 
-    /// The pods of the node.
     fn pods(&self) -> Vec<PodFacts> {
         let labels = [("kubevirt.io".to_owned(), "virt-launcher".to_owned())];
         let facts = |it: &Launcher| PodFacts {

@@ -60,7 +60,6 @@ fn object<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-/// A copy `r-<node>` of pvc-1 on `node`.
 pub(crate) fn copy(facts: &mut StorageFacts, node: &str, healthy_at: &str, failed_at: &str) {
     facts.replicas.insert(
         format!("r-{node}"),

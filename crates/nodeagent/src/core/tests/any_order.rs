@@ -71,7 +71,6 @@ fn ops(limits_may_be_reached: bool) -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..60)
 }
 
-/// Plays `ops`, each fact `times` times.
 fn play(ops: &[Op], times: usize) -> Bench {
     let mut bench = Bench::with(SavedNodeState::default());
     for op in ops {

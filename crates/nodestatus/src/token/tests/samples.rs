@@ -61,9 +61,7 @@ pub(in crate::token) const RESPONSE: &str = "80020000005900000000000000460044002
         6f7d00201ca12d38921273a7705d3e3e67f0046f959c6d317f8dbee530220a315dc1d7150000010000";
 pub(in crate::token) const POINT: &str = "7440b793699c1e2b8ff7a07b83752a783439c4473ba9e6a1c2f1e93b28176f7d1ca12d38921273a7705d3e3e67f0046f\
         959c6d317f8dbee530220a315dc1d715";
-/// The token in that block.
 pub(in crate::token) const TOKEN: &str = "s3cr3t<token>&\"x\"";
-/// The manifest in that block.
 pub(in crate::token) const MANIFEST: &str = "kind: Registration\nname: cluster-a\n";
 
 pub(in crate::token) fn bytes(hex: &str) -> Vec<u8> {

@@ -34,7 +34,6 @@ pub(super) struct Budget {
     pub(super) etcds: u8,
 }
 
-/// What may happen.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Action {
     /// The server carries out the call of a node and answers.

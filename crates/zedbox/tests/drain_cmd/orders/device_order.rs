@@ -7,7 +7,6 @@ use topics::{DEVICE_ORDER, DeviceOp, DeviceOpPending, FORCE_FILE, PendingState};
 use crate::drain_cmd::node::{Ended, Node};
 use crate::drain_cmd::place::Place;
 
-/// That of the trees.
 const BOOT: &str = "5d1c1b7e-0f0f-4a51-9d3c-7f6a2b1c0d01";
 
 /// A node whose zedagent runs, in boot `BOOT`, and what it says of operations.

@@ -23,7 +23,6 @@ fn notice(kind: NoticeKind, is_new: bool) -> Notice {
     Notice { kind, id, subject: String::new(), message: "pod shop/web-0: $(reboot)\nno".to_owned(), is_new }
 }
 
-/// It has all of `notices` to tell.
 fn notifier(topic_root: &TopicRoot, notices: &[Notice], webhook: Option<Webhook>) -> HookNotifier {
     let own_node = OwnNode::default();
     own_node.set(NodeName::parse("n1").unwrap(), "u1".to_owned());

@@ -160,7 +160,6 @@ const BEFORE: &str = "v1.32.1+k3s1";
 const AFTER: &str = "v1.33.4+k3s1";
 const K3S: Requester = Requester::K3sUpdate;
 
-/// The device config wants this version and this override file.
 async fn wants(device: &mut Device, version: &str, file: &str) {
     let text = ConfigItemValue::text;
     let map = ConfigItemValueMap::of([text("k3s.version", version), text("k3s.config.override", file)]);
