@@ -14,7 +14,7 @@ const DEVELOPMENT: [&str; 9] = [
     "crates/agent/src/runtime/mock",
     "crates/nodestatus/src/server/trial",
 ];
-const DEVICE_LINES: usize = 88_400;
+const DEVICE_LINES: usize = 88_404;
 /// What builds, shows or tries it; benches too, 2,142 lines, which counted as device before.
 const DEVELOPMENT_LINES: usize = 13_542;
 /// Tests, those beside the code included.

@@ -2,10 +2,12 @@
 //!
 //! Not here: when it is written. Source of the members: lf-edge/eve pkg/pillar/types (`ContentTreeStatus`).
 //!
-//! Container images of an OS image, pulled and removed by an integrator's program. | Words | When | What it does |
-//! |---|---|---| | `pull VERSION` | before VERSION is written, and so before the drain | returns once all that VERSION
-//! needs is on this node; else it fails and says what is missing | | `clean VERSION` | once VERSION has passed its test
-//! | removes what only versions before the other partition's needed |
+//! Container images of an OS image, pulled and removed by an integrator's program:
+//!
+//! | Words | When | What it does |
+//! |---|---|---|
+//! | `pull VERSION` | before VERSION is written, and so before the drain | returns once all that VERSION needs is on this node; else it fails and says what is missing |
+//! | `clean VERSION` | once VERSION has passed its test | removes what only versions before the other partition's needed |
 
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;

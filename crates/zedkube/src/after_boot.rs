@@ -3,10 +3,21 @@
 //! For the shell of zedkube, and for `zedbox verify`, which does the same by hand. Not here: what the gate makes of it
 //! (`kubenodeop::node::gate`), hooks (`hooks`).
 //!
-//! Probes of ingresses, load balancers and services, from a small file: ```toml delay = 5                     # seconds
-//! to wait before the first one [[probe]] name = "shop" url = "https://10.0.0.5/healthz" code = 200
-//! # expected; 200 where it is left out [[probe]] name = "balancer" haproxy = "http://127.0.0.1:9000/stats;csv"
-//! [[probe]] name = "dns" service = "kube-system/kube-dns" ``` Source: spec/cluster-lock.md 8; goals V1.
+//! Probes of ingresses, load balancers and services, from a small file:
+//!
+//! ```toml
+//! delay = 5 # seconds to wait before the first one
+//! [[probe]]
+//! name = "shop"
+//! url = "https://10.0.0.5/healthz"
+//! code = 200 # expected; 200 where it is left out
+//! [[probe]]
+//! name = "balancer"
+//! haproxy = "http://127.0.0.1:9000/stats;csv"
+//! [[probe]]
+//! name = "dns"
+//! service = "kube-system/kube-dns"
+//! ```
 //!
 //! The repairs of this node after a boot, stale taints and pods that the former boot has left: zedkube makes them for
 //! as long as it runs, a person may have them made once.

@@ -1,6 +1,4 @@
-//! Who made a node unschedulable, and what follows from it.
-//!
-//! Not here: reading or writing the Node object. Sources: goals D17, R4; spec/agents.md 4.3 steps 3, 4, 6 and 4.6.
+//! Whose cordon is on a node, and when ours goes. Sources: goals D17, R4; spec/agents.md 4.3 steps 3, 4, 6 and 4.6.
 //!
 //! Taints that an outage leaves on a node. Source: goals R5; the Kubernetes page "Taints and Tolerations", taint based
 //! evictions.

@@ -2,15 +2,21 @@
 //!
 //! Pure: no clock, no I/O, no task.
 //!
-//! What NodeDrainStatus makes of WaitDrainInProgress. | NodeDrainStatus | by a device operation (2) | by anyone else |
-//! |---|---|---| | 0 unknown, numbers nobody knows | no word on it | no word on it | | 1 not supported, 2 not requested
-//! | false | false | | 3, 4, 5, 7 under way | true | no word on it | | 6, 8 failed | true | no word on it | | 9
-//! complete | false | no word on it | The member says that a drain for a device operation is not complete. The cluster
-//! may be left, or the request be withdrawn, at any time: then nothing is left to wait for, whoever was asking (D-N1;
-//! the reference stays true for ever). A failure stays true: the operation is still wanted and held back, and zedagent
-//! asks again after a pause. When it withdraws its request for that pause, zedkube says "not requested" and the member
-//! is false until the next request; nothing here or in zedagent takes that for a completed drain, as an operation is
-//! released by the answer to its own request only (D-A3).
+//! What NodeDrainStatus makes of WaitDrainInProgress:
+//!
+//! | NodeDrainStatus | by a device operation (2) | by anyone else |
+//! |---|---|---|
+//! | 0 unknown, numbers nobody knows | no word on it | no word on it |
+//! | 1 not supported, 2 not requested | false | false |
+//! | 3, 4, 5, 7 under way | true | no word on it |
+//! | 6, 8 failed | true | no word on it |
+//! | 9 complete | false | no word on it |
+//!
+//! The member says that a drain for a device operation is not complete. The cluster may be left, or the request be
+//! withdrawn, at any time: then nothing is left to wait for, whoever was asking (the reference stays true for ever). A
+//! failure stays true: the operation is still wanted and held back, and zedagent asks again after a pause. When it
+//! withdraws its request for that pause, zedkube says "not requested" and the member is false until the next request;
+//! nothing here or in zedagent takes that for a completed drain: the answer to its own request alone releases one.
 
 use std::time::Duration;
 

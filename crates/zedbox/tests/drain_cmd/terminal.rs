@@ -128,7 +128,7 @@ fn on_a_small_terminal_the_blocker_and_the_next_step_stay_and_details_go() {
             assert!(said.contains(words), "no `{words}` in {lines:#?}");
         }
         assert_eq!(said.contains("tier application"), tier, "{lines:#?}");
-        assert_eq!(said.contains("more: zedbox status"), !tier, "{lines:#?}");
+        assert_eq!(said.contains("zedbox status --all"), !tier, "{lines:#?}");
     }
 }
 

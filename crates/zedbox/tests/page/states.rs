@@ -59,12 +59,12 @@ pub(crate) const STATES: [State; 29] = [
         |it| {
             it.set(&json!({
         "Phase": "waiting-for-turn",
-        "Turn": { "Fence": 0, "Rule": "down", "Nodes": ["edge-node-2"], "Since": "2026-03-14T09:30:02Z", "Place": 1 },
-        "Reason": "waits for its turn to be down: node edge-node-2 is down: not Ready",
-        "NextStep": "wait; `zedbox lock status` shows who is before it; `kubectl describe node edge-node-2`",
+        "Turn": { "Fence": 0, "Rule": "down", "Nodes": ["edge-node-3"], "Since": "2026-03-14T09:30:02Z", "Place": 1 },
+        "Reason": "waits for its turn to be down: node edge-node-3 is down: not Ready",
+        "NextStep": "wait; `zedbox lock status` shows who is before it; `kubectl describe node edge-node-3`",
     }));
         },
-        "WAITING FOR ITS TURN: edge-node-2 is down",
+        "WAITING FOR ITS TURN: edge-node-3 is down",
     ),
     state(
         "waiting-for-window",

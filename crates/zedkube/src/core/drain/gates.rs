@@ -1,22 +1,24 @@
 //! What may keep a drain from its cordon, in this order; a drain is at the first gate that is shut.
 //!
-//! | DrainGate | Is shut | Until | Then | |---|---|---|---| | a whole-site operation, a node that leaves its cluster |
-//! no drain begins at all (`core::context`, `core::machine`) | that ends | | | the gap after the drain before it |
-//! [`DrainGate::Start`] | its time | | | a person's pause | [`DrainGate::Window`] | a person ends it | | | the windows,
-//! but for a person's own drain and one that a person lets start | [`DrainGate::Window`] | one opens | | | the
-//! preflight: a node whose drain cannot start would hold the turn of the cluster for nothing | [`TurnGate::preflight`]
-//! | nothing is found | it fails, after as long as the tries to cordon or to drain would have taken | | the Kubernetes
-//! API | [`TurnGate::away`] | it answers | the drain is skipped, where that is safe | | the turn to be down |
-//! [`TurnGate`] | it is granted | | | the turn alone, for an update of k3s that needs no drain |
-//! [`DrainGate::TurnAlone`] | it is confirmed | no drain | | the hooks before the drain | [`DrainGate::Hooks`] | all
-//! were called | it fails, after the tries of a drain | A drain that continues what an earlier run of this agent was in
-//! passes windows and preflight. One that waits for its turn when the window closes leaves the queue; one on its way to
-//! the cordon goes on. Without an API nobody can be asked for a turn: a node waits a time by chance, that not all go
-//! together, a server goes only if etcd can spare it, and nobody goes where what is known of the cluster speaks against
-//! it. Hooks are called by whoever is to cordon the node, and it is known that there are any once the first is called;
-//! after them the turn is looked at again. Not here: when a window is open (`window`), what the preflight finds
-//! (`zedkube::preflight`), whose turn it is (`outage`), the programs (`hooks`). Sources: design.md section 12;
-//! spec/cluster-lock.md 3.4; goals U1, U3, U6, U8, U9, U12. Pure: no clock, no I/O, no task.
+//! | Gate | Is shut by | Until | Else |
+//! |---|---|---|---|
+//! | (`core::context`, `core::machine`) | a whole-site operation, a node that leaves its cluster: no drain begins at all | that ends | |
+//! | [`DrainGate::Start`] | the gap after the drain before it | its time | |
+//! | [`DrainGate::Window`] | a person's pause | a person ends it | |
+//! | [`DrainGate::Window`] | the windows, but for a person's own drain and one that a person lets start | one opens | |
+//! | [`TurnGate::preflight`] | a finding: a node whose drain cannot start would hold the turn of the cluster for nothing | there is none | it fails, after as long as the tries to cordon or to drain would have taken |
+//! | [`TurnGate::away`] | the Kubernetes API | it answers | the drain is skipped, where that is safe |
+//! | [`TurnGate`] | the turn to be down | it is granted | |
+//! | [`DrainGate::TurnAlone`] | the turn alone, for an update of k3s that needs no drain | it is confirmed | no drain |
+//! | [`DrainGate::Hooks`] | the hooks before the drain | all were called | it fails, after the tries of a drain |
+//!
+//! A drain that continues what an earlier run of this agent was in passes windows and preflight. One that waits for its
+//! turn when the window closes leaves the queue; one on its way to the cordon goes on. Without an API nobody can be
+//! asked for a turn: a node waits a time by chance, that not all go together, a server goes only if etcd can spare it,
+//! and nobody goes where what is known of the cluster speaks against it. Hooks are called by whoever is to cordon the
+//! node; after them the turn is looked at again. Not here: when a window is open (`window`), what the preflight finds
+//! (`zedkube::preflight`), whose turn it is (`outage`), the programs (`hooks`). Sources: goals U1, U3, U6, U8, U9, U12.
+//! Pure: no clock, no I/O, no task.
 //!
 //! Whether a drain may be skipped while the Kubernetes API is away, by what is known of the cluster. Sources: goals U1,
 //! U3, U8; spec/cluster-lock.md 3.4.
