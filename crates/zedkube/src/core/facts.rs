@@ -129,7 +129,7 @@ pub enum Force {
 }
 
 /// What one look at the cluster has shown, for times without an API.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Learned {
     /// Our node has the control plane or etcd.
     pub server: bool,

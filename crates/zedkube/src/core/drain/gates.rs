@@ -582,9 +582,9 @@ impl Drain {
     /// What an API that is away before the drain has begun leads to.
     fn away_words(&self, away: &ApiAbsence, answers: &Answers, node: &NodeContext) -> StateWords {
         let mut reason = format!("the Kubernetes API is not reachable: {}", away.trouble);
-        let wall = |at: Mono| node.wall(at).to_timestamp().strftime("%H:%M");
-        let (from, later) = (away.since + self.properties.time(settings::DRAIN_SKIP), SKIP_SPREAD.as_secs());
-        let after = format!("if it stays unreachable until {}", wall(from));
+        let secs = self.properties.time(settings::DRAIN_SKIP).as_secs();
+        let after = format!("if it stays unreachable for {secs} s");
+        let later = SKIP_SPREAD.as_secs();
         let may = if node.limits.take_turns { may_skip(&node.known) } else { May::Now };
         let refused = match &may {
             May::No(why) => Some(why),
@@ -597,19 +597,17 @@ impl Drain {
             reason = format!("{reason}; the drain is not skipped for that: {why}");
             self.force_words(answers).to_owned()
         } else if may == May::Now {
-            format!("{after} UTC, the operation goes ahead WITHOUT a drain")
-        } else if let Some(at) = away.skip_at {
+            format!("{after}, the operation goes ahead WITHOUT a drain")
+        } else if away.skip_at.is_none() {
+            format!(
+                "{after}, and up to {later} s more by chance, the operation goes ahead WITHOUT a drain{spared}"
+            )
+        } else {
             reason = format!(
-                "{reason}; the drain is skipped at {} UTC{spared}: each node waits a time by chance, up to {later} s, so \
-                 that they do not go together",
-                wall(at)
+                "{reason}; the drain is skipped at Deadline{spared}: each node waits a time by chance, up to {later} s, so \
+                 that they do not go together"
             );
             "it continues by itself once the API answers".to_owned()
-        } else {
-            format!(
-                "{after}\u{2013}{} UTC, which differs by node, the operation goes ahead WITHOUT a drain{spared}",
-                wall(from + SKIP_SPREAD)
-            )
         };
         let step =
             format!("check that the cluster software runs on this node: `systemctl status k3s`; {then}");
