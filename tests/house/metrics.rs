@@ -21,7 +21,6 @@ fn row(metric: &str) -> &'static str {
     PAGE.lines().find(|it| it.starts_with(&format!("| `{metric}` |"))).unwrap()
 }
 
-/// Names in `{{ }}` and in `by (…)`.
 fn labels(text: &str) -> BTreeSet<&str> {
     let shown = text.split("{{").skip(1).filter_map(|it| it.split("}}").next());
     let shown = shown.map(|it| it.trim().trim_start_matches("$labels.")).filter(|it| !it.starts_with('$'));

@@ -63,7 +63,6 @@ pub(crate) enum Leave {
     UnderWay,
 }
 
-/// Files in `/run`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Volatile {
     pub(crate) looked_in: bool,

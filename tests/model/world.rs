@@ -24,7 +24,6 @@ use super::properties::Ghost;
 use super::scenarios::Scenario;
 use super::topics::{ALL, Disk, Fact, IMAGE, LINKS, Leave, Link, TREE, Volatile, Who, Writer};
 
-/// The first version.
 pub(crate) const OLD: &str = "14.4.0-k-amd64";
 
 const NEVER: Duration = Duration::from_hours(1 << 20);

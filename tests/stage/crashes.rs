@@ -221,7 +221,6 @@ impl Dice {
     }
 }
 
-/// In a runtime of its own.
 pub fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }

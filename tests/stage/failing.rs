@@ -27,7 +27,6 @@ const MORE_TEMPS: u64 = 40;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failing {
     pub agent: Option<Agent>,
-    /// Each of another kind.
     pub calls: Vec<FailingCall>,
 }
 

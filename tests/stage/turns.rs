@@ -28,7 +28,6 @@ const LEASE: &str = "pillar-rs-outage";
 struct Pace {
     /// Longest time from one trouble to the next.
     begin: u64,
-    /// Longest absence.
     away: u64,
     /// Longest time off.
     off: u64,
@@ -60,7 +59,6 @@ enum Stroke {
 struct Node {
     world: World,
     name: String,
-    /// With the time before each.
     troubles: Vec<(Duration, Trouble)>,
     /// Between power off and on.
     off: Duration,

@@ -60,7 +60,6 @@ pub(crate) struct Site {
     pub(crate) plan: Arc<Plan>,
     pub(crate) members: Vec<Arc<Member>>,
     pub(crate) lease: Option<Arc<RecordSnapshot>>,
-    /// Oldest first.
     pub(crate) older: Vec<Arc<RecordSnapshot>>,
     pub(crate) writes: u32,
     pub(crate) leases: u32,

@@ -17,7 +17,6 @@ const OTHER: &str = "edge-node-2";
 struct Row {
     name: &'static str,
     served: bool,
-    /// On the volume: how it is.
     script: (&'static str, Value),
     /// Of what keeps the drain for longer: its code, where the plan foretells it, else empty.
     foretold: &'static str,

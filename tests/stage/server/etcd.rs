@@ -89,7 +89,6 @@ impl RealEtcd {
         self.members.iter().find(|it| it.node == node).unwrap()
     }
 
-    /// With its former data.
     pub fn run(&mut self, node: &str) {
         let named = |it: &RealMember| format!("{}={}", self.member_name(&it.node), it.url(0));
         let all: Vec<String> = self.members.iter().map(named).collect();

@@ -16,7 +16,6 @@ const NEW: &str = "14.5.0-k-amd64";
 const LABELS: [&str; 2] = ["IMGA", "IMGB"];
 const IMAGE: &str = "persist/images/new";
 const IMGB: usize = 704 * 512;
-/// Of [`content`].
 const SHA256: &str = "621ad827e2c08b08f2495aac59271e857c04227751b1d1ae3874ed971b43e784";
 
 /// What survives a power cut: the disk and the persistent files.

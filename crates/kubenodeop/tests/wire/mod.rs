@@ -91,7 +91,6 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// A wire to the server at `to`.
     pub(crate) async fn to(to: SocketAddr, script: Arc<Script>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -123,7 +123,7 @@ fn on_a_small_terminal_the_blocker_and_the_next_step_stay_and_details_go() {
             "BLOCKED: reboot waits, 1 of 4 pods cannot leave",
             "PodDisruptionBudget shop/web allows no disruption: 3 of 3 pods healthy, 3 required",
             "next step shop/web-5f7d-e757f: ",
-            "`kubectl -n shop get pdb,pods` shows its pods",
+            "`kubectl -n shop get pdb,pods` shows it",
         ] {
             assert!(said.contains(words), "no `{words}` in {lines:#?}");
         }

@@ -368,6 +368,7 @@ pub(crate) fn at_night() -> Vec<String> {
         turn("holder", &["edge-node-1"]),
         turn("cordoned", &["edge-node-2", "edge-node-3"]),
         json!({ "Phase": "moving-machines", "Blockers": [machine] }),
+        json!({ "Phase": "whole-site", "Reason": "whole-site shutdown (waits for node edge-node-3) holds this node: no drain begins, and its cordon stays" }),
     ];
     let headline = |change: &Value| {
         let tree = Node::of("drain-3-requested");

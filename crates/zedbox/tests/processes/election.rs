@@ -163,7 +163,6 @@ impl Press {
         }
     }
 
-    /// One leads, and all agree.
     fn is_settled(&self) -> bool {
         let one = self.claims.iter().filter(|it| it.is_some()).count() == 1;
         one && self.newest.iter().all(|it| it.leader_identity == self.newest[0].leader_identity)

@@ -224,7 +224,6 @@ impl RealLonghorn {
         self.client.request(request.body(body).unwrap()).await
     }
 
-    /// Null without one.
     pub async fn get(&self, path: &str) -> Value {
         match self.ask("GET", path, "application/json", None).await {
             Ok(object) => object,

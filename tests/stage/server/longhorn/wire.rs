@@ -15,7 +15,6 @@ pub(super) const READ_WRITE: i32 = 1;
 pub(super) struct Spec {
     #[prost(string, tag = "2")]
     pub(super) name: String,
-    /// `engine` or `replica`.
     #[prost(string, tag = "3")]
     pub(super) kind: String,
     #[prost(string, tag = "4")]

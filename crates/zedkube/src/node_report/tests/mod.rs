@@ -97,7 +97,6 @@ fn said(course: &[(u64, NodeDrainProgress)]) -> Vec<&'static str> {
     all.map(|it| it.kind.reason()).collect()
 }
 
-/// What is published, each with its second.
 type Course = Vec<(u64, NodeDrainProgress)>;
 
 #[expect(clippy::too_many_lines, reason = "one table")]
