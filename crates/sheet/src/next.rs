@@ -1,6 +1,6 @@
 //! What a person can do first. Pure: no clock, no I/O, no task.
 
-use topics::{DrainPhase, GoTime, NodeDrainProgress, NodeState};
+use topics::{DrainPhase, GoTime, NodeDrainProgress, NodeState, OperationPause};
 
 use crate::judge::Judgement;
 use crate::outcome::DrainOutcome;
@@ -30,6 +30,8 @@ impl DrainView {
         let progress = self.agreed().filter(|it| !is_over(it));
         let of_blocker = progress.and_then(|it| it.blockers.first()).map(|it| it.next_step.as_str());
         let waiting = self.pending.values().map(|it| it.next_step.as_str());
+        // zedkube says it too, a moment later.
+        let waiting = waiting.chain(self.pause().map(OperationPause::next_step));
         let steps = [
             self.holding().map(|it| it.next_step.as_str()),
             self.last_look.as_ref().map(|it| it.next_step.as_str()),
@@ -46,8 +48,7 @@ impl DrainView {
         ];
         let of_state = || of_state.iter().find(|(it, _)| *it == state).map_or("", |(_, step)| step);
         let step = known.unwrap_or_else(of_state);
-        let rests = matches!(judged.outcome, DrainOutcome::Idle | DrainOutcome::Complete);
-        match (self.live.is_dead() && !rests, known) {
+        match (self.live.is_dead() && judged.outcome != DrainOutcome::Complete, known) {
             (true, Some(known)) => format!("{TO_START}; then, as it recorded: {known}"),
             (true, None) => TO_START.to_owned(),
             (false, _) => step.to_owned(),

@@ -121,8 +121,7 @@ fn trouble_with_the_api_is_told_beside_blockers_and_nothing_is_told_twice() {
     let told = node.drain("status --all");
     assert!(
         told.out.contains("reason     trouble with the API: watch pods: connection refused\n"),
-        "{}",
-        told.out
+        "{told:?}"
     );
     assert_eq!(told.out.matches("PodDisruptionBudget shop/web").count(), 1, "{}", told.out);
 }
@@ -140,6 +139,9 @@ fn k8_a_dead_zedkube_is_named_and_the_recorded_next_step_stays() {
     ] {
         assert!(said.contains(words), "no `{words}` in\n{}", told.out);
     }
+    let mut idle = Node::of("cluster-idle").with_zedkube();
+    idle.kill_zedkube();
+    assert!(idle.drain("status").out.contains("next step  start zedkube"), "nothing waits for it yet");
     // Nobody ever took a lock here: nothing is known, and nothing is said.
     let told = Node::of("drain-5-cordoned").drain("status --all");
     assert!(!told.out.contains("running") && !told.out.contains("start zedkube"), "{}", told.out);

@@ -32,7 +32,7 @@ fn x3_a_pause_names_who_and_why_is_shown_refuses_orders_and_is_ended_once() {
     let mode = std::fs::metadata(node.path(PAUSE_FILE)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let shown = node.drain("status --all");
-    assert!(flat(&shown.out).contains("paused since "), "{}", shown.out);
+    assert!(flat(&shown.out).contains("ends it next step ask whoever paused"), "{shown:?}");
     // A second one, and every order that would wait for it, is refused with the next step.
     node.put("run/force-NodeDrainStatus-boot", "b1");
     for (command, words) in
