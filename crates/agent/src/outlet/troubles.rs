@@ -236,8 +236,8 @@ pub fn next_step_of_io(step: &str, path: &Path, source: &io::Error) -> String {
 pub fn full_disk(top: &Path) -> Option<Trouble> {
     let seen = rustix::fs::statvfs(top).ok()?;
     let full = seen.f_blocks > 0 && seen.f_bfree == 0 || seen.f_files > 0 && seen.f_ffree == 0;
-    let told = FailureText::io("write", top, &Errno::NOSPC.into());
-    full.then(|| Trouble {
+    let told = full.then(|| FailureText::io("write", top, &Errno::NOSPC.into()));
+    told.map(|told| Trouble {
         what: format!("{DISK}{}", top.display()),
         path: top.display().to_string(),
         error: told.text,
