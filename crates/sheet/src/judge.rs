@@ -223,14 +223,15 @@ fn idle(view: &DrainView, status: DrainStatus, now: GoTime) -> JudgedState {
     resting(view, state, rest)
 }
 
-/// What is wrong while nothing waits for it: a file that cannot be used, as where a disk is full, or what the gate has
-/// found too long.
+/// What is wrong while nothing waits for it: zedkube is gone, a file cannot be used, as where a disk is full, or what the
+/// gate has found too long.
 fn at_rest(view: &DrainView) -> String {
     let ill = view.agreed().and_then(|it| it.gate.warnings.iter().find(|it| it.failed));
-    match (view.each_trouble().next(), ill) {
-        (Some((agent, it)), _) => format!("; {agent} cannot use {}: {}", it.path, it.error),
-        (None, Some(it)) => format!("; {}: {}", it.layer, it.words),
-        (None, None) => String::new(),
+    match (view.zedkube_away(), view.each_trouble().next(), ill) {
+        (Some(away), ..) => format!("; {away}"),
+        (None, Some((agent, it)), _) => format!("; {agent} cannot use {}: {}", it.path, it.error),
+        (None, None, Some(it)) => format!("; {}: {}", it.layer, it.words),
+        (None, None, None) => String::new(),
     }
 }
 

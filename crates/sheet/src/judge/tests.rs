@@ -222,7 +222,7 @@ fn u12_who_waits_for_its_turn_says_for_whom_by_the_rule_that_holds_it() {
         ("preflight", &[], "its drain cannot start"),
         ("retry", &[], "the next attempt comes by itself"),
         ("record", &[], "the record of turns cannot be used"),
-        ("api", &[], "the record of turns is not known yet"),
+        ("api", &[], "the record of turns is being read"),
         ("not-listed", &[], "the cluster does not list this node"),
         ("some-new-rule", &["n2"], "behind n2"),
         ("", &[], "it has asked for it"),

@@ -47,7 +47,7 @@ pub(super) fn turn(progress: &NodeDrainProgress) -> String {
         ("mode", _) => "an operation on the whole cluster is in progress".to_owned(),
         ("preflight", _) => "its drain cannot start".to_owned(),
         ("record", _) => "the record of turns cannot be used".to_owned(),
-        ("reading" | "api", _) => "the record of turns is not known yet".to_owned(),
+        ("reading" | "api", _) => "the record of turns is being read".to_owned(),
         ("not-listed", _) => "the cluster does not list this node".to_owned(),
         ("down" | "server", false) => format!("{nodes} {are} down"),
         ("cordoned", false) => format!("{nodes} {are} cordoned"),

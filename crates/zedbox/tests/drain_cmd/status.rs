@@ -141,7 +141,9 @@ fn k8_a_dead_zedkube_is_named_and_the_recorded_next_step_stays() {
     }
     let mut idle = Node::of("cluster-idle").with_zedkube();
     idle.kill_zedkube();
-    assert!(idle.drain("status").out.contains("next step  start zedkube"), "nothing waits for it yet");
+    let told = idle.drain("status").out;
+    assert!(told.contains("IN SERVICE: no drain is requested; zedkube is not running\n"), "{told}");
+    assert!(told.contains("next step  start zedkube"), "nothing waits for it yet");
     // Nobody ever took a lock here: nothing is known, and nothing is said.
     let told = Node::of("drain-5-cordoned").drain("status --all");
     assert!(!told.out.contains("running") && !told.out.contains("start zedkube"), "{}", told.out);
