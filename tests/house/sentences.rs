@@ -1,4 +1,4 @@
-//! Nothing is decided by a text for a person (goals H3): no call cuts or searches one, but where others have written it.
+//! Nothing is decided by a text for a person: no call cuts or searches one, but where others have written it.
 
 use std::collections::BTreeMap;
 

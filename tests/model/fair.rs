@@ -1,5 +1,4 @@
-//! Nothing is stuck (goal P6), nothing released waits (goal P4): from every state, once the world turns
-//! benign, all wishes are fulfilled.
+//! Nothing is stuck, nothing released waits: from every state, once the world turns benign, all wishes are fulfilled.
 //!
 //! Benign: agents start and read news, tasks succeed, the device obeys, a person withdraws requests and ends
 //! a pause, time passes for all alike. One such run is computed from each state, always the same from the

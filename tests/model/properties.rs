@@ -1,5 +1,4 @@
-//! What must never happen, judged from facts alone: never early (goals P3), once and not twice (goals R3),
-//! each COMPLETE earned (goals P5, P8).
+//! What must never happen, judged from facts alone: never early, once and not twice, each COMPLETE earned.
 //!
 //! Recorded are when the node was proved empty under its cordon, for which requests, which skips are
 //! documented, and what was released by which agent.

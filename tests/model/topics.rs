@@ -1,7 +1,6 @@
 //! Topics: values on disk, and what their readers get.
 //!
-//! As in the agents' shells: a reader gets the present value, never one in between, and an equal one is no
-//! news.
+//! As in the agents' shells: a reader gets the present value, never one in between, and an equal one is no news.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How soon a deferred operation begins after its drain is complete (goal P4).
+//! How soon a deferred operation begins after its drain is complete.
 
 use std::time::Duration;
 

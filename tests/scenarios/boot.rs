@@ -1,4 +1,4 @@
-//! After a boot: the gate, our cordon of an earlier boot, stale taints (goals R4, R5, R6).
+//! After a boot: the gate, our cordon of an earlier boot, stale taints.
 
 use kubesim::Sim;
 use scenarios::{Agent, World};

@@ -1,4 +1,4 @@
-//! Servers with etcd: their own member's answers, and those of the other members' agents (goals U3, U4).
+//! Servers with etcd: their own member's answers, and those of the other members' agents.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::process::ExitStatusExt as _;

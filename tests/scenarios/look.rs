@@ -1,4 +1,4 @@
-//! The last look before the machine goes down, and turns for restarts that nodeagent decides on itself (goals U1, U3, U11).
+//! The last look before the machine goes down, and turns for restarts that nodeagent decides on itself.
 //!
 //! On the embedded cluster, whose Lease, etcd and nodes are changed behind the agents' backs.
 

@@ -1,5 +1,5 @@
 //! Virtual machines on our node: moved or shut down before the pods, started again after the boot, left
-//! unchanged when the reboot is withdrawn (goals D12, D19).
+//! unchanged when the reboot is withdrawn.
 
 use scenarios::{Agent, World};
 use serde_json::{Value, json};

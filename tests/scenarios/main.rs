@@ -1,8 +1,7 @@
 //! Whole agents on real files and a cluster: as seen by a person at a device.
 //!
-//! Each test waits for states of the topics, never for a time. Limits shorten waits; rules and counts are a
-//! device's. Most scenarios run twice: on the embedded cluster, and on a real API server when the environment
-//! names one.
+//! Each test waits for states of the topics, never for a time. Limits shorten waits; rules and counts are a device's.
+//! Most scenarios run twice: on the embedded cluster, and on a real API server when the environment names one.
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 

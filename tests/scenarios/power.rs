@@ -1,4 +1,4 @@
-//! All three nodes lose power, at random writes (goals R2, R3, R6).
+//! All three nodes lose power, at random writes.
 //!
 //! The soak of zedbox repeats this any number of times: `cargo test -p zedbox --test soak -- --power 200`.
 

@@ -1,5 +1,5 @@
-//! A node that has the last healthy copy of a volume (goal D14): ordered to reboot, it goes down only once
-//! another copy is healthy, or a policy names the volume.
+//! A node that has the last healthy copy of a volume: ordered to reboot, it goes down only once another copy
+//! is healthy, or a policy names the volume.
 
 mod real;
 

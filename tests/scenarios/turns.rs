@@ -1,4 +1,4 @@
-//! Three to five nodes that are ordered to reboot together, with random troubles (goals U1, U2, U5, U14).
+//! Three to five nodes that are ordered to reboot together, with random troubles.
 //!
 //! The soak of zedbox repeats this any number of times: `cargo test -p zedbox --test soak -- --turns 200`.
 

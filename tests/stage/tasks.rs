@@ -1,5 +1,5 @@
 //! Agents as tasks of the test's process, and the tree that any agents write in: at its end no file of it
-//! contains a planted secret (goals S2), except intended ones.
+//! contains a planted secret, except intended ones.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Keeps the side duties of this agent running, each on its own: election, statistics, applications, cluster
 //! status and others beside the drain.
 //!
-//! Not here: the drain. It neither ends nor waits when one of these fails (goal K5).
+//! Not here: the drain. It neither ends nor waits when one of these fails.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,7 +1,7 @@
 //! The force file, with which a person overrides NodeDrainStatus: read here for all agents.
 //!
 //! Refused here: an order of an earlier boot. Not here: who may write one (`pubsub`, `watch::file`), what it may say
-//! (`topics::read_force`), what an order means to an agent. Source: spec agents.md 4.6, pubsub.md.
+//! (`topics::read_force`), what an order means to an agent.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;

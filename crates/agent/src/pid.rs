@@ -1,7 +1,6 @@
 //! `/run/<agent>.pid`: the process of an agent, for the machine's watchdog and its scripts.
 //!
 //! The topics' locks prevent two publishers; one of them is checked here for an earlier and clearer error.
-//! Source: spec pubsub.md 10.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;

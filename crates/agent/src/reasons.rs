@@ -1,8 +1,7 @@
 //! Why the machine goes down, in the files that the reference's tools read: the reason, the name of its
 //! number, the image, the stack of a crashed process.
 //!
-//! Not here: what an operation writes, and how the next boot uses it (nodeagent). Source: spec eve-rest.md
-//! 4.1.
+//! Not here: what an operation writes, and how the next boot uses it (nodeagent).
 
 use pubsub::{TopicRoot, store};
 use topics::GoTime;

@@ -1,8 +1,7 @@
 //! Plays the reference's recorded socket conversations with our publishers, record by record.
 //!
-//! `tests/golden/socket-transcript.txt` is followed line by line. What the reference sends again although
-//! nothing changed (D-P2) and what it makes of large whole numbers (D-P3) is counted and must not come from
-//! us.
+//! `tests/golden/socket-transcript.txt` is followed line by line. What the reference sends again although nothing
+//! changed (D-P2) and what it makes of large whole numbers (D-P3) is counted and must not come from us.
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 

@@ -1,8 +1,8 @@
 //! Performs what the core asks for: publishes, stores, writes, logs.
 //!
-//! Not here: any decision. Words of the log: spec agents.md section 6.
+//! Not here: any decision. Words of the log are those of the reference.
 //!
-//! Counters that survive a boot, as plain decimal files. Source of the paths: spec topics.md section 6.
+//! Counters that survive a boot, as plain decimal files.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

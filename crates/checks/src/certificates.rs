@@ -1,6 +1,6 @@
 //! Certificates that expire, from events of k3s and rke2, and from their own dates.
 //!
-//! Source: spec/cluster-lock.md 7.1. Pure: no clock, no I/O, no task.
+//! Pure: no clock, no I/O, no task.
 
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::connect::credential::{Account, TokenLife};

@@ -1,9 +1,8 @@
 //! Findings against an operation on a node or a site, and the rules and readers that make them.
 //!
-//! `finding` is their type; `cluster` reads the cluster before an operation, `local` this machine, `verify`
-//! both after an outage; the other modules are pure rules. Who may call: `outage` before the whole site goes
-//! down, `kubenodeop` and `zedkube` before a drain, `zedbox`. Not here: consequences of a finding. Sources:
-//! spec/cluster-lock.md 7.1 and 8, spec/vm-storage.md B8 and C1; goals U6. Reads only.
+//! `finding` is their type; `cluster` reads the cluster before an operation, `local` this machine, `verify` both after
+//! an outage; the other modules are pure rules. Who may call: `outage` before the whole site goes down, `kubenodeop`
+//! and `zedkube` before a drain, `zedbox`. Not here: consequences of a finding. Reads only.
 
 pub mod certificates;
 pub mod cluster;

@@ -2,8 +2,7 @@
 //! groups of guests, and where its address in the cluster is from.
 //!
 //! It blocks, each server for [`LIMIT`] at most: for a thread of its own. A server that nobody runs here is no finding.
-//! Who signed a certificate is not judged, and nothing is sent to a server but the handshake. Source:
-//! spec/cluster-lock.md 7.1.
+//! Who signed a certificate is not judged, and nothing is sent to a server but the handshake.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -255,9 +254,9 @@ const STATUS: &str = "run/zedkube/EdgeNodeClusterStatus/global.json";
 /// No such file is longer.
 const SECRET_BYTES: usize = 64 << 10;
 
-/// What is the matter with the token of the server whose data is there, without which it may not rejoin; code `token`. Only
-/// whether it is there, can be read and is the one of the node's config is said; nothing of it is shown. A worker keeps
-/// none. Source: seed row 2-27; the k3s page "k3s token".
+/// What is the matter with the token of the server whose data is there, without which it may not rejoin; code `token`.
+/// Only whether it is there, can be read and is the one of the node's config is said; nothing of it is shown. A worker
+/// keeps none. Source: the k3s page "k3s token".
 fn token(root: &Path, data: &str) -> Option<Finding> {
     let data = root.join(data);
     let (path, status) = (data.join(TOKEN), root.join(STATUS));
@@ -317,9 +316,9 @@ const MODEL: &str = "VIRTUAL-DISK";
 /// LVM on encryption on a path: no device lies on more.
 const DEEPEST: u32 = 4;
 
-/// Volumes of LVM on disks of Longhorn; code `lvm`: a host that holds them open keeps the volume attached, and its machine
-/// from migrating. Read from sysfs: a device of LVM (`dm/uuid`) that lies on a disk of Longhorn, which shows its maker's
-/// model; disks of its second engine show none. Source: seed row 0-18; Documentation/ABI/testing/sysfs-block-dm of Linux;
+/// Volumes of LVM on disks of Longhorn; code `lvm`: a host that holds them open keeps the volume attached, and its
+/// machine from migrating. Read from sysfs: a device of LVM (`dm/uuid`) that lies on a disk of Longhorn, which shows
+/// its maker's model; disks of its second engine show none. Source: Documentation/ABI/testing/sysfs-block-dm of Linux;
 /// tgt's SCSI inquiry.
 fn lvm(root: &Path) -> Option<Finding> {
     let devices = match entries(&root.join(BLOCK)) {

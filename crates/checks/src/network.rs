@@ -1,6 +1,6 @@
 //! Virtual addresses of the cluster, by the leases of kube-vip, and the address of this node in it.
 //!
-//! Not here: reading them (`cluster`). Sources: spec/cluster-lock.md 7; seed row 0-07. Pure: no clock, no I/O, no task.
+//! Not here: reading them (`cluster`). Pure: no clock, no I/O, no task.
 
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::names::VIRTUAL_IPS;

@@ -2,7 +2,7 @@
 //!
 //! Not here: etcd's own view (`outage::margin`). Pure: no clock, no I/O, no task.
 //!
-//! This machine: its clock and the room on its disks. Sources: spec/cluster-lock.md 8, spec/vm-storage.md C1.
+//! This machine: its clock and the room on its disks.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! Volumes, and work on them that is in progress.
 //!
-//! Not here: whether the last healthy copy of a volume is on a node, which a drain guards itself (`kubenodeop::storage`).
-//! Source: spec/vm-storage.md B8. Pure: no clock, no I/O, no task.
+//! Not here: whether the last healthy copy of a volume is on a node, which a drain guards itself
+//! (`kubenodeop::storage`). Pure: no clock, no I/O, no task.
 
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::names::listed as names;

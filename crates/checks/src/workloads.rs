@@ -1,9 +1,8 @@
 //! Workloads and pods that are not up, and PodDisruptionBudgets that allow no disruption and so will hold a drain up.
 //!
-//! Sources: spec/cluster-lock.md 8; kubernetes.io, "Specifying a Disruption Budget for your Application". Pure: no
-//! clock, no I/O, no task.
+//! Sources: kubernetes.io, "Specifying a Disruption Budget for your Application". Pure: no clock, no I/O, no task.
 //!
-//! Virtual machines that cannot migrate, and those that do not run. Source: spec/vm-storage.md A1.
+//! Virtual machines that cannot migrate, and those that do not run.
 
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::machines::DRAIN;

@@ -4,7 +4,6 @@
 //!
 //! Who may call: `zedkube`, which runs it and sends it the state of its core by channels. Not here: anything
 //! that a drain waits for, except the release of the lease (`leader::Door`). Published in zedkube's name.
-//! Sources: spec/agents.md 4.9 to 4.12.
 
 pub mod apps;
 pub mod collections;

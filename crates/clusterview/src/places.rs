@@ -1,8 +1,8 @@
 //! Where machines belong: the affinity of their replica sets follows the designated node, on which this runs.
 //!
-//! Running machines stay where they are. Pure: `affinity`; `task` calls. Source: spec/eve-rest.md 3.8.
+//! Running machines stay where they are. Pure: `affinity`; `task` calls.
 //!
-//! The affinity of a replica set, and what turns the one that there is into it. Source: spec/eve-rest.md 3.8.
+//! The affinity of a replica set, and what turns the one that there is into it.
 //!
 //! Keeps the affinity of replica sets.
 

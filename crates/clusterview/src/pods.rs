@@ -1,7 +1,7 @@
 //! Pods of applications and the logs of their containers.
 //!
 //! Not here: which pod belongs to which application, and which lines were reported already; `apps` decides. Sources:
-//! spec/agents.md 4.12; the Kubernetes pages "Pod Lifecycle" and "Logging Architecture".
+//! the Kubernetes pages "Pod Lifecycle" and "Logging Architecture".
 //!
 //! Bytes of a log to lines, each with the time at which its container wrote it. The node's text in place of an
 //! unreadable log has no time and is not from the application.

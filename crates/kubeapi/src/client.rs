@@ -1,7 +1,7 @@
 //! The one door to the API server: a deadline for every call, answers as values.
 //!
-//! Not here: what to call, what an answer means (`reply`), retries, address and credentials (`kubeconfig`). Sources:
-//! design.md section 7. The raw response is read because kube drops the `Retry-After` header.
+//! Not here: what to call, what an answer means (`reply`), retries, address and credentials (`kubeconfig`). The raw
+//! response is read because kube drops the `Retry-After` header.
 //!
 //! An answer of the API server as values: body, date, refusal.
 //!
@@ -37,7 +37,7 @@ use crate::settling::{Settling, now};
 
 mod served;
 
-/// Limit of one call (spec/agents.md 4.1: 30 s for calls in timer work).
+/// Limit of one call (the reference waits as long).
 pub const CALL_LIMIT: Duration = Duration::from_secs(30);
 /// Limit of a reachability probe. Generous, as a long silence leads to a skip.
 pub const PROBE_LIMIT: Duration = Duration::from_secs(15);
@@ -562,8 +562,8 @@ impl ServerDates {
     }
 }
 
-/// Calls that are completed even when their caller is dropped: where a disruption budget has counted a cut-off eviction,
-/// Kubernetes takes the pod for disrupted and allows no other one for two minutes. Clones count together. Source: goals T13.
+/// Calls that are completed even when their caller is dropped: where a disruption budget has counted a cut-off
+/// eviction, Kubernetes takes the pod for disrupted and allows no other one for two minutes. Clones count together.
 #[derive(Debug, Clone)]
 pub(crate) struct CallsUnderWay(watch::Sender<usize>);
 

@@ -118,7 +118,7 @@ impl Error {
         matches!(self, Self::WrongNode { .. } | Self::OtherMachine { .. } | Self::OtherName { .. })
     }
 
-    /// Whether the API is there (spec/agents.md 4.3 step 2; D-K2). No usable kubeconfig counts as not there.
+    /// Whether the API is there (D-K2). No usable kubeconfig counts as not there.
     pub fn reach(&self) -> Reach {
         if let Self::Refused { answer, .. } = self {
             return reply::reach(answer);

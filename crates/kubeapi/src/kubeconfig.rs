@@ -1,7 +1,6 @@
 //! The kubeconfig file as a source of clients: read when needed, read again when it has changed.
 //!
-//! Not here: calls, and what the file says (`parsed`). Sources: design.md section 7 (no environment, read
-//! again on change) and section 10 (a missing or invalid file is an error with its path, never a crash).
+//! Not here: calls, and what the file says (`parsed`). Nothing comes from the environment; a file that changed is read again, and a missing or invalid one is an error with its path, never a crash.
 
 mod parsed;
 #[cfg(test)]
@@ -24,7 +23,7 @@ use crate::connect::credential::{Credential, TokenLife};
 use crate::connect::{self, Access, ClusterEndpoint, read_file, short_enough};
 use crate::error::Error;
 
-/// Time between two looks at a file while its renewal is waited for (goals D16: within 2 s).
+/// Time between two looks at a file while its renewal is waited for (it is seen within 2 s).
 const LOOKS_APART: Duration = Duration::from_secs(1);
 
 /// A kubeconfig that may not exist yet, and the last client made from it.

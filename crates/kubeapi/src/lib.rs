@@ -2,8 +2,7 @@
 //! themselves, pauses after failures, checked names.
 //!
 //! Who may call: see ARROWS in `tests/house`. Not here: which calls and why, except the few on Node objects
-//! and Leases that several callers need (`nodes`, `lease`); clocks (the caller gives one). Sources: design.md
-//! sections 2 and 7, spec/agents.md 4.3.
+//! and Leases that several callers need (`nodes`, `lease`); clocks (the caller gives one).
 
 pub mod client;
 pub mod connect;

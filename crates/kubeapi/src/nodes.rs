@@ -1,7 +1,6 @@
 //! Node objects without a watch: all of them in one call, a probe of the API, and the deletion of one.
 //!
-//! Not here: our own node and its cordon (`kubenodeop`). Source: spec/agents.md 4.3 step 2 and 4.7 (who is asked for
-//! `/cluster-app`).
+//! Not here: our own node and its cordon (`kubenodeop`). Servers are asked for `/cluster-app`.
 //!
 //! The annotation that marks a cordon as ours: written by a drain, read by it and by the turn rule.
 //!

@@ -1,7 +1,7 @@
 //! How long to wait before a retry.
 //!
-//! Not here: sleeping. Source: goals D3 (first wait at most 1 s, never over 15 s, jittered, no busy loop).
-//! Pure: no clock, no I/O, no task.
+//! Not here: sleeping. The first wait is at most 1 s, none is over 15 s, all are jittered. Pure: no
+//! clock, no I/O, no task.
 
 use std::time::Duration;
 

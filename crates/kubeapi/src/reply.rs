@@ -1,8 +1,7 @@
 //! What an answer of the API server means for the call that got it.
 //!
-//! Not here: sending and waiting. Sources: goals D2; the Kubernetes page "API-initiated Eviction" (429 for a
-//! budget, 500 for two budgets); the API conventions on `Status`, its causes and `Retry-After`.
-//! Pure: no clock, no I/O, no task.
+//! Not here: sending and waiting. Sources: the Kubernetes page "API-initiated Eviction" (429 for a budget, 500 for two
+//! budgets); the API conventions on `Status`, its causes and `Retry-After`. Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 
@@ -212,7 +211,7 @@ pub enum Reply {
     },
 }
 
-/// The classes of design section 7 and goals D2, and admission's.
+/// The classes of replies to an eviction, and admission's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyClass {
     Done,
@@ -301,18 +300,18 @@ impl Reply {
     }
 }
 
-/// Whether a server answers at all (spec/agents.md 4.3 step 2, fixed as D-K2 asks).
+/// Whether a server answers at all (fixed as D-K2 asks).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// It answers, if only with a refusal.
     Reachable,
-    /// 429: overloaded. Never counts as unreachable (goals U8).
+    /// 429: overloaded. Never counts as unreachable.
     Throttled,
     /// Refused, timed out, 5xx, TLS, or there is no usable kubeconfig.
     Unreachable,
 }
 
-/// KubeVirt's webhooks on evictions (spec/vm-storage.md A3), known by their text alone.
+/// KubeVirt's webhooks on evictions, known by their text alone.
 const LAUNCHERS: &str = "admission webhook \"virt-launcher-eviction-interceptor.kubevirt.io\"";
 const HOTPLUG: &str = "admission webhook \"hotplug-pod-eviction-interceptor.kubevirt.io\"";
 

@@ -3,9 +3,8 @@
 //!
 //! `plan` says which pods leave and when, `engine` runs one attempt as a pure machine, `drain` carries it out with
 //! `calls` and follows `changes`; `node` is the Node object, its cordon, its taints and the gate after a boot; `leave`
-//! takes the node out of its cluster. Who may call: `zedkube`, and `zedbox plan`. Not here: requests, how
-//! often a drain is tried (zedkube decides); clocks (the caller gives one). Sources: design.md sections 2, 3 and 7,
-//! spec/agents.md 4.3 to 4.8.
+//! takes the node out of its cluster. Who may call: `zedkube`, and `zedbox plan`. Not here: requests, how often a
+//! drain is tried (zedkube decides); clocks (the caller gives one).
 
 pub mod calls;
 pub mod changes;

@@ -1,10 +1,10 @@
 //! What can be known before a drain begins and would keep it from ever being done: asked as dry runs, so that a node finds
 //! it before it takes the turn of the cluster.
 //!
-//! Only credentials and roles count for a dry run as for the call itself: what an admission says to it is a warning, as a
-//! webhook may decide another way about the call (`sideEffects: NoneOnDryRun`), or later. With it, whether the other nodes
-//! have room for what leaves. Not here: what passes by itself, as a budget without room does; when it is asked, and what
-//! follows (zedkube). Sources: goals T14; kubereboot/kured#792. Dropping the future loses nothing.
+//! Only credentials and roles count for a dry run as for the call itself: what an admission says to it is a warning, as
+//! a webhook may decide another way about the call (`sideEffects: NoneOnDryRun`), or later. With it, whether the other
+//! nodes have room for what leaves. Not here: what passes by itself, as a budget without room does; when it is asked,
+//! and what follows (zedkube). Source: kubereboot/kured#792. Dropping the future loses nothing.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
 //! What a drain says about itself.
 //!
-//! Not here: how it comes to it (`engine`). Sources: goals O1, O2; the counts and blockers of `NodeDrainProgress`.
-//! Pure: no clock, no I/O, no task.
+//! Not here: how it comes to it (`engine`). Sources: the counts and blockers of `NodeDrainProgress`. Pure: no
+//! clock, no I/O, no task.
 //!
-//! Why something does not leave, as a word for machines, and what a person can do about it. Source: goals O2.
+//! Why something does not leave, as a word for machines, and what a person can do about it.
 
 use std::collections::BTreeMap;
 use std::fmt;

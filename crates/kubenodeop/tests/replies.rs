@@ -1,4 +1,4 @@
-//! Every reply of goals D2 on a real connection: what the whole drain of a node makes of it.
+//! Every reply to an eviction on a real connection: what the whole drain of a node makes of it.
 //!
 //! A node has two pods. The first eviction of one of them meets the reply, and nothing else does. Time is the real
 //! one; the tests wait for ends and look at the order of what happened.

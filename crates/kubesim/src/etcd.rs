@@ -2,9 +2,8 @@
 //! TLS) of its member, on free ports of the loopback address.
 //!
 //! Answers come from recordings of a real member of that version (`recorded`), except a check that fails by
-//! [`EtcdFault::Sick`] and a change of leader, which were not recorded. Not here: keys, raft, a connection to
-//! this cluster's objects. Leader, connections and readiness follow from the scripted faults. Source:
-//! spec/cluster-lock.md 5.2 and 5.3, `tests/golden/etcd`.
+//! [`EtcdFault::Sick`] and a change of leader, which were not recorded. Not here: keys, raft, a connection to this
+//! cluster's objects. Leader, connections and readiness follow from the scripted faults. Source: `tests/golden/etcd`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

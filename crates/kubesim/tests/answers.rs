@@ -1,6 +1,5 @@
-//! Each row of `tests/golden/kubesim/answers.json` against kubesim: a row without a trial here fails, as does
-//! a trial with another answer. The rows were compared with the real component of the versions that they
-//! name.
+//! Each row of `tests/golden/kubesim/answers.json` against kubesim: a row without a trial here fails, as does a trial
+//! with another answer. The rows were compared with the real component of the versions that they name.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,9 +1,8 @@
-//! The hooks before a reboot: called once the applications are down, before the sync of the disks and the
-//! last look.
+//! The hooks before a reboot: called once the applications are down, before the sync of the disks and the last look.
 //!
 //! A failed blocking one is tried again, with those after it, until the core's limit; a person may remove it
 //! meanwhile. After a restart of this agent they are called again: each at least once. There is nothing to
-//! undo: once the applications are down, the operation is not withdrawn. Source: goals U9.
+//! undo: once the applications are down, the operation is not withdrawn.
 
 use agent::device::hooks::{About, HookFolder, HookStage, HookVerb, find};
 use agent::{AgentContext, Outbox, Troubles};

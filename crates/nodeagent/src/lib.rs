@@ -1,11 +1,10 @@
 //! nodeagent: takes the device through reboot, shutdown and power-off, keeps the reasons for the next boot, and
 //! finds out whether a new image is good.
 //!
-//! Not here: whether an operation may begin. zedagent and baseosmgr hold theirs back until the node is
-//! drained. Only a last look is here: an order whose drain was undone meanwhile is held
-//! (`requester::undone`). It restarts the device on its own account for three reasons only, each of them a
-//! limit after which no other agent can help, each logged and stored as a restart without a drain, and each
-//! in its turn (`core::last_look`):
+//! Not here: whether an operation may begin. zedagent and baseosmgr hold theirs back until the node is drained. Only a
+//! last look is here: an order whose drain was undone meanwhile is held (`requester::undone`). It restarts the device
+//! on its own account for three reasons only, each of them a limit after which no other agent can help, each logged and
+//! stored as a restart without a drain, and each in its turn (`core::last_look`):
 //!
 //! | Limit | Boot reason |
 //! |---|---|
@@ -17,8 +16,6 @@
 //! |---|---|---|
 //! | the operation that is latched, and how the last boot ended | `/run/nodeagent/journal.json` | a restart of this agent continues with it; a boot ends it |
 //! | why this boot ends | `/persist/reboot-reason` and its neighbours | the next boot reports it |
-//!
-//! Source of the rules: spec agents.md 2.
 
 pub mod core;
 mod follow;

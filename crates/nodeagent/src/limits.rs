@@ -1,6 +1,6 @@
 //! Waits of this agent, with the reference's values; tests shorten some.
 //!
-//! Not here: limits that the controller sets (`core::Waits`). Source: spec agents.md 2.1.
+//! Not here: limits that the controller sets (`core::Waits`).
 
 use std::time::Duration;
 

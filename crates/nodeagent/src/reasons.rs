@@ -1,6 +1,6 @@
 //! Files that survive a boot: why it ended, and how often the device has started.
 //!
-//! Not here: their use (`core::LastBoot`). Source: spec topics.md 6, agents.md 2.2.
+//! Not here: their use (`core::LastBoot`).
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -50,7 +50,7 @@ pub(crate) fn read(topic_root: &TopicRoot) -> Result<Stored, Error> {
     })
 }
 
-/// The machine's own evidence (spec eve-rest.md 4.2).
+/// The machine's own evidence.
 pub(crate) fn evidence(topic_root: &TopicRoot) -> Result<Evidence, Error> {
     let [now, before] = DISK.map(|file| power_cycles(topic_root, file));
     let watchdog = text(topic_root, WATCHDOG)?.unwrap_or_default();
@@ -159,7 +159,7 @@ pub(crate) fn mark(
     outcome.and(append(topic_root, LOG, &marked).map_err(Error::pubsub(LOG)))
 }
 
-/// A reason as stored and logged (spec eve-rest.md 4.1): one line.
+/// A reason as stored and logged: one line.
 fn line(running: &RunningImage, reason: &str, now: GoTime) -> String {
     format!("{}{}\n", up_to_time(running, reason), now.rfc3339())
 }

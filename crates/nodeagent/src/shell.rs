@@ -1,6 +1,6 @@
 //! Performs what the core asks for: publishes, stores, asks the device, logs.
 //!
-//! Not here: any decision. Words of the log: spec agents.md 6.
+//! Not here: any decision. Words of the log are those of the reference.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //! status server with its page.
 //!
 //! Who may call: `zedkube`, which runs it beside its core and sends it the node's membership. Not here:
-//! drain, leave, election. Published in zedkube's name. Source: spec/agents.md 4.7.
+//! drain, leave, election. Published in zedkube's name.
 
 mod cluster_status;
 mod server;

@@ -1,7 +1,7 @@
 //! The calls of a turn: the Lease, and the nodes with the signs of life of their kubelets.
 //!
-//! Not here: when, and what an answer means (`turn`). Every call has a deadline; dropping one leaves open whether it was
-//! carried out. Sources: spec/cluster-lock.md 2 and 3.2.
+//! Not here: when, and what an answer means (`turn`). Every call has a deadline; dropping one leaves open whether it
+//! was carried out.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What the record of turns says against a drain that is about to start: who else is down, and whether the whole site is
 //! being operated on; and whether a witness leads etcd.
 //!
-//! All of it warns: when this node goes is its turn's to say (`turn`). Source: goals U4, U6.
+//! All of it warns: when this node goes is its turn's to say (`turn`).
 
 use checks::{Finding, Severity};
 use kubeapi::ApiClient;

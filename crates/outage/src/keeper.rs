@@ -1,9 +1,8 @@
 //! Keeps the turn of this node: the calls that `turn` asks for, and its watch of the record.
 //!
-//! Not here: any decision. Sources: spec/cluster-lock.md 3; goals U1, U2, U10, U12.
+//! Not here: any decision.
 //!
-//! Whether etcd can spare this node now, by all who can be asked, and moving its lead away before it goes. Sources:
-//! spec/cluster-lock.md 3.4, 5.4 and 5.5; goals U3, U4.
+//! Whether etcd can spare this node now, by all who can be asked, and moving its lead away before it goes.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -531,7 +530,7 @@ pub(crate) async fn move_lead(cluster: &ApiClient, ours: &Ours, next: &[String],
     };
     match moved.await {
         Ok(to) => info!(node = %ours.node, to, "moved the leadership of etcd before going down"),
-        // etcd elects another leader by itself, some seconds later (goal U4).
+        // etcd elects another leader by itself, some seconds later.
         Err(why) => {
             warn!(node = %ours.node, why, "could not move the leadership of etcd; it is elected again");
         }

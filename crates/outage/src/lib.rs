@@ -1,7 +1,7 @@
 //! Which node may be down now, whether the cluster can spare this node, and how a whole site goes down and comes back.
 //!
-//! Callers: `zedkube`, which composes, and `zedbox` for `lock` and `site`. Not here: drains, the Node object of this node,
-//! settings. Sources: design.md section 12; goals U1 to U5, U10 to U14; spec/cluster-lock.md.
+//! Callers: `zedkube`, which composes, and `zedbox` for `lock` and `site`. Not here: drains, the Node object of this
+//! node, settings.
 
 pub mod calls;
 pub mod findings;

@@ -1,7 +1,7 @@
 //! What an operator reads and writes: the Lease and marks on nodes, outside of any turn.
 //!
 //! Not here: words for a person, and what may be written (`turn::rule`). Every write names the version that was read;
-//! when another writer was faster, it is made again from a fresh reading. Source: spec/cluster-lock.md 3.2, 3.5.
+//! when another writer was faster, it is made again from a fresh reading.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! Keepers of several nodes against one embedded API server: at no time is more than one node between cordon and
-//! schedulable, and all get their turn (goals U1, U5, U12).
+//! schedulable, and all get their turn.
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 

@@ -1,4 +1,4 @@
-//! A publisher is killed with SIGKILL, at least 2,000 times, at any point of its work; goal R2 on a real kernel.
+//! A publisher is killed with SIGKILL, at least 2,000 times, at any point of its work, on a real kernel.
 //!
 //! No harness: this program is the test and, started by itself, the publisher. It prints its seed; `-- --seed N`
 //! repeats the lengths of its lives, `-- --kills N` another number of them.

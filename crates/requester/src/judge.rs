@@ -1,8 +1,8 @@
 //! The judgement: may the operation be carried out now?
 //!
 //! Every way to a reboot, a shutdown or a switch of images leads through here, whatever event led to the question
-//! (D-B1, D-N3). Source: spec agents.md 1.4 and 3.3; an answer counts only for the very request that it names (D-B3).
-//! Pure: no clock, no I/O, no task. Not here: a pause (`pause`), the end of the wait for a silent zedkube (requesters).
+//! (D-B1, D-N3). Source: an answer counts only for the very request that it names (D-B3). Pure: no clock, no I/O, no
+//! task. Not here: a pause (`pause`), the end of the wait for a silent zedkube (requesters).
 
 use std::time::Duration;
 

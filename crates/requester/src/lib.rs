@@ -1,10 +1,10 @@
 //! Promise 1 in one place: whether an operation that needs a drained node may be carried out now.
 //!
-//! zedagent asks it for reboots and shutdowns, baseosmgr for images, nodeagent once more right before it asks the device
-//! (`undone`), and `zedbox drain` for a person. An answer counts
-//! only for the very request that it names; where zedkube names none, requester and order decide.
-//! A person's pause is judged by one rule as well (`paused`), and the life around the judgement is one: [`Hold`]. Not here: what is requested, images, and how a request gets to disk.
-//! Source: spec agents.md 1.4, 3.3 and its faults D-A1 to D-A5, D-B1, D-B3.
+//! zedagent asks it for reboots and shutdowns, baseosmgr for images, nodeagent once more right before it asks the
+//! device (`undone`), and `zedbox drain` for a person. An answer counts only for the very request that it names; where
+//! zedkube names none, requester and order decide. A person's pause is judged by one rule as well (`paused`), and the
+//! life around the judgement is one: [`Hold`]. Not here: what is requested, images, and how a request gets to disk.
+//! Source: faults D-A1 to D-A5, D-B1, D-B3.
 
 mod answers;
 mod hold;

@@ -1,5 +1,4 @@
-//! The table of the judgement: all ten statuses and unknown ones, with and without a request, for each kind
-//! of zedkube.
+//! The table of the judgement: all ten statuses and unknown ones, with and without a request, for each kind of zedkube.
 
 use topics::{Answer, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester};
 

@@ -58,8 +58,8 @@ pub fn doubled(first: Duration, most: Duration, failures: u32) -> Duration {
 /// A point on the machine's monotonic clock, counted from its start in this boot.
 ///
 /// Two values compare within one boot, whichever of its processes took them. On disk one stands only beside the
-/// identity of its boot, in milliseconds: a limit must not start again because an agent did (goals D15), and the
-/// wall clock, which may jump, cannot carry it.
+/// identity of its boot, in milliseconds: a limit must not start again because an agent did, and the wall clock,
+/// which may jump, cannot carry it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Mono(Duration);
 

@@ -1,5 +1,4 @@
-//! Malicious device configs, and fuzzing's corpus: refused or read, in bounded time and memory. `fuzz/` looks
-//! deeper.
+//! Malicious device configs, and fuzzing's corpus: refused or read, in bounded time and memory. `fuzz/` looks deeper.
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 

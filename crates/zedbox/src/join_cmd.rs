@@ -1,5 +1,4 @@
-//! `zedbox join wait`: returns when a server reports this node's cluster, for scripts that join the node to
-//! it. Source: spec eve-rest.md 6.4, agents.md 4.7.
+//! `zedbox join wait`: returns when a server reports this node's cluster, for scripts that join the node to it.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The log of this program on standard error: format and filter.
 //!
 //! The filter is fixed by the command line or the settings file; else, for agents, it follows the
-//! controller's levels at once. Source: spec eve-rest.md 6.3.
+//! controller's levels at once.
 
 mod form;
 mod level;

@@ -1,4 +1,4 @@
-//! Real agents on a disk that fails with EIO at each call in turn, through a whole reboot (goals K2).
+//! Real agents on a disk that fails with EIO at each call in turn, through a whole reboot.
 //!
 //! strace plants the failures. Random calls fail, of [`KINDS`] kinds of each agent in a run;
 //! `cargo test -p zedbox --test whole calls -- --ignored` lets each one fail alone.

@@ -1,5 +1,5 @@
-//! Real processes, killed with SIGKILL at each step of a drained reboot and of an image update, and started again at once:
-//! the end is the undisturbed one (goals R1, R7).
+//! Real processes, killed with SIGKILL at each step of a drained reboot and of an image update, and started again at
+//! once: the end is the undisturbed one.
 //!
 //! Each write kills its writer once the file has appeared, and each step in the others' journals kills
 //! zedkube. A story has [`KILLS`] of these, as far apart as possible; each agent at each write, one per

@@ -1,4 +1,4 @@
-//! Agents killed and stopped at random, over whole reboots and updates of real processes (goals R1, R7).
+//! Agents killed and stopped at random, over whole reboots and updates of real processes.
 //!
 //! No harness: it prints its seed, to continue from. `--kills N` sets how many kills it deals at least,
 //! `--all` kills each agent at each single write instead. Kills fall by number of writes and not by time, so

@@ -2,7 +2,7 @@
 //! healthy. For a node that does not come back the node that leads does it after a limit, so that no machine stays down
 //! because its node died. Everything is found by marks on the objects, so a restart changes nothing.
 //!
-//! Not here: when that is (`core::cleanup`), the calls (`kubenodeop`). Goals D12, D14.
+//! Not here: when that is (`core::cleanup`), the calls (`kubenodeop`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! Waits, counts and rules of zedkube. Source: lf-edge/eve pkg/pillar/cmd/zedkube; its waits and counts are the
-//! defaults. The limits of pods, tiers, volumes and returning workloads are goals D10, D13 and D15.
+//! defaults. The limits of pods, volumes and returning workloads are our own.
 
 use std::net::IpAddr;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! What the machine itself shows after a boot: device nodes that are missing, and whether its wall clock can be right.
 //!
-//! A wall clock is believed that the time service of the system says is synchronised, and one that is not before the newest
-//! file that our agents have written. Not here: what follows from that (`kubenodeop::node::gate`). Sources: goals R4;
+//! A wall clock is believed that the time service of the system says is synchronised, and one that is not before the
+//! newest file that our agents have written. Not here: what follows from that (`kubenodeop::node::gate`). Sources:
 //! systemd-timesyncd(8), `/run/systemd/timesync/synchronized`.
 
 use std::fs;

@@ -1,7 +1,7 @@
 //! Keeps Longhorn's policy for drained nodes and its recurring snapshot as the config of the node that leads wants them.
 //!
-//! Both are of the whole cluster: nodes with other configs would write against each other (D-V26), so one node writes. Not
-//! here: the writes (`kubenodeop::storage`), the reserve on disks (`reserve`). Source: spec/eve-rest.md 3.9, goal E9.
+//! Both are of the whole cluster: nodes with other configs would write against each other (D-V26), so one node writes.
+//! Not here: the writes (`kubenodeop::storage`), the reserve on disks (`reserve`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! zedkube on an image that was built without Kubernetes (`kvm`, `xen`): as long as the device config names no cluster it
 //! says that drains are not supported, and does nothing else. A config that names one goes before the image's word.
 //!
-//! Source: spec/eve-rest.md 2; lf-edge/eve pkg/pillar/cmd/zedkube, which is chosen when it is built. Goal E10.
+//! Source: lf-edge/eve pkg/pillar/cmd/zedkube, which is chosen when it is built.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The look before a drain: everything in one report, which is published, and what of it stops the drain.
 //!
-//! The first look of a run asks for everything; a later one only for what stopped it. Not here: what is found (`checks`,
-//! `kubenodeop::preflight`), and what follows (`core::drain::gates`). Sources: goals U6; spec/vm-storage.md C1.
+//! The first look of a run asks for everything; a later one only for what stopped it. Not here: what is found
+//! (`checks`, `kubenodeop::preflight`), and what follows (`core::drain::gates`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -14,7 +14,7 @@ use tracing::{error, warn};
 use crate::core::Event;
 
 /// A request that is away for less time was not withdrawn. Publishers write a lost file again within a second; a
-/// withdrawal takes effect within 5 s all the same (goal D19).
+/// withdrawal takes effect within 5 s all the same.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Follows all requests for good.

@@ -1,8 +1,7 @@
 //! Keeps room on the disks of our node that Longhorn leaves to others, where a config property says how much.
 //!
-//! On a tie-breaker, while the node leaves its cluster or it is not known whether it has one, and before a config says so,
-//! nothing is written. Not here: the write (`kubenodeop::storage`). Source:
-//! spec/agents.md 4.13.
+//! On a tie-breaker, while the node leaves its cluster or it is not known whether it has one, and before a config says
+//! so, nothing is written. Not here: the write (`kubenodeop::storage`).
 
 use std::time::Duration;
 

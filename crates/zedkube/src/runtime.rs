@@ -1,6 +1,6 @@
 //! The container runtime of this machine as `kubenodeop` asks it, and the pods that a drained node still has.
 //!
-//! Not here: the socket (`agent::runtime`), whether an answer is believed (`kubenodeop::engine::containers`). Sources: goals D9, P8.
+//! Not here: the socket (`agent::runtime`), whether an answer is believed (`kubenodeop::engine::containers`).
 
 use std::collections::BTreeSet;
 use std::path::Path;

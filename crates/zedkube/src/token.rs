@@ -1,7 +1,7 @@
 //! Renews the token of our kubeconfig while a third of its life is left, with a token of the same account and length.
 //!
-//! Not here: what is asked for, and when that is due (`kubeapi::connect::account`). A token that could not be renewed is a
-//! finding a month before its end (`checks::certificates`). Source: seed row 2-31.
+//! Not here: what is asked for, and when that is due (`kubeapi::connect::account`). A token that could not be renewed
+//! is a finding a month before its end (`checks::certificates`).
 
 use std::fs::canonicalize;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! How far updates of Kubernetes components are: the kube container reports each step by a command, which hands the value
 //! over by a file; the agent that lives publishes it.
 //!
-//! A command ends at once and could serve no subscriber, and two at once would be two publishers. Files are numbered, and
-//! published in their order. Source: spec/eve-rest.md 3.2, D-K27, D-V29, goal E4.
+//! A command ends at once and could serve no subscriber, and two at once would be two publishers. Files are numbered,
+//! and published in their order. Source: D-K27, D-V29.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

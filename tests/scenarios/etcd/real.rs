@@ -1,4 +1,4 @@
-//! Servers with real members of etcd: the margin on each version, and three servers on a real API server (goals T1, U1, U3).
+//! Servers with real members of etcd: the margin on each version, and three servers on a real API server.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A real etcd that is restored from a copy, in each phase of a turn (goals T6, U14).
+//! A real etcd that is restored from a copy, in each phase of a turn.
 //!
 //! The nodes are workers: a server's margin is tested elsewhere.
 

@@ -1,4 +1,4 @@
-//! virt-api is away: a machine waits for it, our cordon does not (goals D12, D19).
+//! virt-api is away: a machine waits for it, our cordon does not.
 //!
 //! Its webhooks check each write of an instance, so neither our mark nor KubeVirt's can be removed meanwhile.
 //! Its pod needs a node too.

@@ -1,5 +1,5 @@
-//! zedkube is killed at each of its writes to the cluster, when the server has carried it out and the answer has not come:
-//! the same end, and nothing twice (goals R1, D12, D14).
+//! zedkube is killed at each of its writes to the cluster, when the server has carried it out and the answer has not
+//! come: the same end, and nothing twice.
 
 use scenarios::{AT_ONCE, Agent, at_once, within_still};
 

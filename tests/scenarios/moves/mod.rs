@@ -1,7 +1,7 @@
 //! Virtual machines and data in a drain, row by row of the fact sheet: with whole agents, on a paused clock.
 //!
 //! Rows share a cluster: each is a machine or a volume of its own. For each the plan is made, then the reboot
-//! runs to its end and back; plan, drain and page are compared (goal O5).
+//! runs to its end and back; plan, drain and page are compared.
 
 mod away;
 mod back;

@@ -1,5 +1,5 @@
-//! The same on real KubeVirt: virt-api and virt-controller on a real API server with the real scheduler; handlers are played
-//! (goals T2, D12, D19).
+//! The same on real KubeVirt: virt-api and virt-controller on a real API server with the real scheduler; handlers are
+//! played.
 
 use std::io::Write as _;
 

@@ -1,5 +1,5 @@
-//! Volumes whose last healthy copy is on our node, in each policy of Longhorn (sheet B3, goal D14): the copy that comes by
-//! itself, the one that fails, the one for which there is no place, and what cannot be copied.
+//! Volumes whose last healthy copy is on our node, in each policy of Longhorn: the copy that comes by itself, the one
+//! that fails, the one for which there is no place, and what cannot be copied.
 
 use kubenodeop::storage;
 use scenarios::{Agent, within_still};

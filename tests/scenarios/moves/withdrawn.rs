@@ -1,5 +1,5 @@
-//! A reboot withdrawn in each phase of a migration, and while a machine is shut down (goal D19): within five
-//! seconds no migration begins any more, and marks are undone.
+//! A reboot withdrawn in each phase of a migration, and while a machine is shut down: within five seconds no
+//! migration begins any more, and marks are undone.
 
 use agent::Clock;
 use scenarios::within_still;

@@ -1,4 +1,4 @@
-//! The limit of a whole drain, over a restart of zedkube (goals D15).
+//! The limit of a whole drain, over a restart of zedkube.
 
 use serde_json::json;
 use topics::{DrainJournal, DrainStatus, NodeDrainProgress};

@@ -1,5 +1,5 @@
 //! A second copy of a Deployment before its only Ready pod leaves, with whole agents: through a reboot, over
-//! a crash of zedkube, withdrawn, and after power was lost in between (goal D20).
+//! a crash of zedkube, withdrawn, and after power was lost in between.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,5 +1,5 @@
-//! The drill of a power cut: all three nodes at once, one of them in the middle of a drained reboot in its turn; then on
-//! again in every order, with one missing, with clocks at 1970 and 400 days ahead (goals V4, R6, U2).
+//! The drill of a power cut: all three nodes at once, one of them in the middle of a drained reboot in its turn; then
+//! on again in every order, with one missing, with clocks at 1970 and 400 days ahead.
 //!
 //! An API of three servers has no quorum before two of them are up: it does not answer, or answers with its
 //! last state, in which all nodes are Ready, and refuses each write.

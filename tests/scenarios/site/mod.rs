@@ -1,4 +1,4 @@
-//! The whole site off and on again, three nodes at once (goals U5, U13).
+//! The whole site off and on again, three nodes at once.
 
 mod drill;
 mod restart;

@@ -1,4 +1,4 @@
-//! A restart of the site: three nodes one after another over their turns, each verified before the next one (goal V3).
+//! A restart of the site: three nodes one after another over their turns, each verified before the next one.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A node that has the last healthy copy of a volume, with the real Longhorn (goal T3): its manager with all
+//! A node that has the last healthy copy of a volume, with the real Longhorn: its manager with all
 //! controllers and webhooks on each of three nodes; what needs a machine is played.
 
 use std::collections::BTreeSet;

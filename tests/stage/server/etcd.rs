@@ -1,5 +1,4 @@
-//! Real members of etcd, of the versions below `ETCD_DIR`: started here, killed and restarted by a test,
-//! ended with it.
+//! Real members of etcd, of the versions below `ETCD_DIR`: started here, killed and restarted by a test, ended with it.
 //!
 //! Not here: the stand-in (`kubesim::Etcd`). A member has its own addresses on the loopback network, as its
 //! node's agents have.

@@ -1,9 +1,8 @@
-//! Hooks: a person's programs that are called before a drain, before a reboot, after a boot, and for
-//! notifications.
+//! Hooks: a person's programs that are called before a drain, before a reboot, after a boot, and for notifications.
 //!
 //! Each stage has a folder below `/etc/zedbox/hooks`. Hooks run as root, so only files that root alone can
 //! have written are called, each with a time limit; all others are named and skipped. Not here: when a stage
-//! is due, and what a failure means for it. Sources: goals U9, seed rows 2-11, 2-15, 2-26, 3-19.
+//! is due, and what a failure means for it.
 
 use std::fs::{self, Metadata};
 use std::io;

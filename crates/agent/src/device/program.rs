@@ -2,7 +2,7 @@
 //!
 //! Not here: which ones, and what their output means.
 //!
-//! The kind of image that this machine runs, from the reference's file. Source: spec/eve-rest.md 2.
+//! The kind of image that this machine runs, from the reference's file.
 
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt as _;

@@ -12,11 +12,10 @@
 //! | baseosmgr | saved counters, the journal of a fallback | the request for a drain; a change of the partitions; `ZbootStatus` `updating`; the use of a force file | the request taken back; any other status |
 //! | nodeagent | none: its journal lies under `/run`, and no file may keep a device from going down | none | `NodeAgentStatus`, `ZbootConfig`, the journal, the reason of the reboot |
 //!
-//! Promises and records that wait keep their order. Among records that follow each other the newest of a key
-//! is written; a promise or a cancellation removes an older promise of its key from the queue, so that no
-//! request is sent twice or when no longer wanted. An order of a person (a force file) lets its command go
-//! ahead without the record: the reboot may be the cure. After a kill, waiting effects are decided again from
-//! disk.
+//! Promises and records that wait keep their order. Among records that follow each other the newest of a key is
+//! written; a promise or a cancellation removes an older promise of its key from the queue, so that no request is sent
+//! twice or when no longer wanted. An order of a person (a force file) lets its command go ahead without the record:
+//! the reboot may be the cure. After a kill, waiting effects are decided again from disk.
 //!
 //! Not here: what is written, and when; failed reads at the start ([`started`]).
 
@@ -37,7 +36,7 @@ use std::time::Duration;
 use step::Mono;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// So that everything continues within five seconds of the disk's recovery (goals K2).
+/// So that everything continues within five seconds of the disk's recovery.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
 #[derive(Debug, Clone, Copy, Default)]

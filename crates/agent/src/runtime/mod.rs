@@ -1,7 +1,6 @@
 //! The pods with live containers on this machine, by UID, read from the container runtime's socket.
 //!
-//! Read-only. Not here: the protocol (`cri`), and how an answer is used (`kubenodeop`). Sources: goals D9,
-//! R8.
+//! Read-only. Not here: the protocol (`cri`), and how an answer is used (`kubenodeop`).
 
 mod cri;
 #[cfg(any(test, feature = "mock"))]

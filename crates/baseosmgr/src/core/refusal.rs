@@ -1,8 +1,7 @@
 //! What baseosmgr does where there are no partitions to be had: it refuses every image, and says so in its status.
 //!
 //! Nothing is written, no drain is requested and nothing restarts. `INSTALLED` is never said, not even of the version
-//! that runs: nobody here has seen the machine boot it (goals B4, B5).
-//! Pure: no clock, no I/O, no task.
+//! that runs: nobody here has seen the machine boot it. Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
 

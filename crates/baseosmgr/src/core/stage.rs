@@ -1,8 +1,8 @@
 //! The stage of one wanted image.
 //!
-//! Source: spec agents.md 3.4, first match wins, with one order instead of two: the image is written first
-//! and the node drained second. The node then serves while the image is copied, a failed write costs no
-//! drain, and the partition that is written is not in use. Pure: no clock, no I/O, no task.
+//! The first match wins, with one order instead of two: the image is written first and the node drained
+//! second. The node then serves while the image is copied, a failed write costs no drain, and the partition
+//! that is written is not in use. Pure: no clock, no I/O, no task.
 
 use agent::partitions::PartitionState;
 use topics::{BaseOsConfig, ContentTreeStatus, SwState};

@@ -1,7 +1,6 @@
 //! What is published: partitions, images, the retry counter.
 //!
-//! Source of the members: spec topics.md and its samples; of the states: spec agents.md 3.4.
-//! Pure: no clock, no I/O, no task.
+//! Source of the members and states: lf-edge/eve pkg/pillar/types. Pure: no clock, no I/O, no task.
 
 use agent::partitions::{Label, Partition, PartitionState};
 use topics::{

@@ -1,7 +1,7 @@
 //! Whether a cluster is well again after an outage: each layer with what was read, what is not well, and what to do.
 //!
 //! `read` asks the cluster, once for each kind of object. Not here: this machine (`local`), probes and words for a
-//! person (zedbox). Sources: spec/cluster-lock.md 7, 7.1 and 8; goals V1.
+//! person (zedbox).
 //!
 //! Reads a cluster from its etcd up, and judges each layer. Without the API nothing else is read. Dropping the future
 //! loses nothing.

@@ -1,8 +1,7 @@
 //! An application's name in the cluster, and its pods.
 //!
-//! Sources: spec/topics.md "App kube name"; lf-edge/eve pkg/pillar/base. One replica set with its name makes
-//! its pods, so the suffixes of their names are known, and no name is mistaken for the prefix of another
-//! (docs/decisions.md). Pure: no clock, no I/O, no task.
+//! Source: lf-edge/eve pkg/pillar/base. One replica set with its name makes its pods, so the suffixes of their names
+//! are known, and no name is mistaken for the prefix of another (docs/decisions.md). Pure: no clock, no I/O, no task.
 
 use topics::{Affinity, AppInstanceConfig, GoUuid, IoType, VmMode};
 

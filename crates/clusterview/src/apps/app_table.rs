@@ -2,7 +2,7 @@
 //!
 //! Not here: its content (`look`). A change is published at once, because zedmanager starts and ends
 //! applications by it, but per application at most once in [`GAP`]: a crash loop must not write all the time.
-//! Sources: spec/agents.md 4.12, row ENClusterAppStatus. Pure: no clock, no I/O, no task.
+//! Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,8 +1,7 @@
 //! The logs of all applications: which containers are read, and which marks are kept.
 //!
 //! Only containers of applications with this node as designated node. Marks are kept as long as their pod,
-//! also while it is not read. Sources: spec/agents.md 4.12, row app logs; D-K23.
-//! Pure: no clock, no I/O, no task.
+//! also while it is not read. Source: D-K23. Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,7 +3,7 @@
 //! newlogd reads `level`, `time`, `msg`, `source` and `appuuid`, and keeps the whole object as the message.
 //! It gets no `containername`: with one it wraps our object in its own without escaping it, which no reader
 //! can parse. So the container is in `container`, as part of the message. Sources: lf-edge/eve pkg/newlog;
-//! docs/LOGGING.md there: a message has 8192 bytes at most. Pure: no clock, no I/O, no task.
+//! the reference's LOGGING page: a message has 8192 bytes at most. Pure: no clock, no I/O, no task.
 
 use crate::pods::LogLine;
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! The status of one application on this node, from its pods.
 //!
-//! Source: spec/agents.md 4.12, row ENClusterAppStatus. Pure: no clock, no I/O, no task.
+//! Pure: no clock, no I/O, no task.
 
 use crate::pods::AppPod;
 use topics::{AppKubeStatus, ENClusterAppStatus};

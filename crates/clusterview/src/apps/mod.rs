@@ -2,9 +2,8 @@
 //!
 //! Not here: how pods and logs are read (`pods`).
 //!
-//! Pure: `app`, `look`, `app_table` (the status), `wanted` (their needs beside pods), `marks`, `track`,
-//! `course`, `line` (the logs); `task` and `logs` wait. Neither waits for the drain, nor the drain for them.
-//! Sources: spec/agents.md 4.12, D-K23.
+//! Pure: `app`, `look`, `app_table` (the status), `wanted` (their needs beside pods), `marks`, `track`, `course`,
+//! `line` (the logs); `task` and `logs` wait. Neither waits for the drain, nor the drain for them. Source: D-K23.
 
 mod app;
 mod app_table;

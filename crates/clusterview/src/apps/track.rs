@@ -11,7 +11,7 @@ use step::Mono;
 
 use super::marks::{LogMark, Sieve};
 
-/// Between two readings (spec/agents.md 4.1).
+/// Between two readings.
 pub const ROUND: Duration = Duration::from_secs(10);
 /// The same after a reading that was cut for its length.
 pub const AGAIN: Duration = Duration::from_secs(1);

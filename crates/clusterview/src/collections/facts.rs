@@ -1,7 +1,7 @@
 //! Objects reduced to what the statistics need, so that thousands of them are small in memory.
 //!
-//! Words are the API's; the fold interprets them. A missing member is empty, zero or `None`. Source:
-//! spec/agents.md 4.11. Pure: no clock, no I/O, no task.
+//! Words are the API's; the fold interprets them. A missing member is empty, zero or `None`. Pure: no clock,
+//! no I/O, no task.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,6 @@
 //! Objects of KubeVirt and Longhorn turned into facts.
 //!
-//! Sources: spec/agents.md 4.11; the API types kubevirt.io/v1 and longhorn.io/v1beta2.
-//! Pure: no clock, no I/O, no task.
+//! Sources: the API types kubevirt.io/v1 and longhorn.io/v1beta2. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,6 @@
 //! The facts behind the statistics of a cluster, kept up to date by watches.
 //!
-//! Not here: the published shape (`stats`). Sources: spec/agents.md 4.11, goals L6. Each collection is a part
-//! of its own: a failing one affects no other.
+//! Not here: the published shape (`stats`). Each collection is a part of its own: a failing one affects no other.
 
 mod facts;
 mod follow;

@@ -1,7 +1,7 @@
 //! Kubernetes' own objects turned into facts.
 //!
-//! Members of a wrong type count as missing: one odd object must not break its collection. Sources:
-//! spec/agents.md 4.11; the Kubernetes API reference. Pure: no clock, no I/O, no task.
+//! Members of a wrong type count as missing: one odd object must not break its collection. Sources: the
+//! Kubernetes API reference. Pure: no clock, no I/O, no task.
 
 use jiff::Timestamp;
 use kubeapi::names::{APP_NAMESPACE, STORAGE_NAMESPACE};

@@ -1,7 +1,7 @@
 //! The parts of the statistics, one per collection of the API, and their states.
 //!
 //! Not here: reading them (`follow`). A failing part keeps its content for [`LAST_GOOD`], then it is empty:
-//! older content would be taken for current. Source: goals L6. Pure: no clock, no I/O, no task.
+//! older content would be taken for current. Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

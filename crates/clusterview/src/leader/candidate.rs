@@ -1,7 +1,7 @@
 //! Whether this node is a candidate in the election, and what it publishes.
 //!
-//! Sources: spec/agents.md 4.10; goals L4 (config), L5 (drain); D-A10 (a config fetch under way reads as a
-//! failure), D-K17 (all reports follow from one state). Pure: no clock, no I/O, no task.
+//! Sources: D-A10 (a config fetch under way reads as a failure), D-K17 (all reports
+//! follow from one state). Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 

@@ -1,13 +1,11 @@
 //! `KubeUserServices`: which ports of services and paths of ingresses of users nim opens at the uplinks, on every node.
 //!
-//! Not here: the firewall. Pure: `facts` (objects), `fold` (what is published); `follow` reads, `task` waits. Sources:
-//! spec/agents.md 4.11, spec/eve-rest.md 3.3, goal E5.
+//! Not here: the firewall. Pure: `facts` (objects), `fold` (what is published); `follow` reads, `task` waits.
 //!
 //! Services, ingresses and the load balancer's settings, reduced to what the firewall needs. Members of a wrong type
-//! count as missing. Sources: spec/eve-rest.md 3.3; the Kubernetes API reference.
+//! count as missing. Source: the Kubernetes API reference.
 //!
-//! The published value from services, ingresses and the load balancer. Source: spec/agents.md 4.11, spec/eve-rest.md
-//! 3.3.
+//! The published value from services, ingresses and the load balancer.
 //!
 //! The task that publishes `KubeUserServices`, and the collections that it follows. While no nim is on the device
 //! nobody opens ports, and nothing is followed. Nothing is published before services and ingresses were listed, and the

@@ -1,9 +1,9 @@
 //! Facts of the cluster folded into the topic.
 //!
-//! Lists are sorted by name, so that equal content compares equal; an empty one is absent, as in the reference. Source:
-//! spec/agents.md 4.11. Pure: no clock, no I/O, no task.
+//! Lists are sorted by name, so that equal content compares equal; an empty one is absent, as in the reference. Pure:
+//! no clock, no I/O, no task.
 //!
-//! Replicated storage: its health, and its volumes with their replicas. Source: spec/agents.md 4.11.
+//! Replicated storage: its health, and its volumes with their replicas.
 
 use std::collections::BTreeMap;
 

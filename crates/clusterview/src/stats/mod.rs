@@ -1,7 +1,7 @@
 //! `KubeClusterInfo`: the cluster as its leader reports it, from watches.
 //!
 //! Not here: who leads (`leader`), how objects are read (`crate::collections`). Pure: `fold`, `storage`, `rhythm`,
-//! `state`; `board` writes, `task` waits. Sources: spec/agents.md 4.11, goals L2 and L6.
+//! `state`; `board` writes, `task` waits.
 
 mod fold;
 mod state;

@@ -3,7 +3,7 @@
 //! The two topics of the statistics. Dropping them withdraws them, so a cancelled task leaves no value.
 //!
 //! When the statistics are opened, published, and withdrawn. A publication happens only while this node certainly
-//! leads, at most once in [`GAP`], and only after a change. Sources: spec/agents.md 4.11, goals L2.
+//! leads, at most once in [`GAP`], and only after a change.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! login, and its JSON calls, which need a client certificate.
 //!
 //! Not here: what is asked and what an answer means. Nothing is kept between readings: files that were renewed are
-//! read again with the next [`Endpoint::new`]. Source: spec/cluster-lock.md 5.1.
+//! read again with the next [`Endpoint::new`].
 
 use std::path::PathBuf;
 use std::time::Duration;

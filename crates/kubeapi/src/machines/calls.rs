@@ -1,6 +1,6 @@
 //! The calls that stop and start virtual machines.
 //!
-//! Not here: which one (`super`), and when. Source: spec/vm-storage.md A1 and A8.
+//! Not here: which one (`super`), and when.
 
 use kube::api::{GetParams, Patch, PostParams};
 use kube::core::Request;

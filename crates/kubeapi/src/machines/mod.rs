@@ -1,10 +1,8 @@
-//! Virtual machines that are stopped for a while: by which call, with which mark, and which ones are started
-//! again.
+//! Virtual machines that are stopped for a while: by which call, with which mark, and which ones are started again.
 //!
-//! The former strategy is in an annotation, written with the stop or before it. A machine is started only if
-//! it is still as it was left: what a person has changed since stays. `calls` reads and writes. Not here:
-//! which ones, and when (`kubenodeop::machines` for a drain, `outage::site` for a whole site). Source:
-//! spec/vm-storage.md A8 and A9. Pure: no clock, no I/O, no task.
+//! The former strategy is in an annotation, written with the stop or before it. A machine is started only if it is
+//! still as it was left: what a person has changed since stays. `calls` reads and writes. Not here: which ones, and
+//! when (`kubenodeop::machines` for a drain, `outage::site` for a whole site). Pure: no clock, no I/O, no task.
 
 pub mod calls;
 

@@ -1,7 +1,7 @@
 //! Objects of Longhorn with only the members that are read, by its API's names.
 //!
 //! Not here: what they mean for a node (`kubenodeop::storage`), and `clusterview`, which reads other members.
-//! Source: the API types longhorn.io/v1beta2; spec/vm-storage.md B1. Pure: no clock, no I/O, no task.
+//! Source: the API types longhorn.io/v1beta2. Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,6 +1,6 @@
 //! The eviction call: name *and* UID, and an answer that is a value.
 //!
-//! Not here: when to call, what follows from the answer. Sources: goals D1; the Kubernetes page "API-initiated
+//! Not here: when to call, what follows from the answer. Sources: the Kubernetes page "API-initiated
 //! Eviction". Not `kube::Api::evict`: it writes `delete_options` where the API reads `deleteOptions`, so the
 //! server drops the UID without a word.
 

@@ -1,7 +1,7 @@
 //! Pods as the server has them, turned into facts.
 //!
-//! Not here: what is done with a pod (`plan`). Sources: spec/agents.md 4.4; kubectl's drain filters (a finished
-//! pod counts as without `DaemonSet`, a pod of a vanished one leaves when forced).
+//! Not here: what is done with a pod (`plan`). Sources: kubectl's drain filters (a finished pod counts as
+//! without `DaemonSet`, a pod of a vanished one leaves when forced).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,8 @@
 //! Waiting until the server no longer refuses what it refused for good: a role was given, the kubeconfig renewed.
 //!
 //! No event says that, so the same calls are repeated as dry runs: one call each 1.8 s, in turn, and all at once when
-//! the kubeconfig has changed. While the server is in trouble the pause grows up to 15 s. Not here: which calls (`watched`), what follows. Source: goals D16.
+//! the kubeconfig has changed. While the server is in trouble the pause grows up to 15 s. Not here: which calls
+//! (`watched`), what follows.
 
 use std::mem::discriminant;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! The two ways by which a pod is deleted without the eviction API.
 //!
-//! Not here: when to take which. Sources: goals D1, D6; the eviction API's own order of work (Kubernetes page
-//! "API-initiated Eviction"): it claims a disruption on the budget's status, under the version that it has read, and
-//! deletes the pod only then. It does so for one budget and refuses for more; [`claim_and_delete`] does the same for
-//! each of several. Each deletion is marked as a disruption first, as there (`addConditionAndDeletePod`): a Job whose
+//! Not here: when to take which. Sources: the eviction API's own order of work (Kubernetes page "API-initiated
+//! Eviction"): it claims a disruption on the budget's status, under the version that it has read, and deletes the pod
+//! only then. It does so for one budget and refuses for more; [`claim_and_delete`] does the same for each of several.
+//! Each deletion is marked as a disruption first, as there (`addConditionAndDeletePod`): a Job whose
 //! `podFailurePolicy` passes over disruptions counts a pod without that condition as failed.
 //!
 //! Makes Kubernetes count the pods of a budget again when its numbers are behind. Source: kubernetes

@@ -1,7 +1,7 @@
 //! Reading the Deployment of a pod, asking it for a second copy elsewhere, and giving that up.
 //!
-//! Not here: whether one is wanted (`plan::surge`), when it is asked for (`engine`). Source: goals D20. A patch carries the
-//! version that was read, so that nothing of others is written over.
+//! Not here: whether one is wanted (`plan::surge`), when it is asked for (`engine`). A patch carries the version that
+//! was read, so that nothing of others is written over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The volumes of evicted pods that are still attached to a node.
 //!
-//! Not here: how long to wait for them. Sources: goals D13; the Kubernetes pages on `PersistentVolume` (claimRef)
-//! and `VolumeAttachment`. An attachment counts until its object is gone: the attacher removes it after the
-//! volume has been detached. The volume itself cannot go before, the attacher's finalizer holds it.
+//! Not here: how long to wait for them. Sources: the Kubernetes pages on `PersistentVolume` (claimRef) and
+//! `VolumeAttachment`. An attachment counts until its object is gone: the attacher removes it after the volume
+//! has been detached. The volume itself cannot go before, the attacher's finalizer holds it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

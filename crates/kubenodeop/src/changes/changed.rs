@@ -1,8 +1,8 @@
 //! Waiting until something that held an attempt up has changed, or until something happens on a node that was drained.
 //!
-//! Not here: which change counts (`watched`), what follows from it: a person or a scheduler may have undone the drain, so
-//! whoever waits looks again. Sources: goals D16, P8. It watches and does not poll; the list that opens each watch tells of
-//! changes that came before it. Only the end of a refusal cannot be watched (`refused`).
+//! Not here: which change counts (`watched`), what follows from it: a person or a scheduler may have undone the drain,
+//! so whoever waits looks again. It watches and does not poll; the list that opens each watch tells of changes that
+//! came before it. Only the end of a refusal cannot be watched (`refused`).
 
 use std::collections::BTreeSet;
 

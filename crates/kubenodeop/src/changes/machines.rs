@@ -1,7 +1,7 @@
 //! Virtual machines that an attempt has left on the node, and waiting until the drain would do something else about one.
 //!
 //! They are looked at when something that counts has changed, and never polled. Not here: what is done about a machine
-//! (`machines::rules`). Source: goals D12, D16.
+//! (`machines::rules`).
 
 use std::time::Duration;
 

@@ -1,11 +1,10 @@
 //! What an attempt that failed last knew of the objects that held it up, and which change of them is worth
 //! another attempt.
 //!
-//! Not here: watching them (`changed`). Source: goals D16. A change is told only where it can help: room or
-//! another shape of a budget, a pod that goes or looks different, a node that is Ready or schedulable again, a
-//! volume that is detached. What comes and goes by itself (heartbeats, versions, the count of healthy pods while
-//! no room follows) wakes nobody, else a pod that flaps would use up all attempts in a minute.
-//! Pure: no clock, no I/O, no task.
+//! Not here: watching them (`changed`). A change is told only where it can help: room or another shape of a budget, a
+//! pod that goes or looks different, a node that is Ready or schedulable again, a volume that is detached. What comes
+//! and goes by itself (heartbeats, versions, the count of healthy pods while no room follows) wakes nobody, else a pod
+//! that flaps would use up all attempts in a minute. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 

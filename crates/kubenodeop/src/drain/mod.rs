@@ -1,7 +1,6 @@
 //! One attempt to empty a node, carried out: the calls that `engine` asks for, and the watches it hears.
 //!
-//! Not here: any decision, the number of attempts and the pauses between them (zedkube). Sources: goals D1 to D6,
-//! D13, D18, D19; the log words of spec/agents.md 6.
+//! Not here: any decision, the number of attempts and the pauses between them (zedkube). The log has the words of the reference.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

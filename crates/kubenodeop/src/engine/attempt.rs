@@ -1,7 +1,7 @@
 //! One attempt: evict until nothing is left, keep the node cordoned, prove it, or say why not.
 //!
-//! Not here: the way of a single pod (`pod_table`, `track`), making calls, counting attempts (zedkube). Sources: goals
-//! D5, D18; spec/agents.md 4.3 and 4.4. Pure: no clock, no I/O, no task.
+//! Not here: the way of a single pod (`pod_table`, `track`), making calls, counting attempts (zedkube). Pure: no
+//! clock, no I/O, no task.
 
 use std::time::Duration;
 
@@ -28,9 +28,9 @@ use topics::{Blocker, DrainMarks, DrainPhase, PodCounts};
 
 /// How long after its last look the engine looks again while a pod is overdue: the safety net under the watch.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
-/// Least time between two cordons, should somebody undo each of ours at once (goals D18: back within 5 s).
+/// Least time between two cordons, should somebody undo each of ours at once (it is back within 5 s).
 const CORDON_AGAIN: Duration = Duration::from_secs(2);
-/// How long after a cordon pods may still come that were placed before it, and are no return (goals D10).
+/// How long after a cordon pods may still come that were placed before it, and are no return.
 const PLACED_BEFORE: Duration = Duration::from_secs(5);
 
 /// One attempt to empty a node. The first tick asks for the first list.

@@ -1,7 +1,6 @@
 //! The calls of an attempt: whom to ask next and how, and what an answer leads to.
 //!
-//! Not here: which pods leave (`pod_table`). Sources: goals D2 to D4, D6, D11, D16 (budget part).
-//! Pure: no clock, no I/O, no task.
+//! Not here: which pods leave (`pod_table`). Pure: no clock, no I/O, no task.
 
 pub(super) mod surge;
 

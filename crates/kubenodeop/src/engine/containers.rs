@@ -4,11 +4,11 @@
 //! Such a pod counts as gone, whatever keeps its object: a finalizer, a volume, a kubelet that has died. It takes two
 //! answers in a row, as a kubelet that has not heard of the deletion may be about to start a container again; of a pod
 //! with volumes it takes as long as volumes may take to be detached, as the kubelet unmounts them after its containers
-//! have ended. Those that count as gone are asked for again as long as their objects are there. Source: goals D9.
+//! have ended. Those that count as gone are asked for again as long as their objects are there.
 //!
 //! Which pods of this node have no live container any more, by the word of its container runtime. An answer is believed
 //! only if it shows a live container of a pod that Kubernetes has on this node: what answers is then the runtime of its
-//! kubelet. Sources: goals D9, R8.
+//! kubelet.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -3,8 +3,7 @@
 //!
 //! Not here: what changes a pod (`pod_table`). Pure: no clock, no I/O, no task.
 //!
-//! The budgets of the namespaces whose pods are held: their numbers, and what keeps them from having room. Sources:
-//! goals D7, O2.
+//! The budgets of the namespaces whose pods are held: their numbers, and what keeps them from having room.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -284,7 +283,7 @@ fn last_uid() -> PodUid {
 /// How long a refusal is kept back while the numbers behind it are being read, so that its sentence changes no
 /// more once it has been said.
 const QUIET: Duration = Duration::from_millis(500);
-/// Least time between two looks at what hinders one budget (goals D7: known within 60 s).
+/// Least time between two looks at what hinders one budget (it is known within 60 s).
 const INSPECT_AGAIN: Duration = Duration::from_secs(30);
 /// While nothing changes the time between looks doubles so many times.
 const DOUBLINGS: u32 = 4;

@@ -1,9 +1,9 @@
 //! The virtual machines of one attempt: they leave before the first pod is asked, as KubeVirt's own parts on this node serve
 //! until the last launcher has left.
 //!
-//! Everything is decided from what was read last; only the time that a machine has been as it is, and calls under way, are
-//! kept. Not here: what is done about one machine (`machines::rules`), calls (`machines::kubevirt`), the cordon and the end of
-//! the attempt (`attempt`). Source: spec/vm-storage.md A10; goal D12. Pure: no clock, no I/O, no task.
+//! Everything is decided from what was read last; only the time that a machine has been as it is, and calls under way,
+//! are kept. Not here: what is done about one machine (`machines::rules`), calls (`machines::kubevirt`), the cordon and
+//! the end of the attempt (`attempt`). Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

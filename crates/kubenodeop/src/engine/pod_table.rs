@@ -1,7 +1,6 @@
 //! The pods of one attempt: which leave, and how far each is.
 //!
 //! Not here: the calls (`calls`), what is said and limits (`telling`), the proof and the cordon (`attempt`).
-//! Sources: goals D1, D10.
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};

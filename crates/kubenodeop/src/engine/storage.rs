@@ -1,11 +1,9 @@
 //! The storage guard in an attempt: no proof while our node has the last healthy copy of a volume, unless a policy lets
 //! it pass by name.
 //!
-//! Not here: which volumes those are (`crate::storage`), reading them (`drain`). Source: goals D14, D16. Pure: no
-//! clock, no I/O, no task.
+//! Not here: which volumes those are (`crate::storage`), reading them (`drain`). Pure: no clock, no I/O, no task.
 //!
-//! The volumes of pods that have left: waited for until none of them is attached here, or their time is over. Sources:
-//! goals D13, D15.
+//! The volumes of pods that have left: waited for until none of them is attached here, or their time is over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

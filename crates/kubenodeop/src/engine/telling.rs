@@ -1,8 +1,8 @@
 //! What is said about the pods of an attempt as a whole and about one that does not leave (one code and one sentence, with names
 //! and numbers); the limit for a pod and what is done about one that is over it; and when time alone changes any of it.
 //!
-//! Not here: the limits for volumes (`storage`), an attempt that fails by its own (`attempt`), a drain that does (zedkube).
-//! Sources: goals D7, D13, D15, O1, O2. Pure: no clock, no I/O, no task.
+//! Not here: the limits for volumes (`storage`), an attempt that fails by its own (`attempt`), a drain that does
+//! (zedkube). Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -342,8 +342,8 @@ impl PodTable {
         self.remove_never_ready(now);
     }
 
-    /// Has the pods deleted that were never Ready and that a budget holds, when their hold time is over and the rule says
-    /// so (goals D8).
+    /// Has the pods deleted that were never Ready and that a budget holds, when their hold time is over and the rule
+    /// says so.
     fn remove_never_ready(&mut self, now: Mono) {
         if self.rules.never_ready != NeverReadyAction::Delete {
             return;

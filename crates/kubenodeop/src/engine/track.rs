@@ -1,9 +1,9 @@
 //! One pod in an attempt: where it is on its way out.
 //!
-//! Not here: the other pods, the order of calls (`pod_table`), what is said about it (`telling`). Source: goals D1 to
-//! D3. Pure: no clock, no I/O, no task.
+//! Not here: the other pods, the order of calls (`pod_table`), what is said about it (`telling`). Pure: no clock, no
+//! I/O, no task.
 //!
-//! Workloads whose pods come back to this node: counted, and called sticky at the limit. Source: goals D10.
+//! Workloads whose pods come back to this node: counted, and called sticky at the limit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! What an attempt is told and what it asks for.
 //!
-//! Not here: how one follows from the other (`attempt`). Sources: goals D5; spec/agents.md 4.4.
-//! Pure: no clock, no I/O, no task.
+//! Not here: how one follows from the other (`attempt`). Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -32,27 +31,27 @@ pub struct AttemptRules {
     pub drain: Option<Duration>,
     /// Evictions under way at the same time.
     pub at_once: usize,
-    /// Least time between the two lists of the proof (goals D5).
+    /// Least time between the two lists of the proof.
     pub proof_gap: Duration,
     /// For one pod, from its first eviction call to its end.
     pub pod: Limit<PodAction>,
-    /// Which Deployments have a second copy made elsewhere before their only Ready pods are evicted (goals D20).
+    /// Which Deployments have a second copy made elsewhere before their only Ready pods are evicted.
     pub surge: SurgeRule,
     /// How long that is waited for.
     pub surge_limit: Duration,
-    /// What is done about a pod that was never Ready and that a budget holds (goals D8).
+    /// What is done about a pod that was never Ready and that a budget holds.
     pub never_ready: NeverReadyAction,
-    /// For volumes whose last healthy copy is here, from the moment that nothing else is waited for (goals D14).
+    /// For volumes whose last healthy copy is here, from the moment that nothing else is waited for.
     pub last_copy: Limit<VolumeAction>,
     /// Volumes (`pvc-1`) and claims (`shop/data`) whose last healthy copy may go with the node.
     pub last_copy_pass: BTreeSet<String>,
-    /// What becomes of a workload whose pods come back to this node (goals D10).
+    /// What becomes of a workload whose pods come back to this node.
     pub sticky: StickyAction,
     /// What becomes of virtual machines that name no policy of their own.
     pub machines: MachinePolicy,
 }
 
-/// A time, and what is done when it is over (goals D15).
+/// A time, and what is done when it is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit<A> {
     /// The time; `None` for none of its own: then only the attempt's limit holds.
@@ -222,7 +221,7 @@ pub enum Effect {
     /// [`Event::Surged`].
     Surge(SurgeOrder),
     Evict(PodRef),
-    /// Claim a disruption of each budget of this pod, and delete it (goals D6).
+    /// Claim a disruption of each budget of this pod, and delete it.
     Remove(GuardedPod),
     /// Delete this pod, whatever its budgets say, with its own grace period.
     Delete(PodRef),

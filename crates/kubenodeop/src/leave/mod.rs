@@ -4,7 +4,7 @@
 //! A step that fails is tried so often and no longer; then the next one comes, and what failed is told: whoever
 //! takes a node out of its cluster wants it out. Nothing is done to a node that is the only one of its cluster, as
 //! the API of a device that has left already answers like that. A step that is done has nothing left to do when the
-//! walk begins again. Not here: whether the node has to leave. Source: spec/agents.md 4.8.
+//! walk begins again. Not here: whether the node has to leave.
 
 use std::time::Duration;
 

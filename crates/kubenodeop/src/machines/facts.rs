@@ -1,10 +1,9 @@
 //! What the objects of KubeVirt say of a machine.
 //!
-//! Members of a wrong type count as left out. Not here: reading them (`kubevirt`). Source: spec/vm-storage.md A1, A2,
-//! A6, A7.
+//! Members of a wrong type count as left out. Not here: reading them (`kubevirt`).
 //!
 //! The volumes of Longhorn that virtual machines use, and how each is. Read only for machines that have one and of
-//! which it matters. Source: spec/vm-storage.md B1.
+//! which it matters.
 
 use std::collections::BTreeMap;
 use std::fmt;

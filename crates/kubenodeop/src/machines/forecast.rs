@@ -1,8 +1,8 @@
 //! Which other node can take a machine: by its labels, its CPU and its state, and by what the pods there leave.
 //!
-//! KubeVirt itself says nothing of this before a target pod cannot be scheduled. What the launcher asks of a node is what
-//! the target will ask. Not here: what pods ask in general (`plan::placement`, `plan::residents`). Source: spec/vm-storage.md A7, last
-//! paragraph. Pure: no clock, no I/O, no task.
+//! KubeVirt itself says nothing of this before a target pod cannot be scheduled. What the launcher asks of a node is
+//! what the target will ask. Not here: what pods ask in general (`plan::placement`, `plan::residents`). Pure: no clock,
+//! no I/O, no task.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Reading the machines of a node, and the calls that a drain makes about them.
 //!
 //! Nothing of KubeVirt is read while no launcher runs on the node. Not here: which call, and when (`rules`,
-//! `engine::machines`). Dropping a call leaves open whether it was carried out; what it did is read
-//! back from the objects. Source: spec/vm-storage.md A1, A3, A5, A6.
+//! `engine::machines`). Dropping a call leaves open whether it was carried out; what it did is read back from
+//! the objects.
 //!
 //! What may change the fate of the machines of a node, as it changes. Nothing is kept but a mark of each object.
 //! Trouble with reading is found by whoever looks.

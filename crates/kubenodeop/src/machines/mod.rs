@@ -2,11 +2,10 @@
 //! otherwise.
 //!
 //! `rules` decides about one machine, `engine::machines` about all of them, `facts` reads objects of KubeVirt,
-//! `forecast` looks for a target among the peers, `kubevirt` asks, writes and notices changes, `undo` takes back what we
-//! asked for and starts again what we stopped. Migrations are KubeVirt's: one eviction of the launcher asks for one, and we create none
-//! ourselves. No drain taint is put on the node, so none has to be removed. What we did is written on the objects
-//! themselves: a restart of the agent reads it there. Not here: pods (`engine`). Source: spec/vm-storage.md A; goals D12,
-//! D19.
+//! `forecast` looks for a target among the peers, `kubevirt` asks, writes and notices changes, `undo` takes back what
+//! we asked for and starts again what we stopped. Migrations are KubeVirt's: one eviction of the launcher asks for one,
+//! and we create none ourselves. No drain taint is put on the node, so none has to be removed. What we did is written
+//! on the objects themselves: a restart of the agent reads it there. Not here: pods (`engine`).
 
 pub mod facts;
 pub mod forecast;

@@ -1,11 +1,10 @@
 //! What is done about one machine, from its facts alone.
 //!
-//! Not here: when it is looked at again, and calls under way (`engine`). Source: spec/vm-storage.md A2, A3, A6 to A8;
-//! goal D12. Pure: no clock, no I/O, no task.
+//! Not here: when it is looked at again, and calls under way (`engine`). Pure: no clock, no I/O, no task.
 //!
 //! Limits of the migration of one machine, how it is copied, and how long that is estimated to take. KubeVirt's
 //! settings hold where no MigrationPolicy that matches says otherwise, and what a migration that runs says of itself
-//! goes before both. Source: spec/vm-storage.md A6; KubeVirt's user guide, page "Migration Policies".
+//! goes before both. Source: KubeVirt's user guide, page "Migration Policies".
 
 use std::mem::{Discriminant, discriminant};
 use std::time::Duration;

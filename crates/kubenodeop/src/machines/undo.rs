@@ -1,7 +1,7 @@
 //! Takes back what a drain asked of machines, and starts again those that it stopped.
 //!
-//! Everything is found by what is written on the objects, so it does not matter which run of the agent, or which node, does
-//! it. Not here: when (zedkube). Source: spec/vm-storage.md A5, A6, A8; goals D12, D19.
+//! Everything is found by what is written on the objects, so it does not matter which run of the agent, or which node,
+//! does it. Not here: when (zedkube).
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Watching over the gate after a boot, and removing stale taints.
 //!
 //! Not here: what the gate wants (`gate`), the cordon (zedkube). It watches the node, its lease and its pods, and
-//! begins anew now and then. Sources: goals R4, R5.
+//! begins anew now and then.
 //!
 //! Pods of our node, as the gate after a boot wants to know them: storage that is crash-looping, and what of
 //! kube-system is not Ready.

@@ -1,7 +1,6 @@
-//! Whose cordon is on a node, and when ours goes. Sources: goals D17, R4; spec/agents.md 4.3 steps 3, 4, 6 and 4.6.
+//! Whose cordon is on a node, and when ours goes.
 //!
-//! Taints that an outage leaves on a node. Source: goals R5; the Kubernetes page "Taints and Tolerations", taint based
-//! evictions.
+//! Taints that an outage leaves on a node. Source: the Kubernetes page "Taints and Tolerations", taint based evictions.
 
 use checks::{Finding, nodes};
 use k8s_openapi::api::core::v1::Taint;

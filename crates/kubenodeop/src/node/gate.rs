@@ -1,9 +1,9 @@
 //! The gate after a boot: what must be healthy, from the bottom up, before our node takes workloads again.
 //!
-//! Not here: reading (`boot`), when our cordon goes (`cordon::our_cordon_goes`), removing taints (`cordon`).
-//! Renewals of leases count as they are seen to happen, by the caller's monotonic clock; what a lease says of wall time
-//! is never compared with a clock. Sources: goals R4, R5, U10; the Kubernetes pages "Nodes" (heartbeats), "Leases",
-//! "Taints and Tolerations"; the documentation of kube-vip (leases). Pure: no clock, no I/O, no task.
+//! Not here: reading (`boot`), when our cordon goes (`cordon::our_cordon_goes`), removing taints (`cordon`). Renewals
+//! of leases count as they are seen to happen, by the caller's monotonic clock; what a lease says of wall time is never
+//! compared with a clock. Sources: the Kubernetes pages "Nodes" (heartbeats), "Leases", "Taints and Tolerations"; the
+//! documentation of kube-vip (leases). Pure: no clock, no I/O, no task.
 //!
 //! What is seen of a node and its cluster after a boot, as the gate takes it in.
 //!

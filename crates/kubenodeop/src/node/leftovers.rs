@@ -1,10 +1,10 @@
 //! Pods that the boot before this one has left on our node: Terminating or Unknown, while no container of them lives. Their
 //! objects keep names, volumes and replacements from coming back, so they are deleted once the node is Ready.
 //!
-//! Never while a container lives, never without a believed answer of the container runtime, never the launcher of a virtual
-//! machine. "Before this boot" goes by the clock of the API server: its time now, less the time since our boot. A wrong one
-//! delays this, or brings forward what the kubelet would do next; it ends no container. Not here: the gate (`gate`), what a
-//! drain has asked of machines and volumes (zedkube). Source: goals R8.
+//! Never while a container lives, never without a believed answer of the container runtime, never the launcher of a
+//! virtual machine. "Before this boot" goes by the clock of the API server: its time now, less the time since our boot.
+//! A wrong one delays this, or brings forward what the kubelet would do next; it ends no container. Not here: the gate
+//! (`gate`), what a drain has asked of machines and volumes (zedkube).
 
 use std::collections::BTreeSet;
 use std::time::Duration;

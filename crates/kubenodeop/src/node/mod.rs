@@ -1,7 +1,6 @@
 //! The Node object: reading it, and cordoning with an owner.
 //!
-//! Not here: how often to try (the caller counts), what a cordon allows (`cordon`). Sources: goals D17, R4;
-//! spec/agents.md 4.3 steps 3 and 4, 4.6.
+//! Not here: how often to try (the caller counts), what a cordon allows (`cordon`).
 
 pub mod boot;
 pub mod cordon;

@@ -1,7 +1,7 @@
 //! What a drain would do with the virtual machines of a node, by the rules of the drain itself, and what it would meet in the
 //! storage: volumes whose last healthy copy is on the node.
 //!
-//! Not here: finding them (`survey`, `storage`), pods (`forecast`). Sources: goals D14, O5. Pure: no clock, no I/O, no task.
+//! Not here: finding them (`survey`, `storage`), pods (`forecast`). Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,8 +1,7 @@
 //! What a drain would do and what it would meet, from one reading of the cluster.
 //!
-//! Not here: reading (`survey`), printing. Sources: goals O5, D6, D7, D11. It says what is certain: a pod behind a
-//! budget that merely has to wait for its turn is no blocker.
-//! Pure: no clock, no I/O, no task.
+//! Not here: reading (`survey`), printing. It says what is certain: a pod behind a budget that merely has to wait
+//! for its turn is no blocker. Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,9 +1,8 @@
 //! What would hold a drain up; why a budget has no room, in names of pods; and what is said of a pod that its disruption budgets
 //! hold: one code and one sentence, the same before a drain and in it.
 //!
-//! Not here: finding out (`engine`, `forecast`, `unhealthy_pods`). Sources: goals D6, D7, O2, O5; the disruption controller
-//! counts a pod as healthy when its condition Ready is True and its deletion has not begun.
-//! Pure: no clock, no I/O, no task.
+//! Not here: finding out (`engine`, `forecast`, `unhealthy_pods`). Sources: the disruption controller counts a pod as
+//! healthy when its condition Ready is True and its deletion has not begun. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeSet;
 use std::fmt;

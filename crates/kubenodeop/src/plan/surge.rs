@@ -1,4 +1,4 @@
-//! Whether a Deployment has a second copy made elsewhere before its only Ready pods leave a node (goals D20).
+//! Whether a Deployment has a second copy made elsewhere before its only Ready pods leave a node.
 //!
 //! It is asked to roll out its own template again, as `kubectl rollout restart` does: its controller then makes the new
 //! pod, waits until that is Ready, and ends the old one. Nothing has to be scaled back afterwards, not even after

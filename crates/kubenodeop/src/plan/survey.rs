@@ -1,7 +1,7 @@
 //! Reading all that a forecast needs, at one moment and without a write.
 //!
-//! Not here: what follows from it (`forecast`). Source: goals O5. Every list is read from the store and not from a
-//! cache; all are asked for at the same time, and the plan states the version of each.
+//! Not here: what follows from it (`forecast`). Every list is read from the store and not from a cache; all are
+//! asked for at the same time, and the plan states the version of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 

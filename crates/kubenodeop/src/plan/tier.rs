@@ -1,15 +1,14 @@
 //! The order in which pods leave: first those that nothing else on the node uses.
 //!
 //! Not here: the order within a tier (`engine::index`), virtual machines, which go before all (`engine::attempt`),
-//! reading pods. Source: goals D11. A tier is over when none of its pods is left on the node. By what a pod is known to
-//! serve others: the Kubernetes pages "Device Plugins" (`/var/lib/kubelet/device-plugins`), "Network Plugins"
-//! (`/etc/cni/net.d`, `/opt/cni/bin`), "Guaranteed Scheduling For Critical Add-On Pods" (the two priority classes and
-//! their least value); the CSI community page "Deploying a Driver on Kubernetes" (`/var/lib/kubelet/plugins`,
-//! `plugins_registry`); the labels that Longhorn, KubeVirt, MetalLB and kube-vip put on their own pods. Pure: no clock,
-//! no I/O, no task.
+//! reading pods. A tier is over when none of its pods is left on the node. By what a pod is known to serve others: the
+//! Kubernetes pages "Device Plugins" (`/var/lib/kubelet/device-plugins`), "Network Plugins" (`/etc/cni/net.d`,
+//! `/opt/cni/bin`), "Guaranteed Scheduling For Critical Add-On Pods" (the two priority classes and their least value);
+//! the CSI community page "Deploying a Driver on Kubernetes" (`/var/lib/kubelet/plugins`, `plugins_registry`); the
+//! labels that Longhorn, KubeVirt, MetalLB and kube-vip put on their own pods. Pure: no clock, no I/O, no task.
 //!
-//! Which pods leave a node in a drain, and which stay. Sources: spec/agents.md 4.4; `kubectl drain --force
-//! --ignore-daemonsets --delete-emptydir-data`.
+//! Which pods leave a node in a drain, and which stay. Sources: `kubectl drain --force --ignore-daemonsets
+//! --delete-emptydir-data`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -152,7 +151,7 @@ pub(crate) fn is_machine(labels: &BTreeMap<String, String>) -> bool {
 }
 
 /// Values of the label `app` that a drain leaves alone: Longhorn's own parts, which must serve the volumes of
-/// the pods that leave (spec/agents.md 4.4).
+/// the pods that leave.
 pub const KEPT_APPS: [&str; 5] = [
     "csi-attacher",
     "csi-provisioner",

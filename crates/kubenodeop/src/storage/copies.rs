@@ -1,11 +1,11 @@
 //! Asking for another copy of a volume whose last one is on our node, where Longhorn does not make one because of the
 //! cordon; and taking that back.
 //!
-//! One more copy is wanted of the volume, with a mark that says of how many and for which node. It is taken back once the
-//! node is schedulable again, or by whoever leads when it does not come back: the number only where it is still the one
-//! that was asked for, as another is somebody else's. The copy that was made stays: Longhorn deletes a healthy copy over
-//! the number only for an eviction, for data locality or for its auto-balance (controller/volume_controller.go,
-//! cleanupExtraHealthyReplicas), and no data is deleted here. Sources: goals D14; spec/vm-storage.md B7 (way D).
+//! One more copy is wanted of the volume, with a mark that says of how many and for which node. It is taken back once
+//! the node is schedulable again, or by whoever leads when it does not come back: the number only where it is still the
+//! one that was asked for, as another is somebody else's. The copy that was made stays: Longhorn deletes a healthy copy
+//! over the number only for an eviction, for data locality or for its auto-balance (controller/volume_controller.go,
+//! cleanupExtraHealthyReplicas), and no data is deleted here.
 
 use std::collections::BTreeSet;
 

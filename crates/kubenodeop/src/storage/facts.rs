@@ -1,8 +1,7 @@
 //! What is known of the volumes of a cluster: what Longhorn's policy does about a cordoned node, and what a drain and persons
 //! have written on a volume.
 //!
-//! Not here: reading it (`longhorn`), writing it (`copies`), what follows (`guard`). Sources: spec/vm-storage.md B1, B3;
-//! goals D14. Pure: no clock, no I/O, no task.
+//! Not here: reading it (`longhorn`), writing it (`copies`), what follows (`guard`). Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 

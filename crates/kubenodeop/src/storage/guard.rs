@@ -1,8 +1,7 @@
 //! Whether our node holds the last healthy copy of a volume: one rule for the drain, the leave and a lost API; and what a
 //! drain notes of volumes for the time after the outage (R4).
 //!
-//! Not here: reading (`longhorn`), how long is waited (`engine`). Source: goals D14; spec/vm-storage.md B2 to B4.
-//! Pure: no clock, no I/O, no task.
+//! Not here: reading (`longhorn`), how long is waited (`engine`). Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,8 +1,8 @@
 //! The storage adapter for Longhorn: a constant number of lists for a look, a constant number of watches to follow it.
 //!
-//! Without Longhorn, or any copy, one list finds that out; without a copy and an instance manager on our node two are all. The
-//! gate after a boot follows the volumes of the whole cluster that are not well. Not here: what is found (`guard`). Source:
-//! spec/vm-storage.md B1.
+//! Without Longhorn, or any copy, one list finds that out; without a copy and an instance manager on our node two are
+//! all. The gate after a boot follows the volumes of the whole cluster that are not well. Not here: what is found
+//! (`guard`).
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
 //! Longhorn's policy for drained nodes, its recurring snapshot and the room on the disks of our node that it leaves to
 //! others, as the config wants them.
 //!
-//! They are compared again and again, as Longhorn may be installed again, makes its object of a
-//! node again with 30 % reserved when the node rejoins, and people change them; written only where they differ (D-V26). Not here: when, and who writes (zedkube). Source: spec/eve-rest.md
-//! 3.9, spec/agents.md 4.13.
+//! They are compared again and again, as Longhorn may be installed again, makes its object of a node again with 30 %
+//! reserved when the node rejoins, and people change them; written only where they differ (D-V26). Not here: when, and
+//! who writes (zedkube).
 
 use kube::api::{DeleteParams, GetParams, Patch, PostParams, Preconditions};
 use kube::core::Request;

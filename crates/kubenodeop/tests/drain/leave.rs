@@ -1,4 +1,4 @@
-//! Taking a node out of its cluster, against the embedded cluster (spec/agents.md 4.8).
+//! Taking a node out of its cluster, against the embedded cluster.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! A pod that was never Ready (goal D8): deleted after its hold time where a budget without room holds it and the rule
-//! says so, and never otherwise.
+//! A pod that was never Ready: deleted after its hold time where a budget without room holds it and the rule says so,
+//! and never otherwise.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! A second Ready copy elsewhere before the only Ready pod of a Deployment leaves (goal D20), and each way in which there is
-//! none.
+//! A second Ready copy elsewhere before the only Ready pod of a Deployment leaves, and each way in which there is none.
 
 use std::sync::Mutex;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The course of an operation: what is called for, what is taken up, how far it goes.
 //!
-//! Source: spec agents.md 2.4. Pure: no clock, no I/O, no task.
+//! Pure: no clock, no I/O, no task.
 
 use agent::device::{self, MachineOperation};
 use requester::{completes, undone};

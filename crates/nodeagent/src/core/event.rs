@@ -104,7 +104,7 @@ pub enum RequiredReading {
     Partitions,
 }
 
-/// Limits that the controller sets (spec agents.md 5).
+/// Limits that the controller sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waits {
     /// How long a new image is tested.

@@ -1,6 +1,6 @@
 //! How the boot before this one ended, from its files.
 //!
-//! Source: spec agents.md 2.2. Pure: no clock, no I/O, no task.
+//! Pure: no clock, no I/O, no task.
 
 use serde::{Deserialize, Serialize};
 use topics::{BootReason, GoTime};

@@ -6,8 +6,7 @@
 //! | turn | a restart on our own account, before it begins and right before the device is asked | after `look_limit_ms` it goes as an emergency |
 //! | emergency | the same, once its turn has not come in time | it goes after `emergency_ms` |
 //!
-//! Beside a zedkube that answers no questions nothing is asked. Sources: goals U1, U3, U11; spec/cluster-lock.md 3.4, 3.6.
-//! Pure: no clock, no I/O, no task.
+//! Beside a zedkube that answers no questions nothing is asked. Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 

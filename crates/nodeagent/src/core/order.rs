@@ -127,7 +127,7 @@ pub(super) fn disconnect(limit: Duration, over: Duration, undrained: &str) -> Ma
     reboot(format!("{outage}; rebooting{undrained}"), BootReason::Disconnect)
 }
 
-/// The reference's words for a limit that is reached (spec eve-rest.md 4.3), without the newline behind some of them.
+/// The reference's words for a limit that is reached, without the newline behind some of them.
 fn outage(what: &str, limit: Duration, over: Duration) -> String {
     format!("{what} {} by {} seconds", limit.as_secs(), over.as_secs())
 }

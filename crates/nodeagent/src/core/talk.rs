@@ -1,7 +1,6 @@
 //! What zedkube is asked before the machine goes down, and what it has answered.
 //!
-//! Not here: what follows from the answer or from silence (`last_look`). Sources: goals U1, U3; spec/cluster-lock.md 3.4.
-//! Pure: no clock, no I/O, no task.
+//! Not here: what follows from the answer or from silence (`last_look`). Pure: no clock, no I/O, no task.
 
 use agent::device::MachineOperation;
 use step::{Mono, say};

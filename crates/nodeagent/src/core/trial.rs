@@ -1,6 +1,6 @@
 //! The test of the running image: how long it must have a controller before it counts as good.
 //!
-//! Source: spec agents.md 2.5. Pure: no clock, no I/O, no task.
+//! Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -118,7 +118,7 @@ impl Controller {
         }
     }
 
-    /// A saved config is no sign of the controller (spec agents.md 2.5).
+    /// A saved config is no sign of the controller.
     pub(super) const fn contact(&self) -> Contact {
         match self.status {
             ConfigGetStatus::Success => Contact::Config,

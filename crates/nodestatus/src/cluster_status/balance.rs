@@ -1,6 +1,6 @@
 //! Load-balanced addresses: which of them the bootstrap node serves, and which collide with an address of this node.
 //!
-//! Source: spec/agents.md 4.7 (LB rules). Pure: no clock, no I/O, no task.
+//! Pure: no clock, no I/O, no task.
 
 use topics::{Cidr, EdgeNodeClusterConfig, LbInterface, NetworkPortStatus};
 

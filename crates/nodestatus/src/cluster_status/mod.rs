@@ -1,6 +1,6 @@
 //! EdgeNodeClusterStatus, from EdgeNodeClusterConfig and DeviceNetworkStatus.
 //!
-//! Not here: leaving the cluster (spec/agents.md 4.8), and the server at its address (`server`).
+//! Not here: leaving the cluster, and the server at its address (`server`).
 
 mod balance;
 mod follow;

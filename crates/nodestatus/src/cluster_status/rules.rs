@@ -1,8 +1,8 @@
 //! The rules of EdgeNodeClusterStatus: facts in, value out.
 //!
-//! Source: spec/agents.md 4.7, spec/topics.md. Two differences are intended: nothing is published before both
-//! facts have been read, so that a restart never removes the cluster's address for a moment; and an error of
-//! the token keeps its time while its text stays. Pure: no clock, no I/O, no task.
+//! Two differences are intended: nothing is published before both facts have been read, so that a restart
+//! never removes the cluster's address for a moment; and an error of the token keeps its time while its text
+//! stays. Pure: no clock, no I/O, no task.
 
 use core::net::IpAddr;
 use std::sync::Arc;

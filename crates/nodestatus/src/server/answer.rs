@@ -1,7 +1,7 @@
 //! Which path answers what. Every answer is whole, is not to be kept, and fits the request's time.
 //!
-//! Source: spec/agents.md 4.7 for `/status`, `/app` and `/cluster-app`; the other paths are ours. A path is taken apart
-//! here and nothing of it goes further but a UUID.
+//! Source: for `/status`, `/app` and `/cluster-app`; the other paths are ours. A path is taken apart here and nothing
+//! of it goes further but a UUID.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! The frame of `/cluster-app`: own object first, then one object for each peer.
 //!
 //! A peer's answer is inserted unchanged, so it is checked first: the whole stays valid JSON for any reader.
-//! Source: spec/agents.md 4.7. Pure: no clock, no I/O, no task.
+//! Pure: no clock, no I/O, no task.
 
 use core::fmt;
 use core::net::IpAddr;

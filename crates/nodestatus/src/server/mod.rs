@@ -7,7 +7,6 @@
 //! Only while that address is ready, and on no other. One request a connection, with limits on its size, its
 //! time and on parallel connections, so that no client can block it. Answers come from topics of this device,
 //! read at each request and only by the members named in `view` and `app`: none of these holds a secret.
-//! Source: spec/agents.md 4.7.
 
 mod answer;
 mod app;

@@ -94,7 +94,7 @@ impl Joined {
     }
 }
 
-/// Whether labels are those of a server (spec/agents.md 4.7).
+/// Whether labels are those of a server.
 fn serves(labels: &BTreeMap<String, String>) -> bool {
     let [master, control_plane] = CONTROL_PLANE;
     labels.contains_key(ETCD)

@@ -1,8 +1,7 @@
 //! Asks the other nodes for `/cluster-app`: each once, some at a time, with a limit.
 //!
 //! For any number of requests, one round at a time goes out and one a second at most; equal requests
-//! meanwhile get its answer. So no client can make this node send many requests. Source: spec/agents.md 4.7,
-//! without D-K22 and D-K26.
+//! meanwhile get its answer. So no client can make this node send many requests. It has neither D-K22 nor D-K26.
 
 use core::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,8 +1,7 @@
 //! Asks our own etcd: metrics and health on port 2381, members, alarms and leadership on port 2382.
 //!
 //! Not here: the rule (`rule`), other members' ports. Every call has a deadline, and every error names what
-//! was read, where, and the setting for another address. No call is repeated. Source: spec/cluster-lock.md
-//! 5.1 to 5.3 and 5.5.
+//! was read, where, and the setting for another address. No call is repeated.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -17,7 +16,7 @@ use super::facts::Paths;
 use super::facts::{self, Metrics};
 use super::facts::{Data, ListedMemberFacts, MemberList, OwnEtcd, Readyz};
 
-/// Limit of one call: the whole reading must be fresh (spec/cluster-lock.md 3.4: 10 s).
+/// Limit of one call: the whole reading must be fresh (10 s old at most).
 pub const CALL_LIMIT: Duration = Duration::from_secs(5);
 /// The time for a change of leader: etcd's own limit for a request, 5 s and two elections of 5 s (5.5).
 pub const HAND_OVER_LIMIT: Duration = Duration::from_secs(15);
@@ -238,7 +237,7 @@ async fn read_alarms(source: &EtcdAccess, gateway: &Endpoint) -> Result<Vec<Stri
 }
 
 /// Moves leadership from our own member to the member `to`, and waits until it has moved. For a member that
-/// leads by its metrics; a failure should only be a warning (goal U4).
+/// leads by its metrics; a failure should only be a warning.
 ///
 /// Errors: why our member still leads, or why that is unknown.
 pub async fn hand_over(source: &EtcdAccess, to: u64) -> Result<(), String> {

@@ -1,12 +1,12 @@
 //! Facts for the margin: this node's etcd, Kubernetes, the peers.
 //!
-//! Not here: reading them (`calls`, the caller) and the rule (`rule`). Source: spec/cluster-lock.md 4 and 5.
+//! Not here: reading them (`calls`, the caller) and the rule (`rule`).
 //!
-//! Where k3s and rke2 keep etcd's data and the files of its login. Source: spec/cluster-lock.md 5.1 and 5.7.
+//! Where k3s and rke2 keep etcd's data and the files of its login.
 //!
 //! etcd's metrics of port 2381 that the margin needs. Only metrics of etcd 3.4, 3.5 and 3.6 alike. The members are not
-//! among them (a metric with their ids came with 3.6), but in the list of port 2382. Sources: spec/cluster-lock.md 5.2;
-//! the text format of Prometheus; answers of real members in `tests/golden/etcd`.
+//! among them (a metric with their ids came with 3.6), but in the list of port 2382. Sources: the text format of
+//! Prometheus; answers of real members in `tests/golden/etcd`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -91,8 +91,8 @@ pub enum Kubernetes {
     Read(Vec<ServerNode>),
     /// The API answered without the nodes: why.
     Unreadable(String),
-    /// No answer. At the last look before a reboot the answers of etcd and of the peers' agents then suffice
-    /// (spec/cluster-lock.md 3.4); a caller that has not cordoned yet uses [`Kubernetes::Unreadable`].
+    /// No answer. At the last look before a reboot the answers of etcd and of the peers' agents then suffice;
+    /// a caller that has not cordoned yet uses [`Kubernetes::Unreadable`].
     Unreachable(String),
 }
 

@@ -1,8 +1,7 @@
 //! Whether etcd can spare this node.
 //!
-//! `facts` is what is known, with etcd's text and files, `rule` decides, `calls` asks our own etcd, `words` the agents of its
-//! other members. Not here: whose turn it is, what Kubernetes says (the caller brings it), setting names. Source:
-//! spec/cluster-lock.md 4 and 5, goals U3 and U4.
+//! `facts` is what is known, with etcd's text and files, `rule` decides, `calls` asks our own etcd, `words` the agents
+//! of its other members. Not here: whose turn it is, what Kubernetes says (the caller brings it), setting names.
 
 pub mod calls;
 pub mod facts;

@@ -1,9 +1,7 @@
 //! Whether etcd keeps its quorum without this node.
 //!
-//! Who votes is in etcd's own list of members, whatever its version. Any own source that cannot be read and any two that
-//! differ mean no. Not here: reading, forcing, whose turn it is.
-//! Sources: spec/cluster-lock.md 3.2, 3.4, 5.4 and 5.7; goals U3 and U4.
-//! Pure: no clock, no I/O, no task.
+//! Who votes is in etcd's own list of members, whatever its version. Any own source that cannot be read and any two
+//! that differ mean no. Not here: reading, forcing, whose turn it is. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

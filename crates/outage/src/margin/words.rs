@@ -2,7 +2,6 @@
 //!
 //! Not here: who serves it, and what follows from an answer (`rule`, `turn::rule`). A node without a usable answer in
 //! time is not counted on; where nothing listens, or the question is unknown, there is no agent.
-//! Source: spec/cluster-lock.md 3.5 and 5.4.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

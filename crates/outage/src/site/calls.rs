@@ -4,15 +4,14 @@
 //! Not here: when, and what follows (`coordinate`), how a machine is stopped and started (`kubeapi::machines`), nodes
 //! and the Lease (`crate::calls`). Every call has the deadline of [`ApiClient`]. What is not installed is not there: a
 //! list of an unknown kind is empty. An application is changed by one patch that names its version and says what it had
-//! before. Source: spec/cluster-lock.md 6.3.
+//! before.
 //!
 //! Whether the virtual IP of the API is there: kube-vip's leases are held by a node that is Ready and they are renewed,
 //! and the address takes a connection. A cluster without kube-vip has none. That a lease is renewed is seen by its time
-//! being another one. Source: spec/cluster-lock.md 7.
+//! being another one.
 //!
 //! What is looked at before the whole site goes down, and what speaks against it. All is looked at, and each finding
-//! has a code by which a person passes it. Here is what the record of turns says; the rest is `checks`. Source:
-//! spec/cluster-lock.md 6.3 and 7.1. Reads only.
+//! has a code by which a person passes it. Here is what the record of turns says; the rest is `checks`. Reads only.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

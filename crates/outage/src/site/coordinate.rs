@@ -1,8 +1,8 @@
 //! What one node does for all in a whole-site operation: the next phase, or what it waits for.
 //!
 //! Any number of nodes may do it at once: each write names the version that it was decided on, and each act on an
-//! application is done once. Time alone moves only the way up, where a node may never come. Source:
-//! spec/cluster-lock.md 6.3 and 7. Pure: no clock, no I/O, no task.
+//! application is done once. Time alone moves only the way up, where a node may never come. Pure: no clock, no
+//! I/O, no task.
 
 use kubeapi::machines::room;
 use kubeapi::names::listed;

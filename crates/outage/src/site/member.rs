@@ -3,8 +3,7 @@
 //! cut off anywhere and begin again.
 //!
 //! The record goes to disk before anything follows from it; only then is it said in the Lease. Once the node has the
-//! order of going on its disk, it needs the API no more. Source: spec/cluster-lock.md 6.2, 6.3, 7.
-//! Pure: no clock, no I/O, no task.
+//! order of going on its disk, it needs the API no more. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

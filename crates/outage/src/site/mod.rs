@@ -1,8 +1,8 @@
 //! The whole site down and up again: one record for all nodes, kept in the Lease of turns.
 //!
-//! `record` is what is written and read for it, `operator` what a person may do to it, `coordinate` what the one node does
-//! that works for all, with `restart` where one node after another reboots, `member` what each node does for itself, `calls`
-//! what they read and write. Who may call: `zedkube` and `zedbox site`. Not here: drains and turns. Source: spec/cluster-lock.md 6 and 7; goals U5, U13.
+//! `record` is what is written and read for it, `operator` what a person may do to it, `coordinate` what the one node
+//! does that works for all, with `restart` where one node after another reboots, `member` what each node does for
+//! itself, `calls` what they read and write. Who may call: `zedkube` and `zedbox site`. Not here: drains and turns.
 
 pub mod calls;
 pub mod coordinate;

@@ -1,7 +1,6 @@
 //! What a person may do to a whole-site operation: begin it, end one wait of it, withdraw it.
 //!
-//! Not here: the calls (`crate::operator`), words for a terminal. Source: spec/cluster-lock.md 6.2.
-//! Pure: no clock, no I/O, no task.
+//! Not here: the calls (`crate::operator`), words for a terminal. Pure: no clock, no I/O, no task.
 
 use super::calls::Finding;
 use super::record::{Ack, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord};

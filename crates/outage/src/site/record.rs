@@ -1,10 +1,9 @@
 //! The record of a whole-site operation: [`Mode`] of the Lease, with all its members.
 //!
 //! It is written by compare-and-swap only. Members of another version are written back as they were. No decision reads
-//! a time out of it. Source: spec/cluster-lock.md 6.2. Pure: no clock, no I/O, no task.
+//! a time out of it. Pure: no clock, no I/O, no task.
 //!
-//! What is read for a phase of a whole-site operation and what can follow from it; who may work for all. Source:
-//! spec/cluster-lock.md 6.3, 7 and 8.1.
+//! What is read for a phase of a whole-site operation and what can follow from it; who may work for all.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! A restart of the site: its nodes reboot one after another, each drained in a turn of its own and verified before the next
 //! one starts.
 //!
-//! The record says for each node how far it is; a step `draining` of the boot that the node is in is its order to go. All
-//! else is what any reboot is: a drain, a turn, the last look, the checks after boot. What fails first stops the restart.
-//! A node that loses power on its way has gone through a boot: it is not ordered to go once more.
-//! Source: spec/cluster-lock.md 8.1. Pure: no clock, no I/O, no task.
+//! The record says for each node how far it is; a step `draining` of the boot that the node is in is its order to go.
+//! All else is what any reboot is: a drain, a turn, the last look, the checks after boot. What fails first stops the
+//! restart. A node that loses power on its way has gone through a boot: it is not ordered to go once more. Pure: no
+//! clock, no I/O, no task.
 
 use std::time::Duration;
 

@@ -1,10 +1,9 @@
 //! The life of one node's turn: wait, hold, lose, come back, release.
 //!
 //! Every decision follows from a fresh reading of the Lease and ends in a write that names its version, so that of two
-//! writers one wins; one write covers the record rebuilt, turns taken over, our place in the queue and our grant. Nothing
-//! ends a turn but its own node, one of the proofs of `rule`, or an operator. While it waits and nothing changes, only the
-//! first three of the queue read the nodes. Sources: spec/cluster-lock.md 3.2 to 3.6, goals U1, U2, U10 to U12, U14.
-//! Pure: no clock, no I/O, no task.
+//! writers one wins; one write covers the record rebuilt, turns taken over, our place in the queue and our grant.
+//! Nothing ends a turn but its own node, one of the proofs of `rule`, or an operator. While it waits and nothing
+//! changes, only the first three of the queue read the nodes. Pure: no clock, no I/O, no task.
 
 mod reading;
 

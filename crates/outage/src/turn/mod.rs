@@ -2,7 +2,7 @@
 //!
 //! `record` is what the Lease says, `rule` decides about one reading, `core` is the life of one node's turn, with
 //! `core/reading` for the way in and the last look; `event` has its words. Not here: calls, the wall clock, drains, the
-//! margin of etcd. Sources: design.md section 12; spec/cluster-lock.md 1.1, 2, 3 and 8.3; goals U1, U2, U5, U7, U10 to U14.
+//! margin of etcd.
 
 pub mod core;
 pub mod event;

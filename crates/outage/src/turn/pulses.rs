@@ -1,7 +1,7 @@
 //! Whether the kubelets of the nodes renew their leases, on the reader's own clock.
 //!
-//! One reading says nothing of the age of a lease. Nor does one that is older than the reading before it: etcd was restored.
-//! Not here: the calls. Source: spec/cluster-lock.md 2.1 and 3.2; goals T6. Pure: no clock, no I/O, no task.
+//! One reading says nothing of the age of a lease. Nor does one that is older than the reading before it: etcd was
+//! restored. Not here: the calls. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! A Lease that was deleted, or restored to an older state: who holds a turn by the nodes' cordon marks, and by what this
 //! process has seen before.
 //!
-//! Marks are input: whoever may write a Node can write them. A mark is believed only where a Lease of ours can have made
-//! it, is brought in once, and no number of it is taken over: its node gets the next one of the Lease. Sources:
-//! spec/cluster-lock.md 3.6; goals T5, T6. Pure: no clock, no I/O, no task.
+//! Marks are input: whoever may write a Node can write them. A mark is believed only where a Lease of ours can have
+//! made it, is brought in once, and no number of it is taken over: its node gets the next one of the Lease. Pure: no
+//! clock, no I/O, no task.
 
 use std::collections::BTreeSet;
 

@@ -2,8 +2,7 @@
 //!
 //! The lists are JSON in annotations, so that one compare-and-swap covers grant, order and mode. Members and
 //! annotations that this version does not know are written back as they were: agents of two versions may share a
-//! cluster. No decision reads a time out of the record. Source: spec/cluster-lock.md 3.1.
-//! Pure: no clock, no I/O, no task.
+//! cluster. No decision reads a time out of the record. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Who may enter, whom that waits for, and whose turn may be taken over: functions of one reading.
 //!
-//! Not here: when to read, and how long a fact has been seen (`core`). No age, no wall clock and no sign
-//! of life ends a turn. Source: spec/cluster-lock.md 3.2 to 3.6. Pure: no clock, no I/O, no task.
+//! Not here: when to read, and how long a fact has been seen (`core`). No age, no wall clock and no sign of
+//! life ends a turn. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The Node that bears this node's name was reported by another machine: no turn, and no last look (goal T10).
+//! The Node that bears this node's name was reported by another machine: no turn, and no last look.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Etcd is restored from a copy of each phase of a turn while the node that has it goes down: nobody else goes before that
-//! one is back, or is known to be off (goal T6).
+//! Etcd is restored from a copy of each phase of a turn while the node that has it goes down: nobody else goes before
+//! that one is back, or is known to be off.
 
 use kubesim::EtcdSnapshot;
 

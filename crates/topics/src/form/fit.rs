@@ -2,8 +2,7 @@
 //! cut, until the encoded form is short enough. A value that is too long cannot be published at all.
 //!
 //! Measured is the encoded form itself, so the bound holds for any content. What a topic gives up is in its
-//! [`Topic::cut`]; its lists are ordered worst first. Not here: sockets. Source of the limit: spec/pubsub.md
-//! 8 (65,534 bytes of base64). Pure: no clock, no I/O, no task.
+//! [`Topic::cut`]; its lists are ordered worst first. Not here: sockets. The limit is 65,534 bytes of base64. Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -109,7 +109,7 @@ impl Zedagent {
 }
 
 impl Zedagent {
-    /// Commands of an earlier boot were carried out by the boot in between (goals R3).
+    /// Commands of an earlier boot were carried out by the boot in between.
     pub(super) fn count_executed(&mut self) -> Vec<Effect> {
         let mut out = Vec::new();
         for op in OPERATIONS {

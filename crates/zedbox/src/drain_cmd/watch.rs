@@ -44,7 +44,7 @@ impl WatchPatience {
     }
 }
 
-/// Follows the drain that is the `goal` until it has ended, Ctrl-C is pressed, or nobody reads any more; without `patience`
+/// Follows one drain until it has ended, Ctrl-C is pressed, or nobody reads any more; without `patience`
 /// it ends with 3 or 4 before that.
 pub(super) async fn run(shell: &Shell, goal: Goal, patience: WatchPatience) -> anyhow::Result<Exit> {
     let Shell { topic_root, clock, voice, .. } = shell;

@@ -1,7 +1,6 @@
 //! `zedbox verify`: whether a cluster is healthy after an outage.
 //!
-//! Not here: reading and judging the cluster (`checks::verify`). Without `--fix` nothing is written. Source:
-//! goals V1.
+//! Not here: reading and judging the cluster (`checks::verify`). Without `--fix` nothing is written.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Real processes with a wall clock that is really set, ten years on and back, during a drain (goals K4).
+//! Real processes with a wall clock that is really set, ten years on and back, during a drain.
 //!
 //! libfaketime fakes the wall clock and not the monotonic one. The kernel does not know and wakes no process:
 //! each loop notices at its next turn, which a file causes here.

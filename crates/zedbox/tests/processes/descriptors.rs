@@ -1,4 +1,4 @@
-//! Goal K3 on real processes: an agent that is short of descriptors takes nothing unreadable for absent.
+//! Real processes: an agent that is short of descriptors takes nothing unreadable for absent.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Real agents on a real file system that is full, read-only, wiped, or written by a later version (goals
-//! K2). That all goes on within five seconds is held by the clock of `agent`'s effects.
+//! Real agents on a real file system that is full, read-only, wiped, or written by a later version. That all
+//! goes on within five seconds is held by the clock of `agent`'s effects.
 
 use std::fs;
 use std::io::Write as _;

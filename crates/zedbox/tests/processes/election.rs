@@ -1,6 +1,5 @@
 //! Three zedkube processes on one cluster: one leads; when it is stopped with SIGSTOP another takes over, and
-//! after SIGCONT the first does not lead (goals L1, L2). And a leader with a replaced kubeconfig keeps
-//! leading (goal L4).
+//! after SIGCONT the first does not lead. And a leader with a replaced kubeconfig keeps leading.
 //!
 //! The times are short, and no assertion depends on them: a slow machine only takes longer.
 

@@ -1,5 +1,4 @@
-//! Real agents beside blocking files: a stopped reader of their output, a hanging disk, a pipe as kubeconfig
-//! (goals T7).
+//! Real agents beside blocking files: a stopped reader of their output, a hanging disk, a pipe as kubeconfig.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};

@@ -1,5 +1,5 @@
 //! Real processes, one an agent, that share nothing but files: killed with SIGKILL and started again in each state
-//! of a reboot, the end is the undisturbed one (goals R1, R7).
+//! of a reboot, the end is the undisturbed one.
 
 use std::path::Path;
 

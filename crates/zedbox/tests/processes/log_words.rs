@@ -1,5 +1,5 @@
 //! The reference's words in the logs of each agent, in whole drains of real processes, and the line with the
-//! seconds by the documents' command (goal O6). The table of words is in docs/integrate.md.
+//! seconds by the documents' command. The table of words is in docs/integrate.md.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,6 +1,6 @@
 //! Secrets are planted in the kubeconfig, the device config, the key file and the cluster's token; then real
 //! processes go through a whole reboot and log everything. No line of any log, no file, no output of a
-//! command and no answer of the status server contains one of them, except intended files (goal S2).
+//! command and no answer of the status server contains one of them, except intended files.
 
 use std::fs;
 use std::io::{Read as _, Write as _};

@@ -1,7 +1,7 @@
 //! Who asks for a drain, what the force file orders, what each requester is answered, and which status is shown to whom.
 //!
-//! COMPLETE ends with its request, when the drained node changes, and with age (goals P8). Not here: the drain itself, and
-//! the Node object. Pure: no clock, no I/O, no task.
+//! COMPLETE ends with its request, when the drained node changes, and with age. Not here: the drain itself, and the
+//! Node object. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 

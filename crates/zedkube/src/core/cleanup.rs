@@ -5,11 +5,10 @@
 //!
 //! The gate after a boot: watched over until the node is healthy, without our cordon and without stale taints. From
 //! then on the Node object alone is watched while no drain is under way; taints that come back start it again. What was
-//! fixed is counted over restarts, so that what has to be fixed again and again is named. Sources: goals O4, O7, R4,
-//! R5, V2.
+//! fixed is counted over restarts, so that what has to be fixed again and again is named.
 //!
 //! Whose cordon is on our node, and when the node is checked next. A drained node is checked again and again, and
-//! watched in between (goals P8).
+//! watched in between.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -2,9 +2,8 @@
 //! turn, of its hooks and windows, of a whole-site operation and of an update of k3s.
 //!
 //! Every time that a person reads is made from a monotonic one, and made again when the wall clock is set. No decision
-//! depends on it. Not here: who notices that it was set (`agent::Clock`), which node
-//! has the turn, how far the operation is (`outage`), and the update (`crate::k3s`). Sources: design.md section 12; goals U1,
-//! U5, U7, U10, U12, U13. Pure: no clock, no I/O, no task.
+//! depends on it. Not here: who notices that it was set (`agent::Clock`), which node has the turn, how far the
+//! operation is (`outage`), and the update (`crate::k3s`). Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 

@@ -1,8 +1,7 @@
 //! What nodeagent asks before the machine goes down, and what it is answered: only a look that began after the question
 //! says `go`, unless there is nothing to look at.
 //!
-//! Not here: the look itself (`outage`), and what nodeagent does without an answer. Sources: spec/cluster-lock.md 3.4,
-//! 3.6; goals U1, U3, U8, U11. Pure: no clock, no I/O, no task.
+//! Not here: the look itself (`outage`), and what nodeagent does without an answer. Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 

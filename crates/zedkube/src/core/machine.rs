@@ -2,8 +2,9 @@
 //! through a fact; and what one of them means for the others: requests begin and end drains, outcomes of drains are
 //! answered, what is seen on the node voids answers.
 //!
-//! COMPLETE ends with the boot, with an uncordon, with a pod that a drain would remove, and with age. Whoever still waits
-//! gets a new drain, under the same request (goals P8). Sources: lf-edge/eve pkg/pillar/cmd/zedkube (drain, handlenodedrain). Pure: no clock, no I/O, no task.
+//! COMPLETE ends with the boot, with an uncordon, with a pod that a drain would remove, and with age. Whoever still
+//! waits gets a new drain, under the same request. Sources: lf-edge/eve pkg/pillar/cmd/zedkube (drain,
+//! handlenodedrain). Pure: no clock, no I/O, no task.
 
 use nodestatus::Membership;
 use outage::turn::event::TurnState;
@@ -479,8 +480,8 @@ impl Zedkube {
     }
 
     /// Hears that what held the last attempt up is no longer what it was. With no attempt left, the failures that were
-    /// answered to agents are void: each gets a new drain, under the same request (goals T13). A person who was told of a
-    /// failure asks again, or does not.
+    /// answered to agents are void: each gets a new drain, under the same request. A person who was told of a failure
+    /// asks again, or does not.
     pub(super) fn blocker_changed(&mut self, now: Mono, what: &str, out: &mut Vec<Effect>) {
         if self.drain.own_status() != DrainStatus::FailedDrain {
             self.drain.blocker_changed(what, Step { now, node: &self.node, out });

@@ -3,11 +3,10 @@
 //! No decision depends on it. Not here: how a value is made (`core::view`). Pure: no clock, no I/O, no task.
 //!
 //! What is kept of each drain and each force file: steps with their times, written when one is taken. Every text and
-//! list is bounded, so that persistent topics stay under 64 KiB in all, whatever names and sentences a cluster holds
-//! (goals O8).
+//! list is bounded, so that persistent topics stay under 64 KiB in all, whatever names and sentences a cluster holds.
 //!
 //! What was published last of each topic: only what differs from it is published, and not too often: at once after a
-//! quiet time, else once per gap, and then the newest (goals O1).
+//! quiet time, else once per gap, and then the newest.
 
 use std::fmt;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! A hook is on disk before it is called, so that it is undone whatever happens then: each is called at least once, and
 //! each that was called is undone at least once when the drain ends without a boot. Not here: which programs may be
-//! called (`agent::device::hooks`), and when (`core::drain::gates`). Source: goals U9.
+//! called (`agent::device::hooks`), and when (`core::drain::gates`).
 //!
 //! Which hooks were called, on disk.
 

@@ -2,8 +2,8 @@
 //! handed to the kube container, and followed until the kubelet reports it and the node is healthy.
 //!
 //! zedkube is a requester here, as zedagent and baseosmgr are (`requester`, promise 1): its drain half answers it as it
-//! answers them. Not here: how k3s is replaced (kube-init, which reads `KubeConfig` and the override file every 15 s). The
-//! other member of `KubeConfig` is published at once. Sources: spec/eve-rest.md 3.1; goals U7, E6.
+//! answers them. Not here: how k3s is replaced (kube-init, which reads `KubeConfig` and the override file every 15 s).
+//! The other member of `KubeConfig` is published at once.
 
 mod rules;
 mod shell;

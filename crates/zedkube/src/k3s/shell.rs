@@ -94,8 +94,8 @@ impl Updates {
     }
 }
 
-/// Becomes the publisher of what the kube container reads, once that can be had: updates wait for it, and no drain does
-/// (goals K5). `None` when `context` says stop.
+/// Becomes the publisher of what the kube container reads, once that can be had: updates wait for it, and no drain
+/// does. `None` when `context` says stop.
 async fn published(context: &AgentContext, troubles: &Troubles) -> Option<Publication<KubeConfig>> {
     let mut stop = context.stop.clone();
     let mut failed = 0;

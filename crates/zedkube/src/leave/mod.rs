@@ -3,7 +3,6 @@
 //! A task of its own: no turn of the drain waits for it (D-K10). Until the walk has ended, this node counts as one
 //! that is leaving: its address and status in the cluster stay as they are, no drain begins, and the lease is given
 //! back. Not here: the walk's steps (`kubenodeop::leave`). `rules` decides and is pure; `run` waits, writes and walks.
-//! Source: spec/agents.md 4.7 and 4.8.
 
 mod rules;
 mod run;

@@ -3,8 +3,7 @@
 //! What sends a node out is a positive word, after a config that said otherwise, heard in this run of the agent or kept
 //! from an earlier one: our zedagent says that the device config has no cluster section, or a zedagent of the reference
 //! says `Valid: false` for a while in which it fetches the device config. A file that is gone says nothing. The first
-//! step is announced.
-//! Pure: no clock, no I/O, no task.
+//! step is announced. Pure: no clock, no I/O, no task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -287,7 +286,7 @@ impl LeaveRules {
         (record.reason, record.next_step) = (cut(&reason, TEXT_BYTES), next_step.to_owned());
     }
 
-    /// Since when the limits of the drain run: whoever starts again in it must not start them again (goals D15).
+    /// Since when the limits of the drain run: whoever starts again in it must not start them again.
     fn keep_marks(&mut self, now: Mono, drain: Option<&Progress>) {
         let record = &mut self.record;
         record.boot_id.clone_from(&self.boot_id);

@@ -4,7 +4,6 @@
 //! It follows what was published, asks nothing of the drain, and the drain waits for none of it. What can be said:
 //! `notices`; what is said, and when: `announcer` and `condition`; how often: `events`; to whom off the cluster:
 //! `notify`; what is counted for the metrics: `totals`; all pure. Not here: the calls (`kubeapi::nodes::report`).
-//! Sources: goals O3, O4, O7.
 
 mod announcer;
 mod condition;

@@ -1,9 +1,9 @@
 //! The hooks that tell a person off the cluster what the Events tell on it, a mail, a lamp, a pager; and an address that it is
 //! posted to.
 //!
-//! They are called one after another, each with a limit, at the bounded rate of the Events, and nothing waits for them. What
-//! they do, and whether they fail, changes nothing but a line in the log. Not here: which programs may be called
-//! (`agent::device::hooks`), and what they are called with (`notices`). Source: goals X3.
+//! They are called one after another, each with a limit, at the bounded rate of the Events, and nothing waits for them.
+//! What they do, and whether they fail, changes nothing but a line in the log. Not here: which programs may be called
+//! (`agent::device::hooks`), and what they are called with (`notices`).
 
 use std::time::Duration;
 

@@ -4,8 +4,8 @@
 //! Follows the clock against the windows, and the file by which a person lets one drain start outside of them.
 //!
 //! Maintenance windows: times in which a drain may start, each a start in cron's notation, a time zone and a length.
-//! The notation is crontab(5) by the crate `cronexpr`, zones are those of `/usr/share/zoneinfo`. Source: goals U9. No
-//! clock, no I/O but the zones, which are read once.
+//! The notation is crontab(5) by the crate `cronexpr`, zones are those of `/usr/share/zoneinfo`. No clock, no I/O but
+//! the zones, which are read once.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Each answer of KubeVirt that kubesim gives from its table, as real KubeVirt gives it (goals T4).
+//! Each answer of KubeVirt that kubesim gives from its table, as real KubeVirt gives it.
 //!
 //! Rows of other versions are skipped.
 

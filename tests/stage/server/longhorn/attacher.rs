@@ -1,5 +1,4 @@
-//! Plays the CSI part: turns a VolumeAttachment of Kubernetes into a ticket of Longhorn, and reports its
-//! state.
+//! Plays the CSI part: turns a VolumeAttachment of Kubernetes into a ticket of Longhorn, and reports its state.
 
 use std::time::Duration;
 

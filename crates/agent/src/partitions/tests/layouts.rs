@@ -1,5 +1,4 @@
-//! From the documents of an image to its root layer: roles, platforms, digests, and blobs without a named
-//! root.
+//! From the documents of an image to its root layer: roles, platforms, digests, and blobs without a named root.
 
 use serde_json::{Value, json};
 

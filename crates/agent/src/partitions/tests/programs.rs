@@ -1,4 +1,4 @@
-//! Programs that hang, fail or lie (goal B2).
+//! Programs that hang, fail or lie.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Faults of the reference in the scope of this agent, each with its name (spec agents.md 8).
+//! Faults of the reference in the scope of this agent, each with its name.
 
 use agent::partitions::{Label, PartitionState};
 use topics::{DrainStatus, NodeDrainRequest, Requester};

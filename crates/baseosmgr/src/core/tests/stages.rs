@@ -1,4 +1,4 @@
-//! The table of spec agents.md 3.4, one row a case.
+//! The table of stages, one row a case.
 
 use agent::partitions::{Label, PartitionState};
 use topics::{BaseOsStatus, SwState};

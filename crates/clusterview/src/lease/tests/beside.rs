@@ -1,5 +1,5 @@
 //! Our candidates beside one that runs client-go, on a network that delays, cuts and refuses, with clocks
-//! that jump and drift, and suspended processes of ours: never two leaders at one instant (goals L1, L3).
+//! that jump and drift, and suspended processes of ours: never two leaders at one instant.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,5 +1,5 @@
-//! A second copy elsewhere before the only Ready pods of a Deployment are evicted: when it is asked for, waited for, and
-//! given up (goals D20).
+//! A second copy elsewhere before the only Ready pods of a Deployment are evicted: when it is asked for, waited for,
+//! and given up.
 //!
 //! Not here: whether one is needed (`plan::surge`), the calls (`calls::surge`). Pure: no clock, no I/O, no task.
 

@@ -1,4 +1,4 @@
-//! What is said about pods that are held, and the estimate (goals D7, O1, O2).
+//! What is said about pods that are held, and the estimate.
 
 use super::*;
 

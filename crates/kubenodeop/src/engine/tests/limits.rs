@@ -1,4 +1,4 @@
-//! Limits for a pod, the attempt and the drain, with what is done when they are over (goals D15).
+//! Limits for a pod, the attempt and the drain, with what is done when they are over.
 
 use super::*;
 

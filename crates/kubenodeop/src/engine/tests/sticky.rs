@@ -1,4 +1,4 @@
-//! Workloads that come back to this node (goals D10).
+//! Workloads that come back to this node.
 
 use super::*;
 

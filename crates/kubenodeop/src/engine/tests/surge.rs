@@ -1,4 +1,4 @@
-//! A second copy elsewhere before the only Ready pods of a Deployment are evicted (goals D20).
+//! A second copy elsewhere before the only Ready pods of a Deployment are evicted.
 
 use super::*;
 use crate::plan::surge::SurgeRule;

@@ -1,4 +1,4 @@
-//! Tiers leave one after the other, and within one nobody waits for anybody (goals D4, D11).
+//! Tiers leave one after the other, and within one nobody waits for anybody.
 
 use super::*;
 

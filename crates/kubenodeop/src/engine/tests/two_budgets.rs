@@ -1,4 +1,4 @@
-//! A pod with more than one budget (goals D6).
+//! A pod with more than one budget.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Volumes of pods that have left (goals D13).
+//! Volumes of pods that have left.
 
 use super::*;
 

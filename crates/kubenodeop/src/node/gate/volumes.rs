@@ -1,13 +1,12 @@
 //! The storage layer of the gate: volumes that were healthy before the outage are not faulted, and degraded ones have
 //! had their time.
 //!
-//! What was healthy before is read from a record on the Node object, which a drain writes before it ends; when its cordon
-//! goes, the record is kept for the rest of that boot with the time, so that a restart holds the turn no longer. After an outage
-//! without a drain there is none: then each faulted volume counts. One that counts shuts the gate until its limit, and no
-//! longer, as Longhorn starts nothing on a cordoned node that it may need to bring the volume back (its instance manager:
-//! controller/instance_manager_controller.go). Degraded volumes shut nothing for the same reason; they hold the turn of the
-//! node, and so does what is still faulted then. Sources: goals R4, U10.
-//! Pure: no clock, no I/O, no task.
+//! What was healthy before is read from a record on the Node object, which a drain writes before it ends; when its
+//! cordon goes, the record is kept for the rest of that boot with the time, so that a restart holds the turn no longer.
+//! After an outage without a drain there is none: then each faulted volume counts. One that counts shuts the gate until
+//! its limit, and no longer, as Longhorn starts nothing on a cordoned node that it may need to bring the volume back
+//! (its instance manager: controller/instance_manager_controller.go). Degraded volumes shut nothing for the same
+//! reason; they hold the turn of the node, and so does what is still faulted then. Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 

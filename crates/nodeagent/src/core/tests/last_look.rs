@@ -1,4 +1,4 @@
-//! What zedkube is asked before the machine goes down (goals U1, U3, U11).
+//! What zedkube is asked before the machine goes down.
 
 use MachineOperation::{Reboot, Shutdown};
 use topics::{OutageAnswer, OutageKind, OutageQuestion, OutageRole, OutageVerdict, SkipKind};

@@ -1,8 +1,8 @@
 //! `/app` and `/app/<uuid>`: what this node's agents have published of an application, in one list.
 //!
-//! Not here: asking other nodes (`peers`). Items, their order and their texts are the reference's; an
-//! unusable file is an item with the reason. Only members named in `items` are shown, and none of these holds a
-//! secret. Source: lf-edge/eve pkg/pillar/agentbase; spec/agents.md 4.7.
+//! Not here: asking other nodes (`peers`). Items, their order and their texts are the reference's; an unusable
+//! file is an item with the reason. Only members named in `items` are shown, and none of these holds a secret.
+//! Source: lf-edge/eve pkg/pillar/agentbase.
 
 mod items;
 mod print;

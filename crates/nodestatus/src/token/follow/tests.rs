@@ -1,5 +1,4 @@
-//! The task on files: late certificates, changing tokens and manifests, a hanging TPM; and what must never
-//! appear.
+//! The task on files: late certificates, changing tokens and manifests, a hanging TPM; and what must never appear.
 
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};

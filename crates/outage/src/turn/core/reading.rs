@@ -1,7 +1,7 @@
 //! From a place in the queue to a turn, and from that to the last look: when the nodes are read, which facts have been seen
 //! without a break and since when on our own clock, and what one reading of them leads to.
 //!
-//! Source: spec/cluster-lock.md 3.2, 3.3, 3.5. Pure: no clock, no I/O, no task.
+//! Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::super::rule::{self, LOCK_STATUS, Me, TakeoverProof, TurnNode, TurnRef
 use super::{Attempt, IN_DOUBT, KnownRecord, Turn, TurnCall, TurnGrant, WRITE};
 use topics::number;
 
-/// How long a fact must have been seen before anything follows from it (spec/cluster-lock.md 3.3, 3.5).
+/// How long a fact must have been seen before anything follows from it.
 const SEEN_FOR: Duration = Duration::from_secs(60);
 /// So many of the queue read the nodes; the others wait for changes of the Lease.
 const NEAR: usize = 3;
@@ -297,8 +297,8 @@ impl Turn {
         }
     }
 
-    /// The turn is ours and in no Lease any more, and no release has ended it: this node writes itself in again, unless others hold
-    /// a turn by now (goals T6).
+    /// The turn is ours and in no Lease any more, and no release has ended it: this node writes itself in again, unless
+    /// others hold a turn by now.
     fn write_again(
         &mut self,
         now: Mono,

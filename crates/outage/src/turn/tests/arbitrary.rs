@@ -1,4 +1,4 @@
-//! Turns beside somebody who writes anything into the Lease and at the nodes (goals T5).
+//! Turns beside somebody who writes anything into the Lease and at the nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The last look before the machine goes down (goals U1, U3).
+//! The last look before the machine goes down.
 
 use super::super::event::{Effect, Event, ReadError, RecordWritten, Unconfirmed};
 use super::super::record::{Phase, TurnRecord};

@@ -1,4 +1,4 @@
-//! A Lease that was deleted or restored: what the marks and what was seen bring back, and what they must not (goals T5, T6).
+//! A Lease that was deleted or restored: what the marks and what was seen bring back, and what they must not.
 
 use super::super::event::{Effect, Event, TurnState, Unconfirmed};
 use super::super::pulses::Pulse;

@@ -1,4 +1,4 @@
-//! Tables of the rules, in the order of spec/cluster-lock.md 3.2 to 3.6.
+//! Tables of the rules, in the order in which they apply.
 
 use std::collections::BTreeSet;
 

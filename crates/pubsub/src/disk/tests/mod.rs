@@ -1,4 +1,4 @@
-//! Goal R2: after every single system call of a publisher the power is cut, or the call fails, and each file is
+//! After every single system call of a publisher the power is cut, or the call fails, and each file is
 //! the old or the new one, never torn, never lost once it was published.
 
 mod model;

@@ -1,4 +1,4 @@
-//! Reads that fail, planted by a test for its own thread (goal K3).
+//! Reads that fail, planted by a test for its own thread.
 
 use std::cell::Cell;
 

@@ -17,11 +17,9 @@
 //! asked for a turn: a node waits a time by chance, that not all go together, a server goes only if etcd can spare it,
 //! and nobody goes where what is known of the cluster speaks against it. Hooks are called by whoever is to cordon the
 //! node; after them the turn is looked at again. Not here: when a window is open (`window`), what the preflight finds
-//! (`zedkube::preflight`), whose turn it is (`outage`), the programs (`hooks`). Sources: goals U1, U3, U6, U8, U9, U12.
-//! Pure: no clock, no I/O, no task.
+//! (`zedkube::preflight`), whose turn it is (`outage`), the programs (`hooks`). Pure: no clock, no I/O, no task.
 //!
-//! Whether a drain may be skipped while the Kubernetes API is away, by what is known of the cluster. Sources: goals U1,
-//! U3, U8; spec/cluster-lock.md 3.4.
+//! Whether a drain may be skipped while the Kubernetes API is away, by what is known of the cluster.
 
 use std::time::Duration;
 

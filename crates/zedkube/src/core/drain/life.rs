@@ -1,10 +1,10 @@
 //! The life of a drain, from the request to its end: what takes it on; its attempts, with what each reports, how it ends and
 //! what starts the next one; their limit over all of them, the pauses between them and restarts in the same boot.
 //!
-//! Not here: where it is (`run`), what keeps it from its cordon (`gates`), what a reader gets (`shown`), the pods and the other
-//! limits (kubenodeop). In the journal, times are milliseconds of the boot's monotonic clock, beside the boot's identity.
-//! Sources: lf-edge/eve pkg/pillar/cmd/zedkube (drain, handlenodedrain); spec/agents.md 4.3; goals D15, D16.
-//! Pure: no clock, no I/O, no task.
+//! Not here: where it is (`run`), what keeps it from its cordon (`gates`), what a reader gets (`shown`), the pods and
+//! the other limits (kubenodeop). In the journal, times are milliseconds of the boot's monotonic clock, beside the
+//! boot's identity. Sources: lf-edge/eve pkg/pillar/cmd/zedkube (drain, handlenodedrain). Pure: no clock, no I/O, no
+//! task.
 
 use std::time::Duration;
 
@@ -497,7 +497,7 @@ impl Drain {
         self.next_start = self.next_start.max(Some(now + pause));
     }
 
-    /// What held the failed attempt up is no longer what it was: the next one starts at once (goals D16).
+    /// What held the failed attempt up is no longer what it was: the next one starts at once.
     pub(crate) fn blocker_changed(&mut self, what: &str, step: Step<'_>) {
         let Step { now, node, out } = step;
         if let DrainRun::Retrying { attempt, last, .. } = &self.run {

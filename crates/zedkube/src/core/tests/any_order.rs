@@ -198,7 +198,7 @@ proptest! {
         }
     }
 
-    /// Goal K4: two devices to which the same happens, and the wall clock of one of them is set in between.
+    /// Two devices to which the same happens, and the wall clock of one of them is set in between.
     #[test]
     fn k4_whatever_comes_a_clock_that_is_set_changes_no_decision(turns in proptest::collection::vec(turn(), 0..60)) {
         let [mut set, mut steady] = [World::without_gaps(), World::without_gaps()];

@@ -1,4 +1,4 @@
-//! The wall clock is set while a drain is at any point (goals K4): what is shown moves with it, and nothing is decided.
+//! The wall clock is set while a drain is at any point: what is shown moves with it, and nothing is decided.
 //!
 //! Pure: no clock, no I/O, no task.
 

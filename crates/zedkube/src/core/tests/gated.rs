@@ -1,8 +1,8 @@
-//! After a boot: when our cordon of an earlier one goes, and what is said until then (goals R4, R5).
+//! After a boot: when our cordon of an earlier one goes, and what is said until then.
 //!
 //! Pure: no clock, no I/O, no task.
 //!
-//! A node that has no drain: whose cordon is on it, however it came, and what counts as a repair (goals T5, O7).
+//! A node that has no drain: whose cordon is on it, however it came, and what counts as a repair.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

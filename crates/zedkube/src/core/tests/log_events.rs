@@ -1,4 +1,4 @@
-//! What a reader of NodeDrainProgress finds, and how often it is written (goals O1, O2).
+//! What a reader of NodeDrainProgress finds, and how often it is written.
 //!
 //! Pure: no clock, no I/O, no task.
 

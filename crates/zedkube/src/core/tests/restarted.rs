@@ -1,9 +1,8 @@
-//! What a restart in the same boot must not start again: attempts, limits, pauses (goals D15), and what ends a pause
-//! early (goals D16).
+//! What a restart in the same boot must not start again: attempts, limits, pauses, and what ends a pause early.
 //!
 //! Pure: no clock, no I/O, no task.
 //!
-//! The limit of a whole drain (goals D15).
+//! The limit of a whole drain.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

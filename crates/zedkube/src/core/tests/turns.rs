@@ -1,10 +1,10 @@
-//! The turn to be down: waited for, looked at once more, lost, kept, given back (goals U1, U10, U12).
+//! The turn to be down: waited for, looked at once more, lost, kept, given back.
 //!
-//! A turn that an update of k3s needs alone, over a restart in the same boot (goal U7).
+//! A turn that an update of k3s needs alone, over a restart in the same boot.
 //!
 //! A cordon that fails, the turn it is tried in, and one that nobody can be asked for.
 //!
-//! A cordon that an earlier boot has left, and a turn that is wanted from the start on (goals U12, R4).
+//! A cordon that an earlier boot has left, and a turn that is wanted from the start on.
 
 use std::time::Duration;
 

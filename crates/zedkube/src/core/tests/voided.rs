@@ -1,4 +1,4 @@
-//! COMPLETE and its ends, each tried in a sentence (goals P8).
+//! COMPLETE and its ends, each tried in a sentence.
 //!
 //! Pure: no clock, no I/O, no task.
 

@@ -1,6 +1,6 @@
 //! Who asks, who is answered what, and what is kept of it.
 //!
-//! The wall clock is set by ten years while zedkube runs (goals K4).
+//! The wall clock is set by ten years while zedkube runs.
 //!
 //! What stands in `DrainHistory` on disk after restarts and boots, and who gave which force file.
 //!
@@ -9,10 +9,10 @@
 //! Every status that zedkube writes to `/run/zedkube/NodeDrainStatus/global.json`, byte for byte, for both requesters.
 //! UNKNOWN is not among them: it tells requesters to go ahead, and is never written.
 //!
-//! COMPLETE that is no longer so: heard of at once, drained for again under the same request (goals P8).
+//! COMPLETE that is no longer so: heard of at once, drained for again under the same request.
 //!
 //! A request that is withdrawn, in every state: NOTREQUESTED, our cordon gone, a foreign one kept, and no eviction
-//! after that (goals D19).
+//! after that.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
@@ -29,7 +29,7 @@ mod forced;
 
 const YEARS_SECS: i64 = 10 * 31_557_600;
 
-/// Fails unless `shown` is this time by the wall clock of now, within the 2 s of the goal.
+/// Fails unless `shown` is this time by the wall clock of now, within 2 s.
 fn near(what: &str, shown: GoTime, right: GoTime) {
     assert!(shown.apart(right) <= Duration::from_secs(2), "{what}: {shown:?} where {right:?} is right");
 }

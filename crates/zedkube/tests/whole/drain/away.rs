@@ -1,10 +1,10 @@
 //! An API server that is away when a drain begins: each way of being away ends in the documented skip, with its cause
-//! after a time by chance; an overloaded one never does (goals U8). Lost in mid-drain it is a failure: see `failures`.
-//! TLS trouble counts as away too: kubenodeop tries it against servers with wrong certificates.
+//! after a time by chance; an overloaded one never does. Lost in mid-drain it is a failure: see `failures`. TLS
+//! trouble counts as away too: kubenodeop tries it against servers with wrong certificates.
 //!
-//! Whose cordon it is when people cordon and uncordon by hand in between: ours goes, theirs stays (goals R4).
+//! Whose cordon it is when people cordon and uncordon by hand in between: ours goes, theirs stays.
 //!
-//! A node whose drain cannot start does not take the turn of the cluster, and says what keeps it (goals U6, U12).
+//! A node whose drain cannot start does not take the turn of the cluster, and says what keeps it.
 
 use std::time::Duration;
 

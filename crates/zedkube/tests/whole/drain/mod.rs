@@ -1,20 +1,19 @@
 //! The drain of the node: its phases, failures, limits and restarts.
 //!
-//! More blocked pods than one message can name (goal K1).
+//! More blocked pods than one message can name.
 //!
 //! A reboot that is requested and withdrawn again and again, as a counter that flaps in the device config does.
 //!
 //! The Node object is deleted while the node is drained, or drained already.
 //!
-//! Limits over restarts (goals D15), and pauses that a change ends (goals D16).
+//! Limits over restarts, and pauses that a change ends.
 //!
 //! An API server that goes silent in the middle of a drain: the drain waits for it, and its rest is never skipped.
 //!
 //! zedkube, or its drain, is stopped while evictions are under way: budgets have counted them by then, and one that is
-//! cut off holds the other pods up for two minutes (goals T13).
+//! cut off holds the other pods up for two minutes.
 //!
-//! zedkube killed anywhere and started again: the end is that of an undisturbed run, and nothing is done twice (goals
-//! R1, R7; D-K7).
+//! zedkube killed anywhere and started again: the end is that of an undisturbed run, and nothing is done twice (D-K7).
 //!
 //! How often things are tried and how long they wait: the reference's counts and pauses, to the second.
 

@@ -1,4 +1,4 @@
-//! The cluster is left: the walk out of it beside everything else that zedkube does (D-K10, goals P8).
+//! The cluster is left: the walk out of it beside everything else that zedkube does (D-K10).
 
 use std::time::Duration;
 

@@ -3,11 +3,11 @@
 //! Which words take a node out of its cluster: files that vanish never, a decision of our zedagent after a minute, a
 //! zedagent of the reference after ten.
 //!
-//! zedkube on images of each kind, with a device config that names a cluster and without (goal E10).
+//! zedkube on images of each kind, with a device config that names a cluster and without.
 //!
 //! Probes of the site after a boot: what `/etc/zedbox/probes.toml` names is tried, and named while it fails (row 1-05).
 //!
-//! A boot with our cordon of the one before it on the node (goals R4, R5).
+//! A boot with our cordon of the one before it on the node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

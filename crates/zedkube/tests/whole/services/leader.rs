@@ -1,5 +1,4 @@
-//! The election as a whole agent takes part in it: lease, KubeLeaderElectInfo, drain, restart and end (goals L1, L4,
-//! L5).
+//! The election as a whole agent takes part in it: lease, KubeLeaderElectInfo, drain, restart and end.
 
 use std::time::Duration;
 

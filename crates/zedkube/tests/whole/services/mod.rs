@@ -2,12 +2,12 @@
 //!
 //! Applications beside the drain: neither waits for the other.
 //!
-//! How often NodeDrainProgress is written (goals O1), counted by the kernel.
+//! How often NodeDrainProgress is written, counted by the kernel.
 //!
-//! An update of k3s from the config to the kubelet: held back, drained for, handed over, and the turn given back (goals
-//! U7, E6; fault D-V35).
+//! An update of k3s from the config to the kubelet: held back, drained for, handed over, and the turn given back (fault
+//! D-V35).
 //!
-//! Side duties that fail: each restarts on its own, and the drain takes no notice (goal K5).
+//! Side duties that fail: each restarts on its own, and the drain takes no notice.
 //!
 //! What the Node shows of a whole drain, and that the drain neither waits for it nor asks more because of it.
 

@@ -1,4 +1,4 @@
-//! The API is away before the cordon: who is skipped when, and who waits for what (goals U3, U8).
+//! The API is away before the cordon: who is skipped when, and who waits for what.
 //!
 //! Pure: no clock, no I/O, no task.
 

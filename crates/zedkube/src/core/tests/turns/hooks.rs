@@ -1,4 +1,4 @@
-//! Hooks before a drain: in the turn, before the cordon, tried as a drain is, undone without a boot (goals U9).
+//! Hooks before a drain: in the turn, before the cordon, tried as a drain is, undone without a boot.
 //!
 //! Pure: no clock, no I/O, no task.
 

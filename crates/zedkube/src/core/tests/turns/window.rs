@@ -1,4 +1,4 @@
-//! Outside of the windows nothing starts, and what has started ends (goals U9).
+//! Outside of the windows nothing starts, and what has started ends.
 //!
 //! Pure: no clock, no I/O, no task.
 
