@@ -206,7 +206,7 @@ fn every_decision_core_is_pure() {
         .collect();
     assert!(cores.len() >= 4, "the four agents have {} core files", cores.len());
     for (path, text) in cores {
-        assert!(is_pure(&text), "{} lacks its pure mark", path.display());
+        assert!(is_pure(text), "{} lacks its pure mark", path.display());
     }
 }
 

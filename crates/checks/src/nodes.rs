@@ -1,8 +1,7 @@
-//! Rules about nodes, and about members of etcd as their nodes report them.
+//! Rules about nodes, about members of etcd as their nodes report them, and about the clock and disks of this
+//! machine.
 //!
 //! Not here: etcd's own view (`outage::margin`). Pure: no clock, no I/O, no task.
-//!
-//! This machine: its clock and the room on its disks.
 
 use std::collections::{BTreeMap, BTreeSet};
 

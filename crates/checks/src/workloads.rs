@@ -1,8 +1,7 @@
-//! Workloads and pods that are not up, and PodDisruptionBudgets that allow no disruption and so will hold a drain up.
+//! Workloads, pods and virtual machines that are not up, machines that cannot migrate, and PodDisruptionBudgets that
+//! allow no disruption and so will hold a drain up.
 //!
-//! Sources: kubernetes.io, "Specifying a Disruption Budget for your Application". Pure: no clock, no I/O, no task.
-//!
-//! Virtual machines that cannot migrate, and those that do not run.
+//! Source: kubernetes.io, "Specifying a Disruption Budget for your Application". Pure: no clock, no I/O, no task.
 
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::machines::DRAIN;

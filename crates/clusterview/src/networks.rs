@@ -1,12 +1,7 @@
 //! Network attachments `host-<interface>`, which give native applications an ethernet port of their node.
 //!
 //! One object serves all applications and nodes. A node that needs it has an annotation on it; the last one to remove
-//! its annotation deletes the object (D-V7, D-V8). Foreign objects are left unchanged. Pure: `attachment`; `task`
-//! calls.
-//!
-//! The wanted network attachment, and the changes to an existing one.
-//!
-//! Keeps the network attachments of this node's applications.
+//! its annotation deletes the object (D-V7, D-V8). Foreign objects are left unchanged.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

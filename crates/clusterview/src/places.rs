@@ -1,10 +1,5 @@
-//! Where machines belong: the affinity of their replica sets follows the designated node, on which this runs.
-//!
-//! Running machines stay where they are. Pure: `affinity`; `task` calls.
-//!
-//! The affinity of a replica set, and what turns the one that there is into it.
-//!
-//! Keeps the affinity of replica sets.
+//! Where machines belong: the affinity of their replica sets follows the designated node, on which this runs. Running
+//! machines stay where they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

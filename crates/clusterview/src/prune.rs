@@ -1,11 +1,8 @@
-//! The leader deletes replaced control-plane nodes: after each change of the cluster's config, when it becomes the
-//! leader, and every ten minutes.
+//! Replaced control-plane nodes: the leader deletes their Node objects, so that their places become free: after each
+//! change of the cluster's config, when it becomes the leader, and every ten minutes.
 //!
-//! Not here: which nodes (`replaced`), leadership.
-//!
-//! Replaced control-plane nodes: the leader deletes their Node objects, so that their places become free. A node that
-//! is not on the config's list is deleted, except our own and those with an unknown device. A list without any node
-//! of the cluster is another cluster's: then nothing is deleted.
+//! A node that is not on the config's list is deleted, except our own and those with an unknown device. A list
+//! without any node of the cluster is another cluster's: then nothing is deleted. Not here: leadership.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

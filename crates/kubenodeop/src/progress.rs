@@ -1,9 +1,7 @@
-//! What a drain says about itself.
+//! What a drain says about itself: counts, and why something does not leave, as a word for machines and what a person
+//! can do about it.
 //!
-//! Not here: how it comes to it (`engine`). Sources: the counts and blockers of `NodeDrainProgress`. Pure: no
-//! clock, no I/O, no task.
-//!
-//! Why something does not leave, as a word for machines, and what a person can do about it.
+//! Not here: how it comes to it (`engine`). Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,8 +1,7 @@
-//! Runs programs of the image to their end, with a limit, and leaves no process behind.
+//! Runs programs of the image to their end, with a limit, and leaves no process behind; the kind of image that this
+//! machine runs, from the reference's file.
 //!
-//! Not here: which ones, and what their output means.
-//!
-//! The kind of image that this machine runs, from the reference's file.
+//! Not here: which programs, and what their output means.
 
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt as _;

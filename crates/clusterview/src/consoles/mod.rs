@@ -1,14 +1,9 @@
 //! The console of a virtual machine at the controller: the file `vmiVNC.run`, which makes the kube container run a
 //! proxy.
 //!
-//! There is one file, so one console at a time on a node, and edgeview writes it too. Pure: `claim`, which decides;
-//! `task` reads and writes. Source: D-V1 to D-V6.
-//!
-//! Whether the file of consoles may be written, is to be removed, or has to wait. The kube container looks at the file
-//! once a second, and at its content only while it runs no proxy: to change a console the file is removed, its port
-//! closes, and then it is written.
-//!
-//! Keeps the file of consoles.
+//! There is one file, so one console at a time on a node, and edgeview writes it too. The kube container looks at the
+//! file once a second, and at its content only while it runs no proxy: to change a console the file is removed, its
+//! port closes, and then it is written. Source: D-V1 to D-V6.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,18 +1,11 @@
 //! Election of one node by a Lease, compatible with candidates that run client-go.
 //!
-//! Not here: what the leader does, whether this node may be a candidate (`leader`). Pure: `record`, `election`.
-//! Sources: client-go's `leaderelection` package (rules, not code).
-//!
-//! The lease as read, and the object to write. Source: client-go's `resourcelock`: a write replaces the whole spec,
-//! keeps the rest of the object, and names the version that was read.
-//!
-//! Who holds the lease, decided from our own observations and their times. A holder leads from the start of its last
-//! successful write for the renew deadline: until then no other candidate can have seen its record unchanged for the
-//! whole lease. Others are judged in the same way, by how long *we* have seen no write: no wall clocks are compared.
-//! Every write names the version that was read, so that of two writers one wins. Sources: the rules of client-go's
-//! `leaderelection` package.
-//!
-//! Reads and writes the lease. Every call has a deadline; a dropped call may have been carried out.
+//! A holder leads from the start of its last successful write for the renew deadline: until then no other candidate
+//! can have seen its record unchanged for the whole lease. Others are judged in the same way, by how long *we* have
+//! seen no write: no wall clocks are compared. Every write names the version that was read, so that of two writers
+//! one wins, replaces the whole spec and keeps the rest of the object. Every call has a deadline; a dropped call may
+//! have been carried out. Not here: what the leader does, whether this node may be a candidate (`leader`). Sources:
+//! client-go's packages `leaderelection` and `resourcelock` (rules, not code).
 
 use std::time::Duration;
 

@@ -1,16 +1,11 @@
-//! `KubeUserServices`: which ports of services and paths of ingresses of users nim opens at the uplinks, on every node.
+//! `KubeUserServices`: which ports of services and paths of ingresses of users nim opens at the uplinks, on every
+//! node.
 //!
-//! Not here: the firewall. Pure: `facts` (objects), `fold` (what is published); `follow` reads, `task` waits.
-//!
-//! Services, ingresses and the load balancer's settings, reduced to what the firewall needs. Members of a wrong type
-//! count as missing. Source: the Kubernetes API reference.
-//!
-//! The published value from services, ingresses and the load balancer.
-//!
-//! The task that publishes `KubeUserServices`, and the collections that it follows. While no nim is on the device
-//! nobody opens ports, and nothing is followed. Nothing is published before services and ingresses were listed, and the
-//! load balancer's settings as well unless they cannot be read. A collection that was never listed is not known, and
-//! one whose calls fail keeps what it had: a firewall is not closed because an API server is away (D-V10, D-V11).
+//! Members of a wrong type count as missing. While no nim is on the device nobody opens ports, and nothing is
+//! followed. Nothing is published before services and ingresses were listed, and the load balancer's settings as well
+//! unless they cannot be read. A collection that was never listed is not known, and one whose calls fail keeps what
+//! it had: a firewall is not closed because an API server is away (D-V10, D-V11). Not here: the firewall. Source: the
+//! Kubernetes API reference.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -1,9 +1,7 @@
-//! Facts of the cluster folded into the topic.
+//! Facts of the cluster and of its replicated storage folded into the topic.
 //!
 //! Lists are sorted by name, so that equal content compares equal; an empty one is absent, as in the reference. Pure:
 //! no clock, no I/O, no task.
-//!
-//! Replicated storage: its health, and its volumes with their replicas.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! `KubeClusterInfo`: the cluster as its leader reports it, from watches.
 //!
-//! Not here: who leads (`leader`), how objects are read (`crate::collections`). Pure: `fold`, `storage`, `rhythm`,
-//! `state`; `board` writes, `task` waits.
+//! Not here: who leads (`leader`), how objects are read (`crate::collections`). Pure: `fold`, `state`; `task` waits
+//! and writes.
 
 mod fold;
 mod state;

@@ -1,9 +1,8 @@
-//! One pod in an attempt: where it is on its way out.
+//! One pod in an attempt: where it is on its way out. And workloads whose pods come back to this node: counted, and
+//! called sticky at the limit.
 //!
 //! Not here: the other pods, the order of calls (`pod_table`), what is said about it (`telling`). Pure: no clock, no
 //! I/O, no task.
-//!
-//! Workloads whose pods come back to this node: counted, and called sticky at the limit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,6 +1,5 @@
-//! Whose cordon is on a node, and when ours goes.
-//!
-//! Taints that an outage leaves on a node. Source: the Kubernetes page "Taints and Tolerations", taint based evictions.
+//! Whose cordon is on a node, and when ours goes; taints that an outage leaves on a node. Source: the Kubernetes page
+//! "Taints and Tolerations", taint based evictions.
 
 use checks::{Finding, nodes};
 use k8s_openapi::api::core::v1::Taint;

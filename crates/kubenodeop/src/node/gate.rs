@@ -1,16 +1,10 @@
-//! The gate after a boot: what must be healthy, from the bottom up, before our node takes workloads again.
+//! The gate after a boot: what must be healthy, from the bottom up, before our node takes workloads again; what a
+//! layer that is not healthy does, and for how long at most.
 //!
-//! Not here: reading (`boot`), when our cordon goes (`cordon::our_cordon_goes`), removing taints (`cordon`). Renewals
-//! of leases count as they are seen to happen, by the caller's monotonic clock; what a lease says of wall time is never
-//! compared with a clock. Sources: the Kubernetes pages "Nodes" (heartbeats), "Leases", "Taints and Tolerations"; the
-//! documentation of kube-vip (leases). Pure: no clock, no I/O, no task.
-//!
-//! What is seen of a node and its cluster after a boot, as the gate takes it in.
-//!
-//! The gate after a boot as a list: its layers, lowest first, what one that is not healthy does, and for how long at
-//! most.
-//!
-//! How long layers are waited for before they are warnings.
+//! Renewals of leases count as they are seen to happen, by the caller's monotonic clock; what a lease says of wall
+//! time is never compared with a clock. Not here: reading (`boot`), when our cordon goes (`cordon::our_cordon_goes`),
+//! removing taints (`cordon`). Sources: the Kubernetes pages "Nodes" (heartbeats), "Leases", "Taints and
+//! Tolerations"; the documentation of kube-vip (leases). Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -333,8 +327,7 @@ impl Gate {
             Some(Ok(())) => return None,
         };
         Some(if self.waits.is_empty() {
-            let next = "check that the cluster software runs on this node, and the kubeconfig";
-            (format!("the Kubernetes API: {why}"), next.to_owned())
+            (format!("the Kubernetes API: {why}"), super::START_THE_API.to_owned())
         } else {
             let words = format!("the Kubernetes API waits: {} ({why})", self.waits);
             (words, "start the other servers, or wait for them".to_owned())

@@ -11,6 +11,9 @@ mod tests;
 
 pub use cordon::{CordonSeen, NodeFacts};
 
+/// What a person types where the API does not answer.
+pub const START_THE_API: &str = "check that the cluster software runs on this node: `systemctl status k3s`";
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::api::{ListParams, Patch, PatchParams};

@@ -1,14 +1,12 @@
-//! The order in which pods leave: first those that nothing else on the node uses.
+//! Which pods leave a node in a drain, and in which order: first those that nothing else on the node uses. A tier is
+//! over when none of its pods is left on the node.
 //!
 //! Not here: the order within a tier (`engine::index`), virtual machines, which go before all (`engine::attempt`),
-//! reading pods. A tier is over when none of its pods is left on the node. By what a pod is known to serve others: the
-//! Kubernetes pages "Device Plugins" (`/var/lib/kubelet/device-plugins`), "Network Plugins" (`/etc/cni/net.d`,
-//! `/opt/cni/bin`), "Guaranteed Scheduling For Critical Add-On Pods" (the two priority classes and their least value);
-//! the CSI community page "Deploying a Driver on Kubernetes" (`/var/lib/kubelet/plugins`, `plugins_registry`); the
-//! labels that Longhorn, KubeVirt, MetalLB and kube-vip put on their own pods. Pure: no clock, no I/O, no task.
-//!
-//! Which pods leave a node in a drain, and which stay. Sources: `kubectl drain --force --ignore-daemonsets
-//! --delete-emptydir-data`.
+//! reading pods. Sources: `kubectl drain --force --ignore-daemonsets --delete-emptydir-data`; the Kubernetes pages
+//! "Device Plugins" (`/var/lib/kubelet/device-plugins`), "Network Plugins" (`/etc/cni/net.d`, `/opt/cni/bin`),
+//! "Guaranteed Scheduling For Critical Add-On Pods" (the two priority classes and their least value); the CSI
+//! community page "Deploying a Driver on Kubernetes" (`/var/lib/kubelet/plugins`, `plugins_registry`); the labels
+//! that Longhorn, KubeVirt, MetalLB and kube-vip put on their own pods. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,9 +1,8 @@
-//! The record of a whole-site operation: [`Mode`] of the Lease, with all its members.
+//! The record of a whole-site operation: [`Mode`] of the Lease, with all its members; what is read for a phase and
+//! what can follow from it; who may work for all.
 //!
-//! It is written by compare-and-swap only. Members of another version are written back as they were. No decision reads
-//! a time out of it. Pure: no clock, no I/O, no task.
-//!
-//! What is read for a phase of a whole-site operation and what can follow from it; who may work for all.
+//! It is written by compare-and-swap only. Members of another version are written back as they were. No decision
+//! reads a time out of it. Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 

@@ -1,14 +1,10 @@
 //! What this agent takes care of on its Node object beside a drain: its own cordon, the gate after a boot, taints.
 //!
-//! It is given how the node is to be; called by the core alone. Not here: the drain, and who is answered what.
-//! Pure: no clock, no I/O, no task.
-//!
-//! The gate after a boot: watched over until the node is healthy, without our cordon and without stale taints. From
-//! then on the Node object alone is watched while no drain is under way; taints that come back start it again. What was
-//! fixed is counted over restarts, so that what has to be fixed again and again is named.
-//!
-//! Whose cordon is on our node, and when the node is checked next. A drained node is checked again and again, and
-//! watched in between.
+//! After a boot the node is watched until it is healthy, without our cordon and without stale taints. From then on
+//! the Node object alone is watched while no drain is under way; taints that come back start it again. What was fixed
+//! is counted over restarts, so that what has to be fixed again and again is named. A drained node is checked again
+//! and again, and watched in between. Called by the core alone, and given how the node is to be. Not here: the drain,
+//! and who is answered what. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -3,6 +3,7 @@
 //! Pure: no clock, no I/O, no task. Not here: what waits until another is on disk (`weight` in the shell).
 
 use clusterview::leader::Candidacy;
+use kubenodeop::node::START_THE_API;
 use nodestatus::Membership;
 use step::Mono;
 use topics::{
@@ -201,15 +202,13 @@ impl Zedkube {
                 format!("removing its own cordon: {}", self.cleanup.trouble()),
                 "if this stays: look at `kubectl describe node` of this node",
             ),
-            Membership::Member if !self.cleanup.after_boot.api_silent_since(&self.node).is_zero() => words(
-                DrainPhase::Idle,
-                "no drain requested",
-                "check that the cluster software runs on this node: `systemctl status k3s`",
-            ),
+            Membership::Member if !self.cleanup.after_boot.api_silent_since(&self.node).is_zero() => {
+                words(DrainPhase::Idle, "no drain requested", START_THE_API)
+            }
             Membership::Member if !self.cleanup.trouble().is_empty() => words(
                 DrainPhase::Idle,
                 format!("no drain requested; the node cannot be read: {}", self.cleanup.trouble()),
-                "check the API server and the kubeconfig",
+                START_THE_API,
             ),
             Membership::Member if let Some((why, next)) = self.cleanup.leftovers_trouble() => words(
                 DrainPhase::Idle,

@@ -26,6 +26,7 @@ use std::time::Duration;
 use agent::settings;
 use kubeapi::listed;
 use kubenodeop::Progress;
+use kubenodeop::node::START_THE_API;
 use outage::keeper::Ask;
 use outage::turn::record::Phase;
 use step::{Dice, Fault, Mono, planted, say};
@@ -607,9 +608,7 @@ impl Drain {
             );
             "it continues by itself once the API answers".to_owned()
         };
-        let step =
-            format!("check that the cluster software runs on this node: `systemctl status k3s`; {then}");
-        words(DrainPhase::Checking, reason, step)
+        words(DrainPhase::Checking, reason, format!("{START_THE_API}; {then}"))
     }
 
     /// What a person can type who does not want to wait.
