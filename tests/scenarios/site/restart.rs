@@ -187,6 +187,9 @@ fn v3_a_drain_that_fails_stops_the_restart_and_a_person_takes_it_up_again() {
         // The node's order is withdrawn, and nothing else starts.
         let idle = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.phase == DrainPhase::Idle);
         place.worlds[2].until("zedkube", "its drain to be withdrawn", idle).await;
+        let queued =
+            |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.reason.contains("the site restarts"));
+        place.worlds[1].until("zedkube", "the queue to be shown", queued).await;
         place.worlds[2].cluster.until_schedulable().await;
         ten_minutes().await;
         assert_eq!((place.cordoned(), place.mode().unwrap()), (vec![], site));

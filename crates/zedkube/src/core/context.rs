@@ -146,15 +146,21 @@ impl SiteState {
     /// The membership of this node that counts for drains.
     pub(super) fn effective(&self) -> Membership {
         let stays = matches!(self.member, Membership::Undecided | Membership::Member);
-        if stays && self.hold != SiteHold::None { Membership::Leaving } else { self.member }
+        let held = matches!(self.hold, SiteHold::Kept(_) | SiteHold::Go(_));
+        if stays && held { Membership::Leaving } else { self.member }
     }
 
     /// The operation that holds this node; `None` while another cause keeps it in other hands.
     pub(super) fn holds(&self) -> Option<&str> {
         match &self.hold {
             SiteHold::Kept(what) | SiteHold::Go(what) if self.member != Membership::Leaving => Some(what),
-            SiteHold::None | SiteHold::Kept(_) | SiteHold::Go(_) => None,
+            SiteHold::None | SiteHold::Queued(_) | SiteHold::Kept(_) | SiteHold::Go(_) => None,
         }
+    }
+
+    /// The order in which the nodes of a restart go, while this one waits for its place.
+    pub(super) fn queue(&self) -> Option<&str> {
+        if let SiteHold::Queued(order) = &self.hold { Some(order) } else { None }
     }
 
     /// What nodeagent is answered before the machine goes down: that it may, or which operation keeps it up.

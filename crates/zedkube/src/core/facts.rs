@@ -227,6 +227,8 @@ pub struct RemainingPod {
 pub enum SiteHold {
     #[default]
     None,
+    /// It is held to nothing yet: in this order the nodes of a restart go, this one among them.
+    Queued(String),
     /// No drain begins, and the cordon stays; which operation it is.
     Kept(String),
     /// Its machine goes down now, with its pods; which operation it is.

@@ -222,6 +222,13 @@ impl Zedkube {
                 "no drain requested",
                 format!("if that cordon is yours: `kubectl uncordon {}`", self.node.name),
             ),
+            Membership::Member if let Some(order) = self.node.site.queue() => words(
+                DrainPhase::Idle,
+                format!(
+                    "no drain requested; the site restarts, {order}: this node goes when its place comes"
+                ),
+                "`zedbox site status` shows how far it is",
+            ),
             Membership::Member => match self.history.failed_before(&self.node.boot_id) {
                 Some(failed) => words(
                     DrainPhase::Idle,

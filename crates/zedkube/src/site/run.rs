@@ -311,7 +311,12 @@ impl Sites {
         }
         log_changed(record.as_ref(), self.record.as_ref());
         self.record = record;
-        let hold = hold(self.record.as_ref(), &self.context.boot_id);
+        let hold = match (hold(self.record.as_ref(), &self.context.boot_id), site) {
+            (SiteHold::None, Some(site)) if next.say == Some(NodeStep::Seen) && next.local.is_none() => {
+                SiteHold::Queued(site.order.join(", then "))
+            }
+            (hold, _) => hold,
+        };
         self.hold.send_if_modified(|held| step::update(held, hold));
         true
     }
