@@ -195,8 +195,7 @@ impl Link {
         self as usize
     }
 
-    /// Whether it is used: without turns, there is no question before the machine goes down, and no file to
-    /// read.
+    /// Whether it is used: without turns, there is no question before the machine goes down, and no file to read.
     pub(crate) fn is_used(self, scenario: &Scenario) -> bool {
         let of_turns = matches!(self, Self::QuestionToZedkube | Self::AnswerToNodeagent);
         let of_pauses = matches!(

@@ -10,6 +10,7 @@ pub(crate) async fn a_forced_complete_releases_the_waiting_reboot_and_is_used_up
     world.begin_blocked().await;
     world.put(FORCE, r#"{"Status":9,"RequestedBy":2}"#);
     world.recorded_count(1).await;
+    world.until_said("WITHOUT A PROVED DRAIN: reboot goes ahead, a person has forced it").await;
     world.until_file(FORCE, "the force file to be used up", |text| text.is_none()).await;
     assert_eq!(world.recorded().len(), 1);
 }

@@ -137,6 +137,7 @@ pub(crate) async fn x3_a_paused_node_is_not_rebooted_in_this_boot_or_the_next_un
             it.is_some_and(|it| it.pause.is_set() && it.next_step.contains("zedbox resume"))
         })
         .await;
+    world.until_said("PAUSED: reboot 8 waits; paused by field: new disk").await;
     assert_eq!((world.recorded(), world.cluster.evictions()), (Vec::new(), 0));
     assert!(!world.cluster.cordoned().await);
     std::fs::remove_file(world.topic_root.path(PAUSE_FILE)).unwrap();

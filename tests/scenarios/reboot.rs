@@ -33,10 +33,12 @@ pub(crate) async fn o3_a_reboot_is_shown_on_the_node_by_events_a_condition_and_a
     world: &mut World,
 ) {
     world.begin_blocked().await;
+    world.until_said("BLOCKED: reboot waits, 1 of ").await;
     world.cluster.until_shown("DrainStarted", "Blocked", "False").await;
     world.cluster.until_shown("DrainBlocked", "Blocked", "False").await;
     world.cluster.unblock().await;
     world.recorded_count(1).await;
+    world.until_said("DRAINED: reboot goes ahead, do not work on it").await;
     world.cluster.until_shown("DrainComplete", "Drained", "True").await;
     assert!(world.cluster.conditions().await.iter().any(|it| it == "Ready"), "the kubelet's own is there");
     world.reboot().await;

@@ -213,8 +213,7 @@ impl World {
         logs.filter_map(|log| std::fs::read_to_string(self.topic_root.path(&trace_of(&log))).ok()).collect()
     }
 
-    /// Calls that changed, or tried to change, anything outside of `run` and `persist`, and the number of
-    /// those within.
+    /// Calls that changed, or tried to change, anything outside of `run` and `persist`, and the number of those within.
     pub fn written_elsewhere(&self) -> (Vec<String>, usize) {
         let root = self.topic_root.root().display().to_string();
         let (mut elsewhere, mut within) = (Vec::new(), 0);

@@ -44,8 +44,7 @@ impl Story {
         world.status(DrainStatus::NotRequested).await;
         world.cluster.until_schedulable().await;
         assert!(world.cluster.uncordoned() > 0, "how the cordon went was not seen");
-        // Never twice. A device that is asked again in the same boot, because it is still up, gets the same
-        // order.
+        // Never twice. A device that is asked again in the same boot, because it is still up, gets the same order.
         let recorded = world.recorded();
         let boots: BTreeSet<&str> = recorded.iter().map(|it| it.boot_id.as_str()).collect();
         assert_eq!(boots.len(), 1, "{recorded:?}");

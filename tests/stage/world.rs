@@ -173,8 +173,7 @@ impl World {
         }
     }
 
-    /// Starts an agent's process, with at most so many descriptors until [`World::unlimit`]. Returns its log
-    /// file.
+    /// Starts an agent's process, with at most so many descriptors until [`World::unlimit`]. Returns its log file.
     pub fn start_process(&mut self, agent: Agent, descriptors: Option<u64>) -> String {
         self.starts += 1;
         let log = format!("log/{:03}-{}", self.starts, agent.name());

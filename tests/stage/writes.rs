@@ -45,9 +45,8 @@ pub(crate) struct Writes {
 }
 
 impl Writes {
-    /// Makes `folders` under `root` and calls `hear` for each file put in place or removed there, by its path
-    /// relative to `root`; with `None` after a quiet time. On a thread of its own, as fast as the kernel
-    /// reports.
+    /// Makes `folders` under `root` and calls `hear` for each file put in place or removed there, by its path relative
+    /// to `root`; with `None` after a quiet time. On a thread of its own, as fast as the kernel reports.
     pub(crate) fn follow(
         root: &Path,
         folders: &[PathBuf],

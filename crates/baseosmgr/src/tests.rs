@@ -382,8 +382,7 @@ fn program(device: &Device) -> PathBuf {
         "#!/bin/sh\necho \"$@\" >>{dir}/calls\n[ $1 = clean ] || [ -e {dir}/here ] || {{ echo shop/web:2 >&2; exit 1; }}\n"
     );
     let path = device.dir.path().join("images");
-    // By another process: a child of another test may still hold a file that this one wrote, and then it is
-    // busy.
+    // By another process: a child of another test may still hold a file that this one wrote, and then it is busy.
     let written = std::process::Command::new("sh")
         .args(["-c", r#"printf %s "$1" >"$0" && chmod 755 "$0""#])
         .arg(&path)

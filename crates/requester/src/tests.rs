@@ -71,21 +71,8 @@ fn row(of: impl Fn(DrainStatus) -> DrainJudgement) -> Vec<DrainJudgement> {
 
 fn unanswered() -> Vec<DrainJudgement> {
     use DrainJudgement::{Silent, Stranger, Unanswered, Wait};
-    let quiet = |number: u8| Unanswered(DrainStatus::from(number));
-    vec![
-        Silent,
-        Silent,
-        quiet(2),
-        Wait,
-        Wait,
-        Wait,
-        quiet(6),
-        Wait,
-        quiet(8),
-        quiet(9),
-        Stranger(10),
-        Stranger(255),
-    ]
+    let [none, cordon, drain, done] = [2, 6, 8, 9].map(|it| Unanswered(DrainStatus::from(it)));
+    vec![Silent, Silent, none, Wait, Wait, Wait, cordon, Wait, drain, done, Stranger(10), Stranger(255)]
 }
 
 #[test]
@@ -119,31 +106,24 @@ fn without_a_request_only_a_node_outside_of_clusters_switches() {
     );
 }
 
+/// By status, what the one who asked makes of the answer to its own request.
+fn own_answers() -> Vec<DrainJudgement> {
+    use DrainJudgement::{Failed, Open, Silent, Stranger, Unanswered, Wait};
+    let failed = |status: DrainStatus| Failed(said(status, Requester::Update).to_string());
+    let (cordon, drain) = (failed(DrainStatus::FailedCordon), failed(DrainStatus::FailedDrain));
+    let (quiet, done) = (Unanswered(DrainStatus::NotRequested), Open(drained()));
+    vec![Silent, Silent, quiet, Wait, Wait, Wait, cordon, Wait, drain, done, Stranger(10), Stranger(255)]
+}
+
 #[test]
 fn with_a_request_only_its_own_answer_settles_it() {
-    use DrainJudgement::{Failed, Open, Silent, Stranger, Unanswered, Wait};
     let own = own(None);
     let answered = row(|status| {
         let progress = answering(&request(1), status);
         let status = Some(said(status, Requester::Update));
         judge(JudgeInput { own: Some(&own), ..view(&answers_of(status, Some(progress))) })
     });
-    let failed = |status: DrainStatus| Failed(said(status, Requester::Update).to_string());
-    let expected = vec![
-        Silent,
-        Silent,
-        Unanswered(DrainStatus::NotRequested),
-        Wait,
-        Wait,
-        Wait,
-        failed(DrainStatus::FailedCordon),
-        Wait,
-        failed(DrainStatus::FailedDrain),
-        Open(drained()),
-        Stranger(10),
-        Stranger(255),
-    ];
-    assert_eq!(answered, expected);
+    assert_eq!(answered, own_answers());
 }
 
 #[test]
@@ -163,27 +143,10 @@ fn an_answer_to_another_request_settles_nothing() {
 
 #[test]
 fn a_reference_zedkube_is_trusted_by_requester_and_order() {
-    use DrainJudgement::{Failed, Open, Silent, Stranger, Unanswered, Wait};
     let fresh = own(None);
     let asked =
         |by| row(|status| judge(JudgeInput { own: Some(&fresh), ..view(&of(Some(said(status, by)))) }));
-    let failed = |status: DrainStatus| Failed(said(status, Requester::Update).to_string());
-    let quiet = |number: u8| Unanswered(DrainStatus::from(number));
-    let ours = vec![
-        Silent,
-        Silent,
-        quiet(2),
-        Wait,
-        Wait,
-        Wait,
-        failed(DrainStatus::FailedCordon),
-        Wait,
-        failed(DrainStatus::FailedDrain),
-        Open(drained()),
-        Stranger(10),
-        Stranger(255),
-    ];
-    assert_eq!(asked(Requester::Update), ours);
+    assert_eq!(asked(Requester::Update), own_answers());
     assert_eq!(asked(Requester::DeviceOp), unanswered());
     assert_eq!(asked(Requester::Operator), unanswered());
     for last in [6, 8, 9].map(DrainStatus::from) {
@@ -191,7 +154,7 @@ fn a_reference_zedkube_is_trusted_by_requester_and_order() {
         let own = own(Some(stale));
         assert_eq!(
             judge(JudgeInput { own: Some(&own), ..view(&of(Some(stale))) }),
-            Unanswered(last),
+            DrainJudgement::Unanswered(last),
             "said before we asked"
         );
         let survived = OwnRequest::survived(&request(1));

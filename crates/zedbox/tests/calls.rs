@@ -12,8 +12,7 @@ use std::time::Duration;
 use scenarios::{AT_ONCE, Calls, Dice, Failing, Story, World, at_once, within};
 
 const ZEDBOX: &str = env!("CARGO_BIN_EXE_zedbox");
-/// Kinds of failing calls in a run. With many more an agent takes minutes to start, since each failure
-/// restarts it.
+/// Kinds of failing calls in a run. With many more an agent takes minutes to start, since each failure restarts it.
 const KINDS: usize = 4;
 
 async fn world(whole: bool) -> World {
@@ -29,8 +28,7 @@ async fn undisturbed(whole: bool) -> Calls {
     world.calls()
 }
 
-/// Runs the reboot with that failure. Returns the number of failed calls: none when the call did not come
-/// this time.
+/// Runs the reboot with that failure. Returns the number of failed calls: none when the call did not come this time.
 async fn failed(whole: bool, calls: &Calls, failing: &Failing) -> usize {
     let mut world = world(whole).await;
     calls.plant(&mut world, failing);

@@ -376,8 +376,7 @@ impl Kept {
         (ended.status.code().unwrap(), said)
     }
 
-    /// A line with `--timeout`: on a busy machine the drain may be in progress then (3), and blocked (4)
-    /// later.
+    /// A line with `--timeout`: on a busy machine the drain may be in progress then (3), and blocked (4) later.
     fn until_blocked(&self, line: &str) -> (i32, String) {
         let node = line.split("--root ").nth(1).unwrap().split(' ').next().unwrap();
         let again = format!("zedbox watch --timeout 10s --root {node}");

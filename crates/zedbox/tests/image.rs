@@ -95,9 +95,8 @@ fn lines(log: &str) -> Vec<Value> {
     log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Puts the program at `at` in `root`, with its libraries. Another process writes it: a file that this one
-/// has open for writing may be inherited by a process that a thread starts, and then it cannot be run ("Text
-/// file busy").
+/// Puts the program at `at` in `root`, with its libraries. Another process writes it: a file that this one has open for
+/// writing may be inherited by a process that a thread starts, and then it cannot be run ("Text file busy").
 pub(crate) fn put_program(root: &Path, at: &str) -> Result<(), String> {
     let listed = Command::new("ldd").arg(ZEDBOX).output().map_err(|why| format!("no program ldd: {why}"))?;
     let listed = String::from_utf8(listed.stdout).unwrap();

@@ -259,8 +259,7 @@ impl Site {
         self.members.iter().enumerate().map(seen).collect()
     }
 
-    /// Whether etcd can spare this server: of three members two are needed. One or two keep their data
-    /// elsewhere.
+    /// Whether etcd can spare this server: of three members two are needed. One or two keep their data elsewhere.
     fn margin(&self, nth: usize) -> Result<(), String> {
         let gone = (0..self.plan.servers).filter(|it| *it != nth && self.members[*it].off.is_some()).count();
         let spares = !self.is_server(nth) || self.plan.servers < 3 || gone == 0;

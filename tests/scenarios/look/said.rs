@@ -7,7 +7,16 @@ use scenarios::{Agent, World, bring_image, reboot_config, with_image};
 use serde_json::{Value, json};
 use sheet::DrainOutcome;
 
+/// The request of `zedbox drain`.
+const PERSONS: &str = "run/zedbox/NodeDrainRequest/global.json";
 const TREE: &str = "run/volumemgr/ContentTreeStatus/5c1f6e0a-3a5e-4a80-9d6f-2b9f5d6e7a01.json";
+
+/// No call reaches the API any more.
+fn cut(world: &World) {
+    for method in ["GET", "POST", "PATCH", "DELETE", "PUT"] {
+        world.cluster.sim().faults().script(method, "/", u32::MAX, ScriptedFault::Cut);
+    }
+}
 
 async fn at_rest(limits: &Value) -> World {
     let mut world = World::new().await;
@@ -29,8 +38,9 @@ async fn u3_a_cordon_by_hand_on_a_node_at_rest_is_said_for_as_long_as_it_is_ther
             node["spec"]["unschedulable"] = cordoned.into();
         });
         assert!(edited);
-        let words = if cordoned { "CORDONED, NOT DRAINED: by somebody else" } else { "IN SERVICE" };
-        assert_eq!(world.until_said(words).await.outcome, DrainOutcome::Idle);
+        let cordon = world.until_said("CORDONED, NOT DRAINED: by somebody else");
+        let said = if cordoned { cordon.await } else { world.until_said("IN SERVICE").await };
+        assert_eq!(said.outcome, DrainOutcome::Idle);
     }
 }
 
@@ -71,17 +81,16 @@ async fn u7_an_image_that_failed_is_said_with_its_version_and_why() {
     (tree["State"], tree["Error"]) = (103.into(), "download failed: 404".into());
     tree["ErrorTime"] = "2026-03-14T09:30:00Z".into();
     world.put(TREE, &tree.to_string());
-    let said = world.until_said(" waits: download failed: 404").await;
-    assert!(said.headline.text.starts_with("REQUESTED: OS update "), "{}", said.headline.text);
+    let said = world.until_said("REQUESTED: OS update ").await;
+    assert!(said.headline.text.ends_with(" waits: download failed: 404"), "{}", said.headline.text);
     assert_eq!(said.outcome, DrainOutcome::UnderWay);
 }
 
 #[tokio::test(start_paused = true)]
 async fn u9_an_api_that_is_away_before_the_cordon_is_said_with_since_when_and_what_happens_then() {
     let world = at_rest(&json!({})).await;
-    for method in ["GET", "POST", "PATCH", "DELETE", "PUT"] {
-        world.cluster.sim().faults().script(method, "/", u32::MAX, ScriptedFault::Cut);
-    }
+    cut(&world);
+    world.until_said("NOT KNOWN: the Kubernetes API has not answered since ").await;
     world.ask_reboot(7);
     let said = world.until_said("WAITING FOR THE KUBERNETES API: reboot waits, no answer since ").await;
     assert_eq!(said.outcome, DrainOutcome::UnderWay);
@@ -95,4 +104,26 @@ async fn a_node_without_a_device_config_is_not_known_and_its_operations_wait() {
     let said = world.until_said("NOT KNOWN: zedagent has read no device config").await;
     assert!(said.headline.text.ends_with("operations wait"), "{}", said.headline.text);
     assert_eq!(said.outcome, DrainOutcome::Unknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn k7_a_node_drained_for_a_person_is_safe_and_withdrawn_for_as_long_as_its_cordon_stays() {
+    let world = at_rest(&json!({})).await;
+    let request =
+        json!({ "RequestedAt": "2026-03-14T09:26:53Z", "RequestedBy": 4, "Context": "field: disk" });
+    world.put(PERSONS, &request.to_string());
+    let said = world.until_said("SAFE TO WORK ON: proved empty under a cordon").await;
+    assert_eq!((said.outcome, world.cluster.pods_to_leave().await), (DrainOutcome::Complete, vec![]));
+    cut(&world);
+    std::fs::remove_file(world.topic_root.path(PERSONS)).unwrap();
+    world.until_said("WITHDRAWN: ").await;
+    world.cluster.sim().faults().clear();
+    world.until_said("IN SERVICE: ").await;
+    let mut config = reboot_config(6);
+    config.as_object_mut().unwrap().remove("cluster");
+    world.config(&config);
+    cut(&world);
+    world.until_said("LEAVING ITS CLUSTER: drains wait until it has left").await;
+    world.cluster.sim().faults().clear();
+    world.until_said("IN NO CLUSTER: there is nothing to drain").await;
 }

@@ -58,6 +58,7 @@ async fn migrating(version: &str, limits: &Value) -> World {
     up(&sim, 1).await;
     asked(&mut world, 7).await;
     until(&sim, GUESTS, |all| all[0]["status"]["evacuationNodeName"] == NODE).await;
+    world.until_said("DRAINING: reboot waits, virtual machines leave first").await;
     world
 }
 
@@ -70,16 +71,8 @@ async fn taken_back(sim: &Sim) {
     .await;
 }
 
-/// For every end of a drain while virt-api is away: our cordon goes at once and the machine's mark later.
-async fn uncordons(version: &str, end: &str) {
-    let what = format!("KubeVirt {version}, {end}");
-    let limits = match end {
-        "failed" => json!({ "drain_limit_ms": 60_000 }),
-        _ => json!({}),
-    };
-    let mut world = migrating(version, &limits).await;
-    let sim = world.cluster.sim().clone();
-    virt_api(&sim, "down");
+/// The drain fails, is cut off by a boot, or is withdrawn.
+pub(super) async fn ends(world: &mut World, end: &str) {
     match end {
         "failed" => drop(world.status(DrainStatus::FailedDrain).await),
         "boot" => {
@@ -92,6 +85,19 @@ async fn uncordons(version: &str, end: &str) {
         }
         _ => world.ask_reboot(6),
     }
+}
+
+/// For every end of a drain while virt-api is away: our cordon goes at once and the machine's mark later.
+async fn uncordons(version: &str, end: &str) {
+    let what = format!("KubeVirt {version}, {end}");
+    let limits = match end {
+        "failed" => json!({ "drain_limit_ms": 60_000 }),
+        _ => json!({}),
+    };
+    let mut world = migrating(version, &limits).await;
+    let sim = world.cluster.sim().clone();
+    virt_api(&sim, "down");
+    ends(&mut world, end).await;
     uncordoned(&world, &what).await;
     let mark = &sim.get(GUESTS, "shop", "db").unwrap()["metadata"]["annotations"]["pillar-rs/drain-asked"];
     assert!(!mark.is_null(), "{what}: nobody could write it");

@@ -150,18 +150,7 @@ async fn uncordons(end: &str) {
     }
     leaving(&mut world, &kubevirt).await;
     kubevirt.virt_api(false).await;
-    match end {
-        "failed" => drop(world.status(DrainStatus::FailedDrain).await),
-        "boot" => {
-            world.kill_all().await;
-            world.ask_reboot(6);
-            world.reboot().await;
-            world.start_all();
-            let open = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.gate.open);
-            world.until("zedkube", "an open gate", open).await;
-        }
-        _ => world.ask_reboot(6),
-    }
+    super::away::ends(&mut world, end).await;
     uncordoned(&world, end).await;
     let it = guest(&world, &kubevirt, "db").await;
     assert!(!it["metadata"]["annotations"]["pillar-rs/drain-asked"].is_null(), "nobody could write it: {it}");

@@ -11,9 +11,8 @@ use scenarios::World;
 
 const NODE: &str = "edge-node-1";
 const PODS: usize = 200;
-/// Requests beside the evictions of these, until COMPLETE is published: 8 of the preflight, of them 4 dry
-/// runs of evictions, 7 of the turn, 1 of the cordon, 5 to list and watch, 3 of the proof, and 1 for what the
-/// Node shows.
+/// Requests beside the evictions of these, until COMPLETE is published: 8 of the preflight, of them 4 dry runs of
+/// evictions, 7 of the turn, 1 of the cordon, 5 to list and watch, 3 of the proof, and 1 for what the Node shows.
 const BESIDE: usize = 25;
 /// API groups of optional software.
 const ABSENT: [&str; 6] = [

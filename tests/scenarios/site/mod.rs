@@ -208,6 +208,7 @@ fn u13_a_site_comes_back_without_a_node_that_stays_off_and_names_it() {
     still(async {
         let mut place = Place::new().await;
         place.begin(SiteKind::Shutdown).await;
+        place.worlds[0].until_said("WHOLE-SITE OPERATION: shutdown").await;
         place.each_goes(MachineOperation::Poweroff, |_| ()).await;
         for at in [1, 0] {
             place.worlds[at].reboot().await;

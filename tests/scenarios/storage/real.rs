@@ -143,8 +143,7 @@ async fn fails_at_the_limit(world: &mut World, longhorn: &RealLonghorn, counter:
     assert_eq!(world.recorded().len(), before, "a node went down with a last copy");
 }
 
-/// Rows of the table: a volume's only copy is evicted while its pod is replaced on another node, by Longhorn
-/// alone.
+/// Rows of the table: a volume's only copy is evicted while its pod is replaced on another node, by Longhorn alone.
 async fn rows_of_tickets(longhorn: &RealLonghorn, space: &str) {
     let node = longhorn.nodes()[0].as_str();
     set_policy(longhorn, "block-for-eviction-if-contains-last-replica").await;

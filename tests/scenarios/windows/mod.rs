@@ -34,6 +34,7 @@ pub(crate) async fn u9_outside_of_its_window_nothing_starts_but_by_a_persons_wor
     let seen = outside(world, "opens next").await;
     assert!(seen.reason.contains("\"0 0 29 2 *\" UTC opens next"), "{}", seen.reason);
     assert!(!seen.deadline.is_zero() && seen.next_step.contains("zedbox go --past window"), "{seen:?}");
+    world.until_said("WAITING FOR A WINDOW: reboot waits, the next one opens at ").await;
     assert!(!world.cluster.cordoned().await);
     assert_eq!((world.recorded(), world.cluster.evictions()), (Vec::new(), 0));
 

@@ -83,8 +83,7 @@ impl Drop for Ended {
 }
 
 impl KubeVirt {
-    /// Three nodes of a real API server with KubeVirt, once virt-api answers. Waits until no other test has
-    /// one.
+    /// Three nodes of a real API server with KubeVirt, once virt-api answers. Waits until no other test has one.
     pub async fn start(programs: &KubeVirtPrograms) -> (Cluster, Self) {
         let turn = TURN.clone().lock_owned().await;
         let (cluster, real) = Cluster::of_three(&programs.assets).await;

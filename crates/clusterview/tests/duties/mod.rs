@@ -342,8 +342,7 @@ async fn e8_each_port_has_its_attachment_and_repeating_it_changes_nothing() {
         stage.until("it again", |it| config(it, "eth1") == Some(text("eth1"))).await;
         assert!(stage.sim.remove(KIND, APPS, "host-eth2"));
         stage.until("it made again", |it| config(it, "eth2").is_some()).await;
-        // D-V8: an adapter that a config dropped.
-        // A race with another node is tried again.
+        // D-V8: an adapter that a config dropped. A race with another node is tried again.
         stage.sim.faults().script("DELETE", PATH, 1, ScriptedFault::status(409, "Conflict"));
         want(&sender, &["eth1"]);
         stage.until("it gone", |it| config(it, "eth2").is_none()).await;

@@ -289,8 +289,7 @@ fn u13_a_shutdown_is_checked_first_and_what_is_passed_is_kept() {
     assert!(again.code == 1 && again.err.contains("is in progress"), "{again:?}");
 }
 
-/// docs/drill.sh on a site of three servers, with these exit codes of its looks: its own exit code, output, and
-/// calls.
+/// docs/drill.sh on a site of three servers, with these exit codes of its looks: its own exit code, output, and calls.
 fn drilled(codes: &[u8]) -> (Option<i32>, String, String) {
     drilled_on(codes, "3")
 }

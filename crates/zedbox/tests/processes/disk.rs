@@ -165,8 +165,7 @@ async fn trouble(world: &World, disk: &Disk, agent: Agent, held: &str) -> Troubl
 
 async fn no_trouble(world: &World) {
     for agent in Agent::ALL {
-        // A boot empties /run, and no nim makes its folder again: the status server waits for its address
-        // then.
+        // A boot empties /run, and no nim makes its folder again: the status server waits for its address then.
         let over = |it: Option<&AgentTrouble>| {
             it.is_none_or(|it| it.troubles.iter().all(|it| it.what == "status server"))
         };

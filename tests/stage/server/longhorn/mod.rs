@@ -169,8 +169,7 @@ impl RealLonghorn {
         (cluster, longhorn)
     }
 
-    /// Installs Longhorn in a cluster with these nodes, on a server at [`HOST`], and waits until it can
-    /// serve.
+    /// Installs Longhorn in a cluster with these nodes, on a server at [`HOST`], and waits until it can serve.
     async fn start(
         client: Client,
         nodes: Vec<String>,

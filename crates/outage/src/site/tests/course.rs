@@ -21,8 +21,7 @@ struct Machine {
     server: bool,
     boot: u32,
     up: bool,
-    /// Its device config has ordered what the operation does.
-    /// It never comes back.
+    /// Its device config has ordered what the operation does. It never comes back.
     dead: bool,
     disk: Option<LocalSite>,
     cordoned: bool,
