@@ -56,7 +56,7 @@ async fn r4_r5_r6_a_node_after_a_power_cut_becomes_schedulable_by_itself_layer_b
     assert!(seen.reason.contains("/dev/kmsg") && seen.next_step.contains("mknod"), "{seen:?}");
     world.put("dev/kmsg", "");
     let seen = shut_at(&world, "node-ready").await;
-    world.until_said("AFTER A BOOT: stays cordoned until it is healthy, now at node-ready").await;
+    world.until_said("AFTER A BOOT: stays cordoned until it is healthy: ").await;
     assert_eq!(seen.cordon, CordonOwner::Ours);
     assert!(world.cluster.cordoned().await);
 

@@ -329,10 +329,9 @@ impl BlockCode {
                 "wait for the migration: `kubectl -n NAMESPACE get virtualmachineinstancemigrations` shows it"
             }
             Self::CannotMove => {
-                "make it migratable (`kubectl -n NAMESPACE describe virtualmachineinstance NAME` says what lacks), shut it down \
-                 (`virtctl stop -n NAMESPACE NAME`), or let the drain do that: `kubectl -n NAMESPACE annotate --overwrite \
-                 virtualmachineinstance NAME pillar-rs/drain-policy=migrate-or-shutdown`; a node selector is changed on its \
-                 VirtualMachine, not on the instance"
+                "if it may be off, have the drain shut it down: `kubectl -n NAMESPACE annotate --overwrite \
+                 virtualmachineinstance NAME pillar-rs/drain-policy=migrate-or-shutdown`; else make it migratable: `kubectl \
+                 -n NAMESPACE describe virtualmachineinstance NAME` says what lacks"
             }
             Self::Unreadable => {
                 "look at the member that the reason names: `kubectl -n NAMESPACE get \

@@ -14,7 +14,7 @@ use topics::{
 };
 
 use crate::outcome::DrainOutcome;
-use crate::text::{clock_time, number, spoken};
+use crate::text::{clock_time, number, of_today, spoken};
 use crate::view::DrainView;
 use complete::complete;
 use words::{JudgedState, blocked, by, purpose, turn, unknown, waits};
@@ -30,7 +30,7 @@ impl DrainView {
     /// The judgement at `now`.
     pub fn judge(&self, now: GoTime) -> Judgement {
         let judged = |(state, outcome, rest): JudgedState| Judgement {
-            headline: Headline::new(state, &spoken(&rest)),
+            headline: Headline::new(state, &of_today(&spoken(&rest), now)),
             outcome,
         };
         if let Some((agent, since)) = self.hung(now) {
@@ -56,8 +56,7 @@ impl DrainView {
 
     /// The same for the drain alone, which ends whatever else waits for a file or for nodeagent.
     pub fn judge_drain(&self, now: GoTime) -> Judgement {
-        let alone = Self { troubles: std::collections::BTreeMap::new(), last_look: None, ..self.clone() };
-        alone.judge(now)
+        Self { troubles: Default::default(), last_look: None, ..self.clone() }.judge(now)
     }
 
     /// How far the drain for one request is, by the answers to that request alone.
@@ -99,11 +98,11 @@ fn drain(view: &DrainView, now: GoTime) -> JudgedState {
             let (state, outcome, why) = unknown(why);
             (state, if view.is_wanted() { DrainOutcome::UnderWay } else { outcome }, why)
         }
-        DrainPhase::OutsideWindow if progress.deadline > now => {
-            let opens = clock_time(progress.deadline, now);
-            under_way(NodeState::WaitingForWindow, format!("{what} waits, the next one opens at {opens}"))
+        DrainPhase::OutsideWindow => {
+            let opens = format!("the next one opens at {}", clock_time(progress.deadline, now));
+            let opens = if progress.deadline.is_zero() { "the windows stay closed" } else { &opens };
+            under_way(NodeState::WaitingForWindow, format!("{what} waits, {opens}"))
         }
-        DrainPhase::OutsideWindow => under_way(NodeState::WaitingForWindow, format!("{what} waits")),
         DrainPhase::Paused => under_way(NodeState::Paused, format!("{what} waits; {}", by(&progress.pause))),
         DrainPhase::WaitingForTurn => {
             let (_, outcome, _) = at_work(progress, &what, now);
@@ -136,9 +135,8 @@ fn drain(view: &DrainView, now: GoTime) -> JudgedState {
             resting(view, NodeState::AfterBoot, "healthy, our cordon is being removed".to_owned())
         }
         DrainPhase::AfterBoot => {
-            let layer = if progress.gate.layer.is_empty() { "the first look" } else { &progress.gate.layer };
-            let rest = format!("stays cordoned until it is healthy, now at {layer}");
-            resting(view, NodeState::AfterBoot, rest)
+            let seen = if progress.gate.words.is_empty() { "the first look" } else { &progress.gate.words };
+            resting(view, NodeState::AfterBoot, format!("stays cordoned until it is healthy: {seen}"))
         }
         DrainPhase::Leaving => resting(view, NodeState::Leaving, "drains wait until it has left".to_owned()),
         DrainPhase::WholeSite => {
@@ -206,6 +204,8 @@ fn idle(view: &DrainView, status: DrainStatus, now: GoTime) -> JudgedState {
     }
     let silent = view.agreed().map(|it| it.api_silent_since).filter(|it| !it.is_zero());
     let foreign = view.agreed().is_some_and(|it| it.cordon == CordonOwner::Foreign);
+    let ill = view.ill().map(|(what, why, _)| format!("{what}: {why}"));
+    let ill = view.zedkube_away().or(ill).map(|it| format!("; {it}"));
     let (state, rest) = match silent {
         _ if status == DrainStatus::NotSupported => {
             (NodeState::NoCluster, "there is nothing to drain".to_owned())
@@ -218,21 +218,9 @@ fn idle(view: &DrainView, status: DrainStatus, now: GoTime) -> JudgedState {
             (NodeState::Unknown, format!("the Kubernetes API has not answered since {since}"))
         }
         None if foreign => (NodeState::Cordoned, "by somebody else, its pods may still run here".to_owned()),
-        None => (NodeState::InService, format!("no drain is requested{}", at_rest(view))),
+        None => (NodeState::InService, format!("no drain is requested{}", ill.unwrap_or_default())),
     };
     resting(view, state, rest)
-}
-
-/// What is wrong while nothing waits for it: zedkube is gone, a file cannot be used, as where a disk is full, or what the
-/// gate has found too long.
-fn at_rest(view: &DrainView) -> String {
-    let ill = view.agreed().and_then(|it| it.gate.warnings.iter().find(|it| it.failed));
-    match (view.zedkube_away(), view.each_trouble().next(), ill) {
-        (Some(away), ..) => format!("; {away}"),
-        (None, Some((agent, it)), _) => format!("; {agent} cannot use {}: {}", it.path, it.error),
-        (None, None, Some(it)) => format!("; {}: {}", it.layer, it.words),
-        (None, None, None) => String::new(),
-    }
 }
 
 /// How many drains have failed for `by`, and what the last one could not move.
@@ -278,18 +266,14 @@ fn api_silent(progress: &NodeDrainProgress, what: &str, begun: bool, now: GoTime
 fn at_work(progress: &NodeDrainProgress, what: &str, now: GoTime) -> JudgedState {
     let counts = progress.counts;
     let cannot = |it: String| blocked(format!("{what} waits, {it} cannot leave"));
-    if let Some(first) = progress.blockers.first() {
-        return match counts.blocked {
-            // Nothing of the pods keeps them.
-            _ if first.code == "kubelet-silent" => {
-                blocked(format!("{what} waits, the kubelet of this node is silent"))
-            }
-            0 => cannot(first.subject()),
-            held => cannot(format!("{held} of {}", number(counts.total, "pod"))),
-        };
-    }
-    if counts.blocked > 0 {
-        return cannot(format!("{} of {}", counts.blocked, number(counts.total, "pod")));
+    match (progress.blockers.first(), counts.blocked) {
+        // Nothing of the pods keeps them.
+        (Some(it), _) if it.code == "kubelet-silent" => {
+            return blocked(format!("{what} waits, the kubelet of this node is silent"));
+        }
+        (Some(it), 0) => return cannot(it.subject()),
+        (None, 0) => {}
+        (_, held) => return cannot(format!("{held} of {}", number(counts.total, "pod"))),
     }
     let words = [
         (DrainPhase::RunningHooks, "hooks before the drain run"),

@@ -13,6 +13,7 @@ const TO_KNOW: &str =
 const TO_KEEP_OFF: &str = "do not work on the node: it takes pods again";
 const TO_KEEP_AWAY: &str = "leave the node alone: it goes down by itself";
 const TO_TAKE_CARE: &str = "do not work on the node: pods may still run on it";
+const TO_UPDATE: &str = "fix what is named, at the controller or on this node (`journalctl -u zedbox -n 30`); it is tried again by itself";
 const TO_START: &str = "start zedkube, as no drain continues without it: `systemctl restart zedbox`; where it ends again, `zedbox check \
      /etc/zedbox/zedbox.toml` and `journalctl -u zedbox -n 20` say why";
 
@@ -38,10 +39,14 @@ impl DrainView {
             progress.map(|it| it.next_step.as_str()),
             of_blocker,
         ];
-        let known = steps.into_iter().flatten().chain(waiting).find(|it| !it.is_empty());
+        let gate = progress.map(|it| it.gate.next_step.as_str());
+        let ill = self.ill().map(|it| it.2).into_iter().chain(gate).filter(|_| state == NodeState::InService);
+        let known = steps.into_iter().flatten().chain(waiting).chain(ill).find(|it| !it.is_empty());
+        let of_update = self.pending.is_empty() && self.requests.is_empty();
         let of_state = [
             (NodeState::Unknown, TO_KNOW),
             (NodeState::InService, TO_WORK),
+            (NodeState::Requested, if of_update { TO_UPDATE } else { "" }),
             (NodeState::Withdrawn, TO_KEEP_OFF),
             (NodeState::Drained, TO_KEEP_AWAY),
             (NodeState::Unproved, TO_TAKE_CARE),

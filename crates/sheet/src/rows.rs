@@ -75,8 +75,8 @@ pub fn rows(view: &DrainView, judged: &Judgement, now: GoTime) -> Vec<Row> {
     rows.extend(view.leave.iter().map(|it| cause("cluster", leave_words(it, now))));
     // Who and why is in the headline of a node that rests.
     let told = judged.headline.state == NodeState::Paused;
-    let paused = |it| Row::new(RowWeight::Essential, "paused", pause_words(it, told, now));
-    rows.extend(view.pause.iter().map(paused));
+    let paused = view.pause.iter().map(|it| pause_words(it, told, now));
+    rows.extend(paused.map(|it| Row::new(RowWeight::Essential, "paused", it)));
     rows.extend(view.force.iter().map(|it| {
         cause(
             "force file",
@@ -86,8 +86,12 @@ pub fn rows(view: &DrainView, judged: &Judgement, now: GoTime) -> Vec<Row> {
             },
         )
     }));
-    let trouble = |(agent, it): (&str, &Trouble)| trouble_words(agent, it) + &since(it.since, now);
-    rows.extend(view.each_trouble().map(|it| cause("trouble", trouble(it))));
+    for (at, (agent, it)) in view.each_trouble().enumerate() {
+        // The headline of a node at rest and its next step say the first.
+        let told = at == 0 && judged.headline.state == NodeState::InService;
+        let weight = if told { RowWeight::Detail } else { RowWeight::Cause };
+        rows.push(Row::new(weight, "trouble", trouble_words(agent, it) + &since(it.since, now)));
+    }
     rows.extend(view.more_troubles().map(|text| cause("trouble", text)));
     if !view.broken.is_empty() {
         let files = number(view.broken.len(), "file");
@@ -280,7 +284,8 @@ fn progress_rows(
         rows.push(cause("skipped", progress.skip.clone()));
     }
     // What the headline and the row `paused` say is not said again, and what other rows say has less weight.
-    let is_told = progress.phase == DrainPhase::Paused || progress.reason == IDLE;
+    let of_phase = [DrainPhase::Paused, DrainPhase::Undecided, DrainPhase::WholeSite, DrainPhase::AfterBoot];
+    let is_told = of_phase.contains(&progress.phase) || progress.reason == IDLE;
     let said = rows.iter().any(|it| matches!(it.label, "blocked" | "volume" | "storage"));
     let weight = if said { RowWeight::Detail } else { RowWeight::Cause };
     rows.extend(reason(progress).filter(|_| !is_told).map(|it| Row::new(weight, "reason", it.to_owned())));

@@ -48,6 +48,11 @@ pub fn date_and_time(at: GoTime) -> (String, String) {
     (at.strftime("%Y-%m-%d").to_string(), at.strftime("%H:%M:%S").to_string())
 }
 
+/// `text` without the date of today before its times.
+pub fn of_today(text: &str, now: GoTime) -> String {
+    text.replace(&format!("{} ", date_and_time(now).0), "")
+}
+
 /// In UTC to the second as RFC 3339, for lines of a log and for programs.
 pub fn seconds(at: GoTime) -> String {
     at.to_timestamp().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

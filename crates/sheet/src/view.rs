@@ -279,6 +279,16 @@ impl DrainView {
         held.into_iter().chain(rest)
     }
 
+    /// What is wrong while nothing waits for it: a file that cannot be used, as where a disk is full, or what the gate has
+    /// found too long; why, and what to do.
+    pub(crate) fn ill(&self) -> Option<(String, &str, &str)> {
+        let gate = self.agreed().and_then(|it| it.gate.warnings.iter().find(|it| it.failed));
+        let gate = gate.map(|it| (it.layer.clone(), it.words.as_str(), it.next_step.as_str()));
+        let path = |agent: &str, it: &Trouble| format!("{agent} cannot use {}", it.path);
+        let file = self.each_trouble().next();
+        file.map(|(by, it)| (path(by, it), it.error.as_str(), it.next_step.as_str())).or(gate)
+    }
+
     /// The first that something waits for.
     pub fn holding(&self) -> Option<&Trouble> {
         self.each_trouble().map(|(_, it)| it).find(|it| !it.holds.is_empty())

@@ -14,7 +14,7 @@ use kubeapi::slim::longhorn::{self, Volume};
 use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error};
 use serde_json::Value;
-use topics::{VerifyFinding, VerifyLayer, VerifyResult};
+use topics::{VerifyFinding, VerifyLayer, VerifyResult, number};
 
 use crate::cluster::{etcd_snapshots, events, listed, server_time};
 use crate::finding::{warnings, without_hints};
@@ -75,7 +75,7 @@ impl LayerCheck {
         rule: impl FnOnce(&[T]) -> Vec<Finding>,
     ) -> &mut Self {
         match read {
-            Ok(all) => self.read(format!("{} {what}", all.len())).found(rule(all)),
+            Ok(all) => self.read(number(all.len(), what.trim_end_matches('s'))).found(rule(all)),
             Err(error) => self.found([Finding::unreadable(what, error)]),
         }
     }
@@ -196,9 +196,7 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
     );
     vec![
         LayerCheck::default()
-            .list("events read for certificates", events.as_deref(), |all| {
-                warnings(certificates::events(all))
-            })
+            .list("certificate events", events.as_deref(), |all| warnings(certificates::events(all)))
             .layer("certificates"),
         clock.layer("clock"),
         LayerCheck::default()

@@ -1,8 +1,10 @@
 //! K7: what the headline claims, over everything that can be published.
 
 use super::*;
+use serde_json::json;
+
 use crate::{Live, OPERATOR};
-use topics::{Answer, NodeDrainRequest, NodeDrainStatus, OperationPause, OutageQuestion, SkipKind, Trouble};
+use topics::{Answer, NodeDrainRequest, NodeDrainStatus, OperationPause, OutageQuestion, SkipKind};
 
 fn now() -> GoTime {
     "2026-03-14T09:41:00Z".parse().unwrap()
@@ -38,7 +40,11 @@ fn safe() -> DrainView {
 }
 
 /// What is changed in a safe node, the state that this gives, and how.
-type Row = (&'static str, NodeState, DrainOutcome, fn(&mut DrainView));
+type Row = (&'static str, (NodeState, DrainOutcome), fn(&mut DrainView));
+
+const UNKNOWN: (NodeState, DrainOutcome) = (NodeState::Unknown, DrainOutcome::Unknown);
+const SKIPPED: (NodeState, DrainOutcome) = (NodeState::Unproved, DrainOutcome::Skipped);
+const DRAINED: (NodeState, DrainOutcome) = (NodeState::Drained, DrainOutcome::Complete);
 
 fn text(view: &DrainView) -> String {
     view.judge(now()).headline.text
@@ -60,64 +66,48 @@ fn progress(view: &mut DrainView) -> &mut NodeDrainProgress {
 fn k7_safe_is_only_a_node_proved_empty_under_a_cordon_for_the_request_that_exists() {
     assert_eq!(text(&safe()), "SAFE TO WORK ON: proved empty under a cordon");
     let rows: [Row; 20] = [
-        ("no progress", NodeState::Unproved, DrainOutcome::Unproved, |it| it.progress = None),
-        ("another boot", NodeState::Unknown, DrainOutcome::Unknown, |it| it.earlier_boot = true),
-        ("silent for 3 min", NodeState::Unknown, DrainOutcome::Unknown, |it| {
-            it.live.last_turn = "2026-03-14T09:37:59Z".parse().unwrap();
+        ("no progress", (NodeState::Unproved, DrainOutcome::Unproved), |it| it.progress = None),
+        ("another boot", UNKNOWN, |it| it.earlier_boot = true),
+        ("silent for 3 min", UNKNOWN, |it| it.live.last_turn = "2026-03-14T09:37:59Z".parse().unwrap()),
+        ("no status", (NodeState::UnderWay, DrainOutcome::UnderWay), |it| it.status = None),
+        ("a status of before", UNKNOWN, |it| it.status = Some(NodeDrainStatus::default())),
+        ("no cordon", UNKNOWN, |it| progress(it).cordon = CordonOwner::None),
+        ("no answer", UNKNOWN, |it| progress(it).answers.clear()),
+        ("an answer to another request", UNKNOWN, |it| progress(it).answers[0].requested_at = now()),
+        ("an answer on the way", UNKNOWN, |it| progress(it).answers[0].status = DrainStatus::Cordoned),
+        ("a failed answer", UNKNOWN, |it| progress(it).answers[0].status = DrainStatus::FailedDrain),
+        ("a skip in the answer", SKIPPED, |it| progress(it).answers[0].skip = "no API".to_owned()),
+        ("a skip beside it", SKIPPED, |it| progress(it).skip = "no API".to_owned()),
+        ("a skipped phase", SKIPPED, |it| progress(it).phase = DrainPhase::Skipped),
+        ("forced", (NodeState::Unproved, DrainOutcome::Forced), |it| {
+            progress(it).answers[0].skip_kind = SkipKind::Forced
         }),
-        ("no status", NodeState::UnderWay, DrainOutcome::UnderWay, |it| it.status = None),
-        ("a status of before", NodeState::Unknown, DrainOutcome::Unknown, |it| {
-            it.status = Some(NodeDrainStatus::default());
-        }),
-        ("no cordon", NodeState::Unknown, DrainOutcome::Unknown, |it| {
-            progress(it).cordon = CordonOwner::None;
-        }),
-        ("no answer", NodeState::Unknown, DrainOutcome::Unknown, |it| progress(it).answers.clear()),
-        ("an answer to another request", NodeState::Unknown, DrainOutcome::Unknown, |it| {
-            progress(it).answers[0].requested_at = now();
-        }),
-        ("an answer on the way", NodeState::Unknown, DrainOutcome::Unknown, |it| {
-            progress(it).answers[0].status = DrainStatus::Cordoned;
-        }),
-        ("a failed answer", NodeState::Unknown, DrainOutcome::Unknown, |it| {
-            progress(it).answers[0].status = DrainStatus::FailedDrain;
-        }),
-        ("a skip in the answer", NodeState::Unproved, DrainOutcome::Skipped, |it| {
-            progress(it).answers[0].skip = "no API".to_owned();
-        }),
-        ("a skip beside it", NodeState::Unproved, DrainOutcome::Skipped, |it| {
-            progress(it).skip = "no API".to_owned();
-        }),
-        ("a skipped phase", NodeState::Unproved, DrainOutcome::Skipped, |it| {
-            progress(it).phase = DrainPhase::Skipped;
-        }),
-        ("forced", NodeState::Unproved, DrainOutcome::Forced, |it| {
-            progress(it).answers[0].skip_kind = SkipKind::Forced;
-        }),
-        ("no request", NodeState::Withdrawn, DrainOutcome::UnderWay, |it| it.requests.clear()),
-        ("a request that cannot be read", NodeState::Unknown, DrainOutcome::Unknown, |it| {
+        ("no request", (NodeState::Withdrawn, DrainOutcome::UnderWay), |it| it.requests.clear()),
+        ("a request that cannot be read", UNKNOWN, |it| {
             it.requests.clear();
             it.blind = true;
         }),
-        ("an old request that was skipped", NodeState::Safe, DrainOutcome::Complete, |it| {
+        ("an old request that was skipped", (NodeState::Safe, DrainOutcome::Complete), |it| {
             let old =
                 Answer { requested_at: now(), skip: "no API".to_owned(), ..progress(it).answers[0].clone() };
             progress(it).answers.insert(0, old);
         }),
-        ("a newer request", NodeState::Withdrawn, DrainOutcome::UnderWay, |it| own(it).requested_at = now()),
-        ("an operation", NodeState::Drained, DrainOutcome::Complete, |it| {
-            it.pending = [("reboot".to_owned(), DeviceOpPending::default())].into();
+        ("a newer request", (NodeState::Withdrawn, DrainOutcome::UnderWay), |it| {
+            own(it).requested_at = now()
         }),
-        ("another requester", NodeState::Drained, DrainOutcome::Complete, |it| {
+        ("an operation", DRAINED, |it| {
+            it.pending = [("reboot".to_owned(), DeviceOpPending::default())].into()
+        }),
+        ("another requester", DRAINED, |it| {
             let update = NodeDrainRequest { requested_by: Requester::Update, ..own(it).clone() };
             it.requests.insert("baseosmgr", update);
         }),
     ];
-    for (name, state, outcome, change) in rows {
+    for (name, wanted, change) in rows {
         let mut view = safe();
         change(&mut view);
         let judged = view.judge(now());
-        assert_eq!((judged.headline.state, judged.outcome), (state, outcome), "{name}");
+        assert_eq!((judged.headline.state, judged.outcome), wanted, "{name}");
     }
     let mut view = safe();
     view.last_look = Some(OutageQuestion { op: "reboot".to_owned(), ..OutageQuestion::default() });
@@ -142,34 +132,26 @@ fn k7_what_a_pause_keeps_from_a_drained_node_is_not_said_to_go_ahead() {
     };
     assert_eq!(text(&paused()), "PAUSED: reboot 7 waits; paused by field: new disk; the node is drained");
     let rows: [Row; 8] = [
-        ("nothing waits", NodeState::Safe, DrainOutcome::Complete, |it| it.pending.clear()),
-        ("no pause", NodeState::Drained, DrainOutcome::Complete, |it| {
-            progress(it).pause = OperationPause::default();
-        }),
-        ("commanded", NodeState::Drained, DrainOutcome::Complete, |it| {
-            reboot(it).state = PendingState::Commanded;
-        }),
-        ("begun before the pause", NodeState::Drained, DrainOutcome::Complete, |it| {
-            reboot(it).drain_requested_at = asked();
-        }),
-        ("refused after it had begun", NodeState::Paused, DrainOutcome::Complete, |it| {
+        ("nothing waits", (NodeState::Safe, DrainOutcome::Complete), |it| it.pending.clear()),
+        ("no pause", DRAINED, |it| progress(it).pause = OperationPause::default()),
+        ("commanded", DRAINED, |it| reboot(it).state = PendingState::Commanded),
+        ("begun before the pause", DRAINED, |it| reboot(it).drain_requested_at = asked()),
+        ("refused after it had begun", (NodeState::Paused, DrainOutcome::Complete), |it| {
             progress(it).pause.scope = PauseScope::Controller;
             reboot(it).drain_requested_at = asked();
         }),
-        ("a person's order", NodeState::Drained, DrainOutcome::Complete, |it| {
-            reboot(it).site = "field".to_owned();
-        }),
-        ("another requester", NodeState::Drained, DrainOutcome::Complete, |it| {
+        ("a person's order", DRAINED, |it| reboot(it).site = "field".to_owned()),
+        ("another requester", DRAINED, |it| {
             let update = NodeDrainRequest { requested_by: Requester::Update, ..own(it).clone() };
             it.requests.insert("baseosmgr", update);
         }),
-        ("other requests cannot be read", NodeState::Drained, DrainOutcome::Complete, |it| it.blind = true),
+        ("other requests cannot be read", DRAINED, |it| it.blind = true),
     ];
-    for (name, state, outcome, change) in rows {
+    for (name, wanted, change) in rows {
         let mut view = paused();
         change(&mut view);
         let judged = view.judge(now());
-        assert_eq!((judged.headline.state, judged.outcome), (state, outcome), "{name}");
+        assert_eq!((judged.headline.state, judged.outcome), wanted, "{name}");
     }
 }
 
@@ -306,35 +288,49 @@ fn rest() -> DrainView {
 }
 
 #[test]
-fn what_the_drain_alone_does_not_know_comes_first() {
-    type Fact = (fn(&mut DrainView), DrainOutcome, &'static str);
-    let facts: [Fact; 2] = [
-        (
-            |it| {
-                let it = it.others.entry("nodeagent").or_default();
-                *it = Live { running: Some(true), last_turn: asked() };
-            },
-            DrainOutcome::Blocked,
-            "BLOCKED: nodeagent hangs, its last turn was at 09:30:00 UTC",
-        ),
-        (
-            |it| {
-                let trouble = Trouble {
-                    path: "/persist/x".to_owned(),
-                    error: "no space left on device".to_owned(),
-                    holds: vec!["reboot 7".to_owned()],
-                    ..Trouble::default()
-                };
-                it.troubles.insert("zedagent", topics::AgentTrouble { troubles: vec![trouble], more: 0 });
-            },
-            DrainOutcome::Blocked,
-            "BLOCKED: reboot 7 waits until /persist/x can be used: no space left on device",
-        ),
+fn what_the_drain_alone_does_not_know_comes_first_with_what_to_do() {
+    let trouble = |holds: &[&str], next_step: &str| {
+        let it = json!({ "Path": "/run/x", "Error": "disk full", "Holds": holds, "NextStep": next_step });
+        topics::AgentTrouble { troubles: vec![serde_json::from_value(it).unwrap()], more: 0 }
+    };
+    let mut views = [(); 4].map(|()| rest());
+    views[0].others.insert("nodeagent", Live { running: Some(true), last_turn: asked() });
+    views[1].troubles.insert("zedagent", trouble(&["reboot 7"], "make room"));
+    views[2].troubles.insert("zedagent", trouble(&[], "make room"));
+    let image = serde_json::from_value(json!({ "BaseOsVersion": "14.6.0", "Error": "404" })).unwrap();
+    views[3].updates.insert("x".to_owned(), image);
+    let facts = [
+        ("BLOCKED: nodeagent hangs, its last turn was at 09:30:00 UTC", "`systemctl restart zedbox`; "),
+        ("BLOCKED: reboot 7 waits until /run/x can be used: disk full", "make room"),
+        ("IN SERVICE: no drain is requested; zedagent cannot use /run/x: disk full", "make room"),
+        ("REQUESTED: OS update 14.6.0 waits: 404", "fix what is named"),
     ];
-    for (change, outcome, text) in facts {
-        let mut view = rest();
-        change(&mut view);
+    for (view, (text, step)) in views.iter().zip(facts) {
         let judged = view.judge(now());
-        assert_eq!((judged.outcome, judged.headline.text.as_str()), (outcome, text));
+        assert_eq!(judged.headline.text, text);
+        assert!(view.next_step(&judged, now()).starts_with(step), "{text}");
+        assert_eq!(judged.outcome == DrainOutcome::Blocked, text.starts_with("BLOCKED"));
+    }
+    for (progress, text) in [
+        (
+            json!({ "Phase": "outside-window" }),
+            "WAITING FOR A WINDOW: the operation waits, the windows stay closed",
+        ),
+        (
+            json!({ "Phase": "after-boot", "Reason": "x", "Gate": { "Words": "not Ready" } }),
+            "AFTER A BOOT: stays cordoned until it is healthy: not Ready",
+        ),
+        (json!({ "Phase": "whole-site", "Reason": "whole-site x waits" }), "WHOLE-SITE OPERATION: x waits"),
+        (json!({ "Gate": { "NextStep": "start it" } }), "IN SERVICE: no drain is requested"),
+    ] {
+        let mut view = rest();
+        view.progress = Some(NodeDrainProgress {
+            status: DrainStatus::NotRequested,
+            ..serde_json::from_value(progress).unwrap()
+        });
+        let judged = view.judge(now());
+        assert_eq!(judged.headline.text, text);
+        assert_eq!(view.next_step(&judged, now()) == "start it", text.starts_with("IN"));
+        assert!(crate::rows(&view, &judged, now()).iter().all(|it| it.label != "reason"), "{text}");
     }
 }

@@ -326,11 +326,7 @@ impl Zedagent {
     pub(super) fn ask_gate(&self, now: Mono) -> OperationGate {
         match &self.hold.failure {
             Some(failure) if now < failure.until || planted(Fault::A4NotAgain) => OperationGate::Wait {
-                waiting_for: format!(
-                    "the next try at {}, after {}",
-                    self.wall(failure.until).shown(),
-                    topics::number(failure.failures, "failed drain")
-                ),
+                waiting_for: format!("the next try at {}", self.wall(failure.until).shown()),
                 next_step: "`zedbox status` says what to fix; to go ahead without a drain: `zedbox go --past drain \
                             --reason '...'`",
             },

@@ -77,7 +77,7 @@ pub(super) async fn run(
     if undrained && within.is_none() && !options.undrained {
         refuse_in_cluster(topic_root, options.kubeconfig.as_deref()).await.with_context(doing)?;
     }
-    match refuse_while_paused(&seen, &doing()) {
+    match refuse_while_paused(&seen, &doing(), clock.wall()) {
         // Power that fails asks nobody.
         Err(paused) if within.is_some() => {
             Voice::warn_of(

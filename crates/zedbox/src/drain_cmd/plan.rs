@@ -161,7 +161,8 @@ fn sheet(plan: &Plan, pass: &PreflightPass, steps: &[String], columns: usize) ->
     for it in &plan.findings {
         let it = preflight::shown(it, pass);
         out.push_str(&row("finding", &finding_words(&it), columns));
-        out.push_str(&row("next step", &it.next_step, columns));
+        let label = if it.severity == Severity::Hint.text() { "hint" } else { "next step" };
+        out.push_str(&row(label, &it.next_step, columns));
     }
     for note in &plan.notes {
         out.push_str(&row("note", note, columns));

@@ -41,7 +41,7 @@ pub(super) async fn order(
     let clock = *clock;
     let reason = person::reason(reason).context(REQUEST)?;
     let seen = shell.look();
-    refuse_while_paused(&seen, REQUEST)?;
+    refuse_while_paused(&seen, REQUEST, clock.wall())?;
     let mut own = publication(topic_root, REQUEST)?;
     let file = operator_file(topic_root);
     refuse_second(&own, &seen, &file, clock.wall())?;

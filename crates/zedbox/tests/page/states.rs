@@ -164,7 +164,7 @@ pub(crate) const STATES: [State; 29] = [
         "after-boot",
         "cluster-idle",
         after_boot,
-        "AFTER A BOOT: stays cordoned until it is healthy, now at node-lease",
+        "AFTER A BOOT: stays cordoned until it is healthy: lease kube-node-lease/edge-node-1: no longer renewed",
     ),
     state(
         "whole-site",

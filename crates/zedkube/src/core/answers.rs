@@ -406,8 +406,7 @@ impl Answers {
         if self.only_a_person_waits() {
             "then ask again with `zedbox drain --reason TEXT`, or give up with `zedbox undrain`"
         } else {
-            "it is requested again by itself; to go ahead without a drain: `zedbox go --past drain \
-             --reason '...'`"
+            "then it is tried again; without a drain: `zedbox go --past drain --reason '...'`"
         }
     }
 

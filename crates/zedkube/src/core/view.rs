@@ -195,7 +195,7 @@ impl Zedkube {
             Membership::Undecided => words(
                 DrainPhase::Undecided,
                 "whether this node is in a cluster is not known yet: zedagent has read no device config",
-                "if this stays: check that persist/config/edge-dev-config.json is there, and look at the log of zedagent",
+                "`zedbox setup` writes it; where a controller does, `journalctl -u zedbox -n 30` says what zedagent waits for",
             ),
             Membership::Member | Membership::Outside if self.cleanup.cordon() == CordonOwner::Ours => words(
                 DrainPhase::Withdrawing,

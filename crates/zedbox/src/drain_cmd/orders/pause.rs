@@ -6,8 +6,8 @@ use agent::operator;
 use anyhow::{Context as _, bail};
 use pubsub::store;
 use sheet::DrainView;
-use sheet::text::{clock_time, span};
-use topics::{DeviceOp, OperationPause, PAUSE_FILE, PAUSE_LEFT_FILE, PauseScope, PendingState};
+use sheet::text::{clock_time, of_today, span};
+use topics::{DeviceOp, GoTime, OperationPause, PAUSE_FILE, PAUSE_LEFT_FILE, PauseScope, PendingState};
 
 use super::write;
 use crate::Exit;
@@ -125,13 +125,10 @@ fn of_controller(seen: &DrainView) -> Vec<String> {
 }
 
 /// Refuses `doing` while a pause would keep it waiting.
-pub(in crate::drain_cmd) fn refuse_while_paused(seen: &DrainView, doing: &str) -> anyhow::Result<()> {
+pub(crate) fn refuse_while_paused(seen: &DrainView, doing: &str, now: GoTime) -> anyhow::Result<()> {
     if let Some(pause) = seen.pause.as_ref().filter(|it| it.scope == PauseScope::Node) {
-        bail!(
-            "{doing}: operations of this node are {}; {}, then this again",
-            pause.words(),
-            pause.next_step()
-        );
+        let words = of_today(&pause.words(), now);
+        bail!("{doing}: operations of this node are {words}; {}, then this again", pause.next_step());
     }
     Ok(())
 }

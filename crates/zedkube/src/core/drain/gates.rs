@@ -228,8 +228,9 @@ impl Drain {
         }
         let closed = node.window.closed.as_ref();
         let why = closed.map_or("the window is opening", |it| &it.why);
-        let step = "wait; to start it now all the same: `zedbox go --past window --reason '...'`";
         let until = closed.and_then(|it| it.opens).unwrap_or(GoTime::ZERO);
+        let first = if until.is_zero() { "fix what keeps them closed" } else { "wait" };
+        let step = format!("{first}; to start it now all the same: `zedbox go --past window --reason '...'`");
         let shut = Shut { until, ..Shut::new(words(DrainPhase::OutsideWindow, why, step)) };
         shut.with_step(StepWord::OutsideWindow, 0, why)
     }
