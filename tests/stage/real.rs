@@ -130,6 +130,9 @@ impl Real {
             nodes.delete(node, &now).await.unwrap();
             drop(leases.delete(node, &now).await);
         }
+        // A turn of a node that is gone would keep the next scenario waiting for a minute.
+        let turns: Api<Lease> = Api::namespaced(self.client().clone(), kubeapi::names::APP_NAMESPACE);
+        drop(turns.delete(outage::turn::record::LEASE, &now).await);
         let pods: Api<Pod> = Api::namespaced(self.client().clone(), &place.namespace);
         for pod in pods.list(&ListParams::default()).await.unwrap() {
             // The kubelet may have been faster.
