@@ -88,7 +88,7 @@ async fn set_up(options: &SetupCommand) -> anyhow::Result<Exit> {
     let text = String::from_utf8(text).with_context(|| format!("read {}", settings_at.display()))?;
     let set = settings::values(&options.root)?;
     let (members, device, admin) = wanted(options, &before, &set)?;
-    let kubeconfig = options.kubeconfig.display().to_string();
+    let kubeconfig = std::path::absolute(&options.kubeconfig)?.display().to_string();
     let lines = [("device", &device), ("kubeconfig", &kubeconfig)];
     let old = |name: &str| set.iter().find(|it| it.0 == name).map(|it| json!(it.1));
     let differs = (members.iter().map(|(at, new)| (*at, before.pointer(at).cloned(), new.clone())))

@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
@@ -21,14 +20,11 @@ const SETTINGS: &str = "etc/zedbox/zedbox.toml";
 
 struct Machine {
     root: TempDir,
-    kubeconfig: PathBuf,
 }
 
 impl Machine {
     fn new() -> Self {
-        let root = tempfile::tempdir().unwrap();
-        let kubeconfig = root.path().join("etc/zedbox/kubeconfig");
-        let machine = Self { root, kubeconfig };
+        let machine = Self { root: tempfile::tempdir().unwrap() };
         machine.put(SETTINGS, include_str!("../../xtask/package/zedbox.toml"));
         machine
     }
@@ -46,9 +42,10 @@ impl Machine {
     }
 
     fn command(&self, words: &str) -> Command {
+        let words = format!("setup --root . --kubeconfig etc/zedbox/kubeconfig {words}");
         let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
-        command.arg("setup").arg("--root").arg(self.root.path()).arg("--kubeconfig").arg(&self.kubeconfig);
-        command.args(words.split_whitespace()).env_remove("KUBECONFIG").stdin(Stdio::null());
+        command.args(words.split_whitespace()).current_dir(&self.root);
+        command.env_remove("KUBECONFIG").stdin(Stdio::null());
         command
     }
 
@@ -82,10 +79,9 @@ async fn x4_setup_makes_a_node_of_a_machine_with_the_package_and_done_again_chan
     // The Node has its device already.
     assert_eq!(config["id"]["uuid"], scenarios::UUID);
     let settings = machine.text(SETTINGS);
-    assert!(
-        settings.contains("\ndevice = \"record\"\n") && settings.contains("\nkubeconfig = "),
-        "{settings}"
-    );
+    // An agent starts in another folder.
+    let at = machine.root.path().display();
+    assert!(settings.contains(&format!("\nkubeconfig = \"{at}/etc/zedbox/kubeconfig\"\n")), "{settings}");
     for path in [CONFIG, SETTINGS] {
         let mode = fs::metadata(machine.root.path().join(path)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{path}");
