@@ -18,7 +18,6 @@ use super::stage::DemoTopics;
 use super::teller::Narrator;
 use crate::args::Scenario;
 
-/// volumemgr's status of a downloaded image.
 const LOADED: &str = include_str!("../../../../tests/golden/ContentTreeStatus/loaded.json");
 const CONTENT: &str = "5c1f6e0a-3a5e-4a80-9d6f-2b9f5d6e7a01";
 const VERSION: &str = "14.5.1-lts-kubevirt-amd64";
