@@ -122,10 +122,15 @@ impl Zedkube {
             && self.cleanup.cordon() == CordonOwner::Foreign
             && words.next_step == WORK
         {
-            let node = &self.node.name;
-            words.next_step = format!(
-                "work on the node; whoever has cordoned it ends that afterwards: `kubectl uncordon {node}`"
-            );
+            let first = "work on the node; whoever has cordoned it ends that afterwards";
+            words.next_step = format!("{first}: `kubectl uncordon {}`", self.node.name);
+        }
+        if words.phase == DrainPhase::WaitingForTurn && self.node.turn.is_back() {
+            let gate = self.cleanup.after_boot.shown(&self.node);
+            let warned = gate.warnings.into_iter().find(|it| !it.failed).map(|it| (it.words, it.next_step));
+            let (what, next) = warned.unwrap_or((gate.words, gate.next_step));
+            let reason = format!("its turn of before the boot ends once the node is well: {what}");
+            (words.reason, words.next_step) = (reason, next);
         }
         let k3s = &self.node.k3s;
         if k3s.holds() {
@@ -133,13 +138,8 @@ impl Zedkube {
             words.reason = format!("{}; the update of k3s {failed}{}", words.reason, k3s.what);
             words.next_step.clone_from(&k3s.next_step);
         }
-        if let Some(pause) = self
-            .node
-            .window
-            .pause
-            .as_ref()
-            .filter(|_| matches!(words.phase, DrainPhase::Idle | DrainPhase::Undecided))
-        {
+        let is_idle = matches!(words.phase, DrainPhase::Idle | DrainPhase::Undecided);
+        if let Some(pause) = self.node.window.pause.as_ref().filter(|_| is_idle) {
             pause.next_step().clone_into(&mut words.next_step);
         }
         match self.answers.force() {

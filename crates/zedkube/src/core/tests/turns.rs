@@ -1,9 +1,6 @@
 //! The turn to be down: waited for, looked at once more, lost, kept, given back.
-//!
 //! A turn that an update of k3s needs alone, over a restart in the same boot.
-//!
 //! A cordon that fails, the turn it is tried in, and one that nobody can be asked for.
-//!
 //! A cordon that an earlier boot has left, and a turn that is wanted from the start on.
 
 use std::time::Duration;
@@ -607,6 +604,10 @@ fn u12_a_cordon_of_an_earlier_boot_is_looked_for_and_removed_before_a_turn_is_wa
     assert!(bench.gives_back(), "others would wait for it, and it for them");
     bench.look(NodeLook::Open);
     assert!(asked(&bench, &Ask::Gate(true)));
+    clean(&mut bench);
+    bench.hear(Event::Turn(Box::new(TurnState::Booted { fence: 7, listed: true })));
+    let reason = bench.core.progress().reason;
+    assert!(reason.starts_with("its turn of before the boot ends once the node is well"), "{reason}");
 }
 
 #[test]
