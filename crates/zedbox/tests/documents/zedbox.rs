@@ -122,7 +122,7 @@ fn every_zedbox_line_that_the_program_says_is_one_that_it_takes() {
 const LOOKS: [&str; 9] =
     ["check", "help", "history", "lock status", "plan", "site status", "status", "verify", "watch"];
 /// Those that change something and are typed elsewhere than in a state of a node: the file, and how it types them.
-const TYPED_ELSEWHERE: [(&str, &str, &str); 11] = [
+const TYPED_ELSEWHERE: [(&str, &str, &str); 12] = [
     ("drain force", "tests/drain_cmd/force.rs", "(\"force "),
     ("drain force --remove", "tests/drain_cmd/force.rs", "\"force --remove\""),
     (
@@ -141,6 +141,7 @@ const TYPED_ELSEWHERE: [(&str, &str, &str); 11] = [
     ("notify test", "tests/access.rs", "\"notify\", \"test\""),
     ("role", "src/role_cmd.rs", "x4_every_object_of_the_reference"),
     ("role --create-namespace", "src/role_cmd.rs", "printed(\" --create-namespace\")"),
+    ("setup", "tests/setup.rs", ".arg(\"setup\")"),
     ("shutdown", "tests/drain_cmd/orders/device_order.rs", "\"shutdown"),
 ];
 
