@@ -49,9 +49,6 @@ pub(super) struct DemoWorld {
 impl DemoWorld {
     /// Shows the scenario; at its end all machines are up and idle, and the budget allows a disruption.
     pub(super) async fn show(&mut self, scenario: Scenario) -> anyhow::Result<()> {
-        if !matches!(scenario, Scenario::SiteStop | Scenario::MovingMachines) {
-            self.tell.say(&format!("{}: 1 pod of web on each, a database, tools.", self.nodes_run("a shop")));
-        }
         match scenario {
             Scenario::Reboot => self.reboot().await,
             Scenario::FailedDrain => self.failed_drain().await,
@@ -62,11 +59,13 @@ impl DemoWorld {
     }
 
     async fn reboot(&mut self) -> anyhow::Result<()> {
+        self.tell.say(&format!("{}: 1 pod of web on each, a database, tools.", self.nodes_run("a shop")));
         let show = self.begin(0).await?;
         self.order_reboot().await?;
         self.held().await?;
         self.make_room("An operator");
-        self.boots(show, 7).await.map(drop)
+        self.boots(show, 7).await?;
+        Ok(())
     }
 
     async fn failed_drain(&mut self) -> anyhow::Result<()> {
