@@ -141,7 +141,7 @@ const TYPED_ELSEWHERE: [(&str, &str, &str); 12] = [
     ("notify test", "tests/access.rs", "\"notify\", \"test\""),
     ("role", "src/role_cmd.rs", "x4_every_object_of_the_reference"),
     ("role --create-namespace", "src/role_cmd.rs", "printed(\" --create-namespace\")"),
-    ("setup", "tests/setup.rs", ".arg(\"setup\")"),
+    ("setup", "tests/setup.rs", "format!(\"setup "),
     ("shutdown", "tests/drain_cmd/orders/device_order.rs", "\"shutdown"),
 ];
 
