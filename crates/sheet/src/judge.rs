@@ -56,7 +56,7 @@ impl DrainView {
 
     /// The same for the drain alone, which ends whatever else waits for a file or for nodeagent.
     pub fn judge_drain(&self, now: GoTime) -> Judgement {
-        Self { troubles: Default::default(), last_look: None, ..self.clone() }.judge(now)
+        Self { troubles: std::collections::BTreeMap::new(), last_look: None, ..self.clone() }.judge(now)
     }
 
     /// How far the drain for one request is, by the answers to that request alone.

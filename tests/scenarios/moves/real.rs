@@ -150,7 +150,7 @@ async fn uncordons(end: &str) {
     }
     leaving(&mut world, &kubevirt).await;
     kubevirt.virt_api(false).await;
-    super::away::ends(&mut world, end).await;
+    away::ends(&mut world, end).await;
     uncordoned(&world, end).await;
     let it = guest(&world, &kubevirt, "db").await;
     assert!(!it["metadata"]["annotations"]["pillar-rs/drain-asked"].is_null(), "nobody could write it: {it}");
