@@ -14,11 +14,11 @@ const DEVELOPMENT: [&str; 9] = [
     "crates/agent/src/runtime/mock",
     "crates/nodestatus/src/server/trial",
 ];
-const DEVICE_LINES: usize = 88_296;
+const DEVICE_LINES: usize = 88_265;
 /// What builds, shows or tries it; benches too, 2,142 lines, which counted as device before.
 const DEVELOPMENT_LINES: usize = 13_539;
 /// Tests, those beside the code included.
-const TEST_LINES: usize = 100_256;
+const TEST_LINES: usize = 100_241;
 /// A number that is this much below its limit lowers the limit.
 const SLACK_LINES: usize = 400;
 

@@ -18,7 +18,7 @@ use tracing::debug;
 use crate::client::{self, ApiClient, BuiltRequest};
 use crate::error::Error;
 use crate::pace::Pace;
-use crate::reply::Reply;
+use crate::reply::{Reply, ReplyClass};
 use crate::settling::now;
 
 mod events;
@@ -33,7 +33,7 @@ pub const MARGIN: Duration = Duration::from_secs(5);
 
 /// After so long without any line everything is listed again, however often the watch was reopened: servers
 /// send a bookmark each minute and before the end of a slot. So the connection is dead; or the store was
-/// restored from a snapshot and has not reached our version yet.
+/// restored from a snapshot beside a server that did not end, and has not reached our version yet.
 pub const QUIET: Duration = Duration::from_secs(150);
 
 /// Objects per page of a list: the most pods that a kubelet usually takes; of large ones a few megabytes.
@@ -240,9 +240,6 @@ struct Follower {
     pace: Pace,
     /// Trouble was reported, and no recovery since.
     troubled: bool,
-    /// The server was not away, or its store was checked since to be as new as what we know: a watch on a
-    /// restored store is silent until it has caught up, and never reports what was lost.
-    looked: bool,
     tries: u32,
     rest: Option<Duration>,
     /// [`QUIET`] after the last line.
@@ -370,7 +367,6 @@ impl<K: DeserializeOwned + Send> Followed<K> {
             manner,
             pace: Pace::new(seed),
             troubled: false,
-            looked: true,
             tries: 0,
             rest: None,
             quiet: now() + QUIET,
@@ -410,20 +406,6 @@ impl Follower {
                         return heard;
                     }
                 }
-                FollowStep::Resume { version } if !self.looked => {
-                    match self.scope.list(&self.cluster, Some(1), None, kind).await {
-                        Ok(list) if list.is_before(&version) => self.list_again("restored"),
-                        Ok(_) => {
-                            self.looked = true;
-                            self.at = FollowStep::Resume { version };
-                        }
-                        Err(error) => {
-                            self.at = FollowStep::Resume { version };
-                            return self.trouble(error);
-                        }
-                    }
-                    kind.clear();
-                }
                 FollowStep::Resume { version } => {
                     let what = format!("watch {}", self.scope.what);
                     let request = self.scope.watch(&version, self.manner.slot);
@@ -438,10 +420,7 @@ impl Follower {
                             }
                         }
                         Err(error) if error.reply() == Reply::Expired => self.list_again("too old"),
-                        Err(error) => {
-                            self.at = FollowStep::Resume { version };
-                            return self.trouble(error);
-                        }
+                        Err(error) => return self.trouble(error, Some(version)),
                     }
                 }
                 FollowStep::Open { version, mut events } => {
@@ -473,14 +452,7 @@ impl Follower {
                             }
                         }
                         Err(error) if error.reply() == Reply::Expired => self.list_again("too old"),
-                        Err(error) => {
-                            // From this version the same line would come again, though its object may have
-                            // changed.
-                            let garbled = matches!(error, Error::Garbled { .. });
-                            self.at =
-                                if garbled { FollowStep::List(None) } else { FollowStep::Resume { version } };
-                            return self.trouble(error);
-                        }
+                        Err(error) => return self.trouble(error, Some(version)),
                     }
                 }
             }
@@ -536,7 +508,7 @@ impl Follower {
                     self.list_again("too old");
                     return None;
                 }
-                Some(self.trouble(error))
+                Some(self.trouble(error, None))
             }
         }
     }
@@ -548,12 +520,18 @@ impl Follower {
         self.at = FollowStep::List(None);
     }
 
-    fn trouble(&mut self, error: Error) -> FollowEvent {
+    /// Continues from `version` where a server is there and refuses us, or has too much to do. Else all is listed: the
+    /// server was away, and its store may have been restored, which a watch never reports once that has caught up. So
+    /// it is after a line that cannot be read, which would come again though its object may have changed.
+    fn trouble(&mut self, error: Error, version: Option<String>) -> FollowEvent {
         self.troubled = true;
-        // A server that refuses us was not away.
-        self.looked &= error.is_refused();
+        let reply = error.reply();
+        let is_there = error.is_refused() || reply.class() == ReplyClass::Throttle;
+        if let Some(version) = version.filter(|_| is_there) {
+            self.at = FollowStep::Resume { version };
+        }
         self.tries = self.tries.saturating_add(1);
-        self.rest = Some(self.pace.pause(self.tries, error.reply().retry_after()));
+        self.rest = Some(self.pace.pause(self.tries, reply.retry_after()));
         FollowEvent::Trouble(error)
     }
 }

@@ -52,15 +52,6 @@ pub(super) struct Head {
     pub(super) next: Option<String>,
 }
 
-impl Head {
-    /// Whether its store is older than `version`; false where either is no number.
-    pub(super) fn is_before(&self, version: &str) -> bool {
-        let number = |text: &str| text.parse::<u64>().ok();
-        let now = self.resource_version.as_deref().and_then(number);
-        now.zip(number(version)).is_some_and(|(now, then)| now < then)
-    }
-}
-
 /// Passes the objects of a page to `kind`.
 pub(super) fn page(body: &[u8], kind: &mut dyn ObjectSink) -> Result<Head, serde_json::Error> {
     let ListPage { metadata, items } = serde_json::from_slice(body)?;
