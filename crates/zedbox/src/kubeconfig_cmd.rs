@@ -20,9 +20,7 @@ const ADMINS: [&str; 3] =
     ["/run/.kube/k3s/k3s.yaml", "/etc/rancher/k3s/k3s.yaml", "/etc/rancher/rke2/rke2.yaml"];
 const STANDARD_OUTPUT: &str = "-";
 const SECS_A_DAY: u64 = 24 * 60 * 60;
-/// Status without the right to request tokens.
 const NO_RIGHT: u16 = 403;
-/// Status without such an account.
 const NO_ACCOUNT: u16 = 404;
 
 /// Failures go to standard error in plain words.
@@ -56,6 +54,7 @@ pub(crate) async fn make(command: &KubeconfigCommand) -> anyhow::Result<()> {
     let to = command.to.display();
     store::replace(&command.to, text.as_bytes()).with_context(|| format!("write {to}"))?;
     let until = token.expires.map_or_else(String::new, |it| {
+        let it = it.parse().map_or(it, topics::GoTime::shown);
         format!(", until {it}; this command makes another one in its place, also while the agents run")
     });
     Voice::print(&format!("{to}: {user} at {}{until}\n", place.server))?;

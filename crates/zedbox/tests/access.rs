@@ -82,7 +82,7 @@ fn x4_a_kubeconfig_is_made_of_a_service_account_and_its_token_is_in_the_file_alo
         said.contains("agents: system:serviceaccount:kube-system:pillar-rs at https://10.0.0.1:6443"),
         "{said}"
     );
-    assert!(said.contains("until 2027-03-14T09:41:00Z"), "{said}");
+    assert!(said.contains("until 2027-03-14 09:41:00 UTC"), "{said}");
     let file = made(&dir.path().join("agents"));
     assert_eq!(file["users"][0]["user"], json!({ "token": TOKEN }));
     assert_eq!(file["clusters"][0]["cluster"]["server"], "https://10.0.0.1:6443");

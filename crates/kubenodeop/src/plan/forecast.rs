@@ -23,7 +23,7 @@ use crate::plan::{KeepReason, PodClass, PodFacts, PodOwner};
 use crate::progress::{BlockCode, Subject};
 use crate::storage::{StorageView, is_manager};
 use kubeapi::names::{PodRef, PodUid};
-use topics::{Blocker, CordonOwner};
+use topics::{Blocker, CordonOwner, GoTime};
 
 type NamespacedName = (String, String);
 
@@ -442,11 +442,12 @@ impl Survey {
         let name = &self.node.name;
         match (self.node.cordon, &self.node.annotation) {
             (CordonOwner::None, _) => {}
-            (CordonOwner::Ours, Some(owner)) => notes.push(format!(
-                "node {name} is cordoned already, for {} requested {}",
-                owner.purpose(),
-                owner.requested_at
-            )),
+            (CordonOwner::Ours, Some(owner)) => {
+                let asked = &owner.requested_at;
+                let at = asked.parse().map_or_else(|_| asked.clone(), GoTime::shown);
+                let what = owner.purpose();
+                notes.push(format!("node {name} is cordoned already, for {what} requested {at}"));
+            }
             (CordonOwner::Ours, None) | (CordonOwner::Foreign, _) => {
                 notes.push(format!("node {name} is cordoned by somebody else, and stays so after a drain"));
             }

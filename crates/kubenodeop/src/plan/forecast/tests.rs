@@ -274,12 +274,12 @@ fn the_state_of_nodes_and_volumes_is_told() {
         ]
     );
     assert_eq!(plan.pods[0].note, "no other node can take it: node n2 is cordoned");
-    let owner =
-        CordonAnnotation { requested_by: 2, requested_at: "t".to_owned(), ..CordonAnnotation::default() };
+    let requested_at = "2026-03-14T09:30:00.895807299Z".to_owned();
+    let owner = CordonAnnotation { requested_by: 2, requested_at, ..CordonAnnotation::default() };
     (given.node.cordon, given.node.annotation) = (CordonOwner::Ours, Some(owner));
     given.peers.clear();
     let plan = forecast(&given);
-    assert_eq!(plan.notes[0], "node n1 is cordoned already, for a reboot or shutdown requested t");
+    assert!(plan.notes[0].ends_with("for a reboot or shutdown requested 2026-03-14 09:30:00 UTC"));
     assert_eq!(plan.notes[2], "there is no other node: what is evicted runs nowhere until this one is back");
 }
 
