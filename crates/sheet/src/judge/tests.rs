@@ -80,7 +80,7 @@ fn k7_safe_is_only_a_node_proved_empty_under_a_cordon_for_the_request_that_exist
         ("a skip beside it", SKIPPED, |it| progress(it).skip = "no API".to_owned()),
         ("a skipped phase", SKIPPED, |it| progress(it).phase = DrainPhase::Skipped),
         ("forced", (NodeState::Unproved, DrainOutcome::Forced), |it| {
-            progress(it).answers[0].skip_kind = SkipKind::Forced
+            progress(it).answers[0].skip_kind = SkipKind::Forced;
         }),
         ("no request", (NodeState::Withdrawn, DrainOutcome::UnderWay), |it| it.requests.clear()),
         ("a request that cannot be read", UNKNOWN, |it| {
@@ -93,10 +93,10 @@ fn k7_safe_is_only_a_node_proved_empty_under_a_cordon_for_the_request_that_exist
             progress(it).answers.insert(0, old);
         }),
         ("a newer request", (NodeState::Withdrawn, DrainOutcome::UnderWay), |it| {
-            own(it).requested_at = now()
+            own(it).requested_at = now();
         }),
         ("an operation", DRAINED, |it| {
-            it.pending = [("reboot".to_owned(), DeviceOpPending::default())].into()
+            it.pending = [("reboot".to_owned(), DeviceOpPending::default())].into();
         }),
         ("another requester", DRAINED, |it| {
             let update = NodeDrainRequest { requested_by: Requester::Update, ..own(it).clone() };
