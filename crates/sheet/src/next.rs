@@ -8,8 +8,7 @@ use crate::view::DrainView;
 
 /// What a person does who wants to work on a node that is in service.
 const TO_WORK: &str = "Nothing to do. To work on this node: `sudo zedbox drain --reason TEXT --wait`";
-const TO_KNOW: &str =
-    "look on the node whether zedkube runs: `systemctl status zedbox`; `journalctl -u zedbox -n 20`";
+const TO_KNOW: &str = "if this stays for a minute, look on the node whether zedkube runs: `systemctl status zedbox`; `journalctl -u zedbox -n 20`";
 const TO_KEEP_OFF: &str = "do not work on the node: it takes pods again";
 const TO_KEEP_AWAY: &str = "leave the node alone: it goes down by itself";
 const TO_TAKE_CARE: &str = "do not work on the node: pods may still run on it";

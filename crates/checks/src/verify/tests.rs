@@ -110,7 +110,7 @@ async fn v1_a_cluster_in_which_all_is_well_passes_with_what_was_read_in_a_dozen_
         assert_eq!((it.result, it.findings.len()), (expected, usize::from(expected == Warn)), "{it:?}");
     }
     assert_eq!(layer(&all, "nodes").read, "2 nodes, 2 leases");
-    assert_eq!(layer(&all, "etcd").read, "2 nodes, 2 of them members of etcd, 1 snapshots");
+    assert_eq!(layer(&all, "etcd").read, "2 nodes, 2 of them members of etcd, 1 snapshot");
     let order: Vec<&str> = all.iter().map(|it| it.layer.as_str()).collect();
     let expected: Vec<&str> =
         LAYERS.into_iter().filter(|it| !["devices", "turns", "probes"].contains(it)).collect();
