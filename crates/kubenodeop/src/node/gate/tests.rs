@@ -116,7 +116,7 @@ fn r4_each_layer_in_turn_shuts_the_gate_by_name_with_what_was_seen_and_what_to_d
     let forbidden = || "403 forbidden".to_owned();
     let table = [
         (no_device(), "device-nodes", "/dev/kmsg", "mknod"),
-        (refused(), "kubernetes-service", "connection refused", "kubeconfig"),
+        (refused(), "kubernetes-service", "connection refused", "systemctl status k3s"),
         (node("Ready is False KubeletNotReady", &[]), "node-ready", "KubeletNotReady", "describe node n1"),
         (GateFact::Node(Err(forbidden())), "node-ready", "403 forbidden", "describe node n1"),
         (GateFact::Lease(Err(forbidden())), "node-lease", "403 forbidden", "get lease n1"),
