@@ -87,11 +87,12 @@ fn a_call_is_found_by_the_name_of_the_text_and_a_letter_is_none() {
 /// A state that only hand-made files show may be one that no agent ever reaches.
 #[test]
 fn each_state_of_the_sheet_is_shown_by_running_agents_in_a_scenario() {
-    let below = |folder| sources().into_iter().filter(move |(path, _)| path.starts_with(folder));
-    let text = |folder| below(folder).map(|(_, text)| text).collect::<String>();
+    let tree = sources();
+    let below = |folder| tree.iter().filter(move |(path, _)| path.starts_with(folder));
+    let text = |folder| below(folder).map(|(_, text)| text.as_str()).collect::<String>();
     let (all, scenarios) = (text("crates/topics/src/node_status.rs"), text("tests/scenarios"));
-    let of_state = |line: &'_ str| line.trim().strip_prefix("Self::")?.split('"').nth(1).map(str::to_owned);
-    let words: Vec<String> = all.lines().filter_map(of_state).collect();
+    let words = all.lines().filter_map(|it| it.trim().strip_prefix("Self::")?.split('"').nth(1));
+    let words: Vec<&str> = words.collect();
     assert!(words.len() > 15, "{words:?}");
     for word in words {
         assert!(scenarios.contains(&format!("(\"{word}")), "no scenario waits for {word}");

@@ -520,9 +520,9 @@ impl Follower {
         self.at = FollowStep::List(None);
     }
 
-    /// Continues from `version` where a server is there and refuses us, or has too much to do. Else all is listed: the
-    /// server was away, and its store may have been restored, which a watch never reports once that has caught up. So
-    /// it is after a line that cannot be read, which would come again though its object may have changed.
+    /// Continues from `version` where a server refuses us or has too much to do. Else all is listed: the server was away,
+    /// or has just begun (which `reach` does not say), and its store may have been restored, which a watch never reports
+    /// once that has caught up. Or a line cannot be read: it would come again though its object may have changed.
     fn trouble(&mut self, error: Error, version: Option<String>) -> FollowEvent {
         self.troubled = true;
         let reply = error.reply();

@@ -200,7 +200,7 @@ pub async fn until_tainted(
                 let is_silent = std::mem::replace(&mut was_away, true);
                 seen.send_if_modified(|held| step::update(&mut held.is_api_silent, is_silent));
                 sleep(WAITS_LOOK).await;
-                // One that continues says nothing of what has not changed.
+                // A new one asks at once, however long the pauses of the old one have grown.
                 facts = watched();
             }
             Some(_) => {}

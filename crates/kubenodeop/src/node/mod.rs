@@ -11,9 +11,6 @@ mod tests;
 
 pub use cordon::{CordonSeen, NodeFacts};
 
-/// What a person types where the API does not answer.
-pub const START_THE_API: &str = "check that the cluster software runs on this node: `systemctl status k3s`";
-
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::api::{ListParams, Patch, PatchParams};
@@ -32,6 +29,8 @@ use kubeapi::watch::WatchScope;
 use step::Mono;
 use topics::CordonOwner;
 
+/// What a person types where the API does not answer.
+pub const START_THE_API: &str = "check that the cluster software runs on this node: `systemctl status k3s`";
 /// So often a node is read and written when others, as its kubelet, are faster each time.
 const RACES: usize = 5;
 
