@@ -88,11 +88,11 @@ fn a_call_is_found_by_the_name_of_the_text_and_a_letter_is_none() {
 #[test]
 fn each_state_of_the_sheet_is_shown_by_running_agents_in_a_scenario() {
     let tree = sources();
-    let below = |folder| tree.iter().filter(move |(path, _)| path.starts_with(folder));
-    let text = |folder| below(folder).map(|(_, text)| text.as_str()).collect::<String>();
-    let (all, scenarios) = (text("crates/topics/src/node_status.rs"), text("tests/scenarios"));
-    let words = all.lines().filter_map(|it| it.trim().strip_prefix("Self::")?.split('"').nth(1));
-    let words: Vec<&str> = words.collect();
+    let of = |folder| tree.iter().filter(move |it| it.0.starts_with(folder)).map(|it| it.1.as_str());
+    let (all, scenarios): (String, String) =
+        (of("crates/topics/src/node_status.rs").collect(), of("tests/scenarios").collect());
+    let states = all.lines().filter_map(|it| it.trim().strip_prefix("Self::")?.split('"').nth(1));
+    let words: Vec<&str> = states.collect();
     assert!(words.len() > 15, "{words:?}");
     for word in words {
         assert!(scenarios.contains(&format!("(\"{word}")), "no scenario waits for {word}");
