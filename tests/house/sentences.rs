@@ -92,9 +92,8 @@ fn each_state_of_the_sheet_is_shown_by_running_agents_in_a_scenario() {
     let (all, scenarios): (String, String) =
         (of("crates/topics/src/node_status.rs").collect(), of("tests/scenarios").collect());
     let states = all.lines().filter_map(|it| it.trim().strip_prefix("Self::")?.split('"').nth(1));
-    let words: Vec<&str> = states.collect();
-    assert!(words.len() > 15, "{words:?}");
-    for word in words {
+    assert!(states.clone().count() > 15, "{all}");
+    for word in states {
         assert!(scenarios.contains(&format!("(\"{word}")), "no scenario waits for {word}");
     }
 }
