@@ -256,7 +256,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    const SOON: Duration = Duration::from_millis(50);
+    const SOON: Duration = Duration::from_secs(1);
     const SURELY: Duration = Duration::from_secs(60);
 
     fn no_answer(result: Result<u8, Error>) -> String {
