@@ -14,11 +14,12 @@ const DEVELOPMENT: [&str; 9] = [
     "crates/agent/src/runtime/mock",
     "crates/nodestatus/src/server/trial",
 ];
-const DEVICE_LINES: usize = 88_265;
+/// With 1,997 of 2,000 for a node that dies.
+const DEVICE_LINES: usize = 90_262;
 /// What builds, shows or tries it; benches too, 2,142 lines, which counted as device before.
-const DEVELOPMENT_LINES: usize = 13_539;
+const DEVELOPMENT_LINES: usize = 13_779;
 /// Tests, those beside the code included.
-const TEST_LINES: usize = 100_241;
+const TEST_LINES: usize = 102_600;
 /// A number that is this much below its limit lowers the limit.
 const SLACK_LINES: usize = 400;
 

@@ -12,6 +12,7 @@ use scenarios::{Cluster, SKIPPED, World};
 mod begin;
 mod boot;
 mod etcd;
+mod failover;
 mod force;
 mod look;
 mod machines;

@@ -129,8 +129,16 @@ impl Cluster {
 
     /// Up to five nodes with this interval of lease renewals, as each of them sees it.
     pub async fn embedded_of(count: usize, renew_every: Duration) -> Vec<Self> {
-        let sim = Self::brisk(renew_every, count).await;
-        NODES[..count].iter().map(|node| Self::with(&sim, *node)).collect()
+        Self::each_of(&Self::brisk(renew_every, count).await, count)
+    }
+
+    /// An embedded one of three nodes with realistic durations, as each of them sees it.
+    pub async fn three_with(config: SimConfig) -> Vec<Self> {
+        Self::each_of(&Self::of_config(config, THREE).await, THREE)
+    }
+
+    fn each_of(sim: &Sim, count: usize) -> Vec<Self> {
+        NODES[..count].iter().map(|node| Self::with(sim, *node)).collect()
     }
 
     /// One on the real API server that the environment names: two nodes without a machine, three pods behind a

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::names::{ETCD, OUTAGE_TAINTS, OWNER_ANNOTATION, listed as names};
-use kubeapi::nodes::CONDITION;
+use kubeapi::nodes::{CONDITION, FAILOVER_MARK, OUT_OF_SERVICE};
 use kubeapi::objects::{condition, is_ready, items, named, text, time};
 use serde_json::Value;
 
@@ -207,13 +207,11 @@ fn is_expected(key: &str) -> bool {
         || MAINTENANCE.contains(&key)
 }
 
-/// Set on a node after an outage, by a person or by a program that moves its pods away, and to be removed by
-/// hand: while it is there each pod of the node is deleted by force.
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
-
 /// Key and effect of taints that keep pods away.
 fn keeps_away(node: &Value) -> impl Iterator<Item = (String, String)> {
-    let taints = items(&node["spec"]["taints"]).iter();
+    // Ours goes by itself once the node is back.
+    let ours = |it: &Value| it["key"] == OUT_OF_SERVICE && text(&it["value"]).starts_with(FAILOVER_MARK);
+    let taints = items(&node["spec"]["taints"]).iter().filter(move |it| !ours(it));
     let taints = taints.map(|it| (text(&it["key"]), text(&it["effect"])));
     taints.filter(|(_, effect)| matches!(effect.as_str(), "NoSchedule" | "NoExecute"))
 }

@@ -155,6 +155,12 @@ impl ApiClient {
         self.ask_within(self.call_limit, what, request).await
     }
 
+    /// [`ApiClient::ask`] for what a server says of itself at `path`.
+    pub async fn ask_path<T: DeserializeOwned>(&self, what: &str, path: &str) -> Result<T, Error> {
+        let request = Request::get(path).body(Vec::new()).map_err(request::Error::BuildRequest);
+        self.ask(what, request).await
+    }
+
     /// [`ApiClient::ask`] with its own limit.
     pub async fn ask_within<T: DeserializeOwned>(
         &self,

@@ -197,6 +197,16 @@ pub fn api() -> Request {
     Request::new(NodeObject::url_path(None))
 }
 
+/// Taint of a node that somebody vouches to be off: Kubernetes takes pods and volumes off it (GA in 1.28). Source: the page
+/// "Node Shutdowns".
+pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+/// Annotation of a Node with that taint of ours: the boot that was declared dead.
+pub const DEAD_BOOT_ANNOTATION: &str = "pillar-rs/dead-boot";
+/// Who wants the cordon of a node that comes back after that; requesters have lower numbers.
+const FAILOVER: u8 = 9;
+/// What the value of our taint begins with.
+pub const FAILOVER_MARK: &str = "pillar-rs-";
+
 /// The owner of our cordon; the annotation is this as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -217,6 +227,17 @@ pub struct CordonAnnotation {
 }
 
 impl CordonAnnotation {
+    /// That of a node which comes back after its boot `dead` was declared dead, by the entry of `mark`.
+    #[must_use]
+    pub fn of_failover(dead: &str, mark: &str) -> Self {
+        Self {
+            boot_id: dead.to_owned(),
+            requested_by: FAILOVER,
+            requested_at: mark.to_owned(),
+            ..Self::default()
+        }
+    }
+
     /// `None` for a text that is not ours.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -231,6 +252,7 @@ impl CordonAnnotation {
             3 => "an OS update",
             4 => "the work of a person",
             5 => "an update of k3s",
+            FAILOVER => "its way back after it was declared dead",
             _ => "a requester that this version does not know",
         }
     }

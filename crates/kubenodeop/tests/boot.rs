@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::stage::clock;
 
+mod failover;
 mod upper;
 
 const PATIENCE: Duration = Duration::from_mins(30);

@@ -14,8 +14,8 @@ mod faults;
 mod store;
 
 use api::{kinds, logs, openapi, path, request, server, strict, table};
-use controllers::{budgets, kubelets, machines, scale, timers, volumes, workloads};
-use store::{merge_keys, patch, selectors, strategic, watch, writes};
+use controllers::{budgets, kubelets, machines, node_failure, scale, scheduler, timers, volumes, workloads};
+use store::{merge_keys, node_state, patch, selectors, strategic, watch, writes};
 
 pub use etcd::{ETCD_VERSIONS, Etcd, EtcdFault};
 pub use faults::{ApiRequest, Faults, ScriptedFault};
@@ -49,6 +49,13 @@ pub struct SimConfig {
     pub not_ready_after: Duration,
     /// From a node's power off to the taints of an unreachable node.
     pub unreachable_after: Duration,
+    /// `tolerationSeconds` of pods without their own for an unreachable node: 300 s with a real admission. Zero:
+    /// nothing is evicted for that.
+    pub unreachable_toleration: Duration,
+    /// From a pod's eviction for the taint out-of-service to its removal by pod GC: at most 20 s with a real one.
+    pub pod_gc_every: Duration,
+    /// From the end of a volume's last pod on a node that cannot unmount it to its detachment.
+    pub force_detach_after: Duration,
     /// The taints stay when the node is Ready again, as after some outages.
     pub stale_taints: bool,
     /// Changes kept for watches.
@@ -68,6 +75,9 @@ impl Default for SimConfig {
             renew_every: Duration::from_secs(10),
             not_ready_after: Duration::ZERO,
             unreachable_after: Duration::from_secs(40),
+            unreachable_toleration: Duration::ZERO,
+            pod_gc_every: Duration::from_secs(1),
+            force_detach_after: Duration::from_secs(360),
             stale_taints: false,
             history: 10_000,
             bookmark_every: Duration::from_secs(60),
@@ -236,7 +246,9 @@ impl Sim {
         self.shared.restores.fetch_add(1, Ordering::Relaxed);
         self.shared.write(|store| {
             let nodes: Vec<Value> = store.list("nodes").cloned().collect();
+            let strays = std::mem::take(&mut store.strays);
             *store = snapshot.0.clone();
+            store.strays = strays;
             for node in nodes {
                 store.edit("nodes", "", &store::name(&node), |it| {
                     let switches = ["kubesim/power", "kubesim/network"];

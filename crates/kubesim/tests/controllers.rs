@@ -9,30 +9,39 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 const BUDGETS: &str = "policy/poddisruptionbudgets";
-const ATTACHMENTS: &str = "storage/volumeattachments";
+pub(crate) const ATTACHMENTS: &str = "storage/volumeattachments";
 const WEB_STATUS: &str = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets/web/status";
 
-async fn cluster() -> Sim {
-    let sim = Sim::new(SimConfig::default());
+pub(crate) async fn cluster() -> Sim {
+    cluster_with(SimConfig::default()).await
+}
+
+pub(crate) async fn cluster_with(config: SimConfig) -> Sim {
+    let sim = Sim::new(config);
     sim.add_node("n1", "uuid-1");
     sim.add_node("n2", "uuid-2");
     soon(&sim, "nodes", |nodes| nodes.iter().all(is_ready)).await;
     sim
 }
 
+/// Several nodes may use the volume.
+pub(crate) fn share(sim: &Sim, volume: &str) {
+    sim.edit("persistentvolumes", "", volume, |it| it["spec"]["accessModes"] = json!(["ReadWriteMany"]));
+}
+
 /// Fails with the present state.
-async fn soon(sim: &Sim, resource: &str, wanted: impl Fn(&[Value]) -> bool) {
+pub(crate) async fn soon(sim: &Sim, resource: &str, wanted: impl Fn(&[Value]) -> bool) {
     within(sim, Duration::from_secs(60), resource, wanted).await;
 }
 
-async fn within(sim: &Sim, patience: Duration, resource: &str, wanted: impl Fn(&[Value]) -> bool) {
+pub(crate) async fn within(sim: &Sim, patience: Duration, resource: &str, wanted: impl Fn(&[Value]) -> bool) {
     tokio::select! {
         () = sim.until(resource, wanted) => {}
         () = tokio::time::sleep(patience) => panic!("{:#?}", sim.list(resource)),
     }
 }
 
-fn is_ready(object: &Value) -> bool {
+pub(crate) fn is_ready(object: &Value) -> bool {
     object["status"]["conditions"][0]
         == json!({
             "type": "Ready", "status": "True",
@@ -40,7 +49,7 @@ fn is_ready(object: &Value) -> bool {
         })
 }
 
-async fn send(sim: &Sim, method: &str, uri: &str, kind: &str, body: &Value) -> (u16, Value) {
+pub(crate) async fn send(sim: &Sim, method: &str, uri: &str, kind: &str, body: &Value) -> (u16, Value) {
     let request = Request::builder().method(method).uri(uri).header("content-type", kind);
     let request = request.body(Full::from(body.to_string())).unwrap();
     let response = sim.service().oneshot(request).await.unwrap();
@@ -58,7 +67,7 @@ async fn evict(sim: &Sim, pod: &str) -> (u16, Value) {
     send(sim, "POST", &uri, "application/json", &json!({})).await
 }
 
-fn pod(name: &str, spec: &Value) -> Value {
+pub(crate) fn pod(name: &str, spec: &Value) -> Value {
     let mut pod = json!({
         "metadata": { "name": name, "namespace": "shop", "labels": { "app": "web" } },
         "spec": { "containers": [{ "name": "c", "image": "i" }] }, "status": { "phase": "Pending" },
@@ -73,6 +82,7 @@ fn pod(name: &str, spec: &Value) -> Value {
 async fn a_volume_is_detached_some_time_after_the_last_pod_that_mounts_it_has_gone() {
     let sim = cluster().await;
     sim.add_claim("shop", "data", "pv-1");
+    share(&sim, "pv-1");
     let volume = sim.get("persistentvolumes", "", "pv-1").unwrap();
     assert_eq!(volume["spec"]["claimRef"]["name"], "data");
     sim.add_mounting_pod("shop", "a", "n1", "data");

@@ -5,6 +5,7 @@ use std::time::Duration;
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
 
+use crate::controllers::share;
 use crate::machines::{BUDGETS, soon};
 
 const NAMESPACE: &str = "longhorn-system";
@@ -384,6 +385,7 @@ async fn b3_the_csi_parts_are_guarded_while_any_volume_is_not_detached() {
 #[tokio::test(start_paused = true)]
 async fn b4_the_engine_follows_when_the_first_of_two_attachments_goes() {
     let sim = attached("block-if-contains-last-replica", &["n1", "n2"]).await;
+    share(&sim, "pvc-1");
     sim.add_mounting_pod("shop", "moved", "n2", "data");
     soon(&sim, TICKETS, |all| {
         all[0]["spec"]["attachmentTickets"].as_object().is_some_and(|it| it.len() == 2)

@@ -11,6 +11,7 @@ mod leases;
 mod logs;
 mod longhorn;
 mod machines;
+mod node_failure;
 mod nodes;
 mod requests;
 mod watches;

@@ -14,7 +14,7 @@ use kube::Resource;
 use kube::api::{GetParams, Patch};
 use kubeapi::lease::{self, CALL_LIMIT};
 use kubeapi::names::{APP_NAMESPACE, ETCD, NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL, is_server};
-use kubeapi::nodes::{self, CordonAnnotation, MachineIds, signed};
+use kubeapi::nodes::{self, CordonAnnotation, MachineIds, OUT_OF_SERVICE, signed};
 use kubeapi::objects::{condition, items, text};
 use kubeapi::reply::Reach;
 use kubeapi::slim::Known;
@@ -36,8 +36,6 @@ use crate::turn::rule::{CordonMark, IGNORE_ANNOTATION, TurnNode};
 const SLOT: Duration = Duration::from_secs(600);
 /// The namespace of the kubelets' leases.
 const KUBELETS: &str = "kube-node-lease";
-/// The taint of a node that an operator vouches to be off.
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 fn silent(error: &Error) -> ReadError {
     let why = error.advice();
@@ -131,6 +129,9 @@ fn changes(cluster: &ApiClient, seed: u64) -> impl Stream<Item = LeaseRead> + Se
     })
 }
 
+/// Label of a node that is never declared dead.
+const NO_FAILOVER_LABEL: &str = "pillar-rs/no-failover";
+
 /// A node, with what a write has to name.
 #[derive(Debug, Clone)]
 pub struct NodeItem {
@@ -138,7 +139,11 @@ pub struct NodeItem {
     /// What [`IGNORE_ANNOTATION`] says.
     pub away: Option<String>,
     /// Another one after every write by anybody.
-    version: String,
+    pub(crate) version: String,
+    /// `spec.taints`.
+    pub(crate) taints: Vec<Value>,
+    /// Its label says that it is never declared dead.
+    pub is_excluded: bool,
     server: ServerNode,
     /// The machine that has reported it.
     machine: MachineIds,
@@ -169,6 +174,8 @@ impl<'de> Deserialize<'de> for NodeItem {
             },
             away: note(IGNORE_ANNOTATION).map(str::to_owned),
             version: text(&meta["resourceVersion"]),
+            taints: items(&spec["taints"]).to_vec(),
+            is_excluded: meta["labels"][NO_FAILOVER_LABEL] == "true",
             server: ServerNode::read(&object, true, Duration::ZERO),
             machine: MachineIds {
                 boot: text(&status["nodeInfo"]["bootID"]),
@@ -226,6 +233,24 @@ pub async fn mark(cluster: &ApiClient, node: &NodeItem, text: Option<&str>) -> R
     }
 }
 
+fn kubelets() -> WatchScope {
+    WatchScope::all("leases of kubelets", Lease::url_path(&(), Some(KUBELETS)))
+}
+
+/// Name of each node and version of its kubelet's lease.
+fn versions(leases: Vec<Known>) -> impl Iterator<Item = (String, String)> {
+    let leases = leases.into_iter().map(|it| it.metadata);
+    leases.map(|it| (it.name.unwrap_or_default(), it.resource_version.unwrap_or_default()))
+}
+
+/// Reads the leases of all kubelets alone, and says whether one of them has not moved for 40 s.
+pub async fn renewals(cluster: &ApiClient, pulses: &mut Pulses, now: Mono) -> Result<bool, ReadError> {
+    let leases = kubelets().list_all::<Known>(cluster).await.map_err(|it| silent(&it))?.items;
+    let leases: Vec<(String, String)> = versions(leases).collect();
+    pulses.take(now, leases.iter().cloned());
+    Ok(leases.iter().any(|(node, _)| pulses.of(now, node) == Pulse::Still))
+}
+
 /// Reads the nodes from the store, and after them the leases of their kubelets.
 /// Errors: no answer, or `own` was last reported by another machine than this one.
 pub async fn look(
@@ -234,17 +259,14 @@ pub async fn look(
     pulses: &mut Pulses,
     now: Mono,
 ) -> Result<NodeListing, ReadError> {
-    let kubelets = WatchScope::all("leases of kubelets", Lease::url_path(&(), Some(KUBELETS)));
-    let all = nodes_scope();
-    let (all, kubelets) =
-        futures::try_join!(all.list_all::<NodeItem>(cluster), kubelets.list_all::<Known>(cluster))
+    let (all, renewed) = (nodes_scope(), kubelets());
+    let (all, renewed) =
+        futures::try_join!(all.list_all::<NodeItem>(cluster), renewed.list_all::<Known>(cluster))
             .map_err(|it| silent(&it))?;
     if let Some(it) = all.items.iter().find(|it| it.seen.name == own.as_str()) {
         nodes::check_machine(&it.seen.name, &it.machine, cluster.machine()).map_err(|it| silent(&it))?;
     }
-    let leases = kubelets.items.into_iter().map(|it| it.metadata);
-    let mut leases =
-        leases.map(|it| (it.name.unwrap_or_default(), it.resource_version.unwrap_or_default())).into_map();
+    let mut leases = versions(renewed.items).into_map();
     let lease = |it: &NodeItem| (it.seen.name.clone(), leases.remove(&it.seen.name).unwrap_or_default());
     pulses.take(now, all.items.iter().map(lease));
     let mut looked = NodeListing::default();

@@ -4,6 +4,7 @@
 //! node, settings.
 
 pub mod calls;
+pub mod failover;
 pub mod findings;
 pub mod keeper;
 pub mod margin;

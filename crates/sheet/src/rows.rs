@@ -458,5 +458,6 @@ fn since(at: GoTime, now: GoTime) -> String {
 fn trouble_words(agent: &str, it: &Trouble) -> String {
     let Trouble { what, path, error, since: _, holds, next_step } = it;
     let then = if holds.is_empty() { next_step.clone() } else { format!("waits: {}", holds.join(", ")) };
-    format!("{agent}: {what}: {error} ({path}); {then}")
+    let path = if path.is_empty() { String::new() } else { format!(" ({path})") };
+    format!("{agent}: {what}: {error}{path}; {then}")
 }

@@ -284,7 +284,10 @@ impl DrainView {
     pub(crate) fn ill(&self) -> Option<(String, &str, &str)> {
         let gate = self.agreed().and_then(|it| it.gate.warnings.iter().find(|it| it.failed));
         let gate = gate.map(|it| (it.layer.clone(), it.words.as_str(), it.next_step.as_str()));
-        let path = |agent: &str, it: &Trouble| format!("{agent} cannot use {}", it.path);
+        let path = |agent: &str, it: &Trouble| match it.path.as_str() {
+            "" => it.what.clone(),
+            path => format!("{agent} cannot use {path}"),
+        };
         let file = self.each_trouble().next();
         file.map(|(by, it)| (path(by, it), it.error.as_str(), it.next_step.as_str())).or(gate)
     }

@@ -25,8 +25,8 @@ use kubeapi::connect::webhook::Webhook;
 use topics::Secret;
 
 pub(crate) use cluster::{
-    BundleCommand, KubeconfigCommand, LockAction, LockCommand, MachinesAction, MachinesCommand, OverCluster,
-    RoleCommand, VerifyCommand, kubeconfig_of,
+    BundleCommand, DeclareOptions, FailoverAction, FailoverCommand, KubeconfigCommand, LockAction,
+    LockCommand, MachinesAction, MachinesCommand, OverCluster, RoleCommand, VerifyCommand, kubeconfig_of,
 };
 #[cfg(feature = "demo")]
 pub(crate) use demo::{DemoAgent, DemoOptions, DrillOptions, Scenario};
@@ -77,6 +77,8 @@ pub(crate) enum Command {
     Site(SiteCommand),
     /// Show which node may be down, who waits for a turn, and change that.
     Lock(LockCommand),
+    /// Show what would run elsewhere if a node died, and declare one dead.
+    Failover(FailoverCommand),
     /// Verify that the cluster is well after an outage, layer by layer. Nothing is written.
     Verify(VerifyCommand),
     /// Show virtual machines that drains have stopped, and start them again.

@@ -9,6 +9,7 @@ mod check;
 #[cfg(feature = "demo")]
 mod demo;
 mod drain_cmd;
+mod failover_cmd;
 mod help;
 mod join_cmd;
 mod kubeconfig_cmd;
@@ -191,6 +192,7 @@ async fn run(command: Command, levels: &LogLevels) -> anyhow::Result<Exit> {
         Command::Site(command) => return Ok(site_cmd::run(&command).await),
         Command::Machines(command) => return Ok(machines_cmd::run(&command).await),
         Command::Lock(command) => return Ok(lock_cmd::run(&command).await),
+        Command::Failover(command) => return Ok(failover_cmd::run(&command).await),
         Command::Verify(command) => return Ok(verify_cmd::run(&command).await),
         Command::UpdateStatus(command) => report_update(&command),
     }?;

@@ -5,6 +5,7 @@
 mod confirm;
 #[path = "drain_cmd/orders/device_order.rs"]
 mod device_order;
+mod failover;
 mod force;
 #[path = "drain_cmd/orders/force_log.rs"]
 mod force_log;

@@ -7,6 +7,7 @@
 
 pub mod after_boot;
 pub mod core;
+mod failover;
 mod hooks;
 pub mod k3s;
 mod leave;
@@ -23,6 +24,7 @@ mod reserve;
 mod runtime;
 mod shell;
 mod site;
+mod stuck;
 mod token;
 pub mod update_status;
 pub mod window;
@@ -142,7 +144,7 @@ pub async fn run_into(
     first.extend(core.step(now, Event::Pause(pauses.next().await)));
     let (attempt, reserve) = (shell.attempt.subscribe(), shell.reserve.subscribe());
     let (ours, storage) = (own_node.clone(), shell.longhorn.subscribe());
-    let (says, published) = (shell.statement(), shell.published.subscribe());
+    let (says, published, answers) = (shell.statement(), shell.published.subscribe(), shell.hears());
     shell.follow(cluster_membership.clone(), heard);
     let of_site = sites.hold();
     shell.tasks.events("follow the whole-site operation", |outbox| pass_on(of_site, outbox, Event::Site));
@@ -153,6 +155,19 @@ pub async fn run_into(
     let (membership_of_updates, members) = (cluster_membership.clone(), cluster_membership.clone());
     // What fails of these is restarted on its own; the drain neither ends nor waits for it (K5).
     let way_out = membership.run(cluster.clone(), own_node.clone(), attempt);
+    let silent = failover::FailoverDuty {
+        cluster: cluster.clone(),
+        own_node: own_node.clone(),
+        clock: context.clock,
+        port: server.port,
+        troubles: troubles.clone(),
+        members: cluster_membership.clone(),
+        lease: lease.clone(),
+        hears: answers,
+        told: watch::Sender::default(),
+    };
+    let told = silent.told.subscribe();
+    let silent = duties::keep_endless("nodes that are silent", &context, || silent.clone().run());
     let sites = sites.run(cluster.clone(), own_node.clone(), lease, cluster_membership.clone());
     let newest = follow_lease(&context, cluster.clone(), cluster_membership.clone(), sender);
     let (configs, config) = watch::channel(None);
@@ -165,6 +180,7 @@ pub async fn run_into(
         members: cluster_membership.clone(),
         published,
         totals: totals.clone(),
+        told,
     };
     let report = duties::keep_until_stop("report on the Node", &context, || {
         let (report, limits) = (report.clone(), says_of.clone());
@@ -178,6 +194,9 @@ pub async fn run_into(
         nodestatus::run(&context, &troubles, &server, cluster, own_node, cluster_membership.clone(), says);
     let left_behind = duties::keep_endless("leftovers of nodes that are away", &context, || {
         left_behind::run(machines.clone(), context.clock, view.leadership())
+    });
+    let stuck = duties::keep_endless("machines that do not start", &context, || {
+        stuck::run(machines.clone(), context.clock, view.leadership(), troubles.clone())
     });
     let disks = duties::keep_endless("room on disks", &context, || {
         reserve::run(machines.clone(), ours.clone(), context.clock, members.clone(), reserve.clone())
@@ -203,6 +222,8 @@ pub async fn run_into(
             Box::pin(view.run(&troubles, config, pipe)),
             Box::pin(tell_config(&context, cluster_membership, configs)),
             Box::pin(left_behind),
+            Box::pin(silent),
+            Box::pin(stuck),
             Box::pin(disks),
             Box::pin(properties),
             Box::pin(token),
@@ -232,10 +253,7 @@ async fn follow_lease(
 ) {
     let mut stop = context.stop.clone();
     loop {
-        let is_in = matches!(
-            cluster_membership.borrow_and_update().membership,
-            Membership::Member | Membership::Leaving
-        );
+        let is_in = cluster_membership.borrow_and_update().is_in();
         tokio::select! {
             () = ::outage::calls::follow(&cluster, &leases), if is_in => {}
             changed = cluster_membership.changed() => if changed.is_err() { return stop.stopped().await },

@@ -10,7 +10,7 @@ use agent::Clock;
 use clusterview::leader::Leadership;
 use clusterview::leads_otherwise;
 use kubeapi::ApiClient;
-use kubenodeop::storage::{SettingWrite, keep_drain_policy, keep_snapshot_job};
+use kubenodeop::storage::{DRAIN_POLICY, NODE_DOWN_POLICY, SettingWrite, keep_setting, keep_snapshot_job};
 use tokio::sync::watch;
 use topics::{ConfigItemType, ConfigItemValueMap, by_length};
 use tracing::{info, warn};
@@ -19,6 +19,9 @@ use tracing::{info, warn};
 const CRON: &str = "storage.longhorn.snapshot.cron";
 /// What Longhorn does about a node that is drained.
 const POLICY: &str = "storage.longhorn.node-drain-policy";
+/// What Longhorn does about pods of a node that is silent: nothing, or what it is set to.
+const NODE_DOWN: &str = "storage.longhorn.node-down-pod-deletion-policy";
+const NOTHING: &str = "do-nothing";
 /// All that Longhorn knows.
 const POLICIES: [&str; 5] = [
     "block-for-eviction-if-contains-last-replica",
@@ -36,6 +39,7 @@ const LOOK: Duration = Duration::from_mins(1);
 pub(crate) struct DesiredLonghorn {
     cron: Option<String>,
     policy: Option<String>,
+    node_down: Option<String>,
 }
 
 /// Reads what is wanted; an invalid value leaves the one before it, with a line.
@@ -61,7 +65,8 @@ pub(crate) fn wanted(map: &ConfigItemValueMap, before: &DesiredLonghorn) -> (Des
             && (fields == 5 || it.is_empty() || fields <= 2 && it.starts_with('@'))
     });
     let policy = text(POLICY, &before.policy, |it| it.is_empty() || POLICIES.contains(&it));
-    (DesiredLonghorn { cron, policy }, refused)
+    let node_down = text(NODE_DOWN, &before.node_down, |it| it.is_empty() || it == NOTHING);
+    (DesiredLonghorn { cron, policy, node_down }, refused)
 }
 
 /// Runs until a sender, of who leads or of what is wanted, is gone. Dropping it loses nothing.
@@ -107,8 +112,11 @@ async fn look(
         }
     };
     let leads = || leading.borrow().holds(clock.now());
-    if let Some(policy) = wanted.policy.as_ref().filter(|it| !it.is_empty() && leads()) {
-        done(POLICY, policy, keep_drain_policy(cluster, policy).await);
+    let settings = [(POLICY, DRAIN_POLICY, &wanted.policy), (NODE_DOWN, NODE_DOWN_POLICY, &wanted.node_down)];
+    for (property, setting, value) in settings {
+        if let Some(value) = value.as_ref().filter(|it| !it.is_empty() && leads()) {
+            done(property, value, keep_setting(cluster, setting, value).await);
+        }
     }
     if let Some(cron) = wanted.cron.as_ref().filter(|_| leads()) {
         done(CRON, cron, keep_snapshot_job(cluster, cron).await);

@@ -3,6 +3,7 @@
 //! Not here: who serves it (`nodestatus`), what peers make of it (`outage`). It holds no secret: names, numbers, and
 //! why etcd is not healthy.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kubeapi::OwnNode;
@@ -14,14 +15,24 @@ use tokio::sync::watch;
 use topics::{NodeOutage, TurnWord, go_json};
 use tracing::warn;
 
-/// Makes the statement of the node that `own_node` names, whose turn is as the last of `turns` says.
-pub(crate) fn statement(own_node: OwnNode, etcd: EtcdAccess, turns: watch::Receiver<TurnWord>) -> Make {
+/// By node with a silent kubelet: it answers this one.
+pub(crate) type Hears = BTreeMap<String, bool>;
+
+/// Makes the statement of the node that `own_node` names, with the turn that the last of `turns` says, and which receives answers of others as
+/// that of `hears` says.
+pub(crate) fn statement(
+    own_node: OwnNode,
+    etcd: EtcdAccess,
+    turns: watch::Receiver<TurnWord>,
+    hears: watch::Receiver<Hears>,
+) -> Make {
     Arc::new(move || {
         let (own_node, etcd, turns) = (own_node.clone(), etcd.clone(), turns.clone());
+        let hears = hears.borrow().clone();
         Box::pin(async move {
             let etcd = words::own(&etcd).await;
             let node = own_node.get().map(|(node, _)| node.to_string()).unwrap_or_default();
-            let word = NodeOutage { node, etcd, turn: turns.borrow().clone() };
+            let word = NodeOutage { node, etcd, turn: turns.borrow().clone(), hears };
             let text = go_json::to_vec(&word).map(String::from_utf8);
             if let Ok(Ok(text)) = text {
                 return text;

@@ -20,6 +20,7 @@ use tracing::{error, warn};
 use crate::core::{Effect, Event, Force, UndoScope};
 use crate::hooks::DrainHooks;
 use crate::node_report::DrainActivity;
+use crate::outage::Hears;
 use crate::work::TaskContext;
 use crate::{GLOBAL, MISSPELT, NAME, WAIT, longhorn, requests};
 use clusterview::leader::Door;
@@ -126,6 +127,11 @@ impl Shell {
     /// What this node says of itself to its peers.
     pub(crate) fn statement(&self) -> nodestatus::Make {
         self.work.statement()
+    }
+
+    /// What this node says to them of those with silent kubelets.
+    pub(crate) fn hears(&self) -> watch::Sender<Hears> {
+        self.work.hears.clone()
     }
 
     /// Follows what this agent hears of.

@@ -33,7 +33,7 @@ use crate::core::{
 use crate::left_behind;
 use crate::limits::Limits;
 use crate::limits::PROBE_PAUSE;
-use crate::outage::turn_word;
+use crate::outage::{Hears, turn_word};
 use crate::preflight::PreflightRunner;
 use crate::runtime;
 use kubeapi::OwnNode;
@@ -55,6 +55,8 @@ pub(crate) struct TaskContext {
     pub(crate) preflight: PreflightRunner,
     /// What this node says of its turn to its peers.
     says: Arc<watch::Sender<TurnWord>>,
+    /// And of those with silent kubelets.
+    pub(crate) hears: watch::Sender<Hears>,
     /// The addresses of our node as they were read before this boot or start; empty where they are not known.
     pub(crate) addresses: Vec<String>,
 }
@@ -71,12 +73,13 @@ impl TaskContext {
         let says = Arc::new(watch::Sender::new(TurnWord { idle: !limits.take_turns, fence: 0 }));
         let preflight = PreflightRunner::new(context.clone(), limits.clone(), lease.clone());
         let (seen, addresses) = (LastSeen::default(), Vec::new());
-        Self { cluster, context, limits, own_node, seen, lease, preflight, says, addresses }
+        let hears = watch::Sender::default();
+        Self { cluster, context, limits, own_node, seen, lease, preflight, says, hears, addresses }
     }
 
     /// What this node says of itself to its peers.
     pub(crate) fn statement(&self) -> nodestatus::Make {
-        crate::outage::statement(self.own_node(), self.etcd(), self.says.subscribe())
+        crate::outage::statement(self.own_node(), self.etcd(), self.says.subscribe(), self.hears.subscribe())
     }
 
     fn etcd(&self) -> EtcdAccess {

@@ -7,7 +7,7 @@ use clusterview::apps::AppRequirements;
 use clusterview::{networks, places, services};
 use kubeapi::connect::account;
 use kubeapi::{NodeName, OwnNode};
-use kubenodeop::storage::{SettingWrite, keep_drain_policy, keep_snapshot_job};
+use kubenodeop::storage::{DRAIN_POLICY, NODE_DOWN_POLICY, SettingWrite, keep_setting, keep_snapshot_job};
 use pubsub::store;
 use scenarios::World;
 use serde_json::{Value, json};
@@ -114,8 +114,11 @@ async fn s1_a_new_token_asks_for_what_its_own_role_grants_and_nothing_else() {
 async fn s1_properties_of_longhorn_ask_for_what_their_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     world.cluster.sim().add_longhorn("always-allow");
+    world.cluster.sim().longhorn_setting(NODE_DOWN_POLICY, "delete-both-statefulset-and-deployment-pod");
     let cluster = world.cluster.handle();
-    assert_eq!(keep_drain_policy(&cluster, "block-for-eviction").await.unwrap(), SettingWrite::Written);
+    for (name, value) in [(DRAIN_POLICY, "block-for-eviction"), (NODE_DOWN_POLICY, "do-nothing")] {
+        assert_eq!(keep_setting(&cluster, name, value).await.unwrap(), SettingWrite::Written);
+    }
     for cron in ["0 0 * * *", "0 1 * * *", ""] {
         assert_eq!(keep_snapshot_job(&cluster, cron).await.unwrap(), SettingWrite::Written);
     }

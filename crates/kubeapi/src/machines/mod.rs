@@ -75,6 +75,12 @@ impl RunStrategy {
         self.running == Some(true) || self.run_strategy.as_deref() == Some("Always")
     }
 
+    /// Whether KubeVirt starts it again after it has failed.
+    #[must_use]
+    pub fn restarts(&self) -> bool {
+        !self.is_off() && !matches!(self.run_strategy.as_deref(), Some("Manual" | "Once"))
+    }
+
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.replicas == Some(0)

@@ -100,6 +100,17 @@ pub(crate) fn facts(
     Some(AttachmentFacts { name, volume: volume.clone(), claim, kept_by: kept.cloned().unwrap_or_default() })
 }
 
+/// Volumes that are attached to `node` and to another node too: somebody has taken them over, and `node` is not rid of them.
+pub(crate) async fn taken_over(cluster: &ApiClient, node: &NodeName) -> Result<Vec<String>, Error> {
+    let all = scope().list_all::<VolumeAttachment>(cluster).await?.items;
+    let places = all.iter().filter_map(|it| {
+        Some((it.spec.source.persistent_volume_name.clone()?, it.spec.node_name == node.as_str()))
+    });
+    let (here, elsewhere): (Vec<_>, Vec<_>) = places.partition(|(_, here)| *here);
+    let both = here.into_iter().filter(|(volume, _)| elsewhere.iter().any(|(other, _)| other == volume));
+    Ok(both.map(|(volume, _)| volume).collect())
+}
+
 enum VolumeStep {
     /// There is nothing to ask for, and that has not been said yet.
     NoClaims,

@@ -11,8 +11,9 @@ pub mod facts;
 pub mod forecast;
 pub mod kubevirt;
 pub mod rules;
+pub mod stuck;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod undo;
 
 use std::time::Duration;

@@ -237,7 +237,7 @@ fn watched(cluster: &ApiClient, boot: &BootWatch) -> SelectAll<BoxStream<'static
 }
 
 async fn remove_stale_taints(cluster: &ApiClient, boot: &BootWatch, report: &watch::Sender<GateReport>) {
-    match cordon::remove_stale(cluster, &boot.node, &boot.device_uuid).await {
+    match cordon::remove_stale(cluster, &boot.node, &boot.device_uuid, &boot.boot_id).await {
         Ok(removed) if removed.is_empty() => {}
         Ok(removed) => {
             for taint in &removed {
@@ -302,7 +302,7 @@ async fn node_fact(
     let seen = match owned {
         Ok(facts) => Ok(GateNode {
             not_ready: node::not_ready(&node),
-            taints: cordon::of_outage(&node),
+            taints: cordon::of_outage(&node, &boot.boot_id),
             unusual: unusual.of(cluster, &node).await,
             addresses: addresses(&node),
             cordon: facts.seen(),

@@ -3,14 +3,16 @@
 
 use checks::{Finding, nodes};
 use k8s_openapi::api::core::v1::Taint;
-use kubeapi::names::{NodeName, OUTAGE_TAINTS};
-use kubeapi::nodes::CordonAnnotation;
+use kubeapi::names::{NodeName, OUTAGE_TAINTS, OWNER_ANNOTATION};
+use kubeapi::nodes::{CordonAnnotation, DEAD_BOOT_ANNOTATION, FAILOVER_MARK, OUT_OF_SERVICE};
 use kubeapi::slim::NodeObject;
 use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error};
 use serde_json::{Value, json};
 use topics::CordonOwner;
+use tracing::warn;
 
+use crate::calls::volumes;
 use crate::node;
 
 /// The cordon of a node as a watch shows it.
@@ -87,11 +89,28 @@ impl NodeFacts {
     }
 }
 
-/// Of [`OUTAGE_TAINTS`]. No other key or effect is ever touched.
+/// Of [`OUTAGE_TAINTS`]. But for our own of a failover no other key or effect is ever touched.
 const EFFECTS: [&str; 2] = ["NoSchedule", "NoExecute"];
 
 fn is_of_outage(taint: &Taint) -> bool {
     OUTAGE_TAINTS.contains(&taint.key.as_str()) && EFFECTS.contains(&taint.effect.as_str())
+}
+
+/// Our taint of a failover.
+fn is_of_failover(taint: &Taint) -> bool {
+    let ours = taint.value.as_ref().is_some_and(|it| it.starts_with(FAILOVER_MARK));
+    taint.key == OUT_OF_SERVICE && ours
+}
+
+/// The boot of `node` that was declared dead, where that is an earlier one than `boot_id`: one that lives keeps its taint.
+fn dead_boot<'a>(node: &'a NodeObject, boot_id: &str) -> Option<&'a String> {
+    let dead = node.metadata.annotations.as_ref()?.get(DEAD_BOOT_ANNOTATION);
+    dead.filter(|it| !it.is_empty() && *it != boot_id)
+}
+
+/// Whether an outage before `boot_id` has left the taint on `node`.
+fn is_stale(node: &NodeObject, taint: &Taint, boot_id: &str) -> bool {
+    is_of_outage(taint) || is_of_failover(taint) && dead_boot(node, boot_id).is_some()
 }
 
 /// A taint as `node.kubernetes.io/unreachable:NoExecute`.
@@ -103,9 +122,9 @@ fn taints(node: &NodeObject) -> impl Iterator<Item = &Taint> {
     node.spec.iter().flat_map(|spec| spec.taints.iter().flatten())
 }
 
-/// The taints of an outage on `node`, as people read them.
-pub(crate) fn of_outage(node: &NodeObject) -> Vec<String> {
-    taints(node).filter(|it| is_of_outage(it)).map(text).collect()
+/// The taints of an outage before `boot_id` on `node`, as people read them.
+pub(crate) fn of_outage(node: &NodeObject, boot_id: &str) -> Vec<String> {
+    taints(node).filter(|it| is_stale(node, it, boot_id)).map(text).collect()
 }
 
 /// Which taints of our node keep pods away and are not of what it is for, and what a look at the other nodes says of them.
@@ -119,8 +138,9 @@ impl UnusualTaints {
     /// What is unusual on `node`. The other nodes are read when its taints are other ones than
     /// before; as long as they cannot be, nothing is.
     pub(crate) async fn of(&mut self, cluster: &ApiClient, node: &NodeObject) -> Vec<Finding> {
-        let now: Vec<String> =
-            taints(node).filter(|it| nodes::may_be_unusual(&it.key, &it.effect)).map(text).collect();
+        let kept =
+            taints(node).filter(|it| !is_of_failover(it) && nodes::may_be_unusual(&it.key, &it.effect));
+        let now: Vec<String> = kept.map(text).collect();
         if now != self.known {
             self.found.clear();
             if !now.is_empty() {
@@ -137,24 +157,50 @@ impl UnusualTaints {
     }
 }
 
-/// Removes the taints of an outage from our node if it is Ready, by one patch that names the version that was read.
+/// Removes the taints of an outage from our node if it is Ready, by one patch that names the version that was read. Where
+/// it was declared dead, the same patch makes our cordon, as of that boot: so it takes no pods before the gate is open.
 /// Returns those removed, as people read them.
 /// Errors: as [`node::read`]; a lost race is [`Error::is_conflict`].
 pub async fn remove_stale(
     cluster: &ApiClient,
     name: &NodeName,
     device_uuid: &str,
+    boot_id: &str,
 ) -> Result<Vec<String>, Error> {
     let (object, facts) = node::read_whole(cluster, name, device_uuid).await?;
-    let (stale, kept): (Vec<&Taint>, Vec<&Taint>) = taints(&object).partition(|it| is_of_outage(it));
+    let (stale, mut kept): (Vec<&Taint>, Vec<&Taint>) =
+        taints(&object).partition(|it| is_stale(&object, it, boot_id));
     if stale.is_empty() || !facts.ready {
         return Ok(Vec::new());
     }
-    let kept = if kept.is_empty() { json!(null) } else { json!(kept) };
-    let body = json!({
-        "metadata": { "resourceVersion": facts.resource_version },
-        "spec": { "taints": kept },
-    });
+    let mut body = json!({ "metadata": { "resourceVersion": facts.resource_version }, "spec": {} });
+    let (ours, mut stale): (Vec<&Taint>, Vec<&Taint>) = stale.into_iter().partition(|it| is_of_failover(it));
+    let held = if ours.is_empty() { Vec::new() } else { volumes::taken_over(cluster, name).await? };
+    match (dead_boot(&object, boot_id), ours.first()) {
+        (Some(dead), Some(taint)) if held.is_empty() => {
+            body["metadata"]["annotations"][DEAD_BOOT_ANNOTATION] = Value::Null;
+            if facts.cordon != CordonOwner::Foreign {
+                let owner = CordonAnnotation::of_failover(dead, taint.value.as_deref().unwrap_or_default());
+                let owner = owner.text().map_err(|source| Error::Unaskable {
+                    what: format!("cordon node {name}"),
+                    source: source.into(),
+                })?;
+                body["metadata"]["annotations"][OWNER_ANNOTATION] = owner.into();
+                body["spec"]["unschedulable"] = true.into();
+            }
+            stale.extend(ours);
+        }
+        _ => {
+            if !held.is_empty() {
+                warn!(node = %name, ?held, "keeps the taint out-of-service: volumes are attached here and elsewhere");
+            }
+            kept.extend(ours);
+        }
+    }
+    if stale.is_empty() {
+        return Ok(Vec::new());
+    }
+    body["spec"]["taints"] = if kept.is_empty() { json!(null) } else { json!(kept) };
     node::patch(cluster, &format!("remove stale taints of node {name}"), name, body).await?;
     Ok(stale.into_iter().map(text).collect())
 }

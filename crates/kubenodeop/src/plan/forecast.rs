@@ -274,12 +274,12 @@ impl Survey {
     }
 
     /// Why no other node can take the pod, when none can.
-    fn homeless(&self, pod: &Surveyed) -> Option<String> {
+    pub(super) fn homeless(&self, pod: &Surveyed) -> Option<String> {
         place(&self.peers, |peer| pod.needs.why_not(peer, pod.facts.tolerates_cordon)).err()
     }
 
     /// The same with what the pods that are there leave: it may change by the minute, and blocks nothing.
-    fn crowded_out(&self, pod: &Surveyed) -> Option<String> {
+    pub(super) fn crowded_out(&self, pod: &Surveyed) -> Option<String> {
         let near = |it: &Resident| Resident { beside: Vec::new(), ..it.clone() };
         // Those that it must be near to may leave with it.
         let alone = pod.resident.as_ref().map(near);
@@ -470,4 +470,4 @@ impl Survey {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,10 +1,11 @@
 //! What a drain has to do, told from what was read: which pods leave and in which tier, what holds them, where they
-//! could go, and all that as a forecast for a person.
+//! could go, all that as a forecast for a person, and what hangs on a node that is dead.
 //!
-//! Not here: asking anything of a cluster, but for `survey`, which reads a node for the forecast; order in time (`engine`).
+//! Not here: asking anything of a cluster, but for `survey` and `failover`, which read a node for that; order in time (`engine`).
 
 pub mod budget;
 mod copies;
+pub mod failover;
 pub mod forecast;
 pub mod held;
 pub mod placement;

@@ -37,7 +37,11 @@ pub async fn plan(cluster: &ApiClient, node: &NodeName, rules: &AttemptRules) ->
     Ok(forecast(&Box::pin(survey(cluster, node, rules)).await?))
 }
 
-async fn survey(cluster: &ApiClient, name: &NodeName, rules: &AttemptRules) -> Result<Survey, Error> {
+pub(super) async fn survey(
+    cluster: &ApiClient,
+    name: &NodeName,
+    rules: &AttemptRules,
+) -> Result<Survey, Error> {
     let (nodes, all_pods, guards, sets, namespaces, bound, attached, storage) = tokio::try_join!(
         all::<NodeObject>(cluster, WatchScope::all("nodes", NodeObject::url_path(None))),
         all::<Pod>(cluster, WatchScope::all("pods", Pod::url_path(None))),

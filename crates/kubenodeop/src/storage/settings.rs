@@ -15,7 +15,9 @@ use kubeapi::{ApiClient, Error, found};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-const POLICY: &str = "node-drain-policy";
+/// What Longhorn does about a node that is drained, and about pods of one that is silent.
+pub const DRAIN_POLICY: &str = "node-drain-policy";
+pub const NODE_DOWN_POLICY: &str = "node-down-pod-deletion-policy";
 const JOB: &str = "default-eve-kube-app-snapshot";
 
 /// What a look has come to.
@@ -35,20 +37,19 @@ struct LonghornSetting {
     value: String,
 }
 
-/// Has Longhorn follow `policy` on drained nodes.
+/// Keeps Longhorn's setting `name`, as [`DRAIN_POLICY`], at `value`.
 /// Errors: those of [`ApiClient`]; a lost race is [`Error::is_conflict`].
-pub async fn keep_drain_policy(cluster: &ApiClient, policy: &str) -> Result<SettingWrite, Error> {
+pub async fn keep_setting(cluster: &ApiClient, name: &str, value: &str) -> Result<SettingWrite, Error> {
     let request = || Request::new(path("settings"));
-    let read = request().get(POLICY, &GetParams::default());
-    let now =
-        found(cluster.ask::<LonghornSetting>(&format!("read Longhorn's setting {POLICY}"), read).await)?;
+    let read = request().get(name, &GetParams::default());
+    let now = found(cluster.ask::<LonghornSetting>(&format!("read Longhorn's setting {name}"), read).await)?;
     let Some(now) = now else { return Ok(SettingWrite::Absent) };
-    if now.value == policy {
+    if now.value == value {
         return Ok(SettingWrite::Equal);
     }
-    let body = json!({ "metadata": { "resourceVersion": now.metadata.resource_version }, "value": policy });
-    let what = format!("write Longhorn's setting {POLICY}");
-    cluster.order(&what, request().patch(POLICY, &signed(), &Patch::Merge(body))).await?;
+    let body = json!({ "metadata": { "resourceVersion": now.metadata.resource_version }, "value": value });
+    let what = format!("write Longhorn's setting {name}");
+    cluster.order(&what, request().patch(name, &signed(), &Patch::Merge(body))).await?;
     Ok(SettingWrite::Written)
 }
 

@@ -5,28 +5,21 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::SimConfig;
+use crate::node_state::{
+    AWAY_TAINT, CORDON_TAINT, has_power, has_taint, is_cut, is_left_behind, is_reachable,
+};
 use crate::store::{ObjectName, ObjectStore, condition, is_held_back, is_true, name, namespace, uid};
 use crate::timers::{SimTimers, TimerKey};
+use crate::volumes::are_attached;
 
-pub(crate) const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
-const AWAY_TAINT: &str = "node.kubernetes.io/unreachable";
 pub(crate) const LEASES: &str = "coordination/leases";
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-pub(crate) fn has_power(node: &Value) -> bool {
-    node["metadata"]["annotations"]["kubesim/power"] != "off"
-}
-
-/// Whether this node and the API are parted; other clients never are.
 pub(crate) fn is_cut_off(store: &ObjectStore, node: &str) -> bool {
     store.get("nodes", "", node).is_some_and(is_cut)
 }
 
-fn is_cut(node: &Value) -> bool {
-    node["metadata"]["annotations"]["kubesim/network"] == "off"
-}
-
-/// A node becomes Ready some time after power on; a cordoned one has the taint.
+/// A node becomes Ready some time after power on.
 pub(crate) fn node(
     store: &mut ObjectStore,
     config: SimConfig,
@@ -41,15 +34,18 @@ pub(crate) fn node(
     let lost = TimerKey::Lost(name(&node), uid(&node));
     let silent = TimerKey::Silent(name(&node), uid(&node));
     let is_ready = is_true(&node, "Ready");
-    if !has_power(&node) || is_cut(&node) {
+    if !has_power(&node) {
+        store.strays.remove(&name(&node));
+    }
+    if !is_reachable(&node) {
         timers.cancel(&what);
         timers.cancel(&renewal);
         let after = config.not_ready_after;
         if is_ready && (after.is_zero() || timers.is_due(silent, now, after)) {
             set_ready(store, "nodes", &node, false);
         }
-        if !is_away(&node) && timers.is_due(lost, now, config.unreachable_after) {
-            set_away(store, &node, true);
+        if !has_taint(&node, AWAY_TAINT) && timers.is_due(lost, now, config.unreachable_after) {
+            set_taints(store, &node, AWAY_TAINT, &["NoSchedule", "NoExecute"]);
         }
         return;
     }
@@ -59,10 +55,14 @@ pub(crate) fn node(
         renew(store, &name(&node));
         timers.is_due(renewal, now, config.renew_every);
     }
-    if !is_ready && timers.is_due(what, now, config.start_time) {
+    let starts = !is_ready && timers.is_due(what, now, config.start_time);
+    if is_ready || starts {
+        store.strays.remove(&name(&node));
+    }
+    if starts {
         set_ready(store, "nodes", &node, true);
-    } else if is_ready && is_away(&node) && !config.stale_taints {
-        set_away(store, &node, false);
+    } else if is_ready && has_taint(&node, AWAY_TAINT) && !config.stale_taints {
+        set_taints(store, &node, AWAY_TAINT, &[]);
     }
 }
 
@@ -84,57 +84,41 @@ fn renew(store: &mut ObjectStore, node: &str) {
     }
 }
 
-fn is_away(node: &Value) -> bool {
-    node["spec"]["taints"].as_array().is_some_and(|all| all.iter().any(|it| it["key"] == AWAY_TAINT))
-}
-
-/// Sets or removes both taints of an unreachable node.
-fn set_away(store: &mut ObjectStore, node: &Value, away: bool) {
-    let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
-    taints.retain(|it| it["key"] != AWAY_TAINT);
-    if away {
-        taints.extend(["NoSchedule", "NoExecute"].map(|it| json!({ "key": AWAY_TAINT, "effect": it })));
-    }
-    store.edit("nodes", "", &name(node), |it| it["spec"]["taints"] = taints.into());
-}
-
+/// A cordoned node has the taint of a cordon.
 fn taint(store: &mut ObjectStore, node: &str) {
     let Some(node) = store.found("nodes", "", node).cloned() else { return };
     let cordoned = node["spec"]["unschedulable"] == true;
-    let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
-    let tainted = taints.iter().any(|it| it["key"] == CORDON_TAINT);
-    if cordoned != tainted {
-        let mut taints: Vec<Value> = taints.into_iter().filter(|it| it["key"] != CORDON_TAINT).collect();
-        if cordoned {
-            taints.push(json!({ "key": CORDON_TAINT, "effect": "NoSchedule" }));
-        }
-        store.edit("nodes", "", &name(&node), |it| it["spec"]["taints"] = taints.into());
+    if cordoned != has_taint(&node, CORDON_TAINT) {
+        set_taints(store, &node, CORDON_TAINT, if cordoned { &["NoSchedule"] } else { &[] });
     }
 }
 
-/// The kubelet of this boot does not know the pod.
-pub(crate) fn is_left_behind(pod: &Value) -> bool {
-    !pod["metadata"]["annotations"]["kubesim/left-behind"].is_null()
+/// The node's taints with this key have these effects.
+fn set_taints(store: &mut ObjectStore, node: &Value, key: &str, effects: &[&str]) {
+    let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    taints.retain(|it| it["key"] != key);
+    taints.extend(effects.iter().map(|it| json!({ "key": key, "effect": it })));
+    store.edit("nodes", "", &name(node), |it| it["spec"]["taints"] = taints.into());
 }
 
-/// Starts and ends the containers of a pod.
+/// Starts and ends the containers of a pod; returns whether it waits for volumes.
 pub(crate) fn pod(
     store: &mut ObjectStore,
     config: SimConfig,
     timers: &mut SimTimers,
     now: Instant,
     place: &ObjectName,
-) {
-    let Some(pod) = store.found("pods", &place.0, &place.1).cloned() else { return };
+) -> bool {
+    let Some(pod) = store.found("pods", &place.0, &place.1).cloned() else { return false };
     let start = TimerKey::Start(place.clone(), uid(&pod));
     let stop = TimerKey::Stop(place.clone(), uid(&pod));
     let node = pod["spec"]["nodeName"].as_str();
     if is_left_behind(&pod) {
         timers.cancel(&start);
         timers.cancel(&stop);
-        return;
+        return false;
     }
-    if !node.is_some_and(|node| store.get("nodes", "", node).is_some_and(has_power)) {
+    if !node.is_some_and(|node| store.get("nodes", "", node).is_some_and(is_reachable)) {
         timers.cancel(&start);
         timers.cancel(&stop);
     } else if !pod["metadata"]["deletionTimestamp"].is_null() {
@@ -144,10 +128,14 @@ pub(crate) fn pod(
         if !waits && timers.is_due(stop, now, config.stop_time) {
             store.retire("pods", &namespace(&pod), &name(&pod), Some(0));
         }
+    } else if pod["status"]["phase"] == "Pending" && !are_attached(store, &pod) {
+        timers.cancel(&start);
+        return true;
     } else if pod["status"]["phase"] == "Pending" && timers.is_due(start, now, config.start_time) {
         store.edit("pods", &namespace(&pod), &name(&pod), |it| it["status"]["phase"] = "Running".into());
         set_ready(store, "pods", &pod, pod["metadata"]["annotations"]["kubesim/never-ready"].is_null());
     }
+    false
 }
 
 fn set_ready(store: &mut ObjectStore, resource: &str, object: &Value, ready: bool) {

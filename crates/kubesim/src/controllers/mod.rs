@@ -1,8 +1,8 @@
 //! Runs the controllers: which objects they look at after which change, and when.
 //!
 //! Each round looks at the objects that have changed, at those that depend on them and at those whose time has
-//! come, and does what is missing there. The parts are in `kubelets`, `scheduler`, `workloads`, `rollouts`, `machines`, `scale`,
-//! `volumes`, `budgets`, `virtual_ips` and `longhorn`; `timers` keeps what is due when.
+//! come, and does what is missing there. The parts are in `kubelets`, `node_failure`, `scheduler`, `workloads`, `rollouts`, `machines`,
+//! `scale`, `volumes`, `budgets`, `virtual_ips` and `longhorn`; `timers` keeps what is due when.
 //!
 //! Not here: how objects are written (`store`).
 
@@ -10,6 +10,7 @@ pub(crate) mod budgets;
 pub(crate) mod kubelets;
 mod longhorn;
 pub(crate) mod machines;
+pub(crate) mod node_failure;
 pub(crate) mod rollouts;
 pub(crate) mod scale;
 pub(crate) mod scheduler;
@@ -89,6 +90,8 @@ struct Controllers {
     unplaced: BTreeSet<ObjectName>,
     /// Pods that mount claims.
     mounting: BTreeSet<ObjectName>,
+    /// Pods with volumes that are not attached yet.
+    waiting: BTreeSet<ObjectName>,
 }
 
 #[derive(Default)]
@@ -99,6 +102,7 @@ struct RoundWork {
     budgets: BTreeSet<ObjectName>,
     virtual_ips: BTreeSet<ObjectKey>,
     volumes: bool,
+    attachments: bool,
     longhorn: bool,
 }
 
@@ -116,11 +120,13 @@ impl Controllers {
                 TimerKey::Node(node, _)
                 | TimerKey::Renewal(node, _)
                 | TimerKey::Silent(node, _)
-                | TimerKey::Lost(node, _) => {
+                | TimerKey::Lost(node, _)
+                | TimerKey::Evict(node, _)
+                | TimerKey::Collect(node, _) => {
                     work.nodes.insert(node);
                 }
                 TimerKey::Start(pod, _) | TimerKey::Stop(pod, _) => drop(work.pods.insert(pod)),
-                TimerKey::Detach(..) => work.volumes = true,
+                TimerKey::Detach(..) | TimerKey::Unmount(..) => work.volumes = true,
                 TimerKey::Disrupted(budget, ..) => drop(work.budgets.insert(budget)),
                 TimerKey::Step(key, _) if key.0.starts_with("longhorn/") => work.longhorn = true,
                 TimerKey::Step(key, _) if key.0 == kubelets::LEASES => drop(work.virtual_ips.insert(key)),
@@ -129,6 +135,7 @@ impl Controllers {
         }
         for node in &work.nodes {
             kubelets::node(store, config, &mut self.timers, now, node);
+            node_failure::node(store, &mut Tick { config, timers: &mut self.timers, now }, node);
         }
         for workload in &work.workloads {
             reconcile(store, &mut Tick { config, timers: &mut self.timers, now }, workload);
@@ -138,8 +145,13 @@ impl Controllers {
         } else {
             self.unplaced.retain(|pod| !scheduler::place(store, pod));
         }
-        for pod in &work.pods {
-            kubelets::pod(store, config, &mut self.timers, now, pod);
+        if work.attachments {
+            work.pods.append(&mut self.waiting);
+        }
+        for pod in work.pods {
+            if kubelets::pod(store, config, &mut self.timers, now, &pod) {
+                self.waiting.insert(pod);
+            }
         }
         if work.volumes {
             volumes::round(store, config, &mut self.timers, now, &self.mounting);
@@ -168,6 +180,7 @@ impl Controllers {
                 let sets = store.list("apps/daemonsets");
                 work.workloads.extend(sets.map(|set| key("apps/daemonsets", set)));
                 work.nodes.insert(place.1);
+                work.volumes = true;
             }
             "pods" => {
                 let newest = change.new.as_deref();
@@ -177,6 +190,7 @@ impl Controllers {
                 work.volumes |= change.forms().any(mounts);
                 keep(&mut self.mounting, &place, newest.is_some_and(mounts));
                 work.workloads.extend(change.forms().filter_map(workloads::owner));
+                work.nodes.extend(newest.and_then(|pod| node_failure::concerned(store, pod)));
                 work.pods.insert(place);
             }
             "apps/replicasets" | machines::GUESTS => {
@@ -196,6 +210,7 @@ impl Controllers {
             "policy/poddisruptionbudgets" => drop(work.budgets.insert(place)),
             "persistentvolumes" | "persistentvolumeclaims" | "storage/volumeattachments" => {
                 work.volumes = true;
+                work.attachments = true;
             }
             _ => {}
         }
@@ -222,7 +237,8 @@ impl Controllers {
         ] {
             for object in all(store, resource) {
                 let resource = resource.to_owned();
-                self.note(store, &Changed { version: 0, resource, old: None, new: Some(object) }, work);
+                let change = Changed { version: 0, resource, old: None, new: Some(object) };
+                self.note(store, &change, work);
             }
         }
     }

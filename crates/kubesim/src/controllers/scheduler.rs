@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::kubelets::CORDON_TAINT;
+use crate::node_state::CORDON_TAINT;
 use crate::selectors::spec_matches;
 use crate::store::{ObjectName, ObjectStore, condition, is_true, name, namespace};
 
@@ -93,7 +93,7 @@ fn host_ports(pod: &Value) -> impl Iterator<Item = (u64, &str)> {
     ports.filter_map(|it| Some((it["hostPort"].as_u64()?, it["protocol"].as_str().unwrap_or("TCP"))))
 }
 
-fn is_over(pod: &Value) -> bool {
+pub(crate) fn is_over(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
@@ -124,8 +124,12 @@ fn amount(text: &Value) -> Option<u64> {
 }
 
 fn tolerates(pod: &Value, taint: &Value) -> bool {
+    toleration(pod, taint).is_some()
+}
+
+pub(crate) fn toleration<'a>(pod: &'a Value, taint: &Value) -> Option<&'a Value> {
     let all = pod["spec"]["tolerations"].as_array().map(Vec::as_slice).unwrap_or_default();
-    all.iter().any(|it| {
+    all.iter().find(|it| {
         let text = |of: &Value, member: &str| of[member].as_str().unwrap_or_default().to_owned();
         let effect = text(it, "effect");
         let key = text(it, "key");

@@ -18,6 +18,12 @@ pub(crate) enum TimerKey {
     Silent(String, String),
     /// The node of this name and UID has been away for too long.
     Lost(String, String),
+    /// The pod of this UID on this node is evicted for a taint.
+    Evict(String, String),
+    /// Pod GC looks at the node of this name and UID.
+    Collect(String, String),
+    /// The attachment of this name and UID is detached without an unmount.
+    Unmount(String, String),
     /// The pod at this place with this UID starts.
     Start(ObjectName, String),
     /// The pod at this place with this UID has ended.

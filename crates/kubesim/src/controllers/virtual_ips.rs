@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::kubelets::{LEASES, has_power, renewed};
+use crate::kubelets::{LEASES, renewed};
+use crate::node_state::has_power;
 use crate::store::{ObjectKey, ObjectStore, is_true, name};
 use crate::timers::{Tick, TimerKey};
 

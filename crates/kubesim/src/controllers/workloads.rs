@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::kubelets::CORDON_TAINT;
-use crate::machines;
+use crate::node_state::CORDON_TAINT;
 use crate::store::{ObjectKey, ObjectStore, all, is_true, name, namespace, uid};
+use crate::{machines, node_failure};
 
 pub(crate) fn owner(object: &Value) -> Option<ObjectKey> {
     let owner = &object["metadata"]["ownerReferences"][0];
@@ -139,7 +139,8 @@ pub(super) fn daemon_set(store: &mut ObjectStore, set: &Value) {
     let nodes = all(store, "nodes");
     for node in &nodes {
         let pod = format!("{}-{}", name(set), name(node));
-        if store.get("pods", &namespace(set), &pod).is_none() {
+        let repelled = node_failure::repels(node, &set["spec"]["template"]);
+        if store.get("pods", &namespace(set), &pod).is_none() && !repelled {
             let mut pod = pod_of(set, "DaemonSet", pod);
             pod["spec"]["nodeName"] = name(node).into();
             let mut tolerations = pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();

@@ -4,6 +4,7 @@
 
 pub(crate) mod events;
 pub(crate) mod merge_keys;
+pub(crate) mod node_state;
 pub(crate) mod patch;
 pub(crate) mod seed;
 pub(crate) mod selectors;
@@ -56,6 +57,8 @@ pub(crate) struct ObjectStore {
     owned: BTreeMap<String, BTreeSet<ObjectKey>>,
     /// Pods by node.
     on_node: BTreeMap<String, BTreeSet<ObjectName>>,
+    /// By node: UIDs of pods that the API has removed and of which the containers still run.
+    pub(crate) strays: BTreeMap<String, BTreeSet<String>>,
     history: VecDeque<Changed>,
     keep: usize,
 }
@@ -67,6 +70,7 @@ impl ObjectStore {
             objects: BTreeMap::new(),
             owned: BTreeMap::new(),
             on_node: BTreeMap::new(),
+            strays: BTreeMap::new(),
             history: VecDeque::new(),
             keep,
         }
@@ -302,7 +306,29 @@ impl ObjectStore {
         self.get(resource, namespace, name).cloned()
     }
 
+    pub(crate) fn mark_disrupted(&mut self, namespace: &str, pod: &str, reason: &str, message: &str) {
+        let mut disrupted = condition("DisruptionTarget", true);
+        disrupted["reason"] = reason.into();
+        disrupted["message"] = message.into();
+        self.edit("pods", namespace, pod, |it| {
+            let mut conditions = it["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            conditions.retain(|it| it["type"] != disrupted["type"]);
+            conditions.push(disrupted);
+            it["status"]["conditions"] = conditions.into();
+        });
+    }
+
     fn note(&mut self, resource: &str, old: Option<Arc<Value>>, new: Option<Arc<Value>>) {
+        if resource == "pods"
+            && let Some(old) = old.as_deref().filter(|it| node_state::runs(it))
+        {
+            let there = self.get("nodes", "", node_name(old));
+            let is_unaware =
+                there.is_some_and(|it| node_state::has_power(it) && !node_state::is_reachable(it));
+            if is_unaware && !new.as_deref().is_some_and(node_state::runs) {
+                self.strays.entry(node_name(old).to_owned()).or_default().insert(uid(old));
+            }
+        }
         let indexed = |it: &Value| (owner_uid(it).to_owned(), node_name(it).to_owned());
         if old.as_deref().map(indexed) != new.as_deref().map(indexed) {
             for (object, is_there) in [(&old, false), (&new, true)] {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::kubelets::LEASES;
-use crate::store::condition;
-use crate::{Sim, kubelets, machines, volumes, workloads};
+use crate::store::{condition, uid};
+use crate::{Sim, machines, node_state, volumes, workloads};
 
 impl Sim {
     /// Its device has this UUID. It is Ready after the start time.
@@ -73,13 +73,13 @@ impl Sim {
 
     /// UIDs of pods with a running container on this node, as its container runtime lists them.
     pub fn live_pods(&self, node: &str) -> BTreeSet<String> {
-        let has_power = self.get("nodes", "", node).is_some_and(|it| kubelets::has_power(&it));
-        let ended =
-            |it: &Value| it["metadata"]["deletionGracePeriodSeconds"] == 0 || kubelets::is_left_behind(it);
-        let lives =
-            |it: &Value| it["spec"]["nodeName"] == node && it["status"]["phase"] == "Running" && !ended(it);
-        let pods = self.list("pods").into_iter().filter(|it| has_power && lives(it));
-        pods.filter_map(|it| Some(it["metadata"]["uid"].as_str()?.to_owned())).collect()
+        let store = self.shared.store();
+        if !store.get("nodes", "", node).is_some_and(node_state::has_power) {
+            return BTreeSet::new();
+        }
+        let lives = |it: &&Value| it["spec"]["nodeName"] == node && node_state::runs(it);
+        let strays = store.strays.get(node).into_iter().flatten().cloned();
+        store.list("pods").filter(lives).map(uid).chain(strays).collect()
     }
 
     /// With its replica set.

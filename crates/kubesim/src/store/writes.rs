@@ -9,7 +9,7 @@ use crate::failure::{self, Failure};
 use crate::patch::Patch;
 use crate::path::ResourcePath;
 use crate::request::{SimRequest, SimResponse};
-use crate::store::{ObjectStore, condition, events, is_held_back};
+use crate::store::{ObjectStore, events, is_held_back};
 use crate::{SimShared, answers, machines, workloads};
 
 /// Updates of these must name the present version.
@@ -336,15 +336,8 @@ pub(crate) fn evict(
         if uid.is_null() || *uid == pod["metadata"]["uid"] {
             budgets::admit(store, &pod).map_err(refused)?;
             // As the real one: the condition is set before the pod's termination.
-            let mut disrupted = condition("DisruptionTarget", true);
-            disrupted["reason"] = "EvictionByEvictionAPI".into();
-            disrupted["message"] = "Eviction API: evicting".into();
-            store.edit("pods", &target.namespace, name, |it| {
-                let mut conditions = it["status"]["conditions"].as_array().cloned().unwrap_or_default();
-                conditions.retain(|it| it["type"] != disrupted["type"]);
-                conditions.push(disrupted);
-                it["status"]["conditions"] = conditions.into();
-            });
+            let (reason, message) = ("EvictionByEvictionAPI", "Eviction API: evicting");
+            store.mark_disrupted(&target.namespace, name, reason, message);
         }
         remove(store, target, name, &options)?;
         Ok::<_, Failure>(pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned())

@@ -206,5 +206,12 @@ pub struct ClusterMembership {
     pub left: Option<Arc<EdgeNodeClusterConfig>>,
 }
 
+impl ClusterMembership {
+    /// Whether the node is in a cluster, be it on its way out.
+    pub fn is_in(&self) -> bool {
+        matches!(self.membership, Membership::Member | Membership::Leaving)
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@
 use super::calls::Finding;
 use super::record::{Ack, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord};
 use super::restart;
+use crate::failover;
 use crate::turn::record::{Class, TurnRecord};
 use crate::turn::rule::{OperatorRefusal, TurnNode};
 
@@ -72,6 +73,12 @@ pub fn begun(
             holder.node,
             holder.op.text(),
             holder.phase.text()
+        )));
+    }
+    if let Some(it) = failover::record::open(record).first() {
+        return Err(OperatorRefusal::Site(format!(
+            "{} is declared dead: wait until it is back, or delete its Node; how far that is: zedbox failover status",
+            it.words()
         )));
     }
     if nodes.is_empty() {

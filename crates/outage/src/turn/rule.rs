@@ -388,6 +388,9 @@ pub enum OperatorRefusal {
     /// A whole-site operation says no, in words.
     #[error("{0}")]
     Site(String),
+    /// So does what is known of declared nodes.
+    #[error("{0}")]
+    Failover(String),
     /// An etcd member always counts.
     #[error(
         "node {0} is a member of etcd and always counts; delete the node if it is gone for good: kubectl delete node {0}"

@@ -4,6 +4,8 @@
 //! Source: lf-edge/eve pkg/pillar/types/{zedkubetypes,clustertypes,clusterupdatetypes}.go.
 //! Pure: no clock, no I/O, no task.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -222,6 +224,8 @@ pub struct NodeOutage {
     pub etcd: Option<EtcdMember>,
     /// Its turn to be down.
     pub turn: TurnWord,
+    /// By node with a silent kubelet: it answers this one, as it was asked last.
+    pub hears: BTreeMap<String, bool>,
 }
 
 /// A member of etcd, as its own node reads it.

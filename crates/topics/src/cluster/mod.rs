@@ -1,15 +1,17 @@
 //! The node and its cluster.
 //!
-//! Beside this file: what happens in the cluster (`kube_info`, `kube_state`, with a node's answer to its peers), logs of
-//! applications (`app_logs`), services of users and consoles (`user_services`). Not here: the drain protocol (`drain`). Source: lf-edge/eve
+//! Beside this file: what happens in the cluster (`kube_info`, `kube_state`, with a node's answer to its peers), what hangs on a
+//! dead node (`failover`), logs of applications (`app_logs`), services of users and consoles (`user_services`). Not here: the drain protocol (`drain`). Source: lf-edge/eve
 //! pkg/pillar/types/{cluster,cipherinfo,edgenode}types.go. Pure: no clock, no I/O, no task.
 
 mod app_logs;
+mod failover;
 mod kube_info;
 mod kube_state;
 mod user_services;
 
 pub use app_logs::*;
+pub use failover::*;
 pub use kube_info::*;
 pub use kube_state::*;
 pub use user_services::*;

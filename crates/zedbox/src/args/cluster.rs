@@ -9,6 +9,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args as Group, Subcommand};
 use kubeapi::ApiClient;
 use kubeapi::connect::credential::Account;
+use outage::failover::rule::FailoverRule;
 
 use super::time::span;
 use super::{NodePlace, settings};
@@ -125,6 +126,66 @@ pub(crate) enum LockAction {
         #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
     },
+}
+
+/// Nodes that die, from any machine with a kubeconfig that reaches the agents of the nodes.
+#[derive(Debug, Clone, Group)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct FailoverCommand {
+    #[command(flatten)]
+    pub(crate) place: OverCluster,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) action: FailoverAction,
+}
+
+/// What can be done about them.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum FailoverAction {
+    /// Show of each node what of its work would run elsewhere if it died. Nothing is written.
+    Check,
+    /// Show nodes that were declared dead, and where their work runs by now. Nothing is written.
+    Status,
+    /// Say that a node is off: Kubernetes then starts its work elsewhere. Refused while it shows life.
+    Declare(DeclareOptions),
+}
+
+/// A person's word that a node is off.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct DeclareOptions {
+    /// The node.
+    #[arg(value_name = "NODE")]
+    pub(crate) node: String,
+    /// You have switched it off yourself, or see that it is off.
+    #[arg(long, required = true)]
+    powered_off: bool,
+    /// Why, in at most 200 bytes; it is kept with your name.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    /// Although other nodes are away too.
+    #[arg(long)]
+    although_others_away: bool,
+    /// Although volumes have no good copy elsewhere: what Longhorn has of them there may be old.
+    #[arg(long)]
+    although_lone_copies: bool,
+    /// Although other software acts on silent nodes without knowing that they are off.
+    #[arg(long)]
+    although_others_act: bool,
+    /// Do not ask for the node's name.
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+impl DeclareOptions {
+    /// The words by which rules are passed.
+    pub(crate) fn although(&self) -> Vec<&'static str> {
+        let rules = [
+            (self.although_others_away, FailoverRule::Others),
+            (self.although_lone_copies, FailoverRule::Copies),
+            (self.although_others_act, FailoverRule::Actors),
+        ];
+        rules.iter().filter(|it| it.0).filter_map(|it| it.1.pass()).collect()
+    }
 }
 
 /// Virtual machines that drains have stopped, from any machine with a kubeconfig.

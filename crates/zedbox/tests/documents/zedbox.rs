@@ -119,12 +119,28 @@ fn every_zedbox_line_that_the_program_says_is_one_that_it_takes() {
 }
 
 /// Those that change nothing.
-const LOOKS: [&str; 9] =
-    ["check", "help", "history", "lock status", "plan", "site status", "status", "verify", "watch"];
+const LOOKS: [&str; 11] = [
+    "check",
+    "failover check",
+    "failover status",
+    "help",
+    "history",
+    "lock status",
+    "plan",
+    "site status",
+    "status",
+    "verify",
+    "watch",
+];
 /// Those that change something and are typed elsewhere than in a state of a node: the file, and how it types them.
-const TYPED_ELSEWHERE: [(&str, &str, &str); 12] = [
+const TYPED_ELSEWHERE: [(&str, &str, &str); 13] = [
     ("drain force", "tests/drain_cmd/force.rs", "(\"force "),
     ("drain force --remove", "tests/drain_cmd/force.rs", "\"force --remove\""),
+    (
+        "failover declare n1 --powered-off",
+        "src/failover_cmd/tests.rs",
+        "\"failover\", \"declare\", DEAD, \"--powered-off\"",
+    ),
     (
         "go --past preflight --undo",
         "tests/drain_cmd/plan.rs",
@@ -205,6 +221,7 @@ only shows: journalctl -u, kubectl auth whoami, kubectl describe, kubectl get, k
 needs systemd: systemctl enable, systemctl reboot, systemctl restart, systemctl start, systemctl stop
 changes clock, disks or images of the machine: crictl rmi, date -s, fsfreeze -u, mknod, mount -o, rm, umount, vgchange -an
 needs a server of etcd: etcdctl alarm, etcdctl compact, etcdctl defrag
+is for a node that nobody declares dead: kubectl label node
 needs KubeVirt: kubectl annotate virtualmachineinstance, kubectl delete vmi, virtctl stop
 needs Longhorn: kubectl annotate volumes.longhorn.io, kubectl edit volumes.longhorn.io
 is for what kube-vip or Multus left: kubectl delete lease, kubectl delete network-attachment-definitions

@@ -5,6 +5,8 @@ use std::fs;
 
 use agent::Clock;
 use nodestatus::trial;
+use outage::failover::silence::{Heard, NodeSilence, SilentNode};
+use outage::turn::rule::TurnNode;
 use pubsub::TopicRoot;
 use serde_json::{Value, json};
 use sheet::DrainView;
@@ -375,7 +377,18 @@ pub(crate) fn at_night() -> Vec<String> {
         tree.set(change);
         trial::shown(tree.root(), now(), Vec::new()).unwrap().0.headline.text
     };
-    changes.iter().map(headline).collect()
+    changes.iter().map(headline).chain([of_a_dead_node()]).collect()
+}
+
+/// At rest, while another node is silent.
+fn of_a_dead_node() -> String {
+    let node = TurnNode { name: "edge-node-2".to_owned(), ..TurnNode::default() };
+    let silent = SilentNode { node, silence: NodeSilence::Silent, heard: Heard::new(), declared: None };
+    let tree = Node::of("cluster-idle");
+    let trouble =
+        json!({ "What": "node edge-node-2", "Error": silent.words(), "NextStep": silent.next_step() });
+    tree.write("run/zedkube/AgentTrouble/global.json", &json!({ "Troubles": [trouble] }));
+    trial::shown(tree.root(), now(), Vec::new()).unwrap().0.headline.text
 }
 
 /// The same drain for a person's work only.

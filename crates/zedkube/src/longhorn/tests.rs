@@ -24,7 +24,7 @@ fn want(cron: &str, policy: &str) -> DesiredLonghorn {
 fn what_makes_no_sense_leaves_what_is_in_force() {
     let text = |it: &str| Some(it.to_owned());
     let before = want("0 0 * * *", "always-allow");
-    assert_eq!(before, DesiredLonghorn { cron: text("0 0 * * *"), policy: text("always-allow") });
+    assert_eq!((&before.cron, &before.policy), (&text("0 0 * * *"), &text("always-allow")));
     assert_eq!(want(" @every 1h ", "block-for-eviction").cron, text("@every 1h"));
     assert_eq!(want("0 6 ? * MON", "").cron, text("0 6 ? * MON"));
     assert_eq!(want("", "always-allow").cron, text(""));
@@ -129,6 +129,19 @@ async fn e9_policy_and_snapshot_job_are_kept_by_the_node_that_leads_and_only_whe
         bench.sim.longhorn_setting("node-drain-policy", "block-for-eviction");
         hour().await;
         assert_eq!(bench.writes(), writes, "an empty policy leaves what Longhorn has");
+        // Pods of silent nodes are left alone where the config says so.
+        bench.sim.longhorn_setting("node-down-pod-deletion-policy", "delete-both");
+        let say = |it: &str| {
+            wanted(&ConfigItemValueMap::of([ConfigItemValue::text(NODE_DOWN, it)]), &want("", "")).0
+        };
+        for (word, then) in
+            [("delete-both", "delete-both"), ("", "delete-both"), ("do-nothing", "do-nothing")]
+        {
+            bench.wanted.send_replace(say(word));
+            hour().await;
+            let value = bench.sim.get(SETTINGS, NAMESPACE, "node-down-pod-deletion-policy").unwrap();
+            assert_eq!(value["value"], then, "{word:?}");
+        }
     };
     tokio::select! {
         () = duty => panic!("it has ended"),

@@ -25,6 +25,7 @@ use tokio::sync::{mpsc, watch};
 use topics::{GoTime, NodeDrainProgress};
 use tracing::warn;
 
+use crate::failover::Told;
 use crate::limits::{Limits, PAUSE_AGAIN};
 use announcer::Announcer;
 pub use condition::condition;
@@ -53,6 +54,8 @@ pub(crate) struct NodeReport {
     pub(crate) members: watch::Receiver<ClusterMembership>,
     pub(crate) published: watch::Receiver<DrainActivity>,
     pub(crate) totals: watch::Sender<Totals>,
+    /// What is the matter with other nodes.
+    pub(crate) told: watch::Receiver<Told>,
 }
 
 impl NodeReport {
@@ -67,6 +70,7 @@ impl NodeReport {
             clock: self.context.clock,
             published: self.published.clone(),
             totals: self.totals.clone(),
+            told: self.told.clone(),
             notices: limits.node_report.then_some(notices),
             hooks,
             stalls,
@@ -87,6 +91,7 @@ struct ReportListener {
     clock: Clock,
     published: watch::Receiver<DrainActivity>,
     totals: watch::Sender<Totals>,
+    told: watch::Receiver<Told>,
     notices: Option<mpsc::Sender<(Notice, GoTime)>>,
     /// For the hooks that tell it elsewhere.
     hooks: mpsc::Sender<(Notice, GoTime)>,
@@ -97,6 +102,7 @@ impl ReportListener {
     async fn run(mut self, stall_after: Duration, pause_again: Duration) {
         let mut announcer = Announcer::new(stall_after, pause_again);
         let mut before: Option<Arc<NodeDrainProgress>> = None;
+        let mut known = Told::new();
         loop {
             let DrainActivity { progress, uncordons } = self.published.borrow_and_update().clone();
             if let Some(newest) = progress {
@@ -113,8 +119,14 @@ impl ReportListener {
                 }
                 before = Some(newest);
             }
+            let told = self.told.borrow_and_update().clone();
+            for notice in notices::of_nodes(&known, &told) {
+                self.say(notice, self.clock.wall());
+            }
+            known = told;
             let due = announcer.due();
             tokio::select! {
+                Ok(()) = self.told.changed() => {}
                 changed = self.published.changed() => if changed.is_err() { return },
                 () = self.clock.sleep_until(due), if due.is_some() => {}
             }

@@ -1,6 +1,9 @@
 //! Notices: what can be said of a drain to the cluster, and by which word. Pure: no clock, no I/O, no task.
 
+use outage::failover::silence::NodeSilence;
 use topics::RequestId;
+
+use crate::failover::Told;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum NoticeKind {
@@ -29,6 +32,12 @@ pub(crate) enum NoticeKind {
     /// The same, for long.
     StillPaused,
     Resumed,
+    /// Nothing is heard of another node, or only of its machine.
+    NodeSilent,
+    /// A person has declared it dead.
+    NodeDeclaredDead,
+    /// It is heard again.
+    NodeBack,
 }
 
 impl NoticeKind {
@@ -48,13 +57,23 @@ impl NoticeKind {
             Self::Paused => "OperationsPaused",
             Self::StillPaused => "OperationsStillPaused",
             Self::Resumed => "OperationsResumed",
+            Self::NodeSilent => "NodeSilent",
+            Self::NodeDeclaredDead => "NodeDeclaredDead",
+            Self::NodeBack => "NodeBack",
         }
     }
 
     pub(crate) const fn is_warning(self) -> bool {
         matches!(
             self,
-            Self::Blocked | Self::Stalled | Self::Skipped | Self::Forced | Self::Failed | Self::StillPaused
+            Self::Blocked
+                | Self::Stalled
+                | Self::Skipped
+                | Self::Forced
+                | Self::Failed
+                | Self::StillPaused
+                | Self::NodeSilent
+                | Self::NodeDeclaredDead
         )
     }
 
@@ -72,7 +91,7 @@ impl NoticeKind {
 
     /// Whether it ends something: room is kept for it.
     pub(crate) fn is_end(self) -> bool {
-        self.end().is_some() || matches!(self, Self::Uncordoned | Self::Resumed)
+        self.end().is_some() || matches!(self, Self::Uncordoned | Self::Resumed | Self::NodeBack)
     }
 }
 
@@ -87,4 +106,22 @@ pub(crate) struct Notice {
     pub(crate) message: String,
     /// It happened now, and was not found at the start of zedkube.
     pub(crate) is_new: bool,
+}
+
+/// What has changed with other nodes: from one state to another, and back.
+pub(crate) fn of_nodes(before: &Told, now: &Told) -> Vec<Notice> {
+    let notice = |kind, node: &String, message: &str| Notice {
+        kind,
+        id: RequestId::default(),
+        subject: node.clone(),
+        message: format!("node {node}: {message}"),
+        is_new: true,
+    };
+    let new = now.iter().filter(|(node, told)| before.get(*node).is_none_or(|it| it.0 != told.0));
+    let told = new.map(|(node, (silence, text))| match silence {
+        NodeSilence::Silent | NodeSilence::Heard => notice(NoticeKind::NodeSilent, node, text),
+        NodeSilence::Declared | NodeSilence::Broken => notice(NoticeKind::NodeDeclaredDead, node, text),
+    });
+    let back = before.keys().filter(|it| !now.contains_key(*it));
+    told.chain(back.map(|it| notice(NoticeKind::NodeBack, it, "heard again"))).collect()
 }

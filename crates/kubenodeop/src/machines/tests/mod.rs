@@ -23,11 +23,11 @@ fn drain() -> DrainIdentity {
     DrainIdentity { node: "n1".into(), request: "request 2 of t".into() }
 }
 
-fn settings() -> MigrationSettings {
+pub(crate) fn settings() -> MigrationSettings {
     MigrationSettings::of_version((1, 7))
 }
 
-fn vm(name: &str, word: &str) -> MachineOwner {
+pub(crate) fn vm(name: &str, word: &str) -> MachineOwner {
     MachineOwner::Machine(Some(Box::new(MachineSeen {
         kind: "virtualmachines",
         namespace: "shop".into(),
@@ -48,7 +48,7 @@ fn vm(name: &str, word: &str) -> MachineOwner {
 }
 
 /// One that runs on n1 and can be migrated to n2.
-fn machine(name: &str) -> VirtualMachine {
+pub(crate) fn machine(name: &str) -> VirtualMachine {
     VirtualMachine {
         guest: named(name),
         node: "n1".into(),

@@ -18,12 +18,12 @@ use crate::progress::BlockCode;
 use kubeapi::nodes::CordonAnnotation;
 use topics::CordonOwner;
 
-fn on_node(facts: PodFacts) -> Surveyed {
+pub(crate) fn on_node(facts: PodFacts) -> Surveyed {
     Surveyed { facts, needs: SchedulingNeeds::default(), resident: None, priority_class: String::new() }
 }
 
 /// A pod that no node but this one may take.
-fn pinned(name: &str) -> Surveyed {
+pub(crate) fn pinned(name: &str) -> Surveyed {
     let affinity = Affinity { of: "volume pv-1".to_owned(), terms: vec![SelectorTerm::default()] };
     Surveyed {
         needs: SchedulingNeeds { affinities: vec![affinity], ..SchedulingNeeds::default() },
@@ -31,7 +31,7 @@ fn pinned(name: &str) -> Surveyed {
     }
 }
 
-fn survey(pods: Vec<Surveyed>, budgets: Vec<BudgetFacts>) -> Survey {
+pub(crate) fn survey(pods: Vec<Surveyed>, budgets: Vec<BudgetFacts>) -> Survey {
     Survey {
         node: node(CordonOwner::None),
         pods,

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::settings::KubevirtSettings;
+use super::settings::{KubevirtSettings, SCHEDULABLE};
 use super::{GUESTS, active, annotation, current, is_ending, is_over, owned_by, put_condition, tail, text};
+use crate::node_state::is_reachable;
 use crate::store::{ObjectStore, name, namespace, uid};
 
 /// On each guest until its launcher is gone.
 pub(crate) const FINALIZER: &str = "foregroundDeleteVirtualMachine";
+/// The phase in which a guest ends.
+const ENDS: &str = "kubesim/ends";
 const ON_NODE: &str = "kubevirt.io/nodeName";
 
 pub(super) fn round(store: &mut ObjectStore, settings: &KubevirtSettings, guest: &Value) {
@@ -35,11 +38,19 @@ pub(super) fn round(store: &mut ObjectStore, settings: &KubevirtSettings, guest:
     let phase = text(guest, "/status/phase");
     match own {
         None if phase == "Pending" => drop(store.put("pods", launcher(guest))),
-        // Its launcher has gone: the guest shut down, or was destroyed after its grace.
         None if phase == "Running" => {
-            let end = if annotation(guest, "kubesim/ends") == "Failed" { "Failed" } else { "Succeeded" };
+            let Some((end, reason)) = end(store, settings, guest) else {
+                // Also if its node comes back before that is known.
+                store.edit(GUESTS, &namespace, &name, |it| {
+                    it["metadata"]["annotations"][ENDS] = "Failed".into();
+                });
+                return;
+            };
             store.edit(GUESTS, &namespace, &name, |it| {
                 it["status"]["phase"] = end.into();
+                if !reason.is_empty() {
+                    it["status"]["reason"] = reason.into();
+                }
                 put_condition(it, "Ready", Some((false, "PodNotExists", "")));
             });
         }
@@ -54,6 +65,27 @@ pub(super) fn round(store: &mut ObjectStore, settings: &KubevirtSettings, guest:
     }
     if !is_over(guest) {
         report(store, settings, guest, own.map(AsRef::as_ref), &pods);
+    }
+}
+
+/// Phase and reason of a guest whose launcher has gone; `None` while it is not known.
+fn end(
+    store: &ObjectStore,
+    settings: &KubevirtSettings,
+    guest: &Value,
+) -> Option<(&'static str, &'static str)> {
+    let node = store.get("nodes", "", text(guest, "/status/nodeName"));
+    let Some(node) = node.filter(|it| !is_reachable(it)) else {
+        // It shut down, or was destroyed after its grace.
+        let failed = annotation(guest, ENDS) == "Failed";
+        return Some((if failed { "Failed" } else { "Succeeded" }, ""));
+    };
+    let here = |pod: &Arc<Value>| pod["spec"]["nodeName"] == guest["status"]["nodeName"];
+    let silent = node["metadata"]["labels"][SCHEDULABLE] == "false";
+    match settings.minor {
+        _ if store.owned("pods", &uid(guest)).iter().any(here) => None,
+        ..2 => silent.then_some(("Failed", "NodeUnresponsive")),
+        _ => Some(("Failed", "")),
     }
 }
 

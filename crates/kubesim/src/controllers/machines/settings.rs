@@ -14,7 +14,7 @@ const POLICIES: &str = "migrations/migrationpolicies";
 const NEWEST: u64 = 7;
 /// A node without a heartbeat for this long takes no guests.
 const SILENT: Duration = Duration::from_secs(300);
-const SCHEDULABLE: &str = "kubevirt.io/schedulable";
+pub(super) const SCHEDULABLE: &str = "kubevirt.io/schedulable";
 
 pub(super) struct KubevirtSettings {
     /// `7` of v1.7.3.

@@ -19,7 +19,7 @@ use topics::{
 };
 
 use super::run::{
-    CordonStage, DrainEnd, DrainGate, DrainRun, EarlierWork, Repeats, Resume, Silence, TurnGate,
+    ApiSilence, CordonStage, DrainEnd, DrainGate, DrainRun, EarlierWork, Repeats, Resume, TurnGate,
 };
 use crate::WAIT;
 use crate::core::answers::Answers;
@@ -47,7 +47,7 @@ pub(crate) struct Drain {
     /// Number of the run: results of another one do not count. The model (`tests/model/print.rs`) knows it by this name, as it does `looks` of the node.
     pub(crate) run_id: RunId,
     /// The API does not answer in the middle of this drain.
-    pub(super) silence: Option<Silence>,
+    pub(super) silence: Option<ApiSilence>,
     /// The request in whose name the run works.
     pub(crate) serves: Option<NodeDrainRequest>,
     pub(super) started_at: GoTime,
@@ -559,8 +559,8 @@ impl Drain {
     pub(crate) fn api_silent(&mut self, now: Mono, away: Option<Box<UnansweredCall>>) {
         let amid = matches!(self.run, DrainRun::Draining { held: None, .. }) || self.resume.is_some();
         self.silence = away.filter(|_| amid).map(|last| match self.silence.take() {
-            Some(before) => Silence { until: now, tries: before.tries.saturating_add(1), last, ..before },
-            None => Silence { since: last.asked, until: now, tries: 1, last },
+            Some(before) => ApiSilence { until: now, tries: before.tries.saturating_add(1), last, ..before },
+            None => ApiSilence { since: last.asked, until: now, tries: 1, last },
         });
     }
 }

@@ -158,7 +158,7 @@ pub(super) struct Repeats {
 
 /// The API does not answer, as this run of the agent has heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Silence {
+pub(super) struct ApiSilence {
     /// When it was asked first.
     pub(super) since: Mono,
     /// When the last answer was given up.

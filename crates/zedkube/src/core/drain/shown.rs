@@ -12,7 +12,7 @@ use topics::{
 };
 
 use super::life::{Drain, add_left};
-use super::run::{CordonStage, DrainEnd, DrainRun, EarlierWork, Silence};
+use super::run::{ApiSilence, CordonStage, DrainEnd, DrainRun, EarlierWork};
 use crate::WAIT;
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
@@ -306,8 +306,8 @@ impl Drain {
     }
 
     /// The API is silent in the middle of the drain: why it waits, and what can be done.
-    fn silence_words(&self, silence: &Silence, answers: &Answers, node: &NodeContext) -> StateWords {
-        let Silence { since, until, tries, last } = silence;
+    fn silence_words(&self, silence: &ApiSilence, answers: &Answers, node: &NodeContext) -> StateWords {
+        let ApiSilence { since, until, tries, last } = silence;
         let PodCounts { total, gone, .. } = self.counts();
         let force = self.force_words(answers);
         let UnansweredCall { address, why, .. } = &**last;

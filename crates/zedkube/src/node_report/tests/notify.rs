@@ -97,6 +97,7 @@ fn x3_what_a_gateway_that_never_answers_keeps_waiting_is_left_out_and_events_are
         clock: Clock::new(),
         published: watch::Sender::default().subscribe(),
         totals: watch::Sender::default(),
+        told: watch::Sender::default().subscribe(),
         notices: Some(notices),
         hooks,
         stalls: watch::Sender::new(false),

@@ -64,6 +64,7 @@ impl Stage {
             members: stage.members.subscribe(),
             published: stage.published.subscribe(),
             totals: stage.totals.clone(),
+            told: watch::Sender::default().subscribe(),
         };
         let limits = Limits::default();
         tokio::select! {
@@ -327,6 +328,7 @@ async fn o3_with_the_setting_off_nothing_is_asked_and_stalls_are_counted_all_the
         members: watch::Sender::default().subscribe(),
         published: published.subscribe(),
         totals: totals.clone(),
+        told: watch::Sender::default().subscribe(),
     };
     published.send_modify(|it| it.progress = Some(Arc::new(blocked("shop/a"))));
     tokio::select! {

@@ -132,7 +132,7 @@ async fn what_a_node_says_to_its_peers_is_its_name_its_etcd_and_the_turn_that_it
     let answer = spawn_blocking(move || get_at(address, "/outage")).await.unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200") && head.contains("application/json"), "{head}");
-    assert_eq!(body, r#"{"Node":"n1","Etcd":null,"Turn":{"Idle":false,"Fence":1}}"#);
+    assert_eq!(body, r#"{"Node":"n1","Etcd":null,"Turn":{"Idle":false,"Fence":1},"Hears":{}}"#);
 }
 
 #[tokio::test]

@@ -1,0 +1,57 @@
+//! Tables of what is told of silent nodes, of what keeps one from being declared dead, and of how an entry ends; and the calls.
+
+mod calls;
+mod ends;
+mod rules;
+mod silent;
+
+use std::collections::BTreeMap;
+
+use super::record::{DeclaredNode, FAILOVER, FailoverState, declare};
+use crate::turn::pulses::Pulse;
+use crate::turn::record::TurnRecord;
+use crate::turn::rule::TurnNode;
+
+fn node(name: &str) -> TurnNode {
+    TurnNode {
+        name: name.to_owned(),
+        uid: format!("{name}-uid"),
+        boot_id: format!("{name}-boot"),
+        ready: true,
+        pulse: Pulse::Moving,
+        ..TurnNode::default()
+    }
+}
+
+/// One that nobody has seen for 40 s.
+fn dead(name: &str) -> TurnNode {
+    TurnNode { ready: false, pulse: Pulse::Still, ..node(name) }
+}
+
+/// The word of a person that the node `dead(name)` is off, in this state.
+fn entry(name: &str, state: FailoverState) -> DeclaredNode {
+    DeclaredNode {
+        number: 1,
+        node: name.to_owned(),
+        node_uid: format!("{name}-uid"),
+        boot_id: format!("{name}-boot"),
+        state,
+        who: "operator anna".to_owned(),
+        why: "its supply burnt".to_owned(),
+        when: "2026-03-14T09:00:00Z".to_owned(),
+        ..DeclaredNode::default()
+    }
+}
+
+/// A record with these entries, as it is read.
+fn record(entries: &[DeclaredNode]) -> TurnRecord {
+    let text = serde_json::to_string(entries).unwrap();
+    TurnRecord { others: BTreeMap::from([(FAILOVER.to_owned(), text)]), ..TurnRecord::default() }
+}
+
+/// Its number in the record in which it is declared.
+fn declared(record: &TurnRecord, entry: &DeclaredNode) -> Result<(TurnRecord, u32), String> {
+    let after = declare(record, entry).map_err(|it| it.to_string())?;
+    let number = super::record::all(&after).unwrap().last().unwrap().number;
+    Ok((after, number))
+}

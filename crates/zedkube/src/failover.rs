@@ -1,0 +1,248 @@
+//! Reports nodes that are silent, and brings to its end what a person has declared of one.
+//!
+//! At rest it reads the leases of the kubelets now and then, and more only where one is not renewed or a node is declared dead. After
+//! an API that fails all begins again: what was not seen was not silent. The command that declares a node writes the taint; if it is
+//! killed in between, the first server by name continues, and after a while any other. Not here: what is
+//! judged (`outage::failover`), what hangs on a node (`kubenodeop::plan::failover`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ::outage::calls::{self, Newest, NodeListing, Pulses};
+use ::outage::failover::silence::{self, Heard, NodeSilence, SilentNode};
+use ::outage::failover::{DeclaredNode, FailoverState, act, calls as failover_calls, record};
+use ::outage::operator;
+use ::outage::turn::pulses::Pulse;
+use ::outage::turn::record::TurnRecord;
+use ::outage::turn::rule::TurnNode;
+use agent::{Clock, Troubles};
+use kubeapi::{ApiClient, NodeName, OwnNode, listed};
+use kubenodeop::plan::failover::{HungWork, hung, now as placed};
+use nodestatus::ClusterMembership;
+use step::Mono;
+use tokio::sync::watch;
+use topics::{HeldWork, Trouble};
+use tracing::{info, warn};
+
+use crate::outage::Hears;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(10);
+/// How long an entry stays with the command that declared it, and with the first server.
+const TAKE_OVER: [Duration; 2] = [Duration::from_secs(20), Duration::from_mins(3)];
+/// What runs nowhere else so long after the taint is named.
+const MOVES_WITHIN: Duration = Duration::from_mins(2);
+/// What is known of each node: the troubles that begin with this.
+const NODE: &str = "node ";
+
+/// What is the matter with nodes, for Events and hooks: the newest sentence of each.
+pub(crate) type Told = BTreeMap<String, (NodeSilence, String)>;
+
+/// What it is made of.
+#[derive(Clone)]
+pub(crate) struct FailoverDuty {
+    pub(crate) cluster: ApiClient,
+    pub(crate) own_node: OwnNode,
+    pub(crate) clock: Clock,
+    /// At which agents of nodes answer each other.
+    pub(crate) port: u16,
+    pub(crate) troubles: Troubles,
+    pub(crate) members: watch::Receiver<ClusterMembership>,
+    pub(crate) lease: Newest,
+    pub(crate) hears: watch::Sender<Hears>,
+    pub(crate) told: watch::Sender<Told>,
+}
+
+/// What one run has seen.
+#[derive(Default)]
+struct Seen {
+    pulses: Pulses,
+    /// What hangs on a node that is silent.
+    hung: BTreeMap<String, HungWork>,
+    /// Since when an entry is there, or has its taint.
+    entries: BTreeMap<(u32, bool), Mono>,
+}
+
+impl FailoverDuty {
+    /// Runs until the sender of the membership is gone. Dropping it loses what was seen of the leases.
+    pub(crate) async fn run(mut self) {
+        let (mut seen, mut said) = (Seen::default(), String::new());
+        loop {
+            if self.members.wait_for(ClusterMembership::is_in).await.is_err() {
+                return;
+            }
+            let Ok((own, _)) = self.own_node.get() else {
+                self.clock.sleep_until(Some(self.clock.now() + LOOK)).await;
+                continue;
+            };
+            let why = self.look(&own, &mut seen).await.err().unwrap_or_default();
+            if !why.is_empty() {
+                seen.pulses = Pulses::default();
+                self.hears.send_if_modified(|held| step::update(held, Hears::default()));
+                self.tell(&[], &Seen::default(), false);
+                if why != said {
+                    warn!(error = why, "cannot look for nodes that are silent");
+                }
+            }
+            said = why;
+            tokio::select! {
+                () = self.clock.sleep_until(Some(self.clock.now() + LOOK)) => {}
+                Ok(()) = self.lease.changed() => drop(self.lease.borrow_and_update()),
+            }
+        }
+    }
+
+    async fn look(&self, own: &NodeName, seen: &mut Seen) -> Result<(), String> {
+        let record = calls::record(self.lease.borrow().as_ref()).cloned().unwrap_or_default();
+        let open = record::open(&record);
+        let now = self.clock.now();
+        let still =
+            calls::renewals(&self.cluster, &mut seen.pulses, now).await.map_err(|it| it.to_string())?;
+        if !still && open.is_empty() {
+            self.hears.send_if_modified(|held| step::update(held, Hears::default()));
+            self.tell(&[], &Seen::default(), true);
+            return Ok(());
+        }
+        let looked = calls::look(&self.cluster, own, &mut seen.pulses, now).await;
+        let NodeListing { nodes, servers } = looked.map_err(|it| it.to_string())?;
+        let silent = silence::still(own.as_str(), &nodes, &record)?;
+        let asked: Vec<_> = nodes
+            .iter()
+            .filter(|it| {
+                silent.iter().any(|node| node.name == it.name) || open.iter().any(|entry| entry.is(it))
+            })
+            .collect();
+        let heard = failover_calls::heard(own.as_str(), &asked, &servers, self.port).await;
+        let of_us = |heard: &Heard| heard.get(own.as_str()).copied();
+        let answers = heard.iter().filter_map(|(node, heard)| Some((node.clone(), of_us(heard)?)));
+        let answers: Hears = answers.collect();
+        self.hears.send_if_modified(|held| step::update(held, answers));
+        let told = silence::told(&nodes, &record, &silent, &heard);
+        seen.hung.retain(|node, _| told.iter().any(|it| it.node.name == *node));
+        for it in told.iter().filter(|it| it.silence == NodeSilence::Silent) {
+            let name = &it.node.name;
+            if !seen.hung.contains_key(name)
+                && let Ok(node) = NodeName::parse(name)
+            {
+                // That it is silent is reported all the same.
+                match Box::pin(hung(&self.cluster, &node)).await {
+                    Ok(found) => drop(seen.hung.insert(name.clone(), found)),
+                    Err(error) => warn!(node = name, error = error.line(), "what hangs on it is not known"),
+                }
+            }
+        }
+        self.tell(&told, seen, is_first(own, &nodes));
+        let step = |it: &DeclaredNode| (it.number, it.state.is_tainted());
+        seen.entries.retain(|known, _| open.iter().any(|it| step(it) == *known));
+        for entry in &open {
+            let is_heard = heard.get(&entry.node).is_some_and(|it| it.values().any(|answers| *answers));
+            // What is seen of it stays: the next look tries again.
+            if let Err(error) = self.act(own, entry, &nodes, is_heard, seen).await {
+                warn!(
+                    node = entry.node,
+                    number = entry.number,
+                    error,
+                    "cannot take the next step of a failover"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports what is so now, and ends what was so before; Events and hooks by `one` node of all.
+    fn tell(&self, silent: &[SilentNode], seen: &Seen, one: bool) {
+        let mut told = Told::new();
+        for it in silent {
+            let name = &it.node.name;
+            let trouble = Trouble {
+                what: format!("{NODE}{name}"),
+                error: it.words()
+                    + &hanging(seen.hung.get(name).filter(|_| it.silence == NodeSilence::Silent)),
+                next_step: it.next_step(),
+                ..Trouble::default()
+            };
+            if self.troubles.report(&trouble) {
+                warn!(node = name, next_step = trouble.next_step, "node {name}: {}", trouble.error);
+            }
+            told.insert(name.clone(), (it.silence, trouble.error));
+        }
+        let still: Vec<String> = told.keys().map(|it| format!("{NODE}{it}")).collect();
+        self.troubles.only(NODE, &still);
+        if one {
+            self.told.send_if_modified(|held| step::update(held, told));
+        }
+    }
+
+    /// Brings `entry` one step on where that is ours to do.
+    async fn act(
+        &self,
+        own: &NodeName,
+        entry: &DeclaredNode,
+        nodes: &[TurnNode],
+        is_heard: bool,
+        seen: &mut Seen,
+    ) -> Result<(), String> {
+        let now = self.clock.now();
+        let since = *seen.entries.entry((entry.number, entry.state.is_tainted())).or_insert(now);
+        let lasted = now.since(since);
+        let takes_over = if is_first(own, nodes) { TAKE_OVER[0] } else { TAKE_OVER[1] };
+        let is_seen = seen.pulses.of(now, &entry.node) != Pulse::Unknown;
+        if lasted < takes_over && (entry.state == FailoverState::Declared || takes_over == TAKE_OVER[1])
+            || !is_seen
+        {
+            return Ok(());
+        }
+        let wall = self.clock.wall().to_timestamp();
+        let advanced = act::advance(&self.cluster, wall, entry, nodes, is_heard).await;
+        if let Some(state) = advanced.map_err(|it| it.to_string())? {
+            info!(
+                node = entry.node,
+                number = entry.number,
+                state = state.text(),
+                "a node that was declared dead"
+            );
+            return Ok(());
+        }
+        if !entry.state.is_tainted() {
+            return Ok(());
+        }
+        let found = placed(&self.cluster, &entry.node, &entry.work).await.map_err(|error| error.line())?;
+        let timed = |(new, old): (HeldWork, &HeldWork)| match (new.on.is_empty(), old.on.is_empty()) {
+            (false, true) => HeldWork { after_secs: lasted.as_secs(), ..new },
+            _ => new,
+        };
+        let work: Vec<HeldWork> = found.into_iter().zip(&entry.work).map(timed).collect();
+        let over = work.iter().all(|it| !it.on.is_empty()) || lasted >= MOVES_WITHIN;
+        let state = if over { FailoverState::Moved } else { entry.state.clone() };
+        let is_news = |(new, old): (&HeldWork, &HeldWork)| new.on != old.on || over && new.waits != old.waits;
+        if state == entry.state && !work.iter().zip(&entry.work).any(is_news) {
+            return Ok(());
+        }
+        let edit = |record: &TurnRecord| {
+            record::edited(record, entry, |it| {
+                (it.state, it.work) = (state.clone(), work.clone());
+            })
+        };
+        operator::change(&self.cluster, wall, edit).await.map(drop).map_err(|it| it.to_string())
+    }
+}
+
+/// Whether we are the first of the servers that are there, or of all nodes where there is no server.
+fn is_first(own: &NodeName, nodes: &[TurnNode]) -> bool {
+    let servers = nodes.iter().any(|it| it.server || it.etcd);
+    let there = nodes.iter().filter(|it| it.ready && it.pulse != Pulse::Still);
+    let may = there.filter(|it| !servers || it.server || it.etcd);
+    may.map(|it| it.name.as_str()).min() == Some(own.as_str())
+}
+
+/// What hangs on it, and what of that would not run elsewhere.
+fn hanging(hung: Option<&HungWork>) -> String {
+    let Some(HungWork { work, lone }) = hung.filter(|it| !it.work.is_empty()) else { return String::new() };
+    let part = |words: &str, all: Vec<String>| {
+        if all.is_empty() { String::new() } else { format!("; {words}: {}", listed(&all, ", ")) }
+    };
+    let waits = work.iter().filter(|it| !it.waits.is_empty()).map(|it| format!("{it} ({})", it.waits));
+    let on = part("on it", work.iter().map(ToString::to_string).collect());
+    let lone = part("volumes without a good copy elsewhere", lone.clone());
+    format!("{on}{}{lone}", part("not elsewhere", waits.collect()))
+}
