@@ -15,7 +15,7 @@ use kube::Resource;
 use kube::api::GetParams;
 use kube::core::Request;
 use kubeapi::machines::calls::{GUESTS, MACHINES, path};
-use kubeapi::names::VIRTUAL_IPS;
+use kubeapi::names::{SYSTEM_NAMESPACE, VIRTUAL_IPS};
 use kubeapi::objects::{items, text};
 use kubeapi::slim::longhorn;
 use kubeapi::watch::WatchScope;
@@ -27,9 +27,6 @@ use step::Inserted as _;
 use crate::finding::{warnings, without_hints};
 use crate::network::VirtualIp;
 use crate::{Finding, Severity, certificates, nodes, storage, workloads};
-
-/// Where kube-vip is, with its leases.
-const SYSTEM: &str = "kube-system";
 
 /// What is read of the cluster before a drain, one request each where it has one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -168,8 +165,9 @@ pub async fn virtual_ips(
 ) -> Result<Vec<VirtualIp>, Error> {
     let mut all = Vec::new();
     for name in VIRTUAL_IPS {
-        let request = Request::new(Lease::url_path(&(), Some(SYSTEM))).get(name, &GetParams::default());
-        let lease = cluster.ask::<Value>(&format!("read lease {SYSTEM}/{name}"), request).await;
+        let request =
+            Request::new(Lease::url_path(&(), Some(SYSTEM_NAMESPACE))).get(name, &GetParams::default());
+        let lease = cluster.ask::<Value>(&format!("read lease {SYSTEM_NAMESPACE}/{name}"), request).await;
         all.extend(found(lease)?.map(|it| VirtualIp::of(&it, &is_ready)));
     }
     Ok(all)
@@ -180,7 +178,7 @@ pub async fn virtual_ips(
 pub async fn kube_vip(cluster: &ApiClient, node: Option<&str>) -> Result<BTreeMap<String, String>, Error> {
     let here = node.map(|it| format!("spec.nodeName={it},")).unwrap_or_default();
     let fields = Some(format!("{here}status.phase=Running"));
-    let path = Pod::url_path(&(), Some(SYSTEM));
+    let path = Pod::url_path(&(), Some(SYSTEM_NAMESPACE));
     let pods = WatchScope { fields, ..WatchScope::all("pods of kube-vip", path) };
     let pods = pods.list_all::<Value>(cluster).await?.items;
     let containers = pods.iter().flat_map(|it| items(&it["spec"]["containers"]));

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::names::{ETCD, OUTAGE_TAINTS, OWNER_ANNOTATION, listed as names};
-use kubeapi::nodes::{CONDITION, FAILOVER_MARK, OUT_OF_SERVICE};
+use kubeapi::nodes::{CONDITION, OUT_OF_SERVICE, is_of_failover};
 use kubeapi::objects::{condition, is_ready, items, named, text, time};
 use serde_json::Value;
 
@@ -210,7 +210,7 @@ fn is_expected(key: &str) -> bool {
 /// Key and effect of taints that keep pods away.
 fn keeps_away(node: &Value) -> impl Iterator<Item = (String, String)> {
     // Ours goes by itself once the node is back.
-    let ours = |it: &Value| it["key"] == OUT_OF_SERVICE && text(&it["value"]).starts_with(FAILOVER_MARK);
+    let ours = |it: &Value| is_of_failover(&text(&it["key"]), &text(&it["value"]));
     let taints = items(&node["spec"]["taints"]).iter().filter(move |it| !ours(it));
     let taints = taints.map(|it| (text(&it["key"]), text(&it["effect"])));
     taints.filter(|(_, effect)| matches!(effect.as_str(), "NoSchedule" | "NoExecute"))

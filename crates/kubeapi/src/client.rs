@@ -157,8 +157,7 @@ impl ApiClient {
 
     /// [`ApiClient::ask`] for what a server says of itself at `path`.
     pub async fn ask_path<T: DeserializeOwned>(&self, what: &str, path: &str) -> Result<T, Error> {
-        let request = Request::get(path).body(Vec::new()).map_err(request::Error::BuildRequest);
-        self.ask(what, request).await
+        self.ask(what, of_path(path)).await
     }
 
     /// [`ApiClient::ask`] with its own limit.
@@ -312,8 +311,7 @@ impl ApiClient {
         let _one_at_a_time = self.served.looking.lock().await;
         if wanted() {
             let what = "read the API groups";
-            let request = Request::get("/apis").body(Vec::new()).map_err(request::Error::BuildRequest);
-            let list = match request {
+            let list = match of_path("/apis") {
                 Ok(request) => {
                     self.exchange_raw(what, request).await.and_then(|(body, _)| decode(what, &body))
                 }
@@ -447,6 +445,10 @@ fn settled(settling: &Settling, via: &str, mut error: Error) -> Error {
 
 fn refused(what: &str, answer: ApiAnswer) -> Error {
     Error::Refused { what: what.to_owned(), answer: Box::new(answer) }
+}
+
+fn of_path(path: &str) -> BuiltRequest {
+    Request::get(path).body(Vec::new()).map_err(request::Error::BuildRequest)
 }
 
 fn unaskable(what: &str, source: request::Error) -> Error {

@@ -36,6 +36,8 @@ pub const VIRTUAL_IPS: [&str; 2] = ["plndr-cp-lock", "plndr-svcs-lock"];
 
 pub const APP_NAMESPACE: &str = "eve-kube-app";
 pub const STORAGE_NAMESPACE: &str = "longhorn-system";
+/// Where the basic deployments of a cluster are, as its DNS.
+pub const SYSTEM_NAMESPACE: &str = "kube-system";
 
 /// The name of a Node object, a DNS subdomain: it is used in paths and field selectors unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -207,6 +207,11 @@ const FAILOVER: u8 = 9;
 /// What the value of our taint begins with.
 pub const FAILOVER_MARK: &str = "pillar-rs-";
 
+/// Whether a taint of this key and value is ours.
+pub fn is_of_failover(key: &str, value: &str) -> bool {
+    key == OUT_OF_SERVICE && value.starts_with(FAILOVER_MARK)
+}
+
 /// The owner of our cordon; the annotation is this as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -10,7 +10,8 @@ use agent::Clock;
 use clusterview::leader::Leadership;
 use clusterview::leads_otherwise;
 use kubeapi::ApiClient;
-use kubenodeop::storage::{DRAIN_POLICY, NODE_DOWN_POLICY, SettingWrite, keep_setting, keep_snapshot_job};
+use kubeapi::slim::longhorn::{DRAIN_POLICY, NODE_DOWN_NOTHING, NODE_DOWN_POLICY};
+use kubenodeop::storage::{SettingWrite, keep_setting, keep_snapshot_job};
 use tokio::sync::watch;
 use topics::{ConfigItemType, ConfigItemValueMap, by_length};
 use tracing::{info, warn};
@@ -21,7 +22,6 @@ const CRON: &str = "storage.longhorn.snapshot.cron";
 const POLICY: &str = "storage.longhorn.node-drain-policy";
 /// What Longhorn does about pods of a node that is silent: nothing, or what it is set to.
 const NODE_DOWN: &str = "storage.longhorn.node-down-pod-deletion-policy";
-const NOTHING: &str = "do-nothing";
 /// All that Longhorn knows.
 const POLICIES: [&str; 5] = [
     "block-for-eviction-if-contains-last-replica",
@@ -65,7 +65,7 @@ pub(crate) fn wanted(map: &ConfigItemValueMap, before: &DesiredLonghorn) -> (Des
             && (fields == 5 || it.is_empty() || fields <= 2 && it.starts_with('@'))
     });
     let policy = text(POLICY, &before.policy, |it| it.is_empty() || POLICIES.contains(&it));
-    let node_down = text(NODE_DOWN, &before.node_down, |it| it.is_empty() || it == NOTHING);
+    let node_down = text(NODE_DOWN, &before.node_down, |it| it.is_empty() || it == NODE_DOWN_NOTHING);
     (DesiredLonghorn { cron, policy, node_down }, refused)
 }
 

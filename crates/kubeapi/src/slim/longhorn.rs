@@ -13,6 +13,12 @@ use crate::names::STORAGE_NAMESPACE;
 use crate::slim::{Condition, Meta};
 use crate::watch::WatchScope;
 
+/// Setting: what Longhorn does about a node that is drained.
+pub const DRAIN_POLICY: &str = "node-drain-policy";
+/// Setting: what it does about pods of a node that is silent; and the value for nothing.
+pub const NODE_DOWN_POLICY: &str = "node-down-pod-deletion-policy";
+pub const NODE_DOWN_NOTHING: &str = "do-nothing";
+
 pub fn scope(kind: &str) -> WatchScope {
     WatchScope::all(format!("{kind}.longhorn.io"), path(kind))
 }

@@ -21,7 +21,7 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, SelectAll, StreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Resource as _;
-use kubeapi::names::NodeName;
+use kubeapi::names::{NodeName, SYSTEM_NAMESPACE};
 use kubeapi::objects::{items, text};
 use kubeapi::reply::Reach;
 use kubeapi::slim::{NodeObject, Pod};
@@ -356,8 +356,6 @@ fn volume_facts(cluster: &ApiClient) -> BoxStream<'static, GateFact> {
 /// Networks that a pod asks for besides the one of all pods, and those that it has.
 const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
-/// Where the basic deployments of a cluster are.
-const SYSTEM: &str = "kube-system";
 
 /// A pod of which only this much is kept.
 #[derive(Debug, Clone)]
@@ -384,7 +382,7 @@ impl<'de> Deserialize<'de> for Lean {
         let storage = pods::facts(&pod).tier == Tier::Storage;
         let crashing = storage && waiting(&pod).any(|reason| reason == "CrashLoopBackOff");
         let unconnected = storage.then(|| unconnected(&pod)).flatten();
-        let system = pod.metadata.namespace.as_deref() == Some(SYSTEM);
+        let system = pod.metadata.namespace.as_deref() == Some(SYSTEM_NAMESPACE);
         let why = not_ready(&pod).filter(|_| system);
         let ill = Ill {
             crashing: crashing.then(|| IllObject::alone(name.clone())),
@@ -551,7 +549,7 @@ fn waits_for(pod: &Pod, node: &str) -> Option<IllObject> {
         .flat_map(|it| it.values.iter().flatten().map(String::as_str))
         .collect();
     let is_ours = if pinned.is_empty() {
-        pod.metadata.namespace.as_deref() == Some(SYSTEM)
+        pod.metadata.namespace.as_deref() == Some(SYSTEM_NAMESPACE)
     } else {
         pinned.contains(&node)
     };

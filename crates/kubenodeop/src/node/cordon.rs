@@ -4,7 +4,7 @@
 use checks::{Finding, nodes};
 use k8s_openapi::api::core::v1::Taint;
 use kubeapi::names::{NodeName, OUTAGE_TAINTS, OWNER_ANNOTATION};
-use kubeapi::nodes::{CordonAnnotation, DEAD_BOOT_ANNOTATION, FAILOVER_MARK, OUT_OF_SERVICE};
+use kubeapi::nodes::{CordonAnnotation, DEAD_BOOT_ANNOTATION};
 use kubeapi::slim::NodeObject;
 use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error};
@@ -98,8 +98,7 @@ fn is_of_outage(taint: &Taint) -> bool {
 
 /// Our taint of a failover.
 fn is_of_failover(taint: &Taint) -> bool {
-    let ours = taint.value.as_ref().is_some_and(|it| it.starts_with(FAILOVER_MARK));
-    taint.key == OUT_OF_SERVICE && ours
+    kubeapi::nodes::is_of_failover(&taint.key, taint.value.as_deref().unwrap_or_default())
 }
 
 /// The boot of `node` that was declared dead, where that is an earlier one than `boot_id`: one that lives keeps its taint.

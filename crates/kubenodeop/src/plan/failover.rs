@@ -4,7 +4,7 @@
 //! Not here: whether the node is dead, and what is done about it (`outage::failover`).
 
 use jiff::Timestamp;
-use kubeapi::names::NodeName;
+use kubeapi::names::{NodeName, SYSTEM_NAMESPACE};
 use kubeapi::slim::Pod;
 use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error};
@@ -19,8 +19,6 @@ use crate::engine::AttemptRules;
 use crate::machines::MachineOwner;
 use crate::storage::{Cause, StorageView, VolumeFinding, VolumeState};
 
-/// Where the DNS of a cluster is, and other single copies that everything needs.
-const SYSTEM: &str = "kube-system";
 /// What a launcher pod is made by, as [`PodFacts::workload`] has it.
 const GUEST: &str = "VirtualMachineInstance/";
 
@@ -52,7 +50,7 @@ impl Survey {
         });
         let hangs = |it: &&Surveyed| {
             let facts = &it.facts;
-            let alone = !facts.claims.is_empty() || facts.pod.namespace == SYSTEM;
+            let alone = !facts.claims.is_empty() || facts.pod.namespace == SYSTEM_NAMESPACE;
             alone
                 && !facts.finished
                 && !is_machine(&facts.labels)

@@ -11,7 +11,7 @@ use futures::stream;
 use futures::stream::{BoxStream, Stream, StreamExt};
 use kubeapi::names::NodeName;
 use kubeapi::pace::Pace;
-use kubeapi::slim::longhorn::{Replica, Setting, Volume, scope};
+use kubeapi::slim::longhorn::{DRAIN_POLICY, Replica, Setting, Volume, scope};
 use kubeapi::slim::{Meta, NodeObject};
 use kubeapi::watch::{Update, WatchScope, follow};
 use kubeapi::{ApiClient, Error, found};
@@ -20,9 +20,6 @@ use tokio::time::sleep;
 
 use super::{NodeDrainPolicy, NodeReadiness, StorageFacts, StorageView, VolumesSeen};
 use crate::node;
-
-/// The setting that says what a cordon means to Longhorn.
-const POLICY: &str = "node-drain-policy";
 
 fn nodes() -> WatchScope {
     WatchScope::all("nodes", NodeObject::url_path(None))
@@ -84,7 +81,7 @@ async fn read(cluster: &ApiClient, node: &NodeName) -> Result<Option<StorageFact
     if !has_part(&facts, node) {
         return Ok(Some(facts));
     }
-    let settings = WatchScope { fields: Some(format!("metadata.name={POLICY}")), ..scope("settings") };
+    let settings = WatchScope { fields: Some(format!("metadata.name={DRAIN_POLICY}")), ..scope("settings") };
     let ((volumes, (engines, attachments)), (storage_nodes, (nodes, settings))) = try_join(
         try_join(
             all(cluster, scope("volumes")),
@@ -96,7 +93,7 @@ async fn read(cluster: &ApiClient, node: &NodeName) -> Result<Option<StorageFact
         ),
     )
     .await?;
-    let policy = settings.iter().find(|it| it.metadata.name.as_deref() == Some(POLICY));
+    let policy = settings.iter().find(|it| it.metadata.name.as_deref() == Some(DRAIN_POLICY));
     facts.policy = NodeDrainPolicy::parse(policy.map_or("", |it| &it.value));
     Update::Listed(volumes).into_table(&mut facts.volumes, named)?;
     Update::Listed(engines).into_table(&mut facts.engines, named)?;

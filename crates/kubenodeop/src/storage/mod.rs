@@ -19,7 +19,7 @@ pub(crate) use guard::tests::{cluster, copy, finding};
 pub use guard::{Cause, VolumeFinding, VolumeState, VolumesBefore, VolumesSeen, judge};
 pub(crate) use longhorn::{count, follow_looks, follow_troubled};
 pub use longhorn::{last_of_volume, look};
-pub use settings::{DRAIN_POLICY, NODE_DOWN_POLICY, SettingWrite, keep_setting, keep_snapshot_job, reserve};
+pub use settings::{SettingWrite, keep_setting, keep_snapshot_job, reserve};
 
 use std::collections::BTreeMap;
 

@@ -15,9 +15,6 @@ use kubeapi::{ApiClient, Error, found};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// What Longhorn does about a node that is drained, and about pods of one that is silent.
-pub const DRAIN_POLICY: &str = "node-drain-policy";
-pub const NODE_DOWN_POLICY: &str = "node-down-pod-deletion-policy";
 const JOB: &str = "default-eve-kube-app-snapshot";
 
 /// What a look has come to.
@@ -37,7 +34,7 @@ struct LonghornSetting {
     value: String,
 }
 
-/// Keeps Longhorn's setting `name`, as [`DRAIN_POLICY`], at `value`.
+/// Keeps Longhorn's setting `name`, as `node-drain-policy`, at `value`.
 /// Errors: those of [`ApiClient`]; a lost race is [`Error::is_conflict`].
 pub async fn keep_setting(cluster: &ApiClient, name: &str, value: &str) -> Result<SettingWrite, Error> {
     let request = || Request::new(path("settings"));

@@ -9,7 +9,7 @@ use kube::api::Patch;
 use kubeapi::lease::CALL_LIMIT;
 use kubeapi::nodes::{self, DEAD_BOOT_ANNOTATION, OUT_OF_SERVICE, signed};
 use kubeapi::objects::{items, text};
-use kubeapi::slim::longhorn;
+use kubeapi::slim::longhorn::{self, NODE_DOWN_NOTHING, NODE_DOWN_POLICY};
 use kubeapi::{ApiClient, Error};
 use serde_json::{Value, json};
 
@@ -20,8 +20,6 @@ use crate::margin::facts::ServerNode;
 use crate::margin::words;
 use crate::turn::rule::TurnNode;
 
-/// Longhorn's setting: whether it deletes pods of a node that is silent.
-const NODE_DOWN_POLICY: &str = "node-down-pod-deletion-policy";
 /// Groups of software that acts on silent nodes, and what of it does.
 const ACTORS: [(&str, &str); 3] = [
     ("remediation.medik8s.io", "the Node Healthcheck Operator"),
@@ -89,7 +87,8 @@ pub async fn actors(cluster: &ApiClient) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     let settings = longhorn::scope("settings").list_installed::<Value>(cluster).await?.unwrap_or_default();
     let policy = settings.iter().find(|it| it["metadata"]["name"] == NODE_DOWN_POLICY);
-    if let Some(value) = policy.map(|it| text(&it["value"])).filter(|it| it != "do-nothing" && !it.is_empty())
+    if let Some(value) =
+        policy.map(|it| text(&it["value"])).filter(|it| it != NODE_DOWN_NOTHING && !it.is_empty())
     {
         found.push(format!("Longhorn, whose {NODE_DOWN_POLICY} is {value}"));
     }

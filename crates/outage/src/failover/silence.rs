@@ -64,7 +64,6 @@ impl SilentNode {
 
     /// What it means and how that is seen, after the name of the node and a colon.
     pub fn words(&self) -> String {
-        let evidence = self.evidence();
         match (self.silence, &self.declared) {
             (NodeSilence::Broken, Some(it)) => format!(
                 "LIVES in the boot that {} has declared dead ({}): its work may run twice",
@@ -86,9 +85,9 @@ impl SilentNode {
                 };
                 format!("declared dead by {} ({}), {}{life}{waits}", it.who, it.why, it.state.text())
             }
-            (NodeSilence::Heard, _) => format!("its kubelet is silent, it is not dead: {evidence}"),
+            (NodeSilence::Heard, _) => format!("its kubelet is silent, it is not dead: {}", self.evidence()),
             (NodeSilence::Silent | NodeSilence::Broken | NodeSilence::Declared, _) => {
-                format!("silent, it may be dead: {evidence}")
+                format!("silent, it may be dead: {}", self.evidence())
             }
         }
     }

@@ -11,17 +11,7 @@ use super::record::{DeclaredNode, FAILOVER, FailoverState, declare};
 use crate::turn::pulses::Pulse;
 use crate::turn::record::TurnRecord;
 use crate::turn::rule::TurnNode;
-
-fn node(name: &str) -> TurnNode {
-    TurnNode {
-        name: name.to_owned(),
-        uid: format!("{name}-uid"),
-        boot_id: format!("{name}-boot"),
-        ready: true,
-        pulse: Pulse::Moving,
-        ..TurnNode::default()
-    }
-}
+use crate::turn::tests::rules::node;
 
 /// One that nobody has seen for 40 s.
 fn dead(name: &str) -> TurnNode {

@@ -11,6 +11,6 @@ pub(crate) mod rebuild;
 pub mod record;
 pub mod rule;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use core::Turn;

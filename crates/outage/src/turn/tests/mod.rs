@@ -8,7 +8,7 @@ mod look;
 mod model;
 mod rebuild;
 mod records;
-mod rules;
+pub(crate) mod rules;
 mod simulation;
 mod stage;
 mod ways;

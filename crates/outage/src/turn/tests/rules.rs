@@ -11,7 +11,7 @@ use super::super::rule::{
     order, proof, rank, release, with_limit,
 };
 
-pub(super) fn node(name: &str) -> TurnNode {
+pub(crate) fn node(name: &str) -> TurnNode {
     TurnNode {
         name: name.to_owned(),
         uid: format!("{name}-uid"),
