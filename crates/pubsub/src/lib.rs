@@ -24,7 +24,7 @@ mod watch;
 pub use socket::record;
 use socket::{peer, server};
 pub use watch::glance;
-use watch::{file, files, folder, removed};
+use watch::{file, folder, removed};
 
 pub use error::{BadFile, CodecError, Error};
 pub use file::{FileAuthor, FileRule, FileState, FileWatch};

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use crate::disk::{Disk, HostDisk};
-use crate::files::{self, DirKeeper, Files, SharedFiles};
-use crate::folder::{DirChange, Folder, Former};
+use crate::folder::{self, DirKeeper, Folder, Former, SharedFolder};
 use crate::lock::Lock;
 use crate::name::{BACKUP, Name, RESTARTED, SUFFIX};
 use crate::raw::{AnyValue, Decode, Encode, Published};
@@ -19,7 +18,7 @@ pub(crate) struct RawPublication {
     name: Name,
     dir: PathBuf,
     /// Locked during disk calls, which may hang: what callers read is in `values`, too.
-    files: SharedFiles,
+    files: SharedFolder,
     decode: Decode,
     values: BTreeMap<String, StoredValue>,
     /// Keys with a failed last write: what readers see of them is unknown.
@@ -65,11 +64,12 @@ impl RawPublication {
         lock: Lock,
     ) -> Result<Self, Error> {
         let dir = name.dir(root);
-        let (folder, lock) = (Folder::open(disk, root, dir.clone())?, Arc::new(lock));
+        let lock = Arc::new(lock);
+        let folder = Folder::open(disk, root, dir.clone(), Arc::downgrade(&lock))?;
         let mut publication = Self {
             name,
             dir,
-            files: Arc::new(Mutex::new(Files::new(folder, Arc::downgrade(&lock)))),
+            files: Arc::new(Mutex::new(folder)),
             decode,
             values: BTreeMap::new(),
             doubtful: BTreeSet::new(),
@@ -121,7 +121,7 @@ impl RawPublication {
             let is_there = self.on_disk(move |files| {
                 let is_there = files.is_there(&file, &bytes);
                 if is_there {
-                    files.catch_up(DirChange::Same)?;
+                    files.catch_up()?;
                 }
                 Ok(is_there)
             })?;
@@ -157,11 +157,10 @@ impl RawPublication {
         let caught_up = self.on_disk(move |files| {
             if let Some(backup) = backup {
                 // First, and on disk: a power cut in between must not bring an older value back.
-                let place = files.remove(&[backup.as_str()])?;
-                files.note(place);
+                files.remove(&[backup.as_str()])?;
             }
-            let place = files.remove(&[file.as_str()])?;
-            Ok(files.catch_up(place))
+            files.remove(&[file.as_str()])?;
+            Ok(files.catch_up())
         })?;
         self.doubtful.remove(key);
         self.values.remove(key);
@@ -174,19 +173,19 @@ impl RawPublication {
     /// Runs `work` on the files, as long as their disk answers.
     fn on_disk<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Files) -> Result<T, Error> + Send + 'static,
+        work: impl FnOnce(&mut Folder) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let files = Arc::clone(&self.files);
-        reach::at(&self.dir, move || work(&mut files::lock(&files)))
+        reach::at(&self.dir, move || work(&mut folder::lock(&files)))
     }
 
     /// Replaces a file, then writes all that a replaced directory lacks.
     fn replace(&self, file: String, bytes: &Arc<[u8]>, former: Former) -> Result<Result<(), Error>, Error> {
         let (path, files, content) = (self.dir.join(&file), Arc::clone(&self.files), Arc::clone(bytes));
         reach::write(&path, bytes, move || {
-            let mut files = files::lock(&files);
-            let place = files.replace(&file, &content, former)?;
-            Ok(files.catch_up(place))
+            let mut files = folder::lock(&files);
+            files.replace(&file, &content, former)?;
+            Ok(files.catch_up())
         })
     }
 
@@ -225,8 +224,8 @@ impl RawPublication {
 
     pub(crate) fn clear_restarted(&mut self) -> Result<(), Error> {
         let caught_up = self.on_disk(|files| {
-            let place = files.remove(&[RESTARTED])?;
-            Ok(files.catch_up(place))
+            files.remove(&[RESTARTED])?;
+            Ok(files.catch_up())
         })?;
         self.count(0);
         caught_up
@@ -254,7 +253,7 @@ impl RawPublication {
         }
         self.on_disk(move |held| {
             let names: Vec<&str> = files.iter().map(String::as_str).chain([RESTARTED]).collect();
-            held.remove(&names).map(drop)
+            held.remove(&names)
         })?;
         let Some(server) = self.server.take() else { return Ok(()) };
         if !self.name.is_persistent() {
@@ -272,8 +271,8 @@ impl RawPublication {
         if self.name.is_persistent() { Former::Kept } else { Former::Dropped }
     }
 
-    fn files(&self) -> MutexGuard<'_, Files> {
-        files::lock(&self.files)
+    fn files(&self) -> MutexGuard<'_, Folder> {
+        folder::lock(&self.files)
     }
 
     fn load(&mut self) -> Result<(), Error> {
@@ -321,8 +320,7 @@ impl RawPublication {
             self.files().disown(&backup);
             let mut files = self.files();
             if let Some(bytes) = files.load(&backup)? {
-                let place = files.replace(file, &bytes, Former::Dropped)?;
-                files.note(place);
+                files.replace(file, &bytes, Former::Dropped)?;
                 files.disown(&backup);
             }
             drop(files);

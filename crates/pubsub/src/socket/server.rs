@@ -16,7 +16,7 @@ use tracing::{debug, warn};
 
 use super::peer::SocketBoard;
 use crate::error::chain;
-use crate::files::keep;
+use crate::folder::keep;
 use crate::large::{self, LEFT_OVER, Large, MEMBER_LIMIT_BYTES};
 use crate::peer::{self, PeersShared};
 use crate::record::{MESSAGE_LIMIT_BYTES, update_bytes};

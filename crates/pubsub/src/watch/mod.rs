@@ -1,13 +1,11 @@
 //! Wakes subscribers when a followed directory may have changed.
 //!
 //! An event is a hint: its receiver reads the files. Our own reading causes no event. A task of the runtime
-//! waits for the kernel's events, so other tasks do not wake up. `file`, `files`, `folder`, `removed` and
-//! `glance` use it.
+//! waits for the kernel's events, so other tasks do not wake up. `file` and `folder` use it.
 //!
 //! Not here: topics (`subscription`), how files are written (`store`).
 
 pub(crate) mod file;
-pub(crate) mod files;
 pub(crate) mod folder;
 pub mod glance;
 pub(crate) mod removed;
