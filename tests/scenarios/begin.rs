@@ -14,8 +14,7 @@ const REQUESTERS: [Agent; 3] = [Agent::Zedagent, Agent::Baseosmgr, Agent::Nodeag
 async fn begins_after_complete(world: &mut World, ask: impl Fn(&World)) {
     let clock = agent::Clock::new();
     world.cluster.block().await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(world).await;
     ask(world);
     world.status(DrainStatus::Cordoned).await;
     for agent in REQUESTERS {

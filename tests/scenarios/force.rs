@@ -41,8 +41,7 @@ pub(crate) async fn a_refused_force_file_changes_nothing_and_is_explained(world:
 
 pub(crate) async fn a_forced_not_supported_lets_the_reboot_go_ahead(world: &mut World) {
     world.cluster.block().await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(world).await;
     world.put(FORCE, r#"{"Status":1,"RequestedBy":1}"#);
     world.status(DrainStatus::NotSupported).await;
     world.ask_reboot(7);

@@ -46,8 +46,7 @@ fn guest(world: &World, name: &str) -> Value {
 async fn rebooting() -> World {
     let mut world = World::new().await;
     add_machines(&world, "hang").await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(&mut world).await;
     world.ask_reboot(7);
     world
 }
@@ -66,10 +65,7 @@ async fn d12_a_reboot_moves_one_machine_shuts_one_down_and_starts_it_again_after
     assert_eq!(moved["metadata"]["uid"], before, "it was never shut down");
     assert_ne!(moved["status"]["nodeName"], NODE);
     assert!(sim.get(GUESTS, "shop", "own").is_none(), "it is off while its node is away");
-    world.reboot().await;
-    world.start_all();
-    world.executed(7).await;
-    world.cluster.until_schedulable().await;
+    crate::comes_back(&mut world, 7).await;
     sim.until(GUESTS, |all| all.len() == 2 && all.iter().all(runs)).await;
     let machine = sim.get(MACHINES, "shop", "own").unwrap();
     assert_eq!(machine["spec"]["runStrategy"], "Always");
@@ -137,8 +133,7 @@ async fn d16_an_attempt_that_a_machine_made_fail_is_followed_by_the_next_once_it
         all.iter().any(|it| it["status"]["conditions"].to_string().contains("not shared"))
     })
     .await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(&mut world).await;
     world.ask_reboot(7);
     world.status(DrainStatus::DrainRetrying).await;
     annotate("shutdown");

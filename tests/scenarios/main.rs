@@ -8,6 +8,7 @@
 use std::io::Write as _;
 
 use scenarios::{Cluster, SKIPPED, World};
+use topics::DrainStatus;
 
 mod begin;
 mod boot;
@@ -29,6 +30,20 @@ mod turns;
 mod update;
 mod windows;
 mod withdraw;
+
+/// All agents, and no drain is requested.
+async fn starts(world: &mut World) {
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+}
+
+/// The machine is up again, reboot `counter` counts as executed, and the node takes pods.
+async fn comes_back(world: &mut World, counter: u32) {
+    world.reboot().await;
+    world.start_all();
+    world.executed(counter).await;
+    world.cluster.until_schedulable().await;
+}
 
 macro_rules! on_both {
     ($($room:ident::$name:ident),+ $(,)?) => {

@@ -20,8 +20,7 @@ fn order(world: &World, op: DeviceOp) -> String {
 }
 
 async fn idle(world: &mut World) {
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(world).await;
 }
 
 pub(crate) async fn x3_a_person_takes_the_machine_down_behind_a_drain_and_once(world: &mut World) {

@@ -41,10 +41,7 @@ pub(crate) async fn o3_a_reboot_is_shown_on_the_node_by_events_a_condition_and_a
     world.until_said("DRAINED: reboot goes ahead, do not work on it").await;
     world.cluster.until_shown("DrainComplete", "Drained", "True").await;
     assert!(world.cluster.conditions().await.iter().any(|it| it == "Ready"), "the kubelet's own is there");
-    world.reboot().await;
-    world.start_all();
-    world.executed(7).await;
-    world.cluster.until_schedulable().await;
+    crate::comes_back(world, 7).await;
     world.cluster.until_shown("Uncordoned", "InService", "False").await;
     // Each is there once, about this node alone.
     let (mut reasons, _) = world.cluster.events().await;
@@ -75,16 +72,12 @@ pub(crate) async fn r3_a_power_cut_before_the_reboot_runs_it_again_exactly_once(
     world.cluster.unblock().await;
     world.start_all();
     world.recorded_count(1).await;
-    world.reboot().await;
-    world.start_all();
-    world.executed(7).await;
-    world.cluster.until_schedulable().await;
+    crate::comes_back(world, 7).await;
     assert_eq!(world.recorded().len(), 1);
 }
 
 pub(crate) async fn d_a12_a_broken_cluster_section_is_never_taken_for_leaving(world: &mut World) {
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(world).await;
     let mut broken = reboot_config(6);
     broken["cluster"]["clusterIpPrefix"] = Value::from("10.244.244.2");
     broken["configItems"] = serde_json::json!([{ "key": "timer.config.interval", "value": "7" }]);
@@ -108,8 +101,7 @@ pub(crate) async fn d_a12_a_broken_cluster_section_is_never_taken_for_leaving(wo
 pub(crate) async fn a_device_config_that_is_lost_never_takes_the_node_out_of_its_cluster(world: &mut World) {
     const DECISION: &str = "run/zedagent/ClusterDecision/global.json";
     const CONFIG: &str = "persist/config/edge-dev-config.json";
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(world).await;
     let decided = world.text(DECISION).unwrap();
     assert_eq!(decided, r#"{"Membership":"member"}"#);
     let stays = async |world: &World, case: &str| {
@@ -153,8 +145,7 @@ pub(crate) async fn a_device_config_without_a_cluster_section_takes_the_node_out
     world: &mut World,
 ) {
     const RECORD: &str = "persist/status/zedkube/NodeLeave/global.json";
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(world).await;
     let mut single = reboot_config(6);
     single.as_object_mut().unwrap().remove("cluster");
     world.config(&single);

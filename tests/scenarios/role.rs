@@ -388,8 +388,7 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     // A budget that blocks first, so that budgets are looked at and followed.
     world.prepare(At::Status(DrainStatus::Cordoned)).await;
     add_application(&world);
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(&mut world).await;
     world
         .until::<AppLogMarks>("zedkube", "a line of an application to be handed on", |it| {
             it.is_some_and(|it| it.containers.iter().any(|container| !container.moments.is_empty()))
@@ -419,10 +418,7 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     sim.until("longhorn/volumes", |_| crate::storage::wanted(sim).0 == 2).await;
     crate::storage::rebuild(sim, "RW");
     world.recorded_count(1).await;
-    world.reboot().await;
-    world.start_all();
-    world.executed(7).await;
-    world.cluster.until_schedulable().await;
+    crate::comes_back(&mut world, 7).await;
     // Whether a drain has asked anything of machines is looked for before the cordon goes; their role has its own test.
     let drained = granted(&[STATS_ROLE, PREFLIGHT_ROLE]);
     let machines = granted(&[MACHINES_ROLE]);

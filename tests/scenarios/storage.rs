@@ -77,8 +77,7 @@ pub(crate) fn wanted(sim: &Sim) -> (u64, Option<String>) {
 
 /// A reboot that waits only for storage.
 pub(crate) async fn waiting(world: &mut World) -> NodeDrainProgress {
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(world).await;
     world.ask_reboot(7);
     let waits =
         |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.phase == DrainPhase::WaitingForStorage);
@@ -103,8 +102,7 @@ async fn d14_a_volume_that_the_limits_name_goes_down_with_the_node_and_is_named(
     let mut world = World::new().await;
     install(world.cluster.sim(), "block-if-contains-last-replica");
     world.limits["zedkube"]["last_copy_pass"] = json!(["shop/data"]);
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(&mut world).await;
     world.ask_reboot(7);
     world.recorded_count(1).await;
     let named = |it: Option<&NodeDrainProgress>| {
@@ -234,8 +232,7 @@ async fn r4_u10_after_the_boot_a_faulted_volume_keeps_the_cordon_and_a_degraded_
             let mut worlds: Vec<World> = clusters.into_iter().take(2).map(World::on).collect();
             for world in &mut worlds {
                 world.limits["zedkube"]["gate_degraded_hold_ms"] = hold_ms.into();
-                world.start_all();
-                world.status(DrainStatus::NotRequested).await;
+                crate::starts(world).await;
             }
             let [first, second] = worlds.as_mut_slice() else { panic!("two") };
             first.ask_reboot(7);
@@ -291,8 +288,7 @@ async fn the_guard_costs_the_same_whatever_the_number_of_volumes() {
                 put(sim, "replicas", "Replica", &format!("more-{nth}-{node}"), json!({ "spec": spec }));
             }
         }
-        world.start_all();
-        world.status(DrainStatus::NotRequested).await;
+        crate::starts(&mut world).await;
         world.ask_reboot(7);
         world.recorded_count(1).await;
         // Lists; only this reads instance managers.

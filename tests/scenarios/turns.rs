@@ -27,8 +27,7 @@ pub(crate) async fn u1_two_nodes_told_together_are_never_cordoned_together(clust
     let other = cluster.as_node(1);
     let mut both = [World::on(cluster), World::on(other)];
     for world in &mut both {
-        world.start_all();
-        world.status(DrainStatus::NotRequested).await;
+        crate::starts(world).await;
     }
     for world in &both {
         world.ask_reboot(7);
@@ -45,10 +44,7 @@ pub(crate) async fn u1_two_nodes_told_together_are_never_cordoned_together(clust
 
 async fn reboot(world: &mut World) {
     world.recorded_count(1).await;
-    world.reboot().await;
-    world.start_all();
-    world.executed(7).await;
-    world.cluster.until_schedulable().await;
+    crate::comes_back(world, 7).await;
     world.status(DrainStatus::NotRequested).await;
     assert_eq!(world.recorded().len(), 1);
     world.kill_all().await;

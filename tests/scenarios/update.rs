@@ -8,8 +8,7 @@ const VERSION: &str = "14.5.1-lts-kubevirt-amd64";
 
 pub(crate) async fn an_image_is_switched_to_only_after_its_own_drain_and_then_booted(world: &mut World) {
     world.cluster.block().await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(world).await;
     bring_image(world);
     world.config(&with_image(reboot_config(6)));
     let status = world.status(DrainStatus::Cordoned).await;
@@ -33,8 +32,7 @@ pub(crate) async fn an_image_is_switched_to_only_after_its_own_drain_and_then_bo
 
 pub(crate) async fn p5_two_requesters_get_one_drain_and_an_answer_each(world: &mut World) {
     world.cluster.block().await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(world).await;
     bring_image(world);
     world.config(&with_image(reboot_config(7)));
     let both = |it: &NodeDrainProgress, status: DrainStatus| {
@@ -54,9 +52,6 @@ pub(crate) async fn p5_two_requesters_get_one_drain_and_an_answer_each(world: &m
         .await;
     world.recorded_count(1).await;
     assert_eq!(world.cluster.evicted_twice(), [""; 0]);
-    world.reboot().await;
-    world.start_all();
-    world.executed(7).await;
-    world.cluster.until_schedulable().await;
+    crate::comes_back(world, 7).await;
     assert_eq!(world.recorded().len(), 1);
 }

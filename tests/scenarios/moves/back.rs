@@ -12,8 +12,7 @@ async fn hangs() {
         sim.add_machine_on("shop", name, "Always", NODE, &migratable());
     }
     up(&sim, 2).await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(&mut world).await;
     world.reboot().await;
     sim.add_machine_on("shop", "lost", "Always", "", &migratable());
     let phase = |name: &str, phase: &str| {
@@ -22,8 +21,7 @@ async fn hangs() {
     sim.edit(GUESTS, "shop", "lost", |it| it["spec"]["nodeSelector"] = json!({ "rack": "none" }));
     phase("db", "Scheduling");
     phase("lost", "Scheduling");
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(&mut world).await;
     world.cluster.until_schedulable().await;
     let began = clock.now();
     let named = |it: Option<&NodeDrainProgress>| {

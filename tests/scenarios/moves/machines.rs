@@ -141,10 +141,7 @@ async fn play(version: &str, rows: &[Row], nudge: impl Fn(&Sim, &NodeDrainProgre
         .collect();
     let met: BTreeSet<_> = course.met.iter().filter(|it| is_machine(&it.0)).cloned().collect();
     assert_eq!(foretold, met, "KubeVirt {version}: what the plan foretold, and what the drain met");
-    world.reboot().await;
-    world.start_all();
-    world.executed(7).await;
-    world.cluster.until_schedulable().await;
+    crate::comes_back(&mut world, 7).await;
     let runs = |it: &Value| it["status"]["phase"] == "Running";
     until(&sim, GUESTS, |all| all.len() == rows.len() && all.iter().all(runs)).await;
     let clean = |it: &Value| {

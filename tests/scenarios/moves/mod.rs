@@ -135,8 +135,7 @@ impl Course {
 
 /// Starts all agents; at rest, orders the reboot.
 pub(crate) async fn asked(world: &mut World, counter: u32) {
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(world).await;
     world.ask_reboot(counter);
 }
 

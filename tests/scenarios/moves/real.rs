@@ -91,10 +91,7 @@ async fn t2_real_a_drain_moves_one_machine_shuts_one_down_and_starts_it_again_af
     assert_eq!(kubevirt.list(MIGRATIONS).await.len(), 1);
     assert_eq!(machine(&world, &kubevirt, "own").await["spec"]["runStrategy"], "Halted");
     assert!(guest(&world, &kubevirt, "own").await.is_null(), "it is off while its node is away");
-    world.reboot().await;
-    world.start_all();
-    world.executed(7).await;
-    world.cluster.until_schedulable().await;
+    crate::comes_back(&mut world, 7).await;
     kubevirt
         .until("own to be up again", || async {
             guest(&world, &kubevirt, "own").await["status"]["phase"] == "Running"

@@ -185,10 +185,7 @@ async fn play(policy: &str) {
     };
     assert!(course.left.iter().all(passed), "{policy}: {:?}", course.left);
     assert!(course.left.iter().any(|it| it.contains("its data is elsewhere")), "{policy}: {:?}", course.left);
-    world.reboot().await;
-    world.start_all();
-    world.executed(7).await;
-    world.cluster.until_schedulable().await;
+    crate::comes_back(&mut world, 7).await;
     let before = |it: &Value| {
         let all = &it["metadata"]["annotations"];
         all["pillar-rs/last-copy"].is_null()
@@ -263,10 +260,7 @@ async fn passed_once() {
     }
     world.ask_reboot(7);
     world.recorded_count(1).await;
-    world.reboot().await;
-    world.start_all();
-    world.executed(7).await;
-    world.cluster.until_schedulable().await;
+    crate::comes_back(&mut world, 7).await;
     until(&sim, VOLUMES, |all| all[0].pointer(pass).is_none()).await;
     // The next one is another drain, for which another word is said.
     for again in [false, true] {

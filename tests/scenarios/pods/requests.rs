@@ -63,8 +63,7 @@ pub(crate) async fn u10_a_drain_of_200_pods_asks_for_little_more_than_its_evicti
         sim.add_bare_pod("many", &format!("p{number}"), NODE);
     }
     sim.until("pods", |all| here(all) == PODS).await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(world).await;
     // All agents have started, the gate is open, no watch ends, and no duty of some minutes is due.
     tokio::time::sleep(Duration::from_secs(24 * 60 + 90)).await;
     world.note_until(DrainStatus::Complete);

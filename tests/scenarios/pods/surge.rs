@@ -113,10 +113,7 @@ async fn d20_through_a_reboot_and_a_crash_there_is_always_a_ready_copy_and_never
     drop(watch);
     let progress: NodeDrainProgress = world.read("run/zedkube/NodeDrainProgress/global.json").unwrap();
     assert_eq!(progress.left, [""; 0]);
-    world.reboot().await;
-    world.start_all();
-    world.executed(7).await;
-    world.cluster.until_schedulable().await;
+    crate::comes_back(&mut world, 7).await;
     sim.until("pods", |pods| of_solo(pods).len() == 1 && ready(pods).len() == 1).await;
     let solo = |it: &Value| it["metadata"]["name"] == "solo" && is_settled(it);
     sim.until(DEPLOYMENTS, |all| all.iter().any(solo)).await;
@@ -162,8 +159,7 @@ async fn d20_a_second_copy_that_a_power_cut_left_is_given_up_in_the_next_boot() 
     world.reboot().await;
     // The drain is withdrawn.
     world.ask_reboot(6);
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(&mut world).await;
     undone(&sim).await;
     world.cluster.until_schedulable().await;
 }

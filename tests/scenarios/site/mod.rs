@@ -286,10 +286,7 @@ fn u5_all_nodes_told_to_reboot_at_once_go_one_after_another_without_the_operatio
             assert_eq!(*down.borrow(), 1, "two nodes down at once");
             let cordoned = |it: &Value| it["spec"]["unschedulable"] == true;
             assert_eq!(sim.list("nodes").iter().filter(|it| cordoned(it)).count(), 1);
-            world.reboot().await;
-            world.start_all();
-            world.executed(7).await;
-            world.cluster.until_schedulable().await;
+            crate::comes_back(world, 7).await;
             *down.borrow_mut() -= 1;
         });
         futures::future::join_all(each).await;

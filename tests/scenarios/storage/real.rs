@@ -224,10 +224,7 @@ async fn event_first(longhorn: &RealLonghorn) -> &'static str {
 
 async fn around(world: &mut World, counter: u32) {
     world.recorded_count(usize::try_from(counter).unwrap() - 6).await;
-    world.reboot().await;
-    world.start_all();
-    world.executed(counter).await;
-    world.cluster.until_schedulable().await;
+    crate::comes_back(world, counter).await;
 }
 
 #[tokio::test]
@@ -243,8 +240,7 @@ async fn t3_with_the_real_manager_an_application_stays_up_until_its_copy_is_made
     let (node, space) = (longhorn.nodes()[0].clone(), cluster.namespace().to_owned());
     let mut world = World::on(cluster);
     world.patience = Duration::from_mins(3);
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(&mut world).await;
     let mut counter = 6;
     for policy in NodeDrainPolicy::WORDS {
         set_policy(&longhorn, policy).await;

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::thread;
 
-use topics::{DrainPhase, DrainStatus, NodeDrainProgress};
+use topics::{DrainPhase, NodeDrainProgress};
 
 use scenarios::{Agent, World};
 
@@ -36,8 +36,7 @@ pub(crate) async fn u9_hooks_come_before_the_drain_before_the_reboot_and_after_t
     hook(world, "after-boot", "10-a", "");
     hook(world, "after-boot", "20-b", "");
     world.limits["zedkube"]["drain_retry_ms"] = 3_000.into();
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(world).await;
     // The boot before left nothing: after-boot hooks run after each.
     until_said(world, &["after-boot 20-b run", "after-boot 10-a run"]).await;
     fs::remove_file(world.topic_root.path(SAID)).unwrap();
@@ -61,10 +60,7 @@ pub(crate) async fn u9_hooks_come_before_the_drain_before_the_reboot_and_after_t
     let shown: NodeDrainProgress = world.read("run/zedkube/NodeDrainProgress/global.json").unwrap();
     assert!(shown.hooks.iter().any(|it| it.contains("30-c.optional")), "{:?}", shown.hooks);
     fs::remove_file(world.topic_root.path(SAID)).unwrap();
-    world.reboot().await;
-    world.start_all();
-    world.executed(7).await;
-    world.cluster.until_schedulable().await;
+    crate::comes_back(world, 7).await;
     until_said(world, &["after-boot 20-b run", "after-boot 10-a run"]).await;
 }
 
@@ -149,8 +145,7 @@ pub(crate) async fn what_a_hook_scales_down_is_up_again_after_the_boot(world: &m
     stand_in_for_kubectl(world);
     world.cluster.sim().add_deployment(SCALED.0, SCALED.1, 3);
     scaling_hooks(world);
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(world).await;
     until_said(world, &["after-boot 20-b run", "after-boot 10-scale run"]).await;
     assert_eq!((replicas(world), kept(world)), (3, false));
     fs::remove_file(world.topic_root.path(SAID)).unwrap();
@@ -159,10 +154,7 @@ pub(crate) async fn what_a_hook_scales_down_is_up_again_after_the_boot(world: &m
     until_said(world, &["before-drain 10-scale run", "before-drain 20-b run"]).await;
     assert_eq!((replicas(world), kept(world)), (0, true));
     fs::remove_file(world.topic_root.path(SAID)).unwrap();
-    world.reboot().await;
-    world.start_all();
-    world.executed(7).await;
-    world.cluster.until_schedulable().await;
+    crate::comes_back(world, 7).await;
     until_said(world, &["after-boot 20-b run", "after-boot 10-scale run"]).await;
     // The line comes before the hook's work.
     world.until_file(KEPT, "nothing left to scale", |text| text.is_none()).await;

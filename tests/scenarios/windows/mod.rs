@@ -5,9 +5,7 @@ mod hooks;
 pub(crate) use hooks::*;
 
 use serde_json::json;
-use topics::{
-    DrainHistory, DrainPhase, DrainStatus, NodeDrainProgress, StepWord, WINDOW_PASS, WindowPass, go_json,
-};
+use topics::{DrainHistory, DrainPhase, NodeDrainProgress, StepWord, WINDOW_PASS, WindowPass, go_json};
 
 use scenarios::{Agent, World};
 
@@ -22,8 +20,7 @@ async fn outside(world: &World, part: &str) -> NodeDrainProgress {
 pub(crate) async fn u9_outside_of_its_window_nothing_starts_but_by_a_persons_word(world: &mut World) {
     // One minute a year, on the day before the day of the test or earlier.
     world.limits["zedkube"]["windows"] = json!([{"start": "0 0 29 2 *", "zone": "UTC", "minutes": 1}]);
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
+    crate::starts(world).await;
     world.ask_reboot(7);
     // Without proof that the clock is right, the window is closed at any time.
     let seen = outside(world, "nothing says that it is synchronized").await;
@@ -49,8 +46,5 @@ pub(crate) async fn u9_outside_of_its_window_nothing_starts_but_by_a_persons_wor
     let history: DrainHistory = world.read("persist/status/zedkube/DrainHistory/global.json").unwrap();
     let passed = history.drains[0].steps.iter().find(|it| it.step == StepWord::WindowPassed).unwrap();
     assert_eq!(passed.text, "root: the pump is dry");
-    world.reboot().await;
-    world.start_all();
-    world.executed(7).await;
-    world.cluster.until_schedulable().await;
+    crate::comes_back(world, 7).await;
 }
