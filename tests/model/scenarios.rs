@@ -22,7 +22,7 @@ pub(crate) enum Change {
     Resume,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) config: Config,
@@ -65,29 +65,9 @@ impl Scenario {
         };
         Self {
             name,
-            config: Config {
-                reboot: Some(6),
-                shutdown: Some(6),
-                clustered: true,
-                image: false,
-                fallback: 0,
-                k3s: false,
-                detail: 0,
-            },
-            from_boot: false,
-            going_down: false,
-            with_images: false,
-            with_k3s: false,
-            in_test: false,
-            cordon: CordonOwner::None,
-            away: false,
-            fault: None,
-            changes: Vec::new(),
-            forces: Vec::new(),
-            budget: Budget::default(),
-            within_steps: false,
+            config: Config { reboot: Some(6), shutdown: Some(6), clustered: true, ..Config::default() },
             kube,
-            learned: None,
+            ..Self::default()
         }
     }
 }

@@ -23,7 +23,7 @@ use super::scenarios::Scenario;
 pub(crate) const IMAGE: &str = "14.5.0-k-amd64";
 pub(crate) const TREE: &str = "2e1f0d3c-4b5a-4697-8897-a6b5c4d3e2f1";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Config {
     pub(crate) reboot: Option<u32>,
     pub(crate) shutdown: Option<u32>,

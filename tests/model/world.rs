@@ -60,7 +60,7 @@ pub(crate) struct Gate {
 }
 
 /// The Node object, and the truth about the node.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Node {
     pub(crate) cordon: CordonOwner,
     /// The boot of our cordon.
@@ -73,7 +73,7 @@ pub(crate) struct Node {
 }
 
 /// Tasks under way, and how much trouble has happened.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Under {
     pub(crate) node: Node,
     pub(crate) task: Option<Task>,
@@ -207,21 +207,10 @@ impl State {
             run: Volatile::default(),
         };
         let under = Under {
-            node: Node { cordon: scenario.cordon, boot: 0, mark: None, drained: false, has_new_pods: false },
-            task: None,
-            look: None,
-            preflight: None,
-            guard: None,
-            gate: Gate::default(),
-            kubelet: Kubelet::default(),
-            late: None,
-            results: Vec::new(),
-            device: None,
+            node: Node { cordon: scenario.cordon, ..Node::default() },
             boot: 1,
-            parted: false,
             left: scenario.budget,
-            changed: 0,
-            ghost: Ghost::default(),
+            ..Under::default()
         };
         let start = Mono::from_start(Duration::from_secs(100));
         let mut state = Self {

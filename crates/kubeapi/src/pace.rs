@@ -11,7 +11,7 @@ pub const FIRST: Duration = Duration::from_secs(1);
 pub const LONGEST: Duration = Duration::from_secs(15);
 
 /// A stream of jittered waits. Different seeds give different waits, so that nodes do not retry in step.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Pace {
     dice: Dice,
 }

@@ -12,7 +12,7 @@ use crate::answers::{LatestAnswers, OwnRequest};
 use crate::judge::{DeviceClustering, DrainJudgement, JudgeInput, UNKNOWN_WAIT, completes, judge};
 use crate::pause::{Orderer, Paused, paused};
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Hold {
     by: Requester,
     /// The first pause after a failed drain, and the longest.
@@ -29,7 +29,7 @@ pub struct Hold {
 }
 
 /// How long a word of zedkube is waited for.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ZedkubeSilence {
     pub until: Mono,
     clustered: bool,
@@ -52,17 +52,7 @@ impl ZedkubeSilence {
 impl Hold {
     /// Continues with the request of an earlier run.
     pub fn new(by: Requester, pauses: (Duration, Duration), request: Option<&NodeDrainRequest>) -> Self {
-        Self {
-            by,
-            pauses,
-            own: request.map(OwnRequest::survived),
-            heard: LatestAnswers::default(),
-            cluster: DeviceClustering::Undecided,
-            has_to_leave: false,
-            forced: None,
-            pause: None,
-            failure: None,
-        }
+        Self { by, pauses, own: request.map(OwnRequest::survived), ..Self::default() }
     }
 
     /// To be called after each fact.

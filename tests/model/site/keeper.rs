@@ -15,7 +15,7 @@ use step::{Core as _, Mono};
 use zedkube::core::Event as KeeperReport;
 
 /// From the first question of its zedkube to the end of that.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[expect(clippy::option_option, reason = "not said yet, and nothing, differ")]
 pub(crate) struct Keeper {
     /// `None` before its own node was read.
@@ -43,23 +43,7 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     pub(crate) fn new(now: Mono) -> Self {
-        Self {
-            turn: None,
-            since: now,
-            failed: false,
-            want: None,
-            gate: None,
-            phase: None,
-            waits: Vec::new(),
-            call: None,
-            carried: None,
-            told: VecDeque::new(),
-            idle: false,
-            shown: None,
-            servers_out: None,
-            pulses: Pulses::default(),
-            beats: BTreeMap::new(),
-        }
+        Self { since: now, ..Self::default() }
     }
 
     pub(crate) fn ask(&mut self, now: Mono, ask: Ask, class: &Class) {

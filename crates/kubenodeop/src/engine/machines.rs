@@ -31,8 +31,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(15);
 /// Calls under way at the same time.
 const AT_ONCE: usize = 32;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Looks {
+    #[default]
     NotBegun,
     /// One is under way; whether something has changed since it began.
     Running(bool),
@@ -41,7 +42,7 @@ enum Looks {
     Over,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct MachineTable {
     drain: DrainIdentity,
     looks: Looks,
@@ -64,21 +65,7 @@ pub(super) struct MachineTable {
 
 impl MachineTable {
     pub(super) fn new(drain: DrainIdentity, seed: u64) -> Self {
-        Self {
-            drain,
-            looks: Looks::NotBegun,
-            looked: None,
-            pace: Pace::new(seed),
-            tracks: BTreeMap::new(),
-            left: BTreeMap::new(),
-            launchers: Vec::new(),
-            tries: 0,
-            trouble: None,
-            troubled: Mono::START,
-            asks_storage: false,
-            evicted: 0,
-            estimate: None,
-        }
+        Self { drain, pace: Pace::new(seed), ..Self::default() }
     }
 
     /// The pods of the node are known for the first time, and these launchers among them: without any it is over.

@@ -30,7 +30,7 @@ pub(super) enum PodSource {
 }
 
 /// All pods that leave or have left.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct PodTable {
     pub(super) rules: AttemptRules,
     pub(super) book: PodIndex,
@@ -75,23 +75,14 @@ impl PodTable {
                     .map(|(space, name)| (space.to_owned(), name.to_owned()))
                     .into_set(),
             ),
-            spaces: NamespaceBudgets::default(),
             given_up_at: given_up_at(&rules, marks, now),
             returns: Returns::new(marks.returns.clone()),
             returns_from: Some(now),
             marks: marks.pods_ms.clone(),
-            stays: BTreeMap::new(),
-            needs: StorageNeeds::default(),
-            runtime: RuntimeLooks::default(),
-            silent: None,
-            replies: BTreeMap::new(),
             surged: marks.surged.clone(),
-            deleted: Vec::new(),
-            given_up: None,
-            turn: 0,
-            unsure: false,
             pace,
             rules,
+            ..Self::default()
         }
     }
 

@@ -31,15 +31,16 @@ enum CopyRequest {
 }
 
 /// The storage as it was seen last.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum KnownStorage {
+    #[default]
     NotYet,
     Without,
     With(StorageView),
 }
 
 /// What is known of last copies, and how long they are waited for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct LastCopyGuard {
     limit: Limit<VolumeAction>,
     /// Volumes and claims that a policy lets pass.
@@ -66,14 +67,8 @@ impl LastCopyGuard {
             limit: rules.last_copy,
             pass: rules.last_copy_pass.clone(),
             mark: Mono::of_ms(marks.storage_ms),
-            since: None,
-            known: KnownStorage::NotYet,
-            trouble: None,
-            asked: BTreeMap::new(),
-            over: false,
-            moved: BTreeSet::new(),
             changed: true,
-            changes_at: None,
+            ..Self::default()
         }
     }
 

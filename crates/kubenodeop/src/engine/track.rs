@@ -287,7 +287,7 @@ pub const STICKY_RETURNS: u32 = 3;
 const KEPT: usize = 64;
 
 /// How often pods of each workload have come back after one of them was sent away.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Returns {
     /// Workloads of which this attempt has sent a pod away.
     sent: BTreeSet<WorkloadKey>,

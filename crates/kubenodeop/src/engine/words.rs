@@ -52,7 +52,7 @@ pub struct AttemptRules {
 }
 
 /// A time, and what is done when it is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limit<A> {
     /// The time; `None` for none of its own: then only the attempt's limit holds.
     pub after: Option<Duration>,
@@ -85,8 +85,9 @@ pub enum NeverReadyAction {
 }
 
 /// What is done about volumes with their last copy here that are over their time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum VolumeAction {
+    #[default]
     /// They are named as over their time, and waited for all the same.
     Wait,
     /// The attempt fails and names them.

@@ -35,7 +35,7 @@ pub(super) enum OperationGate {
 }
 
 /// The core of zedagent.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Zedagent {
     pub(super) boot_id: String,
     /// When the monotonic clock started, by the wall clock.
@@ -83,24 +83,18 @@ impl Zedagent {
         let mut core = Self {
             boot_id: found.boot_id,
             booted_at,
-            wanted: None,
             counters: found.counters,
             pending: if planted(Fault::A4Lost) { Vec::new() } else { found.pending }
                 .into_iter()
                 .map(|it| (it.op, it))
                 .into_map(),
             older: found.older,
-            tested: Vec::new(),
             hold,
             silence: ZedkubeSilence::new(now),
-            site: None,
-            person: None,
-            called_off: None,
             going_down: true,
-            update_in_progress: false,
-            image_waits: false,
             status,
             heard: now,
+            ..Self::default()
         };
         let mut out = core.count_executed();
         core.older.retain(|op| core.pending.get(op).is_some_and(|it| it.boot_id != core.boot_id));

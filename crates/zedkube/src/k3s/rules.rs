@@ -91,8 +91,9 @@ pub struct SavedK3sUpdate {
 }
 
 /// What is known of the version that the kubelet reports.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) enum Reported {
+    #[default]
     /// It has not been asked for this update.
     Unasked,
     /// An answer is awaited.
@@ -102,7 +103,7 @@ pub(super) enum Reported {
 }
 
 /// The updates of k3s on this node.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct K3s {
     pub(super) boot_id: String,
     pub(super) booted_at: GoTime,
@@ -148,21 +149,13 @@ impl K3s {
         let core = Self {
             boot_id,
             booted_at,
-            wanted: DesiredK3s::default(),
             version,
             on_boot,
-            file: None,
-            read_file_at: None,
             record,
             hold,
             silence: ZedkubeSilence::new(now),
-            drain_read: false,
-            looks: 0,
-            reported: Reported::Unasked,
-            look_at: None,
-            gate: false,
-            shut: None,
             now,
+            ..Self::default()
         };
         let first = core.record.iter().map(|it| Effect::Journal(Box::new(it.clone())));
         let first = first.chain([Effect::ReadFile]).collect();

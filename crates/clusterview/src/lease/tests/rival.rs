@@ -46,8 +46,9 @@ enum Try {
     Release,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 enum Phase {
+    #[default]
     Out,
     Acquiring,
     /// Leads; this round of renewals ends the election at that moment if it brings none.
@@ -56,7 +57,7 @@ enum Phase {
     },
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Rival {
     identity: String,
     phase: Phase,
@@ -71,16 +72,7 @@ pub(super) struct Rival {
 
 impl Rival {
     pub(super) fn new(identity: &str, chance: u64) -> Self {
-        Self {
-            identity: identity.to_owned(),
-            phase: Phase::Out,
-            wanted: false,
-            observed: None,
-            object: None,
-            at: None,
-            next: Mono::START,
-            dice: chance,
-        }
+        Self { identity: identity.to_owned(), dice: chance, ..Self::default() }
     }
 
     pub(super) fn leads(&self) -> bool {
