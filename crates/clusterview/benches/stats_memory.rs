@@ -12,10 +12,11 @@
 
 #[path = "../tests/stats/crowd.rs"]
 mod crowd;
+#[path = "../../pubsub/benches/two_processes/process.rs"]
+mod process;
 
-use std::io::{BufRead as _, Write as _};
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use agent::{Clock, Troubles, wire};
@@ -55,7 +56,7 @@ async fn serve(file: &Path) {
     }
     let server = sim.serve().await.unwrap();
     std::fs::File::create(file).unwrap().write_all(server.kubeconfig().as_bytes()).unwrap();
-    println!("ready");
+    process::said("ready");
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     let mut second = 0_u64;
     loop {
@@ -75,14 +76,8 @@ fn managed() -> serde_json::Value {
 async fn measure() {
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = folder.path().join("kubeconfig");
-    let mut server = Command::new(std::env::current_exe().unwrap())
-        .arg("--as-server")
-        .arg(&kubeconfig)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    std::io::BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut server = process::OtherProcess::start(&[&"--as-server", &kubeconfig]);
+    assert_eq!(server.line(), "ready");
     println!("before: {}", resident());
     let topic_root = TopicRoot::open(folder.path()).unwrap();
     let clock = Clock::new();
@@ -108,16 +103,12 @@ async fn measure() {
         () = stats::run(cluster, clock, leading, config, board) => {}
         () = rounds => {}
     }
-    server.kill().unwrap();
-    server.wait().unwrap();
 }
 
 fn resident() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let mib = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-        line.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0
-    };
+    #[expect(clippy::cast_precision_loss, reason = "memory of a process, in KiB")]
+    let mib = |name: &str| process::number(&status, name) as f64 / 1024.0;
     format!(
         "{:.1} MiB resident, {:.1} MiB at its peak, {:.1} MiB of its own",
         mib("VmRSS:"),

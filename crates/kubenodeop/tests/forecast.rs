@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::Client;
 use kubeapi::ApiClient;
 use kubenodeop::{AttemptRules, Plan, Progress, drain, plan::survey};
-use kubesim::{Sim, SimConfig};
+use kubesim::Sim;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -22,10 +22,7 @@ fn is_ready(pod: &Value) -> bool {
 
 /// Three nodes and what `seed` adds, once `count` pods are Ready.
 async fn cluster(count: usize, seed: impl FnOnce(&Sim)) -> (Sim, ApiClient) {
-    let sim = Sim::new(SimConfig::default());
-    for number in 1..=3 {
-        sim.add_node(&format!("n{number}"), &format!("uuid-{number}"));
-    }
+    let sim = Sim::of_nodes(3);
     seed(&sim);
     sim.until("pods", |pods| pods.iter().filter(|pod| is_ready(pod)).count() == count).await;
     let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));

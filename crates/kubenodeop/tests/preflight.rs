@@ -5,16 +5,13 @@ use jiff::Timestamp;
 use kube::Client;
 use kubeapi::{ApiClient, NodeName};
 use kubenodeop::AttemptRules;
-use kubesim::{Sim, SimConfig};
+use kubesim::Sim;
 use serde_json::json;
 use step::Mono;
 
 #[tokio::test(start_paused = true)]
 async fn u6_the_whole_look_costs_at_most_20_requests_on_three_nodes_with_300_pods() {
-    let sim = Sim::new(SimConfig::default());
-    for nth in 1..=3 {
-        sim.add_node(&format!("n{nth}"), &format!("u{nth}"));
-    }
+    let sim = Sim::of_nodes(3);
     for nth in 0..300 {
         let set = format!("web-{}", nth % 18);
         let owner = json!([{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set, "uid": set, "controller": true }]);

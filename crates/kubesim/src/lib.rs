@@ -148,6 +148,17 @@ impl Sim {
         Self::with(config, Some(strict::check))
     }
 
+    /// With the nodes `n1` to `n…`, the devices of which are `uuid-1` to `uuid-…`.
+    pub fn of_nodes(count: u32) -> Self {
+        let sim = Self::new(SimConfig::default());
+        sim.add_nodes(count);
+        sim
+    }
+
+    pub fn add_nodes(&self, count: u32) {
+        (1..=count).for_each(|nth| self.add_node(&format!("n{nth}"), &format!("uuid-{nth}")));
+    }
+
     /// The same without validation: the API's types, more than a megabyte of the program, are linked only
     /// where used otherwise.
     pub fn unchecked(config: SimConfig) -> Self {

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
-use kubesim::{ScriptedFault, Sim, SimConfig};
+use kubesim::{ScriptedFault, Sim};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -283,10 +283,7 @@ async fn status_of_others(version: &str) -> Value {
 
 /// Longhorn under its own eviction, a volume with one copy on n1, and pod db there that uses it.
 async fn volume(policy: &str) -> Sim {
-    let sim = Sim::new(SimConfig::default());
-    for node in ["n1", "n2", "n3"] {
-        sim.add_node(node, node);
-    }
+    let sim = Sim::of_nodes(3);
     sim.add_longhorn(policy);
     soon(&sim, "policy/poddisruptionbudgets", |all| all.len() == 3).await;
     sim.add_longhorn_volume("shop", "data", "pvc-1", &["n1"]);

@@ -9,7 +9,7 @@ use kube::Client;
 use kube::api::{
     Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
 };
-use kubesim::{ScriptedFault, Sim, SimConfig};
+use kubesim::{ScriptedFault, Sim};
 use serde_json::{Value, json};
 
 fn ready(pods: &[Value], count: usize) -> bool {
@@ -18,10 +18,7 @@ fn ready(pods: &[Value], count: usize) -> bool {
 
 /// Three nodes, on a paused clock.
 fn cluster() -> (Sim, Client) {
-    let sim = Sim::new(SimConfig::default());
-    for number in 1..=3 {
-        sim.add_node(&format!("n{number}"), &format!("uuid-{number}"));
-    }
+    let sim = Sim::of_nodes(3);
     let client = Client::new(sim.service(), "default");
     (sim, client)
 }

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use kubesim::{Sim, SimConfig, SimServer};
+use kubesim::{Sim, SimServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::spawn_blocking;
@@ -38,10 +38,7 @@ impl Shop {
             .unwrap();
             return None;
         }
-        let sim = Sim::new(SimConfig::default());
-        for number in 1..=3 {
-            sim.add_node(&format!("n{number}"), &format!("uuid-{number}"));
-        }
+        let sim = Sim::of_nodes(3);
         sim.add_deployment("shop", "web", 3);
         sim.add_budget("shop", "web", "web", &json!({ "minAvailable": 3 }));
         sim.add_stateful_set("shop", "db", 2);

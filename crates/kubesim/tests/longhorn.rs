@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubesim::{Sim, SimConfig};
+use kubesim::Sim;
 use serde_json::{Value, json};
 
 use crate::controllers::share;
@@ -17,10 +17,7 @@ const TICKETS: &str = "longhorn/volumeattachments";
 
 /// Three nodes with Longhorn, and a volume pvc-1 with replicas on some of them.
 async fn cluster(policy: &str, nodes: &[&str]) -> Sim {
-    let sim = Sim::new(SimConfig::default());
-    for node in ["n1", "n2", "n3"] {
-        sim.add_node(node, node);
-    }
+    let sim = Sim::of_nodes(3);
     sim.add_longhorn(policy);
     soon(&sim, BUDGETS, |all| all.len() == 3).await;
     sim.add_longhorn_volume("shop", "data", "pvc-1", nodes);

@@ -37,19 +37,7 @@ pub(crate) fn follow(tasks: &mut Tasks<Event>, topic_root: &TopicRoot, device: &
 
 /// Whether pods of a cluster run here, by zedkube's status.
 fn pods_run(status: DrainStatus) -> bool {
-    match status {
-        DrainStatus::Unknown
-        | DrainStatus::NotSupported
-        | DrainStatus::Complete
-        | DrainStatus::Stranger(_) => false,
-        DrainStatus::NotRequested
-        | DrainStatus::Requested
-        | DrainStatus::Starting
-        | DrainStatus::Cordoned
-        | DrainStatus::FailedCordon
-        | DrainStatus::DrainRetrying
-        | DrainStatus::FailedDrain => true,
-    }
+    status == DrainStatus::NotRequested || status.is_under_way() || status.is_failure()
 }
 
 #[cfg(test)]

@@ -207,7 +207,7 @@ async fn look(cluster: &ApiClient, now: Mono, away: &mut AwayNodes) -> Result<()
 #[cfg(test)]
 mod tests {
     use kube::Client;
-    use kubesim::{ScriptedFault, Sim, SimConfig};
+    use kubesim::{ScriptedFault, Sim};
     use serde_json::{Value, json};
 
     use super::*;
@@ -231,14 +231,6 @@ mod tests {
         assert_eq!(away.over(at(7220), &both, &one), names(&["n1"]));
     }
 
-    fn two_nodes() -> Sim {
-        let sim = Sim::new(SimConfig::default());
-        for node in ["n1", "n2"] {
-            sim.add_node(node, node);
-        }
-        sim
-    }
-
     /// n1 dies. What `left` says of what its drain has left is as before until the limit is over.
     async fn dies(sim: &Sim, refused: bool, left: impl Fn() -> Value) {
         let before = left();
@@ -258,7 +250,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_machine_whose_node_died_is_started_again_by_who_leads_after_the_limit() {
-        let sim = two_nodes();
+        let sim = Sim::of_nodes(2);
         sim.add_kubevirt("v1.7.3");
         sim.add_machine("shop", "db", "Halted");
         sim.edit("kubevirt/virtualmachines", "shop", "db", |it| {
@@ -278,7 +270,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn d20_a_second_copy_that_a_drain_asked_for_and_that_has_not_come_to_be_is_given_up() {
-        let sim = two_nodes();
+        let sim = Sim::of_nodes(2);
         sim.add_deployment("shop", "solo", 1);
         sim.edit("apps/deployments", "shop", "solo", |it| {
             let record = json!({ "node": "n1", "replica_set": "solo-1", "before": null }).to_string();
@@ -295,7 +287,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn d14_a_copy_asked_for_by_a_node_that_died_is_taken_back_by_who_leads_after_the_limit() {
-        let sim = two_nodes();
+        let sim = Sim::of_nodes(2);
         sim.add_longhorn("always-allow");
         // Who may not read machines can do this all the same.
         sim.add_kubevirt("v1.7.3");

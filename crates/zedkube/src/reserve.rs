@@ -78,7 +78,7 @@ mod tests {
 
     use kube::Client;
     use kubeapi::NodeName;
-    use kubesim::{ScriptedFault, Sim, SimConfig};
+    use kubesim::{ScriptedFault, Sim};
     use serde_json::Value;
     use topics::{EdgeNodeClusterConfig, UuidAndVersion};
 
@@ -94,10 +94,7 @@ mod tests {
     /// Two nodes with Longhorn; the duty of n1, and how it is told what is wanted.
     async fn duty()
     -> (Sim, impl Future<Output = ()>, watch::Sender<Option<u32>>, watch::Sender<ClusterMembership>) {
-        let sim = Sim::new(SimConfig::default());
-        for node in ["n1", "n2"] {
-            sim.add_node(node, node);
-        }
+        let sim = Sim::of_nodes(2);
         sim.add_longhorn("always-allow");
         sim.until(NODES, |all| all.len() == 2).await;
         let own_node = OwnNode::default();

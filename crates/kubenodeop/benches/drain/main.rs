@@ -10,6 +10,8 @@
 mod case;
 mod floor;
 mod ours;
+#[path = "../../../pubsub/benches/two_processes/process.rs"]
+mod process;
 mod real;
 mod server;
 mod table;

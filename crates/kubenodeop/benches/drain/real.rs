@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use crate::case::{Case, DEVICE, NAMESPACE, NODE, OTHER, STOP};
 use crate::floor::client;
-use crate::server::said;
+use crate::process::said;
 
 const AT_ONCE: usize = 32;
 

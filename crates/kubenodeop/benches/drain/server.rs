@@ -1,9 +1,8 @@
 //! The API server of a case in a process of its own, and what a drain of its node took.
 
 use std::fmt;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
 
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
@@ -11,6 +10,7 @@ use tempfile::TempDir;
 use tokio::io::AsyncBufReadExt as _;
 
 use crate::case::{Case, DEVICE, NAMESPACE, NODE, OTHER, START, STOP, Way};
+use crate::process::{OtherProcess, number, said};
 
 /// What one drain took.
 #[derive(Debug, Clone, Copy)]
@@ -37,48 +37,13 @@ impl fmt::Display for Sample {
     }
 }
 
-/// A process of this program; killed at the end.
-struct Role {
-    child: Child,
-    said: BufReader<ChildStdout>,
-}
-
-impl Role {
-    fn start(role: &str, case: Case, file: &Path) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .arg(format!("--as-{role}"))
-            .arg(case.name)
-            .arg(file)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        Self { child, said }
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        assert!(self.said.read_line(&mut line).unwrap() > 0, "the other process ended");
-        line.trim_end().to_owned()
-    }
-
-    fn ask(&mut self) -> String {
-        writeln!(self.child.stdin.as_mut().unwrap()).unwrap();
-        self.line()
-    }
-}
-
-impl Drop for Role {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
+fn role(role: &str, case: Case, file: &Path) -> OtherProcess {
+    OtherProcess::start(&[&format!("--as-{role}"), &case.name, &file])
 }
 
 /// The API server of a case, ready to be drained.
 pub(crate) struct Server {
-    role: Role,
+    role: OtherProcess,
     case: Case,
     kubeconfig: PathBuf,
     _folder: TempDir,
@@ -88,21 +53,21 @@ impl Server {
     /// The embedded one, or what a case needs on the one of this kubeconfig.
     pub(crate) fn start(case: Case, real: Option<&Path>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (role, kubeconfig) = match real {
+        let (name, kubeconfig) = match real {
             Some(file) => ("real", file.to_owned()),
             None => ("server", folder.path().join("kubeconfig")),
         };
-        let mut role = Role::start(role, case, &kubeconfig);
+        let mut role = role(name, case, &kubeconfig);
         assert_eq!(role.line(), "ready");
         Self { role, case, kubeconfig, _folder: folder }
     }
 
     pub(crate) fn drained_by(&self, way: Way) -> Sample {
-        let role = match way {
+        let name = match way {
             Way::Floor => "floor",
             Way::Ours => "ours",
         };
-        let line = Role::start(role, self.case, &self.kubeconfig).line();
+        let line = role(name, self.case, &self.kubeconfig).line();
         let numbers: Vec<f64> = line.split(' ').map(|it| it.parse().unwrap()).collect();
         let [secs, cpu_secs, peak_mib, own_mib] = numbers[..] else { unreachable!("{line}") };
         Sample { secs, cpu_secs, requests: None, peak_mib, own_mib }
@@ -110,7 +75,8 @@ impl Server {
 
     /// Whether the node is empty and how often the server was asked; the server is gone then.
     pub(crate) fn end(mut self) -> Option<usize> {
-        let said = self.role.ask();
+        writeln!(self.role.child.stdin.as_mut().unwrap()).unwrap();
+        let said = self.role.line();
         let (left, requests) = said.split_once(' ').unwrap();
         assert_eq!(left, "0", "pods are left on the node");
         assert_eq!(self.role.line(), "removed");
@@ -149,20 +115,11 @@ pub(crate) async fn serve(case: Case, file: &Path) {
     said("removed");
 }
 
-/// One line for the process that started this one.
-pub(crate) fn said(line: impl fmt::Display) {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}").unwrap();
-    out.flush().unwrap();
-}
-
 /// Writes what this process took.
 pub(crate) fn took(time: std::time::Duration) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let mib = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-        line.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0
-    };
+    #[expect(clippy::cast_precision_loss, reason = "memory of a process, in KiB")]
+    let mib = |name: &str| number(&status, name) as f64 / 1024.0;
     // Nanoseconds of the one thread that does it all.
     let schedule = std::fs::read_to_string("/proc/self/schedstat").unwrap();
     let cpu = schedule.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9;

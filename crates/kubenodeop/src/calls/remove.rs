@@ -220,23 +220,11 @@ impl GuardingBudget {
 /// What an answer about a budget means for the pod: that the budget is not there, or is another one now, is no
 /// word on the pod.
 fn of_budget(reply: Reply) -> Reply {
-    match reply {
-        Reply::NotFound { text } => Reply::Conflict { text },
-        Reply::UidChanged | Reply::Expired | Reply::Done => {
-            Reply::Conflict { text: "the budget is another one now".to_owned() }
-        }
-        told @ (Reply::Conflict { .. }
-        | Reply::Budget { .. }
-        | Reply::ManyBudgets { .. }
-        | Reply::Moving { .. }
-        | Reply::CannotMove { .. }
-        | Reply::Throttle { .. }
-        | Reply::NamespaceEnding { .. }
-        | Reply::Denied { .. }
-        | Reply::Transient { .. }
-        | Reply::Unanswered { .. }
-        | Reply::Permanent { .. }) => told,
+    if let Reply::NotFound { text } = reply {
+        return Reply::Conflict { text };
     }
+    let is_another = matches!(reply, Reply::UidChanged | Reply::Expired | Reply::Done);
+    if is_another { Reply::Conflict { text: "the budget is another one now".to_owned() } } else { reply }
 }
 
 fn collection(namespace: &str) -> Request {

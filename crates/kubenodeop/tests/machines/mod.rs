@@ -25,10 +25,7 @@ const MIGRATIONS: &str = "kubevirt/virtualmachineinstancemigrations";
 
 /// Three nodes that can run guests of this KubeVirt; n1 is cordoned by us once there are guests.
 async fn cluster(version: &str, guests: impl FnOnce(&Sim)) -> (Sim, ApiClient) {
-    let sim = Sim::new(SimConfig::default());
-    for number in 1..=3 {
-        sim.add_node(&format!("n{number}"), &format!("uuid-{number}"));
-    }
+    let sim = Sim::of_nodes(3);
     sim.add_kubevirt(version);
     let schedulable = |it: &Value| it["metadata"]["labels"]["kubevirt.io/schedulable"] == "true";
     sim.until("nodes", |all| all.iter().all(schedulable)).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::Client;
 use kubeapi::ApiClient;
 use kubenodeop::{AttemptRules, Progress, drain, node};
-use kubesim::{Sim, SimConfig};
+use kubesim::Sim;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -23,10 +23,7 @@ pub(crate) struct Ours {
 }
 
 async fn twenty() -> Result<(Sim, ApiClient), kubeapi::Error> {
-    let sim = Sim::new(SimConfig::default());
-    for number in 1..=3 {
-        sim.add_node(&format!("n{number}"), &format!("uuid-{number}"));
-    }
+    let sim = Sim::of_nodes(3);
     sim.add_kubevirt("v1.7.3");
     let schedulable = |it: &Value| it["metadata"]["labels"]["kubevirt.io/schedulable"] == "true";
     sim.until("nodes", |all| all.iter().all(schedulable)).await;

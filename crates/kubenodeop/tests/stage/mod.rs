@@ -32,9 +32,7 @@ pub(crate) async fn cluster(least: u64) -> (Sim, ApiClient) {
 
 pub(crate) async fn cluster_with(least: u64, config: SimConfig) -> (Sim, ApiClient) {
     let sim = Sim::new(config);
-    for number in 1..=3 {
-        sim.add_node(&format!("n{number}"), &format!("uuid-{number}"));
-    }
+    sim.add_nodes(3);
     sim.add_deployment("shop", "web", 3);
     sim.add_budget("shop", "web", "web", &json!({ "minAvailable": least }));
     sim.add_stateful_set("shop", "db", 3);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
-use kubesim::{Sim, SimConfig};
+use kubesim::Sim;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -21,10 +21,7 @@ pub(crate) const NEWEST: &str = "v1.7.3";
 
 /// Three nodes that are Ready, and KubeVirt of a version.
 pub(crate) async fn cluster(version: &str) -> Sim {
-    let sim = Sim::new(SimConfig::default());
-    for node in ["n1", "n2", "n3"] {
-        sim.add_node(node, node);
-    }
+    let sim = Sim::of_nodes(3);
     sim.add_kubevirt(version);
     let ready = |it: &Value| it["metadata"]["labels"]["kubevirt.io/schedulable"] == "true";
     soon(&sim, "nodes", |nodes| nodes.iter().all(ready)).await;

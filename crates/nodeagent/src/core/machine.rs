@@ -158,26 +158,12 @@ impl NodeAgent {
         let before = self.trial;
         self.trial = before.update(now, &on);
         let image = self.status.cur_part.clone();
-        match (before, self.trial) {
-            (ImageTrial::Idle | ImageTrial::Held, ImageTrial::Running { .. }) => {
-                let secs = self.waits.image_test.as_secs();
-                say!(out, info, "tests the new image {image} for {secs} s");
-            }
-            (ImageTrial::Running { .. }, ImageTrial::Passed) => {
-                say!(out, info, "the new image {image} has passed its test");
-            }
-            (
-                ImageTrial::Idle
-                | ImageTrial::Held
-                | ImageTrial::Running { .. }
-                | ImageTrial::Passed
-                | ImageTrial::Taken,
-                ImageTrial::Idle
-                | ImageTrial::Held
-                | ImageTrial::Running { .. }
-                | ImageTrial::Passed
-                | ImageTrial::Taken,
-            ) => {}
+        let runs = |trial| matches!(trial, ImageTrial::Running { .. });
+        if matches!(before, ImageTrial::Idle | ImageTrial::Held) && runs(self.trial) {
+            let secs = self.waits.image_test.as_secs();
+            say!(out, info, "tests the new image {image} for {secs} s");
+        } else if runs(before) && self.trial == ImageTrial::Passed {
+            say!(out, info, "the new image {image} has passed its test");
         }
         let remaining = self.trial.remaining(&on).as_nanos();
         self.status.remaining_test_time = i64::try_from(remaining).unwrap_or(i64::MAX);

@@ -142,31 +142,12 @@ pub(super) fn waits(status: NodeDrainStatus) -> Option<(bool, LogMessage)> {
     let handled = |step: &str| {
         LogMessage::info(format!("handleNodeDrainStatus nodedrain-step:{step} NodeDrainStatus {status}"))
     };
-    match status.status {
-        DrainStatus::NotSupported | DrainStatus::NotRequested if planted(Fault::N1) => None,
-        DrainStatus::NotSupported | DrainStatus::NotRequested => {
-            let text = format!("no drain to wait for any more: NodeDrainStatus {status}");
-            Some((false, LogMessage::info(text)))
-        }
-        DrainStatus::Requested
-        | DrainStatus::Starting
-        | DrainStatus::Cordoned
-        | DrainStatus::FailedCordon
-        | DrainStatus::DrainRetrying
-        | DrainStatus::FailedDrain
-            if device_op =>
-        {
-            Some((true, handled("drain-inprogress-handler")))
-        }
-        DrainStatus::Complete if device_op => Some((false, handled("drain-complete-handler"))),
-        DrainStatus::Unknown
-        | DrainStatus::Requested
-        | DrainStatus::Starting
-        | DrainStatus::Cordoned
-        | DrainStatus::FailedCordon
-        | DrainStatus::DrainRetrying
-        | DrainStatus::FailedDrain
-        | DrainStatus::Complete
-        | DrainStatus::Stranger(_) => None,
+    if matches!(status.status, DrainStatus::NotSupported | DrainStatus::NotRequested) {
+        let text = format!("no drain to wait for any more: NodeDrainStatus {status}");
+        return (!planted(Fault::N1)).then(|| (false, LogMessage::info(text)));
     }
+    if device_op && (status.status.is_under_way() || status.status.is_failure()) {
+        return Some((true, handled("drain-inprogress-handler")));
+    }
+    (device_op && status.status == DrainStatus::Complete).then(|| (false, handled("drain-complete-handler")))
 }

@@ -109,20 +109,13 @@ fn end(drain: &DrainRecord) -> &'static str {
     if drain.is_open() {
         return "open";
     }
-    match drain.status {
-        DrainStatus::Complete if drain.skip.is_empty() => "complete",
-        DrainStatus::Complete => "skipped",
-        DrainStatus::FailedCordon => "failed-cordon",
-        DrainStatus::FailedDrain => "failed-drain",
-        DrainStatus::Unknown
-        | DrainStatus::NotSupported
-        | DrainStatus::NotRequested
-        | DrainStatus::Requested
-        | DrainStatus::Starting
-        | DrainStatus::Cordoned
-        | DrainStatus::DrainRetrying
-        | DrainStatus::Stranger(_) => OTHER,
+    if drain.status == DrainStatus::Complete {
+        return if drain.skip.is_empty() { "complete" } else { "skipped" };
     }
+    if !drain.status.is_failure() {
+        return OTHER;
+    }
+    if drain.status == DrainStatus::FailedCordon { "failed-cordon" } else { "failed-drain" }
 }
 
 /// Whole seconds, 0 when the first is not set or the clock went back.

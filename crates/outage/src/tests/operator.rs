@@ -5,7 +5,7 @@ use std::cell::Cell;
 use jiff::Timestamp;
 use kube::Client;
 use kubeapi::{ApiClient, NodeName};
-use kubesim::{ScriptedFault, Sim, SimConfig};
+use kubesim::{ScriptedFault, Sim};
 use serde_json::{Value, json};
 
 use crate::calls;
@@ -14,10 +14,7 @@ use crate::turn::record::{LEASE, TurnRecord};
 use crate::turn::rule::{IGNORE_ANNOTATION, OperatorRefusal, with_limit};
 
 fn cluster() -> (Sim, ApiClient) {
-    let sim = Sim::new(SimConfig::default());
-    for node in ["n1", "n2"] {
-        sim.add_node(node, node);
-    }
+    let sim = Sim::of_nodes(2);
     let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     (sim, cluster)
 }

@@ -1,23 +1,19 @@
 //! The second process: what it does is its first argument.
 
-use std::io::{Write as _, stdin};
+use std::io::stdin;
 use std::path::Path;
 
 use pubsub::{Change, TopicRoot};
 
+use crate::process::said;
 use crate::sample::{Sample, codec, kept_name, name, now_nanos};
 use crate::{ROOT_OF_FLOOR, floor};
-
-fn say(line: impl std::fmt::Display) {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}").unwrap();
-}
 
 /// Says how long the sample was on its way, if it is one to be answered.
 fn answer(sample: &Sample) {
     let nanos = now_nanos() - sample.at_nanos;
     if sample.answer {
-        say(format_args!("{} {nanos}", sample.number));
+        said(format_args!("{} {nanos}", sample.number));
     }
 }
 
@@ -27,7 +23,7 @@ async fn listen(root: &Path, name: &pubsub::Name) {
     loop {
         match subscription.next().await {
             Change::Put { value, .. } => answer(&value),
-            Change::Synced => say("ready"),
+            Change::Synced => said("ready"),
             Change::Gone { .. } | Change::Restarted(_) | Change::Bad(_) => {}
         }
     }
@@ -57,7 +53,7 @@ async fn join(root: &Path, rounds: usize) {
             (floor(), ours)
         };
         assert_eq!(floor.0, ours.0);
-        say(format_args!("{} {}", floor.1, ours.1));
+        said(format_args!("{} {}", floor.1, ours.1));
     }
 }
 
@@ -83,7 +79,7 @@ pub(crate) fn run(part: &str, root: &Path, number: u64) {
         "--listen-kept" => runtime.block_on(listen(root, &kept_name())),
         "--listen-floor" => {
             let told = |sample: Sample| answer(&sample);
-            runtime.block_on(floor::listen(&root.join(ROOT_OF_FLOOR), || say("ready"), told));
+            runtime.block_on(floor::listen(&root.join(ROOT_OF_FLOOR), || said("ready"), told));
         }
         "--join" => runtime.block_on(join(root, usize::try_from(number).unwrap())),
         "--serve" => serve(root, number),

@@ -9,6 +9,7 @@
 mod child;
 mod floor;
 mod measure;
+mod process;
 mod sample;
 mod table;
 

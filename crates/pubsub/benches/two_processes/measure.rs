@@ -1,15 +1,14 @@
 //! The measurements, each a few seconds; the first of each pair of rounds changes from round to round.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use pubsub::{Name, Publication, TopicRoot};
 
 use crate::ROOT_OF_FLOOR;
 use crate::floor::Writer;
+use crate::process::{OtherProcess, number};
 use crate::sample::{Sample, codec, encode, kept_name, name, now_nanos};
 use crate::table::{Series, Table, Target};
 
@@ -23,39 +22,21 @@ const MANY_KEYS: u64 = 10_000;
 const IDLE: Duration = Duration::from_secs(30);
 const WAKES: u64 = 200;
 
-struct Other {
-    child: Child,
-    said: BufReader<ChildStdout>,
-}
+struct Other(OtherProcess);
 
 impl Other {
     fn start(part: &str, root: &Path, number: u64) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .arg(part)
-            .arg(root)
-            .arg(number.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        Self { child, said }
+        Self(OtherProcess::start(&[&part, &root, &number.to_string()]))
     }
 
     fn listener(part: &str, root: &Path) -> Self {
         let mut other = Self::start(part, root, 0);
-        while other.line() != "ready" {}
+        while other.0.line() != "ready" {}
         other
     }
 
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        assert!(self.said.read_line(&mut line).unwrap() > 0, "the other process ended");
-        line.trim_end().to_owned()
-    }
-
     fn pair(&mut self) -> (u64, u64) {
-        let line = self.line();
+        let line = self.0.line();
         let (first, second) = line.split_once(' ').unwrap();
         (first.parse().unwrap(), second.parse().unwrap())
     }
@@ -71,23 +52,13 @@ impl Other {
     fn status(&self) -> (u64, u64) {
         let mut switches = 0;
         let mut resident = 0;
-        for task in fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap() {
+        for task in fs::read_dir(format!("/proc/{}/task", self.0.child.id())).unwrap() {
             let text = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
-            let number = |name: &str| {
-                let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-                line.split_whitespace().next().unwrap().parse::<u64>().unwrap()
-            };
-            switches += number("voluntary_ctxt_switches:") + number("nonvoluntary_ctxt_switches:");
-            resident = number("VmRSS:");
+            switches += number(&text, "voluntary_ctxt_switches:");
+            switches += number(&text, "nonvoluntary_ctxt_switches:");
+            resident = number(&text, "VmRSS:");
         }
         (switches, resident)
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }
 

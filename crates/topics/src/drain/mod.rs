@@ -271,18 +271,7 @@ pub fn read_force(bytes: &[u8]) -> Result<NodeDrainStatus, ForceError> {
              RequestedBy 2 (reboot, shutdown) or 3 (update)"
                 .to_owned(),
         ),
-        (
-            DrainStatus::NotSupported
-            | DrainStatus::NotRequested
-            | DrainStatus::Requested
-            | DrainStatus::Starting
-            | DrainStatus::Cordoned
-            | DrainStatus::FailedCordon
-            | DrainStatus::DrainRetrying
-            | DrainStatus::FailedDrain
-            | DrainStatus::Complete,
-            Requester::Unset | Requester::None | Requester::DeviceOp | Requester::Update,
-        ) => Ok(forced),
+        (_, Requester::Unset | Requester::None | Requester::DeviceOp | Requester::Update) => Ok(forced),
     }
 }
 

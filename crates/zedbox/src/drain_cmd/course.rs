@@ -130,23 +130,15 @@ impl WatchCourse {
                 self.under_way = true;
                 None
             }
+            DrainOutcome::Idle if settled && self.under_way && seen.requests.is_empty() => Some(withdrawn()),
+            DrainOutcome::Unknown | DrainOutcome::Idle => None,
             state @ (DrainOutcome::Complete
             | DrainOutcome::Skipped
             | DrainOutcome::Forced
             | DrainOutcome::Unproved
-            | DrainOutcome::Failed)
-                if settled =>
-            {
-                Some(WatchEnd { exit: Exit::of(state), words: outcome(seen, state) })
+            | DrainOutcome::Failed) => {
+                settled.then(|| WatchEnd { exit: Exit::of(state), words: outcome(seen, state) })
             }
-            DrainOutcome::Idle if settled && self.under_way && seen.requests.is_empty() => Some(withdrawn()),
-            DrainOutcome::Unknown
-            | DrainOutcome::Idle
-            | DrainOutcome::Complete
-            | DrainOutcome::Skipped
-            | DrainOutcome::Forced
-            | DrainOutcome::Unproved
-            | DrainOutcome::Failed => None,
         }
     }
 }
