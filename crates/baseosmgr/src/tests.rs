@@ -62,6 +62,14 @@ impl Device {
         device
     }
 
+    /// An image is wanted, and its content is there.
+    fn asking() -> Self {
+        let device = Self::new();
+        device.want();
+        device.loaded();
+        device
+    }
+
     fn at_rest() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let topic_root = TopicRoot::open(dir.path()).unwrap();
@@ -288,9 +296,7 @@ async fn partitions_are_said_to_be_ready_at_each_start_and_counted_anew() {
 
 #[tokio::test]
 async fn an_agent_that_is_killed_in_the_middle_of_a_drain_keeps_its_request_and_goes_on() {
-    let mut device = Device::new();
-    device.want();
-    device.loaded();
+    let mut device = Device::asking();
     let request = device.answer(DrainStatus::Cordoned).await;
     device.kill().await;
     device.zedkube(DrainStatus::DrainRetrying, Requester::Update);
@@ -302,9 +308,7 @@ async fn an_agent_that_is_killed_in_the_middle_of_a_drain_keeps_its_request_and_
 
 #[tokio::test]
 async fn an_agent_that_is_told_to_leave_leaves_what_it_will_go_on_from() {
-    let mut device = Device::new();
-    device.want();
-    device.loaded();
+    let mut device = Device::asking();
     let request = device.answer(DrainStatus::Cordoned).await;
     device.stop().await;
     let kept = go_json::from_slice::<NodeDrainRequest>(
@@ -315,9 +319,7 @@ async fn an_agent_that_is_told_to_leave_leaves_what_it_will_go_on_from() {
 
 #[tokio::test]
 async fn a_complete_that_came_while_the_agent_was_down_is_heard_at_its_start() {
-    let mut device = Device::new();
-    device.want();
-    device.loaded();
+    let mut device = Device::asking();
     device.answer(DrainStatus::Cordoned).await;
     device.kill().await;
     device.answer(DrainStatus::Complete).await;
@@ -327,9 +329,7 @@ async fn a_complete_that_came_while_the_agent_was_down_is_heard_at_its_start() {
 
 #[tokio::test]
 async fn a_force_file_releases_the_update_and_is_removed_once_zedkube_has_answered_by_it() {
-    let device = Device::new();
-    device.want();
-    device.loaded();
+    let device = Device::asking();
     device.answer(DrainStatus::Cordoned).await;
     let path = device.topic_root.path(topics::FORCE_FILE);
     store::replace(&path, br#"{"Status":9}"#).unwrap();
@@ -484,9 +484,7 @@ async fn b5_others_learn_that_there_are_no_partitions_and_an_image_that_is_not_w
 #[tokio::test]
 async fn b5_a_request_of_a_run_that_had_partitions_goes_unless_the_machine_is_going_down_for_it() {
     for going_down in [false, true] {
-        let mut device = Device::new();
-        device.want();
-        device.loaded();
+        let mut device = Device::asking();
         device.until::<NodeDrainRequest>("baseosmgr", "global", |_| true).await;
         device.kill().await;
         let status = NodeAgentStatus { device_reboot: going_down, ..NodeAgentStatus::default() };
@@ -554,9 +552,7 @@ impl PartitionStore for Late {
 
 /// A device with an image to switch to and a drained node, whose agent restarts with unreadable partitions.
 async fn with_late_partitions(fails: bool) -> (Device, Arc<AtomicBool>) {
-    let mut device = Device::new();
-    device.want();
-    device.loaded();
+    let mut device = Device::asking();
     device.answer(DrainStatus::Cordoned).await;
     device.kill().await;
     let answers = Arc::new(AtomicBool::new(false));

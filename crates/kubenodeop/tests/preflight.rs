@@ -27,8 +27,9 @@ async fn u6_the_whole_look_costs_at_most_20_requests_on_three_nodes_with_300_pod
     let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     let node = NodeName::parse("n1").unwrap();
     let before = sim.faults().requests().len();
-    let looked =
-        kubenodeop::preflight(&cluster, &node, "u1", &AttemptRules::default(), Mono::START).await.unwrap();
+    let looked = kubenodeop::preflight(&cluster, &node, "uuid-1", &AttemptRules::default(), Mono::START)
+        .await
+        .unwrap();
     assert_eq!(looked.blockers, []);
     // What is not tried is named: six workloads have pods here.
     let hint: Vec<&str> =

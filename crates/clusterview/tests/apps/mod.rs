@@ -110,9 +110,7 @@ async fn a_pipe_that_is_closed_is_told_once_and_nothing_is_marked() {
 
 #[tokio::test(start_paused = true)]
 async fn marks_that_cannot_be_read_tell_everything_again_rather_than_nothing() {
-    let mut stage = Stage::web().await;
-    stage.write_lines(0..2);
-    stage.until_said(2).await;
+    let mut stage = Stage::told(2).await;
     stage.kill().await;
     let file = stage.topic_root.path(&format!("run/zedkube/AppLogMarks/{WEB}.json"));
     pubsub::store::replace(&file, b"{").unwrap();
@@ -128,6 +126,14 @@ pub(crate) fn at(nanos: i64) -> String {
 }
 
 impl Stage {
+    /// The native application runs, and its first lines were handed on.
+    async fn told(lines: u8) -> Self {
+        let stage = Self::web().await;
+        stage.write_lines(0..lines.into());
+        stage.until_said(lines.into()).await;
+        stage
+    }
+
     /// The native application writes a line for each number, two in each millisecond.
     pub(crate) fn write_lines(&self, numbers: std::ops::Range<i64>) {
         for nth in numbers {
@@ -268,9 +274,7 @@ async fn a_line_that_is_still_being_written_is_told_when_it_is_whole() {
 
 #[tokio::test(start_paused = true)]
 async fn a_log_that_the_node_has_put_away_begins_anew_and_nothing_is_told_twice() {
-    let stage = Stage::web().await;
-    stage.write_lines(0..10);
-    stage.until_said(10).await;
+    let stage = Stage::told(10).await;
     stage.sim.rotate_log(APPS, POD, "web");
     stage.write_lines(10..12);
     assert!(stage.until_said(12).await <= Duration::from_secs(13));
@@ -318,9 +322,7 @@ impl AsyncWrite for Said {
 
 #[tokio::test(start_paused = true)]
 async fn d_k23_the_rest_of_a_run_is_told_once_before_the_next_run() {
-    let stage = Stage::web().await;
-    stage.write_lines(0..4);
-    stage.until_said(4).await;
+    let stage = Stage::told(4).await;
     for restarts in 1..6 {
         let first = 4 * i64::from(restarts);
         // Written and ended between two rounds.
@@ -336,9 +338,7 @@ async fn d_k23_the_rest_of_a_run_is_told_once_before_the_next_run() {
 
 #[tokio::test(start_paused = true)]
 async fn d_k23_a_new_run_that_is_read_before_its_status_is_told_once_and_loses_nothing() {
-    let stage = Stage::web().await;
-    stage.write_lines(0..4);
-    stage.until_said(4).await;
+    let stage = Stage::told(4).await;
     for restarts in 1..20 {
         let first = 4 * i64::from(restarts);
         stage.write_lines(first..first + 2);
@@ -355,9 +355,7 @@ async fn d_k23_a_new_run_that_is_read_before_its_status_is_told_once_and_loses_n
 
 #[tokio::test(start_paused = true)]
 async fn d_k23_a_container_that_ends_for_good_is_read_to_its_end_and_no_more() {
-    let stage = Stage::web().await;
-    stage.write_lines(0..2);
-    stage.until_said(2).await;
+    let stage = Stage::told(2).await;
     stage.write_lines(2..3);
     // The last line has no end.
     stage.sim.log_part(APPS, POD, "web", &at(9_000_000), "3");
@@ -381,9 +379,7 @@ async fn d_k23_the_last_words_of_a_pod_are_told_before_it_goes() {
     let failed = |pod: &mut Value| pod["status"]["phase"] = "Failed".into();
     let ends: [fn(&mut Value); 2] = [asked, failed];
     for (nth, end) in ends.into_iter().enumerate() {
-        let stage = Stage::web().await;
-        stage.write_lines(0..2);
-        stage.until_said(2).await;
+        let stage = Stage::told(2).await;
         assert!(stage.sim.edit("pods", APPS, POD, end));
         stage.pass(Duration::from_secs(3)).await;
         stage.write_lines(2..4);
@@ -408,9 +404,7 @@ async fn d_k23_the_last_words_of_a_pod_are_told_before_it_goes() {
 
 #[tokio::test(start_paused = true)]
 async fn d_k23_a_run_whose_log_is_gone_is_given_up_and_the_next_one_read() {
-    let stage = Stage::web().await;
-    stage.write_lines(0..2);
-    stage.until_said(2).await;
+    let stage = Stage::told(2).await;
     stage.sim.rotate_log(APPS, POD, "web");
     // There is none before it.
     stage.run(POD, "web", 1);
@@ -422,9 +416,7 @@ async fn d_k23_a_run_whose_log_is_gone_is_given_up_and_the_next_one_read() {
 
 #[tokio::test(start_paused = true)]
 async fn marks_go_with_their_pod_and_another_pod_of_the_same_application_is_read_from_its_beginning() {
-    let stage = Stage::web().await;
-    stage.write_lines(0..2);
-    stage.until_said(2).await;
+    let stage = Stage::told(2).await;
     let marks = || {
         let file = stage.topic_root.path(&format!("run/zedkube/AppLogMarks/{WEB}.json"));
         std::fs::read_to_string(file).unwrap_or_default()
@@ -444,9 +436,7 @@ async fn marks_go_with_their_pod_and_another_pod_of_the_same_application_is_read
 
 #[tokio::test(start_paused = true)]
 async fn while_pods_cannot_be_followed_nothing_is_read_and_all_is_told_after() {
-    let stage = Stage::web().await;
-    stage.write_lines(0..2);
-    stage.until_said(2).await;
+    let stage = Stage::told(2).await;
     stage.sim.faults().script("GET", "/eve-kube-app/pods", u32::MAX, ScriptedFault::Cut);
     stage.pass(Duration::from_secs(60)).await;
     let asked = stage.requests("/log").0;

@@ -131,8 +131,7 @@ const PARTS: [(&str, &str, Without); 10] = [
 ];
 
 async fn whole() -> KubeClusterInfo {
-    let stage = Stage::new();
-    seeds::golden(&stage.sim);
+    let stage = Stage::golden();
     seeds::disk(&stage.sim, "False");
     stage.lead(Duration::from_secs(60));
     let info = stage.until("the cluster", |_| true).await;
@@ -152,8 +151,7 @@ async fn l6_each_part_that_fails_leaves_the_others_and_is_named_until_it_is_well
     ];
     for (path, name, without) in PARTS {
         for (fault, error, step) in &failures {
-            let stage = Stage::new();
-            seeds::golden(&stage.sim);
+            let stage = Stage::golden();
             seeds::disk(&stage.sim, "False");
             stage.sim.faults().script("GET", path, u32::MAX, fault.clone());
             stage.lead(Duration::from_secs(3600));
@@ -185,8 +183,7 @@ async fn l6_each_part_that_fails_leaves_the_others_and_is_named_until_it_is_well
 
 #[tokio::test(start_paused = true)]
 async fn l6_what_a_failing_part_had_is_shown_for_five_minutes_and_comes_back_without_a_list() {
-    let stage = Stage::new();
-    seeds::golden(&stage.sim);
+    let stage = Stage::golden();
     stage.lead(Duration::from_hours(10));
     let whole = stage.until("the cluster", |_| true).await;
     // The watches that are open stay so until their time is over.
@@ -219,8 +216,7 @@ fn sample() -> String {
 
 #[tokio::test(start_paused = true)]
 async fn the_golden_sample_comes_out_of_its_objects_byte_for_byte() {
-    let stage = Stage::new();
-    seeds::golden(&stage.sim);
+    let stage = Stage::golden();
     stage.lead(Duration::from_secs(60));
     stage.until("the cluster", |_| true).await;
     // The sample names its namespaces in no order; ours are sorted, so that equal content is equal.
@@ -242,8 +238,7 @@ async fn nothing_in_the_cluster_is_the_zero_sample() {
 
 #[tokio::test(start_paused = true)]
 async fn d_k20_a_config_that_goes_is_seen_in_the_next_round() {
-    let stage = Stage::new();
-    seeds::golden(&stage.sim);
+    let stage = Stage::golden();
     stage.lead(Duration::from_secs(600));
     let of_first = |info: &KubeClusterInfo| info.nodes.as_ref().unwrap()[0].admission;
     stage.until("a member", |info| of_first(info) == NodeAdmission::Joined).await;
@@ -255,8 +250,7 @@ const TICK: Duration = Duration::from_millis(1);
 
 #[tokio::test(start_paused = true)]
 async fn a_follower_publishes_nothing_and_asks_for_nothing() {
-    let stage = Stage::new();
-    seeds::golden(&stage.sim);
+    let stage = Stage::golden();
     stage.pass(Duration::from_secs(600)).await;
     assert_eq!((stage.text(), stage.requests()), (None, (0, 0)));
     assert_eq!(stage.state(), KubeStatsState::default());
@@ -264,8 +258,7 @@ async fn a_follower_publishes_nothing_and_asks_for_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn l2_the_lease_lost_or_not_renewed_withdraws_at_once_and_closes_the_watches() {
-    let stage = Stage::new();
-    seeds::golden(&stage.sim);
+    let stage = Stage::golden();
     for lost in [true, false] {
         let begun = stage.now();
         stage.lead(Duration::from_secs(100));
@@ -289,8 +282,7 @@ async fn l2_the_lease_lost_or_not_renewed_withdraws_at_once_and_closes_the_watch
 
 #[tokio::test(start_paused = true)]
 async fn a_renewed_lease_goes_on_without_a_new_list() {
-    let stage = Stage::new();
-    seeds::golden(&stage.sim);
+    let stage = Stage::golden();
     stage.lead(Duration::from_secs(100));
     stage.until("the cluster", |_| true).await;
     let lists = stage.requests().1;
@@ -304,8 +296,7 @@ async fn a_renewed_lease_goes_on_without_a_new_list() {
 
 #[tokio::test(start_paused = true)]
 async fn what_an_earlier_run_left_is_taken_back_before_anything_else_and_so_is_ours_when_the_task_ends() {
-    let mut stage = Stage::new();
-    seeds::golden(&stage.sim);
+    let mut stage = Stage::golden();
     stage.lead(Duration::from_hours(1));
     stage.until("the cluster", |_| true).await;
     let text = stage.text().unwrap();
@@ -322,8 +313,7 @@ async fn what_an_earlier_run_left_is_taken_back_before_anything_else_and_so_is_o
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_changes_all_the_time_is_published_every_thirty_seconds() {
-    let stage = Stage::new();
-    seeds::golden(&stage.sim);
+    let stage = Stage::golden();
     stage.lead(Duration::from_hours(1));
     stage.until("the cluster", |_| true).await;
     let (mut last, mut at) = (stage.text().unwrap(), stage.now());
@@ -346,8 +336,7 @@ async fn a_cluster_that_changes_all_the_time_is_published_every_thirty_seconds()
 
 #[tokio::test(start_paused = true)]
 async fn what_changes_nothing_in_the_topic_is_not_published_again() {
-    let stage = Stage::new();
-    seeds::golden(&stage.sim);
+    let stage = Stage::golden();
     stage.lead(Duration::from_hours(1));
     stage.until("the cluster", |_| true).await;
     let file = stage.topic_root.path("run/zedkube/KubeClusterInfo/global.json");
@@ -400,8 +389,7 @@ impl<'a> MakeWriter<'a> for Lines {
 
 #[tokio::test(start_paused = true)]
 async fn no_list_is_asked_for_in_steady_state_however_much_happens() {
-    let stage = Stage::new();
-    seeds::golden(&stage.sim);
+    let stage = Stage::golden();
     crowd::crowd(&stage.sim, 3, 300);
     stage.lead(Duration::from_hours(1));
     stage.until("the cluster", |_| true).await;

@@ -42,6 +42,13 @@ impl Stage {
         Self::on(Sim::new(SimConfig::default()))
     }
 
+    /// The same on the cluster of the reference's samples.
+    pub(crate) fn golden() -> Self {
+        let stage = Self::new();
+        super::seeds::golden(&stage.sim);
+        stage
+    }
+
     pub(crate) fn on(sim: Sim) -> Self {
         let root = tempfile::tempdir().unwrap();
         let topic_root = TopicRoot::open(root.path()).unwrap();

@@ -21,6 +21,12 @@ fn warning(report: &GateReport) -> String {
 }
 
 impl Stage {
+    async fn well() -> Self {
+        let mut stage = Self::new().await;
+        stage.until("well", is_well).await;
+        stage
+    }
+
     /// The gate is shut at a layer until its limit, then the layer is a warning that says `words`; it heals.
     async fn shuts_and_warns(&mut self, layer: Layer, words: &str, heal: impl FnOnce(&Self)) {
         let seen = self.shut(layer).await.verdict.unwrap();
@@ -45,8 +51,7 @@ impl Stage {
 
 #[tokio::test(start_paused = true)]
 async fn r4_a_clock_that_is_wrong_shuts_the_gate_until_its_limit_and_heals() {
-    let mut stage = Stage::new().await;
-    stage.until("well", is_well).await;
+    let mut stage = Stage::well().await;
     let clock = vec![checks::nodes::wrong_clock("the wall clock shows 1970".to_owned())];
     stage.local.send_replace(LocalHealth { clock, ..LocalHealth::default() });
     let heal = |stage: &Stage| drop(stage.local.send_replace(LocalHealth::default()));
@@ -55,8 +60,7 @@ async fn r4_a_clock_that_is_wrong_shuts_the_gate_until_its_limit_and_heals() {
 
 #[tokio::test(start_paused = true)]
 async fn r4_a_container_runtime_that_does_not_answer_shuts_the_gate_until_its_limit_and_heals() {
-    let mut stage = Stage::new().await;
-    stage.until("well", is_well).await;
+    let mut stage = Stage::well().await;
     let silent =
         checks::nodes::runtime("the container runtime cannot be asked: S: cannot connect".to_owned());
     stage.upper.send_replace([GateFact::Found(Check::Runtime, vec![silent]), well()[1].clone()]);
@@ -86,8 +90,7 @@ async fn v3_what_starts_with_its_node_keeps_the_turn_no_longer_than_seconds() {
 /// Row 1-05.
 #[tokio::test(start_paused = true)]
 async fn u10_a_service_of_the_site_that_does_not_answer_holds_the_turn_until_its_limit_and_heals() {
-    let mut stage = Stage::new().await;
-    stage.until("well", is_well).await;
+    let mut stage = Stage::well().await;
     stage.upper.send_replace(fails());
     let heal = |stage: &Stage| drop(stage.upper.send_replace(well()));
     stage.holds_turn_and_warns("answers 503", Layer::Probes, heal).await;
@@ -96,8 +99,7 @@ async fn u10_a_service_of_the_site_that_does_not_answer_holds_the_turn_until_its
 #[tokio::test(start_paused = true)]
 async fn r4_a_virtual_ip_without_a_holder_that_is_ready_and_renews_shuts_the_gate_until_its_limit_and_heals()
 {
-    let mut stage = Stage::new().await;
-    stage.until("well", is_well).await;
+    let mut stage = Stage::well().await;
     stage.sim.add_virtual_ip("plndr-cp-lock", "n1");
     stage.sim.serve_virtual_ip("plndr-cp-lock", false);
     let serve = |stage: &Stage| stage.sim.serve_virtual_ip("plndr-cp-lock", true);
@@ -136,8 +138,7 @@ async fn r4_a_virtual_ip_without_a_holder_that_is_ready_and_renews_shuts_the_gat
 
 #[tokio::test(start_paused = true)]
 async fn r4_pods_that_nobody_lets_us_read_shut_the_gate_until_its_limit_and_no_longer() {
-    let mut stage = Stage::new().await;
-    stage.until("well", is_well).await;
+    let mut stage = Stage::well().await;
     stage.sim.faults().script("GET", "/api/v1/pods", u32::MAX, ScriptedFault::status(403, "Forbidden"));
     stage.sim.expire_watches();
     let seen = stage.shut(Layer::Storage).await.verdict.unwrap();
@@ -149,8 +150,7 @@ async fn r4_pods_that_nobody_lets_us_read_shut_the_gate_until_its_limit_and_no_l
 
 #[tokio::test(start_paused = true)]
 async fn u10_seed_1_06_pods_of_kube_system_that_are_not_ready_or_not_placed_hold_the_turn_and_heal() {
-    let mut stage = Stage::new().await;
-    stage.until("well", is_well).await;
+    let mut stage = Stage::well().await;
     stage.sim.add_bare_pod("kube-system", "dns", "n1");
     stage.sim.until("pods", |pods| pods.iter().all(|pod| pod["status"]["phase"] == "Running")).await;
     stage.sim.crash_loop("kube-system", "dns", true);
@@ -164,8 +164,7 @@ async fn u10_seed_1_06_pods_of_kube_system_that_are_not_ready_or_not_placed_hold
 
 #[tokio::test(start_paused = true)]
 async fn seed_0_16_a_machine_that_is_being_ended_for_long_is_named_and_holds_the_turn_for_a_time() {
-    let mut stage = Stage::new().await;
-    stage.until("well", is_well).await;
+    let mut stage = Stage::well().await;
     let guests = "kubevirt/virtualmachineinstances";
     stage.sim.apply(
         guests,
@@ -184,8 +183,7 @@ async fn seed_0_16_a_machine_that_is_being_ended_for_long_is_named_and_holds_the
 
 #[tokio::test(start_paused = true)]
 async fn seed_0_06_another_address_than_before_the_boot_is_warned_of_at_once() {
-    let mut stage = Stage::new().await;
-    stage.until("well", is_well).await;
+    let mut stage = Stage::well().await;
     let at = |stage: &Stage, address: &str| {
         let all = json!([{ "type": "InternalIP", "address": address }]);
         stage.sim.edit("nodes", "", "n1", |it| it["status"]["addresses"] = all);

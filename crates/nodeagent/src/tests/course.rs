@@ -81,9 +81,7 @@ async fn a_tpm_that_does_not_encrypt_is_heard_over_the_socket_alone_and_means_ma
 
 #[tokio::test]
 async fn another_image_is_booted_into() {
-    let mut world = World::new();
-    world.start();
-    world.status(|_| true).await;
+    let mut world = World::started().await;
     world.partitions("active", "updating");
     let reason = "NORMAL: baseos-update(IMGB) to EVE version 14.5.0-k reboot";
     assert_eq!(world.until_recorded().await, [(MachineOperation::Reboot, reason.into())]);
@@ -128,9 +126,7 @@ async fn an_image_that_is_not_for_clusters_says_so() {
 
 #[tokio::test]
 async fn it_leaves_in_order_when_told() {
-    let mut world = World::new();
-    world.start();
-    world.status(|_| true).await;
+    let mut world = World::started().await;
     let (stopper, mut running) = world.agent.take().unwrap();
     stopper.stop();
     running.join_next().await.unwrap().unwrap().unwrap();

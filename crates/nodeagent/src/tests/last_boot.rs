@@ -47,9 +47,7 @@ async fn the_first_boot_is_known_by_its_mark() {
 
 #[tokio::test]
 async fn a_disk_that_takes_no_reason_does_not_keep_the_device_from_going_down() {
-    let mut world = World::new();
-    world.start();
-    world.status(|_| true).await;
+    let mut world = World::started().await;
     // No log can be written where a file is in the place of its folder.
     world.write("persist/log", "no folder");
     world.command_reboot();
@@ -60,9 +58,7 @@ async fn a_disk_that_takes_no_reason_does_not_keep_the_device_from_going_down() 
 
 #[tokio::test]
 async fn d_n4_a_reason_that_another_agent_stored_first_stays() {
-    let mut world = World::new();
-    world.start();
-    world.status(|_| true).await;
+    let mut world = World::started().await;
     world.write(agent::reasons::REASON, "an agent hung");
     world.write(agent::reasons::NUMBER, "BootReasonWatchdogHung");
     world.command_reboot();

@@ -292,9 +292,7 @@ async fn a_journal_of_nonsense_or_of_another_boot_is_left_out() {
 
 #[tokio::test]
 async fn a_second_agent_beside_the_first_touches_nothing() {
-    let mut world = World::new();
-    world.start();
-    world.status(|_| true).await;
+    let mut world = World::started().await;
     let first = world.agent.take();
     // As another process would see it: no journal yet, and a reason to be reported.
     fs::remove_file(world.topic_root.path(journal::PATH)).unwrap();

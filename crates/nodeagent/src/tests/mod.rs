@@ -70,6 +70,13 @@ impl World {
         world
     }
 
+    async fn started() -> Self {
+        let mut world = Self::new();
+        world.start();
+        world.status(|_| true).await;
+        world
+    }
+
     /// The last boot as the reference's samples tell it.
     fn as_in_the_samples(number: &str) -> Self {
         let world = Self::new();

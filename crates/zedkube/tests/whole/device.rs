@@ -214,6 +214,16 @@ impl Device {
         self.killed().await;
     }
 
+    pub(crate) async fn restart(&mut self) {
+        self.kill().await;
+        self.start().await;
+    }
+
+    pub(crate) async fn start_for(&mut self, time: Duration) {
+        self.start().await;
+        self.pass(time).await;
+    }
+
     /// Tells zedkube to leave, and waits until it has.
     pub(crate) async fn leave(&mut self) {
         let (stopper, mut task, _) = self.agent.take().unwrap();
@@ -269,6 +279,12 @@ impl Device {
     /// Asks for a drain; `number` tells one request from the next.
     pub(crate) async fn ask(&mut self, by: Requester, number: u64) {
         self.change(|device| device.request(by, number)).await;
+    }
+
+    /// The same for a reboot, until the drain is complete.
+    pub(crate) async fn drained(&mut self, number: u64) {
+        self.ask(Requester::DeviceOp, number).await;
+        self.until(DrainStatus::Complete, Requester::DeviceOp, usize::try_from(number).unwrap()).await;
     }
 
     pub(crate) fn request(&self, by: Requester, number: u64) {

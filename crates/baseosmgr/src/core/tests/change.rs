@@ -123,8 +123,7 @@ fn two_images_at_once_stop_everything_and_say_so() {
 fn an_image_that_is_withdrawn_while_it_is_being_switched_keeps_its_request_until_it_is_switched_back() {
     let mut world = waiting();
     world.slow_results = true;
-    world.answer(DrainStatus::Complete);
-    assert_eq!(world.spare_state(), PartitionState::Updating);
+    world.is_let_go();
     world.unwant(X);
     assert!(world.request.is_some(), "the switch may have come about");
     assert!(world.statuses.contains_key(X), "it tells a restarted agent what to take back");
@@ -208,8 +207,7 @@ fn a_failed_image_that_is_withdrawn_may_be_tried_again_later() {
     world.unwant(X);
     assert_eq!(world.spare_state(), PartitionState::Unused);
     world.want(X, NEW);
-    world.answer(DrainStatus::Complete);
-    assert_eq!(world.spare_state(), PartitionState::Updating);
+    world.is_let_go();
 }
 
 #[test]
@@ -355,8 +353,7 @@ fn x3_an_image_that_is_ready_waits_for_the_end_of_a_pause_and_says_so() {
         world.say(Event::Pause(None));
         assert_eq!(world.asks(), 1);
         assert!(world.statuses[X].error.is_empty(), "{}", world.statuses[X].error);
-        world.answer(DrainStatus::Complete);
-        assert_eq!(world.spare_state(), PartitionState::Updating);
+        world.is_let_go();
     }
 }
 

@@ -46,8 +46,7 @@ fn d_n3_a_forced_fallback_is_drained_for_first() {
     assert_eq!((world.spare_state(), world.asks()), (PartitionState::Unused, 1));
     assert_eq!(world.counters.fallback, Some(1), "it counts once it is done");
     assert_eq!(world.request.as_ref().unwrap().context, format!("fallback {NEW}"));
-    world.answer(DrainStatus::Complete);
-    assert_eq!(world.spare_state(), PartitionState::Updating);
+    world.is_let_go();
     assert_eq!(world.counters.fallback, Some(2));
 }
 
@@ -58,8 +57,7 @@ fn d_n3_a_retried_update_is_drained_for_first() {
     world.config(X, NEW, |config| config.retry_update_counter = 1);
     assert_eq!((world.spare_state(), world.asks()), (PartitionState::Inprogress, asked + 1));
     assert_eq!(world.counters.config_retry, 0, "it counts once it is done");
-    world.answer(DrainStatus::Complete);
-    assert_eq!(world.spare_state(), PartitionState::Updating);
+    world.is_let_go();
     assert_eq!((world.counters.config_retry, world.counters.current_retry), (1, 0));
 }
 
@@ -101,8 +99,7 @@ fn an_echo_of_an_older_request_gives_no_identity_to_the_newer_one() {
     world.unwant(X);
     world.want(X, NEW);
     world.say(Event::Asked { nth: 1, request: first });
-    world.answer(DrainStatus::Complete);
-    assert_eq!(world.spare_state(), PartitionState::Updating);
+    world.is_let_go();
 }
 
 #[test]

@@ -99,8 +99,7 @@ fn a_request_that_nobody_takes_up_fails_with_a_reason_and_is_made_again() {
     assert_eq!(world.request, None);
     assert!(world.statuses[X].error.contains("did not take up"), "{}", world.statuses[X].error);
     world.wait(Duration::from_secs(30));
-    world.answer(DrainStatus::Complete);
-    assert_eq!(world.spare_state(), PartitionState::Updating);
+    world.is_let_go();
 }
 
 #[test]
@@ -230,8 +229,7 @@ fn a_force_file_that_holds_the_update_back_shows_in_its_status() {
         world.wait(Duration::from_hours(2));
         assert_eq!((world.switches().len(), world.asks()), (0, 1));
         world.say(Event::Forced(None));
-        world.answer(DrainStatus::Complete);
-        assert_eq!(world.spare_state(), PartitionState::Updating);
+        world.is_let_go();
     }
 }
 
@@ -349,8 +347,7 @@ fn an_update_that_comes_during_a_test_waits_for_its_end_and_is_drained_for() {
     world.say(Event::TestComplete { label: Label::B, complete: true });
     assert!(!world.statuses[Z].too_early);
     assert_eq!((world.writes(), world.asks(), world.spare_state()), (2, 2, PartitionState::Unused));
-    world.answer(DrainStatus::Complete);
-    assert_eq!(world.spare_state(), PartitionState::Updating);
+    world.is_let_go();
 }
 
 #[test]
@@ -358,8 +355,7 @@ fn content_that_goes_once_the_image_is_whole_changes_nothing() {
     let mut world = waiting();
     world.say(Event::Tree { key: X.to_owned(), value: None });
     assert_eq!(world.statuses[X].state, SwState::Loaded);
-    world.answer(DrainStatus::Complete);
-    assert_eq!(world.spare_state(), PartitionState::Updating);
+    world.is_let_go();
 }
 
 #[test]

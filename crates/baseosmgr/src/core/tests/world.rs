@@ -437,6 +437,12 @@ impl World {
         self.partitions.spare().state
     }
 
+    /// COMPLETE is answered, and the image is to be booted.
+    pub(super) fn is_let_go(&mut self) {
+        self.answer(DrainStatus::Complete);
+        assert_eq!(self.spare_state(), PartitionState::Updating);
+    }
+
     pub(super) fn asks(&self) -> usize {
         self.done.iter().filter(|effect| matches!(effect, Effect::Ask { .. })).count()
     }

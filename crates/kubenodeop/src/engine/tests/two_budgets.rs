@@ -6,14 +6,20 @@ fn two(one: i32, other: i32) -> Event {
     all_budgets(&[budget("one", one, 2 + one, 2, 3), budget("other", other, 2 + other, 2, 3)])
 }
 
+/// Pod a is asked to leave, and refused as it has more than one budget.
+fn refused() -> Bench {
+    let mut bench = Bench::started(vec![pod("a")]);
+    bench.reply("a", many_budgets());
+    bench
+}
+
 fn removed(bench: &Bench) -> Vec<&str> {
     bench.removals.iter().map(|(_, pod)| pod.name.as_str()).collect()
 }
 
 #[test]
 fn d6_a_pod_with_two_budgets_waits_with_all_names_and_leaves_when_all_have_room() {
-    let mut bench = Bench::started(vec![pod("a")]);
-    bench.reply("a", many_budgets());
+    let mut bench = refused();
     assert_eq!(bench.follows, ["shop"]);
     for (one, other) in [(0, 0), (1, 0), (0, 1)] {
         bench.hear(two(one, other));
@@ -56,8 +62,7 @@ fn d6_removals_of_a_namespace_go_one_after_another() {
 #[test]
 fn d6_a_pod_whose_two_budgets_are_known_is_not_evicted_in_vain() {
     for (one, other) in [(0, 0), (1, 0), (0, 1)] {
-        let mut bench = Bench::started(vec![pod("a")]);
-        bench.reply("a", many_budgets());
+        let mut bench = refused();
         bench.hear(two(one, other));
         bench.bind(pod("b"));
         bench.pass(secs(1));
@@ -73,8 +78,7 @@ fn d6_a_pod_whose_two_budgets_are_known_is_not_evicted_in_vain() {
 fn d6_k3_a_pod_that_has_finished_or_not_run_yet_is_evicted_whatever_its_budgets_say() {
     let finished = PodFacts { finished: true, ..pod("b") };
     for other in [finished, PodFacts { pending: true, ready: false, ..pod("b") }] {
-        let mut bench = Bench::started(vec![pod("a")]);
-        bench.reply("a", many_budgets());
+        let mut bench = refused();
         bench.hear(two(0, 0));
         bench.bind(other);
         assert_eq!(bench.evicted_names(), ["a", "b"]);
@@ -84,8 +88,7 @@ fn d6_k3_a_pod_that_has_finished_or_not_run_yet_is_evicted_whatever_its_budgets_
 #[test]
 fn d6_a_removal_that_is_refused_is_asked_again_and_one_that_lost_a_race_too() {
     for reply in [Reply::Conflict { text: "409".to_owned() }, budget_reply(), transient()] {
-        let mut bench = Bench::started(vec![pod("a")]);
-        bench.reply("a", many_budgets());
+        let mut bench = refused();
         bench.hear(two(1, 1));
         bench.reply("a", reply.clone());
         bench.pass(secs(15));
@@ -96,8 +99,7 @@ fn d6_a_removal_that_is_refused_is_asked_again_and_one_that_lost_a_race_too() {
 
 #[test]
 fn a_pod_that_has_one_budget_left_is_evicted_again() {
-    let mut bench = Bench::started(vec![pod("a")]);
-    bench.reply("a", many_budgets());
+    let mut bench = refused();
     bench.hear(two(0, 1));
     bench.hear(all_budgets(&[budget("other", 1, 3, 2, 3)]));
     assert_eq!((bench.evictions.len(), bench.removals.len()), (2, 0));
@@ -117,8 +119,7 @@ fn d16_of_the_pods_behind_a_budget_as_many_are_asked_as_it_has_room_for() {
 
 #[test]
 fn d6_a_budget_whose_numbers_are_behind_is_told_so_and_looked_at_often() {
-    let mut bench = Bench::started(vec![pod("a")]);
-    bench.reply("a", many_budgets());
+    let mut bench = refused();
     bench.hear(all_budgets(&[budget("api", 1, 3, 2, 3), budget("web", 0, 3, 3, 3)]));
     bench.pass(secs(1));
     assert_eq!(bench.blockers()[0].code, BlockCode::BudgetStuck);
@@ -146,8 +147,7 @@ fn k3_a_sick_pod_that_all_its_budgets_let_pass_leaves_and_one_that_turns_sick_to
     bench.hear(both());
     assert_eq!(removed(&bench), ["a"]);
 
-    let mut bench = Bench::started(vec![pod("a")]);
-    bench.reply("a", many_budgets());
+    let mut bench = refused();
     bench.hear(both());
     bench.pass(secs(60));
     assert_eq!((removed(&bench), bench.blockers()[0].code.as_str()), (vec![], "many-budgets"));

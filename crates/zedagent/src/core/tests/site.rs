@@ -30,6 +30,13 @@ pub(super) fn start(found: SavedDeviceOps) -> (Zedagent, Vec<Effect>) {
     (core, effects)
 }
 
+/// A core that has heard of these counters.
+fn configured(reboot: u32, shutdown: u32) -> Zedagent {
+    let (mut core, _) = start(SavedDeviceOps::default());
+    core.step(T0, config(reboot, shutdown));
+    core
+}
+
 pub(super) fn config(reboot: u32, shutdown: u32) -> Event {
     let of = |counter| DeviceOpsCmd { counter, desired_state: true, ops_time: String::new() };
     let commands = BTreeMap::from([(DeviceOp::Reboot, of(reboot)), (DeviceOp::Shutdown, of(shutdown))]);
@@ -77,8 +84,7 @@ fn u13_the_site_switches_a_machine_off_or_reboots_it_behind_its_own_answer() {
     for (op, command) in
         [(DeviceOp::Shutdown, (false, false, true)), (DeviceOp::Reboot, (true, false, false))]
     {
-        let (mut core, _) = start(SavedDeviceOps::default());
-        core.step(T0, config(6, 6));
+        let mut core = configured(6, 6);
         let effects = core.step(T0, order(op, "b1"));
         assert_ne!(commanded(&effects), Some(command), "{op:?}: not before it is answered");
         let effects = answered(&mut core, &effects);
@@ -91,8 +97,7 @@ fn u13_the_site_switches_a_machine_off_or_reboots_it_behind_its_own_answer() {
 
 #[test]
 fn u13_an_order_of_an_earlier_boot_was_carried_out_by_the_boot() {
-    let (mut core, _) = start(SavedDeviceOps::default());
-    core.step(T0, config(6, 6));
+    let mut core = configured(6, 6);
     let effects = core.step(T0, order(DeviceOp::Shutdown, "b0"));
     assert!(effects.is_empty(), "{effects:?}");
     for state in [PendingState::Pending, PendingState::Commanded] {
@@ -113,8 +118,7 @@ fn u13_an_order_of_an_earlier_boot_was_carried_out_by_the_boot() {
 
 #[test]
 fn u13_a_withdrawn_order_is_pending_no_more_and_the_controllers_wish_is_kept_apart() {
-    let (mut core, _) = start(SavedDeviceOps::default());
-    core.step(T0, config(6, 6));
+    let mut core = configured(6, 6);
     core.step(T0, order(DeviceOp::Shutdown, "b1"));
     // A config heard meanwhile does not withdraw what the site wants.
     assert!(!core.step(T0, config(6, 6)).contains(&Effect::Forget(DeviceOp::Shutdown)));
@@ -122,14 +126,12 @@ fn u13_a_withdrawn_order_is_pending_no_more_and_the_controllers_wish_is_kept_apa
     assert!(effects.contains(&Effect::Withdraw) && effects.contains(&Effect::Forget(DeviceOp::Shutdown)));
 
     // The controller wants a reboot: the site's shutdown goes first, and the reboot is not counted as done by it.
-    let (mut core, _) = start(SavedDeviceOps::default());
-    core.step(T0, config(7, 6));
+    let mut core = configured(7, 6);
     let effects = core.step(T0, order(DeviceOp::Shutdown, "b1"));
     let effects = answered(&mut core, &effects);
     assert_eq!(commanded(&effects), Some((false, false, true)));
     // A reboot of both is one.
-    let (mut core, _) = start(SavedDeviceOps::default());
-    core.step(T0, config(7, 6));
+    let mut core = configured(7, 6);
     let effects = core.step(T0, order(DeviceOp::Reboot, "b1"));
     assert!(
         !effects.iter().any(|it| matches!(it, Effect::Journal(it) if !it.site.is_empty())),
@@ -143,16 +145,14 @@ fn x3_what_a_person_orders_waits_for_its_drain_goes_behind_the_sites_and_is_not_
     for (op, command) in
         [(DeviceOp::Shutdown, (false, false, true)), (DeviceOp::Reboot, (true, false, false))]
     {
-        let (mut core, _) = start(SavedDeviceOps::default());
-        core.step(T0, config(6, 6));
+        let mut core = configured(6, 6);
         core.step(T0, Event::Site(None));
         let effects = core.step(T0, wants(op));
         assert_ne!(commanded(&effects), Some(command), "{op:?}: not before it is answered");
         assert_eq!(commanded(&answered(&mut core, &effects)), Some(command), "{op:?}");
     }
     // What the site wants goes first.
-    let (mut core, _) = start(SavedDeviceOps::default());
-    core.step(T0, config(6, 6));
+    let mut core = configured(6, 6);
     core.step(T0, wants(DeviceOp::Reboot));
     let effects = core.step(T0, order(DeviceOp::Shutdown, "b1"));
     assert_eq!(commanded(&answered(&mut core, &effects)), Some((false, false, true)));
@@ -185,8 +185,7 @@ fn x3_what_a_person_orders_waits_for_its_drain_goes_behind_the_sites_and_is_not_
         assert_eq!(effects.contains(&Effect::Forget(DeviceOp::Reboot)), !stays, "{effects:?}");
     }
     // A reboot that the controller wants meanwhile is the same one.
-    let (mut core, _) = start(SavedDeviceOps::default());
-    core.step(T0, config(6, 6));
+    let mut core = configured(6, 6);
     core.step(T0, Event::Site(None));
     core.step(T0, wants(DeviceOp::Reboot));
     let effects = core.step(T0, config(7, 6));
@@ -247,8 +246,7 @@ fn u13_what_the_device_config_ordered_is_executed_once_with_the_site_also_when_p
 
 #[test]
 fn u13_what_is_ordered_after_the_boot_or_of_another_kind_is_not_executed_with_the_site() {
-    let (mut core, _) = start(SavedDeviceOps::default());
-    core.step(T0, config(7, 7));
+    let mut core = configured(7, 7);
     let effects = core.step(T0, said(DeviceOp::Reboot, "b1", false, true));
     assert_eq!(saved(&effects), [], "it was ordered in this boot");
     let left =
@@ -272,8 +270,7 @@ fn x3_a_command_that_a_person_withdraws_is_called_off_once_nodeagent_is_not_at_i
         Event::Nodeagent(Box::new(NodeAgentStatus { device_reboot, ..NodeAgentStatus::default() }))
     };
     for (counter, is_the_persons) in [(6, true), (7, false)] {
-        let (mut core, _) = start(SavedDeviceOps::default());
-        core.step(T0, config(6, 6));
+        let mut core = configured(6, 6);
         core.step(T0, Event::Site(None));
         let effects =
             core.step(T0, Event::Person(Some((DeviceOp::Reboot, "operator field: new disk".into()))));

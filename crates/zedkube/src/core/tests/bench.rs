@@ -192,10 +192,16 @@ impl Bench {
         assert!(self.last.iter().any(|it| matches!(it, Effect::Drain(..))));
     }
 
-    /// In the first attempt of a drain for this requester.
-    pub(super) fn draining(who: Requester) -> (Self, RunId) {
+    /// The same, and this requester asks for a drain.
+    pub(super) fn asked(who: Requester) -> Self {
         let mut bench = Self::idle();
         bench.ask(&request(who, 1));
+        bench
+    }
+
+    /// In the first attempt of a drain for this requester.
+    pub(super) fn draining(who: Requester) -> (Self, RunId) {
+        let mut bench = Self::asked(who);
         let run = bench.until_draining();
         (bench, run)
     }

@@ -37,6 +37,13 @@ fn booted() -> Bench {
     booted_after(Vec::new())
 }
 
+/// Its node is schedulable.
+fn open() -> Bench {
+    let mut bench = booted();
+    bench.look(NodeLook::Open);
+    bench
+}
+
 /// The same after a boot that ended with these answers.
 fn booted_after(answers: Vec<Answer>) -> Bench {
     let status = DrainStatus::Complete;
@@ -109,8 +116,7 @@ fn r4_a_gate_that_shuts_again_before_the_cordon_is_gone_keeps_it() {
 #[test]
 fn r5_stale_taints_keep_the_watch_on_until_they_are_gone_and_each_removal_is_counted() {
     let taint = "node.kubernetes.io/unreachable:NoExecute";
-    let mut bench = booted();
-    bench.look(NodeLook::Open);
+    let mut bench = open();
     bench.hear(report(&bench, None, &[taint], &[]));
     assert_eq!(bench.core.progress().gate.stale_taints, [taint]);
     assert!(!bench.last.contains(&Effect::Gate(false)));
@@ -138,8 +144,7 @@ fn r4_a_cordon_that_is_kept_is_told_of_also_before_the_cluster_is_known() {
 #[test]
 fn r5_what_was_mended_is_counted_on_over_a_second_watch() {
     let taint = "node.kubernetes.io/not-ready:NoExecute";
-    let mut bench = booted();
-    bench.look(NodeLook::Open);
+    let mut bench = open();
     bench.hear(report(&bench, None, &[], &[taint]));
     assert!(bench.last.contains(&Effect::Gate(false)));
     bench.ask(&request(Requester::DeviceOp, 1));
@@ -289,8 +294,7 @@ fn o7_repairs_count_over_restarts_and_boots_until_they_are_a_day_old_and_no_cloc
 #[test]
 fn o7_a_third_repair_of_one_kind_within_a_day_is_warned_of_once_until_they_are_a_day_old() {
     let taint = "node.kubernetes.io/unreachable:NoExecute";
-    let mut bench = booted();
-    bench.look(NodeLook::Open);
+    let mut bench = open();
     bench.hear(report(&bench, None, &[], &[]));
     let mut said = 0;
     let mut mended = |bench: &mut Bench, hours: u64| {
@@ -355,8 +359,7 @@ fn seed_1_10_what_is_warned_of_is_shown_logged_once_and_watched_until_it_is_heal
 
 #[test]
 fn seed_1_10_a_warning_stops_no_drain_and_voids_no_complete() {
-    let mut bench = booted();
-    bench.look(NodeLook::Open);
+    let mut bench = open();
     bench.hear(warned(&bench, true));
     bench.ask(&request(Requester::DeviceOp, 1));
     let run = bench.until_draining();
@@ -370,8 +373,7 @@ fn seed_1_10_a_warning_stops_no_drain_and_voids_no_complete() {
 
 #[test]
 fn r8_pods_of_the_former_boot_are_looked_after_beside_an_open_gate_counted_and_named() {
-    let mut bench = booted();
-    bench.look(NodeLook::Open);
+    let mut bench = open();
     let with = |bench: &Bench, pending, cleared, words: &str| {
         let leftovers =
             LeftoverPods { pending, cleared, words: words.to_owned(), next_step: "look".to_owned() };
@@ -394,8 +396,7 @@ fn r8_pods_of_the_former_boot_are_looked_after_beside_an_open_gate_counted_and_n
 
 #[test]
 fn r8_a_gate_that_ends_beside_a_silent_kubelet_is_not_watched_again_for_pods_that_are_gone_since() {
-    let mut bench = booted();
-    bench.look(NodeLook::Open);
+    let mut bench = open();
     for (layer, pending) in [(None, true), (Some(Layer::Lease), false)] {
         let Event::Gate(mut now) = report(&bench, layer, &[], &[]) else { unreachable!("it makes a report") };
         now.leftovers.pending = pending;
@@ -408,8 +409,7 @@ fn r8_a_gate_that_ends_beside_a_silent_kubelet_is_not_watched_again_for_pods_tha
 
 #[test]
 fn v2_while_a_drain_is_under_way_or_complete_nobody_watches_for_taints() {
-    let mut bench = booted();
-    bench.look(NodeLook::Open);
+    let mut bench = open();
     bench.hear(report(&bench, None, &[], &[]));
     bench.ask(&request(Requester::DeviceOp, 1));
     assert!(bench.last.contains(&Effect::Taints(false)), "{:?}", bench.last);
@@ -482,8 +482,7 @@ fn o7_that_the_cordon_of_an_operation_that_was_carried_out_goes_is_no_repair() {
 
 /// At rest, with the gate open.
 fn at_rest() -> Bench {
-    let mut bench = booted();
-    bench.look(NodeLook::Open);
+    let mut bench = open();
     bench.hear(report(&bench, None, &[], &[]));
     assert!(bench.last.contains(&Effect::Taints(true)));
     bench
@@ -513,8 +512,7 @@ fn an_api_that_is_silent_at_rest_is_shown_with_since_when_until_it_answers_or_a_
     bench.ask(&request(Requester::DeviceOp, 1));
     assert_eq!(shown(&bench), (DrainPhase::Checking, GoTime::ZERO));
     // The same of a start while the API is away.
-    let mut bench = booted();
-    bench.look(NodeLook::Open);
+    let mut bench = open();
     bench.hear(report(&bench, Some(Layer::Service), &[], &[]));
     assert!(shown(&bench).0 == DrainPhase::Idle && !shown(&bench).1.is_zero());
 }

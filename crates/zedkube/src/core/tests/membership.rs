@@ -13,8 +13,7 @@ use super::{Effect, Event, Force, Membership, NodeLook};
 #[test]
 fn d_k6_a_request_taken_back_in_any_state_cancels_and_gives_the_node_back() {
     for steps in 0..6 {
-        let mut bench = Bench::idle();
-        bench.ask(&request(Requester::DeviceOp, 1));
+        let mut bench = Bench::asked(Requester::DeviceOp);
         let run = bench.run();
         if steps > 0 {
             bench.hear(Event::Probed(run, if steps == 1 { Err("refused".into()) } else { Ok(()) }));
@@ -121,8 +120,7 @@ fn when_the_second_request_goes_the_answer_to_the_first_holds_again() {
 
 #[test]
 fn a_node_that_was_given_back_is_looked_at_once_more_as_a_cordon_may_arrive_late() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
+    let mut bench = Bench::asked(Requester::DeviceOp);
     let run = bench.run();
     bench.hear(Event::Probed(run, Ok(())));
     bench.hear(Event::Request(Requester::DeviceOp, None));

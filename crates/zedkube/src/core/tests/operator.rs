@@ -122,8 +122,7 @@ fn until_the_persons_request_is_read_nothing_begins() {
 
 #[test]
 fn k7_a_person_whose_drain_was_skipped_is_not_told_to_work_on_the_node() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::Operator, 1));
+    let mut bench = Bench::asked(Requester::Operator);
     let run = bench.run();
     while bench.status() != (9, 4) {
         bench.hear(Event::Probed(run, Err("connection refused".into())));

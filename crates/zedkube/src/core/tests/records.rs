@@ -80,8 +80,7 @@ fn proving(evicted: u32) -> Box<Progress> {
 
 #[test]
 fn o8_a_drain_is_kept_step_by_step_with_its_times_counts_and_what_was_let_pass() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(US, 1));
+    let mut bench = Bench::asked(US);
     assert_eq!(
         order(&bench),
         ["journal", "history", "progress", "status", "journal", "progress", "status", "call"]
@@ -121,8 +120,7 @@ fn o8_a_drain_is_kept_step_by_step_with_its_times_counts_and_what_was_let_pass()
 #[test]
 fn each_end_of_a_drain_has_its_word_and_its_reason() {
     let drain = |end: &dyn Fn(&mut Bench)| {
-        let mut bench = Bench::idle();
-        bench.ask(&request(US, 1));
+        let mut bench = Bench::asked(US);
         end(&mut bench);
         let record = newest(&bench).clone();
         let last = record.steps.last().unwrap();
@@ -304,8 +302,7 @@ fn ordered(status: DrainStatus, by: Requester) -> Force {
 
 #[test]
 fn p9_s6_a_forced_complete_says_who_ordered_it_when_and_what_it_released() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(US, 1));
+    let mut bench = Bench::asked(US);
     bench.until_draining();
     later(&mut bench, 5);
     force(&mut bench, ordered(DrainStatus::Complete, US));

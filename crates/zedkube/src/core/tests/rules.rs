@@ -37,8 +37,7 @@ fn d_k3_a_second_requester_joins_the_one_drain_and_each_gets_its_answer() {
 
 #[test]
 fn d_k5_a_config_change_that_keeps_membership_leaves_the_drain_alone() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
+    let mut bench = Bench::asked(Requester::DeviceOp);
     bench.until_draining();
     bench.hear(Event::Member(Membership::Member));
     assert_eq!(bench.last, []);
@@ -77,8 +76,7 @@ fn d_k9_a_drain_that_starts_ends_the_look_that_would_give_its_cordon_back() {
 
 #[test]
 fn d_k2_an_api_that_stays_away_is_skipped_after_its_time_with_a_reason() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
+    let mut bench = Bench::asked(Requester::DeviceOp);
     let run = bench.run();
     let mut waited = Duration::ZERO;
     while bench.status() != (9, 2) {
@@ -103,8 +101,7 @@ fn a_request_before_the_cluster_config_waits_for_it() {
 
 #[test]
 fn leaving_the_cluster_ends_a_drain() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
+    let mut bench = Bench::asked(Requester::DeviceOp);
     bench.until_draining();
     bench.hear(Event::Member(Membership::Outside));
     assert!(bench.last.contains(&Effect::Cancel));
@@ -198,8 +195,7 @@ fn between_two_tries_of_an_operation_a_reader_learns_that_the_last_drain_failed(
 
 #[test]
 fn the_progress_names_a_request_that_exists() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
+    let mut bench = Bench::asked(Requester::DeviceOp);
     bench.until_draining();
     bench.ask(&request(Requester::Update, 7));
     bench.hear(Event::Request(Requester::DeviceOp, None));

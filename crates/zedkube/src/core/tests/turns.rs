@@ -39,6 +39,13 @@ fn idle() -> Bench {
     bench
 }
 
+/// The same, and a reboot asks for its drain.
+fn requested() -> Bench {
+    let mut bench = idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    bench
+}
+
 fn held(fence: u32) -> Event {
     Event::Turn(Box::new(TurnState::Held { fence, lease_uid: "lease".into(), phase: Phase::Granted }))
 }
@@ -73,8 +80,7 @@ fn clean(bench: &mut Bench) {
 
 /// Cordoned in the turn with this fence, and draining.
 fn draining() -> (Bench, super::RunId) {
-    let mut bench = idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
+    let mut bench = requested();
     bench.hear(held(7));
     let run = bench.run();
     bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
@@ -92,8 +98,7 @@ fn complete() -> Bench {
 
 #[test]
 fn u12_a_node_that_waits_is_not_cordoned_and_says_for_whom_since_when_and_what_to_type() {
-    let mut bench = idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
+    let mut bench = requested();
     let reboot = TurnRequest { op: Op::Reboot, counter: 1_773_480_414_000, emergency: false, fit: false };
     assert!(asked(&bench, &Ask::Want(Some(reboot))));
     clean(&mut bench);
@@ -115,8 +120,7 @@ fn u12_a_node_that_waits_is_not_cordoned_and_says_for_whom_since_when_and_what_t
 
 #[test]
 fn u1_after_the_cordon_and_before_the_first_eviction_the_turn_is_looked_at_once_more() {
-    let mut bench = idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
+    let mut bench = requested();
     bench.hear(held(7));
     let run = bench.run();
     bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
@@ -492,8 +496,7 @@ fn wanted_after_restart(bench: &Bench, requests: &[&NodeDrainRequest]) -> Vec<Op
 
 #[test]
 fn u1_before_a_cordon_is_tried_again_the_turn_is_looked_at_once_more() {
-    let mut bench = idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
+    let mut bench = requested();
     bench.hear(held(7));
     let run = bench.run();
     bench.hear(Event::Cordoned(run, Err("no answer".into())));
@@ -514,8 +517,7 @@ fn u1_before_a_cordon_is_tried_again_the_turn_is_looked_at_once_more() {
 
 #[test]
 fn a_cordon_that_failed_is_not_tried_again_without_the_turn_and_is_with_it() {
-    let mut bench = idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
+    let mut bench = requested();
     bench.hear(held(7));
     let run = bench.run();
     bench.hear(Event::Cordoned(run, Err("409".into())));
@@ -529,8 +531,7 @@ fn a_cordon_that_failed_is_not_tried_again_without_the_turn_and_is_with_it() {
 #[test]
 fn an_api_that_answers_and_never_about_the_turn_is_waited_for_and_fails_nothing() {
     for rule in [TurnRule::NotListed, TurnRule::Api] {
-        let mut bench = idle();
-        bench.ask(&request(Requester::DeviceOp, 1));
+        let mut bench = requested();
         clean(&mut bench);
         bench.hear(waits(rule));
         let begun = bench.now;

@@ -46,8 +46,7 @@ fn p8_a_pod_that_has_come_to_the_drained_node_voids_complete_and_it_is_drained_a
 
 #[test]
 fn whoever_has_cordoned_the_drained_node_before_is_told_how_to_end_that_by_its_name() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::Operator, 1));
+    let mut bench = Bench::asked(Requester::Operator);
     let run = bench.run();
     bench.hear(Event::Probed(run, Ok(())));
     bench.hear(Event::Cordoned(run, Ok(CordonOwner::Foreign)));
@@ -170,8 +169,7 @@ fn p8_a_person_keeps_the_node_when_the_answer_of_an_operation_becomes_too_old() 
 
 #[test]
 fn p8_pods_that_stay_after_a_skip_void_nothing() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
+    let mut bench = Bench::asked(Requester::DeviceOp);
     bench.skip();
     assert_eq!(bench.status(), (9, 2));
     assert!(!looks(&bench));

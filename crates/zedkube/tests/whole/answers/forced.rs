@@ -143,8 +143,7 @@ async fn a_force_file_outlives_the_agent_but_not_the_boot() {
     let mut device = Device::idle().await;
     device.change(|device| device.write(FORCE, &status(8, 2))).await;
     assert_eq!(device.status(), status(8, 2));
-    device.kill().await;
-    device.start().await;
+    device.restart().await;
     assert_eq!(device.status(), status(8, 2));
     device.kill().await;
     device.reboot();
@@ -211,8 +210,7 @@ async fn k6_a_file_that_others_can_write_holds_no_drain_and_nothing_that_is_made
         })
         .await;
     assert_eq!(device.diary.count("ignored, it does not hold a drain: others may write it"), 1);
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Complete, US, 1).await;
+    device.drained(1).await;
     let mut found = Vec::new();
     for dir in ["run", "persist"] {
         all_under(&device.topic_root.path(dir), &mut found);

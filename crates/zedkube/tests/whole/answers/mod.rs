@@ -92,8 +92,7 @@ async fn o8_a_drain_over_a_kill_and_a_reboot_stands_there_with_its_steps() {
     device.ask_blocked(US).await;
     device.pass(Duration::from_secs(30)).await;
     assert_eq!(words(&history(&device).drains[0]), ["taken", "api-reached", "cordoned", "attempt"]);
-    device.kill().await;
-    device.start().await;
+    device.restart().await;
     device.block(false);
     device.until(DrainStatus::Complete, US, 1).await;
     device.rest().await;

@@ -36,8 +36,7 @@ async fn u8_a_server_that_is_away_for_the_set_time_is_skipped_with_its_cause() {
         (ScriptedFault::Hang, "no answer within"),
     ] {
         let mut device = under(&fault).await;
-        device.ask(US, 1).await;
-        device.until(DrainStatus::Complete, US, 1).await;
+        device.drained(1).await;
         device.rest().await;
         let took = device.diary.times(" to {Complete ")[0].since(device.diary.times("drain-starting")[0]);
         // The set time, a time by chance up to ten minutes, and the last question.
@@ -115,8 +114,7 @@ async fn u8_a_worker_waits_for_the_only_server_whose_turn_it_has_seen_also_over_
         assert!(!device.diary.ever_complete(), "{:#?}", device.diary.lines());
         let progress = device.progress();
         assert!(progress.reason.contains("held by server n2"), "{}", progress.reason);
-        device.kill().await;
-        device.start().await;
+        device.restart().await;
     }
 }
 
@@ -146,8 +144,7 @@ async fn u3_a_server_that_cannot_ask_for_its_turn_waits_for_etcds_word_and_a_nod
 
 async fn complete() -> Device {
     let mut device = Device::idle().await;
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Complete, US, 1).await;
+    device.drained(1).await;
     assert!(device.cordoned() && device.owner().is_some());
     device
 }
@@ -318,8 +315,7 @@ async fn t14_what_an_admission_says_to_a_dry_run_is_a_warning_and_the_eviction_i
             let fault = ScriptedFault::recorded(answer).unwrap();
             device.sim.faults().script("POST", "/pods/shell/eviction", 2, fault.clone());
             device.sim.faults().script("PATCH", "/nodes/n1", 1, fault);
-            device.ask(US, 1).await;
-            device.until(DrainStatus::Complete, US, 1).await;
+            device.drained(1).await;
             assert_eq!(device.sim.faults().count("POST", "/pods/shell/eviction"), 3, "{answer}");
             assert_eq!(device.diary.count("nodedrain-step:drain-attempt"), 1, "{answer}");
             let found = report(&device).findings;

@@ -252,8 +252,7 @@ async fn what_a_rule_lets_pass_is_named_in_the_complete_progress_and_in_the_log(
         } else {
             (with_volume(limits()).await, "shop/data")
         };
-        device.ask(US, 1).await;
-        device.until(DrainStatus::Complete, US, 1).await;
+        device.drained(1).await;
         device.rest().await;
         let progress = device.progress();
         assert!(progress.left.iter().any(|it| it.contains(name)), "{name}: {:?}", progress.left);
@@ -270,8 +269,7 @@ async fn what_a_rule_lets_pass_is_named_in_the_complete_progress_and_in_the_log(
                 .any(|it| it.text.contains("left by policy") && it.text.contains(name))
         );
         // Nor does a restart forget it.
-        device.kill().await;
-        device.start().await;
+        device.restart().await;
         assert_eq!(device.progress().left, progress.left);
     }
 }

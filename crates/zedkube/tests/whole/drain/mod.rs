@@ -264,8 +264,7 @@ async fn the_rest_of_a_drain_whose_api_stays_silent_is_never_skipped_also_after_
         device.pass(Duration::from_mins(10)).await;
         let progress = device.progress();
         assert_eq!(!progress.api_silent_since.is_zero(), silent, "{progress:?}");
-        device.kill().await;
-        device.start().await;
+        device.restart().await;
         device.pass(Duration::from_mins(20)).await;
         assert!(!device.diary.ever_complete() && device.progress().phase != DrainPhase::Skipped);
         assert_eq!(device.status(), status(DrainStatus::Cordoned.number(), 2));

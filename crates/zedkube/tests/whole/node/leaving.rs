@@ -18,6 +18,12 @@ pub(super) fn record(device: &Device) -> NodeLeave {
     go_json::from_slice(device.text(RECORD).unwrap().as_bytes()).unwrap()
 }
 
+/// Waits until the leave is over.
+async fn left(device: &mut Device) {
+    device.until_line(OVER, 1).await;
+    device.rest().await;
+}
+
 fn is_there(device: &Device) -> bool {
     device.sim.get("nodes", "", "n1").is_some()
 }
@@ -55,16 +61,14 @@ async fn a_member_leaves_when_its_config_says_so_and_is_told_of_no_cluster_after
     let mut device = Device::idle().await;
     assert_eq!(record(&device).phase, LeavePhase::Member);
     device.change(|device| device.member(false)).await;
-    device.until_line(OVER, 1).await;
-    device.rest().await;
+    left(&mut device).await;
     assert!(!is_there(&device));
     assert_eq!((record(&device).phase, record(&device).next_step.as_str()), (LeavePhase::Left, ""));
     assert_eq!(device.status(), status(1, 1));
     // Nothing is left to do for a start after that.
     device.kill().await;
     let asked = device.sim.faults().count("DELETE", NODE);
-    device.start().await;
-    device.pass(Duration::from_secs(100)).await;
+    device.start_for(Duration::from_secs(100)).await;
     assert_eq!(device.sim.faults().count("DELETE", NODE), asked);
 }
 
@@ -83,8 +87,7 @@ async fn d_k10_a_leave_that_lasts_blocks_nothing_and_what_is_asked_for_waits_for
     assert_eq!(device.status(), status(3, 2), "never early");
     assert!(is_there(&device) && device.cordoned());
     device.block(false);
-    device.until_line(OVER, 1).await;
-    device.rest().await;
+    left(&mut device).await;
     assert!(!is_there(&device));
     assert_eq!(device.status(), status(1, 1), "in no cluster there is nothing to drain");
 }
@@ -102,8 +105,7 @@ async fn a_drain_under_way_makes_way_for_the_leave_and_its_cordon_stays() {
     assert_eq!(given_back(&device), 0, "not for a moment");
     assert_eq!(record(&device).phase, LeavePhase::Draining);
     device.block(false);
-    device.until_line(OVER, 1).await;
-    device.rest().await;
+    left(&mut device).await;
     assert_eq!((is_there(&device), device.status()), (false, status(1, 1)));
 }
 
@@ -115,14 +117,12 @@ async fn a_leave_goes_on_after_a_crash_and_after_a_restart_of_the_machine() {
         if reboot {
             device.reboot();
         }
-        device.start().await;
-        device.pass(Duration::from_secs(30)).await;
+        device.start_for(Duration::from_secs(30)).await;
         assert_eq!(record(&device).phase, LeavePhase::Draining, "reboot {reboot}");
         assert!(device.cordoned(), "reboot {reboot}");
         assert_eq!(given_back(&device), 0, "reboot {reboot}: not for a moment");
         device.block(false);
-        device.until_line(OVER, 1).await;
-        device.rest().await;
+        left(&mut device).await;
         assert!(!is_there(&device), "reboot {reboot}");
     }
 }
@@ -148,8 +148,7 @@ async fn after_a_power_cut_the_cluster_that_is_being_left_is_reached_as_before()
     let mut device = Device::new().await;
     with_address(&device);
     with_replicas(&device);
-    device.start().await;
-    device.pass(Duration::from_secs(10)).await;
+    device.start_for(Duration::from_secs(10)).await;
     let said = device.text(PLACE).unwrap();
     assert!(said.contains(r#""ClusterIPIsReady":true"#), "{said}");
     for cut in ["before the config is heard", "in the drain"] {
@@ -165,8 +164,7 @@ async fn after_a_power_cut_the_cluster_that_is_being_left_is_reached_as_before()
     let kept = device.text(RECORD).unwrap();
     assert!(kept.contains("192.0.2.8") && !kept.contains("a manifest"), "{kept}");
     device.block(false);
-    device.until_line(OVER, 1).await;
-    device.rest().await;
+    left(&mut device).await;
     assert_eq!((device.text(PLACE), record(&device).config), (None, None));
 }
 
@@ -183,11 +181,9 @@ async fn d15_the_drains_time_goes_on_through_restarts_and_the_leave_ends() {
     device.start().await;
     for _ in 0..3 {
         device.pass(Duration::from_mins(15)).await;
-        device.kill().await;
-        device.start().await;
+        device.restart().await;
     }
-    device.until_line(OVER, 1).await;
-    device.rest().await;
+    left(&mut device).await;
     let (began, over) = (device.diary.times("stage=Draining")[0], device.diary.times(OVER)[0]);
     let took = over.since(began);
     assert!(took.abs_diff(Duration::from_hours(1)) < Duration::from_secs(10), "{took:?}");
@@ -220,8 +216,7 @@ async fn a_config_that_changed_while_the_machine_was_off_is_an_order_to_leave_to
     // But a device that never was in a cluster leaves none.
     let mut device = Device::new().await;
     device.member(false);
-    device.start().await;
-    device.pass(Duration::from_secs(1000)).await;
+    device.start_for(Duration::from_secs(1000)).await;
     assert!(is_there(&device));
     assert_eq!(device.text(RECORD), None);
 }
@@ -235,8 +230,7 @@ async fn a_leave_that_is_called_off_gives_the_cordon_back_and_serves_who_waits()
     assert!(is_there(&device) && !device.cordoned());
     assert_eq!(given_back(&device), 1);
     device.block(false);
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Complete, US, 1).await;
+    device.drained(1).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,8 +241,7 @@ async fn a_cluster_out_of_reach_is_given_up_in_time_and_the_record_says_what_to_
     device.pass(ANNOUNCED).await;
     device.ask(US, 1).await;
     assert_eq!(device.status(), status(3, 2));
-    device.until_line(OVER, 1).await;
-    device.rest().await;
+    left(&mut device).await;
     let record = record(&device);
     assert_eq!(record.phase, LeavePhase::NotReached);
     assert!(record.next_step.contains("kubectl delete node n1"), "{record:?}");
@@ -279,8 +272,7 @@ async fn only_the_leader_deletes_a_replaced_control_plane_node() {
     let other = "22222222-2222-4222-8222-222222222222";
     let mut device = Device::new().await;
     masters(&device, &[own]);
-    device.start().await;
-    device.pass(Duration::from_secs(2000)).await;
+    device.start_for(Duration::from_secs(2000)).await;
     assert!(device.sim.get("nodes", "", "n2").is_some(), "it does not lead");
     masters(&device, &[own, other]);
     device.fetched(1);

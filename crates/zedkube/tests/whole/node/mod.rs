@@ -18,7 +18,7 @@ use kubesim::ScriptedFault;
 use serde_json::json;
 use topics::{DrainPhase, DrainStatus, LeavePhase, NodeLeave, Requester, go_json};
 
-use crate::device::{DECISION, Device, STATUS, US, status};
+use crate::device::{DECISION, Device, STATUS, status};
 
 mod leaving;
 
@@ -71,8 +71,7 @@ async fn files_that_vanish_under_run_never_take_the_node_out_of_its_cluster() {
         assert_eq!((device.sim.get("nodes", "", "n1").is_some(), written), (true, 0), "{case}");
         assert_eq!(record(&device).phase, LeavePhase::Member, "{case}");
         // Nor after a restart of zedkube, with what is left.
-        device.kill().await;
-        device.start().await;
+        device.restart().await;
         device.pass(LONG).await;
         assert!(device.sim.get("nodes", "", "n1").is_some(), "{case}");
         assert_eq!(record(&device).phase, LeavePhase::Member, "{case}");
@@ -233,8 +232,7 @@ async fn a_probe_that_fails_after_a_boot_keeps_no_cordon_and_has_failed_after_it
     let mut device = booted().await;
     // Nobody listens there: the port is one of those that only root may have.
     device.write(FILE, "[[probe]]\nname = \"shop\"\nurl = \"http://127.0.0.1:1/healthz\"\n");
-    device.start().await;
-    device.pass(Duration::from_mins(2)).await;
+    device.start_for(Duration::from_mins(2)).await;
     let progress = device.progress();
     assert!(!device.cordoned() && progress.gate.open, "{progress:?}");
     let [warning] = progress.gate.warnings.as_slice() else { panic!("{progress:?}") };
@@ -254,8 +252,7 @@ const GATE: &str = "the gate after the boot";
 /// Drained, and booted since; zedkube does not run yet.
 async fn booted() -> Device {
     let mut device = Device::idle().await;
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Complete, US, 1).await;
+    device.drained(1).await;
     device.kill().await;
     device.reboot();
     assert!(device.cordoned());
@@ -313,8 +310,7 @@ async fn r5_stale_taints_go_and_are_counted_logged_and_shown() {
     let both = |key| [(key, "NoSchedule"), (key, "NoExecute")];
     let taints: Vec<_> = keys.into_iter().flat_map(both).map(taint).collect();
     device.sim.edit("nodes", "", "n1", |node| node["spec"]["taints"] = taints.clone().into());
-    device.start().await;
-    device.pass(Duration::from_secs(50)).await;
+    device.start_for(Duration::from_secs(50)).await;
     assert_eq!(device.progress().gate.stale_taints.len(), 4, "not before 60 s of renewals");
     device.pass(Duration::from_mins(2)).await;
     assert!(!device.cordoned());
@@ -370,8 +366,7 @@ async fn r5_v2_taints_that_come_back_go_as_long_as_the_agent_runs() {
 async fn r4_a_clock_in_the_past_keeps_our_cordon_for_five_minutes_and_is_warned_of_until_it_is_set() {
     let mut device = booted().await;
     device.clock.jump_to_off_by(-50 * 31_557_600);
-    device.start().await;
-    device.pass(Duration::from_mins(4)).await;
+    device.start_for(Duration::from_mins(4)).await;
     let progress = device.progress();
     assert!(device.cordoned() && progress.reason.contains("the wall clock is behind"), "{progress:?}");
     assert_eq!((progress.phase, progress.gate.layer.as_str()), (DrainPhase::AfterBoot, "clock"));
@@ -397,8 +392,7 @@ async fn seed_2_23_1_10_basic_pods_have_fifteen_minutes_keep_no_cordon_and_stop_
     device.sim.add_bare_pod("kube-system", "dns", "n1");
     device.pass(Duration::from_secs(10)).await;
     device.sim.crash_loop("kube-system", "dns", true);
-    device.start().await;
-    device.pass(Duration::from_mins(14)).await;
+    device.start_for(Duration::from_mins(14)).await;
     let progress = device.progress();
     assert!(!device.cordoned() && progress.gate.open, "{progress:?}");
     let [warning] = progress.gate.warnings.as_slice() else { panic!("{progress:?}") };
@@ -408,8 +402,7 @@ async fn seed_2_23_1_10_basic_pods_have_fifteen_minutes_keep_no_cordon_and_stop_
     device.pass(Duration::from_mins(20)).await;
     assert!(device.progress().gate.warnings[0].failed, "{:?}", device.progress());
     assert_eq!(device.diary.count(words), 1);
-    device.ask(US, 2).await;
-    device.until(DrainStatus::Complete, US, 2).await;
+    device.drained(2).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -421,16 +414,14 @@ async fn seed_0_06_an_address_that_changed_with_the_boot_is_reported_before_the_
     };
     move_to(&device, "10.0.0.1");
     device.start().await;
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Complete, US, 1).await;
+    device.drained(1).await;
     device.kill().await;
     device.reboot();
     move_to(&device, "10.0.0.9");
     device.sim.add_bare_pod("longhorn-system", "longhorn-manager", "n1");
     device.pass(Duration::from_secs(10)).await;
     device.sim.crash_loop("longhorn-system", "longhorn-manager", true);
-    device.start().await;
-    device.pass(Duration::from_mins(1)).await;
+    device.start_for(Duration::from_mins(1)).await;
     let progress = device.progress();
     assert!(device.cordoned(), "{progress:?}");
     let [warning] = progress.gate.warnings.as_slice() else { panic!("{progress:?}") };
@@ -472,8 +463,7 @@ async fn r8_d9_pods_of_the_former_boot_go_once_the_node_is_ready_and_none_whose_
     // While its kubelet is away the node is not Ready, and nothing of it is touched.
     device.sim.power("n1", false);
     device.pass(Duration::from_mins(1)).await;
-    device.start().await;
-    device.pass(Duration::from_mins(10)).await;
+    device.start_for(Duration::from_mins(10)).await;
     assert_eq!(there(&device), known);
     device.sim.power("n1", true);
     device.pass(Duration::from_mins(5)).await;

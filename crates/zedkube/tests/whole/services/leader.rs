@@ -110,8 +110,7 @@ async fn l5_the_lease_is_given_back_before_complete_and_not_taken_until_the_cord
     assert!(!info(&device).is_stats_leader && !info(&device).in_leader_election);
     // Drained, it does not stand again; neither after a restart.
     device.pass(Duration::from_secs(1_000)).await;
-    device.kill().await;
-    device.start().await;
+    device.restart().await;
     device.pass(Duration::from_secs(1_000)).await;
     assert_eq!(lease(&device)["holderIdentity"], "");
     assert!(device.cordoned());
@@ -124,8 +123,7 @@ async fn l5_the_lease_is_given_back_before_complete_and_not_taken_until_the_cord
 async fn l5_a_lease_that_cannot_be_given_back_holds_complete_up_for_five_seconds_only() {
     let mut device = leading().await;
     device.sim.faults().script("PUT", LEASE, u32::MAX, ScriptedFault::Cut);
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Complete, US, 1).await;
+    device.drained(1).await;
     let late = "the lease could not be released in time";
     assert_eq!(device.diary.count(late), 1, "{:#?}", device.diary.lines());
     assert!(place(&device, late) < place(&device, " to {Complete 2}"));

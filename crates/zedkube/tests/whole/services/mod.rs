@@ -65,8 +65,7 @@ async fn logs_that_hang_and_pods_of_applications_that_are_not_told_hold_no_drain
     device.pass(Duration::from_secs(5)).await;
     assert!(device.sim.faults().count("GET", LOG) > 0);
     device.sim.faults().script("GET", "/namespaces/eve-kube-app/pods", u32::MAX, ScriptedFault::Hang);
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Complete, US, 1).await;
+    device.drained(1).await;
     let said = device.diary.times("nodedrain-step:changing");
     // From the cordon: the turn before it waits for the other kubelet to be seen alive.
     let took = said[said.len() - 1].since(said[said.len() - 2]);
@@ -112,8 +111,7 @@ async fn o1_two_hundred_pods_are_told_five_times_a_second_and_the_last_word_is_w
     device.rest().await;
     let progress = Renames::of(&device, "run/zedkube/NodeDrainProgress");
     let journal = Renames::of(&device, "persist/status/zedkube/DrainJournal");
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Complete, US, 1).await;
+    device.drained(1).await;
     device.pass(Duration::from_secs(1)).await;
     let said = device.diary.times("nodedrain-step:changing");
     let took = said[said.len() - 1].since(said[2]);
@@ -328,8 +326,7 @@ async fn drain(device: &mut Device, nth: u64) -> Duration {
 
 async fn without_trouble() -> Duration {
     let mut device = device().await;
-    device.start().await;
-    device.pass(Duration::from_mins(5)).await;
+    device.start_for(Duration::from_mins(5)).await;
     drain(&mut device, 1).await
 }
 
@@ -370,8 +367,7 @@ async fn k5_a_side_duty_whose_topic_cannot_be_had_from_the_start_on_neither_ends
                 replaced(&device, topic);
                 None
             };
-            device.start().await;
-            device.pass(Duration::from_mins(5)).await;
+            device.start_for(Duration::from_mins(5)).await;
             let took = drain(&mut device, 1).await;
             assert!(took <= usual + Duration::from_secs(1), "{case}: {took:?}, without {usual:?}");
             let said = ["is restarted", "what=\"NodeLeave global\"", "what=\"KubeConfig\""];
@@ -387,8 +383,7 @@ async fn k5_a_side_duty_whose_directory_is_lost_on_the_way_neither_ends_nor_dela
     let usual = without_trouble().await;
     for topic in TOPICS {
         let mut device = device().await;
-        device.start().await;
-        device.pass(Duration::from_mins(5)).await;
+        device.start_for(Duration::from_mins(5)).await;
         device.change(|device| replaced(device, topic)).await;
         let took = drain(&mut device, 1).await;
         // The hand-over of the lease may take its five seconds, where the election itself is struck.
@@ -401,8 +396,7 @@ async fn k5_a_side_duty_whose_directory_is_lost_on_the_way_neither_ends_nor_dela
 async fn k5_an_election_that_could_not_begin_begins_once_its_topic_can_be_had() {
     let mut device = device().await;
     replaced(&device, ELECTION);
-    device.start().await;
-    device.pass(Duration::from_mins(10)).await;
+    device.start_for(Duration::from_mins(10)).await;
     assert_eq!(device.diary.count("election"), 1, "said once: {:#?}", device.diary.lines());
     std::fs::remove_file(device.topic_root.path(ELECTION)).unwrap();
     let began = device.now();
@@ -421,8 +415,7 @@ async fn k5_a_status_server_whose_port_is_taken_or_whose_clients_are_slow_neithe
         let mut device = device().await;
         device.limits.server_port = port;
         device.limits.server_addresses = vec![Ipv4Addr::LOCALHOST.into()];
-        device.start().await;
-        device.pass(Duration::from_mins(5)).await;
+        device.start_for(Duration::from_mins(5)).await;
         let listens = |it: &crate::diary::Line| it.text.contains("status server listens");
         let lines = device.diary.lines();
         let line = lines.iter().rev().find(|it| listens(it));
@@ -479,8 +472,7 @@ async fn o3_a_whole_drain_is_shown_over_restarts_and_the_boot_and_each_thing_onc
     assert_eq!(shown(&device), pair("False", "Blocked"));
     assert_eq!(reasons(&device), ["DrainBlocked", "DrainStarted"]);
     // The next run says nothing again.
-    device.kill().await;
-    device.start().await;
+    device.restart().await;
     device.pass(Duration::from_secs(60)).await;
     assert_eq!(reasons(&device), ["DrainBlocked", "DrainStarted"]);
     assert!(device.sim.list("events").iter().all(|it| it["count"] == 1));
@@ -490,8 +482,7 @@ async fn o3_a_whole_drain_is_shown_over_restarts_and_the_boot_and_each_thing_onc
     assert_eq!(shown(&device), pair("True", "Drained"));
     device.kill().await;
     device.reboot();
-    device.start().await;
-    device.pass(Duration::from_mins(10)).await;
+    device.start_for(Duration::from_mins(10)).await;
     assert!(!device.cordoned());
     assert_eq!(shown(&device), pair("False", "InService"));
     assert_eq!(reasons(&device), ["DrainBlocked", "DrainComplete", "DrainStarted", "Uncordoned"]);
@@ -526,8 +517,7 @@ async fn course(node_report: bool, fault: Option<ScriptedFault>) -> (Duration, V
     device.pass(Duration::from_secs(60)).await;
     let before = device.sim.faults().requests().len();
     let began = device.now();
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Complete, US, 1).await;
+    device.drained(1).await;
     let took = device.now().since(began);
     let seen = device.sim.faults().requests();
     let beside =

@@ -52,8 +52,7 @@ fn u13_a_node_that_is_held_begins_no_drain_and_goes_without_one_when_the_site_sa
 
 #[test]
 fn u13_a_drain_under_way_ends_when_the_site_holds_the_node_and_the_cordon_stays() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
+    let mut bench = Bench::asked(Requester::DeviceOp);
     let run = bench.until_draining();
     bench.hear(kept());
     assert!(bench.last.contains(&Effect::Cancel) && !bench.gives_back());

@@ -11,13 +11,12 @@ use topics::{CordonOwner, DrainPhase, Requester, StepWord};
 
 use super::super::bench::gate;
 use super::super::{Effect, Event, NodeLook, RunId};
-use super::{Bench, T0, asked, clean, complete, draining, has, held, idle, limits, lost};
+use super::{Bench, T0, asked, clean, complete, draining, has, held, limits, lost, requested};
 use crate::core::tests::bench::request;
 
 /// The cordon is asked for, and a hook is called instead.
 fn hooking() -> (Bench, RunId) {
-    let mut bench = idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
+    let mut bench = requested();
     clean(&mut bench);
     bench.hear(held(7));
     assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))));

@@ -10,7 +10,7 @@ use topics::{
 };
 
 use super::super::{ClosedWindow, Effect, Event, Force, SiteHold};
-use super::{Bench, clean, draining, has, held, idle, waits};
+use super::{Bench, clean, draining, has, held, idle, requested, waits};
 use crate::core::tests::bench::{booted_at, request};
 
 fn pause() -> OperationPause {
@@ -63,8 +63,7 @@ fn x3_while_paused_no_drain_begins_whoever_asks_and_each_starts_once_it_is_over(
 
 #[test]
 fn x3_one_that_waits_for_its_turn_leaves_the_queue_and_what_is_cordoned_ends_as_ever() {
-    let mut bench = idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
+    let mut bench = requested();
     clean(&mut bench);
     bench.hear(waits(TurnRule::Holder));
     bench.hear(paused());
@@ -81,8 +80,7 @@ fn x3_one_that_waits_for_its_turn_leaves_the_queue_and_what_is_cordoned_ends_as_
 /// Without turns, where nothing else ends the look.
 #[test]
 fn x3_a_look_that_a_pause_has_begun_is_over_before_the_cordon_that_follows_the_pause() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
+    let mut bench = Bench::asked(Requester::DeviceOp);
     bench.hear(paused());
     assert!(bench.gives_back(), "{:?}", bench.last);
     bench.hear(Event::Pause(None));

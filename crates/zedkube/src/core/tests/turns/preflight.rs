@@ -11,7 +11,7 @@ use step::Core as _;
 use topics::{Blocker, DrainPhase, Requester};
 
 use super::super::{Effect, Event, NodeLook, StartObstacle};
-use super::{Bench, Limits, T0, asked, clean, draining, has, held, idle, limits, lost, waits};
+use super::{Bench, Limits, T0, asked, clean, draining, has, held, limits, lost, requested, waits};
 use crate::core::tests::bench::request;
 
 fn looks(bench: &Bench) -> bool {
@@ -36,8 +36,7 @@ fn refused(bench: &Bench) -> Blocker {
 
 #[test]
 fn no_place_in_the_queue_before_the_preflight_is_clean_and_what_it_finds_has_a_next_step() {
-    let mut bench = idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
+    let mut bench = requested();
     assert!(looks(&bench) && fit(&bench) == Some(false));
     let run = bench.run();
     let blocker = refused(&bench);
@@ -63,8 +62,7 @@ fn no_place_in_the_queue_before_the_preflight_is_clean_and_what_it_finds_has_a_n
 #[test]
 fn a_drain_that_cannot_start_fails_when_its_tries_would_have_failed() {
     for (of_node, status, secs) in [(false, 8, 4 * 300), (true, 6, 9 * 5)] {
-        let mut bench = idle();
-        bench.ask(&request(Requester::DeviceOp, 1));
+        let mut bench = requested();
         let run = bench.run();
         let begun = bench.now;
         while bench.status().0 != status {
@@ -85,8 +83,7 @@ fn a_drain_that_cannot_start_fails_when_its_tries_would_have_failed() {
 
 #[test]
 fn an_api_that_is_away_is_the_keepers_to_judge_and_a_look_that_is_lost_with_it_is_made_again() {
-    let mut bench = idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
+    let mut bench = requested();
     let run = bench.run();
     let why = StartObstacle {
         why: "no route to host".into(),
@@ -181,8 +178,7 @@ fn u6_without_turns_an_api_that_is_away_is_probed_and_then_it_is_looked_again() 
 
 #[test]
 fn what_was_found_is_due_no_more_when_only_a_turn_is_left_to_be_waited_for() {
-    let mut bench = idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
+    let mut bench = requested();
     let run = bench.run();
     let context = topics::K3S_RESTART.to_owned();
     bench.ask(&topics::NodeDrainRequest { context, ..request(Requester::K3sUpdate, 2) });

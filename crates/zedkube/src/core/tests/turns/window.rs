@@ -12,7 +12,7 @@ use topics::{
 };
 
 use super::super::{ClosedWindow, Effect, Event, Force, NodeLook, Pass};
-use super::{Bench, T0, asked, clean, complete, draining, has, held, idle, limits, lost, waits};
+use super::{Bench, T0, asked, clean, complete, draining, has, held, limits, lost, requested, waits};
 use crate::core::tests::bench::request;
 
 /// Outside of the windows; the next one opens in so many hours.
@@ -30,6 +30,7 @@ fn outside() -> Bench {
     let mut bench = Bench::at(T0, limits(), None);
     bench.hear(closed(5));
     bench.join();
+    bench.look(NodeLook::Open);
     bench
 }
 
@@ -57,7 +58,6 @@ fn begins(bench: &Bench) -> bool {
 fn u9_outside_of_the_windows_nothing_begins_and_the_words_say_when_one_opens_and_what_to_type() {
     for who in [Requester::DeviceOp, Requester::Update, Requester::K3sUpdate] {
         let mut bench = outside();
-        bench.look(NodeLook::Open);
         bench.ask(&request(who, 1));
         assert!(is_outside(&bench) && !begins(&bench), "{who:?}: {:?}", bench.last);
         let shown = bench.core.progress();
@@ -78,7 +78,6 @@ fn u9_outside_of_the_windows_nothing_begins_and_the_words_say_when_one_opens_and
 #[test]
 fn u9_a_window_that_closes_before_the_cordon_sends_the_drain_back_and_out_of_the_queue() {
     let mut bench = outside();
-    bench.look(NodeLook::Open);
     bench.hear(open());
     bench.ask(&request(Requester::DeviceOp, 1));
     clean(&mut bench);
@@ -96,8 +95,7 @@ fn u9_a_window_that_closes_before_the_cordon_sends_the_drain_back_and_out_of_the
 
 #[test]
 fn u9_a_window_that_closed_on_the_way_to_a_cordon_for_which_the_turn_is_missing_keeps_it_out() {
-    let mut bench = idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
+    let mut bench = requested();
     bench.hear(held(7));
     bench.hear(Event::Cordoned(bench.run(), Err("409".into())));
     bench.hear(closed(5));
@@ -126,7 +124,6 @@ fn u9_what_has_started_ends_whatever_the_window_and_over_a_restart() {
 
     // One that had not started waits, and keeps no cordon.
     let mut bench = outside();
-    bench.look(NodeLook::Open);
     bench.hear(open());
     bench.ask(&request(Requester::DeviceOp, 1));
     clean(&mut bench);
@@ -162,7 +159,9 @@ fn u9_complete_that_is_void_outside_of_the_window_keeps_neither_cordon_nor_turn(
 
 #[test]
 fn u9_who_waits_for_a_window_is_not_busy_hooks_after_the_boot_are_called() {
-    let mut bench = outside();
+    let mut bench = Bench::at(T0, limits(), None);
+    bench.hear(closed(5));
+    bench.join();
     bench.hear(Event::HooksLeft { in_place: false, after_boot: true });
     bench.ask(&request(Requester::DeviceOp, 1));
     bench.look(NodeLook::Open);
@@ -174,7 +173,6 @@ fn u9_who_waits_for_a_window_is_not_busy_hooks_after_the_boot_are_called() {
 #[test]
 fn u9_a_persons_word_lets_this_request_alone_start_and_is_kept_in_the_history() {
     let mut bench = outside();
-    bench.look(NodeLook::Open);
     let ours = request(Requester::DeviceOp, 1);
     bench.ask(&ours);
     let pass = |of: RequestId| Event::WindowPass(Some(Pass { of, by: "root: the pump is dry".into() }));
@@ -193,12 +191,10 @@ fn u9_a_persons_word_lets_this_request_alone_start_and_is_kept_in_the_history() 
 #[test]
 fn u9_a_persons_own_drain_and_a_force_file_wait_for_no_window() {
     let mut bench = outside();
-    bench.look(NodeLook::Open);
     bench.ask(&request(Requester::Operator, 1));
     assert!(begins(&bench) && !is_outside(&bench));
 
     let mut bench = outside();
-    bench.look(NodeLook::Open);
     bench.ask(&request(Requester::DeviceOp, 1));
     let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
     bench.hear(Event::Force(Force::Order(order)));
@@ -213,7 +209,6 @@ fn u9_whoever_may_start_now_starts_though_somebody_else_waits_and_goes_with_thei
     let pass = Event::WindowPass(Some(Pass { of: update.id(), by: "root: now".into() }));
     for (who, lets) in [(&ours, Event::Tick), (&update, pass)] {
         let mut bench = outside();
-        bench.look(NodeLook::Open);
         bench.ask(&request(Requester::DeviceOp, 1));
         assert!(is_outside(&bench));
         bench.ask(who);
@@ -230,7 +225,6 @@ fn u9_whoever_may_start_now_starts_though_somebody_else_waits_and_goes_with_thei
 #[test]
 fn u9_a_request_that_is_withdrawn_outside_of_the_windows_is_answered_at_once() {
     let mut bench = outside();
-    bench.look(NodeLook::Open);
     bench.ask(&request(Requester::DeviceOp, 1));
     bench.hear(Event::Request(Requester::DeviceOp, None));
     assert_eq!(bench.status().0, 2);
@@ -240,7 +234,6 @@ fn u9_a_request_that_is_withdrawn_outside_of_the_windows_is_answered_at_once() {
 #[test]
 fn u9_a_clock_that_jumps_to_and_fro_opens_and_closes_it_and_nothing_sticks() {
     let mut bench = outside();
-    bench.look(NodeLook::Open);
     bench.ask(&request(Requester::DeviceOp, 1));
     for _ in 0..20 {
         bench.hear(open());
