@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -17,6 +17,8 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+
+use crate::faults::lock;
 
 pub use recorded::VERSIONS as ETCD_VERSIONS;
 use recorded::{EtcdSituation, EtcdTable};
@@ -294,8 +296,4 @@ async fn accept(listener: TcpListener, state: Arc<Mutex<EtcdState>>, id: u64) {
         });
         while connections.try_join_next().is_some() {}
     }
-}
-
-fn lock(state: &Mutex<EtcdState>) -> MutexGuard<'_, EtcdState> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,14 +2,13 @@
 //!
 //! Not here: what survives the boot (`reasons`).
 
-use agent::device::MachineOperation;
 use agent::{Error, report};
 use pubsub::{TopicRoot, store};
 use serde::{Deserialize, Serialize};
-use topics::{BootReason, GoTime};
+use topics::GoTime;
 use tracing::warn;
 
-use crate::core::{LastBoot, MachineOrder, Resumed};
+use crate::core::{LastBoot, Resumed};
 
 pub(crate) const PATH: &str = "run/nodeagent/journal.json";
 const LIMIT_BYTES: u64 = 64 << 10;
@@ -24,34 +23,7 @@ pub(crate) struct Journal {
     /// When this boot began, by the wall clock that gave `LastBoot` its time; zero where that was stored
     /// before.
     pub(crate) booted_at: GoTime,
-    pub(crate) operation: Option<Latched>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-pub(crate) struct Latched {
-    operation: MachineOperation,
-    reason: String,
-    boot_reason: BootReason,
-    done: bool,
-}
-
-impl Latched {
-    pub(crate) fn goes_down(&self) -> bool {
-        self.operation != MachineOperation::Shutdown
-    }
-}
-
-impl From<Latched> for Resumed {
-    fn from(Latched { operation, reason, boot_reason, done }: Latched) -> Self {
-        Self { order: MachineOrder { operation, reason, boot_reason }, done }
-    }
-}
-
-impl From<Resumed> for Latched {
-    fn from(Resumed { order: MachineOrder { operation, reason, boot_reason }, done }: Resumed) -> Self {
-        Self { operation, reason, boot_reason, done }
-    }
+    pub(crate) operation: Option<Resumed>,
 }
 
 impl Journal {

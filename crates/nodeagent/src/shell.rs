@@ -20,7 +20,7 @@ use tracing::{error, info, warn};
 
 use crate::core::{Effect, Event, LABELS, LastBoot, MachineOrder, Resumed, SavedNodeState, Took};
 use crate::hooks::{self, RebootHooks};
-use crate::journal::{self, Journal, Latched};
+use crate::journal::{self, Journal};
 use crate::{Limits, NAME, follow, plain, reasons};
 
 /// Name of the task of what comes last: hooks, then the disks.
@@ -95,7 +95,7 @@ impl Shell {
         let found = SavedNodeState {
             last_boot: shell.journal.last_boot.clone(),
             said: shell.statuses.get(NAME).cloned(),
-            resumed: shell.journal.operation.clone().map(Resumed::from),
+            resumed: shell.journal.operation.clone(),
             tested: shell.tested(),
             hv_type_kube: !matches!(
                 device::ImageKind::read(&shell.context.topic_root),
@@ -131,7 +131,7 @@ impl Shell {
     }
 
     fn journal(&mut self, latched: Option<Resumed>) -> Result<(), Error> {
-        self.journal.operation = latched.map(Latched::from);
+        self.journal.operation = latched;
         self.journal.write(&self.context.topic_root)
     }
 
@@ -150,7 +150,7 @@ impl Shell {
 
     /// Whether hooks are to be called now: before the machine goes down, once in a run of this agent.
     fn calls_hooks(&mut self) -> bool {
-        let goes_down = self.journal.operation.as_ref().is_some_and(Latched::goes_down);
+        let goes_down = self.journal.operation.as_ref().is_some_and(|it| it.order.goes_down());
         let calls = goes_down && !self.hooked && hooks::are_there(&self.context.topic_root);
         self.hooked |= calls;
         calls
@@ -158,7 +158,7 @@ impl Shell {
 
     /// What hooks are called for.
     fn about(&self) -> About {
-        let operation = self.journal.operation.clone().map(Resumed::from);
+        let operation = self.journal.operation.clone();
         let (operation, reason) =
             operation.map(|it| (it.order.operation.word().to_owned(), it.order.reason)).unwrap_or_default();
         About { operation, reason, boot_id: self.context.boot_id.clone(), ..About::default() }

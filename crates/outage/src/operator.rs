@@ -9,10 +9,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kubeapi::names::APP_NAMESPACE;
 use kubeapi::{ApiClient, NodeName};
-use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use crate::calls::{self, NodeItem};
+use crate::site::record::OperatorStatement;
 use crate::turn::event::{ReadError, RecordWritten};
 use crate::turn::rebuild::{LeaseMemory, rebuild};
 use crate::turn::record::{BadRecord, LEASE, RecordSnapshot, RecordWrite, TurnRecord};
@@ -49,15 +49,6 @@ impl From<ReadError> for Failed {
             ReadError::BadRecord(why) => Self::BadRecord(why),
         }
     }
-}
-
-/// An operator's word that a node is away: JSON in [`rule::IGNORE_ANNOTATION`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AwayMark {
-    pub who: String,
-    pub why: String,
-    /// When, RFC 3339; display only.
-    pub when: String,
 }
 
 /// The Lease, and the nodes after it.
@@ -113,7 +104,11 @@ pub async fn change(
 
 /// Marks a node as away, so that it does not count as down; `None` removes the mark. The node as it was before.
 /// Errors: [`Failed`]; [`OperatorRefusal::Member`] for a member of etcd. Dropping it leaves open whether it was written.
-pub async fn mark(cluster: &ApiClient, name: &NodeName, away: Option<&AwayMark>) -> Result<NodeItem, Failed> {
+pub async fn mark(
+    cluster: &ApiClient,
+    name: &NodeName,
+    away: Option<&OperatorStatement>,
+) -> Result<NodeItem, Failed> {
     for _ in 0..TRIES {
         let node = calls::named(cluster, name).await?;
         if away.is_some() {

@@ -9,11 +9,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex};
 
 use crate::disk::{self, Disk, Draft, HostDisk};
 use crate::name::{BACKUP, NAME_LIMIT_BYTES};
-use crate::{Error, FILE_LIMIT_BYTES, reach};
+use crate::reach::{self, lock};
+use crate::{Error, FILE_LIMIT_BYTES};
 
 /// Prefix of a file that is being written, as in the reference.
 const TEMP: &str = "tmp";
@@ -327,10 +328,6 @@ fn settle(disk: &dyn Disk, settled: &Mutex<BTreeSet<PathBuf>>, dir: &Path) -> Re
     }
     lock(settled).insert(dir.to_owned());
     Ok(())
-}
-
-fn lock(settled: &Mutex<BTreeSet<PathBuf>>) -> MutexGuard<'_, BTreeSet<PathBuf>> {
-    settled.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

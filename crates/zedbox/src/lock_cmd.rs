@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use agent::Clock;
 use anyhow::{Context as _, bail};
 use kubeapi::{ApiClient, NodeName};
-use outage::operator::{self, AwayMark, TurnView};
+use outage::operator::{self, TurnView};
+use outage::site::record::OperatorStatement;
 use outage::turn::record::{ForcedRelease, Holder, Mode, TurnRecord, Waiter};
 use outage::turn::rule::{self, Me, TurnRefusal, TurnRule};
 use serde_json::{Value, json};
@@ -34,12 +35,12 @@ async fn act(command: &LockCommand, surroundings: &Surroundings, voice: &Voice) 
     match &command.action {
         LockAction::Status { node } => status(&cluster, clock, node.as_deref(), voice).await,
         LockAction::Release { node, fence, reason } => {
-            let word = word(clock, surroundings, reason).context("release a turn")?;
+            let word = person::statement(clock, surroundings, reason).context("release a turn")?;
             release(&cluster, clock, node, *fence, word, voice).await
         }
         LockAction::Ignore { node, reason: None, .. } => count(&cluster, node, voice).await,
         LockAction::Ignore { node, reason: Some(reason), .. } => {
-            let word = word(clock, surroundings, reason).context("ignore a node")?;
+            let word = person::statement(clock, surroundings, reason).context("ignore a node")?;
             ignore(&cluster, node, &word, voice).await
         }
         LockAction::Limit { limit } => set_limit(&cluster, clock, *limit, voice).await,
@@ -68,19 +69,10 @@ pub(crate) async fn past_turn(
         if !options.yes {
             confirm(voice, &[happens], node)?;
         }
-        let word = word(clock, surroundings, reason)?;
+        let word = person::statement(clock, surroundings, reason)?;
         release(&cluster, clock, node, *fence, word, voice).await?;
     }
     Ok(Exit::Done)
-}
-
-/// Who says something, why and when.
-fn word(clock: Clock, surroundings: &Surroundings, reason: &str) -> anyhow::Result<AwayMark> {
-    Ok(AwayMark {
-        who: format!("operator {}", person::at(surroundings)),
-        why: person::reason(reason)?.to_owned(),
-        when: clock.wall().to_timestamp().to_string(),
-    })
 }
 
 /// What was done: `released`, `ignored`, `counted`, `limited`, or `unchanged`.
@@ -98,7 +90,7 @@ async fn release(
     clock: Clock,
     node: &str,
     fence: u32,
-    word: AwayMark,
+    word: OperatorStatement,
     voice: &Voice,
 ) -> anyhow::Result<()> {
     let (who, why) = (word.who.clone(), word.why.clone());
@@ -128,7 +120,12 @@ async fn release(
     say(voice, "released", (node, Some(fence), None), &text)
 }
 
-async fn ignore(cluster: &ApiClient, node: &str, word: &AwayMark, voice: &Voice) -> anyhow::Result<()> {
+async fn ignore(
+    cluster: &ApiClient,
+    node: &str,
+    word: &OperatorStatement,
+    voice: &Voice,
+) -> anyhow::Result<()> {
     let name = NodeName::parse(node).context("ignore a node")?;
     let before = operator::mark(cluster, &name, Some(word)).await;
     let before = before.with_context(|| format!("ignore node {node}"))?;
@@ -313,7 +310,7 @@ impl<'a> LockStatusView<'a> {
             add("down", it.why.clone());
         }
         for (node, text) in &self.view.away {
-            let by = serde_json::from_str::<AwayMark>(text);
+            let by = serde_json::from_str::<OperatorStatement>(text);
             let by = by.map_or_else(
                 |_| text.clone(),
                 |it| format!("{}, {}: {}", it.who, when(&it.when, now), it.why),
@@ -359,8 +356,9 @@ impl<'a> LockStatusView<'a> {
         };
         let down = |it: &rule::Down| json!({ "Node": it.node, "Server": it.server, "Fence": it.fence, "Why": it.why });
         let ignored = |(node, text): (&String, &String)| {
-            let plain = || AwayMark { who: String::new(), why: text.clone(), when: String::new() };
-            let AwayMark { who, why, when } = serde_json::from_str(text).unwrap_or_else(|_| plain());
+            let plain = || OperatorStatement { why: text.clone(), ..OperatorStatement::default() };
+            let OperatorStatement { who, why, when, .. } =
+                serde_json::from_str(text).unwrap_or_else(|_| plain());
             json!({ "Node": node, "Counts": self.counts(node), "Who": who, "Why": why, "When": when })
         };
         let released = |it: &ForcedRelease| json!({ "Node": it.node, "Fence": it.fence, "Who": it.who, "Why": it.why, "When": it.when });

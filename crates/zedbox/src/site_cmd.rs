@@ -45,14 +45,7 @@ pub(crate) async fn run(command: &SiteCommand) -> Exit {
 async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) -> anyhow::Result<()> {
     let cluster = command.place.cluster()?;
     let clock = Clock::new();
-    let said = |reason: &str| -> anyhow::Result<OperatorStatement> {
-        Ok(OperatorStatement {
-            who: format!("operator {}", person::at(surroundings)),
-            why: person::reason(reason)?.to_owned(),
-            when: clock.wall().to_timestamp().to_string(),
-            phase: String::new(),
-        })
-    };
+    let said = |reason: &str| person::statement(clock, surroundings, reason);
     match &command.action {
         SiteAction::Check => {
             let findings = checked(&cluster, clock).await.context("check the site")?;
@@ -65,16 +58,13 @@ async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) 
         #[cfg(feature = "demo")]
         SiteAction::Drill(options) => Box::pin(crate::demo::drill(options)).await,
         SiteAction::Restart(options) => {
-            let by = said(&options.reason).context("restart the site")?;
-            begin_restart(&cluster, clock, (options, by), voice).await
+            begin_restart(&cluster, clock, (options, said(&options.reason)), voice).await
         }
         SiteAction::Shutdown(options) => {
-            let said = said(&options.reason).context("shut the site down")?;
-            begin(&cluster, clock, SiteKind::Shutdown, (options, said), voice).await
+            begin(&cluster, clock, SiteKind::Shutdown, (options, said(&options.reason)), voice).await
         }
         SiteAction::Reboot(options) => {
-            let said = said(&options.reason).context("reboot the site")?;
-            begin(&cluster, clock, SiteKind::Reboot, (options, said), voice).await
+            begin(&cluster, clock, SiteKind::Reboot, (options, said(&options.reason)), voice).await
         }
         SiteAction::Continue { skip: Some(node), reason, .. } => {
             let said = said(reason).context("continue")?;
@@ -139,10 +129,11 @@ async fn begin(
     cluster: &ApiClient,
     clock: Clock,
     kind: SiteKind,
-    (options, by): (&BeginOptions, OperatorStatement),
+    (options, by): (&BeginOptions, anyhow::Result<OperatorStatement>),
     voice: &Voice,
 ) -> anyhow::Result<()> {
     let what = if kind == SiteKind::Reboot { "reboot the site" } else { "shut the site down" };
+    let by = by.context(what)?;
     let findings = checked(cluster, clock).await.context(what)?;
     none_blocks(&findings, &options.pass, what, voice)?;
     let nodes = lease::view(cluster).await.context(what)?.nodes;
@@ -227,10 +218,11 @@ fn say(voice: &Voice, result: &str, text: &str) -> anyhow::Result<()> {
 async fn begin_restart(
     cluster: &ApiClient,
     clock: Clock,
-    (options, by): (&RestartOptions, OperatorStatement),
+    (options, by): (&RestartOptions, anyhow::Result<OperatorStatement>),
     voice: &Voice,
 ) -> anyhow::Result<()> {
     let what = "restart the site";
+    let by = by.context(what)?;
     let mut findings = checked(cluster, clock).await.context(what)?;
     // Turns are waited for.
     findings.retain(|it| it.code != "turn");

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{Write as _, stderr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use agent::Clock;
@@ -16,6 +16,8 @@ use scenarios::{Cluster, World};
 use serde_json::Value;
 use tempfile::TempDir;
 use xtask::dist::{self, DistOptions};
+
+use crate::KilledChild;
 
 const ZEDBOX: &str = env!("CARGO_BIN_EXE_zedbox");
 /// A test that waits so long has failed.
@@ -294,8 +296,8 @@ fn place() -> TempDir {
 
 /// A bare Debian system, and a process in it, killed at the end.
 struct Bare {
+    process: Option<KilledChild>,
     root: TempDir,
-    process: Option<Child>,
 }
 
 impl Bare {
@@ -335,15 +337,6 @@ impl Bare {
 
     fn path(&self, path: &str) -> PathBuf {
         self.root.path().join(path)
-    }
-}
-
-impl Drop for Bare {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.process {
-            drop(child.kill());
-            drop(child.wait());
-        }
     }
 }
 
@@ -393,7 +386,7 @@ async fn x4_the_package_is_installed_drains_its_node_is_upgraded_removed_and_pur
     let mut agents = bare.command(&["zedbox", "run", "--root", "/"]);
     let child = agents.stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
     let pid = Pid::from_child(&child);
-    bare.process = Some(child);
+    bare.process = Some(KilledChild(child));
     let until = async |file: &str, words: &str| {
         let clock = Clock::new();
         let seen = async {

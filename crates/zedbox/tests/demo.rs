@@ -4,7 +4,7 @@ mod api;
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{ChildStdout, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use api::{Api, Nodes, is_at_rest};
+
+use crate::KilledChild;
 
 const NODES: [&str; 3] = ["edge-node-1", "edge-node-2", "edge-node-3"];
 /// Repetitions of a watch that ends with its `--timeout` before the drain is blocked, as on a busy machine.
@@ -26,8 +28,8 @@ const SEARCH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A running demo, and its output so far.
 struct Demo {
+    child: KilledChild,
     dir: TempDir,
-    child: Child,
     lines: Lines<BufReader<ChildStdout>>,
     printed: Vec<String>,
 }
@@ -40,7 +42,7 @@ impl Demo {
         command.arg("demo").arg("--dir").arg(dir.path().join("demo")).args(words);
         // Without this machine's environment.
         command.env_clear().env("PATH", SEARCH).stdout(Stdio::piped()).stderr(errors);
-        let mut child = command.spawn().unwrap();
+        let mut child = KilledChild(command.spawn().unwrap());
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { dir, child, lines, printed: Vec::new() }
     }
@@ -138,13 +140,6 @@ impl Demo {
             .output()
             .unwrap();
         (ended.status.code().unwrap(), String::from_utf8(ended.stdout).unwrap())
-    }
-}
-
-impl Drop for Demo {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }
 

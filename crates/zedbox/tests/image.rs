@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use agent::Clock;
@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use topics::GoTime;
 
+use crate::KilledChild;
+
 const ZEDBOX: &str = env!("CARGO_BIN_EXE_zedbox");
 /// A test that waits so long has failed.
 const TOO_LONG: Duration = Duration::from_secs(60);
@@ -26,9 +28,9 @@ const SETTINGS: &str = "etc/zedbox/zedbox.toml";
 
 /// A device and its process, killed at the end.
 struct Device {
+    process: Option<KilledChild>,
     root: TempDir,
     topic_root: TopicRoot,
-    process: Option<Child>,
 }
 
 impl Device {
@@ -55,7 +57,7 @@ impl Device {
         command.env_remove("KUBECONFIG").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = command.spawn().unwrap();
         let pid = Pid::from_child(&child);
-        self.process = Some(child);
+        self.process = Some(KilledChild(child));
         pid
     }
 
@@ -78,15 +80,6 @@ impl Device {
 
     fn lives(&mut self) -> bool {
         self.process.as_mut().unwrap().try_wait().unwrap().is_none()
-    }
-}
-
-impl Drop for Device {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.process {
-            drop(child.kill());
-            drop(child.wait());
-        }
     }
 }
 

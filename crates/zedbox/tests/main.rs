@@ -5,6 +5,9 @@
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 #![expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
 
+use std::ops::{Deref, DerefMut};
+use std::process::Child;
+
 mod access;
 mod artifacts;
 mod calls;
@@ -17,3 +20,27 @@ mod page;
 mod processes;
 mod setup;
 mod update_status;
+
+/// Killed at the end, before what is declared behind it is dropped.
+struct KilledChild(Child);
+
+impl Drop for KilledChild {
+    fn drop(&mut self) {
+        drop(self.kill());
+        drop(self.wait());
+    }
+}
+
+impl Deref for KilledChild {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for KilledChild {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}

@@ -2,7 +2,8 @@
 
 use agent::Clock;
 use kubeapi::NodeName;
-use outage::operator::{self, AwayMark};
+use outage::operator;
+use outage::site::record::OperatorStatement;
 use outage::turn::rule::with_limit;
 use scenarios::World;
 
@@ -17,7 +18,7 @@ async fn s1_an_operator_of_turns_asks_for_what_the_own_roles_grant_and_nothing_e
         operator::change(&handle, wall, |record| with_limit(record, limit)).await.unwrap();
     }
     let node = NodeName::parse("edge-node-2").unwrap();
-    let away = AwayMark { who: "operator".to_owned(), why: "in repair".to_owned(), when: String::new() };
+    let away = OperatorStatement { who: "operator".into(), why: "in repair".into(), ..Default::default() };
     for mark in [Some(&away), None] {
         operator::mark(&handle, &node, mark).await.unwrap();
     }

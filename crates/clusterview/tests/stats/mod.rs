@@ -14,8 +14,6 @@
 //!
 //! Large clusters and the limits of a message.
 
-use std::io;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kubesim::{ScriptedFault, Sim, SimConfig};
@@ -24,7 +22,6 @@ use topics::{
     StorageHealthStatus, StorageVolumeReplicaStatus, StorageVolumeRobustness, StorageVolumeState, go_json,
 };
 use tracing::subscriber::DefaultGuard;
-use tracing_subscriber::fmt::MakeWriter;
 
 use self::stage::Stage;
 
@@ -352,38 +349,18 @@ async fn what_changes_nothing_in_the_topic_is_not_published_again() {
     assert_eq!(written(), first, "each write is another file");
 }
 
-#[derive(Clone, Default)]
-pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Lines(tempfile::NamedTempFile);
 
 impl Lines {
     /// Listens to this thread. Every test does: what a test without a listener says first would be left out in all.
     pub(crate) fn open() -> (Self, DefaultGuard) {
-        let lines = Self::default();
-        let log = tracing_subscriber::fmt().with_writer(lines.clone()).with_ansi(false).finish();
+        let lines = Self(tempfile::NamedTempFile::new().unwrap());
+        let log = tracing_subscriber::fmt().with_writer(lines.0.reopen().unwrap()).with_ansi(false).finish();
         (lines, tracing::subscriber::set_default(log))
     }
 
     pub(crate) fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
+        std::fs::read_to_string(self.0.path()).unwrap()
     }
 }
 

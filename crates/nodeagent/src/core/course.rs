@@ -200,7 +200,7 @@ impl NodeAgent {
 
     /// The machine itself is about to go down, irrevocably.
     pub(super) fn going_down(&self) -> bool {
-        self.latched.as_ref().is_some_and(LatchedOrder::goes_down)
+        self.latched.as_ref().is_some_and(|it| it.order.goes_down())
     }
 
     /// Hears that hooks are called before everything is brought to the disks, and why that has failed so far.

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use agent::device::MachineOperation;
+use serde::{Deserialize, Serialize};
 use step::LogMessage;
 use topics::{
     Answer, BootReason, ConfigGetStatus, NodeAgentStatus, NodeDrainStatus, OutageAnswer, OutageQuestion,
@@ -144,8 +145,10 @@ pub struct SavedNodeState {
 }
 
 /// An operation that an earlier run of this boot had latched.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
 pub struct Resumed {
+    #[serde(flatten)]
     pub order: MachineOrder,
     /// It was carried out and the machine is up by intention: a shutdown, or a stand-in.
     pub done: bool,

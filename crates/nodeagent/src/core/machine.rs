@@ -224,7 +224,9 @@ impl NodeAgent {
 
     /// Publishes what differs from what was published. Nothing new once the machine was asked to go down.
     pub(super) fn publish_changes(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        if self.latched.as_ref().is_some_and(|it| it.is_asked() && it.goes_down()) && self.said.is_some() {
+        if self.latched.as_ref().is_some_and(|it| it.is_asked() && it.order.goes_down())
+            && self.said.is_some()
+        {
             return;
         }
         self.talk.publish_question(out);

@@ -21,11 +21,13 @@
 use std::time::Duration;
 
 use agent::device::MachineOperation;
+use serde::{Deserialize, Serialize};
 use step::{Fault, LogMessage, planted};
 use topics::{BootReason, DrainStatus, NodeDrainStatus, Requester};
 
 /// An operation that the device is taken through.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
 pub struct MachineOrder {
     pub operation: MachineOperation,
     /// Why, for the log of the next boot.
@@ -35,6 +37,11 @@ pub struct MachineOrder {
 }
 
 impl MachineOrder {
+    /// The machine itself is about to go down, irrevocably.
+    pub(crate) fn goes_down(&self) -> bool {
+        self.operation != MachineOperation::Shutdown
+    }
+
     /// The requester of the drain for it; `None` where no drain was asked for.
     pub const fn drained_for(&self) -> Option<Requester> {
         if matches!(

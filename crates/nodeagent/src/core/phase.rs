@@ -12,7 +12,6 @@
 //! A restart on the agent's own account waits for its turn before Delay, and again in Turning in the place of Checking.
 //! ```
 
-use agent::device::MachineOperation;
 use step::Mono;
 
 use super::MachineOrder;
@@ -81,11 +80,6 @@ pub(super) enum OrderPhase {
 }
 
 impl LatchedOrder {
-    /// The machine itself is about to go down, irrevocably.
-    pub(super) fn goes_down(&self) -> bool {
-        self.order.operation != MachineOperation::Shutdown
-    }
-
     pub(super) const fn is_asked(&self) -> bool {
         use OrderPhase::{Asked, Down, Leaving, Obeyed};
         matches!(self.phase, Asked { .. } | Obeyed { .. } | Down | Leaving)

@@ -94,40 +94,20 @@ async fn k4_a_guessed_reason_and_its_time_follow_a_clock_that_is_set_also_throug
 
 #[tokio::test]
 async fn of_a_stack_every_line_is_logged_and_its_end_is_published() {
-    use std::sync::{Arc, Mutex};
-    use tracing_subscriber::fmt::MakeWriter;
-
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-    impl std::io::Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    impl MakeWriter<'_> for Log {
-        type Writer = Self;
-        fn make_writer(&self) -> Self {
-            self.clone()
-        }
-    }
-
     let mut world = World::new();
     let stack = (0..1000).map(|line| format!("goroutine {line} [running]\n")).collect::<Vec<_>>().concat();
     for (file, text) in [("reason", "hung"), ("stack", &stack)] {
         world.write(&format!("persist/reboot-{file}"), text);
     }
-    let log = Log::default();
-    let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone()).finish();
+    let log = world.dir.path().join("log");
+    let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(File::create(&log).unwrap()).finish();
     let listens = tracing::subscriber::set_default(lines);
     world.start();
     let status = world.status(|_| true).await;
     world.kill().await;
     drop(listens);
     assert!(status.reboot_stack.ends_with("999 [running]\n") && status.reboot_stack.len() < 1700);
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = std::fs::read_to_string(log).unwrap();
     for line in 0..1000 {
         let text = format!("[stack #{line}]: goroutine {line} [running]");
         assert!(log.lines().any(|it| it.ends_with(&text)), "{text}");

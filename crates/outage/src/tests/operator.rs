@@ -9,7 +9,8 @@ use kubesim::{ScriptedFault, Sim};
 use serde_json::{Value, json};
 
 use crate::calls;
-use crate::operator::{AwayMark, Failed, change, mark, view};
+use crate::operator::{Failed, change, mark, view};
+use crate::site::record::OperatorStatement;
 use crate::turn::record::{LEASE, TurnRecord};
 use crate::turn::rule::{IGNORE_ANNOTATION, OperatorRefusal, with_limit};
 
@@ -23,8 +24,8 @@ fn lease(sim: &Sim) -> Value {
     sim.get("coordination/leases", "eve-kube-app", LEASE).unwrap()
 }
 
-fn away() -> AwayMark {
-    AwayMark { who: "operator field".to_owned(), why: "in repair".to_owned(), when: String::new() }
+fn away() -> OperatorStatement {
+    OperatorStatement { who: "operator field".into(), why: "in repair".into(), ..Default::default() }
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use crate::disk::{Disk, HostDisk};
-use crate::folder::{self, DirKeeper, Folder, Former, SharedFolder};
+use crate::folder::{DirKeeper, Folder, Former, SharedFolder};
 use crate::lock::Lock;
 use crate::name::{BACKUP, Name, RESTARTED, SUFFIX};
 use crate::raw::{AnyValue, Decode, Encode, Published};
+use crate::reach::{self, lock};
 use crate::server::{SocketServer, refuse_live};
 use crate::watch::WatchHub;
-use crate::{BadFile, CodecError, Error, FILE_LIMIT_BYTES, ToWire, reach, store};
+use crate::{BadFile, CodecError, Error, FILE_LIMIT_BYTES, ToWire, store};
 
 pub(crate) struct RawPublication {
     name: Name,
@@ -176,14 +177,14 @@ impl RawPublication {
         work: impl FnOnce(&mut Folder) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let files = Arc::clone(&self.files);
-        reach::at(&self.dir, move || work(&mut folder::lock(&files)))
+        reach::at(&self.dir, move || work(&mut lock(&files)))
     }
 
     /// Replaces a file, then writes all that a replaced directory lacks.
     fn replace(&self, file: String, bytes: &Arc<[u8]>, former: Former) -> Result<Result<(), Error>, Error> {
         let (path, files, content) = (self.dir.join(&file), Arc::clone(&self.files), Arc::clone(bytes));
         reach::write(&path, bytes, move || {
-            let mut files = folder::lock(&files);
+            let mut files = lock(&files);
             files.replace(&file, &content, former)?;
             Ok(files.catch_up())
         })
@@ -272,7 +273,7 @@ impl RawPublication {
     }
 
     fn files(&self) -> MutexGuard<'_, Folder> {
-        folder::lock(&self.files)
+        lock(&self.files)
     }
 
     fn load(&mut self) -> Result<(), Error> {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -17,6 +17,7 @@ use crate::disk::{Dir, Disk};
 use crate::error::chain;
 use crate::lock::Lock;
 use crate::name::RESTARTED;
+use crate::reach::lock;
 use crate::store::{self, TempFileOwner};
 use crate::watch::{DirNotifier, Follows, Pending, WatchHub};
 use crate::{Error, FILE_LIMIT_BYTES, Retry};
@@ -49,10 +50,6 @@ pub(crate) struct Folder {
 
 /// Shared by a publication and its [`DirKeeper`].
 pub(crate) type SharedFolder = Arc<Mutex<Folder>>;
-
-pub(crate) fn lock(folder: &Mutex<Folder>) -> MutexGuard<'_, Folder> {
-    folder.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Folder {
     /// Makes missing directories, removes the litter of an interrupted publisher, and syncs what that one

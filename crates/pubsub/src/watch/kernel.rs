@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
-use super::lock;
+use crate::reach::lock;
 
 /// Events taken at once, so that other tasks of the thread run in a storm.
 const MOST_EVENTS: usize = 1_024;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use notify::{Config, EventHandler, PollWatcher, RecursiveMode, Watcher as _};
 
 use super::kernel::WatchPurpose;
-use super::lock;
+use crate::reach::lock;
 
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(2);
 

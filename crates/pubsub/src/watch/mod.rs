@@ -21,7 +21,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -33,7 +33,8 @@ use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
 
 use crate::name::{RESTARTED, SUFFIX};
-use crate::{Error, Retry, reach};
+use crate::reach::{self, lock};
+use crate::{Error, Retry};
 use kernel::{Kernel, KernelEvent, WatchPurpose};
 use look::{DirPoller, LOOK_EVERY};
 
@@ -412,8 +413,4 @@ async fn take_events(queue: AsyncFd<KernelQueue>, bells: &Bells) -> io::Error {
             Ok(Err(error)) => return error,
         }
     }
-}
-
-fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
-    held.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,8 +2,10 @@
 
 use std::io;
 
+use agent::Clock;
 use agent::outlet::next_step_of_io;
 use anyhow::bail;
+use outage::site::record::OperatorStatement;
 use pubsub::store;
 use rustix::process::{geteuid, getuid};
 use rustix::system::uname;
@@ -24,6 +26,16 @@ const NUMBER_BYTES: u64 = 64;
 const NO_LOGIN: u32 = u32::MAX;
 /// A user's name is not longer.
 const NAME_CHARS: usize = 32;
+
+/// Who says something, why and when.
+pub(crate) fn statement(
+    clock: Clock,
+    surroundings: &Surroundings,
+    why: &str,
+) -> anyhow::Result<OperatorStatement> {
+    let (who, when) = (format!("operator {}", at(surroundings)), clock.wall().to_timestamp().to_string());
+    Ok(OperatorStatement { who, why: reason(why)?.to_owned(), when, ..OperatorStatement::default() })
+}
 
 /// Who asks: whoever called `sudo`, else whoever logged in, else the user of this process; by name, else by number.
 pub(crate) fn name(surroundings: &Surroundings) -> String {

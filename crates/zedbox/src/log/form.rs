@@ -183,38 +183,21 @@ impl Visit for LogFields {
 mod tests {
     use super::*;
     use crate::args::filter;
-    use std::io::Write;
-    use std::sync::{Arc, Mutex};
     use topics::GoTime;
     use tracing_subscriber::filter::LevelFilter;
     use tracing_subscriber::layer::SubscriberExt as _;
 
-    #[derive(Clone, Default)]
-    struct LogBuffer(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for LogBuffer {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
     /// Output in this format while `say` runs.
     fn written(form: LineFormat, words: &str, say: impl FnOnce()) -> String {
-        let log = LogBuffer::default();
-        let writer = log.clone();
+        let log = tempfile::NamedTempFile::new().unwrap();
         let lines = tracing_subscriber::fmt()
             .with_max_level(LevelFilter::TRACE)
             .with_ansi(false)
             .event_format(form)
-            .with_writer(move || writer.clone())
+            .with_writer(log.reopen().unwrap())
             .finish();
         tracing::subscriber::with_default(lines.with(filter(words).unwrap()), say);
-        let bytes = log.0.lock().unwrap().clone();
-        String::from_utf8(bytes).unwrap()
+        std::fs::read_to_string(log.path()).unwrap()
     }
 
     fn json(alone: Option<&'static str>, say: impl FnOnce()) -> Vec<Value> {

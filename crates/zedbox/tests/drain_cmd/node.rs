@@ -5,11 +5,13 @@ use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{ChildStdout, Command, Output, Stdio};
 
 use pubsub::store;
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
+
+use crate::KilledChild;
 
 /// Start of the tests' clock.
 pub(crate) const NOW: &str = "2026-03-14T09:41:00Z";
@@ -100,7 +102,7 @@ impl Node {
     pub(crate) fn at_work(command: &mut Command) -> Reader {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Reader { child, lines, read: Vec::new() }
+        Reader { child: KilledChild(child), lines, read: Vec::new() }
     }
 
     /// The output for a user who may enter `run` only; `None`, with the reason printed, where this test may
@@ -155,7 +157,7 @@ impl Node {
 
 /// A running program with its lines.
 pub(crate) struct Reader {
-    pub(crate) child: Child,
+    pub(crate) child: KilledChild,
     lines: Lines<BufReader<ChildStdout>>,
     pub(crate) read: Vec<String>,
 }
@@ -182,13 +184,6 @@ impl Reader {
     pub(crate) fn interrupt(&self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }
 

@@ -3,17 +3,18 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command};
+use std::process::Command;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
+use crate::KilledChild;
 use crate::drain_cmd::node::Node;
 
 pub(crate) struct Terminal {
+    child: KilledChild,
     pub(crate) screen: File,
-    child: Child,
     pub(crate) read: String,
 }
 
@@ -47,7 +48,7 @@ impl Terminal {
         }
         command.envs(env.iter().copied()).stdout(end);
         // The program's output stays open with the command; it must be dropped, or the screen never ends.
-        let child = command.spawn().unwrap();
+        let child = KilledChild(command.spawn().unwrap());
         drop(command);
         Self { screen: File::from(screen), child, read: String::new() }
     }
@@ -78,13 +79,6 @@ impl Terminal {
     pub(crate) fn end(&mut self) -> i32 {
         while self.more() {}
         self.child.wait().unwrap().code().unwrap_or(-1)
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }
 

@@ -4,7 +4,7 @@
 //! The times are short, and no assertion depends on them: a slow machine only takes longer.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use kubesim::{Sim, SimConfig, SimServer};
@@ -16,6 +16,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use topics::{GoTime, KubeLeaderElectInfo, go_json};
 
+use crate::KilledChild;
+
 const LEASES: &str = "coordination/leases";
 const INFO: &str = "run/zedkube/KubeLeaderElectInfo/global.json";
 /// The leader's report of the cluster.
@@ -23,8 +25,8 @@ const REPORT: &str = "run/zedkube/KubeClusterInfo/global.json";
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Node {
+    process: KilledChild,
     root: TempDir,
-    process: Child,
 }
 
 impl Node {
@@ -62,7 +64,7 @@ impl Node {
             .stderr(log)
             .spawn()
             .unwrap();
-        Self { root, process }
+        Self { root, process: KilledChild(process) }
     }
 
     fn signal(&self, signal: Signal) {
@@ -71,13 +73,6 @@ impl Node {
 
     fn log(&self) -> String {
         std::fs::read_to_string(self.root.path().join("log")).unwrap()
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        drop(self.process.kill());
-        drop(self.process.wait());
     }
 }
 

@@ -4,13 +4,15 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use scenarios::{Agent, World};
 use topics::{AgentTrouble, DrainStatus, NodeDrainProgress, NodeDrainRequest, Requester, go_json};
+
+use crate::KilledChild;
 
 const END: Duration = Duration::from_secs(5);
 const REQUEST: &str = "run/zedagent/NodeDrainRequest/global.json";
@@ -43,7 +45,7 @@ impl Pipe {
     }
 }
 
-struct Process(Child);
+struct Process(KilledChild);
 
 impl Process {
     fn start(world: &World, stdout: Stdio, stderr: Stdio) -> Self {
@@ -54,7 +56,7 @@ impl Process {
             command.arg(word).arg(world.topic_root.path(file));
         }
         command.args(["--log", "trace", "--partitions", "record"]).env("ZEDBOX_SHORT_WAITS", "1");
-        Self(command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn().unwrap())
+        Self(KilledChild(command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn().unwrap()))
     }
 
     /// Ends it as a service manager does, which does not wait for long.
@@ -65,13 +67,6 @@ impl Process {
             assert!(clock.now() < until, "it has not ended in {END:?}");
             clock.sleep_until(Some(clock.now() + Duration::from_millis(20))).await;
         }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use agent::{AgentContext, Clock, Inbox, Stopper};
@@ -30,25 +30,10 @@ struct Site {
     context: AgentContext,
     asked: watch::Sender<Option<Sealed>>,
     answers: Inbox<BlockAnswer>,
-    log: Arc<Mutex<Vec<u8>>>,
     controller: SecretKey,
     device: SecretKey,
     /// While it lives, the task runs and its log is heard.
     _held: (Stopper, JoinSet<()>, DefaultGuard),
-}
-
-#[derive(Clone)]
-struct Ear(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Ear {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// A TPM that answers when the test says so.
@@ -67,12 +52,8 @@ impl Site {
 
     fn with(keys: impl FnOnce(&TopicRoot) -> TokenKeys) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let log = Arc::new(Mutex::new(Vec::new()));
-        let ear = Ear(Arc::clone(&log));
-        let ear = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::TRACE)
-            .with_writer(move || ear.clone())
-            .finish();
+        let ear = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
+        let ear = ear.with_writer(std::fs::File::create(root.path().join("log")).unwrap()).finish();
         let ear = tracing::subscriber::set_default(ear);
         let topic_root = TopicRoot::open(root.path()).unwrap();
         let (stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "");
@@ -82,7 +63,7 @@ impl Site {
         task.spawn(follow_with(context.clone(), keys(&topic_root), wanted, outbox));
         let (controller, device) = (secret_key("controller"), secret_key("device"));
         let held = (stopper, task, ear);
-        let site = Self { root, context, asked, answers, log, controller, device, _held: held };
+        let site = Self { root, context, asked, answers, controller, device, _held: held };
         site.put(KEY_FILE, &key_file(&site.device));
         site
     }
@@ -126,7 +107,7 @@ impl Site {
     }
 
     fn log(&self) -> String {
-        String::from_utf8(self.log.lock().unwrap().clone()).unwrap()
+        std::fs::read_to_string(self.root.path().join("log")).unwrap()
     }
 
     fn manifest(&self) -> std::path::PathBuf {
