@@ -14,12 +14,12 @@ const DEVELOPMENT: [&str; 9] = [
     "crates/agent/src/runtime/mock",
     "crates/nodestatus/src/server/trial",
 ];
-/// With 1,997 of 2,000 for a node that dies.
-const DEVICE_LINES: usize = 90_262;
+/// With 2,139 for a node that dies, where 2,000 were meant.
+const DEVICE_LINES: usize = 90_172;
 /// What builds, shows or tries it; benches too, 2,142 lines, which counted as device before.
-const DEVELOPMENT_LINES: usize = 13_779;
+const DEVELOPMENT_LINES: usize = 13_850;
 /// Tests, those beside the code included.
-const TEST_LINES: usize = 102_600;
+const TEST_LINES: usize = 103_375;
 /// A number that is this much below its limit lowers the limit.
 const SLACK_LINES: usize = 400;
 

@@ -76,7 +76,8 @@ async fn free_at(addresses: &[IpAddr]) -> u16 {
     }
 }
 
-fn reachable(world: &mut World, at: SocketAddr, counter: u32) {
+/// Its agent answers others at this address, once it is started.
+pub(crate) fn reachable(world: &mut World, at: SocketAddr, counter: u32) {
     let mut config = reboot_config(counter);
     config["cluster"]["clusterIpPrefix"] = format!("{}/8", at.ip()).into();
     world.config(&config);

@@ -134,7 +134,12 @@ impl Cluster {
 
     /// An embedded one of three nodes with realistic durations, as each of them sees it.
     pub async fn three_with(config: SimConfig) -> Vec<Self> {
-        Self::each_of(&Self::of_config(config, THREE).await, THREE)
+        Self::some_with(config, THREE).await
+    }
+
+    /// The same of up to five nodes.
+    pub async fn some_with(config: SimConfig, count: usize) -> Vec<Self> {
+        Self::each_of(&Self::of_config(config, count).await, count)
     }
 
     fn each_of(sim: &Sim, count: usize) -> Vec<Self> {

@@ -247,6 +247,11 @@ impl World {
         }
     }
 
+    /// Whether any agent does.
+    pub const fn runs(&self) -> bool {
+        !self.running.is_empty()
+    }
+
     pub async fn kill_all(&mut self) {
         while let Some((agent, ..)) = self.running.last() {
             let agent = *agent;

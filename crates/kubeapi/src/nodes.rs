@@ -204,8 +204,9 @@ pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 pub const DEAD_BOOT_ANNOTATION: &str = "pillar-rs/dead-boot";
 /// Who wants the cordon of a node that comes back after that; requesters have lower numbers.
 const FAILOVER: u8 = 9;
-/// What the value of our taint begins with.
+/// What the value of our taint begins with, and ends with where a person has to lift the cordon of its way back.
 pub const FAILOVER_MARK: &str = "pillar-rs-";
+pub const FAILOVER_STAYS: &str = "-stays";
 
 /// Whether a taint of this key and value is ours.
 pub fn is_of_failover(key: &str, value: &str) -> bool {

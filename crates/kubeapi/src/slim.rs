@@ -186,8 +186,22 @@ listed! {
     VolumeAttachment = storage::VolumeAttachment;
 }
 
+/// Condition Ready of a node or a pod.
+fn ready(conditions: Option<&[Condition]>) -> Option<&Condition> {
+    conditions.unwrap_or_default().iter().find(|it| it.type_ == "Ready")
+}
+
+/// Condition Ready of a node.
+pub fn ready_of_node(node: &NodeObject) -> Option<&Condition> {
+    ready(node.status.as_ref()?.conditions.as_deref())
+}
+
+/// Condition Ready of a pod.
+pub fn ready_of_pod(pod: &Pod) -> Option<&Condition> {
+    ready(pod.status.as_ref()?.conditions.as_deref())
+}
+
 #[must_use]
 pub fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True")
+    ready_of_pod(pod).is_some_and(|it| it.status == "True")
 }

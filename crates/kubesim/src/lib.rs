@@ -15,10 +15,11 @@ mod store;
 
 use api::{kinds, logs, openapi, path, request, server, strict, table};
 use controllers::{budgets, kubelets, machines, node_failure, scale, scheduler, timers, volumes, workloads};
-use store::{merge_keys, node_state, patch, selectors, strategic, watch, writes};
+use store::{merge_keys, node_state, patch, seed, selectors, strategic, watch, writes};
 
 pub use etcd::{ETCD_VERSIONS, Etcd, EtcdFault};
 pub use faults::{ApiRequest, Faults, ScriptedFault};
+pub use seed::OneWay;
 pub use server::{SimBody, SimServer, SimService};
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -95,6 +96,23 @@ pub struct Sim {
 #[derive(Clone)]
 pub struct EtcdSnapshot(ObjectStore);
 
+type Onlooker = Box<dyn FnMut(&SimMoment<'_>) + Send>;
+
+/// The cluster at one moment, with what is really so on its nodes.
+pub struct SimMoment<'a>(&'a ObjectStore);
+
+impl SimMoment<'_> {
+    /// As [`Sim::list`].
+    pub fn list(&self, resource: &str) -> impl Iterator<Item = &Value> {
+        self.0.list(resource)
+    }
+
+    /// Pods with a running container on this node, also those that the API no longer has.
+    pub fn executing(&self, node: &Value) -> Vec<&Value> {
+        self.0.executing(node)
+    }
+}
+
 pub(crate) struct SimShared {
     pub(crate) config: SimConfig,
     /// Validates objects against the API's types.
@@ -102,6 +120,7 @@ pub(crate) struct SimShared {
     store: Mutex<ObjectStore>,
     pub(crate) changed: Notify,
     pub(crate) faults: Faults,
+    onlooker: Mutex<Option<Onlooker>>,
     pub(crate) quorum: AtomicBool,
     /// Number of restores of etcd.
     pub(crate) restores: AtomicU64,
@@ -124,7 +143,12 @@ impl SimShared {
             let before = store.version();
             let result = change(&mut store);
             budgets::update(&mut store, before);
-            (result, store.version() != before)
+            let changed = store.version() != before;
+            let mut onlooker = self.onlooker.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(look) = onlooker.as_mut().filter(|_| changed) {
+                look(&SimMoment(&store));
+            }
+            (result, changed)
         };
         if changed {
             self.changed.notify_waiters();
@@ -172,6 +196,7 @@ impl Sim {
             store: Mutex::new(ObjectStore::new(config.history)),
             changed: Notify::new(),
             faults: Faults::default(),
+            onlooker: Mutex::default(),
             quorum: AtomicBool::new(true),
             restores: AtomicU64::new(0),
             logs: logs::Logs::default(),
@@ -212,6 +237,11 @@ impl Sim {
 
     pub fn faults(&self) -> &Faults {
         &self.shared.faults
+    }
+
+    /// Calls `look` after each change from now on. It must not use this cluster but by what it is given.
+    pub fn onlooker(&self, look: impl FnMut(&SimMoment<'_>) + Send + 'static) {
+        *self.shared.onlooker.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(look));
     }
 
     /// Takes the quorum away, or restores it. Without one the API answers with its last state and refuses
@@ -257,12 +287,12 @@ impl Sim {
         self.shared.restores.fetch_add(1, Ordering::Relaxed);
         self.shared.write(|store| {
             let nodes: Vec<Value> = store.list("nodes").cloned().collect();
-            let strays = std::mem::take(&mut store.strays);
+            let (strays, ended) = (std::mem::take(&mut store.strays), std::mem::take(&mut store.ended));
             *store = snapshot.0.clone();
-            store.strays = strays;
+            (store.strays, store.ended) = (strays, ended);
             for node in nodes {
                 store.edit("nodes", "", &store::name(&node), |it| {
-                    let switches = ["kubesim/power", "kubesim/network"];
+                    let switches = ["kubesim/power", "kubesim/boot", "kubesim/network"];
                     for (switch, is) in switches.map(|it| (it, &node["metadata"]["annotations"][it])) {
                         if is.is_string() {
                             it["metadata"]["annotations"][switch] = is.clone();

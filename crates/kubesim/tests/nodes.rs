@@ -1,12 +1,14 @@
 //! Nodes: the leases of their kubelets, and the taints of an outage. On a paused clock.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, WatchParams};
-use kubesim::{Sim, SimConfig};
+use kubesim::{OneWay, Sim, SimConfig};
 use serde_json::{Value, json};
 
 fn taints(node: &Value) -> Vec<String> {
@@ -81,6 +83,52 @@ async fn a_node_that_is_cut_off_hears_nothing_and_looks_away_to_the_others() {
     sim.cut_off("n1", false);
     sim.until("nodes", ready).await;
     nodes.get("n1").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_node_whose_network_fails_one_way_requests_are_lost_or_only_what_it_is_answered() {
+    for (lost, is_done) in [(OneWay::Requests, false), (OneWay::Answers, true)] {
+        let sim = Sim::new(SimConfig::default());
+        sim.add_node("n1", "u1");
+        sim.until("nodes", |nodes| nodes[0]["status"]["conditions"][0]["status"] == "True").await;
+        let nodes: Api<Node> = Api::all(Client::new(sim.service_of("n1"), "default"));
+        let mut watch = nodes.watch(&WatchParams::default(), "0").await.unwrap().boxed();
+        watch.next().await.unwrap().unwrap();
+        sim.cut_one_way("n1", lost);
+        let (limit, done) = (Duration::from_mins(1), json!({ "metadata": { "labels": { "done": "yes" } } }));
+        let patch = Patch::Merge(done);
+        let answer = tokio::time::timeout(limit, nodes.patch("n1", &PatchParams::default(), &patch)).await;
+        assert!(answer.is_err(), "{lost:?}");
+        assert_eq!(sim.list("nodes")[0]["metadata"]["labels"]["done"] == "yes", is_done);
+        assert_eq!(tokio::time::timeout(limit, watch.next()).await.is_err(), is_done, "{lost:?}");
+        sim.until("nodes", |nodes| !taints(&nodes[0]).is_empty()).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_on_a_node_ends_with_its_power_and_starts_once_its_next_boot_is_reported() {
+    let sim = Sim::new(SimConfig::default());
+    sim.add_node("n1", "u1");
+    sim.add_bare_pod("shop", "a", "n1");
+    sim.until("pods", |pods| pods[0]["status"]["phase"] == "Running").await;
+    let live = || sim.live_pods("n1").len();
+    let seen = Arc::new(AtomicUsize::new(0));
+    let most = seen.clone();
+    sim.onlooker(move |now| {
+        let live = now.list("nodes").map(|it| now.executing(it).len()).sum();
+        most.store(live, Ordering::Relaxed);
+    });
+    assert_eq!(live(), 1);
+    sim.power("n1", false);
+    sim.cut_off("n1", true);
+    sim.boot("n1", "b2");
+    let boot = |nodes: &[Value]| nodes[0]["status"]["nodeInfo"]["bootID"] == "b2";
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!((live(), boot(&sim.list("nodes")), seen.load(Ordering::Relaxed)), (0, false, 0));
+    sim.cut_off("n1", false);
+    sim.until("nodes", boot).await;
+    sim.until("nodes", |nodes| nodes[0]["status"]["conditions"][0]["status"] == "True").await;
+    assert_eq!((live(), seen.load(Ordering::Relaxed)), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]

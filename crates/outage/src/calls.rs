@@ -15,10 +15,10 @@ use kube::api::{GetParams, Patch};
 use kubeapi::lease::{self, CALL_LIMIT};
 use kubeapi::names::{APP_NAMESPACE, ETCD, NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL, is_server};
 use kubeapi::nodes::{self, CordonAnnotation, MachineIds, OUT_OF_SERVICE, signed};
-use kubeapi::objects::{condition, items, text};
+use kubeapi::objects::{is_ready, items, text};
 use kubeapi::reply::Reach;
 use kubeapi::slim::Known;
-use kubeapi::watch::{Manner, WatchScope, follow_from, jitter_seed};
+use kubeapi::watch::{Manner, ObjectMirror, WatchScope, follow_from, jitter_seed};
 use kubeapi::{ApiClient, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -142,8 +142,7 @@ pub struct NodeItem {
     pub(crate) version: String,
     /// `spec.taints`.
     pub(crate) taints: Vec<Value>,
-    /// Its label says that it is never declared dead.
-    pub is_excluded: bool,
+    is_excluded: bool,
     server: ServerNode,
     /// The machine that has reported it.
     machine: MachineIds,
@@ -160,14 +159,17 @@ impl<'de> Deserialize<'de> for NodeItem {
                 name: text(&meta["name"]),
                 uid: text(&meta["uid"]),
                 boot_id: text(&status["nodeInfo"]["bootID"]),
-                ready: condition(status, "Ready")["status"] == "True",
+                ready: is_ready(&object),
                 unschedulable: spec["unschedulable"] == true,
                 tie_breaker: meta["labels"][TIE_BREAKER_LABEL] == "true",
                 server: is_server(has),
                 etcd: has(ETCD),
                 pulse: Pulse::Unknown,
                 being_deleted: !meta["deletionTimestamp"].is_null(),
-                out_of_service: items(&spec["taints"]).iter().any(|it| it["key"] == OUT_OF_SERVICE),
+                out_of_service: items(&spec["taints"])
+                    .iter()
+                    .find(|it| it["key"] == OUT_OF_SERVICE)
+                    .map(|it| text(&it["value"])),
                 ignored: note(IGNORE_ANNOTATION).is_some(),
                 idle: false,
                 mark: note(OWNER_ANNOTATION).and_then(CordonAnnotation::parse).and_then(CordonMark::of),
@@ -192,6 +194,8 @@ pub struct NodeListing {
     /// For the rule of turns.
     pub nodes: Vec<TurnNode>,
     pub servers: Vec<ServerNode>,
+    /// Those with the label that says never to declare them dead.
+    pub excluded: Vec<String>,
 }
 
 fn nodes_scope() -> WatchScope {
@@ -237,18 +241,21 @@ fn kubelets() -> WatchScope {
     WatchScope::all("leases of kubelets", Lease::url_path(&(), Some(KUBELETS)))
 }
 
-/// Name of each node and version of its kubelet's lease.
-fn versions(leases: Vec<Known>) -> impl Iterator<Item = (String, String)> {
-    let leases = leases.into_iter().map(|it| it.metadata);
-    leases.map(|it| (it.name.unwrap_or_default(), it.resource_version.unwrap_or_default()))
+/// Name of a node and version of its kubelet's lease.
+fn version(lease: Known) -> (String, String) {
+    (lease.metadata.name.unwrap_or_default(), lease.metadata.resource_version.unwrap_or_default())
 }
 
-/// Reads the leases of all kubelets alone, and says whether one of them has not moved for 40 s.
-pub async fn renewals(cluster: &ApiClient, pulses: &mut Pulses, now: Mono) -> Result<bool, ReadError> {
-    let leases = kubelets().list_all::<Known>(cluster).await.map_err(|it| silent(&it))?.items;
-    let leases: Vec<(String, String)> = versions(leases).collect();
-    pulses.take(now, leases.iter().cloned());
-    Ok(leases.iter().any(|(node, _)| pulses.of(now, node) == Pulse::Still))
+/// By node the version of its kubelet's lease, by one watch.
+pub type Renewals = ObjectMirror<Known, String, String>;
+
+/// Dropping it closes the watch.
+pub fn renewals(cluster: &ApiClient) -> Renewals {
+    let manner = Manner { slot: SLOT, ..Manner::default() };
+    ObjectMirror::open(cluster, kubelets(), manner, jitter_seed(), |it| {
+        let (node, version) = version(it);
+        (node, Some(version))
+    })
 }
 
 /// Reads the nodes from the store, and after them the leases of their kubelets.
@@ -266,11 +273,12 @@ pub async fn look(
     if let Some(it) = all.items.iter().find(|it| it.seen.name == own.as_str()) {
         nodes::check_machine(&it.seen.name, &it.machine, cluster.machine()).map_err(|it| silent(&it))?;
     }
-    let mut leases = versions(renewed.items).into_map();
+    let mut leases = renewed.items.into_iter().map(version).into_map();
     let lease = |it: &NodeItem| (it.seen.name.clone(), leases.remove(&it.seen.name).unwrap_or_default());
     pulses.take(now, all.items.iter().map(lease));
     let mut looked = NodeListing::default();
-    for NodeItem { mut seen, mut server, .. } in all.items {
+    for NodeItem { mut seen, mut server, is_excluded, .. } in all.items {
+        looked.excluded.extend(is_excluded.then(|| seen.name.clone()));
         seen.pulse = pulses.of(now, &seen.name);
         server.lease_moving = seen.pulse != Pulse::Still;
         looked.nodes.push(seen);

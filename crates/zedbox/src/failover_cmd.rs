@@ -110,7 +110,7 @@ fn would_run(work: &[HeldWork]) -> String {
 
 async fn status(cluster: &ApiClient, clock: Clock, voice: &Voice) -> anyhow::Result<()> {
     let record = calls::read(cluster).await?.map(|it| it.record).unwrap_or_default();
-    let mut entries = record::all(&record)?;
+    let mut entries = record.failovers;
     let mut rows: Vec<Labelled> = Vec::new();
     for entry in entries.iter_mut().rev() {
         let DeclaredNode { node, number, state, who, why, evidence, passed, .. } = &*entry;
@@ -182,6 +182,13 @@ fn next_step(entry: &DeclaredNode) -> String {
         return wait.to_owned();
     }
     let node = &entry.node;
+    if entry.stays() {
+        return format!(
+            "find out why {node} fails: it was declared dead {} within 24 hours, and stays cordoned when it is back until you type \
+             `kubectl uncordon {node}`",
+            number(entry.times, "time")
+        );
+    }
     format!(
         "repair {node}, then switch it on: in its next boot it takes pods again once it is healthy. If it never comes back: `kubectl \
          delete node {node}`"
@@ -255,7 +262,7 @@ async fn declare(
         silent: told.into_iter().find(|it| it.node.name == name.as_str()),
         api_trouble: trouble,
         minor: failover_calls::minor_version(cluster).await?,
-        is_excluded: calls::named(cluster, &name).await.is_ok_and(|it| it.is_excluded),
+        is_excluded: looked.excluded.contains(&options.node),
         lone,
         actors: failover_calls::actors(cluster).await?,
         now: cluster.server_time().and_then(|it| it.0).unwrap_or_else(|| clock.wall().to_timestamp()),
@@ -308,7 +315,7 @@ async fn declare(
     let now = clock.now();
     let acted = async {
         let looked = calls::look(cluster, &name, &mut pulses, now).await?;
-        let again: Vec<_> = looked.nodes.iter().filter(|it| entry.is(it)).collect();
+        let again: Vec<_> = looked.nodes.iter().filter(|it| it.is_of(&entry)).collect();
         let heard = failover_calls::heard(HERE, &again, &looked.servers, port).await;
         let is_heard = heard.values().flat_map(|it| it.values()).any(|it| *it);
         anyhow::Ok(act::advance(cluster, wall, &entry, &looked.nodes, is_heard).await?)

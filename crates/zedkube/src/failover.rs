@@ -1,11 +1,11 @@
 //! Reports nodes that are silent, and brings to its end what a person has declared of one.
 //!
-//! At rest it reads the leases of the kubelets now and then, and more only where one is not renewed or a node is declared dead. After
+//! At rest it watches the leases of the kubelets, and reads more only where one is not renewed or a node is declared dead. After
 //! an API that fails all begins again: what was not seen was not silent. The command that declares a node writes the taint; if it is
 //! killed in between, the first server by name continues, and after a while any other. Not here: what is
 //! judged (`outage::failover`), what hangs on a node (`kubenodeop::plan::failover`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ::outage::calls::{self, Newest, NodeListing, Pulses};
@@ -57,59 +57,83 @@ pub(crate) struct FailoverDuty {
 #[derive(Default)]
 struct Seen {
     pulses: Pulses,
+    /// Since when the kubelet of a boot that is to be dead renews its lease, and reports no more.
+    renewed: BTreeMap<String, Mono>,
+    /// What fails, so that it is reported once.
+    failures: BTreeSet<String>,
     /// What hangs on a node that is silent.
     hung: BTreeMap<String, HungWork>,
     /// Since when an entry is there, or has its taint.
     entries: BTreeMap<(u32, bool), Mono>,
 }
 
+impl Seen {
+    /// Warns of it, if it is new.
+    fn failed(&mut self, what: String) {
+        if !self.failures.contains(&what) {
+            warn!("{what}");
+            self.failures.insert(what);
+        }
+    }
+}
+
 impl FailoverDuty {
     /// Runs until the sender of the membership is gone. Dropping it loses what was seen of the leases.
     pub(crate) async fn run(mut self) {
-        let (mut seen, mut said) = (Seen::default(), String::new());
+        let (mut seen, mut lost) = (Seen::default(), None);
+        let mut renewals = calls::renewals(&self.cluster);
         loop {
             if self.members.wait_for(ClusterMembership::is_in).await.is_err() {
                 return;
             }
-            let Ok((own, _)) = self.own_node.get() else {
-                self.clock.sleep_until(Some(self.clock.now() + LOOK)).await;
-                continue;
-            };
-            let why = self.look(&own, &mut seen).await.err().unwrap_or_default();
-            if !why.is_empty() {
+            if let Ok((own, _)) = self.own_node.get()
+                && let Err(why) = match lost.clone() {
+                    Some(why) => Err(why),
+                    None => self.look(&own, renewals.known(), &mut seen).await,
+                }
+            {
                 seen.pulses = Pulses::default();
                 self.hears.send_if_modified(|held| step::update(held, Hears::default()));
                 self.tell(&[], &Seen::default(), false);
-                if why != said {
-                    warn!(error = why, "cannot look for nodes that are silent");
-                }
+                seen.failed(format!("cannot look for nodes that are silent: {why}"));
             }
-            said = why;
-            tokio::select! {
-                () = self.clock.sleep_until(Some(self.clock.now() + LOOK)) => {}
-                Ok(()) = self.lease.changed() => drop(self.lease.borrow_and_update()),
+            let next = self.clock.now() + LOOK;
+            loop {
+                tokio::select! {
+                    () = self.clock.sleep_until(Some(next)) => break,
+                    Ok(()) = self.lease.changed() => {
+                        self.lease.borrow_and_update();
+                        break;
+                    }
+                    heard = renewals.changed() => lost = heard.err().map(|it| it.line()),
+                }
             }
         }
     }
 
-    async fn look(&self, own: &NodeName, seen: &mut Seen) -> Result<(), String> {
+    async fn look(
+        &self,
+        own: &NodeName,
+        renewals: Option<&BTreeMap<String, String>>,
+        seen: &mut Seen,
+    ) -> Result<(), String> {
         let record = calls::record(self.lease.borrow().as_ref()).cloned().unwrap_or_default();
-        let open = record::open(&record);
         let now = self.clock.now();
-        let still =
-            calls::renewals(&self.cluster, &mut seen.pulses, now).await.map_err(|it| it.to_string())?;
-        if !still && open.is_empty() {
+        seen.pulses.take(now, renewals.into_iter().flatten().map(|(node, at)| (node.clone(), at.clone())));
+        if !seen.pulses.any_still(now) && record::open(&record).is_empty() {
             self.hears.send_if_modified(|held| step::update(held, Hears::default()));
             self.tell(&[], &Seen::default(), true);
+            seen.failures.clear();
             return Ok(());
         }
         let looked = calls::look(&self.cluster, own, &mut seen.pulses, now).await;
-        let NodeListing { nodes, servers } = looked.map_err(|it| it.to_string())?;
+        let NodeListing { nodes, servers, .. } = looked.map_err(|it| it.to_string())?;
+        let open = record::standing(&record, &nodes);
         let silent = silence::still(own.as_str(), &nodes, &record)?;
         let asked: Vec<_> = nodes
             .iter()
             .filter(|it| {
-                silent.iter().any(|node| node.name == it.name) || open.iter().any(|entry| entry.is(it))
+                silent.iter().any(|node| node.name == it.name) || open.iter().any(|entry| it.is_of(entry))
             })
             .collect();
         let heard = failover_calls::heard(own.as_str(), &asked, &servers, self.port).await;
@@ -117,7 +141,14 @@ impl FailoverDuty {
         let answers = heard.iter().filter_map(|(node, heard)| Some((node.clone(), of_us(heard)?)));
         let answers: Hears = answers.collect();
         self.hears.send_if_modified(|held| step::update(held, answers));
-        let told = silence::told(&nodes, &record, &silent, &heard);
+        let mut told = silence::told(&nodes, &record, &silent, &heard);
+        seen.renewed.retain(|node, _| told.iter().any(|it| it.is_renewed_only() && it.node.name == *node));
+        for it in told.iter_mut().filter(|it| it.is_renewed_only()) {
+            // That comes a moment before the report of another boot.
+            if now.since(*seen.renewed.entry(it.node.name.clone()).or_insert(now)) < LOOK {
+                it.silence = NodeSilence::Declared;
+            }
+        }
         seen.hung.retain(|node, _| told.iter().any(|it| it.node.name == *node));
         for it in told.iter().filter(|it| it.silence == NodeSilence::Silent) {
             let name = &it.node.name;
@@ -127,7 +158,9 @@ impl FailoverDuty {
                 // That it is silent is reported all the same.
                 match Box::pin(hung(&self.cluster, &node)).await {
                     Ok(found) => drop(seen.hung.insert(name.clone(), found)),
-                    Err(error) => warn!(node = name, error = error.line(), "what hangs on it is not known"),
+                    Err(error) => {
+                        seen.failed(format!("what hangs on node {name} is not known: {}", error.line()));
+                    }
                 }
             }
         }
@@ -138,12 +171,7 @@ impl FailoverDuty {
             let is_heard = heard.get(&entry.node).is_some_and(|it| it.values().any(|answers| *answers));
             // What is seen of it stays: the next look tries again.
             if let Err(error) = self.act(own, entry, &nodes, is_heard, seen).await {
-                warn!(
-                    node = entry.node,
-                    number = entry.number,
-                    error,
-                    "cannot take the next step of a failover"
-                );
+                seen.failed(format!("cannot take the next step for {}: {error}", entry.words()));
             }
         }
         Ok(())
@@ -186,7 +214,9 @@ impl FailoverDuty {
         let since = *seen.entries.entry((entry.number, entry.state.is_tainted())).or_insert(now);
         let lasted = now.since(since);
         let takes_over = if is_first(own, nodes) { TAKE_OVER[0] } else { TAKE_OVER[1] };
-        let is_seen = seen.pulses.of(now, &entry.node) != Pulse::Unknown;
+        // One whose Node was deleted has no lease.
+        let is_seen =
+            seen.pulses.of(now, &entry.node) != Pulse::Unknown || !nodes.iter().any(|it| it.is_of(entry));
         if lasted < takes_over && (entry.state == FailoverState::Declared || takes_over == TAKE_OVER[1])
             || !is_seen
         {
@@ -203,7 +233,8 @@ impl FailoverDuty {
             );
             return Ok(());
         }
-        if !entry.state.is_tainted() {
+        let is_all = entry.work.iter().all(|it| !it.on.is_empty());
+        if !entry.state.is_tainted() || is_all && entry.state == FailoverState::Moved {
             return Ok(());
         }
         let found = placed(&self.cluster, &entry.node, &entry.work).await.map_err(|error| error.line())?;
@@ -219,9 +250,7 @@ impl FailoverDuty {
             return Ok(());
         }
         let edit = |record: &TurnRecord| {
-            record::edited(record, entry, |it| {
-                (it.state, it.work) = (state.clone(), work.clone());
-            })
+            Ok(record::edited(record, entry, |it| (it.state, it.work) = (state.clone(), work.clone())))
         };
         operator::change(&self.cluster, wall, edit).await.map(drop).map_err(|it| it.to_string())
     }

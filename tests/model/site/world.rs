@@ -249,7 +249,7 @@ impl Site {
                 etcd: self.is_server(nth),
                 pulse: pulses.map(|it| it.of(at, &name)).unwrap_or_default(),
                 being_deleted: false,
-                out_of_service: false,
+                out_of_service: None,
                 ignored: false,
                 idle: answers && holders.contains(&name) && it.keeper.as_ref().is_some_and(|it| it.idle),
                 mark: node.mark.clone(),

@@ -22,7 +22,7 @@ use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::found;
 use kubeapi::names::{NodeName, PodRef, PodUid};
-use kubeapi::slim::{Known, Pod, is_ready};
+use kubeapi::slim::{Known, Pod, is_ready, ready_of_pod};
 use kubeapi::watch::{List, WatchScope};
 
 /// Kubernetes puts this on the kubelet's images of static pods.
@@ -167,7 +167,7 @@ pub(crate) fn facts(pod: &Pod) -> PodFacts {
 fn never_ready(pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return false };
     let Some(started) = &status.start_time else { return false };
-    let ready = status.conditions.iter().flatten().find(|it| it.type_ == "Ready");
+    let ready = ready_of_pod(pod);
     let since = ready.and_then(|it| it.last_transition_time.as_ref());
     ready.is_none_or(|it| it.status != "True")
         && since.is_none_or(|it| it.0.duration_since(started.0) <= FIRST_STATUS)

@@ -12,7 +12,7 @@ use crate::plan::budget::{Holds, Selector};
 use crate::plan::held::{Inspected, UnhealthyPod, UnhealthyReason};
 use kubeapi::ApiClient;
 use kubeapi::Error;
-use kubeapi::slim::{Condition, Pod};
+use kubeapi::slim::{Condition, Pod, ready_of_pod};
 use kubeapi::watch::WatchScope;
 
 /// As many are named; the first by name.
@@ -60,7 +60,6 @@ pub(super) fn text(selector: &Selector) -> String {
 pub(crate) fn hindrance(pod: &Pod, now: Timestamp) -> Option<UnhealthyPod> {
     let status = pod.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    let condition = |kind: &str| conditions.iter().find(|condition| condition.type_ == kind);
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
     let (why, since) = if let Some(Time(gone_by)) = pod.metadata.deletion_timestamp.as_ref() {
         // The time stamp is the end of the grace period.
@@ -69,11 +68,11 @@ pub(crate) fn hindrance(pod: &Pod, now: Timestamp) -> Option<UnhealthyPod> {
     } else if matches!(status.and_then(|it| it.phase.as_deref()), Some("Succeeded" | "Failed")) {
         return None;
     } else if node.is_empty() {
-        let placed = condition("PodScheduled");
+        let placed = conditions.iter().find(|it| it.type_ == "PodScheduled");
         let sentence = placed.and_then(|it| it.message.clone()).unwrap_or_default();
         (UnhealthyReason::Unplaced(sentence), changed(placed).or_else(|| created(pod)))
     } else {
-        let ready = condition("Ready");
+        let ready = ready_of_pod(pod);
         if ready.is_some_and(|it| it.status == "True") {
             return None;
         }

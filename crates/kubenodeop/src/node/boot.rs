@@ -24,7 +24,7 @@ use kube::Resource as _;
 use kubeapi::names::{NodeName, SYSTEM_NAMESPACE};
 use kubeapi::objects::{items, text};
 use kubeapi::reply::Reach;
-use kubeapi::slim::{NodeObject, Pod};
+use kubeapi::slim::{NodeObject, Pod, ready_of_pod};
 use kubeapi::watch::{Manner, ObjectMirror, Update, WatchScope, follow, follow_from, jitter_seed};
 use kubeapi::{ApiClient, Error, nodes};
 use serde::{Deserialize, Deserializer};
@@ -433,8 +433,7 @@ fn not_ready(pod: &Pod) -> Option<String> {
     if matches!(phase, "Succeeded" | "Failed") || pod.metadata.deletion_timestamp.is_some() {
         return None;
     }
-    let conditions = status.and_then(|it| it.conditions.as_deref()).unwrap_or_default();
-    let ready = conditions.iter().find(|it| it.type_ == "Ready");
+    let ready = ready_of_pod(pod);
     if ready.is_some_and(|it| it.status == "True") {
         return None;
     }

@@ -4,7 +4,7 @@
 use checks::{Finding, nodes};
 use k8s_openapi::api::core::v1::Taint;
 use kubeapi::names::{NodeName, OUTAGE_TAINTS, OWNER_ANNOTATION};
-use kubeapi::nodes::{CordonAnnotation, DEAD_BOOT_ANNOTATION};
+use kubeapi::nodes::{CordonAnnotation, DEAD_BOOT_ANNOTATION, FAILOVER_STAYS};
 use kubeapi::slim::NodeObject;
 use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error};
@@ -121,9 +121,16 @@ fn taints(node: &NodeObject) -> impl Iterator<Item = &Taint> {
     node.spec.iter().flat_map(|spec| spec.taints.iter().flatten())
 }
 
-/// The taints of an outage before `boot_id` on `node`, as people read them.
+/// The annotation of a boot that was declared dead, where somebody has removed our taint of it by hand.
+fn scar(node: &NodeObject, boot_id: &str) -> Option<String> {
+    let is_left = dead_boot(node, boot_id).is_some() && !taints(node).any(is_of_failover);
+    is_left.then(|| DEAD_BOOT_ANNOTATION.to_owned())
+}
+
+/// The taints that an outage before `boot_id` has left on `node`, as people read them.
 pub(crate) fn of_outage(node: &NodeObject, boot_id: &str) -> Vec<String> {
-    taints(node).filter(|it| is_stale(node, it, boot_id)).map(text).collect()
+    let stale = taints(node).filter(|it| is_stale(node, it, boot_id)).map(text);
+    stale.chain(scar(node, boot_id)).collect()
 }
 
 /// Which taints of our node keep pods away and are not of what it is for, and what a look at the other nodes says of them.
@@ -169,7 +176,8 @@ pub async fn remove_stale(
     let (object, facts) = node::read_whole(cluster, name, device_uuid).await?;
     let (stale, mut kept): (Vec<&Taint>, Vec<&Taint>) =
         taints(&object).partition(|it| is_stale(&object, it, boot_id));
-    if stale.is_empty() || !facts.ready {
+    let scar = scar(&object, boot_id);
+    if stale.is_empty() && scar.is_none() || !facts.ready {
         return Ok(Vec::new());
     }
     let mut body = json!({ "metadata": { "resourceVersion": facts.resource_version }, "spec": {} });
@@ -178,7 +186,11 @@ pub async fn remove_stale(
     match (dead_boot(&object, boot_id), ours.first()) {
         (Some(dead), Some(taint)) if held.is_empty() => {
             body["metadata"]["annotations"][DEAD_BOOT_ANNOTATION] = Value::Null;
-            if facts.cordon != CordonOwner::Foreign {
+            if taint.value.as_ref().is_some_and(|it| it.ends_with(FAILOVER_STAYS)) {
+                // Nobody's of ours: a person lifts it.
+                body["metadata"]["annotations"][OWNER_ANNOTATION] = Value::Null;
+                body["spec"]["unschedulable"] = true.into();
+            } else if facts.cordon != CordonOwner::Foreign {
                 let owner = CordonAnnotation::of_failover(dead, taint.value.as_deref().unwrap_or_default());
                 let owner = owner.text().map_err(|source| Error::Unaskable {
                     what: format!("cordon node {name}"),
@@ -189,6 +201,7 @@ pub async fn remove_stale(
             }
             stale.extend(ours);
         }
+        (Some(_), None) => body["metadata"]["annotations"][DEAD_BOOT_ANNOTATION] = Value::Null,
         _ => {
             if !held.is_empty() {
                 warn!(node = %name, ?held, "keeps the taint out-of-service: volumes are attached here and elsewhere");
@@ -196,12 +209,12 @@ pub async fn remove_stale(
             kept.extend(ours);
         }
     }
-    if stale.is_empty() {
+    if stale.is_empty() && scar.is_none() {
         return Ok(Vec::new());
     }
     body["spec"]["taints"] = if kept.is_empty() { json!(null) } else { json!(kept) };
     node::patch(cluster, &format!("remove stale taints of node {name}"), name, body).await?;
-    Ok(stale.into_iter().map(text).collect())
+    Ok(stale.into_iter().map(text).chain(scar).collect())
 }
 
 #[cfg(test)]

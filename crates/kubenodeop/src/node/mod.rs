@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::ObjectList;
-use kubeapi::slim::{Condition, NodeObject};
+use kubeapi::slim::{NodeObject, ready_of_node};
 use serde_json::{Value, json};
 
 use crate::storage::VolumesBefore;
@@ -278,19 +278,14 @@ pub(crate) fn scope(name: &NodeName) -> WatchScope {
     WatchScope::one(format!("node {name}"), NodeObject::url_path(None), name.as_str())
 }
 
-fn ready(node: &NodeObject) -> Option<&Condition> {
-    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().find(|it| it.type_ == "Ready")
-}
-
 /// Condition Ready is True.
 pub(crate) fn is_ready(node: &NodeObject) -> bool {
-    ready(node).is_some_and(|it| it.status == "True")
+    ready_of_node(node).is_some_and(|it| it.status == "True")
 }
 
 /// What condition Ready says, or nothing when it is True.
 pub(crate) fn not_ready(node: &NodeObject) -> String {
-    match ready(node) {
+    match ready_of_node(node) {
         None => "it has no condition Ready yet".to_owned(),
         Some(ready) if ready.status == "True" => String::new(),
         Some(ready) => {
@@ -311,7 +306,7 @@ pub(crate) fn facts(node: &NodeObject) -> Result<NodeFacts, Error> {
     Ok(NodeFacts {
         name,
         ready: is_ready(node),
-        silent: if ready(node).is_some_and(|it| it.status == "Unknown") {
+        silent: if ready_of_node(node).is_some_and(|it| it.status == "Unknown") {
             not_ready(node)
         } else {
             String::new()

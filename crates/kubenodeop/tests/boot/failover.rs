@@ -93,20 +93,20 @@ async fn f7_our_taint_of_a_boot_that_was_declared_dead_becomes_our_cordon_in_ano
 
 #[tokio::test(start_paused = true)]
 async fn f7_no_out_of_service_taint_goes_in_the_boot_that_was_declared_dead_or_that_is_not_ours() {
-    for (what, value, dead) in [
-        ("of this boot", OURS, Some("b2")),
-        ("boot not known", OURS, None),
-        ("boot empty", OURS, Some("")),
-        ("somebody else's", "reboot", Some("b1")),
+    for (what, value, dead, kept) in [
+        ("of this boot", OURS, Some("b2"), Some("b2")),
+        ("boot not known", OURS, None, None),
+        ("boot empty", OURS, Some(""), Some("")),
+        ("somebody else's", "reboot", Some("b1"), None),
     ] {
         let mut stage = tainted(value, dead).await;
-        stage.repaired(1).await;
+        stage.repaired(1 + usize::from(dead != kept)).await;
         tokio::time::sleep(Duration::from_mins(20)).await;
         assert_eq!(stage.kept().len(), 2, "{what}");
         assert!(stage.is_out_of_service(), "{what}");
         assert_eq!((stage.cordon(), stage.patches()), ((false, None), 1), "{what}");
         let mark = &stage.node()["metadata"]["annotations"]["pillar-rs/dead-boot"];
-        assert_eq!(mark.as_str(), dead, "{what}");
+        assert_eq!(mark.as_str(), kept, "{what}");
     }
 }
 
@@ -138,6 +138,38 @@ async fn f7_a_cordon_of_somebody_stays_his_and_one_of_ours_becomes_that_of_the_d
         stage.repaired(2).await;
         assert_eq!(stage.cordon(), (true, expected));
         assert_eq!((stage.kept(), stage.patches()), (vec!["disk:NoExecute".to_owned()], 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f7_what_is_left_where_a_person_removed_our_taint_goes_in_another_boot() {
+    for (boot, expected) in [("b1", Value::Null), ("b2", json!("b2"))] {
+        let mut stage = tainted(OURS, Some(boot)).await;
+        stage.sim.edit("nodes", "", "n1", |node| {
+            node["spec"]["taints"] = json!([{ "key": "disk", "effect": "NoExecute" }]);
+        });
+        if expected.is_null() {
+            stage.repaired(1).await;
+        }
+        tokio::time::sleep(Duration::from_mins(20)).await;
+        assert_eq!(stage.node()["metadata"]["annotations"]["pillar-rs/dead-boot"], expected);
+        assert_eq!((stage.cordon(), stage.kept()), ((false, None), vec!["disk:NoExecute".to_owned()]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f7_the_cordon_of_a_node_that_fails_again_and_again_is_nobodys_of_ours() {
+    let before = json!({ "bootId": "b0", "requestedBy": 2, "requestedAt": "t" }).to_string();
+    for mark in [None, Some(before)] {
+        let mut stage = tainted("pillar-rs-3-stays", Some("b1")).await;
+        stage.sim.edit("nodes", "", "n1", |node| {
+            if let Some(mark) = &mark {
+                node["metadata"]["annotations"]["pillar-rs/cordon-owner"] = mark.clone().into();
+            }
+        });
+        stage.repaired(2).await;
+        assert_eq!((stage.cordon(), stage.patches()), ((true, None), 1));
+        assert_eq!(stage.kept(), ["disk:NoExecute"]);
     }
 }
 

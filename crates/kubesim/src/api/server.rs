@@ -24,6 +24,7 @@ use crate::api;
 use crate::failure::Failure;
 use crate::faults::ScriptedFault;
 use crate::kubelets;
+use crate::node_state::{ANSWERS, REQUESTS};
 use crate::request::{SimRequest, SimResponse};
 
 pub type SimBody = UnsyncBoxBody<Bytes, std::io::Error>;
@@ -41,13 +42,17 @@ impl SimService {
         Self { shared, from: from.to_owned() }
     }
 
-    /// Returns once this node is cut off from the API.
-    async fn cut_off(self) {
+    fn is_lost(&self, what: &str) -> bool {
+        kubelets::is_lost(&self.shared.store(), &self.from, what)
+    }
+
+    /// Returns once this node hears nothing of the API.
+    async fn deaf(self) {
         while !self.from.is_empty() {
             let changed = self.shared.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if kubelets::is_cut_off(&self.shared.store(), &self.from) {
+            if self.is_lost(ANSWERS) {
                 return;
             }
             changed.await;
@@ -63,7 +68,7 @@ impl SimService {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes().to_vec();
         let uri = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
-        if kubelets::is_cut_off(&self.shared.store(), &self.from) {
+        if self.is_lost(REQUESTS) {
             std::future::pending::<()>().await;
         }
         let mut late = None;
@@ -99,11 +104,14 @@ impl SimService {
         if let Some(wait) = late {
             tokio::time::sleep(wait).await;
         }
+        if self.is_lost(ANSWERS) {
+            std::future::pending::<()>().await;
+        }
         match said {
             SimResponse::Json(code, value) => json(code, &value),
             SimResponse::Text(code, text) => respond(code, "text/plain", whole(text)),
             SimResponse::Watch(watch) => {
-                let both = (Box::pin(watch.lines()), Box::pin(self.cut_off()));
+                let both = (Box::pin(watch.lines()), Box::pin(self.deaf()));
                 let lines = futures::stream::unfold(both, |(mut lines, mut cut)| async move {
                     tokio::select! {
                         // A watch of a cut-off node stays open and silent.

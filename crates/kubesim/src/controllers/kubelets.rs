@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::SimConfig;
 use crate::node_state::{
-    AWAY_TAINT, CORDON_TAINT, has_power, has_taint, is_cut, is_left_behind, is_reachable,
+    AWAY_TAINT, CORDON_TAINT, has_power, has_taint, is_left_behind, is_reachable, loses,
 };
 use crate::store::{ObjectName, ObjectStore, condition, is_held_back, is_true, name, namespace, uid};
 use crate::timers::{SimTimers, TimerKey};
@@ -15,8 +15,8 @@ use crate::volumes::are_attached;
 pub(crate) const LEASES: &str = "coordination/leases";
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-pub(crate) fn is_cut_off(store: &ObjectStore, node: &str) -> bool {
-    store.get("nodes", "", node).is_some_and(is_cut)
+pub(crate) fn is_lost(store: &ObjectStore, node: &str, what: &str) -> bool {
+    store.get("nodes", "", node).is_some_and(|it| loses(it, what))
 }
 
 /// A node becomes Ready some time after power on.
@@ -51,6 +51,10 @@ pub(crate) fn node(
     }
     timers.cancel(&lost);
     timers.cancel(&silent);
+    let boot = &node["metadata"]["annotations"]["kubesim/boot"];
+    if boot.is_string() && *boot != node["status"]["nodeInfo"]["bootID"] {
+        store.edit("nodes", "", &name(&node), |it| it["status"]["nodeInfo"]["bootID"] = boot.clone());
+    }
     if timers.is_due(renewal.clone(), now, config.renew_every) {
         renew(store, &name(&node));
         timers.is_due(renewal, now, config.renew_every);
@@ -58,6 +62,7 @@ pub(crate) fn node(
     let starts = !is_ready && timers.is_due(what, now, config.start_time);
     if is_ready || starts {
         store.strays.remove(&name(&node));
+        store.ended.remove(&name(&node));
     }
     if starts {
         set_ready(store, "nodes", &node, true);

@@ -57,8 +57,10 @@ pub(crate) struct ObjectStore {
     owned: BTreeMap<String, BTreeSet<ObjectKey>>,
     /// Pods by node.
     on_node: BTreeMap<String, BTreeSet<ObjectName>>,
-    /// By node: UIDs of pods that the API has removed and of which the containers still run.
-    pub(crate) strays: BTreeMap<String, BTreeSet<String>>,
+    /// By node: pods that the API has removed and of which the containers still run, by UID.
+    pub(crate) strays: BTreeMap<String, BTreeMap<String, Arc<Value>>>,
+    /// By node: UIDs of pods that ended with its power, until its kubelet starts containers again.
+    pub(crate) ended: BTreeMap<String, BTreeSet<String>>,
     history: VecDeque<Changed>,
     keep: usize,
 }
@@ -71,6 +73,7 @@ impl ObjectStore {
             owned: BTreeMap::new(),
             on_node: BTreeMap::new(),
             strays: BTreeMap::new(),
+            ended: BTreeMap::new(),
             history: VecDeque::new(),
             keep,
         }
@@ -138,6 +141,19 @@ impl ObjectStore {
     pub(crate) fn pods_on(&self, node: &str) -> impl ExactSizeIterator<Item = &ObjectName> {
         static NONE: BTreeSet<ObjectName> = BTreeSet::new();
         self.on_node.get(node).unwrap_or(&NONE).iter()
+    }
+
+    /// Pods with a running container on this node, also those that the API no longer has.
+    pub(crate) fn executing(&self, node: &Value) -> Vec<&Value> {
+        let named = name(node);
+        if !node_state::has_power(node) {
+            return Vec::new();
+        }
+        let ended = self.ended.get(&named);
+        let runs = |it: &&Value| node_state::runs(it) && !ended.is_some_and(|all| all.contains(&uid(it)));
+        let here = self.pods_on(&named).filter_map(|it| self.get("pods", &it.0, &it.1)).filter(runs);
+        let strays = self.strays.get(&named).into_iter().flat_map(BTreeMap::values);
+        here.chain(strays.map(AsRef::as_ref)).collect()
     }
 
     /// `None` when they are no longer known, or not yet, after a restore.
@@ -325,8 +341,12 @@ impl ObjectStore {
             let there = self.get("nodes", "", node_name(old));
             let is_unaware =
                 there.is_some_and(|it| node_state::has_power(it) && !node_state::is_reachable(it));
-            if is_unaware && !new.as_deref().is_some_and(node_state::runs) {
-                self.strays.entry(node_name(old).to_owned()).or_default().insert(uid(old));
+            let has_ended = self.ended.get(node_name(old)).is_some_and(|all| all.contains(&uid(old)));
+            if is_unaware && !has_ended && !new.as_deref().is_some_and(node_state::runs) {
+                self.strays
+                    .entry(node_name(old).to_owned())
+                    .or_default()
+                    .insert(uid(old), Arc::new(old.clone()));
             }
         }
         let indexed = |it: &Value| (owner_uid(it).to_owned(), node_name(it).to_owned());

@@ -10,14 +10,21 @@ pub(crate) fn has_power(node: &Value) -> bool {
     node["metadata"]["annotations"]["kubesim/power"] != "off"
 }
 
-/// Whether this node and the API are parted; other clients never are.
-pub(crate) fn is_cut(node: &Value) -> bool {
-    node["metadata"]["annotations"]["kubesim/network"] == "off"
+/// What the node sends to the API.
+pub(crate) const REQUESTS: &str = "requests";
+/// What the API sends to the node.
+pub(crate) const ANSWERS: &str = "answers";
+
+/// Whether this is lost between the node and the API; of other clients nothing ever is.
+pub(crate) fn loses(node: &Value, what: &str) -> bool {
+    let network = &node["metadata"]["annotations"]["kubesim/network"];
+    network == "off" || network == what
 }
 
 /// Whether its kubelet runs and speaks with the API.
 pub(crate) fn is_reachable(node: &Value) -> bool {
-    has_power(node) && !is_cut(node)
+    let is_stopped = node["metadata"]["annotations"]["kubesim/kubelet"] == "off";
+    has_power(node) && !is_stopped && !loses(node, REQUESTS) && !loses(node, ANSWERS)
 }
 
 /// With any value and effect.

@@ -8,6 +8,15 @@ use crate::kubelets::LEASES;
 use crate::store::{condition, uid};
 use crate::{Sim, machines, node_state, volumes, workloads};
 
+/// What a network that fails one way loses between a node and the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OneWay {
+    /// What the node sends: the server sees no request of it. Open watches go on.
+    Requests,
+    /// What it is sent: its requests are carried out, and it hears nothing of that.
+    Answers,
+}
+
 impl Sim {
     /// Its device has this UUID. It is Ready after the start time.
     pub fn add_node(&self, name: &str, device_uuid: &str) {
@@ -25,19 +34,42 @@ impl Sim {
 
     /// Switches a node off or on: its pods do not change meanwhile.
     pub fn power(&self, node: &str, on: bool) {
-        self.switch("nodes", "", node, "power", on);
+        if !on {
+            self.shared.write(|store| {
+                let here: Vec<_> = store.pods_on(node).cloned().collect();
+                let ended = here.iter().filter_map(|it| store.get("pods", &it.0, &it.1)).map(uid).collect();
+                store.ended.insert(node.to_owned(), ended);
+            });
+        }
+        self.switch("nodes", "", node, "power", if on { "on" } else { "off" });
+    }
+
+    /// Switches a node on, in a boot that its kubelet reports once it reaches the API.
+    pub fn boot(&self, node: &str, boot_id: &str) {
+        self.switch("nodes", "", node, "boot", boot_id);
+        self.power(node, true);
     }
 
     /// Parts a node from the API, or reconnects it: its kubelet and clients of [`Sim::service_of`]. Its pods
     /// keep running.
     pub fn cut_off(&self, node: &str, off: bool) {
-        self.switch("nodes", "", node, "network", !off);
+        self.switch("nodes", "", node, "network", if off { "off" } else { "on" });
     }
 
-    fn switch(&self, resource: &str, namespace: &str, name: &str, what: &str, on: bool) {
+    /// Stops the kubelet of a node, or starts it again: all else there goes on.
+    pub fn run_kubelet(&self, node: &str, on: bool) {
+        self.switch("nodes", "", node, "kubelet", if on { "on" } else { "off" });
+    }
+
+    /// [`Sim::cut_off`] one way, until [`Sim::cut_off`] reconnects it.
+    pub fn cut_one_way(&self, node: &str, lost: OneWay) {
+        let lost = if lost == OneWay::Requests { node_state::REQUESTS } else { node_state::ANSWERS };
+        self.switch("nodes", "", node, "network", lost);
+    }
+
+    fn switch(&self, resource: &str, namespace: &str, name: &str, what: &str, to: &str) {
         self.edit(resource, namespace, name, |it| {
-            it["metadata"]["annotations"][format!("kubesim/{what}")] =
-                if on { "on".into() } else { "off".into() };
+            it["metadata"]["annotations"][format!("kubesim/{what}")] = to.into();
         });
     }
 
@@ -52,7 +84,7 @@ impl Sim {
 
     /// Switches kube-vip's service for this virtual IP on or off.
     pub fn serve_virtual_ip(&self, lease: &str, on: bool) {
-        self.switch(LEASES, "kube-system", lease, "kube-vip", on);
+        self.switch(LEASES, "kube-system", lease, "kube-vip", if on { "on" } else { "off" });
     }
 
     /// A pod as an unclean boot leaves it: long Terminating, or in phase Unknown, without running containers,
@@ -74,12 +106,8 @@ impl Sim {
     /// UIDs of pods with a running container on this node, as its container runtime lists them.
     pub fn live_pods(&self, node: &str) -> BTreeSet<String> {
         let store = self.shared.store();
-        if !store.get("nodes", "", node).is_some_and(node_state::has_power) {
-            return BTreeSet::new();
-        }
-        let lives = |it: &&Value| it["spec"]["nodeName"] == node && node_state::runs(it);
-        let strays = store.strays.get(node).into_iter().flatten().cloned();
-        store.list("pods").filter(lives).map(uid).chain(strays).collect()
+        let all = store.get("nodes", "", node).map(|it| store.executing(it)).unwrap_or_default();
+        all.into_iter().map(uid).collect()
     }
 
     /// With its replica set.

@@ -5,26 +5,28 @@ use jiff::Timestamp;
 use kubeapi::{ApiClient, NodeName};
 
 use super::calls;
-use super::record::{DeclaredNode, FailoverState, edited};
+use super::record::edited;
 use crate::calls::named;
 use crate::operator::{Failed, change};
 use crate::turn::pulses::Pulse;
-use crate::turn::record::TurnRecord;
+use crate::turn::record::{DeclaredNode, FailoverState, TurnRecord};
 use crate::turn::rule::TurnNode;
 
 /// What becomes of `entry` by one reading of `nodes`, where that needs no write of the Node; `None`: it stays, and one
 /// that is [`FailoverState::Declared`] gets its taint. `is_heard`: it answers somebody.
 pub fn seen(entry: &DeclaredNode, nodes: &[TurnNode], is_heard: bool) -> Option<FailoverState> {
-    let Some(node) = nodes.iter().find(|it| entry.is(it)) else { return Some(FailoverState::Gone) };
-    let has_taint = node.out_of_service;
-    let lives = is_heard || node.ready || node.pulse == Pulse::Moving || !entry.is_same_boot(node);
+    let Some(node) = nodes.iter().find(|it| it.is_of(entry)) else { return Some(FailoverState::Gone) };
+    let has_taint = node.out_of_service.is_some();
+    let lives = is_heard || node.ready || node.pulse == Pulse::Moving || !node.is_in_dead_boot(entry);
     match entry.state {
         FailoverState::Declared if has_taint => Some(FailoverState::Tainted),
+        FailoverState::Withdrawn if node.is_tainted_by(entry) => Some(FailoverState::Tainted),
         FailoverState::Declared if lives => Some(FailoverState::Withdrawn),
         FailoverState::Tainted | FailoverState::Moved if has_taint => None,
-        FailoverState::Tainted | FailoverState::Moved if entry.is_same_boot(node) => {
+        FailoverState::Tainted | FailoverState::Moved if node.is_in_dead_boot(entry) => {
             Some(FailoverState::Lifted)
         }
+        FailoverState::Tainted | FailoverState::Moved if entry.stays() && node.unschedulable => None,
         FailoverState::Tainted | FailoverState::Moved => Some(FailoverState::Returned),
         FailoverState::Declared
         | FailoverState::Returned
@@ -48,7 +50,7 @@ pub async fn advance(
         Some(state) => state,
         None if entry.state == FailoverState::Declared => {
             // One that was renewed, and not for long enough, is no silence.
-            if !nodes.iter().any(|it| entry.is(it) && it.pulse == Pulse::Still) {
+            if !nodes.iter().any(|it| it.is_of(entry) && it.pulse == Pulse::Still) {
                 return Ok(None);
             }
             let Ok(name) = NodeName::parse(&entry.node) else { return Ok(None) };
@@ -67,10 +69,10 @@ pub async fn advance(
     };
     let withdrawn = DeclaredNode { state: FailoverState::Withdrawn, ..entry.clone() };
     let edit = |record: &TurnRecord| {
-        let after = edited(record, entry, |it| it.state = state.clone())?;
+        let after = edited(record, entry, |it| it.state = state.clone());
         // Another one may have withdrawn it while the taint was written.
         let is_written = state == FailoverState::Tainted;
-        if is_written { edited(&after, &withdrawn, |it| it.state = state.clone()) } else { Ok(after) }
+        Ok(if is_written { edited(&after, &withdrawn, |it| it.state = state.clone()) } else { after })
     };
     change(cluster, wall, edit).await?;
     Ok(Some(state))

@@ -13,11 +13,11 @@ use kubeapi::slim::longhorn::{self, NODE_DOWN_NOTHING, NODE_DOWN_POLICY};
 use kubeapi::{ApiClient, Error};
 use serde_json::{Value, json};
 
-use super::record::DeclaredNode;
 use super::silence::Heard;
 use crate::calls::NodeItem;
 use crate::margin::facts::ServerNode;
 use crate::margin::words;
+use crate::turn::record::DeclaredNode;
 use crate::turn::rule::TurnNode;
 
 /// Groups of software that acts on silent nodes, and what of it does.

@@ -13,4 +13,4 @@ pub mod silence;
 #[cfg(test)]
 mod tests;
 
-pub use record::{DeclaredNode, FailoverState};
+pub use crate::turn::record::{DeclaredNode, FailoverState};

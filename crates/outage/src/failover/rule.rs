@@ -5,9 +5,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::names::listed;
+use kubeapi::nodes::OUT_OF_SERVICE;
 use topics::number;
 
-use super::record::{DeclaredNode, FailoverState, all};
+use super::record::{DAY, lately};
 use super::silence::SilentNode;
 use crate::turn::pulses::Pulse;
 use crate::turn::record::{Op, Phase, TurnRecord};
@@ -15,7 +16,6 @@ use crate::turn::rule::{TurnNode, down};
 
 /// A node is failed over once in so long, and the cluster so often in a day.
 const AGAIN: SignedDuration = SignedDuration::from_hours(1);
-const DAY: SignedDuration = SignedDuration::from_hours(24);
 const MOST_A_DAY: usize = 3;
 /// Kubernetes has the taint by default from this minor version on.
 const WITH_TAINT: u32 = 26;
@@ -183,6 +183,14 @@ fn operation(node: &TurnNode, record: &TurnRecord) -> Option<FailoverHold> {
         let why = format!("the whole-site operation {} ({}) is under way", mode.kind, mode.id);
         return hold(why, "wait for it, or withdraw it: `zedbox site status`");
     }
+    if let Some(value) = &node.out_of_service {
+        let why = format!("node {} has the taint out-of-service of somebody already ({value})", node.name);
+        let next = format!(
+            "see who moves its work; this removes it: `kubectl taint nodes {} {OUT_OF_SERVICE}-`",
+            node.name
+        );
+        return hold(why, &next);
+    }
     let turn = record.holder(&node.name, &node.uid)?;
     match turn.phase {
         _ if turn.op == Op::K3sUpdate => hold(
@@ -201,13 +209,8 @@ fn operation(node: &TurnNode, record: &TurnRecord) -> Option<FailoverHold> {
 }
 
 fn again(node: &TurnNode, facts: &FailoverFacts) -> Option<FailoverHold> {
-    let acted = |it: &DeclaredNode| it.state != FailoverState::Withdrawn;
-    let entries = all(&facts.record).unwrap_or_default();
-    let within = |it: &DeclaredNode, limit: SignedDuration| {
-        it.when.parse::<Timestamp>().is_ok_and(|at| facts.now.duration_since(at).abs() < limit)
-    };
-    let last = entries.iter().rev().find(|it| acted(it) && it.is(node) && within(it, AGAIN));
-    let of_day = entries.iter().filter(|it| acted(it) && within(it, DAY)).count();
+    let last = lately(&facts.record, facts.now, AGAIN).rfind(|it| node.is_of(it));
+    let of_day = lately(&facts.record, facts.now, DAY).count();
     let (why, next) = match last {
         Some(it) => (
             format!("node {} was failed over less than an hour ago, {}", node.name, it.when),

@@ -8,10 +8,11 @@
 use std::collections::BTreeMap;
 
 use kubeapi::names::listed;
+use topics::number;
 
-use super::record::{DeclaredNode, open};
+use super::record::standing;
 use crate::turn::pulses::Pulse;
-use crate::turn::record::{Phase, TurnRecord};
+use crate::turn::record::{DeclaredNode, Phase, TurnRecord};
 use crate::turn::rule::TurnNode;
 
 /// Who was asked for an answer of a node, and has it: `true`.
@@ -46,6 +47,17 @@ impl SilentNode {
         self.heard.iter().filter(|(_, is)| **is == answers).map(|(node, _)| node.clone()).collect()
     }
 
+    /// Whether nothing but the lease of its kubelet shows that the boot which was declared dead lives.
+    pub fn is_renewed_only(&self) -> bool {
+        self.silence == NodeSilence::Broken && !self.node.ready
+    }
+
+    /// Whether it is back, and has failed so often that a person lifts its cordon.
+    fn waits_for_person(&self) -> bool {
+        let stays = self.declared.as_ref().is_some_and(|it| it.stays() && !self.node.is_in_dead_boot(it));
+        stays && self.node.out_of_service.is_none()
+    }
+
     /// The nodes that it answers.
     pub fn heard_by(&self) -> Vec<String> {
         self.with(true)
@@ -77,8 +89,15 @@ impl SilentNode {
                     format!("; waits: {}", listed(&waits, "; "))
                 };
                 let life = match self.heard_by() {
-                    _ if !it.is_same_boot(&self.node) && self.node.pulse != Pulse::Still => {
-                        "; it is back in another boot".to_owned()
+                    _ if !self.node.is_in_dead_boot(it) && self.node.pulse != Pulse::Still => {
+                        let again = format!(
+                            ", declared dead {} within 24 h: it stays cordoned",
+                            number(it.times, "time")
+                        );
+                        format!(
+                            "; it is back in another boot{}",
+                            if self.waits_for_person() { &again } else { "" }
+                        )
                     }
                     by if by.is_empty() => String::new(),
                     by => format!("; it answers {}: it is booting, or was never off", listed(&by, ", ")),
@@ -99,6 +118,9 @@ impl SilentNode {
             NodeSilence::Broken => {
                 format!("switch {name} off now, at its power; then `zedbox failover status` says what to do")
             }
+            NodeSilence::Declared if self.waits_for_person() => {
+                format!("find out why {name} fails; then `kubectl uncordon {name}`")
+            }
             NodeSilence::Declared => "`zedbox failover status`".to_owned(),
             NodeSilence::Silent => format!(
                 "look at {name}: power, network; once you have switched it off, this moves its work: `zedbox failover declare {name} \
@@ -113,7 +135,8 @@ impl SilentNode {
 
 /// Whether a node may be silent: it goes down or comes back in its turn, with the whole site, or by the word of a person.
 pub fn is_expected(node: &TurnNode, record: &TurnRecord) -> bool {
-    let holds = |phase: &Phase| !matches!(phase, Phase::Granted | Phase::Cordoned | Phase::Failed);
+    let holds =
+        |phase: &Phase| !matches!(phase, Phase::Granted | Phase::Cordoned | Phase::Failed | Phase::Emergency);
     node.being_deleted
         || node.ignored
         || record.mode.as_ref().is_some_and(|it| !it.keeps_turns())
@@ -137,15 +160,19 @@ pub fn told(
     silent: &[&TurnNode],
     heard: &BTreeMap<String, Heard>,
 ) -> Vec<SilentNode> {
-    let declared = open(record);
+    let declared = standing(record, nodes);
     let of = |node: &TurnNode| {
-        let declared = declared.iter().find(|it| it.is(node)).cloned();
+        let declared = declared.iter().find(|it| node.is_of(it)).cloned();
         let heard = heard.get(&node.name).cloned().unwrap_or_default();
         let is_silent = silent.iter().any(|it| it.name == node.name);
         // An answer may come from the agent of another boot, before its kubelet has reported that boot.
         let lives = node.ready || node.pulse == Pulse::Moving;
         let silence = match &declared {
-            Some(it) if it.state.is_tainted() && lives && it.is_same_boot(node) => NodeSilence::Broken,
+            Some(it)
+                if (it.state.is_tainted() || node.is_tainted_by(it)) && lives && node.is_in_dead_boot(it) =>
+            {
+                NodeSilence::Broken
+            }
             Some(_) => NodeSilence::Declared,
             None if !is_silent => return None,
             None if heard.values().any(|it| *it) => NodeSilence::Heard,

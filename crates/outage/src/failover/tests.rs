@@ -5,9 +5,8 @@ mod ends;
 mod rules;
 mod silent;
 
-use std::collections::BTreeMap;
-
-use super::record::{DeclaredNode, FAILOVER, FailoverState, declare};
+use super::record::declare;
+use super::{DeclaredNode, FailoverState};
 use crate::turn::pulses::Pulse;
 use crate::turn::record::TurnRecord;
 use crate::turn::rule::TurnNode;
@@ -35,13 +34,12 @@ fn entry(name: &str, state: FailoverState) -> DeclaredNode {
 
 /// A record with these entries, as it is read.
 fn record(entries: &[DeclaredNode]) -> TurnRecord {
-    let text = serde_json::to_string(entries).unwrap();
-    TurnRecord { others: BTreeMap::from([(FAILOVER.to_owned(), text)]), ..TurnRecord::default() }
+    TurnRecord { failovers: entries.to_vec(), ..TurnRecord::default() }
 }
 
 /// Its number in the record in which it is declared.
 fn declared(record: &TurnRecord, entry: &DeclaredNode) -> Result<(TurnRecord, u32), String> {
     let after = declare(record, entry).map_err(|it| it.to_string())?;
-    let number = super::record::all(&after).unwrap().last().unwrap().number;
+    let number = after.failovers.last().unwrap().number;
     Ok((after, number))
 }

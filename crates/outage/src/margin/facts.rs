@@ -15,7 +15,7 @@ use std::time::Duration;
 use core::net::IpAddr;
 use kubeapi::connect::endpoint::CertificateLogin;
 use kubeapi::names::{CONTROL_PLANE, ETCD, WITNESS_LABELS};
-use kubeapi::objects::{condition, items, text};
+use kubeapi::objects::{condition, is_ready, items, text};
 use serde_json::Value;
 use step::Inserted as _;
 
@@ -170,7 +170,7 @@ impl ServerNode {
             name: text(&meta["name"]),
             etcd: has(ETCD),
             control_plane: CONTROL_PLANE.into_iter().any(has),
-            ready: condition(status, "Ready")["status"] == "True",
+            ready: is_ready(object),
             lease_moving,
             voter: voter.is_object().then(|| EtcdIsVoter {
                 status: text(&voter["status"]),

@@ -5,7 +5,6 @@
 use super::calls::Finding;
 use super::record::{Ack, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord};
 use super::restart;
-use crate::failover;
 use crate::turn::record::{Class, TurnRecord};
 use crate::turn::rule::{OperatorRefusal, TurnNode};
 
@@ -75,7 +74,7 @@ pub fn begun(
             holder.phase.text()
         )));
     }
-    if let Some(it) = failover::record::open(record).first() {
+    if let Some(it) = record.failovers.iter().find(|it| it.state.is_open()) {
         return Err(OperatorRefusal::Site(format!(
             "{} is declared dead: wait until it is back, or delete its Node; how far that is: zedbox failover status",
             it.words()

@@ -253,7 +253,8 @@ async fn u2_of_the_holders_those_are_idle_whose_agent_says_so_and_others_are_not
     let site = Site::new().await;
     let idle = |name: &str, idle| (site.etcd.address(name).unwrap(), says(name, &Value::Null, idle));
     let agents = Agents::open(&[idle("n1", true), idle("n2", true), idle("n3", false)]).await;
-    let mut looked = NodeListing { nodes: NODES.map(healthy_node).to_vec(), servers: site.nodes() };
+    let nodes = NODES.map(healthy_node).to_vec();
+    let mut looked = NodeListing { nodes, servers: site.nodes(), ..NodeListing::default() };
     let holders = ["n2", "n3", "gone"].map(str::to_owned);
     timeout(SOON, ask_idle(&mut looked, &holders, agents.port)).await.unwrap();
     assert_eq!(looked.nodes.iter().map(|it| it.idle).collect::<Vec<_>>(), [false, true, false]);

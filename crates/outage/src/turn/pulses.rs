@@ -57,6 +57,11 @@ impl Pulses {
         }
     }
 
+    /// Whether a kubelet is silent.
+    pub fn any_still(&self, now: Mono) -> bool {
+        self.0.keys().any(|it| self.of(now, it) == Pulse::Still)
+    }
+
     /// What is known of the kubelet of `node` now.
     pub fn of(&self, now: Mono, node: &str) -> Pulse {
         let is_old = |at: Mono| now.since(at) >= UNMOVED;

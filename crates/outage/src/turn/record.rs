@@ -7,9 +7,11 @@
 use std::collections::BTreeMap;
 
 use kubeapi::names::{APP_NAMESPACE, NodeName};
+use kubeapi::nodes::{FAILOVER_MARK, FAILOVER_STAYS};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use topics::HeldWork;
 
 /// Words of the record; one of another version stays as it is.
 macro_rules! words {
@@ -71,12 +73,16 @@ pub const MODE: &str = "pillar-rs/outage-mode";
 pub const RESTART: &str = "restart";
 /// Annotation: the last releases by an operator, a JSON list of [`ForcedRelease`].
 pub const FORCED: &str = "pillar-rs/outage-forced";
+/// Annotation: the last nodes that were declared dead, oldest first, a JSON list of [`DeclaredNode`].
+pub const FAILOVER: &str = "pillar-rs/failover";
 /// Annotation: how many nodes may be down at once, a number from 1; control-plane nodes are always limited to one.
 pub const LIMIT: &str = "pillar-rs/outage-limit";
 /// Annotation: the version of this format, a number.
 pub const VERSION: &str = "pillar-rs/outage-version";
 /// The version of the format that this program writes and the newest that it reads.
 pub const FORMAT: u32 = 1;
+/// A node that has failed so often within 24 h stays cordoned until a person lifts it.
+const TOO_OFTEN: u32 = 3;
 /// How many releases by an operator are remembered.
 const FORCED_KEPT: usize = 8;
 
@@ -241,6 +247,91 @@ pub struct ForcedRelease {
     pub rest: Map<String, Value>,
 }
 
+words! {
+    /// How far the failover of a node is.
+    FailoverState {
+        /// A person vouches that it is off; nothing else has been done.
+        Declared = "declared",
+        /// Its Node has the taint: Kubernetes takes its pods away.
+        Tainted = "tainted",
+        /// What hung on it runs elsewhere, or is named with why not.
+        Moved = "moved",
+        /// It came back in another boot, and takes pods again.
+        Returned = "returned",
+        /// Somebody removed the taint in the boot that was declared dead.
+        Lifted = "lifted",
+        /// It was seen to live before the taint was written: nothing was done.
+        Withdrawn = "withdrawn",
+        /// Its Node was deleted.
+        Gone = "gone",
+    }
+}
+
+impl FailoverState {
+    /// Whether the node is to be taken for dead.
+    pub const fn is_open(&self) -> bool {
+        matches!(self, Self::Declared | Self::Tainted | Self::Moved | Self::Stranger(_))
+    }
+
+    /// Whether its Node has our taint, by the record.
+    pub const fn is_tainted(&self) -> bool {
+        matches!(self, Self::Tainted | Self::Moved)
+    }
+}
+
+/// A node that a person has declared dead.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DeclaredNode {
+    /// Number of it: greater than that of every earlier one in this record.
+    pub number: u32,
+    /// Name of its Node object.
+    pub node: String,
+    #[serde(rename = "nodeUID")]
+    pub node_uid: String,
+    /// The boot that is dead.
+    #[serde(rename = "bootID")]
+    pub boot_id: String,
+    pub state: FailoverState,
+    pub who: String,
+    pub why: String,
+    /// When, RFC 3339, by the clock of the API server.
+    pub when: String,
+    /// How often it failed within 24 h, with this.
+    pub times: u32,
+    /// What showed that it is silent, a sentence.
+    pub evidence: String,
+    /// The words by which rules were passed.
+    pub passed: Vec<String>,
+    /// What hung on it, and where that runs by now.
+    pub work: Vec<HeldWork>,
+    /// Members of another version.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+impl DeclaredNode {
+    /// The value of its taint.
+    pub fn mark(&self) -> String {
+        format!("{FAILOVER_MARK}{}{}", self.number, if self.stays() { FAILOVER_STAYS } else { "" })
+    }
+
+    /// Whether it stays cordoned when it is back, until a person lifts that.
+    pub const fn stays(&self) -> bool {
+        self.times >= TOO_OFTEN
+    }
+
+    /// What of its work does not run elsewhere and is known not to, with why.
+    pub fn waiting(&self) -> impl Iterator<Item = &HeldWork> {
+        self.work.iter().filter(|it| it.on.is_empty() && !it.waits.is_empty())
+    }
+
+    /// `node n2 (number 3, tainted)`.
+    pub fn words(&self) -> String {
+        format!("node {} (number {}, {})", self.node, self.number, self.state.text())
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TurnRecord {
     pub holders: Vec<Holder>,
@@ -248,6 +339,8 @@ pub struct TurnRecord {
     pub mode: Option<Mode>,
     /// The last releases by an operator, oldest first.
     pub forced: Vec<ForcedRelease>,
+    /// The last nodes that were declared dead, oldest first.
+    pub failovers: Vec<DeclaredNode>,
     /// How many nodes may be down at once, from 1.
     pub limit: u32,
     /// Number of the last grant: `spec.leaseTransitions`.
@@ -264,6 +357,7 @@ impl Default for TurnRecord {
             queue: Vec::new(),
             mode: None,
             forced: Vec::new(),
+            failovers: Vec::new(),
             limit: 1,
             fence: 0,
             others: BTreeMap::new(),
@@ -366,11 +460,14 @@ impl TurnRecord {
         }
         let queue: Vec<Waiter> = list(annotations.remove(QUEUE), QUEUE)?;
         named(queue.iter().map(|it| &it.node), QUEUE)?;
+        let failovers: Vec<DeclaredNode> = list(annotations.remove(FAILOVER), FAILOVER)?;
+        named(failovers.iter().map(|it| &it.node), FAILOVER)?;
         Ok(Self {
             holders,
             queue,
             mode: annotations.remove(MODE).map(|text| json(&text, MODE, "-")).transpose()?,
             forced: list(annotations.remove(FORCED), FORCED)?,
+            failovers,
             limit: number(annotations.remove(LIMIT), LIMIT)?,
             fence,
             others: annotations,
@@ -391,6 +488,9 @@ impl TurnRecord {
         }
         if !self.forced.is_empty() {
             set(FORCED, serde_json::to_string(&self.forced)?);
+        }
+        if !self.failovers.is_empty() {
+            set(FAILOVER, serde_json::to_string(&self.failovers)?);
         }
         Ok(all)
     }

@@ -9,7 +9,9 @@ use kubeapi::nodes::CordonAnnotation;
 use step::{Fault, planted};
 
 use super::pulses::Pulse;
-use super::record::{Class, EarlierGrant, FENCE_MOST, Fence, ForcedRelease, Holder, Op, TurnRecord, Waiter};
+use super::record::{
+    Class, DeclaredNode, EarlierGrant, FENCE_MOST, Fence, ForcedRelease, Holder, Op, TurnRecord, Waiter,
+};
 
 /// Annotation of a Node: an operator says that it is away and does not count. Not honoured for an etcd member.
 pub const IGNORE_ANNOTATION: &str = "pillar-rs/outage-ignore";
@@ -85,13 +87,29 @@ pub struct TurnNode {
     /// What its kubelet's lease shows on the reader's own clock.
     pub pulse: Pulse,
     pub being_deleted: bool,
-    /// It has the taint `node.kubernetes.io/out-of-service`.
-    pub out_of_service: bool,
+    /// The value of its taint `node.kubernetes.io/out-of-service`.
+    pub out_of_service: Option<String>,
     /// It has [`IGNORE_ANNOTATION`].
     pub ignored: bool,
     /// Its agent says that it neither has nor wants a turn.
     pub idle: bool,
     pub mark: Option<CordonMark>,
+}
+
+impl TurnNode {
+    /// Whether `entry` is of this Node object.
+    pub fn is_of(&self, entry: &DeclaredNode) -> bool {
+        entry.node == self.name && entry.node_uid == self.uid
+    }
+
+    /// Whether it, which is of `entry`, reports the boot that is to be dead.
+    pub fn is_in_dead_boot(&self, entry: &DeclaredNode) -> bool {
+        entry.boot_id.is_empty() || self.boot_id.is_empty() || entry.boot_id == self.boot_id
+    }
+
+    pub fn is_tainted_by(&self, entry: &DeclaredNode) -> bool {
+        self.is_of(entry) && self.out_of_service.as_ref() == Some(&entry.mark())
+    }
 }
 
 /// A node that counts as down.
@@ -200,7 +218,7 @@ fn away(node: &TurnNode) -> Option<&'static str> {
     let cordoned = node.unschedulable && (!node.tie_breaker || node.mark.is_some());
     [
         (node.being_deleted, "is being deleted"),
-        (node.out_of_service, "has the taint node.kubernetes.io/out-of-service"),
+        (node.out_of_service.is_some(), "has the taint node.kubernetes.io/out-of-service"),
         (!node.ready, "is not Ready"),
         (node.pulse == Pulse::Still, "has shown no sign of life for 40 s"),
         (cordoned, CORDONED),

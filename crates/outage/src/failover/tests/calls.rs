@@ -15,12 +15,14 @@ use topics::NodeOutage;
 
 use super::super::act::advance;
 use super::super::calls::{actors, heard, minor_version, taint};
-use super::super::record::{DeclaredNode, FAILOVER, FailoverState, all, declare};
+use super::super::record::declare;
+use super::super::{DeclaredNode, FailoverState};
 use super::{dead, entry, node, record};
 use crate::calls::{look, named, read};
 use crate::margin::facts::ServerNode;
 use crate::operator::change;
 use crate::turn::pulses::{Pulse, Pulses};
+use crate::turn::record::FAILOVER;
 use crate::turn::rule::TurnNode;
 
 fn n1() -> NodeName {
@@ -136,7 +138,7 @@ async fn site() -> (Sim, ApiClient, DeclaredNode) {
     let uid = named(&cluster, &n1()).await.unwrap().seen.uid;
     let word = DeclaredNode { node_uid: uid, ..entry("n1", FailoverState::Declared) };
     let (_, after) = change(&cluster, Timestamp::UNIX_EPOCH, |it| declare(it, &word)).await.unwrap();
-    let word = all(&after).unwrap().remove(0);
+    let word = after.failovers[0].clone();
     (sim, cluster, word)
 }
 
@@ -156,7 +158,7 @@ async fn silent(cluster: &ApiClient) -> Vec<TurnNode> {
 }
 
 async fn states(cluster: &ApiClient) -> Vec<FailoverState> {
-    all(&read(cluster).await.unwrap().unwrap().record).unwrap().into_iter().map(|it| it.state).collect()
+    read(cluster).await.unwrap().unwrap().record.failovers.into_iter().map(|it| it.state).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -212,7 +214,7 @@ async fn f8_a_word_that_is_withdrawn_while_the_taint_is_written_is_an_entry_with
         (FailoverState::Moved, FailoverState::Moved),
         (FailoverState::Gone, FailoverState::Gone),
     ] {
-        let other = record(&[entry("n1", now)]).others;
+        let other = record(&[entry("n1", now)]).annotations().unwrap();
         let lease = |notes: &Value| {
             json!({
                 "metadata": { "name": "pillar-rs-outage", "uid": "L", "resourceVersion": "5", "annotations": notes },

@@ -3,9 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Map;
 
-use super::super::record::{DeclaredNode, FailoverState};
 use super::super::rule::{FailoverFacts, FailoverRule, holds};
 use super::super::silence::{NodeSilence, SilentNode};
+use super::super::{DeclaredNode, FailoverState};
 use super::{dead, entry, node, record};
 use crate::turn::pulses::Pulse;
 use crate::turn::record::{Holder, Mode, Op, Phase, TurnRecord};
@@ -106,7 +106,7 @@ fn f10_f6_a_node_that_lives_or_is_not_alone_is_held_with_its_reason_and_nothing_
         ),
         (
             "another is tainted",
-            among(&[TurnNode { out_of_service: true, ..node("n2") }, node("n3")]),
+            among(&[TurnNode { out_of_service: Some(String::new()), ..node("n2") }, node("n3")]),
             Some((away, "node n2 has the taint")),
         ),
         (
@@ -140,6 +140,11 @@ fn f10_f9_an_operation_a_stale_copy_an_old_cluster_a_label_or_another_actor_hold
             "the API failed",
             FailoverFacts { api_trouble: "no answer".to_owned(), ..facts() },
             Some((FailoverRule::Api, "the API failed while n1 was watched: no answer")),
+        ),
+        (
+            "somebody has tainted it",
+            with_n1(TurnNode { out_of_service: Some("nodeshutdown".to_owned()), ..dead("n1") }),
+            Some((turn_of_n1, "has the taint out-of-service of somebody already (nodeshutdown)")),
         ),
         ("whole site", of(mode("shutdown")), Some((turn_of_n1, "the whole-site operation shutdown (m1)"))),
         ("restart of all", of(mode("restart")), Some((turn_of_n1, "the whole-site operation restart (m1)"))),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Map;
 use topics::HeldWork;
 
-use super::super::record::{DeclaredNode, FailoverState};
 use super::super::silence::{Heard, NodeSilence, SilentNode, still, told};
+use super::super::{DeclaredNode, FailoverState};
 use super::{dead, entry, node, record};
 use crate::turn::pulses::Pulse;
 use crate::turn::record::{Holder, Mode, Op, Phase, TurnRecord};
@@ -77,7 +77,7 @@ fn f10_a_silent_node_is_told_apart_from_one_that_lives_and_from_one_that_is_expe
         ("going down", n1(), held("n1", Phase::GoingDown), &[], None),
         ("booted", n1(), held("n1", Phase::Booted), &[], None),
         ("at the gate", n1(), held("n1", Phase::Gate), &[], None),
-        ("restarts without a turn", n1(), held("n1", Phase::Emergency), &[], None),
+        ("restarts without a turn", n1(), held("n1", Phase::Emergency), &[], Some(NodeSilence::Silent)),
         ("phase of later", n1(), held("n1", Phase::Stranger("x".to_owned())), &[], None),
         ("turn of another node", n1(), held("n3", Phase::Drained), &[], Some(NodeSilence::Silent)),
     ];
@@ -131,6 +131,22 @@ fn f7_a_declared_node_is_broken_only_where_its_kubelet_lives_in_the_boot_that_is
             &[("n2", true)],
             Some(NodeSilence::Declared),
             "moved; it is back in another boot",
+        ),
+        (
+            "back too often",
+            another(),
+            DeclaredNode { times: 3, ..moved() },
+            nobody,
+            Some(NodeSilence::Declared),
+            "it is back in another boot, declared dead 3 times within 24 h: it stays cordoned",
+        ),
+        (
+            "withdrawn before its taint came",
+            TurnNode { out_of_service: Some("pillar-rs-1".to_owned()), ..renews() },
+            entry("n1", FailoverState::Withdrawn),
+            nobody,
+            Some(NodeSilence::Broken),
+            "LIVES in the boot",
         ),
         (
             "dead in another",

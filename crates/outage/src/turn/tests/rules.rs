@@ -81,7 +81,10 @@ fn each_reason_to_be_down_counts_and_the_cordon_of_the_tie_breaker_does_not() {
             Some("node b is cordoned"),
         ),
         (is(|it| it.being_deleted = true), Some("node b is being deleted")),
-        (is(|it| it.out_of_service = true), Some("node b has the taint node.kubernetes.io/out-of-service")),
+        (
+            is(|it| it.out_of_service = Some(String::new())),
+            Some("node b has the taint node.kubernetes.io/out-of-service"),
+        ),
         (is(|it| (it.ready, it.ignored) = (false, true)), None),
         (is(|it| (it.ready, it.ignored, it.etcd) = (false, true, true)), Some("node b is not Ready")),
         // This node does not count against itself, nor does an earlier one of its name.

@@ -155,7 +155,7 @@ impl Node {
             etcd: self.server,
             pulse: pulses.of(now, &self.name),
             being_deleted: false,
-            out_of_service: false,
+            out_of_service: None,
             ignored: false,
             idle: !self.cut && self.turn_state == Some(TurnState::NotWanted { idle: true }),
             mark: self.mark.clone(),
