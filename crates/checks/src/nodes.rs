@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::names::{ETCD, OUTAGE_TAINTS, OWNER_ANNOTATION, listed as names};
-use kubeapi::nodes::{CONDITION, OUT_OF_SERVICE, is_of_failover};
+use kubeapi::nodes::{CONDITION, OUT_OF_SERVICE, is_foreign_lifecycle, is_of_failover};
 use kubeapi::objects::{condition, is_ready, items, named, text, time};
 use serde_json::Value;
 
@@ -43,7 +43,10 @@ const MAINTENANCE: [&str; 2] = ["harvesterhci.io/maintain-status", "medik8s.io/d
 fn in_maintenance(node: &Value) -> bool {
     let marked = |key: &&str| !node["metadata"]["annotations"][*key].is_null();
     let tainted = |key: &&str| items(&node["spec"]["taints"]).iter().any(|it| it["key"] == **key);
-    MAINTENANCE.iter().any(|key| marked(key) || tainted(key))
+    // Of `kubectl drain`, or of another agent.
+    let drained = condition(&node["status"], "DrainInProgress");
+    let by_others = drained["status"] == "True" && is_foreign_lifecycle(&text(&drained["reason"]));
+    by_others || MAINTENANCE.iter().any(|key| marked(key) || tainted(key))
 }
 
 /// Unschedulable nodes: cordoned or in maintenance by others, `node` included, or cordoned by pillar-rs, as
@@ -421,5 +424,20 @@ mod tests {
             ("dedicated", "PreferNoSchedule"),
         ];
         assert_eq!(named(&[node("n1", &expected), node("n2", &[]), node("n3", &[])]), 0);
+    }
+
+    #[test]
+    fn j1_a_drain_that_another_reports_on_a_node_is_a_warning_and_ours_is_none() {
+        let node = |status: &str, reason: &str| {
+            json!({ "metadata": { "name": "n1" }, "status": { "conditions": [
+                { "type": "DrainInProgress", "status": status, "reason": reason },
+            ] } })
+        };
+        let found = |status, reason| {
+            cordoned(&[node(status, reason)], "n2").into_iter().map(|it| it.severity).collect::<Vec<_>>()
+        };
+        assert_eq!(found("True", "KubectlDrainStarted"), [Severity::Warns]);
+        assert_eq!(found("False", "KubectlDrainCompleted"), []);
+        assert_eq!(found("True", "AdminRequested"), []);
     }
 }

@@ -519,6 +519,7 @@ fn from_status(status: &Status) -> ApiAnswer {
             .unwrap_or_default(),
         just_back: false,
         via: String::new(),
+        kind: details.map(|it| it.kind.clone()).unwrap_or_default(),
         retry_after: (secs > 0).then(|| Duration::from_secs(secs.into())),
     }
 }

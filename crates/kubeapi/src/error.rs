@@ -215,6 +215,9 @@ impl Error {
                 (None, 403) if answer.is_of_ending_namespace() => {
                     "wait for the end of the namespace: `kubectl get namespaces`".to_owned()
                 }
+                (None, 403) if answer.is_of_budget() => {
+                    "wait until the controller manager has counted for the budget: `kubectl get pdb -A`".to_owned()
+                }
                 (None, 403) => {
                     "give the user of the kubeconfig the roles, as an administrator: `zedbox role | kubectl apply -f -`"
                         .to_owned()

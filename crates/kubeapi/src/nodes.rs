@@ -9,6 +9,7 @@
 //! core/v1 ones of the namespace `default`, as the kubelet's are: that is where `kubectl describe node` looks, and
 //! there repeated Events are counted.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use core::net::IpAddr;
@@ -25,7 +26,7 @@ use crate::client::{ApiClient, BuiltRequest, PROBE_LIMIT};
 use crate::error::Error;
 use crate::names::{CONTROL_PLANE, ETCD, NodeName};
 use crate::objects::{RawObject, condition, items, text, time};
-use crate::slim::NodeObject;
+use crate::slim::{Condition, NodeObject};
 
 mod machine;
 
@@ -275,6 +276,31 @@ fn is_none(fence: &u32) -> bool {
 
 /// Type of our condition: `True` for a node that is proved empty.
 pub const CONDITION: &str = "pillar-rs/Drained";
+/// Kubernetes' own conditions of a node that goes out of service, from 1.37 on. Source: KEP-5683.
+pub const LIFECYCLE: [&str; 4] =
+    ["DrainInProgress", "Drained", "MaintenancePlanned", "MaintenanceInProgress"];
+step::named! {
+    /// Why we say so of them.
+    pub enum LifecycleReason {
+        Unknown = "Unknown",
+        NotRequested = "NotRequested",
+        /// A person or a controller wants it, and nothing keeps it waiting.
+        Requested = "AdminRequested",
+        Window = "MaintenanceWindow",
+        Turn = "WaitingForTurn",
+        Blocked = "DrainBlocked",
+        Completed = "DrainCompleted",
+        NotProved = "NotProved",
+        Shutdown = "NodeShutdown",
+        AfterBoot = "AfterBoot",
+    }
+}
+
+/// Whether a condition with this reason may be another's, as that of `kubectl drain`.
+pub fn is_foreign_lifecycle(reason: &str) -> bool {
+    LifecycleReason::ALL.iter().all(|it| it.text() != reason)
+}
+
 /// Holds the state in one sentence.
 pub const STATE_ANNOTATION: &str = "pillar-rs/drain-state";
 const NAMESPACE: &str = "default";
@@ -288,14 +314,39 @@ pub struct DrainCondition {
     pub reason: &'static str,
     pub message: String,
     pub state: String,
+    /// The status of each of [`LIFECYCLE`], and why.
+    pub lifecycle: ([&'static str; 4], LifecycleReason),
+}
+
+impl DrainCondition {
+    /// Type, status and reason of all conditions, ours first.
+    fn all(&self) -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+        let (statuses, reason) = self.lifecycle;
+        let lifecycle = LIFECYCLE.into_iter().zip(statuses);
+        std::iter::once((CONDITION, self.status, self.reason))
+            .chain(lifecycle.map(move |(kind, status)| (kind, status, reason.text())))
+    }
+
+    /// Whether `before` says the same, but for words.
+    pub fn is_same_state(&self, before: &Self) -> bool {
+        self.all().eq(before.all())
+    }
+}
+
+/// A condition as it was found or written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundCondition {
+    status: String,
+    reason: String,
+    since: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReportedState {
     /// UID of the Node object.
     pub uid: String,
-    /// Status and time of our condition; `None` without one.
-    pub condition: Option<(String, Option<Timestamp>)>,
+    /// By type: our condition and those of [`LIFECYCLE`], by whomever.
+    pub conditions: BTreeMap<String, FoundCondition>,
     /// Our annotation is there.
     pub annotated: bool,
 }
@@ -306,38 +357,61 @@ pub async fn read(cluster: &ApiClient, node: &NodeName, device_uuid: &str) -> Re
 
 fn found(node: &NodeObject) -> ReportedState {
     let conditions = node.status.iter().flat_map(|it| it.conditions.iter().flatten());
-    let ours = conditions.into_iter().find(|it| it.type_ == CONDITION);
+    let known = conditions.filter(|it| it.type_ == CONDITION || LIFECYCLE.contains(&it.type_.as_str()));
+    let found = |it: &Condition| FoundCondition {
+        status: it.status.clone(),
+        reason: it.reason.clone().unwrap_or_default(),
+        since: it.last_transition_time.as_ref().map(|it| it.0),
+    };
     ReportedState {
         uid: node.metadata.uid.clone().unwrap_or_default(),
-        condition: ours.map(|it| (it.status.clone(), it.last_transition_time.as_ref().map(|it| it.0))),
+        conditions: known.map(|it| (it.type_.clone(), found(it))).collect(),
         annotated: node.metadata.annotations.as_ref().is_some_and(|it| it.contains_key(STATE_ANNOTATION)),
     }
 }
 
-/// Writes to the node with this UID; `since` is when its status began. `None` removes it.
+/// Writes to the node that was `found`, and notes it there; `before` is what was written last. `None` removes what is ours. One of
+/// [`LIFECYCLE`] that another has set stays while nothing of ours changes.
 ///
 /// Errors: those of [`ApiClient`]; a conflict where another object has taken the node's name.
 pub async fn write(
     cluster: &ApiClient,
     node: &NodeName,
-    uid: &str,
-    shown: Option<&DrainCondition>,
-    (since, now): (Timestamp, Timestamp),
+    found: &mut ReportedState,
+    (before, shown): (Option<&DrainCondition>, Option<&DrainCondition>),
+    now: Timestamp,
 ) -> Result<(), Error> {
-    let condition = match shown {
-        Some(shown) => json!({
-            "type": CONDITION, "status": shown.status, "reason": shown.reason, "message": shown.message,
+    let is_others = |kind: &str, it: &FoundCondition| kind != CONDITION && is_foreign_lifecycle(&it.reason);
+    let mut kept = found.conditions.clone();
+    let mut conditions = Vec::new();
+    if shown.is_none() {
+        kept.retain(|kind, it| is_others(kind, it));
+        let ours = found.conditions.keys().filter(|it| !kept.contains_key(*it));
+        conditions.extend(ours.map(|kind| json!({ "type": kind, "$patch": "delete" })));
+    }
+    for (kind, status, reason) in shown.into_iter().flat_map(DrainCondition::all) {
+        let old = found.conditions.get(kind);
+        let is_news = before.map_or(status == "True", |it| it.all().all(|it| it != (kind, status, reason)));
+        if old.is_some_and(|it| is_others(kind, it)) && !is_news {
+            continue;
+        }
+        let since = old.filter(|it| it.status == status).and_then(|it| it.since).unwrap_or(now);
+        conditions.push(json!({
+            "type": kind, "status": status, "reason": reason, "message": shown.map(|it| &it.message),
             "lastTransitionTime": seconds(since), "lastHeartbeatTime": seconds(now),
-        }),
-        None => json!({ "type": CONDITION, "$patch": "delete" }),
-    };
+        }));
+        let (status, reason) = (status.to_owned(), reason.to_owned());
+        kept.insert(kind.to_owned(), FoundCondition { status, reason, since: Some(since) });
+    }
     let body = json!({
-        "metadata": { "uid": uid, "annotations": { STATE_ANNOTATION: shown.map(|it| &it.state) } },
-        "status": { "conditions": [condition] },
+        "metadata": { "uid": found.uid, "annotations": { STATE_ANNOTATION: shown.map(|it| &it.state) } },
+        "status": { "conditions": conditions },
     });
     let patch = Patch::Strategic(body);
     let request = api().patch_subresource("status", node.as_str(), &signed(), &patch);
-    cluster.order(&format!("report the drain on node {node}"), request).await
+    cluster.order(&format!("report the drain on node {node}"), request).await?;
+    found.conditions = kept;
+    Ok(())
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,8 +5,14 @@
 
 use std::time::Duration;
 
-/// Body of an answer about an unknown kind.
-const UNKNOWN_KIND: &str = "404 page not found";
+/// What an answer about an unknown kind says: as plain text, and from 1.38 on in a `Status`.
+const UNKNOWN_KIND: [&str; 2] = ["404 page not found", "the server could not find the requested resource"];
+/// Causes for which a budget refuses an eviction: with 429, and from 1.37 on with 403.
+const OF_BUDGET: [&str; 3] = [
+    "DisruptionBudget",
+    "DisruptionBudgetNegativeAllowedDisruptions",
+    "DisruptionBudgetTooManyDisruptedPods",
+];
 
 /// An answer without the library's types.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,6 +22,8 @@ pub struct ApiAnswer {
     pub reason: String,
     /// `Status.message`, or the start of a body that is no `Status`.
     pub message: String,
+    /// `Status.details.kind`: what the server says it of.
+    pub kind: String,
     /// `Status.details.causes` as (reason, message).
     pub causes: Vec<(String, String)>,
     /// The `Retry-After` header, else `Status.details.retryAfterSeconds`.
@@ -29,12 +37,18 @@ pub struct ApiAnswer {
 impl ApiAnswer {
     /// A server's answer for an unknown kind.
     pub(crate) fn unknown_kind() -> Self {
-        Self { code: 404, message: UNKNOWN_KIND.to_owned(), ..Self::default() }
+        Self { code: 404, message: UNKNOWN_KIND[0].to_owned(), ..Self::default() }
     }
 
     /// Whether it is that answer; for a missing object a server says more.
     pub(crate) fn is_unknown_kind(&self) -> bool {
-        self.code == 404 && self.message == UNKNOWN_KIND
+        self.code == 404 && UNKNOWN_KIND.contains(&self.message.as_str())
+    }
+
+    /// Whether a disruption budget refuses: for now (429), or as its own state is not up to date (403).
+    pub(crate) fn is_of_budget(&self) -> bool {
+        let cause = self.causes.iter().any(|(reason, _)| OF_BUDGET.contains(&reason.as_str()));
+        cause || self.code == 403 && self.kind == "poddisruptionbudget"
     }
 
     /// A refusal that may pass in a moment.
@@ -71,7 +85,7 @@ impl ApiAnswer {
     /// `admission/plugin/policy/validating`, and `NewForbidden` of apimachinery, which built-in plugins use).
     pub fn denied_by(&self) -> Option<DeniedBy> {
         let says = |words: &str| self.message.contains(words);
-        if self.is_of_ending_namespace() {
+        if self.is_of_ending_namespace() || self.is_of_budget() {
             None
         } else if says("admission webhook \"") && says("denied the request") {
             Some(DeniedBy::Webhook)
@@ -159,7 +173,7 @@ pub enum Reply {
     },
     /// 410: the resource version of a watch is too old; list again.
     Expired,
-    /// 429 for a disruption budget.
+    /// 429 for a disruption budget, and 403 where its state is not up to date.
     Budget {
         /// Names the budget and its numbers.
         text: String,
@@ -328,22 +342,20 @@ fn by_kubevirt(text: String) -> Reply {
 pub fn classify(answer: &ApiAnswer) -> Reply {
     let text = answer.line();
     let retry_after = answer.retry_after;
-    let cause = |wanted: &str| answer.causes.iter().any(|(reason, _)| reason == wanted);
     let mentions = |words: &str| answer.message.contains(words);
     match answer.code {
         200..=299 => Reply::Done,
         403 if answer.is_of_ending_namespace() => Reply::NamespaceEnding { text },
         429 if mentions(LAUNCHERS) || mentions(HOTPLUG) => by_kubevirt(text),
         _ if let Some(by) = answer.denied_by() => Reply::Denied { text, by, retry_after },
+        403 | 429 if answer.is_of_budget() => Reply::Budget { text, retry_after },
+        429 if mentions("disruption budget") => Reply::Budget { text, retry_after },
         401 | 403 if answer.is_early_refusal() => Reply::Transient { text, retry_after },
         404 => Reply::NotFound { text },
         // The registry and the storage word the same refusal differently.
         409 if mentions("UID in precondition") || mentions("UID in the precondition") => Reply::UidChanged,
         409 => Reply::Conflict { text },
         410 => Reply::Expired,
-        429 if cause("DisruptionBudget") || mentions("disruption budget") => {
-            Reply::Budget { text, retry_after }
-        }
         429 => Reply::Throttle { text, retry_after },
         500 if mentions("more than one PodDisruptionBudget") => Reply::ManyBudgets { text },
         500 if mentions("failed calling webhook") => Reply::Unanswered { text, retry_after },

@@ -28,9 +28,9 @@ pub(super) fn are_events_of_the_node(asked: &[(String, String)]) {
 /// Writes a condition and an Event, twice.
 async fn show(world: &World, shown: Option<&nodes::DrainCondition>) {
     let (handle, node) = (world.cluster.handle(), NodeName::parse("edge-node-1").unwrap());
-    let found = nodes::read(&handle, &node, UUID).await.unwrap();
+    let mut found = nodes::read(&handle, &node, UUID).await.unwrap();
     let now = Clock::new().wall().to_timestamp();
-    nodes::write(&handle, &node, &found.uid, shown, (now, now)).await.unwrap();
+    nodes::write(&handle, &node, &mut found, (None, shown), now).await.unwrap();
     let mut event = nodes::NodeEvent {
         name: "edge-node-1.1".to_owned(),
         node,
@@ -67,6 +67,7 @@ async fn o3_kubectl_describe_node_shows_the_events_the_condition_and_the_annotat
         reason: "Blocked",
         message: "BLOCKED: reboot waits; add a replica".to_owned(),
         state: "BLOCKED: reboot waits".to_owned(),
+        lifecycle: (["True", "False", "True", "False"], nodes::LifecycleReason::Blocked),
     };
     show(&world, Some(&shown)).await;
     let server = world.cluster.sim().serve().await.unwrap();
@@ -87,6 +88,7 @@ async fn o3_kubectl_describe_node_shows_the_events_the_condition_and_the_annotat
         has(&["pillar-rs/Drained", "False", "Blocked", "BLOCKED: reboot waits; add a replica"]),
         "{text}"
     );
+    assert!(has(&["DrainInProgress", "True", "DrainBlocked"]), "{text}");
     assert!(has(&["Ready", "True"]), "{text}");
     assert!(has(&["pillar-rs/drain-state: BLOCKED: reboot waits"]), "{text}");
     let event = ["Warning", "DrainBlocked", "(x2 over ", "pillar-rs", "pod shop/web-0 does not leave"];

@@ -196,5 +196,9 @@ mod tests {
         let gone =
             ApiAnswer { code: 404, message: "pods \"a\" not found".to_owned(), ..ApiAnswer::default() };
         assert!(!gone.is_unknown_kind());
+        let message = "the server could not find the requested resource".to_owned();
+        let of_1_38 = ApiAnswer { message, ..gone };
+        assert!(of_1_38.is_unknown_kind());
+        assert!(!ApiAnswer { code: 403, ..of_1_38 }.is_unknown_kind());
     }
 }

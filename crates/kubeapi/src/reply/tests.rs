@@ -38,6 +38,26 @@ fn every_reply_of_d2_takes_its_class() {
             answer(429, "Cannot evict pod as it would violate the pod's disruption budget."),
             ReplyClass::Budget,
         ),
+        (
+            with_cause(
+                403,
+                "DisruptionBudgetNegativeAllowedDisruptions",
+                "pdb disruptions allowed is negative",
+            ),
+            ReplyClass::Budget,
+        ),
+        (with_cause(403, "DisruptionBudgetTooManyDisruptedPods", "map too big"), ReplyClass::Budget),
+        (
+            ApiAnswer {
+                kind: "poddisruptionbudget".to_owned(),
+                ..answer(403, "pdb disruptions allowed is negative")
+            },
+            ReplyClass::Budget,
+        ),
+        (
+            ApiAnswer { kind: "poddisruptionbudgets".to_owned(), ..answer(403, "no role for it") },
+            ReplyClass::Permanent,
+        ),
         (answer(429, "too many requests"), ReplyClass::Throttle),
         (with_cause(403, "NamespaceTerminating", "namespace x is being terminated"), ReplyClass::Transient),
         (answer(403, ending), ReplyClass::Transient),

@@ -203,8 +203,9 @@ mod tests {
         let (cluster, calls) = mock::cluster(vec![mock::list("9", &[unused])]);
         assert!(matches!(take_back(&cluster, |_| true, |_| false).await, (none, Ok(())) if none.is_empty()));
         assert_eq!(calls.all().len(), 1);
-        let (cluster, _) =
-            mock::cluster(vec![mock::status(404, "the server could not find the requested resource")]);
+        // It asks for the groups too.
+        let absent = || mock::status(404, "the server could not find the requested resource");
+        let (cluster, _) = mock::cluster(vec![absent(), absent()]);
         assert!(matches!(take_back(&cluster, |_| true, |_| true).await, (none, Ok(())) if none.is_empty()));
     }
 }

@@ -207,6 +207,17 @@ async fn d5_the_proof_is_two_lists_from_the_store_a_second_apart() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn d5_a_list_of_the_proof_that_is_throttled_is_asked_for_again_and_is_no_empty_one() {
+    let (sim, cluster) = empty().await;
+    let before = sim.faults().requests().len();
+    sim.faults().script("GET", "/api/v1/pods", 3, ScriptedFault::status(429, "TooManyRequests"));
+    Attempt::start(&cluster).drained().await;
+    let asked = sim.faults().requests().into_iter().skip(before).map(|it| it.uri);
+    let lists = asked.filter(|it| it.starts_with("/api/v1/pods?") && !it.contains("watch=true")).count();
+    assert_eq!(lists, 3 + 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn d19_dropping_the_drain_ends_every_call_and_watch() {
     let (sim, cluster) = cluster(3).await;
     cordoned(&cluster).await;

@@ -190,10 +190,9 @@ impl Sender {
         if (is_due || self.node.is_none()) && !self.look(node, uuid).await {
             return self.on_node.until;
         }
-        let state = |it: &DrainCondition| (it.status, it.reason);
         let words_at = match &self.written {
             Some((held, _)) if !is_due && *held == wanted => None,
-            Some((held, at)) if !is_due && state(held) == state(&wanted) => Some(*at + WORDS),
+            Some((held, at)) if !is_due && wanted.is_same_state(held) => Some(*at + WORDS),
             Some(_) | None => Some(now),
         };
         if words_at.is_some_and(|at| at <= now) && !self.write(node, Some(wanted)).await {
@@ -224,15 +223,11 @@ impl Sender {
     async fn write(&mut self, node: &NodeName, wanted: Option<DrainCondition>) -> bool {
         let Some(found) = &mut self.node else { return false };
         let now = self.report.context.clock.wall().to_timestamp();
-        let since = match (&found.condition, &wanted) {
-            (Some((status, since)), Some(wanted)) if *status == wanted.status => since.unwrap_or(now),
-            (_, _) => now,
-        };
-        let wrote = nodes::write(&self.cluster, node, &found.uid, wanted.as_ref(), (since, now)).await;
+        let before = self.written.as_ref().map(|it| &it.0);
+        let wrote = nodes::write(&self.cluster, node, found, (before, wanted.as_ref()), now).await;
         let at = self.report.context.clock.now();
         match wrote {
             Ok(()) => {
-                found.condition = wanted.as_ref().map(|it| (it.status.to_owned(), Some(since)));
                 self.written = wanted.map(|it| (it, at));
                 self.on_node.well();
                 true
@@ -314,7 +309,7 @@ impl Sender {
             return self.on_node.until;
         }
         let is_done = match nodes::read(&self.cluster, node, uuid).await {
-            Ok(found) if found.condition.is_none() && !found.annotated => true,
+            Ok(found) if found.conditions.is_empty() && !found.annotated => true,
             Ok(found) => {
                 self.node = Some(found);
                 self.write(node, None).await

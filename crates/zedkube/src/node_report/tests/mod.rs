@@ -15,7 +15,7 @@ use topics::{
 };
 
 use super::announcer::Announcer;
-use super::condition::shown;
+use super::condition::{NodeCourse, lifecycle, shown};
 use super::events::{EventLog, HOURLY, name};
 use super::notices::{Notice, NoticeKind};
 use super::totals;
@@ -407,4 +407,41 @@ fn o4_totals_count_what_happened_and_not_what_an_earlier_run_has_counted() {
     let mut next = Totals::default();
     totals::add(&mut next, None, &end, &Announcer::new(STALL, Duration::ZERO).step(mono(0), &end, 0), at(90));
     assert_eq!(next, Totals::default());
+}
+
+#[test]
+fn j1_the_conditions_of_kubernetes_follow_the_state_and_work_is_in_progress_only_on_a_node_that_is_empty() {
+    let course = NodeCourse::default();
+    let wanted = NodeCourse { wanted: true, ..course };
+    let cordoned = NodeCourse { cordoned: true, ..wanted };
+    let drained = NodeCourse { drained: true, ..cordoned };
+    let down = |it: NodeCourse| NodeCourse { goes_down: true, ..it };
+    // In progress, drained, planned, maintained: T, F or U.
+    let rows = [
+        (NodeState::InService, course, "FFFF NotRequested"),
+        (NodeState::Cordoned, course, "FFFF NotRequested"),
+        (NodeState::Paused, course, "FFFF NotRequested"),
+        (NodeState::Paused, wanted, "FFTF AdminRequested"),
+        (NodeState::WaitingForWindow, wanted, "FFTF MaintenanceWindow"),
+        (NodeState::WaitingForTurn, wanted, "FFTF WaitingForTurn"),
+        (NodeState::WaitingForApi, wanted, "FFTF AdminRequested"),
+        (NodeState::UnderWay, cordoned, "TFTF AdminRequested"),
+        (NodeState::Blocked, cordoned, "TFTF DrainBlocked"),
+        (NodeState::Failed, wanted, "FFTF AdminRequested"),
+        (NodeState::UnderWay, drained, "FTTT DrainCompleted"),
+        (NodeState::Blocked, drained, "FTTT DrainCompleted"),
+        (NodeState::Drained, drained, "FTTT DrainCompleted"),
+        (NodeState::Safe, drained, "FTTT DrainCompleted"),
+        (NodeState::Unproved, cordoned, "FFTF NotProved"),
+        (NodeState::Drained, down(drained), "TTFT NodeShutdown"),
+        (NodeState::Unproved, down(cordoned), "TFFF NodeShutdown"),
+        (NodeState::AfterBoot, NodeCourse { cordoned: true, ..course }, "FFFT AfterBoot"),
+        (NodeState::WholeSite, cordoned, "TFTF AdminRequested"),
+        (NodeState::Unknown, cordoned, "UUUU Unknown"),
+    ];
+    for (state, course, expected) in rows {
+        let (statuses, why) = lifecycle(state, course);
+        let found: String = statuses.iter().map(|it| &it[..1]).collect();
+        assert_eq!(format!("{found} {}", why.text()), expected, "{state:?} {course:?}");
+    }
 }

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use agent::{AgentContext, Clock, Stop, Stopper};
 use kube::Client;
+use kubeapi::nodes::LIFECYCLE;
 use kubeapi::{ApiClient, NodeName, OwnNode};
 use kubesim::{ScriptedFault, Sim, SimConfig};
 use nodestatus::{ClusterMembership, Membership, Totals};
 use pubsub::{TopicRoot, store};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use topics::{
     CordonOwner, DrainPhase, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, PodCounts,
@@ -95,9 +96,30 @@ impl Stage {
     }
 
     fn condition(&self) -> Option<Value> {
+        self.condition_of("pillar-rs/Drained")
+    }
+
+    fn condition_of(&self, kind: &str) -> Option<Value> {
         let node = self.node();
         let all = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        all.into_iter().find(|it| it["type"] == "pillar-rs/Drained")
+        all.into_iter().find(|it| it["type"] == kind)
+    }
+
+    /// Status of the conditions that Kubernetes has names for, and the reason of the first.
+    fn lifecycle(&self) -> String {
+        let all = LIFECYCLE.map(|it| self.condition_of(it).unwrap_or_default());
+        let statuses: String = all.iter().map(|it| &it["status"].as_str().unwrap_or("-")[..1]).collect();
+        format!("{statuses} {}", all[0]["reason"].as_str().unwrap_or_default())
+    }
+
+    /// As `kubectl drain` and a kubelet set one.
+    fn set(&self, kind: &str, status: &str, reason: &str) {
+        let new = json!({ "type": kind, "status": status, "reason": reason });
+        self.sim.edit("nodes", "", "n1", |node| {
+            let all = node["status"]["conditions"].as_array_mut().unwrap();
+            all.retain(|it| it["type"] != kind);
+            all.push(new.clone());
+        });
     }
 
     fn events(&self) -> Vec<(String, u64)> {
@@ -121,7 +143,10 @@ async fn o3_events_and_condition_follow_a_drain_and_conditions_of_others_stay() 
         let others = |stage: &Stage| {
             let node = stage.node();
             let all = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            all.into_iter().filter(|it| it["type"] != "pillar-rs/Drained").collect::<Vec<_>>()
+            let ours = |it: &Value| {
+                it["type"] == "pillar-rs/Drained" || LIFECYCLE.iter().any(|kind| it["type"] == *kind)
+            };
+            all.into_iter().filter(|it| !ours(it)).collect::<Vec<_>>()
         };
         stage
             .sim
@@ -195,6 +220,33 @@ async fn o3_a_condition_that_somebody_removes_is_back_and_its_time_is_that_of_it
         let proved = stage.condition().unwrap();
         assert_eq!((proved["status"].as_str(), proved["reason"].as_str()), (Some("True"), Some("Drained")));
         assert_ne!(proved["lastTransitionTime"], again["lastTransitionTime"]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn j1_conditions_of_kubernetes_go_with_the_drain_and_one_that_another_has_set_stays_until_ours_changes()
+{
+    Stage::play(async |stage| {
+        stage.publish(idle(), 9).await;
+        assert_eq!(stage.lifecycle(), "FFFF NotRequested");
+        let since = stage.condition_of(LIFECYCLE[1]).unwrap()["lastTransitionTime"].clone();
+        // A person drains with kubectl: twenty minutes later that stands.
+        stage.set(LIFECYCLE[0], "True", "KubectlDrainStarted");
+        stage.pass(1200).await;
+        assert_eq!(stage.lifecycle(), "TFFF KubectlDrainStarted");
+        stage.publish(blocked("shop/a"), 9).await;
+        assert_eq!(stage.lifecycle(), "TFTF DrainBlocked");
+        // What a kubelet has reset is set again.
+        stage.set(LIFECYCLE[2], "False", "NotRequested");
+        stage.pass(310).await;
+        assert_eq!(stage.lifecycle(), "TFTF DrainBlocked");
+        assert_eq!(stage.condition_of(LIFECYCLE[1]).unwrap()["lastTransitionTime"], since);
+        // Those of others stay where the node leaves its cluster.
+        stage.set(LIFECYCLE[3], "True", "KubectlDrainStarted");
+        stage.members.send_modify(|it| it.membership = Membership::Outside);
+        stage.pass(60).await;
+        assert_eq!(stage.lifecycle(), "---T ");
     })
     .await;
 }
