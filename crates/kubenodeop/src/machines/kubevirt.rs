@@ -139,6 +139,8 @@ impl MachineReader {
         for (machine, asks) in &mut machines {
             let residents = residents.as_ref().filter(|_| needs_target(machine));
             machine.target = forecast::target(asks, &labels, &peers, residents);
+            let anew = Asks { host_model: false, ..asks.clone() };
+            machine.start = forecast::target(&anew, &labels, &peers, residents);
             machine.lacks_room =
                 machine.target.is_err() && forecast::target(asks, &labels, &peers, None).is_ok();
         }
@@ -283,6 +285,7 @@ impl MachineReader {
             policy,
             policy_from,
             target: Err(String::new()),
+            start: Err(String::new()),
             lacks_room: false,
             crowded: None,
             bytes: rules::bytes(guest),

@@ -167,6 +167,8 @@ pub struct VirtualMachine {
     pub policy_from: String,
     /// A node that can take it, or why none can.
     pub target: Result<String, String>,
+    /// The same for one that starts anew, which any model of CPU can take.
+    pub start: Result<String, String>,
     /// None can for now: one could, but for the pods that are there.
     pub lacks_room: bool,
     /// Why none is left for it beside the machines that leave before it, where one could take it alone.

@@ -43,7 +43,7 @@ impl Survey {
     fn work(&self) -> Vec<HeldWork> {
         let machines = self.machines.iter().flat_map(|it| &it.machines).filter(|it| it.here && !it.over);
         let machines = machines.map(|it| {
-            let target = it.crowded.clone().map_or_else(|| it.target.clone(), Err);
+            let target = it.crowded.clone().map_or_else(|| it.start.clone(), Err);
             let waits = stays_down(&it.owner).or_else(|| target.err());
             let guest = &it.guest;
             self.held(HeldWork::MACHINE, (&guest.namespace, &guest.name), &it.claims, waits)

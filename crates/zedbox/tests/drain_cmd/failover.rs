@@ -28,6 +28,10 @@ fn place() -> Place {
         sim.add_mounting_pod("shop", "alone", "n2", "data");
     });
     place.sim.longhorn_setting("node-down-pod-deletion-policy", "delete-statefulset-pod");
+    // A guest cannot be migrated to another model of CPU, and starts there.
+    let model =
+        |it: &mut Value| it["metadata"]["labels"]["host-model-cpu.node.kubevirt.io/Skylake"] = "true".into();
+    place.sim.edit("nodes", "", "n2", model);
     place
 }
 

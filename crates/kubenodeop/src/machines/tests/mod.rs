@@ -73,6 +73,7 @@ pub(crate) fn machine(name: &str) -> VirtualMachine {
         policy: MachinePolicy::MigrateOrShutdown,
         policy_from: "machines_policy of the limits file".into(),
         target: Ok("n2".into()),
+        start: Ok("n2".into()),
         lacks_room: false,
         crowded: None,
         bytes: 2 << 30,

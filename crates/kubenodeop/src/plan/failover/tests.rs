@@ -57,7 +57,9 @@ fn f11_a_machine_hangs_on_its_node_with_why_it_would_not_run_elsewhere() {
             with(|it| it.owner = vm("till", "Halted")),
             Some("nothing starts it again: its runStrategy is Halted"),
         ),
-        ("no target", VirtualMachine { target: none(), ..machine("till") }, Some("no node fits")),
+        ("no other node", VirtualMachine { start: none(), ..machine("till") }, Some("no node fits")),
+        // Its guest has the model of its node's CPU, and starts on any other.
+        ("cannot be migrated", VirtualMachine { target: none(), ..machine("till") }, Some("")),
         ("no room beside others", with(|it| it.crowded = Some("n2 is full".to_owned())), Some("n2 is full")),
         ("over", with(|it| it.over = true), None),
         ("on another node", with(|it| it.here = false), None),
