@@ -186,7 +186,7 @@ fn operation(node: &TurnNode, record: &TurnRecord) -> Option<FailoverHold> {
     if let Some(value) = &node.out_of_service {
         let why = format!("node {} has the taint out-of-service of somebody already ({value})", node.name);
         let next = format!(
-            "see who moves its work; this removes it: `kubectl taint nodes {} {OUT_OF_SERVICE}-`",
+            "see who moves its work; this removes it: `kubectl taint node {} {OUT_OF_SERVICE}-`",
             node.name
         );
         return hold(why, &next);
