@@ -137,9 +137,8 @@ impl FailoverDuty {
             })
             .collect();
         let heard = failover_calls::heard(own.as_str(), &asked, &servers, self.port).await;
-        let of_us = |heard: &Heard| heard.get(own.as_str()).copied();
-        let answers = heard.iter().filter_map(|(node, heard)| Some((node.clone(), of_us(heard)?)));
-        let answers: Hears = answers.collect();
+        let of_us = |(node, all): (&String, &Heard)| Some((node.clone(), *all.get(own.as_str())?));
+        let answers: Hears = heard.iter().filter_map(of_us).collect();
         self.hears.send_if_modified(|held| step::update(held, answers));
         let mut told = silence::told(&nodes, &record, &silent, &heard);
         seen.renewed.retain(|node, _| told.iter().any(|it| it.is_renewed_only() && it.node.name == *node));

@@ -139,8 +139,13 @@ impl MachineReader {
         for (machine, asks) in &mut machines {
             let residents = residents.as_ref().filter(|_| needs_target(machine));
             machine.target = forecast::target(asks, &labels, &peers, residents);
-            let anew = Asks { host_model: false, ..asks.clone() };
-            machine.start = forecast::target(&anew, &labels, &peers, residents);
+            machine.start = match &machine.target {
+                Err(_) if asks.host_model => {
+                    let any_model = Asks { host_model: false, ..asks.clone() };
+                    forecast::target(&any_model, &labels, &peers, residents)
+                }
+                found => found.clone(),
+            };
             machine.lacks_room =
                 machine.target.is_err() && forecast::target(asks, &labels, &peers, None).is_ok();
         }

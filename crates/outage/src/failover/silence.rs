@@ -88,17 +88,13 @@ impl SilentNode {
                 } else {
                     format!("; waits: {}", listed(&waits, "; "))
                 };
+                let is_back = !self.node.is_in_dead_boot(it) && self.node.pulse != Pulse::Still;
                 let life = match self.heard_by() {
-                    _ if !self.node.is_in_dead_boot(it) && self.node.pulse != Pulse::Still => {
-                        let again = format!(
-                            ", declared dead {} within 24 h: it stays cordoned",
-                            number(it.times, "time")
-                        );
-                        format!(
-                            "; it is back in another boot{}",
-                            if self.waits_for_person() { &again } else { "" }
-                        )
-                    }
+                    _ if is_back && self.waits_for_person() => format!(
+                        "; it is back in another boot, declared dead {} within 24 h: it stays cordoned",
+                        number(it.times, "time")
+                    ),
+                    _ if is_back => "; it is back in another boot".to_owned(),
                     by if by.is_empty() => String::new(),
                     by => format!("; it answers {}: it is booting, or was never off", listed(&by, ", ")),
                 };
