@@ -14,12 +14,12 @@ const DEVELOPMENT: [&str; 9] = [
     "crates/agent/src/runtime/mock",
     "crates/nodestatus/src/server/trial",
 ];
-/// With 2,144 for a node that dies, where 2,000 were meant, and 143 of 1,500 for the words of newer Kubernetes.
-const DEVICE_LINES: usize = 90_320;
+/// With 2,152 for a node that dies, where 2,000 were meant, and 143 of 1,500 for the words of newer Kubernetes.
+const DEVICE_LINES: usize = 90_328;
 /// What builds, shows or tries it; benches too, 2,142 lines, which counted as device before.
 const DEVELOPMENT_LINES: usize = 13_850;
 /// Tests, those beside the code included.
-const TEST_LINES: usize = 103_524;
+const TEST_LINES: usize = 103_543;
 /// A number that is this much below its limit lowers the limit.
 const SLACK_LINES: usize = 400;
 

@@ -32,6 +32,8 @@ const LOOK: Duration = Duration::from_secs(10);
 const TAKE_OVER: [Duration; 2] = [Duration::from_secs(20), Duration::from_mins(3)];
 /// What runs nowhere else so long after the taint is named.
 const MOVES_WITHIN: Duration = Duration::from_mins(2);
+/// So long after an entry is withdrawn its taint may still be written, by somebody who is slow.
+const LATE: Duration = Duration::from_mins(1);
 /// What is known of each node: the troubles that begin with this.
 const NODE: &str = "node ";
 
@@ -63,11 +65,25 @@ struct Seen {
     failures: BTreeSet<String>,
     /// What hangs on a node that is silent.
     hung: BTreeMap<String, HungWork>,
-    /// Since when an entry is there, or has its taint.
-    entries: BTreeMap<(u32, bool), Mono>,
+    /// Since when an entry is open, has its taint, or is over.
+    entries: BTreeMap<(u32, bool, bool), Mono>,
+}
+
+/// An entry at a step of it.
+fn step_of(entry: &DeclaredNode) -> (u32, bool, bool) {
+    (entry.number, entry.state.is_open(), entry.state.is_tainted())
 }
 
 impl Seen {
+    /// Whether an entry has to be followed that is open, or may have its taint after its end.
+    fn follows(&mut self, record: &TurnRecord, now: Mono) -> bool {
+        self.entries.retain(|known, _| record.failovers.iter().any(|it| step_of(it) == *known));
+        let of = |it| now.since(*self.entries.entry(step_of(it)).or_insert(now));
+        let lasted: Vec<_> = record.failovers.iter().map(of).collect();
+        let is_late = |it: &DeclaredNode, lasted| it.state == FailoverState::Withdrawn && lasted < LATE;
+        record.failovers.iter().zip(lasted).any(|(it, lasted)| it.state.is_open() || is_late(it, lasted))
+    }
+
     /// Warns of it, if it is new.
     fn failed(&mut self, what: String) {
         if !self.failures.contains(&what) {
@@ -120,7 +136,7 @@ impl FailoverDuty {
         let record = calls::record(self.lease.borrow().as_ref()).cloned().unwrap_or_default();
         let now = self.clock.now();
         seen.pulses.take(now, renewals.into_iter().flatten().map(|(node, at)| (node.clone(), at.clone())));
-        if !seen.pulses.any_still(now) && record::open(&record).is_empty() {
+        if !seen.follows(&record, now) && !seen.pulses.any_still(now) {
             self.hears.send_if_modified(|held| step::update(held, Hears::default()));
             self.tell(&[], &Seen::default(), true);
             seen.failures.clear();
@@ -164,8 +180,6 @@ impl FailoverDuty {
             }
         }
         self.tell(&told, seen, is_first(own, &nodes));
-        let step = |it: &DeclaredNode| (it.number, it.state.is_tainted());
-        seen.entries.retain(|known, _| open.iter().any(|it| step(it) == *known));
         for entry in &open {
             let is_heard = heard.get(&entry.node).is_some_and(|it| it.values().any(|answers| *answers));
             // What is seen of it stays: the next look tries again.
@@ -210,8 +224,7 @@ impl FailoverDuty {
         seen: &mut Seen,
     ) -> Result<(), String> {
         let now = self.clock.now();
-        let since = *seen.entries.entry((entry.number, entry.state.is_tainted())).or_insert(now);
-        let lasted = now.since(since);
+        let lasted = seen.entries.get(&step_of(entry)).map_or(Duration::ZERO, |since| now.since(*since));
         let takes_over = if is_first(own, nodes) { TAKE_OVER[0] } else { TAKE_OVER[1] };
         // One whose Node was deleted has no lease.
         let is_seen =

@@ -273,6 +273,25 @@ async fn f7_f8_a_node_that_comes_back_at_any_write_of_a_failover_whose_actor_is_
 }
 
 #[tokio::test(start_paused = true)]
+async fn f8_a_taint_that_is_written_after_its_word_was_withdrawn_goes_again_in_a_cluster_that_is_quiet() {
+    let mut site = Site::of(3, 0).await;
+    site.falls_silent(0).await;
+    let word = site.declared(1, 0).await;
+    site.boots(0);
+    site.until(&word, &[FailoverState::Withdrawn]).await;
+    site.is_well("withdrawn").await;
+    pass(20).await;
+    let cluster = site.worlds[1].cluster.handle();
+    let mut read =
+        Some(outage::calls::named(&cluster, &NodeName::parse(site.name(0)).unwrap()).await.unwrap());
+    writes(&cluster, 1, &mut word.clone(), &mut read).await;
+    assert_eq!(site.taint(0), word.mark());
+    site.until(&word, &[FailoverState::Returned]).await;
+    site.is_well("its way back").await;
+    site.ends().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn f7_a_node_that_dies_three_times_in_a_day_stays_cordoned_until_a_person_lifts_that() {
     let mut site = Site::of(3, 0).await;
     let (dead, by) = (0, 1);

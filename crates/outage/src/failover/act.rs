@@ -67,13 +67,8 @@ pub async fn advance(
         }
         None => return Ok(None),
     };
-    let withdrawn = DeclaredNode { state: FailoverState::Withdrawn, ..entry.clone() };
-    let edit = |record: &TurnRecord| {
-        let after = edited(record, entry, |it| it.state = state.clone());
-        // Another one may have withdrawn it while the taint was written.
-        let is_written = state == FailoverState::Tainted;
-        Ok(if is_written { edited(&after, &withdrawn, |it| it.state = state.clone()) } else { after })
-    };
+    // Where another one has withdrawn it meanwhile, that is seen by the taint.
+    let edit = |record: &TurnRecord| Ok(edited(record, entry, |it| it.state = state.clone()));
     change(cluster, wall, edit).await?;
     Ok(Some(state))
 }

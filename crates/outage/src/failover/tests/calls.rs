@@ -207,9 +207,9 @@ async fn f7_one_that_has_come_back_meanwhile_gets_no_taint() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f8_a_word_that_is_withdrawn_while_the_taint_is_written_is_an_entry_with_its_taint() {
+async fn f8_what_another_one_wrote_while_the_taint_was_written_stays() {
     for (now, expected) in [
-        (FailoverState::Withdrawn, FailoverState::Tainted),
+        (FailoverState::Withdrawn, FailoverState::Withdrawn),
         (FailoverState::Declared, FailoverState::Tainted),
         (FailoverState::Moved, FailoverState::Moved),
         (FailoverState::Gone, FailoverState::Gone),
