@@ -315,7 +315,6 @@ fn cluster(reader: &mut ConfigReader, root: &Map<String, Value>) -> EdgeNodeClus
     let token = reader.object(&at, "encryptedClusterToken").map(|token| cipher_block(reader, &token, id));
     let token = token.unwrap_or_default();
     EdgeNodeClusterConfig {
-        initialized: true,
         valid: true,
         cluster_name: reader.text(&at, "clusterName"),
         cluster_id: UuidAndVersion { uuid: id, version: String::new() },
@@ -334,6 +333,8 @@ fn cluster(reader: &mut ConfigReader, root: &Map<String, Value>) -> EdgeNodeClus
         enable_native_k8s_orchestration: reader.flag(&at, "enableNativeK8sOrchestration"),
         lb_interfaces: None,
         master_node_ids: masters(&at),
+        // A witness and a forced recovery of etcd are only handed on where the reference's zedagent has checked them.
+        ..none
     }
 }
 

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use step::{Core, Mono};
-use topics::{ConfigGetStatus, GoTime, KubeLeaderElectInfo};
+use topics::{ConfigGetStatus, KubeLeaderElectInfo};
 
 use crate::lease::{self, Election, ElectionState, ElectionTimes};
 
@@ -120,7 +120,7 @@ impl Candidate {
             is_stats_leader: leadership.holds(now),
             election_running: runs,
             leader_identity: if runs { state.leader } else { String::new() },
-            latest_change: GoTime::ZERO,
+            ..KubeLeaderElectInfo::default()
         };
         let before = self.told.as_ref();
         if before.is_none_or(|it| it.0 != leadership) {

@@ -101,7 +101,9 @@ impl StatusFacts {
             ClusterToken::Clear(token) => (token.clone(), ""),
             ClusterToken::Failed(why) => (Secret::default(), why.as_str()),
         };
-        let before = last.map(|it| (&it.lb_config_error, &it.error));
+        let error_of = |text: &str, severity, before: fn(&EdgeNodeClusterStatus) -> &ErrorDescription| {
+            error_description(text.to_owned(), severity, last.map(before), now)
+        };
         StatusDecision::Status(Box::new(EdgeNodeClusterStatus {
             cluster_name: config.cluster_name.clone(),
             cluster_id: config.cluster_id.clone(),
@@ -117,18 +119,16 @@ impl StatusFacts {
             lb_ip_prefixes: some(
                 wanted.iter().map(|it| &it.ip_prefix).filter(|it| !it.is_empty()).cloned().collect(),
             ),
-            lb_config_error: error_description(
-                balance.fault,
-                ErrorSeverity::Error,
-                before.map(|it| it.0),
-                now,
-            ),
-            error: error_description(
-                fault.to_owned(),
-                ErrorSeverity::Unspecified,
-                before.map(|it| it.1),
-                now,
-            ),
+            lb_config_error: error_of(&balance.fault, ErrorSeverity::Error, |it| &it.lb_config_error),
+            witness_ip: config.witness_ip,
+            witness_config_error: error_of(&config.witness_config_error, ErrorSeverity::Error, |it| {
+                &it.witness_config_error
+            }),
+            quorum_recovery_generation: config.quorum_recovery_generation,
+            quorum_recovery_error: error_of(&config.quorum_recovery_error, ErrorSeverity::Error, |it| {
+                &it.quorum_recovery_error
+            }),
+            error: error_of(fault, ErrorSeverity::Unspecified, |it| &it.error),
         }))
     }
 }

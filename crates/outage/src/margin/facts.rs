@@ -21,6 +21,12 @@ use step::Inserted as _;
 
 /// Annotations of k3s and rke2 with the name of a node's member of etcd.
 const MEMBER_NAMES: [&str; 2] = ["etcd.k3s.cattle.io/node-name", "etcd.rke2.cattle.io/node-name"];
+/// Annotation of EVE on the node that shares its machine with a witness: address and state of the witness, as JSON. It votes in
+/// etcd and has no Node object.
+const WITNESS_STATUS: &str = "witness-status";
+/// States of a witness: it runs no etcd, and it votes.
+const IDLE: u64 = 1;
+const JOINED: u64 = 3;
 
 /// All facts of one judgement, read within a few seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,6 +120,8 @@ pub struct ServerNode {
     pub address: Option<IpAddr>,
     /// A tie-breaker or a witness: it votes, and should not lead.
     pub witness: bool,
+    /// Its machine runs a second voter, which has no node: where other members reach that, and whether it says that it votes.
+    pub hosts: Option<(IpAddr, bool)>,
 }
 
 /// The condition `EtcdIsVoter` of a Node object. k3s and rke2 write it on the leader's node only.
@@ -181,6 +189,11 @@ impl ServerNode {
             member: MEMBER_NAMES.iter().find_map(|it| meta["annotations"][*it].as_str()).map(str::to_owned),
             address: internal.and_then(|it| it["address"].as_str()?.parse().ok()),
             witness: WITNESS_LABELS.into_iter().any(|it| meta["labels"][it] == "true"),
+            hosts: meta["annotations"][WITNESS_STATUS].as_str().and_then(|it| {
+                let said: Value = serde_json::from_str(it).ok()?;
+                let state = said["State"].as_u64().filter(|it| *it != IDLE)?;
+                Some((said["WitnessIP"].as_str()?.parse().ok()?, state == JOINED))
+            }),
         }
     }
 }

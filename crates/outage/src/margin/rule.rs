@@ -65,6 +65,8 @@ struct PeerVoter<'a> {
     name: &'a str,
     /// `None` while the API is unreachable.
     node: Option<&'a ServerNode>,
+    /// The node that shares its machine with it; it has none of its own.
+    host: Option<&'a ServerNode>,
     id: u64,
 }
 
@@ -85,7 +87,8 @@ fn weigh(facts: &EtcdFacts, may_lead: &mut Vec<(String, u64)>) -> Result<Margin,
     let servers = servers.as_deref();
     let members = listed(facts, metrics, servers)?;
     let voters = members.len();
-    if let Some(servers) = servers.filter(|it| it.len() != voters) {
+    let witnesses = members.iter().filter(|it| host(it, &facts.node, servers).is_some()).count();
+    if let Some(servers) = servers.filter(|it| it.len() + witnesses != voters) {
         let names: Vec<&str> = servers.iter().map(|it| it.name.as_str()).collect();
         return Err(format!(
             "etcd has {voters} members, but nodes with its role label: {} ({}); compare `kubectl get nodes -l \
@@ -122,14 +125,17 @@ fn weigh(facts: &EtcdFacts, may_lead: &mut Vec<(String, u64)>) -> Result<Margin,
     let (mut sick, mut look, mut healthy) = (Vec::new(), vec!["kubectl describe nodes"], 0_usize);
     for peer in &peers {
         // One that was never reached is not known to be there.
-        let connected = metrics.streams.get(&peer.id).copied().unwrap_or_default();
-        if let Some(why) = sickness(facts, peer, !connected)? {
+        let connected = |id| metrics.streams.get(&id).copied().unwrap_or_default();
+        let sickness = |peer: &PeerVoter<'_>| sickness(facts, peer, !connected(peer.id));
+        let of_host = peer.host.and_then(|host| peers.iter().find(|it| it.name == host.name));
+        let of_host = of_host.map(sickness).transpose()?.flatten();
+        if let Some(why) = of_host.map_or_else(|| sickness(peer), |why| Ok(Some(why)))? {
             sick.push(format!("{} ({why})", peer.name));
-            look.push(peer.name);
+            look.push(peer.host.map_or(peer.name, |it| &it.name));
             continue;
         }
         healthy += 1;
-        if !peer.node.is_some_and(|it| it.witness) {
+        if peer.host.is_none() && !peer.node.is_some_and(|it| it.witness) {
             may_lead.push((peer.name.to_owned(), peer.id));
         }
     }
@@ -137,6 +143,13 @@ fn weigh(facts: &EtcdFacts, may_lead: &mut Vec<(String, u64)>) -> Result<Margin,
     let all_healthy = healthy + usize::from(self_sick.is_none());
     if healthy >= quorum {
         return Ok(Margin::Spare { voters, healthy: all_healthy, quorum });
+    }
+    if let Some(witness) = peers.iter().find(|it| it.host.is_some_and(|host| host.name == facts.node)) {
+        return Err(format!(
+            "{voters} vote in etcd, and of them the witness {} is on the machine of node {}: with it two go, {healthy} would be \
+             left, {quorum} are required; let the controller move the witness, or force it, or take the whole site down",
+            witness.name, facts.node
+        ));
     }
     sick.extend(self_sick);
     Err(format!(
@@ -318,6 +331,16 @@ fn is_voter(server: &ServerNode, knows_itself_sick: bool) -> Result<(), String> 
     }
 }
 
+/// The server that shares its machine with this member, which has no node: `own`, if two say so.
+fn host<'a>(
+    member: &ListedMemberFacts,
+    own: &str,
+    servers: Option<&[&'a ServerNode]>,
+) -> Option<&'a ServerNode> {
+    let hosts = |it: &&&ServerNode| it.hosts.is_some_and(|(at, _)| member.address == Some(at));
+    servers.into_iter().flatten().filter(hosts).min_by_key(|it| it.name != own).copied()
+}
+
 /// All voters but this one.
 fn peers<'a>(
     facts: &'a EtcdFacts,
@@ -328,13 +351,14 @@ fn peers<'a>(
     let is_own = |it: &&ListedMemberFacts| is_of(it, &facts.node, servers);
     let peer = |member: &'a ListedMemberFacts| {
         let node = others().find(|node| is_of(member, &node.name, servers));
-        if servers.is_some() && node.is_none() {
+        let host = host(member, &facts.node, servers);
+        if servers.is_some() && node.is_none() && host.is_none() {
             return Err(format!(
                 "etcd member {} ({:x}) belongs to no node; if its server is gone for good, remove the member",
                 member.name, member.id
             ));
         }
-        Ok(PeerVoter { name: node.map_or_else(|| node_of(member), |it| &it.name), node, id: member.id })
+        Ok(PeerVoter { name: node.map_or_else(|| node_of(member), |it| &it.name), node, host, id: member.id })
     };
     members.iter().filter(|it| !is_own(it)).map(peer).collect()
 }
@@ -342,6 +366,16 @@ fn peers<'a>(
 /// Why a peer is not healthy; `None` if it is. `lost`: our etcd has no connection to it.
 fn sickness(facts: &EtcdFacts, peer: &PeerVoter<'_>, lost: bool) -> Result<Option<String>, String> {
     let name = peer.name;
+    if let Some(host) = peer.host {
+        let joined = host.hosts.is_some_and(|(_, joined)| joined);
+        return Ok(if host.name == facts.node {
+            Some("goes down with this node".to_owned())
+        } else if !joined || lost {
+            Some(format!("a witness on the machine of node {}; it does not vote", host.name))
+        } else {
+            None
+        });
+    }
     // Of two words about one node the bad one counts.
     let word = facts.words.iter().filter(|it| it.node == name).min_by_key(|it| it.health.is_ok());
     if let Some(said) = word.and_then(|it| it.member).filter(|said| *said != peer.id) {

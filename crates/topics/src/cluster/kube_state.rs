@@ -24,6 +24,10 @@ pub struct KubeLeaderElectInfo {
     pub election_running: bool,
     /// Name of the node that was last seen to hold the lease, or empty.
     pub leader_identity: String,
+    /// Whether this node holds the Lease `eve-app-op`; ours never asks for it.
+    pub is_app_op_leader: bool,
+    /// Who does, or empty.
+    pub app_op_leader_identity: String,
     /// When this was published, so that two publications are never equal.
     pub latest_change: GoTime,
 }
@@ -34,6 +38,7 @@ impl Topic for KubeLeaderElectInfo {
 
     fn cut(&mut self, most: Most) {
         most.text(&mut self.leader_identity);
+        most.text(&mut self.app_op_leader_identity);
     }
 }
 

@@ -155,6 +155,15 @@ pub struct EdgeNodeClusterConfig {
     /// Control-plane nodes; null when not known.
     #[serde(rename = "MasterNodeIDs")]
     pub master_node_ids: Option<Vec<GoUuid>>,
+    /// Address of a witness, which votes on the machine of `JoinServerIP`.
+    #[serde(rename = "WitnessIP")]
+    pub witness_ip: GoIp,
+    /// Why zedagent has refused a witness.
+    pub witness_config_error: String,
+    /// Raised when the server of `JoinServerIP` is to continue alone, by a forced reset of etcd.
+    pub quorum_recovery_generation: u32,
+    /// Why zedagent has refused to raise it.
+    pub quorum_recovery_error: String,
 }
 
 impl EdgeNodeClusterConfig {
@@ -201,6 +210,15 @@ pub struct EdgeNodeClusterStatus {
     /// What is wrong with them.
     #[serde(rename = "LBConfigError")]
     pub lb_config_error: ErrorDescription,
+    /// Address of a witness, which votes on the machine of `JoinServerIP`.
+    #[serde(rename = "WitnessIP")]
+    pub witness_ip: GoIp,
+    /// Why zedagent has refused a witness.
+    pub witness_config_error: ErrorDescription,
+    /// As in the config.
+    pub quorum_recovery_generation: u32,
+    /// Why zedagent has refused to raise it.
+    pub quorum_recovery_error: ErrorDescription,
     /// What is wrong with the token.
     pub error: ErrorDescription,
 }
@@ -210,8 +228,14 @@ impl Topic for EdgeNodeClusterStatus {
     const KIND: Kind = Kind::Volatile;
 
     fn cut(&mut self, most: Most) {
-        for text in [&mut self.lb_config_error.error, &mut self.error.error] {
-            most.text(text);
+        let errors = [
+            &mut self.lb_config_error,
+            &mut self.witness_config_error,
+            &mut self.quorum_recovery_error,
+            &mut self.error,
+        ];
+        for it in errors {
+            most.text(&mut it.error);
         }
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! What is read out of etcd's metrics, and what is not.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -169,6 +170,13 @@ fn a_node_object_says_whether_it_is_a_server_and_what_k3s_writes_of_its_member()
     for annotation in ["etcd.k3s.cattle.io/node-name", "etcd.rke2.cattle.io/node-name"] {
         let expected = ServerNode { voter: Some(voter("True", "MemberNotLearner")), ..server(1) };
         assert_eq!(ServerNode::read(&object(annotation), true, Duration::ZERO), expected);
+    }
+    for (state, expected) in [(1, None), (2, Some(false)), (3, Some(true)), (4, Some(false))] {
+        let said = format!(r#"{{"WitnessIP":"10.0.0.9","State":{state},"Error":{{}}}}"#);
+        let mut hosts = object("");
+        hosts["metadata"]["annotations"]["witness-status"] = said.into();
+        let expected = expected.map(|joined| (IpAddr::from([10, 0, 0, 9]), joined));
+        assert_eq!(ServerNode::read(&hosts, true, Duration::ZERO).hosts, expected, "{state}");
     }
     for odd in [json!({}), json!({ "metadata": [], "status": { "conditions": "x" } })] {
         assert_eq!(ServerNode::read(&odd, false, Duration::ZERO), ServerNode::default());

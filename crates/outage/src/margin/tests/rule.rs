@@ -1,5 +1,6 @@
 //! Every row of the rule: who may go, who may not, and the words for it.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -244,6 +245,50 @@ fn u3_a_source_that_cannot_be_read_means_no() {
         (no_api(1, |_| ()), Void("only etcd server")),
         (no_api(3, |it| it.node = "n2".to_owned()), No("does not belong to node n2")),
     ]);
+}
+
+/// Two servers and a witness on the machine of the `nth` one, as n1 sees them.
+fn with_witness(nth: usize, joined: bool, change: impl FnOnce(&mut EtcdFacts)) -> EtcdFacts {
+    but(2, |facts| {
+        let address = Some(IpAddr::from([10, 0, 0, 9]));
+        let witness = ListedMemberFacts { name: "eve-witness-0000000a".to_owned(), address, ..member(10) };
+        facts.own.members.as_mut().unwrap().members.push(witness);
+        stream(facts, 10, true);
+        of(facts, nth).hosts = address.map(|at| (at, joined));
+        change(facts);
+    })
+}
+
+#[test]
+fn u3_a_witness_without_a_node_counts_where_it_runs() {
+    let with_us = "the witness eve-witness is on the machine of node n1: with it two go, 1 would be left, 2 are required";
+    let not_voting = "eve-witness (a witness on the machine of node n2; it does not vote)";
+    check(vec![
+        (with_witness(1, true, |_| ()), No(with_us)),
+        (with_witness(1, false, |_| ()), No(with_us)),
+        // Two say that it is theirs: it may be ours.
+        (with_witness(2, true, |it| of(it, 1).hosts = of(it, 2).hosts), No(with_us)),
+        (with_witness(2, true, |_| ()), Spare(3, 3, 2)),
+        (with_witness(2, false, |_| ()), No(not_voting)),
+        (with_witness(2, true, |it| stream(it, 10, false)), No(not_voting)),
+        // It is as well as its machine.
+        (
+            with_witness(2, true, |it| it.words.push(word("n2", false))),
+            No("eve-witness (its agent says that"),
+        ),
+        (with_witness(2, true, |it| of(it, 2).ready = false), No("eve-witness (its node is not Ready")),
+        // Where no node says that it is there.
+        (
+            with_witness(2, true, |it| of(it, 2).hosts = None),
+            No("etcd has 3 members, but nodes with its role label: 2"),
+        ),
+        (
+            with_witness(2, true, |it| it.kubernetes = Kubernetes::Unreachable("no route".to_owned())),
+            No("eve-witness (no word from its agent"),
+        ),
+    ]);
+    let may_lead = judge(&with_witness(2, true, |_| ())).may_lead;
+    assert_eq!(may_lead, [("n2".to_owned(), 2)]);
 }
 
 #[test]
