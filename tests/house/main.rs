@@ -44,7 +44,7 @@ const ARROWS: [(&str, &str); 21] = [
     ("kubesim", ""),
     (
         "zedbox",
-        "agent baseosmgr checks kubeapi kubenodeop kubesim nodeagent outage pubsub requester sheet step topics \
+        "agent baseosmgr checks kubeapi kubenodeop kubesim nodeagent nodestatus outage pubsub requester sheet step topics \
          zedagent zedkube",
     ),
     // What is given to others; nothing of it is in an image.

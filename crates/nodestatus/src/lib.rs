@@ -5,11 +5,13 @@
 //! drain, leave, election. Published in zedkube's name.
 
 mod cluster_status;
+mod identity;
 mod server;
 mod token;
 
 pub use cluster_status::{ClusterMembership, Membership};
-pub use server::{Make, ServerLimits, Totals, trial};
+pub use identity::ClusterIdentity;
+pub use server::{Make, ServerLimits, Totals, cluster_of, trial};
 
 use std::sync::Arc;
 

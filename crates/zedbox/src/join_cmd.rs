@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agent::{Clock, wire};
 use anyhow::Context as _;
-use kubeapi::connect::endpoint::Endpoint;
+use nodestatus::{ClusterIdentity, cluster_of};
 use pubsub::TopicRoot;
 use topics::EdgeNodeClusterConfig;
 
@@ -18,8 +18,6 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// As in the reference.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
-/// The right answer has 44 bytes.
-const LARGEST_ANSWER_BYTES: usize = 1 << 10;
 /// Shown of an answer.
 const SHOWN_CHARS: usize = 60;
 
@@ -39,9 +37,6 @@ async fn wait(options: &JoinCommand) -> anyhow::Result<Exit> {
     let root = &options.root;
     let topic_root = TopicRoot::open(root).with_context(|| format!("open the root {}", root.display()))?;
     let server = &options.server;
-    let door = Endpoint::new(&format!("http://{server}"), None, ANSWER_LIMIT, LARGEST_ANSWER_BYTES);
-    let door = door.map_err(anyhow::Error::msg).context("use the server's address")?;
-    let what = format!("ask http://{server}/status");
     let look = async || {
         let cluster = match options.cluster {
             Some(cluster) => Ok(cluster.to_string()),
@@ -49,10 +44,14 @@ async fn wait(options: &JoinCommand) -> anyhow::Result<Exit> {
         };
         match cluster {
             Err(why) => JoinCheck::NotYet(why),
-            Ok(cluster) => match door.get(&what, "/status").await {
-                Ok(answer) => judge(&answer, &cluster),
-                Err(error) => JoinCheck::NotYet(error.line()),
-            },
+            Ok(cluster) => {
+                // A newer server of the reference answers only nodes of its cluster.
+                let identity = ClusterIdentity::read(&topic_root);
+                match cluster_of(server, identity.as_ref(), ANSWER_LIMIT).await {
+                    Ok(answer) => judge(&answer, &cluster),
+                    Err(why) => JoinCheck::NotYet(format!("ask {server} for /status: {why}")),
+                }
+            }
         }
     };
     let last = until_ready(Clock::new(), options.limit, look, |line| Voice::warn_of("join", line)).await;

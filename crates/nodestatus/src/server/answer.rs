@@ -27,8 +27,9 @@ use super::peers::{PeerQuestion, Peers};
 use super::view::NodeView;
 use super::{app, metrics, page};
 use crate::cluster_status::NodeAddress;
+use crate::identity::ClusterIdentity;
 
-const TEXT: &str = "text/plain; charset=utf-8";
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 /// The form that Prometheus reads.
@@ -208,7 +209,7 @@ impl Router {
                     let report = self.look(move |topic_root, now| report(topic_root, app, now)).await;
                     report.unwrap_or_else(|| "{}".to_owned())
                 };
-                match self.peers.answer(PeerQuestion { app, own }, own_report).await {
+                match self.peers.answer(PeerQuestion { app, own }, own_report, self.identity().await).await {
                     Some(answer) => respond(StatusCode::OK, JSON, answer),
                     None => {
                         respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, "busy: ask again in some seconds\n")
@@ -216,6 +217,11 @@ impl Router {
                 }
             }
         }
+    }
+
+    /// What the nodes of this cluster show each other; `None` while its join token is not known.
+    pub(super) async fn identity(&self) -> Option<ClusterIdentity> {
+        self.look(|topic_root, _| ClusterIdentity::read(topic_root)).await.flatten()
     }
 
     /// An answer out of all that is known of this node and the others.
@@ -291,7 +297,11 @@ fn waits_for(view: &NodeView) -> Option<&'static str> {
     view.drain.progress.is_none().then_some("nothing is known of this node's drain yet")
 }
 
-fn respond(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+pub(super) fn respond(
+    status: StatusCode,
+    kind: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
     let headers = response.headers_mut();

@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
-use http::header::HOST;
+use http::header::{AUTHORIZATION, HOST};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use kubeapi::nodes::ReachableNode;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, ToSocketAddrs};
 use topics::{Headline, cut_text};
+
+use crate::identity::ClusterIdentity;
 
 /// Parallel requests.
 const AT_ONCE: usize = 8;
@@ -78,7 +81,7 @@ pub(super) async fn within<T>(limit: Duration, asks: impl Iterator<Item: Future<
 }
 
 async fn headline(to: SocketAddr, limit: Duration) -> Option<Headline> {
-    let asked = exchange(Method::GET, "/drain".to_owned(), to, HEADLINE_BYTES);
+    let asked = exchange(Method::GET, "/drain", to, HEADLINE_BYTES, None);
     let body = tokio::time::timeout(limit, asked).await.ok()?.ok()?;
     let mut headline: Headline = serde_json::from_slice(&body).ok()?;
     headline.text = cut_text(&headline.text, SENTENCE_BYTES);
@@ -87,16 +90,41 @@ async fn headline(to: SocketAddr, limit: Duration) -> Option<Headline> {
 
 pub(super) type PeerError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Sends a request and reads the body of a 200, at most `most` bytes.
+/// What a server says of its cluster, as `cluster:<uuid>`, asked plain and, if that fails, in TLS with `identity`.
+/// Errors: no answer within `limit`, or another one than 200; in plain words.
+pub async fn cluster_of(
+    server: &str,
+    identity: Option<&ClusterIdentity>,
+    limit: Duration,
+) -> Result<Bytes, String> {
+    let asked = exchange(Method::GET, "/status", server, HEADLINE_BYTES, identity);
+    match tokio::time::timeout(limit, asked).await {
+        Ok(heard) => heard.map_err(|it| it.to_string()),
+        Err(_elapsed) => Err(format!("no answer within {} s", limit.as_secs())),
+    }
+}
+
+/// Sends a request and reads the body of a 200, at most `most` bytes: plain, and if that fails in TLS with `identity`.
 pub(super) async fn exchange(
     method: Method,
-    path: String,
-    to: SocketAddr,
+    path: &str,
+    to: impl ToSocketAddrs + ToString,
+    most: usize,
+    identity: Option<&ClusterIdentity>,
+) -> Result<Bytes, PeerError> {
+    let request = || Request::builder().method(method.clone()).uri(path).header(HOST, to.to_string());
+    let plain = request().body(Empty::<Bytes>::new())?;
+    let heard = transfer(TcpStream::connect(&to).await?, plain, most).await;
+    let Some(identity) = identity.filter(|_| heard.is_err()) else { return heard };
+    let known = request().header(AUTHORIZATION, identity.header()?).body(Empty::<Bytes>::new())?;
+    transfer(identity.connect(TcpStream::connect(&to).await?).await?, known, most).await
+}
+
+async fn transfer(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    request: Request<Empty<Bytes>>,
     most: usize,
 ) -> Result<Bytes, PeerError> {
-    let request = Request::builder().method(method).uri(path).header(HOST, to.to_string());
-    let request = request.body(Empty::<Bytes>::new())?;
-    let stream = TcpStream::connect(to).await?;
     let (mut sender, connection) =
         http1::Builder::new().max_buf_size(HEAD_BYTES).handshake(TokioIo::new(stream)).await?;
     let mut exchange = Box::pin(async move {

@@ -1,6 +1,7 @@
 //! Listening at the place of this node in its cluster for as long as there is one, at addresses that are set, and
 //! nowhere else.
 //!
+//! Plain, and in TLS with the identity that nodes of the cluster have (`identity`): the first byte of a connection says which.
 //! A listen that fails is said and tried again (D-K21). A connection carries one request and ends within its limit,
 //! whatever the other side does or leaves undone. Dropping the server closes everything.
 //!
@@ -14,7 +15,8 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::Request;
+use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use http::{HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -26,8 +28,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
-use super::answer::{AnswerPatience, Router};
+use super::answer::{AnswerPatience, Router, TEXT, respond};
 use crate::cluster_status::NodeAddress;
+use crate::identity::ClusterIdentity;
 
 /// No head of a request is longer.
 const HEAD_BYTES: usize = 8 << 10;
@@ -35,6 +38,8 @@ const HEAD_BYTES: usize = 8 << 10;
 const HEAD_LINES: usize = 48;
 /// After a connection that could not be taken, as when there are too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+/// The first byte of a connection in TLS, and of no request.
+const HANDSHAKE: u8 = 0x16;
 
 #[derive(Debug, Clone)]
 pub struct ServerLimits {
@@ -195,7 +200,7 @@ impl Connections {
         let seat = ConnectionPermit(Arc::clone(&self.counts), from);
         let (router, limits) = (self.router.clone(), self.limits.clone());
         self.tasks.spawn(async move {
-            if !serve_one(stream, router, place, own, &limits).await {
+            if !serve_one(opened(stream, router.clone()), router, place, own, &limits).await {
                 debug!(%from, "a request took too long, its connection is closed");
             }
             drop(seat);
@@ -203,16 +208,39 @@ impl Connections {
     }
 }
 
-/// Serves one connection within its limits; false when it took too long.
+pub(super) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
+
+/// What is read and written, and who has to be shown with each request.
+pub(super) type Opened = (Box<dyn Duplex>, Option<ClusterIdentity>);
+
+/// The connection, with its TLS behind it. `None`: it was closed, or is in TLS while no join token is known.
+async fn opened(stream: TcpStream, router: Router) -> Option<Opened> {
+    let mut first = [0];
+    if stream.peek(&mut first).await.ok()? == 0 || first != [HANDSHAKE] {
+        return Some((Box::new(stream), None));
+    }
+    let identity = router.identity().await?;
+    let accepted = identity.acceptor().ok()?.accept(stream).await;
+    let stream = accepted.inspect_err(|cause| debug!(error = %cause, "a TLS handshake has failed")).ok()?;
+    Some((Box::new(stream), Some(identity)))
+}
+
+/// Serves one connection, which `opened` opens, within its limits; false when it took too long.
 pub(super) async fn serve_one(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    opened: impl Future<Output = Option<Opened>>,
     router: Router,
     place: Option<NodeAddress>,
     own: SocketAddr,
     limits: &ServerLimits,
 ) -> bool {
     let patience = AnswerPatience::default();
-    let mut talk = pin!(converse(stream, router, place, own, patience.clone(), limits.request));
+    let mut talk = pin!(async {
+        if let Some(opened) = opened.await {
+            converse(opened, router, place, own, patience.clone(), limits.request).await;
+        }
+    });
     if timeout(limits.request, &mut talk).await.is_ok() {
         return true;
     }
@@ -222,7 +250,7 @@ pub(super) async fn serve_one(
 
 /// One request and its answer. The body of a request is never read.
 async fn converse(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    (stream, identity): Opened,
     router: Router,
     place: Option<NodeAddress>,
     own: SocketAddr,
@@ -231,7 +259,15 @@ async fn converse(
 ) {
     let service = service_fn(move |request: Request<Incoming>| {
         let (router, patience) = (router.clone(), patience.clone());
+        let shown = request.headers().get(AUTHORIZATION);
+        let is_node = identity.as_ref().is_none_or(|it| it.is_shown(shown));
         async move {
+            if !is_node {
+                let mut refusal = respond(StatusCode::UNAUTHORIZED, TEXT, "Unauthorized\n");
+                let asks = HeaderValue::from_static("Bearer realm=\"zedkube\"");
+                refusal.headers_mut().insert(WWW_AUTHENTICATE, asks);
+                return Ok(refusal);
+            }
             let asked = request.uri().path_and_query().map_or("", |it| it.as_str());
             let answer = router.answer(place, own, &patience, request.method(), asked);
             Ok::<_, Infallible>(answer.await)

@@ -35,6 +35,7 @@ use crate::cluster_status::NodeAddress;
 use kubeapi::OwnNode;
 
 use answer::Router;
+pub use exchange::cluster_of;
 pub use listen::ServerLimits;
 pub use metrics::Totals;
 use node_list::NodeList;

@@ -18,6 +18,7 @@ use uuid::Uuid;
 use super::exchange::{addresses, exchange, within};
 use super::frame::{PeerBytes, frame, object};
 use super::node_list::NodeList;
+use crate::identity::ClusterIdentity;
 
 /// Pause between rounds, and how long an answer is used.
 const GAP: Duration = Duration::from_secs(1);
@@ -61,6 +62,7 @@ impl Peers {
         &self,
         question: PeerQuestion,
         own: F,
+        identity: Option<ClusterIdentity>,
     ) -> Option<Bytes> {
         let _turn = tokio::time::timeout(self.limit * 3 / 2, self.turn.acquire()).await.ok()?.ok()?;
         if let Some(answer) = self.recent(question) {
@@ -68,7 +70,7 @@ impl Peers {
         }
         self.pause().await;
         let peers = self.peers(question.own.ip()).await;
-        let heard = self.round(question, peers).await;
+        let heard = self.round(question, peers, identity.as_ref()).await;
         let answer = Bytes::from(frame(&own.await, &heard));
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(Last { question, at: self.clock.now(), answer: answer.clone() });
@@ -96,10 +98,15 @@ impl Peers {
     }
 
     /// Answers are in the order of the peers.
-    async fn round(&self, question: PeerQuestion, peers: Vec<IpAddr>) -> Vec<PeerBytes> {
+    async fn round(
+        &self,
+        question: PeerQuestion,
+        peers: Vec<IpAddr>,
+        identity: Option<&ClusterIdentity>,
+    ) -> Vec<PeerBytes> {
         let limit = self.limit;
         let mut heard: Vec<PeerBytes> = peers.iter().map(|peer| PeerBytes::Silent(*peer, limit)).collect();
-        let ask = |(nth, peer)| async move { (nth, ask(question, peer, limit).await) };
+        let ask = |(nth, peer)| async move { (nth, ask(question, peer, limit, identity).await) };
         for (nth, one) in within(limit * 2, peers.into_iter().enumerate().map(ask)).await {
             if let Some(place) = heard.get_mut(nth) {
                 *place = one;
@@ -110,10 +117,15 @@ impl Peers {
 }
 
 /// One peer's answer within `limit`.
-async fn ask(question: PeerQuestion, peer: IpAddr, limit: Duration) -> PeerBytes {
+async fn ask(
+    question: PeerQuestion,
+    peer: IpAddr,
+    limit: Duration,
+    identity: Option<&ClusterIdentity>,
+) -> PeerBytes {
     let to = SocketAddr::new(peer, question.own.port());
     let path = question.app.map_or_else(|| "/app/".to_owned(), |app| format!("/app/{app}"));
-    match tokio::time::timeout(limit, exchange(Method::POST, path, to, ANSWER_BYTES)).await {
+    match tokio::time::timeout(limit, exchange(Method::POST, &path, to, ANSWER_BYTES, identity)).await {
         Ok(Ok(body)) => object(&body).map_or_else(
             || {
                 debug!(%to, "a node's answer is no object, it is left out");

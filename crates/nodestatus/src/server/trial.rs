@@ -48,7 +48,7 @@ pub async fn serve(
     let limits = ServerLimits::default();
     tokio::select! {
         () = node_list.keep() => Ok(false),
-        in_time = serve_one(stream, router, Some(place), own, &limits) => Ok(in_time),
+        in_time = serve_one(async { Some((Box::new(stream) as _, None)) }, router, Some(place), own, &limits) => Ok(in_time),
     }
 }
 

@@ -7,7 +7,6 @@
 //! the reference.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use aes::Aes256;
 use cfb_mode::Decryptor;
@@ -23,6 +22,7 @@ use x509_cert::der::referenced::OwnedToRef as _;
 use zeroize::Zeroizing;
 
 use super::fault::TokenFault;
+use crate::identity::hex;
 
 /// ECDH.
 const ECDH: i32 = 1;
@@ -102,10 +102,7 @@ pub(super) struct Certs {
 
 /// The key of the certificate with this hash.
 pub(super) fn key(hash: Option<&Base64>) -> String {
-    hash.into_iter().flat_map(|it| &it.0).fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap_or_default();
-        text
-    })
+    hash.map(|it| hex(&it.0)).unwrap_or_default()
 }
 
 /// Of the first readable certificate in `pem`.

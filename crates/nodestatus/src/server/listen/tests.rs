@@ -13,6 +13,7 @@ use kubesim::{ScriptedFault, Sim, SimConfig};
 use pubsub::{TopicRoot, store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -24,6 +25,8 @@ use super::super::on_demand::{Joined, Make, OutageStatement};
 use super::super::peers::Peers;
 use super::{ServerLimits, serve};
 use crate::cluster_status::NodeAddress;
+use crate::identity::ClusterIdentity;
+use crate::server::exchange::cluster_of;
 use crate::server::metrics::Totals;
 use kubeapi::OwnNode;
 
@@ -201,6 +204,79 @@ pub(in crate::server) async fn ask(address: SocketAddr, method: &str, path: &str
 
 pub(in crate::server) async fn get(address: SocketAddr, path: &str) -> (u16, String) {
     ask(address, "GET", path).await
+}
+
+/// What is answered in TLS to these lines after the first; `None` where the handshake fails.
+async fn in_tls(address: SocketAddr, identity: &ClusterIdentity, lines: &str) -> Option<String> {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let mut stream = soon(identity.connect(stream)).await.ok()?;
+    let request = format!("GET /status HTTP/1.1\r\nHost: n1\r\n{lines}\r\n");
+    stream.write_all(request.as_bytes()).await.ok()?;
+    let mut all = String::new();
+    soon(stream.read_to_string(&mut all)).await.ok()?;
+    Some(all)
+}
+
+#[tokio::test]
+async fn d_k22_nodes_of_the_cluster_are_answered_in_tls_on_the_same_port_and_nobody_else_is() {
+    let (site, address) = Site::open(ground()).await;
+    site.label(
+        &json!({ "node-role.kubernetes.io/control-plane": "true", "node-role.kubernetes.io/etcd": "true" }),
+    );
+    let [ours, other] = [SECRETS[1], "another"].map(|it| ClusterIdentity::of(it).unwrap());
+    let bearer =
+        |of: &ClusterIdentity| format!("Authorization: {}\r\n", of.header().unwrap().to_str().unwrap());
+    assert_eq!(in_tls(address, &ours, &bearer(&ours)).await, None, "no join token is known");
+    site.a_held_drain();
+    assert_eq!(in_tls(address, &other, &bearer(&other)).await, None, "of another cluster");
+    for lines in [String::new(), bearer(&other), bearer(&ours).to_lowercase().replace("bearer", "basic")] {
+        let answer = in_tls(address, &ours, &lines).await.unwrap();
+        assert!(
+            answer.starts_with("HTTP/1.1 401 ") && answer.ends_with("\r\n\r\nUnauthorized\n"),
+            "{answer}"
+        );
+        assert!(answer.contains("www-authenticate: Bearer realm=\"zedkube\"\r\n"), "{answer}");
+    }
+    let body = format!("cluster:{CLUSTER}");
+    let answer = in_tls(address, &ours, &bearer(&ours)).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(&format!("\r\n\r\n{body}")), "{answer}");
+    assert_eq!(get(address, "/status").await, (200, body));
+}
+
+/// As nodes of the reference's newer versions answer.
+#[tokio::test]
+async fn a_server_that_answers_nodes_of_its_cluster_alone_is_asked_in_tls() {
+    let ours = ClusterIdentity::of("token").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, acceptor) = (listener.local_addr().unwrap().to_string(), ours.acceptor().unwrap());
+    let serve = async {
+        loop {
+            let Ok(mut stream) = acceptor.accept(listener.accept().await.unwrap().0).await else { continue };
+            let mut head = vec![];
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            let head = String::from_utf8(head).unwrap();
+            assert!(
+                head.starts_with("GET /status HTTP/1.1\r\n") && head.contains("authorization: Bearer "),
+                "{head}"
+            );
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncluster:x").await.unwrap();
+            stream.shutdown().await.unwrap();
+        }
+    };
+    let ask = async {
+        let limit = Duration::from_secs(30);
+        assert_eq!(cluster_of(&address, Some(&ours), limit).await.unwrap(), "cluster:x");
+        let other = ClusterIdentity::of("another").unwrap();
+        for it in [None, Some(&other)] {
+            cluster_of(&address, it, limit).await.unwrap_err();
+        }
+    };
+    tokio::select! {
+        () = serve => {}
+        () = ask => {}
+    }
 }
 
 fn hang(site: &Site) {
