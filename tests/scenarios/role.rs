@@ -292,6 +292,7 @@ async fn s1_leaving_the_cluster_asks_for_what_its_own_role_grants_and_nothing_el
     sim.add_bare_pod("eve-kube-app", "app", "edge-node-1");
     sim.until("pods", |pods| pods.iter().all(|pod| pod["status"]["phase"] == "Running")).await;
     let handle = world.cluster.handle();
+    sim.add_sharded_volume("shop", "parts", "pvc-2", &["edge-node-2", "edge-node-3"], 1);
     // No node of this cluster is on that list: none is deleted.
     assert!(prune::look(&handle, &["another".to_owned()], "").await.unwrap().stale.is_empty());
     let order = Leave {
@@ -378,6 +379,7 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     // One pod mounts a volume, one has two budgets, and another volume has its last copy here.
     let sim = world.cluster.sim();
     crate::storage::install(sim, "");
+    crate::storage::shards(sim);
     sim.add_claim("shop", "films", "pv-films");
     sim.add_mounting_pod("shop", "player", "edge-node-1", "films");
     sim.add_bare_pod("shop", "twice", "edge-node-1");

@@ -20,6 +20,11 @@ fn put(sim: &Sim, plural: &str, kind: &str, name: &str, mut rest: Value) {
     sim.apply(&format!("longhorn/{plural}"), object);
 }
 
+/// Besides, a detached volume with a shard on each of the three nodes, one of them to spare.
+pub(crate) fn shards(sim: &Sim) {
+    sim.add_sharded_volume("shop", "parts", "pvc-2", &[NODE, OTHER, "edge-node-3"], 1);
+}
+
 /// Longhorn on three nodes with this policy, and volume pvc-1 of claim shop/data with its only copy here.
 pub(crate) fn install(sim: &Sim, policy: &str) {
     for node in [NODE, OTHER, "edge-node-3"] {

@@ -126,13 +126,13 @@ pub fn machine_snapshots(machines: &[Value], now: Timestamp) -> Vec<Finding> {
 /// Longhorn's setting that puts a volume's only replica on its pod's node.
 const STRICT_LOCAL: &str = "strict-local";
 
-/// Volumes with one replica by their own settings: their users go down with its node; code `volumes`. Hints,
+/// Volumes with one replica, and no shards, by their own settings: their users go down with its node; code `volumes`. Hints,
 /// because they are meant so: the last copy of a volume keeps its node up.
 pub fn single(volumes: &[Volume]) -> Vec<Finding> {
     let used = volumes.iter().filter(|it| it.status.state != "detached");
     let (strict, others): (Vec<&Volume>, Vec<&Volume>) =
         used.partition(|it| it.spec.data_locality == STRICT_LOCAL);
-    let one = others.into_iter().filter(|it| it.spec.number_of_replicas == 1);
+    let one = others.into_iter().filter(|it| it.spec.number_of_replicas == 1 && !it.is_sharded());
     let hint = |what: &str, all: Vec<String>, next: &str| {
         Finding::listing(("volumes", Severity::Hint), what, &all, |_| next.to_owned())
     };

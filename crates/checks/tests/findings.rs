@@ -136,6 +136,12 @@ async fn u6_each_finding_of_the_cluster_is_found_when_it_is_so_and_not_when_it_i
         ),
         (
             "/volumes",
+            longhorn("pvc-1", &json!({ "numberOfReplicas": 1, "dataLayout": { "type": "sharded" } }), &open),
+            "",
+            "",
+        ),
+        (
+            "/volumes",
             longhorn("pvc-1", &json!({ "numberOfReplicas": 1, "dataLocality": "strict-local" }), &open),
             "volumes hint",
             "strict-local volumes, whose only replica cannot leave the node of their pod: pvc-1",

@@ -203,6 +203,8 @@ step::named! {
         Sticky = "sticky",
         /// It has been asked to leave for longer than its limit.
         OverTime = "over-time",
+        /// A person has it kept until a time.
+        HeldUntil = "held-until",
         /// A second copy of its Deployment is made elsewhere before it is evicted.
         Surge = "surge",
         /// No other node can take it.
@@ -268,7 +270,7 @@ impl BlockCode {
             Self::OverTime => 5,
             Self::SlowToEnd | Self::Moving => 6,
             Self::NamespaceEnding => 7,
-            Self::Budget | Self::Copying | Self::Rebuilding | Self::Surge => 8,
+            Self::Budget | Self::Copying | Self::Rebuilding | Self::Surge | Self::HeldUntil => 8,
             Self::ApiTrouble => 9,
             Self::Throttled => 10,
         }
@@ -318,6 +320,9 @@ impl BlockCode {
                  time set a smaller terminationGracePeriodSeconds in its workload"
             }
             Self::OverTime => "check the pod: `kubectl -n NAMESPACE describe pod NAME`",
+            Self::HeldUntil => {
+                "wait until then; or have it leave now: `kubectl -n NAMESPACE annotate pod NAME pillar-rs/hold-until-`"
+            }
             Self::Surge => {
                 "wait, or look why its new pod is not Ready: `kubectl -n NAMESPACE get pods -o wide`; a Deployment with the \
                  annotation `pillar-rs/drain-surge: \"no\"` is not waited for"

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use crate::stage::{Attempt, are_ready, clock, cluster, cluster_with, cordoned, n1, on_n1};
+use kubenodeop::plan::survey;
 use kubenodeop::{AttemptRules, BlockCode, DrainSuccess, Limit, PodAction, StickyAction};
 use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::{Value, json};
@@ -258,4 +259,34 @@ async fn with_volume(config: SimConfig) -> (Sim, kubeapi::ApiClient) {
 
 fn attachments(sim: &Sim) -> usize {
     sim.list("storage/volumeattachments").len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn j6_a_pod_that_a_person_holds_leaves_at_its_time_and_the_plan_and_the_drain_say_when() {
+    let (sim, cluster) = cluster(2).await;
+    sim.add_bare_pod("shop", "job", "n1");
+    sim.add_bare_pod("shop", "calm", "n1");
+    sim.until("pods", |pods| pods.iter().all(|pod| pod["status"]["phase"] == "Running")).await;
+    let until = jiff::Timestamp::now() + Duration::from_secs(3600);
+    sim.edit("pods", "shop", "job", |it| {
+        it["metadata"]["annotations"]["pillar-rs/hold-until"] = until.to_string().into();
+    });
+    sim.edit("pods", "shop", "calm", |it| {
+        it["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] = "true".into();
+    });
+    cordoned(&cluster).await;
+    let said = format!("pod shop/job is not evicted before {until}, as pillar-rs/hold-until says");
+    let calm = |it: &String| it.starts_with("karpenter.sh/do-not-disrupt") && it.ends_with(": shop/calm");
+    let plan = survey::plan(&cluster, &n1(), &AttemptRules::default()).await.unwrap();
+    assert!(plan.blockers.iter().any(|it| it.reason == said), "{:?}", plan.blockers);
+    assert!(plan.notes.iter().any(calm), "{:?}", plan.notes);
+    let mut attempt = Attempt::start(&cluster);
+    let held = |it: &kubenodeop::Progress| it.blockers.iter().any(|it| it.reason == said);
+    let shown = attempt.until(held).await;
+    assert!(shown.left.iter().any(calm), "{:?}", shown.left);
+    attempt.pass(secs(3500)).await;
+    assert!(!asked(&sim).contains(&"job".to_owned()), "before its time");
+    assert_eq!(asked(&sim).iter().filter(|it| *it == "calm").count(), 1, "{:?}", asked(&sim));
+    attempt.drained().await;
+    assert_eq!(asked(&sim).last().map(String::as_str), Some("job"));
 }

@@ -100,6 +100,7 @@ async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     crate::machines::add_machines(&world, "succeed").await;
     crate::storage::install(world.cluster.sim(), "");
+    crate::storage::shards(world.cluster.sim());
     let node = NodeName::parse("edge-node-1").unwrap();
     let rules = AttemptRules::default();
     let plan = kubenodeop::plan::survey::plan(&world.cluster.handle(), &node, &rules).await.unwrap();

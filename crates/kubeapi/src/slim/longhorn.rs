@@ -75,6 +75,12 @@ types! {
         data_locality: String,
         #[serde(rename = "migrationNodeID")]
         migration_node: String,
+        data_layout: DataLayout,
+    }
+    /// How its data is spread; without a type by whole replicas.
+    DataLayout {
+        #[serde(rename = "type")]
+        kind: String,
     }
     VolumeStatus {
         state: String,
@@ -133,6 +139,19 @@ types! {
         node: String,
     }
     Setting { metadata: Meta, value: String, }
+    /// The shards of a volume, named as the volume.
+    ShardGroup { metadata: Meta, spec: ShardGroupSpec, status: ShardGroupStatus, }
+    /// So many shards are needed to read the data, and so many more there are.
+    ShardGroupSpec { data_chunks: u32, parity_chunks: u32, }
+    ShardGroupStatus { state: String, failed_count: u32, rebuild_in_progress: bool, }
+    Shard { metadata: Meta, spec: ShardSpec, status: ShardStatus, }
+    ShardSpec {
+        shard_group_name: String,
+        #[serde(rename = "nodeID")]
+        node: String,
+        eviction_requested: bool,
+    }
+    ShardStatus { state: String, rebuild_progress: u8, }
 }
 
 /// `shop/data (pvc-1)`, and `pvc-1` without a claim.
@@ -150,9 +169,14 @@ macro_rules! objects {
     )+ };
 }
 
-objects! { Volume Replica Engine StorageNode Manager Attachment }
+objects! { Volume Replica Engine StorageNode Manager Attachment Shard ShardGroup }
 
 impl Volume {
+    /// Whether shards hold its data, in place of replicas.
+    pub fn is_sharded(&self) -> bool {
+        self.spec.data_layout.kind == "sharded"
+    }
+
     pub fn name(&self) -> String {
         self.metadata.name.clone().unwrap_or_default()
     }

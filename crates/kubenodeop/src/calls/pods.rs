@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
@@ -16,7 +16,7 @@ use kube::api::GetParams;
 use kube::core::Request;
 
 use crate::plan::placement::tolerates_cordon;
-use crate::plan::tier::{Signs, Tier};
+use crate::plan::tier::{HOLD_ANNOTATION, LONGEST_HOLD, PodHold, Signs, Tier, UNDISTURBED_ANNOTATION};
 use crate::plan::{KEPT_APPS_SELECTOR, PodFacts, PodOwner};
 use kubeapi::ApiClient;
 use kubeapi::Error;
@@ -133,7 +133,8 @@ pub(crate) fn facts(pod: &Pod) -> PodFacts {
         .and_then(|secs| u64::try_from(secs).ok())
         .map_or(DEFAULT_GRACE, Duration::from_secs);
     let claims = claims(pod);
-    let mirror = meta.annotations.as_ref().is_some_and(|all| all.contains_key(MIRROR_ANNOTATION));
+    let annotation = |name: &str| meta.annotations.as_ref()?.get(name);
+    let mirror = annotation(MIRROR_ANNOTATION).is_some();
     let maker = controller(pod);
     let set = maker.filter(|it| it.kind == "DaemonSet");
     PodFacts {
@@ -160,7 +161,22 @@ pub(crate) fn facts(pod: &Pod) -> PodFacts {
             .and_then(|spec| spec.tolerations.as_ref())
             .is_some_and(|all| all.iter().any(tolerates_cordon)),
         finalizers: meta.finalizers.clone().unwrap_or_default(),
+        hold: annotation(HOLD_ANNOTATION).and_then(|text| hold(text, Timestamp::now())),
+        undisturbed: annotation(UNDISTURBED_ANNOTATION).is_some_and(|it| it == "true"),
     }
+}
+
+/// What the annotation says at this moment; `None` once its time is over.
+fn hold(text: &str, now: Timestamp) -> Option<PodHold> {
+    let ahead = match text.trim().parse::<Timestamp>() {
+        Err(_) => Err("it is no time like 2026-03-14T09:00:00Z"),
+        Ok(at) if at <= now => return None,
+        Ok(at) => match Duration::try_from(at.duration_since(now)) {
+            Ok(ahead) if ahead <= LONGEST_HOLD => Ok(ahead),
+            _ => Err("it is more than 24 h ahead"),
+        },
+    };
+    Some(PodHold { text: text.to_owned(), ahead })
 }
 
 /// Whether its condition Ready is not True and has not changed since the kubelet took the pod on.
@@ -270,6 +286,31 @@ mod tests {
         for (start, status, since, never) in table {
             assert_eq!(of(start, status, since), never, "{start:?} {status} {since}");
         }
+    }
+
+    #[test]
+    fn j6_a_hold_is_a_time_at_most_a_day_ahead() {
+        let now: Timestamp = "2026-03-14T09:00:00Z".parse().unwrap();
+        for (text, ahead) in [
+            ("2026-03-14T09:00:01Z", Some(Ok(1))),
+            (" 2026-03-14T11:00:00+01:00 ", Some(Ok(3600))),
+            ("2026-03-15T09:00:00Z", Some(Ok(24 * 3600))),
+            ("2026-03-15T09:00:01Z", Some(Err("it is more than 24 h ahead"))),
+            ("2026-03-14T09:00:00Z", None),
+            ("2020-01-01T00:00:00Z", None),
+            ("tomorrow", Some(Err("it is no time like 2026-03-14T09:00:00Z"))),
+            ("2026-03-14 10:00", Some(Err("it is no time like 2026-03-14T09:00:00Z"))),
+            ("", Some(Err("it is no time like 2026-03-14T09:00:00Z"))),
+        ] {
+            assert_eq!(hold(text, now).map(|it| it.ahead.map(|it| it.as_secs())), ahead, "{text}");
+        }
+        let mut pod = pod_object("a");
+        pod["metadata"]["annotations"] =
+            json!({"pillar-rs/hold-until": "tomorrow", "karpenter.sh/do-not-disrupt": "true"});
+        let facts = parsed(pod.clone());
+        assert_eq!((facts.hold.unwrap().text.as_str(), facts.undisturbed), ("tomorrow", true));
+        pod["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] = json!("false");
+        assert!(!parsed(pod).undisturbed);
     }
 
     #[test]

@@ -169,7 +169,10 @@ impl WatchedBlockers {
                 (stuck && other)
                     .then(|| format!("volume {volume} is held up by something else, or by nothing"))
             }
-            Some((VolumeState::Safe | VolumeState::Faulted, _)) | None => {
+            Some(_) | None if matches!(known, Cause::Parity { .. }) => {
+                Some(format!("the shards of volume {volume} on this node can be spared"))
+            }
+            Some((VolumeState::Safe | VolumeState::Faulted | VolumeState::Unknown, _)) | None => {
                 Some(format!("the last healthy copy of volume {volume} is no longer here alone"))
             }
         })

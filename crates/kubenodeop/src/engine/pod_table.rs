@@ -6,17 +6,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use step::{Inserted as _, Mono};
+use step::{Inserted as _, Mono, say};
 
 use super::index::NamespaceBudgets;
 use super::index::PodIndex;
 use super::storage::StorageNeeds;
 use super::track::Returns;
-use super::track::{PodState, PodTrack};
+use super::track::{PodState, PodTrack, SLACK};
 use super::words::{AttemptRules, Effect, PodAction, StickyAction, limit, say_gone, say_held, say_left};
 use crate::calls::volumes::ClaimName;
 use crate::node::cordon::NodeFacts;
-use crate::plan::{PodClass, PodFacts, PodOwner};
+use crate::plan::{PodClass, PodFacts, PodOwner, tier};
 use kubeapi::names::PodUid;
 use kubeapi::pace::Pace;
 use topics::{DrainMarks, number};
@@ -43,6 +43,10 @@ pub(super) struct PodTable {
     /// The claims of pods that stay here.
     pub(super) stays: BTreeMap<PodUid, BTreeSet<ClaimName>>,
     pub(super) needs: StorageNeeds,
+    /// Pods that a person has kept, by the end of that.
+    pub(super) holds: BTreeSet<(Mono, PodUid)>,
+    /// When the whole drain is over its time.
+    drain_ends: Option<Mono>,
     /// What is known of the container runtime.
     pub(super) runtime: RuntimeLooks,
     /// Since when nobody reports for the kubelet, and what the node says of it.
@@ -76,6 +80,7 @@ impl PodTable {
                     .into_set(),
             ),
             given_up_at: given_up_at(&rules, marks, now),
+            drain_ends: Mono::of_ms(marks.drain_ms).zip(rules.drain).map(|(since, it)| since.min(now) + it),
             returns: Returns::new(marks.returns.clone()),
             returns_from: Some(now),
             marks: marks.pods_ms.clone(),
@@ -147,6 +152,8 @@ impl PodTable {
             return;
         }
         let other = (track.facts.ready, track.facts.pending) != (facts.ready, facts.pending);
+        let text = |it: &PodFacts| it.hold.as_ref().map(|it| it.text.clone());
+        let hold = text(&track.facts) != text(&facts) || track.facts.finished != facts.finished;
         let (pace, turn) = (&mut self.pace, self.turn + 1);
         let changed = self.book.change(&uid, |track| {
             let before = track.state.clone();
@@ -183,6 +190,37 @@ impl PodTable {
         if other {
             self.reweigh(now, &uid);
         }
+        if hold {
+            self.hold(now, &uid, effects);
+        }
+    }
+
+    /// Keeps a pod as long as its annotation says, from how far ahead that was when it was read; the limits of a pod and of
+    /// the whole drain leave it the time to end.
+    fn hold(&mut self, now: Mono, uid: &PodUid, effects: &mut Vec<Effect>) {
+        let Some(track) = self.book.get(uid) else { return };
+        let facts = &track.facts;
+        if let Some(why) = facts.hold_refused() {
+            say!(effects, warn, "{why}");
+        }
+        let since = track.held.map_or(now, |it| it.0);
+        let ahead = facts.hold.as_ref().and_then(|it| it.ahead.ok());
+        let ahead = ahead.filter(|_| !facts.finished && !tier::is_machine(&facts.labels));
+        let late =
+            self.drain_ends.map(|at| Mono::from_start(at.since_start().saturating_sub(facts.grace + SLACK)));
+        let ends = [ahead.map(|it| now + it), self.rules.pod.after.map(|it| since + it), late];
+        let ends = ends.into_iter().flatten().min().filter(|at| ahead.is_some() && *at > now);
+        self.holds.retain(|it| it.1 != *uid);
+        self.holds.extend(ends.map(|at| (at, uid.clone())));
+        self.book.change(uid, |track| track.held = ends.map(|at| (since, at)));
+    }
+
+    /// Ends the holds that are over.
+    pub(super) fn end_holds(&mut self, now: Mono) {
+        while let Some((_, uid)) = self.holds.first().filter(|(at, _)| *at <= now).cloned() {
+            self.holds.pop_first();
+            self.book.change(&uid, |track| track.held = None);
+        }
     }
 
     /// A pod that was not known before.
@@ -206,6 +244,7 @@ impl PodTable {
             track.asked = Some(Mono::of_ms(*mark).unwrap_or_default().min(now));
         }
         self.book.insert(track);
+        self.hold(now, &uid, effects);
         self.settle(now, &uid, effects);
         if turned {
             let siblings = self.book.all().filter(|(_, track)| self.returns.is_sticky(&track.facts));

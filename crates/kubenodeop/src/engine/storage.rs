@@ -152,7 +152,7 @@ impl LastCopyGuard {
     pub(crate) fn watched(&self) -> WatchedBlockers {
         let of = |it: &VolumeFinding| match &it.state {
             VolumeState::LastCopy(cause) => Some((it.volume.clone(), cause.clone())),
-            VolumeState::Safe | VolumeState::Faulted => None,
+            VolumeState::Safe | VolumeState::Faulted | VolumeState::Unknown => None,
         };
         let last_copies = self.last().filter_map(of).into_map();
         WatchedBlockers { last_copies, storage_unknown: self.trouble.is_some(), ..WatchedBlockers::default() }
@@ -210,7 +210,12 @@ impl LastCopyGuard {
                 } else {
                     ""
                 };
-                format!("this node still has the last healthy copy of {}{more}", listed(&names, ", "))
+                let what = if self.last().any(|it| it.needed > 0) {
+                    "last healthy copies, or shards that cannot be spared,"
+                } else {
+                    "the last healthy copy"
+                };
+                format!("this node still has {what} of {}{more}", listed(&names, ", "))
             }
         }
     }
@@ -271,11 +276,11 @@ impl LastCopyGuard {
                         self.limit_secs()
                     )
                 } else if !it.passed.is_empty() {
-                    format!("its last healthy copy is here, and {PASS_ANNOTATION} allows it: {}", it.passed)
+                    format!("{}, and {PASS_ANNOTATION} allows it: {}", it.loss(), it.passed)
                 } else if it.is_passed(&self.pass) {
-                    "its last healthy copy is here, and last_copy_pass names it".to_owned()
+                    format!("{}, and last_copy_pass names it", it.loss())
                 } else if self.goes_on() {
-                    format!("its last healthy copy is here after {} s, the limit for it", self.limit_secs())
+                    format!("{} after {} s, the limit for it", it.loss(), self.limit_secs())
                 } else {
                     return None;
                 };

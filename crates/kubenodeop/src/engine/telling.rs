@@ -21,6 +21,7 @@ use crate::calls::volumes::ClaimName;
 use crate::changes::watched::{PermanentRefusal, RefusedCall};
 use crate::plan::budget::BudgetFacts;
 use crate::plan::held::UnhealthyPod;
+use crate::plan::tier::HOLD_ANNOTATION;
 use crate::plan::{PodFacts, held, tier};
 use crate::progress;
 use crate::progress::{BlockCode, sort};
@@ -129,6 +130,9 @@ impl PodTable {
         };
         let mut all: Vec<String> = self.book.all().flat_map(|(_, track)| of(track)).collect();
         all.extend(self.deleted.iter().cloned());
+        let pods = || self.book.all().map(|(_, track)| &track.facts);
+        all.extend(pods().filter_map(PodFacts::hold_refused));
+        all.extend(tier::undisturbed(pods()));
         all.sort_unstable();
         all
     }
@@ -200,6 +204,12 @@ pub(super) fn blocker(
                  at most"
             );
             return named(BlockCode::Surge, reason, track.asked.unwrap_or(now));
+        }
+        (PodState::Waiting { .. }, _)
+            if let (Some((since, _)), Some(hold)) = (track.held, &track.facts.hold) =>
+        {
+            let reason = format!("pod {pod} is not evicted before {}, as {HOLD_ANNOTATION} says", hold.text);
+            return named(BlockCode::HeldUntil, reason, since);
         }
         (PodState::Waiting { .. } | PodState::Ended, _) if track.kept.is_some() => {
             let (code, why) = needs.why(&track.facts)?;
@@ -281,6 +291,7 @@ fn refused(track: &PodTrack, refusal: &PodRefusal, spaces: &NamespaceBudgets) ->
         | BlockCode::Sticky
         | BlockCode::OverTime
         | BlockCode::Surge
+        | BlockCode::HeldUntil
         | BlockCode::NoOtherNode
         | BlockCode::Rebuilding
         | BlockCode::Unreadable => format!("pod {pod} is held ({}): {text}", refusal.code.text()),
@@ -321,6 +332,7 @@ const NEVER_READY_HOLD: Duration = Duration::from_mins(10);
 impl PodTable {
     /// Does what is due about pods that are over their time.
     pub(super) fn enforce(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+        self.end_holds(now);
         if let Some(after) = self.rules.pod.after {
             while let Some((asked, uid)) = self.book.first_in_time().cloned() {
                 if asked + after > now {
@@ -364,6 +376,7 @@ impl PodTable {
         let pod = self.rules.pod.after.and_then(|after| Some(self.book.first_in_time()?.0 + after));
         let deletes = self.rules.never_ready == NeverReadyAction::Delete;
         let mut holds = self.book.never_ready.iter().filter(|_| deletes).map(|it| it.0 + NEVER_READY_HOLD);
-        pod.into_iter().chain(holds.find(|at| *at > now)).min()
+        let held = self.holds.first().map(|it| it.0);
+        pod.into_iter().chain(holds.find(|at| *at > now)).chain(held).min()
     }
 }

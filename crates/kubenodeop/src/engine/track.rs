@@ -46,6 +46,8 @@ pub(super) struct PodTrack {
     pub(super) sticky: bool,
     /// Since when it is not asked, as the storage needs it; `None` when it may be.
     pub(super) kept: Option<Mono>,
+    /// Since when it is not asked, as a person has it kept, and until when.
+    pub(super) held: Option<(Mono, Mono)>,
     /// Since when the container runtime has shown no container of it, answer by answer.
     pub(super) without: Option<Mono>,
     /// The container runtime has shown one.
@@ -134,6 +136,7 @@ impl PodTrack {
             on_hold: false,
             sticky: false,
             kept: None,
+            held: None,
             without: None,
             lives: false,
             told: true,
@@ -158,7 +161,7 @@ impl PodTrack {
     /// When to ask it, unless something else than time decides that.
     pub(super) fn due(&self) -> Option<Mono> {
         let PodState::Waiting { due, .. } = self.state else { return None };
-        (!self.on_hold && !self.sticky && self.kept.is_none()).then_some(due)
+        (!self.on_hold && !self.sticky && self.kept.is_none() && self.held.is_none()).then_some(due)
     }
 
     /// When a pod that is ending has had its time.
@@ -259,6 +262,7 @@ impl PodTrack {
     pub(super) fn is_blocked(&self) -> bool {
         self.sticky
             || self.kept.is_some()
+            || self.held.is_some()
             || (self.told
                 && matches!(
                     self.code(),

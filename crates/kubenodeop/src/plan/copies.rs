@@ -40,7 +40,10 @@ pub(super) fn foreseen(look: &StorageView) -> (Vec<Blocker>, Vec<String>) {
     for it in look.findings.iter().filter(|it| it.state != VolumeState::Safe) {
         let text = it.sentence(&look.policy);
         let code = match &it.state {
-            VolumeState::Safe | VolumeState::Faulted | VolumeState::LastCopy(Cause::Enough) => None,
+            VolumeState::Safe
+            | VolumeState::Faulted
+            | VolumeState::Unknown
+            | VolumeState::LastCopy(Cause::Enough) => None,
             VolumeState::LastCopy(_) if !it.passed.is_empty() => None,
             // The cordon has it copied.
             VolumeState::LastCopy(Cause::Detached) if look.policy.copies_by_cordon() => None,

@@ -93,10 +93,12 @@ impl Survey {
     /// that it is attached there.
     fn lone(&self) -> Vec<String> {
         let is_lone = |view: &StorageView, it: &VolumeFinding| match &it.state {
-            VolumeState::Safe | VolumeState::LastCopy(Cause::StrictLocal | Cause::Enough) => false,
+            VolumeState::Safe
+            | VolumeState::Unknown
+            | VolumeState::LastCopy(Cause::StrictLocal | Cause::Enough | Cause::Parity { .. }) => false,
             // Without a healthy copy Longhorn brings back a failed one.
             VolumeState::Faulted | VolumeState::LastCopy(_) => {
-                view.attached.contains_key(&it.volume) && it.wanted > 1
+                view.attached.contains_key(&it.volume) && it.wanted > 1 && it.needed == 0
             }
         };
         let of = |view| move |it: &&VolumeFinding| is_lone(view, it);

@@ -18,7 +18,7 @@ use crate::plan::held;
 use crate::plan::held::UnhealthyPod;
 use crate::plan::placement::{PeerNode, SchedulingNeeds, place};
 use crate::plan::residents::{Resident, Residents};
-use crate::plan::tier::{self, Tier};
+use crate::plan::tier::{self, HOLD_ANNOTATION, Tier};
 use crate::plan::{KeepReason, PodClass, PodFacts, PodOwner};
 use crate::progress::{BlockCode, Subject};
 use crate::storage::{StorageView, is_manager};
@@ -316,6 +316,12 @@ impl Survey {
                 foresee(BlockCode::NamespaceEnding, held::by_namespace(name, &text));
                 continue;
             }
+            if let Some(hold) = pod.facts.hold.as_ref().filter(|it| it.ahead.is_ok() && !pod.facts.finished) {
+                let reason =
+                    format!("pod {name} is not evicted before {}, as {HOLD_ANNOTATION} says", hold.text);
+                foresee(BlockCode::HeldUntil, reason);
+                continue;
+            }
             let guards = self.guards(&pod.facts);
             let ready = pod.facts.ready;
             let passes = pod.facts.pending || pod.facts.finished || guards.iter().all(|it| it.passes(ready));
@@ -465,6 +471,9 @@ impl Survey {
         } else if self.peers.iter().all(|peer| !closed(peer).is_empty()) {
             notes.push("no other node takes pods now".to_owned());
         }
+        let leaving = || self.pods.iter().filter(|it| !self.class(it).stays()).map(|it| &it.facts);
+        notes.extend(leaving().filter_map(PodFacts::hold_refused));
+        notes.extend(tier::undisturbed(leaving()));
         notes
     }
 }

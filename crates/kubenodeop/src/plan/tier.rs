@@ -11,13 +11,19 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kubeapi::names::{PodRef, STORAGE_NAMESPACE};
+use kubeapi::names::{PodRef, STORAGE_NAMESPACE, listed};
 use serde::{Serialize, Serializer};
 
 use crate::plan::budget::{BudgetFacts, GuardedPod};
 
 /// A label or annotation of a pod with the word of a tier: it counts before every other sign.
 pub const TIER_KEY: &str = "pillar-rs/drain-tier";
+/// An annotation of a pod with the time, in RFC 3339, before which it is not evicted.
+pub const HOLD_ANNOTATION: &str = "pillar-rs/hold-until";
+/// So far ahead that time may be.
+pub const LONGEST_HOLD: Duration = Duration::from_hours(24);
+/// Karpenter's word that a pod is not to be evicted.
+pub const UNDISTURBED_ANNOTATION: &str = "karpenter.sh/do-not-disrupt";
 /// Values of a priority from here on belong to the system.
 pub const SYSTEM_PRIORITY: i32 = 2_000_000_000;
 
@@ -194,6 +200,18 @@ pub struct PodFacts {
     pub tolerates_cordon: bool,
     /// Who has to agree before its object goes.
     pub finalizers: Vec<String>,
+    /// Until when a person has it kept.
+    pub hold: Option<PodHold>,
+    /// [`UNDISTURBED_ANNOTATION`] is on it, which has no end.
+    pub undisturbed: bool,
+}
+
+/// What [`HOLD_ANNOTATION`] says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodHold {
+    pub text: String,
+    /// How far ahead that was by the wall clock when the pod was read, or why it is not obeyed.
+    pub ahead: Result<Duration, &'static str>,
 }
 
 /// The controller of a pod: what a drain distinguishes.
@@ -209,6 +227,14 @@ pub enum PodOwner {
     /// A `DaemonSet` that is gone, so that nothing makes the pod anew.
     VanishedDaemonSet,
     Other,
+}
+
+/// The pods that Karpenter would not evict, in a sentence: they are evicted as any other.
+pub(crate) fn undisturbed<'a>(pods: impl Iterator<Item = &'a PodFacts>) -> Option<String> {
+    let mut names: Vec<String> = pods.filter(|it| it.undisturbed).map(|it| it.pod.to_string()).collect();
+    names.sort_unstable();
+    let why = "has no end and is not obeyed, as pillar-rs/hold-until is";
+    (!names.is_empty()).then(|| format!("{UNDISTURBED_ANNOTATION} {why}: {}", listed(&names, ", ")))
 }
 
 /// What a drain does with a pod.
@@ -234,6 +260,12 @@ impl PodFacts {
     /// It holds disks of a running virtual machine, and goes with its launcher: evicted, it takes them from the guest.
     pub(crate) fn is_hotplug(&self) -> bool {
         self.labels.get("kubevirt.io").is_some_and(|it| it == "hotplug-disk")
+    }
+
+    /// Why its hold is not obeyed, where it has one that is not.
+    pub(crate) fn hold_refused(&self) -> Option<String> {
+        let PodHold { text, ahead } = self.hold.as_ref()?;
+        Some(format!("{}: {HOLD_ANNOTATION}={text} is not obeyed: {}", self.pod, ahead.err()?))
     }
 
     pub(crate) fn guarded(&self) -> GuardedPod {
@@ -418,6 +450,8 @@ pub(crate) mod tests {
             priority: 0,
             claims: Vec::new(),
             tolerates_cordon: false,
+            hold: None,
+            undisturbed: false,
             finalizers: Vec::new(),
         }
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use kubeapi::names::{COPY_ANNOTATION, PASS_ANNOTATION};
 use kubeapi::slim::longhorn::{Attachment, Engine, Manager, Replica, StorageNode, Volume, condition};
+use kubeapi::slim::longhorn::{Shard, ShardGroup};
 use serde::{Deserialize, Serialize};
 
 /// The ticket of who moves copies away.
@@ -82,6 +83,10 @@ pub struct StorageFacts {
     pub policy: NodeDrainPolicy,
     pub volumes: BTreeMap<String, Volume>,
     pub replicas: BTreeMap<String, Replica>,
+    /// Of volumes without replicas.
+    pub shards: BTreeMap<String, Shard>,
+    /// By the name of the volume.
+    pub shard_groups: BTreeMap<String, ShardGroup>,
     /// What serves the attached ones.
     pub engines: BTreeMap<String, Engine>,
     /// Who needs them attached.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use kubeapi::slim::longhorn::{Engine, Replica, Volume, VolumeUser, condition, named};
+use kubeapi::slim::longhorn::{Engine, Replica, Shard, Volume, VolumeUser, condition, named};
 use serde::{Deserialize, Serialize};
 use step::{Inserted as _, Mono};
 
@@ -16,8 +16,8 @@ use super::facts::{NodeDrainPolicy, StorageFacts};
 use crate::progress::{BlockCode, Subject};
 use kubeapi::names::PASS_ANNOTATION;
 
-/// A volume with a copy on our node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A volume with a copy or a shard on our node, or one that is attached there and has no replica.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VolumeFinding {
     pub volume: String,
     /// Namespace and name of its claim; empty without one.
@@ -34,8 +34,13 @@ pub struct VolumeFinding {
     pub percent: Option<u8>,
     /// Why a rebuild elsewhere has failed, in Longhorn's words; empty when none has.
     pub failed: String,
+    /// Copies, or shards.
     pub wanted: u32,
     pub healthy: u32,
+    /// How many shards its data needs; 0 of one that has copies.
+    pub needed: u32,
+    /// Its shards here that are not healthy: they end with the instance manager, before the drain does.
+    pub ended: u32,
     /// We have asked for another one because of our node.
     pub asked: bool,
     /// Why a person lets it go down with our node; empty where nobody does.
@@ -49,14 +54,17 @@ pub struct VolumeFinding {
 }
 
 /// What a volume means for our node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum VolumeState {
     /// Nothing is lost when our node goes.
+    #[default]
     Safe,
     /// The only healthy copy that counts is here.
     LastCopy(Cause),
-    /// No copy anywhere is healthy: no wait helps, and nothing is lost by our node.
+    /// No copy anywhere is healthy, or too few shards are: no wait helps, and nothing is lost by our node.
     Faulted,
+    /// It has no replica and no shard that is known: what is lost with our node is not known, so it is only named.
+    Unknown,
 }
 
 /// Why there is no other copy.
@@ -82,18 +90,28 @@ pub enum Cause {
     Detached,
     /// As many copies as are wanted are there: none is to come by itself.
     Enough,
+    /// Without its shards here only so many are left, fewer than its data needs; those on nodes that are not there do not count.
+    Parity {
+        left: u32,
+        behind: Vec<String>,
+        rebuilds: bool,
+    },
 }
 
 impl Cause {
     /// The reason for machines; `None` where another copy is under way.
     pub const fn code(&self) -> Option<BlockCode> {
         match self {
-            Self::Rebuilding | Self::Migrating | Self::Degraded => None,
+            Self::Rebuilding | Self::Migrating | Self::Degraded | Self::Parity { rebuilds: true, .. } => None,
             Self::StrictLocal => Some(BlockCode::StrictLocal),
             Self::AllCordoned => Some(BlockCode::AllCordoned),
             Self::NoPlace(_) => Some(BlockCode::NoRoom),
             Self::Full(_) => Some(BlockCode::VolumeFull),
-            Self::Behind(_) | Self::NoOtherNode | Self::Detached | Self::Enough => Some(BlockCode::LastCopy),
+            Self::Behind(_)
+            | Self::NoOtherNode
+            | Self::Detached
+            | Self::Enough
+            | Self::Parity { rebuilds: false, .. } => Some(BlockCode::LastCopy),
         }
     }
 }
@@ -121,6 +139,11 @@ impl VolumeFinding {
         matches!(self.state, VolumeState::LastCopy(_))
     }
 
+    /// Why it is one of [`Self::is_last`], in short.
+    pub const fn loss(&self) -> &'static str {
+        if self.needed > 0 { "its shards here cannot be spared" } else { "its last healthy copy is here" }
+    }
+
     /// Whether a policy that names `word` means it: a volume `pvc-1`, or a claim `shop/data`.
     pub fn is_named(&self, word: &str) -> bool {
         word == self.volume || word.split_once('/') == Some((&self.claim.0, &self.claim.1))
@@ -134,7 +157,15 @@ impl VolumeFinding {
                     .to_owned();
             }
             VolumeState::Safe => return String::new(),
+            VolumeState::Faulted if self.needed > 0 => {
+                let (healthy, needed) = (self.healthy, self.needed);
+                return format!("too few of its shards are healthy: {healthy}, and {needed} are needed");
+            }
             VolumeState::Faulted => return "no copy is healthy on any node".to_owned(),
+            VolumeState::Unknown => {
+                return "no replica and no shard of it is known, so it is not known whether its data survives without this node"
+                    .to_owned();
+            }
             VolumeState::LastCopy(cause) => cause,
         };
         let more = match cause {
@@ -164,6 +195,21 @@ impl VolumeFinding {
                 "Longhorn makes another as the node is cordoned".to_owned()
             }
             Cause::Enough => "numberOfReplicas asks for no other copy".to_owned(),
+            Cause::Parity { left, behind, rebuilds } => {
+                let more = match (rebuilds, self.percent) {
+                    (true, Some(percent)) => format!("one is being rebuilt, {percent} %"),
+                    (true, None) => "one is being rebuilt".to_owned(),
+                    (false, _) if !behind.is_empty() => format!("not counted: {}", behind.join(", ")),
+                    (false, _) if *policy == NodeDrainPolicy::EvictAll => {
+                        "Longhorn moves shards of a healthy group only".to_owned()
+                    }
+                    (false, _) => "a cordon moves shards under node-drain-policy block-for-eviction only".to_owned(),
+                };
+                let (wanted, needed) = (self.wanted, self.needed);
+                return format!(
+                    "its shards here cannot be spared: {left} of {wanted} would be left, and {needed} are needed; {more}"
+                );
+            }
         };
         let rebuilds = matches!(cause, Cause::Rebuilding | Cause::Degraded);
         let failed = if rebuilds && !self.failed.is_empty() {
@@ -186,7 +232,7 @@ impl VolumeFinding {
         let code = match &self.state {
             VolumeState::LastCopy(cause) => cause.code().filter(|_| *cause != Cause::Enough),
             VolumeState::Safe if self.moves => None,
-            VolumeState::Safe | VolumeState::Faulted => return None,
+            VolumeState::Safe | VolumeState::Faulted | VolumeState::Unknown => return None,
         };
         self.here.then(|| (code.unwrap_or(BlockCode::Copying), self.sentence(policy)))
     }
@@ -203,8 +249,8 @@ impl VolumeFinding {
     }
 
     pub fn next_step(&self) -> String {
-        let show =
-            format!("`kubectl -n longhorn-system get replicas,engines -l longhornvolume={}`", self.volume);
+        let kinds = if self.needed > 0 { "shardgroups,shards" } else { "replicas,engines" };
+        let show = format!("`kubectl -n longhorn-system get {kinds} -l longhornvolume={}`", self.volume);
         let pass = format!(
             "or let its data go down with the node: `kubectl -n longhorn-system annotate --overwrite \
              volumes.longhorn.io {} {PASS_ANNOTATION}='<node> <why>'`",
@@ -214,6 +260,11 @@ impl VolumeFinding {
             VolumeState::Safe if self.here && self.moves => format!("wait: {show}"),
             VolumeState::Safe => String::new(),
             VolumeState::Faulted => format!("bring back the nodes that hold its copies: {show}"),
+            VolumeState::Unknown => format!(
+                "see how its data is stored before this node goes down: `kubectl -n longhorn-system get \
+                 volumes.longhorn.io {} -o yaml`",
+                self.volume
+            ),
             VolumeState::LastCopy(cause) => match cause {
                 Cause::StrictLocal => format!("stop what uses it and set another dataLocality, {pass}"),
                 Cause::Behind(_) => {
@@ -229,12 +280,17 @@ impl VolumeFinding {
                 }
                 Cause::Rebuilding | Cause::Degraded | Cause::Migrating => format!("wait: {show}"),
                 Cause::Enough => format!("wait for another copy: {show}, {pass}"),
+                Cause::Parity { behind, .. } if !behind.is_empty() => {
+                    format!("bring those nodes back, or uncordon them: {show}, {pass}")
+                }
+                Cause::Parity { .. } => format!("wait until its failed shards are rebuilt: {show}, {pass}"),
             },
         }
     }
 }
 
-/// All volumes with a copy on the node `own`, or that are kept attached there for a move, by name.
+/// All volumes with a copy or a shard on the node `own`, that are kept attached there for a move, or that are attached there
+/// and have no replica, by name.
 pub fn judge(facts: &StorageFacts, own: &str) -> Vec<VolumeFinding> {
     let mut names: Vec<&str> = present(facts)
         .filter(|(_, it)| {
@@ -242,10 +298,88 @@ pub fn judge(facts: &StorageFacts, own: &str) -> Vec<VolumeFinding> {
         })
         .map(|(_, it)| it.spec.volume_name.as_str())
         .chain(facts.kept_for_moves(own))
+        .chain(without_replicas(facts, own))
         .collect();
     names.sort_unstable();
     names.dedup();
     names.into_iter().map(|volume| of_volume(facts, own, volume)).collect()
+}
+
+/// The volumes with a shard on `own` that was ever used, and those attached there of which there is no replica.
+fn without_replicas<'a>(facts: &'a StorageFacts, own: &'a str) -> impl Iterator<Item = &'a str> {
+    let shards = facts.shards.values().filter(move |it| it.spec.node == own && !it.status.state.is_empty());
+    let bare = move |(name, it): &(&String, &Volume)| {
+        it.status.current_node == own && !facts.replicas.values().any(|it| it.spec.volume_name == **name)
+    };
+    let attached = facts.volumes.iter().filter(bare).map(|(name, _)| name.as_str());
+    shards.map(|it| it.spec.shard_group_name.as_str()).chain(attached)
+}
+
+/// A volume without replicas: how many of its shards are left when our node goes.
+fn of_shards(facts: &StorageFacts, own: &str, name: &str) -> VolumeFinding {
+    let volume = facts.volumes.get(name);
+    let attached = volume.map(|it| it.status.current_node.clone()).unwrap_or_default();
+    let found = VolumeFinding { here: attached == own, attached, ..known_of(volume, own, name) };
+    let of_it = |it: &&Shard| it.spec.shard_group_name == name && it.metadata.deletion_timestamp.is_none();
+    let all: Vec<&Shard> = facts.shards.values().filter(of_it).collect();
+    let group = facts.shard_groups.get(name).filter(|it| it.spec.data_chunks > 0 && !all.is_empty());
+    let Some(group) = group else {
+        let healthy = volume.is_some_and(|it| it.status.robustness == "healthy");
+        return VolumeFinding { state: VolumeState::Unknown, wanted: 1, healthy: healthy.into(), ..found };
+    };
+    let (needed, rebuilds) = (group.spec.data_chunks, group.status.rebuild_in_progress);
+    let wanted = needed.saturating_add(group.spec.parity_chunks);
+    let (here, others): (Vec<&Shard>, Vec<&Shard>) =
+        all.iter().copied().filter(|it| it.status.state == "normal").partition(|it| it.spec.node == own);
+    let (mut elsewhere, mut behind) = (Vec::new(), BTreeSet::new());
+    for it in &others {
+        match facts.unusable(&it.spec.node) {
+            None => elsewhere.push(it.spec.node.clone()),
+            Some(why) => drop(behind.insert(format!("node {} {why}", it.spec.node))),
+        }
+    }
+    let number = |all: usize| u32::try_from(all).unwrap_or(u32::MAX);
+    // The group may know of more that have failed than their own objects say.
+    let healthy = number(here.len() + others.len()).min(wanted.saturating_sub(group.status.failed_count));
+    let left = number(elsewhere.len()).min(healthy.saturating_sub(number(here.len())));
+    let state = if group.status.state == "offline" || healthy < needed {
+        VolumeState::Faulted
+    } else if here.is_empty() || left >= needed {
+        VolumeState::Safe
+    } else {
+        VolumeState::LastCopy(Cause::Parity { left, behind: behind.into_iter().collect(), rebuilds })
+    };
+    let ended = all.iter().filter(|it| it.spec.node == own).count() - here.len();
+    let leaves = |it: &&Shard| it.spec.eviction_requested || facts.policy == NodeDrainPolicy::EvictAll;
+    let percent = all.iter().filter(|it| it.status.state == "replacing").map(|it| it.status.rebuild_progress);
+    VolumeFinding {
+        moves: here.iter().any(leaves) || facts.kept_for_moves(own).any(|it| it == name),
+        percent: percent.map(|it| it.min(100)).max().filter(|_| rebuilds),
+        elsewhere,
+        wanted,
+        healthy,
+        needed,
+        ended: number(ended),
+        state,
+        ..found
+    }
+}
+
+/// What a volume says of itself.
+fn known_of(volume: Option<&Volume>, own: &str, name: &str) -> VolumeFinding {
+    let claimed = volume.map(|it| it.status.kubernetes_status.clone()).unwrap_or_default();
+    let runs = |it: &&VolumeUser| it.workload_type == "VirtualMachineInstance" && it.pod_status == "Running";
+    let machines = claimed.workloads_status.iter().filter(runs);
+    let machines = machines.map(|it| format!("{}/{}", claimed.namespace, it.workload_name)).collect();
+    VolumeFinding {
+        volume: name.to_owned(),
+        claim: (claimed.namespace, claimed.pvc_name),
+        machines,
+        passed: volume.map(|it| pass_of(it, own)).unwrap_or_default(),
+        wanted: volume.map_or(0, |it| it.spec.number_of_replicas),
+        asked: volume.and_then(CopyMark::of).is_some_and(|it| it.node == own),
+        ..VolumeFinding::default()
+    }
 }
 
 /// Copies that are not being deleted and have a node.
@@ -257,6 +391,9 @@ fn present(facts: &StorageFacts) -> impl Iterator<Item = (&String, &Replica)> {
 fn of_volume(facts: &StorageFacts, own: &str, name: &str) -> VolumeFinding {
     let replicas: Vec<(&String, &Replica)> =
         present(facts).filter(|(_, it)| it.spec.volume_name == name).collect();
+    if replicas.is_empty() {
+        return of_shards(facts, own, name);
+    }
     let engine = engine(facts, name);
     let healthy = |(copy, it): &(&String, &Replica)| match engine {
         Some(engine) => engine.status.replica_mode_map.get(*copy).is_some_and(|mode| mode == "RW"),
@@ -305,17 +442,9 @@ fn of_volume(facts: &StorageFacts, own: &str, name: &str) -> VolumeFinding {
         let copies = (here.len() + others.len(), behind, stuck);
         VolumeState::LastCopy(cause(facts, own, volume, (engine, rebuilds), copies))
     };
-    let claimed = volume.map(|it| it.status.kubernetes_status.clone()).unwrap_or_default();
-    let runs = |it: &&VolumeUser| it.workload_type == "VirtualMachineInstance" && it.pod_status == "Running";
-    let machines = claimed.workloads_status.iter().filter(runs);
-    let machines = machines.map(|it| format!("{}/{}", claimed.namespace, it.workload_name)).collect();
     let attached = engine.and(volume).map(|it| it.status.current_node.clone()).unwrap_or_default();
     VolumeFinding {
-        volume: name.to_owned(),
-        passed: volume.map(|it| pass_of(it, own)).unwrap_or_default(),
         full: full.iter().map(|(_, it)| it.spec.node.clone()).collect(),
-        machines,
-        claim: (claimed.namespace, claimed.pvc_name),
         here: attached == own,
         moves,
         attached,
@@ -323,9 +452,8 @@ fn of_volume(facts: &StorageFacts, own: &str, name: &str) -> VolumeFinding {
         percent,
         failed: failed.unwrap_or_default(),
         healthy: u32::try_from(here.len() + others.len()).unwrap_or(u32::MAX),
-        wanted: volume.map_or(0, |it| it.spec.number_of_replicas),
-        asked: volume.and_then(CopyMark::of).is_some_and(|it| it.node == own),
         state,
+        ..known_of(volume, own, name)
     }
 }
 
@@ -412,7 +540,8 @@ pub(super) fn manager_budget(
         return ClosedBudget { why, opens: opens.to_owned(), by: Vec::new() };
     }
     let policy = facts.policy.text();
-    let last = |it: &&VolumeFinding| it.is_last();
+    // It keeps none for shards.
+    let last = |it: &&VolumeFinding| it.is_last() && it.needed == 0;
     let kept: BTreeSet<&str> = match &facts.policy {
         NodeDrainPolicy::AlwaysAllow | NodeDrainPolicy::Other(_) => BTreeSet::new(),
         NodeDrainPolicy::EvictAll => {
@@ -469,7 +598,8 @@ impl VolumesBefore {
     /// Those that are not faulted; `None` without any.
     pub fn of(findings: &[VolumeFinding]) -> Option<Self> {
         let good = findings.iter().filter(|it| it.state != VolumeState::Faulted);
-        let all: BTreeMap<String, bool> = good.map(|it| (it.volume.clone(), it.is_whole())).into_map();
+        let all: BTreeMap<String, bool> =
+            good.map(|it| (it.volume.clone(), it.healthy + it.ended >= it.wanted)).into_map();
         // Of one that has gone down with its instance manager no copy is healthy any more.
         let passed = findings.iter().filter(|it| it.state != VolumeState::Safe && !it.passed.is_empty());
         let passed: BTreeSet<String> = passed.map(|it| it.volume.clone()).into_set();

@@ -1,7 +1,7 @@
 //! The storage adapter for Longhorn: a constant number of lists for a look, a constant number of watches to follow it.
 //!
-//! Without Longhorn, or any copy, one list finds that out; without a copy and an instance manager on our node two are
-//! all. The gate after a boot follows the volumes of the whole cluster that are not well. Not here: what is found
+//! Without Longhorn one list finds that out, without any volume two, and without a copy and an instance manager on our
+//! node two or three are all. Shards are read and followed where a volume is sharded. The gate after a boot follows the volumes of the whole cluster that are not well. Not here: what is found
 //! (`guard`).
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use futures::stream;
 use futures::stream::{BoxStream, Stream, StreamExt};
 use kubeapi::names::NodeName;
 use kubeapi::pace::Pace;
-use kubeapi::slim::longhorn::{DRAIN_POLICY, Replica, Setting, Volume, scope};
+use kubeapi::slim::longhorn::{DRAIN_POLICY, Replica, Setting, Shard, ShardGroup, Volume, scope};
 use kubeapi::slim::{Meta, NodeObject};
 use kubeapi::watch::{Update, WatchScope, follow};
 use kubeapi::{ApiClient, Error, found};
@@ -49,10 +49,26 @@ pub async fn last_of_volume(cluster: &ApiClient, node: &NodeName) -> Result<Opti
     Ok(found.and_then(|it| it.last().map(|it| it.volume.clone())))
 }
 
-/// How many copies are on `node`.
+/// How many copies and shards are on `node`.
 pub(crate) async fn count(cluster: &ApiClient, node: &NodeName) -> Result<usize, Error> {
-    let all = replicas(cluster).await?.unwrap_or_default();
-    Ok(all.iter().filter(|it| it.spec.node == node.as_str()).count())
+    let copies = replicas(cluster).await?.unwrap_or_default();
+    let copies = copies.iter().filter(|it| it.spec.node == node.as_str()).count();
+    if !volumes(cluster).await?.unwrap_or_default().values().any(Volume::is_sharded) {
+        return Ok(copies);
+    }
+    let shards = all::<Shard>(cluster, scope("shards")).await?;
+    Ok(copies + shards.iter().filter(|it| it.spec.node == node.as_str()).count())
+}
+
+/// The shards of volumes and their groups; where no volume is sharded nothing is asked, as older ones serve neither kind.
+async fn shards(
+    cluster: &ApiClient,
+    volumes: &BTreeMap<String, Volume>,
+) -> Result<(Vec<Shard>, Vec<ShardGroup>), Error> {
+    if !volumes.values().any(Volume::is_sharded) {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    try_join(all(cluster, scope("shards")), all(cluster, scope("shardgroups"))).await
 }
 
 /// `None` without Longhorn.
@@ -68,12 +84,13 @@ fn all<K: DeserializeOwned + Send>(
 }
 
 /// `None` without Longhorn; nothing but copies and instance managers when none of both is on `node`: a volume may be attached
-/// here without a copy here.
+/// here without a copy here, and where a shard is there is an instance manager.
 async fn read(cluster: &ApiClient, node: &NodeName) -> Result<Option<StorageFacts>, Error> {
     let Some(replicas) = replicas(cluster).await? else { return Ok(None) };
     let mut facts = StorageFacts::default();
     Update::Listed(replicas).into_table(&mut facts.replicas, named)?;
-    if facts.replicas.is_empty() {
+    // Of sharded volumes there are none.
+    if facts.replicas.is_empty() && volumes(cluster).await?.unwrap_or_default().is_empty() {
         return Ok(Some(facts));
     }
     let managers = all(cluster, scope("instancemanagers")).await?;
@@ -96,6 +113,9 @@ async fn read(cluster: &ApiClient, node: &NodeName) -> Result<Option<StorageFact
     let policy = settings.iter().find(|it| it.metadata.name.as_deref() == Some(DRAIN_POLICY));
     facts.policy = NodeDrainPolicy::parse(policy.map_or("", |it| &it.value));
     Update::Listed(volumes).into_table(&mut facts.volumes, named)?;
+    let (shards, groups) = shards(cluster, &facts.volumes).await?;
+    Update::Listed(shards).into_table(&mut facts.shards, named)?;
+    Update::Listed(groups).into_table(&mut facts.shard_groups, named)?;
     Update::Listed(engines).into_table(&mut facts.engines, named)?;
     Update::Listed(attachments).into_table(&mut facts.attachments, named)?;
     Update::Listed(storage_nodes).into_table(&mut facts.storage_nodes, named)?;
@@ -125,14 +145,20 @@ pub(crate) fn follow_looks(
             let facts = read(&cluster, &node).await?;
             let first = facts.as_ref().map(|it| StorageView::of(it, node.as_str()));
             let facts = facts.filter(|it| has_part(it, &node));
-            Ok((first, facts.map(|it| (it, pieces(&cluster, seed)))))
+            Ok((
+                first,
+                facts.map(|it| {
+                    let all = pieces(&cluster, &it, seed);
+                    (it, all)
+                }),
+            ))
         }
     };
     let take = |facts: &mut StorageFacts, update: TakeUpdate| update(facts).err();
     follow_read(read, take, move |facts| Some(StorageView::of(facts, &own)), seed)
 }
 
-fn pieces(cluster: &ApiClient, seed: u64) -> BoxStream<'static, TakeUpdate> {
+fn pieces(cluster: &ApiClient, facts: &StorageFacts, seed: u64) -> BoxStream<'static, TakeUpdate> {
     fn updates<K: DeserializeOwned + Send + 'static, V: PartialEq + 'static>(
         cluster: &ApiClient,
         scope: WatchScope,
@@ -144,7 +170,7 @@ fn pieces(cluster: &ApiClient, seed: u64) -> BoxStream<'static, TakeUpdate> {
             move |it: Update<K>| -> TakeUpdate { Box::new(move |facts| it.into_table(table(facts), keep)) };
         follow::<K>(cluster.clone(), scope, seed).map(take).boxed()
     }
-    stream::select_all([
+    let mut all = vec![
         updates(cluster, scope("volumes"), seed, |it| &mut it.volumes, named),
         updates(cluster, scope("replicas"), seed, |it| &mut it.replicas, named),
         updates(cluster, scope("engines"), seed, |it| &mut it.engines, named),
@@ -152,8 +178,12 @@ fn pieces(cluster: &ApiClient, seed: u64) -> BoxStream<'static, TakeUpdate> {
         updates(cluster, scope("instancemanagers"), seed, |it| &mut it.managers, named),
         updates(cluster, scope("nodes"), seed, |it| &mut it.storage_nodes, named),
         updates(cluster, nodes(), seed, |it| &mut it.nodes, readiness),
-    ])
-    .boxed()
+    ];
+    if facts.volumes.values().any(Volume::is_sharded) {
+        all.push(updates(cluster, scope("shards"), seed, |it| &mut it.shards, named));
+        all.push(updates(cluster, scope("shardgroups"), seed, |it| &mut it.shard_groups, named));
+    }
+    stream::select_all(all).boxed()
 }
 
 /// What was read: what it shows, and where there is something to follow, what is kept of it and its updates.

@@ -194,3 +194,42 @@ async fn seed_0_06_another_address_than_before_the_boot_is_warned_of_at_once() {
     at(&stage, "10.0.0.1");
     stage.until("healed", is_well).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn j3_a_group_of_shards_that_was_whole_before_keeps_the_turn_until_it_is_healthy() {
+    const VOLUMES: &str = "longhorn/volumes";
+    let mut stage = Stage::well().await;
+    let sim = stage.sim.clone();
+    sim.add_longhorn("");
+    for node in ["n2", "n3"] {
+        sim.add_node(node, node);
+    }
+    sim.until("longhorn/instancemanagers", |all| {
+        all.len() == 3 && all.iter().all(|it| it["status"]["currentState"] == "running")
+    })
+    .await;
+    sim.add_sharded_volume("shop", "data", "pvc-1", &["n1", "n2", "n3"], 1);
+    sim.edit("longhorn/shards", "longhorn-system", "pvc-1-0", |it| it["status"]["state"] = "failed".into());
+    sim.until(VOLUMES, |all| all[0]["status"]["robustness"] == "degraded").await;
+    for (whole, holds) in [(false, false), (true, true)] {
+        let record = json!({ "volumes": { "pvc-1": whole } }).to_string();
+        sim.edit("nodes", "", "n1", |it| {
+            it["metadata"]["annotations"]["pillar-rs/volumes-before"] = record.clone().into();
+        });
+        let on = Stage::on(sim.clone());
+        drop(std::mem::replace(&mut stage, on));
+        sim.edit(VOLUMES, "longhorn-system", "pvc-1", |it| {
+            it["metadata"]["annotations"]["kubesim/rebuild"] = "hangs".into();
+        });
+        let held = move |it: &GateReport| {
+            it.verdict.as_ref().is_some_and(|it| it.is_open() && it.holds_turn == holds)
+        };
+        let seen = stage.until("open", held).await.verdict.unwrap();
+        assert_eq!(seen.shown.words.contains("unhealthy volumes: shop/data (pvc-1)"), holds, "{seen:?}");
+    }
+    sim.edit(VOLUMES, "longhorn-system", "pvc-1", |it| {
+        it["metadata"]["annotations"]["kubesim/rebuild"] = "".into();
+    });
+    stage.until("healed", is_well).await;
+    assert_eq!(sim.list("longhorn/shardgroups")[0]["status"]["state"], "healthy");
+}

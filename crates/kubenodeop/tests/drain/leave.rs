@@ -94,14 +94,20 @@ async fn a_node_without_replicas_is_cordoned_loses_its_applications_and_its_obje
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_with_replicas_is_drained_before_its_object_goes() {
-    let (sim, cluster) = with_app().await;
-    replica(&sim, "r1", "n1");
-    assert_eq!(left(&cluster).await, ends(LeavePhase::Left, DELETED));
-    let writes = writes(&sim);
-    let last = writes.iter().rposition(|it| it.ends_with("/eviction")).unwrap();
-    assert_eq!(writes[last + 1..], ["DELETE /api/v1/nodes/n1"]);
-    assert!(!is_there(&sim));
+async fn a_node_with_replicas_or_shards_is_drained_before_its_object_goes() {
+    for sharded in [false, true] {
+        let (sim, cluster) = with_app().await;
+        if sharded {
+            sim.add_sharded_volume("shop", "data", "pvc-1", &["n1", "n2", "n3"], 1);
+        } else {
+            replica(&sim, "r1", "n1");
+        }
+        assert_eq!(left(&cluster).await, ends(LeavePhase::Left, DELETED));
+        let writes = writes(&sim);
+        let last = writes.iter().rposition(|it| it.ends_with("/eviction")).unwrap();
+        assert_eq!(writes[last + 1..], ["DELETE /api/v1/nodes/n1"]);
+        assert!(!is_there(&sim));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -231,3 +231,63 @@ async fn d16_an_attempt_that_failed_for_want_of_room_goes_on_within_two_seconds_
     let what = tokio::time::timeout(Duration::from_secs(2), woken).await.unwrap();
     assert!(what.contains("volume pvc-1"), "{what}");
 }
+
+/// A volume of 2 shards of data and 1 of parity, whose pod is on n1, which is cordoned.
+async fn with_shards(policy: &str, nodes: [&str; 3]) -> (Sim, ApiClient) {
+    let (sim, cluster) = cluster(2).await;
+    sim.add_longhorn(policy);
+    sim.until("policy/poddisruptionbudgets", |all| all.len() == 4).await;
+    sim.add_sharded_volume("shop", "data", "pvc-1", &nodes, 1);
+    sim.add_mounting_pod("shop", "player", "n1", "data");
+    sim.until(VOLUMES, |all| all[0]["status"]["state"] == "attached").await;
+    cordoned(&cluster).await;
+    (sim, cluster)
+}
+
+fn fail(sim: &Sim, how: &str) {
+    rebuild(sim, how);
+    sim.edit("longhorn/shards", SPACE, "pvc-1-1", |it| it["status"]["state"] = "failed".into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn j3_a_shard_that_cannot_be_spared_holds_the_drain_by_name_until_its_group_is_healthy() {
+    let (sim, cluster) = with_shards("block-for-eviction-if-contains-last-replica", ["n1", "n2", "n3"]).await;
+    fail(&sim, "hangs");
+    assert_eq!(foreseen(&cluster).await, ["last-copy"]);
+    let mut attempt = Attempt::start(&cluster);
+    let held = |it: &kubenodeop::Progress| it.blockers.iter().any(|it| it.code == BlockCode::LastCopy);
+    let shown = attempt.until(held).await;
+    let said =
+        "volume shop/data (pvc-1): its shards here cannot be spared: 1 of 3 would be left, and 2 are needed";
+    assert!(shown.blockers.iter().any(|it| it.reason.contains(said)), "{:?}", shown.blockers);
+    attempt.pass(Duration::from_secs(3600)).await;
+    assert!(sim.get("pods", "shop", "player").is_some());
+    rebuild(&sim, "");
+    attempt.drained().await;
+    let before = &sim.get("nodes", "", "n1").unwrap()["metadata"]["annotations"]["pillar-rs/volumes-before"];
+    assert_eq!(before, r#"{"volumes":{"pvc-1":true}}"#, "what the gate after the boot waits for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn j3_spare_shards_leave_the_node_free_and_only_one_policy_moves_them() {
+    for policy in storage::NodeDrainPolicy::WORDS {
+        let (sim, cluster) = with_shards(policy, ["n1", "n2", "n2"]).await;
+        Attempt::start(&cluster).drained().await;
+        let on = |it: &&Value| it["spec"]["nodeID"] == "n1";
+        let left = sim.list("longhorn/shards").iter().filter(on).count();
+        assert_eq!(left, usize::from(policy != "block-for-eviction"), "{policy}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn j3_a_volume_in_a_form_that_is_not_known_is_named_and_holds_nothing() {
+    let (sim, cluster) = with_shards("", ["n1", "n2", "n3"]).await;
+    sim.edit(VOLUMES, SPACE, "pvc-1", |it| it["spec"]["dataLayout"]["type"] = "striped".into());
+    let plan = survey::plan(&cluster, &n1(), &AttemptRules::default()).await.unwrap();
+    let named = |it: &String| it.starts_with("volume shop/data (pvc-1): no replica and no shard");
+    assert!(plan.notes.iter().any(named), "{:?}", plan.notes);
+    let mut attempt = Attempt::start(&cluster);
+    attempt.until(|it| it.storage.iter().any(|it| it.reason.starts_with("no replica and no shard"))).await;
+    attempt.drained().await;
+    assert_eq!(sim.faults().count("GET", "/shard"), 0, "asked for where none is sharded");
+}

@@ -29,10 +29,11 @@ async fn with_copies(on: &[&str]) -> (Sim, ApiClient) {
     (sim, cluster)
 }
 
+/// The guard of last copies asks for volumes also where there is no replica.
 fn asked_for_longhorn(sim: &Sim, after: usize) -> Vec<String> {
     let seen = sim.faults().requests();
     let all = seen.iter().skip(after).map(|it| path(it).to_owned());
-    all.filter(|it| it.ends_with("/volumes") || it.ends_with("/engines")).collect()
+    all.filter(|it| it.ends_with("/engines")).collect()
 }
 
 #[tokio::test(start_paused = true)]

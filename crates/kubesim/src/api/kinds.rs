@@ -72,7 +72,7 @@ pub(crate) const KINDS: [Resource; 32] = [
 ];
 
 /// Short names of custom resources, by plural and API version.
-const CUSTOM: [(&str, &str, &[&str]); 8] = [
+const CUSTOM: [(&str, &str, &[&str]); 10] = [
     ("virtualmachines", "kubevirt.io/v1", &["vm", "vms"]),
     ("virtualmachineinstances", "kubevirt.io/v1", &["vmi", "vmis"]),
     ("virtualmachineinstancemigrations", "kubevirt.io/v1", &["vmim", "vmims"]),
@@ -81,6 +81,8 @@ const CUSTOM: [(&str, &str, &[&str]); 8] = [
     ("engines", "longhorn.io/v1beta2", &["lhe"]),
     ("replicas", "longhorn.io/v1beta2", &["lhr"]),
     ("settings", "longhorn.io/v1beta2", &["lhs"]),
+    ("shards", "longhorn.io/v1beta2", &["lhsd"]),
+    ("shardgroups", "longhorn.io/v1beta2", &["lhsg"]),
 ];
 
 /// Short names of a custom resource.

@@ -22,6 +22,8 @@ enum By {
     /// Another node has the turn.
     Taken,
     Copied,
+    /// A person holds a pod for an hour.
+    Kept,
     /// A person has cordoned the other node.
     Cordoned,
     /// The list of turns is no list, or their number is negative.
@@ -30,7 +32,7 @@ enum By {
     Line(&'static str),
 }
 
-use By::{Broken, Copied, Cordoned, Full, Line, Negative, Reboot, Taken};
+use By::{Broken, Copied, Cordoned, Full, Kept, Line, Negative, Reboot, Taken};
 
 enum So {
     /// The headline begins so by it.
@@ -64,7 +66,7 @@ const EMPTIED: &str =
     "kubectl -n eve-kube-app annotate --overwrite lease pillar-rs-outage pillar-rs/outage-holders='[]'";
 const NUMBERED: &str = "kubectl -n eve-kube-app patch lease pillar-rs-outage --type=merge -p '{\"spec\":{\"leaseTransitions\":0}}'";
 
-const ROWS: [Row; 25] = [
+const ROWS: [Row; 26] = [
     (PLAIN, &[], "IN SERVICE", STATUS, "zedbox drain --reason TEXT", Is("SAFE TO WORK ON")),
     (PLAIN, &[], "IN SERVICE", "zedbox drain --reason fan", "zedbox undrain", Is("IN SERVICE")),
     (PLAIN, &[], "IN SERVICE", "zedbox pause --reason fan", "zedbox resume", Is("IN SERVICE")),
@@ -87,6 +89,7 @@ const ROWS: [Row; 25] = [
     (PLAIN, TURN, WAITS, "", "zedbox go --past turn --reason TEXT", Is("DRAINED")),
     (PLAIN, HELD, "BLOCKED", STATUS, "kubectl -n shop patch pdb", Is("DRAINED")),
     (SHORT, HELD, "NOT DRAINED", STATUS, "kubectl -n shop patch pdb", Is("DRAINED")),
+    (PLAIN, &[Kept, Reboot], "BLOCKED", STATUS, "kubectl -n shop annotate pod", Is("DRAINED")),
     (PLAIN, &[Cordoned, Reboot], "WAITING", STATUS, "kubectl uncordon edge-node-2", Is("DRAIN")),
     (PLAIN, &[Broken, Reboot], "WAITING", "zedbox lock status", EMPTIED, Is("DRAINED")),
     (PLAIN, &[Negative, Reboot], "WAITING", "zedbox lock status", NUMBERED, Is("DRAINED")),
@@ -181,6 +184,19 @@ async fn play(row: &Row) {
                 until(&world, "the reboot to wait", |it| !it[0].starts_with("IN SERVICE")).await;
             }
             Full => world.cluster.block().await,
+            Kept => {
+                let sim = world.cluster.sim();
+                let until = agent::Clock::new().wall().plus(Duration::from_hours(1)).to_timestamp();
+                let pods = sim.list("pods");
+                let here = |it: &&serde_json::Value| {
+                    it["spec"]["nodeName"] == "edge-node-1"
+                        && it["metadata"]["name"].as_str().unwrap().starts_with("web")
+                };
+                let pod = pods.iter().find(here).unwrap();
+                assert!(sim.edit("pods", "shop", pod["metadata"]["name"].as_str().unwrap(), |it| {
+                    it["metadata"]["annotations"]["pillar-rs/hold-until"] = until.to_string().into();
+                }));
+            }
             Taken => take_turn(&world),
             Broken => put_record(&world, "{", 7),
             Negative => put_record(&world, "[]", -1),

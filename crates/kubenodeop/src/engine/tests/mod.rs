@@ -4,6 +4,7 @@ mod any_end;
 mod blockers;
 mod containers;
 mod ends;
+mod holds;
 mod limits;
 mod pods;
 mod proof;

@@ -13,17 +13,11 @@ pub(crate) fn finding(state: VolumeState, percent: Option<u8>) -> VolumeFinding 
         claim: ("shop".to_owned(), "data".to_owned()),
         attached: "n1".to_owned(),
         here: true,
-        moves: false,
-        elsewhere: vec![],
         percent,
-        failed: String::new(),
         wanted: 1,
         healthy: 1,
-        asked: false,
-        passed: String::new(),
-        full: vec![],
-        machines: vec![],
         state,
+        ..VolumeFinding::default()
     }
 }
 
@@ -293,6 +287,132 @@ fn d14_a_full_disk_is_no_cause_for_a_copy_that_is_healthy_there_or_that_nobody_r
         disk(facts, "n2", 9);
     });
     assert_eq!(old, last(Cause::Rebuilding));
+}
+
+/// `pvc-1` with 2 shards of data and 1 of parity on these nodes, in these states; so many have failed by its group.
+fn sharded(facts: &mut StorageFacts, failed: u32, shards: &[(&str, &str)]) {
+    volume(facts).spec.data_layout.kind = "sharded".to_owned();
+    let spec = json!({"volumeName": "pvc-1", "dataChunks": 2, "parityChunks": 1});
+    let group = json!({"spec": spec, "status": {"state": "degraded", "failedCount": failed}});
+    facts.shard_groups.insert("pvc-1".to_owned(), object(group));
+    for (slot, (node, state)) in shards.iter().enumerate() {
+        let spec = json!({"shardGroupName": "pvc-1", "slotIndex": slot, "nodeID": node});
+        let status = json!({"state": state, "rebuildProgress": if *state == "replacing" { 30 } else { 0 }});
+        facts.shards.insert(format!("pvc-1-{slot}"), object(json!({"spec": spec, "status": status})));
+    }
+}
+
+#[test]
+fn j3_a_shard_here_is_not_spared_once_the_parity_of_its_group_is_used_up() {
+    const ALL: [(&str, &str); 3] = [("n1", "normal"), ("n2", "normal"), ("n3", "normal")];
+    const ONE_FAILED: [(&str, &str); 3] = [("n1", "normal"), ("n2", "failed"), ("n3", "normal")];
+    let with = |failed, shards: &'static [(&'static str, &'static str)], change: Change| {
+        state(|facts| {
+            volume(facts).status.current_node.clear();
+            sharded(facts, failed, shards);
+            change(facts);
+        })
+    };
+    let parity = |left, behind: &[&str], rebuilds| {
+        last(Cause::Parity { left, behind: behind.iter().map(|it| (*it).to_owned()).collect(), rebuilds })
+    };
+    let cordoned: Change = |it| cordon(it, &["n2"]);
+    let rebuilds: Change = |it| it.shard_groups.get_mut("pvc-1").unwrap().status.rebuild_in_progress = true;
+    let safe = Some(VolumeState::Safe);
+    let table = [
+        ("healthy", with(0, &ALL, |_| ()), safe.clone()),
+        ("parity used up elsewhere", with(1, &ONE_FAILED, |_| ()), parity(1, &[], false)),
+        ("as the group knows alone", with(1, &ALL, |_| ()), parity(1, &[], false)),
+        ("another node is cordoned", with(0, &ALL, cordoned), parity(1, &["node n2 is cordoned"], false)),
+        (
+            "one is rebuilt, which the group counts no more",
+            with(0, &[("n1", "normal"), ("n2", "replacing"), ("n3", "normal")], rebuilds),
+            parity(1, &[], true),
+        ),
+        (
+            "two here",
+            with(0, &[("n1", "normal"), ("n1", "normal"), ("n3", "normal")], |_| ()),
+            parity(1, &[], false),
+        ),
+        ("ours has failed", with(1, &[("n1", "failed"), ("n2", "normal"), ("n3", "normal")], |_| ()), safe),
+        (
+            "too few are healthy",
+            with(2, &[("n1", "normal"), ("n2", "failed"), ("n3", "failed")], |_| ()),
+            Some(VolumeState::Faulted),
+        ),
+        ("never used", with(0, &[("n1", ""), ("n2", ""), ("n3", "")], |_| ()), None),
+        ("none here", with(1, &[("n2", "failed"), ("n3", "normal"), ("n3", "normal")], |_| ()), None),
+        ("no group", with(1, &ONE_FAILED, |it| it.shard_groups.clear()), Some(VolumeState::Unknown)),
+    ];
+    for (row, found, expected) in table {
+        assert_eq!(found, expected, "{row}");
+    }
+}
+
+#[test]
+fn j3_a_volume_that_is_attached_here_without_a_replica_and_a_known_shard_is_not_safe_but_unknown() {
+    let unknown = Some(VolumeState::Unknown);
+    assert_eq!(state(|_| ()), unknown);
+    assert_eq!(state(|it| volume(it).spec.data_layout.kind = "sharded".to_owned()), unknown);
+    assert_eq!(state(|it| volume(it).status.current_node = "n2".to_owned()), None);
+    assert_eq!(state(|it| copy(it, "n2", AT, "")), None, "its copy is elsewhere");
+    assert_eq!(state(|it| sharded(it, 0, &[("n2", "normal"), ("n3", "normal")])), Some(VolumeState::Safe));
+    // Not that no copy is healthy, where Longhorn keeps it attached for a move.
+    let kept = |it: &mut StorageFacts| {
+        let tickets = json!({"a": {"type": "volume-eviction-controller", "nodeID": "n1"}});
+        let ticket = object(json!({"spec": {"attachmentTickets": tickets}}));
+        it.attachments.insert("pvc-1".to_owned(), ticket);
+        volume(it).status.current_node.clear();
+    };
+    assert_eq!(state(kept), unknown);
+    let mut facts = cluster();
+    let found = judge(&facts, "n1").remove(0);
+    assert!(found.words(&NodeDrainPolicy::EvictLast).contains("no replica and no shard"));
+    assert!(found.next_step().contains("volumes.longhorn.io pvc-1 -o yaml"), "{}", found.next_step());
+    assert_eq!(found.keeps_user(&NodeDrainPolicy::EvictLast), None, "it is named, and holds nothing");
+    let before = |facts: &StorageFacts| VolumesBefore::of(&judge(facts, "n1")).unwrap().volumes["pvc-1"];
+    assert!(!before(&facts));
+    volume(&mut facts).status.robustness = "healthy".to_owned();
+    assert!(before(&facts), "the gate after the boot waits for it");
+}
+
+#[test]
+fn j3_the_words_of_a_sharded_volume_name_its_shards_and_the_policy_that_moves_them() {
+    let mut facts = cluster();
+    sharded(&mut facts, 1, &[("n1", "normal"), ("n2", "replacing"), ("n3", "normal")]);
+    let words = |facts: &StorageFacts, policy: NodeDrainPolicy| {
+        judge(&StorageFacts { policy: policy.clone(), ..facts.clone() }, "n1").remove(0).words(&policy)
+    };
+    let short = "its shards here cannot be spared: 1 of 3 would be left, and 2 are needed";
+    let by_cordon = "a cordon moves shards under node-drain-policy block-for-eviction only";
+    assert_eq!(words(&facts, NodeDrainPolicy::EvictLast), format!("{short}; {by_cordon}"));
+    let healthy = "Longhorn moves shards of a healthy group only";
+    assert_eq!(words(&facts, NodeDrainPolicy::EvictAll), format!("{short}; {healthy}"));
+    let found = judge(&facts, "n1").remove(0);
+    let step = found.next_step();
+    assert!(step.contains("get shardgroups,shards -l longhornvolume=pvc-1"), "{step}");
+    assert_eq!((found.is_last(), found.is_whole(), found.here), (true, false, true));
+    let code = found.keeps_user(&NodeDrainPolicy::EvictLast).map(|it| it.0);
+    assert_eq!(code, Some(BlockCode::LastCopy));
+    facts.shard_groups.get_mut("pvc-1").unwrap().status.rebuild_in_progress = true;
+    assert_eq!(words(&facts, NodeDrainPolicy::EvictLast), format!("{short}; one is being rebuilt, 30 %"));
+    // Longhorn's own budget knows nothing of shards.
+    let budget = StorageView::of(&facts, "n1").managers.remove("im-n1").unwrap();
+    assert_eq!((budget.why.as_str(), budget.by.len()), ("nothing keeps it any more", 0));
+    // Its instance manager ends before the drain does.
+    sharded(&mut facts, 1, &[("n1", "failed"), ("n2", "normal"), ("n3", "normal")]);
+    assert!(VolumesBefore::of(&judge(&facts, "n1")).unwrap().volumes["pvc-1"]);
+    sharded(&mut facts, 1, &[("n1", "normal"), ("n2", "failed"), ("n3", "normal")]);
+    assert!(!VolumesBefore::of(&judge(&facts, "n1")).unwrap().volumes["pvc-1"]);
+    // Moved off by the cordon, its user stays meanwhile.
+    sharded(&mut facts, 0, &[("n1", "normal"), ("n2", "normal"), ("n3", "normal")]);
+    let moves = |policy| judge(&StorageFacts { policy, ..facts.clone() }, "n1").remove(0).moves;
+    assert_eq!([NodeDrainPolicy::EvictAll, NodeDrainPolicy::EvictLast].map(moves), [true, false]);
+    sharded(&mut facts, 2, &[("n1", "normal"), ("n2", "failed"), ("n3", "failed")]);
+    assert_eq!(
+        words(&facts, NodeDrainPolicy::EvictLast),
+        "too few of its shards are healthy: 1, and 2 are needed"
+    );
 }
 
 #[test]

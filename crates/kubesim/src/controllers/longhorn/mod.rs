@@ -1,7 +1,7 @@
 //! The part of Longhorn that affects a drain and a boot. Its objects are plain ones; these are its rules.
 //!
 //! Instance managers with their pods on each node (`managers`), volumes that are attached while an attachment
-//! or a ticket asks for it (`volumes`), replicas that are built, fail and are built again (`replicas`), and
+//! or a ticket asks for it (`volumes`), replicas that are built, fail and are built again (`replicas`), shards (`shards`), and
 //! what `node-drain-policy` evicts and releases (`policy`). Only in a cluster with the mark of
 //! [`Sim::add_longhorn`] (`seed`): objects of other tests are left unchanged.
 //!
@@ -11,6 +11,7 @@ mod managers;
 mod policy;
 mod replicas;
 mod seed;
+mod shards;
 mod volumes;
 
 use std::sync::Arc;
@@ -25,6 +26,8 @@ const NAMESPACE: &str = "longhorn-system";
 const VOLUMES: &str = "longhorn/volumes";
 const ENGINES: &str = "longhorn/engines";
 const REPLICAS: &str = "longhorn/replicas";
+const SHARDS: &str = "longhorn/shards";
+const GROUPS: &str = "longhorn/shardgroups";
 const NODES: &str = "longhorn/nodes";
 const MANAGERS: &str = "longhorn/instancemanagers";
 const TICKETS: &str = "longhorn/volumeattachments";
@@ -48,14 +51,14 @@ pub(crate) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>) {
     if setting["metadata"]["annotations"][RUNS].is_null() {
         return;
     }
+    let word = setting["value"].as_str().unwrap_or_default();
     for node in all(store, "nodes") {
         managers::node(store, &node);
     }
     for volume in all(store, VOLUMES) {
-        volumes::round(store, tick, &volume);
+        volumes::round(store, tick, word, &volume);
     }
     managers::count_instances(store);
-    let word = setting["value"].as_str().unwrap_or_default();
     policy::ask(store, word);
     policy::keep_budgets(store, word);
 }

@@ -4,13 +4,13 @@ use serde_json::{Map, Value, json};
 
 use super::{
     DRIVER, ENGINES, NAMESPACE, REPLICAS, TICKETS, VOLUMES, edit, engine_of, is_healthy, is_ready, is_served,
-    key, replicas, replicas_of, text,
+    key, replicas, replicas_of, shards, text,
 };
 use crate::store::{ObjectStore, all, name, stamp};
 use crate::timers::Tick;
 use crate::volumes::claims;
 
-pub(super) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value) {
+pub(super) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, policy: &str, volume: &Value) {
     let named = &name(volume);
     note_workloads(store, volume);
     let tickets = tickets(store, tick, volume);
@@ -20,7 +20,8 @@ pub(super) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value
         None => String::new(),
     };
     let state = text(volume, "/status/state");
-    let usable = replicas_of(store, named).iter().any(|it| is_healthy(it));
+    let sharded = shards::round(store, tick, policy, volume);
+    let usable = sharded.unwrap_or_else(|| replicas_of(store, named).iter().any(|it| is_healthy(it)));
     if matches!(state, "attached" | "detaching") && is_ready(store, here) && !is_served(store, here) {
         return crash(store, volume);
     }
@@ -37,7 +38,9 @@ pub(super) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value
         }
         "attached" => {
             put(store, named, "attached", &wanted);
-            replicas::round(store, tick, volume);
+            if sharded.is_none() {
+                replicas::round(store, tick, volume);
+            }
         }
         _ if !wanted.is_empty() && usable && is_served(store, &wanted) => {
             put(store, named, "attached", &wanted);
