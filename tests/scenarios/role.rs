@@ -4,6 +4,7 @@ mod beside;
 mod disks;
 mod machines;
 mod reports;
+mod responders;
 mod site;
 mod surge;
 mod turns;

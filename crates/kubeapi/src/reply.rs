@@ -187,6 +187,11 @@ pub enum Reply {
     CannotMove {
         text: String,
     },
+    /// Responders that the pod declares have been asked to evict it.
+    Responding {
+        /// Which one is active, and what it says.
+        text: String,
+    },
     /// 500 because more than one budget selects the pod.
     ManyBudgets {
         text: String,
@@ -229,7 +234,7 @@ pub enum Reply {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyClass {
     Done,
-    /// A budget holds the pod, or KubeVirt, which migrates its machine.
+    /// A budget holds the pod, or KubeVirt, which migrates its machine, or a responder, which evicts it.
     Budget,
     Throttle,
     Transient,
@@ -246,6 +251,7 @@ impl Reply {
             Self::Budget { .. }
             | Self::ManyBudgets { .. }
             | Self::Moving { .. }
+            | Self::Responding { .. }
             | Self::CannotMove { .. } => ReplyClass::Budget,
             Self::Throttle { .. } => ReplyClass::Throttle,
             Self::Conflict { .. }
@@ -269,6 +275,7 @@ impl Reply {
             Self::Budget { .. } => "budget",
             Self::Moving { .. } => "moving",
             Self::CannotMove { .. } => "cannot-move",
+            Self::Responding { .. } => "responding",
             Self::ManyBudgets { .. } => "many-budgets",
             Self::Throttle { .. } => "throttled",
             Self::NamespaceEnding { .. } => "namespace-ending",
@@ -290,6 +297,7 @@ impl Reply {
             | Self::ManyBudgets { text }
             | Self::Moving { text }
             | Self::CannotMove { text }
+            | Self::Responding { text }
             | Self::Throttle { text, .. }
             | Self::NamespaceEnding { text }
             | Self::Denied { text, .. }

@@ -85,6 +85,8 @@ slim! {
         topology_spread_constraints: Option<Vec<SpreadConstraint>>,
         resources: Option<Resources>,
         overhead: Option<BTreeMap<String, Quantity>>,
+        /// From 1.37 on, where its gate is on: only how many is read.
+        eviction_responders: Option<Vec<IgnoredAny>>,
     }
     Affinity {
         node_affinity: Option<NodeAffinity>,

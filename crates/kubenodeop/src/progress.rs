@@ -209,6 +209,8 @@ step::named! {
         Surge = "surge",
         /// No other node can take it.
         NoOtherNode = "no-other-node",
+        /// A responder that it declares evicts it, or is to.
+        Responder = "responder",
         /// KubeVirt moves its virtual machine, or is about to.
         Moving = "moving",
         /// A virtual machine can be neither moved nor shut down by its policy.
@@ -228,6 +230,7 @@ impl BlockCode {
             Reply::ManyBudgets { .. } => Self::ManyBudgets,
             Reply::Moving { .. } => Self::Moving,
             Reply::CannotMove { .. } => Self::CannotMove,
+            Reply::Responding { .. } => Self::Responder,
             Reply::NamespaceEnding { .. } => Self::NamespaceEnding,
             Reply::Throttle { .. } => Self::Throttled,
             Reply::Permanent { by: RefusedBy::Credentials, .. } => Self::Unauthorized,
@@ -268,7 +271,7 @@ impl BlockCode {
             Self::NoOtherNode => 3,
             Self::Sticky => 4,
             Self::OverTime => 5,
-            Self::SlowToEnd | Self::Moving => 6,
+            Self::SlowToEnd | Self::Moving | Self::Responder => 6,
             Self::NamespaceEnding => 7,
             Self::Budget | Self::Copying | Self::Rebuilding | Self::Surge | Self::HeldUntil => 8,
             Self::ApiTrouble => 9,
@@ -332,6 +335,10 @@ impl BlockCode {
             }
             Self::Moving => {
                 "wait for the migration: `kubectl -n NAMESPACE get virtualmachineinstancemigrations` shows it"
+            }
+            Self::Responder => {
+                "wait, or check the responder that the reason names: `kubectl -n NAMESPACE get \
+                 evictions.lifecycle.k8s.io -o yaml`; with a `pod_limit_ms` the pod is evicted without it after that time"
             }
             Self::CannotMove => {
                 "if it may be off, have the drain shut it down: `kubectl -n NAMESPACE annotate --overwrite \

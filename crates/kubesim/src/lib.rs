@@ -14,7 +14,9 @@ mod faults;
 mod store;
 
 use api::{kinds, logs, openapi, path, request, server, strict, table};
-use controllers::{budgets, kubelets, machines, node_failure, scale, scheduler, timers, volumes, workloads};
+use controllers::{
+    budgets, evictions, kubelets, machines, node_failure, scale, scheduler, timers, volumes, workloads,
+};
 use store::{merge_keys, node_state, patch, seed, selectors, strategic, watch, writes};
 
 pub use etcd::{ETCD_VERSIONS, Etcd, EtcdFault};

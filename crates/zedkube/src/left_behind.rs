@@ -13,7 +13,7 @@ use clusterview::leads_otherwise;
 use kubeapi::pace::Pace;
 use kubeapi::watch::jitter_seed;
 use kubeapi::{ApiClient, Error, NodeName, nodes};
-use kubenodeop::calls::surge;
+use kubenodeop::calls::{eviction_request, surge};
 use kubenodeop::machines::undo;
 use kubenodeop::storage;
 use step::Mono;
@@ -72,24 +72,41 @@ pub(crate) async fn run(cluster: ApiClient, clock: Clock, mut leading: watch::Re
     }
 }
 
-/// Takes back the migrations that drains of `node` have asked for, until none is left. What is in the way is sent, and tried
+/// Takes back the migrations that drains of `node` have asked for, and where `requests` are set their EvictionRequests, until
+/// none is left. What is in the way is sent, and tried
 /// again after pauses that grow. Dropping it loses nothing.
 pub(crate) async fn undo_migrations(
     cluster: &ApiClient,
     node: &NodeName,
+    mut requests: bool,
     clock: Clock,
     outbox: Outbox<Event>,
 ) {
     let (mut pace, mut tries) = (Pace::new(jitter_seed()), 0_u32);
     loop {
-        let failed = undo::take_back(cluster, node).await.err();
-        let (why, next) = failed.as_ref().map(in_the_way).unwrap_or_default();
-        if !outbox.send(Event::Leftovers(why, next)).await || failed.is_none() {
+        let unwithdrawn = withdraw(cluster, node, &mut requests).await;
+        let failed = undo::take_back(cluster, node).await.err().as_ref().map(in_the_way).or(unwithdrawn);
+        let done = failed.is_none();
+        let (why, next) = failed.unwrap_or_default();
+        if !outbox.send(Event::Leftovers(why, next)).await || done {
             return;
         }
         tries = tries.saturating_add(1);
         clock.sleep_until(Some(clock.now() + pace.pause(tries, None))).await;
     }
+}
+
+/// Withdraws the EvictionRequests of drains of `node` while that is `due`. What is in the way, and what a person can do; a
+/// refusal for good is said once.
+async fn withdraw(cluster: &ApiClient, node: &NodeName, due: &mut bool) -> Option<(String, String)> {
+    if !*due {
+        return None;
+    }
+    let failed = eviction_request::withdraw_all(cluster, node).await.err();
+    *due = failed.as_ref().is_some_and(|error| !error.is_refused());
+    let words =
+        |it: Error| (format!("EvictionRequests are not withdrawn yet: {}", it.line()), it.next_step());
+    failed.map(words)
 }
 
 /// What is in the way of virtual machines, and what a person can do.
@@ -100,11 +117,11 @@ fn in_the_way(error: &Error) -> (String, String) {
 /// Takes back what drains of `node` asked of machines and volumes, and starts again the machines that they stopped, until
 /// nothing is left and the machines of the node are up. What is in the way is sent, and tried again after pauses that grow;
 /// machines are named that have not come up in their time. Second copies of Deployments that have not come to be are given
-/// up where `surges` are set. Dropping it loses nothing.
+/// up where `surges` are set, and EvictionRequests withdrawn where `requests` are. Dropping it loses nothing.
 pub(crate) async fn undo_drain(
     cluster: &ApiClient,
     node: &NodeName,
-    surges: bool,
+    (surges, mut requests): (bool, bool),
     clock: Clock,
     outbox: Outbox<Event>,
 ) {
@@ -148,7 +165,11 @@ pub(crate) async fn undo_drain(
                 next = error.next_step();
             }
         }
-        tries = if failed || volumes_due || surges_due { tries.saturating_add(1) } else { 0 };
+        if let Some((why, step)) = withdraw(cluster, node, &mut requests).await {
+            whys.push(why);
+            next = step;
+        }
+        tries = if failed || volumes_due || surges_due || requests { tries.saturating_add(1) } else { 0 };
         let undone = whys.is_empty();
         let is_time = clock.now() >= named_from;
         let down = match undo::not_up(cluster, node).await {
@@ -280,9 +301,51 @@ mod tests {
         });
         let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
         let (clock, (outbox, _inbox)) = (Clock::new(), agent::inbox());
-        undo_drain(&cluster, &NodeName::parse("n1").unwrap(), true, clock, outbox).await;
+        undo_drain(&cluster, &NodeName::parse("n1").unwrap(), (true, false), clock, outbox).await;
         let left = sim.get("apps/deployments", "shop", "solo").unwrap();
         assert_eq!(left["metadata"]["annotations"], json!({}), "{left}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn j2_an_eviction_request_that_a_drain_has_left_is_withdrawn_with_or_without_the_gate() {
+        for (migrations, requests, refused, tries) in
+            [(true, true, 503, 2), (false, true, 503, 2), (true, true, 403, 1), (true, false, 503, 0)]
+        {
+            let sim = Sim::of_nodes(2);
+            sim.add_eviction_requests(None, "");
+            let request = json!({
+                "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "EvictionRequest",
+                "metadata": {
+                    "name": "pillar-rs-u", "namespace": "shop", "labels": { "pillar-rs/drain-node": "n1" },
+                },
+                "spec": {
+                    "target": { "pod": { "name": "a", "uid": "u" } },
+                    "requester": "pillar-rs.dev/drain", "intent": "Eviction",
+                },
+            });
+            sim.apply("lifecycle/evictionrequests", request);
+            sim.faults().script("DELETE", "/evictionrequests/", 1, ScriptedFault::status(refused, "Failed"));
+            let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
+            let (clock, (outbox, mut inbox)) = (Clock::new(), agent::inbox());
+            let node = NodeName::parse("n1").unwrap();
+            if migrations {
+                undo_migrations(&cluster, &node, requests, clock, outbox).await;
+            } else {
+                undo_drain(&cluster, &node, (false, requests), clock, outbox).await;
+            }
+            let deleted = sim.faults().count("DELETE", "/evictionrequests/");
+            assert_eq!(
+                (deleted, sim.list("lifecycle/evictionrequests").len()),
+                (tries, usize::from(tries < 2))
+            );
+            let mut said = Vec::new();
+            while let Some(Event::Leftovers(why, _)) = inbox.recv().await {
+                said.push(why);
+            }
+            let is_said = said[0].starts_with("EvictionRequests are not withdrawn yet: ");
+            assert_eq!(is_said, requests, "{said:?}");
+            assert_eq!(said.last().unwrap(), "");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -382,16 +382,17 @@ impl TaskContext {
         Ok(NodeLook::Open)
     }
 
-    /// Takes back what drains of our node have asked of virtual machines, and with [`UndoScope::All`] of volumes and
+    /// Takes back what drains of our node have asked of virtual machines and of responders, and with [`UndoScope::All`] of volumes and
     /// Deployments too.
     pub(crate) async fn undo_drain(self, scope: UndoScope, outbox: Outbox<Event>) {
         let Ok((node, _)) = self.own_node.get() else { return };
         let clock = self.context.clock;
+        let requests = self.limits.eviction_requests;
         if scope != UndoScope::All {
-            return left_behind::undo_migrations(&self.cluster, &node, clock, outbox).await;
+            return left_behind::undo_migrations(&self.cluster, &node, requests, clock, outbox).await;
         }
         let surges = self.limits.surge != SurgeRule::Never;
-        left_behind::undo_drain(&self.cluster, &node, surges, clock, outbox).await;
+        left_behind::undo_drain(&self.cluster, &node, (surges, requests), clock, outbox).await;
     }
 
     /// The pods that a drain would take away or wait for.

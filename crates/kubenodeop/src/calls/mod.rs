@@ -4,6 +4,7 @@
 
 pub(crate) mod budgets;
 pub mod evict;
+pub mod eviction_request;
 pub mod pods;
 pub(crate) mod refused;
 pub mod remove;

@@ -163,6 +163,9 @@ pub(crate) fn facts(pod: &Pod) -> PodFacts {
         finalizers: meta.finalizers.clone().unwrap_or_default(),
         hold: annotation(HOLD_ANNOTATION).and_then(|text| hold(text, Timestamp::now())),
         undisturbed: annotation(UNDISTURBED_ANNOTATION).is_some_and(|it| it == "true"),
+        responders: spec
+            .and_then(|spec| spec.eviction_responders.as_ref())
+            .is_some_and(|all| !all.is_empty()),
     }
 }
 

@@ -78,6 +78,7 @@ fn change(watched: &WatchedBlockers, fact: &Event) -> Option<String> {
         // Answers to calls, which nobody makes here.
         Event::Looked { .. }
         | Event::Evicted { .. }
+        | Event::Unrequested { .. }
         | Event::Surged { .. }
         | Event::Inspected { .. }
         | Event::Volumes(_)
@@ -148,6 +149,7 @@ impl NodeBefore {
             | Event::Budgets { .. }
             | Event::Looked { .. }
             | Event::Evicted { .. }
+            | Event::Unrequested { .. }
             | Event::Surged { .. }
             | Event::Inspected { .. }
             | Event::Volumes(_)

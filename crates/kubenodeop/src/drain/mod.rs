@@ -2,6 +2,7 @@
 //!
 //! Not here: any decision, the number of attempts and the pauses between them (zedkube). The log has the words of the reference.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use futures::stream::{self, BoxStream, FuturesUnordered, SelectAll, StreamExt};
 use jiff::Timestamp;
 use step::{Core, Mono};
 use tokio::sync::{Mutex, watch};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use crate::engine::containers::{self, RuntimeQuery};
@@ -24,10 +25,11 @@ use crate::plan::surge::SurgeRule;
 use crate::progress::Progress;
 use crate::storage;
 use crate::{
-    calls::evict, calls::pods, calls::remove, calls::surge, calls::unhealthy_pods, changes::streams, node,
+    calls::evict, calls::eviction_request, calls::pods, calls::remove, calls::surge, calls::unhealthy_pods,
+    changes::streams, node,
 };
 use kubeapi::ApiClient;
-use kubeapi::names::{NodeName, PodUid};
+use kubeapi::names::{NodeName, PodRef, PodUid};
 use kubeapi::nodes::CordonAnnotation;
 use kubeapi::reply::Reply;
 use kubeapi::slim::Pod;
@@ -36,6 +38,9 @@ use topics::{CordonOwner, DrainMarks};
 
 /// Least time between two states that are told; of those in between the newest is.
 const TOLD_APART: Duration = Duration::from_millis(50);
+
+/// How long an attempt waits, at its start and at its end, until its EvictionRequests are withdrawn.
+const WITHDRAW: Duration = Duration::from_secs(30);
 
 /// What to empty, in whose name, by which rules.
 #[derive(Debug, Clone)]
@@ -70,6 +75,8 @@ pub async fn drain(
 ) -> AttemptOutcome {
     // What is not installed may have been since: a drain believes no old word on it.
     cluster.doubt_absent();
+    // A run that was cut off may have left some.
+    withdraw_requests(cluster, order).await;
     let owner = &order.owner;
     let identity = DrainIdentity {
         node: order.node.to_string(),
@@ -100,6 +107,7 @@ pub async fn drain(
         };
         for effect in effects {
             if let Some(outcome) = executor.perform(effect) {
+                withdraw_requests(cluster, order).await;
                 let done = outcome?;
                 if let Some(before) = engine.volumes_before()
                     && let Err(error) = node::record_volumes(cluster, &order.node, &before).await
@@ -120,6 +128,20 @@ pub async fn drain(
     }
 }
 
+/// Withdraws the EvictionRequests of our node. Those that stay are found again by their label.
+async fn withdraw_requests(cluster: &ApiClient, order: &DrainOrder) {
+    if !order.rules.eviction_requests {
+        return;
+    }
+    let withdrawn = timeout(WITHDRAW, eviction_request::withdraw_all(cluster, &order.node)).await;
+    let error = match withdrawn {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.line(),
+        Err(elapsed) => elapsed.to_string(),
+    };
+    warn!(node = %order.node, error, "EvictionRequests of this node stay for now");
+}
+
 /// Calls under way and watches that are open. Dropping it ends them all, but for calls that ask a pod to leave.
 struct DrainExecutor<'a> {
     cluster: &'a ApiClient,
@@ -137,6 +159,8 @@ struct DrainExecutor<'a> {
     reader: Arc<Mutex<MachineReader>>,
     /// What it has read once is not so any more.
     stale: bool,
+    /// Pods with an EvictionRequest of ours.
+    requested: BTreeSet<PodUid>,
 }
 
 /// What one look leaves to the others, and to the watches.
@@ -170,6 +194,7 @@ impl<'a> DrainExecutor<'a> {
             machines,
             reader,
             stale: false,
+            requested: BTreeSet::new(),
         }
     }
 
@@ -198,6 +223,8 @@ impl<'a> DrainExecutor<'a> {
             self.node = None;
         } else if let Event::MachinesChanged(MachineChange::Once) = &event {
             self.stale = true;
+        } else if let Event::Evicted { uid, reply: Reply::Responding { .. } } = &event {
+            self.requested.insert(uid.clone());
         }
         event
     }
@@ -211,6 +238,19 @@ impl<'a> DrainExecutor<'a> {
         self.calls.push(self.cluster.to_its_end(call).boxed());
     }
 
+    /// A call about this pod, before which our EvictionRequest for it is withdrawn.
+    fn withdrawn(&mut self, pod: &PodRef, call: impl Future<Output = Event> + Send + 'static) {
+        let requested = self.requested.remove(&pod.uid).then(|| (self.cluster.clone(), pod.clone()));
+        self.leaves(async move {
+            if let Some((cluster, pod)) = requested
+                && let Err(error) = eviction_request::withdraw(&cluster, &pod).await
+            {
+                warn!(%pod, error = error.line(), "its EvictionRequest stays for now");
+            }
+            call.await
+        });
+    }
+
     fn perform(&mut self, effect: Effect) -> Option<AttemptOutcome> {
         let (cluster, order) = (self.cluster, self.order);
         match effect {
@@ -220,26 +260,36 @@ impl<'a> DrainExecutor<'a> {
             }
             Effect::Evict(pod) => {
                 let cluster = cluster.clone();
-                self.leaves(
-                    async move { answered(pod.uid.clone(), evict::evict(&cluster, &pod, false).await) },
-                );
+                self.withdrawn(&pod.clone(), async move {
+                    answered(pod.uid.clone(), evict::evict(&cluster, &pod, false).await)
+                });
             }
+            Effect::Request(pod) => {
+                let (cluster, node) = (cluster.clone(), order.node.clone());
+                self.leaves(async move {
+                    match eviction_request::ask(&cluster, &node, &pod).await {
+                        Ok(reply) => answered(pod.uid, reply),
+                        Err(why) => Event::Unrequested { uid: pod.uid, why },
+                    }
+                });
+            }
+            Effect::Withdraw(pod) => self.withdrawn(&pod, async { Event::Tick }),
             Effect::Surge(surge) => self.call(async move {
                 let answer = surge::surge(cluster, &order.node, order.rules.surge, &surge).await;
                 Event::Surged { uid: surge.pod.uid, answer: answer.map_err(CallFailure::from) }
             }),
             Effect::Remove(guarded) => {
                 let cluster = cluster.clone();
-                self.leaves(async move {
+                self.withdrawn(&guarded.pod.clone(), async move {
                     let reply = remove::claim_and_delete(&cluster, &guarded).await;
                     answered(guarded.pod.uid, reply)
                 });
             }
             Effect::Delete(pod) => {
                 let cluster = cluster.clone();
-                self.leaves(
-                    async move { answered(pod.uid.clone(), remove::delete(&cluster, &pod, false).await) },
-                );
+                self.withdrawn(&pod.clone(), async move {
+                    answered(pod.uid.clone(), remove::delete(&cluster, &pod, false).await)
+                });
             }
             Effect::Inspect { namespace, budget, selector, shared } => self.call(async move {
                 let found = unhealthy_pods::inspect(cluster, &namespace, &budget, &selector, shared).await;

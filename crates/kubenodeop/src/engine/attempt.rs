@@ -492,6 +492,7 @@ impl Core for Engine {
             }
             Event::Looked { turn, seen } => self.looked(now, turn, seen, &mut effects),
             Event::Evicted { uid, reply } => self.roster.answered(now, &uid, reply, &mut effects),
+            Event::Unrequested { uid, why } => self.roster.unrequested(now, &uid, &why, &mut effects),
             Event::Surged { uid, answer } => self.roster.copy_answered(now, &uid, answer, &mut effects),
             Event::Budgets { namespace, budgets } => self.roster.budgets(now, &namespace, budgets),
             Event::Inspected { namespace, budget, found } => {

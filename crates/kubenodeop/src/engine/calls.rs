@@ -49,8 +49,10 @@ impl PodTable {
         let (before, text, done) = (track.code(), reply.text().to_owned(), reply == Reply::Done);
         let pod = track.facts.pod.clone();
         let many = matches!(reply, Reply::ManyBudgets { .. });
-        if done {
+        if done || matches!(reply, Reply::Responding { .. }) {
             self.returns.sent(&track.facts);
+        }
+        if done {
             let deleted_for = track.delete_reason.clone().filter(|_| way == RemovalCall::Delete);
             let (progress, id) = ("nodedrain-step:pod-evict-progress", &pod.uid);
             if let Some(why) = deleted_for {
@@ -84,8 +86,42 @@ impl PodTable {
                     say_held(&pod, &text, effects);
                 }
                 self.settle(now, uid, effects);
+                self.withhold(uid, effects);
             }
         }
+    }
+
+    /// Takes a pod back from its responders that is not asked to leave any more.
+    pub(super) fn withhold(&self, uid: &PodUid, effects: &mut Vec<Effect>) {
+        let idle = |it: &&PodTrack| matches!(it.state, PodState::Waiting { .. } | PodState::Left);
+        let held = |it: &&PodTrack| it.due().is_none() && it.code() == Some(BlockCode::Responder);
+        let held = self.book.get(uid).filter(idle).filter(held);
+        effects.extend(held.map(|it| Effect::Withdraw(it.facts.pod.clone())));
+    }
+
+    /// No responder evicts this pod: from now on it is asked as any other.
+    pub(super) fn unrequested(&mut self, now: Mono, uid: &PodUid, why: &str, effects: &mut Vec<Effect>) {
+        let Some(track) = self.book.get(uid) else { return };
+        let PodState::Asking { absent, .. } = track.state else { return };
+        let pod = track.facts.pod.clone();
+        self.turn += 1;
+        let turn = self.turn;
+        self.book.change(uid, |track| {
+            (track.direct, track.refusal, track.turn) = (true, None, turn);
+            if absent {
+                track.state = PodState::Gone;
+            } else if track.facts.terminating {
+                track.going(now);
+            } else {
+                track.state = PodState::Waiting { due: now, not_before: now };
+            }
+        });
+        if absent {
+            return say_gone(&pod, effects);
+        }
+        let step = "nodedrain-step:pod-evict-progress";
+        say!(effects, info, "{step} evicted without its responders: {pod}, uid {uid}: {why}");
+        self.settle(now, uid, effects);
     }
 
     /// A budget holds this pod: its numbers are wanted, and what hinders it.
@@ -175,6 +211,9 @@ impl PodTable {
         if track.delete_reason.is_some() {
             return Some(RemovalCall::Delete);
         }
+        if self.rules.eviction_requests && track.has_responders() {
+            return Some(RemovalCall::Request);
+        }
         let guards = self.spaces.guards(&track.facts);
         if !track.facts.has_many(&guards) {
             return Some(RemovalCall::Evict);
@@ -236,6 +275,7 @@ impl PodTable {
         }
         effects.push(match way {
             RemovalCall::Evict => Effect::Evict(pod),
+            RemovalCall::Request => Effect::Request(pod),
             RemovalCall::Remove => Effect::Remove(track.facts.guarded()),
             RemovalCall::Delete => Effect::Delete(pod),
         });

@@ -251,6 +251,7 @@ impl PodTable {
             let siblings: Vec<PodUid> = siblings.map(|(uid, _)| uid.clone()).collect();
             for uid in siblings {
                 self.settle(now, &uid, effects);
+                self.withhold(&uid, effects);
             }
         }
     }
@@ -335,6 +336,7 @@ impl PodTable {
             self.book.change(&uid, |track| {
                 track.kept = if track.kept.is_some() { None } else { Some(now) };
             });
+            self.withhold(&uid, effects);
         }
     }
 

@@ -77,7 +77,7 @@ impl PodTable {
             let Reply::Permanent { by, .. } = refusal.reply else { return None };
             let pod = track.facts.pod.clone();
             let call = match refusal.way {
-                RemovalCall::Evict => RefusedCall::Evict(pod),
+                RemovalCall::Evict | RemovalCall::Request => RefusedCall::Evict(pod),
                 RemovalCall::Remove => RefusedCall::Remove(track.facts.guarded()),
                 RemovalCall::Delete => RefusedCall::Delete(pod),
             };
@@ -270,6 +270,7 @@ fn refused(track: &PodTrack, refusal: &PodRefusal, spaces: &NamespaceBudgets) ->
         BlockCode::Budget | BlockCode::ManyBudgets => return by_budget(track, refusal, spaces),
         BlockCode::Moving => format!("pod {pod} leaves with its virtual machine: {text}"),
         BlockCode::CannotMove => format!("pod {pod} stays with its virtual machine: {text}"),
+        BlockCode::Responder => format!("pod {pod} is left to its eviction responders: {text}"),
         BlockCode::NamespaceEnding => held::by_namespace(pod, text),
         BlockCode::Throttled => format!("pod {pod} is retried: the API server is throttling (429): {text}"),
         BlockCode::ApiTrouble => format!("pod {pod} is retried: its eviction failed: {text}"),
@@ -340,6 +341,9 @@ impl PodTable {
                 }
                 let pod = self.book.change(&uid, |track| {
                     track.over = true;
+                    if track.code() == Some(BlockCode::Responder) {
+                        track.hurry(now);
+                    }
                     track.facts.pod.clone()
                 });
                 if let Some(pod) = pod.filter(|_| self.rules.pod.then == PodAction::GiveUp) {

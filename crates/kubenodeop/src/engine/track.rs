@@ -34,6 +34,8 @@ pub(super) struct PodTrack {
     pub(super) over: bool,
     /// By which rule it is to be deleted, whatever its budgets say.
     pub(super) delete_reason: Option<String>,
+    /// No responder evicts it, or no longer.
+    pub(super) direct: bool,
     /// How far a second copy elsewhere is.
     pub(super) copy: SecondCopy,
     /// When that was looked at last.
@@ -86,6 +88,8 @@ pub(super) enum PodState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RemovalCall {
     Evict,
+    /// An EvictionRequest, which the pod's responders answer.
+    Request,
     /// A claim on each of its budgets, then a deletion.
     Remove,
     /// A deletion, whatever its budgets say.
@@ -130,6 +134,7 @@ impl PodTrack {
             accepted: None,
             over: false,
             delete_reason: None,
+            direct: false,
             copy: SecondCopy::Unknown,
             looked: None,
             give_ups: 0,
@@ -251,6 +256,11 @@ impl PodTrack {
         self.hurry(now);
     }
 
+    /// Whether its responders evict it. Over its limit they have had their time.
+    pub(super) fn has_responders(&self) -> bool {
+        self.facts.responders && !self.facts.finished && !self.direct && !self.over
+    }
+
     /// Whether a rule may have it deleted: it neither ends nor is being asked.
     pub(super) fn may_be_deleted(&self) -> bool {
         matches!(self.state, PodState::Waiting { .. } | PodState::Ended)
@@ -271,6 +281,7 @@ impl PodTrack {
                             | BlockCode::ManyBudgets
                             | BlockCode::NamespaceEnding
                             | BlockCode::Webhook
+                            | BlockCode::Responder
                             | BlockCode::Admission
                     )
                 ))

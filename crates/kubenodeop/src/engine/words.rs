@@ -47,6 +47,8 @@ pub struct AttemptRules {
     pub last_copy_pass: BTreeSet<String>,
     /// What becomes of a workload whose pods come back to this node.
     pub sticky: StickyAction,
+    /// Pods that declare responders are left to them first, where the API server has EvictionRequests.
+    pub eviction_requests: bool,
     /// What becomes of virtual machines that name no policy of their own.
     pub machines: MachinePolicy,
 }
@@ -121,6 +123,7 @@ impl Default for AttemptRules {
             last_copy: Limit { after: None, then: VolumeAction::Wait },
             last_copy_pass: BTreeSet::new(),
             sticky: StickyAction::Leave,
+            eviction_requests: false,
             machines: MachinePolicy::MigrateOrShutdown,
         }
     }
@@ -149,10 +152,16 @@ pub enum Event {
         /// What it saw, or why it saw nothing.
         seen: Result<(Vec<PodFacts>, NodeFacts, Option<StorageView>), CallFailure>,
     },
-    /// The answer to [`Effect::Evict`], [`Effect::Remove`] or [`Effect::Delete`].
+    /// The answer to [`Effect::Evict`], [`Effect::Request`], [`Effect::Remove`] or [`Effect::Delete`].
     Evicted {
         uid: PodUid,
         reply: Reply,
+    },
+    /// The other answer to [`Effect::Request`]: no responder evicts this pod, or no longer.
+    Unrequested {
+        uid: PodUid,
+        /// For the log.
+        why: String,
     },
     /// The answer to [`Effect::Surge`].
     Surged {
@@ -222,6 +231,10 @@ pub enum Effect {
     /// [`Event::Surged`].
     Surge(SurgeOrder),
     Evict(PodRef),
+    /// Ask the responders that this pod declares, or read how far they are.
+    Request(PodRef),
+    /// Take that back: the pod is not to leave for now.
+    Withdraw(PodRef),
     /// Claim a disruption of each budget of this pod, and delete it.
     Remove(GuardedPod),
     /// Delete this pod, whatever its budgets say, with its own grace period.

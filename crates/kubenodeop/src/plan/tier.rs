@@ -200,6 +200,8 @@ pub struct PodFacts {
     pub tolerates_cordon: bool,
     /// Who has to agree before its object goes.
     pub finalizers: Vec<String>,
+    /// It declares responders for its eviction.
+    pub responders: bool,
     /// Until when a person has it kept.
     pub hold: Option<PodHold>,
     /// [`UNDISTURBED_ANNOTATION`] is on it, which has no end.
@@ -453,6 +455,7 @@ pub(crate) mod tests {
             hold: None,
             undisturbed: false,
             finalizers: Vec::new(),
+            responders: false,
         }
     }
 

@@ -3,6 +3,7 @@
 mod disrupted;
 mod leave;
 mod never_ready;
+mod responders;
 mod storage;
 mod surge;
 

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::kinds::{self, KINDS};
 use crate::request::SimResponse;
 use crate::store::ObjectStore;
-use crate::{openapi, scale};
+use crate::{evictions, openapi, scale};
 
 const MINOR: &str = "34";
 
@@ -40,6 +40,7 @@ pub(crate) fn answer(store: &ObjectStore, path: &str) -> Result<SimResponse, Fai
         "apis" => {
             let custom =
                 store.api_versions().into_iter().filter(|it| it.contains('/') && !groups().contains(it));
+            let custom = custom.filter(|it| evictions::is_served(store, it));
             let groups: Vec<Value> = groups().into_iter().chain(custom).map(group).collect();
             return Ok(SimResponse::Json(
                 200,

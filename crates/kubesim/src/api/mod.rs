@@ -25,7 +25,7 @@ use crate::path::ResourcePath;
 use crate::request::{SimRequest, SimResponse};
 use crate::table::table;
 use crate::watch::{PendingWatch, SelectedObjects};
-use crate::{SimShared, machines, scale, writes};
+use crate::{SimShared, evictions, machines, scale, writes};
 
 const MACHINE_CALLS: &str = "subresources/virtualmachine";
 
@@ -36,6 +36,9 @@ pub(crate) fn answer(shared: &Arc<SimShared>, asked: &SimRequest) -> SimResponse
 fn answered(shared: &Arc<SimShared>, asked: &SimRequest) -> Result<SimResponse, Failure> {
     let target = ResourcePath::parse(&asked.path).filter(|_| !discovery::is_discovery(&asked.path));
     let Some(target) = target else { return discovery::answer(&shared.store(), &asked.path) };
+    if !evictions::is_served(&shared.store(), &target.api_version) {
+        return Err(Failure::no_such_path());
+    }
     match (asked.method.as_str(), target.name.as_deref(), target.sub.as_deref()) {
         // Guests have no status subresource.
         (_, Some(_), Some("status")) if target.resource == machines::GUESTS => Err(Failure::no_such_path()),

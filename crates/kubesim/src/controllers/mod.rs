@@ -2,11 +2,12 @@
 //!
 //! Each round looks at the objects that have changed, at those that depend on them and at those whose time has
 //! come, and does what is missing there. The parts are in `kubelets`, `node_failure`, `scheduler`, `workloads`, `rollouts`, `machines`,
-//! `scale`, `volumes`, `budgets`, `virtual_ips` and `longhorn`; `timers` keeps what is due when.
+//! `scale`, `evictions`, `volumes`, `budgets`, `virtual_ips` and `longhorn`; `timers` keeps what is due when.
 //!
 //! Not here: how objects are written (`store`).
 
 pub(crate) mod budgets;
+pub(crate) mod evictions;
 pub(crate) mod kubelets;
 mod longhorn;
 pub(crate) mod machines;
@@ -104,6 +105,7 @@ struct RoundWork {
     volumes: bool,
     attachments: bool,
     longhorn: bool,
+    evictions: bool,
 }
 
 impl Controllers {
@@ -129,6 +131,7 @@ impl Controllers {
                 TimerKey::Detach(..) | TimerKey::Unmount(..) => work.volumes = true,
                 TimerKey::Disrupted(budget, ..) => drop(work.budgets.insert(budget)),
                 TimerKey::Step(key, _) if key.0.starts_with("longhorn/") => work.longhorn = true,
+                TimerKey::Step(key, _) if key.0 == evictions::EVICTIONS => work.evictions = true,
                 TimerKey::Step(key, _) if key.0 == kubelets::LEASES => drop(work.virtual_ips.insert(key)),
                 TimerKey::Step(key, _) => drop(work.workloads.insert(key)),
             }
@@ -159,6 +162,9 @@ impl Controllers {
         if work.longhorn {
             longhorn::round(store, &mut Tick { config, timers: &mut self.timers, now });
         }
+        if work.evictions {
+            evictions::round(store, &mut Tick { config, timers: &mut self.timers, now });
+        }
         for lease in &work.virtual_ips {
             virtual_ips::round(store, &mut Tick { config, timers: &mut self.timers, now }, lease);
         }
@@ -171,6 +177,7 @@ impl Controllers {
     fn note(&mut self, store: &ObjectStore, change: &Changed, work: &mut RoundWork) {
         let place = change.place();
         work.longhorn |= longhorn::concerns(change);
+        work.evictions |= evictions::concerns(change);
         for object in change.forms() {
             work.workloads.extend(machines::wakes(store, &change.resource, object));
         }

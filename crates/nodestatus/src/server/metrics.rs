@@ -133,7 +133,7 @@ pub(super) fn word(value: &impl Serialize) -> String {
 }
 
 /// Answers to calls that ask pods to leave; any other is `other`.
-pub(super) const REPLIES: [&str; 14] = [
+pub(super) const REPLIES: [&str; 15] = [
     "accepted",
     "gone",
     "other-pod",
@@ -142,6 +142,7 @@ pub(super) const REPLIES: [&str; 14] = [
     "budget",
     "moving",
     "cannot-move",
+    "responding",
     "many-budgets",
     "throttled",
     "namespace-ending",
@@ -423,6 +424,7 @@ pillar_drain_history_repairs{kind=\"void\"} 1";
             Reply::Budget { text: text.clone(), retry_after },
             Reply::Moving { text: text.clone() },
             Reply::CannotMove { text: text.clone() },
+            Reply::Responding { text: text.clone() },
             Reply::ManyBudgets { text: text.clone() },
             Reply::Throttle { text: text.clone(), retry_after },
             Reply::NamespaceEnding { text: text.clone() },

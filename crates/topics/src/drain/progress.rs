@@ -69,7 +69,7 @@ pub struct NodeDrainProgress {
     /// Evictions that the server has accepted in this drain, in all attempts.
     pub evicted: u32,
     /// Answers of the server to calls of this attempt that ask pods to leave, counted by word: `accepted`, `gone`,
-    /// `other-pod`, `conflict`, `expired`, `budget`, `moving`, `cannot-move`, `many-budgets`, `throttled`,
+    /// `other-pod`, `conflict`, `expired`, `budget`, `moving`, `cannot-move`, `responding`, `many-budgets`, `throttled`,
     /// `namespace-ending`, `denied`, `api-trouble`, `refused`.
     pub replies: BTreeMap<String, u32>,
     /// How often the node was found uncordoned in this drain and was cordoned again.

@@ -182,7 +182,7 @@ impl World {
                     assert!(self.look.replace((turn, None)).is_none(), "one look at a time");
                     self.look_asked = self.now;
                 }
-                Effect::Evict(pod) | Effect::Delete(pod) => self.asked(pod, false),
+                Effect::Evict(pod) | Effect::Request(pod) | Effect::Delete(pod) => self.asked(pod, false),
                 Effect::Surge(order) => {
                     self.asked(order.pod.clone(), false);
                     self.surging.insert(order.pod.uid.clone(), order);
@@ -196,7 +196,8 @@ impl World {
                 Effect::FollowBudgets(_) => self.follows = true,
                 Effect::Inspect { .. } => self.inspections += 1,
                 Effect::FollowVolumes(claims) => self.followed = claims,
-                Effect::AskCopy { .. }
+                Effect::Withdraw(_)
+                | Effect::AskCopy { .. }
                 | Effect::FollowMachines(_)
                 | Effect::LookMachines
                 | Effect::Act(..)

@@ -8,6 +8,7 @@ mod holds;
 mod limits;
 mod pods;
 mod proof;
+mod responders;
 mod sticky;
 mod storage;
 mod surge;
@@ -104,6 +105,8 @@ struct Bench {
     evictions: Vec<(Mono, PodRef)>,
     looks: Vec<Mono>,
     removals: Vec<(Mono, PodRef)>,
+    requests: Vec<(Mono, PodRef)>,
+    withdrawals: Vec<(Mono, PodRef)>,
     surges: Vec<(Mono, SurgeOrder)>,
     deletions: Vec<(Mono, PodRef)>,
     inspections: Vec<(Mono, String)>,
@@ -137,6 +140,8 @@ impl Bench {
             evictions: vec![],
             looks: vec![],
             removals: vec![],
+            requests: vec![],
+            withdrawals: vec![],
             surges: vec![],
             deletions: vec![],
             inspections: vec![],
@@ -156,7 +161,9 @@ impl Bench {
     }
 
     fn hear(&mut self, event: Event) {
-        if let Event::Evicted { uid, .. } | Event::Surged { uid, .. } = &event {
+        if let Event::Evicted { uid, .. } | Event::Unrequested { uid, .. } | Event::Surged { uid, .. } =
+            &event
+        {
             self.flying.remove(uid);
         }
         for effect in self.engine.step(self.now, event) {
@@ -172,6 +179,11 @@ impl Bench {
                     self.most_flying = self.most_flying.max(self.flying.len());
                     self.evictions.push((self.now, pod));
                 }
+                Effect::Request(pod) => {
+                    assert!(self.flying.insert(pod.uid.clone()), "one call for {pod} at a time");
+                    self.requests.push((self.now, pod));
+                }
+                Effect::Withdraw(pod) => self.withdrawals.push((self.now, pod)),
                 Effect::Surge(order) => {
                     assert!(
                         self.flying.insert(order.pod.uid.clone()),

@@ -144,6 +144,8 @@ impl Bench {
                 Effect::Cordon
                 | Effect::Surge(_)
                 | Effect::Evict(_)
+                | Effect::Request(_)
+                | Effect::Withdraw(_)
                 | Effect::Remove(_)
                 | Effect::Delete(_)
                 | Effect::FollowBudgets(_)

@@ -207,3 +207,27 @@ fn d14_where_the_cordon_has_copies_made_none_is_asked_for() {
         assert_eq!(with_pods(look(VolumeState::LastCopy(other.clone()))).copies.len(), 0, "{other:?}");
     }
 }
+
+#[test]
+fn j2_a_pod_that_is_to_stay_for_its_volume_is_taken_back_from_its_responders() {
+    let rules = AttemptRules { eviction_requests: true, ..AttemptRules::default() };
+    let mut bench = Bench::by(vec![PodFacts { responders: true, ..mounting() }], rules);
+    becomes(&mut bench, safe());
+    let responding = || Reply::Responding { text: "example.com/copier is active".to_owned() };
+    for under_way in [false, true] {
+        bench.reply("db", responding());
+        if under_way {
+            bench.pass(secs(15));
+        }
+        let before = (bench.requests.len(), bench.withdrawals.len());
+        becomes(&mut bench, last());
+        if under_way {
+            bench.reply("db", responding());
+        }
+        bench.pass(secs(60));
+        assert_eq!((bench.requests.len(), bench.withdrawals.len()), (before.0, before.1 + 1), "{under_way}");
+        becomes(&mut bench, safe());
+        bench.pass(secs(15));
+        assert_eq!(bench.requests.len(), before.0 + 1, "and left to them again");
+    }
+}

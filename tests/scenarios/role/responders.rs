@@ -1,0 +1,43 @@
+//! The role of EvictionRequests.
+
+use std::time::Duration;
+
+use agent::Clock;
+use kubenodeop::{
+    AttemptRules, CordonAnnotation, DrainOrder, Limit, PodAction, Progress, RuntimeQuery, drain,
+};
+use scenarios::{UUID, World};
+use serde_json::json;
+use tokio::sync::watch;
+use topics::DrainMarks;
+
+use super::granted_and_used;
+
+#[tokio::test(start_paused = true)]
+async fn s1_eviction_requests_ask_for_what_their_own_role_grants_and_nothing_else() {
+    let world = World::new().await;
+    let (sim, cluster) = (world.cluster.sim(), world.cluster.handle());
+    sim.add_eviction_requests(None, "");
+    sim.add_bare_pod("shop", "slow", "edge-node-1");
+    sim.edit("pods", "shop", "slow", |it| {
+        it["spec"]["evictionResponders"] = json!([{ "name": "example.com/copier", "priority": 2000 }]);
+    });
+    let order = DrainOrder {
+        node: kubeapi::NodeName::parse("edge-node-1").unwrap(),
+        device_uuid: UUID.to_owned(),
+        owner: CordonAnnotation::default(),
+        runtime: RuntimeQuery::default(),
+        rules: AttemptRules {
+            eviction_requests: true,
+            pod: Limit { after: Some(Duration::from_secs(60)), then: PodAction::Wait },
+            ..AttemptRules::default()
+        },
+        marks: DrainMarks::default(),
+        seen: None,
+    };
+    let (clock, told) = (Clock::new(), watch::Sender::new(Progress::default()));
+    drain(&cluster, &order, || clock.now(), &told).await.unwrap();
+    let mut asked = world.cluster.asked_by_agents();
+    asked.retain(|(_, uri)| uri.starts_with("/apis/lifecycle.k8s.io/"));
+    granted_and_used(&["pillar-rs-eviction-requests"], &asked);
+}
