@@ -68,6 +68,13 @@ pub const NUMERIC: [Numeric; 10] = [
     DISK_RESERVE,
 ];
 
+/// `true` where pods that declare responders for their eviction (KEP-4563, alpha in Kubernetes 1.37) are left to those first.
+pub const EVICTION_REQUESTS: &str = "kubernetes.drain.eviction.requests";
+/// What Longhorn does about pods of a silent node.
+pub const NODE_DOWN: &str = "storage.longhorn.node-down-pod-deletion-policy";
+/// Properties that the reference does not have, texts: zedagent publishes those that are set.
+pub const OWN: [&str; 2] = [EVICTION_REQUESTS, NODE_DOWN];
+
 /// A missing value is the default; a bad one leaves the former value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Properties {

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use agent::outlet::Tries;
-use agent::settings::NUMERIC;
+use agent::settings::{NUMERIC, OWN};
 use agent::wire::GLOBAL;
 use agent::{Clock, Error, Outbox, Outlet, Troubles, report};
 use pubsub::{FileRule, FileState, TopicRoot, store};
@@ -330,6 +330,10 @@ pub(crate) fn apply(
             continue;
         }
         let all = map.global_settings.get_or_insert_default();
+        if OWN.contains(&key.as_str()) {
+            all.insert(key.clone(), ConfigItemValue::text(key, text));
+            continue;
+        }
         let Some(slot) = all.get_mut(key) else {
             told.push(format!("{}: no such property, ignored", cut_text(key, NAME_BYTES)));
             continue;
@@ -535,6 +539,16 @@ mod tests {
                 "{}",
                 property.name
             );
+        }
+    }
+
+    #[test]
+    fn a_property_of_our_own_is_published_as_it_was_set_and_only_then() {
+        let none = defaults().unwrap().global_settings.unwrap();
+        for name in OWN {
+            let (map, told) = set(&[(name, "do-nothing")]);
+            assert_eq!(map.global_settings.unwrap()[name], ConfigItemValue::text(name, "do-nothing"));
+            assert_eq!((told.len(), none.contains_key(name)), (0, false), "{name}");
         }
     }
 

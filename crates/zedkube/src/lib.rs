@@ -198,6 +198,15 @@ pub async fn run_into(
     let stuck = duties::keep_endless("machines that do not start", &context, || {
         stuck::run(machines.clone(), context.clock, view.leadership(), troubles.clone())
     });
+    let mounts = duties::keep_endless("volumes that are not mounted", &context, || {
+        stuck::mounts(
+            machines.clone(),
+            ours.clone(),
+            context.clock,
+            context.topic_root.clone(),
+            troubles.clone(),
+        )
+    });
     let disks = duties::keep_endless("room on disks", &context, || {
         reserve::run(machines.clone(), ours.clone(), context.clock, members.clone(), reserve.clone())
     });
@@ -224,6 +233,7 @@ pub async fn run_into(
             Box::pin(left_behind),
             Box::pin(silent),
             Box::pin(stuck),
+            Box::pin(mounts),
             Box::pin(disks),
             Box::pin(properties),
             Box::pin(token),

@@ -111,9 +111,6 @@ agent::limits! {
         /// What becomes of a workload when its pods come back to this node: `leave`, `wait` or `give-up`.
         #[serde(deserialize_with = "words::sticky_then")]
         sticky_then: StickyAction = AttemptRules::default().sticky;
-        /// Whether pods that declare responders for their eviction (KEP-4563, alpha in 1.37) are left to them first, where
-        /// the API server has EvictionRequests.
-        eviction_requests: bool = false;
         /// What becomes of virtual machines that name no policy of their own: `migrate-or-shutdown`, `migrate-or-hold`,
         /// `shutdown` or `fail`.
         #[serde(deserialize_with = "words::machines_policy")]
@@ -193,7 +190,6 @@ impl Limits {
             last_copy: Limit { after: some(self.last_copy_limit_ms), then: self.last_copy_then },
             last_copy_pass: self.last_copy_pass.iter().cloned().collect(),
             sticky: self.sticky_then,
-            eviction_requests: self.eviction_requests,
             machines: self.machines_policy,
             ..AttemptRules::default()
         }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use agent::Clock;
+use agent::settings::NODE_DOWN;
 use clusterview::leader::Leadership;
 use clusterview::leads_otherwise;
 use kubeapi::ApiClient;
@@ -20,8 +21,6 @@ use tracing::{info, warn};
 const CRON: &str = "storage.longhorn.snapshot.cron";
 /// What Longhorn does about a node that is drained.
 const POLICY: &str = "storage.longhorn.node-drain-policy";
-/// What Longhorn does about pods of a node that is silent: nothing, or what it is set to.
-const NODE_DOWN: &str = "storage.longhorn.node-down-pod-deletion-policy";
 /// All that Longhorn knows.
 const POLICIES: [&str; 5] = [
     "block-for-eviction-if-contains-last-replica",

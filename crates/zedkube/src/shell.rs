@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent::force::Orders;
-use agent::settings::{DISK_RESERVE, DRAIN_TIMEOUT, Properties};
+use agent::settings::{DISK_RESERVE, DRAIN_TIMEOUT, EVICTION_REQUESTS, Properties};
 use agent::{AgentContext, Error, Hands, Tasks, Weight, publication, wire};
 use kubeapi::NodeName;
 use outage::keeper::Ask;
@@ -13,7 +13,7 @@ use pubsub::{BadFile, FileRule, FileState, Publication, TopicRoot};
 use tokio::sync::{mpsc, watch};
 use topics::{
     Answer, ConfigItemValueMap, DrainHistory, DrainJournal, DrainStatus, EdgeNodeInfo, FORCE_FILE,
-    NodeDrainProgress, NodeDrainStatus, OutageAnswer, OutageQuestion,
+    NodeDrainProgress, NodeDrainStatus, OutageAnswer, OutageQuestion, by_length,
 };
 use tracing::{error, warn};
 
@@ -153,6 +153,7 @@ impl Shell {
         let mut last = Properties::default();
         let (attempt, reserve, longhorn) =
             (self.attempt.clone(), self.reserve.clone(), self.longhorn.clone());
+        let requests = Arc::clone(&self.work.requests);
         self.tasks.follow::<ConfigItemValueMap>(&topic_root, "zedagent", move |change| {
             let value = change.put()?;
             let (now, refused) = Properties::from_map(&value, &last);
@@ -163,6 +164,16 @@ impl Shell {
             }
             last = now.clone();
             attempt.send_replace(now.time(DRAIN_TIMEOUT));
+            let set = value.global_settings.as_ref().and_then(|all| all.get(EVICTION_REQUESTS));
+            let set = set.map_or("false", |it| it.str_value.trim());
+            if let Ok(is) = set.parse() {
+                requests.store(is, Ordering::Relaxed);
+            } else {
+                let found = by_length(set);
+                warn!(
+                    "config property {EVICTION_REQUESTS}: found {found}, expected true or false; what is in force stays"
+                );
+            }
             let wanted = Some(now.count(DISK_RESERVE)).filter(|it| *it < DISK_RESERVE.max);
             reserve.send_if_modified(|held| step::update(held, wanted));
             Some(Event::Properties(now))

@@ -4,6 +4,7 @@
 //! and the next piece looks again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent::{AgentContext, Outbox};
@@ -13,7 +14,8 @@ use kubeapi::{ApiClient, Error, NodeName, nodes};
 use kubenodeop::node::LastSeen;
 use kubenodeop::node::boot::{self, BootWatch, GateReport, NodeAtRest};
 use kubenodeop::{
-    AttemptFailure, CordonAnnotation, Cordoned, DrainOrder, Progress, SurgeRule, WatchedBlockers, node,
+    AttemptFailure, AttemptRules, CordonAnnotation, Cordoned, DrainOrder, Progress, SurgeRule,
+    WatchedBlockers, node,
 };
 use outage::Ours;
 use outage::calls::Newest;
@@ -57,6 +59,8 @@ pub(crate) struct TaskContext {
     says: Arc<watch::Sender<TurnWord>>,
     /// And of those with silent kubelets.
     pub(crate) hears: watch::Sender<Hears>,
+    /// Whether the config has EvictionRequests for pods that declare responders.
+    pub(crate) requests: Arc<AtomicBool>,
     /// The addresses of our node as they were read before this boot or start; empty where they are not known.
     pub(crate) addresses: Vec<String>,
 }
@@ -73,8 +77,8 @@ impl TaskContext {
         let says = Arc::new(watch::Sender::new(TurnWord { idle: !limits.take_turns, fence: 0 }));
         let preflight = PreflightRunner::new(context.clone(), limits.clone(), lease.clone());
         let (seen, addresses) = (LastSeen::default(), Vec::new());
-        let hears = watch::Sender::default();
-        Self { cluster, context, limits, own_node, seen, lease, preflight, says, hears, addresses }
+        let (hears, requests) = (watch::Sender::default(), Arc::default());
+        Self { cluster, context, limits, own_node, seen, lease, preflight, says, hears, requests, addresses }
     }
 
     /// What this node says of itself to its peers.
@@ -249,7 +253,8 @@ impl TaskContext {
                 return;
             }
         };
-        let rules = self.limits.rules(limit);
+        let eviction_requests = self.requests.load(Ordering::Relaxed);
+        let rules = AttemptRules { eviction_requests, ..self.limits.rules(limit) };
         let (owner, runtime) = (self.owner(&request, grant), self.runtime());
         let order = DrainOrder { node, device_uuid, owner, runtime, rules, marks, seen: self.seen.get() };
         let (sender, receiver) = watch::channel(Progress::default());
@@ -387,7 +392,7 @@ impl TaskContext {
     pub(crate) async fn undo_drain(self, scope: UndoScope, outbox: Outbox<Event>) {
         let Ok((node, _)) = self.own_node.get() else { return };
         let clock = self.context.clock;
-        let requests = self.limits.eviction_requests;
+        let requests = self.requests.load(Ordering::Relaxed);
         if scope != UndoScope::All {
             return left_behind::undo_migrations(&self.cluster, &node, requests, clock, outbox).await;
         }

@@ -13,10 +13,13 @@ use tokio::time::sleep;
 
 use kubeapi::ApiClient;
 use kubeapi::Error;
-use kubeapi::names::NodeName;
+use kubeapi::names::{NodeName, PodRef};
 use kubeapi::pace::Pace;
-use kubeapi::slim::{PersistentVolume, VolumeAttachment};
+use kubeapi::slim::{PersistentVolume, Pod, VolumeAttachment};
 use kubeapi::watch::{Manner, ObjectMirror, WatchScope};
+
+use super::pods;
+use crate::plan::PodFacts;
 
 /// Namespace and name of a `PersistentVolumeClaim`.
 pub type ClaimName = (String, String);
@@ -176,6 +179,53 @@ impl VolumeReader {
             }
         }
     }
+}
+
+/// A pod that waits for a volume although its device is on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnmountedPod {
+    pub pod: PodRef,
+    /// The `PersistentVolume`.
+    pub volume: String,
+}
+
+/// Pods of `node` of which no container has begun or reports an error, and that mount one of the volumes `devices`. Without
+/// devices nothing is asked.
+/// Errors: those of [`ApiClient`].
+pub async fn unmounted(
+    cluster: &ApiClient,
+    node: &NodeName,
+    devices: &BTreeSet<String>,
+) -> Result<Vec<UnmountedPod>, Error> {
+    if devices.is_empty() {
+        return Ok(Vec::new());
+    }
+    let all = pods::scope(node).list_all::<Pod>(cluster).await?.items;
+    let waiting = all.iter().filter(|it| begins(it)).map(pods::facts);
+    let waiting: Vec<PodFacts> = waiting.filter(|it| it.pending && !it.terminating).collect();
+    if waiting.iter().all(|it| it.claims.is_empty()) {
+        return Ok(Vec::new());
+    }
+    let volumes = volume_scope().list_all::<PersistentVolume>(cluster).await?.items;
+    let here = bound(&volumes).into_iter().filter(|(volume, _)| devices.contains(volume));
+    let here: BTreeMap<ClaimName, String> = here.map(|(volume, claim)| (claim, volume)).into_map();
+    let of = |it: PodFacts| {
+        let mut claims = it.claims.iter().map(|claim| (it.pod.namespace.clone(), claim.clone()));
+        let volume = claims.find_map(|claim| here.get(&claim))?.clone();
+        Some(UnmountedPod { pod: it.pod, volume })
+    };
+    Ok(waiting.into_iter().filter_map(of).collect())
+}
+
+/// Whether the kubelet prepares the pod still, by what it says of each container.
+fn begins(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    let all = status.map(|it| [&it.container_statuses, &it.init_container_statuses]);
+    let mut all = all.into_iter().flatten().flatten().flatten();
+    all.all(|it| {
+        let waits = it.state.as_ref().and_then(|it| it.waiting.as_ref()?.reason.as_deref());
+        matches!(waits, Some("ContainerCreating" | "PodInitializing"))
+    })
 }
 
 #[cfg(test)]
