@@ -43,6 +43,7 @@ async fn cluster() -> Sim {
     sim.add_longhorn("block-for-eviction-if-contains-last-replica");
     sim.add_longhorn_volume("shop", "data", "pvc-1", &["edge-node-1", "edge-node-2"]);
     sim.add_sharded_volume("shop", "parts", "pvc-2", &["edge-node-1", "edge-node-2", "edge-node-3"], 1);
+    sim.add_eviction_requests(None, "");
     sim.add_mounting_pod("shop", "mounting", "edge-node-1", "data");
     sim.add_kubevirt("v1.7.3");
     sim.add_machine_on("shop", "db", "Always", "edge-node-1", &json!({ "evictionStrategy": "LiveMigrate" }));
@@ -62,6 +63,8 @@ async fn cluster() -> Sim {
         ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", ""),
         ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", ""),
         ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", ""),
+        ("lifecycle.k8s.io/v1alpha1", "EvictionRequest", "shop"),
+        ("lifecycle.k8s.io/v1alpha1", "Eviction", "shop"),
     ] {
         let metadata = json!({ "name": "one", "namespace": namespace });
         let one = json!({ "apiVersion": version, "kind": kind, "metadata": metadata });

@@ -219,6 +219,7 @@ const UNTYPED: &str = "\
 only shows: chronyc sources, chronyc tracking, crictl ps, df -i, du --inodes, du -x, du -xah, etcdctl member
 only shows: journalctl -u, kubectl auth whoami, kubectl describe, kubectl get, kubectl logs, systemctl status, ulimit -n
 needs systemd: systemctl enable, systemctl reboot, systemctl restart, systemctl start, systemctl stop
+restarts k3s in the image of the reference: pkill -f
 changes clock, disks or images of the machine: crictl rmi, date -s, fsfreeze -u, mknod, mount -o, rm, umount, vgchange -an
 needs a server of etcd: etcdctl alarm, etcdctl compact, etcdctl defrag
 is for a node that nobody declares dead: kubectl label node
