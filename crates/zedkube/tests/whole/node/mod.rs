@@ -355,7 +355,12 @@ async fn r5_v2_taints_that_come_back_go_as_long_as_the_agent_runs() {
     let ours: Vec<_> = seen.iter().filter(|it| !it.uri.contains("/leases/eve-kube-stats-leader")).collect();
     let lists = ours.iter().filter(|it| !it.uri.contains("watch=true"));
     let lists: Vec<&str> = lists.map(|it| it.uri.split('?').next().unwrap()).collect();
-    assert!(lists.len() <= 2 && lists.iter().all(|it| it.ends_with("/nodes") || it.ends_with("/replicas")));
+    // Volumes, as shards are no replicas.
+    let known = ["/nodes", "/replicas", "/volumes"];
+    assert!(
+        lists.len() <= 3 && lists.iter().all(|it| known.iter().any(|end| it.ends_with(end))),
+        "{lists:?}"
+    );
     assert!(ours.len() <= 27, "{} {ours:#?}", ours.len());
 }
 
