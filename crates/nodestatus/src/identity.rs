@@ -100,8 +100,9 @@ impl ClusterIdentity {
     /// A connection to a server that has this identity too. Dropping it closes the connection.
     pub(crate) async fn connect(&self, stream: TcpStream) -> std::io::Result<client::TlsStream<TcpStream>> {
         let wrong = std::io::Error::other::<TlsError>;
-        let pinned = PinnedCertificate(self.certificate.clone(), default_provider());
-        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        let provider = Arc::new(default_provider());
+        let pinned = PinnedCertificate(self.certificate.clone(), Arc::clone(&provider));
+        let config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])
             .map_err(wrong)?
             .dangerous()
@@ -180,7 +181,7 @@ fn certificate(pair: &Ed25519KeyPair, serial: &[u8]) -> Vec<u8> {
 
 /// Accepts this certificate alone.
 #[derive(Debug)]
-struct PinnedCertificate(Vec<u8>, CryptoProvider);
+struct PinnedCertificate(Vec<u8>, Arc<CryptoProvider>);
 
 impl ServerCertVerifier for PinnedCertificate {
     fn verify_server_cert(

@@ -1,8 +1,8 @@
 //! The storage adapter for Longhorn: a constant number of lists for a look, a constant number of watches to follow it.
 //!
 //! Without Longhorn one list finds that out, without any volume two, and without a copy and an instance manager on our
-//! node two or three are all. Shards are read and followed where a volume is sharded. The gate after a boot follows the volumes of the whole cluster that are not well. Not here: what is found
-//! (`guard`).
+//! node two or three are all. Shards are read and followed where a volume is sharded. The gate after a boot follows the
+//! volumes of the whole cluster that are not well. Not here: what is found (`guard`).
 
 use std::collections::BTreeMap;
 
@@ -145,13 +145,8 @@ pub(crate) fn follow_looks(
             let facts = read(&cluster, &node).await?;
             let first = facts.as_ref().map(|it| StorageView::of(it, node.as_str()));
             let facts = facts.filter(|it| has_part(it, &node));
-            Ok((
-                first,
-                facts.map(|it| {
-                    let all = pieces(&cluster, &it, seed);
-                    (it, all)
-                }),
-            ))
+            let updates = facts.as_ref().map(|it| pieces(&cluster, it, seed));
+            Ok((first, facts.zip(updates)))
         }
     };
     let take = |facts: &mut StorageFacts, update: TakeUpdate| update(facts).err();

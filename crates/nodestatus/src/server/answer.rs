@@ -209,7 +209,7 @@ impl Router {
                     let report = self.look(move |topic_root, now| report(topic_root, app, now)).await;
                     report.unwrap_or_else(|| "{}".to_owned())
                 };
-                match self.peers.answer(PeerQuestion { app, own }, own_report, self.identity().await).await {
+                match self.peers.answer(PeerQuestion { app, own }, own_report, self.identity()).await {
                     Some(answer) => respond(StatusCode::OK, JSON, answer),
                     None => {
                         respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, "busy: ask again in some seconds\n")

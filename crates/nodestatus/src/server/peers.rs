@@ -56,13 +56,13 @@ impl Peers {
         Self { node_list, clock, limit, turn: Semaphore::new(1), last: Mutex::default() }
     }
 
-    /// The whole answer; `own` makes this node's object. `None` when too many other questions wait. Dropping
+    /// The whole answer; `own` makes this node's object, and `identity` is read where a round is made. `None` when too many other questions wait. Dropping
     /// it gives up a round under way.
-    pub(super) async fn answer<F: Future<Output = String>>(
+    pub(super) async fn answer(
         &self,
         question: PeerQuestion,
-        own: F,
-        identity: Option<ClusterIdentity>,
+        own: impl Future<Output = String>,
+        identity: impl Future<Output = Option<ClusterIdentity>>,
     ) -> Option<Bytes> {
         let _turn = tokio::time::timeout(self.limit * 3 / 2, self.turn.acquire()).await.ok()?.ok()?;
         if let Some(answer) = self.recent(question) {
@@ -70,7 +70,7 @@ impl Peers {
         }
         self.pause().await;
         let peers = self.peers(question.own.ip()).await;
-        let heard = self.round(question, peers, identity.as_ref()).await;
+        let heard = self.round(question, peers, identity.await.as_ref()).await;
         let answer = Bytes::from(frame(&own.await, &heard));
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(Last { question, at: self.clock.now(), answer: answer.clone() });

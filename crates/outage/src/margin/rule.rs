@@ -128,8 +128,11 @@ fn weigh(facts: &EtcdFacts, may_lead: &mut Vec<(String, u64)>) -> Result<Margin,
         let connected = |id| metrics.streams.get(&id).copied().unwrap_or_default();
         let sickness = |peer: &PeerVoter<'_>| sickness(facts, peer, !connected(peer.id));
         let of_host = peer.host.and_then(|host| peers.iter().find(|it| it.name == host.name));
-        let of_host = of_host.map(sickness).transpose()?.flatten();
-        if let Some(why) = of_host.map_or_else(|| sickness(peer), |why| Ok(Some(why)))? {
+        let why = match of_host.map(sickness).transpose()?.flatten() {
+            None => sickness(peer)?,
+            of_host => of_host,
+        };
+        if let Some(why) = why {
             sick.push(format!("{} ({why})", peer.name));
             look.push(peer.host.map_or(peer.name, |it| &it.name));
             continue;
