@@ -623,22 +623,22 @@ impl Turn {
         record
     }
 
-    /// Takes our entry and our place in the queue away; when there are none, looks again at `next`.
+    /// Takes our entry and our place in the queue away; when there are none, looks again at `next`. A turn that is being
+    /// released is used no more: one that is wanted meanwhile is asked for like any other, also if the write fails.
     fn leave(&mut self, now: Mono, next: Option<Mono>) {
-        if self.write_changed(now, self.without_us(self.record()), false) {
-            self.set_idle(false);
-            return;
-        }
+        let leaves = self.write_changed(now, self.without_us(self.record()), false);
         if let TurnGrant::Held { grant: EarlierGrant { fence, .. }, .. } | TurnGrant::Booted { fence, .. } =
             self.grant
         {
-            self.say(format!("turn with fence {fence} released"));
+            self.say(format!("releases the turn with fence {fence}"));
             (self.grant, self.failures.losses, self.barred) = (TurnGrant::None, 0, None);
             // A turn may be wanted again, after a pause or at once.
-            self.asked.lease = self.claim().is_some();
+            self.asked.lease |= !leaves && self.claim().is_some();
         }
-        self.set_idle(next.is_none());
-        self.due = next;
+        self.set_idle(!leaves && next.is_none());
+        if !leaves {
+            self.due = next;
+        }
     }
 
     /// Writes `phase` into our own entry if it says another one; returns whether it did not.

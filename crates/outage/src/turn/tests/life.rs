@@ -149,6 +149,42 @@ fn who_withdraws_leaves_the_queue_or_releases_and_asks_for_nothing_any_more() {
 }
 
 #[test]
+fn who_asks_again_while_its_turn_is_being_released_has_it_again_at_once() {
+    // Whether the write that releases it came through, and whether that is known.
+    for (came_through, known) in [(true, true), (true, false), (false, false)] {
+        let mut stage = Stage::new(Some(TurnRecord::default()));
+        stage.wants();
+        stage.hear(Event::Want(None));
+        while !matches!(stage.pending, Some(Effect::Write(..))) {
+            let Some(Effect::Read(id)) = stage.pending.take() else { panic!("neither look nor write") };
+            stage.hear(Event::Read(id, Ok(stage.lease.clone().map(Box::new))));
+        }
+        stage.hear(Event::Want(Some(TurnClaim { counter: 2, ..want() })));
+        assert!(
+            !matches!(stage.turn.state(), TurnState::Held { .. }),
+            "what is being released is used no more"
+        );
+        let Some(Effect::Write(id, order)) = stage.pending.take() else { panic!("no write") };
+        if came_through {
+            stage.put(order.record);
+        }
+        stage.hear(Event::Wrote(
+            id,
+            if known {
+                RecordWritten::Done(Box::new(stage.lease.clone().unwrap()))
+            } else {
+                RecordWritten::Unknown("no answer".to_owned())
+            },
+        ));
+        stage.serve();
+        stage.pass(if known { 0 } else { 4 });
+        let about = format!("{came_through} {known}");
+        assert_eq!((stage.fence(), stage.record().holders.len()), (Some(2), 1), "{about}");
+        assert_eq!(stage.confirm(), Ok(()), "{about}");
+    }
+}
+
+#[test]
 fn a_write_without_a_known_result_is_read_back_before_anything_else() {
     for came_through in [true, false] {
         let mut stage = Stage::new(Some(TurnRecord::default()));
