@@ -89,7 +89,7 @@ impl State {
     pub(crate) fn judge_answer(&mut self, answer: &Answer) {
         let nth = match answer.requested_by {
             Requester::Update => 1,
-            Requester::Operator => 2,
+            Requester::Operator | Requester::NodeMaintenance => 2,
             Requester::K3sUpdate => REQUEST,
             Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => 0,
         };
@@ -250,6 +250,7 @@ impl State {
             | Requester::Unset
             | Requester::None
             | Requester::Operator
+            | Requester::NodeMaintenance
             | Requester::K3sUpdate
             | Requester::Stranger(_) => commanded,
         };
@@ -315,7 +316,7 @@ impl State {
     fn asks(&self, by: Requester) -> bool {
         let link = match by {
             Requester::Update => Link::UpdateRequestToZedkube,
-            Requester::Operator => Link::OperatorRequestToZedkube,
+            Requester::Operator | Requester::NodeMaintenance => Link::OperatorRequestToZedkube,
             Requester::K3sUpdate => Link::K3sRequestToZedkube,
             Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => {
                 Link::DeviceRequestToZedkube

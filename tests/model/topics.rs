@@ -326,9 +326,14 @@ impl Link {
             Self::UpdateRequestToZedkube => read(Requester::Update),
             // Without updates of k3s there is no requester of them to wait for.
             Self::OperatorRequestToZedkube if !scenario.with_k3s => {
-                [Requester::Operator, Requester::K3sUpdate].into_iter().flat_map(read).collect()
+                [Requester::Operator, Requester::NodeMaintenance, Requester::K3sUpdate]
+                    .into_iter()
+                    .flat_map(read)
+                    .collect()
             }
-            Self::OperatorRequestToZedkube => read(Requester::Operator),
+            Self::OperatorRequestToZedkube => {
+                [Requester::Operator, Requester::NodeMaintenance].into_iter().flat_map(read).collect()
+            }
             Self::K3sRequestToZedkube => read(Requester::K3sUpdate),
             Self::StatusToK3s => k3s::read(),
             Self::ImageToBaseosmgr => heard(From::Configs),

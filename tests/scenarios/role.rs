@@ -3,6 +3,7 @@
 mod beside;
 mod disks;
 mod machines;
+mod maintenance;
 mod reports;
 mod responders;
 mod site;

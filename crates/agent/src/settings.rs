@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use step::Inserted as _;
-use topics::{ConfigItemValue, ConfigItemValueMap};
+use topics::{ConfigItemValue, ConfigItemValueMap, by_length};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
@@ -72,8 +72,19 @@ pub const NUMERIC: [Numeric; 10] = [
 pub const EVICTION_REQUESTS: &str = "kubernetes.drain.eviction.requests";
 /// What Longhorn does about pods of a silent node.
 pub const NODE_DOWN: &str = "storage.longhorn.node-down-pod-deletion-policy";
+/// `true` where a NodeMaintenance of a node is a request for its drain.
+pub const NODE_MAINTENANCE: &str = "kubernetes.drain.node.maintenance";
 /// Properties that the reference does not have, texts: zedagent publishes those that are set.
-pub const OWN: [&str; 2] = [EVICTION_REQUESTS, NODE_DOWN];
+pub const OWN: [&str; 3] = [EVICTION_REQUESTS, NODE_MAINTENANCE, NODE_DOWN];
+
+/// One of them that is `true` or `false`, which it is where it is not set. Errors: a line.
+pub fn is_on(map: &ConfigItemValueMap, name: &str) -> Result<bool, String> {
+    let set = map.global_settings.as_ref().and_then(|all| all.get(name));
+    let set = set.map_or("false", |it| it.str_value.trim());
+    let found =
+        |_| format!("{name}: found {}, expected true or false; what is in force stays", by_length(set));
+    set.parse().map_err(found)
+}
 
 /// A missing value is the default; a bad one leaves the former value.
 #[derive(Debug, Clone, PartialEq, Eq)]

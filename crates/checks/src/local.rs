@@ -8,19 +8,15 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use kubeapi::connect::credential::Credential;
+use kubeapi::connect::shown::ShownCertificate;
 use kubeapi::names::listed;
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls_pki_types::ServerName;
 use serde::de::DeserializeOwned;
-use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
-use tokio_rustls::rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, Error as TlsError, SignatureScheme,
-};
+use tokio_rustls::rustls::ClientConnection;
 use topics::{EdgeNodeClusterStatus, Secret, go_json};
 
 use crate::certificates::{self, Dated, Dates, dated};
@@ -167,69 +163,18 @@ fn of_server(what: &str, address: &str) -> Result<Option<Dated>, String> {
     };
     let limited = stream.set_read_timeout(Some(LIMIT)).and_then(|()| stream.set_write_timeout(Some(LIMIT)));
     limited.map_err(|error| wrong(&error))?;
-    let provider = Arc::new(ring::default_provider());
-    let shown = Arc::new(ShownCertificate { provider: Arc::clone(&provider), der: Mutex::default() });
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| wrong(&error))?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::clone(&shown) as Arc<dyn ServerCertVerifier>)
-        .with_no_client_auth();
+    let (shown, config) = ShownCertificate::client(None).map_err(|error| wrong(&error))?;
     let name = ServerName::IpAddress(at.ip().into());
-    let mut tls = ClientConnection::new(Arc::new(config), name).map_err(|error| wrong(&error))?;
+    let mut tls = ClientConnection::new(config, name).map_err(|error| wrong(&error))?;
     // A server may end the handshake, for want of our certificate, once it has shown its own.
     let ended = tls.complete_io(&mut stream);
-    let der = shown.der.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    match (der, ended) {
+    match (shown.der(), ended) {
         (Some(der), _) => {
             let dates = Dates::of_der(&der).ok_or_else(|| wrong(&"its certificate cannot be read"))?;
             Ok(Some(Dated { place, dates, next: RESTART.to_owned() }))
         }
         (None, Err(error)) => Err(wrong(&error)),
         (None, Ok(_)) => Err(wrong(&"it has shown no certificate")),
-    }
-}
-
-/// Keeps the certificate that a server shows, whoever signed it. The connection is used for nothing else.
-#[derive(Debug)]
-struct ShownCertificate {
-    provider: Arc<CryptoProvider>,
-    der: Mutex<Option<Vec<u8>>>,
-}
-
-impl ServerCertVerifier for ShownCertificate {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, TlsError> {
-        *self.der.lock().unwrap_or_else(PoisonError::into_inner) = Some(end_entity.to_vec());
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, TlsError> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, TlsError> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 

@@ -7,7 +7,6 @@
 use agent::device::hooks::{About, HookFolder, HookStage, HookVerb, find};
 use agent::{AgentContext, Outbox, Troubles};
 use pubsub::TopicRoot;
-use topics::Trouble;
 use tracing::{info, warn};
 
 use crate::Limits;
@@ -39,8 +38,7 @@ impl RebootHooks {
         }
         for attempt in 1.. {
             let Err(trouble) = self.call_all(&About { attempt, ..about.clone() }).await else { break };
-            warn!("the reboot waits: {trouble}");
-            self.report(&trouble, "fix its cause, or remove that hook; it is called again until the limit of all of them, 30 min by default");
+            self.troubles.say(WHAT, trouble.clone(), "fix its cause, or remove that hook; it is called again until the limit of all of them, 30 min by default".to_owned());
             if !outbox.send(Event::Hooking(trouble)).await {
                 return;
             }
@@ -71,10 +69,5 @@ impl RebootHooks {
             self.done.push(hook.name);
         }
         Ok(())
-    }
-
-    fn report(&self, error: &str, next_step: &str) {
-        let (what, error, next_step) = (WHAT.to_owned(), error.to_owned(), next_step.to_owned());
-        self.troubles.report(&Trouble { what, error, next_step, ..Trouble::default() });
     }
 }

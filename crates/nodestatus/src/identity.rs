@@ -10,18 +10,16 @@ use std::sync::Arc;
 use agent::wire;
 use http::HeaderValue;
 use http::header::InvalidHeaderValue;
+use kubeapi::connect::shown::ShownCertificate;
 use pubsub::TopicRoot;
 use ring::digest::{SHA256, digest};
 use ring::hkdf::{HKDF_SHA256, KeyType, Salt};
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use tokio::net::TcpStream;
-use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use tokio_rustls::rustls::crypto::{CryptoProvider, ring::default_provider, verify_tls13_signature};
+use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::version::TLS13;
-use tokio_rustls::rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error as TlsError, ServerConfig, SignatureScheme,
-};
+use tokio_rustls::rustls::{Error as TlsError, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client};
 use topics::EdgeNodeClusterStatus;
 
@@ -99,17 +97,10 @@ impl ClusterIdentity {
 
     /// A connection to a server that has this identity too. Dropping it closes the connection.
     pub(crate) async fn connect(&self, stream: TcpStream) -> std::io::Result<client::TlsStream<TcpStream>> {
-        let wrong = std::io::Error::other::<TlsError>;
-        let provider = Arc::new(default_provider());
-        let pinned = PinnedCertificate(self.certificate.clone(), Arc::clone(&provider));
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&TLS13])
-            .map_err(wrong)?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(pinned))
-            .with_no_client_auth();
+        let pinned = Some(self.certificate.clone());
+        let (_, config) = ShownCertificate::client(pinned).map_err(std::io::Error::other)?;
         let name = ServerName::try_from(SERVER).map_err(std::io::Error::other)?;
-        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+        TlsConnector::from(config).connect(name, stream).await
     }
 }
 
@@ -177,48 +168,6 @@ fn certificate(pair: &Ed25519KeyPair, serial: &[u8]) -> Vec<u8> {
         ],
     );
     der(SEQUENCE, &[&signed, ALGORITHM, &bits(pair.sign(&signed).as_ref())])
-}
-
-/// Accepts this certificate alone.
-#[derive(Debug)]
-struct PinnedCertificate(Vec<u8>, Arc<CryptoProvider>);
-
-impl ServerCertVerifier for PinnedCertificate {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, TlsError> {
-        if end_entity.as_ref() == self.0 {
-            return Ok(ServerCertVerified::assertion());
-        }
-        Err(CertificateError::UnknownIssuer.into())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, TlsError> {
-        Err(TlsError::General("TLS 1.2 is not spoken here".to_owned()))
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, TlsError> {
-        verify_tls13_signature(message, certificate, signed, &self.1.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.1.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 #[cfg(test)]

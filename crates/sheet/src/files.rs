@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use agent::wire::{self, GLOBAL, ZEDKUBE};
+use agent::wire::{self, GLOBAL, MAINTENANCE, ZEDKUBE};
 use agent::{force, operator, report};
 use pubsub::{FILE_LIMIT_BYTES, FileRule, FileState, TopicRoot, glance};
 use rustix::fs::Access;
@@ -17,7 +17,7 @@ use topics::{
 };
 
 /// Who asks for drains by a topic, the one whose request counts first before the others; a person does by a file.
-pub(crate) const REQUESTERS: [&str; 3] = ["zedagent", "baseosmgr", ZEDKUBE];
+pub(crate) const REQUESTERS: [&str; 4] = ["zedagent", "baseosmgr", ZEDKUBE, MAINTENANCE];
 /// What can take the machine down.
 pub(crate) const OPERATIONS: [DeviceOp; 2] = [DeviceOp::Reboot, DeviceOp::Shutdown];
 /// No more OS images are looked at.

@@ -169,7 +169,7 @@ pub fn status_name(status: DrainStatus) -> String {
 pub fn for_whom(by: Requester, context: &str) -> String {
     match by {
         Requester::Update => format!("for OS image {context}"),
-        Requester::Operator => format!("by {context}"),
+        Requester::Operator | Requester::NodeMaintenance => format!("by {context}"),
         Requester::K3sUpdate => format!("for {context}"),
         Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => {
             format!("for a {context}")

@@ -15,15 +15,16 @@ use ::outage::operator;
 use ::outage::turn::pulses::Pulse;
 use ::outage::turn::record::TurnRecord;
 use ::outage::turn::rule::TurnNode;
-use agent::{Clock, Troubles};
-use kubeapi::{ApiClient, NodeName, OwnNode, listed};
+
+use kubeapi::{NodeName, listed};
 use kubenodeop::plan::failover::{HungWork, hung, now as placed};
 use nodestatus::ClusterMembership;
 use step::Mono;
 use tokio::sync::watch;
-use topics::{HeldWork, Trouble};
+use topics::HeldWork;
 use tracing::{info, warn};
 
+use crate::BesideDrain;
 use crate::outage::Hears;
 
 /// Between two looks.
@@ -43,13 +44,9 @@ pub(crate) type Told = BTreeMap<String, (NodeSilence, String)>;
 /// What it is made of.
 #[derive(Clone)]
 pub(crate) struct FailoverDuty {
-    pub(crate) cluster: ApiClient,
-    pub(crate) own_node: OwnNode,
-    pub(crate) clock: Clock,
+    pub(crate) beside: BesideDrain,
     /// At which agents of nodes answer each other.
     pub(crate) port: u16,
-    pub(crate) troubles: Troubles,
-    pub(crate) members: watch::Receiver<ClusterMembership>,
     pub(crate) lease: Newest,
     pub(crate) hears: watch::Sender<Hears>,
     pub(crate) told: watch::Sender<Told>,
@@ -97,12 +94,12 @@ impl FailoverDuty {
     /// Runs until the sender of the membership is gone. Dropping it loses what was seen of the leases.
     pub(crate) async fn run(mut self) {
         let (mut seen, mut lost) = (Seen::default(), None);
-        let mut renewals = calls::renewals(&self.cluster);
+        let mut renewals = calls::renewals(&self.beside.cluster);
         loop {
-            if self.members.wait_for(ClusterMembership::is_in).await.is_err() {
+            if self.beside.members.wait_for(ClusterMembership::is_in).await.is_err() {
                 return;
             }
-            if let Ok((own, _)) = self.own_node.get()
+            if let Ok((own, _)) = self.beside.own_node.get()
                 && let Err(why) = match lost.clone() {
                     Some(why) => Err(why),
                     None => self.look(&own, renewals.known(), &mut seen).await,
@@ -113,10 +110,10 @@ impl FailoverDuty {
                 self.tell(&[], &Seen::default(), false);
                 seen.failed(format!("cannot look for nodes that are silent: {why}"));
             }
-            let next = self.clock.now() + LOOK;
+            let next = self.beside.context.clock.now() + LOOK;
             loop {
                 tokio::select! {
-                    () = self.clock.sleep_until(Some(next)) => break,
+                    () = self.beside.context.clock.sleep_until(Some(next)) => break,
                     Ok(()) = self.lease.changed() => {
                         self.lease.borrow_and_update();
                         break;
@@ -134,7 +131,7 @@ impl FailoverDuty {
         seen: &mut Seen,
     ) -> Result<(), String> {
         let record = calls::record(self.lease.borrow().as_ref()).cloned().unwrap_or_default();
-        let now = self.clock.now();
+        let now = self.beside.context.clock.now();
         seen.pulses.take(now, renewals.into_iter().flatten().map(|(node, at)| (node.clone(), at.clone())));
         if !seen.follows(&record, now) && !seen.pulses.any_still(now) {
             self.hears.send_if_modified(|held| step::update(held, Hears::default()));
@@ -142,7 +139,7 @@ impl FailoverDuty {
             seen.failures.clear();
             return Ok(());
         }
-        let looked = calls::look(&self.cluster, own, &mut seen.pulses, now).await;
+        let looked = calls::look(&self.beside.cluster, own, &mut seen.pulses, now).await;
         let NodeListing { nodes, servers, .. } = looked.map_err(|it| it.to_string())?;
         let open = record::standing(&record, &nodes);
         let silent = silence::still(own.as_str(), &nodes, &record)?;
@@ -171,7 +168,7 @@ impl FailoverDuty {
                 && let Ok(node) = NodeName::parse(name)
             {
                 // That it is silent is reported all the same.
-                match Box::pin(hung(&self.cluster, &node)).await {
+                match Box::pin(hung(&self.beside.cluster, &node)).await {
                     Ok(found) => drop(seen.hung.insert(name.clone(), found)),
                     Err(error) => {
                         seen.failed(format!("what hangs on node {name} is not known: {}", error.line()));
@@ -195,20 +192,13 @@ impl FailoverDuty {
         let mut told = Told::new();
         for it in silent {
             let name = &it.node.name;
-            let trouble = Trouble {
-                what: format!("{NODE}{name}"),
-                error: it.words()
-                    + &hanging(seen.hung.get(name).filter(|_| it.silence == NodeSilence::Silent)),
-                next_step: it.next_step(),
-                ..Trouble::default()
-            };
-            if self.troubles.report(&trouble) {
-                warn!(node = name, next_step = trouble.next_step, "node {name}: {}", trouble.error);
-            }
-            told.insert(name.clone(), (it.silence, trouble.error));
+            let hung = seen.hung.get(name).filter(|_| it.silence == NodeSilence::Silent);
+            let error = it.words() + &hanging(hung);
+            self.beside.troubles.say(format!("{NODE}{name}"), error.clone(), it.next_step());
+            told.insert(name.clone(), (it.silence, error));
         }
         let still: Vec<String> = told.keys().map(|it| format!("{NODE}{it}")).collect();
-        self.troubles.only(NODE, &still);
+        self.beside.troubles.only(NODE, &still);
         if one {
             self.told.send_if_modified(|held| step::update(held, told));
         }
@@ -223,7 +213,7 @@ impl FailoverDuty {
         is_heard: bool,
         seen: &mut Seen,
     ) -> Result<(), String> {
-        let now = self.clock.now();
+        let now = self.beside.context.clock.now();
         let lasted = seen.entries.get(&step_of(entry)).map_or(Duration::ZERO, |since| now.since(*since));
         let takes_over = if is_first(own, nodes) { TAKE_OVER[0] } else { TAKE_OVER[1] };
         // One whose Node was deleted has no lease.
@@ -234,8 +224,8 @@ impl FailoverDuty {
         {
             return Ok(());
         }
-        let wall = self.clock.wall().to_timestamp();
-        let advanced = act::advance(&self.cluster, wall, entry, nodes, is_heard).await;
+        let wall = self.beside.context.clock.wall().to_timestamp();
+        let advanced = act::advance(&self.beside.cluster, wall, entry, nodes, is_heard).await;
         if let Some(state) = advanced.map_err(|it| it.to_string())? {
             info!(
                 node = entry.node,
@@ -249,7 +239,8 @@ impl FailoverDuty {
         if !entry.state.is_tainted() || is_all && entry.state == FailoverState::Moved {
             return Ok(());
         }
-        let found = placed(&self.cluster, &entry.node, &entry.work).await.map_err(|error| error.line())?;
+        let found =
+            placed(&self.beside.cluster, &entry.node, &entry.work).await.map_err(|error| error.line())?;
         let timed = |(new, old): (HeldWork, &HeldWork)| match (new.on.is_empty(), old.on.is_empty()) {
             (false, true) => HeldWork { after_secs: lasted.as_secs(), ..new },
             _ => new,
@@ -264,7 +255,7 @@ impl FailoverDuty {
         let edit = |record: &TurnRecord| {
             Ok(record::edited(record, entry, |it| (it.state, it.work) = (state.clone(), work.clone())))
         };
-        operator::change(&self.cluster, wall, edit).await.map(drop).map_err(|it| it.to_string())
+        operator::change(&self.beside.cluster, wall, edit).await.map(drop).map_err(|it| it.to_string())
     }
 }
 

@@ -15,6 +15,7 @@ mod left_behind;
 mod limits;
 mod local;
 mod longhorn;
+mod maintenance;
 mod node_report;
 mod other_image;
 mod outage;
@@ -39,7 +40,7 @@ use std::time::Duration;
 use ::outage::calls::LeaseRead;
 use agent::device::ImageKind;
 use agent::turn::{self, AgentCore};
-use agent::wire::{GLOBAL, ZEDKUBE as NAME};
+use agent::wire::{self, GLOBAL, ZEDKUBE as NAME};
 use agent::{AgentContext, Error, Tasks, Troubles, duties, force, outlet, pid};
 use clusterview::ClusterView;
 use clusterview::apps::Pipe;
@@ -62,6 +63,16 @@ pub const WAIT: &str = "tmp/DrainStatus_FaultInjection_Wait";
 
 /// How long a stop waits for evictions under way, which take 20 to 700 ms.
 const CALLS_END: Duration = Duration::from_secs(5);
+
+/// What duties beside the drain work with.
+#[derive(Clone)]
+pub(crate) struct BesideDrain {
+    context: AgentContext,
+    cluster: ApiClient,
+    own_node: OwnNode,
+    members: watch::Receiver<ClusterMembership>,
+    troubles: Troubles,
+}
 
 /// Runs zedkube until `context` says stop.
 pub async fn run(context: AgentContext, limits: Limits, cluster: ApiClient) -> Result<(), Error> {
@@ -103,9 +114,10 @@ pub async fn run_into(
         let opened = shell::Shell::open(&context, work.clone(), tasks, door)?;
         let found = work.preflight.report();
         let updates = Box::new(k3s::Updates::open(&context, work)?);
-        Ok((inbox, membership, sites, (updates, found), opened))
+        let asked = agent::publication(&context.topic_root, wire::MAINTENANCE)?;
+        Ok((inbox, membership, sites, (updates, found, asked), opened))
     };
-    let Some((inbox, membership, sites, (updates, found), (mut shell, earlier))) =
+    let Some((inbox, membership, sites, (updates, found, asked), (mut shell, earlier))) =
         outlet::started(&context, &troubles, open).await?
     else {
         return Ok(());
@@ -143,8 +155,17 @@ pub async fn run_into(
     let mut pauses = context.pauses();
     first.extend(core.step(now, Event::Pause(pauses.next().await)));
     let (attempt, reserve) = (shell.attempt.subscribe(), shell.reserve.subscribe());
-    let (ours, storage) = (own_node.clone(), shell.longhorn.subscribe());
+    let storage = shell.longhorn.subscribe();
     let (says, published, answers) = (shell.statement(), shell.published.subscribe(), shell.hears());
+    let beside = BesideDrain {
+        context: context.clone(),
+        cluster: cluster.clone(),
+        own_node: own_node.clone(),
+        members: cluster_membership.clone(),
+        troubles: troubles.clone(),
+    };
+    let maintained =
+        maintenance::MaintenanceDuty { asked, beside: beside.clone(), wanted: shell.maintenance.subscribe() };
     shell.follow(cluster_membership.clone(), heard);
     let of_site = sites.hold();
     shell.tasks.events("follow the whole-site operation", |outbox| pass_on(of_site, outbox, Event::Site));
@@ -152,16 +173,12 @@ pub async fn run_into(
     shell.tasks.events("follow the update of k3s", |outbox| pass_on(of_k3s, outbox, Event::K3s));
     shell.tasks.follow_pause(pauses, Event::Pause);
     let drain = Box::pin(turn::run(AgentCore::First, (core, first), shell, inbox, &context, &troubles));
-    let (membership_of_updates, members) = (cluster_membership.clone(), cluster_membership.clone());
+    let membership_of_updates = cluster_membership.clone();
     // What fails of these is restarted on its own; the drain neither ends nor waits for it (K5).
     let way_out = membership.run(cluster.clone(), own_node.clone(), attempt);
     let silent = failover::FailoverDuty {
-        cluster: cluster.clone(),
-        own_node: own_node.clone(),
-        clock: context.clock,
+        beside: beside.clone(),
         port: server.port,
-        troubles: troubles.clone(),
-        members: cluster_membership.clone(),
         lease: lease.clone(),
         hears: answers,
         told: watch::Sender::default(),
@@ -173,15 +190,7 @@ pub async fn run_into(
     let (configs, config) = watch::channel(None);
     let totals = watch::Sender::<nodestatus::Totals>::default();
     totals.send_modify(|it| it.codes = kubenodeop::BlockCode::WORDS);
-    let report = node_report::NodeReport {
-        context: context.clone(),
-        cluster: cluster.clone(),
-        own_node: own_node.clone(),
-        members: cluster_membership.clone(),
-        published,
-        totals: totals.clone(),
-        told,
-    };
+    let report = node_report::NodeReport { beside: beside.clone(), published, totals: totals.clone(), told };
     let report = duties::keep_until_stop("report on the Node", &context, || {
         let (report, limits) = (report.clone(), says_of.clone());
         async move {
@@ -198,18 +207,10 @@ pub async fn run_into(
     let stuck = duties::keep_endless("machines that do not start", &context, || {
         stuck::run(machines.clone(), context.clock, view.leadership(), troubles.clone())
     });
-    let mounts = duties::keep_endless("volumes that are not mounted", &context, || {
-        stuck::mounts(
-            machines.clone(),
-            ours.clone(),
-            context.clock,
-            context.topic_root.clone(),
-            troubles.clone(),
-        )
-    });
-    let disks = duties::keep_endless("room on disks", &context, || {
-        reserve::run(machines.clone(), ours.clone(), context.clock, members.clone(), reserve.clone())
-    });
+    let mounts =
+        duties::keep_endless("volumes that are not mounted", &context, || stuck::mounts(beside.clone()));
+    let disks =
+        duties::keep_endless("room on disks", &context, || reserve::run(beside.clone(), reserve.clone()));
     let properties = duties::keep_endless("properties of Longhorn", &context, || {
         longhorn::run(machines.clone(), context.clock, view.leadership(), storage.clone())
     });
@@ -222,7 +223,7 @@ pub async fn run_into(
     let preflight = duties::keep_until_stop("report of the preflight", &context, || {
         preflight::publish(&context, &troubles, found.clone())
     });
-    let beside = Box::pin(async {
+    let others = Box::pin(async {
         tokio::join!(
             Box::pin(way_out),
             Box::pin(sites),
@@ -236,6 +237,7 @@ pub async fn run_into(
             Box::pin(mounts),
             Box::pin(disks),
             Box::pin(properties),
+            Box::pin(maintained.run()),
             Box::pin(token),
             Box::pin(updates_of_components),
             Box::pin(preflight),
@@ -245,7 +247,7 @@ pub async fn run_into(
     });
     // In one task: if any hangs, the machine's watchdog sees it.
     let updates = Box::pin(updates.run(membership_of_updates, &troubles));
-    let ended = tokio::try_join!(drain, updates, beside).map(|((), (), ())| ());
+    let ended = tokio::try_join!(drain, updates, others).map(|((), (), ())| ());
     // No new one starts; what a budget has counted by now comes to its end.
     if !machines.ended(CALLS_END).await {
         warn!(secs = CALLS_END.as_secs(), "evictions under way had no answer in time; leaving all the same");

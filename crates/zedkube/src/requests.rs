@@ -23,6 +23,7 @@ pub(crate) fn follow(tasks: &mut Tasks<Event>, topic_root: &TopicRoot, clock: Cl
         ("zedagent", Requester::DeviceOp),
         ("baseosmgr", Requester::Update),
         (wire::ZEDKUBE, Requester::K3sUpdate),
+        (wire::MAINTENANCE, Requester::NodeMaintenance),
     ] {
         let topic_root = topic_root.clone();
         tasks.events(format!("follow {agent}/{}", NodeDrainRequest::NAME), move |outbox| {

@@ -5,12 +5,13 @@
 
 use std::time::Duration;
 
-use agent::Clock;
-use kubeapi::{ApiClient, OwnNode};
+use agent::AgentContext;
 use kubenodeop::storage;
 use nodestatus::{ClusterMembership, Membership};
 use tokio::sync::watch;
 use tracing::{info, warn};
+
+use crate::BesideDrain;
 
 /// Between two looks: Longhorn may have made its object of the node again.
 const LOOK: Duration = Duration::from_secs(60);
@@ -20,13 +21,9 @@ const GIBIBYTE: i64 = 1 << 30;
 
 /// Runs until nobody can say any more how this node is a member of its cluster. `gibibytes` is `None` where nothing is to
 /// be written. Dropping it loses nothing.
-pub(crate) async fn run(
-    cluster: ApiClient,
-    own_node: OwnNode,
-    clock: Clock,
-    mut cluster_membership: watch::Receiver<ClusterMembership>,
-    mut gibibytes: watch::Receiver<Option<u32>>,
-) {
+pub(crate) async fn run(beside: BesideDrain, mut gibibytes: watch::Receiver<Option<u32>>) {
+    let BesideDrain { context: AgentContext { clock, .. }, cluster, own_node, members, .. } = beside;
+    let mut cluster_membership = members;
     let mut said = None;
     loop {
         let wanted = *gibibytes.borrow_and_update();
@@ -76,9 +73,9 @@ pub(crate) async fn run(
 mod tests {
     use std::sync::Arc;
 
-    use kube::Client;
-    use kubeapi::NodeName;
+    use agent::Clock;
     use kubesim::{ScriptedFault, Sim};
+    use pubsub::TopicRoot;
     use serde_json::Value;
     use topics::{EdgeNodeClusterConfig, UuidAndVersion};
 
@@ -97,13 +94,13 @@ mod tests {
         let sim = Sim::of_nodes(2);
         sim.add_longhorn("always-allow");
         sim.until(NODES, |all| all.len() == 2).await;
-        let own_node = OwnNode::default();
-        own_node.set(NodeName::parse("n1").unwrap(), OURS.to_owned());
         let (wanted, gibibytes) = watch::channel(None);
         let member = ClusterMembership { membership: Membership::Member, config: None, left: None };
         let (sender, cluster_membership) = watch::channel(member);
-        let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
-        (sim, run(cluster, own_node, Clock::new(), cluster_membership, gibibytes), wanted, sender)
+        let root = TopicRoot::open(std::env::temp_dir()).unwrap();
+        let (_, context) = AgentContext::alone(&root, Clock::new(), "b1");
+        let beside = BesideDrain { members: cluster_membership, ..BesideDrain::of_test(context, &sim, OURS) };
+        (sim, run(beside, gibibytes), wanted, sender)
     }
 
     #[tokio::test(start_paused = true)]

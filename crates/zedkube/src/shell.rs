@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent::force::Orders;
-use agent::settings::{DISK_RESERVE, DRAIN_TIMEOUT, EVICTION_REQUESTS, Properties};
+use agent::settings::{DISK_RESERVE, DRAIN_TIMEOUT, EVICTION_REQUESTS, NODE_MAINTENANCE, Properties, is_on};
 use agent::{AgentContext, Error, Hands, Tasks, Weight, publication, wire};
 use kubeapi::NodeName;
 use outage::keeper::Ask;
@@ -13,7 +13,7 @@ use pubsub::{BadFile, FileRule, FileState, Publication, TopicRoot};
 use tokio::sync::{mpsc, watch};
 use topics::{
     Answer, ConfigItemValueMap, DrainHistory, DrainJournal, DrainStatus, EdgeNodeInfo, FORCE_FILE,
-    NodeDrainProgress, NodeDrainStatus, OutageAnswer, OutageQuestion, by_length,
+    NodeDrainProgress, NodeDrainStatus, OutageAnswer, OutageQuestion,
 };
 use tracing::{error, warn};
 
@@ -72,6 +72,8 @@ pub(crate) struct Shell {
     pub(crate) reserve: watch::Sender<Option<u32>>,
     /// What the config wants of Longhorn for the whole cluster.
     pub(crate) longhorn: watch::Sender<longhorn::DesiredLonghorn>,
+    /// Whether it wants NodeMaintenances of our node served, once it was read.
+    pub(crate) maintenance: watch::Sender<Option<bool>>,
     keeper: Option<mpsc::UnboundedSender<Ask>>,
     /// A force file that counts says COMPLETE.
     forced: Arc<AtomicBool>,
@@ -111,6 +113,7 @@ impl Shell {
             attempt: watch::Sender::new(Properties::default().time(DRAIN_TIMEOUT)),
             reserve: watch::Sender::default(),
             longhorn: watch::Sender::default(),
+            maintenance: watch::Sender::default(),
             keeper: None,
             forced: Arc::default(),
         };
@@ -153,27 +156,19 @@ impl Shell {
         let mut last = Properties::default();
         let (attempt, reserve, longhorn) =
             (self.attempt.clone(), self.reserve.clone(), self.longhorn.clone());
-        let requests = Arc::clone(&self.work.requests);
+        let (requests, maintenance) = (Arc::clone(&self.work.requests), self.maintenance.clone());
         self.tasks.follow::<ConfigItemValueMap>(&topic_root, "zedagent", move |change| {
             let value = change.put()?;
             let (now, refused) = Properties::from_map(&value, &last);
             let (storage, strange) = longhorn::wanted(&value, &longhorn.borrow());
             longhorn.send_if_modified(|held| step::update(held, storage));
-            for line in refused.into_iter().chain(strange) {
+            let asks = is_on(&value, EVICTION_REQUESTS).map(|is| requests.store(is, Ordering::Relaxed));
+            let serves = is_on(&value, NODE_MAINTENANCE).map(|is| maintenance.send_replace(Some(is)));
+            for line in refused.into_iter().chain(strange).chain(asks.err()).chain(serves.err()) {
                 warn!("config property {line}");
             }
             last = now.clone();
             attempt.send_replace(now.time(DRAIN_TIMEOUT));
-            let set = value.global_settings.as_ref().and_then(|all| all.get(EVICTION_REQUESTS));
-            let set = set.map_or("false", |it| it.str_value.trim());
-            if let Ok(is) = set.parse() {
-                requests.store(is, Ordering::Relaxed);
-            } else {
-                let found = by_length(set);
-                warn!(
-                    "config property {EVICTION_REQUESTS}: found {found}, expected true or false; what is in force stays"
-                );
-            }
             let wanted = Some(now.count(DISK_RESERVE)).filter(|it| *it < DISK_RESERVE.max);
             reserve.send_if_modified(|held| step::update(held, wanted));
             Some(Event::Properties(now))

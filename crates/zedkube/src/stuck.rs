@@ -7,17 +7,17 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use agent::{Clock, Troubles};
+use agent::{AgentContext, Clock, Troubles};
 use clusterview::leader::Leadership;
 use clusterview::leads_otherwise;
-use kubeapi::{ApiClient, OwnNode};
+use kubeapi::ApiClient;
 use kubenodeop::calls::volumes::{UnmountedPod, unmounted};
 use kubenodeop::machines::stuck::{UnstartedMachine, unstarted};
-use pubsub::TopicRoot;
 use step::Mono;
 use tokio::sync::watch;
-use topics::Trouble;
-use tracing::{debug, warn};
+use tracing::debug;
+
+use crate::BesideDrain;
 
 const LOOK: Duration = Duration::from_secs(30);
 /// One that has not started for so long is named: after a look more it is three minutes at most.
@@ -42,18 +42,16 @@ impl StartWaits {
         within: Duration,
         troubles: &Troubles,
         prefix: &str,
-        found: Vec<(String, Trouble)>,
+        found: Vec<(String, [String; 3])>,
     ) {
         self.0.retain(|uid, _| found.iter().any(|it| it.0 == *uid));
         let mut still = Vec::new();
-        for (uid, trouble) in found {
+        for (uid, [what, error, next_step]) in found {
             if now.since(*self.0.entry(uid).or_insert(now)) < within {
                 continue;
             }
-            if troubles.report(&trouble) {
-                warn!(next_step = trouble.next_step, "{} {}", trouble.what, trouble.error);
-            }
-            still.push(trouble.what);
+            troubles.say(what.clone(), error, next_step);
+            still.push(what);
         }
         troubles.only(prefix, &still);
     }
@@ -87,36 +85,28 @@ pub(crate) async fn run(
     }
 }
 
-fn of_machine(it: UnstartedMachine) -> (String, Trouble) {
+fn of_machine(it: UnstartedMachine) -> (String, [String; 3]) {
     let UnstartedMachine { name, phase, cause, uid } = it;
     let (namespace, alone) = name.split_once('/').unwrap_or_default();
-    let trouble = Trouble {
-        what: format!("{MACHINE}{name}"),
-        error: format!("does not start, phase {phase} for more than two minutes: {cause}"),
-        next_step: format!(
-            "remove what holds it: `kubectl -n {namespace} describe vmi {alone}` shows its events"
-        ),
-        ..Trouble::default()
-    };
+    let trouble = [
+        format!("{MACHINE}{name}"),
+        format!("does not start, phase {phase} for more than two minutes: {cause}"),
+        format!("remove what holds it: `kubectl -n {namespace} describe vmi {alone}` shows its events"),
+    ];
     (uid, trouble)
 }
 
 /// The same for volumes that are not mounted, for good. Source: lf-edge/eve `pkg/pillar/cmd/zedkube/stuckmount.go`, which
 /// restarts k3s.
-pub(crate) async fn mounts(
-    cluster: ApiClient,
-    own_node: OwnNode,
-    clock: Clock,
-    topic_root: TopicRoot,
-    troubles: Troubles,
-) {
+pub(crate) async fn mounts(beside: BesideDrain) {
+    let BesideDrain { context: AgentContext { topic_root, clock, .. }, cluster, .. } = beside;
     let mut waiting = StartWaits::default();
     loop {
-        let (node, _) = own_node.known().await;
+        let (node, _) = beside.own_node.known().await;
         match unmounted(&cluster, &node, &devices(&topic_root.path(DEVICES))).await {
             Ok(all) => {
                 let all = all.into_iter().map(of_mount).collect();
-                waiting.report(clock.now(), MOUNTS_WITHIN, &troubles, MOUNT, all);
+                waiting.report(clock.now(), MOUNTS_WITHIN, &beside.troubles, MOUNT, all);
             }
             Err(error) => debug!(error = error.line(), "cannot look for volumes that are not mounted"),
         }
@@ -129,19 +119,18 @@ fn devices(folder: &Path) -> BTreeSet<String> {
     found.map(|it| it.file_name().to_string_lossy().into_owned()).collect()
 }
 
-fn of_mount(UnmountedPod { pod, volume }: UnmountedPod) -> (String, Trouble) {
-    let trouble = Trouble {
-        what: format!("{MOUNT}{pod}"),
-        error: format!(
+fn of_mount(UnmountedPod { pod, volume }: UnmountedPod) -> (String, [String; 3]) {
+    let trouble = [
+        format!("{MOUNT}{pod}"),
+        format!(
             "is not mounted for more than five minutes, though the device of {volume} is here: the kubelet of this node is stuck"
         ),
-        next_step: format!(
+        format!(
             "see `kubectl -n {} describe pod {}`; a restart of k3s ends it, on one node at a time: `systemctl restart k3s`, in an \
              EVE image `pkill -f 'k3s server'`, which is started again there",
             pod.namespace, pod.name
         ),
-        ..Trouble::default()
-    };
+    ];
     (pod.uid.to_string(), trouble)
 }
 
@@ -149,13 +138,31 @@ fn of_mount(UnmountedPod { pod, volume }: UnmountedPod) -> (String, Trouble) {
 mod tests {
     use agent::wire::{self, GLOBAL};
     use kube::Client;
-    use kubeapi::NodeName;
+    use kubeapi::{NodeName, OwnNode};
     use kubesim::{Sim, SimConfig};
+    use nodestatus::{ClusterMembership, Membership};
+    use pubsub::TopicRoot;
     use serde_json::json;
     use topics::AgentTrouble;
 
     use super::*;
     use crate::NAME;
+
+    impl BesideDrain {
+        /// Of node n1 with this UUID, a member of its cluster.
+        pub(crate) fn of_test(context: AgentContext, sim: &Sim, uuid: &str) -> Self {
+            let own_node = OwnNode::default();
+            own_node.set(NodeName::parse("n1").unwrap(), uuid.to_owned());
+            let member = ClusterMembership { membership: Membership::Member, config: None, left: None };
+            Self {
+                troubles: Troubles::open(&context.topic_root, context.clock, NAME),
+                context,
+                cluster: ApiClient::from_client(Client::new(sim.service(), "default")),
+                own_node,
+                members: watch::Sender::new(member).subscribe(),
+            }
+        }
+    }
 
     fn said(topic_root: &TopicRoot) -> Vec<String> {
         let file: Option<AgentTrouble> = wire::peek(topic_root, NAME, GLOBAL).unwrap();
@@ -218,10 +225,8 @@ mod tests {
         pending("stuck", "ContainerCreating");
         pending("pulls", "ImagePullBackOff");
         pending("elsewhere", "ContainerCreating");
-        let (troubles, own_node) = (Troubles::open(&topic_root, clock, NAME), OwnNode::default());
-        own_node.set(NodeName::parse("n1").unwrap(), "u1".to_owned());
-        let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
-        let duty = mounts(cluster, own_node, clock, topic_root.clone(), troubles);
+        let (_stopper, context) = AgentContext::alone(&topic_root, clock, "b1");
+        let duty = mounts(BesideDrain::of_test(context, &sim, "u1"));
         let course = async {
             let pass = |secs| tokio::time::sleep(Duration::from_secs(secs));
             pass(600).await;

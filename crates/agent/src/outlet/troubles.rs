@@ -95,6 +95,14 @@ impl Troubles {
         is_new
     }
 
+    /// The same with a warning, of one without a file.
+    pub fn say(&self, what: impl Into<String>, error: String, next_step: String) {
+        let trouble = Trouble { what: what.into(), error, next_step, ..Trouble::default() };
+        if self.report(&trouble) {
+            warn!(next_step = trouble.next_step, "{}: {}", trouble.what, trouble.error);
+        }
+    }
+
     /// `what` works again, or is no longer wanted.
     pub fn over(&self, what: &str) {
         let mut board = self.lock();

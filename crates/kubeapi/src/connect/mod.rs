@@ -8,6 +8,7 @@
 pub mod account;
 pub mod credential;
 pub mod endpoint;
+pub mod shown;
 pub mod webhook;
 
 use std::fmt;

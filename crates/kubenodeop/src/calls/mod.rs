@@ -5,6 +5,7 @@
 pub(crate) mod budgets;
 pub mod evict;
 pub mod eviction_request;
+pub mod node_maintenance;
 pub mod pods;
 pub(crate) mod refused;
 pub mod remove;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use agent::{AgentContext, Error, Outlet, Tasks, Troubles};
 use pubsub::Change;
 use tokio::sync::watch;
-use topics::{DeviceNetworkStatus, EdgeNodeClusterStatus, Trouble};
-use tracing::{info, warn};
+use topics::{DeviceNetworkStatus, EdgeNodeClusterStatus};
+use tracing::info;
 
 use super::rules::{NodeAddress, StatusDecision, StatusFacts, place};
 use crate::ClusterMembership;
@@ -123,10 +123,7 @@ fn tell(troubles: &Troubles, looks_for: Option<IpAddr>, own: Option<IpAddr>) {
     let next_step =
         format!("give an interface {address}, or correct clusterIpPrefix in the device config: ip addr");
     let error = format!("no interface of this machine has {address}, its address in the cluster");
-    let trouble = Trouble { what: SERVER.to_owned(), error, next_step, ..Trouble::default() };
-    if troubles.report(&trouble) {
-        warn!(%address, next_step = trouble.next_step, "the status server waits: {}", trouble.error);
-    }
+    troubles.say(SERVER, error, next_step);
 }
 
 fn take(facts: &mut StatusFacts, heard: StatusEvent) {

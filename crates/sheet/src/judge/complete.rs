@@ -68,7 +68,7 @@ pub(super) fn complete(view: &DrainView, progress: &NodeDrainProgress, what: &st
     }
     let drained = |state, rest: String| (state, DrainOutcome::Complete, rest);
     let is_persons = |it: &NodeDrainRequest| {
-        it.requested_by == Requester::Operator
+        it.requested_by.only_drains()
             && progress.answer(it.id()).and_then(answered) == Some(DrainOutcome::Complete)
     };
     let others = view.requests.values().find(|it| !is_persons(it));
@@ -91,7 +91,7 @@ pub(super) fn complete(view: &DrainView, progress: &NodeDrainProgress, what: &st
     if others.is_some() || !view.pending.is_empty() {
         let op = view.pending.values().next().map(|it| it.op.word().to_owned());
         let op = op.unwrap_or_else(|| {
-            if asked.by == Requester::Operator { "an operation".to_owned() } else { what.to_owned() }
+            if asked.by.only_drains() { "an operation".to_owned() } else { what.to_owned() }
         });
         return drained(NodeState::Drained, format!("{op} goes ahead, do not work on it"));
     }

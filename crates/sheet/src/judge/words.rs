@@ -18,7 +18,7 @@ pub(super) fn blocked(what: String) -> JudgedState {
 /// What waits for the drain.
 pub fn purpose(by: Requester, context: &str) -> String {
     match by {
-        Requester::Operator => "work on the node".to_owned(),
+        Requester::Operator | Requester::NodeMaintenance => "work on the node".to_owned(),
         Requester::Update => "OS update".to_owned(),
         Requester::K3sUpdate => "k3s update".to_owned(),
         Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => {

@@ -47,7 +47,7 @@ pub struct NodeDrainRequest {
     /// Who asks.
     pub requested_by: Requester,
     /// `reboot` or `shutdown` from zedagent, the content tree UUID of an image from baseosmgr, `k3s` and its version from
-    /// zedkube.
+    /// zedkube, a person's words, `NodeMaintenance`, its name and its reason.
     pub context: String,
 }
 
@@ -116,6 +116,15 @@ numbers! {
         Operator = 4,
         /// zedkube itself, for an update of k3s (ours as well).
         K3sUpdate = 5,
+        /// An object NodeMaintenance of this node (ours as well).
+        NodeMaintenance = 6,
+    }
+}
+
+impl Requester {
+    /// Whether nothing but a person's work follows its drain.
+    pub const fn only_drains(self) -> bool {
+        matches!(self, Self::Operator | Self::NodeMaintenance)
     }
 }
 
@@ -261,6 +270,11 @@ pub fn read_force(bytes: &[u8]) -> Result<NodeDrainStatus, ForceError> {
         (_, Requester::K3sUpdate) => refuse(
             "requester 5 is an update of k3s, which the device config withdraws (k3s.version, k3s.config.override); \
              write RequestedBy 2 (reboot, shutdown) or 3 (update)"
+                .to_owned(),
+        ),
+        (_, Requester::NodeMaintenance) => refuse(
+            "requester 6 is a NodeMaintenance, which is withdrawn by deleting that; write RequestedBy 2 (reboot, shutdown) \
+             or 3 (update)"
                 .to_owned(),
         ),
         (_, Requester::Stranger(number)) => {

@@ -71,6 +71,9 @@ async fn cluster() -> Sim {
         let plural = format!("{}s", kind.to_lowercase()).replace("ys", "ies");
         sim.apply(&format!("{version}/{plural}"), one);
     }
+    let version = "nodemaintenance.medik8s.io/v1beta1";
+    let fan = json!({ "apiVersion": version, "kind": "NodeMaintenance", "metadata": { "name": "new-fan" } });
+    sim.apply("nodemaintenance/nodemaintenances", fan);
     let proved = json!([{ "type": "pillar-rs/Drained", "status": "True" }]);
     assert!(sim.edit("nodes", "", "edge-node-1", |node| {
         node["status"]["conditions"].as_array_mut().unwrap().extend(proved.as_array().unwrap().clone());

@@ -51,8 +51,13 @@ pub(super) fn is_complete(answer: &Answer) -> bool {
 
 impl Answers {
     /// Who may ask, in the order in which they are named.
-    pub(super) const REQUESTERS: [Requester; 4] =
-        [Requester::DeviceOp, Requester::Update, Requester::Operator, Requester::K3sUpdate];
+    pub(super) const REQUESTERS: [Requester; 5] = [
+        Requester::DeviceOp,
+        Requester::Update,
+        Requester::Operator,
+        Requester::K3sUpdate,
+        Requester::NodeMaintenance,
+    ];
     /// Those of them that take the machine down, and that agents of the reference know.
     pub(super) const OPERATIONS: [Requester; 2] = [Requester::DeviceOp, Requester::Update];
 
@@ -385,28 +390,36 @@ impl Answers {
             .unwrap_or_default()
     }
 
-    /// Nobody but a person with a shell waits.
-    fn only_a_person_waits(&self) -> bool {
-        !self.requests.is_empty() && self.requests.keys().all(|who| *who == Requester::Operator)
+    /// Nobody waits but people, with a shell or by an object of the API: the first of them.
+    fn only_people_wait(&self) -> Option<Requester> {
+        self.requests.keys().next().copied().filter(|_| self.requests.keys().all(|who| who.only_drains()))
     }
 
     /// What comes after COMPLETE, under our cordon.
     pub(crate) fn after_complete(&self) -> &'static str {
-        if !self.only_a_person_waits() {
-            ""
-        } else if self.given.iter().any(|it| !it.skip.is_empty()) {
-            "NOT drained, pods may still run here: remove the cause, then `zedbox undrain` and \
-             `zedbox drain --reason TEXT` again"
-        } else {
-            WORK
+        match (self.only_people_wait(), self.given.iter().any(|it| !it.skip.is_empty())) {
+            (None, _) => "",
+            (Some(Requester::NodeMaintenance), false) => {
+                "work on the node; it takes pods again once its NodeMaintenance is deleted: `kubectl get nodemaintenances`"
+            }
+            (Some(Requester::NodeMaintenance), true) => {
+                "NOT drained, pods may still run here: remove the cause, then delete its NodeMaintenance and create it again"
+            }
+            (Some(_), true) => {
+                "NOT drained, pods may still run here: remove the cause, then `zedbox undrain` and \
+                 `zedbox drain --reason TEXT` again"
+            }
+            (Some(_), false) => WORK,
         }
     }
 
     pub(crate) fn after_failure(&self) -> &'static str {
-        if self.only_a_person_waits() {
-            "then ask again with `zedbox drain --reason TEXT`, or give up with `zedbox undrain`"
-        } else {
-            "then it is tried again; without a drain: `zedbox go --past drain --reason '...'`"
+        match self.only_people_wait() {
+            Some(Requester::NodeMaintenance) => {
+                "then delete its NodeMaintenance, and create it again to try again"
+            }
+            Some(_) => "then ask again with `zedbox drain --reason TEXT`, or give up with `zedbox undrain`",
+            None => "then it is tried again; without a drain: `zedbox go --past drain --reason '...'`",
         }
     }
 

@@ -298,7 +298,11 @@ fn wish(request: &NodeDrainRequest, fit: bool) -> TurnRequest {
         Requester::DeviceOp => Op::Reboot,
         Requester::Update => Op::OsUpdate,
         Requester::K3sUpdate => Op::K3sUpdate,
-        Requester::Operator | Requester::Unset | Requester::None | Requester::Stranger(_) => Op::Drain,
+        Requester::Operator
+        | Requester::NodeMaintenance
+        | Requester::Unset
+        | Requester::None
+        | Requester::Stranger(_) => Op::Drain,
     };
     // A later request has another number, as its time at the front of the queue begins anew.
     let counter = u64::try_from(request.requested_at.to_timestamp().as_millisecond()).unwrap_or_default();

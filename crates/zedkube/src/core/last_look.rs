@@ -204,6 +204,7 @@ impl LastLook {
             Requester::Unset
             | Requester::None
             | Requester::Operator
+            | Requester::NodeMaintenance
             | Requester::K3sUpdate
             | Requester::Stranger(_) => first.to_owned(),
         }

@@ -17,7 +17,7 @@ use step::{Mono, say};
 use topics::{
     Blocker, CordonOwner, DrainHistory, DrainJournal, DrainMarks, DrainRecord, DrainStatus, DrainStep,
     ForceRecord, GoTime, NAME_BYTES, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, OperationPause,
-    PauseRecord, PodCounts, RequestId, Requester, Skip, StepWord, cut_text as cut,
+    PauseRecord, PodCounts, RequestId, Skip, StepWord, cut_text as cut,
 };
 
 use crate::core::answers::Answers;
@@ -87,7 +87,7 @@ impl History {
     pub(crate) fn failed_before(&self, boot_id: &str) -> Option<String> {
         let last = self.kept.drains.first()?;
         let failed = last.status.is_failure() && !last.is_open() && last.is_of_boot(boot_id);
-        let by_operation = last.requested_by != Requester::Operator;
+        let by_operation = !last.requested_by.only_drains();
         let why = last.steps.iter().rev().find(|it| it.step == StepWord::Failed).map_or("", |it| &it.text);
         (failed && by_operation).then(|| {
             let at = last.requested_at.shown();

@@ -303,6 +303,7 @@ pub(crate) const fn operation(by: Requester) -> &'static str {
         Requester::Update => "update",
         Requester::K3sUpdate => "k3s",
         Requester::Operator => "operator",
+        Requester::NodeMaintenance => "maintenance",
         Requester::None | Requester::Unset | Requester::Stranger(_) => "",
     }
 }

@@ -18,13 +18,13 @@ mod totals;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{AgentContext, Clock};
-use kubeapi::{ApiClient, OwnNode};
-use nodestatus::{ClusterMembership, Totals};
+use agent::Clock;
+use nodestatus::Totals;
 use tokio::sync::{mpsc, watch};
 use topics::{GoTime, NodeDrainProgress};
 use tracing::warn;
 
+use crate::BesideDrain;
 use crate::failover::Told;
 use crate::limits::{Limits, PAUSE_AGAIN};
 use announcer::Announcer;
@@ -48,10 +48,7 @@ pub(crate) struct DrainActivity {
 /// What it is made of.
 #[derive(Clone)]
 pub(crate) struct NodeReport {
-    pub(crate) context: AgentContext,
-    pub(crate) cluster: ApiClient,
-    pub(crate) own_node: OwnNode,
-    pub(crate) members: watch::Receiver<ClusterMembership>,
+    pub(crate) beside: BesideDrain,
     pub(crate) published: watch::Receiver<DrainActivity>,
     pub(crate) totals: watch::Sender<Totals>,
     /// What is the matter with other nodes.
@@ -64,10 +61,12 @@ impl NodeReport {
         let (notices, inbox) = mpsc::channel(QUEUE);
         let (stalls, stalled) = watch::channel(false);
         let (hooks, to_hooks) = mpsc::channel(QUEUE);
-        let notifier =
-            Box::pin(HookNotifier::new(&self.context, &self.own_node, to_hooks, limits.notify.clone()).run());
+        let notifier = Box::pin(
+            HookNotifier::new(&self.beside.context, &self.beside.own_node, to_hooks, limits.notify.clone())
+                .run(),
+        );
         let listener = ReportListener {
-            clock: self.context.clock,
+            clock: self.beside.context.clock,
             published: self.published.clone(),
             totals: self.totals.clone(),
             told: self.told.clone(),

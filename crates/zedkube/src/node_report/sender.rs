@@ -97,7 +97,7 @@ impl Sender {
         stalled: watch::Receiver<bool>,
     ) -> Self {
         Self {
-            cluster: report.cluster.clone().with_call_limit(CALL),
+            cluster: report.beside.cluster.clone().with_call_limit(CALL),
             report,
             inbox,
             stalled,
@@ -113,12 +113,12 @@ impl Sender {
     }
 
     fn clock(&self) -> Clock {
-        self.report.context.clock
+        self.report.beside.context.clock
     }
 
     /// Runs until nobody publishes any more.
     pub(super) async fn run(mut self) {
-        let (node, uuid) = self.report.own_node.known().await;
+        let (node, uuid) = self.report.beside.own_node.known().await;
         loop {
             while let Ok(notice) = self.inbox.try_recv() {
                 self.queue.push_back(notice);
@@ -141,7 +141,7 @@ impl Sender {
             clock.sleep_until(Some(clock.now() + LOOK)).await;
             tokio::select! {
                 changed = self.report.published.changed() => if changed.is_err() { return },
-                changed = self.report.members.changed() => if changed.is_err() { return },
+                changed = self.report.beside.members.changed() => if changed.is_err() { return },
                 changed = self.stalled.changed() => if changed.is_err() { return },
                 Some(notice) = self.inbox.recv() => self.queue.push_back(notice),
                 () = clock.sleep_until(next), if next.is_some() => {}
@@ -157,13 +157,13 @@ impl Sender {
     /// What is to be on the node by what is published now.
     async fn wish(&mut self) -> DesiredReport {
         let progress = self.report.published.borrow_and_update().progress.clone();
-        let membership = self.report.members.borrow_and_update().membership;
+        let membership = self.report.beside.members.borrow_and_update().membership;
         let stalled = *self.stalled.borrow_and_update();
         match (membership, progress) {
             (Membership::Outside, _) => DesiredReport::Removed,
             (Membership::Undecided, _) | (_, None) => DesiredReport::Wait,
             (Membership::Member | Membership::Leaving, Some(progress)) => {
-                let (topic_root, clock) = (self.report.context.topic_root.clone(), self.clock());
+                let (topic_root, clock) = (self.report.beside.context.topic_root.clone(), self.clock());
                 let read = tokio::task::spawn_blocking(move || {
                     // Who writes this is not silent.
                     DrainView { live: Live::default(), ..DrainView::read(&topic_root, clock) }
@@ -222,10 +222,10 @@ impl Sender {
 
     async fn write(&mut self, node: &NodeName, wanted: Option<DrainCondition>) -> bool {
         let Some(found) = &mut self.node else { return false };
-        let now = self.report.context.clock.wall().to_timestamp();
+        let now = self.report.beside.context.clock.wall().to_timestamp();
         let before = self.written.as_ref().map(|it| &it.0);
         let wrote = nodes::write(&self.cluster, node, found, (before, wanted.as_ref()), now).await;
-        let at = self.report.context.clock.now();
+        let at = self.report.beside.context.clock.now();
         match wrote {
             Ok(()) => {
                 self.written = wanted.map(|it| (it, at));
@@ -254,7 +254,7 @@ impl Sender {
                 self.leave_out(1);
                 continue;
             }
-            let name = name(node, &self.report.context.boot_id, &notice);
+            let name = name(node, &self.report.beside.context.boot_id, &notice);
             let said = self.log.said(&name);
             let (count, first) = said.map_or((1, at), |(count, first)| (count + 1, first));
             let event = NodeEvent {

@@ -404,6 +404,7 @@ pub(crate) fn request_file(by: Requester) -> &'static str {
     match by {
         Requester::Update => "run/baseosmgr/NodeDrainRequest/global.json",
         Requester::Operator => "run/zedbox/NodeDrainRequest/global.json",
+        Requester::NodeMaintenance => "run/nodemaintenance/NodeDrainRequest/global.json",
         Requester::K3sUpdate => "run/zedkube/NodeDrainRequest/global.json",
         Requester::Unset | Requester::None | Requester::DeviceOp | Requester::Stranger(_) => {
             "run/zedagent/NodeDrainRequest/global.json"

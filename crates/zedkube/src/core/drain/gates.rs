@@ -616,6 +616,7 @@ impl Drain {
     pub(super) fn force_words(&self, answers: &Answers) -> &'static str {
         match answers.shown(self.serves.as_ref()).requested_by {
             Requester::Operator => "`zedbox undrain` withdraws your request",
+            Requester::NodeMaintenance => "deleting its NodeMaintenance withdraws the request",
             Requester::K3sUpdate => {
                 "k3s.version and k3s.config.override as before in the device config withdraw it"
             }

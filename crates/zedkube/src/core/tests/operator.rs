@@ -110,9 +110,9 @@ fn until_the_persons_request_is_read_nothing_begins() {
     let mut bench = Bench::with(None);
     bench.hear(Event::NodeKnown { name: "n1".into() });
     bench.hear(Event::Member(Membership::Member));
-    bench.hear(Event::RequestsRead(Requester::DeviceOp));
-    bench.hear(Event::RequestsRead(Requester::Update));
-    bench.hear(Event::RequestsRead(Requester::K3sUpdate));
+    for other in super::world::ALL.into_iter().filter(|it| *it != Requester::Operator) {
+        bench.hear(Event::RequestsRead(other));
+    }
     bench.ask(&request(Requester::DeviceOp, 1));
     assert_eq!(bench.status(), (2, 1));
     bench.hear(Event::RequestsRead(Requester::Operator));

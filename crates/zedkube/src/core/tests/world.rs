@@ -21,8 +21,7 @@ use crate::core::NodeLook;
 use crate::core::tests::bench::gate;
 use crate::limits::Limits;
 
-pub(super) const ALL: [Requester; 4] =
-    [Requester::DeviceOp, Requester::Update, Requester::Operator, Requester::K3sUpdate];
+pub(super) const ALL: [Requester; 5] = super::super::answers::Answers::REQUESTERS;
 /// More than this many waits and answers and the core will never come to rest.
 const ENOUGH: usize = 300;
 /// A write whose caller has gone arrives within this time or never.

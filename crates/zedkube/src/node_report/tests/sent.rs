@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::{AgentContext, Clock, Stop, Stopper};
-use kube::Client;
 use kubeapi::nodes::LIFECYCLE;
-use kubeapi::{ApiClient, NodeName, OwnNode};
 use kubesim::{ScriptedFault, Sim, SimConfig};
 use nodestatus::{ClusterMembership, Membership, Totals};
 use pubsub::{TopicRoot, store};
@@ -21,6 +19,7 @@ use super::super::announcer::SETTLE;
 use super::super::events::HOURLY;
 use super::super::{DrainActivity, NodeReport};
 use super::{BOOT, answer, at, blocked, idle, progress};
+use crate::BesideDrain;
 use crate::limits::Limits;
 
 /// The report of node n1, and what it hears of.
@@ -56,13 +55,10 @@ impl Stage {
             members: watch::Sender::new(member),
             totals: watch::Sender::default(),
         };
-        let own_node = OwnNode::default();
-        own_node.set(NodeName::parse("n1").unwrap(), UUID.to_owned());
+        let context = AgentContext { topic_root, clock: stage.clock, stop, boot_id: BOOT.to_owned() };
+        let members = stage.members.subscribe();
         let report = NodeReport {
-            context: AgentContext { topic_root, clock: stage.clock, stop, boot_id: BOOT.to_owned() },
-            cluster: ApiClient::from_client(Client::new(stage.sim.service(), "default")),
-            own_node,
-            members: stage.members.subscribe(),
+            beside: BesideDrain { members, ..BesideDrain::of_test(context, &stage.sim, UUID) },
             published: stage.published.subscribe(),
             totals: stage.totals.clone(),
             told: watch::Sender::default().subscribe(),
@@ -374,10 +370,7 @@ async fn o3_with_the_setting_off_nothing_is_asked_and_stalls_are_counted_all_the
     let clock = Clock::new();
     let (_stopper, context) = AgentContext::alone(&TopicRoot::open(root.path()).unwrap(), clock, BOOT);
     let report = NodeReport {
-        context,
-        cluster: ApiClient::from_client(Client::new(sim.service(), "default")),
-        own_node: OwnNode::default(),
-        members: watch::Sender::default().subscribe(),
+        beside: BesideDrain::of_test(context, &sim, UUID),
         published: published.subscribe(),
         totals: totals.clone(),
         told: watch::Sender::default().subscribe(),
