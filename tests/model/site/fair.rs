@@ -165,11 +165,16 @@ impl Site {
             let left = it.state.unfulfilled();
             (!left.is_empty()).then(|| format!("{}: {left}", Self::name(nth)))
         };
-        let mut left: Vec<String> = self.members.iter().enumerate().filter_map(device).collect();
+        // The server with the witness can never be spared: it waits for a person, and no other one waits for it.
+        let waits_for_a_person = |nth: usize| self.plan.witness == Some(nth);
+        let devices = self.members.iter().enumerate().filter(|(nth, _)| !waits_for_a_person(*nth));
+        let mut left: Vec<String> = devices.filter_map(device).collect();
         if let Some(lease) = &self.lease {
             let record = &lease.record;
             let holders = record.holders.iter().map(|it| format!("{} holds a turn", it.node));
-            left.extend(holders.chain(record.queue.iter().map(|it| format!("{} is in the queue", it.node))));
+            let person = self.plan.witness.map(Self::name);
+            let queue = record.queue.iter().filter(|it| Some(&it.node) != person.as_ref());
+            left.extend(holders.chain(queue.map(|it| format!("{} is in the queue", it.node))));
         }
         left.join("; ")
     }

@@ -74,9 +74,12 @@ impl Site {
         member.out = member.out.filter(|since| !is_back(*since));
         member.excused = member.excused.filter(|since| *since == boot || !gate_open);
         let under_quorum = goes && !member.missing.is_empty() && member.out.is_some();
-        if under_quorum && self.is_server(nth) && self.plan.servers > 2 {
+        let with_witness = goes && member.out.is_some() && self.plan.witness == Some(nth);
+        if (under_quorum && self.is_server(nth) && self.has_quorum()) || with_witness {
             let name = Self::name(nth);
-            self.wrong.get_or_insert(format!("{name} goes down, and another server was off before it asked"));
+            self.wrong.get_or_insert(format!(
+                "{name} goes down, and another vote was off before it asked, or goes with it"
+            ));
         }
         self.count();
     }

@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) wants: Vec<(Vec<Change>, Budget)>,
     /// Number of servers, the first devices.
     pub(crate) servers: usize,
+    /// The server whose machine has a witness too, a vote without a node.
+    pub(crate) witness: Option<usize>,
     pub(crate) limit: usize,
     pub(crate) trouble: Trouble,
     pub(crate) from: From,
@@ -34,7 +36,8 @@ impl Plan {
     /// Devices that are all ordered to reboot, without trouble.
     pub(crate) fn of(name: &'static str, devices: usize) -> Self {
         let wants = (0..devices).map(|_| (vec![Change::Reboot(7)], Budget::default())).collect();
-        Self { name, wants, servers: 0, limit: 1, trouble: Trouble::default(), from: From::Rest, fault: None }
+        let (trouble, from, fault) = (Trouble::default(), From::Rest, None);
+        Self { name, wants, servers: 0, witness: None, limit: 1, trouble, from, fault }
     }
 
     pub(crate) fn each(self, budget: Budget) -> Self {
@@ -114,6 +117,13 @@ pub(crate) fn all() -> Vec<Plan> {
             ..Plan::of("three servers with etcd; the power goes, a device refuses", 3)
         }
         .each(Budget { cuts: 1, refusals: 1, ..quiet }),
+        Plan {
+            servers: 2,
+            witness: Some(0),
+            trouble: Trouble { lost: 1, slow: 1, parted: 1, ..calm },
+            ..Plan::of("two servers with etcd, a witness with the first; the power goes, agents end", 2)
+        }
+        .each(Budget { cuts: 1, crashes: 1, ..quiet }),
         Plan {
             servers: 2,
             limit: 2,

@@ -259,11 +259,18 @@ impl Site {
         self.members.iter().enumerate().map(seen).collect()
     }
 
-    /// Whether etcd can spare this server: of three members two are needed. One or two keep their data elsewhere.
+    /// One or two servers keep their data elsewhere, unless there is a witness.
+    pub(crate) fn has_quorum(&self) -> bool {
+        self.plan.servers > 2 || self.plan.witness.is_some()
+    }
+
+    /// Whether etcd can spare this server: of three votes two are needed.
     fn margin(&self, nth: usize) -> Result<(), String> {
-        let gone = (0..self.plan.servers).filter(|it| *it != nth && self.members[*it].off.is_some()).count();
-        let spares = !self.is_server(nth) || self.plan.servers < 3 || gone == 0;
-        if spares { Ok(()) } else { Err("another server is off".to_owned()) }
+        let gone = (0..self.plan.servers).any(|it| it != nth && self.members[it].off.is_some());
+        if self.is_server(nth) && self.has_quorum() && (gone || self.plan.witness == Some(nth)) {
+            return Err("another vote is off, or goes too".to_owned());
+        }
+        Ok(())
     }
 
     /// Carries out the call of a keeper.
