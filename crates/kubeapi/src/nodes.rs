@@ -259,6 +259,7 @@ impl CordonAnnotation {
             3 => "an OS update",
             4 => "the work of a person",
             5 => "an update of k3s",
+            6 => "a NodeMaintenance",
             FAILOVER => "its way back after it was declared dead",
             _ => "a requester that this version does not know",
         }

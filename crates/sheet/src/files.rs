@@ -70,7 +70,8 @@ pub fn watched(topic_root: &TopicRoot) -> Vec<Watched> {
         wire::path::<OutageQuestion>(topic_root, "nodeagent", GLOBAL),
     ];
     let pending = OPERATIONS.map(|op| wire::path::<DeviceOpPending>(topic_root, "zedagent", op.word()));
-    let topics = AGENTS.into_iter().flat_map(global).chain(zedkube).chain(pending);
+    let maintenance = [wire::path::<NodeDrainRequest>(topic_root, MAINTENANCE, GLOBAL)];
+    let topics = AGENTS.into_iter().flat_map(global).chain(zedkube).chain(pending).chain(maintenance);
     let words = [(operator::FILE, operator::RULE), (PAUSE_FILE, operator::WORD)];
     let forced = force::PLACES.map(|place| (place, order_rule(force::LIMIT_BYTES)));
     let orders = words.into_iter().chain(forced).map(|(file, rule)| (topic_root.path(file), rule));

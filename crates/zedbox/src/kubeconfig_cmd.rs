@@ -59,8 +59,9 @@ pub(crate) async fn make(command: &KubeconfigCommand) -> anyhow::Result<()> {
     });
     Voice::print(&format!("{to}: {user} at {}{until}\n", place.server))?;
     if ["//127.", "//localhost", "//[::1]"].iter().any(|it| place.server.contains(it)) {
+        let (server, port) = (&place.server, place.server.rsplit(':').next().unwrap_or_default());
         let warning =
-            format!("{} is this machine alone; for other nodes: --server https://ADDRESS:6443", place.server);
+            format!("{server} is this machine alone; for other nodes: --server https://ADDRESS:{port}");
         Voice::warn_of("kubeconfig", &warning);
     }
     Ok(())

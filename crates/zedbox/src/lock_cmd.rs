@@ -243,7 +243,7 @@ impl<'a> LockStatusView<'a> {
                 };
                 match self.view.nodes.iter().find(|it| it.name == first) {
                     Some(it) if rule::may_ignore(it).is_ok() => format!(
-                        "{first_do}; if it is away for long: `zedbox lock ignore {first} --reason '...'`"
+                        "{first_do}; to let others go down beside it: `zedbox lock ignore {first} --reason '...'`"
                     ),
                     Some(_) | None => first_do,
                 }

@@ -220,7 +220,9 @@ async fn look_at_node(options: &SetupCommand, config: &mut Value, is_new: bool) 
     let node = NodeName::parse(&text_at(config, NAME).to_lowercase().replace('_', "-"))
         .map_err(|why| format!("{why}; name another --node"))?;
     match nodes::own(&ApiClient::from_kubeconfig(&options.kubeconfig), &node, text_at(config, DEVICE)).await {
-        Err(Error::WrongNode { label, .. }) if is_new => put(config, DEVICE, json!(label)),
+        Err(Error::WrongNode { label, .. }) if is_new && label.parse::<uuid::Uuid>().is_ok() => {
+            put(config, DEVICE, json!(label));
+        }
         seen => drop(seen.map_err(|it| it.advice())?),
     }
     Ok(())

@@ -89,6 +89,15 @@ async fn x4_setup_makes_a_node_of_a_machine_with_the_package_and_done_again_chan
     // Nothing has to be named again.
     assert_eq!(machine.setup("").await, (0, end));
     assert_eq!((machine.config(), machine.text(SETTINGS)), (config, settings));
+    // A label that is no identity is nobody's.
+    cluster
+        .sim()
+        .edit("nodes", "", "edge-node-1", |it| it["metadata"]["labels"]["node-uuid"] = json!("seven"));
+    let other = Machine::new();
+    other.put("etc/zedbox/kubeconfig", &api.kubeconfig());
+    let (code, said) = other.setup(&words).await;
+    assert!(code == 1 && said.contains("correct the label node-uuid of the node"), "{said}");
+    assert_ne!(other.config()["id"]["uuid"], "seven");
     drop(World::on(cluster));
 }
 

@@ -223,6 +223,7 @@ pub async fn run_into(
     let preflight = duties::keep_until_stop("report of the preflight", &context, || {
         preflight::publish(&context, &troubles, found.clone())
     });
+    let mut stop = context.stop.clone();
     let others = Box::pin(async {
         tokio::join!(
             Box::pin(way_out),
@@ -237,7 +238,9 @@ pub async fn run_into(
             Box::pin(mounts),
             Box::pin(disks),
             Box::pin(properties),
-            Box::pin(maintained.run()),
+            Box::pin(async {
+                tokio::select! { () = maintained.run() => {}, () = stop.stopped() => {} }
+            }),
             Box::pin(token),
             Box::pin(updates_of_components),
             Box::pin(preflight),

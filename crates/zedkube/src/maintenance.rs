@@ -9,6 +9,7 @@ use agent::settings::NODE_MAINTENANCE;
 use agent::wire::{self, GLOBAL};
 use kubeapi::objects::{named, text, time};
 use kubenodeop::calls::node_maintenance::{oldest, other_operator, write_status};
+use nodestatus::Membership;
 use pubsub::Publication;
 use serde_json::{Value, json};
 use sheet::DrainView;
@@ -34,19 +35,23 @@ impl MaintenanceDuty {
     pub(crate) async fn run(mut self) {
         loop {
             let wanted = *self.wanted.borrow_and_update();
+            let membership = self.beside.members.borrow_and_update().membership;
             let looked = match wanted {
-                Some(true) if self.beside.members.borrow().is_in() => self.look().await,
-                Some(false) => self.keep(None),
+                Some(true) if membership == Membership::Member => self.look().await,
+                Some(true) if membership == Membership::Outside => self.keep(None),
+                Some(false) => self.unserve().await,
                 Some(true) | None => Err(None),
             };
+            let again = wanted == Some(true) || matches!(looked, Err(Some(_)));
             match looked {
                 Ok(()) => self.beside.troubles.only(KIND, &[]),
                 Err(None) => {}
                 Err(Some((error, next_step))) => self.beside.troubles.say(KIND, error, next_step),
             }
-            let due = (wanted == Some(true)).then(|| self.beside.context.clock.now() + LOOK);
+            let due = again.then(|| self.beside.context.clock.now() + LOOK);
             tokio::select! {
                 changed = self.wanted.changed() => if changed.is_err() { return },
+                changed = self.beside.members.changed() => if changed.is_err() { return },
                 () = self.beside.context.clock.sleep_until(due), if due.is_some() => {}
             }
         }
@@ -59,7 +64,7 @@ impl MaintenanceDuty {
             debug!(error = error.line(), "cannot read or write NodeMaintenances");
             error.is_refused().then(|| (error.line(), error.next_step()))
         };
-        let (node, _) = self.beside.own_node.known().await;
+        let (node, _) = self.beside.own_node.get().map_err(|_unknown| None)?;
         let Some(object) = oldest(&self.beside.cluster, &node).await.map_err(unread)? else {
             return self.keep(None);
         };
@@ -77,6 +82,21 @@ impl MaintenanceDuty {
         if !status.as_object().is_some_and(|it| it.iter().all(is_told)) {
             status["lastUpdate"] = clock.wall().rfc3339().into();
             write_status(&self.beside.cluster, &object, &status).await.map_err(unread)?;
+        }
+        Ok(())
+    }
+
+    /// Withdraws what was asked for, and says so in the object's status, where that is possible now.
+    async fn unserve(&mut self) -> Result<(), Option<(String, String)>> {
+        let served = self.asked.get(GLOBAL).is_some();
+        self.keep(None)?;
+        if served
+            && let Ok((node, _)) = self.beside.own_node.get()
+            && let Ok(Some(object)) = oldest(&self.beside.cluster, &node).await
+        {
+            let why = format!("config property {NODE_MAINTENANCE} is no longer true");
+            let status = json!({ "phase": "Failed", "lastError": why, "drainProgress": 0 });
+            drop(write_status(&self.beside.cluster, &object, &status).await);
         }
         Ok(())
     }

@@ -124,6 +124,8 @@ async fn j6_a_node_maintenance_of_another_node_or_without_the_property_or_beside
             until_phase(&world, "Succeeded").await;
             config(&world, Some("false"));
             world.cluster.until_schedulable().await;
+            let said = until_phase(&world, "Failed").await;
+            assert!(said["lastError"].as_str().unwrap().contains("no longer true"), "{said}");
             assert_eq!(world.text(ASKED), None, "{about}");
         }
     }

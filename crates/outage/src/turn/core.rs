@@ -458,7 +458,7 @@ impl Turn {
             RecordWritten::Outdated => {
                 self.failures.writes += 1;
                 // What the watch has shown is read after the pause.
-                self.asked.lease &= self.grant != TurnGrant::None;
+                self.asked.lease &= self.grant != TurnGrant::None || self.own().is_some();
                 self.due = Some(now + self.pause(OUTDATED, self.failures.writes));
             }
             RecordWritten::Unknown(why) => {
@@ -629,6 +629,7 @@ impl Turn {
         let leaves = self.write_changed(now, self.without_us(self.record()), false);
         if let TurnGrant::Held { grant: EarlierGrant { fence, .. }, .. } | TurnGrant::Booted { fence, .. } =
             self.grant
+            && !(leaves && matches!(self.grant, TurnGrant::Booted { .. }))
         {
             self.say(format!("releases the turn with fence {fence}"));
             (self.grant, self.failures.losses, self.barred) = (TurnGrant::None, 0, None);

@@ -95,7 +95,7 @@ pub(super) fn cancel(shell: &Shell) -> anyhow::Result<Exit> {
             .iter()
             .map(|(agent, it)| {
                 format!(
-                    "; the one {} belongs to the controller ({agent}): withdraw the command there",
+                    "; the one {} belongs to the controller, or is of a NodeMaintenance ({agent}): withdraw it there",
                     request_words(it, it.requested_at, clock.wall())
                 )
             })
@@ -126,7 +126,7 @@ pub(super) fn cancel(shell: &Shell) -> anyhow::Result<Exit> {
 fn after_cancel(seen: &DrainView) -> String {
     if seen.requests.keys().any(|agent| *agent != OPERATOR) {
         let of_person = seen.pending.values().find(|it| !it.site.is_empty());
-        let whose = of_person.map_or("The controller's request still exists".to_owned(), |it| {
+        let whose = of_person.map_or("A request of the controller or of a NodeMaintenance still exists".to_owned(), |it| {
             let (word, by) = (it.op.word(), &it.site);
             format!(
                 "The {word} that {by} has ordered still exists (`zedbox {word} --cancel` withdraws a person's)"

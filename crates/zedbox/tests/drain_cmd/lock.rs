@@ -171,7 +171,7 @@ fn one_node_is_explained_whether_it_holds_waits_or_neither() {
     let first = words(&place.lock("status", &[]).out);
     for part in [
         "why node n3 waits for a turn (reboot): node n4 is cordoned; 1 may be down at once",
-        "next step once whoever has cordoned node n4 agrees: `kubectl uncordon n4`; if it is away for long: `zedbox lock ignore n4 --reason '...'`",
+        "next step once whoever has cordoned node n4 agrees: `kubectl uncordon n4`; to let others go down beside it: `zedbox lock ignore n4 --reason '...'`",
     ] {
         assert!(first.contains(part), "{first}");
     }

@@ -221,13 +221,16 @@ fn cancel_removes_a_persons_request_only_and_says_what_follows() {
     let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!((told.code, told.err.as_str()), (0, ""));
     assert!(said.contains("Withdrew the request, by operator") && said.contains(FILE), "{said}");
-    assert!(said.contains("The controller's request still exists"), "{said}");
+    assert!(said.contains("A request of the controller or of a NodeMaintenance still exists"), "{said}");
     assert!(!node.path(FILE).exists() && node.path("run/zedagent/NodeDrainRequest/global.json").exists());
     let again = node.drain("undrain");
     assert_eq!((again.code, again.out.as_str()), (1, ""));
-    for words in
-        [FILE, "no person has requested a drain", "for a reboot", "belongs to the controller (zedagent)"]
-    {
+    for words in [
+        FILE,
+        "no person has requested a drain",
+        "for a reboot",
+        "belongs to the controller, or is of a NodeMaintenance (zedagent)",
+    ] {
         assert!(again.err.contains(words), "no `{words}` in {}", again.err);
     }
 }

@@ -163,6 +163,11 @@ impl Answers {
         self.requests().filter(|it| self.final_answer(it.id()).is_none())
     }
 
+    /// Whether somebody goes ahead without a drain at last. A NodeMaintenance waits for its drain alone.
+    pub(crate) fn may_go_without(&self) -> bool {
+        self.open().any(|it| it.requested_by != Requester::NodeMaintenance)
+    }
+
     pub(crate) fn final_answer(&self, id: RequestId) -> Option<&Answer> {
         self.given.iter().find(|answer| answer.id() == id && answer.status.is_final())
     }

@@ -156,7 +156,9 @@ impl Core for Zedkube {
             Event::Hold(hold) => outcome = self.drain.hold(hold, &mut out),
             Event::Properties(properties) => self.drain.properties = properties,
             Event::Probed(run, result) if run == ours => {
-                outcome = self.drain.probed(result, Step { now, node: &self.node, out: &mut out });
+                let may_skip = self.answers.may_go_without();
+                outcome =
+                    self.drain.probed((result, may_skip), Step { now, node: &self.node, out: &mut out });
             }
             Event::Preflighted(run, found) if run == ours => {
                 self.drain.preflighted(found, Step { now, node: &self.node, out: &mut out });

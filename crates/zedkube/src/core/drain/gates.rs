@@ -493,12 +493,16 @@ impl Drain {
         Some((away.as_mut()?, again))
     }
 
-    /// Hears whether the API can be reached.
-    pub(crate) fn probed(&mut self, result: Result<(), String>, step: Step<'_>) -> Option<StepOutcome> {
+    /// Hears whether the API can be reached; and whether the drain may be skipped for anybody who waits.
+    pub(crate) fn probed(
+        &mut self,
+        (result, may_skip_it): (Result<(), String>, bool),
+        step: Step<'_>,
+    ) -> Option<StepOutcome> {
         let Step { now, node, out } = step;
         let limit = self.properties.time(settings::DRAIN_SKIP);
         // A drain that was under way holds: an API that is away for one cause would release every draining node.
-        let under_way = self.resume.is_some();
+        let under_way = self.resume.is_some() || !may_skip_it;
         let run = self.run_id;
         let (away, again) = self.probing()?;
         let Err(trouble) = result else { return self.reached(now, node, out) };
@@ -591,8 +595,8 @@ impl Drain {
             May::Now | May::Later | May::WithMargin { .. } => away.refused.as_ref(),
         };
         let spared = if may == May::Later { "" } else { ", if etcd can spare this node then" };
-        let then = if self.resume.is_some() {
-            "the drain that was under way continues by itself once it answers".to_owned()
+        let then = if self.resume.is_some() || !answers.may_go_without() {
+            "the drain is not skipped and continues by itself once it answers".to_owned()
         } else if let Some(why) = refused {
             reason = format!("{reason}; the drain is not skipped for that: {why}");
             self.force_words(answers).to_owned()

@@ -91,6 +91,25 @@ fn d_k2_an_api_that_stays_away_is_skipped_after_its_time_with_a_reason() {
 }
 
 #[test]
+fn j6_the_drain_of_a_node_maintenance_alone_is_never_skipped_and_a_reboot_beside_it_is() {
+    let mut bench = Bench::asked(Requester::NodeMaintenance);
+    let away = |bench: &mut Bench, secs: u64| {
+        let end = bench.now + Duration::from_secs(secs);
+        while bench.now < end && bench.status().0 != 9 {
+            bench.hear(Event::Probed(bench.core.drain.run_id, Err("connection refused".into())));
+            if bench.status().0 != 9 {
+                bench.wait();
+            }
+        }
+    };
+    away(&mut bench, 3_600);
+    assert_eq!(bench.status().0, 4);
+    bench.ask(&request(Requester::DeviceOp, 2));
+    away(&mut bench, 600);
+    assert_eq!(bench.status().0, 9);
+}
+
+#[test]
 fn a_request_before_the_cluster_config_waits_for_it() {
     let mut bench = Bench::with(None);
     bench.ask(&request(Requester::DeviceOp, 1));
