@@ -227,7 +227,7 @@ mod tests {
         assert!(after_cancel(&seen).contains("removes its own cordon"));
         seen.requests.insert("zedagent", NodeDrainRequest::default());
         let told = after_cancel(&seen);
-        assert!(told.contains("controller's request") && told.contains("stays cordoned"), "{told}");
+        assert!(told.contains("request of the controller") && told.contains("stays cordoned"), "{told}");
         let of_person = topics::DeviceOpPending { site: "operator field".to_owned(), ..Default::default() };
         seen.pending.insert("reboot".to_owned(), of_person);
         let told = after_cancel(&seen);
