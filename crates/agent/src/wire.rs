@@ -14,9 +14,9 @@ use crate::{Clock, Error, report};
 
 /// Of topics with one value.
 pub const GLOBAL: &str = "global";
-/// Publisher of the drain, the cluster and this node.
 /// As whom zedkube publishes the request of a NodeMaintenance.
 pub const MAINTENANCE: &str = "nodemaintenance";
+/// Publisher of the drain, the cluster and this node.
 pub const ZEDKUBE: &str = "zedkube";
 
 pub fn name<T: Topic>(agent: &str) -> Name {

@@ -12,7 +12,7 @@ use tokio_rustls::rustls::{CertificateError, ClientConfig, DigitallySignedStruct
 
 #[derive(Debug)]
 pub struct ShownCertificate {
-    provider: CryptoProvider,
+    provider: Arc<CryptoProvider>,
     /// In DER; `None` for whatever is shown.
     pinned: Option<Vec<u8>>,
     der: Mutex<Option<Vec<u8>>>,
@@ -21,8 +21,9 @@ pub struct ShownCertificate {
 impl ShownCertificate {
     /// Errors: the versions of TLS and the ciphers built in do not fit each other.
     pub fn client(pinned: Option<Vec<u8>>) -> Result<(Arc<Self>, Arc<ClientConfig>), Error> {
-        let shown = Arc::new(Self { provider: default_provider(), pinned, der: Mutex::default() });
-        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        let provider = Arc::new(default_provider());
+        let shown = Arc::new(Self { provider: Arc::clone(&provider), pinned, der: Mutex::default() });
+        let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .dangerous()
             .with_custom_certificate_verifier(Arc::clone(&shown) as Arc<dyn ServerCertVerifier>)

@@ -637,9 +637,7 @@ impl Turn {
             self.asked.lease |= !leaves && self.claim().is_some();
         }
         self.set_idle(!leaves && next.is_none());
-        if !leaves {
-            self.due = next;
-        }
+        self.due = if leaves { self.due } else { next };
     }
 
     /// Writes `phase` into our own entry if it says another one; returns whether it did not.
