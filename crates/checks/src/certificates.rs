@@ -9,6 +9,7 @@ use kubeapi::objects::text;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::Value;
+use step::SmallSort as _;
 use x509_cert::certificate::{CertificateInner, Raw};
 use x509_cert::der::Decode as _;
 use x509_cert::time::Time;
@@ -40,7 +41,7 @@ impl CertificateEvent {
 /// From the newest event on each node's certificates, those of the authorities apart; code `certificates`.
 pub fn events(events: &[Value]) -> Vec<Finding> {
     let mut all: Vec<CertificateEvent> = events.iter().filter_map(CertificateEvent::of).collect();
-    all.sort_by(|a, b| (&a.node, a.authority, b.at).cmp(&(&b.node, b.authority, a.at)));
+    all.order_by(|a, b| (&a.node, a.authority, b.at).cmp(&(&b.node, b.authority, a.at)));
     all.dedup_by(|older, newest| (&older.node, older.authority) == (&newest.node, newest.authority));
     let warning = |it: &CertificateEvent| {
         let next = if it.authority {
@@ -122,7 +123,7 @@ pub fn dated(all: &[Dated], now: Timestamp) -> Vec<Finding> {
     ];
     let of = |(from, to, severity, what)| {
         let mut some: Vec<&Dated> = all.iter().filter(|it| (from..to).contains(&left(it))).collect();
-        some.sort_by_key(|it| it.dates.ends);
+        some.order_by_key(|it| it.dates.ends);
         let first = some.first()?;
         let shown = |it: &&Dated| format!("{} ({})", it.place, until(left(it)));
         let text = format!("{what}: {}", listed(&some.iter().map(shown).collect::<Vec<_>>(), ", "));

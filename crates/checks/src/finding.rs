@@ -4,6 +4,7 @@
 
 use kubeapi::{Error, listed};
 use serde::{Deserialize, Serialize};
+use step::SmallSort as _;
 
 /// What a finding does to an operation that nobody has it pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
@@ -167,7 +168,7 @@ fn severity(it: &Finding, stops: &[String]) -> Severity {
 /// nothing.
 pub fn settled(found: Vec<Finding>, stops: &[String]) -> Vec<Finding> {
     let mut found: Vec<Finding> = found.into_iter().map(|it| it.settled(stops)).collect();
-    found.sort_by_key(|it| it.severity);
+    found.order_by_key(|it| it.severity);
     found.dedup();
     found
 }

@@ -16,6 +16,7 @@ use kubeapi::connect::shown::ShownCertificate;
 use kubeapi::names::listed;
 use rustls_pki_types::ServerName;
 use serde::de::DeserializeOwned;
+use step::SmallSort as _;
 use tokio_rustls::rustls::ClientConnection;
 use topics::{EdgeNodeClusterStatus, Secret, go_json};
 
@@ -134,7 +135,7 @@ fn files(root: &Path, take: &mut impl FnMut(Result<Option<Dated>, String>)) -> V
             Err(error) => take(Err(format!("{}: {error}", folder.display()))),
         }
     }
-    all.sort();
+    all.order();
     all
 }
 
@@ -317,7 +318,7 @@ fn group(name: &str) -> String {
 fn entries(folder: &Path) -> io::Result<Vec<String>> {
     let all = fs::read_dir(folder)?.map(|it| Ok(it?.file_name().to_string_lossy().into_owned()));
     let mut all = all.collect::<io::Result<Vec<String>>>()?;
-    all.sort();
+    all.order();
     Ok(all)
 }
 

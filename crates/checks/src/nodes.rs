@@ -10,6 +10,7 @@ use kubeapi::names::{ETCD, OUTAGE_TAINTS, OWNER_ANNOTATION, listed as names};
 use kubeapi::nodes::{CONDITION, OUT_OF_SERVICE, is_foreign_lifecycle, is_of_failover};
 use kubeapi::objects::{condition, is_ready, items, named, text, time};
 use serde_json::Value;
+use step::SmallSort as _;
 
 use crate::{Finding, Severity};
 
@@ -111,7 +112,7 @@ pub fn unused_images<'a>(nodes: &[Value], pods: &(impl Iterator<Item = &'a Value
             .iter()
             .map(|it| (it["sizeBytes"].as_u64().unwrap_or(0), called(it)));
         let mut unused: Vec<_> = images.filter(|(_, names)| !names.iter().any(|it| is_used(it))).collect();
-        unused.sort_by(|one, other| other.cmp(one));
+        unused.order_by(|one, other| other.cmp(one));
         let all = unused.iter().map(|it| it.0).sum();
         let shown = |(bytes, names): &(u64, Vec<String>)| {
             format!("{} ({})", names.last().cloned().unwrap_or_default(), size(*bytes))

@@ -15,11 +15,10 @@ use std::time::Duration;
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use kube::api::LogParams;
-use kube::client::Body;
 use kube::core::Request;
 use kubeapi::names::APP_NAMESPACE;
 use kubeapi::watch::{Manner, ObjectMirror, SLOT, WatchScope};
-use kubeapi::{ApiClient, Error};
+use kubeapi::{AnswerBody, ApiClient, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
@@ -137,7 +136,7 @@ pub enum LogEnd {
 pub struct ContainerLog {
     what: String,
     limit: Duration,
-    body: Body,
+    body: AnswerBody,
     lines: LineSplitter,
     /// Received bytes, and how many of them were parsed.
     come: (Vec<u8>, usize),
@@ -214,7 +213,7 @@ impl ContainerLog {
                 }
                 Ok(Some(Err(source))) => {
                     let (what, via) = (self.what.clone(), "the connection that was open".to_owned());
-                    return Err(Error::Connection { what, via, source: source.into() });
+                    return Err(Error::Connection { what, via, source });
                 }
                 Err(_elapsed) => return Err(Error::Silent { what: self.what.clone(), limit: self.limit }),
             }

@@ -25,11 +25,12 @@ use serde::de::DeserializeOwned;
 use served::{ReadAdvice, ServedGroups};
 use tokio::sync::{OnceCell, watch};
 use tokio::time::{Instant, timeout};
+use tower::BoxError;
 use tracing::debug;
 
 use crate::connect::ClusterEndpoint;
 use crate::connect::credential::Credential;
-use crate::error::{Error, cause};
+use crate::error::{AnswerBody, Error, cause};
 use crate::kubeconfig::KubeconfigFile;
 use crate::nodes::MachineIds;
 use crate::reply::ApiAnswer;
@@ -351,7 +352,7 @@ impl ApiClient {
     }
 
     /// Opens a watch. The limit is for the opening only; the caller limits the silence between events.
-    pub(crate) async fn watch(&self, what: &str, request: BuiltRequest) -> Result<Body, Error> {
+    pub(crate) async fn watch(&self, what: &str, request: BuiltRequest) -> Result<AnswerBody, Error> {
         let plain = HeaderValue::from_static("identity");
         let request = request.map(|mut request| {
             // Servers from 1.37 on compress each event on its own, and only the first would be read.
@@ -363,7 +364,7 @@ impl ApiClient {
 
     /// Sends `request` and opens its answer for reading in pieces. The limit, which is returned, is for the
     /// opening; the caller limits the pieces.
-    pub async fn open(&self, what: &str, request: BuiltRequest) -> Result<(Body, Duration), Error> {
+    pub async fn open(&self, what: &str, request: BuiltRequest) -> Result<(AnswerBody, Duration), Error> {
         let request = request.map_err(|source| unaskable(what, source))?;
         let opening = async {
             self.is_there(what, &request).await?;
@@ -373,7 +374,7 @@ impl ApiClient {
                 client.send(request.map(Body::from)).await.map_err(|it| self.unsent(what, cause(it)))?;
             let (parts, body) = response.into_parts();
             if parts.status.is_success() {
-                return Ok(body);
+                return Ok(body.map_err(cause as _));
             }
             let body =
                 read_body(body, self.answer_limit_bytes).await.map_err(|source| self.unsent(what, source))?;
@@ -418,13 +419,13 @@ impl ApiClient {
         }
     }
 
-    fn unsent(&self, what: &str, source: Box<dyn std::error::Error + Send + Sync>) -> Error {
+    fn unsent(&self, what: &str, source: BoxError) -> Error {
         Error::Connection { what: what.to_owned(), via: self.via(), source }
     }
 
     /// The error of an answer that was cut.
-    pub(crate) fn cut(&self, what: &str, source: kube::Error) -> Error {
-        settled(&self.settling, &self.via(), self.unsent(what, cause(source)))
+    pub(crate) fn cut(&self, what: &str, source: BoxError) -> Error {
+        settled(&self.settling, &self.via(), self.unsent(what, source))
     }
 }
 
@@ -467,10 +468,7 @@ pub(crate) fn failure(what: &str, status: &str) -> Error {
 const SHOWN_BYTES: usize = 300;
 
 /// The body in one piece, each byte copied once.
-async fn read_body(
-    body: Body,
-    most_bytes: usize,
-) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
+async fn read_body(body: Body, most_bytes: usize) -> Result<Vec<u8>, BoxError> {
     let mut body = Limited::new(body.map_err(cause), most_bytes);
     let expected = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let mut whole = Vec::with_capacity(expected.unwrap_or_default().min(most_bytes));

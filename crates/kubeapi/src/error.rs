@@ -8,8 +8,10 @@ use std::iter;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kube::client::AuthError;
+use http_body_util::combinators::MapErr;
+use kube::client::{AuthError, Body};
 use tokio_rustls::rustls::{self, CertificateError, OtherError};
+use tower::BoxError;
 
 use crate::names::BadName;
 use crate::reply::{self, ApiAnswer, Reach, RefusedBy, Reply, ReplyClass};
@@ -272,9 +274,12 @@ impl Error {
     }
 }
 
+/// The rest of an answer. Its errors are causes: to print one of the library would bring its YAML reader.
+pub type AnswerBody = MapErr<Body, fn(kube::Error) -> BoxError>;
+
 /// The cause inside of a client library's error. The library's own texts add nothing, and cover kubeconfigs,
 /// discovery and YAML, which cannot occur here.
-pub(crate) fn cause(error: kube::Error) -> Box<dyn StdError + Send + Sync> {
+pub(crate) fn cause(error: kube::Error) -> BoxError {
     #[expect(clippy::wildcard_enum_match_arm, reason = "errors of parts of the library that are not called")]
     match error {
         kube::Error::Service(inner) => inner,

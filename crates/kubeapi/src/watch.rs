@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, Stream, StreamExt as _};
 use kube::api::{ListParams, WatchParams};
 use kube::core::Request;
@@ -395,7 +396,12 @@ impl<K: DeserializeOwned + Send> Followed<K> {
 }
 
 impl Follower {
-    async fn next(&mut self, kind: &mut dyn ObjectSink) -> FollowEvent {
+    /// In a box, so that its code is in the program once and not once for each crate that follows something.
+    fn next<'a>(&'a mut self, kind: &'a mut dyn ObjectSink) -> BoxFuture<'a, FollowEvent> {
+        Box::pin(self.step(kind))
+    }
+
+    async fn step(&mut self, kind: &mut dyn ObjectSink) -> FollowEvent {
         loop {
             if let Some(rest) = self.rest.take() {
                 sleep(rest).await;

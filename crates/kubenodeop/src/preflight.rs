@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use checks::{Finding, Severity};
 use futures::stream::{self, StreamExt};
 use kubeapi::slim::NodeObject;
-use step::Mono;
+use step::{Mono, SmallSort as _};
 
 use crate::calls::{evict, pods};
 use crate::engine::{AttemptRules, Limit, PodAction};
@@ -144,7 +144,7 @@ fn samples(own: Vec<PodFacts>) -> (Vec<PodFacts>, Vec<PodFacts>) {
         ranked.push((*nth, pod));
         *nth += 1;
     }
-    ranked.sort_by_key(|(nth, _)| *nth);
+    ranked.order_by_key(|(nth, _)| *nth);
     let mut asked: Vec<PodFacts> = ranked.into_iter().map(|(_, pod)| pod).collect();
     let rest = asked.split_off(DRY_RUNS.min(asked.len()));
     (asked, rest)

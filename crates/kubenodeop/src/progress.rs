@@ -9,7 +9,7 @@ use std::fmt;
 use kubeapi::names::PodRef;
 use kubeapi::reply::{DeniedBy, RefusedBy, Reply};
 use kubeapi::slim::longhorn::named;
-use step::Mono;
+use step::{Mono, SmallSort as _};
 use topics::{Blocker, DrainMarks, DrainPhase, GoTime, MachineProgress, PodCounts, StorageWait};
 
 use crate::plan::tier::Tier;
@@ -153,7 +153,7 @@ pub fn blocker(subject: &Subject, code: BlockCode, reason: String, since: Mono) 
 
 /// The worst first, then by name.
 pub(crate) fn sort(blockers: &mut [Blocker]) {
-    blockers.sort_by_cached_key(|it| (BlockCode::rank_of(&it.code), it.pod.clone()));
+    blockers.order_by_key(|it| (BlockCode::rank_of(&it.code), it.pod.clone()));
 }
 
 step::named! {

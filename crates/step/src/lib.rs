@@ -13,6 +13,7 @@ pub use planted::plant;
 pub use planted::{Fault, planted};
 pub use timers::Timers;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Add;
 use std::time::Duration;
@@ -196,6 +197,45 @@ pub trait Inserted: Iterator + Sized {
 }
 
 impl<I: Iterator> Inserted for I {}
+
+/// `sort` in one copy for all types: it is compiled anew for each, which costs an image 3 KB a type.
+pub trait SmallSort<T> {
+    /// As `sort_by`: what is equal keeps its order.
+    fn order_by(&mut self, compare: impl Fn(&T, &T) -> Ordering);
+
+    fn order_by_key<K: Ord>(&mut self, key: impl Fn(&T) -> K) {
+        self.order_by(|one, other| key(one).cmp(&key(other)));
+    }
+
+    fn order(&mut self)
+    where
+        T: Ord,
+    {
+        self.order_by(T::cmp);
+    }
+}
+
+impl<T> SmallSort<T> for [T] {
+    fn order_by(&mut self, compare: impl Fn(&T, &T) -> Ordering) {
+        // For each place the one that its item is taken from.
+        let mut from: Vec<usize> = (0..self.len()).collect();
+        sort_places(&mut from, &|one, other| compare(&self[one], &self[other]));
+        for first in 0..from.len() {
+            let mut place = first;
+            while from[place] != first {
+                let next = from[place];
+                self.swap(place, next);
+                from[place] = place;
+                place = next;
+            }
+            from[place] = place;
+        }
+    }
+}
+
+fn sort_places(places: &mut [usize], compare: &dyn Fn(usize, usize) -> Ordering) {
+    places.sort_by(|one, other| compare(*one, *other));
+}
 
 /// Declares an enum with its words: all variants in `ALL`, in their order, and the word of each by `text`.
 #[macro_export]

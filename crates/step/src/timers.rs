@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::Mono;
+use crate::{Mono, SmallSort as _};
 
 /// One deadline for each kind `K` that is armed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl<K: Ord + Copy> Timers<K> {
     pub fn expired(&mut self, now: Mono) -> Vec<K> {
         let mut due: Vec<(Mono, K)> =
             self.due.iter().filter(|(_, at)| **at <= now).map(|(kind, at)| (*at, *kind)).collect();
-        due.sort_unstable();
+        due.order();
         for (_, kind) in &due {
             self.due.remove(kind);
         }
@@ -73,5 +73,17 @@ mod tests {
     #[test]
     fn a_wait_past_the_end_of_the_clock_is_never() {
         assert_eq!(at(1) + Duration::MAX, Mono::from_start(Duration::MAX));
+    }
+
+    #[test]
+    fn what_is_ordered_is_sorted_and_what_is_equal_keeps_its_order() {
+        let mut numbers = crate::Dice::new(7);
+        for length in [0, 1, 2, 3, 7, 64, 500] {
+            let mut ordered: Vec<_> = (0..length).map(|at| (numbers.draw() % 9, at)).collect();
+            let mut sorted = ordered.clone();
+            ordered.order_by_key(|(number, _)| *number);
+            sorted.sort_by_key(|(number, _)| *number);
+            assert_eq!(ordered, sorted);
+        }
     }
 }

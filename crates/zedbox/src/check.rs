@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use pubsub::{FILE_LIMIT_BYTES, store};
 use serde_json::Value;
-use step::Inserted as _;
+use step::{Inserted as _, SmallSort as _};
 use topics::{FORCE_FILE, Reread, go_json, number, read_force};
 
 use crate::args::settings;
@@ -94,7 +94,7 @@ impl FileCheck {
         let list = || format!("list {}", dir.display());
         let entries: Result<Vec<_>, _> = fs::read_dir(dir).with_context(list)?.collect();
         let mut entries = entries.with_context(list)?;
-        entries.sort_by_key(fs::DirEntry::file_name);
+        entries.order_by_key(fs::DirEntry::file_name);
         for entry in entries {
             let path = entry.path();
             if entry.file_type().with_context(list)?.is_dir() {

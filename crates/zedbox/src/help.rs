@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 
 use clap::error::ErrorKind;
+use step::SmallSort as _;
 
 use crate::Exit;
 use crate::args::{ALIKE, Output, Surroundings};
@@ -69,7 +70,7 @@ fn near(typed: &str) -> Vec<String> {
     let commands = command.get_subcommands().map(|it| it.get_name().to_owned());
     let mut near: Vec<String> =
         codes.chain(commands).filter(|it| strsim::jaro_winkler(it, typed) > ALIKE).collect();
-    near.sort_unstable();
+    near.order();
     near.dedup();
     near
 }

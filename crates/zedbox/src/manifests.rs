@@ -5,6 +5,8 @@
 
 use std::sync::LazyLock;
 
+use step::SmallSort as _;
+
 /// Roles first, then bindings.
 pub(crate) const MANIFESTS: [&str; 4] = [
     include_str!("../../../docs/reference/role.yaml"),
@@ -34,7 +36,7 @@ pub(crate) static OBJECTS: LazyLock<Vec<(&str, String)>> = LazyLock::new(|| {
 /// Parts that can be left out.
 pub(crate) fn parts() -> Vec<&'static str> {
     let mut parts: Vec<&str> = OBJECTS.iter().map(|(part, _)| *part).filter(|it| *it != SURGE).collect();
-    parts.sort_unstable();
+    parts.order();
     parts.dedup();
     parts
 }

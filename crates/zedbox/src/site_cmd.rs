@@ -23,7 +23,7 @@ use outage::turn::rule::TurnNode;
 use pubsub::TopicRoot;
 use serde_json::json;
 use sheet::text::{moment, number, span, unix_secs};
-use step::Inserted as _;
+use step::{Inserted as _, SmallSort as _};
 use topics::{GoTime, SiteFinding, SiteMachine, SiteNode, SiteOperation, SiteStatus, SiteStep, VerifyResult};
 
 use crate::Exit;
@@ -585,7 +585,7 @@ fn rows(site: &SiteRecord, ended: bool, view: &TurnView, now: GoTime) -> Vec<Lab
 fn in_order(site: &SiteRecord) -> Vec<&SiteMember> {
     let mut nodes: Vec<&SiteMember> = site.nodes.iter().collect();
     if site.kind == SiteKind::Restart {
-        nodes.sort_by_key(|it| site.order.iter().position(|name| *name == it.node));
+        nodes.order_by_key(|it| site.order.iter().position(|name| *name == it.node));
     }
     nodes
 }

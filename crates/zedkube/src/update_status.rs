@@ -11,6 +11,7 @@ use agent::outlet::Tries;
 use agent::report::chain;
 use agent::{AgentContext, Error, Troubles, publication};
 use pubsub::{Codec, Name, Publication, TopicRoot, glance, store};
+use step::SmallSort as _;
 use topics::{
     ErrorSeverity, GoTime, KubeClusterUpdateStatus, KubeComponent, KubeComponentUpdateStatus, go_json,
 };
@@ -133,7 +134,7 @@ fn numbers(folder: &Path) -> Result<Vec<(u64, String)>, pubsub::Error> {
     let number = |it: String| Some((it.strip_suffix(".json")?.parse().ok()?, it));
     let mut all: Vec<(u64, String)> =
         glance::names(folder, 2 * MOST)?.into_iter().filter_map(number).collect();
-    all.sort_unstable();
+    all.order();
     Ok(all)
 }
 

@@ -12,6 +12,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use pubsub::{TopicRoot, reach, trust};
+use step::SmallSort as _;
 use topics::cut_text;
 
 use super::program;
@@ -118,7 +119,7 @@ fn find_here(topic_root: &TopicRoot, stage: HookStage) -> Result<HookFolder, Str
     let unread = |cause: io::Error| format!("{} cannot be read: {cause}", folder.display());
     let mut entries =
         fs::read_dir(&folder).map_err(unread)?.collect::<Result<Vec<_>, _>>().map_err(unread)?;
-    entries.sort_by_key(fs::DirEntry::file_name);
+    entries.order_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let path = entry.path();
         let name = entry.file_name().to_string_lossy().into_owned();

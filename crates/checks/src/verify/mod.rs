@@ -14,6 +14,7 @@ use kubeapi::slim::longhorn::{self, Volume};
 use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error};
 use serde_json::Value;
+use step::SmallSort as _;
 use topics::{VerifyFinding, VerifyLayer, VerifyResult, number};
 
 use crate::cluster::{etcd_snapshots, events, listed, server_time};
@@ -84,7 +85,7 @@ impl LayerCheck {
     pub fn layer(&mut self, layer: &str) -> VerifyLayer {
         let mut findings: Vec<VerifyFinding> =
             std::mem::take(&mut self.found).into_iter().map(shown).collect();
-        findings.sort_by_key(|it| std::cmp::Reverse(it.result));
+        findings.order_by_key(|it| std::cmp::Reverse(it.result));
         findings.dedup();
         let worst = findings.iter().map(|it| it.result).max();
         let unread = if self.read.is_empty() { VerifyResult::Skipped } else { VerifyResult::Pass };

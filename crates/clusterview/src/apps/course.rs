@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::pods::{AppPod, LogLine, LogRequest};
-use step::{Inserted as _, Mono};
+use step::{Inserted as _, Mono, SmallSort as _};
 use topics::{AppLogMark, AppLogMarks};
 
 use super::app::{App, PodRole};
@@ -196,7 +196,7 @@ impl LogCourse {
     fn marks(&self, key: &str) -> Option<AppLogMarks> {
         let tracks = self.tracks.iter().map(|(source, track)| (source, track.mark()));
         let mut marks: Vec<_> = tracks.chain(&self.resting).filter(|(source, _)| source.app == key).collect();
-        marks.sort_by_key(|(source, _)| *source);
+        marks.order_by_key(|(source, _)| *source);
         let containers: Vec<AppLogMark> =
             marks.into_iter().map(|(source, mark)| kept(source, mark)).collect();
         (!containers.is_empty()).then_some(AppLogMarks { containers, ..AppLogMarks::default() })

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
-use step::Inserted as _;
+use step::{Inserted as _, SmallSort as _};
 use topics::{AppLogMoment, GoTime};
 
 /// Number of moments kept.
@@ -34,7 +34,7 @@ impl LogMark {
 
     pub(super) fn read(restarts: u32, older: bool, moments: &[AppLogMoment]) -> Self {
         let mut moments: Vec<_> = moments.iter().map(|it| (it.at.to_timestamp(), it.lines)).collect();
-        moments.sort_unstable();
+        moments.order();
         Self { restarts, older, moments: moments.into() }
     }
 

@@ -16,7 +16,7 @@ use kubeapi::ApiClient;
 use kubeapi::objects::{RawObject, items, text};
 use kubeapi::watch::{Manner, ObjectMirror, WatchScope};
 use serde_json::Value;
-use step::{Inserted as _, Mono};
+use step::{Inserted as _, Mono, SmallSort as _};
 use topics::{
     Cidr, DeviceNetworkStatus, EdgeNodeClusterStatus, ErrorDescription, ErrorSeverity, GoTime,
     KubeIngressInfo, KubeLbPoolStatus, KubeServiceInfo, KubeUserServices,
@@ -232,7 +232,7 @@ fn paths(view: &ServicesView<'_>, ports: &[KubeServiceInfo]) -> Vec<KubeIngressI
             kept.then(|| if ip.is_empty() { host } else { ip }.clone())
         });
         let mut served: Vec<String> = served.collect();
-        served.sort();
+        served.order();
         for path in &ingress.paths {
             let is_of = |it: &&KubeServiceInfo| it.namespace == *namespace && it.name == path.service;
             let service = || view.services.get(&(namespace.clone(), path.service.clone()));

@@ -21,6 +21,7 @@ use std::time::Duration;
 use http::header::{AUTHORIZATION, USER_AGENT};
 use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderValue, Request, Uri};
+use http_body_util::BodyExt as _;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -33,6 +34,8 @@ use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio_rustls::rustls::{
     CertificateError, ClientConfig, Error as TlsError, InconsistentKeys, RootCertStore, crypto::ring,
 };
+
+use crate::error::{AnswerBody, cause};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 
@@ -121,7 +124,7 @@ pub fn client(access: &Access) -> Result<Client, Unusable> {
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
     let connector = builder.enable_http1().wrap_connector(connector);
-    let pool: Pool<_, Body> = Pool::builder(TokioExecutor::new()).build(connector);
+    let pool: Pool<_, AnswerBody> = Pool::builder(TokioExecutor::new()).build(connector);
     let prefix = base.path().trim_end_matches('/').to_owned();
     let service = tower::service_fn(move |mut request: Request<Body>| {
         let asked = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
@@ -137,6 +140,7 @@ pub fn client(access: &Access) -> Result<Client, Unusable> {
         let pool = pool.clone();
         async move {
             *request.uri_mut() = whole?;
+            let request = request.map(|body| body.map_err(cause as _));
             Ok::<_, tower::BoxError>(pool.request(request).await?)
         }
     });

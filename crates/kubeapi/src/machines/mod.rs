@@ -7,6 +7,7 @@
 pub mod calls;
 
 use serde::{Deserialize, Serialize};
+use step::SmallSort as _;
 
 /// The mark of a stopped machine.
 #[derive(Debug, PartialEq, Eq)]
@@ -223,7 +224,7 @@ pub fn starts(
         .collect();
     let place = |uid: &str| record.iter().position(|it| it == uid).unwrap_or(record.len());
     let at = |it: &MachineSeen| it.mark.as_ref().map(|it| it.at.clone());
-    work.sort_by_key(|MachineWork { machine: it, .. }| {
+    work.order_by_key(|MachineWork { machine: it, .. }| {
         (place(&it.uid), at(it), it.created.clone(), it.name.clone())
     });
     work

@@ -9,10 +9,12 @@ use std::io;
 use std::mem;
 
 use http_body_util::BodyExt as _;
-use kube::client::Body;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use tower::BoxError;
+
+use crate::error::AnswerBody;
 
 pub(super) trait ObjectSink: Send {
     fn keep(&mut self, object: &RawValue) -> Result<(), serde_json::Error>;
@@ -92,20 +94,20 @@ pub(super) struct WatchLine<'a> {
 }
 
 pub(super) struct Events {
-    body: Body,
+    body: AnswerBody,
     /// Received bytes; lines up to `next` were returned.
     come: Vec<u8>,
     next: usize,
 }
 
 impl Events {
-    pub(super) fn new(body: Body) -> Self {
+    pub(super) fn new(body: AnswerBody) -> Self {
         Self { body, come: Vec::new(), next: 0 }
     }
 
     /// The next whole line. `None` at the end, also within a line: the watch continues at the last known
     /// version. Dropping it loses nothing.
-    pub(super) async fn next(&mut self) -> Option<Result<&[u8], kube::Error>> {
+    pub(super) async fn next(&mut self) -> Option<Result<&[u8], BoxError>> {
         let mut looked = self.next;
         loop {
             if let Some(length) = self.come[looked..].iter().position(|it| *it == b'\n') {
@@ -119,7 +121,7 @@ impl Events {
             looked = self.come.len();
             match self.body.frame().await? {
                 Ok(frame) => self.come.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
-                Err(error) if is_end(&error) => return None,
+                Err(error) if is_end(error.as_ref()) => return None,
                 Err(error) => return Some(Err(error)),
             }
         }
@@ -156,8 +158,7 @@ mod tests {
     async fn events(pieces: Vec<Piece>) -> Events {
         let frames = stream::iter(pieces.into_iter().map(|it| it.map(|it| Frame::data(Bytes::from(it)))));
         let mut answer = Some(Response::new(StreamBody::new(frames.boxed())));
-        let service =
-            tower::service_fn(move |_| ready(answer.take().ok_or(tower::BoxError::from("asked twice"))));
+        let service = tower::service_fn(move |_| ready(answer.take().ok_or(BoxError::from("asked twice"))));
         let cluster = ApiClient::from_client(Client::new(service, "default"));
         let watch = kube::core::Request::new("/api/v1/nodes").watch(&WatchParams::default(), "1");
         Events::new(cluster.watch("watch nodes", watch).await.unwrap())

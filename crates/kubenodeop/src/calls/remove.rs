@@ -21,6 +21,7 @@ use kubeapi::reply::Reply;
 use kubeapi::slim::{Pod, PodDisruptionBudget, is_ready};
 use kubeapi::{ApiClient, Error};
 use serde_json::{Value, json};
+use step::SmallSort as _;
 
 use crate::calls::budgets::facts as budget_facts;
 use crate::plan::budget::{BudgetFacts, GuardedPod};
@@ -141,7 +142,7 @@ async fn read(cluster: &ApiClient, namespace: &str) -> Result<(Vec<GuardingBudge
         object["kind"] = json!("PodDisruptionBudget");
         guards.push(GuardingBudget { object, parsed, facts });
     }
-    guards.sort_by(|one, other| one.facts.name.cmp(&other.facts.name));
+    guards.order_by(|one, other| one.facts.name.cmp(&other.facts.name));
     Ok((guards, now))
 }
 

@@ -14,6 +14,7 @@ use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::slim::{Condition, Pod, ready_of_pod};
 use kubeapi::watch::WatchScope;
+use step::SmallSort as _;
 
 /// As many are named; the first by name.
 const NAMED: usize = 10;
@@ -33,7 +34,7 @@ pub async fn inspect(
     let pods = scope.list_all::<Pod>(cluster).await?;
     let now = Timestamp::now();
     let mut found: Vec<UnhealthyPod> = pods.items.iter().filter_map(|pod| hindrance(pod, now)).collect();
-    found.sort();
+    found.order();
     found.truncate(NAMED);
     let ready = if shared { remove::recount(cluster, namespace, budget, &pods.items).await? } else { None };
     Ok(Inspected { hindrances: found, ready })

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use step::{Core, Inserted as _, Mono, say};
+use step::{Core, Inserted as _, Mono, SmallSort as _, say};
 
 use super::calls::CallState;
 use super::machines::MachineTable;
@@ -190,7 +190,7 @@ impl Engine {
         left.extend(self.volumes.left());
         left.extend(self.guard.left());
         left.extend(self.machines.left());
-        left.sort_unstable();
+        left.order();
         left.dedup();
         left
     }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kubeapi::names::PodUid;
-use step::{Inserted as _, Mono};
+use step::{Inserted as _, Mono, SmallSort as _};
 use topics::PodCounts;
 
 use super::track::{PodState, PodTrack, RemovalCall, SLACK};
@@ -256,7 +256,7 @@ impl PodIndex {
     pub(super) fn held_in(&self, namespace: &str) -> Vec<PodUid> {
         let held = |it: &PodTrack| it.facts.pod.namespace == namespace && it.is_held_by_budget();
         let mut held: Vec<_> = self.pods.iter().filter(|(_, it)| held(it)).collect();
-        held.sort_by_key(|(_, it)| it.facts.priority);
+        held.order_by_key(|(_, it)| it.facts.priority);
         held.into_iter().map(|(uid, _)| uid.clone()).collect()
     }
 

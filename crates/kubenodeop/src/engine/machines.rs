@@ -11,7 +11,7 @@ use std::time::Duration;
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::pace::Pace;
 use kubeapi::reply::{RefusedBy, Reply, ReplyClass};
-use step::{Mono, say};
+use step::{Mono, SmallSort as _, say};
 use topics::{Blocker, MachineProgress, number};
 
 use super::storage::LastCopyGuard;
@@ -286,7 +286,7 @@ impl MachineTable {
             reason: it.decision.text.clone(),
         };
         let mut all: Vec<MachineProgress> = self.tracks.values().map(shown).collect();
-        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all.order_by(|one, other| one.name.cmp(&other.name));
         all
     }
 

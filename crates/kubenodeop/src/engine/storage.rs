@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kubeapi::names::{PASS_ANNOTATION, listed};
-use step::{Inserted as _, Mono};
+use step::{Inserted as _, Mono, SmallSort as _};
 use topics::{Blocker, DrainMarks, StorageWait};
 
 use super::words::{AttemptRules, CallFailure, Effect, Limit, VolumeAction};
@@ -548,7 +548,7 @@ impl Detaching {
             Some(_) => self.attached().map(ToString::to_string).collect(),
             None => self.owed.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect(),
         };
-        names.sort_unstable();
+        names.order();
         names
     }
 

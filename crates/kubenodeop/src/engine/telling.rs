@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kubeapi::names::{PodRef, PodUid, listed};
 use kubeapi::reply::Reply;
-use step::{Inserted as _, Mono};
+use step::{Inserted as _, Mono, SmallSort as _};
 use topics::{Blocker, DrainMarks, number};
 
 use super::index::NamespaceBudgets;
@@ -64,7 +64,7 @@ impl PodTable {
         if self.given_up.is_none() && self.book.only_refused() {
             let mut names: Vec<String> =
                 self.book.in_state(&PodState::Ended).map(|it| it.facts.pod.to_string()).collect();
-            names.sort_unstable();
+            names.order();
             return Some(format!("the API server refuses to evict {}", listed(&names, ", ")));
         }
         self.given_up.clone()
@@ -101,7 +101,7 @@ impl PodTable {
     pub(super) fn left_names(&self) -> Vec<String> {
         let here = self.book.all().filter(|(_, track)| track.is_here());
         let mut names: Vec<String> = here.map(|(_, track)| track.facts.pod.to_string()).collect();
-        names.sort_unstable();
+        names.order();
         names
     }
 
@@ -133,7 +133,7 @@ impl PodTable {
         let pods = || self.book.all().map(|(_, track)| &track.facts);
         all.extend(pods().filter_map(PodFacts::hold_refused));
         all.extend(tier::undisturbed(pods()));
-        all.sort_unstable();
+        all.order();
         all
     }
 

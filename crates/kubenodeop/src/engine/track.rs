@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kubeapi::pace::Pace;
 use kubeapi::reply::{Reply, ReplyClass};
-use step::{Inserted as _, Mono};
+use step::{Inserted as _, Mono, SmallSort as _};
 
 use crate::plan::PodFacts;
 use crate::progress::BlockCode;
@@ -344,7 +344,7 @@ impl Returns {
             return self.counts.clone();
         }
         let mut all: Vec<(&WorkloadKey, &u32)> = self.counts.iter().collect();
-        all.sort_by_key(|(workload, count)| (std::cmp::Reverse(**count), *workload));
+        all.order_by_key(|(workload, count)| (std::cmp::Reverse(**count), *workload));
         all.into_iter().take(KEPT).map(|(workload, count)| (workload.clone(), *count)).into_map()
     }
 }

@@ -17,7 +17,7 @@ use kubeapi::slim::PersistentVolume;
 use kubeapi::slim::longhorn::{Engine, Volume, scope};
 use kubeapi::{ApiClient, Error, found};
 use serde_json::Value;
-use step::Inserted as _;
+use step::{Inserted as _, SmallSort as _};
 
 use super::{
     ASKED, EvictionStrategy, Launcher, MachineOwner, MachinePolicy, Migratable, Migration, MigrationRequest,
@@ -159,7 +159,7 @@ pub fn migrations(all: &[Value], guest: &Value) -> (Option<Migration>, Vec<(Stri
                 && it["metadata"]["namespace"] == place.namespace.as_str()
         })
         .collect();
-    own.sort_by_key(|it| {
+    own.order_by_key(|it| {
         std::cmp::Reverse((text(&it["metadata"]["creationTimestamp"]), text(&it["metadata"]["name"])))
     });
     let open = own.iter().find(|it| !is_over(it)).map(|it| migration(it, guest));

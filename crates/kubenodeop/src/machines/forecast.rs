@@ -7,6 +7,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use step::SmallSort as _;
+
 use super::VirtualMachine;
 use super::facts::CREATED_BY;
 use super::rules::needs_target;
@@ -67,7 +69,7 @@ pub fn set_off(
     let busy = |it: &VirtualMachine| it.here && (it.marked || it.migration.is_some());
     let mut order: Vec<&mut (VirtualMachine, Asks)> =
         machines.iter_mut().filter(|(it, _)| busy(it) || needs_target(it)).collect();
-    order.sort_by_key(|(it, asks)| {
+    order.order_by_key(|(it, asks)| {
         (!busy(it), Reverse(asks.launcher.memory_bytes), Reverse(asks.launcher.cpu_milli), it.guest.clone())
     });
     for (machine, asks) in order {

@@ -18,6 +18,7 @@ use kubeapi::reply::{RefusedBy, Reply};
 use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error, found};
 use serde_json::Value;
+use step::SmallSort as _;
 
 use super::kubevirt::{clear, delete, mark};
 use super::{Migration, MigrationSettings, facts};
@@ -225,7 +226,7 @@ pub async fn not_up(cluster: &ApiClient, node: &NodeName) -> Result<Option<Vec<I
             .filter_map(|it| Some((facts::named(it).to_string(), facts::not_up(it)?)));
         all.extend(down);
     }
-    all.sort();
+    all.order();
     all.dedup_by(|one, other| one.0 == other.0);
     Ok(Some(all.into_iter().map(|(name, how)| IllObject::new(name, &how)).collect()))
 }

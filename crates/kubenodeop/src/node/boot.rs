@@ -29,7 +29,7 @@ use kubeapi::watch::{Manner, ObjectMirror, Update, WatchScope, follow, follow_fr
 use kubeapi::{ApiClient, Error, nodes};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use step::Mono;
+use step::{Mono, SmallSort as _};
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{debug, warn};
@@ -461,7 +461,7 @@ fn facts(all: &BTreeMap<String, Ill>) -> Vec<GateFact> {
     ];
     let of = |(check, what, verb, part): (Check, &str, &str, Part)| {
         let mut all: Vec<IllObject> = all.values().filter_map(|it| part(it).clone()).collect();
-        all.sort();
+        all.order();
         GateFact::Found(check, workloads::named(what, &all, verb))
     };
     rows.map(of).into()
@@ -531,7 +531,7 @@ async fn pending(cluster: &ApiClient, node: &NodeName) -> Result<Vec<Finding>, E
     let scope = WatchScope { fields, ..WatchScope::all("pods that no node has taken", Pod::url_path(None)) };
     let list = scope.list_all::<Pod>(cluster).await?;
     let mut all: Vec<IllObject> = list.items.iter().filter_map(|pod| waits_for(pod, node.as_str())).collect();
-    all.sort();
+    all.order();
     Ok(workloads::named("pods that no node has taken", &all, "describe pod"))
 }
 

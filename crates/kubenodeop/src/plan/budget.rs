@@ -11,6 +11,7 @@ use topics::number;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kubeapi::names::{PodRef, listed};
+use step::SmallSort as _;
 
 /// So long Kubernetes counts a pod as disrupted whose eviction it has accepted and that is not ending (the disruption
 /// controller's `DeletionTimeout`).
@@ -147,7 +148,7 @@ pub(crate) struct Budgets {
 
 impl Budgets {
     pub(crate) fn new(mut all: Vec<BudgetFacts>) -> Self {
-        all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        all.order_by(|one, other| one.name.cmp(&other.name));
         let (mut by_label, mut by_more) = (BTreeMap::<_, BTreeMap<_, Vec<_>>>::new(), Vec::new());
         for (at, budget) in all.iter().enumerate() {
             match budget.selector.as_ref().map(|it| it.labels.last_key_value()) {
@@ -175,7 +176,7 @@ impl Budgets {
     pub(crate) fn guards(&self, labels: &BTreeMap<String, String>) -> Vec<&BudgetFacts> {
         let by_label = labels.iter().filter_map(|(label, value)| self.by_label.get(label)?.get(value));
         let mut places: Vec<usize> = by_label.flatten().chain(&self.by_more).copied().collect();
-        places.sort_unstable();
+        places.order();
         let found = places.into_iter().filter_map(|at| self.all.get(at));
         found.filter(|budget| budget.guards(labels)).collect()
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kubeapi::slim::longhorn::named;
 use serde::Serialize;
-use step::Inserted as _;
+use step::{Inserted as _, SmallSort as _};
 use topics::Blocker;
 
 use crate::calls::volumes::AttachmentFacts;
@@ -153,7 +153,7 @@ pub(super) fn foreseen_machines(
         }
     };
     let mut all: Vec<PlannedMachine> = view.machines.iter().map(planned).collect();
-    all.sort_by(|one, other| one.name.cmp(&other.name));
+    all.order_by(|one, other| one.name.cmp(&other.name));
     let mut words: Vec<String> = estimate(&view.settings, &copies).into_iter().collect();
     // Of a node without machines nothing is told.
     words.extend(view.unusual.iter().filter(|_| !all.is_empty()).cloned());

@@ -23,6 +23,7 @@ use crate::plan::{KeepReason, PodClass, PodFacts, PodOwner};
 use crate::progress::{BlockCode, Subject};
 use crate::storage::{StorageView, is_manager};
 use kubeapi::names::{PodRef, PodUid};
+use step::SmallSort as _;
 use topics::{Blocker, CordonOwner, GoTime};
 
 type NamespacedName = (String, String);
@@ -192,7 +193,7 @@ pub fn forecast(survey: &Survey) -> Plan {
     let mut pods: Vec<(PlanClass, &Surveyed)> =
         survey.pods.iter().map(|pod| (survey.class(pod), pod)).collect();
     // The order in which the engine asks; names only where nothing else decides.
-    pods.sort_by_key(|(class, pod)| (class.stays(), pod.facts.tier, pod.facts.priority, &pod.facts.pod.uid));
+    pods.order_by_key(|(class, pod)| (class.stays(), pod.facts.tier, pod.facts.priority, &pod.facts.pod.uid));
     let foreseen = survey.machines.as_ref().map(|it| copies::foreseen_machines(&survey.node, it));
     let (machines, held, estimate) = foreseen.unwrap_or_default();
     let mut blockers = survey.blockers(&pods);
@@ -200,8 +201,8 @@ pub fn forecast(survey: &Survey) -> Plan {
     blockers.extend(held);
     let by_hand = survey.storage.as_ref().map(|it| copies::attached_by_hand(it, &survey.attached));
     blockers.extend(by_hand.unwrap_or_default());
-    blockers.sort_by(|one, other| one.pod.cmp(&other.pod));
-    pods.sort_by_key(|(class, pod)| (class.stays(), pod.facts.tier, pod.facts.priority, &pod.facts.pod));
+    blockers.order_by(|one, other| one.pod.cmp(&other.pod));
+    pods.order_by_key(|(class, pod)| (class.stays(), pod.facts.tier, pod.facts.priority, &pod.facts.pod));
 
     let number = |of: &dyn Fn(PlanClass) -> bool| count(pods.iter().filter(|(class, _)| of(*class)).count());
     let (total, keep) = (count(pods.len()), number(&PlanClass::stays));
@@ -224,7 +225,7 @@ pub fn forecast(survey: &Survey) -> Plan {
         .collect();
     let attached = survey.attached.iter().filter(|it| leaving.contains(&it.claim));
     let mut volumes: Vec<String> = attached.map(ToString::to_string).collect();
-    volumes.sort();
+    volumes.order();
     Plan {
         node: survey.node.name.to_string(),
         cordon: survey.node.cordon,

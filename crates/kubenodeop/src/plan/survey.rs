@@ -29,7 +29,7 @@ use kubeapi::reply::ApiAnswer;
 use kubeapi::slim::{Known, PersistentVolume, Pod, PodDisruptionBudget, VolumeAttachment};
 use kubeapi::watch::{List, WatchScope};
 use kubeapi::{ApiClient, Error, found};
-use step::Inserted as _;
+use step::{Inserted as _, SmallSort as _};
 
 /// What a drain of `node` by these rules would do and what it would meet. Only reads.
 /// Errors: those of [`ApiClient`]; [`Error::Refused`] with 404 when there is no such node.
@@ -159,7 +159,7 @@ fn hindrances(budgets: &[BudgetFacts], pods: &[Pod]) -> BTreeMap<(String, String
     full.map(|budget| {
         let selected = pods.iter().filter(|pod| guards(budget, pod));
         let mut found: Vec<UnhealthyPod> = selected.filter_map(|pod| hindrance(pod, now)).collect();
-        found.sort();
+        found.order();
         ((budget.namespace.clone(), budget.name.clone()), found)
     })
     .into_map()

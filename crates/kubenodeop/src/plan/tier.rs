@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use kubeapi::names::{PodRef, STORAGE_NAMESPACE, listed};
 use serde::{Serialize, Serializer};
+use step::SmallSort as _;
 
 use crate::plan::budget::{BudgetFacts, GuardedPod};
 
@@ -234,7 +235,7 @@ pub enum PodOwner {
 /// The pods that Karpenter would not evict, in a sentence: they are evicted as any other.
 pub(crate) fn undisturbed<'a>(pods: impl Iterator<Item = &'a PodFacts>) -> Option<String> {
     let mut names: Vec<String> = pods.filter(|it| it.undisturbed).map(|it| it.pod.to_string()).collect();
-    names.sort_unstable();
+    names.order();
     let why = "has no end and is not obeyed, as pillar-rs/hold-until is";
     (!names.is_empty()).then(|| format!("{UNDISTURBED_ANNOTATION} {why}: {}", listed(&names, ", ")))
 }

@@ -8,7 +8,7 @@ use std::fmt;
 
 use kubeapi::slim::longhorn::{Engine, Replica, Shard, Volume, VolumeUser, condition, named};
 use serde::{Deserialize, Serialize};
-use step::{Inserted as _, Mono};
+use step::{Inserted as _, Mono, SmallSort as _};
 
 use super::ClosedBudget;
 use super::facts::{CopyMark, pass_of};
@@ -300,7 +300,7 @@ pub fn judge(facts: &StorageFacts, own: &str) -> Vec<VolumeFinding> {
         .chain(facts.kept_for_moves(own))
         .chain(without_replicas(facts, own))
         .collect();
-    names.sort_unstable();
+    names.order();
     names.dedup();
     names.into_iter().map(|volume| of_volume(facts, own, volume)).collect()
 }

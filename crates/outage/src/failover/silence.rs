@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use kubeapi::names::listed;
+use step::SmallSort as _;
 use topics::number;
 
 use super::record::standing;
@@ -177,6 +178,6 @@ pub fn told(
         Some(SilentNode { node: node.clone(), silence, heard, declared })
     };
     let mut all: Vec<SilentNode> = nodes.iter().filter_map(of).collect();
-    all.sort_by(|a, b| (a.silence, &a.node.name).cmp(&(b.silence, &b.node.name)));
+    all.order_by(|a, b| (a.silence, &a.node.name).cmp(&(b.silence, &b.node.name)));
     all
 }

@@ -10,6 +10,7 @@ use kubeapi::machines;
 pub use kubeapi::machines::{MachineAction, MachineSeen, MachineWork, RunStrategy};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use step::SmallSort as _;
 
 use super::calls::Finding;
 use crate::turn::pulses::Pulse;
@@ -293,7 +294,7 @@ impl SiteRecord {
         let leader = servers().filter(leads).map(|it| it.node.clone()).max().unwrap_or_default();
         let rank = |it: &SiteMember| (it.node == leader, it.class != Class::TieBreaker, it.node.clone());
         let mut order: Vec<&SiteMember> = servers().collect();
-        order.sort_by_key(|it| rank(it));
+        order.order_by_key(|it| rank(it));
         (order.into_iter().map(|it| it.node.clone()).collect(), leader)
     }
 }
@@ -326,7 +327,7 @@ pub struct Machines {
 pub fn noted(record: &[VmRecord], work: &[MachineWork]) -> Option<Vec<VmRecord>> {
     let mut all = record.to_vec();
     let mut work: Vec<&MachineSeen> = work.iter().map(|it| &it.machine).collect();
-    work.sort_by_key(|it| (&it.created, &it.namespace, &it.name));
+    work.order_by_key(|it| (&it.created, &it.namespace, &it.name));
     for it in work {
         let machine = VmRecord {
             kind: it.kind.to_owned(),

@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use kubeapi::names::listed;
+use step::SmallSort as _;
 
 use super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord};
 use super::record::{
@@ -43,7 +44,7 @@ pub fn plan(site: &SiteRecord) -> (Vec<String>, String) {
         Class::Follower | Class::Leader | Class::Stranger(_) => 2,
     };
     let mut rest: Vec<&SiteMember> = site.nodes.iter().filter(|it| !order.contains(&it.node)).collect();
-    rest.sort_by_key(|it| (rank(it), it.node.clone()));
+    rest.order_by_key(|it| (rank(it), it.node.clone()));
     order.extend(rest.into_iter().map(|it| it.node.clone()));
     (order, leader)
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use kubeapi::nodes::CordonAnnotation;
-use step::{Fault, planted};
+use step::{Fault, SmallSort as _, planted};
 
 use super::pulses::Pulse;
 use super::record::{
@@ -259,7 +259,7 @@ pub fn rank(waiter: &Waiter) -> u8 {
 /// The queue in the order of turns.
 pub fn order(record: &TurnRecord) -> Vec<&Waiter> {
     let mut ordered: Vec<&Waiter> = record.queue.iter().collect();
-    ordered.sort_by_key(|it| rank(it));
+    ordered.order_by_key(|it| rank(it));
     ordered
 }
 
@@ -271,7 +271,7 @@ pub fn ahead<'a>(record: &'a TurnRecord, mine: &Waiter) -> Vec<&'a Waiter> {
         it.node != mine.node && (rank(it), at) < (rank(mine), queued.unwrap_or(usize::MAX))
     };
     let mut first: Vec<(usize, &Waiter)> = queue.iter().enumerate().filter(|it| before(*it)).collect();
-    first.sort_by_key(|(at, it)| (rank(it), *at));
+    first.order_by_key(|(at, it)| (rank(it), *at));
     first.into_iter().map(|(_, it)| it).collect()
 }
 

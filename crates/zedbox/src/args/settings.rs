@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, parser::ValueSource};
 use pubsub::{FileRule, FileState};
+use step::SmallSort as _;
 use toml::de::DeTable;
 use topics::Secret;
 
@@ -222,7 +223,7 @@ fn judge(text: &str, table: &Command) -> Result<Vec<(String, String)>, Vec<Setti
             Err((expected, found)) => faults.push(SettingsFault::new(at, expected, found)),
         }
     }
-    faults.sort_by_key(|it| it.line);
+    faults.order_by_key(|it| it.line);
     if faults.is_empty() { Ok(set) } else { Err(faults) }
 }
 

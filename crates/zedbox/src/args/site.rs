@@ -4,6 +4,7 @@ use checks::verify;
 use clap::builder::PossibleValuesParser;
 use clap::{Args as Group, Subcommand};
 use outage::site::calls::CODES;
+use step::SmallSort as _;
 
 use super::OverCluster;
 
@@ -107,7 +108,7 @@ fn codes() -> Vec<&'static str> {
     let local = ["turn", "devices", "turns", "probes"];
     let mut all: Vec<&str> = CODES.into_iter().chain(verify::LAYERS).collect();
     all.retain(|it| !local.contains(it));
-    all.sort_unstable();
+    all.order();
     all.dedup();
     all
 }

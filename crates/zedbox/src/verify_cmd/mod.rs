@@ -23,6 +23,7 @@ use crate::drain_cmd::text::paragraph;
 use crate::drain_cmd::voice::Voice;
 use crate::limits::Limits;
 use sheet::text::number;
+use step::SmallSort as _;
 
 /// Between two looks with `--wait`.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -130,7 +131,7 @@ async fn report(
         verify::unknown("turns", verify::NO_API, verify::SEE_API)
     });
     layers.push(after_boot::look(probes, cluster, here).await);
-    layers.sort_by_key(|it| verify::LAYERS.iter().position(|name| *name == it.layer));
+    layers.order_by_key(|it| verify::LAYERS.iter().position(|name| *name == it.layer));
     let result = layers.iter().map(|it| it.result).max().unwrap_or_default();
     VerifyReport { result, at, node, layers }
 }
@@ -188,7 +189,7 @@ fn merge(layers: &mut Vec<VerifyLayer>, name: &str, finding: Finding) {
         layer.read = more.read;
     }
     layer.findings.extend(more.findings);
-    layer.findings.sort_by_key(|it| std::cmp::Reverse(it.result));
+    layer.findings.order_by_key(|it| std::cmp::Reverse(it.result));
 }
 
 /// Device nodes without which the cluster software cannot start.

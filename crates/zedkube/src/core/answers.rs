@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use step::{Fault, Mono, planted};
+use step::{Fault, Mono, SmallSort as _, planted};
 use topics::{
     Answer, Asked, DrainStatus, FORCE_FILE, GoTime, NodeDrainRequest, NodeDrainStatus, RequestId, Requester,
     Skip, SkipKind,
@@ -98,7 +98,7 @@ impl Answers {
         let at = if (node.booted_at..=heard).contains(&said) { said } else { heard };
         let (requested_by, requested_at) = (request.requested_by, said);
         self.asked.push(Asked { requested_by, requested_at, at });
-        self.asked.sort_by_key(Asked::id);
+        self.asked.order_by_key(Asked::id);
     }
 
     /// The topic of this requester has been read once.
@@ -232,7 +232,7 @@ impl Answers {
             skip_kind: skip.kind,
             at: node.wall(now),
         });
-        self.given.sort_by_key(Answer::id);
+        self.given.order_by_key(Answer::id);
     }
 
     /// Answers the open request of `who` alone with COMPLETE without a drain, for this reason; says whether there was one.

@@ -14,7 +14,7 @@ use kubenodeop::node::CordonSeen;
 use kubenodeop::node::boot::{GateReport, NodeAtRest};
 use kubenodeop::node::gate::{GateStatus, Layer};
 use nodestatus::Membership;
-use step::{Fault, Inserted as _, Mono, planted, say};
+use step::{Fault, Inserted as _, Mono, SmallSort as _, planted, say};
 use topics::{BootGate, CordonOwner, GateWarning, GoTime, RepairKind};
 
 use crate::core::context::{NodeContext, Step};
@@ -309,7 +309,7 @@ impl Repairs {
             let left = all.iter().map(|it| it.to_timestamp().duration_since(wall));
             let left = left.filter_map(|it| Duration::try_from(it).ok()).filter(|it| !it.is_zero());
             let mut until: Vec<Mono> = left.map(|it| now + it.min(SPAN)).collect();
-            until.sort_unstable();
+            until.order();
             let until = until.split_off(until.len().saturating_sub(REPEATS));
             let warned = (until.len() == REPEATS).then_some(now);
             self.0.insert(what.clone(), Repaired { count: 0, until, warned });

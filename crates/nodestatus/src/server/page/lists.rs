@@ -8,6 +8,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 use sheet::text::{span, spoken};
 use sheet::{Row, RowWeight, blocker_words, counts_words};
+use step::SmallSort as _;
 use topics::{
     DrainRecord, GoTime, Headline, KubeNodeInfo, KubeNodeStatus, NodeShown, NodeState, NodeStatus, PodCounts,
     number,
@@ -35,7 +36,7 @@ pub(super) fn bar(counts: PodCounts) -> Markup {
 /// The rows of the sheet, the weightiest first, each with what to do about it.
 pub(super) fn rows(rows: &[Row]) -> Markup {
     let mut rows: Vec<&Row> = rows.iter().collect();
-    rows.sort_by_key(|it| it.weight);
+    rows.order_by_key(|it| it.weight);
     html! {
         dl id="rows" {
             @for row in rows {
