@@ -66,13 +66,8 @@ pub struct IoAdapter {
 
 numbers! {
     /// Kind of a device.
-    IoType: u8 {
-        /// An ethernet port.
-        Ethernet = 1,
-    }
-}
+    IoType: u8 { Ethernet = 1 }
 
-numbers! {
     /// How firmly an application belongs to its designated node.
     Affinity: u8 {
         /// It may run elsewhere.

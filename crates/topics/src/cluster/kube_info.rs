@@ -185,173 +185,57 @@ pub struct KubeVolumeReplicaInfo {
 numbers! {
     /// Ready condition of a node.
     KubeNodeStatus: i8 {
-        /// Not known.
-        Unknown = 0,
-        /// Ready.
-        Ready = 1,
+        Unknown = 0, Ready = 1,
         /// Says itself that it is not ready.
         NotReady = 2,
         /// Has not been heard of.
         NotReachable = 3,
     }
-}
 
-numbers! {
     /// Whether a node is on its way in or out of the cluster.
-    NodeAdmission: u8 {
-        /// Not known.
-        Unknown = 0,
-        /// Belongs to no cluster.
-        NotClustered = 1,
-        /// Leaves.
-        Leaving = 2,
-        /// Joins.
-        Joining = 3,
-        /// Has joined.
-        Joined = 4,
-    }
-}
+    NodeAdmission: u8 { Unknown = 0, NotClustered = 1, Leaving = 2, Joining = 3, Joined = 4 }
 
-numbers! {
     /// Phase of a pod.
-    KubePodStatus: i8 {
-        /// Not known.
-        Unknown = 0,
-        /// Waits for a node or an image.
-        Pending = 1,
-        /// Runs.
-        Running = 2,
-        /// Ended well.
-        Succeeded = 3,
-        /// Ended badly.
-        Failed = 4,
-    }
-}
+    KubePodStatus: i8 { Unknown = 0, Pending = 1, Running = 2, Succeeded = 3, Failed = 4 }
 
-numbers! {
     /// Phase of a virtual machine instance.
     KubeVmiStatus: i8 {
-        /// Not said.
-        Unset = 0,
-        /// Waits.
-        Pending = 1,
-        /// Looks for a node.
-        Scheduling = 2,
-        /// Has a node.
-        Scheduled = 3,
-        /// Runs.
-        Running = 4,
-        /// Ended well.
-        Succeeded = 5,
-        /// Ended badly.
-        Failed = 6,
-        /// Not known.
-        Unknown = 7,
+        Unset = 0, Pending = 1, Scheduling = 2, Scheduled = 3, Running = 4, Succeeded = 5,
+        Failed = 6, Unknown = 7,
     }
-}
 
-numbers! {
     /// Health of a service of the cluster.
-    ServiceStatus: i8 {
-        /// Not said.
-        Unset = 0,
-        /// Does not work.
-        Failed = 1,
-        /// Works with a part missing.
-        Degraded = 2,
-        /// Works.
-        Healthy = 3,
-    }
-}
+    ServiceStatus: i8 { Unset = 0, Failed = 1, Degraded = 2, Healthy = 3 }
 
-numbers! {
     /// Whether a volume is attached.
     StorageVolumeState: u8 {
-        /// Not known.
-        Unknown = 0,
-        /// Is being made.
-        Creating = 1,
-        /// Is attached to a node.
-        Attached = 2,
-        /// Is attached to none.
-        Detached = 3,
-        /// Is being attached.
-        Attaching = 4,
-        /// Is being detached.
-        Detaching = 5,
-        /// Is being deleted.
+        Unknown = 0, Creating = 1, Attached = 2, Detached = 3, Attaching = 4, Detaching = 5,
         Deleting = 6,
     }
-}
 
-numbers! {
     /// State of a volume's replicas.
     StorageVolumeRobustness: u8 {
-        /// Not known.
-        Unknown = 0,
-        /// All are good.
-        Healthy = 1,
+        Unknown = 0, Healthy = 1,
         /// Some are good.
         Degraded = 2,
         /// None is good.
         Faulted = 3,
     }
-}
 
-numbers! {
     /// State of a volume's claim; the reference only ever sets 1.
     StorageVolumePvcStatus: u8 {
-        /// Not known.
-        Unknown = 0,
-        /// Bound to a volume.
-        Bound = 1,
-        /// Waits for a volume.
-        Pending = 2,
-        /// Free.
-        Available = 3,
-        /// Given back.
-        Released = 4,
-        /// Broken.
-        Faulted = 5,
+        Unknown = 0, Bound = 1, Pending = 2, Available = 3, Released = 4, Faulted = 5,
     }
-}
 
-numbers! {
     /// State of a replica.
     StorageVolumeReplicaStatus: u8 {
-        /// Not known.
-        Unknown = 0,
-        /// Is being filled.
-        Rebuilding = 1,
-        /// In use.
-        Online = 2,
-        /// Broken.
-        Failed = 3,
-        /// Not in use.
-        Offline = 4,
-        /// Starts.
-        Starting = 5,
-        /// Stops.
+        Unknown = 0, Rebuilding = 1, Online = 2, Failed = 3, Offline = 4, Starting = 5,
         Stopping = 6,
     }
-}
 
-numbers! {
     /// State of a volume's three replicas in detail.
     StorageHealthStatus: u8 {
-        /// Not known.
-        Unknown = 0,
-        /// All are good.
-        Healthy = 1,
-        /// Two are good and a third is being filled.
-        TwoAvailableReplicating = 2,
-        /// Two are good and no third is being filled.
-        TwoAvailableNotReplicating = 3,
-        /// One is good and others are being filled.
-        OneAvailableReplicating = 4,
-        /// One is good and no other is being filled.
-        OneAvailableNotReplicating = 5,
-        /// None is good.
-        Failed = 6,
+        Unknown = 0, Healthy = 1, TwoAvailableReplicating = 2, TwoAvailableNotReplicating = 3,
+        OneAvailableReplicating = 4, OneAvailableNotReplicating = 5, Failed = 6,
     }
 }

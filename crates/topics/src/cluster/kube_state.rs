@@ -80,15 +80,11 @@ impl Topic for ENClusterAppStatus {
 numbers! {
     /// What this node knows of an application in the cluster.
     AppKubeStatus: u8 {
-        /// Not looked yet.
-        Unknown = 0,
-        /// The Kubernetes API does not answer.
-        ApiUnreachable = 1,
+        Unknown = 0, ApiUnreachable = 1,
         /// It has no pod.
         NotInCluster = 2,
         /// It has a pod that does not run.
         NotRunning = 3,
-        /// It has a pod that runs.
         Running = 4,
     }
 }
@@ -142,38 +138,18 @@ topic!(KubeClusterUpdateStatus: Persistent);
 numbers! {
     /// A component of the Kubernetes image.
     KubeComponent: u8 {
-        /// Not said.
-        Unknown = 0,
-        /// Container runtime.
-        Containerd = 1,
-        /// Kubernetes itself.
-        K3s = 2,
+        Unknown = 0, Containerd = 1, K3s = 2,
         /// Networks of pods.
         Multus = 3,
-        /// Virtual machines.
         Kubevirt = 4,
         /// Import of disk images.
         Cdi = 5,
-        /// Replicated volumes.
         Longhorn = 6,
     }
-}
 
-numbers! {
     /// How far the update of a component is.
     KubeComponentUpdateStatus: u8 {
-        /// Not said.
-        Unknown = 0,
-        /// Is being fetched.
-        Download = 1,
-        /// Cannot be fetched.
-        DownloadFailed = 2,
-        /// Is being put in place.
-        InProgress = 3,
-        /// Ended badly.
-        Failed = 4,
-        /// Done.
-        Completed = 5,
+        Unknown = 0, Download = 1, DownloadFailed = 2, InProgress = 3, Failed = 4, Completed = 5,
     }
 }
 

@@ -28,12 +28,7 @@ use crate::{
 numbers! {
     /// The kind of a cluster.
     ClusterType: u8 {
-        /// Not said.
-        None = 0,
-        /// Plain Kubernetes.
-        K3sBase = 1,
-        /// With replicated volumes.
-        ReplicatedStorage = 2,
+        None = 0, K3sBase = 1, ReplicatedStorage = 2,
         /// With replicated volumes and moving applications.
         Ha = 3,
     }

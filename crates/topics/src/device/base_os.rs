@@ -102,62 +102,12 @@ topic!(BaseOSMgrStatus: Volatile);
 numbers! {
     /// How far software is on its way.
     SwState: u8 {
-        /// Nothing said yet.
-        Unset = 0,
-        /// Known.
-        Initial = 100,
-        /// Its tag is being looked up.
-        ResolvingTag = 101,
-        /// Its tag is known.
-        ResolvedTag = 102,
-        /// On its way.
-        Downloading = 103,
-        /// Here.
-        Downloaded = 104,
-        /// Being checked.
-        Verifying = 105,
-        /// Checked.
-        Verified = 106,
-        /// Being loaded.
-        Loading = 107,
-        /// Loaded.
-        Loaded = 108,
-        /// Its volume is being made.
-        CreatingVolume = 109,
-        /// Its volume is there.
-        CreatedVolume = 110,
-        /// In its place.
-        Installed = 111,
-        /// Waits for a network.
-        AwaitNetworkInstance = 112,
-        /// Waits for its time.
-        StartDelayed = 113,
-        /// Starts.
-        Booting = 114,
-        /// Runs.
-        Running = 115,
-        /// About to pause.
-        Pausing = 116,
-        /// Pauses.
-        Paused = 117,
-        /// Going down.
-        Halting = 118,
-        /// Down.
-        Halted = 119,
-        /// Broken.
-        Broken = 120,
-        /// Cannot be told.
-        Unknown = 121,
-        /// Not yet scheduled.
-        Pending = 122,
-        /// Being scheduled.
-        Scheduling = 123,
-        /// Failed.
-        Failed = 124,
-        /// Loaded elsewhere.
-        RemoteLoaded = 125,
-        /// Not a state.
-        MaxState = 126,
+        Unset = 0, Initial = 100, ResolvingTag = 101, ResolvedTag = 102, Downloading = 103,
+        Downloaded = 104, Verifying = 105, Verified = 106, Loading = 107, Loaded = 108,
+        CreatingVolume = 109, CreatedVolume = 110, Installed = 111, AwaitNetworkInstance = 112,
+        StartDelayed = 113, Booting = 114, Running = 115, Pausing = 116, Paused = 117,
+        Halting = 118, Halted = 119, Broken = 120, Unknown = 121, Pending = 122, Scheduling = 123,
+        Failed = 124, RemoteLoaded = 125, MaxState = 126,
     }
 }
 

@@ -13,30 +13,10 @@ use crate::topic;
 
 numbers! {
     /// Which member of a value counts.
-    ConfigItemType: u8 {
-        /// None.
-        Invalid = 0,
-        /// `IntValue`.
-        Int = 1,
-        /// `BoolValue`.
-        Bool = 2,
-        /// `StrValue`.
-        String = 3,
-        /// `TriStateValue`.
-        TriState = 4,
-    }
-}
+    ConfigItemType: u8 { Invalid = 0, Int = 1, Bool = 2, String = 3, TriState = 4 }
 
-numbers! {
     /// A switch that may be left alone.
-    TriState: u8 {
-        /// Left alone.
-        None = 0,
-        /// Off.
-        Disabled = 1,
-        /// On.
-        Enabled = 2,
-    }
+    TriState: u8 { None = 0, Disabled = 1, Enabled = 2 }
 }
 
 /// One property.

@@ -12,81 +12,37 @@ use crate::{GoTime, Kind, Most, Topic};
 numbers! {
     /// How the last reading of the device config went.
     ConfigGetStatus: u8 {
-        /// Not read yet.
-        Never = 0,
-        /// Read and in force.
-        Success = 1,
-        /// Not to be had.
-        Fail = 2,
-        /// Not to be had for now.
-        TemporaryFail = 3,
+        Never = 0, Success = 1, Fail = 2, TemporaryFail = 3,
         /// The copy of the last good one is in force.
         ReadSaved = 4,
     }
-}
 
-numbers! {
     /// What the device is about.
     DeviceState: u8 {
-        /// Not said.
-        Unspecified = 0,
-        /// Works.
-        Online = 1,
-        /// About to restart.
-        Rebooting = 2,
-        /// Waits for help.
-        Maintenance = 3,
-        /// Changes its OS.
-        BaseOsUpdating = 4,
-        /// Starts.
+        Unspecified = 0, Online = 1, Rebooting = 2, Maintenance = 3, BaseOsUpdating = 4,
         Booting = 5,
         /// Applications go down.
         PreparingPoweroff = 6,
-        /// About to switch off.
         PoweringOff = 7,
         /// Applications are down.
         PreparedPoweroff = 8,
     }
-}
 
-numbers! {
     /// Why a device is in maintenance mode.
     MaintenanceModeReason: i32 {
-        /// It is not.
-        None = 0,
-        /// Asked for.
-        UserRequested = 1,
-        /// The vault does not open.
-        VaultLockedUp = 2,
-        /// The disk is full.
-        LowDiskSpace = 3,
-        /// The TPM does not encrypt.
-        TpmEncryptFailure = 4,
-        /// The TPM does not quote.
-        TpmQuoteFailure = 5,
-        /// The controller refuses the certificates.
-        EdgeNodeCertsRefused = 6,
+        None = 0, UserRequested = 1, VaultLockedUp = 2, LowDiskSpace = 3, TpmEncryptFailure = 4,
+        TpmQuoteFailure = 5, EdgeNodeCertsRefused = 6,
     }
-}
 
-numbers! {
     /// Why a device started.
     BootReason: u8 {
-        /// Not said.
-        None = 0,
-        /// For the first time.
-        First = 1,
-        /// A reboot was asked for.
-        RebootCmd = 2,
-        /// Into a new image.
-        Update = 3,
+        None = 0, First = 1, RebootCmd = 2, Update = 3,
         /// Back to the former image.
         Fallback = 4,
         /// No controller for long.
         Disconnect = 5,
         /// An agent ended badly.
         Fatal = 6,
-        /// Out of memory.
         OOM = 7,
         /// An agent hung.
         WatchdogHung = 8,
@@ -94,30 +50,17 @@ numbers! {
         WatchdogPid = 9,
         /// The kernel gave up, or a reset.
         Kernel = 10,
-        /// Power was cut.
-        PowerFail = 11,
-        /// Cannot be told.
-        Unknown = 12,
-        /// The vault did not open.
-        VaultFailure = 13,
-        /// Power-off was asked for.
-        PoweroffCmd = 14,
+        PowerFail = 11, Unknown = 12, VaultFailure = 13, PoweroffCmd = 14,
         /// Change of the cluster kind.
         KubeTransition = 15,
-        /// The hardware watchdog.
         HWWatchdog = 16,
         /// The stored reason makes no sense.
         ParseFail = 255,
     }
-}
 
-numbers! {
     /// How far the proof to the controller is that the device is what it was.
     AttestState: i32 {
-        /// About to start.
-        None = 0,
-        /// Waits for the controller's nonce.
-        NonceWait = 1,
+        None = 0, NonceWait = 1,
         /// Waits for the TPM's quote.
         InternalQuoteWait = 2,
         /// Waits for the key to be handed over for safe keeping.
@@ -126,39 +69,20 @@ numbers! {
         AttestWait = 4,
         /// Waits for the controller to take the key.
         AttestEscrowWait = 5,
-        /// Waits before it starts over.
-        RestartWait = 6,
-        /// Done.
-        Complete = 7,
+        RestartWait = 6, Complete = 7,
         /// No state; stands for all of them in rules.
         Any = 8,
     }
-}
 
-numbers! {
     /// Whether the encrypted store is open.
     DataSecAtRestStatus: i32 {
-        /// Not known.
-        Unknown = 0,
-        /// Not in use.
-        Disabled = 1,
-        /// In use.
-        Enabled = 2,
+        Unknown = 0, Disabled = 1, Enabled = 2,
         /// Cannot be opened.
         Error = 4,
     }
-}
 
-numbers! {
     /// Whether a key is sealed by the TPM.
-    PcrStatus: i32 {
-        /// Not known.
-        Unknown = 0,
-        /// It is.
-        Enabled = 1,
-        /// It is not.
-        Disabled = 2,
-    }
+    PcrStatus: i32 { Unknown = 0, Enabled = 1, Disabled = 2 }
 }
 
 /// Radio silence as the local profile server wants it.

@@ -2,18 +2,18 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-/// Defines an enum over a number type, with `Stranger` for numbers of a newer or forged file.
+/// Defines enums over a number type, each with `Stranger` for numbers of a newer or forged file.
 ///
 /// Zero is the default, as it is in Go; where zero has no name, it is a stranger.
 macro_rules! numbers {
-    (
+    ($(
         $(#[doc = $doc:literal])+
-        $name:ident: $int:ident { $( $(#[doc = $vdoc:literal])+ $variant:ident = $number:literal ),+ $(,)? }
-    ) => {
+        $name:ident: $int:ident { $( $(#[doc = $vdoc:literal])* $variant:ident = $number:literal ),+ $(,)? }
+    )+) => { $(
         $(#[doc = $doc])+
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $name {
-            $( $(#[doc = $vdoc])+ $variant, )+
+            $( $(#[doc = $vdoc])* $variant, )+
             /// A number from a newer or forged file, kept as it is; never one that has a name.
             Stranger($int),
         }
@@ -79,7 +79,7 @@ macro_rules! numbers {
                 })
             }
         }
-    };
+    )+ };
 }
 
 pub(crate) use numbers;

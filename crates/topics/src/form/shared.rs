@@ -31,45 +31,12 @@ pub struct UuidAndVersion {
 
 numbers! {
     /// How bad an error is.
-    ErrorSeverity: i32 {
-        /// Not said.
-        Unspecified = 0,
-        /// For information.
-        Notice = 1,
-        /// Worth a look.
-        Warning = 2,
-        /// An operation failed.
-        Error = 3,
-    }
-}
+    ErrorSeverity: i32 { Unspecified = 0, Notice = 1, Warning = 2, Error = 3 }
 
-numbers! {
     /// What an error is about.
     ErrorEntityType: i32 {
-        /// Not said.
-        Unspecified = 0,
-        /// An OS image.
-        BaseOs = 1,
-        /// A network port.
-        SystemAdapter = 2,
-        /// The vault.
-        Vault = 3,
-        /// The attestation.
-        Attestation = 4,
-        /// An application.
-        AppInstance = 5,
-        /// A physical port.
-        Port = 6,
-        /// A network.
-        Network = 7,
-        /// A network instance.
-        NetworkInstance = 8,
-        /// A content tree.
-        ContentTree = 9,
-        /// A blob of a content tree.
-        Blob = 10,
-        /// A volume.
-        Volume = 11,
+        Unspecified = 0, BaseOs = 1, SystemAdapter = 2, Vault = 3, Attestation = 4, AppInstance = 5,
+        Port = 6, Network = 7, NetworkInstance = 8, ContentTree = 9, Blob = 10, Volume = 11,
     }
 }
 
