@@ -1,5 +1,8 @@
 //! Writes `schemas/` again: `cargo run -p topics --example write_schemas`.
 
+#[path = "../tests/schema.rs"]
+mod schema;
+
 use std::error::Error;
 use std::fs::File;
 use std::io::Write as _;
@@ -8,9 +11,9 @@ use std::path::Path;
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
     let all = [
-        (".", topics::schema::all()),
-        ("commands", topics::schema::commands()),
-        ("served", topics::schema::served()),
+        (".", schema::all()),
+        ("commands", schema::commands()),
+        ("served", schema::served()),
     ];
     for (folder, schemas) in all {
         std::fs::create_dir_all(dir.join(folder))?;

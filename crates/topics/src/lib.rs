@@ -5,12 +5,14 @@
 mod cluster;
 mod device;
 mod drain;
+mod every;
 mod form;
 mod node_status;
 mod others;
 mod report;
 
-pub use form::{Reread, fit, go_json, readers, schema};
+pub use every::{Reread, readers};
+pub use form::{fit, go_json};
 use form::{cidr, letters, numbers, secret, shared, time};
 
 pub use cidr::Cidr;
@@ -34,70 +36,17 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// `$of::<T>()` for every topic `T`, sorted by name.
-macro_rules! every_topic {
-    ($of:ident) => {
-        vec![
-            $of::<crate::AgentTrouble>(),
-            $of::<crate::AppInstanceConfig>(),
-            $of::<crate::AppLogMarks>(),
-            $of::<crate::BaseOSMgrStatus>(),
-            $of::<crate::BaseOsConfig>(),
-            $of::<crate::BaseOsStatus>(),
-            $of::<crate::ClusterDecision>(),
-            $of::<crate::ConfigItemValueMap>(),
-            $of::<crate::ContentTreeStatus>(),
-            $of::<crate::ControllerCert>(),
-            $of::<crate::DeviceNetworkStatus>(),
-            $of::<crate::DeviceOpPending>(),
-            $of::<crate::DomainStatus>(),
-            $of::<crate::DrainHistory>(),
-            $of::<crate::DrainJournal>(),
-            $of::<crate::DrainPreflight>(),
-            $of::<crate::ENClusterAppStatus>(),
-            $of::<crate::EdgeNodeCert>(),
-            $of::<crate::EdgeNodeClusterConfig>(),
-            $of::<crate::EdgeNodeClusterStatus>(),
-            $of::<crate::EdgeNodeInfo>(),
-            $of::<crate::ImageWrite>(),
-            $of::<crate::KubeClusterInfo>(),
-            $of::<crate::KubeClusterUpdateStatus>(),
-            $of::<crate::KubeConfig>(),
-            $of::<crate::KubeLeaderElectInfo>(),
-            $of::<crate::KubeStatsState>(),
-            $of::<crate::KubeUserServices>(),
-            $of::<crate::NodeAgentStatus>(),
-            $of::<crate::NodeDrainProgress>(),
-            $of::<crate::NodeDrainRequest>(),
-            $of::<crate::NodeDrainStatus>(),
-            $of::<crate::NodeLeave>(),
-            $of::<crate::NodeOutage>(),
-            $of::<crate::OperationPause>(),
-            $of::<crate::SiteOperation>(),
-            $of::<crate::K3sUpdate>(),
-            $of::<crate::SiteStatus>(),
-            $of::<crate::OutageAnswer>(),
-            $of::<crate::OutageQuestion>(),
-            $of::<crate::VaultStatus>(),
-            $of::<crate::VolumeMgrStatus>(),
-            $of::<crate::ZbootConfig>(),
-            $of::<crate::ZbootStatus>(),
-            $of::<crate::ZedAgentStatus>(),
-        ]
-    };
-}
-use every_topic;
-
-/// A topic of bounded length.
+/// A topic whose length is bounded once the texts of `cut` are.
 macro_rules! topic {
-    ($name:ident: $kind:ident) => {
-        crate::topic!($name: $kind, Some("global"));
-    };
-    ($name:ident: $kind:ident, $key:expr) => {
+    ($name:ident: $kind:ident $(, key $key:expr)? $(, cut $($text:ident)+)?) => {
         impl crate::Topic for $name {
             const NAME: &'static str = stringify!($name);
             const KIND: crate::Kind = crate::Kind::$kind;
-            const KEY: Option<&'static str> = $key;
+            $(const KEY: Option<&'static str> = $key;)?
+
+            $(fn cut(&mut self, most: crate::Most) {
+                most.each([$(&mut self.$text),+]);
+            })?
         }
     };
 }

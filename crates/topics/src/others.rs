@@ -34,7 +34,7 @@ pub struct AppInstanceConfig {
     pub affinity_type: Affinity,
 }
 
-topic!(AppInstanceConfig: Volatile, None);
+topic!(AppInstanceConfig: Volatile, key None);
 
 /// Settings of a virtual machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -114,7 +114,7 @@ pub struct ContentTreeStatus {
     pub error_retry_condition: String,
 }
 
-topic!(ContentTreeStatus: Volatile, None);
+topic!(ContentTreeStatus: Volatile, key None);
 
 /// A certificate that the controller encrypts with; the key is the hash of it in lower-case hex.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -124,7 +124,7 @@ pub struct ControllerCert {
     pub cert: Option<Base64>,
 }
 
-topic!(ControllerCert: Volatile, None);
+topic!(ControllerCert: Volatile, key None);
 
 /// The ports of the device.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -173,7 +173,7 @@ pub struct DomainStatus {
     pub activated: bool,
 }
 
-topic!(DomainStatus: Volatile, None);
+topic!(DomainStatus: Volatile, key None);
 
 /// A certificate that the device encrypts with; the key is the hash of it in lower-case hex.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -185,7 +185,7 @@ pub struct EdgeNodeCert {
     pub is_tpm: bool,
 }
 
-topic!(EdgeNodeCert: Persistent, None);
+topic!(EdgeNodeCert: Persistent, key None);
 
 /// The encrypted store of the device; the key is its name.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -202,7 +202,7 @@ pub struct VaultStatus {
     pub mismatching_pcrs: Option<Vec<i64>>,
 }
 
-topic!(VaultStatus: Volatile, None);
+topic!(VaultStatus: Volatile, key None);
 
 /// Space for volumes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -212,4 +212,4 @@ pub struct VolumeMgrStatus {
     pub remaining_space: u64,
 }
 
-topic!(VolumeMgrStatus: Volatile, Some("volumemgr"));
+topic!(VolumeMgrStatus: Volatile, key Some("volumemgr"));

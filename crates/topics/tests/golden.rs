@@ -130,23 +130,10 @@ fn our_own_topics_are_written_back_byte_for_byte() {
         let zero: T = read(Path::new("{}"), "{}");
         unchanged::<T>(Path::new("zero"), &String::from_utf8(go_json::to_vec(&zero).unwrap()).unwrap());
     }
-    one::<topics::DrainPreflight>();
-    one::<topics::NodeDrainProgress>();
-    one::<topics::DrainHistory>();
-    one::<topics::DrainJournal>();
-    one::<topics::DeviceOpPending>();
-    one::<topics::KubeStatsState>();
-    one::<topics::NodeLeave>();
-    one::<topics::NodeOutage>();
-    one::<topics::SiteOperation>();
-    one::<topics::K3sUpdate>();
-    one::<topics::SiteStatus>();
-    one::<topics::ClusterDecision>();
-    one::<topics::OutageAnswer>();
-    one::<topics::OutageQuestion>();
-    one::<topics::AppLogMarks>();
-    one::<topics::AgentTrouble>();
-    one::<topics::ImageWrite>();
+    each_sampled_topic!(one():
+        DrainPreflight NodeDrainProgress DrainHistory DrainJournal DeviceOpPending KubeStatsState
+        NodeLeave NodeOutage SiteOperation K3sUpdate SiteStatus ClusterDecision OutageAnswer
+        OutageQuestion AppLogMarks AgentTrouble ImageWrite);
 }
 
 #[test]
@@ -323,9 +310,9 @@ fn d_k13_unclear_force_files_are_refused_with_the_next_step() {
 #[test]
 fn the_schemas_on_disk_are_those_of_the_types() {
     let all = [
-        ("schemas", topics::schema::all()),
-        ("schemas/commands", topics::schema::commands()),
-        ("schemas/served", topics::schema::served()),
+        ("schemas", crate::schema::all()),
+        ("schemas/commands", crate::schema::commands()),
+        ("schemas/served", crate::schema::served()),
     ];
     for (folder, schemas) in all {
         let held = here().join("../..").join(folder);
@@ -369,7 +356,7 @@ fn fit(schema: &Value, samples: Vec<(PathBuf, String)>) -> usize {
 
 #[test]
 fn every_sample_fits_its_schema() {
-    let disk: usize = topics::schema::all().iter().map(|(topic, schema)| fit(schema, samples(topic))).sum();
+    let disk: usize = crate::schema::all().iter().map(|(topic, schema)| fit(schema, samples(topic))).sum();
     assert_eq!(disk, 109, "samples of the form on disk");
     let carried = |topic: &str| texts(&golden().join(topic).join("wire"));
     let wire: usize = crate::wire::schemas().iter().map(|(topic, schema)| fit(schema, carried(topic))).sum();
@@ -380,7 +367,7 @@ fn every_sample_fits_its_schema() {
 fn the_two_forms_of_a_value_do_not_fit_each_others_schemas() {
     let schema =
         |all: Vec<(&str, Value)>| all.into_iter().find(|(topic, _)| *topic == "KubeClusterInfo").unwrap().1;
-    let (disk, wire) = (schema(topics::schema::all()), schema(crate::wire::schemas()));
+    let (disk, wire) = (schema(crate::schema::all()), schema(crate::wire::schemas()));
     let text = |path: &str| serde_json::from_str(&fs::read_to_string(golden().join(path)).unwrap()).unwrap();
     let (on_disk, carried): (Value, Value) =
         (text("KubeClusterInfo/full.json"), text("KubeClusterInfo/wire/full.json"));
@@ -393,7 +380,7 @@ fn the_two_forms_of_a_value_do_not_fit_each_others_schemas() {
 
 #[test]
 fn a_wrong_value_does_not_fit_its_schema() {
-    let schemas: BTreeMap<&str, Value> = topics::schema::all().into_iter().collect();
+    let schemas: BTreeMap<&str, Value> = crate::schema::all().into_iter().collect();
     for (topic, member, wrong) in [
         ("NodeDrainStatus", "/Status", r#""9""#),
         ("NodeDrainStatus", "/Status", "256"),
@@ -425,7 +412,7 @@ fn every_topic_and_every_member_is_described() {
             }
         }
     }
-    for (topic, schema) in topics::schema::all() {
+    for (topic, schema) in crate::schema::all() {
         assert_eq!(schema["title"], topic);
         let mut found = Vec::new();
         undescribed(&schema, topic, &mut found);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 /// Every topic by name with the schema of its form on a socket.
 pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
-    let mut all = topics::schema::all();
+    let mut all = crate::schema::all();
     for (_, schema) in &mut all {
         on_the_wire(schema);
     }

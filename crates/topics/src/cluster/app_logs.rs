@@ -29,9 +29,7 @@ impl Topic for AppLogMarks {
     fn cut(&mut self, most: Most) {
         self.containers_omitted = most.list(&mut self.containers);
         for mark in &mut self.containers {
-            for text in [&mut mark.pod, &mut mark.pod_uid, &mut mark.container] {
-                most.text(text);
-            }
+            most.each([&mut mark.pod, &mut mark.pod_uid, &mut mark.container]);
             // The last moments matter.
             let moments = mark.moments.len().saturating_sub(MOMENTS);
             mark.moments.drain(..moments);

@@ -32,15 +32,7 @@ pub struct KubeLeaderElectInfo {
     pub latest_change: GoTime,
 }
 
-impl Topic for KubeLeaderElectInfo {
-    const NAME: &'static str = "KubeLeaderElectInfo";
-    const KIND: Kind = Kind::Volatile;
-
-    fn cut(&mut self, most: Most) {
-        most.text(&mut self.leader_identity);
-        most.text(&mut self.app_op_leader_identity);
-    }
-}
+topic!(KubeLeaderElectInfo: Volatile, cut leader_identity app_op_leader_identity);
 
 /// An application as this node sees it in the cluster; the key is its UUID.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -67,15 +59,7 @@ pub struct ENClusterAppStatus {
     pub vnc_port: u32,
 }
 
-impl Topic for ENClusterAppStatus {
-    const NAME: &'static str = "ENClusterAppStatus";
-    const KIND: Kind = Kind::Volatile;
-    const KEY: Option<&'static str> = None;
-
-    fn cut(&mut self, most: Most) {
-        most.text(&mut self.vmi_name);
-    }
-}
+topic!(ENClusterAppStatus: Volatile, key None, cut vmi_name);
 
 numbers! {
     /// What this node knows of an application in the cluster.
@@ -174,9 +158,7 @@ impl Topic for KubeStatsState {
 
     fn cut(&mut self, most: Most) {
         for KubeStatsPart { name, error, next_step, since: _ } in &mut self.parts {
-            for text in [name, error, next_step] {
-                most.text(text);
-            }
+            most.each([name, error, next_step]);
         }
     }
 }

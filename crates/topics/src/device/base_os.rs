@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::numbers;
-use crate::{ErrorEntity, ErrorSeverity, GoTime, Kind, Most, Topic, topic};
+use crate::{ErrorEntity, ErrorSeverity, GoTime, topic};
 
 /// The OS image that the controller wants.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -24,7 +24,7 @@ pub struct BaseOsConfig {
     pub activate: bool,
 }
 
-topic!(BaseOsConfig: Volatile, None);
+topic!(BaseOsConfig: Volatile, key None);
 
 /// How far an OS image is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -59,17 +59,7 @@ pub struct BaseOsStatus {
     pub error_entities: Option<Vec<ErrorEntity>>,
 }
 
-impl Topic for BaseOsStatus {
-    const NAME: &'static str = "BaseOsStatus";
-    const KIND: Kind = Kind::Volatile;
-    const KEY: Option<&'static str> = None;
-
-    fn cut(&mut self, most: Most) {
-        for text in [&mut self.base_os_version, &mut self.error, &mut self.error_retry_condition] {
-            most.text(text);
-        }
-    }
-}
+topic!(BaseOsStatus: Volatile, key None, cut base_os_version error error_retry_condition);
 
 /// How far an OS image is on its way into a partition, while it is written there. A topic of our own: the reference's
 /// status of an image has no member for it.
@@ -121,7 +111,7 @@ pub struct ZbootConfig {
     pub test_complete: bool,
 }
 
-topic!(ZbootConfig: Volatile, None);
+topic!(ZbootConfig: Volatile, key None);
 
 /// One of the two partitions.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -143,4 +133,4 @@ pub struct ZbootStatus {
     pub test_complete: bool,
 }
 
-topic!(ZbootStatus: Volatile, None);
+topic!(ZbootStatus: Volatile, key None);

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::numbers;
-use crate::{GoTime, Kind, Most, Topic};
+use crate::{GoTime, topic};
 
 numbers! {
     /// How the last reading of the device config went.
@@ -149,22 +149,8 @@ pub struct ZedAgentStatus {
     pub loc_url: String,
 }
 
-impl Topic for ZedAgentStatus {
-    const NAME: &'static str = "ZedAgentStatus";
-    const KIND: Kind = Kind::Volatile;
-    const KEY: Option<&'static str> = Some("zedagent");
-
-    fn cut(&mut self, most: Most) {
-        for text in [
-            &mut self.requested_reboot_reason,
-            &mut self.current_profile,
-            &mut self.attest_error,
-            &mut self.vault_err,
-        ] {
-            most.text(text);
-        }
-    }
-}
+topic!(ZedAgentStatus: Volatile, key Some("zedagent"),
+    cut requested_reboot_reason current_profile attest_error vault_err);
 
 /// What nodeagent does, and why the device started.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -209,17 +195,7 @@ pub struct NodeAgentStatus {
     pub wait_drain_in_progress: bool,
 }
 
-impl Topic for NodeAgentStatus {
-    const NAME: &'static str = "NodeAgentStatus";
-    const KIND: Kind = Kind::Volatile;
-    const KEY: Option<&'static str> = Some("nodeagent");
-
-    fn cut(&mut self, most: Most) {
-        for text in [&mut self.reboot_reason, &mut self.reboot_stack, &mut self.reboot_image] {
-            most.text(text);
-        }
-    }
-}
+topic!(NodeAgentStatus: Volatile, key Some("nodeagent"), cut reboot_reason reboot_stack reboot_image);
 
 /// Counter file of a device operation, `/persist/status/rebootConfig` and `shutdownConfig`; no topic.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

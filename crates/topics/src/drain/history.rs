@@ -39,9 +39,7 @@ impl Topic for DrainHistory {
         most.list(&mut self.pauses);
         self.pauses.iter_mut().for_each(|it| it.pause.cut(most));
         for it in &mut self.drains {
-            for text in [&mut it.context, &mut it.boot_id, &mut it.skip] {
-                most.text(text);
-            }
+            most.each([&mut it.context, &mut it.boot_id, &mut it.skip]);
             it.steps_left_out = it.steps_left_out.saturating_add(most.list(&mut it.steps));
             for step in &mut it.steps {
                 most.text(&mut step.text);
@@ -50,9 +48,7 @@ impl Topic for DrainHistory {
             it.more_left = it.more_left.saturating_add(most.texts(&mut it.left));
         }
         for it in &mut self.forced {
-            for text in [&mut it.owner, &mut it.refused, &mut it.effect] {
-                most.text(text);
-            }
+            most.each([&mut it.owner, &mut it.refused, &mut it.effect]);
         }
     }
 }

@@ -112,9 +112,7 @@ impl Topic for DrainJournal {
     const KIND: Kind = Kind::Persistent;
 
     fn cut(&mut self, most: Most) {
-        for text in [&mut self.boot_id, &mut self.context, &mut self.skip, &mut self.reason] {
-            most.text(text);
-        }
+        most.each([&mut self.boot_id, &mut self.context, &mut self.skip, &mut self.reason]);
         self.left_omitted = self.left_omitted.saturating_add(most.texts(&mut self.left));
         for answer in &mut self.answers {
             answer.cut(most);

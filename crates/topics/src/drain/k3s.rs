@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{GoTime, Kind, Most, NodeDrainRequest, Requester, Topic};
+use crate::{GoTime, NodeDrainRequest, Requester, topic};
 
 /// Context of a request that needs a turn and no drain: k3s restarts, and the node's pods stay.
 pub const K3S_RESTART: &str = "k3s restart";
@@ -67,23 +67,7 @@ impl K3sUpdate {
     }
 }
 
-impl Topic for K3sUpdate {
-    const NAME: &'static str = "K3sUpdate";
-    const KIND: Kind = Kind::Persistent;
-
-    fn cut(&mut self, most: Most) {
-        for text in [
-            &mut self.from,
-            &mut self.to,
-            &mut self.boot_id,
-            &mut self.skip,
-            &mut self.waiting_for,
-            &mut self.next_step,
-        ] {
-            most.text(text);
-        }
-    }
-}
+topic!(K3sUpdate: Persistent, cut from to boot_id skip waiting_for next_step);
 
 /// How far an update of k3s is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]

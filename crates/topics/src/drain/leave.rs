@@ -55,9 +55,7 @@ impl Topic for NodeLeave {
     const KIND: Kind = Kind::Persistent;
 
     fn cut(&mut self, most: Most) {
-        for text in [&mut self.cluster_name, &mut self.reason, &mut self.next_step, &mut self.boot_id] {
-            most.text(text);
-        }
+        most.each([&mut self.cluster_name, &mut self.reason, &mut self.next_step, &mut self.boot_id]);
         self.blockers_omitted = self.blockers_omitted.saturating_add(cut_blockers(&mut self.blockers, most));
         self.passed_over_omitted = most.texts(&mut self.passed_over);
         self.marks.cut(most);

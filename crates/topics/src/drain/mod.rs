@@ -36,7 +36,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::numbers;
-use crate::{GoTime, Kind, Most, Topic, go_json, topic};
+use crate::{GoTime, go_json, topic};
 
 /// What a requester asks of zedkube: drain this node for me.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -58,14 +58,7 @@ impl NodeDrainRequest {
     }
 }
 
-impl Topic for NodeDrainRequest {
-    const NAME: &'static str = "NodeDrainRequest";
-    const KIND: Kind = Kind::Volatile;
-
-    fn cut(&mut self, most: Most) {
-        most.text(&mut self.context);
-    }
-}
+topic!(NodeDrainRequest: Volatile, cut context);
 
 /// Identity of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

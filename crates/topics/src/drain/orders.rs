@@ -120,9 +120,7 @@ impl Topic for DrainPreflight {
     fn cut(&mut self, most: Most) {
         self.left_out += most.list(&mut self.findings);
         for it in &mut self.findings {
-            for text in [&mut it.text, &mut it.next_step, &mut it.passed_by] {
-                most.text(text);
-            }
+            most.each([&mut it.text, &mut it.next_step, &mut it.passed_by]);
         }
     }
 }

@@ -7,7 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Kind, Most, Requester, Topic};
+use crate::{Requester, topic};
 
 /// What nodeagent asks zedkube before the machine goes down, and why it is not down yet.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -27,16 +27,7 @@ pub struct OutageQuestion {
     pub next_step: String,
 }
 
-impl Topic for OutageQuestion {
-    const NAME: &'static str = "OutageQuestion";
-    const KIND: Kind = Kind::Volatile;
-
-    fn cut(&mut self, most: Most) {
-        for text in [&mut self.op, &mut self.held, &mut self.next_step] {
-            most.text(text);
-        }
-    }
-}
+topic!(OutageQuestion: Volatile, cut op held next_step);
 
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
@@ -73,15 +64,7 @@ pub struct OutageAnswer {
     pub role: OutageRole,
 }
 
-impl Topic for OutageAnswer {
-    const NAME: &'static str = "OutageAnswer";
-    const KIND: Kind = Kind::Volatile;
-
-    fn cut(&mut self, most: Most) {
-        most.text(&mut self.why);
-        most.text(&mut self.next_step);
-    }
-}
+topic!(OutageAnswer: Volatile, cut why next_step);
 
 /// An answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]

@@ -27,9 +27,7 @@ pub struct StorageWait {
 
 impl StorageWait {
     pub(crate) fn cut(&mut self, most: Most) {
-        for text in [&mut self.volume, &mut self.node, &mut self.reason, &mut self.next_step] {
-            most.text(text);
-        }
+        most.each([&mut self.volume, &mut self.node, &mut self.reason, &mut self.next_step]);
     }
 }
 
@@ -114,9 +112,7 @@ pub struct GateWarning {
 
 impl GateWarning {
     pub(crate) fn cut(&mut self, most: Most) {
-        for text in [&mut self.layer, &mut self.words, &mut self.next_step] {
-            most.text(text);
-        }
+        most.each([&mut self.layer, &mut self.words, &mut self.next_step]);
     }
 }
 
@@ -178,9 +174,7 @@ pub(crate) fn cut_blockers(blockers: &mut Vec<Blocker>, most: Most) -> u32 {
         it.next_step.clear();
     }
     for Blocker { pod, uid, code, reason, next_step, since: _ } in blockers {
-        for text in [pod, uid, code, reason, next_step] {
-            most.text(text);
-        }
+        most.each([pod, uid, code, reason, next_step]);
     }
     omitted
 }

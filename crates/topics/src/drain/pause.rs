@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{GoTime, Kind, Most, Topic};
+use crate::{GoTime, topic};
 
 /// The rest of a pause with an end, written down from time to time by zedagent: the same, with less time. It
 /// counts in later boots while it belongs to the pause in [`PAUSE_FILE`].
@@ -46,15 +46,7 @@ const fn is_zero(secs: &u64) -> bool {
     *secs == 0
 }
 
-impl Topic for OperationPause {
-    const NAME: &'static str = "OperationPause";
-    const KIND: Kind = Kind::Persistent;
-
-    fn cut(&mut self, most: Most) {
-        most.text(&mut self.by);
-        most.text(&mut self.reason);
-    }
-}
+topic!(OperationPause: Persistent, cut by reason);
 
 /// Which operations wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]

@@ -15,7 +15,7 @@ use super::parts::cut_blockers;
 use crate::number;
 use crate::{
     Blocker, BootGate, DrainStatus, GoTime, Kind, MachineProgress, Most, OperationPause, RequestId,
-    Requester, RunningLimit, StorageWait, Topic, TurnShown,
+    Requester, RunningLimit, StorageWait, Topic, TurnShown, topic,
 };
 
 /// What zedkube is doing, what blocks, since when, until when, and what to do.
@@ -164,7 +164,7 @@ impl Topic for NodeDrainProgress {
 
     fn cut(&mut self, most: Most) {
         let gate = &mut self.gate;
-        for text in [
+        most.each([
             &mut self.context,
             &mut self.tier,
             &mut self.skip,
@@ -174,16 +174,12 @@ impl Topic for NodeDrainProgress {
             &mut gate.layer,
             &mut gate.words,
             &mut gate.next_step,
-        ] {
-            most.text(text);
-        }
+        ]);
         self.pause.cut(most);
         self.blockers_omitted = self.blockers_omitted.saturating_add(cut_blockers(&mut self.blockers, most));
         self.machines_omitted = self.machines_omitted.saturating_add(most.list(&mut self.machines));
         for MachineProgress { name, state, reason } in &mut self.machines {
-            for text in [name, state, reason] {
-                most.text(text);
-            }
+            most.each([name, state, reason]);
         }
         self.volumes_omitted = self.volumes_omitted.saturating_add(most.texts(&mut self.volumes));
         self.storage_omitted = self.storage_omitted.saturating_add(most.list(&mut self.storage));
@@ -472,24 +468,7 @@ pub struct DeviceOpPending {
     pub site: String,
 }
 
-impl Topic for DeviceOpPending {
-    const NAME: &'static str = "DeviceOpPending";
-    const KIND: Kind = Kind::Persistent;
-    const KEY: Option<&'static str> = None;
-
-    fn cut(&mut self, most: Most) {
-        for text in [
-            &mut self.ops_time,
-            &mut self.boot_id,
-            &mut self.waiting_for,
-            &mut self.next_step,
-            &mut self.skip,
-            &mut self.site,
-        ] {
-            most.text(text);
-        }
-    }
-}
+topic!(DeviceOpPending: Persistent, key None, cut ops_time boot_id waiting_for next_step skip site);
 
 /// A device operation of the controller.
 #[derive(

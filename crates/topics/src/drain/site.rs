@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{DeviceOp, GoTime, Kind, Most, Topic, topic};
+use crate::{DeviceOp, GoTime, topic};
 
 /// A shutdown or reboot of the whole site, as this node has it; there is no file while there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -150,13 +150,4 @@ pub struct SiteStep {
 
 topic!(SiteStatus: Volatile);
 
-impl Topic for SiteOperation {
-    const NAME: &'static str = "SiteOperation";
-    const KIND: Kind = Kind::Persistent;
-
-    fn cut(&mut self, most: Most) {
-        for text in [&mut self.by, &mut self.waiting_for, &mut self.next_step] {
-            most.text(text);
-        }
-    }
-}
+topic!(SiteOperation: Persistent, cut by waiting_for next_step);

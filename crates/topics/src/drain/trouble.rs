@@ -29,9 +29,7 @@ impl Topic for AgentTrouble {
     fn cut(&mut self, most: Most) {
         self.more = self.more.saturating_add(most.list(&mut self.troubles));
         for Trouble { what, path, error, holds, next_step, since: _ } in &mut self.troubles {
-            for text in [what, path, error, next_step].into_iter().chain(holds) {
-                most.text(text);
-            }
+            most.each([what, path, error, next_step].into_iter().chain(holds));
         }
     }
 }

@@ -39,9 +39,7 @@ impl Most {
     /// The same, with each text cut.
     pub(crate) fn texts(self, items: &mut Vec<String>) -> u32 {
         let out = self.list(items);
-        for it in items {
-            self.text(it);
-        }
+        self.each(items);
         out
     }
 
@@ -54,6 +52,10 @@ impl Most {
     pub(crate) fn set<K: Ord + Clone>(self, items: &mut BTreeSet<K>) -> u32 {
         let Some(first_out) = items.iter().nth(self.items).cloned() else { return 0 };
         u32::try_from(items.split_off(&first_out).len()).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn each<'a>(self, texts: impl IntoIterator<Item = &'a mut String>) {
+        texts.into_iter().for_each(|it| self.text(it));
     }
 
     pub(crate) fn text(self, text: &mut String) {

@@ -1,28 +1,27 @@
 //! JSON Schemas of all topics, from their types.
 //!
 //! They describe what is written, and of topics that only other agents publish what is read. Unknown members are
-//! allowed, as readers ignore them. Pure: no clock, no I/O, no task.
+//! allowed, as readers ignore them.
 
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
-
-use crate::Topic;
+use topics::{Topic, every_topic};
 
 /// JSON Schema 2020-12, sorted by name.
-pub fn all() -> Vec<(&'static str, Value)> {
-    crate::every_topic!(schema)
+pub(crate) fn all() -> Vec<(&'static str, Value)> {
+    every_topic!(schema)
 }
 
 /// Output of commands for programs, by command.
-pub fn commands() -> Vec<(&'static str, Value)> {
-    vec![("verify", of::<crate::VerifyReport>())]
+pub(crate) fn commands() -> Vec<(&'static str, Value)> {
+    vec![("verify", of::<topics::VerifyReport>())]
 }
 
 /// Answers of the status server, by path.
-pub fn served() -> Vec<(&'static str, Value)> {
-    vec![("status.json", of::<crate::NodeStatus>()), ("drain", of::<crate::Headline>())]
+pub(crate) fn served() -> Vec<(&'static str, Value)> {
+    vec![("status.json", of::<topics::NodeStatus>()), ("drain", of::<topics::Headline>())]
 }
 
 fn schema<T: Topic>() -> (&'static str, Value) {
