@@ -2,10 +2,13 @@
 
 #![no_main]
 
+#[path = "../../crates/topics/tests/orders.rs"]
+mod orders;
+
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Err(broken) = agent::operator::trial(bytes) {
+    if let Err(broken) = orders::trial(bytes) {
         panic!("{broken}");
     }
 });

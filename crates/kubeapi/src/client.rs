@@ -143,10 +143,7 @@ impl ApiClient {
 
     /// For a person; its source where the address is not known yet.
     pub fn address(&self) -> String {
-        let address = match &*self.source {
-            ClientSource::File(file) => file.address(),
-            ClientSource::Given { .. } => String::new(),
-        };
+        let address = self.file().map(|it| it.address()).unwrap_or_default();
         if address.is_empty() { self.via() } else { address.trim_end_matches('/').to_owned() }
     }
 
@@ -197,36 +194,32 @@ impl ApiClient {
         self.dates.now()
     }
 
+    /// `None` for a given client.
+    fn file(&self) -> Option<&Arc<KubeconfigFile>> {
+        match &*self.source {
+            ClientSource::Given { .. } => None,
+            ClientSource::File(file) => Some(file),
+        }
+    }
+
     /// What we show the server, where it has an end; `None` for a given client.
     pub fn credential(&self) -> Result<Option<Credential>, String> {
-        match &*self.source {
-            ClientSource::Given { .. } => Ok(None),
-            ClientSource::File(file) => file.credential(),
-        }
+        self.file().map_or(Ok(None), |it| it.credential())
     }
 
     /// `None` for a given client.
     pub fn kubeconfig(&self) -> Option<&Path> {
-        match &*self.source {
-            ClientSource::Given { .. } => None,
-            ClientSource::File(file) => Some(file.path()),
-        }
+        self.file().map(|it| it.path())
     }
 
     /// Content of the kubeconfig, and the token that is written in it; both are secrets.
     pub(crate) fn inline_token(&self) -> Result<Option<(String, String)>, Error> {
-        match &*self.source {
-            ClientSource::Given { .. } => Ok(None),
-            ClientSource::File(file) => file.inline_token(),
-        }
+        self.file().map_or(Ok(None), |it| it.inline_token())
     }
 
     /// `None` for a given client.
     pub fn place(&self) -> Result<Option<ClusterEndpoint>, Error> {
-        match &*self.source {
-            ClientSource::Given { .. } => Ok(None),
-            ClientSource::File(file) => file.place().map(Some),
-        }
+        self.file().map(|it| it.place()).transpose()
     }
 
     pub(crate) async fn read(&self, what: &str, request: BuiltRequest) -> Result<Vec<u8>, Error> {
@@ -396,9 +389,9 @@ impl ApiClient {
 
     /// Returns when the kubeconfig changes or appears; never for a given client.
     pub async fn renewed(&self) {
-        match &*self.source {
-            ClientSource::Given { .. } => std::future::pending().await,
-            ClientSource::File(file) => file.renewed().await,
+        match self.file() {
+            None => std::future::pending().await,
+            Some(file) => file.renewed().await,
         }
     }
 
@@ -414,7 +407,7 @@ impl ApiClient {
     fn forget_after(&self, error: &Error) {
         let refused = matches!(error, Error::Refused { answer, .. } if answer.code == 401);
         let credentials = refused || matches!(error, Error::Connection { .. });
-        if let (true, ClientSource::File(file)) = (credentials, &*self.source) {
+        if let Some(file) = self.file().filter(|_| credentials) {
             file.forget();
         }
     }

@@ -72,9 +72,12 @@ impl KubeconfigFile {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    fn wrong(&self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error::Kubeconfig { path: self.path.clone(), source: source.into() }
+    }
+
     /// [`KubeconfigFile::client`] on a thread of its own, which may hang with the disk. Dropping it loses nothing.
     pub(crate) async fn client_within_limit(self: &Arc<Self>) -> Result<Client, Error> {
-        let wrong = |why: String| Error::Kubeconfig { path: self.path.clone(), source: why.into() };
         let look = async {
             let one_at_a_time = Arc::clone(&self.looks).lock_owned().await;
             let file = Arc::clone(self);
@@ -87,8 +90,8 @@ impl KubeconfigFile {
         };
         match tokio::time::timeout(LOOK_LIMIT, look).await {
             Ok(Ok(client)) => client,
-            Ok(Err(ended)) => Err(wrong(ended.to_string())),
-            Err(_elapsed) => Err(wrong("its disk does not answer".to_owned())),
+            Ok(Err(ended)) => Err(self.wrong(ended)),
+            Err(_elapsed) => Err(self.wrong("its disk does not answer")),
         }
     }
 
@@ -99,20 +102,15 @@ impl KubeconfigFile {
         }
         // A missing file is reported at each call.
         Stamp::of(&self.path)?;
-        let wrong = |source: Box<dyn std::error::Error + Send + Sync>| Error::Kubeconfig {
-            path: self.path.clone(),
-            source,
-        };
         let mut stamps = Vec::new();
         let mut read = |path: &Path| {
             stamps.push((path.to_owned(), Stamp::of(path).ok()));
             read_file(path)
         };
-        let text = read(&self.path).map_err(|it| wrong(it.into()))?;
-        let parsed =
-            parse(&text, self.path.parent().unwrap_or(Path::new("/"))).map_err(|it| wrong(it.into()))?;
-        let access = access(parsed, &mut read).map_err(|it| wrong(it.into()))?;
-        let client = connect::client(&access).map_err(|it| wrong(it.into()))?;
+        let text = read(&self.path).map_err(|it| self.wrong(it))?;
+        let parsed = self.parse(&text).map_err(|it| self.wrong(it))?;
+        let access = access(parsed, &mut read).map_err(|it| self.wrong(it))?;
+        let client = connect::client(&access).map_err(|it| self.wrong(it))?;
         debug!(path = %self.path.display(), "kubeconfig read");
         *self.address.lock().unwrap_or_else(PoisonError::into_inner) = access.server;
         let held = CachedClient { stamps, client: client.clone() };
@@ -122,22 +120,18 @@ impl KubeconfigFile {
 
     pub(crate) fn credential(&self) -> Result<Option<Credential>, String> {
         let parsed = self.parsed()?.1;
-        let bytes = |source| match source {
-            InlineOrFile::Here(bytes) => Ok(bytes),
-            InlineOrFile::File(path) => read_file(&path),
-        };
         Ok(match (parsed.identity, parsed.proof) {
-            (Some((certificate, _)), _) => Some(Credential::Certificate(bytes(certificate)?)),
+            (Some((certificate, _)), _) => Some(Credential::Certificate(certificate.bytes(&mut read_file)?)),
             (None, Some(HeaderCredential::Token(source))) => {
-                TokenLife::of(&String::from_utf8_lossy(&bytes(source)?)).map(Credential::Token)
+                let token = source.bytes(&mut read_file)?;
+                TokenLife::of(&String::from_utf8_lossy(&token)).map(Credential::Token)
             }
             (None, Some(HeaderCredential::Password { .. }) | None) => None,
         })
     }
 
     pub(crate) fn inline_token(&self) -> Result<Option<(String, String)>, Error> {
-        let wrong = |it: String| Error::Kubeconfig { path: self.path.clone(), source: it.into() };
-        let (text, parsed) = self.parsed().map_err(wrong)?;
+        let (text, parsed) = self.parsed().map_err(|it| self.wrong(it))?;
         let Some(HeaderCredential::Token(InlineOrFile::Here(token))) = parsed.proof else { return Ok(None) };
         let both = String::from_utf8(text).ok().zip(String::from_utf8(token).ok());
         Ok(both.map(|(file, token)| (file, token.trim().to_owned())))
@@ -145,22 +139,20 @@ impl KubeconfigFile {
 
     fn parsed(&self) -> Result<(Vec<u8>, Parsed), String> {
         let text = read_file(&self.path)?;
-        let parsed = parse(&text, self.path.parent().unwrap_or(Path::new("/")))?;
+        let parsed = self.parse(&text)?;
         Ok((text, parsed))
     }
 
+    fn parse(&self, text: &[u8]) -> Result<Parsed, String> {
+        parse(text, self.path.parent().unwrap_or(Path::new("/")))
+    }
+
     pub(crate) fn place(&self) -> Result<ClusterEndpoint, Error> {
-        let wrong = |it: String| Error::Kubeconfig { path: self.path.clone(), source: it.into() };
-        let read = || {
-            let (_, parsed) = self.parsed()?;
-            let authorities = match parsed.authorities {
-                None => Vec::new(),
-                Some(InlineOrFile::Here(bytes)) => bytes,
-                Some(InlineOrFile::File(path)) => read_file(&path)?,
-            };
-            Ok(ClusterEndpoint { server: parsed.server, server_name: parsed.server_name, authorities })
-        };
-        read().map_err(wrong)
+        let (_, Parsed { server, server_name, authorities, .. }) =
+            self.parsed().map_err(|it| self.wrong(it))?;
+        let authorities = authorities.map(|it| it.bytes(&mut read_file)).transpose();
+        let authorities = authorities.map_err(|it| self.wrong(it))?.unwrap_or_default();
+        Ok(ClusterEndpoint { server, server_name, authorities })
     }
 
     /// Returns when the file changes or appears. Looks at the file once a second, without calls.
@@ -185,10 +177,9 @@ impl KubeconfigFile {
 
 impl Stamp {
     fn of(path: &Path) -> Result<Self, Error> {
-        let facts = fs::metadata(path)
-            .map_err(|source| Error::Kubeconfig { path: path.to_owned(), source: source.into() })?;
-        short_enough(facts.len())
-            .map_err(|reason| Error::Kubeconfig { path: path.to_owned(), source: reason.into() })?;
+        let wrong = |source| Error::Kubeconfig { path: path.to_owned(), source };
+        let facts = fs::metadata(path).map_err(|source| wrong(source.into()))?;
+        short_enough(facts.len()).map_err(|reason| wrong(reason.into()))?;
         Ok(Self { inode: facts.ino(), bytes: facts.len(), changed: (facts.ctime(), facts.ctime_nsec()) })
     }
 }
@@ -200,11 +191,8 @@ pub(crate) fn understand(bytes: &[u8]) -> Result<(), String> {
 }
 
 /// Its contents, with the files that it names read.
-fn access(parsed: Parsed, read: &mut impl FnMut(&Path) -> Result<Vec<u8>, String>) -> Result<Access, String> {
-    let mut bytes = |source| match source {
-        InlineOrFile::Here(bytes) => Ok(bytes),
-        InlineOrFile::File(path) => read(&path),
-    };
+fn access(parsed: Parsed, read: &mut dyn FnMut(&Path) -> Result<Vec<u8>, String>) -> Result<Access, String> {
+    let mut bytes = |source: InlineOrFile| source.bytes(read);
     let authorities = parsed.authorities.map(&mut bytes).transpose()?.unwrap_or_default();
     let identity = match parsed.identity {
         None => None,

@@ -10,11 +10,7 @@ use std::path::Path;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
-    let all = [
-        (".", schema::all()),
-        ("commands", schema::commands()),
-        ("served", schema::served()),
-    ];
+    let all = [(".", schema::all()), ("commands", schema::commands()), ("served", schema::served())];
     for (folder, schemas) in all {
         std::fs::create_dir_all(dir.join(folder))?;
         for (topic, schema) in schemas {

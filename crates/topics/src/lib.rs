@@ -12,8 +12,8 @@ mod others;
 mod report;
 
 pub use every::{Reread, readers};
-pub use form::{fit, go_json};
 use form::{cidr, letters, numbers, secret, shared, time};
+pub use form::{fit, go_json};
 
 pub use cidr::Cidr;
 pub use cluster::*;

@@ -4,5 +4,6 @@
 
 mod corpus;
 mod golden;
+mod orders;
 mod schema;
 mod wire;

@@ -72,6 +72,18 @@ pub(super) enum InlineOrFile {
     File(PathBuf),
 }
 
+impl InlineOrFile {
+    pub(super) fn bytes(
+        self,
+        read: &mut dyn FnMut(&Path) -> Result<Vec<u8>, String>,
+    ) -> Result<Vec<u8>, String> {
+        match self {
+            Self::Here(bytes) => Ok(bytes),
+            Self::File(path) => read(&path),
+        }
+    }
+}
+
 pub(super) enum HeaderCredential {
     Token(InlineOrFile),
     Password { user: String, password: String },

@@ -161,6 +161,14 @@ pub fn kind(expected: &str) -> String {
     }
 }
 
+macro_rules! whole_numbers {
+    ($($method:ident)+) => { $(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
+            self.number(visitor)
+        }
+    )+ };
+}
+
 impl<'de> Deserializer<'de> for &'de Tree {
     type Error = JsonFault;
 
@@ -180,12 +188,7 @@ impl<'de> Deserializer<'de> for &'de Tree {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
-        match self {
-            Tree::Null => visitor.visit_none(),
-            Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) | Tree::List(_) | Tree::Object(_) => {
-                visitor.visit_some(self)
-            }
-        }
+        if matches!(self, Tree::Null) { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -229,36 +232,9 @@ impl<'de> Deserializer<'de> for &'de Tree {
         if matches!(self, Tree::Null) { visitor.visit_bool(false) } else { self.deserialize_any(visitor) }
     }
 
-    fn deserialize_u8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
-        self.number(visitor)
-    }
-
-    fn deserialize_u16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
-        self.number(visitor)
-    }
-
-    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
-        self.number(visitor)
-    }
-
-    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
-        self.number(visitor)
-    }
-
-    fn deserialize_i8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
-        self.number(visitor)
-    }
-
-    fn deserialize_i16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
-        self.number(visitor)
-    }
-
-    fn deserialize_i32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
-        self.number(visitor)
-    }
-
-    fn deserialize_i64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
-        self.number(visitor)
+    whole_numbers! {
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
@@ -274,20 +250,18 @@ impl<'de> Deserializer<'de> for &'de Tree {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
-        match self {
-            Tree::Null => visitor.visit_seq(Items { items: [].iter(), at: 0 }),
-            Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) | Tree::List(_) | Tree::Object(_) => {
-                self.deserialize_any(visitor)
-            }
+        if matches!(self, Tree::Null) {
+            visitor.visit_seq(Items { items: [].iter(), at: 0 })
+        } else {
+            self.deserialize_any(visitor)
         }
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
-        match self {
-            Tree::Null => visitor.visit_map(TreeMembers::all(&[])),
-            Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) | Tree::List(_) | Tree::Object(_) => {
-                self.deserialize_any(visitor)
-            }
+        if matches!(self, Tree::Null) {
+            visitor.visit_map(TreeMembers::all(&[]))
+        } else {
+            self.deserialize_any(visitor)
         }
     }
 
