@@ -17,13 +17,13 @@ use crate::quoted::codec;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Place {
-    root: tempfile::TempDir,
+    pub(crate) root: tempfile::TempDir,
     pub(crate) topic_root: TopicRoot,
     pub(crate) name: Name,
 }
 
 impl Place {
-    fn new(name: Name) -> Self {
+    pub(crate) fn new(name: Name) -> Self {
         let root = tempfile::tempdir().unwrap();
         let topic_root = TopicRoot::open(root.path()).unwrap();
         Self { root, topic_root, name }

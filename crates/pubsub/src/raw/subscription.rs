@@ -57,7 +57,7 @@ impl RawSubscription {
 
     pub(crate) async fn next(&mut self) -> Change<AnyValue> {
         loop {
-            if let Some(change) = self.known.take() {
+            if let Some(change) = self.known.told.pop_front() {
                 return change;
             }
             let dirt = match self.bell.take() {
@@ -81,7 +81,9 @@ impl RawSubscription {
                     self.retry.worked();
                     self.known.synced();
                 }
-                Some(error) if self.retry.failed() => self.known.bad(unreadable(&self.dir, &error)),
+                Some(error) if self.retry.failed() => {
+                    self.known.told.push_back(Change::Bad(unreadable(&self.dir, &error)));
+                }
                 Some(_) => {}
             }
         }
@@ -93,7 +95,7 @@ impl RawSubscription {
 
     /// In the order of keys.
     pub(crate) const fn values(&self) -> &BTreeMap<String, AnyValue> {
-        self.known.values()
+        &self.known.values
     }
 
     /// Reads the directory; returns the first error. What could not be read is noted for later.
@@ -134,71 +136,37 @@ impl RawSubscription {
     }
 
     fn read_one(&mut self, name: &OsStr, files: &mut DirReader<'_>) -> Result<(), Error> {
-        let fault = match said(name, files)? {
-            Said::Nothing => return Ok(()),
-            Said::Gone(key) => {
-                self.known.gone(key);
-                None
-            }
-            Said::Value(key, bytes) => match (self.decode)(bytes) {
-                Ok(value) => {
-                    self.known.put(key, value);
-                    None
-                }
-                Err(error) => Some(error.to_string()),
+        let key = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
+        if key.is_none() && name != RESTARTED {
+            return Ok(());
+        }
+        let mut fault = None;
+        match (files.read(name, FILE_LIMIT_BYTES), key) {
+            (Ok(None), Some(key)) => self.known.gone(key),
+            (Ok(None), None) => self.known.count(0),
+            (Ok(Some([])), _) => fault = Some("it is empty".to_owned()),
+            (Ok(Some(bytes)), Some(key)) => match (self.decode)(bytes) {
+                Ok(value) => self.known.put(key, value),
+                Err(error) => fault = Some(error.to_string()),
             },
-            Said::Restarted(count) => {
-                self.known.count(count);
-                None
+            // A text that is no number counts as one start, as the reference logs but does not do (D-P4).
+            (Ok(Some(bytes)), None) => {
+                self.known.count(String::from_utf8_lossy(bytes).trim().parse().unwrap_or(1));
             }
-            Said::Fault(reason) => Some(reason),
-        };
-        if let Some(reason) = new_fault(&mut self.bad, name, fault) {
-            self.known.bad(BadFile { path: self.dir.join(name), reason });
+            (Err(error), _) if error.is_refusal() => fault = Some(error.to_string()),
+            (Err(error), _) => return Err(error),
+        }
+        match fault {
+            None => drop(self.bad.remove(name)),
+            // Told already.
+            Some(reason) if self.bad.get(name) == Some(&reason) => {}
+            Some(reason) => {
+                self.bad.insert(name.to_owned(), reason.clone());
+                self.known.told.push_back(Change::Bad(BadFile { path: self.dir.join(name), reason }));
+            }
         }
         Ok(())
     }
-}
-
-/// What one file of a topic means.
-enum Said<'a> {
-    Nothing,
-    Gone(&'a str),
-    Value(&'a str, &'a [u8]),
-    Restarted(u32),
-    Fault(String),
-}
-
-fn said<'a>(name: &'a OsStr, files: &'a mut DirReader<'_>) -> Result<Said<'a>, Error> {
-    let key = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
-    if key.is_none() && name != RESTARTED {
-        return Ok(Said::Nothing);
-    }
-    Ok(match (files.read(name, FILE_LIMIT_BYTES), key) {
-        (Ok(None), Some(key)) => Said::Gone(key),
-        (Ok(None), None) => Said::Restarted(0),
-        (Ok(Some([])), _) => Said::Fault("it is empty".to_owned()),
-        (Ok(Some(bytes)), Some(key)) => Said::Value(key, bytes),
-        // A text that is no number counts as one start, as the reference logs but does not do (D-P4).
-        (Ok(Some(bytes)), None) => {
-            Said::Restarted(String::from_utf8_lossy(bytes).trim().parse().unwrap_or(1))
-        }
-        (Err(error), _) if error.is_refusal() => Said::Fault(error.to_string()),
-        (Err(error), _) => return Err(error),
-    })
-}
-
-/// Notes or clears a fault of a file; returns the reason when it is new.
-fn new_fault(bad: &mut BTreeMap<OsString, String>, name: &OsStr, fault: Option<String>) -> Option<String> {
-    let Some(reason) = fault else {
-        bad.remove(name);
-        return None;
-    };
-    if bad.get(name) == Some(&reason) {
-        return None;
-    }
-    bad.insert(name.to_owned(), reason.clone());
-    Some(reason)
 }
 
 fn unreadable(dir: &Path, error: &Error) -> BadFile {
@@ -209,7 +177,7 @@ fn unreadable(dir: &Path, error: &Error) -> BadFile {
 pub(crate) type Same = fn(&AnyValue, &AnyValue) -> bool;
 
 /// The values of one topic as read so far. Equal values are no change.
-pub(crate) struct Mirror {
+struct Mirror {
     same: Same,
     values: BTreeMap<String, AnyValue>,
     restarted: u32,
@@ -219,19 +187,11 @@ pub(crate) struct Mirror {
 }
 
 impl Mirror {
-    pub(crate) fn new(same: Same) -> Self {
+    fn new(same: Same) -> Self {
         Self { same, values: BTreeMap::new(), restarted: 0, synced: false, told: VecDeque::new() }
     }
 
-    pub(crate) fn take(&mut self) -> Option<Change<AnyValue>> {
-        self.told.pop_front()
-    }
-
-    pub(crate) const fn values(&self) -> &BTreeMap<String, AnyValue> {
-        &self.values
-    }
-
-    pub(crate) fn put(&mut self, key: &str, value: AnyValue) {
+    fn put(&mut self, key: &str, value: AnyValue) {
         let old = match self.values.get_mut(key) {
             Some(known) if (self.same)(known, &value) => return,
             Some(known) => Some(mem::replace(known, Arc::clone(&value))),
@@ -240,26 +200,22 @@ impl Mirror {
         self.told.push_back(Change::Put { key: key.to_owned(), value, old });
     }
 
-    pub(crate) fn gone(&mut self, key: &str) {
+    fn gone(&mut self, key: &str) {
         if let Some(old) = self.values.remove(key) {
             self.told.push_back(Change::Gone { key: key.to_owned(), old });
         }
     }
 
-    pub(crate) fn count(&mut self, restarted: u32) {
+    fn count(&mut self, restarted: u32) {
         if mem::replace(&mut self.restarted, restarted) != restarted {
             self.told.push_back(Change::Restarted(restarted));
         }
     }
 
     /// Marks the end of the first reading.
-    pub(crate) fn synced(&mut self) {
+    fn synced(&mut self) {
         if !mem::replace(&mut self.synced, true) {
             self.told.push_back(Change::Synced);
         }
-    }
-
-    pub(crate) fn bad(&mut self, finding: BadFile) {
-        self.told.push_back(Change::Bad(finding));
     }
 }

@@ -12,15 +12,15 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
-use pubsub::record::SocketRecord;
-use pubsub::{Codec, CodecError, Name, Publication, StoreLarge, TopicRoot, store};
+use pubsub::record::{SocketRecord, parse_record};
+use pubsub::{Codec, CodecError, Publication, StoreLarge, store};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
 use tokio::net::UnixDatagram;
+
+use crate::files::{Place, text};
 
 mod publisher;
 
@@ -32,8 +32,8 @@ fn large_path(record: SocketRecord) -> PathBuf {
 
 #[tokio::test]
 async fn each_peer_gets_its_own_files_and_they_go_with_it() {
-    let place = Place::new();
-    let mut publication = place.publication();
+    let place = Place::volatile();
+    let mut publication = place.served();
     let (one, two) = (place.peer().await, place.peer().await);
     assert_eq!((one.dump().await.len(), two.dump().await.len()), (0, 0));
     publication.publish("a", &text("large:1")).unwrap();
@@ -66,7 +66,7 @@ async fn each_peer_gets_its_own_files_and_they_go_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn what_an_earlier_process_left_is_removed_once_nobody_can_read_it_however_the_clock_was_set() {
-    let place = Place::new();
+    let place = Place::volatile();
     let (old, new, foreign) = ("pubsub-file-Text1234567890", "pubsub-file-Text1234567891", "other");
     for file in [old, new, foreign] {
         store::replace(&place.large().join(file), b"x").unwrap();
@@ -77,7 +77,7 @@ async fn what_an_earlier_process_left_is_removed_once_nobody_can_read_it_however
     for (file, time) in [(old, now - years), (new, now + years), (foreign, now - years)] {
         fs::File::open(place.large().join(file)).unwrap().set_modified(time).unwrap();
     }
-    let _publication = place.publication();
+    let _publication = place.served();
     let left = || [old, new, foreign].map(|file| place.large().join(file).exists());
     tokio::time::sleep(Duration::from_secs(59)).await;
     assert_eq!(left(), [true; 3], "a peer may still read them");
@@ -87,8 +87,8 @@ async fn what_an_earlier_process_left_is_removed_once_nobody_can_read_it_however
 
 #[tokio::test]
 async fn unread_files_of_one_peer_are_bounded() {
-    let place = Place::new();
-    let mut publication = place.publication();
+    let place = Place::volatile();
+    let mut publication = place.served();
     let peer = place.peer().await;
     assert_eq!(peer.dump().await, []);
     let mut paths = Vec::new();
@@ -103,8 +103,8 @@ async fn unread_files_of_one_peer_are_bounded() {
 
 #[tokio::test]
 async fn a_file_that_cannot_be_written_costs_its_key_only_and_is_tried_again() {
-    let place = Place::new();
-    let mut publication = place.publication();
+    let place = Place::volatile();
+    let mut publication = place.served();
     let peer = place.peer().await;
     assert_eq!(peer.dump().await, []);
     let elsewhere = place.root.path().join("elsewhere");
@@ -139,23 +139,7 @@ pub(crate) fn to_wire(disk: &[u8], store: &mut StoreLarge<'_>) -> Result<Vec<u8>
     Ok(disk.to_vec())
 }
 
-pub(crate) struct Place {
-    pub(crate) root: tempfile::TempDir,
-    pub(crate) topic_root: TopicRoot,
-    pub(crate) name: Name,
-}
-
 impl Place {
-    pub(crate) fn new() -> Self {
-        Self::of(Name::volatile("tester", "Topic"))
-    }
-
-    pub(crate) fn of(name: Name) -> Self {
-        let root = tempfile::tempdir().unwrap();
-        let topic_root = TopicRoot::open(root.path()).unwrap();
-        Self { root, topic_root, name }
-    }
-
     pub(crate) fn socket(&self) -> PathBuf {
         self.name.socket(self.root.path()).unwrap()
     }
@@ -168,7 +152,7 @@ impl Place {
         fs::read_dir(self.large()).map_or(0, Iterator::count)
     }
 
-    pub(crate) fn publication(&self) -> Publication<String> {
+    pub(crate) fn served(&self) -> Publication<String> {
         let mut publication = self.topic_root.publication(self.name.clone(), codec()).unwrap();
         self.topic_root.serve(&mut publication, to_wire).unwrap();
         publication
@@ -214,9 +198,9 @@ impl Peer {
     }
 
     pub(crate) async fn hear(&self) -> SocketRecord {
-        let message = String::from_utf8(self.message().await.unwrap()).unwrap();
+        let message = self.message().await.unwrap();
         assert!(message.len() <= pubsub::record::MESSAGE_LIMIT_BYTES);
-        record(&message).unwrap()
+        parse_record(&message).unwrap()
     }
 
     /// Hears everything up to `complete`; the values of it.
@@ -239,26 +223,6 @@ fn socket() -> std::os::fd::OwnedFd {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
 }
 
-/// What a message says, read as the reference's subscriber reads it.
-pub(crate) fn record(message: &str) -> Option<SocketRecord> {
-    let bytes = |word: &str| STANDARD.decode(word).ok();
-    let key = |word: &str| String::from_utf8(bytes(word)?).ok();
-    Some(match message.split(' ').collect::<Vec<_>>()[..] {
-        ["hello", topic, persistent] => {
-            SocketRecord::Hello { topic: topic.into(), persistent: persistent.parse().ok()? }
-        }
-        ["update", topic, name, value] => {
-            SocketRecord::Update { topic: topic.into(), key: key(name)?, value: bytes(value)? }
-        }
-        ["delete", topic, name] => SocketRecord::Delete { topic: topic.into(), key: key(name)? },
-        ["complete", topic] => SocketRecord::Complete { topic: topic.into() },
-        ["restarted", topic, count] => {
-            SocketRecord::Restarted { topic: topic.into(), count: count.parse().ok()? }
-        }
-        _ => return None,
-    })
-}
-
 pub(crate) fn update(key: &str, value: &str) -> SocketRecord {
     SocketRecord::Update { topic: "Topic".into(), key: key.into(), value: value.into() }
 }
@@ -269,10 +233,6 @@ pub(crate) fn delete(key: &str) -> SocketRecord {
 
 pub(crate) fn restarted(count: u32) -> SocketRecord {
     SocketRecord::Restarted { topic: "Topic".into(), count }
-}
-
-pub(crate) fn text(value: &str) -> String {
-    value.to_owned()
 }
 
 #[derive(Debug, Clone)]
@@ -322,7 +282,7 @@ impl Listener {
             self.peer = None;
             return;
         };
-        match record(std::str::from_utf8(&message).unwrap()).unwrap() {
+        match parse_record(&message).unwrap() {
             SocketRecord::Update { key, value, .. } => {
                 let mut value = String::from_utf8(value).unwrap();
                 if let Some(path) = value.strip_prefix("file:").map(str::to_owned) {
@@ -341,8 +301,8 @@ impl Listener {
 }
 
 async fn run(steps: Vec<Step>) {
-    let place = Place::new();
-    let mut publication = place.publication();
+    let place = Place::volatile();
+    let mut publication = place.served();
     let mut listeners = [Listener::default(), Listener::default()];
     for step in steps {
         match step {
@@ -357,14 +317,14 @@ async fn run(steps: Vec<Step>) {
             Step::Signal => publication.signal_restarted().unwrap(),
             Step::Restart => {
                 publication.close().unwrap();
-                publication = place.publication();
+                publication = place.served();
             }
             Step::Crash(removed) => {
                 drop(publication);
                 if let Some(key) = removed {
                     drop(fs::remove_file(place.topic_root.path(&format!("run/tester/Topic/{key}.json"))));
                 }
-                publication = place.publication();
+                publication = place.served();
             }
             Step::Turns(turns) => {
                 for _ in 0..turns {

@@ -3,14 +3,15 @@
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, symlink};
 
-use super::{PATIENCE, Peer, Place, codec, delete, restarted, text, to_wire, update};
+use super::{PATIENCE, Peer, codec, delete, restarted, to_wire, update};
+use crate::files::{Place, text};
 use pubsub::record::SocketRecord;
 use pubsub::{Name, TopicRoot, store};
 
 #[tokio::test]
 async fn what_happens_between_two_wake_ups_is_one_batch_of_latest_values() {
-    let place = Place::new();
-    let mut publication = place.publication();
+    let place = Place::volatile();
+    let mut publication = place.served();
     for key in ["gone", "again", "kept"] {
         publication.publish(key, &text("0")).unwrap();
     }
@@ -37,14 +38,14 @@ async fn what_happens_between_two_wake_ups_is_one_batch_of_latest_values() {
 /// The reference's subscribers keep a key until it is named as deleted, also one that went while they were away.
 #[tokio::test]
 async fn d_p1_a_key_that_a_successor_removed_is_named_to_peers_that_come_later() {
-    let place = Place::new();
-    let mut first = place.publication();
+    let place = Place::volatile();
+    let mut first = place.served();
     for key in ["again", "gone", "kept"] {
         first.publish(key, &text("1")).unwrap();
     }
     // As a crash: the files stay.
     drop(first);
-    let mut second = place.publication();
+    let mut second = place.served();
     for key in ["again", "gone", "brief"] {
         second.publish(key, &text("2")).unwrap();
     }
@@ -64,8 +65,8 @@ async fn d_p1_a_key_that_a_successor_removed_is_named_to_peers_that_come_later()
 
 #[tokio::test]
 async fn d_p1_a_key_that_was_removed_in_this_boot_is_named_by_every_later_publisher() {
-    let place = Place::new();
-    let mut first = place.publication();
+    let place = Place::volatile();
+    let mut first = place.served();
     for key in ["gone", "kept", "again"] {
         first.publish(key, &text("1")).unwrap();
     }
@@ -76,7 +77,7 @@ async fn d_p1_a_key_that_was_removed_in_this_boot_is_named_by_every_later_publis
     first.publish("again", &text("2")).unwrap();
     drop(first);
     for _ in 0..3 {
-        let next = place.publication();
+        let next = place.served();
         let peer = place.peer().await;
         assert!(matches!(peer.hear().await, SocketRecord::Hello { .. }));
         assert_eq!(peer.hear().await, delete("gone"));
@@ -86,8 +87,8 @@ async fn d_p1_a_key_that_was_removed_in_this_boot_is_named_by_every_later_publis
         // Killed before anybody else came.
         drop((peer, next));
     }
-    place.publication().close().unwrap();
-    let _last = place.publication();
+    place.served().close().unwrap();
+    let _last = place.served();
     let peer = place.peer().await;
     assert!(matches!(peer.hear().await, SocketRecord::Hello { .. }));
     for key in ["again", "gone", "kept"] {
@@ -99,7 +100,7 @@ async fn d_p1_a_key_that_was_removed_in_this_boot_is_named_by_every_later_publis
 /// forms differ is sent at every wake-up.
 #[tokio::test]
 async fn d_p2_a_value_whose_wire_form_differs_is_not_sent_twice() {
-    let place = Place::new();
+    let place = Place::volatile();
     let mut publication = place.topic_root.publication(place.name.clone(), codec()).unwrap();
     place.topic_root.serve(&mut publication, |disk, _| Ok(disk.iter().rev().copied().collect())).unwrap();
     publication.publish("a", &text("abc")).unwrap();
@@ -121,8 +122,8 @@ async fn d_p2_a_value_whose_wire_form_differs_is_not_sent_twice() {
 #[tokio::test]
 async fn t7_a_socket_and_a_lock_that_went_alone_or_with_their_directory_are_made_again() {
     for name in [Name::volatile("tester", "Topic"), Name::persistent("tester", "Topic")] {
-        let place = Place::of(name);
-        let mut publication = place.publication();
+        let place = Place::new(name);
+        let mut publication = place.served();
         publication.publish("a", &text("0")).unwrap();
         let early = place.peer().await;
         assert_eq!(early.dump().await, [(text("a"), text("0"))]);
@@ -158,8 +159,8 @@ async fn t7_a_socket_and_a_lock_that_went_alone_or_with_their_directory_are_made
 /// As a second copy of an agent that starts where something was mounted over `run`.
 #[tokio::test]
 async fn t7_a_directory_in_the_place_of_ours_that_has_a_publisher_is_left_to_it() {
-    let place = Place::new();
-    let mut first = place.publication();
+    let place = Place::volatile();
+    let mut first = place.served();
     first.publish("a", &text("1")).unwrap();
     fs::rename(place.topic_root.path("run"), place.root.path().join("former")).unwrap();
     let other = TopicRoot::open(place.root.path()).unwrap();
@@ -184,8 +185,8 @@ async fn t7_a_directory_in_the_place_of_ours_that_has_a_publisher_is_left_to_it(
 
 #[tokio::test]
 async fn a_peer_that_never_reads_delays_nobody_and_later_hears_the_latest_only() {
-    let place = Place::new();
-    let mut publication = place.publication();
+    let place = Place::volatile();
+    let mut publication = place.served();
     let silent = place.peer().await;
     let reading = place.peer().await;
     assert_eq!(reading.dump().await, []);
@@ -212,8 +213,8 @@ async fn a_peer_that_never_reads_delays_nobody_and_later_hears_the_latest_only()
 
 #[tokio::test]
 async fn peers_that_send_garbage_are_disconnected_and_the_others_stay() {
-    let place = Place::new();
-    let mut publication = place.publication();
+    let place = Place::volatile();
+    let mut publication = place.served();
     let good = place.peer().await;
     assert_eq!(good.dump().await, []);
     let longest = [b"request ".as_slice(), &[b'x'; 248]].concat();
@@ -234,16 +235,16 @@ async fn peers_that_send_garbage_are_disconnected_and_the_others_stay() {
 
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_asks_for_nothing_is_disconnected() {
-    let place = Place::new();
-    let _publication = place.publication();
+    let place = Place::volatile();
+    let _publication = place.served();
     let peer = Peer::connect(&place.socket()).unwrap();
     assert_eq!(peer.message().await, None);
 }
 
 #[tokio::test]
 async fn more_peers_than_a_topic_can_have_are_turned_away() {
-    let place = Place::new();
-    let mut publication = place.publication();
+    let place = Place::volatile();
+    let mut publication = place.served();
     for (key, value) in [("a", "1"), ("b", "2")] {
         publication.publish(key, &text(value)).unwrap();
     }
@@ -267,8 +268,8 @@ async fn more_peers_than_a_topic_can_have_are_turned_away() {
 
 #[tokio::test]
 async fn a_dead_publishers_socket_is_taken_over_and_a_live_one_refused() {
-    let place = Place::new();
-    let mut first = place.publication();
+    let place = Place::volatile();
+    let mut first = place.served();
     first.publish("a", &text("1")).unwrap();
     let peer = place.peer().await;
     assert_eq!(peer.dump().await.len(), 1);
@@ -276,7 +277,7 @@ async fn a_dead_publishers_socket_is_taken_over_and_a_live_one_refused() {
     assert!(fs::symlink_metadata(place.socket()).unwrap().file_type().is_socket(), "a crash leaves it");
     assert!(Peer::connect(&place.socket()).is_err(), "nobody listens any more");
     // At once: its tasks have had no time to end.
-    let second = place.publication();
+    let second = place.served();
     assert_eq!(place.peer().await.dump().await, [(text("a"), text("1"))]);
     assert_eq!(peer.message().await, None);
     drop(second);
@@ -297,20 +298,20 @@ async fn a_dead_publishers_socket_is_taken_over_and_a_live_one_refused() {
     assert!(litter.exists(), "the live publisher's files were touched");
     assert!(Peer::connect(&place.socket()).is_ok());
     drop(foreign);
-    place.publication();
+    place.served();
 }
 
 #[tokio::test]
 async fn what_is_no_socket_is_not_replaced() {
-    let place = Place::new();
+    let place = Place::volatile();
     let (real, path) = (place.root.path().join("real"), place.socket());
     store::replace(&path, b"x").unwrap();
     let refused = place.topic_root.publication(place.name.clone(), codec()).err().unwrap().to_string();
     assert!(refused.contains("no socket") && refused.contains("remove"), "{refused}");
     fs::remove_file(&path).unwrap();
     // A link, be it to the socket of another topic, is none either.
-    let other = Place::new();
-    let _live = other.publication();
+    let other = Place::volatile();
+    let _live = other.served();
     fs::rename(other.socket(), &real).unwrap();
     symlink(&real, &path).unwrap();
     let refused = place.topic_root.publication(place.name.clone(), codec()).err().unwrap().to_string();
@@ -326,15 +327,15 @@ async fn sockets_lie_beside_volatile_topics_and_under_run_for_persistent_ones() 
         (Name::persistent("tester", "Topic"), "run/tester/Topic.sock"),
         (Name::volatile("tester", "Topic").scoped("vm"), "run/tester/vm/Topic.sock"),
     ] {
-        let place = Place::of(name);
-        let _publication = place.publication();
+        let place = Place::new(name);
+        let _publication = place.served();
         let path = place.root.path().join(path);
         assert!(Peer::connect(&path).is_ok(), "{}", path.display());
         let dir = fs::metadata(path.parent().unwrap()).unwrap();
         assert_eq!(dir.permissions().mode() & 0o777, 0o700);
     }
-    let place = Place::of(Name::global("Topic"));
-    let mut publication = place.publication();
+    let place = Place::new(Name::global("Topic"));
+    let mut publication = place.served();
     publication.publish("a", &text("1")).unwrap();
     assert_eq!(place.name.socket(place.root.path()), None);
 }
@@ -351,7 +352,7 @@ async fn a_root_too_deep_for_a_socket_is_refused_with_the_limit() {
 
 #[test]
 fn without_a_runtime_serving_is_an_error_and_files_go_on() {
-    let place = Place::new();
+    let place = Place::volatile();
     let mut publication = place.topic_root.publication(place.name.clone(), codec()).unwrap();
     assert!(place.topic_root.serve(&mut publication, to_wire).is_err());
     publication.publish("a", &text("1")).unwrap();
@@ -360,8 +361,8 @@ fn without_a_runtime_serving_is_an_error_and_files_go_on() {
 /// The reference tells peers and keeps the value, and then returns the error, or ends at the next peer.
 #[tokio::test]
 async fn d_p5_a_value_that_cannot_be_sent_changes_nothing() {
-    let place = Place::new();
-    let mut publication = place.publication();
+    let place = Place::volatile();
+    let mut publication = place.served();
     publication.publish("a", &text("1")).unwrap();
     let peer = place.peer().await;
     assert_eq!(peer.dump().await.len(), 1);
@@ -392,10 +393,10 @@ async fn d_p5_a_value_that_cannot_be_sent_changes_nothing() {
 
 #[tokio::test]
 async fn a_value_that_was_left_and_cannot_be_sent_is_a_finding() {
-    let place = Place::new();
+    let place = Place::volatile();
     let file = place.topic_root.path("run/tester/Topic/long.json");
     store::replace(&file, "x".repeat(60_000).as_bytes()).unwrap();
-    let mut publication = place.publication();
+    let mut publication = place.served();
     let findings = publication.take_findings();
     assert!(findings.len() == 1 && findings[0].path == file, "{findings:?}");
     assert!(findings[0].reason.contains("65534"), "{findings:?}");
@@ -406,8 +407,8 @@ async fn a_value_that_was_left_and_cannot_be_sent_is_a_finding() {
 
 #[tokio::test]
 async fn closing_tells_the_deletes_before_the_end() {
-    let place = Place::new();
-    let mut publication = place.publication();
+    let place = Place::volatile();
+    let mut publication = place.served();
     publication.publish("a", &text("1")).unwrap();
     publication.signal_restarted().unwrap();
     let peer = place.peer().await;
