@@ -1,21 +1,6 @@
 //! Errors in one line.
 
-use std::error::Error;
-use std::fmt::Write as _;
-
-/// `a: b: c`; a source whose text its parent already shows is skipped.
-pub fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        let said = inner.to_string();
-        if !text.contains(&said) {
-            write!(text, ": {said}").unwrap_or_default();
-        }
-        source = inner.source();
-    }
-    text
-}
+pub use step::chain;
 
 #[cfg(test)]
 mod tests {

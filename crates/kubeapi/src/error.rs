@@ -253,7 +253,7 @@ impl Error {
 
     /// The error with its sources in one line, without repeats.
     pub fn line(&self) -> String {
-        chain(self)
+        step::chain(self)
     }
 
     /// The same with the next step.
@@ -300,22 +300,6 @@ pub(crate) fn cause(error: kube::Error) -> BoxError {
         }
         _ => "the client library failed before the request was sent".into(),
     }
-}
-
-/// `error` and its sources in one line. A source that the line already contains is skipped, as some libraries
-/// repeat their sources' text.
-pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
-    let mut line = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        let text = source.to_string();
-        if !line.contains(&text) {
-            line.push_str(": ");
-            line.push_str(&text);
-        }
-        next = source.source();
-    }
-    line
 }
 
 #[cfg(test)]

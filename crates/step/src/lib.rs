@@ -7,7 +7,7 @@ mod message;
 mod planted;
 mod timers;
 
-pub use message::{LogLevel, LogMessage};
+pub use message::{LogLevel, LogMessage, chain};
 #[cfg(feature = "planted-faults")]
 pub use planted::plant;
 pub use planted::{Fault, planted};

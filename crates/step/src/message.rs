@@ -1,6 +1,21 @@
 //! A line of the log as a value: a core makes it where it says it ([`say!`](crate::say)), its shell writes it
 //! ([`log!`](crate::log)), and a test compares it.
 
+/// An error in one line, as `a: b: c`; a source whose text its parent already shows is skipped.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let said = inner.to_string();
+        if !line.contains(&said) {
+            line.push_str(": ");
+            line.push_str(&said);
+        }
+        source = inner.source();
+    }
+    line
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LogLevel {
     /// A decision.
