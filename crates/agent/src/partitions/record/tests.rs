@@ -246,9 +246,3 @@ async fn nothing_is_written_outside_of_the_folder() {
     let names = ["IMGA.json", "IMGB.img", "IMGB.json", "boot-id", "choice", "current"];
     assert_eq!(at(&root.dir.path().join("persist/zboot")), names);
 }
-
-#[test]
-fn labels_are_read_from_their_words() {
-    assert_eq!("IMGB".parse(), Ok(Label::B));
-    assert!("IMGC".parse::<Label>().unwrap_err().contains("IMGA or IMGB"));
-}
