@@ -324,7 +324,7 @@ async fn s1_the_statistics_ask_for_what_their_own_role_grants_and_nothing_else()
     let (_leading, leading) =
         watch::channel(Leadership { until: Some(clock.now() + Duration::from_hours(1)) });
     let (_configs, config) = watch::channel(Some(std::sync::Arc::default()));
-    let board = stats::StatsPublisher::open(&Troubles::open(&topic_root, clock, "zedkube")).unwrap();
+    let troubles = Troubles::open(&topic_root, clock, "zedkube");
     let mut told =
         topic_root.subscription(&wire::name::<KubeStatsState>("zedkube"), wire::codec::<KubeStatsState>());
     // Said a while after the last list: by then each watch has been asked for.
@@ -338,7 +338,7 @@ async fn s1_the_statistics_ask_for_what_their_own_role_grants_and_nothing_else()
         }
     };
     tokio::select! {
-        () = stats::run(world.cluster.handle(), clock, leading, config, board) => panic!("it ends with its senders"),
+        ended = stats::run(&troubles, world.cluster.handle(), clock, leading, config) => panic!("{ended:?}"),
         () = followed => {}
     }
     granted_and_used(&[STATS_ROLE], &world.cluster.asked_by_agents());

@@ -106,8 +106,8 @@ async fn ours() -> (String, String) {
         watch::channel(Leadership { until: Some(clock.now() + Duration::from_hours(1)) });
     let (_configs, config) = watch::channel(Some(Arc::default()));
     let cluster = kubeapi::ApiClient::from_client(meter.on(Client::new(sim.service(), "default")));
-    let board = stats::StatsPublisher::open(&Troubles::open(&topic_root, clock, "zedkube")).unwrap();
-    let task = stats::run(cluster, clock, leading, config, board);
+    let troubles = Troubles::open(&topic_root, clock, "zedkube");
+    let task = stats::run(&troubles, cluster, clock, leading, config);
     let rows = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(topic_root.path("run/zedkube/KubeClusterInfo/global.json").exists());
@@ -116,7 +116,7 @@ async fn ours() -> (String, String) {
         (opening, meter.row())
     };
     tokio::select! {
-        () = task => unreachable!("it ends with its senders"),
+        ended = task => unreachable!("it ends with its senders: {ended:?}"),
         rows = rows => rows,
     }
 }

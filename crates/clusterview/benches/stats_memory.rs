@@ -84,7 +84,7 @@ async fn measure() {
     let (_leading, leading) =
         watch::channel(Leadership { until: Some(clock.now() + Duration::from_hours(1)) });
     let (_configs, config) = watch::channel(Some(std::sync::Arc::default()));
-    let board = stats::StatsPublisher::open(&Troubles::open(&topic_root, clock, "zedkube")).unwrap();
+    let troubles = Troubles::open(&topic_root, clock, "zedkube");
     let cluster = kubeapi::ApiClient::from_kubeconfig(&kubeconfig);
     let mut seen =
         topic_root.subscription(&wire::name::<KubeClusterInfo>("zedkube"), wire::codec::<KubeClusterInfo>());
@@ -100,7 +100,7 @@ async fn measure() {
         }
     };
     tokio::select! {
-        () = stats::run(cluster, clock, leading, config, board) => {}
+        ended = stats::run(&troubles, cluster, clock, leading, config) => ended.unwrap(),
         () = rounds => {}
     }
 }

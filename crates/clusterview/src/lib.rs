@@ -37,12 +37,18 @@ pub type ClusterConfig = watch::Receiver<Option<Arc<EdgeNodeClusterConfig>>>;
 /// Returns true once leadership differs from `leads`; a renewal is no change; false when the sender is gone.
 /// Dropping it loses nothing.
 pub async fn leads_otherwise(leading: &mut watch::Receiver<Leadership>, clock: Clock, leads: bool) -> bool {
-    while leading.changed().await.is_ok() {
-        if leading.borrow().holds(clock.now()) != leads {
-            return true;
-        }
-    }
-    false
+    leading.wait_for(|it| it.holds(clock.now()) != leads).await.is_ok()
+}
+
+/// So that nodes do not ask in step.
+fn seed(clock: Clock) -> u64 {
+    u64::try_from(clock.now().since_start().as_nanos()).unwrap_or_default()
+}
+
+/// Go writes a list that nothing was put into as `null`.
+fn listed<T>(items: impl IntoIterator<Item = T>) -> Option<Vec<T>> {
+    let items: Vec<T> = items.into_iter().collect();
+    (!items.is_empty()).then_some(items)
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -92,13 +98,7 @@ impl ClusterView {
             prune::run(cluster, clock, self.limits.prune, own_node, config, leading)
         });
         let report = duties::keep_until_stop("statistics", context, || {
-            let (cluster, config) = (self.cluster.clone(), config.clone());
-            let leading = self.leader.leadership();
-            async move {
-                let board = stats::StatsPublisher::open(troubles)?;
-                stats::run(cluster, clock, leading, config, board).await;
-                Ok(())
-            }
+            stats::run(troubles, self.cluster.clone(), clock, self.leader.leadership(), config.clone())
         });
         let apps = duties::keep("applications", context, || {
             let (cluster, own_node, pipe) = (self.cluster.clone(), self.own_node.clone(), pipe.clone());

@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use crate::apps::AppRequirements;
+use crate::seed;
 
 const PREFIX: &str = "host-";
 /// The label of objects that we may change and delete.
@@ -133,38 +134,24 @@ pub async fn run(
     let (node, device) = own_node.known().await;
     let mut keeper = NetworkKeeper { cluster, node: node.to_string(), device, swept: None };
     let (mut said, mut any) = (BTreeSet::new(), false);
-    // Nodes do not ask in step.
-    let seed = u64::try_from(clock.now().since_start().as_nanos()).unwrap_or_default();
-    let (mut pace, mut tries) = (Pace::new(seed), 0_u32);
-    let mut before = None;
+    let (mut pace, mut tries) = (Pace::new(seed(clock)), 0_u32);
     loop {
         let ports = wanted.borrow_and_update().ports.clone();
         any |= ports.as_ref().is_some_and(|it| !it.is_empty());
         let mut pause = None;
-        if let Some(ports) = ports.filter(|_| any) {
-            let SweepResult { lines: now, failed } = keeper.look(&ports).await;
+        if let Some(ports) = ports.as_ref().filter(|_| any) {
+            let (now, failed) = keeper.look(ports).await;
             tries = if failed { tries.saturating_add(1) } else { 0 };
             pause = Some(if failed { pace.pause(tries, None) * FAILED_TIMES } else { LOOK });
             for line in now.difference(&said) {
                 warn!("network attachments: {line}");
             }
             said = now;
-            before = Some(ports);
         }
         let due = pause.map(|it| clock.now() + it);
-        loop {
-            tokio::select! {
-                changed = wanted.changed() => {
-                    if changed.is_err() {
-                        return Ok(());
-                    }
-                    if wanted.borrow_and_update().ports == before {
-                        continue;
-                    }
-                }
-                () = clock.sleep_until(due), if due.is_some() => {}
-            }
-            break;
+        tokio::select! {
+            changed = wanted.wait_for(|it| it.ports != ports) => if changed.is_err() { return Ok(()) },
+            () = clock.sleep_until(due) => {}
         }
     }
 }
@@ -177,21 +164,15 @@ struct NetworkKeeper {
     swept: Option<BTreeSet<String>>,
 }
 
-struct SweepResult {
-    /// Differences from the wanted state, in words.
-    lines: BTreeSet<String>,
-    /// A call has failed; other lines are for a person.
-    failed: bool,
-}
+const PATH: &str = "/apis/k8s.cni.cncf.io/v1/namespaces/eve-kube-app/network-attachment-definitions";
 
 fn request() -> Request {
-    Request::new(format!(
-        "/apis/k8s.cni.cncf.io/v1/namespaces/{APP_NAMESPACE}/network-attachment-definitions"
-    ))
+    Request::new(PATH)
 }
 
 impl NetworkKeeper {
-    async fn look(&mut self, ports: &BTreeSet<String>) -> SweepResult {
+    /// Differences from the wanted state, in words; and whether a call has failed: other lines are for a person.
+    async fn look(&mut self, ports: &BTreeSet<String>) -> (BTreeSet<String>, bool) {
         let (mut lines, mut failed) = (BTreeSet::new(), false);
         let mut names = BTreeSet::new();
         for port in ports {
@@ -219,7 +200,7 @@ impl NetworkKeeper {
                 }
             }
         }
-        SweepResult { lines, failed }
+        (lines, failed)
     }
 
     /// Why the object is left unchanged, if it is.
@@ -240,9 +221,7 @@ impl NetworkKeeper {
     async fn sweep(&self, needed: &BTreeSet<String>) -> Result<(), kubeapi::Error> {
         let scope = WatchScope {
             what: "network attachments".to_owned(),
-            path: format!(
-                "/apis/k8s.cni.cncf.io/v1/namespaces/{APP_NAMESPACE}/network-attachment-definitions"
-            ),
+            path: PATH.to_owned(),
             fields: None,
             labels: Some(format!("{MANAGED}={FIELD_MANAGER}")),
         };

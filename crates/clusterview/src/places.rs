@@ -72,19 +72,10 @@ pub async fn run(
         }
         said = now;
         let due = (!places.is_empty()).then(|| clock.now() + LOOK);
-        loop {
-            tokio::select! {
-                changed = apps.changed() => {
-                    if changed.is_err() {
-                        return Ok(());
-                    }
-                    if apps.borrow_and_update().places.clone().unwrap_or_default() == places {
-                        continue;
-                    }
-                }
-                () = clock.sleep_until(due), if due.is_some() => {}
-            }
-            break;
+        let other = |it: &AppRequirements| it.places.clone().unwrap_or_default() != places;
+        tokio::select! {
+            changed = apps.wait_for(other) => if changed.is_err() { return Ok(()) },
+            () = clock.sleep_until(due) => {}
         }
     }
 }

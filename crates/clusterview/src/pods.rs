@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use kube::api::LogParams;
 use kube::core::Request;
 use kubeapi::names::APP_NAMESPACE;
+use kubeapi::objects::{items, text};
 use kubeapi::watch::{Manner, ObjectMirror, SLOT, WatchScope};
 use kubeapi::{AnswerBody, ApiClient, Error};
 use serde::{Deserialize, Deserializer};
@@ -104,16 +105,16 @@ impl LineSplitter {
 /// Bytes parsed at a time.
 const PIECE_BYTES: usize = 4 << 10;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogRequest {
-    pub pod: String,
-    pub container: String,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogRange {
     /// The run before the present one.
     pub previous: bool,
     /// Lines of this second and later; `None` for all.
     pub since: Option<Timestamp>,
     /// The run has ended: a last line without its end counts.
     pub ended: bool,
+    /// Runs before it have ended unread.
+    pub missed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -151,28 +152,27 @@ impl std::fmt::Debug for ContainerLog {
 
 impl ContainerLog {
     /// Opens it, within the limit of a call.
-    pub async fn open(cluster: &ApiClient, order: &LogRequest) -> Result<Self, Error> {
-        let run = if order.previous { "the previous run of " } else { "" };
-        let what = format!("read the log of {run}{APP_NAMESPACE}/{} {}", order.pod, order.container);
+    pub async fn open(
+        cluster: &ApiClient,
+        pod: &str,
+        container: &str,
+        range: LogRange,
+    ) -> Result<Self, Error> {
+        let run = if range.previous { "the previous run of " } else { "" };
+        let what = format!("read the log of {run}{APP_NAMESPACE}/{pod} {container}");
         let how = LogParams {
-            container: Some(order.container.clone()),
-            previous: order.previous,
+            container: Some(container.to_owned()),
+            previous: range.previous,
             // The client would round to the nearest second, and skip lines.
-            since_time: order.since.map(whole_second),
+            since_time: range.since.map(whole_second),
             timestamps: true,
             ..LogParams::default()
         };
         let path = format!("/api/v1/namespaces/{APP_NAMESPACE}/pods");
-        let request = Request::new(path).logs(&order.pod, &how);
+        let request = Request::new(path).logs(pod, &how);
         let (body, limit) = cluster.open(&what, request).await?;
-        Ok(Self {
-            what,
-            limit,
-            body,
-            lines: LineSplitter::default(),
-            come: (Vec::new(), 0),
-            ended: order.ended,
-        })
+        let lines = LineSplitter::default();
+        Ok(Self { what, limit, body, lines, come: (Vec::new(), 0), ended: range.ended })
     }
 
     /// The next lines: about `enough` bytes, or what came within the limit of a call.
@@ -275,25 +275,17 @@ struct RawPod {
 impl<'de> Deserialize<'de> for AppPod {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let RawPod { metadata, spec, status, .. } = RawPod::deserialize(from)?;
-        let list = |name: &str, init: bool| {
-            let items = status[name].as_array().map(Vec::as_slice).unwrap_or_default();
-            items.iter().map(|it| container(it, init)).collect::<Vec<_>>()
-        };
-        let mut containers = list("initContainerStatuses", true);
-        containers.extend(list("containerStatuses", false));
+        let list = |name: &str, init: bool| items(&status[name]).iter().map(move |it| container(it, init));
+        let containers = list("initContainerStatuses", true).chain(list("containerStatuses", false));
         Ok(Self {
             name: text(&metadata["name"]),
             uid: text(&metadata["uid"]),
             node: text(&spec["nodeName"]),
             phase: text(&status["phase"]),
             ending: !metadata["deletionTimestamp"].is_null(),
-            containers,
+            containers: containers.collect(),
         })
     }
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
 }
 
 fn container(status: &Value, init: bool) -> Container {
@@ -376,14 +368,11 @@ mod tests {
 
     const ALL: usize = 1 << 20;
 
-    fn order(since: Option<&str>) -> LogRequest {
-        LogRequest {
-            pod: "web-1".to_owned(),
-            container: "web".to_owned(),
-            previous: since.is_none(),
-            since: since.map(|it| it.parse().unwrap()),
-            ended: false,
-        }
+    /// What is read from then on, or of the run before.
+    async fn opened(cluster: &ApiClient, since: Option<&str>) -> Result<ContainerLog, Error> {
+        let (previous, since) = (since.is_none(), since.map(|it| it.parse().unwrap()));
+        let range = LogRange { previous, since, ended: false, missed: false };
+        ContainerLog::open(cluster, "web-1", "web", range).await
     }
 
     fn numbered(nth: u32) -> String {
@@ -394,11 +383,10 @@ mod tests {
     async fn the_request_names_the_whole_second_before_and_never_one_after() {
         let answer = || MockReply::Lines(vec![numbered(1), numbered(2)], mock::AfterLines::End);
         let (cluster, calls) = mock::cluster(vec![answer(), answer()]);
-        let mut log =
-            ContainerLog::open(&cluster, &order(Some("2026-03-14T09:30:00.999999999Z"))).await.unwrap();
+        let mut log = opened(&cluster, Some("2026-03-14T09:30:00.999999999Z")).await.unwrap();
         let read = log.next(ALL).await.unwrap();
         assert_eq!((read.lines.len(), read.lines[1].text.as_str(), read.then), (2, "line 2", LogEnd::End));
-        ContainerLog::open(&cluster, &order(None)).await.unwrap();
+        opened(&cluster, None).await.unwrap();
         let path = "GET /api/v1/namespaces/eve-kube-app/pods/web-1/log?&container=web";
         let expected = [
             format!("{path}&sinceTime=2026-03-14T09%3A30%3A00Z&timestamps=true"),
@@ -411,7 +399,7 @@ mod tests {
     async fn a_log_comes_in_pieces_and_no_more_is_held_than_was_asked_for() {
         let all: Vec<String> = (0..60).map(numbered).collect();
         let (cluster, _) = mock::cluster(vec![MockReply::Lines(all, mock::AfterLines::End)]);
-        let mut log = ContainerLog::open(&cluster, &order(None)).await.unwrap();
+        let mut log = opened(&cluster, None).await.unwrap();
         let mut pieces = Vec::new();
         loop {
             let read = log.next(100).await.unwrap();
@@ -428,7 +416,7 @@ mod tests {
         let all: Vec<String> =
             (0..60).map(|nth| format!("{}{}\n", numbered(nth), "x".repeat(1000))).collect();
         let (cluster, _) = mock::cluster(vec![MockReply::Full(200, vec![], all.concat())]);
-        let mut log = ContainerLog::open(&cluster, &order(None)).await.unwrap();
+        let mut log = opened(&cluster, None).await.unwrap();
         let (mut count, mut most) = (0, 0);
         loop {
             let read = log.next(10_000).await.unwrap();
@@ -452,15 +440,15 @@ mod tests {
                 MockReply::Lines(vec![numbered(1)], then),
                 MockReply::Lines(vec![], then),
             ]);
-            let mut log = ContainerLog::open(&cluster, &order(None)).await.unwrap();
+            let mut log = opened(&cluster, None).await.unwrap();
             let read = log.next(ALL).await.unwrap();
             assert_eq!((read.lines.len(), read.then), (1, LogEnd::Broken));
-            let mut log = ContainerLog::open(&cluster, &order(None)).await.unwrap();
+            let mut log = opened(&cluster, None).await.unwrap();
             let told = log.next(ALL).await.unwrap_err().line();
             assert!(told.contains(error), "{told}");
         }
         let (cluster, _) = mock::cluster(vec![MockReply::Silence]);
-        assert!(ContainerLog::open(&cluster, &order(None)).await.is_err());
+        assert!(opened(&cluster, None).await.is_err());
     }
 
     fn app_pod(object: Value) -> AppPod {

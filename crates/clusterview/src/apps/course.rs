@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::pods::{AppPod, LogLine, LogRequest};
+use crate::pods::{AppPod, LogLine, LogRange};
 use step::{Inserted as _, Mono, SmallSort as _};
 use topics::{AppLogMark, AppLogMarks};
 
@@ -134,9 +134,8 @@ impl LogCourse {
         });
     }
 
-    /// The next log to read, and whether runs of its container have ended unread. Nothing is read without
-    /// current pods: it would be unknown which run a log is of.
-    pub(super) fn due(&mut self, now: Mono) -> Option<(LogSource, LogRequest, bool)> {
+    /// The next log to read. Nothing is read without current pods: it would be unknown which run a log is of.
+    pub(super) fn due(&mut self, now: Mono) -> Option<(LogSource, LogRange)> {
         self.scene.pods.as_ref()?;
         for (source, track) in &mut self.tracks {
             let before = track.mark().restarts;
@@ -144,14 +143,7 @@ impl LogCourse {
             if track.mark().restarts != before {
                 self.changed.insert(source.app.clone());
             }
-            let order = LogRequest {
-                pod: source.pod.clone(),
-                container: source.container.clone(),
-                previous: wanted.previous,
-                since: wanted.since,
-                ended: wanted.ended,
-            };
-            return Some((source.clone(), order, wanted.missed));
+            return Some((source.clone(), wanted));
         }
         None
     }

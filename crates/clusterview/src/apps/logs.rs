@@ -20,7 +20,7 @@ use tracing::{debug, info, warn};
 use super::course::{LogCourse, LogSource, Scene};
 use super::line;
 use super::track::ReadEnd;
-use crate::pods::{ContainerLog, LogEnd, LogLine, LogRequest};
+use crate::pods::{ContainerLog, LogEnd, LogLine, LogRange};
 
 /// Text passed on at a time, except for a longer line.
 pub const BATCH_BYTES: usize = 32 << 10;
@@ -51,8 +51,8 @@ pub(super) async fn run(reader: LogReader, mut scenes: watch::Receiver<Scene>) {
     loop {
         let now = clock.now();
         hand.course.see(now, &scenes.borrow_and_update());
-        while let Some((source, order, missed)) = hand.course.due(now) {
-            if missed {
+        while let Some((source, range)) = hand.course.due(now) {
+            if range.missed {
                 info!(
                     app = source.app,
                     pod = source.pod,
@@ -60,7 +60,7 @@ pub(super) async fn run(reader: LogReader, mut scenes: watch::Receiver<Scene>) {
                     "the container was restarted several times between two looks: not all that it said was read"
                 );
             }
-            hand.readings.spawn(open(hand.reader.cluster.clone(), source, order));
+            hand.readings.spawn(open(hand.reader.cluster.clone(), source, range));
         }
         hand.keep();
         tokio::select! {
@@ -73,8 +73,8 @@ pub(super) async fn run(reader: LogReader, mut scenes: watch::Receiver<Scene>) {
     }
 }
 
-async fn open(cluster: ApiClient, source: LogSource, order: LogRequest) -> LogPiece {
-    match ContainerLog::open(&cluster, &order).await {
+async fn open(cluster: ApiClient, source: LogSource, range: LogRange) -> LogPiece {
+    match ContainerLog::open(&cluster, &source.pod, &source.container, range).await {
         Ok(log) => next(source, 0, log).await,
         Err(error) => LogPiece { source, bytes: 0, result: Err(error) },
     }

@@ -3,7 +3,9 @@
 //! It runs beside the drain, with an inbox of its own.
 
 use crate::pods::{self, Pods};
+use crate::seed;
 use agent::{AgentContext, Clock, Error, Outbox, Outlet, Tasks, Troubles, wire};
+use futures::future::OptionFuture;
 use kubeapi::ApiClient;
 use pubsub::{Change, Codec, TopicRoot};
 use tokio::sync::watch;
@@ -13,8 +15,7 @@ use tracing::{debug, info, warn};
 use super::app::App;
 use super::app_table::{AppAction, AppTable};
 use super::course::Scene;
-use super::logs;
-use super::logs::Pipe;
+use super::logs::{self, Pipe};
 use super::wanted::AppRequirements;
 use kubeapi::own_node::{OwnNode, Values};
 
@@ -113,7 +114,7 @@ impl AppPublisher {
                 },
                 (node, _) = names.next() => self.book.node(node.to_string()),
                 () = self.clock.sleep_until(self.book.next_wake()) => {}
-                told = next(&mut self.pods) => self.take_pods(told),
+                Some(told) = OptionFuture::from(self.pods.as_mut().map(Pods::changed)) => self.take_pods(told),
             }
         }
     }
@@ -123,9 +124,7 @@ impl AppPublisher {
         if !self.book.is_wanted() {
             self.pods = None;
         } else if self.pods.is_none() {
-            // Nodes do not ask in step.
-            let seed = u64::try_from(self.clock.now().since_start().as_nanos()).unwrap_or_default();
-            self.pods = Some(pods::follow(&self.cluster, seed));
+            self.pods = Some(pods::follow(&self.cluster, seed(self.clock)));
         }
     }
 
@@ -164,14 +163,6 @@ impl AppPublisher {
             };
             self.book.done(now, act, done);
         }
-    }
-}
-
-/// The next news of the pods; never while they are not followed.
-async fn next(pods: &mut Option<Pods>) -> Result<bool, kubeapi::Error> {
-    match pods {
-        Some(pods) => pods.changed().await,
-        None => std::future::pending().await,
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::pods::{ContainerState, LogLine};
+use crate::pods::{ContainerState, LogLine, LogRange};
 use step::Mono;
 
 use super::marks::{LogMark, Sieve};
@@ -28,15 +28,6 @@ pub(super) struct ContainerRun {
     pub(super) state: ContainerState,
     /// Its pod is ending or has ended: its last lines are read soon.
     pub(super) ending: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LogRange {
-    pub(super) previous: bool,
-    pub(super) since: Option<jiff::Timestamp>,
-    pub(super) ended: bool,
-    /// Earlier runs have ended unread.
-    pub(super) missed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

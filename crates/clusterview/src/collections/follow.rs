@@ -14,7 +14,6 @@ use super::facts::{
     Volume,
 };
 use super::groups::Groups;
-use super::longhorn;
 use super::objects;
 use super::parts::Collection;
 use kubeapi::ApiClient;
@@ -36,8 +35,8 @@ pub(super) enum NewsContent {
     Content(Box<dyn FnOnce(&mut ClusterFacts) -> bool + Send>),
     /// The watch works again; nothing was missed.
     Recovered,
-    /// The cluster does not know the resource. The function empties the part.
-    Absent(fn(&mut ClusterFacts) -> bool),
+    /// The cluster does not know the resource.
+    Absent,
     Failed {
         error: String,
         next_step: String,
@@ -95,9 +94,10 @@ macro_rules! kept {
         }
         )+
 
-        pub(super) fn empty(facts: &mut ClusterFacts, part: Collection) {
+        /// Returns whether there was something in it.
+        pub(super) fn empty(facts: &mut ClusterFacts, part: Collection) -> bool {
             match part {
-                $(Collection::$part => facts.$table.clear(),)+
+                $(Collection::$part => !std::mem::take(&mut facts.$table).is_empty(),)+
             }
         }
     };
@@ -109,17 +109,17 @@ kept! {
     ClaimFact = Claims, claims, objects::claim, false, "/api/v1/namespaces/eve-kube-app/persistentvolumeclaims";
     DaemonSet = DaemonSets, daemon_sets, objects::daemon_set, false,
         "/apis/apps/v1/namespaces/longhorn-system/daemonsets";
-    Vm = Vms, vms, longhorn::vm, true,
+    Vm = Vms, vms, objects::vm, true,
         "/apis/kubevirt.io/v1/namespaces/eve-kube-app/virtualmachineinstances";
-    Volume = Volumes, volumes, longhorn::volume, true,
+    Volume = Volumes, volumes, objects::volume, true,
         "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/volumes";
-    Replica = Replicas, replicas, longhorn::replica, true,
+    Replica = Replicas, replicas, objects::replica, true,
         "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/replicas";
-    EngineFact = Engines, engines, longhorn::engine, true,
+    EngineFact = Engines, engines, objects::engine, true,
         "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/engines";
-    Snapshot = Snapshots, snapshots, longhorn::snapshot, true,
+    Snapshot = Snapshots, snapshots, objects::snapshot, true,
         "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/snapshots";
-    StorageNode = StorageNodes, storage_nodes, longhorn::storage_node, true,
+    StorageNode = StorageNodes, storage_nodes, objects::storage_node, true,
         "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/nodes";
 }
 
@@ -182,7 +182,7 @@ impl<T: PartKind> CollectionReader<T> {
             watch::FollowNews::Update(Update::Trouble(error)) if T::OPTIONAL && error.is_not_found() => {
                 self.open = None;
                 self.absent = true;
-                NewsContent::Absent(|facts| !std::mem::take(T::table(facts)).is_empty())
+                NewsContent::Absent
             }
             watch::FollowNews::Update(Update::Trouble(error)) => {
                 NewsContent::Failed { error: error.line(), next_step: error.next_step() }

@@ -26,12 +26,6 @@ pub struct Gathering {
     streams: SelectAll<BoxStream<'static, CollectionNews>>,
 }
 
-impl std::fmt::Debug for Gathering {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Gathering").field("parts", &self.parts).finish_non_exhaustive()
-    }
-}
-
 impl Gathering {
     /// Empty; the first call is made by the first [`Gathering::next`]. Different seeds do not ask in step.
     pub fn open(cluster: &ApiClient, seed: u64) -> Self {
@@ -66,7 +60,7 @@ impl Gathering {
         let (content, state) = match what {
             NewsContent::Content(change) => (change(&mut self.facts) || was_expired, self.parts.well(part)),
             NewsContent::Recovered => (was_expired, self.parts.well(part)),
-            NewsContent::Absent(clear) => (clear(&mut self.facts), self.parts.absent(part)),
+            NewsContent::Absent => (follow::empty(&mut self.facts, part), self.parts.absent(part)),
             NewsContent::Failed { error, next_step } => {
                 (false, self.parts.failed(part, now(), error, next_step))
             }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde::Deserialize;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIGroupList;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -23,16 +23,6 @@ pub(super) struct Groups {
     waiting: watch::Sender<usize>,
     /// `None` where the server does not answer.
     served: watch::Sender<Option<BTreeSet<String>>>,
-}
-
-#[derive(Deserialize)]
-struct GroupList {
-    groups: Vec<Group>,
-}
-
-#[derive(Deserialize)]
-struct Group {
-    name: String,
 }
 
 /// A kind waits while this is kept.
@@ -69,7 +59,7 @@ impl Groups {
             sleep(step::doubled(first, longest, same)).await;
             let request = http::Request::get("/apis").body(Vec::new());
             let request = request.map_err(kube::core::request::Error::BuildRequest);
-            let answer = cluster.ask::<GroupList>("the API groups", request).await;
+            let answer = cluster.ask::<APIGroupList>("the API groups", request).await;
             let served = answer.ok().map(|all| all.groups.into_iter().map(|it| it.name).collect());
             let before = self.served.send_replace(served);
             same = if before == *self.served.borrow() { same.saturating_add(1) } else { 0 };

@@ -6,7 +6,6 @@ mod facts;
 mod follow;
 mod gathering;
 mod groups;
-mod longhorn;
 mod objects;
 mod parts;
 

@@ -18,6 +18,7 @@ use crate::{DutyLimits, GLOBAL, NAME, lease};
 const CALL: &str = "call";
 
 /// Runs beside the drain.
+#[derive(Clone)]
 pub struct Leader {
     context: AgentContext,
     limits: DutyLimits,
@@ -48,8 +49,8 @@ impl Leader {
     }
 
     pub(crate) fn door(&self) -> Door {
-        let (clear, patience) = (self.clear.subscribe(), self.limits.release);
-        Door::new(self.candidacy.clone(), clear, self.context.clock, patience)
+        let (candidacy, clear) = (self.candidacy.clone(), self.clear.subscribe());
+        Door { candidacy, clear, clock: self.context.clock, patience: self.limits.release }
     }
 
     /// For parts that act as the leader, see [`Leadership::holds`].
@@ -69,19 +70,15 @@ impl Leader {
     async fn take_part(&self, troubles: &Troubles) -> Result<(), Error> {
         let (outbox, inbox) = agent::inbox();
         let mut hands = ElectionHands {
-            context: self.context.clone(),
-            cluster: self.cluster.clone(),
-            own_node: self.own_node.clone(),
+            leader: self.clone(),
             tasks: Tasks::new(outbox.clone()),
             info: publication(&self.context.topic_root, NAME)?,
             changed_by: self.context.clock.booted_at(),
-            leads: self.leads.clone(),
-            clear: self.clear.clone(),
         };
         let mut core = Candidate::new(self.limits.times, self.limits.config_patience);
         // The published state of a killed run is outdated.
         let first = core.step(self.context.clock.now(), Candidate::tick());
-        hands.follow(self.candidacy.subscribe());
+        hands.follow();
         let mut stop = self.context.stop.clone();
         let mut clear = self.clear.subscribe();
         let (clock, patience) = (self.context.clock, self.limits.release);
@@ -102,19 +99,16 @@ impl Leader {
 }
 
 struct ElectionHands {
-    context: AgentContext,
-    cluster: ApiClient,
-    own_node: OwnNode,
+    leader: Leader,
     tasks: Tasks<Event>,
     info: Publication<KubeLeaderElectInfo>,
     /// Clock that `LatestChange` was made by.
     changed_by: GoTime,
-    leads: watch::Sender<Leadership>,
-    clear: watch::Sender<bool>,
 }
 
 impl ElectionHands {
-    fn follow(&mut self, mut candidacy: watch::Receiver<Option<Candidacy>>) {
+    fn follow(&mut self) {
+        let mut candidacy = self.leader.candidacy.subscribe();
         self.tasks.events("follow the drain", move |outbox| async move {
             loop {
                 let now = *candidacy.borrow_and_update();
@@ -127,11 +121,10 @@ impl ElectionHands {
                 }
             }
         });
-        let topic_root = self.context.topic_root.clone();
-        self.tasks.follow::<ZedAgentStatus>(&topic_root, "zedagent", |change| {
+        self.tasks.follow::<ZedAgentStatus>(&self.leader.context.topic_root, "zedagent", |change| {
             Some(Event::Config(change.latest()?.map(|it| it.config_get_status)))
         });
-        let mut names = self.own_node.values();
+        let mut names = self.leader.own_node.values();
         self.tasks.events("follow the node's name", move |outbox| async move {
             loop {
                 let (node, _) = names.next().await;
@@ -173,30 +166,31 @@ impl Hands for ElectionHands {
 
     async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
         match effect {
-            Effect::Leadership(leadership) => drop(self.leads.send_replace(leadership)),
+            Effect::Leadership(leadership) => drop(self.leader.leads.send_replace(leadership)),
             Effect::Publish(info) => {
                 // The wall clock first: readers that judge its age take it for older, never for newer.
-                let latest_change = self.context.clock.wall();
-                let holds = self.leads.borrow().holds(self.context.clock.now());
+                let clock = self.leader.context.clock;
+                let latest_change = clock.wall();
+                let holds = self.leader.leads.borrow().holds(clock.now());
                 let info = KubeLeaderElectInfo {
                     latest_change,
                     is_stats_leader: info.is_stats_leader && holds,
                     ..info
                 };
                 wire::publish(&mut self.info, GLOBAL, &info)?;
-                self.changed_by = self.context.clock.booted_at();
+                self.changed_by = clock.booted_at();
             }
-            Effect::Clear(clear) => drop(self.clear.send_replace(clear)),
+            Effect::Clear(clear) => drop(self.leader.clear.send_replace(clear)),
             Effect::Lease(lease::Effect::Read(id)) => {
-                let cluster = self.cluster.clone();
+                let cluster = self.leader.cluster.clone();
                 self.tasks.start(CALL, async move {
-                    let read = lease::read(&cluster).await;
-                    let read = read.map_err(|error| error.advice());
+                    let read = lease::read(&cluster).await.map_err(|error| error.advice());
                     Some(Event::Lease(lease::Event::Read(id, read)))
                 });
             }
             Effect::Lease(lease::Effect::Write(id, order)) => {
-                let (cluster, wall) = (self.cluster.clone(), self.context.clock.wall().to_timestamp());
+                let (cluster, clock) = (self.leader.cluster.clone(), self.leader.context.clock);
+                let wall = clock.wall().to_timestamp();
                 self.tasks.start(CALL, async move {
                     Some(Event::Lease(lease::Event::Wrote(id, lease::write(&cluster, &order, wall).await)))
                 });
@@ -217,15 +211,6 @@ pub struct Door {
 }
 
 impl Door {
-    pub(super) fn new(
-        candidacy: watch::Sender<Option<Candidacy>>,
-        clear: watch::Receiver<bool>,
-        clock: Clock,
-        patience: Duration,
-    ) -> Self {
-        Self { candidacy, clear, clock, patience }
-    }
-
     /// Passes `candidacy` on. For `Closed`, waits until the lease is released, or until the limit: a finished
     /// drain must not fail because of it. Dropping it ends the wait only.
     pub async fn announce(&mut self, candidacy: Candidacy) {
@@ -237,7 +222,7 @@ impl Door {
 }
 
 /// Waits until the lease is released, with a limit.
-pub(super) async fn cleared(clear: &mut watch::Receiver<bool>, clock: Clock, patience: Duration, what: &str) {
+async fn cleared(clear: &mut watch::Receiver<bool>, clock: Clock, patience: Duration, what: &str) {
     let late = clock.sleep_until(Some(clock.now() + patience));
     tokio::select! {
         biased;

@@ -2,24 +2,16 @@
 
 use std::time::Duration;
 
-use crate::lease::{self, ElectionTimes, ElectionWrite, LeaseSnapshot};
-use serde_json::json;
-use step::{Core as _, Mono, WriteOutcome};
+use k8s_openapi::api::coordination::v1::Lease;
+use step::{CallId, Core as _, Mono, WriteOutcome};
 use topics::{ConfigGetStatus, GoTime, KubeLeaderElectInfo, go_json};
 
-use super::candidate::Candidacy;
-use super::candidate::{Candidate, Effect, Event};
+use super::candidate::{Candidacy, Candidate, Effect, Event};
+use crate::lease::tests::{call, held};
+use crate::lease::{self, ElectionTimes};
 
 const T0: Mono = Mono::from_start(Duration::from_secs(1_000));
 const PATIENCE: Duration = Duration::from_secs(300);
-
-fn held(version: u64, holder: &str) -> Box<LeaseSnapshot> {
-    let lease = json!({
-        "metadata": { "resourceVersion": version.to_string() },
-        "spec": { "holderIdentity": holder, "leaseDurationSeconds": 300, "leaseTransitions": 2 },
-    });
-    Box::new(LeaseSnapshot::new(serde_json::from_value(lease).unwrap()))
-}
 
 struct Bench {
     core: Candidate,
@@ -47,7 +39,7 @@ impl Bench {
     fn leading() -> Self {
         let mut bench = Self::candidate();
         bench.read(Some(held(1, "")));
-        bench.wrote(held(2, "node-1"));
+        bench.wrote(2, "node-1");
         assert!(bench.newest().is_stats_leader);
         bench
     }
@@ -61,27 +53,24 @@ impl Bench {
         }
     }
 
-    fn read(&mut self, found: Option<Box<LeaseSnapshot>>) {
-        let id = self
-            .last
-            .iter()
-            .find_map(|it| if let Effect::Lease(lease::Effect::Read(id)) = it { Some(*id) } else { None });
-        self.hear(Event::Lease(lease::Event::Read(id.expect("nothing is read"), Ok(found))));
+    fn call(&self) -> Option<(String, CallId)> {
+        call(self.last.iter().filter_map(|it| if let Effect::Lease(it) = it { Some(it) } else { None }))
     }
 
-    fn writing(&self) -> Option<(u64, &ElectionWrite)> {
-        self.last.iter().find_map(|it| {
-            if let Effect::Lease(lease::Effect::Write(id, order)) = it { Some((*id, &**order)) } else { None }
-        })
+    fn does(&self) -> String {
+        self.call().unwrap_or_default().0
     }
 
-    fn wrote(&mut self, now: Box<LeaseSnapshot>) {
-        let id = self.writing().expect("nothing is written").0;
-        self.hear(Event::Lease(lease::Event::Wrote(id, WriteOutcome::Done(now))));
+    fn read(&mut self, found: Option<Box<Lease>>) {
+        assert_eq!(self.does(), "read");
+        self.hear(Event::Lease(lease::Event::Read(self.call().unwrap().1, Ok(found))));
     }
 
-    fn releases(&self) -> bool {
-        matches!(self.writing(), Some((_, ElectionWrite::Release { .. })))
+    fn wrote(&mut self, version: u64, holder: &str) {
+        let (what, id) = self.call().unwrap();
+        assert_ne!(what, "read");
+        let wrote = WriteOutcome::Done(held(version, holder));
+        self.hear(Event::Lease(lease::Event::Wrote(id, wrote)));
     }
 
     fn newest(&self) -> &KubeLeaderElectInfo {
@@ -122,10 +111,10 @@ fn golden_each_state_is_published_in_the_bytes_of_the_reference() {
     bench = Bench::candidate();
     bench.read(None);
     assert_eq!(bytes(bench.newest()), golden("started"));
-    bench.wrote(held(2, "node-1"));
+    bench.wrote(2, "node-1");
     assert_eq!(bytes(bench.newest()), golden("leader"));
     bench.hear(Event::Candidacy(Candidacy::Closed));
-    bench.wrote(held(3, ""));
+    bench.wrote(3, "");
     assert_eq!(bytes(bench.newest()), golden("zero"));
     let mut other = Bench::candidate();
     other.read(Some(held(5, "node-2")));
@@ -138,7 +127,7 @@ fn a_publication_comes_only_with_another_value() {
     let before = bench.published.len();
     for version in 3..50 {
         bench.pass(Duration::from_secs(45));
-        bench.wrote(held(version, "node-1"));
+        bench.wrote(version, "node-1");
         // The others in this agent hear of each renewal.
         assert!(bench.last.iter().any(|it| matches!(it, Effect::Leadership(_))), "{:?}", bench.last);
     }
@@ -158,17 +147,11 @@ fn nobody_stands_before_name_config_and_drain_are_known() {
         let mut bench = Bench::new();
         for fact in facts.iter().enumerate().filter(|(number, _)| *number != left_out) {
             bench.hear(fact.1.clone());
-            assert!(
-                !bench.last.iter().any(|it| matches!(it, Effect::Lease(lease::Effect::Read(_)))),
-                "without {left_out}"
-            );
+            assert_eq!(bench.does(), "", "without {left_out}");
         }
         assert!(!bench.newest().in_leader_election, "without {left_out}");
         bench.hear(facts[left_out].clone());
-        assert!(
-            bench.last.iter().any(|it| matches!(it, Effect::Lease(lease::Effect::Read(_)))),
-            "{left_out} came last"
-        );
+        assert_eq!(bench.does(), "read", "{left_out} came last");
         assert!(bench.newest().in_leader_election);
     }
 }
@@ -181,12 +164,12 @@ fn l4_a_config_that_is_lost_ends_candidacy_and_one_that_comes_back_begins_it() {
         for lost in [status, None] {
             let mut bench = Bench::leading();
             bench.hear(Event::Config(lost));
-            assert!(bench.releases(), "{lost:?}");
+            assert_eq!(bench.does(), "release on 2 for 1 s", "{lost:?}");
             assert!(!bench.newest().is_stats_leader && !bench.newest().in_leader_election);
-            bench.wrote(held(3, ""));
+            bench.wrote(3, "");
             bench.hear(Event::Config(Some(ConfigGetStatus::ReadSaved)));
             bench.read(Some(held(3, "")));
-            bench.wrote(held(4, "node-1"));
+            bench.wrote(4, "node-1");
             assert!(bench.newest().is_stats_leader);
         }
     }
@@ -199,7 +182,7 @@ fn d_a10_a_fetch_under_way_is_no_loss_and_one_that_never_succeeds_is() {
     for version in 3..30 {
         bench.hear(Event::Config(Some(ConfigGetStatus::Fail)));
         bench.pass(Duration::from_secs(45));
-        bench.wrote(held(version, "node-1"));
+        bench.wrote(version, "node-1");
         bench.hear(Event::Config(Some(ConfigGetStatus::Success)));
     }
     assert_eq!(bench.published.len(), before);
@@ -210,9 +193,9 @@ fn d_a10_a_fetch_under_way_is_no_loss_and_one_that_never_succeeds_is() {
         // Further failed fetches are the same failure.
         bench.hear(Event::Config(Some(ConfigGetStatus::Fail)));
         bench.pass(Duration::from_secs(15));
-        if !bench.releases() && bench.writing().is_some() {
+        if bench.does().starts_with("hold") {
             version += 1;
-            bench.wrote(held(version, "node-1"));
+            bench.wrote(version, "node-1");
         }
         assert!(bench.now.since(failed) <= PATIENCE);
     }
@@ -229,14 +212,14 @@ fn l5_a_drain_keeps_the_leader_until_it_is_done_and_makes_no_new_one() {
     let mut bench = Bench::leading();
     bench.hear(Event::Candidacy(Candidacy::Kept));
     bench.pass(Duration::from_secs(45));
-    bench.wrote(held(3, "node-1"));
+    bench.wrote(3, "node-1");
     assert!(bench.newest().is_stats_leader);
     bench.hear(Event::Candidacy(Candidacy::Closed));
     // Acting parts are notified before anything is published or sent.
     assert!(matches!(&bench.last[0], Effect::Leadership(it) if it.until.is_none()), "{:?}", bench.last);
-    assert!(bench.releases() && !bench.newest().is_stats_leader);
+    assert_eq!((bench.does().as_str(), bench.newest().is_stats_leader), ("release on 3 for 1 s", false));
     assert!(!bench.last.contains(&Effect::Clear(true)));
-    bench.wrote(held(4, ""));
+    bench.wrote(4, "");
     assert!(bench.last.contains(&Effect::Clear(true)));
     // The cordon is removed, then all is as before.
     bench.hear(Event::Candidacy(Candidacy::Kept));
@@ -244,7 +227,7 @@ fn l5_a_drain_keeps_the_leader_until_it_is_done_and_makes_no_new_one() {
     assert!(!bench.newest().in_leader_election);
     bench.hear(Event::Candidacy(Candidacy::Open));
     bench.read(Some(held(4, "")));
-    assert!(bench.writing().is_some());
+    assert_eq!(bench.does(), "hold node-1 on 4 for 300 s");
 }
 
 #[test]
@@ -252,7 +235,7 @@ fn l5_a_leader_that_loses_the_lease_in_a_drain_stands_no_more() {
     let mut bench = Bench::leading();
     bench.hear(Event::Candidacy(Candidacy::Kept));
     bench.pass(Duration::from_secs(45));
-    assert!(bench.writing().is_some());
+    assert_eq!(bench.does(), "hold node-1 on 2 for 300 s");
     bench.pass(Duration::from_secs(135));
     assert!(!bench.newest().is_stats_leader && !bench.newest().in_leader_election);
 }
@@ -261,8 +244,8 @@ fn l5_a_leader_that_loses_the_lease_in_a_drain_stands_no_more() {
 fn whoever_leaves_gives_the_lease_back_and_an_agent_that_never_stood_leaves_at_once() {
     let mut bench = Bench::leading();
     bench.hear(Event::Leaving);
-    assert!(bench.releases());
-    bench.wrote(held(3, ""));
+    assert_eq!(bench.does(), "release on 2 for 1 s");
+    bench.wrote(3, "");
     assert!(bench.last.contains(&Effect::Clear(true)));
     let mut other = Bench::new();
     assert!(other.last.contains(&Effect::Clear(true)));

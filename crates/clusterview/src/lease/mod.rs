@@ -20,128 +20,77 @@ use kubeapi::{ApiClient, Error, nodes};
 use step::{CallId, Core, Dice, LogMessage, Mono, WriteOutcome, say};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// In the namespace of applications.
 pub const NAME: &str = "eve-kube-stats-leader";
 
 /// Duration in a released lease.
-const RELEASED_SECS: i32 = 1;
+const RELEASED: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Clone, PartialEq)]
-pub struct LeaseSnapshot {
-    object: Lease,
+/// Changes with every write.
+fn version(lease: &Lease) -> &str {
+    lease.metadata.resource_version.as_deref().unwrap_or_default()
 }
 
-impl LeaseSnapshot {
-    pub fn new(object: Lease) -> Self {
-        Self { object }
-    }
-
-    /// Changes with every write.
-    pub fn version(&self) -> &str {
-        self.object.metadata.resource_version.as_deref().unwrap_or_default()
-    }
-
-    fn spec(&self) -> Option<&LeaseSpec> {
-        self.object.spec.as_ref()
-    }
-
-    /// Empty for none.
-    pub fn holder(&self) -> &str {
-        self.spec().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
-    }
-
-    /// How long the holder is left alone after a sign of life, if given.
-    pub fn duration(&self) -> Option<Duration> {
-        let secs = self.spec()?.lease_duration_seconds?;
-        u64::try_from(secs).ok().filter(|secs| *secs > 0).map(Duration::from_secs)
-    }
-
-    /// Number of changes of holder.
-    pub fn transitions(&self) -> i32 {
-        self.spec().and_then(|spec| spec.lease_transitions).unwrap_or_default()
-    }
-
-    /// With all unread members.
-    pub fn object(&self) -> &Lease {
-        &self.object
-    }
+/// Empty for none.
+fn holder(lease: &Lease) -> &str {
+    lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
 }
 
+/// How long the holder is left alone after a sign of life, if given.
+fn duration(lease: &Lease) -> Option<Duration> {
+    let secs = lease.spec.as_ref()?.lease_duration_seconds?;
+    u64::try_from(secs).ok().filter(|secs| *secs > 0).map(Duration::from_secs)
+}
+
+/// Takes, renews or releases it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum ElectionWrite {
-    /// Create it, held by us.
-    Create {
-        identity: String,
-        lease: Duration,
-    },
-    /// Take or renew it.
-    Hold {
-        on: Box<LeaseSnapshot>,
-        identity: String,
-        lease: Duration,
-    },
-    Release {
-        on: Box<LeaseSnapshot>,
-    },
+pub struct ElectionWrite {
+    /// As it was read; `None` creates it.
+    pub on: Option<Box<Lease>>,
+    /// Empty in a release.
+    pub holder: String,
+    /// How long the holder is left alone after a sign of life.
+    pub lease: Duration,
 }
 
 impl ElectionWrite {
     /// The new holder, if this changes it.
-    pub fn newcomer(&self) -> Option<&str> {
-        match self {
-            Self::Create { identity, .. } => Some(identity),
-            Self::Hold { on, identity, .. } => (on.holder() != identity).then_some(identity),
-            Self::Release { .. } => None,
-        }
+    fn newcomer(&self) -> Option<&str> {
+        let before = self.on.as_deref().map_or("", holder);
+        (!self.is_release() && before != self.holder).then_some(&self.holder)
+    }
+
+    pub fn is_release(&self) -> bool {
+        self.holder.is_empty()
     }
 
     /// `wall` is our wall clock: for people only, no decision uses it.
-    pub fn object(&self, wall: Timestamp) -> Lease {
+    fn object(&self, wall: Timestamp) -> Lease {
         let now = Some(MicroTime(wall));
-        match self {
-            Self::Create { identity, lease } => Lease {
-                metadata: ObjectMeta {
-                    name: Some(NAME.to_owned()),
-                    namespace: Some(APP_NAMESPACE.to_owned()),
-                    ..ObjectMeta::default()
-                },
-                spec: Some(LeaseSpec {
-                    holder_identity: Some(identity.clone()),
-                    lease_duration_seconds: Some(secs(*lease)),
-                    acquire_time: now.clone(),
-                    renew_time: now,
-                    lease_transitions: Some(0),
-                    ..LeaseSpec::default()
-                }),
+        let whole = self.on.as_deref().cloned().unwrap_or_else(|| Lease {
+            metadata: ObjectMeta {
+                name: Some(NAME.to_owned()),
+                namespace: Some(APP_NAMESPACE.to_owned()),
+                ..ObjectMeta::default()
             },
-            Self::Hold { on, identity, lease } => {
-                let ours = on.holder() == identity;
-                let acquired = on.spec().and_then(|spec| spec.acquire_time.clone()).filter(|_| ours);
-                let changes = i32::from(!ours);
-                let spec = LeaseSpec {
-                    holder_identity: Some(identity.clone()),
-                    lease_duration_seconds: Some(secs(*lease)),
-                    acquire_time: acquired.or_else(|| now.clone()),
-                    renew_time: now,
-                    lease_transitions: Some(on.transitions().saturating_add(changes)),
-                    ..LeaseSpec::default()
-                };
-                Lease { spec: Some(spec), ..on.object.clone() }
-            }
-            Self::Release { on } => {
-                let spec = LeaseSpec {
-                    holder_identity: Some(String::new()),
-                    lease_duration_seconds: Some(RELEASED_SECS),
-                    acquire_time: now.clone(),
-                    renew_time: now,
-                    lease_transitions: Some(on.transitions()),
-                    ..LeaseSpec::default()
-                };
-                Lease { spec: Some(spec), ..on.object.clone() }
-            }
-        }
+            spec: None,
+        });
+        let renews = holder(&whole) == self.holder;
+        let changes = self.on.is_some() && self.newcomer().is_some();
+        let before = whole.spec.unwrap_or_default();
+        let spec = LeaseSpec {
+            holder_identity: Some(self.holder.clone()),
+            lease_duration_seconds: Some(secs(self.lease)),
+            acquire_time: before.acquire_time.filter(|_| renews).or_else(|| now.clone()),
+            renew_time: now,
+            lease_transitions: Some(
+                before.lease_transitions.unwrap_or_default().saturating_add(changes.into()),
+            ),
+            ..LeaseSpec::default()
+        };
+        Lease { spec: Some(spec), ..whole }
     }
 }
 
@@ -186,8 +135,8 @@ pub enum Event {
     /// Whether this node is a candidate. Before the first one, nothing is done.
     Wanted(bool),
     /// Answer to [`Effect::Read`]: the lease, `None` when there is none, or an error.
-    Read(CallId, Result<Option<Box<LeaseSnapshot>>, String>),
-    Wrote(CallId, WriteOutcome<LeaseSnapshot>),
+    Read(CallId, Result<Option<Box<Lease>>, String>),
+    Wrote(CallId, WriteOutcome<Lease>),
     Tick,
 }
 
@@ -209,15 +158,6 @@ pub struct ElectionState {
     pub clear: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Default)]
-enum KnownLease {
-    #[default]
-    Unknown,
-    Absent,
-    /// Seen since then.
-    There(Box<LeaseSnapshot>, Mono),
-}
-
 /// A call under way, and its start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum LeaseCall {
@@ -232,7 +172,8 @@ pub struct Election {
     times: ElectionTimes,
     identity: String,
     wanted: Option<bool>,
-    seen: KnownLease,
+    /// The lease, and since when it is seen so; `None` while there is none, or nothing is known of it.
+    seen: Option<(Box<Lease>, Mono)>,
     /// Our own record is known from an answer: it may be renewed without a read.
     sure: bool,
     leads: Option<Mono>,
@@ -244,8 +185,8 @@ pub struct Election {
     due: Option<Mono>,
     /// Since when we try to release the lease.
     leaving: Option<Mono>,
-    answered: Option<Mono>,
-    answers: bool,
+    /// When the cluster counts as gone without another answer; `None` while it does.
+    answers: Option<Mono>,
     trouble: String,
     dice: Dice,
 }
@@ -260,11 +201,8 @@ impl Election {
         let holding = matches!(self.call, Some(LeaseCall::Hold { .. }));
         ElectionState {
             leads: self.leads,
-            leader: match &self.seen {
-                KnownLease::There(held, _) => held.holder().to_owned(),
-                KnownLease::Unknown | KnownLease::Absent => String::new(),
-            },
-            answers: self.answers,
+            leader: self.leader().to_owned(),
+            answers: self.answers.is_some(),
             clear: self.wanted != Some(true) && !holding && !self.is_ours(),
         }
     }
@@ -279,8 +217,12 @@ impl Election {
         self.times.retry + self.times.retry * thousandth / 5_000
     }
 
+    fn leader(&self) -> &str {
+        self.seen.as_ref().map_or("", |(held, _)| holder(held))
+    }
+
     fn is_ours(&self) -> bool {
-        matches!(&self.seen, KnownLease::There(held, _) if held.holder() == self.identity)
+        self.seen.is_some() && self.leader() == self.identity
     }
 
     fn lose(&mut self, why: &'static str, out: &mut Vec<Effect>) {
@@ -296,22 +238,13 @@ impl Election {
         }
         if self.leaving.is_some_and(|since| now >= since + self.times.lease) {
             // Expired for all others by now.
-            self.leaving = None;
-            self.due = None;
-            self.seen = KnownLease::Unknown;
+            (self.leaving, self.due, self.seen) = (None, None, None);
             say!(out, warn, "leader election: lease not released, it has run out by now");
         }
-        if self.answers && self.silent_at().is_some_and(|at| now >= at) {
-            self.answers = false;
-            // Without a candidacy there is no look, which is no trouble.
-            if !self.trouble.is_empty() {
-                say!(out, warn, "leader election: the cluster does not answer: {}", self.trouble);
-            }
+        // Without a candidacy there is no look, which is no trouble.
+        if self.answers.take_if(|at| now >= *at).is_some() && !self.trouble.is_empty() {
+            say!(out, warn, "leader election: the cluster does not answer: {}", self.trouble);
         }
-    }
-
-    fn silent_at(&self) -> Option<Mono> {
-        self.answered.map(|at| at + self.times.silence)
     }
 
     fn want(&mut self, now: Mono, wanted: bool, out: &mut Vec<Effect>) {
@@ -326,21 +259,18 @@ impl Election {
         }
     }
 
-    fn observe(&mut self, now: Mono, found: Option<Box<LeaseSnapshot>>, out: &mut Vec<Effect>) {
-        self.answered = Some(now);
+    fn observe(&mut self, now: Mono, found: Option<Box<Lease>>, out: &mut Vec<Effect>) {
+        self.sure = true;
         self.trouble.clear();
-        if !self.answers {
-            self.answers = true;
+        if self.answers.replace(now + self.times.silence).is_none() {
             say!(out, info, "leader election: the cluster answers");
         }
-        self.seen = match (std::mem::replace(&mut self.seen, KnownLease::Unknown), found) {
-            (_, None) => KnownLease::Absent,
+        self.seen = found.map(|new| {
             // No write: its time continues.
-            (KnownLease::There(old, since), Some(new)) if old.version() == new.version() => {
-                KnownLease::There(new, since)
-            }
-            (_, Some(new)) => KnownLease::There(new, now),
-        };
+            let same = self.seen.as_ref().filter(|(old, _)| version(old) == version(&new));
+            let since = same.map_or(now, |(_, since)| *since);
+            (new, since)
+        });
         if !self.is_ours() {
             self.lose("somebody else holds the lease", out);
         }
@@ -353,23 +283,15 @@ impl Election {
         self.calls
     }
 
-    fn look(&mut self, out: &mut Vec<Effect>) {
-        let id = self.begin(LeaseCall::Read);
-        out.push(Effect::Read(id));
-    }
-
-    fn write(&mut self, call: LeaseCall, order: ElectionWrite, out: &mut Vec<Effect>) {
-        let id = self.begin(call);
-        out.push(Effect::Write(id, Box::new(order)));
-    }
-
-    fn hold(&mut self, now: Mono, on: Option<Box<LeaseSnapshot>>, out: &mut Vec<Effect>) {
-        let (identity, lease) = (self.identity.clone(), self.times.lease);
-        let order = match on {
-            Some(on) => ElectionWrite::Hold { on, identity, lease },
-            None => ElectionWrite::Create { identity, lease },
+    /// Takes or renews it, or, where this node is no candidate, releases it.
+    fn write(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let on = self.seen.as_ref().map(|(held, _)| held.clone());
+        let (call, holder, lease) = if self.wanted == Some(true) {
+            (LeaseCall::Hold { started: now }, self.identity.clone(), self.times.lease)
+        } else {
+            (LeaseCall::Release, String::new(), RELEASED)
         };
-        self.write(LeaseCall::Hold { started: now }, order, out);
+        out.push(Effect::Write(self.begin(call), Box::new(ElectionWrite { on, holder, lease })));
     }
 
     /// The next call, if due. A leader that is sure of its record writes at once; others read first.
@@ -377,51 +299,35 @@ impl Election {
         if self.call.is_some() || self.due.is_none_or(|due| now < due) {
             return;
         }
-        match (&self.seen, self.wanted) {
-            (_, None) => self.due = None,
-            (_, Some(false)) if self.leaving.is_none() => self.due = None,
-            (KnownLease::There(held, _), Some(true)) if self.sure && self.leads.is_some() => {
-                let on = Some(held.clone());
-                self.hold(now, on, out);
-            }
-            (KnownLease::There(held, _), Some(false)) if self.sure && held.holder() == self.identity => {
-                let order = ElectionWrite::Release { on: held.clone() };
-                self.write(LeaseCall::Release, order, out);
-            }
-            (_, Some(_)) => self.look(out),
+        match self.wanted {
+            None => self.due = None,
+            Some(false) if self.leaving.is_none() => self.due = None,
+            Some(true) if self.sure && self.leads.is_some() => self.write(now, out),
+            Some(false) if self.sure && self.is_ours() => self.write(now, out),
+            Some(_) => out.push(Effect::Read(self.begin(LeaseCall::Read))),
         }
     }
 
     /// After a read: the right to write, or the wait.
     fn decide(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let ours = self.is_ours();
-        match (&self.seen, self.wanted) {
-            (KnownLease::There(held, _), Some(false)) if ours => {
-                let order = ElectionWrite::Release { on: held.clone() };
-                self.write(LeaseCall::Release, order, out);
+        let free = self.seen.as_ref().is_none_or(|(held, since)| {
+            let left_alone = duration(held).unwrap_or(self.times.lease);
+            ours || holder(held).is_empty() || now.since(*since) >= left_alone
+        });
+        match self.wanted {
+            Some(false) if !ours => (self.leaving, self.due) = (None, None),
+            Some(_) if free => self.write(now, out),
+            Some(_) => {
+                self.outdated = 0;
+                self.due = Some(now + self.pause());
             }
-            (_, Some(false)) => {
-                self.leaving = None;
-                self.due = None;
-            }
-            (KnownLease::Absent, Some(true)) => self.hold(now, None, out),
-            (KnownLease::There(held, since), Some(true)) => {
-                let left_alone = held.duration().unwrap_or(self.times.lease);
-                let free = ours || held.holder().is_empty() || now.since(*since) >= left_alone;
-                if free {
-                    let on = Some(held.clone());
-                    self.hold(now, on, out);
-                } else {
-                    self.outdated = 0;
-                    self.due = Some(now + self.pause());
-                }
-            }
-            (KnownLease::Unknown, Some(true)) | (_, None) => {}
+            None => {}
         }
     }
 
     fn failed(&mut self, now: Mono, why: String, out: &mut Vec<Effect>) {
-        if !self.answers && self.trouble.is_empty() {
+        if self.answers.is_none() && self.trouble.is_empty() {
             // This trouble was not logged yet.
             say!(out, warn, "leader election: the cluster does not answer: {why}");
         }
@@ -432,17 +338,10 @@ impl Election {
         self.due = Some(now + if self.leaving.is_some() { pause / 10 } else { pause });
     }
 
-    fn wrote(
-        &mut self,
-        now: Mono,
-        call: LeaseCall,
-        wrote: WriteOutcome<LeaseSnapshot>,
-        out: &mut Vec<Effect>,
-    ) {
+    fn wrote(&mut self, now: Mono, call: LeaseCall, wrote: WriteOutcome<Lease>, out: &mut Vec<Effect>) {
         match wrote {
             WriteOutcome::Done(held) => {
                 self.outdated = 0;
-                self.sure = true;
                 self.observe(now, Some(held), out);
                 match call {
                     LeaseCall::Hold { started } => self.held(now, started, out),
@@ -470,10 +369,9 @@ impl Election {
             self.due = Some(now);
             return;
         }
-        if self.leads.is_none() {
+        if self.leads.replace(until).is_none() {
             say!(out, info, "leader election: this node leads lease {}", NAME);
         }
-        self.leads = Some(until);
         self.due = Some(now + self.times.rest());
     }
 }
@@ -491,7 +389,6 @@ impl Core for Election {
                 self.call = None;
                 match read {
                     Ok(found) => {
-                        self.sure = true;
                         self.observe(now, found, &mut out);
                         self.decide(now, &mut out);
                     }
@@ -513,8 +410,7 @@ impl Core for Election {
     fn next_wake(&self) -> Option<Mono> {
         let due = self.due.filter(|_| self.call.is_none());
         let given_up = self.leaving.map(|since| since + self.times.lease);
-        let silent = self.silent_at().filter(|_| self.answers);
-        [due, self.leads, given_up, silent].into_iter().flatten().min()
+        [due, self.leads, given_up, self.answers].into_iter().flatten().min()
     }
 
     fn tick() -> Event {
@@ -523,17 +419,13 @@ impl Core for Election {
 }
 
 /// `None` when there is none.
-pub async fn read(cluster: &ApiClient) -> Result<Option<Box<LeaseSnapshot>>, Error> {
-    Ok(lease::read(cluster, NAME).await?.map(|lease| Box::new(LeaseSnapshot::new(lease))))
+pub async fn read(cluster: &ApiClient) -> Result<Option<Box<Lease>>, Error> {
+    Ok(lease::read(cluster, NAME).await?.map(Box::new))
 }
 
 /// Writes `order`; `wall` is our wall clock. No node starts to hold the lease of a cluster that lacks its
 /// Node: after leaving it would report on a foreign cluster.
-pub async fn write(
-    cluster: &ApiClient,
-    order: &ElectionWrite,
-    wall: Timestamp,
-) -> WriteOutcome<LeaseSnapshot> {
+pub async fn write(cluster: &ApiClient, order: &ElectionWrite, wall: Timestamp) -> WriteOutcome<Lease> {
     if let Some(node) = order.newcomer()
         && let Err(error) = known(cluster, node).await
     {
@@ -543,14 +435,12 @@ pub async fn write(
             error.advice()
         });
     }
-    let verb = match order {
-        ElectionWrite::Create { .. } => "create",
-        ElectionWrite::Hold { .. } => "hold",
-        ElectionWrite::Release { .. } => "release",
+    let verb = match &order.on {
+        None => "create",
+        Some(_) if order.is_release() => "release",
+        Some(_) => "hold",
     };
-    lease::write(cluster, NAME, verb, &order.object(wall))
-        .await
-        .read(|lease| Ok(Box::new(LeaseSnapshot::new(lease))))
+    lease::write(cluster, NAME, verb, &order.object(wall)).await
 }
 
 async fn known(cluster: &ApiClient, node: &str) -> Result<(), Error> {
@@ -560,10 +450,7 @@ async fn known(cluster: &ApiClient, node: &str) -> Result<(), Error> {
 
 #[cfg(test)]
 mod call_tests {
-    use std::time::Duration;
-
-    use kubeapi::names::APP_NAMESPACE;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use kubeapi::mock::{self, MockReply};
@@ -574,7 +461,7 @@ mod call_tests {
         WALL.parse().unwrap()
     }
 
-    fn lease(version: &str, holder: &str) -> serde_json::Value {
+    fn lease(version: &str, holder: &str) -> Value {
         json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": { "name": NAME, "namespace": APP_NAMESPACE, "resourceVersion": version, "uid": "u1",
@@ -584,9 +471,13 @@ mod call_tests {
         })
     }
 
-    fn held(version: &str, holder: &str) -> Box<LeaseSnapshot> {
-        Box::new(LeaseSnapshot::new(serde_json::from_value(lease(version, holder)).unwrap()))
+    /// A write of `holder`, or a release, of the lease that `before` held.
+    fn order(before: Option<(&str, &str)>, holder: &str, lease_time: Duration) -> ElectionWrite {
+        let on = before.map(|(version, holder)| serde_json::from_value(lease(version, holder)).unwrap());
+        ElectionWrite { on, holder: holder.to_owned(), lease: lease_time }
     }
+
+    const LEASE_TIME: Duration = Duration::from_secs(300);
 
     fn node() -> MockReply {
         mock::object(&json!({ "metadata": { "name": "n1" } }))
@@ -594,9 +485,8 @@ mod call_tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_node_that_the_cluster_does_not_know_takes_no_lease_and_keeps_none_of_another() {
-        let lease_time = Duration::from_secs(300);
-        let take = ElectionWrite::Hold { on: held("8", "n2"), identity: "n1".to_owned(), lease: lease_time };
-        let make = ElectionWrite::Create { identity: "n1".to_owned(), lease: lease_time };
+        let take = order(Some(("8", "n2")), "n1", LEASE_TIME);
+        let make = order(None, "n1", LEASE_TIME);
         for (order, answer, says) in [
             (&take, mock::status(404, "nodes \"n1\" not found"), "has no node n1"),
             (&make, mock::status(404, "nodes \"n1\" not found"), "has no node n1"),
@@ -615,82 +505,57 @@ mod call_tests {
 
     #[tokio::test(start_paused = true)]
     async fn l1_each_write_is_the_one_of_client_go() {
-        let lease_time = Duration::from_secs(300);
-        let identity = "n1".to_owned();
         let now = "2026-03-14T09:26:53.500000Z";
-        let whole = |version: &str, spec: serde_json::Value| {
+        let spec = |holder: &str, secs: u64, transitions: u64, acquired: &str| {
+            json!({ "holderIdentity": holder, "leaseDurationSeconds": secs, "leaseTransitions": transitions,
+                    "acquireTime": acquired, "renewTime": now })
+        };
+        let whole = |version: &str, spec: Value| {
             let mut object = lease(version, "");
             object["spec"] = spec;
             object
         };
+        let created = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": NAME, "namespace": APP_NAMESPACE }, "spec": spec("n1", 300, 0, now),
+        });
+        let before = "2026-03-14T08:00:00.000001Z";
+        let (post, put) = (format!("POST {URL}"), format!("PUT {URL}/{NAME}"));
         let table = [
+            (order(None, "n1", LEASE_TIME), &post, created),
+            (order(Some(("7", "n1")), "n1", LEASE_TIME), &put, whole("7", spec("n1", 300, 4, before))),
             (
-                ElectionWrite::Create { identity: identity.clone(), lease: lease_time },
-                format!("POST {URL}?&fieldManager=pillar-rs"),
-                json!({
-                    "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-                    "metadata": { "name": NAME, "namespace": APP_NAMESPACE },
-                    "spec": { "holderIdentity": "n1", "leaseDurationSeconds": 300, "leaseTransitions": 0,
-                              "acquireTime": now, "renewTime": now },
-                }),
+                order(Some(("8", "n2")), "n1", Duration::from_millis(1_500)),
+                &put,
+                whole("8", spec("n1", 2, 5, now)),
             ),
-            (
-                ElectionWrite::Hold { on: held("7", "n1"), identity: identity.clone(), lease: lease_time },
-                format!("PUT {URL}/{NAME}?&fieldManager=pillar-rs"),
-                whole(
-                    "7",
-                    json!({ "holderIdentity": "n1", "leaseDurationSeconds": 300, "leaseTransitions": 4,
-                            "acquireTime": "2026-03-14T08:00:00.000001Z", "renewTime": now }),
-                ),
-            ),
-            (
-                ElectionWrite::Hold { on: held("8", "n2"), identity, lease: Duration::from_millis(1_500) },
-                format!("PUT {URL}/{NAME}?&fieldManager=pillar-rs"),
-                whole(
-                    "8",
-                    json!({ "holderIdentity": "n1", "leaseDurationSeconds": 2, "leaseTransitions": 5,
-                            "acquireTime": now, "renewTime": now }),
-                ),
-            ),
-            (
-                ElectionWrite::Release { on: held("9", "n1") },
-                format!("PUT {URL}/{NAME}?&fieldManager=pillar-rs"),
-                whole(
-                    "9",
-                    json!({ "holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 4,
-                            "acquireTime": now, "renewTime": now }),
-                ),
-            ),
+            (order(Some(("9", "n1")), "", RELEASED), &put, whole("9", spec("", 1, 4, now))),
         ];
         for (order, line, body) in table {
             let newcomer = order.newcomer().is_some();
             let answers = newcomer.then(node).into_iter().chain([mock::object(&lease("10", "n1"))]).collect();
             let (cluster, calls) = mock::cluster(answers);
             let WriteOutcome::Done(now) = write(&cluster, &order, wall()).await else { panic!("{order:?}") };
-            assert_eq!((now.version(), now.holder()), ("10", "n1"));
+            assert_eq!((version(&now), holder(&now)), ("10", "n1"));
             let mut all = calls.all();
             if newcomer {
                 assert_eq!(all.remove(0).line, "GET /api/v1/nodes/n1");
             }
             let call = all.remove(0);
-            assert_eq!(call.line, line);
-            assert_eq!(serde_json::from_str::<serde_json::Value>(&call.body).unwrap(), body, "{order:?}");
+            assert_eq!(call.line, format!("{line}?&fieldManager=pillar-rs"));
+            assert_eq!(serde_json::from_str::<Value>(&call.body).unwrap(), body, "{order:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn each_answer_to_a_write_is_told_apart() {
-        let create = || ElectionWrite::Create { identity: "n1".to_owned(), lease: Duration::from_secs(300) };
-        let hold = || ElectionWrite::Hold {
-            on: held("7", "n1"),
-            identity: "n1".to_owned(),
-            lease: Duration::from_secs(300),
-        };
+        let create = || order(None, "n1", LEASE_TIME);
+        let hold = || order(Some(("7", "n1")), "n1", LEASE_TIME);
         let table: [(ElectionWrite, MockReply, bool); 8] = [
             (create(), mock::status(409, "already exists"), true),
             (hold(), mock::status(409, "the object has been modified"), true),
             (hold(), mock::status(404, "not found"), true),
-            (ElectionWrite::Release { on: held("7", "n1") }, mock::status(404, "not found"), true),
+            (order(Some(("7", "n1")), "", RELEASED), mock::status(404, "not found"), true),
             (create(), mock::status(404, "namespaces \"eve-kube-app\" not found"), false),
             (hold(), mock::status(403, "forbidden"), false),
             (hold(), mock::status(503, "busy"), false),
@@ -716,8 +581,8 @@ mod call_tests {
         assert_eq!(read(&cluster).await.unwrap(), None);
         assert_eq!(calls.lines(), [format!("GET {URL}/{NAME}")]);
         let held = read(&cluster).await.unwrap().unwrap();
-        assert_eq!((held.version(), held.holder(), held.transitions()), ("3", "n2", 4));
-        assert_eq!(held.duration(), Some(Duration::from_secs(300)));
+        assert_eq!((version(&held), holder(&held), duration(&held)), ("3", "n2", Some(LEASE_TIME)));
+        assert_eq!(held.spec.unwrap().lease_transitions, Some(4));
         let error = read(&cluster).await.unwrap_err();
         assert!(error.line().contains("no answer within 10 s"), "{}", error.line());
     }

@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use agent::{AgentContext, Clock, Error, Outlet, Tasks, Troubles};
+use futures::future::OptionFuture;
 use kubeapi::ApiClient;
 use kubeapi::objects::{RawObject, items, text};
 use kubeapi::watch::{Manner, ObjectMirror, WatchScope};
@@ -24,7 +25,7 @@ use topics::{
 use tracing::{debug, info, warn};
 
 use crate::collections::{FactItem, ObjectFact, ObjectTable, SLOT};
-use crate::{GLOBAL, NAME};
+use crate::{GLOBAL, NAME, listed, seed};
 
 #[cfg(test)]
 mod tests;
@@ -42,38 +43,17 @@ fn is_own(namespace: &str) -> bool {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Service {
-    /// Of the device or the cluster, not a user's.
-    own: bool,
     kind: String,
-    /// The wanted address of the load balancer, or empty.
-    address: String,
-    ports: Vec<Port>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Port {
-    protocol: String,
-    number: i32,
-    on_nodes: i32,
+    /// None of the device or the cluster, and none that an uplink does not reach.
+    ports: Vec<KubeServiceInfo>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Ingress {
-    /// In the order of its rules.
-    paths: Vec<Path>,
-    /// Hosts with TLS; an empty one for all.
-    tls_hosts: Vec<String>,
+    /// In the order of its rules, without addresses and the type of the service.
+    paths: Vec<KubeIngressInfo>,
     /// IP address, or host name where there is none.
     addresses: Vec<(String, String)>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Path {
-    host: String,
-    prefix: String,
-    kind: String,
-    service: String,
-    port: i32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -86,51 +66,70 @@ fn number(value: &Value) -> i32 {
     value.as_i64().and_then(|it| i32::try_from(it).ok()).unwrap_or_default()
 }
 
+fn name_of(raw: &RawObject) -> [String; 2] {
+    [&raw.metadata.namespace, &raw.metadata.name].map(|it| it.clone().unwrap_or_default())
+}
+
 impl ObjectFact for Service {
     fn of(raw: &RawObject) -> Self {
         let RawObject { metadata, spec, .. } = raw;
-        let [namespace, name] =
-            [&metadata.namespace, &metadata.name].map(|it| it.as_deref().unwrap_or_default());
+        let [namespace, name] = name_of(raw);
+        let kind = text(&spec["type"]);
+        let balanced = kind == LOAD_BALANCER;
         let first = items(&spec["externalIPs"]).first().map(text).unwrap_or_default();
         let wanted = [text(&spec["loadBalancerIP"]), first, text(&metadata.annotations[ADDRESS])];
-        let port = |it: &Value| Port {
-            protocol: text(&it["protocol"]),
-            number: number(&it["port"]),
-            on_nodes: number(&it["nodePort"]),
+        let address = wanted.into_iter().find(|it| balanced && !it.is_empty()).unwrap_or_default();
+        let inside = balanced && (address.is_empty() || is_within(CLUSTER_ADDRESSES, &address) == Some(true));
+        let own = is_own(&namespace) || OWN_SERVICES.contains(&(namespace.as_str(), name.as_str()));
+        let port = |it: &Value| {
+            let port = number(&it["port"]);
+            let manager = (namespace.as_str(), port) == MANAGER;
+            KubeServiceInfo {
+                name: name.clone(),
+                namespace: namespace.clone(),
+                protocol: text(&it["protocol"]),
+                port: if manager { API_PORT } else { port },
+                node_port: number(&it["nodePort"]),
+                r#type: if manager { "NodePort" } else { &kind }.to_owned(),
+                load_balancer_ip: address.clone(),
+                ace_enabled: manager,
+            }
         };
-        Self {
-            own: is_own(namespace) || OWN_SERVICES.contains(&(namespace, name)),
-            kind: text(&spec["type"]),
-            address: wanted.into_iter().find(|it| !it.is_empty()).unwrap_or_default(),
-            ports: items(&spec["ports"]).iter().map(port).collect(),
-        }
+        let ports = items(&spec["ports"]).iter().filter(|_| !own && !inside).map(port).collect();
+        Self { kind, ports }
     }
 }
 
 impl ObjectFact for Ingress {
     fn of(raw: &RawObject) -> Self {
         let RawObject { spec, status, .. } = raw;
+        let [namespace, name] = name_of(raw);
+        let tls_hosts: Vec<String> =
+            items(&spec["tls"]).iter().flat_map(|it| items(&it["hosts"])).map(text).collect();
         let mut paths = Vec::new();
-        for rule in items(&spec["rules"]) {
+        for rule in items(&spec["rules"]).iter().filter(|_| !is_own(&namespace)) {
+            let host = text(&rule["host"]);
+            // An empty one is for all.
+            let tls = tls_hosts.iter().any(|it| *it == host || it.is_empty());
             for path in items(&rule["http"]["paths"]) {
                 let service = &path["backend"]["service"];
                 if service.is_object() {
-                    paths.push(Path {
-                        host: text(&rule["host"]),
-                        prefix: text(&path["path"]),
-                        kind: text(&path["pathType"]),
+                    paths.push(KubeIngressInfo {
+                        name: name.clone(),
+                        namespace: namespace.clone(),
+                        hostname: host.clone(),
+                        path: text(&path["path"]),
+                        path_type: text(&path["pathType"]),
+                        protocol: if tls { "https" } else { "http" }.to_owned(),
                         service: text(&service["name"]),
-                        port: number(&service["port"]["number"]),
+                        service_port: number(&service["port"]["number"]),
+                        ..KubeIngressInfo::default()
                     });
                 }
             }
         }
         let served = items(&status["loadBalancer"]["ingress"]).iter();
-        Self {
-            paths,
-            tls_hosts: items(&spec["tls"]).iter().flat_map(|it| items(&it["hosts"])).map(text).collect(),
-            addresses: served.map(|it| (text(&it["ip"]), text(&it["hostname"]))).collect(),
-        }
+        Self { paths, addresses: served.map(|it| (text(&it["ip"]), text(&it["hostname"]))).collect() }
     }
 }
 
@@ -163,17 +162,13 @@ struct ServicesView<'a> {
 
 /// The value to publish after `before`: an unchanged error keeps its time.
 fn fold(view: &ServicesView<'_>, before: Option<&KubeUserServices>) -> KubeUserServices {
-    let services = ports(view.services);
-    let allocated: BTreeSet<&str> =
-        services.iter().map(|it| it.load_balancer_ip.as_str()).filter(|it| !it.is_empty()).into_set();
-    let ingresses = paths(view, &services);
+    let services: Vec<_> = view.services.values().flat_map(|it| &it.ports).cloned().collect();
+    let allocated = services.iter().map(|it| it.load_balancer_ip.clone()).filter(|it| !it.is_empty());
+    let allocated: BTreeSet<String> = allocated.into_set();
+    let user_ingress = listed(paths(view, &services));
+    let user_service = listed(services);
     let Some(pools) = view.pools else {
-        let was = before.cloned().unwrap_or_default();
-        return KubeUserServices {
-            user_service: (!services.is_empty()).then_some(services),
-            user_ingress: (!ingresses.is_empty()).then_some(ingresses),
-            ..was
-        };
+        return KubeUserServices { user_service, user_ingress, ..before.cloned().unwrap_or_default() };
     };
     let pool = pool(view, pools.values().next(), &allocated);
     let error = match pool.as_ref().map(|it| it.ip_prefix.as_str()).filter(|it| !it.is_empty()) {
@@ -188,44 +183,12 @@ fn fold(view: &ServicesView<'_>, before: Option<&KubeUserServices>) -> KubeUserS
         service_error.error_time = same.map_or(view.now, |it| it.error_time);
         service_error.error_severity = ErrorSeverity::Warning;
     }
-    KubeUserServices {
-        user_service: (!services.is_empty()).then_some(services),
-        user_ingress: (!ingresses.is_empty()).then_some(ingresses),
-        lb_pool_status: pool,
-        service_error,
-    }
-}
-
-fn ports(services: &ObjectTable<Service>) -> Vec<KubeServiceInfo> {
-    let mut all = Vec::new();
-    for ((namespace, name), service) in services.iter().filter(|(_, it)| !it.own) {
-        let balanced = service.kind == LOAD_BALANCER;
-        if balanced
-            && (service.address.is_empty() || is_within(CLUSTER_ADDRESSES, &service.address) == Some(true))
-        {
-            continue;
-        }
-        for port in &service.ports {
-            let manager = (namespace.as_str(), port.number) == MANAGER;
-            all.push(KubeServiceInfo {
-                name: name.clone(),
-                namespace: namespace.clone(),
-                protocol: port.protocol.clone(),
-                port: if manager { API_PORT } else { port.number },
-                node_port: port.on_nodes,
-                r#type: if manager { "NodePort".to_owned() } else { service.kind.clone() },
-                load_balancer_ip: if balanced { service.address.clone() } else { String::new() },
-                ace_enabled: manager,
-            });
-        }
-    }
-    all
+    KubeUserServices { user_service, user_ingress, lb_pool_status: pool, service_error }
 }
 
 fn paths(view: &ServicesView<'_>, ports: &[KubeServiceInfo]) -> Vec<KubeIngressInfo> {
     let mut all = Vec::new();
-    for ((namespace, name), ingress) in view.ingresses.iter().filter(|((namespace, _), _)| !is_own(namespace))
-    {
+    for ingress in view.ingresses.values() {
         let is_ours = |ip: &str| ip.parse::<IpAddr>().is_ok_and(|it| view.own.contains(&it.to_canonical()));
         let served = ingress.addresses.iter().filter_map(|(ip, host)| {
             let kept = if ip.is_empty() { !host.is_empty() } else { is_ours(ip) };
@@ -234,23 +197,13 @@ fn paths(view: &ServicesView<'_>, ports: &[KubeServiceInfo]) -> Vec<KubeIngressI
         let mut served: Vec<String> = served.collect();
         served.order();
         for path in &ingress.paths {
-            let is_of = |it: &&KubeServiceInfo| it.namespace == *namespace && it.name == path.service;
-            let service = || view.services.get(&(namespace.clone(), path.service.clone()));
-            let kind = ports.iter().find(is_of).map(|it| it.r#type.clone());
-            let tls = ingress.tls_hosts.iter().any(|it| *it == path.host || it.is_empty());
+            let is_of = |it: &&KubeServiceInfo| it.namespace == path.namespace && it.name == path.service;
+            let service = view.services.get(&(path.namespace.clone(), path.service.clone()));
+            let kind = ports.iter().find(is_of).map(|it| &it.r#type).or(service.map(|it| &it.kind));
             all.push(KubeIngressInfo {
-                name: name.clone(),
-                namespace: namespace.clone(),
-                hostname: path.host.clone(),
-                path: path.prefix.clone(),
-                path_type: path.kind.clone(),
-                protocol: if tls { "https" } else { "http" }.to_owned(),
-                service: path.service.clone(),
-                service_port: path.port,
-                service_type: kind
-                    .or_else(|| service().map(|it| it.kind.clone()))
-                    .unwrap_or_else(|| "ClusterIP".to_owned()),
-                ingress_ip: (!served.is_empty()).then(|| served.clone()),
+                service_type: kind.map_or("ClusterIP", String::as_str).to_owned(),
+                ingress_ip: listed(served.clone()),
+                ..path.clone()
             });
         }
     }
@@ -260,15 +213,14 @@ fn paths(view: &ServicesView<'_>, ports: &[KubeServiceInfo]) -> Vec<KubeIngressI
 fn pool(
     view: &ServicesView<'_>,
     pool: Option<&Pool>,
-    allocated: &BTreeSet<&str>,
+    allocated: &BTreeSet<String>,
 ) -> Option<KubeLbPoolStatus> {
     let error = view.config_error.clone();
     match pool.filter(|it| !it.interface.is_empty() && !it.prefix.is_empty()) {
         Some(pool) => Some(KubeLbPoolStatus {
             interface: pool.interface.clone(),
             ip_prefix: pool.prefix.clone(),
-            allocated_ips: (!allocated.is_empty())
-                .then(|| allocated.iter().map(|&it| it.to_owned()).collect()),
+            allocated_ips: listed(allocated.iter().cloned()),
             error,
         }),
         None if error.error.is_empty() => None,
@@ -297,8 +249,7 @@ struct Followers {
 
 impl Followers {
     fn open(cluster: &ApiClient, clock: Clock) -> Self {
-        // Nodes do not ask in step.
-        let seed = u64::try_from(clock.now().since_start().as_nanos()).unwrap_or_default();
+        let seed = seed(clock);
         let services = WatchScope::all("services of users", "/api/v1/services".to_owned());
         let ingresses =
             WatchScope::all("ingresses of users", "/apis/networking.k8s.io/v1/ingresses".to_owned());
@@ -370,7 +321,7 @@ pub async fn run(context: &AgentContext, troubles: &Troubles, cluster: ApiClient
                 Some(ServicesInput::ConfigError(error)) => config_error = error,
                 None => return Ok(()),
             },
-            () = changed(&mut followers) => {}
+            Some(()) = OptionFuture::from(followers.as_mut().map(Followers::changed)) => {}
             () = clock.sleep_until(due), if due.is_some() => continue,
         }
         owed = true;
@@ -386,26 +337,19 @@ fn folded(
     before: Option<&KubeUserServices>,
 ) -> Option<KubeUserServices> {
     let all = followers?;
-    if all.pool.known().is_none() && !all.pool.is_failing() {
+    let pools = all.pool.mirror.known();
+    if pools.is_none() && !all.pool.failing {
         return None;
     }
     let view = ServicesView {
-        services: all.services.known()?,
-        ingresses: all.ingresses.known()?,
-        pools: all.pool.known(),
+        services: all.services.mirror.known()?,
+        ingresses: all.ingresses.mirror.known()?,
+        pools,
         own,
         config_error,
         now: clock.wall(),
     };
     Some(fold(&view, before))
-}
-
-/// Waits for a change; without end while nothing is followed.
-async fn changed(followers: &mut Option<Followers>) {
-    match followers {
-        Some(all) => all.changed().await,
-        None => std::future::pending().await,
-    }
 }
 
 fn addresses(network: &DeviceNetworkStatus) -> BTreeSet<IpAddr> {
@@ -432,15 +376,6 @@ impl<T: ObjectFact + Sync> FollowedTable<T> {
         }
     }
 
-    /// `None` before the first list.
-    const fn known(&self) -> Option<&ObjectTable<T>> {
-        self.mirror.known()
-    }
-
-    const fn is_failing(&self) -> bool {
-        self.failing
-    }
-
     /// Waits until the objects change, or cannot be read before the first list. Dropping it loses nothing.
     async fn changed(&mut self) {
         loop {
@@ -453,7 +388,7 @@ impl<T: ObjectFact + Sync> FollowedTable<T> {
                     } else {
                         warn!(error, next_step, "cannot follow {}: what was published stays", self.what);
                     }
-                    if !std::mem::replace(&mut self.failing, true) && self.known().is_none() {
+                    if !std::mem::replace(&mut self.failing, true) && self.mirror.known().is_none() {
                         return;
                     }
                     continue;

@@ -14,8 +14,9 @@ use topics::{
     StorageVolumeRobustness, StorageVolumeState, go_json,
 };
 
-use super::{listed, time};
+use super::time;
 use crate::collections::{ClaimFact, ClusterFacts, DaemonSet, Detail, EngineFact, Replica, Vm};
+use crate::listed;
 
 /// Prefix of a virtual machine's pod; the machine is reported instead.
 const LAUNCHER: &str = "virt-launcher-";

@@ -1,19 +1,14 @@
 //! `KubeStatsState`: how the statistics are made.
 //!
-//! The two topics of the statistics. Dropping them withdraws them, so a cancelled task leaves no value.
-//!
 //! When the statistics are opened, published, and withdrawn. A publication happens only while this node certainly
 //! leads, at most once in [`GAP`], and only after a change.
 
 use std::time::Duration;
 
-use agent::{Error, Outlet, Troubles};
 use step::Mono;
-use topics::{GoTime, KubeClusterInfo, KubeStatsPart, KubeStatsState};
-use tracing::error;
+use topics::{GoTime, KubeStatsPart, KubeStatsState};
 
 use super::fold::Cut;
-use crate::GLOBAL;
 use crate::collections::{LAST_GOOD, Parts};
 use crate::leader::Leadership;
 
@@ -76,45 +71,6 @@ impl Cuts {
             known.map_or(now, |(since, _)| *since)
         };
         self.0 = cuts.into_iter().map(|cut| (since(&cut), cut)).collect();
-    }
-}
-
-pub struct StatsPublisher {
-    info: Outlet<KubeClusterInfo>,
-    state: Outlet<KubeStatsState>,
-}
-
-impl StatsPublisher {
-    /// Publishes both, with the values of an earlier run.
-    ///
-    /// Errors: another process publishes them, or their directories cannot be used.
-    pub fn open(troubles: &Troubles) -> Result<Self, Error> {
-        Ok(Self { info: Outlet::open(troubles)?, state: Outlet::open(troubles)? })
-    }
-
-    /// Publishes a changed value; returns whether that succeeded. The next round retries.
-    pub(super) fn publish(&mut self, info: &KubeClusterInfo) -> bool {
-        self.info.put(GLOBAL, info)
-    }
-
-    /// Returns whether that succeeded.
-    pub(super) fn withdraw(&mut self) -> bool {
-        self.info.take(GLOBAL)
-    }
-
-    pub(super) fn publish_state(&mut self, state: &KubeStatsState) {
-        self.state.put(GLOBAL, state);
-    }
-}
-
-impl Drop for StatsPublisher {
-    fn drop(&mut self) {
-        if !self.withdraw() {
-            error!(
-                "KubeClusterInfo stays published by a node that no longer leads; remove its file under run/zedkube"
-            );
-        }
-        self.publish_state(&KubeStatsState::default());
     }
 }
 

@@ -5,34 +5,34 @@
 use std::collections::BTreeSet;
 
 use crate::collections::{Collection, CollectionState, Gathering, PartUpdate};
-use agent::Clock;
+use agent::{Clock, Error, Outlet, Troubles};
+use futures::future::OptionFuture;
 use kubeapi::ApiClient;
 use tokio::sync::watch;
-use topics::KubeStatsState;
-use tracing::{debug, info, warn};
+use topics::{KubeClusterInfo, KubeStatsState};
+use tracing::{debug, error, info, warn};
 
-use super::fold;
-use super::fold::{StatsView, fold};
-use super::state::StatsPublisher;
-use super::state::{self, Cuts, Moment};
-use super::state::{Rhythm, StatsAction};
-use crate::ClusterConfig;
+use super::fold::{self, StatsView, fold};
+use super::state::{self, Cuts, Moment, Rhythm, StatsAction};
 use crate::leader::Leadership;
+use crate::{ClusterConfig, GLOBAL, seed};
 
 /// Reports the cluster while this node leads, until the sender of leadership is gone.
 ///
-/// Dropping it withdraws the published value, like the end of a term.
+/// Dropping it withdraws the published value, like the end of a term. Errors: another process publishes the topics, or
+/// their directories cannot be used.
 pub async fn run(
+    troubles: &Troubles,
     cluster: ApiClient,
     clock: Clock,
     mut leading: watch::Receiver<Leadership>,
     mut config: ClusterConfig,
-    board: StatsPublisher,
-) {
+) -> Result<(), Error> {
     let mut task = StatsTask {
         cluster,
         clock,
-        board,
+        info: Outlet::open(troubles)?,
+        state: Outlet::open(troubles)?,
         rhythm: Rhythm::default(),
         gathering: None,
         cuts: Cuts::default(),
@@ -48,11 +48,11 @@ pub async fn run(
             let Some(act) = opened.or_else(|| task.rhythm.due(now)) else { break };
             task.perform(act, config.borrow().is_some());
         }
-        let clock = task.clock;
         let expiry = task.gathering.as_ref().and_then(Gathering::next_expiry);
+        let told = task.gathering.as_mut().map(|it| it.next(|| clock.now()));
         tokio::select! {
             biased;
-            changed = leading.changed() => if changed.is_err() { return },
+            changed = leading.changed() => if changed.is_err() { return Ok(()) },
             () = clock.sleep_until(task.rhythm.next_wake()) => {}
             () = clock.sleep_until(expiry), if expiry.is_some() => task.expire(),
             changed = config.changed(), if !config_ends => {
@@ -61,27 +61,32 @@ pub async fn run(
             }
             // Its times are computed again; the sender lives as long as this process.
             Ok(()) = boots.changed() => task.publish_state(),
-            told = next(&mut task.gathering, clock) => task.take_update(told),
+            Some(told) = OptionFuture::from(told) => task.take_update(told),
         }
-    }
-}
-
-/// The next update of the cluster; never while it is not followed.
-async fn next(gathering: &mut Option<Gathering>, clock: Clock) -> PartUpdate {
-    match gathering {
-        Some(gathering) => gathering.next(|| clock.now()).await,
-        None => std::future::pending().await,
     }
 }
 
 struct StatsTask {
     cluster: ApiClient,
     clock: Clock,
-    board: StatsPublisher,
+    info: Outlet<KubeClusterInfo>,
+    state: Outlet<KubeStatsState>,
     rhythm: Rhythm,
     gathering: Option<Gathering>,
     cuts: Cuts,
     logged: BTreeSet<Collection>,
+}
+
+/// A cancelled task leaves no value.
+impl Drop for StatsTask {
+    fn drop(&mut self) {
+        if !self.info.take(GLOBAL) {
+            error!(
+                "KubeClusterInfo stays published by a node that no longer leads; remove its file under run/zedkube"
+            );
+        }
+        self.state.put(GLOBAL, &KubeStatsState::default());
+    }
 }
 
 impl StatsTask {
@@ -89,19 +94,17 @@ impl StatsTask {
         match act {
             StatsAction::Open => {
                 info!("this node leads: it reports the cluster");
-                // Nodes rarely become leaders at the same uptime, and that is harmless.
-                let seed = u64::try_from(self.clock.now().since_start().as_nanos()).unwrap_or_default();
-                self.gathering = Some(Gathering::open(&self.cluster, seed));
+                self.gathering = Some(Gathering::open(&self.cluster, seed(self.clock)));
                 self.cuts = Cuts::default();
                 self.logged.clear();
             }
             StatsAction::Close => {
                 // Withdrawn before anything else.
-                let done = self.board.withdraw();
+                let done = self.info.take(GLOBAL);
                 if self.gathering.take().is_some() {
                     info!("this node leads no more: its report of the cluster is withdrawn");
                 }
-                self.board.publish_state(&KubeStatsState::default());
+                self.state.put(GLOBAL, &KubeStatsState::default());
                 self.rhythm.closed(self.clock.now(), done);
             }
             StatsAction::Publish => self.publish(member),
@@ -118,7 +121,7 @@ impl StatsTask {
         let now = self.clock.now();
         self.cuts.set(now, cuts);
         // Folding took time: the term may be over.
-        if self.rhythm.until().is_some_and(|until| now < until) && !self.board.publish(&info) {
+        if self.rhythm.until().is_some_and(|until| now < until) && !self.info.put(GLOBAL, &info) {
             self.rhythm.changed();
         }
     }
@@ -126,7 +129,7 @@ impl StatsTask {
     fn publish_state(&mut self) {
         let (Some(gathering), Some(until)) = (&self.gathering, self.rhythm.until()) else { return };
         let moment = Moment { now: self.clock.now(), wall: self.clock.wall() };
-        self.board.publish_state(&state::leading(moment, until, gathering.parts(), &self.cuts));
+        self.state.put(GLOBAL, &state::leading(moment, until, gathering.parts(), &self.cuts));
     }
 
     fn take_update(&mut self, told: PartUpdate) {

@@ -64,9 +64,8 @@ impl Stage {
     pub(crate) fn start(&mut self) {
         let cluster = kubeapi::ApiClient::from_client(Client::new(self.sim.service(), "default"));
         let (leading, config) = (self.leading.subscribe(), self.config.subscribe());
-        let board =
-            stats::StatsPublisher::open(&Troubles::open(&self.topic_root, self.clock, "zedkube")).unwrap();
-        self.task.spawn(stats::run(cluster, self.clock, leading, config, board));
+        let (clock, troubles) = (self.clock, Troubles::open(&self.topic_root, self.clock, "zedkube"));
+        self.task.spawn(async move { stats::run(&troubles, cluster, clock, leading, config).await.unwrap() });
     }
 
     /// Drops the task, as the end of its agent does.

@@ -43,7 +43,7 @@ fn web() -> AppPod {
 
 /// `app/container` of all that is read at once.
 fn read(course: &mut LogCourse) -> Vec<String> {
-    std::iter::from_fn(|| course.due(at(0))).map(|(it, ..)| format!("{}/{}", it.app, it.container)).collect()
+    std::iter::from_fn(|| course.due(at(0))).map(|(it, _)| format!("{}/{}", it.app, it.container)).collect()
 }
 
 fn course_of(book: &AppTable) -> LogCourse {
@@ -98,7 +98,7 @@ fn marks_stay_as_long_as_their_pod_and_their_application_do() {
 fn a_pod_that_goes_during_a_reading_is_read_to_its_end() {
     let native = [("n", app("web", VmMode::NoHyper, true))];
     let mut course = course_of(&book(&native, vec![web()]));
-    let (source, ..) = course.due(at(0)).unwrap();
+    let (source, _) = course.due(at(0)).unwrap();
     course.changed();
     course.see(at(1), &Scene::of(&book(&native, vec![])));
     let line = LogLine { at: jiff::Timestamp::UNIX_EPOCH, text: String::new(), left_out: 0 };

@@ -1,16 +1,15 @@
 //! Our candidates beside one that runs client-go, on a network that delays, cuts and refuses, with clocks
 //! that jump and drift, and suspended processes of ours: never two leaders at one instant.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use step::{Core as _, Mono, WriteOutcome};
 
+use super::super::{Effect, Election, ElectionTimes, Event};
 use super::rival::{Reply, Request, Rival};
-use super::{Effect, Election, ElectionTimes, ElectionWrite, Event, LeaseSnapshot};
 
 const STEPS: u32 = 10_000;
 type At = u64;
@@ -85,8 +84,8 @@ impl Candidate {
 
 enum Occurrence {
     Arrives(usize, u64, Request),
+    /// Or the call has come to its limit.
     Answers(usize, u64, Reply),
-    TimesOut(usize, u64),
     Mischief,
 }
 
@@ -97,8 +96,8 @@ struct World {
     lease: Option<Lease>,
     version: u64,
     candidates: Vec<Candidate>,
-    queue: BinaryHeap<Reverse<(At, u64)>>,
-    events: std::collections::HashMap<u64, Occurrence>,
+    /// By time, and in the order in which they were put in.
+    queue: BTreeMap<(At, u64), Occurrence>,
     nth: u64,
     calm: bool,
     /// How often each became the leader, and true time with a leader.
@@ -131,8 +130,7 @@ impl World {
             lease: None,
             version: 0,
             candidates: candidates.into(),
-            queue: BinaryHeap::new(),
-            events: std::collections::HashMap::new(),
+            queue: BTreeMap::new(),
             nth: 0,
             calm: false,
             reigns: vec![0; 3],
@@ -147,26 +145,23 @@ impl World {
 
     fn put(&mut self, wait: At, what: Occurrence) {
         self.nth += 1;
-        self.queue.push(Reverse((self.at + wait, self.nth)));
-        self.events.insert(self.nth, what);
+        self.queue.insert((self.at + wait, self.nth), what);
     }
 
     fn step(&mut self) {
         let wakes = (0..3).filter_map(|who| Some((self.candidates[who].wake(self.at)?.max(self.at), who)));
         let wake = wakes.min();
-        let next = self.queue.peek().map(|Reverse(next)| *next);
-        match (wake, next) {
-            (Some((at, who)), queued) if queued.is_none_or(|(other, _)| at <= other) => {
+        let next = self.queue.first_entry().expect("mischief goes on");
+        match wake {
+            Some((at, who)) if at <= next.key().0 => {
                 self.at = at;
                 self.hear(who, Event::Tick);
             }
-            (_, Some((at, nth))) => {
-                self.at = at;
-                self.queue.pop();
-                let what = self.events.remove(&nth).unwrap();
+            _ => {
+                self.at = next.key().0;
+                let what = next.remove();
                 self.happen(what);
             }
-            (_, None) => unreachable!("mischief goes on"),
         }
         let leaders: Vec<usize> = (0..3).filter(|who| self.candidates[*who].leads(self.at)).collect();
         assert!(
@@ -193,16 +188,10 @@ impl World {
                     self.put(delay, Occurrence::Answers(who, call, reply));
                 }
             }
-            Occurrence::Answers(who, call, reply) if self.at < self.candidates[who].stopped => {
-                let wait = self.candidates[who].stopped - self.at;
-                self.put(wait, Occurrence::Answers(who, call, reply));
-            }
-            Occurrence::TimesOut(who, call) if self.at < self.candidates[who].stopped => {
-                let wait = self.candidates[who].stopped - self.at;
-                self.put(wait, Occurrence::TimesOut(who, call));
+            Occurrence::Answers(who, ..) if self.at < self.candidates[who].stopped => {
+                self.put(self.candidates[who].stopped - self.at, what);
             }
             Occurrence::Answers(who, call, reply) => self.answer(who, call, reply),
-            Occurrence::TimesOut(who, call) => self.answer(who, call, Reply::Trouble),
             Occurrence::Mischief => {
                 let wait = self.dice.roll(120 * SECOND);
                 self.put(wait, Occurrence::Mischief);
@@ -244,7 +233,7 @@ impl World {
         if !self.calm && self.dice.one_in(15) {
             return if self.dice.one_in(2) { Reply::Conflict } else { Reply::Trouble };
         }
-        let new = match (request, &self.lease) {
+        let mut new = match (request, &self.lease) {
             (Request::Get | Request::Update(_), None) => return Reply::NotFound,
             (Request::Get, Some(lease)) => return Reply::Lease(Box::new(lease.clone())),
             (Request::Create(_), Some(_)) => return Reply::Conflict,
@@ -257,7 +246,6 @@ impl World {
             }
         };
         self.version += 1;
-        let mut new = new;
         new.metadata.resource_version = Some(self.version.to_string());
         self.lease = Some((*new).clone());
         Reply::Lease(new)
@@ -286,12 +274,9 @@ impl World {
                         Effect::Read(_) => self.send(who, Some(Request::Get)),
                         Effect::Write(_, order) => {
                             let object = Box::new(order.object(wall));
-                            let request = match *order {
-                                ElectionWrite::Create { .. } => Request::Create(object),
-                                ElectionWrite::Hold { .. } | ElectionWrite::Release { .. } => {
-                                    Request::Update(object)
-                                }
-                            };
+                            let create = order.on.is_none();
+                            let request =
+                                if create { Request::Create(object) } else { Request::Update(object) };
                             self.send(who, Some(request));
                         }
                         Effect::Say(_) => {}
@@ -313,7 +298,7 @@ impl World {
         candidate.waits = Some((call, !matches!(request, Request::Get)));
         let limit = CALL_LIMIT[usize::from(matches!(candidate.kind, Kind::Rival(_)))];
         let lost = !self.calm && (self.at < candidate.cut || self.dice.one_in(20));
-        self.put(limit, Occurrence::TimesOut(who, call));
+        self.put(limit, Occurrence::Answers(who, call, Reply::Trouble));
         if !lost {
             let delay = self.delay();
             self.put(delay, Occurrence::Arrives(who, call, request));
@@ -330,12 +315,11 @@ impl World {
                 self.send(who, request);
             }
             Kind::Ours(_) => {
-                let held = |lease: Box<Lease>| Box::new(LeaseSnapshot::new(*lease));
                 let event = match (write, reply) {
-                    (true, Reply::Lease(lease)) => Event::Wrote(call, WriteOutcome::Done(held(lease))),
+                    (true, Reply::Lease(lease)) => Event::Wrote(call, WriteOutcome::Done(lease)),
                     (true, Reply::Conflict | Reply::NotFound) => Event::Wrote(call, WriteOutcome::Outdated),
                     (true, Reply::Trouble) => Event::Wrote(call, WriteOutcome::Unknown("trouble".to_owned())),
-                    (false, Reply::Lease(lease)) => Event::Read(call, Ok(Some(held(lease)))),
+                    (false, Reply::Lease(lease)) => Event::Read(call, Ok(Some(lease))),
                     (false, Reply::NotFound) => Event::Read(call, Ok(None)),
                     (false, Reply::Conflict | Reply::Trouble) => Event::Read(call, Err("trouble".to_owned())),
                 };

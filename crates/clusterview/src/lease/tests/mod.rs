@@ -9,7 +9,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::json;
 use step::{CallId, Core as _, Mono, WriteOutcome};
 
-use super::{Effect, Election, ElectionState, ElectionTimes, ElectionWrite, Event, LeaseSnapshot};
+use super::{Effect, Election, ElectionState, ElectionTimes, Event, version};
 
 const T0: Mono = Mono::from_start(Duration::from_secs(1_000));
 
@@ -17,12 +17,30 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-fn held(version: u64, holder: &str) -> Box<LeaseSnapshot> {
+pub(crate) fn held(version: u64, holder: &str) -> Box<Lease> {
     let lease = json!({
         "metadata": { "resourceVersion": version.to_string() },
         "spec": { "holderIdentity": holder, "leaseDurationSeconds": 300, "leaseTransitions": 2 },
     });
-    Box::new(LeaseSnapshot::new(serde_json::from_value::<Lease>(lease).unwrap()))
+    Box::new(serde_json::from_value(lease).unwrap())
+}
+
+/// The call among `effects`, as `read`, `create us for 300 s`, `hold us on 5 for 300 s` or `release on 6 for 1 s`, and
+/// its number.
+pub(crate) fn call<'a>(effects: impl IntoIterator<Item = &'a Effect>) -> Option<(String, CallId)> {
+    effects.into_iter().find_map(|effect| match effect {
+        Effect::Read(id) => Some(("read".to_owned(), *id)),
+        Effect::Write(id, order) => {
+            let (on, secs) = (order.on.as_deref().map(version), order.lease.as_secs());
+            let what = match (on, order.is_release()) {
+                (None, _) => format!("create {}", order.holder),
+                (Some(on), false) => format!("hold {} on {on}", order.holder),
+                (Some(on), true) => format!("release on {on}"),
+            };
+            Some((format!("{what} for {secs} s"), *id))
+        }
+        Effect::Say(_) => None,
+    })
 }
 
 /// The candidate `us`, its clock, and what it did last.
@@ -49,7 +67,7 @@ impl Bench {
         let mut bench = Self::new();
         bench.read(Some(held(5, "")));
         bench.later(secs(3));
-        bench.wrote(WriteOutcome::Done(held(6, "us")));
+        bench.done(6, "us");
         assert_eq!(bench.state().leads, Some(T0 + secs(180)));
         bench
     }
@@ -71,25 +89,31 @@ impl Bench {
         waited
     }
 
-    fn reading(&self) -> Option<CallId> {
-        self.last.iter().find_map(|it| if let Effect::Read(id) = it { Some(*id) } else { None })
+    fn does(&self) -> String {
+        call(&self.last).unwrap_or_default().0
     }
 
-    fn writing(&self) -> Option<(CallId, ElectionWrite)> {
-        let order = |it: &Effect| {
-            if let Effect::Write(id, order) = it { Some((*id, (**order).clone())) } else { None }
-        };
-        self.last.iter().find_map(order)
+    fn read(&mut self, found: Option<Box<Lease>>) {
+        self.answered(Ok(found));
     }
 
-    fn read(&mut self, found: Option<Box<LeaseSnapshot>>) {
-        let id = self.reading().expect("nothing is read");
-        self.hear(Event::Read(id, Ok(found)));
+    fn cut(&mut self, why: &str) {
+        self.answered(Err(why.to_owned()));
     }
 
-    fn wrote(&mut self, wrote: WriteOutcome<LeaseSnapshot>) {
-        let id = self.writing().expect("nothing is written").0;
+    fn answered(&mut self, read: Result<Option<Box<Lease>>, String>) {
+        assert_eq!(self.does(), "read");
+        self.hear(Event::Read(call(&self.last).unwrap().1, read));
+    }
+
+    fn wrote(&mut self, wrote: WriteOutcome<Lease>) {
+        let (what, id) = call(&self.last).unwrap();
+        assert_ne!(what, "read");
         self.hear(Event::Wrote(id, wrote));
+    }
+
+    fn done(&mut self, version: u64, holder: &str) {
+        self.wrote(WriteOutcome::Done(held(version, holder)));
     }
 
     fn state(&self) -> ElectionState {
@@ -104,7 +128,7 @@ impl Bench {
     }
 }
 
-fn unknown() -> WriteOutcome<LeaseSnapshot> {
+fn unknown() -> WriteOutcome<Lease> {
     WriteOutcome::Unknown("cut".to_owned())
 }
 
@@ -120,14 +144,11 @@ fn nothing_is_asked_before_it_is_known_whether_we_stand() {
 fn a_lease_that_is_not_there_is_made_and_one_that_nobody_holds_is_taken() {
     let mut bench = Bench::new();
     bench.read(None);
-    assert!(matches!(bench.writing(), Some((_, ElectionWrite::Create { identity, .. })) if identity == "us"));
+    assert_eq!(bench.does(), "create us for 300 s");
     bench.wrote(WriteOutcome::Outdated);
     bench.read(Some(held(5, "")));
-    let Some((_, ElectionWrite::Hold { on, identity, lease })) = bench.writing() else {
-        panic!("{:?}", bench.last)
-    };
-    assert_eq!((on.version(), identity.as_str(), lease), ("5", "us", secs(300)));
-    bench.wrote(WriteOutcome::Done(held(6, "us")));
+    assert_eq!(bench.does(), "hold us on 5 for 300 s");
+    bench.done(6, "us");
     assert_eq!(bench.said(), ["this node leads lease eve-kube-stats-leader"]);
     assert_eq!(
         bench.state(),
@@ -150,8 +171,9 @@ fn l3_a_holder_is_left_alone_for_as_long_as_we_have_seen_it_and_any_write_begins
             seen = bench.now;
         }
         bench.read(Some(held(if looks < 10 { 5 } else { 6 }, "them")));
-        assert_eq!(bench.writing().is_some(), bench.now.since(seen) >= secs(300));
-        if bench.writing().is_some() {
+        let free = bench.now.since(seen) >= secs(300);
+        assert_eq!(bench.does(), if free { "hold us on 6 for 300 s" } else { "" });
+        if free {
             break;
         }
     }
@@ -163,10 +185,9 @@ fn a_holder_renews_without_another_look_and_leads_from_the_start_of_its_write() 
     let mut bench = Bench::leading();
     assert_eq!(bench.wait(), secs(45));
     let started = bench.now;
-    let Some((_, ElectionWrite::Hold { on, .. })) = bench.writing() else { panic!("{:?}", bench.last) };
-    assert_eq!(on.version(), "6");
+    assert_eq!(bench.does(), "hold us on 6 for 300 s");
     bench.later(secs(9));
-    bench.wrote(WriteOutcome::Done(held(7, "us")));
+    bench.done(7, "us");
     assert_eq!(bench.state().leads, Some(started + secs(180)));
     assert_eq!(bench.said(), [""; 0]);
 }
@@ -177,11 +198,13 @@ fn l2_a_holder_that_cannot_renew_leads_no_longer_at_the_renew_deadline_whatever_
     let deadline = T0 + secs(180);
     bench.wait();
     loop {
-        if bench.writing().is_some() {
-            bench.wrote(unknown());
-        } else if let Some(id) = bench.reading() {
-            bench.later(secs(10));
-            bench.hear(Event::Read(id, Err("cut".to_owned())));
+        match bench.does().as_str() {
+            "" => {}
+            "read" => {
+                bench.later(secs(10));
+                bench.cut("cut");
+            }
+            _ => bench.wrote(unknown()),
         }
         if bench.said().iter().any(|it| it.ends_with("the lease was not renewed within the renew deadline")) {
             break;
@@ -200,12 +223,12 @@ fn whoever_stood_still_looks_at_the_clock_before_anything_else() {
     bench.wait();
     // The answer to a renewal lay there while the process stood still.
     bench.later(secs(200));
-    bench.wrote(WriteOutcome::Done(held(7, "us")));
+    bench.done(7, "us");
     assert_eq!(bench.state().leads, None);
-    assert!(bench.reading().is_some(), "what was read before is not relied upon");
+    assert_eq!(bench.does(), "read", "what was read before is not relied upon");
     bench.read(Some(held(9, "them")));
     assert_eq!(bench.state().leader, "them");
-    assert_eq!(bench.writing(), None);
+    assert_eq!(bench.does(), "");
 }
 
 #[test]
@@ -214,10 +237,10 @@ fn a_conflict_is_looked_at_at_once_and_only_another_holder_ends_the_lead() {
     bench.wait();
     bench.wrote(WriteOutcome::Outdated);
     bench.read(Some(held(7, "us")));
-    assert!(bench.state().leads.is_some() && bench.writing().is_some());
+    assert!(bench.state().leads.is_some());
     bench.wrote(WriteOutcome::Outdated);
     // The second time in a row there is a pause.
-    assert_eq!(bench.reading(), None);
+    assert_eq!(bench.does(), "");
     assert!(bench.wait() >= secs(15));
     bench.read(Some(held(9, "them")));
     assert_eq!(bench.said(), ["this node leads no longer: somebody else holds the lease"]);
@@ -229,7 +252,7 @@ fn a_record_of_ours_is_taken_up_again_after_a_restart() {
     let mut bench = Bench::new();
     bench.read(Some(held(5, "us")));
     assert_eq!(bench.state().leads, None, "reading is no right to lead");
-    bench.wrote(WriteOutcome::Done(held(6, "us")));
+    bench.done(6, "us");
     assert_eq!(bench.said(), ["this node leads lease eve-kube-stats-leader"]);
 }
 
@@ -238,16 +261,15 @@ fn l5_whoever_leaves_leads_no_longer_at_once_and_gives_the_lease_back() {
     let mut bench = Bench::leading();
     bench.hear(Event::Wanted(false));
     assert_eq!((bench.state().leads, bench.state().clear), (None, false));
-    let Some((_, ElectionWrite::Release { on })) = bench.writing() else { panic!("{:?}", bench.last) };
-    assert_eq!(on.version(), "6");
-    bench.wrote(WriteOutcome::Done(held(7, "")));
+    assert_eq!(bench.does(), "release on 6 for 1 s");
+    bench.done(7, "");
     assert_eq!(bench.said(), ["lease released"]);
     assert!(bench.state().clear);
     bench.hear(Event::Tick);
-    assert_eq!((bench.reading(), bench.writing()), (None, None));
+    assert_eq!(bench.does(), "");
     // And is a candidate again.
     bench.hear(Event::Wanted(true));
-    assert!(bench.reading().is_some() && !bench.state().clear);
+    assert_eq!((bench.does().as_str(), bench.state().clear), ("read", false));
 }
 
 #[test]
@@ -255,21 +277,18 @@ fn l5_a_renewal_under_way_is_waited_for_and_given_back_too() {
     for end in [WriteOutcome::Done(held(7, "us")), unknown(), WriteOutcome::Outdated] {
         let mut bench = Bench::leading();
         bench.wait();
-        let id = bench.writing().unwrap().0;
+        let id = call(&bench.last).unwrap().1;
         bench.hear(Event::Wanted(false));
         assert!(!bench.state().clear);
         bench.hear(Event::Wrote(id, end.clone()));
         if end == unknown() {
             assert!(bench.wait() < secs(2), "whoever leaves is waited for");
         }
-        if bench.reading().is_some() {
+        if bench.does() == "read" {
             bench.read(Some(held(7, "us")));
         }
-        let Some((_, ElectionWrite::Release { on })) = bench.writing() else {
-            panic!("{end:?}: {:?}", bench.last)
-        };
-        assert_eq!(on.version(), "7");
-        bench.wrote(WriteOutcome::Done(held(8, "")));
+        assert_eq!(bench.does(), "release on 7 for 1 s", "{end:?}");
+        bench.done(8, "");
         assert!(bench.state().clear);
     }
 }
@@ -279,11 +298,11 @@ fn what_an_earlier_run_left_is_given_back_by_one_that_does_not_stand() {
     let mut bench = Bench::wanted(false);
     bench.read(Some(held(5, "us")));
     assert!(!bench.state().clear);
-    bench.wrote(WriteOutcome::Done(held(6, "")));
+    bench.done(6, "");
     assert!(bench.state().clear);
     let mut other = Bench::wanted(false);
     other.read(Some(held(5, "them")));
-    assert_eq!((other.writing(), other.state().clear), (None, true));
+    assert_eq!((other.does().as_str(), other.state().clear), ("", true));
     assert_eq!(other.state().leader, "them");
 }
 
@@ -293,29 +312,25 @@ fn a_lease_that_cannot_be_given_back_is_let_run_out() {
     bench.hear(Event::Wanted(false));
     let began = bench.now;
     while !bench.said().contains(&"lease not released, it has run out by now") {
-        match (bench.writing(), bench.reading()) {
-            (Some(_), _) => bench.wrote(unknown()),
-            (_, Some(id)) => bench.hear(Event::Read(id, Err("cut".to_owned()))),
-            (None, None) => drop(bench.wait()),
+        match bench.does().as_str() {
+            "" => drop(bench.wait()),
+            "read" => bench.cut("cut"),
+            _ => bench.wrote(unknown()),
         }
         assert!(bench.now.since(began) <= secs(300));
     }
     assert!(bench.state().clear);
     bench.hear(Event::Tick);
-    assert_eq!((bench.reading(), bench.writing()), (None, None));
+    assert_eq!(bench.does(), "");
 }
 
 #[test]
 fn a_cluster_that_answers_no_look_for_long_is_told_once_with_its_trouble() {
     let mut bench = Bench::new();
-    let trouble = |bench: &mut Bench, why: &str| {
-        let id = bench.reading().unwrap();
-        bench.hear(Event::Read(id, Err(why.to_owned())));
-    };
-    trouble(&mut bench, "no kubeconfig");
+    bench.cut("no kubeconfig");
     assert_eq!(bench.said(), ["the cluster does not answer: no kubeconfig"]);
     bench.wait();
-    trouble(&mut bench, "no kubeconfig");
+    bench.cut("no kubeconfig");
     assert_eq!((bench.said(), bench.state().answers), (Vec::<&str>::new(), false));
     bench.wait();
     bench.read(Some(held(5, "them")));
@@ -323,8 +338,8 @@ fn a_cluster_that_answers_no_look_for_long_is_told_once_with_its_trouble() {
     assert_eq!((bench.said(), bench.state().answers), (vec!["the cluster answers"], true));
     while bench.state().answers {
         bench.wait();
-        if bench.reading().is_some() {
-            trouble(&mut bench, "refused");
+        if bench.does() == "read" {
+            bench.cut("refused");
         }
     }
     assert_eq!(bench.now.since(heard), secs(300));
@@ -335,7 +350,7 @@ fn a_cluster_that_answers_no_look_for_long_is_told_once_with_its_trouble() {
 fn whoever_stands_no_longer_does_not_miss_the_answers_that_nobody_asks_for() {
     let mut bench = Bench::leading();
     bench.hear(Event::Wanted(false));
-    bench.wrote(WriteOutcome::Done(held(7, "")));
+    bench.done(7, "");
     while bench.state().answers {
         bench.wait();
         assert_eq!(bench.said(), [""; 0]);
@@ -348,10 +363,10 @@ fn whoever_stands_no_longer_does_not_miss_the_answers_that_nobody_asks_for() {
 #[test]
 fn the_answer_to_another_call_is_not_listened_to() {
     let mut bench = Bench::new();
-    let id = bench.reading().unwrap();
+    let id = call(&bench.last).unwrap().1;
     bench.hear(Event::Read(id + 1, Ok(None)));
     bench.hear(Event::Wrote(id, WriteOutcome::Done(held(6, "us"))));
-    assert_eq!((bench.writing(), bench.state().leads), (None, None));
+    assert_eq!((bench.does().as_str(), bench.state().leads), ("", None));
 }
 
 #[test]
@@ -361,6 +376,6 @@ fn the_lead_is_over_before_the_lease_is_whatever_the_settings_say() {
     bench.election = Election::new(times, "us", 7);
     bench.hear(Event::Wanted(true));
     bench.read(None);
-    bench.wrote(WriteOutcome::Done(held(1, "us")));
+    bench.done(1, "us");
     assert_eq!(bench.state().leads, Some(T0 + secs(80)));
 }
