@@ -4,4 +4,5 @@
 
 mod apps;
 mod duties;
+mod stage;
 mod stats;

@@ -22,7 +22,8 @@ use kubesim::ScriptedFault;
 use serde_json::{Value, json};
 use tokio::io::AsyncWrite;
 
-use self::stage::{APPS, LAUNCHER, POD, Stage, VM, WEB};
+use self::stage::{LAUNCHER, POD, Stage, VM, WEB};
+use crate::stage::{APPS, golden};
 
 mod stage;
 
@@ -70,16 +71,14 @@ async fn d_k23_whenever_zedkube_is_killed_and_the_api_fails_each_line_is_told_on
 
 #[tokio::test(start_paused = true)]
 async fn a_pipe_that_nobody_reads_holds_up_neither_the_status_nor_the_end() {
-    let mut stage = Stage::new();
-    stage.configure(WEB, "Web", 4, true);
-    stage.pod(POD, "n1", "Running", &["web"]);
+    let mut stage = Stage::of_web();
     stage.write_lines(0..100);
     let (pipe, _reader) = tokio::io::duplex(64);
     stage.start_into(Pipe::new(pipe));
-    stage.until("a status", |stage| stage.kube_status(WEB) == Some(4)).await;
+    stage.until_status(WEB, 4).await;
     stage.pass(Duration::from_secs(60)).await;
     stage.pod(POD, "n1", "Pending", &["web"]);
-    let late = stage.until("another status", |stage| stage.kube_status(WEB) == Some(3)).await;
+    let late = stage.until_status(WEB, 3).await;
     assert!(late <= Duration::from_secs(1), "{late:?}");
     let began = stage.now();
     stage.leave().await;
@@ -92,9 +91,7 @@ async fn a_pipe_that_nobody_reads_holds_up_neither_the_status_nor_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pipe_that_is_closed_is_told_once_and_nothing_is_marked() {
-    let mut stage = Stage::new();
-    stage.configure(WEB, "Web", 4, true);
-    stage.pod(POD, "n1", "Running", &["web"]);
+    let mut stage = Stage::of_web();
     stage.write_lines(0..3);
     let (pipe, reader) = tokio::io::duplex(64);
     drop(reader);
@@ -112,7 +109,7 @@ async fn a_pipe_that_is_closed_is_told_once_and_nothing_is_marked() {
 async fn marks_that_cannot_be_read_tell_everything_again_rather_than_nothing() {
     let mut stage = Stage::told(2).await;
     stage.kill().await;
-    let file = stage.topic_root.path(&format!("run/zedkube/AppLogMarks/{WEB}.json"));
+    let file = stage.context.topic_root.path(&format!("run/zedkube/AppLogMarks/{WEB}.json"));
     pubsub::store::replace(&file, b"{").unwrap();
     stage.start();
     stage.until_said(4).await;
@@ -142,7 +139,7 @@ impl Stage {
     }
 
     pub(crate) async fn until_said(&self, count: usize) -> Duration {
-        self.until(&format!("{count} lines"), |stage| stage.said.messages().len() >= count).await
+        self.until(&format!("{count} lines"), |_| self.said.messages().len() >= count).await
     }
 }
 
@@ -230,9 +227,9 @@ async fn a_log_that_hangs_or_fails_delays_no_other() {
         }
         // The status continues.
         stage.pod(POD, "n1", "Pending", &["web"]);
-        stage.until("a pod that does not run", |stage| stage.kube_status(WEB) == Some(3)).await;
+        stage.until_status(WEB, 3).await;
         stage.sim.faults().clear();
-        stage.until("its lines", |stage| stage.said.of(VM) == ["boots"]).await;
+        stage.until("its lines", |_| stage.said.of(VM) == ["boots"]).await;
         assert_eq!(stage.said.of(WEB), numbers(0..10));
         let log = stage.lines.text();
         assert_eq!(log.matches("WARN").count(), 1, "{fault:?}: {log}");
@@ -388,9 +385,7 @@ async fn d_k23_the_last_words_of_a_pod_are_told_before_it_goes() {
         stage.pass(Duration::from_secs(30)).await;
         assert_eq!(stage.said.messages(), numbers(0..4), "{nth}");
         // One that came and went: none of its lines is known.
-        let mut stage = Stage::new();
-        stage.configure(WEB, "Web", 4, true);
-        stage.pod(POD, "n1", "Running", &["web"]);
+        let mut stage = Stage::of_web();
         stage.write_lines(0..2);
         assert!(stage.sim.edit("pods", APPS, POD, end));
         stage.sim.run_container(APPS, POD, "web", 0, &json!({ "terminated": { "exitCode": 1 } }));
@@ -418,7 +413,7 @@ async fn d_k23_a_run_whose_log_is_gone_is_given_up_and_the_next_one_read() {
 async fn marks_go_with_their_pod_and_another_pod_of_the_same_application_is_read_from_its_beginning() {
     let stage = Stage::told(2).await;
     let marks = || {
-        let file = stage.topic_root.path(&format!("run/zedkube/AppLogMarks/{WEB}.json"));
+        let file = stage.context.topic_root.path(&format!("run/zedkube/AppLogMarks/{WEB}.json"));
         std::fs::read_to_string(file).unwrap_or_default()
     };
     assert!(marks().contains(POD));
@@ -452,11 +447,6 @@ async fn while_pods_cannot_be_followed_nothing_is_read_and_all_is_told_after() {
     assert_eq!(stage.said.messages(), numbers(0..6));
 }
 
-fn golden(sample: &str) -> String {
-    let path = format!("{}/../../tests/golden/ENClusterAppStatus/{sample}.json", env!("CARGO_MANIFEST_DIR"));
-    std::fs::read_to_string(path).unwrap()
-}
-
 #[tokio::test(start_paused = true)]
 async fn the_golden_samples_come_out_of_configs_and_pods_byte_for_byte() {
     let mut stage = Stage::new();
@@ -464,13 +454,21 @@ async fn the_golden_samples_come_out_of_configs_and_pods_byte_for_byte() {
     stage.configure(VM, "Ubuntu", 0, true);
     stage.pod(LAUNCHER, "n1", "Running", &["compute"]);
     stage.start();
-    stage.until("no pod", |stage| stage.text(WEB) == Some(golden("not-in-cluster"))).await;
-    stage.until("a machine", |stage| stage.text(VM) == Some(golden("vmi-running-dnid"))).await;
+    stage
+        .until("no pod", |_| stage.published(WEB) == Some(golden("ENClusterAppStatus", "not-in-cluster")))
+        .await;
+    stage
+        .until("a machine", |_| stage.published(VM) == Some(golden("ENClusterAppStatus", "vmi-running-dnid")))
+        .await;
     // On this node, and not begun.
     stage.pod(POD, "n1", "Succeeded", &["web"]);
-    stage.until("a pod", |stage| stage.text(WEB) == Some(golden("not-running"))).await;
+    stage.until("a pod", |_| stage.published(WEB) == Some(golden("ENClusterAppStatus", "not-running"))).await;
     stage.sim.faults().script("GET", "/pods", u32::MAX, ScriptedFault::Cut);
-    stage.until("the API away", |stage| stage.text(WEB) == Some(golden("api-unreachable"))).await;
+    stage
+        .until("the API away", |_| {
+            stage.published(WEB) == Some(golden("ENClusterAppStatus", "api-unreachable"))
+        })
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -483,7 +481,7 @@ async fn designated_and_scheduled_are_told_apart_in_all_four_ways() {
             stage.pod("web-d4f3a-00-x7k2p", "n1", "Running", &["web"]);
             stage.pod(POD, node, "Running", &["web"]);
             stage.start();
-            stage.until("a status", |stage| stage.text(WEB).is_some()).await;
+            stage.until("a status", |_| stage.published(WEB).is_some()).await;
             let told = stage.status(WEB).unwrap();
             assert_eq!((told.is_dnid_node, told.scheduled_on_this_node), (designated, here));
             assert_eq!((told.app_kube_status.number(), told.app_is_vmi), (4, false));
@@ -498,12 +496,12 @@ async fn an_api_that_is_away_for_two_minutes_is_told_once_and_one_that_is_back_a
         stage.sim.faults().script("GET", "/pods", u32::MAX, fault.clone());
         stage.pass(Duration::from_secs(119)).await;
         assert_eq!(stage.kube_status(WEB), Some(4), "{fault:?}: too early");
-        let late = stage.until("the API away", |stage| stage.kube_status(WEB) == Some(1)).await;
+        let late = stage.until_status(WEB, 1).await;
         assert!(late <= Duration::from_secs(100), "{fault:?}: {late:?}");
         assert!(!stage.status(WEB).unwrap().scheduled_on_this_node);
         stage.pass(Duration::from_secs(600)).await;
         stage.sim.faults().clear();
-        let late = stage.until("the API back", |stage| stage.kube_status(WEB) == Some(4)).await;
+        let late = stage.until_status(WEB, 4).await;
         assert!(late <= Duration::from_secs(46), "{fault:?}: {late:?}");
         let log = stage.lines.text();
         assert_eq!(log.matches("cannot follow the pods of applications").count(), 1, "{log}");
@@ -515,15 +513,15 @@ async fn an_api_that_is_away_for_two_minutes_is_told_once_and_one_that_is_back_a
 async fn a_status_goes_with_its_config_also_when_nobody_ran_meanwhile() {
     let mut stage = Stage::web().await;
     stage.configure(VM, "Ubuntu", 0, false);
-    stage.until("the other one", |stage| stage.text(VM).is_some()).await;
+    stage.until("the other one", |_| stage.published(VM).is_some()).await;
     stage.unconfigure(WEB);
-    stage.until("it to go", |stage| stage.text(WEB).is_none()).await;
-    assert!(stage.text(VM).is_some());
+    stage.until("it to go", |_| stage.published(WEB).is_none()).await;
+    assert!(stage.published(VM).is_some());
     stage.kill().await;
-    assert!(stage.text(VM).is_some(), "a crash takes nothing back");
+    assert!(stage.published(VM).is_some(), "a crash takes nothing back");
     stage.unconfigure(VM);
     stage.start();
-    stage.until("what was left to go", |stage| stage.text(VM).is_none()).await;
+    stage.until("what was left to go", |_| stage.published(VM).is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -545,7 +543,7 @@ async fn a_node_without_applications_asks_for_nothing_and_one_with_some_lists_on
     // Not designated: nothing but its status is wanted.
     stage.configure(WEB, "Web", 4, false);
     stage.pod(POD, "n1", "Running", &["web"]);
-    stage.until("a status", |stage| stage.text(WEB).is_some()).await;
+    stage.until("a status", |_| stage.published(WEB).is_some()).await;
     assert_eq!(stage.requests("/pods").1, 1);
     let before = stage.requests("/").0;
     stage.pass(Duration::from_secs(600)).await;
@@ -554,7 +552,7 @@ async fn a_node_without_applications_asks_for_nothing_and_one_with_some_lists_on
     assert!((18..=21).contains(&(all - before)), "{}", all - before);
     // And none any more once it is gone.
     stage.unconfigure(WEB);
-    stage.until("it to go", |stage| stage.text(WEB).is_none()).await;
+    stage.until("it to go", |_| stage.published(WEB).is_none()).await;
     let before = stage.requests("/").0;
     stage.pass(Duration::from_secs(600)).await;
     assert_eq!(stage.requests("/").0, before);

@@ -17,16 +17,22 @@ use std::time::Duration;
 use clusterview::apps::{AppRequirements, Console};
 use clusterview::consoles::{self, ConsoleFiles};
 use clusterview::{networks, places, services};
-use kubeapi::{NodeName, OwnNode};
 use kubesim::ScriptedFault;
 use pubsub::store;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use topics::{Affinity, KubeUserServices, VmiVnc, go_json};
 
-use self::stage::{Stage, beside};
+use crate::stage::{APPS, Stage, golden, own_node};
 
-mod stage;
+/// Runs `duty` for as long as `course` lasts.
+async fn beside<T>(duty: impl Future<Output = T>, course: impl Future<Output = ()>) {
+    tokio::select! {
+        biased;
+        () = course => {}
+        _ = duty => unreachable!("the duty has ended"),
+    }
+}
 
 const FILE: &str = "run/edgeview/VncParams/vmiVNC.run";
 const OLDER: &str = "run/zedkube/vmiVNC.run";
@@ -114,9 +120,8 @@ fn vnc(machine: &str, port: u32, app: &str, caller_pid: i64) -> VmiVnc {
     VmiVnc { vmi_name: machine.to_owned(), vnc_port: port, app_uuid: app.to_owned(), caller_pid }
 }
 
-fn golden() -> String {
-    let path = format!("{}/../../tests/golden/vmiVNC.run/remote-console.json", env!("CARGO_MANIFEST_DIR"));
-    std::fs::read_to_string(path).unwrap()
+fn ours() -> String {
+    golden("vmiVNC.run", "remote-console")
 }
 
 #[tokio::test(start_paused = true)]
@@ -129,7 +134,7 @@ async fn e7_d_v3_a_console_is_opened_in_the_references_bytes_at_create_and_resta
         .run(ConsoleFiles::Both, async {
             let late = stage.until("a proxy", |_| bench.serves().is_some()).await;
             assert!(late <= Duration::from_secs(5), "{late:?}");
-            assert_eq!((stage.text(FILE), stage.text(OLDER)), (Some(golden()), Some(golden())));
+            assert_eq!((stage.text(FILE), stage.text(OLDER)), (Some(ours()), Some(ours())));
         })
         .await;
     // Nothing changes by a restart, while what is wanted is not known yet too.
@@ -143,7 +148,7 @@ async fn e7_d_v3_a_console_is_opened_in_the_references_bytes_at_create_and_resta
             assert_eq!((stage.inode(FILE), bench.served.borrow().len()), (inode, 1));
             // Somebody has removed it.
             store::remove(&stage.context.topic_root.path(FILE)).unwrap();
-            stage.until("it again", |it| it.text(FILE) == Some(golden())).await;
+            stage.until("it again", |it| it.text(FILE) == Some(ours())).await;
         })
         .await;
     // The application went while nobody ran.
@@ -239,7 +244,7 @@ async fn e7_a_console_of_edgeview_is_never_removed_while_it_lives_and_is_taken_o
             // Another process of the same number.
             store::replace(&stage.context.topic_root.path(&comm), b"bash\n").unwrap();
             bench.write(&theirs);
-            stage.until("ours again", |it| it.text(FILE) == Some(golden())).await;
+            stage.until("ours again", |it| it.text(FILE) == Some(ours())).await;
         })
         .await;
 }
@@ -286,14 +291,7 @@ async fn a_file_that_may_not_be_read_is_left_alone() {
 }
 
 const KIND: &str = "k8s/network-attachment-definitions";
-const APPS: &str = "eve-kube-app";
 const PATH: &str = "network-attachment-definitions";
-
-fn own_node(node: &str) -> OwnNode {
-    let own_node = OwnNode::default();
-    own_node.set(NodeName::parse(node).unwrap(), format!("device-of-{node}"));
-    own_node
-}
 
 fn want(sender: &watch::Sender<AppRequirements>, ports: &[&str]) {
     let ports = ports.iter().map(|it| (*it).to_owned()).collect();
@@ -442,9 +440,7 @@ async fn the_affinity_of_a_machines_set_follows_its_designated_node_and_is_writt
         let places = how.map(|it| (SET.to_owned(), it)).into_iter().collect();
         sender.send_replace(AppRequirements { places: Some(places), ..AppRequirements::default() });
     };
-    let own_node = OwnNode::default();
-    own_node.set(NodeName::parse("n1").unwrap(), "d".to_owned());
-    let duty = places::run(stage.cluster(), stage.context.clock, own_node, sender.subscribe());
+    let duty = places::run(stage.cluster(), stage.context.clock, own_node("n1"), sender.subscribe());
     beside(duty, async {
         stage.pass(Duration::from_hours(1)).await;
         want(None);
@@ -533,7 +529,7 @@ async fn what_users_serve_follows_services_ingresses_and_addresses_by_watches_al
         stage.pass(Duration::from_mins(10)).await;
         assert_eq!(stage.inode(SERVICES_FILE), inode, "no change, no publication");
         for path in PATHS {
-            assert_eq!(stage.requests(path).0, 1, "{path}: one list, then watches");
+            assert_eq!(stage.requests(path).1, 1, "{path}: one list, then watches");
         }
         // An annotation that nobody reads.
         stage.sim.edit("services", "shop", "web", |it| it["metadata"]["labels"]["a"] = "b".into());

@@ -21,9 +21,9 @@ use topics::{
     GoTime, KubeClusterInfo, KubeStatsState, KubeStorageInfo, NodeAdmission, ServiceStatus,
     StorageHealthStatus, StorageVolumeReplicaStatus, StorageVolumeRobustness, StorageVolumeState, go_json,
 };
-use tracing::subscriber::DefaultGuard;
 
-use self::stage::Stage;
+use self::stage::{INFO, Stage};
+use crate::stage::golden;
 
 mod crowd;
 mod seeds;
@@ -60,8 +60,7 @@ async fn a_server_that_does_not_name_its_api_groups_is_asked_for_each_kind_inste
 async fn resources_that_the_cluster_does_not_know_are_empty_asked_for_once_and_no_error() {
     let stage = Stage::new();
     not_installed(&stage);
-    stage.lead(Duration::from_hours(2));
-    let info = stage.until("the cluster", |_| true).await;
+    let info = stage.reports(Duration::from_hours(2)).await;
     assert_eq!((info.app_vmis, info.storage), (None, KubeStorageInfo::default()));
     stage.pass(Duration::from_secs(1200)).await;
     assert_eq!((stage.state().parts, stage.state().requests_open), (vec![], 4));
@@ -71,9 +70,9 @@ async fn resources_that_the_cluster_does_not_know_are_empty_asked_for_once_and_n
     // They are installed.
     stage.sim.faults().clear();
     seeds::golden(&stage.sim);
-    let info = stage.until("machines and volumes", |info| info.app_vmis.is_some()).await;
+    let info = stage.until_info("machines and volumes", |info| info.app_vmis.is_some()).await;
     assert_eq!(info.app_vmis.unwrap().len(), 1);
-    stage.until("storage", |info| info.storage.health.number() == 3).await;
+    stage.until_info("storage", |info| info.storage.health.number() == 3).await;
     let said = stage.lines.text();
     assert!(said.contains("this cluster does not know it"), "{said}");
     assert!(!said.contains("WARN") && !said.contains("ERROR"), "{said}");
@@ -130,8 +129,7 @@ const PARTS: [(&str, &str, Without); 10] = [
 async fn whole() -> KubeClusterInfo {
     let stage = Stage::golden();
     seeds::disk(&stage.sim, "False");
-    stage.lead(Duration::from_secs(60));
-    let info = stage.until("the cluster", |_| true).await;
+    let info = stage.reports(Duration::from_secs(60)).await;
     assert_eq!(info.storage.health, ServiceStatus::Degraded);
     stage.until_state("all is well", |state| state.parts.is_empty() && state.requests_open == 10).await;
     info
@@ -156,7 +154,7 @@ async fn l6_each_part_that_fails_leaves_the_others_and_is_named_until_it_is_well
             without(&mut expected);
             assert_ne!(expected, whole, "{name}");
             let begun = stage.now();
-            stage.until(name, |info| *info == expected).await;
+            stage.until_info(name, |info| *info == expected).await;
             assert!(
                 stage.now().since(begun) <= Duration::from_secs(11),
                 "{name}, {error}: the rest came late"
@@ -170,7 +168,7 @@ async fn l6_each_part_that_fails_leaves_the_others_and_is_named_until_it_is_well
             assert!(!part.since.is_zero(), "{part:?}");
             // It is well again, and with it the whole.
             stage.sim.faults().clear();
-            stage.until(name, |info| *info == whole).await;
+            stage.until_info(name, |info| *info == whole).await;
             stage.until_state(name, |state| state.parts.is_empty() && state.requests_open == 10).await;
             let said = stage.lines.text();
             assert_eq!((said.matches("WARN").count(), said.matches("ERROR").count()), (1, 0), "{said}");
@@ -181,8 +179,7 @@ async fn l6_each_part_that_fails_leaves_the_others_and_is_named_until_it_is_well
 #[tokio::test(start_paused = true)]
 async fn l6_what_a_failing_part_had_is_shown_for_five_minutes_and_comes_back_without_a_list() {
     let stage = Stage::golden();
-    stage.lead(Duration::from_hours(10));
-    let whole = stage.until("the cluster", |_| true).await;
+    let whole = stage.reports(Duration::from_hours(10)).await;
     // The watches that are open stay so until their time is over.
     stage.sim.faults().script(
         "GET",
@@ -192,45 +189,38 @@ async fn l6_what_a_failing_part_had_is_shown_for_five_minutes_and_comes_back_wit
     );
     stage.until_state("the failure", |state| !state.parts.is_empty()).await;
     let failed = stage.now();
-    let lists = stage.requests().1;
+    let lists = stage.requests("/").1;
     stage.pass(Duration::from_secs(290)).await;
     assert_eq!(stage.info().unwrap(), whole);
-    stage.until("no machines", |info| info.app_vmis.is_none()).await;
+    stage.until_info("no machines", |info| info.app_vmis.is_none()).await;
     let late = stage.now().since(failed);
     assert!(late >= Duration::from_secs(290) && late <= Duration::from_secs(332), "{late:?}");
     let told = stage.state().parts.remove(0);
     assert!(told.error.ends_with("(left out)"), "{told:?}");
     stage.sim.faults().clear();
-    let back = stage.until("the machines again", |info| info.app_vmis.is_some()).await;
+    let back = stage.until_info("the machines again", |info| info.app_vmis.is_some()).await;
     assert_eq!(back, whole);
-    assert_eq!(stage.requests().1, lists);
-}
-
-fn sample() -> String {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/KubeClusterInfo/full.json");
-    std::fs::read_to_string(path).unwrap()
+    assert_eq!(stage.requests("/").1, lists);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_golden_sample_comes_out_of_its_objects_byte_for_byte() {
     let stage = Stage::golden();
-    stage.lead(Duration::from_secs(60));
-    stage.until("the cluster", |_| true).await;
+    stage.reports(Duration::from_secs(60)).await;
     // The sample names its namespaces in no order; ours are sorted, so that equal content is equal.
-    let mut expected: KubeClusterInfo = go_json::from_slice(sample().as_bytes()).unwrap();
+    let sample = golden("KubeClusterInfo", "full");
+    let mut expected: KubeClusterInfo = go_json::from_slice(sample.as_bytes()).unwrap();
     expected.pod_ns_info.as_mut().unwrap().sort_by(|one, other| one.name.cmp(&other.name));
     let expected = String::from_utf8(go_json::to_vec(&expected).unwrap()).unwrap();
-    assert_eq!(expected.len(), sample().len());
-    assert_eq!(stage.text().unwrap(), expected);
+    assert_eq!(expected.len(), sample.len());
+    assert_eq!(stage.text(INFO).unwrap(), expected);
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_in_the_cluster_is_the_zero_sample() {
     let stage = Stage::new();
-    stage.lead(Duration::from_secs(60));
-    stage.until("the cluster", |_| true).await;
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/KubeClusterInfo/zero.json");
-    assert_eq!(stage.text().unwrap(), std::fs::read_to_string(path).unwrap());
+    stage.reports(Duration::from_secs(60)).await;
+    assert_eq!(stage.text(INFO).unwrap(), golden("KubeClusterInfo", "zero"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,9 +228,9 @@ async fn d_k20_a_config_that_goes_is_seen_in_the_next_round() {
     let stage = Stage::golden();
     stage.lead(Duration::from_secs(600));
     let of_first = |info: &KubeClusterInfo| info.nodes.as_ref().unwrap()[0].admission;
-    stage.until("a member", |info| of_first(info) == NodeAdmission::Joined).await;
+    stage.until_info("a member", |info| of_first(info) == NodeAdmission::Joined).await;
     stage.config.send_replace(None);
-    stage.until("one that leaves", |info| of_first(info) == NodeAdmission::Leaving).await;
+    stage.until_info("one that leaves", |info| of_first(info) == NodeAdmission::Leaving).await;
 }
 
 const TICK: Duration = Duration::from_millis(1);
@@ -249,7 +239,7 @@ const TICK: Duration = Duration::from_millis(1);
 async fn a_follower_publishes_nothing_and_asks_for_nothing() {
     let stage = Stage::golden();
     stage.pass(Duration::from_secs(600)).await;
-    assert_eq!((stage.text(), stage.requests()), (None, (0, 0)));
+    assert_eq!((stage.text(INFO), stage.requests("/")), (None, (0, 0)));
     assert_eq!(stage.state(), KubeStatsState::default());
 }
 
@@ -258,69 +248,65 @@ async fn l2_the_lease_lost_or_not_renewed_withdraws_at_once_and_closes_the_watch
     let stage = Stage::golden();
     for lost in [true, false] {
         let begun = stage.now();
-        stage.lead(Duration::from_secs(100));
-        stage.until("the cluster", |_| true).await;
+        stage.reports(Duration::from_secs(100)).await;
         assert!(stage.now().since(begun) < Duration::from_secs(1), "a new leader does not wait");
         assert!(stage.state().leader);
         if lost {
             stage.lose();
         } else {
             stage.pass(Duration::from_secs(100).saturating_sub(stage.now().since(begun) + TICK)).await;
-            assert!(stage.text().is_some());
+            assert!(stage.text(INFO).is_some());
             stage.pass(TICK).await;
         }
         stage.pass(TICK).await;
-        assert_eq!((stage.text(), stage.state()), (None, KubeStatsState::default()));
-        let asked = stage.requests();
+        assert_eq!((stage.text(INFO), stage.state()), (None, KubeStatsState::default()));
+        let asked = stage.requests("/");
         stage.pass(Duration::from_secs(600)).await;
-        assert_eq!(stage.requests(), asked);
+        assert_eq!(stage.requests("/"), asked);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_renewed_lease_goes_on_without_a_new_list() {
     let stage = Stage::golden();
-    stage.lead(Duration::from_secs(100));
-    stage.until("the cluster", |_| true).await;
-    let lists = stage.requests().1;
+    stage.reports(Duration::from_secs(100)).await;
+    let lists = stage.requests("/").1;
     for _ in 0..40 {
         stage.pass(Duration::from_secs(15)).await;
         stage.lead(Duration::from_secs(100));
-        assert!(stage.text().is_some());
+        assert!(stage.text(INFO).is_some());
     }
-    assert_eq!(stage.requests().1, lists);
+    assert_eq!(stage.requests("/").1, lists);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_an_earlier_run_left_is_taken_back_before_anything_else_and_so_is_ours_when_the_task_ends() {
     let mut stage = Stage::golden();
-    stage.lead(Duration::from_hours(1));
-    stage.until("the cluster", |_| true).await;
-    let text = stage.text().unwrap();
+    stage.reports(Duration::from_hours(1)).await;
+    let text = stage.text(INFO).unwrap();
     stage.stop().await;
-    assert_eq!((stage.text(), stage.state()), (None, KubeStatsState::default()));
+    assert_eq!((stage.text(INFO), stage.state()), (None, KubeStatsState::default()));
     // A crash tidies nothing up.
-    let file = stage.topic_root.path("run/zedkube/KubeClusterInfo/global.json");
+    let file = stage.context.topic_root.path(INFO);
     pubsub::store::replace(&file, text.as_bytes()).unwrap();
     stage.lose();
     stage.start();
     stage.pass(TICK).await;
-    assert_eq!(stage.text(), None);
+    assert_eq!(stage.text(INFO), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_changes_all_the_time_is_published_every_thirty_seconds() {
     let stage = Stage::golden();
-    stage.lead(Duration::from_hours(1));
-    stage.until("the cluster", |_| true).await;
-    let (mut last, mut at) = (stage.text().unwrap(), stage.now());
+    stage.reports(Duration::from_hours(1)).await;
+    let (mut last, mut at) = (stage.text(INFO).unwrap(), stage.now());
     let mut gaps = Vec::new();
     for second in 0..300 {
         assert!(stage.sim.edit("pods", "eve-kube-app", "web-d4f3a-0-abcde", |pod| {
             pod["status"]["containerStatuses"][0]["restartCount"] = second.into();
         }));
         stage.pass(Duration::from_secs(1)).await;
-        let text = stage.text().unwrap();
+        let text = stage.text(INFO).unwrap();
         if text != last {
             gaps.push(stage.now().since(at));
             (last, at) = (text, stage.now());
@@ -334,11 +320,8 @@ async fn a_cluster_that_changes_all_the_time_is_published_every_thirty_seconds()
 #[tokio::test(start_paused = true)]
 async fn what_changes_nothing_in_the_topic_is_not_published_again() {
     let stage = Stage::golden();
-    stage.lead(Duration::from_hours(1));
-    stage.until("the cluster", |_| true).await;
-    let file = stage.topic_root.path("run/zedkube/KubeClusterInfo/global.json");
-    let written = || std::fs::metadata(&file).map(|it| std::os::unix::fs::MetadataExt::ino(&it)).unwrap();
-    let first = written();
+    stage.reports(Duration::from_hours(1)).await;
+    let first = stage.inode(INFO);
     for second in 0..120 {
         // As heartbeats do.
         assert!(stage.sim.edit("nodes", "", "node-1", |node| {
@@ -346,32 +329,16 @@ async fn what_changes_nothing_in_the_topic_is_not_published_again() {
         }));
         stage.pass(Duration::from_secs(1)).await;
     }
-    assert_eq!(written(), first, "each write is another file");
-}
-
-pub(crate) struct Lines(tempfile::NamedTempFile);
-
-impl Lines {
-    /// Listens to this thread. Every test does: what a test without a listener says first would be left out in all.
-    pub(crate) fn open() -> (Self, DefaultGuard) {
-        let lines = Self(tempfile::NamedTempFile::new().unwrap());
-        let log = tracing_subscriber::fmt().with_writer(lines.0.reopen().unwrap()).with_ansi(false).finish();
-        (lines, tracing::subscriber::set_default(log))
-    }
-
-    pub(crate) fn text(&self) -> String {
-        std::fs::read_to_string(self.0.path()).unwrap()
-    }
+    assert_eq!(stage.inode(INFO), first, "each write is another file");
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_list_is_asked_for_in_steady_state_however_much_happens() {
     let stage = Stage::golden();
     crowd::crowd(&stage.sim, 3, 300);
-    stage.lead(Duration::from_hours(1));
-    stage.until("the cluster", |_| true).await;
+    stage.reports(Duration::from_hours(1)).await;
     // Ten parts, 321 pods in pages of 250.
-    assert_eq!(stage.requests(), (21, 11), "an opening");
+    assert_eq!(stage.requests("/"), (21, 11), "an opening");
     for second in 0..600 {
         let name = format!("application-{:05}-0-abcde", second % 300);
         assert!(stage.sim.edit("pods", "eve-kube-app", &name, |pod| {
@@ -379,7 +346,7 @@ async fn no_list_is_asked_for_in_steady_state_however_much_happens() {
         }));
         stage.pass(Duration::from_secs(1)).await;
     }
-    let (all, lists) = stage.requests();
+    let (all, lists) = stage.requests("/");
     assert_eq!((all, lists), (41, 11), "each watch is opened anew every four minutes");
 }
 
@@ -387,20 +354,18 @@ async fn no_list_is_asked_for_in_steady_state_however_much_happens() {
 async fn a_version_that_is_too_old_leads_to_one_list_of_each_part() {
     let stage = Stage::on(Sim::new(SimConfig { history: 50, ..SimConfig::default() }));
     seeds::golden(&stage.sim);
-    stage.lead(Duration::from_hours(1));
-    let whole = stage.until("the cluster", |_| true).await;
-    let lists = stage.requests().1;
+    let whole = stage.reports(Duration::from_hours(1)).await;
+    let lists = stage.requests("/").1;
     stage.sim.expire_watches();
     stage.pass(Duration::from_secs(600)).await;
-    assert_eq!(stage.requests().1, lists + 10);
+    assert_eq!(stage.requests("/").1, lists + 10);
     assert_eq!(stage.info().unwrap(), whole);
 }
 
 async fn published(nodes: usize, pods: usize) -> (Stage, KubeClusterInfo) {
     let stage = Stage::new();
     crowd::crowd(&stage.sim, nodes, pods);
-    stage.lead(Duration::from_secs(600));
-    let info = stage.until("the cluster", |_| true).await;
+    let info = stage.reports(Duration::from_secs(600)).await;
     (stage, info)
 }
 
@@ -408,7 +373,7 @@ async fn published(nodes: usize, pods: usize) -> (Stage, KubeClusterInfo) {
 #[tokio::test(start_paused = true)]
 async fn l6_a_thousand_pods_and_a_hundred_nodes_fit_whole() {
     let (stage, info) = published(100, 1000).await;
-    assert!(stage.topic_root.path("run/zedkube/KubeClusterInfo.sock").exists());
+    assert!(stage.context.topic_root.path("run/zedkube/KubeClusterInfo.sock").exists());
     assert_eq!((info.nodes.unwrap().len(), info.app_pods.unwrap().len()), (100, 1000));
     assert_eq!(stage.state().parts, []);
 }
