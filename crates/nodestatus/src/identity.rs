@@ -13,7 +13,7 @@ use http::header::InvalidHeaderValue;
 use kubeapi::connect::shown::ShownCertificate;
 use pubsub::TopicRoot;
 use ring::digest::{SHA256, digest};
-use ring::hkdf::{HKDF_SHA256, KeyType, Salt};
+use ring::hkdf::{HKDF_SHA256, Salt};
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use tokio::net::TcpStream;
@@ -65,10 +65,10 @@ impl ClusterIdentity {
     }
 
     pub(crate) fn of(token: &str) -> Option<Self> {
-        let bearer = hex(&derived(token, BEARER, 32)?);
-        let seed = derived(token, KEY, 32)?;
+        let bearer = hex(&derived(token, BEARER)?);
+        let seed = derived(token, KEY)?;
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed).ok()?;
-        let certificate = certificate(&pair, &derived(token, SERIAL, 16)?);
+        let certificate = certificate(&pair, &derived(token, SERIAL)?[..16]);
         Some(Self { bearer, certificate, key: [PKCS8, &seed].concat() })
     }
 
@@ -104,14 +104,6 @@ impl ClusterIdentity {
     }
 }
 
-struct Length(usize);
-
-impl KeyType for Length {
-    fn len(&self) -> usize {
-        self.0
-    }
-}
-
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").unwrap_or_default();
@@ -120,10 +112,10 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// HKDF with SHA-256 and without salt.
-fn derived(token: &str, what: &str, length: usize) -> Option<Vec<u8>> {
-    let mut out = vec![0; length];
+fn derived(token: &str, what: &str) -> Option<[u8; 32]> {
+    let mut out = [0; 32];
     let key = Salt::new(HKDF_SHA256, &[]).extract(token.as_bytes());
-    key.expand(&[what.as_bytes()], Length(length)).ok()?.fill(&mut out).ok()?;
+    key.expand(&[what.as_bytes()], HKDF_SHA256).ok()?.fill(&mut out).ok()?;
     Some(out)
 }
 

@@ -16,7 +16,7 @@ use tracing::info;
 use super::rules::{NodeAddress, StatusDecision, StatusFacts, place};
 use crate::ClusterMembership;
 use crate::GLOBAL;
-use crate::token::{self, BlockAnswer};
+use crate::token::{self, BlockAnswer, TokenKeys};
 use agent::duties;
 
 /// Without nim: pause between looks for an interface with the node's address in the cluster.
@@ -79,7 +79,8 @@ async fn run(
     let (sealed, asked) = watch::channel(None);
     let here = context.clone();
     tasks.events("token", move |outbox| async move {
-        let follow = || token::follow(here.clone(), asked.clone(), outbox.clone());
+        let keys = || TokenKeys::new(&here.topic_root);
+        let follow = || token::follow(here.clone(), keys(), asked.clone(), outbox.clone());
         duties::keep_endless("cluster token", &here, follow).await;
     });
     let mut facts = StatusFacts::default();
@@ -161,36 +162,72 @@ fn publish(said: &mut StatusOutlet, verdict: StatusDecision, places: &watch::Sen
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::Membership;
     use crate::NAME;
-    use agent::{Clock, wire};
+    use agent::{Clock, Stopper, wire};
     use pubsub::{TopicRoot, store};
     use serde_json::{Value, json};
-    use std::path::Path;
+    use tempfile::TempDir;
     use tokio::task::JoinSet;
     use tokio::time::timeout;
     use topics::AgentTrouble;
 
     /// Of the test's own clock, which runs ahead while nothing else happens.
     const LIMIT: Duration = Duration::from_hours(24);
-    const NETWORK: &str = "run/nim/DeviceNetworkStatus/global.json";
 
-    fn write(root: &Path, file: &str, value: &Value) {
-        std::fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
-        store::replace(&root.join(file), value.to_string().as_bytes()).unwrap();
+    /// A node that can be started again.
+    pub(crate) struct Node {
+        _root: TempDir,
+        pub(crate) topic_root: TopicRoot,
+        pub(crate) members: watch::Sender<ClusterMembership>,
+        context: AgentContext,
+        troubles: Troubles,
+        runs: Option<(Speaker, JoinSet<()>)>,
+        _stopper: Stopper,
     }
 
-    fn network(address: &str) -> Value {
-        json!({ "Ports": [{ "IfName": "eth7", "Logicallabel": "lan", "ClusterIPAddr": address }] })
+    impl Node {
+        pub(crate) fn new(membership: ClusterMembership) -> Self {
+            let root = tempfile::tempdir().unwrap();
+            let topic_root = TopicRoot::open(root.path()).unwrap();
+            let (stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "");
+            let troubles = Troubles::open(&topic_root, context.clock, NAME);
+            let members = watch::Sender::new(membership);
+            Self { _root: root, topic_root, members, context, troubles, runs: None, _stopper: stopper }
+        }
+
+        /// Returns where the server is told to listen.
+        pub(crate) fn start(&mut self) -> watch::Receiver<Option<NodeAddress>> {
+            let (sender, places) = watch::channel(None);
+            let (speaker, mut task) = (Speaker::open(&self.troubles).unwrap(), JoinSet::new());
+            task.spawn(speaker.follow(self.context.clone(), self.members.subscribe(), sender));
+            self.runs = Some((speaker, task));
+            places
+        }
+
+        pub(crate) fn stop(&mut self) {
+            self.runs = None;
+        }
+
+        fn said(&self) -> Option<EdgeNodeClusterStatus> {
+            wire::peek(&self.topic_root, NAME, GLOBAL).unwrap()
+        }
+
+        fn has(&self, address: &str) {
+            let ports =
+                json!({ "Ports": [{ "IfName": "eth7", "Logicallabel": "lan", "ClusterIPAddr": address }] });
+            let file = wire::path::<DeviceNetworkStatus>(&self.topic_root, "nim", GLOBAL);
+            store::replace(&file, ports.to_string().as_bytes()).unwrap();
+        }
     }
 
-    fn cluster_membership(membership: Membership) -> ClusterMembership {
+    fn cluster_membership(membership: Membership, address: &str) -> ClusterMembership {
         let valid = membership == Membership::Member;
-        let config = json!({
+        let config: Value = json!({
             "Initialized": true, "Valid": valid, "ClusterName": "c", "ClusterInterface": "lan",
-            "ClusterIPPrefix": { "IP": "10.244.244.2", "Mask": "////8A==" },
+            "ClusterIPPrefix": { "IP": address, "Mask": "////8A==" },
             "CipherToken": { "IsCipher": true, "InitialValue": "c2VjcmV0" },
         });
         let config = Some(Arc::new(serde_json::from_value(config).unwrap()));
@@ -199,66 +236,42 @@ mod tests {
 
     #[tokio::test]
     async fn the_status_follows_config_and_ports_and_stays_until_the_node_has_left() {
-        let root = tempfile::tempdir().unwrap();
-        let topic_root = TopicRoot::open(root.path()).unwrap();
-        let (stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "");
-        let (sender, mut places) = watch::channel(None);
-        let members = watch::Sender::new(ClusterMembership::default());
-        let troubles = Troubles::open(&context.topic_root, context.clock, NAME);
-        let speaker = Speaker::open(&troubles).unwrap();
-        let mut task = JoinSet::new();
-        task.spawn(speaker.follow(context.clone(), members.subscribe(), sender));
-        let said = || wire::peek::<EdgeNodeClusterStatus>(&topic_root, NAME, GLOBAL).unwrap();
-        members.send_replace(cluster_membership(Membership::Member));
-        write(root.path(), NETWORK, &network("10.244.244.2"));
+        let stands = |membership| cluster_membership(membership, "10.244.244.2");
+        let mut node = Node::new(ClusterMembership::default());
+        let mut places = node.start();
+        node.members.send_replace(stands(Membership::Member));
+        node.has("10.244.244.2");
         let place = places.wait_for(Option::is_some).await.unwrap().unwrap();
         assert_eq!(place.address.to_string(), "10.244.244.2");
-        let status = said().unwrap();
+        let status = node.said().unwrap();
         assert_eq!((status.cluster_interface.as_str(), status.cluster_ip_is_ready), ("eth7", true));
         let fault = "decryptClusterTokenAndManifest: failed to decrypt cluster token: the block has no cipher context; ";
         assert!(status.error.error.starts_with(fault), "{}", status.error.error);
         assert_eq!(status.encrypted_cluster_token.reveal(), "");
-        write(root.path(), NETWORK, &network("10.244.244.3"));
+        node.has("10.244.244.3");
         places.wait_for(Option::is_none).await.unwrap();
-        assert!(!said().unwrap().cluster_ip_is_ready);
-        write(root.path(), NETWORK, &network("10.244.244.2"));
+        assert!(!node.said().unwrap().cluster_ip_is_ready);
+        node.has("10.244.244.2");
         places.wait_for(Option::is_some).await.unwrap();
         // On its way out the node keeps its address, also over a restart of the agent.
-        members.send_replace(cluster_membership(Membership::Leaving));
-        write(root.path(), NETWORK, &network("10.244.244.3"));
-        drop((task, speaker));
-        let (sender, mut places) = watch::channel(None);
-        let speaker = Speaker::open(&troubles).unwrap();
-        let mut task = JoinSet::new();
-        task.spawn(speaker.follow(context, members.subscribe(), sender));
+        node.members.send_replace(stands(Membership::Leaving));
+        node.has("10.244.244.3");
+        node.stop();
+        places = node.start();
         assert_eq!(*places.wait_for(Option::is_some).await.unwrap(), Some(place));
-        assert_eq!(said(), Some(status));
-        members.send_replace(cluster_membership(Membership::Outside));
+        assert_eq!(node.said(), Some(status));
+        node.members.send_replace(stands(Membership::Outside));
         places.wait_for(Option::is_none).await.unwrap();
-        assert_eq!(said(), None);
-        drop(stopper);
+        assert_eq!(node.said(), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn t12_without_nim_the_address_is_ready_as_soon_as_an_interface_has_it_and_until_then_it_is_said() {
-        let root = tempfile::tempdir().unwrap();
-        let topic_root = TopicRoot::open(root.path()).unwrap();
-        let (stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "");
-        let (sender, mut places) = watch::channel(None);
-        let at = |address: &str| {
-            let mut membership = cluster_membership(Membership::Member);
-            let config = Arc::make_mut(membership.config.as_mut().unwrap());
-            config.cluster_ip_prefix.as_mut().unwrap().ip.0 = Some(address.parse().unwrap());
-            membership
-        };
         // A documentation network: no interface has it.
-        let members = watch::Sender::new(at("192.0.2.1"));
-        let troubles = Troubles::open(&context.topic_root, context.clock, NAME);
-        let speaker = Speaker::open(&troubles).unwrap();
-        let mut task = JoinSet::new();
-        task.spawn(speaker.follow(context, members.subscribe(), sender));
+        let mut node = Node::new(cluster_membership(Membership::Member, "192.0.2.1"));
+        let mut places = node.start();
         let mut told =
-            topic_root.subscription::<AgentTrouble>(&wire::name::<AgentTrouble>(NAME), wire::codec());
+            node.topic_root.subscription::<AgentTrouble>(&wire::name::<AgentTrouble>(NAME), wire::codec());
         let waits = async {
             loop {
                 if let Change::Put { value, .. } = told.next().await
@@ -271,18 +284,12 @@ mod tests {
         let it = timeout(LIMIT, waits).await.expect("it is said what the server waits for");
         assert!(it.error.contains("192.0.2.1") && it.next_step.contains("ip addr"), "{it:?}");
         assert_eq!(*places.borrow(), None);
-        members.send_replace(at("127.0.0.1"));
+        node.members.send_replace(cluster_membership(Membership::Member, "127.0.0.1"));
         let place =
             timeout(LIMIT, places.wait_for(Option::is_some)).await.expect("it comes").unwrap().unwrap();
         assert_eq!(place.address.to_string(), "127.0.0.1");
-        assert!(
-            wire::peek::<EdgeNodeClusterStatus>(&topic_root, NAME, GLOBAL)
-                .unwrap()
-                .unwrap()
-                .cluster_ip_is_ready
-        );
+        assert!(node.said().unwrap().cluster_ip_is_ready);
         let over = async { while !matches!(told.next().await, Change::Gone { .. }) {} };
         timeout(LIMIT, over).await.expect("what it waits for is over");
-        drop((stopper, task));
     }
 }

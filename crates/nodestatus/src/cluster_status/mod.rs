@@ -4,6 +4,8 @@
 
 mod balance;
 mod follow;
+#[cfg(test)]
+pub(crate) use follow::tests::Node;
 mod rules;
 
 pub(crate) use follow::Speaker;

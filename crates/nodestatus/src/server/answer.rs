@@ -5,13 +5,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use agent::Clock;
 use bytes::Bytes;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
+use kubeapi::{ApiClient, OwnNode};
 use pubsub::TopicRoot;
 use serde::Serialize;
 use sheet::Row;
@@ -22,7 +24,7 @@ use uuid::Uuid;
 
 use super::metrics::Totals;
 use super::node_list::NodeList;
-use super::on_demand::{Joined, OutageStatement};
+use super::on_demand::{Make, OnDemand, is_server};
 use super::peers::{PeerQuestion, Peers};
 use super::view::NodeView;
 use super::{app, metrics, page};
@@ -36,6 +38,7 @@ const JSON: &str = "application/json";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Nothing from elsewhere, no script, no form, no frame.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'";
+const BUSY: &str = "busy: ask again in some seconds\n";
 /// Requests that read files at the same time.
 const READERS: usize = 2;
 /// Characters of a UUID as it is written in a path.
@@ -123,40 +126,33 @@ impl AnswerPatience {
     }
 }
 
-#[derive(Clone)]
 pub(crate) struct Router {
     topic_root: TopicRoot,
     clock: Clock,
-    joined: Arc<Joined>,
-    node_list: Arc<NodeList>,
-    peers: Arc<Peers>,
-    outage: Arc<OutageStatement>,
-    /// What is counted; nothing where nobody counts.
-    totals: Option<watch::Receiver<Totals>>,
+    /// Whether this node is a server of the cluster.
+    joined: OnDemand<bool>,
+    pub(super) node_list: Arc<NodeList>,
+    peers: Peers,
+    outage: OnDemand<String>,
+    totals: watch::Receiver<Totals>,
     readers: Arc<Semaphore>,
 }
 
 impl Router {
-    /// Whether this is the address of a node, as far as that is known; otherwise it is asked for.
-    pub(super) fn is_node(&self, address: IpAddr) -> bool {
-        self.node_list.has(address)
-    }
-
+    /// `limit` is for each wait for the API, and `peer` for the answer of another node.
     pub(crate) fn new(
         (topic_root, clock): (TopicRoot, Clock),
-        joined: Joined,
-        node_list: Arc<NodeList>,
-        peers: Peers,
-        outage: OutageStatement,
+        (cluster, own_node): (ApiClient, OwnNode),
+        (limit, peer): (Duration, Duration),
+        bound: watch::Receiver<Option<SocketAddr>>,
+        (outage, totals): (Make, watch::Receiver<Totals>),
     ) -> Self {
-        let (joined, peers, outage) = (Arc::new(joined), Arc::new(peers), Arc::new(outage));
+        let joined = OnDemand::new(is_server(cluster.clone(), own_node), clock, limit);
+        let node_list = Arc::new(NodeList::new(cluster, clock, limit, bound));
+        let peers = Peers::new(Arc::clone(&node_list), clock, peer);
+        let outage = OnDemand::new(outage, clock, limit);
         let readers = Arc::new(Semaphore::new(READERS));
-        Self { topic_root, clock, joined, node_list, peers, outage, totals: None, readers }
-    }
-
-    pub(crate) fn counting(mut self, totals: watch::Receiver<Totals>) -> Self {
-        self.totals = Some(totals);
-        self
+        Self { topic_root, clock, joined, node_list, peers, outage, totals, readers }
     }
 
     /// The answer to one request; `place` is this node's in its cluster, if it has one, and `own` where its server
@@ -180,7 +176,8 @@ impl Router {
                 response
             }
             Leaf::Status => {
-                let place = if self.joined.is_server().await { place } else { None };
+                let joined = self.joined.read().await.unwrap_or(false);
+                let place = place.filter(|_| joined);
                 let body = place.map_or_else(String::new, |place| format!("cluster:{}", place.cluster));
                 respond(StatusCode::OK, TEXT, body)
             }
@@ -188,7 +185,7 @@ impl Router {
             Leaf::Facts => self.facts(JSON, |facts| indented(&facts.0)).await,
             Leaf::Drain => self.read(JSON, |view, now| indented(&view.drain.judge(now).headline)).await,
             Leaf::Metrics => {
-                let totals = self.totals.as_ref().map(|it| it.borrow().clone()).unwrap_or_default();
+                let totals = self.totals.borrow().clone();
                 self.read(METRICS, move |view, now| metrics::metrics(&view, &totals, now)).await
             }
             Leaf::Alive => respond(StatusCode::OK, TEXT, "ok\n"),
@@ -198,7 +195,7 @@ impl Router {
             },
             Leaf::Outage => match self.outage.read().await {
                 Some(statement) => respond(StatusCode::OK, JSON, statement),
-                None => respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, "busy: ask again in some seconds\n"),
+                None => respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, BUSY),
             },
             Leaf::App(app) => {
                 made(JSON, self.look(move |topic_root, now| report(topic_root, app, now)).await)
@@ -211,9 +208,7 @@ impl Router {
                 };
                 match self.peers.answer(PeerQuestion { app, own }, own_report, self.identity()).await {
                     Some(answer) => respond(StatusCode::OK, JSON, answer),
-                    None => {
-                        respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, "busy: ask again in some seconds\n")
-                    }
+                    None => respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, BUSY),
                 }
             }
         }

@@ -78,7 +78,7 @@ impl Default for ServerLimits {
 /// Serves at each place in turn, and at the further addresses all along. `bound` says where in the cluster it listens.
 pub(crate) async fn serve(
     limits: ServerLimits,
-    router: Router,
+    router: Arc<Router>,
     places: watch::Receiver<Option<NodeAddress>>,
     bound: watch::Sender<Option<SocketAddr>>,
 ) {
@@ -87,7 +87,7 @@ pub(crate) async fn serve(
         counts: Arc::clone(&counts),
         tasks: JoinSet::new(),
         limits: limits.clone(),
-        router: router.clone(),
+        router: Arc::clone(&router),
         places: places.clone(),
         bound: bound.subscribe(),
     };
@@ -133,7 +133,7 @@ struct Connections {
     counts: Arc<Mutex<ConnectionCounts>>,
     tasks: JoinSet<()>,
     limits: ServerLimits,
-    router: Router,
+    router: Arc<Router>,
     places: watch::Receiver<Option<NodeAddress>>,
     /// Where this node is asked in its cluster.
     bound: watch::Receiver<Option<SocketAddr>>,
@@ -192,15 +192,15 @@ impl Connections {
 
     /// Serves one connection in a task of its own, if there is room for it; else it is closed at once.
     fn take(&mut self, stream: TcpStream, from: IpAddr, place: Option<NodeAddress>, own: SocketAddr) {
-        let is_node = || self.router.is_node(from);
+        let is_node = || self.router.node_list.has(from);
         if !self.counts.lock().unwrap_or_else(PoisonError::into_inner).admit(from, is_node) {
             debug!(%from, "too many connections, one more is closed");
             return;
         }
         let seat = ConnectionPermit(Arc::clone(&self.counts), from);
-        let (router, limits) = (self.router.clone(), self.limits.clone());
+        let (router, limits) = (Arc::clone(&self.router), self.limits.clone());
         self.tasks.spawn(async move {
-            if !serve_one(opened(stream, router.clone()), router, place, own, &limits).await {
+            if !serve_one(opened(stream, Arc::clone(&router)), router, place, own, &limits).await {
                 debug!(%from, "a request took too long, its connection is closed");
             }
             drop(seat);
@@ -216,7 +216,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
 pub(super) type Opened = (Box<dyn Duplex>, Option<ClusterIdentity>);
 
 /// The connection, with its TLS behind it. `None`: it was closed, or is in TLS while no join token is known.
-async fn opened(stream: TcpStream, router: Router) -> Option<Opened> {
+async fn opened(stream: TcpStream, router: Arc<Router>) -> Option<Opened> {
     let mut first = [0];
     if stream.peek(&mut first).await.ok()? == 0 || first != [HANDSHAKE] {
         return Some((Box::new(stream), None));
@@ -230,7 +230,7 @@ async fn opened(stream: TcpStream, router: Router) -> Option<Opened> {
 /// Serves one connection, which `opened` opens, within its limits; false when it took too long.
 pub(super) async fn serve_one(
     opened: impl Future<Output = Option<Opened>>,
-    router: Router,
+    router: Arc<Router>,
     place: Option<NodeAddress>,
     own: SocketAddr,
     limits: &ServerLimits,
@@ -251,14 +251,14 @@ pub(super) async fn serve_one(
 /// One request and its answer. The body of a request is never read.
 async fn converse(
     (stream, identity): Opened,
-    router: Router,
+    router: Arc<Router>,
     place: Option<NodeAddress>,
     own: SocketAddr,
     patience: AnswerPatience,
     limit: Duration,
 ) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let (router, patience) = (router.clone(), patience.clone());
+        let (router, patience) = (Arc::clone(&router), patience.clone());
         let shown = request.headers().get(AUTHORIZATION);
         let is_node = identity.as_ref().is_none_or(|it| it.is_shown(shown));
         async move {

@@ -23,48 +23,35 @@ mod tests;
 pub mod trial;
 mod view;
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use agent::AgentContext;
-use kubeapi::ApiClient;
+use kubeapi::{ApiClient, OwnNode};
 use tokio::sync::watch;
 
 use crate::cluster_status::NodeAddress;
-use kubeapi::OwnNode;
-
 use answer::Router;
 pub use exchange::cluster_of;
 pub use listen::ServerLimits;
 pub use metrics::Totals;
-use node_list::NodeList;
-use on_demand::Joined;
 pub use on_demand::Make;
-use on_demand::OutageStatement;
-use peers::Peers;
 
 /// Longest wait for the API: the rest is for the request itself.
 const API_LIMIT: Duration = Duration::from_secs(3);
 
 /// Serves each place in turn. Dropping it closes everything.
-pub(crate) fn run(
+pub(crate) async fn run(
     context: AgentContext,
     limits: ServerLimits,
     cluster: ApiClient,
     own_node: OwnNode,
     places: watch::Receiver<Option<NodeAddress>>,
-    (outage, totals): (Make, watch::Receiver<Totals>),
-) -> impl Future<Output = ()> + Send + use<> {
+    said: (Make, watch::Receiver<Totals>),
+) {
     let (clock, limit) = (context.clock, API_LIMIT.min(limits.request / 2));
-    let joined = Joined::new(cluster.clone(), own_node, clock, limit);
     let (bound, listens) = watch::channel(None);
-    let node_list = Arc::new(NodeList::new(cluster, clock, limit, listens));
-    let peers = Peers::new(Arc::clone(&node_list), clock, limits.peer);
-    let outage = OutageStatement::new(outage, clock, limit);
-    let router = Router::new((context.topic_root, clock), joined, Arc::clone(&node_list), peers, outage)
-        .counting(totals);
-    async move {
-        tokio::join!(node_list.keep(), listen::serve(limits, router, places, bound));
-    }
+    let (files, api) = ((context.topic_root, clock), (cluster, own_node));
+    let router = Arc::new(Router::new(files, api, (limit, limits.peer), listens, said));
+    tokio::join!(router.node_list.keep(), listen::serve(limits, Arc::clone(&router), places, bound));
 }

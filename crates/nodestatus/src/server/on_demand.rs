@@ -3,95 +3,72 @@
 //! cluster's control plane, as its labels say: the question behind `/status`.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent::Clock;
-use bytes::Bytes;
+use futures::future::BoxFuture;
 use kubeapi::names::{CONTROL_PLANE, ETCD};
 use kubeapi::{ApiClient, OwnNode, nodes};
 use step::Mono;
-use tokio::sync::Semaphore;
+use tokio::sync::Mutex;
 use tracing::debug;
 
 /// How long an answer is used.
 const FRESH: Duration = Duration::from_secs(1);
 
-struct OnDemand<T> {
+/// Makes an answer. Dropping the future loses nothing.
+pub(super) type Source<T> = Arc<dyn Fn() -> BoxFuture<'static, T> + Send + Sync>;
+
+/// As JSON.
+pub type Make = Source<String>;
+
+pub(super) struct OnDemand<T> {
+    source: Source<T>,
     clock: Clock,
     limit: Duration,
+    /// Locked by the one who makes it.
     last: Mutex<Option<(Mono, T)>>,
-    turn: Semaphore,
 }
 
 impl<T: Clone> OnDemand<T> {
     /// No asker waits longer than `limit`.
-    fn new(clock: Clock, limit: Duration) -> Self {
-        Self { clock, limit, last: Mutex::default(), turn: Semaphore::new(1) }
+    pub(super) fn new(source: Source<T>, clock: Clock, limit: Duration) -> Self {
+        Self { source, clock, limit, last: Mutex::default() }
     }
 
     /// At most a second old; `None` when it is late. Dropping it loses nothing.
-    async fn read(&self, source: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn read(&self) -> Option<T> {
         let fresh = async {
-            let _turn = self.turn.acquire().await.ok()?;
-            if let Some((at, made)) = &*self.last.lock().unwrap_or_else(PoisonError::into_inner)
+            let mut last = self.last.lock().await;
+            if let Some((at, made)) = &*last
                 && self.clock.now().since(*at) < FRESH
             {
-                return Some(made.clone());
+                return made.clone();
             }
             let asked = self.clock.now();
-            let made = source.await;
-            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((asked, made.clone()));
-            Some(made)
+            let made = (self.source)().await;
+            last.insert((asked, made)).1.clone()
         };
-        tokio::time::timeout(self.limit, fresh).await.ok().flatten()
+        tokio::time::timeout(self.limit, fresh).await.ok()
     }
 }
 
-/// As JSON. Dropping the future loses nothing.
-pub type Make = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = String> + Send>> + Send + Sync>;
-
-pub(crate) struct OutageStatement(Make, OnDemand<Bytes>);
-
-impl OutageStatement {
-    /// No caller waits longer than `limit`.
-    pub(crate) fn new(make: Make, clock: Clock, limit: Duration) -> Self {
-        Self(make, OnDemand::new(clock, limit))
-    }
-
-    pub(super) async fn read(&self) -> Option<Bytes> {
-        self.1.read(async { Bytes::from((self.0)().await) }).await
-    }
+/// Whether our node is a server of the cluster; false on any trouble.
+pub(super) fn is_server(cluster: ApiClient, own_node: OwnNode) -> Source<bool> {
+    Arc::new(move || {
+        let (cluster, own_node) = (cluster.clone(), own_node.clone());
+        Box::pin(async move {
+            let labels = labels(&cluster, &own_node).await;
+            labels.inspect_err(|why| debug!(error = why, "/status stays empty")).is_ok_and(|it| serves(&it))
+        })
+    })
 }
 
-/// What is known of our node's labels.
-pub(crate) struct Joined {
-    cluster: ApiClient,
-    own_node: OwnNode,
-    known: OnDemand<bool>,
-}
-
-impl Joined {
-    /// Nothing yet. No asker waits longer than `limit`.
-    pub(crate) fn new(cluster: ApiClient, own_node: OwnNode, clock: Clock, limit: Duration) -> Self {
-        Self { cluster, own_node, known: OnDemand::new(clock, limit) }
-    }
-
-    /// Whether the node is a server of the cluster; false on any trouble. Dropping it loses nothing.
-    pub(super) async fn is_server(&self) -> bool {
-        let ask = async {
-            let labels = self.ask().await.inspect_err(|why| debug!(error = why, "/status stays empty"));
-            labels.is_ok_and(|it| serves(&it))
-        };
-        self.known.read(ask).await.unwrap_or(false)
-    }
-
-    async fn ask(&self) -> Result<BTreeMap<String, String>, String> {
-        let (name, uuid) = self.own_node.get()?;
-        let node = nodes::own(&self.cluster, &name, &uuid).await.map_err(|error| error.line())?;
-        Ok(node.metadata.labels.unwrap_or_default())
-    }
+async fn labels(cluster: &ApiClient, own_node: &OwnNode) -> Result<BTreeMap<String, String>, String> {
+    let (name, uuid) = own_node.get()?;
+    let node = nodes::own(cluster, &name, &uuid).await.map_err(|error| error.line())?;
+    Ok(node.metadata.labels.unwrap_or_default())
 }
 
 /// Whether labels are those of a server.

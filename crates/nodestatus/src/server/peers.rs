@@ -4,14 +4,14 @@
 //! meanwhile get its answer. So no client can make this node send many requests. It has neither D-K22 nor D-K26.
 
 use core::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent::Clock;
 use bytes::Bytes;
 use http::Method;
 use step::Mono;
-use tokio::sync::Semaphore;
+use tokio::sync::Mutex;
 use tracing::debug;
 use uuid::Uuid;
 
@@ -45,7 +45,7 @@ pub(crate) struct Peers {
     node_list: Arc<NodeList>,
     clock: Clock,
     limit: Duration,
-    turn: Semaphore,
+    /// Locked by the one who makes a round.
     last: Mutex<Option<Last>>,
 }
 
@@ -53,7 +53,7 @@ impl Peers {
     /// `limit` is for each peer's answer, twice that for all; a question waits one and a half times that for
     /// its turn.
     pub(crate) fn new(node_list: Arc<NodeList>, clock: Clock, limit: Duration) -> Self {
-        Self { node_list, clock, limit, turn: Semaphore::new(1), last: Mutex::default() }
+        Self { node_list, clock, limit, last: Mutex::default() }
     }
 
     /// The whole answer; `own` makes this node's object, and `identity` is read where a round is made. `None` when too many other questions wait. Dropping
@@ -64,32 +64,19 @@ impl Peers {
         own: impl Future<Output = String>,
         identity: impl Future<Output = Option<ClusterIdentity>>,
     ) -> Option<Bytes> {
-        let _turn = tokio::time::timeout(self.limit * 3 / 2, self.turn.acquire()).await.ok()?.ok()?;
-        if let Some(answer) = self.recent(question) {
-            return Some(answer);
+        let mut last = tokio::time::timeout(self.limit * 3 / 2, self.last.lock()).await.ok()?;
+        if let Some(last) = &*last {
+            let age = self.clock.now().since(last.at);
+            if last.question == question && age < GAP {
+                return Some(last.answer.clone());
+            }
+            tokio::time::sleep(GAP.saturating_sub(age)).await;
         }
-        self.pause().await;
         let peers = self.peers(question.own.ip()).await;
         let heard = self.round(question, peers, identity.await.as_ref()).await;
         let answer = Bytes::from(frame(&own.await, &heard));
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(Last { question, at: self.clock.now(), answer: answer.clone() });
+        *last = Some(Last { question, at: self.clock.now(), answer: answer.clone() });
         Some(answer)
-    }
-
-    /// The last round's answer, if recent and for the same question.
-    fn recent(&self, question: PeerQuestion) -> Option<Bytes> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = last.as_ref().filter(|it| it.question == question)?;
-        (self.clock.now().since(last.at) < GAP).then(|| last.answer.clone())
-    }
-
-    /// Waits until a round may start.
-    async fn pause(&self) {
-        let ended = self.last.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|it| it.at);
-        if let Some(at) = ended {
-            tokio::time::sleep(GAP.saturating_sub(self.clock.now().since(at))).await;
-        }
     }
 
     async fn peers(&self, own: IpAddr) -> Vec<IpAddr> {

@@ -16,10 +16,9 @@ use topics::{GoTime, GoUuid, NodeShown, NodeStatus};
 use super::answer::Router;
 use super::frame::{PeerBytes, frame, object};
 use super::listen::{ServerLimits, serve_one};
-use super::node_list::NodeList;
-use super::on_demand::{Joined, OutageStatement};
+use super::metrics::Totals;
+use super::on_demand::Make;
 use super::page;
-use super::peers::Peers;
 use super::view::NodeView;
 use crate::cluster_status::NodeAddress;
 use kubeapi::OwnNode;
@@ -40,15 +39,14 @@ pub async fn serve(
     let cluster = ApiClient::from_kubeconfig(topic_root.path("no-kubeconfig"));
     let own = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
     let place = NodeAddress { address: own.ip(), cluster: GoUuid::default() };
-    let joined = Joined::new(cluster.clone(), OwnNode::default(), clock, LIMIT);
-    let node_list = Arc::new(NodeList::new(cluster, clock, LIMIT, watch::channel(None).1));
-    let peers = Peers::new(Arc::clone(&node_list), clock, LIMIT);
-    let outage = OutageStatement::new(Arc::new(|| Box::pin(async { OWN.to_owned() })), clock, LIMIT);
-    let router = Router::new((topic_root, clock), joined, Arc::clone(&node_list), peers, outage);
+    let outage: Make = Arc::new(|| Box::pin(async { OWN.to_owned() }));
+    let said = (outage, watch::channel(Totals::default()).1);
+    let (files, api) = ((topic_root, clock), (cluster, OwnNode::default()));
+    let router = Arc::new(Router::new(files, api, (LIMIT, LIMIT), watch::channel(None).1, said));
     let limits = ServerLimits::default();
     tokio::select! {
-        () = node_list.keep() => Ok(false),
-        in_time = serve_one(async { Some((Box::new(stream) as _, None)) }, router, Some(place), own, &limits) => Ok(in_time),
+        () = router.node_list.keep() => Ok(false),
+        in_time = serve_one(async { Some((Box::new(stream) as _, None)) }, Arc::clone(&router), Some(place), own, &limits) => Ok(in_time),
     }
 }
 

@@ -62,21 +62,21 @@ pub(super) fn plan(block: &CipherBlockStatus, certs: &Certs) -> Result<BlockRequ
     let start = start.ok_or(TokenFault::Lacks("initial value of 16 bytes"))?;
     let data = bytes(&block.cipher_data).ok_or(TokenFault::Lacks("data"))?;
     let hash = bytes(&block.clear_text_hash).ok_or(TokenFault::Lacks("hash of the clear text"))?;
-    let (topic, next) = ("ControllerCert", "check that zedagent has fetched the controller's certificates");
+    let named =
+        |topic, next, at: String, pem: Option<&Option<Base64>>| match pem.map(|it| public_key(it.as_ref())) {
+            None => Err(TokenFault::NoCert { topic, key: at, next }),
+            Some(key) => key.map_err(|why| TokenFault::BadCert { topic, key: at, why, next }),
+        };
     let at = key(context.controller_cert_hash.as_ref());
-    let Some(cert) = certs.controller.get(&at) else {
-        return Err(TokenFault::NoCert { topic, key: at, next });
-    };
-    let peer =
-        public_key(cert.cert.as_ref()).map_err(|why| TokenFault::BadCert { topic, key: at, why, next })?;
-    let (topic, next) = ("EdgeNodeCert", "check that tpmmgr has published the device's certificates");
+    let pem = certs.controller.get(&at).map(|it| &it.cert);
+    let next = "check that zedagent has fetched the controller's certificates";
+    let peer = named("ControllerCert", next, at, pem)?;
     let at = key(context.device_cert_hash.as_ref());
-    let Some(cert) = certs.device.get(&at) else {
-        return Err(TokenFault::NoCert { topic, key: at, next });
-    };
-    let own =
-        public_key(cert.cert.as_ref()).map_err(|why| TokenFault::BadCert { topic, key: at, why, next })?;
-    Ok(BlockRequest { peer, own, in_tpm: cert.is_tpm, start, data, hash })
+    let cert = certs.device.get(&at);
+    let next = "check that tpmmgr has published the device's certificates";
+    let own = named("EdgeNodeCert", next, at, cert.map(|it| &it.cert))?;
+    let in_tpm = cert.is_some_and(|it| it.is_tpm);
+    Ok(BlockRequest { peer, own, in_tpm, start, data, hash })
 }
 
 impl BlockRequest {

@@ -29,16 +29,6 @@ const OPEN: &str = "open";
 /// itself.
 pub(crate) async fn follow<E: From<BlockAnswer> + Send + 'static>(
     context: AgentContext,
-    asked: watch::Receiver<Option<Sealed>>,
-    answers: Outbox<E>,
-) {
-    let keys = TokenKeys::new(&context.topic_root);
-    follow_with(context, keys, asked, answers).await;
-}
-
-/// The same with other keys.
-pub(super) async fn follow_with<E: From<BlockAnswer> + Send + 'static>(
-    context: AgentContext,
     keys: TokenKeys,
     mut asked: watch::Receiver<Option<Sealed>>,
     answers: Outbox<E>,
@@ -59,24 +49,21 @@ pub(super) async fn follow_with<E: From<BlockAnswer> + Send + 'static>(
         TokenEvent::Device,
         TokenEvent::DevicesRead,
     );
-    let mut desk = TokenState::default();
+    let (mut desk, mut acts) = (TokenState::default(), Vec::new());
     loop {
         desk.want(asked.borrow_and_update().clone());
-        let acts = desk.turn(context.clock.now());
+        acts.extend(desk.turn(context.clock.now()));
         if !perform(acts, &mut tasks, &context.topic_root, &keys, &answers).await {
             return;
         }
-        tokio::select! {
-            changed = asked.changed() => if changed.is_err() { return },
-            heard = inbox.recv() => {
-                let Some(heard) = heard else { return };
-                let acts = desk.hear(context.clock.now(), heard);
-                if !perform(acts, &mut tasks, &context.topic_root, &keys, &answers).await {
-                    return;
-                }
-            }
-            () = context.clock.sleep_until(desk.due()) => {}
-        }
+        acts = tokio::select! {
+            changed = asked.changed() => if changed.is_err() { return } else { Vec::new() },
+            heard = inbox.recv() => match heard {
+                Some(heard) => desk.hear(context.clock.now(), heard),
+                None => return,
+            },
+            () = context.clock.sleep_until(desk.due()) => Vec::new(),
+        };
     }
 }
 

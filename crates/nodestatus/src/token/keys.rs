@@ -54,7 +54,7 @@ impl Tpm for KernelDevice {
 }
 
 #[derive(Clone)]
-pub(super) struct TokenKeys {
+pub(crate) struct TokenKeys {
     topic_root: TopicRoot,
     tpm: Arc<Mutex<dyn Tpm>>,
     turn: Arc<Semaphore>,
@@ -67,7 +67,7 @@ impl TokenKeys {
         Arc::clone(&self.turn).acquire_owned().await.ok()
     }
 
-    pub(super) fn new(topic_root: &TopicRoot) -> Self {
+    pub(crate) fn new(topic_root: &TopicRoot) -> Self {
         Self::with(topic_root, KernelDevice(topic_root.path(TPM)))
     }
 

@@ -18,3 +18,4 @@ mod tpm;
 
 pub(crate) use fault::{BlockAnswer, ClusterToken, Sealed};
 pub(crate) use follow::follow;
+pub(crate) use keys::TokenKeys;

@@ -16,20 +16,18 @@ use crate::view::DrainView;
 fn kind(progress: &NodeDrainProgress) -> Option<DrainOutcome> {
     let asked = RequestId { by: progress.requested_by, at: progress.requested_at };
     let at_hand = progress.answer(asked).and_then(answered);
-    let mut all = progress.answers.iter().filter_map(answered);
-    if at_hand == Some(DrainOutcome::Forced) || at_hand.is_none() && all.any(|it| it == DrainOutcome::Forced)
+    let is = |kind: DrainOutcome| match at_hand {
+        Some(answer) => answer == kind,
+        None => progress.answers.iter().filter_map(answered).any(|it| it == kind),
+    };
+    if is(DrainOutcome::Forced) {
+        Some(DrainOutcome::Forced)
+    } else if !progress.skip.is_empty() || progress.phase == DrainPhase::Skipped || is(DrainOutcome::Skipped)
     {
-        return Some(DrainOutcome::Forced);
+        Some(DrainOutcome::Skipped)
+    } else {
+        at_hand
     }
-    let skipped = !progress.skip.is_empty() || progress.phase == DrainPhase::Skipped;
-    let mut all = progress.answers.iter().filter_map(answered);
-    if skipped
-        || at_hand == Some(DrainOutcome::Skipped)
-        || at_hand.is_none() && all.any(|it| it == DrainOutcome::Skipped)
-    {
-        return Some(DrainOutcome::Skipped);
-    }
-    at_hand
 }
 
 /// COMPLETE, of whatever kind.

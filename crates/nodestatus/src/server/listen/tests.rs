@@ -20,9 +20,7 @@ use tokio::task::JoinSet;
 use topics::GoUuid;
 
 use super::super::answer::Router;
-use super::super::node_list::NodeList;
-use super::super::on_demand::{Joined, Make, OutageStatement};
-use super::super::peers::Peers;
+use super::super::on_demand::Make;
 use super::{ServerLimits, serve};
 use crate::cluster_status::NodeAddress;
 use crate::identity::ClusterIdentity;
@@ -90,16 +88,14 @@ impl Site {
         let (places, place) = watch::channel(None);
         let (to_bound, bound) = watch::channel(None);
         let limit = Duration::from_millis(100);
-        let joined = Joined::new(cluster.clone(), own_node, clock, limit);
-        let node_list = Arc::new(NodeList::new(cluster, clock, limit, bound.clone()));
-        let peers = Peers::new(Arc::clone(&node_list), clock, ground.peer);
-        let outage = OutageStatement::new(site_outage(&made), clock, limit);
         let totals = watch::Sender::<Totals>::default();
         totals.send_modify(|it| it.codes = &["budget"]);
-        let router = Router::new((topic_root, clock), joined, Arc::clone(&node_list), peers, outage)
-            .counting(totals.subscribe());
+        let (files, said) = ((topic_root, clock), (site_outage(&made), totals.subscribe()));
+        let limits = (limit, ground.peer);
+        let router = Arc::new(Router::new(files, (cluster, own_node), limits, bound.clone(), said));
+        let asked = Arc::clone(&router);
         let mut tasks = JoinSet::new();
-        tasks.spawn(async move { node_list.keep().await });
+        tasks.spawn(async move { asked.node_list.keep().await });
         tasks.spawn(serve(ground, router, place, to_bound));
         Self { root, sim, made, places, bound, _tasks: tasks }
     }
@@ -148,10 +144,11 @@ impl Site {
         self.write("run/zedkube/NodeDrainProgress/global.json", &progress);
     }
 
-    fn label(&self, labels: &Value) {
+    /// Gives our node these roles.
+    fn roles(&self, roles: &[&str]) {
         assert!(self.sim.edit("nodes", "", "n1", |node| {
-            for (name, value) in labels.as_object().unwrap() {
-                node["metadata"]["labels"][name] = value.clone();
+            for role in roles {
+                node["metadata"]["labels"][format!("node-role.kubernetes.io/{role}")] = "true".into();
             }
         }));
     }
@@ -196,8 +193,26 @@ async fn rest(stream: &TcpStream) -> String {
     String::from_utf8(all).unwrap()
 }
 
+/// The whole answer, with its head.
+async fn whole(address: SocketAddr, method: &str, path: &str) -> String {
+    say(address, &format!("{method} {path} HTTP/1.1\r\nHost: n1\r\n\r\n")).await
+}
+
+/// A connection from another address.
+async fn from(own: &str, address: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::new(own.parse().unwrap(), 0)).unwrap();
+    socket.connect(address).await.unwrap()
+}
+
+/// What comes back on it; empty where it was closed.
+async fn is_well(stream: &TcpStream) -> String {
+    drop(send(stream, b"GET /healthz HTTP/1.1\r\nHost: n1\r\n\r\n").await);
+    rest(stream).await
+}
+
 pub(in crate::server) async fn ask(address: SocketAddr, method: &str, path: &str) -> (u16, String) {
-    let text = say(address, &format!("{method} {path} HTTP/1.1\r\nHost: n1\r\n\r\n")).await;
+    let text = whole(address, method, path).await;
     let code = text.split(' ').nth(1).unwrap_or("0").parse().unwrap();
     (code, text.split_once("\r\n\r\n").unwrap_or_default().1.to_owned())
 }
@@ -220,9 +235,7 @@ async fn in_tls(address: SocketAddr, identity: &ClusterIdentity, lines: &str) ->
 #[tokio::test]
 async fn d_k22_nodes_of_the_cluster_are_answered_in_tls_on_the_same_port_and_nobody_else_is() {
     let (site, address) = Site::open(ground()).await;
-    site.label(
-        &json!({ "node-role.kubernetes.io/control-plane": "true", "node-role.kubernetes.io/etcd": "true" }),
-    );
+    site.roles(&["control-plane", "etcd"]);
     let [ours, other] = [SECRETS[1], "another"].map(|it| ClusterIdentity::of(it).unwrap());
     let bearer =
         |of: &ClusterIdentity| format!("Authorization: {}\r\n", of.header().unwrap().to_str().unwrap());
@@ -285,16 +298,13 @@ fn hang(site: &Site) {
 
 #[tokio::test]
 async fn status_names_the_cluster_on_a_server_and_is_empty_elsewhere_and_on_any_trouble() {
-    for (labels, body) in [
-        (json!({}), String::new()),
-        (json!({ "node-role.kubernetes.io/control-plane": "true" }), String::new()),
-        (
-            json!({ "node-role.kubernetes.io/control-plane": "true", "node-role.kubernetes.io/etcd": "true" }),
-            format!("cluster:{CLUSTER}"),
-        ),
+    for (roles, body) in [
+        (&[][..], String::new()),
+        (&["control-plane"], String::new()),
+        (&["control-plane", "etcd"], format!("cluster:{CLUSTER}")),
     ] {
         let (site, address) = Site::open(ground()).await;
-        site.label(&labels);
+        site.roles(roles);
         assert_eq!(get(address, "/status").await, (200, body));
         let refused = (405, "405 - Method Not Allowed".to_owned());
         assert_eq!(ask(address, "POST", "/status").await, refused);
@@ -357,7 +367,7 @@ async fn the_page_and_the_figures_tell_the_drain_and_no_answer_holds_a_secret() 
     for line in ["pillar_drain_blocked_pods{code=\"budget\"} 1", "pillar_drain_last_seconds 61"] {
         assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
     }
-    site.label(&json!({ "node-role.kubernetes.io/master": "", "node-role.kubernetes.io/etcd": "" }));
+    site.roles(&["master", "etcd"]);
     let (_, facts) = get(address, "/status.json").await;
     let facts: topics::NodeStatus = serde_json::from_str(&facts).unwrap();
     assert_eq!((facts.node.as_str(), facts.leader.as_str()), ("n-1", "n2"));
@@ -367,7 +377,7 @@ async fn the_page_and_the_figures_tell_the_drain_and_no_answer_holds_a_secret() 
     let served =
         ["/status", "/", "/status.json", "/drain", "/metrics", "/healthz", "/readyz", "/outage", "/app"];
     for path in served.into_iter().chain(["/cluster-app", "/nothing"]) {
-        let whole = say(address, &format!("GET {path} HTTP/1.1\r\nHost: n1\r\n\r\n")).await;
+        let whole = whole(address, "GET", path).await;
         assert!(whole.contains("cache-control: no-store"), "{whole}");
         assert!(SECRETS.iter().all(|it| !whole.contains(it)), "{whole}");
     }
@@ -430,12 +440,8 @@ async fn slow_heads_and_idle_connections_end_in_time_and_keep_nobody_of_another_
         held.push(stream);
     }
     // A fifth of that address finds no room; another address does.
-    assert_eq!(say(address, "GET /healthz HTTP/1.1\r\nHost: n1\r\n\r\n").await, "");
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind("127.0.0.9:0".parse().unwrap()).unwrap();
-    let other = socket.connect(address).await.unwrap();
-    send(&other, b"GET /healthz HTTP/1.1\r\nHost: n1\r\n\r\n").await.unwrap();
-    assert!(rest(&other).await.starts_with("HTTP/1.1 200"));
+    assert_eq!(whole(address, "GET", "/healthz").await, "");
+    assert!(is_well(&from("127.0.0.9", address).await).await.starts_with("HTTP/1.1 200"));
     for stream in &held {
         assert!(!rest(stream).await.contains(" 200 "));
     }
@@ -449,30 +455,14 @@ async fn sixty_addresses_with_slow_connections_keep_no_node_of_the_cluster_out()
     site.sim.edit("nodes", "", "n1", |it| {
         it["status"]["addresses"] = json!([{ "type": "InternalIP", "address": "127.0.2.1" }]);
     });
-    let from = async |of: String| {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind(of.parse().unwrap()).unwrap();
-        socket.connect(address).await.unwrap()
-    };
     let mut held = Vec::new();
     for nth in 1..=60 {
-        held.push(from(format!("127.0.1.{nth}:0")).await);
+        held.push(from(&format!("127.0.1.{nth}"), address).await);
     }
     // The nodes are read once it gets narrow.
-    soon(async {
-        loop {
-            let node = from("127.0.2.1:0".to_owned()).await;
-            if send(&node, b"GET /healthz HTTP/1.1\r\nHost: n1\r\n\r\n").await.is_ok()
-                && rest(&node).await.starts_with("HTTP/1.1 200")
-            {
-                break;
-            }
-        }
-    })
-    .await;
-    let other = from("127.0.3.1:0".to_owned()).await;
-    drop(send(&other, b"GET /healthz HTTP/1.1\r\nHost: n1\r\n\r\n").await);
-    assert_eq!(rest(&other).await, "", "of no node");
+    soon(async { while !is_well(&from("127.0.2.1", address).await).await.starts_with("HTTP/1.1 200") {} })
+        .await;
+    assert_eq!(is_well(&from("127.0.3.1", address).await).await, "", "of no node");
     drop(held);
 }
 
@@ -504,8 +494,7 @@ async fn s5_head_is_the_head_of_get_without_a_body_for_every_path() {
     for path in
         ["/status", "/", "/drain", "/metrics", "/healthz", "/readyz", "/app", "/cluster-app", "/nothing"]
     {
-        let whole = |method: &str| format!("{method} {path} HTTP/1.1\r\nHost: n1\r\n\r\n");
-        let (head, get) = (say(address, &whole("HEAD")).await, say(address, &whole("GET")).await);
+        let (head, get) = (whole(address, "HEAD", path).await, whole(address, "GET", path).await);
         let without = |text: &str| {
             let (head, _) = text.split_once("\r\n\r\n").unwrap();
             // The time of the answer, and the length of a page that tells times.
@@ -538,7 +527,7 @@ async fn s5_further_addresses_are_those_that_are_set_from_the_start_and_without_
     for ip in ["127.0.0.1", "127.0.0.2", "127.0.0.5"] {
         assert!(TcpStream::connect(at(ip)).await.is_err(), "{ip}");
     }
-    site.label(&json!({ "node-role.kubernetes.io/master": "", "node-role.kubernetes.io/etcd": "" }));
+    site.roles(&["master", "etcd"]);
     site.at("127.0.0.2").await;
     // What is asked about the cluster is answered as at its place, once a second.
     let named = (200, format!("cluster:{CLUSTER}"));

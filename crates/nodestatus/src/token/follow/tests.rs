@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 use super::super::keys::{TokenKeys, Tpm};
 use super::super::manifest;
 use super::super::tests::samples::*;
-use super::follow_with;
+use super::follow;
 use crate::token::fault::{BlockAnswer, ClusterToken, Sealed};
 
 const KEY_FILE: &str = "persist/certs/ecdh.key.pem";
@@ -60,7 +60,7 @@ impl Site {
         let (asked, wanted) = watch::channel(None);
         let (outbox, answers) = agent::inbox();
         let mut task = JoinSet::new();
-        task.spawn(follow_with(context.clone(), keys(&topic_root), wanted, outbox));
+        task.spawn(follow(context.clone(), keys(&topic_root), wanted, outbox));
         let (controller, device) = (secret_key("controller"), secret_key("device"));
         let held = (stopper, task, ear);
         let site = Self { root, context, asked, answers, controller, device, _held: held };
@@ -83,6 +83,21 @@ impl Site {
 
     fn publish_device(&self) {
         self.publish("tpmmgr", device_cert(&cert(&self.device.public_key()), false));
+    }
+
+    /// With both certificates published, and the vault open.
+    fn ready() -> Self {
+        let site = Self::new();
+        site.publish_controller();
+        site.publish_device();
+        std::fs::create_dir_all(site.root.path().join("persist/vault")).unwrap();
+        site
+    }
+
+    /// A token with a manifest is asked for and told.
+    async fn opens(&mut self, token: &str, manifest: &[u8], bootstrap: bool) {
+        self.ask(self.seal(&message(token, manifest)), bootstrap);
+        assert_eq!(self.answer().await, clear(token));
     }
 
     fn seal(&self, clear: &[u8]) -> CipherBlockStatus {
@@ -162,9 +177,7 @@ async fn certificates_may_come_late_and_go_and_a_token_may_change() {
 
 #[tokio::test]
 async fn a_token_for_another_key_is_told_by_its_hash() {
-    let mut site = Site::new();
-    site.publish_controller();
-    site.publish_device();
+    let mut site = Site::ready();
     let mut block = site.seal(&message(TEXT, b""));
     block.clear_text_hash.as_mut().unwrap().0[0] ^= 1;
     site.ask(block, false);
@@ -172,23 +185,16 @@ async fn a_token_for_another_key_is_told_by_its_hash() {
     site.ask(site.seal(b"\x42\x7fshort"), false);
     assert!(site.fault().await.contains("cannot be read: it ends within a field"));
     // A message without a token is an empty token, as in the reference.
-    site.ask(site.seal(&message("", b"")), false);
-    assert_eq!(site.answer().await, clear(""));
+    site.opens("", b"", false).await;
 }
 
 #[tokio::test]
 async fn the_manifest_is_written_on_the_bootstrap_node_alone_once_and_for_its_owner_alone() {
-    let mut site = Site::new();
-    site.publish_controller();
-    site.publish_device();
-    std::fs::create_dir_all(site.root.path().join("persist/vault")).unwrap();
-    let block = |text: &str| site.seal(&message(TEXT, &gzip(text.as_bytes())));
-    let (first, second) = (block("kind: A\n"), block("kind: B\n"));
-    site.ask(first.clone(), false);
-    assert_eq!(site.answer().await, clear(TEXT));
+    let mut site = Site::ready();
+    let (first, second) = (gzip(b"kind: A\n"), gzip(b"kind: B\n"));
+    site.opens(TEXT, &first, false).await;
     assert!(!site.manifest().exists());
-    site.ask(first.clone(), true);
-    assert_eq!(site.answer().await, clear(TEXT));
+    site.opens(TEXT, &first, true).await;
     let file = site.manifest();
     let written = || {
         let meta = std::fs::metadata(&file).unwrap();
@@ -197,26 +203,19 @@ async fn the_manifest_is_written_on_the_bootstrap_node_alone_once_and_for_its_ow
     let (text, mode, inode) = written();
     assert_eq!((text.as_str(), mode), ("kind: A\n", 0o600));
     // Opened again, the file stays; another manifest replaces it.
-    site.ask(site.seal(&message("no manifest", b"")), true);
-    assert_eq!(site.answer().await, clear("no manifest"));
-    site.ask(first, true);
-    assert_eq!(site.answer().await, clear(TEXT));
+    site.opens("no manifest", b"", true).await;
+    site.opens(TEXT, &first, true).await;
     assert_eq!(written().2, inode, "written again");
-    site.ask(second, true);
-    assert_eq!(site.answer().await, clear(TEXT));
+    site.opens(TEXT, &second, true).await;
     assert_eq!(written().0, "kind: B\n");
     // None removes none.
-    site.ask(site.seal(&message("no manifest", b"")), true);
-    assert_eq!(site.answer().await, clear("no manifest"));
+    site.opens("no manifest", b"", true).await;
     assert_eq!(written().0, "kind: B\n");
 }
 
 #[tokio::test]
 async fn a_manifest_that_cannot_be_unpacked_or_is_too_long_is_refused_and_the_token_told() {
-    let mut site = Site::new();
-    site.publish_controller();
-    site.publish_device();
-    std::fs::create_dir_all(site.root.path().join("persist/vault")).unwrap();
+    let mut site = Site::ready();
     let most = vec![b'a'; 1 << 20];
     let longer = [most.as_slice(), b"a"].concat();
     let mut torn = gzip(b"kind: A\n");
@@ -228,27 +227,22 @@ async fn a_manifest_that_cannot_be_unpacked_or_is_too_long_is_refused_and_the_to
         (torn, "the manifest cannot be unpacked"),
         (b"kind: A\n".to_vec(), "the manifest cannot be unpacked"),
     ] {
-        site.ask(site.seal(&message(why, &packed)), true);
-        assert_eq!(site.answer().await, clear(why));
+        site.opens(why, &packed, true).await;
         assert!(!site.manifest().exists(), "{why}");
         // The next answer shows that the last block is done.
-        site.ask(site.seal(&message("x", b"")), true);
-        assert_eq!(site.answer().await, clear("x"));
+        site.opens("x", b"", true).await;
         assert!(site.log().contains(why), "{}", site.log());
     }
-    site.ask(site.seal(&message("longest", &gzip(&most))), true);
-    assert_eq!(site.answer().await, clear("longest"));
+    site.opens("longest", &gzip(&most), true).await;
     assert_eq!(std::fs::metadata(site.manifest()).unwrap().len(), 1 << 20);
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_the_vault_no_manifest_is_written_beside_it_and_it_is_tried_again() {
-    let mut site = Site::new();
-    site.publish_controller();
-    site.publish_device();
-    site.ask(site.seal(&message(TEXT, &gzip(b"kind: A\n"))), true);
-    assert_eq!(site.answer().await, clear(TEXT));
+    let mut site = Site::ready();
     let vault = site.root.path().join("persist/vault");
+    std::fs::remove_dir(&vault).unwrap();
+    site.opens(TEXT, &gzip(b"kind: A\n"), true).await;
     assert!(!vault.exists());
     // A minute later it is tried again, and nothing new is said.
     assert_eq!(site.answer().await, clear(TEXT));
@@ -290,13 +284,11 @@ async fn a_tpm_that_hangs_is_given_up_in_time_and_its_answer_used_when_it_is_ask
 
 #[tokio::test]
 async fn s2_no_log_and_no_file_tells_the_token_the_manifest_or_the_key() {
-    let mut site = Site::new();
-    site.publish_controller();
-    site.publish_device();
+    let mut site = Site::ready();
+    std::fs::remove_dir(site.root.path().join("persist/vault")).unwrap();
     let yaml = "kind: Registration\npassword: hunter2hunter2\n";
     for (text, bootstrap) in [(TEXT, true), ("another", true), (TEXT, false)] {
-        site.ask(site.seal(&message(text, &gzip(yaml.as_bytes()))), bootstrap);
-        assert_eq!(site.answer().await, clear(text));
+        site.opens(text, &gzip(yaml.as_bytes()), bootstrap).await;
     }
     std::fs::create_dir_all(site.root.path().join("persist/vault")).unwrap();
     let mut wrong = site.seal(&message(TEXT, yaml.as_bytes()));

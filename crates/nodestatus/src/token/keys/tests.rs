@@ -48,7 +48,7 @@ fn certs(is_tpm: bool) -> Certs {
 }
 
 fn order(is_tpm: bool) -> BlockRequest {
-    plan(&fixed(), &certs(is_tpm)).map_err(|fault| fault.to_string()).unwrap()
+    plan(&fixed(), &certs(is_tpm)).unwrap()
 }
 
 fn refusal(result: Result<SharedPoint, TokenFault>) -> String {
@@ -60,13 +60,13 @@ fn what_openssl_encrypted_is_decrypted_with_a_key_file_of_either_form() {
     for key in [DEVICE_KEY, DEVICE_KEY_PKCS8] {
         let site = site(Ok(Vec::new()));
         site.write(KEY_FILE, key);
-        let shared = site.keys.shared(&order(false)).map_err(|fault| fault.to_string()).unwrap();
+        let shared = site.keys.shared(&order(false)).unwrap();
         assert_eq!(shared.as_slice(), bytes(POINT));
-        let clear = order(false).open(&shared).map_err(|fault| fault.to_string()).unwrap();
-        let fields = fields::read(&clear).map_err(str::to_owned).unwrap();
+        let clear = order(false).open(&shared).unwrap();
+        let fields = fields::read(&clear).unwrap();
         assert_eq!(fields.token, TOKEN);
         std::fs::create_dir_all(site.root.path().join("persist/vault")).unwrap();
-        manifest::put(&site.keys.topic_root, fields.manifest).map_err(|fault| fault.to_string()).unwrap();
+        manifest::put(&site.keys.topic_root, fields.manifest).unwrap();
         assert_eq!(std::fs::read_to_string(site.root.path().join(manifest::FILE)).unwrap(), MANIFEST);
         assert!(site.asked.try_recv().is_err(), "the TPM was asked");
     }
@@ -76,7 +76,7 @@ fn what_openssl_encrypted_is_decrypted_with_a_key_file_of_either_form() {
 fn what_openssl_encrypted_is_decrypted_with_what_a_tpm_says() {
     let site = site(Ok(bytes(RESPONSE)));
     site.write(DEVICE_CERT_FILE, "");
-    let shared = site.keys.shared(&order(true)).map_err(|fault| fault.to_string()).unwrap();
+    let shared = site.keys.shared(&order(true)).unwrap();
     assert_eq!(site.asked.try_recv().unwrap(), bytes(COMMAND));
     assert!(order(true).open(&shared).is_ok());
 }
@@ -218,7 +218,7 @@ fn the_first_certificate_of_a_chain_that_can_be_read_counts() {
 fn the_wrong_key_or_data_ends_at_the_hash() {
     let site = site(Ok(Vec::new()));
     site.write(KEY_FILE, DEVICE_KEY);
-    let shared = site.keys.shared(&order(false)).map_err(|fault| fault.to_string()).unwrap();
+    let shared = site.keys.shared(&order(false)).unwrap();
     let mut other = shared.clone();
     other[63] ^= 1;
     let told = order(false).open(&other).map(|_| ()).unwrap_err().status_text();
@@ -227,6 +227,6 @@ fn the_wrong_key_or_data_ends_at_the_hash() {
     );
     let mut block = fixed();
     *block.cipher_data.as_mut().unwrap().0.last_mut().unwrap() ^= 1;
-    let order = plan(&block, &certs(false)).map_err(|fault| fault.to_string()).unwrap();
+    let order = plan(&block, &certs(false)).unwrap();
     assert!(matches!(order.open(&shared), Err(TokenFault::Mismatch)));
 }

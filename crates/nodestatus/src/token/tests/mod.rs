@@ -5,17 +5,14 @@ pub(super) mod samples;
 use std::path::Path;
 use std::sync::Arc;
 
-use agent::{AgentContext, Clock, Troubles};
-use pubsub::{TopicRoot, store};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
+use pubsub::store;
 use topics::{ControllerCert, DeviceNetworkStatus, EdgeNodeCert, EdgeNodeClusterConfig, Topic, go_json};
 
 use super::follow::tests::files;
 use super::manifest;
 use crate::ClusterMembership;
 use crate::Membership;
-use crate::cluster_status::Speaker;
+use crate::cluster_status::Node;
 use samples::*;
 
 const STATUS: &str = "run/zedkube/EdgeNodeClusterStatus/global.json";
@@ -28,9 +25,8 @@ fn golden(topic: &str, sample: &str) -> Vec<u8> {
 #[tokio::test]
 async fn s2_the_status_has_the_references_bytes_and_is_the_only_file_with_the_token_until_the_node_has_left()
 {
-    let root = tempfile::tempdir().unwrap();
-    let topic_root = TopicRoot::open(root.path()).unwrap();
-    let (_stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "");
+    let mut node = Node::new(ClusterMembership::default());
+    let topic_root = node.topic_root.clone();
     let put = |path: &Path, bytes: &[u8]| store::replace(path, bytes).unwrap();
     let mut config: EdgeNodeClusterConfig =
         go_json::from_slice(&golden("EdgeNodeClusterConfig", "tiebreaker-lb-masters")).unwrap();
@@ -51,12 +47,8 @@ async fn s2_the_status_has_the_references_bytes_and_is_the_only_file_with_the_to
         config: Some(Arc::new(config.clone())),
         left: None,
     };
-    let cluster_membership = watch::Sender::new(stands(Membership::Member, &config));
-    let (sender, mut places) = watch::channel(None);
-    let troubles = Troubles::open(&topic_root, context.clock, "zedkube");
-    let speaker = Speaker::open(&troubles).unwrap();
-    let mut task = JoinSet::new();
-    task.spawn(speaker.follow(context.clone(), cluster_membership.subscribe(), sender));
+    node.members.send_replace(stands(Membership::Member, &config));
+    let mut places = node.start();
     places.wait_for(Option::is_some).await.unwrap();
     let said = std::fs::read_to_string(topic_root.path(STATUS)).unwrap();
     let expected = golden("EdgeNodeClusterStatus", "bootstrap-lb");
@@ -64,7 +56,7 @@ async fn s2_the_status_has_the_references_bytes_and_is_the_only_file_with_the_to
     assert_eq!(std::fs::read_to_string(topic_root.path(manifest::FILE)).unwrap(), MANIFEST);
     let tells = || {
         let mut found = Vec::new();
-        files(root.path(), &mut found);
+        files(topic_root.root(), &mut found);
         assert!(found.len() > 5, "{found:?}");
         found.retain(|(_, content)| content.windows(6).any(|it| it == b"s3cr3t"));
         found.into_iter().map(|(path, _)| path).collect::<Vec<_>>()
@@ -73,18 +65,15 @@ async fn s2_the_status_has_the_references_bytes_and_is_the_only_file_with_the_to
     // The node is on its way out, and the power goes: what the cluster is reached by comes back.
     let left = Some(Arc::new(config.clone()));
     config.valid = false;
-    cluster_membership.send_replace(ClusterMembership { left, ..stands(Membership::Leaving, &config) });
-    drop((task, speaker));
+    node.members.send_replace(ClusterMembership { left, ..stands(Membership::Leaving, &config) });
+    node.stop();
     store::remove(&topic_root.path(STATUS)).unwrap();
-    let speaker = Speaker::open(&troubles).unwrap();
-    let (sender, mut places) = watch::channel(None);
-    let mut task = JoinSet::new();
-    task.spawn(speaker.follow(context, cluster_membership.subscribe(), sender));
+    places = node.start();
     places.wait_for(Option::is_some).await.unwrap();
     assert_eq!(std::fs::read_to_string(topic_root.path(STATUS)).unwrap(), said);
     assert_eq!(tells(), [topic_root.path(STATUS).display().to_string()]);
     // It has left: no file has it any more.
-    cluster_membership.send_replace(stands(Membership::Outside, &config));
+    node.members.send_replace(stands(Membership::Outside, &config));
     places.wait_for(Option::is_none).await.unwrap();
     assert!(tells().is_empty(), "{:?}", tells());
 }
