@@ -359,13 +359,13 @@ async fn s1_applications_ask_for_what_their_own_role_grants_and_nothing_else() {
     };
     let troubles = Troubles::open(&world.topic_root, context.clock, "zedkube");
     let (cluster, wanted) = (world.cluster.handle(), watch::Sender::default());
-    let apps = clusterview::apps::Apps::open(&context, &troubles, cluster, own_node, wanted).unwrap();
+    let pipe = clusterview::apps::Pipe::new(tokio::io::sink());
     // A line is marked, and the status is there.
     let marked = world.until::<AppLogMarks>("zedkube", "a line to be handed on", |it| {
         it.is_some_and(|it| it.containers.iter().any(|container| !container.moments.is_empty()))
     });
     tokio::select! {
-        () = apps.run(clusterview::apps::Pipe::new(tokio::io::sink())) => panic!("it ends with its stopper"),
+        ended = clusterview::apps::run(&context, &troubles, cluster, own_node, wanted, pipe) => panic!("{ended:?}"),
         _ = marked => {}
     }
     assert!(world.text(&format!("run/zedkube/ENClusterAppStatus/{APP}.json")).is_some());

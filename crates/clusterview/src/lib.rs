@@ -26,7 +26,7 @@ use kubeapi::{ApiClient, OwnNode};
 use tokio::sync::watch;
 use topics::EdgeNodeClusterConfig;
 
-use apps::{AppRequirements, Apps, Pipe};
+use apps::{AppRequirements, Pipe};
 use consoles::ConsoleFiles;
 use leader::{Door, Leader, Leadership};
 use lease::ElectionTimes;
@@ -101,12 +101,8 @@ impl ClusterView {
             stats::run(troubles, self.cluster.clone(), clock, self.leader.leadership(), config.clone())
         });
         let apps = duties::keep("applications", context, || {
-            let (cluster, own_node, pipe) = (self.cluster.clone(), self.own_node.clone(), pipe.clone());
-            let wanted = self.wanted.clone();
-            async move {
-                Apps::open(context, troubles, cluster, own_node, wanted)?.run(pipe).await;
-                Ok(())
-            }
+            let (cluster, own_node) = (self.cluster.clone(), self.own_node.clone());
+            apps::run(context, troubles, cluster, own_node, self.wanted.clone(), pipe.clone())
         });
         let services = duties::keep_until_stop("services of users", context, || {
             services::run(context, troubles, self.cluster.clone())

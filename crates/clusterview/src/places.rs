@@ -109,32 +109,3 @@ async fn keep(cluster: &ApiClient, node: &str, set: &str, how: Affinity) -> Resu
     info!(set, node, affinity = how.number(), "changed the affinity of machines");
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_affinity_is_the_references() {
-        let here = json!([{ "key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"] }]);
-        let preferred = json!({ "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution":
-            [{ "weight": 100, "preference": { "matchExpressions": here } }] } });
-        let required = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution":
-            { "nodeSelectorTerms": [{ "matchExpressions": here }] } } });
-        assert_eq!(wanted("n1", Affinity::Preferred), Some(preferred.clone()));
-        assert_eq!(wanted("n1", Affinity::Required), Some(required.clone()));
-        assert_eq!(wanted("n1", Affinity::from(2)), None);
-        assert_eq!(change(&required, &required), None);
-        assert_eq!(change(&Value::Null, &required), Some(required.clone()));
-        let pods = json!({ "podAffinity": { "a": 1 }, "nodeAffinity": preferred["nodeAffinity"] });
-        let patch = change(&pods, &required).unwrap();
-        assert_eq!(patch["podAffinity"], Value::Null);
-        assert!(patch.as_object().unwrap().contains_key("podAffinity"));
-        let node = patch["nodeAffinity"].as_object().unwrap();
-        assert_eq!(node["preferredDuringSchedulingIgnoredDuringExecution"], Value::Null);
-        assert_eq!(
-            node["requiredDuringSchedulingIgnoredDuringExecution"],
-            required["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-        );
-    }
-}

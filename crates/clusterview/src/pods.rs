@@ -54,6 +54,7 @@ pub struct LogLine {
 struct LineSplitter {
     begun: Vec<u8>,
     left_out: usize,
+    /// Number of lines without a time.
     strange: usize,
 }
 
@@ -75,11 +76,6 @@ impl LineSplitter {
         if !self.begun.is_empty() {
             self.complete(out);
         }
-    }
-
-    /// Number of lines without a time.
-    fn strange(&self) -> usize {
-        self.strange
     }
 
     fn keep(&mut self, bytes: &[u8]) {
@@ -200,8 +196,8 @@ impl ContainerLog {
                     if self.ended {
                         self.lines.finish(&mut read.lines);
                     }
-                    if self.lines.strange() > 0 {
-                        debug!(call = self.what, lines = self.lines.strange(), "lines without a time");
+                    if self.lines.strange > 0 {
+                        debug!(call = self.what, lines = self.lines.strange, "lines without a time");
                     }
                     read.then = LogEnd::End;
                     break;
@@ -360,7 +356,7 @@ mod tests {
     fn what_has_no_time_is_no_line_and_bytes_that_are_no_text_are_shown_as_such() {
         let text = [b"unable to retrieve container logs for containerd://1\n", AT.as_bytes(), b" a\xffb\n"];
         let (out, lines) = read(&text);
-        assert_eq!((out, lines.strange()), (vec![line("a\u{fffd}b", 0)], 1));
+        assert_eq!((out, lines.strange), (vec![line("a\u{fffd}b", 0)], 1));
         // An offset is the same instant.
         let (out, _) = read(&[b"2026-03-14T11:30:00.000000001+02:00 a\n"]);
         assert_eq!(out, [line("a", 0)]);

@@ -42,10 +42,12 @@ enum Ear {
 /// Applications, pods, and published statuses.
 #[derive(Debug, Default)]
 pub(super) struct AppTable {
-    apps: BTreeMap<String, App>,
-    read: bool,
-    node: Option<String>,
-    pods: Vec<AppPod>,
+    pub(super) apps: BTreeMap<String, App>,
+    /// All existing configs have been passed in.
+    pub(super) read: bool,
+    pub(super) node: Option<String>,
+    /// As last received.
+    pub(super) pods: Vec<AppPod>,
     ear: Ear,
     said: BTreeMap<String, ENClusterAppStatus>,
     /// Earliest time of the next publication.
@@ -85,10 +87,6 @@ impl AppTable {
         self.judge();
     }
 
-    pub(super) fn node_name(&self) -> Option<&str> {
-        self.node.as_deref()
-    }
-
     /// Whether pods are needed.
     pub(super) fn is_wanted(&self) -> bool {
         self.node.is_some() && !self.apps.is_empty()
@@ -110,19 +108,6 @@ impl AppTable {
     /// Whether the pods are up to date.
     pub(super) fn is_well(&self) -> bool {
         self.ear == Ear::Well
-    }
-
-    pub(super) fn apps(&self) -> &BTreeMap<String, App> {
-        &self.apps
-    }
-
-    pub(super) const fn is_read(&self) -> bool {
-        self.read
-    }
-
-    /// As last received.
-    pub(super) fn pods(&self) -> &[AppPod] {
-        &self.pods
     }
 
     /// The next action. To be called until there is none; each action ends with [`AppTable::done`].

@@ -36,13 +36,13 @@ pub(super) struct Scene {
 
 impl Scene {
     pub(super) fn of(book: &AppTable) -> Self {
-        let runs = book.apps().iter().filter(|(_, app)| app.designated).flat_map(|(key, app)| {
-            let pods = book.pods().iter();
+        let runs = book.apps.iter().filter(|(_, app)| app.designated).flat_map(|(key, app)| {
+            let pods = book.pods.iter();
             pods.flat_map(move |pod| containers(app, pod).map(move |run| (source(key, pod, run.0), run.1)))
         });
         Self {
-            apps: book.is_read().then(|| book.apps().keys().cloned().collect()),
-            pods: book.is_well().then(|| book.pods().iter().map(|pod| pod.uid.clone()).collect()),
+            apps: book.read.then(|| book.apps.keys().cloned().collect()),
+            pods: book.is_well().then(|| book.pods.iter().map(|pod| pod.uid.clone()).collect()),
             runs: runs.into_map(),
         }
     }
@@ -119,7 +119,7 @@ impl LogCourse {
             self.tracks.iter().filter(|(it, track)| gone(it, track)).map(|(it, _)| it.clone()).collect();
         for source in gone {
             if let Some(track) = self.tracks.remove(&source) {
-                self.resting.insert(source, track.into_mark());
+                self.resting.insert(source, track.mark);
             }
         }
         let (apps, pods) = (&self.scene.apps, &self.scene.pods);
@@ -138,9 +138,9 @@ impl LogCourse {
     pub(super) fn due(&mut self, now: Mono) -> Option<(LogSource, LogRange)> {
         self.scene.pods.as_ref()?;
         for (source, track) in &mut self.tracks {
-            let before = track.mark().restarts;
+            let before = track.mark.restarts;
             let Some(wanted) = track.due(now) else { continue };
-            if track.mark().restarts != before {
+            if track.mark.restarts != before {
                 self.changed.insert(source.app.clone());
             }
             return Some((source.clone(), wanted));
@@ -162,7 +162,7 @@ impl LogCourse {
     pub(super) fn note_handed_on(&mut self, source: &LogSource, lines: &[LogLine]) {
         if let Some(track) = self.tracks.get_mut(source) {
             for line in lines {
-                track.note(line.at);
+                track.mark.note(line.at);
             }
             self.changed.insert(source.app.clone());
         }
@@ -170,9 +170,9 @@ impl LogCourse {
 
     pub(super) fn ended(&mut self, source: &LogSource, now: Mono, outcome: ReadEnd) {
         if let Some(track) = self.tracks.get_mut(source) {
-            let before = track.mark().restarts;
+            let before = track.mark.restarts;
             track.ended(now, outcome);
-            if track.mark().restarts != before {
+            if track.mark.restarts != before {
                 self.changed.insert(source.app.clone());
             }
         }
@@ -186,7 +186,7 @@ impl LogCourse {
     }
 
     fn marks(&self, key: &str) -> Option<AppLogMarks> {
-        let tracks = self.tracks.iter().map(|(source, track)| (source, track.mark()));
+        let tracks = self.tracks.iter().map(|(source, track)| (source, &track.mark));
         let mut marks: Vec<_> = tracks.chain(&self.resting).filter(|(source, _)| source.app == key).collect();
         marks.order_by_key(|(source, _)| *source);
         let containers: Vec<AppLogMark> =

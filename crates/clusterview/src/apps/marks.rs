@@ -74,7 +74,7 @@ pub(super) struct Sieve {
     left: BTreeMap<Timestamp, u32>,
     floor: Option<Timestamp>,
     /// A known line was met: it is the log that the mark is of.
-    anchored: bool,
+    pub(super) anchored: bool,
 }
 
 impl Sieve {
@@ -93,11 +93,6 @@ impl Sieve {
         }
         self.anchored |= !news;
         news
-    }
-
-    /// Whether a known line was met.
-    pub(super) const fn is_anchored(&self) -> bool {
-        self.anchored
     }
 }
 
@@ -161,11 +156,11 @@ mod tests {
         let mut mark = LogMark::fresh(0);
         read(&mut mark, &[1, 2]);
         let mut sieve = Sieve::of(&mark);
-        assert!(sieve.is_news(at(3)) && !sieve.is_anchored());
+        assert!(sieve.is_news(at(3)) && !sieve.anchored);
         let mut sieve = Sieve::of(&mark);
-        assert!(!sieve.is_news(at(2)) && sieve.is_anchored());
+        assert!(!sieve.is_news(at(2)) && sieve.anchored);
         assert!(sieve.is_news(at(3)));
-        assert!(!Sieve::of(&LogMark::fresh(0)).is_anchored());
+        assert!(!Sieve::of(&LogMark::fresh(0)).anchored);
     }
 
     proptest! {

@@ -17,8 +17,7 @@ mod track;
 mod wanted;
 
 pub use app_table::{GAP, UNREACHABLE_AFTER};
-pub use logs::Pipe;
-pub use logs::{BATCH_BYTES, ROUND_BYTES};
-pub use task::Apps;
+pub use logs::{BATCH_BYTES, Pipe, ROUND_BYTES};
+pub use task::run;
 pub use track::{AGAIN, DOUBT, ROUND};
 pub use wanted::{AppRequirements, Console};

@@ -9,7 +9,7 @@ use futures::future::OptionFuture;
 use kubeapi::ApiClient;
 use pubsub::{Change, Codec, TopicRoot};
 use tokio::sync::watch;
-use topics::{AppInstanceConfig, AppLogMarks, ENClusterAppStatus, go_json};
+use topics::{AppInstanceConfig, ENClusterAppStatus, go_json};
 use tracing::{debug, info, warn};
 
 use super::app::App;
@@ -25,47 +25,26 @@ enum AppEvent {
     Read,
 }
 
-pub struct Apps {
-    context: AgentContext,
+/// Publishes ENClusterAppStatus for `own_node` and passes the logs on to `pipe`, until `context` says stop. What
+/// applications need beside pods goes into `wanted`. It begins with the values of an earlier run, and published ones
+/// stay.
+///
+/// Errors: another process publishes them, or their directories cannot be used.
+pub async fn run(
+    context: &AgentContext,
+    troubles: &Troubles,
     cluster: ApiClient,
     own_node: OwnNode,
-    status: Outlet<ENClusterAppStatus>,
-    marks: Outlet<AppLogMarks>,
     wanted: watch::Sender<AppRequirements>,
-}
-
-impl Apps {
-    /// Publishes both topics, with the values of an earlier run, for `own_node`. What applications need
-    /// beside pods goes into `wanted`.
-    ///
-    /// Errors: another process publishes them, or their directories cannot be used.
-    pub fn open(
-        context: &AgentContext,
-        troubles: &Troubles,
-        cluster: ApiClient,
-        own_node: OwnNode,
-        wanted: watch::Sender<AppRequirements>,
-    ) -> Result<Self, Error> {
-        Ok(Self {
-            wanted,
-            status: Outlet::open(troubles)?,
-            marks: Outlet::open(troubles)?,
-            context: context.clone(),
-            cluster,
-            own_node,
-        })
-    }
-
-    /// Publishes ENClusterAppStatus and passes the logs on to `pipe`, until `context` says stop. Published
-    /// values stay.
-    pub async fn run(self, pipe: Pipe) {
-        let Self { context, cluster, own_node, status, marks, wanted } = self;
-        let (scenes, scene) = watch::channel(Scene::default());
-        let (clock, stop) = (context.clock, context.stop.clone());
-        let reader = logs::LogReader { cluster: cluster.clone(), clock, stop, marks, pipe };
-        let mut teller = AppPublisher::new(clock, cluster, status, (scenes, wanted));
-        tokio::join!(logs::run(reader, scene), teller.run(&context, own_node.values()));
-    }
+    pipe: Pipe,
+) -> Result<(), Error> {
+    let (status, marks) = (Outlet::open(troubles)?, Outlet::open(troubles)?);
+    let (scenes, scene) = watch::channel(Scene::default());
+    let (clock, stop) = (context.clock, context.stop.clone());
+    let reader = logs::LogReader { cluster: cluster.clone(), clock, stop, marks, pipe };
+    let mut teller = AppPublisher::new(clock, cluster, status, (scenes, wanted));
+    tokio::join!(logs::run(reader, scene), teller.run(context, own_node.values()));
+    Ok(())
 }
 
 struct AppPublisher {

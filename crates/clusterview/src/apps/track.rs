@@ -52,7 +52,7 @@ struct LogReading {
 
 #[derive(Debug)]
 pub(super) struct ContainerTrack {
-    mark: LogMark,
+    pub(super) mark: LogMark,
     run: ContainerRun,
     /// `None` while there is nothing to read.
     next: Option<Mono>,
@@ -69,14 +69,6 @@ impl ContainerTrack {
     pub(super) fn new(mark: Option<LogMark>, run: ContainerRun, now: Mono) -> Self {
         let mark = mark.unwrap_or(LogMark::fresh(run.restarts));
         Self { mark, run, next: Some(now), doubted: false, reading: None, hurry: false, reads: 0 }
-    }
-
-    pub(super) fn mark(&self) -> &LogMark {
-        &self.mark
-    }
-
-    pub(super) fn into_mark(self) -> LogMark {
-        self.mark
     }
 
     pub(super) fn is_reading(&self) -> bool {
@@ -141,16 +133,12 @@ impl ContainerTrack {
             if !reading.sieve.is_news(line.at) {
                 continue;
             }
-            if !reading.sieve.is_anchored() && !self.doubted {
+            if !reading.sieve.anchored && !self.doubted {
                 return None;
             }
             news.push(line);
         }
         Some(news)
-    }
-
-    pub(super) fn note(&mut self, at: jiff::Timestamp) {
-        self.mark.note(at);
     }
 
     pub(super) fn ended(&mut self, now: Mono, outcome: ReadEnd) {

@@ -31,11 +31,11 @@ pub struct Console {
 impl AppRequirements {
     /// From `table`; `before` is the former value.
     pub(super) fn of(table: &AppTable, before: &Self) -> Self {
-        if !table.is_read() {
+        if !table.read {
             return Self::default();
         }
         let designated =
-            |native: bool| table.apps().values().filter(move |it| it.designated && it.native == native);
+            |native: bool| table.apps.values().filter(move |it| it.designated && it.native == native);
         let ports = designated(true).flat_map(|it| it.ports.iter().cloned()).collect();
         let places = designated(false).map(|it| (it.name.clone(), it.affinity)).into_map();
         Self { consoles: consoles(table, before), ports: Some(ports), places: Some(places) }
@@ -43,7 +43,7 @@ impl AppRequirements {
 }
 
 fn consoles(table: &AppTable, before: &AppRequirements) -> Option<BTreeMap<String, Console>> {
-    let apps = || table.apps().iter().filter(|(_, app)| app.console && !app.native);
+    let apps = || table.apps.iter().filter(|(_, app)| app.console && !app.native);
     if apps().next().is_none() {
         return Some(BTreeMap::new());
     }
@@ -56,9 +56,9 @@ fn consoles(table: &AppTable, before: &AppRequirements) -> Option<BTreeMap<Strin
     let console = |(key, app): (&String, &App)| {
         let port = u16::try_from(app.vnc_port).ok().filter(|it| *it > 0)?;
         let here = table
-            .pods()
+            .pods
             .iter()
-            .filter(|it| !it.ending && it.phase == "Running" && Some(it.node.as_str()) == table.node_name());
+            .filter(|it| !it.ending && it.phase == "Running" && Some(&it.node) == table.node.as_ref());
         let machine = here.filter_map(|it| match app.pod(&it.name) {
             Some(PodRole::Launcher(machine)) => Some(machine.to_owned()),
             Some(PodRole::Native) | None => None,

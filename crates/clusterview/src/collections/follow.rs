@@ -193,24 +193,3 @@ impl<T: PartKind> CollectionReader<T> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use kubeapi::names::{APP_NAMESPACE, STORAGE_NAMESPACE};
-
-    #[test]
-    fn the_paths_lie_in_the_two_namespaces() {
-        let apps = [Vm::PATH, ClaimFact::PATH];
-        assert!(apps.iter().all(|path| path.contains(&format!("/namespaces/{APP_NAMESPACE}/"))));
-        let storage = [
-            DaemonSet::PATH,
-            Volume::PATH,
-            Replica::PATH,
-            EngineFact::PATH,
-            Snapshot::PATH,
-            StorageNode::PATH,
-        ];
-        assert!(storage.iter().all(|path| path.contains(&format!("/namespaces/{STORAGE_NAMESPACE}/"))));
-    }
-}

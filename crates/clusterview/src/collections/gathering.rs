@@ -22,7 +22,7 @@ pub struct PartUpdate {
 /// Dropping it closes all watches.
 pub struct Gathering {
     facts: ClusterFacts,
-    parts: Parts,
+    pub parts: Parts,
     streams: SelectAll<BoxStream<'static, CollectionNews>>,
 }
 
@@ -46,10 +46,6 @@ impl Gathering {
         Cow::Owned(facts)
     }
 
-    pub fn parts(&self) -> &Parts {
-        &self.parts
-    }
-
     /// Waits for the next update, and applies it. Nothing is received otherwise; dropping the wait loses
     /// nothing.
     pub async fn next(&mut self, now: impl Fn() -> Mono) -> PartUpdate {
@@ -66,14 +62,5 @@ impl Gathering {
             }
         };
         PartUpdate { part, content, state }
-    }
-
-    /// Expires old parts; returns whether any is new.
-    pub fn expire(&mut self, now: Mono) -> bool {
-        self.parts.expire(now)
-    }
-
-    pub fn next_expiry(&self) -> Option<Mono> {
-        self.parts.next_expiry()
     }
 }

@@ -112,13 +112,13 @@ impl Parts {
     }
 
     /// Expires old content; returns whether any is new.
-    pub(super) fn expire(&mut self, now: Mono) -> bool {
+    pub fn expire(&mut self, now: Mono) -> bool {
         let old: BTreeSet<Collection> =
             self.failing().filter(|(_, since, ..)| now >= *since + LAST_GOOD).map(|it| it.0).into_set();
         step::update(&mut self.expired, old)
     }
 
-    pub(super) fn next_expiry(&self) -> Option<Mono> {
+    pub fn next_expiry(&self) -> Option<Mono> {
         let kept = self.failing().filter(|(part, ..)| !self.expired.contains(part));
         kept.map(|(_, since, ..)| since + LAST_GOOD).min()
     }

@@ -101,9 +101,6 @@ fn the_golden_samples_come_out_of_their_objects_byte_for_byte() {
     assert_eq!(bytes(&found), golden("full"));
 }
 
-/// Type, port, node port, address and whether it is the cluster's API, of each port.
-type Row<'a> = (&'a str, i32, i32, &'a str, bool);
-
 #[test]
 fn each_service_is_listed_port_by_port_as_the_reference_lists_it() {
     let ports =
@@ -111,87 +108,69 @@ fn each_service_is_listed_port_by_port_as_the_reference_lists_it() {
     let balanced = |more: Value| {
         let mut spec = json!({ "type": "LoadBalancer", "ports": [{ "protocol": "TCP", "port": 80 }] });
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        spec
+        service("shop", "web", &spec)
     };
     let annotated = |text: &str| {
-        json!({ "metadata": { "namespace": "shop", "name": "web",
-            "annotations": { "kube-vip.io/loadbalancerIPs": text } }, "spec": balanced(json!({})) })
+        let mut object = balanced(json!({}));
+        object["metadata"]["annotations"]["kube-vip.io/loadbalancerIPs"] = text.into();
+        object
     };
+    let mut served = balanced(json!({}));
+    served["status"]["loadBalancer"]["ingress"] = json!([{ "ip": "192.168.86.206" }]);
     let shop = |spec: Value| service("shop", "web", &spec);
-    let agent = |spec: Value| service("cattle-system", "agent", &spec);
-    let none: &[Row<'_>] = &[];
-    let rows: Vec<(Value, &[Row<'_>])> = vec![
-        (
-            shop(json!({ "type": "NodePort", "ports": ports })),
-            &[("NodePort", 80, 31080, "", false), ("NodePort", 53, 0, "", false)],
-        ),
-        (
-            shop(json!({ "type": "ClusterIP", "clusterIP": "None", "ports": [{ "port": 80 }] })),
-            &[("ClusterIP", 80, 0, "", false)],
-        ),
-        (
-            shop(json!({ "type": "ExternalName", "externalName": "x", "ports": [{ "port": 1 }] })),
-            &[("ExternalName", 1, 0, "", false)],
-        ),
-        (shop(json!({ "type": "ExternalName", "externalName": "x" })), none),
-        (
-            shop(balanced(json!({ "loadBalancerIP": "192.168.86.201", "externalIPs": ["192.168.86.202"] }))),
-            &[("LoadBalancer", 80, 0, "192.168.86.201", false)],
-        ),
-        (
-            shop(balanced(json!({ "externalIPs": ["192.168.86.202", "192.168.86.203"] }))),
-            &[("LoadBalancer", 80, 0, "192.168.86.202", false)],
-        ),
-        (
-            annotated("192.168.86.204,192.168.86.205"),
-            &[("LoadBalancer", 80, 0, "192.168.86.204,192.168.86.205", false)],
-        ),
-        (annotated(""), none),
-        (shop(balanced(json!({}))), none),
+    let agent = json!({ "type": "ClusterIP", "ports": [{ "port": 80 }, { "port": 443, "nodePort": 7 }] });
+    let both = json!({ "loadBalancerIP": "192.168.86.201", "externalIPs": ["192.168.86.202"] });
+    let external = json!({ "externalIPs": ["192.168.86.202", "192.168.86.203"] });
+    let headless = json!({ "type": "ClusterIP", "clusterIP": "None", "ports": [{ "port": 80 }] });
+    let named = json!({ "type": "ExternalName", "externalName": "x", "ports": [{ "port": 1 }] });
+    // Type, port, node port, address, and whether it is the cluster's API, of each port.
+    let mut rows = vec![
+        (shop(json!({ "type": "NodePort", "ports": ports })), "NodePort 80 31080; NodePort 53 0"),
+        (shop(headless), "ClusterIP 80 0"),
+        (shop(named), "ExternalName 1 0"),
+        (shop(json!({ "type": "ExternalName", "externalName": "x" })), ""),
+        (balanced(both), "LoadBalancer 80 0 192.168.86.201"),
+        (balanced(external), "LoadBalancer 80 0 192.168.86.202"),
+        (annotated("192.168.86.204,192.168.86.205"), "LoadBalancer 80 0 192.168.86.204,192.168.86.205"),
+        (annotated(""), ""),
+        (balanced(json!({})), ""),
         // What the load balancer gave it does not count.
-        (
-            json!({ "metadata": { "namespace": "shop", "name": "web" }, "spec": balanced(json!({})),
-                "status": { "loadBalancer": { "ingress": [{ "ip": "192.168.86.206" }] } } }),
-            none,
-        ),
-        (shop(balanced(json!({ "loadBalancerIP": "10.43.7.7" }))), none),
-        (
-            shop(balanced(json!({ "loadBalancerIP": "10.44.0.1" }))),
-            &[("LoadBalancer", 80, 0, "10.44.0.1", false)],
-        ),
-        (
-            agent(json!({ "type": "ClusterIP", "ports": [{ "port": 80 }, { "port": 443, "nodePort": 7 }] })),
-            &[("ClusterIP", 80, 0, "", false), ("NodePort", 6443, 7, "", true)],
-        ),
-        (
-            service("shop", "https", &json!({ "type": "ClusterIP", "ports": [{ "port": 443 }] })),
-            &[("ClusterIP", 443, 0, "", false)],
-        ),
-        (service("default", "kubernetes", &json!({ "type": "ClusterIP", "ports": ports })), none),
-        (
-            service("cattle-system", "zks-cluster-agent", &json!({ "type": "ClusterIP", "ports": ports })),
-            none,
-        ),
-        (service("kube-system", "a", &json!({ "type": "NodePort", "ports": ports })), none),
-        (service("kubevirt", "a", &json!({ "type": "NodePort", "ports": ports })), none),
-        (service("longhorn-system", "a", &json!({ "type": "NodePort", "ports": ports })), none),
-        (service("cdi", "a", &json!({ "type": "NodePort", "ports": ports })), none),
-        (service("eve-kube-app", "a", &json!({ "type": "NodePort", "ports": ports })), none),
+        (served, ""),
+        (balanced(json!({ "loadBalancerIP": "10.43.7.7" })), ""),
+        (balanced(json!({ "loadBalancerIP": "10.44.0.1" })), "LoadBalancer 80 0 10.44.0.1"),
+        (service("cattle-system", "agent", &agent), "ClusterIP 80 0; NodePort 6443 7 API"),
+        (shop(json!({ "type": "ClusterIP", "ports": [{ "port": 443 }] })), "ClusterIP 443 0"),
     ];
+    for (namespace, name) in [
+        ("default", "kubernetes"),
+        ("cattle-system", "zks-cluster-agent"),
+        ("kube-system", "a"),
+        ("kubevirt", "a"),
+        ("longhorn-system", "a"),
+        ("cdi", "a"),
+        ("eve-kube-app", "a"),
+    ] {
+        rows.push((service(namespace, name, &json!({ "type": "NodePort", "ports": ports })), ""));
+    }
     for (object, expected) in rows {
         let bench = Bench { services: vec![object.clone()], ..Bench::new() };
         let listed = bench.fold(NOW, None).user_service.unwrap_or_default();
-        let found: Vec<Row<'_>> = listed
-            .iter()
-            .map(|it| (&*it.r#type, it.port, it.node_port, &*it.load_balancer_ip, it.ace_enabled))
-            .collect();
-        assert_eq!(found, expected, "{object}");
+        let words = |it: &KubeServiceInfo| {
+            let api = if it.ace_enabled { "API" } else { "" };
+            let all = format!("{} {} {} {}{api}", it.r#type, it.port, it.node_port, it.load_balancer_ip);
+            all.trim_end().to_owned()
+        };
+        assert_eq!(listed.iter().map(words).collect::<Vec<_>>().join("; "), expected, "{object}");
     }
 }
 
 #[test]
 fn each_ingress_is_listed_path_by_path_as_the_reference_lists_it() {
     let path = |service: &str, port: Value| json!({ "path": "/a", "backend": { "service": { "name": service, "port": port } } });
+    let to = |host: &str, service: &str, port: Value, tls: &[&str]| {
+        let rule = json!({ "host": host, "http": { "paths": [path(service, port)] } });
+        json!({ "rules": [rule], "tls": [{ "hosts": tls }] })
+    };
     let ingress = |namespace: &str, spec: &Value, addresses: &Value| {
         json!({ "metadata": { "namespace": namespace, "name": "i" }, "spec": spec,
             "status": { "loadBalancer": { "ingress": addresses } } })
@@ -205,36 +184,22 @@ fn each_ingress_is_listed_path_by_path_as_the_reference_lists_it() {
         service("other", "gone", &json!({ "type": "NodePort", "ports": [{ "port": 80 }] })),
     ];
     // Protocol, service type, port, addresses.
+    let addresses = json!([{ "ip": "192.168.86.11" }, { "ip": "x" }, { "hostname": "z.example" }, { "ip": "fd00::10" }, {}]);
+    let elsewhere = json!([{ "path": "/", "backend": { "resource": { "kind": "Bucket" } } }]);
+    let number = || json!({ "number": 80 });
+    let ours = json!([{ "ip": "192.168.86.10" }]);
     let rows = [
-        (
-            json!({ "rules": [rule("h", json!([path("node", json!({ "number": 80 }))]))] }),
-            json!([{ "ip": "192.168.86.10" }]),
-            "http NodePort 80 [\"192.168.86.10\"]",
-        ),
+        (to("h", "node", number(), &[]), ours, "http NodePort 80 [\"192.168.86.10\"]"),
         // Of another node, and no address at all; a host name stays, and all are sorted.
         (
-            json!({ "rules": [rule("h", json!([path("balanced", json!({ "name": "web" }))]))],
-                "tls": [{ "hosts": ["other", "h"] }] }),
-            json!([{ "ip": "192.168.86.11" }, { "ip": "x" }, { "hostname": "z.example" }, { "ip": "fd00::10" }, {}]),
+            to("h", "balanced", json!({ "name": "web" }), &["other", "h"]),
+            addresses,
             "https LoadBalancer 0 [\"fd00::10\", \"z.example\"]",
         ),
-        (
-            json!({ "rules": [rule("h", json!([path("gone", json!({ "number": 80 }))]))], "tls": [{ "hosts": ["o"] }] }),
-            json!(null),
-            "http ClusterIP 80 []",
-        ),
-        (
-            json!({ "rules": [rule("", json!([path("node", json!({ "number": 80 }))]))], "tls": [{ "hosts": [""] }] }),
-            json!([]),
-            "https NodePort 80 []",
-        ),
+        (to("h", "gone", number(), &["o"]), json!(null), "http ClusterIP 80 []"),
+        (to("", "node", number(), &[""]), json!([]), "https NodePort 80 []"),
         // Hosts without paths, and paths that lead elsewhere.
-        (
-            json!({ "rules": [{ "host": "h" },
-                rule("h", json!([{ "path": "/", "backend": { "resource": { "kind": "Bucket" } } }]))] }),
-            json!([]),
-            "",
-        ),
+        (json!({ "rules": [{ "host": "h" }, rule("h", elsewhere)] }), json!([]), ""),
     ];
     for (spec, addresses, expected) in rows {
         bench.ingresses = vec![ingress("shop", &spec, &addresses)];

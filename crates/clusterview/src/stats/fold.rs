@@ -344,14 +344,6 @@ mod tests {
     }
 
     #[test]
-    fn a_nodes_condition_is_its_status() {
-        for (word, number) in [("", 0), ("True", 1), ("False", 2), ("Unknown", 3), ("Maybe", 0)] {
-            let fact = Node { ready: word.to_owned(), ..Node::default() };
-            assert_eq!(only_node(fact, true).status.number(), number, "{word}");
-        }
-    }
-
-    #[test]
     fn d_k20_admission_follows_the_config_and_the_etcd_label() {
         for (member, etcd, number) in [(false, false, 1), (false, true, 2), (true, false, 3), (true, true, 4)]
         {
@@ -360,14 +352,27 @@ mod tests {
         }
     }
 
+    /// Words, and the number of one.
+    type Numbered<'a> = (&'a str, &'a dyn Fn(&str) -> i64);
+
     #[test]
-    fn every_phase_of_a_machine_has_its_number_and_a_strange_one_is_not_known() {
-        let words =
-            ["", "Pending", "Scheduling", "Scheduled", "Running", "Succeeded", "Failed", "WaitingForSync"];
-        for (word, number) in words.into_iter().zip(0..) {
-            let fact = Vm { phase: word.to_owned(), ..Vm::default() };
-            assert_eq!(vm("a", &fact).status.number(), number, "{word}");
+    fn each_word_of_the_api_has_its_number_and_a_strange_one_is_not_known() {
+        let machine =
+            |word: &str| vm("a", &Vm { phase: word.to_owned(), ..Vm::default() }).status.number().into();
+        let node = |word: &str| {
+            only_node(Node { ready: word.to_owned(), ..Node::default() }, true).status.number().into()
+        };
+        let volume = |word: &str| state(word).number().into();
+        let machines = " Pending Scheduling Scheduled Running Succeeded Failed WaitingForSync";
+        let volumes = " creating attached detached attaching detaching deleting";
+        let all: [Numbered<'_>; 3] =
+            [(machines, &machine), (volumes, &volume), ("Maybe True False Unknown", &node)];
+        for (words, number) in all {
+            for (word, expected) in words.split(' ').zip(0..) {
+                assert_eq!(number(word), expected, "{word:?} of {words:?}");
+            }
         }
+        assert_eq!(node(""), 0);
     }
 
     #[test]
@@ -582,14 +587,6 @@ mod tests {
         for (robustness, replicas, number) in table {
             let seen = only(&volume(robustness, replicas)).robustness_substate.number();
             assert_eq!(seen, number, "{robustness} {replicas:?}");
-        }
-    }
-
-    #[test]
-    fn states_have_their_numbers() {
-        let words = ["", "creating", "attached", "detached", "attaching", "detaching", "deleting"];
-        for (word, number) in words.into_iter().zip(0..) {
-            assert_eq!(state(word).number(), number, "{word}");
         }
     }
 

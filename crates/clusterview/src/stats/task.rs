@@ -48,7 +48,7 @@ pub async fn run(
             let Some(act) = opened.or_else(|| task.rhythm.due(now)) else { break };
             task.perform(act, config.borrow().is_some());
         }
-        let expiry = task.gathering.as_ref().and_then(Gathering::next_expiry);
+        let expiry = task.gathering.as_ref().and_then(|it| it.parts.next_expiry());
         let told = task.gathering.as_mut().map(|it| it.next(|| clock.now()));
         tokio::select! {
             biased;
@@ -114,7 +114,7 @@ impl StatsTask {
 
     fn publish(&mut self, member: bool) {
         let Some(gathering) = &self.gathering else { return };
-        let view = StatsView { member, longhorn: !gathering.parts().is_absent(Collection::Volumes) };
+        let view = StatsView { member, longhorn: !gathering.parts.is_absent(Collection::Volumes) };
         let mut info = fold(&gathering.facts(), view);
         // A value that cannot be encoded is reported by the publication.
         let cuts = fold::fit(&mut info).unwrap_or_default();
@@ -129,7 +129,7 @@ impl StatsTask {
     fn publish_state(&mut self) {
         let (Some(gathering), Some(until)) = (&self.gathering, self.rhythm.until()) else { return };
         let moment = Moment { now: self.clock.now(), wall: self.clock.wall() };
-        self.state.put(GLOBAL, &state::leading(moment, until, gathering.parts(), &self.cuts));
+        self.state.put(GLOBAL, &state::leading(moment, until, &gathering.parts, &self.cuts));
     }
 
     fn take_update(&mut self, told: PartUpdate) {
@@ -140,16 +140,16 @@ impl StatsTask {
         if !told.state {
             return;
         }
-        log(&mut self.logged, told.part, gathering.parts().state(told.part));
-        self.rhythm.news(gathering.parts().all_heard());
+        log(&mut self.logged, told.part, gathering.parts.state(told.part));
+        self.rhythm.news(gathering.parts.all_heard());
     }
 
     fn expire(&mut self) {
         let now = self.clock.now();
         let Some(gathering) = &mut self.gathering else { return };
-        if gathering.expire(now) {
+        if gathering.parts.expire(now) {
             self.rhythm.changed();
-            let all_heard = gathering.parts().all_heard();
+            let all_heard = gathering.parts.all_heard();
             self.rhythm.news(all_heard);
         }
     }

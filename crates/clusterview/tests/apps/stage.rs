@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use agent::{AgentContext, Stopper};
-use clusterview::apps::{Apps, Pipe};
+use clusterview::apps::{self, Pipe};
 use pubsub::store;
 use serde_json::json;
 use tokio::sync::watch;
@@ -103,10 +103,11 @@ impl Stage {
 
     pub(crate) fn start_into(&mut self, pipe: Pipe) {
         let (stopper, context) = AgentContext::alone(&self.context.topic_root, self.context.clock, "b1");
-        let (cluster, wanted) = (self.cluster(), watch::Sender::default());
-        let apps = Apps::open(&context, &self.troubles, cluster, own_node("n1"), wanted).unwrap();
+        let (cluster, troubles, wanted) = (self.cluster(), self.troubles.clone(), watch::Sender::default());
         let mut task = JoinSet::new();
-        task.spawn(apps.run(pipe));
+        task.spawn(async move {
+            apps::run(&context, &troubles, cluster, own_node("n1"), wanted, pipe).await.unwrap();
+        });
         self.agent = Some((stopper, task));
     }
 

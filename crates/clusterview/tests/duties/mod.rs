@@ -464,9 +464,12 @@ async fn the_affinity_of_a_machines_set_follows_its_designated_node_and_is_writt
             } });
         });
         stage.until("required again", |it| affinity(it) == here("required")).await;
+        let before = patches();
+        want(Some(Affinity::from(2)));
+        stage.pass(Duration::from_hours(1)).await;
+        assert_eq!(patches(), before, "of an unknown number");
         want(None);
         stage.pass(Duration::from_secs(1)).await;
-        let before = patches();
         stage.sim.edit(SETS, APPS, SET, |it| it["spec"]["template"]["spec"]["affinity"] = json!({}));
         stage.pass(Duration::from_hours(1)).await;
         assert_eq!(patches(), before, "it is designated elsewhere by now");

@@ -1,13 +1,13 @@
 //! Nodes, and pods of applications, in any number.
 
 use kubesim::Sim;
-use serde_json::{Value, json};
+use serde_json::json;
 
-pub(crate) const AT: &str = "2026-03-14T09:30:00Z";
+const AT: &str = "2026-03-14T09:30:00Z";
 pub(crate) const APPS: &str = "eve-kube-app";
 
-pub(crate) fn node(sim: &Sim, name: &str, ip: &str, device: &str, change: impl FnOnce(&mut Value)) {
-    let mut node = json!({
+fn node(sim: &Sim, name: &str, ip: &str, device: &str) {
+    let node = json!({
         "metadata": {
             "name": name, "creationTimestamp": AT,
             "labels": { "node-uuid": device, "node-role.kubernetes.io/etcd": "true" },
@@ -22,11 +22,10 @@ pub(crate) fn node(sim: &Sim, name: &str, ip: &str, device: &str, change: impl F
             "nodeInfo": { "kubeletVersion": "v1.32.1+k3s1" },
         },
     });
-    change(&mut node);
     sim.apply("nodes", node);
 }
 
-pub(crate) fn app_pod(sim: &Sim, name: &str) {
+fn app_pod(sim: &Sim, name: &str) {
     let ended = json!({ "terminated": { "exitCode": 1, "finishedAt": AT } });
     sim.apply(
         "pods",
@@ -48,13 +47,8 @@ pub(crate) fn app_pod(sim: &Sim, name: &str) {
 pub(crate) fn crowd(sim: &Sim, nodes: usize, pods: usize) {
     for at in 0..nodes {
         let device = format!("11111111-1111-4111-8111-{at:012}");
-        node(
-            sim,
-            &format!("edge-node-{at:04}"),
-            &format!("10.244.{}.{}", at / 250, at % 250),
-            &device,
-            |_| (),
-        );
+        let (name, ip) = (format!("edge-node-{at:04}"), format!("10.244.{}.{}", at / 250, at % 250));
+        node(sim, &name, &ip, &device);
     }
     for at in 0..pods {
         app_pod(sim, &format!("application-{at:05}-0-abcde"));

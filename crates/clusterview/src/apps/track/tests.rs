@@ -29,7 +29,7 @@ fn read(
     let news = track.sift(lines.iter().map(|nanos| line(*nanos)).collect());
     let told: Option<Vec<i64>> = news.map(|news| {
         for line in &news {
-            track.note(line.at);
+            track.mark.note(line.at);
         }
         news.iter().map(|line| i64::try_from(line.at.as_nanosecond()).unwrap()).collect()
     });
@@ -92,7 +92,7 @@ fn d_k23_the_log_of_a_new_run_that_comes_before_its_news_is_not_taken_for_the_ol
     let (wanted, told) = read(&mut track, at(1), &[100, 101], ReadEnd::Whole);
     assert_eq!((wanted.previous, wanted.since, told), (false, None, None));
     assert_eq!(read(&mut track, at(3), &[100, 101], ReadEnd::Whole).1, Some(vec![100, 101]));
-    assert_eq!(track.mark().restarts, 1);
+    assert_eq!(track.mark.restarts, 1);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn the_rest_of_an_old_run_is_read_on_when_it_is_long_or_fails_and_given_up_when_
     let (wanted, told) = read(&mut track, at(1), &[1, 2, 3], ReadEnd::Failed);
     assert_eq!((wanted.previous, told), (true, Some(vec![3])));
     let (wanted, _) = read(&mut track, at(11), &[1, 2, 3], ReadEnd::Refused);
-    assert_eq!((wanted.previous, track.next_wake(), track.mark()), (true, Some(at(11)), &LogMark::fresh(4)));
+    assert_eq!((wanted.previous, track.next_wake(), &track.mark), (true, Some(at(11)), &LogMark::fresh(4)));
     assert!(!track.due(at(11)).unwrap().previous);
 }
 
@@ -113,17 +113,17 @@ fn runs_that_came_and_went_between_two_looks_are_told_as_missed() {
     track.see(at(0), run(5, ContainerState::Running));
     let wanted = track.due(at(0)).unwrap();
     assert_eq!((wanted.previous, wanted.since, wanted.missed), (true, None, true));
-    assert_eq!(track.mark(), &LogMark::fresh(4));
+    assert_eq!(&track.mark, &LogMark::fresh(4));
     track.ended(at(0), ReadEnd::Whole);
-    assert_eq!(track.mark(), &LogMark::fresh(5));
+    assert_eq!(&track.mark, &LogMark::fresh(5));
     // Backing off, the newest run is the one that has ended.
     track.see(at(1), run(6, ContainerState::BackingOff));
     let wanted = track.due(at(1)).unwrap();
-    assert_eq!((wanted.previous, wanted.ended, wanted.missed, track.mark().restarts), (false, true, true, 6));
+    assert_eq!((wanted.previous, wanted.ended, wanted.missed, track.mark.restarts), (false, true, true, 6));
     // A number that is lower than before is that of a container made again.
     let mut track = known(7, &[1]);
     track.see(at(0), run(0, ContainerState::Running));
-    assert_eq!((track.due(at(0)).unwrap().since, track.mark()), (None, &LogMark::fresh(0)));
+    assert_eq!((track.due(at(0)).unwrap().since, &track.mark), (None, &LogMark::fresh(0)));
 }
 
 #[test]
