@@ -1,14 +1,9 @@
-//! Pods of applications and the logs of their containers.
+//! Pods of applications as facts, and the logs of their containers: lines, each with the time at which it was written.
 //!
-//! Not here: which pod belongs to which application, and which lines were reported already; `apps` decides. Sources:
-//! the Kubernetes pages "Pod Lifecycle" and "Logging Architecture".
-//!
-//! Bytes of a log to lines, each with the time at which its container wrote it. The node's text in place of an
-//! unreadable log has no time and is not from the application.
-//!
-//! Reads the log of one container, in pieces. Source: the Kubernetes API reference, "read log of the specified Pod".
-//!
-//! A pod of an application as a fact. Members of a wrong type count as missing: one odd pod must not break the others.
+//! Members of a wrong type count as missing: one odd pod must not break the others. The node's text in place of an
+//! unreadable log has no time and is not from the application. Not here: which pod belongs to which application, and which
+//! lines were reported already; `apps` decides. Sources: the Kubernetes pages "Pod Lifecycle" and "Logging Architecture",
+//! the API reference, "read log of the specified Pod".
 
 use std::time::Duration;
 
@@ -138,12 +133,6 @@ pub struct ContainerLog {
     /// Received bytes, and how many of them were parsed.
     come: (Vec<u8>, usize),
     ended: bool,
-}
-
-impl std::fmt::Debug for ContainerLog {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Log").field("what", &self.what).finish_non_exhaustive()
-    }
 }
 
 impl ContainerLog {

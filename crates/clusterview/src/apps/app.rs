@@ -103,14 +103,11 @@ fn kube_name(display: &str, uuid: GoUuid) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::samples::{WEB, config};
     use super::*;
 
-    const UUID: &str = "d4f3a2b1-6d5e-4f70-9bac-1d2e3f4a5b6c";
-
     fn app(display: &str, purges: u32) -> App {
-        let mut config =
-            AppInstanceConfig { display_name: display.to_owned(), ..AppInstanceConfig::default() };
-        config.uuid_and_version.uuid = GoUuid(UUID.parse().unwrap());
+        let mut config = config(display, WEB, false);
         config.purge_cmd.counter = purges;
         App::of(&config)
     }

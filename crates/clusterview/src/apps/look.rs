@@ -52,33 +52,8 @@ pub(super) fn unreachable(app: &App, said: &ENClusterAppStatus) -> ENClusterAppS
 
 #[cfg(test)]
 mod tests {
+    use super::super::samples::{VM, WEB, config, pod};
     use super::*;
-    use topics::{AppInstanceConfig, GoUuid, VmMode};
-
-    fn config(display: &str, uuid: &str) -> AppInstanceConfig {
-        let mut config =
-            AppInstanceConfig { display_name: display.to_owned(), ..AppInstanceConfig::default() };
-        config.uuid_and_version.uuid = GoUuid(uuid.parse().unwrap());
-        config.is_designated_node_id = true;
-        config.fixed_resources.virtualization_mode = VmMode::NoHyper;
-        config
-    }
-
-    fn native() -> App {
-        App::of(&config("web", "d4f3a2b1-6d5e-4f70-9bac-1d2e3f4a5b6c"))
-    }
-
-    fn machine() -> App {
-        let mut config = config("Ubuntu", "b3e2f1a0-5c4d-4e6f-8a9b-0c1d2e3f4a5b");
-        config.fixed_resources.virtualization_mode = VmMode::default();
-        config.fixed_resources.vnc_display = 1;
-        App::of(&config)
-    }
-
-    fn pod(name: &str, node: &str, phase: &str) -> AppPod {
-        let text = str::to_owned;
-        AppPod { name: text(name), node: text(node), phase: text(phase), ..AppPod::default() }
-    }
 
     #[test]
     fn a_pod_that_runs_is_not_lowered_by_one_that_does_not_and_one_that_ends_counts_for_nothing() {
@@ -91,7 +66,7 @@ mod tests {
             pod("other-d4f3a-0-fffff", "n1", "Running"),
         ];
         let kube = |pods: &[AppPod]| {
-            let told = status(&native(), "n1", pods);
+            let told = status(&App::of(&config("web", WEB, false)), "n1", pods);
             assert!(!told.scheduled_on_this_node);
             told.app_kube_status.number()
         };
@@ -102,10 +77,11 @@ mod tests {
     fn the_machine_that_runs_is_named_in_whatever_order_pods_come() {
         let old = pod("virt-launcher-ubuntu-b3e2f-0zzzzz-x7k2p", "n2", "Failed");
         let new = pod("virt-launcher-ubuntu-b3e2f-0ab1cd-x7k2p", "n1", "Running");
+        let machine = App::of(&config("Ubuntu", VM, true));
         for pods in [[&old, &new], [&new, &old]] {
-            let told = status(&machine(), "n1", pods);
+            let told = status(&machine, "n1", pods);
             assert_eq!((told.vmi_name.as_str(), told.vnc_port), ("ubuntu-b3e2f-0ab1cd", 5901));
         }
-        assert_eq!(status(&machine(), "n1", [&old]).vmi_name, "ubuntu-b3e2f-0zzzzz");
+        assert_eq!(status(&machine, "n1", [&old]).vmi_name, "ubuntu-b3e2f-0zzzzz");
     }
 }

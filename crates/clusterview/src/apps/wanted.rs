@@ -70,31 +70,21 @@ fn consoles(table: &AppTable, before: &AppRequirements) -> Option<BTreeMap<Strin
 
 #[cfg(test)]
 mod tests {
+    use super::super::samples::{VM, pod};
     use super::*;
     use crate::pods::AppPod;
     use step::Mono;
-    use topics::{AppInstanceConfig, GoUuid, IoAdapter, IoType, VmMode};
-
-    const VM: &str = "b3e2f1a0-5c4d-4e6f-8a9b-0c1d2e3f4a5b";
+    use topics::{AppInstanceConfig, IoAdapter, IoType, VmMode};
 
     /// A machine of the first purge, with its console wanted.
     fn config() -> AppInstanceConfig {
-        let mut config =
-            AppInstanceConfig { display_name: "Ubuntu".to_owned(), ..AppInstanceConfig::default() };
-        config.uuid_and_version.uuid = GoUuid(VM.parse().unwrap());
-        config.purge_cmd.counter = 1;
-        config.fixed_resources.vnc_display = 1;
-        (config.remote_console, config.is_designated_node_id) = (true, true);
+        let mut config = super::super::samples::config("Ubuntu", VM, true);
+        (config.purge_cmd.counter, config.remote_console) = (1, true);
         config
     }
 
     fn launcher(machine: &str, node: &str, phase: &str) -> AppPod {
-        AppPod {
-            name: format!("virt-launcher-{machine}-x7k2p"),
-            node: node.to_owned(),
-            phase: phase.to_owned(),
-            ..AppPod::default()
-        }
+        pod(&format!("virt-launcher-{machine}-x7k2p"), node, phase)
     }
 
     fn table(config: &AppInstanceConfig) -> AppTable {

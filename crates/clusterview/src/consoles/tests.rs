@@ -3,6 +3,7 @@
 use super::*;
 
 const OURS: &str = "b3e2f1a0-5c4d-4e6f-8a9b-0c1d2e3f4a5b";
+const WRITE_OURS: &str = "write b3e2f1a0-5c4d-4e6f-8a9b-0c1d2e3f4a5b";
 const OTHER: &str = "d4f3a2b1-6d5e-4f70-9bac-1d2e3f4a5b6c";
 
 #[derive(Default)]
@@ -89,91 +90,89 @@ fn e7_every_row_of_the_claim_table() {
     }
 }
 
+/// What is decided, as `rest`, `remove`, `wait` or why, or `write` and the application, of each look: at that second, when these
+/// consoles are wanted, with this file, with these ports in use while edgeview has these processes.
+type Look<'a> = (u64, &'a [&'a str], &'a ConsoleFileState, &'a [u32], &'a [i64], &'a str);
+
+fn course(looks: &[Look<'_>]) {
+    let mut claim = ConsoleFileHistory::default();
+    for (secs, apps, seen, open, alive, expected) in looks {
+        let mut apps = wanted(apps);
+        // So that each has a port of its own.
+        if let Some(app) = apps.get_mut(OTHER) {
+            app.port = 5902;
+        }
+        let fake = Fake { open: open.to_vec(), alive: alive.to_vec() };
+        let found = match claim.decide(at(*secs), &apps, seen, &fake) {
+            ConsoleAction::Rest => "rest".to_owned(),
+            ConsoleAction::Wait(why) if why == *expected => why.to_owned(),
+            ConsoleAction::Wait(_) => "wait".to_owned(),
+            ConsoleAction::Remove => "remove".to_owned(),
+            ConsoleAction::Write(file) => format!("write {}", file.app_uuid),
+        };
+        assert_eq!(found, *expected, "at {secs} s");
+    }
+}
+
+const ABSENT: &ConsoleFileState = &ConsoleFileState::Absent;
+
 #[test]
 fn d_v2_of_two_consoles_the_one_that_is_open_stays_until_it_is_wanted_no_more() {
-    let (mut claim, both) = (ConsoleFileHistory::default(), wanted(&[OURS, OTHER]));
-    let other = console("ubuntu-b3e2f-0ab1cd", 5901, OTHER, 0);
-    assert_eq!(claim.decide(at(0), &both, &other, &Fake::default()), ConsoleAction::Rest);
-    assert_eq!(claim.decide(at(9), &wanted(&[OURS]), &other, &Fake::default()), ConsoleAction::Remove);
-    let mut act = claim.decide(at(10), &wanted(&[OURS]), &ConsoleFileState::Absent, &Fake::default());
-    assert!(matches!(act, ConsoleAction::Wait(_)));
-    act = claim.decide(at(12), &wanted(&[OURS]), &ConsoleFileState::Absent, &Fake::default());
-    assert!(matches!(act, ConsoleAction::Write(VmiVnc { app_uuid, .. }) if app_uuid == OURS));
+    let other = console("ubuntu-b3e2f-0ab1cd", 5902, OTHER, 0);
+    course(&[
+        (0, &[OURS, OTHER], &other, &[], &[], "rest"),
+        (9, &[OURS], &other, &[], &[], "remove"),
+        (10, &[OURS], ABSENT, &[], &[], "wait"),
+        (12, &[OURS], ABSENT, &[], &[], WRITE_OURS),
+    ]);
 }
 
 #[test]
 fn the_two_seconds_count_from_the_first_look_while_a_console_is_wanted() {
-    let (mut claim, fake) = (ConsoleFileHistory::default(), Fake::default());
-    assert_eq!(claim.decide(at(0), &wanted(&[]), &ConsoleFileState::Absent, &fake), ConsoleAction::Rest);
-    // Changes meanwhile were not seen.
-    assert!(matches!(
-        claim.decide(at(100), &wanted(&[OURS]), &ConsoleFileState::Absent, &fake),
-        ConsoleAction::Wait(_)
-    ));
-    assert!(matches!(
-        claim.decide(at(102), &wanted(&[OURS]), &ConsoleFileState::Absent, &fake),
-        ConsoleAction::Write(_)
-    ));
+    course(&[
+        (0, &[], ABSENT, &[], &[], "rest"),
+        // Changes meanwhile were not seen.
+        (100, &[OURS], ABSENT, &[], &[], "wait"),
+        (102, &[OURS], ABSENT, &[], &[], WRITE_OURS),
+    ]);
 }
 
 #[test]
 fn a_port_in_use_holds_up_no_other_application() {
-    let (mut claim, mut both) = (ConsoleFileHistory::default(), wanted(&[OURS, OTHER]));
-    both.get_mut(OTHER).unwrap().port = 5902;
-    let mut act = |secs: u64, ports: &[u32]| {
-        let fake = Fake { open: ports.to_vec(), ..Fake::default() };
-        claim.decide(at(secs), &both, &ConsoleFileState::Absent, &fake)
-    };
-    act(0, &[]);
-    assert!(matches!(act(2, &[5901]), ConsoleAction::Write(VmiVnc { app_uuid, .. }) if app_uuid == OTHER));
-    assert_eq!(act(3, &[5901, 5902]), ConsoleAction::Wait("its port is in use"));
-    assert!(matches!(act(4, &[5902]), ConsoleAction::Write(VmiVnc { app_uuid, .. }) if app_uuid == OURS));
+    let both: &[&str] = &[OURS, OTHER];
+    course(&[
+        (0, both, ABSENT, &[], &[], "wait"),
+        (2, both, ABSENT, &[5901], &[], "write d4f3a2b1-6d5e-4f70-9bac-1d2e3f4a5b6c"),
+        (3, both, ABSENT, &[5901, 5902], &[], "its port is in use"),
+        (4, both, ABSENT, &[5902], &[], WRITE_OURS),
+    ]);
 }
 
 #[test]
 fn d_v4_a_console_is_changed_only_after_the_proxy_has_closed() {
-    let mut claim = ConsoleFileHistory::default();
     let old = console("ubuntu-b3e2f-0zzzzz", 5907, OURS, 0);
-    let open = Fake { open: vec![5907], ..Fake::default() };
-    assert_eq!(claim.decide(at(0), &wanted(&[OURS]), &old, &open), ConsoleAction::Remove);
-    for secs in 1..60 {
-        let act = claim.decide(at(secs), &wanted(&[OURS]), &ConsoleFileState::Absent, &open);
-        assert!(matches!(act, ConsoleAction::Wait(_)), "{act:?}");
-    }
-    assert!(matches!(
-        claim.decide(at(60), &wanted(&[OURS]), &ConsoleFileState::Absent, &Fake::default()),
-        ConsoleAction::Write(_)
-    ));
+    let mut looks: Vec<Look<'_>> = vec![(0, &[OURS], &old, &[5907], &[], "remove")];
+    looks.extend((1..60).map(|secs| (secs, &[OURS][..], ABSENT, &[5907][..], &[][..], "wait")));
+    looks.push((60, &[OURS], ABSENT, &[], &[], WRITE_OURS));
+    course(&looks);
     // Also when the port is closed at once.
-    let mut claim = ConsoleFileHistory::default();
-    claim.decide(at(0), &wanted(&[OURS]), &old, &Fake::default());
-    assert!(matches!(
-        claim.decide(at(1), &wanted(&[OURS]), &ConsoleFileState::Absent, &Fake::default()),
-        ConsoleAction::Wait(_)
-    ));
-    assert!(matches!(
-        claim.decide(at(3), &wanted(&[OURS]), &ConsoleFileState::Absent, &Fake::default()),
-        ConsoleAction::Write(_)
-    ));
+    course(&[
+        (0, &[OURS], &old, &[], &[], "remove"),
+        (1, &[OURS], ABSENT, &[], &[], "wait"),
+        (3, &[OURS], ABSENT, &[], &[], WRITE_OURS),
+    ]);
 }
 
 #[test]
 fn edgeview_has_its_thirty_seconds_and_a_torn_file_another_look() {
-    let (mut claim, alive) = (ConsoleFileHistory::default(), Fake { alive: vec![7], ..Fake::default() });
     let opening = console("vm", 5902, OTHER, 7);
-    for (secs, removed) in [(0, false), (29, false), (30, true)] {
-        let act = claim.decide(at(secs), &wanted(&[OURS]), &opening, &alive);
-        assert_eq!(act == ConsoleAction::Remove, removed, "{secs}");
-    }
-    let mut claim = ConsoleFileHistory::default();
-    assert!(matches!(
-        claim.decide(at(0), &wanted(&[OURS]), &ConsoleFileState::Unusable, &alive),
-        ConsoleAction::Wait(_)
-    ));
-    assert_eq!(
-        claim.decide(at(2), &wanted(&[OURS]), &ConsoleFileState::Unusable, &alive),
-        ConsoleAction::Remove
-    );
+    course(&[
+        (0, &[OURS], &opening, &[], &[7], "wait"),
+        (29, &[OURS], &opening, &[], &[7], "wait"),
+        (30, &[OURS], &opening, &[], &[7], "remove"),
+    ]);
+    let torn = ConsoleFileState::Unusable;
+    course(&[(0, &[OURS], &torn, &[], &[], "wait"), (2, &[OURS], &torn, &[], &[], "remove")]);
 }
 
 #[test]

@@ -197,7 +197,7 @@ fn each_ingress_is_listed_path_by_path_as_the_reference_lists_it() {
             "https LoadBalancer 0 [\"fd00::10\", \"z.example\"]",
         ),
         (to("h", "gone", number(), &["o"]), json!(null), "http ClusterIP 80 []"),
-        (to("", "node", number(), &[""]), json!([]), "https NodePort 80 []"),
+        (to("h", "node", number(), &[""]), json!([]), "https NodePort 80 []"),
         // Hosts without paths, and paths that lead elsewhere.
         (json!({ "rules": [{ "host": "h" }, rule("h", elsewhere)] }), json!([]), ""),
     ];

@@ -1,15 +1,5 @@
-//! Applications as a node reports them: watches and logs of an embedded cluster, and real files, on a clock that stands
-//! still.
-//!
-//! zedkube that ends and begins again, and whoever reads the pipe (D-K23).
-//!
-//! Lines of containers, handed on.
-//!
-//! The pipe as newlogd reads it.
-//!
-//! Containers that end and begin again (D-K23).
-//!
-//! ENClusterAppStatus as a file.
+//! Applications as a node reports them: ENClusterAppStatus as a file, and the lines of containers as newlogd reads them
+//! from the pipe, also over restarts of containers and of zedkube (D-K23).
 
 use std::io;
 use std::pin::Pin;
@@ -85,8 +75,7 @@ async fn a_pipe_that_nobody_reads_holds_up_neither_the_status_nor_the_end() {
     assert!(stage.now().since(began) <= Duration::from_secs(2));
     // What was not handed on is reported by the next run.
     stage.start();
-    stage.until_said(100).await;
-    assert_eq!(stage.said.messages(), numbers(0..100));
+    stage.says(0..100).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,8 +90,7 @@ async fn a_pipe_that_is_closed_is_told_once_and_nothing_is_marked() {
     assert_eq!(log.matches("logs of applications are held up").count(), 1, "{log}");
     stage.kill().await;
     stage.start();
-    stage.until_said(3).await;
-    assert_eq!(stage.said.messages(), numbers(0..3));
+    stage.says(0..3).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,6 +124,18 @@ impl Stage {
         for nth in numbers {
             self.sim.log(APPS, POD, "web", &at(nth / 2 * 1_000_000), &nth.to_string());
         }
+    }
+
+    /// Waits for lines of all these numbers, and they are all that was said.
+    pub(crate) async fn says(&self, expected: std::ops::Range<i64>) {
+        self.until_said(usize::try_from(expected.end).unwrap()).await;
+        assert_eq!(self.said.messages(), numbers(expected));
+    }
+
+    /// Ends the run of the native application; the next one has this number.
+    fn restart(&self, restarts: u32) {
+        self.sim.renew_log(APPS, POD, "web");
+        self.run(POD, "web", restarts);
     }
 
     pub(crate) async fn until_said(&self, count: usize) -> Duration {
@@ -276,8 +276,7 @@ async fn a_log_that_the_node_has_put_away_begins_anew_and_nothing_is_told_twice(
     stage.write_lines(10..12);
     assert!(stage.until_said(12).await <= Duration::from_secs(13));
     stage.write_lines(12..14);
-    stage.until_said(14).await;
-    assert_eq!(stage.said.messages(), numbers(0..14));
+    stage.says(0..14).await;
 }
 
 #[derive(Clone, Default)]
@@ -324,8 +323,7 @@ async fn d_k23_the_rest_of_a_run_is_told_once_before_the_next_run() {
         let first = 4 * i64::from(restarts);
         // Written and ended between two rounds.
         stage.write_lines(first..first + 2);
-        stage.sim.renew_log(APPS, POD, "web");
-        stage.run(POD, "web", restarts);
+        stage.restart(restarts);
         stage.write_lines(first + 2..first + 4);
         stage.until_said(usize::try_from(first).unwrap() + 4).await;
         stage.pass(Duration::from_secs(15)).await;
@@ -362,12 +360,11 @@ async fn d_k23_a_container_that_ends_for_good_is_read_to_its_end_and_no_more() {
     stage.pass(Duration::from_secs(120)).await;
     assert_eq!((stage.requests("/log").0, stage.said.messages()), (asked, numbers(0..4)));
     // It begins again: what came before is known.
-    stage.sim.renew_log(APPS, POD, "web");
-    stage.run(POD, "web", 1);
+    stage.restart(1);
     stage.sim.log(APPS, POD, "web", &at(10_000_000), "4");
     stage.until_said(5).await;
     stage.pass(Duration::from_secs(30)).await;
-    assert_eq!(stage.said.messages(), numbers(0..5));
+    stage.says(0..5).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -404,8 +401,7 @@ async fn d_k23_a_run_whose_log_is_gone_is_given_up_and_the_next_one_read() {
     // There is none before it.
     stage.run(POD, "web", 1);
     stage.write_lines(2..4);
-    stage.until_said(4).await;
-    assert_eq!(stage.said.messages(), numbers(0..4));
+    stage.says(0..4).await;
     assert!(stage.sim.faults().count("GET", "previous=true") >= 1);
 }
 
@@ -423,7 +419,7 @@ async fn marks_go_with_their_pod_and_another_pod_of_the_same_application_is_read
     assert!(stage.sim.remove("pods", APPS, POD));
     stage.until_said(3).await;
     stage.pass(Duration::from_secs(30)).await;
-    assert_eq!(stage.said.messages(), numbers(0..3));
+    stage.says(0..3).await;
     assert!(marks().contains(next) && !marks().contains(POD), "{}", marks());
     assert!(stage.sim.remove("pods", APPS, next));
     stage.until("no marks", |_| marks().is_empty()).await;
@@ -436,15 +432,14 @@ async fn while_pods_cannot_be_followed_nothing_is_read_and_all_is_told_after() {
     stage.pass(Duration::from_secs(60)).await;
     let asked = stage.requests("/log").0;
     stage.write_lines(2..4);
-    stage.sim.renew_log(APPS, POD, "web");
-    stage.run(POD, "web", 1);
+    stage.restart(1);
     stage.write_lines(4..6);
     stage.pass(Duration::from_secs(300)).await;
     assert_eq!(stage.requests("/log").0, asked);
     stage.sim.faults().clear();
     stage.until_said(6).await;
     stage.pass(Duration::from_secs(30)).await;
-    assert_eq!(stage.said.messages(), numbers(0..6));
+    stage.says(0..6).await;
 }
 
 #[tokio::test(start_paused = true)]

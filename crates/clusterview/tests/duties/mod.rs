@@ -1,14 +1,5 @@
-//! What a node does for services, consoles, networks and places of applications: an embedded cluster and real files, on
-//! a paused clock.
-//!
-//! The file of consoles, with a consumer that behaves like the kube container's: it looks once a second, at the content
-//! only while it has no proxy.
-//!
-//! Network attachments of native applications on nodes of one cluster.
-//!
-//! Affinity of replica sets of machines.
-//!
-//! `KubeUserServices` as a file.
+//! What a node does for services, consoles, networks and places of applications. The consumer of consoles behaves like the
+//! kube container: it looks once a second, at the content only while it has no proxy.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;

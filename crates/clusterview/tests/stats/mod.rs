@@ -1,18 +1,5 @@
-//! The statistics as a whole: watches of an embedded cluster, the fold, and real files, on a clock that stands still.
-//!
-//! KubeVirt and Longhorn are not installed.
-//!
-//! One part fails, the rest is published.
-//!
-//! The golden sample, rebuilt from the Kubernetes objects that lead to it.
-//!
-//! Only the leader publishes, and only while it is certain that it leads.
-//!
-//! What the task logs, as a test sees it.
-//!
-//! What the statistics cost the API server while they continue.
-//!
-//! Large clusters and the limits of a message.
+//! The statistics as a whole: who publishes them and when, parts that fail or are not installed, the golden sample rebuilt
+//! from its objects, limits of a message, and what they cost the API server.
 
 use std::time::Duration;
 

@@ -101,7 +101,9 @@ async fn run(
         drop(speaker);
         tokio::select! {
             heard = inbox.recv() => match heard {
-                Some(heard) => take(&mut facts, heard),
+                Some(StatusEvent::Token(answer)) => facts.opened(*answer),
+                Some(StatusEvent::Network(network)) => facts.network = Some(*network),
+                Some(StatusEvent::NetworkRead) => _ = facts.network.get_or_insert_default(),
                 None => return,
             },
             changed = cluster_membership.changed() => if changed.is_err() { return },
@@ -125,16 +127,6 @@ fn tell(troubles: &Troubles, looks_for: Option<IpAddr>, own: Option<IpAddr>) {
         format!("give an interface {address}, or correct clusterIpPrefix in the device config: ip addr");
     let error = format!("no interface of this machine has {address}, its address in the cluster");
     troubles.say(SERVER, error, next_step);
-}
-
-fn take(facts: &mut StatusFacts, heard: StatusEvent) {
-    match heard {
-        StatusEvent::Token(answer) => facts.opened(*answer),
-        StatusEvent::Network(network) => facts.network = Some(*network),
-        StatusEvent::NetworkRead => {
-            facts.network.get_or_insert_default();
-        }
-    }
 }
 
 /// Publishes the decision; then gives the server its address, which is a published one.

@@ -122,12 +122,6 @@ pub(crate) async fn serve(
     }
 }
 
-async fn listen(address: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind(address).await?;
-    let address = listener.local_addr()?;
-    Ok((listener, address))
-}
-
 /// The connections of all places so far; those of a former one end within their limit.
 struct Connections {
     counts: Arc<Mutex<ConnectionCounts>>,
@@ -154,8 +148,9 @@ impl Connections {
     async fn serve_at(&mut self, address: SocketAddr, listens: impl Fn(SocketAddr)) {
         let mut said = String::new();
         loop {
-            match listen(address).await {
-                Ok((listener, address)) => {
+            let listening = TcpListener::bind(address).await;
+            match listening.and_then(|it| Ok((it.local_addr()?, it))) {
+                Ok((address, listener)) => {
                     info!(%address, "status server listens");
                     listens(address);
                     self.accept(&listener, address).await;

@@ -1,12 +1,8 @@
 //! The figures at `/metrics`, as docs/reference/metrics.md names them: what NodeDrainProgress and DrainHistory show.
 //!
 //! Labels are words of this file or of the code alone, never names of pods or texts: their number is bounded. Figures
-//! of the history cover the drains that it keeps, so they may fall: all here are gauges. Not here: counters (`totals`).
+//! of the history cover the drains that it keeps, so they may fall: those are gauges; the counters are of what has happened since zedkube started.
 //! Pure: no clock, no I/O, no task.
-//!
-//! The text that Prometheus reads, and the words of its labels.
-//!
-//! What has happened since zedkube started, as counters of the metrics. Labels are words of the code alone.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -272,81 +268,52 @@ fn all<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use sheet::DrainView;
-    use topics::{Blocker, BootGate, DrainPhase, DrainStep, GateWarning, PodCounts, SkipKind};
 
     fn at(text: &str) -> GoTime {
         text.parse().unwrap()
     }
 
+    /// What no label may be.
+    const EVIL: &str = "\"}\nevil 1";
+
     fn view() -> NodeView {
-        let blocker = |code: &str, since: &str| Blocker {
-            pod: "shop/\"web\"".to_owned(),
-            code: code.to_owned(),
-            since: at(since),
-            ..Blocker::default()
-        };
-        // One that is within its limit is no warning yet.
-        let warning = |layer: &str| GateWarning {
-            layer: layer.to_owned(),
-            failed: layer != "machines",
-            ..GateWarning::default()
-        };
-        let progress = NodeDrainProgress {
-            phase: DrainPhase::Draining,
-            status: DrainStatus::Cordoned,
-            attempt: 2,
-            counts: PodCounts { total: 9, gone: 3, going: 1, waiting: 2, blocked: 3 },
-            blockers: vec![
-                blocker("budget", "2026-03-14T09:30:00Z"),
-                blocker("budget", "2026-03-14T09:30:30Z"),
-                blocker("\"}\nevil 1", "2026-03-14T09:31:10Z"),
+        let progress = json!({
+            "Phase": "draining", "Status": 5, "Attempt": 2, "Evicted": 4, "Recordons": 1,
+            "StartedAt": "2026-03-14T09:29:00Z",
+            "Counts": { "Total": 9, "Gone": 3, "Going": 1, "Waiting": 2, "Blocked": 3 },
+            "Blockers": [
+                { "Pod": "shop/\"web\"", "Code": "budget", "Since": "2026-03-14T09:30:00Z" },
+                { "Pod": "shop/\"web\"", "Code": "budget", "Since": "2026-03-14T09:30:30Z" },
+                { "Pod": "shop/\"web\"", "Code": EVIL, "Since": "2026-03-14T09:31:10Z" },
             ],
-            evicted: 4,
-            replies: [("accepted", 4), ("budget", 9), ("\"}\nevil 1", 2), ("another", 1)]
-                .map(|(word, count)| (word.to_owned(), count))
-                .into(),
-            recordons: 1,
-            started_at: at("2026-03-14T09:29:00Z"),
-            gate: BootGate {
-                warnings: ["clock", "\"}\nevil 1", "machines"].map(warning).into(),
-                ..BootGate::default()
+            "Replies": { "accepted": 4, "budget": 9, EVIL: 2, "another": 1 },
+            // One that is within its limit is no warning yet.
+            "Gate": { "Warnings": [
+                { "Layer": "clock", "Failed": true }, { "Layer": EVIL, "Failed": true }, { "Layer": "machines" },
+            ] },
+            "Repairs": {
+                "node.kubernetes.io/unreachable:NoExecute": 2, "node.kubernetes.io/not-ready:NoSchedule": 1,
+                "own cordon of an earlier boot": 1, EVIL: 4,
             },
-            repairs: [
-                ("node.kubernetes.io/unreachable:NoExecute", 2),
-                ("node.kubernetes.io/not-ready:NoSchedule", 1),
-                ("own cordon of an earlier boot", 1),
-                ("\"}\nevil 1", 4),
-            ]
-            .map(|(what, count)| (what.to_owned(), count))
-            .into(),
-            ..NodeDrainProgress::default()
+        });
+        let drain = |status: u8, skip: &str, kind: &str, seconds: u64, steps: &[&str]| {
+            let steps: Vec<_> = steps.iter().map(|it| json!({ "Step": it })).collect();
+            json!({
+                "StartedAt": "2026-03-14T08:00:00Z", "EndedAt": "2026-03-14T08:01:00Z", "Status": status,
+                "Skip": skip, "SkipKind": kind, "Seconds": seconds, "Evicted": 5, "Recordons": 2, "Steps": steps,
+            })
         };
-        let drain = |status, skip_kind, seconds, steps: &[StepWord]| DrainRecord {
-            started_at: at("2026-03-14T08:00:00Z"),
-            ended_at: at("2026-03-14T08:01:00Z"),
-            status,
-            skip: if skip_kind == SkipKind::None { String::new() } else { "why".to_owned() },
-            skip_kind,
-            seconds,
-            evicted: 5,
-            recordons: 2,
-            steps: steps.iter().map(|step| DrainStep { step: *step, ..DrainStep::default() }).collect(),
-            ..DrainRecord::default()
-        };
-        let drains = vec![
-            DrainRecord { started_at: at("2026-03-14T09:29:00Z"), ..DrainRecord::default() },
-            drain(
-                DrainStatus::Complete,
-                SkipKind::None,
-                61,
-                &[StepWord::Taken, StepWord::Restarted, StepWord::Void],
-            ),
-            drain(DrainStatus::Complete, SkipKind::Forced, 7, &[]),
-            drain(DrainStatus::FailedDrain, SkipKind::None, 900, &[StepWord::Restarted]),
-        ];
-        let history = DrainHistory { drains, ..DrainHistory::default() };
-        let drain = DrainView { progress: Some(progress), history: Some(history), ..DrainView::default() };
+        let history = json!({ "Drains": [
+            { "StartedAt": "2026-03-14T09:29:00Z" },
+            drain(9, "", "none", 61, &["taken", "restarted", "void"]),
+            drain(9, "why", "forced", 7, &[]),
+            drain(8, "", "none", 900, &["restarted"]),
+        ] });
+        let progress = serde_json::from_value(progress).unwrap();
+        let history = serde_json::from_value(history).unwrap();
+        let drain = DrainView { progress, history, ..DrainView::default() };
         NodeView { drain, ..NodeView::default() }
     }
 
@@ -442,7 +409,7 @@ pillar_drain_history_repairs{kind=\"void\"} 1";
         totals.skipped(SkipKind::Forced);
         totals.skipped(SkipKind::Other);
         totals.reply("budget", 9);
-        totals.reply("\"}\nevil 1", 2);
+        totals.reply(EVIL, 2);
         totals.repair(RepairKind::Taint, 2);
         totals.repair(RepairKind::Pod, 1);
         totals.event("DrainStarted");

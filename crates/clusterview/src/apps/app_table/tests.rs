@@ -1,29 +1,18 @@
 //! When a status is published: at once, then not too often, and what becomes of it without a cluster.
 
 use super::*;
-use topics::{AppInstanceConfig, AppKubeStatus, GoUuid};
+use topics::AppKubeStatus;
 
-const KEY: &str = "d4f3a2b1-6d5e-4f70-9bac-1d2e3f4a5b6c";
-
-fn at(secs: u64) -> Mono {
-    Mono::START + Duration::from_secs(secs)
-}
+use super::super::samples::{WEB as KEY, at, config, pod};
 
 fn app(designated: bool) -> App {
-    let mut config = AppInstanceConfig { display_name: "web".to_owned(), ..AppInstanceConfig::default() };
-    config.uuid_and_version.uuid = GoUuid(KEY.parse().unwrap());
+    let mut config = config("web", KEY, false);
     config.is_designated_node_id = designated;
     App::of(&config)
 }
 
 fn pods(phase: &str) -> Vec<AppPod> {
-    let text = str::to_owned;
-    vec![AppPod {
-        name: text("web-d4f3a-0-x7k2p"),
-        node: text("n1"),
-        phase: text(phase),
-        ..AppPod::default()
-    }]
+    vec![pod("web-d4f3a-0-x7k2p", "n1", phase)]
 }
 
 /// Does all that is due: the number of each status published, 9 for one withdrawn.

@@ -1,15 +1,11 @@
 //! Which containers are read, and how long their marks stay.
 
-use std::time::Duration;
-
 use crate::pods::{Container, ContainerState};
 use topics::{AppInstanceConfig, VmMode};
 
-use super::*;
+use super::super::samples::at;
 
-fn at(secs: u64) -> Mono {
-    Mono::START + Duration::from_secs(secs)
-}
+use super::*;
 
 fn container(name: &str, init: bool) -> Container {
     Container { name: name.to_owned(), init, restarts: 0, state: ContainerState::Running }

@@ -2,11 +2,8 @@
 
 use jiff::Timestamp;
 
+use super::super::samples::at;
 use super::*;
-
-fn at(secs: u64) -> Mono {
-    Mono::START + Duration::from_secs(secs)
-}
 
 fn line(nanos: i64) -> LogLine {
     let at = Timestamp::from_nanosecond(i128::from(nanos)).unwrap();

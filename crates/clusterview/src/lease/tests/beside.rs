@@ -253,11 +253,11 @@ impl World {
 
     fn want(&mut self, who: usize, wanted: bool) {
         self.candidates[who].wanted = wanted;
-        let (now, wall) = (self.candidates[who].now(self.at), self.candidates[who].wall(self.at));
+        let now = self.candidates[who].now(self.at);
         match &mut self.candidates[who].kind {
             Kind::Ours(_) => self.hear(who, Event::Wanted(wanted)),
             Kind::Rival(rival) => {
-                let request = rival.want(now, wall, wanted);
+                let request = rival.want(now, wanted);
                 self.send(who, request);
             }
         }

@@ -88,13 +88,13 @@ impl Rival {
         due.into_iter().chain(end).min()
     }
 
-    pub(super) fn want(&mut self, now: Mono, wall: Timestamp, wanted: bool) -> Option<Request> {
+    pub(super) fn want(&mut self, now: Mono, wanted: bool) -> Option<Request> {
         self.wanted = wanted;
-        if wanted || self.phase == Phase::Out { None } else { self.end(now, wall) }
+        if wanted || self.phase == Phase::Out { None } else { self.end(now) }
     }
 
     /// The election is over for this candidate; the lease is released.
-    fn end(&mut self, now: Mono, _wall: Timestamp) -> Option<Request> {
+    fn end(&mut self, now: Mono) -> Option<Request> {
         self.phase = Phase::Out;
         self.next = now + RETRY;
         if !self.is_holder() {
@@ -172,7 +172,7 @@ impl Rival {
         if let Phase::Renewing { until } = self.phase
             && now >= until
         {
-            return self.end(now, wall);
+            return self.end(now);
         }
         if self.at.is_some() || now < self.next {
             return None;

@@ -24,6 +24,10 @@ fn sample<T: Topic>(name: &str) -> T {
     go_json::from_slice(&golden(T::NAME, name)).unwrap()
 }
 
+fn clear() -> ClusterToken {
+    ClusterToken::Clear(Secret::new(TOKEN.to_owned()))
+}
+
 fn at(text: &str) -> GoTime {
     text.parse().unwrap()
 }
@@ -77,7 +81,7 @@ fn in_conflict() -> StatusFacts {
         let addr = ip("192.168.86.201");
         ports[1].addr_info_list = Some(vec![AddrInfo { addr }]);
     });
-    let mut facts = facts("join-with-masters", network, ClusterToken::Clear(Secret::new(TOKEN.to_owned())));
+    let mut facts = facts("join-with-masters", network, clear());
     let entry = LbInterface { interface: "eth1".to_owned(), ip_prefix: "192.168.86.200/29".to_owned() };
     Arc::make_mut(facts.config.as_mut().unwrap()).lb_interfaces = Some(vec![entry]);
     facts
@@ -85,8 +89,7 @@ fn in_conflict() -> StatusFacts {
 
 #[test]
 fn a_bootstrap_node_with_load_balancing_says_what_the_reference_says() {
-    let facts =
-        facts("tiebreaker-lb-masters", network(|_| {}), ClusterToken::Clear(Secret::new(TOKEN.to_owned())));
+    let facts = facts("tiebreaker-lb-masters", network(|_| {}), clear());
     let said = status(&facts, None, "2026-03-14T09:30:00Z");
     assert_eq!(bytes(&said), expected("bootstrap-lb"));
     let address = "10.244.244.2".parse().unwrap();
@@ -136,9 +139,9 @@ fn the_address_is_ready_on_a_usable_port_of_its_label_alone() {
         assert_eq!((said.cluster_ip_is_ready, said.cluster_interface.as_str()), (ready, interface), "{nth}");
     }
     // A config without a label or an address has no place.
-    let unlabelled: fn(&mut EdgeNodeClusterConfig) = |it| it.cluster_interface = String::new();
-    let homeless: fn(&mut EdgeNodeClusterConfig) = |it| it.cluster_ip_prefix = None;
-    for change in [unlabelled, homeless] {
+    let changes: [fn(&mut EdgeNodeClusterConfig); 2] =
+        [|it| it.cluster_interface = String::new(), |it| it.cluster_ip_prefix = None];
+    for change in changes {
         let mut facts =
             facts("bootstrap", network(|ports| ports[0].logicallabel = String::new()), ClusterToken::None);
         change(Arc::make_mut(facts.config.as_mut().unwrap()));
@@ -189,8 +192,7 @@ fn a_token_is_that_of_its_config_and_nothing_is_said_until_it_is_decrypted() {
     let now = at("2026-03-14T09:30:00Z");
     let mut facts = facts("bootstrap", network(|_| {}), ClusterToken::Pending);
     assert_eq!(facts.judge(None, now), StatusDecision::Keep);
-    let clear = ClusterToken::Clear(Secret::new(TOKEN.to_owned()));
-    let answer = BlockAnswer { of: facts.sealed().unwrap(), token: clear.clone() };
+    let answer = BlockAnswer { of: facts.sealed().unwrap(), token: clear() };
     let mut other = answer.clone();
     other.of.block.cipher_data = None;
     facts.opened(other);
@@ -201,7 +203,7 @@ fn a_token_is_that_of_its_config_and_nothing_is_said_until_it_is_decrypted() {
     let mut config: EdgeNodeClusterConfig = sample("bootstrap");
     config.bootstrap_node = false;
     facts.configured(config.clone());
-    assert_eq!(facts.token, clear);
+    assert_eq!(facts.token, clear());
     config.cipher_token.clear_text_hash = None;
     facts.configured(config.clone());
     assert_eq!(facts.token, ClusterToken::Pending);

@@ -23,6 +23,21 @@ fn drain(progress: NodeDrainProgress) -> DrainView {
     DrainView { progress: Some(progress), ..DrainView::default() }
 }
 
+fn has(page: &str, texts: &[&str]) {
+    for text in texts {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+}
+
+fn member(name: &str) -> ReachableNode {
+    ReachableNode { name: name.to_owned(), ..ReachableNode::default() }
+}
+
+fn leads(name: &str) -> KubeLeaderElectInfo {
+    let leader_identity = name.to_owned();
+    KubeLeaderElectInfo { is_stats_leader: true, leader_identity, ..KubeLeaderElectInfo::default() }
+}
+
 fn shown(view: &NodeView, known: Option<&NodesSnapshot>) -> String {
     page(&report(view.clone(), known, now()), true)
 }
@@ -52,11 +67,13 @@ fn every_text_is_escaped_wherever_it_comes_from() {
         next_step: text.clone(),
         ..NodeDrainProgress::default()
     };
-    let leader = KubeLeaderElectInfo { leader_identity: text.clone(), ..KubeLeaderElectInfo::default() };
-    let view =
-        NodeView { node: text.clone(), drain: drain(progress), leader: Some(leader), ..NodeView::default() };
-    let member = ReachableNode { name: text.clone(), ..ReachableNode::default() };
-    let page = shown(&view, Some(&NodesSnapshot::at(now(), [member])));
+    let view = NodeView {
+        node: text.clone(),
+        drain: drain(progress),
+        leader: Some(leads(&text)),
+        ..NodeView::default()
+    };
+    let page = shown(&view, Some(&NodesSnapshot::at(now(), [member(&text)])));
     assert!(!page.chars().any(|it| it != '\n' && topics::acts(it)), "{page:?}");
     assert!(!page.contains("<script") && !page.contains("alert(\"") && !page.contains("'\"<"), "{page}");
     // Title three times, node, headline twice, first step, what follows, blocker three times, one volume, storage twice, the skip, machine
@@ -69,15 +86,11 @@ fn every_text_is_escaped_wherever_it_comes_from() {
 fn the_page_loads_nothing_and_long_lists_are_cut() {
     let blockers = vec![Blocker { pod: "shop/web-0".to_owned(), ..Blocker::default() }; SHOWN + 7];
     let progress = NodeDrainProgress { blockers, ..NodeDrainProgress::default() };
-    let crowd: Vec<ReachableNode> = (0..SHOWN + 9)
-        .map(|nth| ReachableNode { name: format!("node-{nth}"), ..ReachableNode::default() })
-        .collect();
+    let crowd: Vec<_> = (0..SHOWN + 9).map(|nth| member(&format!("node-{nth}"))).collect();
     let view = NodeView { drain: drain(progress), ..NodeView::default() };
     let page = shown(&view, Some(&NodesSnapshot::at(now(), crowd)));
     assert_eq!((page.matches("pod shop/web-0:").count(), page.matches("<td>node-").count()), (10, SHOWN));
-    for text in ["and 97 more", "and 9 more"] {
-        assert!(page.contains(text), "{text}: {page}");
-    }
+    has(&page, &["and 97 more", "and 9 more"]);
     for word in ["http:", "https:", "//", "src=", "<script", "url(", "@import"] {
         assert!(!page.contains(word), "{word}");
     }
@@ -108,10 +121,8 @@ fn a_time_is_a_distance_with_the_exact_time_behind_it_and_a_command_is_marked() 
 #[test]
 fn x2_what_is_unfolded_is_in_the_address_and_the_elected_node_shows_all_nodes_first() {
     let history = DrainHistory { drains: vec![DrainRecord::default()], ..DrainHistory::default() };
-    let leader = KubeLeaderElectInfo { leader_identity: "n1".to_owned(), ..KubeLeaderElectInfo::default() };
     let drain = DrainView { history: Some(history), ..drain(NodeDrainProgress::default()) };
-    let view = NodeView { node: "n1".to_owned(), drain, leader: Some(leader), ..NodeView::default() };
-    let member = |name: &str| ReachableNode { name: name.to_owned(), ..ReachableNode::default() };
+    let view = NodeView { node: "n1".to_owned(), drain, leader: Some(leads("n1")), ..NodeView::default() };
     let there = ReachableNode { addresses: vec!["10.0.0.2".parse().unwrap()], ..member("n2") };
     let known = NodesSnapshot::at(now(), [member("n1"), there, member("n3")]);
     let facts = report(view, Some(&known), now());
@@ -131,16 +142,12 @@ fn x2_what_is_unfolded_is_in_the_address_and_the_elected_node_shows_all_nodes_fi
 
 #[test]
 fn who_does_not_lead_shows_what_it_has_read_how_old_that_is_and_what_each_node_says() {
-    let member = |name: &str, ready: &str, unschedulable, etcd| ReachableNode {
-        name: name.to_owned(),
+    let seen = |name: &str, ready: &str, unschedulable, etcd| ReachableNode {
         facts: Node { ready: ready.to_owned(), unschedulable, etcd, control_plane: etcd, ..Node::default() },
-        ..ReachableNode::default()
+        ..member(name)
     };
-    let members = [
-        member("n1", "True", false, true),
-        member("n<2>", "False", true, false),
-        member("n3", "", false, false),
-    ];
+    let members =
+        [seen("n1", "True", false, true), seen("n<2>", "False", true, false), seen("n3", "", false, false)];
     let mut known = NodesSnapshot::at("2026-03-14T09:31:01.5Z".parse().unwrap(), members);
     let headline = Some(Headline { text: "BLOCKED: <i>".to_owned(), ..Headline::default() });
     let word = NodeWord { headline, at: "10.0.0.3:12346".parse().unwrap() };
@@ -167,22 +174,10 @@ fn who_does_not_lead_shows_what_it_has_read_how_old_that_is_and_what_each_node_s
 fn the_leader_shows_what_it_reports_and_says_when_that_is_old_without_the_words_of_libraries() {
     let node =
         KubeNodeInfo { name: "n2".to_owned(), status: KubeNodeStatus::Ready, ..KubeNodeInfo::default() };
-    let leader = KubeLeaderElectInfo {
-        is_stats_leader: true,
-        leader_identity: "n1".to_owned(),
-        ..KubeLeaderElectInfo::default()
-    };
-    let node_name = "n1".to_owned();
-    let mut view =
-        NodeView { node: node_name, leader: Some(leader), nodes: Some(vec![node]), ..NodeView::default() };
-    let told = shown(&view, None);
-    for text in [
-        "<span id=\"leader\">n1 (this node)</span>",
-        "<td>n2</td>",
-        "1 node as seen by this node, which reports",
-    ] {
-        assert!(told.contains(text), "{text}: {told}");
-    }
+    let (name, nodes) = ("n1".to_owned(), Some(vec![node]));
+    let mut view = NodeView { node: name, leader: Some(leads("n1")), nodes, ..NodeView::default() };
+    let leader = "<span id=\"leader\">n1 (this node)</span>";
+    has(&shown(&view, None), &[leader, "<td>n2</td>", "1 node as seen by this node, which reports"]);
     let since = "2026-03-14T09:30:00Z".parse().unwrap();
     let error = "client error (Connect)".to_owned();
     let part = KubeStatsPart { name: "nodes".to_owned(), since, error, ..KubeStatsPart::default() };

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::super::listen::ServerLimits;
-use super::super::listen::tests::{Site, ask, get, ground, soon};
+use super::super::listen::tests::{Site, ask, get, ground, say, soon};
 
 const APP: &str = "aaaaaaaa-0000-4000-8000-000000000001";
 
@@ -68,6 +68,12 @@ async fn peer(tasks: &mut JoinSet<()>, at: SocketAddr, habit: Habit) -> Ear {
     ear
 }
 
+/// The objects that are told.
+fn objects(body: &str) -> Vec<Value> {
+    let read: Value = serde_json::from_str(body).unwrap();
+    read["value"].as_array().unwrap().clone()
+}
+
 fn beside(own: SocketAddr, last: u8) -> SocketAddr {
     SocketAddr::new(format!("127.0.0.{last}").parse().unwrap(), own.port())
 }
@@ -111,12 +117,11 @@ async fn every_node_that_answers_is_told_a_silent_one_by_its_address_and_the_oth
         "{body}"
     );
     assert!(body.ends_with("]\n}\n"), "{body}");
-    let read: Value = serde_json::from_str(&body).unwrap();
-    let names: Vec<&str> =
-        read["value"].as_array().unwrap().iter().map(|it| it["hostname"].as_str().unwrap()).collect();
+    let told = objects(&body);
+    let names: Vec<&str> = told.iter().map(|it| it["hostname"].as_str().unwrap()).collect();
     assert_eq!(names, ["first", "second", "127.0.0.3", "eighth"]);
-    assert_eq!(read["value"][2]["errors"], "no answer within 0.4 s");
-    assert!(read["value"][1]["appInfo"][0]["key"] == "zedagent-EdgeNodeInfo", "{body}");
+    assert_eq!(told[2]["errors"], "no answer within 0.4 s");
+    assert!(told[1]["appInfo"][0]["key"] == "zedagent-EdgeNodeInfo", "{body}");
     for ear in [silent, eighth] {
         let heard = ear.heard.lock().unwrap().clone();
         assert_eq!(heard.len(), 1);
@@ -130,14 +135,12 @@ async fn without_peers_or_without_an_api_the_own_object_is_told_alone() {
     site.name("first");
     site.nodes(1);
     let alone = soon(get(own, "/cluster-app")).await;
-    let read: Value = serde_json::from_str(&alone.1).unwrap();
-    assert_eq!((alone.0, read["value"].as_array().unwrap().len()), (200, 1));
+    assert_eq!((alone.0, objects(&alone.1).len()), (200, 1));
     let (site, own) = Site::open(ground()).await;
     site.name("first");
     site.sim.faults().script("GET", "/api/v1/nodes", u32::MAX, ScriptedFault::Hang);
     let (cluster, page) = tokio::join!(soon(get(own, "/cluster-app")), soon(get(own, "/")));
-    let read: Value = serde_json::from_str(&cluster.1).unwrap();
-    assert_eq!((cluster.0, read["value"].as_array().unwrap().len(), page.0), (200, 1, 200));
+    assert_eq!((cluster.0, objects(&cluster.1).len(), page.0), (200, 1, 200));
 }
 
 #[tokio::test]
@@ -180,11 +183,8 @@ async fn only_who_waits_for_other_nodes_has_more_time() {
     let (site, own) = Site::open(ServerLimits { cluster: Duration::from_millis(400), ..limits }).await;
     site.nodes(2);
     peer(&mut tasks, beside(own, 2), Habit::Silent).await;
-    let mut stream = tokio::net::TcpStream::connect(own).await.unwrap();
-    stream.write_all(b"GET /cluster-app HTTP/1.1\r\nHost: n1\r\n\r\n").await.unwrap();
-    let mut all = Vec::new();
-    drop(soon(stream.read_to_end(&mut all)).await);
-    assert_eq!(String::from_utf8_lossy(&all), "");
+    let all = soon(say(own, "GET /cluster-app HTTP/1.1\r\nHost: n1\r\n\r\n")).await;
+    assert_eq!(all, "");
 }
 
 #[tokio::test]
@@ -192,12 +192,9 @@ async fn a_post_with_a_body_is_answered_and_its_body_is_not_read() {
     let (site, own) = Site::open(ground()).await;
     site.name("first");
     assert_eq!(soon(ask(own, "POST", "/app")).await.0, 200);
-    let mut stream = tokio::net::TcpStream::connect(own).await.unwrap();
-    let head = b"POST /app HTTP/1.1\r\nHost: n1\r\nContent-Length: 1000000000\r\n\r\n";
-    stream.write_all(head).await.unwrap();
-    let mut all = Vec::new();
-    drop(soon(stream.read_to_end(&mut all)).await);
-    assert!(all.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&all));
+    let head = "POST /app HTTP/1.1\r\nHost: n1\r\nContent-Length: 1000000000\r\n\r\n";
+    let answer = soon(say(own, head)).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
 #[tokio::test]
