@@ -20,7 +20,7 @@ use clusterview::stats;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kubeapi::NodeName;
 use kubenodeop::leave::{self, Leave};
-use kubenodeop::{AttemptRules, CordonAnnotation};
+use kubenodeop::{AttemptRules, CordonAnnotation, DrainOrder, RuntimeQuery};
 use outage::Ours;
 use outage::keeper::{self, Ask, KeeperReport, TurnRequest};
 use outage::margin::calls::{Addresses, EtcdAccess, EtcdSettings};
@@ -298,12 +298,16 @@ async fn s1_leaving_the_cluster_asks_for_what_its_own_role_grants_and_nothing_el
     // No node of this cluster is on that list: none is deleted.
     assert!(prune::look(&handle, &["another".to_owned()], "").await.unwrap().stale.is_empty());
     let order = Leave {
-        node: NodeName::parse("edge-node-1").unwrap(),
-        device_uuid: UUID.to_owned(),
-        owner: CordonAnnotation::default(),
-        rules: AttemptRules::default(),
+        drain: DrainOrder {
+            node: NodeName::parse("edge-node-1").unwrap(),
+            device_uuid: UUID.to_owned(),
+            owner: CordonAnnotation::default(),
+            runtime: RuntimeQuery::default(),
+            rules: AttemptRules::default(),
+            marks: DrainMarks::default(),
+            seen: None,
+        },
         attempt: watch::Sender::new(Duration::ZERO).subscribe(),
-        marks: DrainMarks::default(),
         tries: 1,
         pause: Duration::ZERO,
         reach: Duration::ZERO,

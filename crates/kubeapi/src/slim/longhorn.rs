@@ -169,7 +169,7 @@ macro_rules! objects {
     )+ };
 }
 
-objects! { Volume Replica Engine StorageNode Manager Attachment Shard ShardGroup }
+objects! { Volume Replica Engine StorageNode Manager Attachment Shard ShardGroup Setting }
 
 impl Volume {
     /// Whether shards hold its data, in place of replicas.

@@ -2,9 +2,10 @@
 //!
 //! Not here: what follows from them (`plan`, `engine`). Source: `PodDisruptionBudget` of policy/v1.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use kube::core::{Expression, Selector};
 
-use crate::plan::budget::{BudgetFacts, Condition, Holds, Selector, granted};
+use crate::plan::budget::{BudgetFacts, granted};
 use kubeapi::slim::PodDisruptionBudget;
 use kubeapi::watch::WatchScope;
 
@@ -51,22 +52,20 @@ fn uncounted(budget: &PodDisruptionBudget, healthy: i32, expected: i32) -> Strin
     }
 }
 
-pub(crate) fn selector(selector: &LabelSelector) -> Selector {
-    let conditions = selector.match_expressions.as_deref().unwrap_or_default();
-    Selector {
-        labels: selector.match_labels.clone().unwrap_or_default(),
-        conditions: conditions
-            .iter()
-            .map(|condition| Condition {
-                key: condition.key.clone(),
-                holds: Holds::new(&condition.operator, condition.values.clone().unwrap_or_default()),
-            })
-            .collect(),
-    }
+/// A condition with an operator that we do not know is left out, so that a budget is rather shown than missed.
+pub(crate) fn selector(of: &LabelSelector) -> Selector {
+    let labels = of.match_labels.iter().flatten();
+    let labels = labels.map(|(key, value)| Expression::Equal(key.clone(), value.clone()));
+    let asked = |it: &LabelSelectorRequirement| {
+        let values = Some(it.values.clone().unwrap_or_default());
+        Expression::try_from(LabelSelectorRequirement { values, ..it.clone() }).ok()
+    };
+    labels.chain(of.match_expressions.iter().flatten().filter_map(asked)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use kube::core::SelectorExt as _;
     use serde_json::{Value, json};
 
     use super::*;
@@ -94,18 +93,24 @@ mod tests {
             found.to_string(),
             "PodDisruptionBudget shop/web allows 1 disruption: 3 of 4 pods healthy, 2 required"
         );
-        let held: Vec<Holds> = found.selector.unwrap().conditions.into_iter().map(|it| it.holds).collect();
-        let x = || vec!["x".to_owned()];
-        assert_eq!(
-            held,
-            [
-                Holds::In(x()),
-                Holds::NotIn(x()),
-                Holds::Exists,
-                Holds::Absent,
-                Holds::Stranger("Gt".to_owned())
-            ]
-        );
+        let selector = found.selector.unwrap();
+        assert_eq!(selector.to_string(), "app=web,a in (x),b notin (x),c,!d");
+        let matches = |labels: Value| selector.matches(&serde_json::from_value(labels).unwrap());
+        for (labels, expected) in [
+            (json!({ "app": "web", "a": "x", "c": "" }), true),
+            (json!({ "app": "web", "a": "x", "b": "y", "c": "" }), true),
+            (json!({ "app": "db", "a": "x", "c": "" }), false),
+            (json!({ "a": "x", "c": "" }), false),
+            (json!({ "app": "web", "c": "" }), false),
+            (json!({ "app": "web", "a": "x", "b": "x", "c": "" }), false),
+            (json!({ "app": "web", "a": "x" }), false),
+            (json!({ "app": "web", "a": "x", "c": "", "d": "" }), false),
+        ] {
+            assert_eq!(matches(labels.clone()), expected, "{labels}");
+        }
+        let none = json!({ "matchExpressions": [{ "key": "a", "operator": "In" }] });
+        let none = super::selector(&serde_json::from_value(none).unwrap());
+        assert!(!none.matches(&[("a".to_owned(), String::new())].into()), "no value is one of none");
         let of = |status: Value| {
             facts(&serde_json::from_value(json!({ "metadata": { "name": "b" }, "status": status })).unwrap())
                 .uncounted

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::calls::budgets::selector;
 use crate::calls::pods::{facts, pod_ref};
-use crate::calls::unhealthy_pods::{hindrance, text};
+use crate::calls::unhealthy_pods::hindrance;
 use crate::plan::placement::tolerates_cordon;
 pub use crate::plan::surge::SurgeAnswer;
 use crate::plan::surge::{
@@ -86,7 +86,7 @@ fn read(object: &Value) -> DeploymentFacts {
 async fn pods_of(cluster: &ApiClient, of: &DeploymentFacts) -> Result<Vec<Pod>, Error> {
     let Some(chosen) = &of.selector else { return Ok(Vec::new()) };
     let all = WatchScope::all(format!("pods of Deployment {of}"), Pod::url_path(Some(&of.namespace)));
-    let scope = WatchScope { labels: Some(text(chosen)), ..all };
+    let scope = WatchScope { labels: Some(chosen.to_string()), ..all };
     let mut pods = scope.list_all::<Pod>(cluster).await?.items;
     pods.retain(|pod| owns(of, pod));
     Ok(pods)

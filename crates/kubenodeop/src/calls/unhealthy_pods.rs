@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::calls::pods::pod_ref;
 use crate::calls::remove;
-use crate::plan::budget::{Holds, Selector};
 use crate::plan::held::{Inspected, UnhealthyPod, UnhealthyReason};
+use kube::core::Selector;
 use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::slim::{Condition, Pod, ready_of_pod};
@@ -29,7 +29,7 @@ pub async fn inspect(
     shared: bool,
 ) -> Result<Inspected, Error> {
     let what = format!("pods of a budget in namespace {namespace}");
-    let labels = Some(text(selector)).filter(|text| !text.is_empty());
+    let labels = Some(selector.to_string()).filter(|text| !text.is_empty());
     let scope = WatchScope { labels, ..WatchScope::all(what, Pod::url_path(Some(namespace))) };
     let pods = scope.list_all::<Pod>(cluster).await?;
     let now = Timestamp::now();
@@ -38,23 +38,6 @@ pub async fn inspect(
     found.truncate(NAMED);
     let ready = if shared { remove::recount(cluster, namespace, budget, &pods.items).await? } else { None };
     Ok(Inspected { hindrances: found, ready })
-}
-
-/// The selector as the server reads it. A condition with an operator that we do not know is left out: rather a
-/// pod too many than one missed.
-pub(super) fn text(selector: &Selector) -> String {
-    let labels = selector.labels.iter().map(|(key, value)| format!("{key}={value}"));
-    let conditions = selector.conditions.iter().filter_map(|condition| {
-        let key = &condition.key;
-        match &condition.holds {
-            Holds::In(values) => Some(format!("{key} in ({})", values.join(","))),
-            Holds::NotIn(values) => Some(format!("{key} notin ({})", values.join(","))),
-            Holds::Exists => Some(key.clone()),
-            Holds::Absent => Some(format!("!{key}")),
-            Holds::Stranger(_) => None,
-        }
-    });
-    labels.chain(conditions).collect::<Vec<_>>().join(",")
 }
 
 /// What is wrong with `pod`, if anything. A finished pod counts neither as healthy nor as expected.
@@ -103,12 +86,10 @@ fn time_of_day(at: Timestamp, now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
+    use kube::core::Expression;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::plan::budget::Condition;
     use kubeapi::mock;
 
     const NOW: &str = "2025-11-21T16:00:00Z";
@@ -169,17 +150,13 @@ mod tests {
         let pods: Vec<Value> =
             (0..12).rev().map(|number| pod(&format!("web-{number:02}"), "n2", &json!([]))).collect();
         let (cluster, calls) = mock::cluster(vec![mock::list("5", &pods)]);
-        let on = |key: &str, holds| Condition { key: key.to_owned(), holds };
-        let selector = Selector {
-            labels: BTreeMap::from([("app".to_owned(), "web".to_owned())]),
-            conditions: vec![
-                on("a", Holds::In(vec!["x".to_owned(), "y".to_owned()])),
-                on("b", Holds::NotIn(vec!["x".to_owned()])),
-                on("c", Holds::Exists),
-                on("d", Holds::Absent),
-                on("e", Holds::Stranger("Gt".to_owned())),
-            ],
-        };
+        let selector = Selector::from_iter([
+            Expression::Equal("app".to_owned(), "web".to_owned()),
+            Expression::In("a".to_owned(), ["x".to_owned(), "y".to_owned()].into()),
+            Expression::NotIn("b".to_owned(), ["x".to_owned()].into()),
+            Expression::Exists("c".to_owned()),
+            Expression::DoesNotExist("d".to_owned()),
+        ]);
         let found = inspect(&cluster, "shop", "web", &selector, false).await.unwrap().hindrances;
         let names: Vec<&str> = found.iter().map(|it| it.pod.as_str()).collect();
         assert_eq!((names.len(), names[0], names[9]), (10, "shop/web-00", "shop/web-09"));

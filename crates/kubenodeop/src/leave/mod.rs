@@ -17,19 +17,17 @@ use tracing::{info, warn};
 use crate::calls::{pods, remove};
 use crate::drain::{DrainOrder, drain};
 use crate::engine::AttemptRules;
-use crate::engine::containers::RuntimeQuery;
 use crate::node;
 use crate::progress::Progress;
 use crate::storage;
 use kubeapi::ApiClient;
 use kubeapi::names::APP_NAMESPACE;
-use kubeapi::names::{NodeName, PodRef};
-use kubeapi::nodes::CordonAnnotation;
+use kubeapi::names::PodRef;
 use kubeapi::reply::ReplyClass;
 use kubeapi::slim::Pod;
 use kubeapi::watch::WatchScope;
 use kubeapi::{Error, nodes};
-use topics::{DrainMarks, LeavePhase};
+use topics::LeavePhase;
 
 /// Pods deleted at the same time.
 const AT_ONCE: usize = 8;
@@ -37,16 +35,10 @@ const AT_ONCE: usize = 8;
 /// What leaves, in whose name, and how long each step may take.
 #[derive(Debug, Clone)]
 pub struct Leave {
-    pub node: NodeName,
-    /// Our device: a Node object with another one's UUID is not touched.
-    pub device_uuid: String,
-    pub owner: CordonAnnotation,
-    /// Limits of the one attempt to drain, but for its time.
-    pub rules: AttemptRules,
+    /// The one attempt to drain, but for its time.
+    pub drain: DrainOrder,
     /// How long that attempt may last. The newest value counts, also in the middle of it.
     pub attempt: watch::Receiver<Duration>,
-    /// Where that attempt stood, should it have been cut off in this boot.
-    pub marks: DrainMarks,
     /// Tries of each step between finding the cluster and deleting the Node object.
     pub tries: u32,
     pub pause: Duration,
@@ -91,7 +83,8 @@ struct Walk<'a, F> {
 impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
     async fn walk(&self) -> LeaveEnd {
         let (cluster, order) = (self.cluster, self.order);
-        let others = || async { node::others(cluster, &order.node).await.map_err(|error| error.advice()) };
+        let others =
+            || async { node::others(cluster, &order.drain.node).await.map_err(|error| error.advice()) };
         match self.repeat(LeavePhase::Reaching, true, others).await {
             Ok(others) if others.is_empty() => {
                 let why = "it is the only node that its cluster's API knows: there is nothing to leave";
@@ -101,7 +94,8 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
             Err(why) => return (LeavePhase::NotReached, format!("its cluster was out of reach: {why}")),
         }
         let cordon = || async {
-            match node::cordon(cluster, &order.node, &order.device_uuid, &order.owner).await {
+            match node::cordon(cluster, &order.drain.node, &order.drain.device_uuid, &order.drain.owner).await
+            {
                 Ok(_) => Ok(None),
                 Err(error) => ends(&error).map(Some).ok_or_else(|| error.advice()),
             }
@@ -115,7 +109,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
             self.pass_over(format!("pods of applications could not be deleted: {last}"));
         }
         let replicas =
-            || async { storage::count(cluster, &order.node).await.map_err(|error| error.advice()) };
+            || async { storage::count(cluster, &order.drain.node).await.map_err(|error| error.advice()) };
         let replicas = self.repeat(LeavePhase::CheckingReplicas, false, replicas).await;
         if let Err(last) = &replicas {
             self.pass_over(format!("replicas could not be looked for, the node is drained: {last}"));
@@ -161,7 +155,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
     }
 
     fn enter(&self, stage: LeavePhase) {
-        info!(node = %self.order.node, ?stage, "leaving the cluster");
+        info!(node = %self.order.drain.node, ?stage, "leaving the cluster");
         self.told.send_modify(|state| {
             state.stage = stage;
             state.trouble.clear();
@@ -172,7 +166,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
         self.told.send_if_modified(|state| {
             let other = state.trouble != trouble;
             if other {
-                warn!(node = %self.order.node, stage = ?state.stage, error = trouble, "leaving the cluster: tried again");
+                warn!(node = %self.order.drain.node, stage = ?state.stage, error = trouble, "leaving the cluster: tried again");
                 trouble.clone_into(&mut state.trouble);
             }
             other
@@ -180,7 +174,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
     }
 
     fn pass_over(&self, what: String) {
-        warn!(node = %self.order.node, error = what, "leaving the cluster: passed over");
+        warn!(node = %self.order.drain.node, error = what, "leaving the cluster: passed over");
         self.told.send_modify(|state| {
             state.trouble.clear();
             state.passed_over.push(what);
@@ -189,9 +183,9 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
 
     async fn remove_apps(&self) -> Result<(), String> {
         let scope = WatchScope {
-            what: format!("pods of namespace {APP_NAMESPACE} on node {}", self.order.node),
+            what: format!("pods of namespace {APP_NAMESPACE} on node {}", self.order.drain.node),
             path: Pod::url_path(Some(APP_NAMESPACE)),
-            fields: Some(format!("spec.nodeName={}", self.order.node)),
+            fields: Some(format!("spec.nodeName={}", self.order.drain.node)),
             labels: None,
         };
         let list = scope.list_all::<Pod>(self.cluster).await.map_err(|error| error.advice())?;
@@ -216,19 +210,12 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
     /// One attempt. Another limit for it takes it up where it stands.
     async fn drain(&self) {
         self.enter(LeavePhase::Draining);
-        let (mut marks, mut limit) = (self.order.marks.clone(), self.order.attempt.clone());
+        let (mut marks, mut limit) = (self.order.drain.marks.clone(), self.order.attempt.clone());
         let outcome = loop {
             let attempt = *limit.borrow_and_update();
-            let order = DrainOrder {
-                seen: None,
-                runtime: RuntimeQuery::default(),
-                node: self.order.node.clone(),
-                device_uuid: self.order.device_uuid.clone(),
-                owner: self.order.owner.clone(),
-                // A leave must come to an end, whatever a drain may do.
-                rules: AttemptRules { attempt, ..self.order.rules.clone() },
-                marks: marks.clone(),
-            };
+            // A leave must come to an end, whatever a drain may do.
+            let rules = AttemptRules { attempt, ..self.order.drain.rules.clone() };
+            let order = DrainOrder { rules, marks: marks.clone(), ..self.order.drain.clone() };
             let (sender, mut progress) = watch::channel(Progress { marks, ..Progress::default() });
             let tell = async {
                 while progress.changed().await.is_ok() {
@@ -247,7 +234,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
         self.told.send_modify(|state| state.drain = None);
         match outcome {
             Ok(done) => {
-                info!(node = %self.order.node, evicted = done.evicted, "leaving the cluster: drained");
+                info!(node = %self.order.drain.node, evicted = done.evicted, "leaving the cluster: drained");
             }
             Err(failure) => self.pass_over(format!("the node could not be drained: {}", failure.reason)),
         }
@@ -255,7 +242,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
 
     /// Exactly the object that was read, by its UID.
     async fn delete(&self) -> Result<(), Error> {
-        let (name, uuid) = (&self.order.node, &self.order.device_uuid);
+        let (name, uuid) = (&self.order.drain.node, &self.order.drain.device_uuid);
         let (object, _) = node::read_whole(self.cluster, name, uuid).await?;
         nodes::delete(self.cluster, name, object.metadata.uid).await
     }

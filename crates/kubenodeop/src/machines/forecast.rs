@@ -46,9 +46,8 @@ pub fn target(
 ) -> Result<String, String> {
     let full = |peer: &PeerNode| residents.and_then(|it| it.why_not(&asks.launcher, peer));
     let found = place(peers, |peer| why_not(&asks.needs, asks.host_model, own, peer).or_else(|| full(peer)));
-    let is_pinned = asks.needs.is_choosy() && peers.iter().all(|it| asks.needs.not_meant(it).is_some());
     found.map(|it| it.name.clone()).map_err(|why| {
-        if is_pinned && !peers.is_empty() {
+        if asks.needs.is_pinned(peers) && !peers.is_empty() {
             format!(
                 "{why}; its node selector or affinity is changed on its VirtualMachine, not on the instance"
             )

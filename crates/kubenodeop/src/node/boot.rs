@@ -27,7 +27,6 @@ use kubeapi::reply::Reach;
 use kubeapi::slim::{NodeObject, Pod, ready_of_pod};
 use kubeapi::watch::{Manner, ObjectMirror, Update, WatchScope, follow, follow_from, jitter_seed};
 use kubeapi::{ApiClient, Error, nodes};
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use step::{Mono, SmallSort as _};
 use tokio::sync::watch;
@@ -357,13 +356,6 @@ fn volume_facts(cluster: &ApiClient) -> BoxStream<'static, GateFact> {
 const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 
-/// A pod of which only this much is kept.
-#[derive(Debug, Clone)]
-struct Lean {
-    uid: Option<String>,
-    ill: Ill,
-}
-
 /// Namespace and name of a pod where something is the matter with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Ill {
@@ -373,24 +365,6 @@ struct Ill {
     unconnected: Option<IllObject>,
     /// It is of kube-system and not Ready, with why.
     system: Option<IllObject>,
-}
-
-impl<'de> Deserialize<'de> for Lean {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let pod = Pod::deserialize(from)?;
-        let name = pods::pod_ref(&pod).to_string();
-        let storage = pods::facts(&pod).tier == Tier::Storage;
-        let crashing = storage && waiting(&pod).any(|reason| reason == "CrashLoopBackOff");
-        let unconnected = storage.then(|| unconnected(&pod)).flatten();
-        let system = pod.metadata.namespace.as_deref() == Some(SYSTEM_NAMESPACE);
-        let why = not_ready(&pod).filter(|_| system);
-        let ill = Ill {
-            crashing: crashing.then(|| IllObject::alone(name.clone())),
-            unconnected: unconnected.map(|it| IllObject::new(name.clone(), &format!("network {it}"))),
-            system: why.map(|why| IllObject::new(name, &why)),
-        };
-        Ok(Self { uid: pod.metadata.uid, ill })
-    }
 }
 
 fn waiting(pod: &Pod) -> impl Iterator<Item = &str> {
@@ -467,9 +441,19 @@ fn facts(all: &BTreeMap<String, Ill>) -> Vec<GateFact> {
     rows.map(of).into()
 }
 
-/// What is kept of a pod, where something is the matter with it.
-fn kept(pod: Lean) -> (String, Option<Ill>) {
-    (pod.uid.unwrap_or_default(), Some(pod.ill).filter(|it| *it != Ill::default()))
+/// What is kept of a pod, by its UID, where something is the matter with it.
+fn kept(pod: Pod) -> (String, Option<Ill>) {
+    let name = pods::pod_ref(&pod).to_string();
+    let is_storage = pods::facts(&pod).tier == Tier::Storage;
+    let is_crashing = is_storage && waiting(&pod).any(|reason| reason == "CrashLoopBackOff");
+    let unconnected = is_storage.then(|| unconnected(&pod)).flatten();
+    let is_system = pod.metadata.namespace.as_deref() == Some(SYSTEM_NAMESPACE);
+    let ill = Ill {
+        crashing: is_crashing.then(|| IllObject::alone(name.clone())),
+        unconnected: unconnected.map(|it| IllObject::new(name.clone(), &format!("network {it}"))),
+        system: not_ready(&pod).filter(|_| is_system).map(|why| IllObject::new(name, &why)),
+    };
+    (pod.metadata.uid.unwrap_or_default(), Some(ill).filter(|it| *it != Ill::default()))
 }
 
 /// Them, whenever one has changed.
@@ -617,13 +601,12 @@ mod tests {
             let read: Pod = serde_json::from_value(pod.clone()).unwrap();
             assert_eq!(unconnected(&read).as_deref(), lacks, "{networks} {has} {phase}");
             // Of a pod that serves no volumes nothing is wanted.
-            let lean: Lean = serde_json::from_value(pod.clone()).unwrap();
-            assert_eq!(lean.ill.unconnected.is_some(), lacks.is_some(), "{pod}");
+            let kept = |pod: &Value| kept(serde_json::from_value(pod.clone()).unwrap()).1.unwrap_or_default();
+            assert_eq!(kept(&pod).unconnected.is_some(), lacks.is_some(), "{pod}");
             let mut other = pod;
             other["metadata"]["labels"] = json!({});
             other["metadata"]["namespace"] = "shop".into();
-            let lean: Lean = serde_json::from_value(other).unwrap();
-            assert_eq!(lean.ill.unconnected, None);
+            assert_eq!(kept(&other).unconnected, None);
         }
     }
 

@@ -48,14 +48,15 @@ pub struct NodeFacts {
     pub resource_version: String,
 }
 
-/// What [`crate::node::cordon`] has to do.
+/// What [`crate::node::cordon`] does to a node, or has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CordonStep {
-    Write,
-    /// Nothing: flag and annotation are as wanted.
-    Keep,
-    /// Nothing: somebody else holds it.
-    LeaveForeign,
+pub enum Cordoned {
+    /// Flag and annotation are written.
+    Written,
+    /// They are as wanted.
+    Kept,
+    /// The node is somebody else's cordon, and stays so.
+    Foreign,
 }
 
 impl NodeFacts {
@@ -69,15 +70,15 @@ impl NodeFacts {
         }
     }
 
-    /// How to come to a cordon in the name of `owner`.
-    pub fn cordon_step(&self, owner: &CordonAnnotation) -> CordonStep {
+    /// What a cordon in the name of `owner` comes to.
+    pub fn cordoned_by(&self, owner: &CordonAnnotation) -> Cordoned {
         match self.cordon {
-            CordonOwner::None => CordonStep::Write,
+            CordonOwner::None => Cordoned::Written,
             // A cordon of ours from a former request or boot changes its owner, so that the cleaning after a
             // boot does not take it for a leftover.
-            CordonOwner::Ours if self.annotation.as_ref() != Some(owner) => CordonStep::Write,
-            CordonOwner::Ours => CordonStep::Keep,
-            CordonOwner::Foreign => CordonStep::LeaveForeign,
+            CordonOwner::Ours if self.annotation.as_ref() != Some(owner) => Cordoned::Written,
+            CordonOwner::Ours => Cordoned::Kept,
+            CordonOwner::Foreign => Cordoned::Foreign,
         }
     }
 
@@ -247,14 +248,14 @@ pub(crate) mod tests {
     #[test]
     fn a_foreign_cordon_is_left_and_an_older_one_of_ours_is_taken_over() {
         let table = [
-            (CordonOwner::None, None, CordonStep::Write),
-            (CordonOwner::Ours, Some(owner("now")), CordonStep::Keep),
-            (CordonOwner::Ours, Some(owner("before")), CordonStep::Write),
-            (CordonOwner::Foreign, None, CordonStep::LeaveForeign),
+            (CordonOwner::None, None, Cordoned::Written),
+            (CordonOwner::Ours, Some(owner("now")), Cordoned::Kept),
+            (CordonOwner::Ours, Some(owner("before")), Cordoned::Written),
+            (CordonOwner::Foreign, None, Cordoned::Foreign),
         ];
         for (cordon, annotation, step) in table {
             let facts = NodeFacts { annotation, ..node(cordon) };
-            assert_eq!(facts.cordon_step(&owner("now")), step, "{facts:?}");
+            assert_eq!(facts.cordoned_by(&owner("now")), step, "{facts:?}");
         }
     }
 

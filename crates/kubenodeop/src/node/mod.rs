@@ -9,7 +9,7 @@ pub mod leftovers;
 #[cfg(test)]
 mod tests;
 
-pub use cordon::{CordonSeen, NodeFacts};
+pub use cordon::{CordonSeen, Cordoned, NodeFacts};
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,7 +19,6 @@ use kubeapi::slim::{NodeObject, ready_of_node};
 use serde_json::{Value, json};
 
 use crate::storage::VolumesBefore;
-use cordon::CordonStep;
 use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::names::{NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL, VOLUMES_ANNOTATION};
@@ -33,17 +32,6 @@ use topics::CordonOwner;
 pub const START_THE_API: &str = "check that the cluster software runs on this node: `systemctl status k3s`";
 /// So often a node is read and written when others, as its kubelet, are faster each time.
 const RACES: usize = 5;
-
-/// What [`cordon`] did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cordoned {
-    /// Flag and annotation written.
-    Written,
-    /// They were as wanted.
-    Kept,
-    /// The node is somebody else's cordon, and stays so.
-    Foreign,
-}
 
 /// What [`uncordon_own`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +105,7 @@ pub async fn cordon_from(
     owner: &CordonAnnotation,
     seen: &LastSeen,
 ) -> Result<Cordoned, Error> {
-    let known = seen.get().filter(|it| it.name == *name && it.cordon_step(owner) == CordonStep::Write);
+    let known = seen.get().filter(|it| it.name == *name && it.cordoned_by(owner) == Cordoned::Written);
     if let Some(node) = known {
         match write_cordon(cluster, &node, owner, seen).await {
             Err(error) if error.is_conflict() => {}
@@ -135,16 +123,14 @@ async fn cordon_once(
     seen: &LastSeen,
 ) -> Result<Cordoned, Error> {
     let node = read(cluster, name, device_uuid).await?;
-    match node.cordon_step(owner) {
-        CordonStep::Keep => Ok(Cordoned::Kept),
-        CordonStep::LeaveForeign => {
-            if node.annotation.is_some() {
-                unmark(cluster, &node).await?;
-            }
-            Ok(Cordoned::Foreign)
-        }
-        CordonStep::Write => write_cordon(cluster, &node, owner, seen).await,
+    let step = node.cordoned_by(owner);
+    if step == Cordoned::Written {
+        return write_cordon(cluster, &node, owner, seen).await;
     }
+    if step == Cordoned::Foreign && node.annotation.is_some() {
+        unmark(cluster, &node).await?;
+    }
+    Ok(step)
 }
 
 async fn write_cordon(

@@ -10,6 +10,7 @@ use std::time::Duration;
 use topics::number;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::core::{Expression, Selector, SelectorExt as _};
 use kubeapi::names::{PodRef, listed};
 use step::SmallSort as _;
 
@@ -45,65 +46,6 @@ pub struct GuardedPod {
     pub ready: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Selector {
-    /// Labels that must be there with this value.
-    pub labels: BTreeMap<String, String>,
-    /// Further conditions; all must hold.
-    pub conditions: Vec<Condition>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Condition {
-    pub key: String,
-    pub holds: Holds,
-}
-
-/// What a condition asks of a label.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Holds {
-    /// It has one of the values.
-    In(Vec<String>),
-    /// It has none of the values, or is absent.
-    NotIn(Vec<String>),
-    Exists,
-    Absent,
-    /// An operator that we do not know; taken to hold, so that a budget is rather shown than missed.
-    Stranger(String),
-}
-
-impl Holds {
-    /// The condition of an operator of the API, with its values.
-    pub fn new(operator: &str, values: Vec<String>) -> Self {
-        match operator {
-            "In" => Self::In(values),
-            "NotIn" => Self::NotIn(values),
-            "Exists" => Self::Exists,
-            "DoesNotExist" => Self::Absent,
-            other => Self::Stranger(other.to_owned()),
-        }
-    }
-
-    /// Whether it holds for a label with this value, `None` where the label is absent.
-    pub fn fits(&self, value: Option<&String>) -> bool {
-        match self {
-            Self::In(values) => value.is_some_and(|value| values.contains(value)),
-            Self::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
-            Self::Exists => value.is_some(),
-            Self::Absent => value.is_none(),
-            Self::Stranger(_) => true,
-        }
-    }
-}
-
-impl Selector {
-    /// Whether `labels` fulfil it.
-    pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
-            && self.conditions.iter().all(|condition| condition.holds.fits(labels.get(&condition.key)))
-    }
-}
-
 /// Pods that a budget counts as disrupted since these times, and until when: `w-5, w-9 until 11:14:02 UTC`.
 pub(crate) fn granted(claims: Option<&BTreeMap<String, Time>>) -> String {
     let Some(last) = claims.into_iter().flatten().map(|(_, at)| at.0).max() else { return String::new() };
@@ -115,7 +57,7 @@ pub(crate) fn granted(claims: Option<&BTreeMap<String, Time>>) -> String {
 impl BudgetFacts {
     /// Whether the budget guards a pod with these labels.
     pub fn guards(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.selector.as_ref().is_some_and(|selector| selector.selects(labels))
+        self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
     }
 
     /// Whether a pod may go now.
@@ -151,13 +93,13 @@ impl Budgets {
         all.order_by(|one, other| one.name.cmp(&other.name));
         let (mut by_label, mut by_more) = (BTreeMap::<_, BTreeMap<_, Vec<_>>>::new(), Vec::new());
         for (at, budget) in all.iter().enumerate() {
-            match budget.selector.as_ref().map(|it| it.labels.last_key_value()) {
-                Some(Some((label, value))) => {
-                    let places = by_label.entry(label.clone()).or_default();
-                    places.entry(value.clone()).or_default().push(at);
+            let Some(selector) = budget.selector.clone() else { continue };
+            match selector.into_iter().filter_map(by_one_label).last() {
+                Some((label, value)) => {
+                    let places = by_label.entry(label).or_default();
+                    places.entry(value).or_default().push(at);
                 }
-                Some(None) => by_more.push(at),
-                None => {}
+                None => by_more.push(at),
             }
         }
         Self { all, by_label, by_more }
@@ -180,6 +122,11 @@ impl Budgets {
         let found = places.into_iter().filter_map(|at| self.all.get(at));
         found.filter(|budget| budget.guards(labels)).collect()
     }
+}
+
+/// The label and its value where it selects by them.
+fn by_one_label(asked: Expression) -> Option<(String, String)> {
+    if let Expression::Equal(label, value) = asked { Some((label, value)) } else { None }
 }
 
 /// For a person: name and numbers.
@@ -234,36 +181,6 @@ pub(crate) mod tests {
         assert!(!roomy.to_string().contains("granted"), "{roomy}");
     }
 
-    #[test]
-    fn selectors_follow_the_api() {
-        let list = || vec!["a".to_owned(), "b".to_owned()];
-        let on = |holds| Selector {
-            labels: BTreeMap::new(),
-            conditions: vec![Condition { key: "k".to_owned(), holds }],
-        };
-        let exact = Selector { labels: labels(&[("k", "a")]), conditions: vec![] };
-        let table = [
-            (exact.clone(), labels(&[("k", "a"), ("x", "y")]), true),
-            (exact.clone(), labels(&[("k", "b")]), false),
-            (exact, labels(&[]), false),
-            (Selector::default(), labels(&[]), true),
-            (on(Holds::In(list())), labels(&[("k", "b")]), true),
-            (on(Holds::In(list())), labels(&[("k", "c")]), false),
-            (on(Holds::In(list())), labels(&[]), false),
-            (on(Holds::NotIn(list())), labels(&[("k", "b")]), false),
-            (on(Holds::NotIn(list())), labels(&[("k", "c")]), true),
-            (on(Holds::NotIn(list())), labels(&[]), true),
-            (on(Holds::Exists), labels(&[("k", "c")]), true),
-            (on(Holds::Exists), labels(&[]), false),
-            (on(Holds::Absent), labels(&[("k", "c")]), false),
-            (on(Holds::Absent), labels(&[]), true),
-            (on(Holds::Stranger("Gt".to_owned())), labels(&[]), true),
-        ];
-        for (selector, given, expected) in table {
-            assert_eq!(selector.selects(&given), expected, "{selector:?} {given:?}");
-        }
-    }
-
     /// A budget of the shop with these numbers, which selects all pods.
     pub(crate) fn budget(name: &str, [allowed, healthy, desired, expected]: [i32; 4]) -> BudgetFacts {
         BudgetFacts {
@@ -294,15 +211,14 @@ pub(crate) mod tests {
 
     #[test]
     fn budgets_found_by_labels_are_those_that_say_so_themselves_in_the_order_of_their_names() {
-        let select = |pairs: &[(&str, &str)]| Some(Selector { labels: labels(pairs), ..Selector::default() });
-        let absent = Condition { key: "app".into(), holds: Holds::Absent };
+        let select = |pairs: &[(&str, &str)]| Some(labels(pairs).into_iter().collect());
         let selectors = [
             None,
             select(&[]),
             select(&[("app", "web")]),
             select(&[("app", "db")]),
             select(&[("app", "web"), ("tier", "1")]),
-            Some(Selector { conditions: vec![absent], ..Selector::default() }),
+            Some(Expression::DoesNotExist("app".to_owned()).into()),
             select(&[("tier", "1")]),
         ];
         let named = |(at, selector): (usize, &Option<Selector>)| BudgetFacts {

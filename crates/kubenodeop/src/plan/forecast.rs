@@ -264,14 +264,10 @@ impl Survey {
             PodClass::Await => PlanClass::Going,
             PodClass::Leave if pod.facts.owner == PodOwner::VanishedDaemonSet => PlanClass::Orphan,
             PodClass::Leave if pod.facts.finished => PlanClass::Finished,
-            PodClass::Leave if self.is_pinned(pod) => PlanClass::Pinned,
+            PodClass::Leave if pod.needs.is_pinned(&self.peers) => PlanClass::Pinned,
             PodClass::Leave if pod.facts.tolerates_cordon => PlanClass::TolerateCordon,
             PodClass::Leave => PlanClass::Evict,
         }
-    }
-
-    fn is_pinned(&self, pod: &Surveyed) -> bool {
-        pod.needs.is_choosy() && self.peers.iter().all(|peer| pod.needs.not_meant(peer).is_some())
     }
 
     /// Why no other node can take the pod, when none can.

@@ -6,93 +6,35 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::Toleration;
-
-use crate::plan::budget::Holds;
+use k8s_openapi::api::core::v1::{
+    NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration,
+};
 
 /// The taint of a node whose `spec.unschedulable` is set, with the effect `NoSchedule` and no value.
 pub(crate) const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 /// What a pod asks of a node.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct SchedulingNeeds {
     /// `nodeSelector`: labels that must be there with this value.
     pub labels: BTreeMap<String, String>,
-    /// Required affinity of the pod and of each of its volumes: of every one, some term must hold.
-    pub affinities: Vec<Affinity>,
+    /// Required affinity of the pod and of each of its volumes, by what requires it: `its affinity`, `volume pv-1`.
+    pub affinities: Vec<(String, NodeSelector)>,
     /// Taints that it bears.
-    pub tolerations: Vec<Tolerated>,
+    pub tolerations: Vec<Toleration>,
     /// CPU that it requests, in thousandths of a core.
     pub cpu_milli: u64,
     /// Memory that it requests.
     pub memory_bytes: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Affinity {
-    /// What requires it: `its affinity`, `volume pv-1`.
-    pub of: String,
-    pub terms: Vec<SelectorTerm>,
-}
-
-/// Conditions that must all hold. None at all hold for no node.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SelectorTerm {
-    pub labels: Vec<TermCondition>,
-    /// On the node's name, the only field that there is.
-    pub names: Vec<TermCondition>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TermCondition {
-    Like(String, Holds),
-    /// A number, and the value must be above it.
-    Above(String, i64),
-    /// A number, and the value must be below it.
-    Below(String, i64),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tolerated {
-    /// The key; empty for all, where any value will do.
-    pub key: String,
-    /// The value; `None` for any.
-    pub value: Option<String>,
-    /// The effect; empty for all.
-    pub effect: String,
-}
-
-impl Tolerated {
-    /// What a toleration bears; `None` for one that bears no taint.
-    pub(crate) fn of(toleration: &Toleration) -> Option<Self> {
-        let key = toleration.key.clone().unwrap_or_default();
-        let value = match toleration.operator.as_deref().unwrap_or_default() {
-            "Exists" => None,
-            "" | "Equal" if !key.is_empty() => Some(toleration.value.clone().unwrap_or_default()),
-            _ => return None,
-        };
-        Some(Self { key, value, effect: toleration.effect.clone().unwrap_or_default() })
-    }
-}
-
 /// Whether it bears the taint that the cluster puts on a cordoned node.
 pub(crate) fn tolerates_cordon(toleration: &Toleration) -> bool {
-    let cordon =
-        Taint { key: CORDON_TAINT.to_owned(), value: String::new(), effect: "NoSchedule".to_owned() };
-    Tolerated::of(toleration).is_some_and(|it| it.bears(&cordon))
+    let (key, effect) = (CORDON_TAINT.to_owned(), "NoSchedule".to_owned());
+    bears(toleration, &Taint { key, effect, ..Taint::default() })
 }
 
-/// A taint that keeps pods away.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taint {
-    pub key: String,
-    /// The value, or empty.
-    pub value: String,
-    /// `NoSchedule`, `NoExecute` or another word.
-    pub effect: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct PeerNode {
     pub name: String,
     /// Its kubelet is well.
@@ -115,22 +57,27 @@ impl SchedulingNeeds {
         !self.labels.is_empty() || !self.affinities.is_empty()
     }
 
+    /// Whether it asks for certain nodes, and none of `peers` is one of them.
+    pub fn is_pinned(&self, peers: &[PeerNode]) -> bool {
+        self.is_choosy() && peers.iter().all(|it| self.not_meant(it).is_some())
+    }
+
     /// Why this node is none of those that it asks for, whatever the node's state.
-    pub fn not_meant(&self, peer: &PeerNode) -> Option<String> {
+    fn not_meant(&self, peer: &PeerNode) -> Option<String> {
         let missing = self.labels.iter().find(|(key, value)| peer.labels.get(*key) != Some(value));
         if let Some((key, value)) = missing {
             return Some(format!("has no label {key}={value}"));
         }
-        let broken = self.affinities.iter().find(|it| !it.terms.iter().any(|term| term.holds(peer)));
-        broken.map(|affinity| format!("does not fit {}", affinity.of))
+        let fits = |it: &NodeSelector| it.node_selector_terms.iter().any(|term| is_met(term, peer));
+        let (of, _) = self.affinities.iter().find(|(_, it)| !fits(it))?;
+        Some(format!("does not fit {of}"))
     }
 
     /// Why this node cannot take the pod now.
     pub fn why_not(&self, peer: &PeerNode, tolerates_cordon: bool) -> Option<String> {
-        let taint = || {
-            let hard =
-                peer.taints.iter().filter(|it| matches!(it.effect.as_str(), "NoSchedule" | "NoExecute"));
-            hard.into_iter().find(|taint| !self.tolerations.iter().any(|it| it.bears(taint)))
+        let keeps_away = |taint: &&Taint| {
+            matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute")
+                && !self.tolerations.iter().any(|it| bears(it, taint))
         };
         if let Some(why) = self.not_meant(peer) {
             Some(why)
@@ -138,7 +85,7 @@ impl SchedulingNeeds {
             Some("is not Ready".to_owned())
         } else if peer.unschedulable && !tolerates_cordon {
             Some("is cordoned".to_owned())
-        } else if let Some(taint) = taint() {
+        } else if let Some(taint) = peer.taints.iter().find(keeps_away) {
             Some(format!("has taint {}:{}", taint.key, taint.effect))
         } else if let Some(room) = peer.cpu_milli.filter(|room| *room < self.cpu_milli) {
             Some(format!("has {room}m CPU in all, {}m are requested", self.cpu_milli))
@@ -149,32 +96,44 @@ impl SchedulingNeeds {
     }
 }
 
-impl SelectorTerm {
-    fn holds(&self, peer: &PeerNode) -> bool {
-        let some = !self.labels.is_empty() || !self.names.is_empty();
-        some && self.labels.iter().all(|asked| asked.holds(|key| peer.labels.get(key)))
-            && self.names.iter().all(|asked| asked.holds(|_| Some(&peer.name)))
+/// Whether all that `term` asks holds; one that asks nothing holds for no node. The only field that there is, is the name.
+fn is_met(term: &NodeSelectorTerm, peer: &PeerNode) -> bool {
+    let labels = term.match_expressions.iter().flatten().map(|it| (it, peer.labels.get(&it.key)));
+    let names = term.match_fields.iter().flatten().map(|it| (it, Some(&peer.name)));
+    let mut asked = labels.chain(names).peekable();
+    asked.peek().is_some() && asked.all(|(it, value)| holds(it, value))
+}
+
+fn holds(asked: &NodeSelectorRequirement, value: Option<&String>) -> bool {
+    let values = asked.values.as_deref().unwrap_or_default();
+    let is_one = value.is_some_and(|it| values.contains(it));
+    let numbers = || Some((value?.parse::<i64>().ok()?, values.first()?.parse::<i64>().ok()?));
+    match asked.operator.as_str() {
+        "In" => is_one,
+        "NotIn" => !is_one,
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        "Gt" => numbers().is_some_and(|(is, least)| is > least),
+        "Lt" => numbers().is_some_and(|(is, most)| is < most),
+        // An operator that we do not know.
+        _ => true,
     }
 }
 
-impl TermCondition {
-    fn holds<'a>(&self, value: impl Fn(&str) -> Option<&'a String>) -> bool {
-        let number = |key: &str| value(key)?.parse::<i64>().ok();
-        match self {
-            Self::Like(key, holds) => holds.fits(value(key)),
-            Self::Above(key, least) => number(key).is_some_and(|it| it > *least),
-            Self::Below(key, most) => number(key).is_some_and(|it| it < *most),
+/// Whether a pod with this toleration bears the taint. An empty key means all, where any value will do, and an empty effect
+/// all.
+fn bears(toleration: &Toleration, taint: &Taint) -> bool {
+    let (key, effect) = (toleration.key.as_deref().unwrap_or_default(), toleration.effect.as_deref());
+    let is_value = match toleration.operator.as_deref().unwrap_or_default() {
+        "Exists" => true,
+        "" | "Equal" if !key.is_empty() => {
+            toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default()
         }
-    }
-}
-
-impl Tolerated {
-    /// Whether this taint is one of them.
-    pub(crate) fn bears(&self, taint: &Taint) -> bool {
-        (self.key.is_empty() || self.key == taint.key)
-            && (self.effect.is_empty() || self.effect == taint.effect)
-            && self.value.as_ref().is_none_or(|value| *value == taint.value)
-    }
+        _ => false,
+    };
+    is_value
+        && (key.is_empty() || key == taint.key)
+        && effect.is_none_or(|it| it.is_empty() || it == taint.effect)
 }
 
 /// The first of `peers` that will do, or why each will not.
@@ -227,6 +186,8 @@ pub fn thousandths(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn peer(labels: &[(&str, &str)]) -> PeerNode {
@@ -240,73 +201,77 @@ mod tests {
         }
     }
 
-    fn affinity(terms: Vec<SelectorTerm>) -> SchedulingNeeds {
-        SchedulingNeeds {
-            affinities: vec![Affinity { of: "its affinity".to_owned(), terms }],
-            ..SchedulingNeeds::default()
-        }
-    }
-
-    fn on_label(asked: Vec<TermCondition>) -> SelectorTerm {
-        SelectorTerm { labels: asked, names: vec![] }
-    }
-
     #[test]
     fn a_pod_fits_where_selector_and_affinity_say_so() {
-        let like = |holds| TermCondition::Like("zone".to_owned(), holds);
-        let zone = |value: &str| vec![value.to_owned()];
-        let by_name = |name: &str| SelectorTerm {
-            labels: vec![],
-            names: vec![TermCondition::Like("metadata.name".to_owned(), Holds::In(zone(name)))],
-        };
-        let selector =
-            SchedulingNeeds { labels: peer(&[("disk", "ssd")]).labels, ..SchedulingNeeds::default() };
+        let on = |operator: &str, key: &str, values: &[&str]| json!({ "key": key, "operator": operator, "values": values });
+        let zone =
+            |operator: &str, value: &str| json!({ "matchExpressions": [on(operator, "zone", &[value])] });
+        let cores = |operator: &str| json!({ "matchExpressions": [on(operator, "cores", &["4"])] });
+        let name = |name: &str| json!({ "matchFields": [on("In", "metadata.name", &[name])] });
         let table = [
-            (SchedulingNeeds::default(), true),
-            (selector, false),
-            (affinity(vec![on_label(vec![like(Holds::In(zone("a")))])]), true),
-            (affinity(vec![on_label(vec![like(Holds::In(zone("b")))])]), false),
-            (affinity(vec![on_label(vec![like(Holds::In(zone("b")))]), by_name("n2")]), true),
-            (affinity(vec![by_name("n1")]), false),
-            (affinity(vec![SelectorTerm::default()]), false),
-            (affinity(vec![]), false),
-            (affinity(vec![on_label(vec![like(Holds::NotIn(zone("a")))])]), false),
-            (affinity(vec![on_label(vec![like(Holds::Exists)])]), true),
-            (affinity(vec![on_label(vec![like(Holds::Absent)])]), false),
-            (affinity(vec![on_label(vec![TermCondition::Above("cores".to_owned(), 4)])]), true),
-            (affinity(vec![on_label(vec![TermCondition::Below("cores".to_owned(), 4)])]), false),
-            (affinity(vec![on_label(vec![TermCondition::Above("zone".to_owned(), 4)])]), false),
+            (vec![zone("In", "a")], true),
+            (vec![zone("In", "b")], false),
+            (vec![zone("In", "b"), name("n2")], true),
+            (vec![name("n1")], false),
+            (vec![json!({})], false),
+            (vec![], false),
+            (vec![zone("NotIn", "a")], false),
+            (vec![zone("NotIn", "b")], true),
+            (vec![zone("Exists", "")], true),
+            (vec![zone("DoesNotExist", "")], false),
+            (vec![cores("Gt")], true),
+            (vec![cores("Lt")], false),
+            (vec![json!({ "matchExpressions": [on("Gt", "zone", &["4"])] })], false),
+            (vec![json!({ "matchExpressions": [on("Gt", "cores", &["many"])] })], false),
+            (vec![zone("Near", "b")], true),
         ];
-        for (needs, fits) in table {
-            let why = needs.why_not(&peer(&[("zone", "a"), ("cores", "8")]), false);
+        let peer = peer(&[("zone", "a"), ("cores", "8")]);
+        let fits = |needs: &SchedulingNeeds, fits: bool| {
+            let why = needs.why_not(&peer, false);
             assert_eq!(why.is_none(), fits, "{needs:?}: {why:?}");
-            assert_eq!(why, needs.not_meant(&peer(&[("zone", "a"), ("cores", "8")])));
+            assert_eq!(needs.is_pinned(std::slice::from_ref(&peer)), !fits, "{needs:?}");
+        };
+        for (terms, expected) in table {
+            let affinity = serde_json::from_value(json!({ "nodeSelectorTerms": terms })).unwrap();
+            let affinities = vec![("its affinity".to_owned(), affinity)];
+            fits(&SchedulingNeeds { affinities, ..SchedulingNeeds::default() }, expected);
         }
+        let labels = BTreeMap::from([("disk".to_owned(), "ssd".to_owned())]);
+        fits(&SchedulingNeeds { labels, ..SchedulingNeeds::default() }, false);
+        fits(&SchedulingNeeds::default(), true);
     }
 
     #[test]
     fn a_pod_fits_where_the_node_takes_pods_bears_its_taints_and_is_large_enough() {
         let tainted = |effect: &str| {
-            let taint = Taint { key: "k".to_owned(), value: "v".to_owned(), effect: effect.to_owned() };
-            PeerNode { taints: vec![taint], ..peer(&[]) }
+            let (key, value, effect) = ("k".to_owned(), Some("v".to_owned()), effect.to_owned());
+            PeerNode { taints: vec![Taint { key, value, effect, ..Taint::default() }], ..peer(&[]) }
         };
-        let tolerating = |key: &str, value: Option<&str>, effect: &str| {
-            let value = value.map(str::to_owned);
-            let one = Tolerated { key: key.to_owned(), value, effect: effect.to_owned() };
-            SchedulingNeeds { tolerations: vec![one], ..SchedulingNeeds::default() }
+        let tolerating = |toleration: Value| {
+            let tolerations = vec![serde_json::from_value(toleration).unwrap()];
+            SchedulingNeeds { tolerations, ..SchedulingNeeds::default() }
         };
+        let hard = || tainted("NoSchedule");
+        let kept = Some("has taint k:NoSchedule");
         let any = SchedulingNeeds::default;
         let table = [
             (any(), PeerNode { ready: false, ..peer(&[]) }, Some("is not Ready")),
             (any(), PeerNode { unschedulable: true, ..peer(&[]) }, Some("is cordoned")),
-            (any(), tainted("NoSchedule"), Some("has taint k:NoSchedule")),
+            (any(), hard(), kept),
             (any(), tainted("NoExecute"), Some("has taint k:NoExecute")),
             (any(), tainted("PreferNoSchedule"), None),
-            (tolerating("", None, ""), tainted("NoSchedule"), None),
-            (tolerating("k", Some("v"), "NoSchedule"), tainted("NoSchedule"), None),
-            (tolerating("k", Some("w"), ""), tainted("NoSchedule"), Some("has taint k:NoSchedule")),
-            (tolerating("k", None, "NoExecute"), tainted("NoSchedule"), Some("has taint k:NoSchedule")),
-            (tolerating("j", None, ""), tainted("NoSchedule"), Some("has taint k:NoSchedule")),
+            (tolerating(json!({ "operator": "Exists" })), hard(), None),
+            (tolerating(json!({ "key": "k", "value": "v", "effect": "NoSchedule" })), hard(), None),
+            (
+                tolerating(json!({ "key": "k", "operator": "Equal", "value": "v", "effect": "" })),
+                hard(),
+                None,
+            ),
+            (tolerating(json!({ "key": "k", "value": "w" })), hard(), kept),
+            (tolerating(json!({ "key": "k", "operator": "Exists", "effect": "NoExecute" })), hard(), kept),
+            (tolerating(json!({ "key": "j", "operator": "Exists" })), hard(), kept),
+            (tolerating(json!({ "value": "v" })), hard(), kept),
+            (tolerating(json!({ "key": "k", "operator": "Gt", "value": "v" })), hard(), kept),
             (SchedulingNeeds { cpu_milli: 4000, ..any() }, peer(&[]), None),
             (
                 SchedulingNeeds { cpu_milli: 4001, ..any() },

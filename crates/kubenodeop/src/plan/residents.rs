@@ -9,10 +9,10 @@
 use std::collections::BTreeMap;
 
 use checks::{Finding, Severity};
+use kube::core::{Selector, SelectorExt as _};
 use kubeapi::names::listed;
 use step::Inserted as _;
 
-use crate::plan::budget::Selector;
 use crate::plan::placement::{PeerNode, SchedulingNeeds};
 use topics::number;
 
@@ -69,7 +69,7 @@ impl Neighbours {
         } else {
             self.namespaces.contains(&pod.namespace)
         };
-        (self.anywhere || there) && self.selector.as_ref().is_some_and(|it| it.selects(&pod.labels))
+        (self.anywhere || there) && self.selector.as_ref().is_some_and(|it| it.matches(&pod.labels))
     }
 }
 
@@ -142,13 +142,13 @@ impl Residents {
         let mut counts: BTreeMap<&String, usize> =
             self.nodes.values().filter_map(|it| Some((it.get(&spread.topology)?, 0))).into_map();
         let alike = self.pods.iter().filter(|it| {
-            it.namespace == pod.namespace && it.name != pod.name && spread.selector.selects(&it.labels)
+            it.namespace == pod.namespace && it.name != pod.name && spread.selector.matches(&it.labels)
         });
         for at in alike.filter_map(|it| domain(&it.node)) {
             *counts.entry(at).or_default() += 1;
         }
         let fewest = counts.values().min().copied().unwrap_or(0);
-        let counts_itself = usize::from(spread.selector.selects(&pod.labels));
+        let counts_itself = usize::from(spread.selector.matches(&pod.labels));
         counts.get(own).copied().unwrap_or(0) + counts_itself > fewest + spread.most
     }
 }
@@ -246,7 +246,7 @@ mod tests {
     }
 
     fn app(app: &str, topology: &str) -> Neighbours {
-        let selector = Selector { labels: labels(&[("app", app)]), ..Selector::default() };
+        let selector = labels(&[("app", app)]).into_iter().collect();
         Neighbours { selector: Some(selector), topology: topology.to_owned(), ..Neighbours::default() }
     }
 
@@ -310,7 +310,7 @@ mod tests {
 
         // One on each node, one more than the fewest: what leaves n1 finds no place, as n1 has none then.
         let even = |most| Spread {
-            selector: Selector { labels: labels(&[("app", "web")]), ..Selector::default() },
+            selector: labels(&[("app", "web")]).into_iter().collect(),
             topology: "host".to_owned(),
             most,
         };

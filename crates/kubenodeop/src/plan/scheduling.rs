@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kubeapi::slim::NodeObject;
@@ -17,11 +16,7 @@ use crate::calls::budgets::selector;
 use crate::calls::pods;
 use crate::node::is_ready;
 use crate::plan::PodClass;
-use crate::plan::budget::Holds;
-use crate::plan::placement::{
-    Affinity, CORDON_TAINT, PeerNode, SchedulingNeeds, SelectorTerm, Taint, TermCondition, Tolerated,
-    thousandths,
-};
+use crate::plan::placement::{CORDON_TAINT, PeerNode, SchedulingNeeds, thousandths};
 use crate::plan::residents::{Neighbours, Resident, Spread, Sum, room, unranked};
 
 /// What `pod` asks of a node, with what the volumes of its `claims` ask.
@@ -29,7 +24,7 @@ pub(crate) fn needs(pod: &Pod, claims: &[String], volumes: &[PersistentVolume]) 
     let Some(spec) = pod.spec.as_ref() else { return SchedulingNeeds::default() };
     let required = spec.affinity.as_ref().and_then(|it| it.node_affinity.as_ref());
     let required = required.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
-    let own = required.map(|it| affinity("its affinity".to_owned(), it));
+    let own = required.map(|it| ("its affinity".to_owned(), it.clone()));
     let mounted = volumes.iter().filter(|volume| {
         let claim = volume.spec.as_ref().and_then(|it| it.claim_ref.as_ref());
         claim.is_some_and(|claim| {
@@ -39,12 +34,13 @@ pub(crate) fn needs(pod: &Pod, claims: &[String], volumes: &[PersistentVolume]) 
     });
     let theirs = mounted.filter_map(|volume| {
         let required = volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()?;
-        Some(affinity(format!("volume {}", volume.metadata.name.as_deref().unwrap_or_default()), required))
+        let name = volume.metadata.name.as_deref().unwrap_or_default();
+        Some((format!("volume {name}"), required.clone()))
     });
     SchedulingNeeds {
         labels: spec.node_selector.clone().unwrap_or_default(),
         affinities: own.into_iter().chain(theirs).collect(),
-        tolerations: spec.tolerations.iter().flatten().filter_map(Tolerated::of).collect(),
+        tolerations: spec.tolerations.clone().unwrap_or_default(),
         cpu_milli: requested(spec, "cpu"),
         memory_bytes: requested(spec, "memory").div_ceil(1000),
     }
@@ -153,25 +149,6 @@ fn neighbours(terms: Option<&PodTerms>) -> Vec<Neighbours> {
     terms.unwrap_or_default().iter().filter(known).map(term).collect()
 }
 
-fn affinity(of: String, selector: &NodeSelector) -> Affinity {
-    let asked = |all: &Option<Vec<NodeSelectorRequirement>>| all.iter().flatten().map(asked).collect();
-    let terms = selector.node_selector_terms.iter();
-    let terms =
-        terms.map(|it| SelectorTerm { labels: asked(&it.match_expressions), names: asked(&it.match_fields) });
-    Affinity { of, terms: terms.collect() }
-}
-
-fn asked(requirement: &NodeSelectorRequirement) -> TermCondition {
-    let values = requirement.values.clone().unwrap_or_default();
-    let number = || values.first().and_then(|it| it.parse().ok());
-    let key = requirement.key.clone();
-    match requirement.operator.as_str() {
-        "Gt" => TermCondition::Above(key, number().unwrap_or(i64::MAX)),
-        "Lt" => TermCondition::Below(key, number().unwrap_or(i64::MIN)),
-        operator => TermCondition::Like(key, Holds::new(operator, values)),
-    }
-}
-
 pub(crate) fn peer(node: &NodeObject) -> PeerNode {
     let (spec, status) = (node.spec.as_ref(), node.status.as_ref());
     let offered = |resource: &str| thousandths(&status?.allocatable.as_ref()?.get(resource)?.0);
@@ -180,16 +157,8 @@ pub(crate) fn peer(node: &NodeObject) -> PeerNode {
         name: node.metadata.name.clone().unwrap_or_default(),
         ready: is_ready(node),
         unschedulable: spec.and_then(|it| it.unschedulable).unwrap_or(false),
-        taints: taints
-            .iter()
-            // The flag says the same, sooner.
-            .filter(|taint| taint.key != CORDON_TAINT)
-            .map(|taint| Taint {
-                key: taint.key.clone(),
-                value: taint.value.clone().unwrap_or_default(),
-                effect: taint.effect.clone(),
-            })
-            .collect(),
+        // The flag says the same, sooner.
+        taints: taints.iter().filter(|taint| taint.key != CORDON_TAINT).cloned().collect(),
         labels: node.metadata.labels.clone().unwrap_or_default(),
         cpu_milli: offered("cpu"),
         memory_bytes: offered("memory").map(|thousandths| thousandths / 1000),
@@ -209,23 +178,15 @@ mod tests {
 
     #[test]
     fn what_a_pod_asks_for_follows_its_object_and_its_volumes() {
-        let on =
-            |operator: &str, values: &[&str]| json!({"key": "k", "operator": operator, "values": values});
-        let term = json!({
-            "matchExpressions": [on("In", &["a"]), on("NotIn", &["a"]), on("Exists", &[]), on("DoesNotExist", &[]),
-                on("Gt", &["4"]), on("Lt", &["4"]), on("Near", &[])],
-            "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}],
-        });
         let container = |cpu: &str, memory: &str| json!({"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}});
         let pod: Pod = parsed(json!({
             "metadata": {"namespace": "shop", "name": "a"},
             "spec": {
                 "nodeSelector": {"disk": "ssd"},
                 "affinity": {"nodeAffinity": {
-                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]},
+                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]},
                 }},
-                "tolerations": [{"operator": "Exists"}, {"key": "k", "operator": "Gt", "value": "v"}, {"value": "v"},
-                    {"key": "k", "value": "v", "effect": "NoSchedule"}],
+                "tolerations": [{"operator": "Exists"}],
                 "initContainers": [container("2", "1Ki"), container("1", "1Ki")],
                 "containers": [container("500m", "1Mi"), container("250m", "1Mi"), {"name": "d"}],
             },
@@ -247,27 +208,10 @@ mod tests {
         let found = needs(&pod, &["data".to_owned()], &volumes);
         assert_eq!((found.cpu_milli, found.memory_bytes), (2000, 2 << 20));
         assert_eq!(found.labels.get("disk").map(String::as_str), Some("ssd"));
-        let (any, exact) = (&found.tolerations[0], &found.tolerations[1]);
-        assert_eq!((any.key.as_str(), &any.value, any.effect.as_str()), ("", &None, ""));
-        assert_eq!((exact.key.as_str(), exact.value.as_deref()), ("k", Some("v")));
-        assert_eq!(found.tolerations.len(), 2, "what bears nothing is none");
-        let of: Vec<&str> = found.affinities.iter().map(|it| it.of.as_str()).collect();
-        assert_eq!(of, ["its affinity", "volume pv-1"]);
-        let like = |holds| TermCondition::Like("k".to_owned(), holds);
-        let a = || vec!["a".to_owned()];
-        assert_eq!(
-            found.affinities[0].terms[0].labels,
-            [
-                like(Holds::In(a())),
-                like(Holds::NotIn(a())),
-                like(Holds::Exists),
-                like(Holds::Absent),
-                TermCondition::Above("k".to_owned(), 4),
-                TermCondition::Below("k".to_owned(), 4),
-                like(Holds::Stranger("Near".to_owned())),
-            ]
-        );
-        assert_eq!(found.affinities[0].terms[0].names.len(), 1);
+        assert_eq!(found.tolerations.len(), 1);
+        let of: Vec<(&str, usize)> =
+            found.affinities.iter().map(|(of, it)| (of.as_str(), it.node_selector_terms.len())).collect();
+        assert_eq!(of, [("its affinity", 1), ("volume pv-1", 0)]);
         assert_eq!(needs(&Pod::default(), &[], &[]), SchedulingNeeds::default());
     }
 

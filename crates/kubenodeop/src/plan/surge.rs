@@ -7,12 +7,12 @@
 
 use std::fmt;
 
+use kube::core::Selector;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use step::named;
 
 use crate::plan::PodFacts;
-use crate::plan::budget::Selector;
 
 /// What a Deployment puts on its pods: the end of the name of their replica set.
 const HASH_LABEL: &str = "pod-template-hash";

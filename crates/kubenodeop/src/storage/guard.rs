@@ -331,13 +331,9 @@ fn of_shards(facts: &StorageFacts, own: &str, name: &str) -> VolumeFinding {
     let wanted = needed.saturating_add(group.spec.parity_chunks);
     let (here, others): (Vec<&Shard>, Vec<&Shard>) =
         all.iter().copied().filter(|it| it.status.state == "normal").partition(|it| it.spec.node == own);
-    let (mut elsewhere, mut behind) = (Vec::new(), BTreeSet::new());
-    for it in &others {
-        match facts.unusable(&it.spec.node) {
-            None => elsewhere.push(it.spec.node.clone()),
-            Some(why) => drop(behind.insert(format!("node {} {why}", it.spec.node))),
-        }
-    }
+    let (elsewhere, mut behind) = usable(facts, others.iter().map(|it| &it.spec.node));
+    behind.sort_unstable();
+    behind.dedup();
     let number = |all: usize| u32::try_from(all).unwrap_or(u32::MAX);
     // The group may know of more that have failed than their own objects say.
     let healthy = number(here.len() + others.len()).min(wanted.saturating_sub(group.status.failed_count));
@@ -347,7 +343,7 @@ fn of_shards(facts: &StorageFacts, own: &str, name: &str) -> VolumeFinding {
     } else if here.is_empty() || left >= needed {
         VolumeState::Safe
     } else {
-        VolumeState::LastCopy(Cause::Parity { left, behind: behind.into_iter().collect(), rebuilds })
+        VolumeState::LastCopy(Cause::Parity { left, behind, rebuilds })
     };
     let ended = all.iter().filter(|it| it.spec.node == own).count() - here.len();
     let leaves = |it: &&Shard| it.spec.eviction_requested || facts.policy == NodeDrainPolicy::EvictAll;
@@ -363,6 +359,18 @@ fn of_shards(facts: &StorageFacts, own: &str, name: &str) -> VolumeFinding {
         state,
         ..found
     }
+}
+
+/// Of these nodes those whose copies count, and why those of the others do not.
+fn usable<'a>(facts: &StorageFacts, nodes: impl Iterator<Item = &'a String>) -> (Vec<String>, Vec<String>) {
+    let (mut counted, mut others) = (Vec::new(), Vec::new());
+    for it in nodes {
+        match facts.unusable(it) {
+            None => counted.push(it.clone()),
+            Some(why) => others.push(format!("node {it} {why}")),
+        }
+    }
+    (counted, others)
 }
 
 /// What a volume says of itself.
@@ -416,14 +424,7 @@ fn of_volume(facts: &StorageFacts, own: &str, name: &str) -> VolumeFinding {
     let moves = leaves || facts.kept_for_moves(own).any(|it| it == name);
     let (here, others): (Vec<_>, Vec<_>) =
         replicas.into_iter().filter(healthy).partition(|(_, it)| it.spec.node == own);
-    let mut behind = Vec::new();
-    let mut elsewhere = Vec::new();
-    for (_, it) in &others {
-        match facts.unusable(&it.spec.node) {
-            None => elsewhere.push(it.spec.node.clone()),
-            Some(why) => behind.push(format!("node {} {why}", it.spec.node)),
-        }
-    }
+    let (elsewhere, behind) = usable(facts, others.iter().map(|(_, it)| &it.spec.node));
     let (rebuilds, percent) = engine.map_or((false, None), |engine| rebuilt(facts, engine, own));
     let state = if here.is_empty() && others.is_empty() {
         VolumeState::Faulted

@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use futures::future::{BoxFuture, FutureExt, try_join};
+use futures::future::{BoxFuture, FutureExt};
 use futures::stream;
 use futures::stream::{BoxStream, Stream, StreamExt};
 use kubeapi::names::NodeName;
 use kubeapi::pace::Pace;
-use kubeapi::slim::longhorn::{DRAIN_POLICY, Replica, Setting, Shard, ShardGroup, Volume, scope};
+use kubeapi::slim::longhorn::{DRAIN_POLICY, Replica, Setting, Shard, Volume, scope};
 use kubeapi::slim::{Meta, NodeObject};
 use kubeapi::watch::{Update, WatchScope, follow};
 use kubeapi::{ApiClient, Error, found};
@@ -56,19 +56,8 @@ pub(crate) async fn count(cluster: &ApiClient, node: &NodeName) -> Result<usize,
     if !volumes(cluster).await?.unwrap_or_default().values().any(Volume::is_sharded) {
         return Ok(copies);
     }
-    let shards = all::<Shard>(cluster, scope("shards")).await?;
-    Ok(copies + shards.iter().filter(|it| it.spec.node == node.as_str()).count())
-}
-
-/// The shards of volumes and their groups; where no volume is sharded nothing is asked, as older ones serve neither kind.
-async fn shards(
-    cluster: &ApiClient,
-    volumes: &BTreeMap<String, Volume>,
-) -> Result<(Vec<Shard>, Vec<ShardGroup>), Error> {
-    if !volumes.values().any(Volume::is_sharded) {
-        return Ok((Vec::new(), Vec::new()));
-    }
-    try_join(all(cluster, scope("shards")), all(cluster, scope("shardgroups"))).await
+    let shards = table::<Shard, _>(cluster, scope("shards"), named).await?;
+    Ok(copies + shards.values().filter(|it| it.spec.node == node.as_str()).count())
 }
 
 /// `None` without Longhorn.
@@ -76,50 +65,55 @@ async fn replicas(cluster: &ApiClient) -> Result<Option<Vec<Replica>>, Error> {
     Ok(found(scope("replicas").list_all::<Replica>(cluster).await)?.map(|it| it.items))
 }
 
-fn all<K: DeserializeOwned + Send>(
+/// What there is of `scope`, as `keep` keeps it.
+fn table<K: DeserializeOwned + Send + 'static, V: PartialEq + Send + 'static>(
     cluster: &ApiClient,
     scope: WatchScope,
-) -> BoxFuture<'_, Result<Vec<K>, Error>> {
-    async move { Ok(scope.list_all::<K>(cluster).await?.items) }.boxed()
+    keep: fn(K) -> (String, Option<V>),
+) -> BoxFuture<'_, Result<BTreeMap<String, V>, Error>> {
+    async move { tabled(scope.list_all::<K>(cluster).await?.items, keep) }.boxed()
+}
+
+fn tabled<K, V: PartialEq>(
+    all: Vec<K>,
+    keep: fn(K) -> (String, Option<V>),
+) -> Result<BTreeMap<String, V>, Error> {
+    let mut table = BTreeMap::new();
+    Update::Listed(all).into_table(&mut table, keep)?;
+    Ok(table)
 }
 
 /// `None` without Longhorn; nothing but copies and instance managers when none of both is on `node`: a volume may be attached
 /// here without a copy here, and where a shard is there is an instance manager.
 async fn read(cluster: &ApiClient, node: &NodeName) -> Result<Option<StorageFacts>, Error> {
     let Some(replicas) = replicas(cluster).await? else { return Ok(None) };
-    let mut facts = StorageFacts::default();
-    Update::Listed(replicas).into_table(&mut facts.replicas, named)?;
+    let mut facts = StorageFacts { replicas: tabled(replicas, named)?, ..StorageFacts::default() };
     // Of sharded volumes there are none.
     if facts.replicas.is_empty() && volumes(cluster).await?.unwrap_or_default().is_empty() {
         return Ok(Some(facts));
     }
-    let managers = all(cluster, scope("instancemanagers")).await?;
-    Update::Listed(managers).into_table(&mut facts.managers, named)?;
+    facts.managers = table(cluster, scope("instancemanagers"), named).await?;
     if !has_part(&facts, node) {
         return Ok(Some(facts));
     }
-    let settings = WatchScope { fields: Some(format!("metadata.name={DRAIN_POLICY}")), ..scope("settings") };
-    let ((volumes, (engines, attachments)), (storage_nodes, (nodes, settings))) = try_join(
-        try_join(
-            all(cluster, scope("volumes")),
-            try_join(all(cluster, scope("engines")), all(cluster, scope("volumeattachments"))),
-        ),
-        try_join(
-            all(cluster, scope("nodes")),
-            try_join(all::<NodeObject>(cluster, nodes()), all::<Setting>(cluster, settings)),
-        ),
-    )
-    .await?;
-    let policy = settings.iter().find(|it| it.metadata.name.as_deref() == Some(DRAIN_POLICY));
-    facts.policy = NodeDrainPolicy::parse(policy.map_or("", |it| &it.value));
-    Update::Listed(volumes).into_table(&mut facts.volumes, named)?;
-    let (shards, groups) = shards(cluster, &facts.volumes).await?;
-    Update::Listed(shards).into_table(&mut facts.shards, named)?;
-    Update::Listed(groups).into_table(&mut facts.shard_groups, named)?;
-    Update::Listed(engines).into_table(&mut facts.engines, named)?;
-    Update::Listed(attachments).into_table(&mut facts.attachments, named)?;
-    Update::Listed(storage_nodes).into_table(&mut facts.storage_nodes, named)?;
-    Update::Listed(nodes).into_table(&mut facts.nodes, readiness)?;
+    let policy = WatchScope { fields: Some(format!("metadata.name={DRAIN_POLICY}")), ..scope("settings") };
+    let settings;
+    (facts.volumes, facts.engines, facts.attachments, facts.storage_nodes, facts.nodes, settings) = tokio::try_join!(
+        table(cluster, scope("volumes"), named),
+        table(cluster, scope("engines"), named),
+        table(cluster, scope("volumeattachments"), named),
+        table(cluster, scope("nodes"), named),
+        table(cluster, nodes(), readiness),
+        table::<Setting, _>(cluster, policy, named),
+    )?;
+    facts.policy = NodeDrainPolicy::parse(settings.get(DRAIN_POLICY).map_or("", |it| &it.value));
+    // Where no volume is sharded nothing is asked, as older ones serve neither kind.
+    if facts.volumes.values().any(Volume::is_sharded) {
+        (facts.shards, facts.shard_groups) = tokio::try_join!(
+            table(cluster, scope("shards"), named),
+            table(cluster, scope("shardgroups"), named),
+        )?;
+    }
     Ok(Some(facts))
 }
 
@@ -144,9 +138,9 @@ pub(crate) fn follow_looks(
         async move {
             let facts = read(&cluster, &node).await?;
             let first = facts.as_ref().map(|it| StorageView::of(it, node.as_str()));
-            let facts = facts.filter(|it| has_part(it, &node));
-            let updates = facts.as_ref().map(|it| pieces(&cluster, it, seed));
-            Ok((first, facts.zip(updates)))
+            let followed = facts.as_ref().filter(|it| has_part(it, &node));
+            let updates = followed.map_or_else(|| stream::pending().boxed(), |it| pieces(&cluster, it, seed));
+            Ok((first, facts.unwrap_or_default(), updates))
         }
     };
     let take = |facts: &mut StorageFacts, update: TakeUpdate| update(facts).err();
@@ -181,21 +175,10 @@ fn pieces(cluster: &ApiClient, facts: &StorageFacts, seed: u64) -> BoxStream<'st
     stream::select_all(all).boxed()
 }
 
-/// What was read: what it shows, and where there is something to follow, what is kept of it and its updates.
-pub(super) type FollowStart<T, P, S> = (S, Option<(T, BoxStream<'static, P>)>);
-
-enum StorageFollowStep<T, P, S> {
-    /// All is to be read, after a pause when it has failed before.
-    Read,
-    /// It was read, and is followed; what it has shown last.
-    Follow(Box<T>, BoxStream<'static, P>, S),
-    Over,
-}
-
-/// What `read` shows, and what `show` does whenever that has changed by updates that `take` takes in. A failure of either is
-/// reported, and all is read again: a watch that continues says nothing of what has not changed. The stream never ends;
-/// dropping it closes its connections.
-pub(super) fn follow_read<T, P, S, F>(
+/// What `read` shows, and what `show` does whenever what it has kept has changed by its updates, which `take` takes in. A
+/// failure of either is reported, and all is read again: a watch that continues says nothing of what has not changed. The
+/// stream never ends; dropping it closes its connections.
+fn follow_read<T, P, S, F>(
     read: impl Fn() -> F + Send + Sync,
     take: impl Fn(&mut T, P) -> Option<Error> + Send + Sync,
     show: impl Fn(&T) -> S + Send + Sync,
@@ -205,30 +188,16 @@ where
     T: Send,
     P: Send + 'static,
     S: Clone + PartialEq + Send,
-    F: Future<Output = Result<FollowStart<T, P, S>, Error>> + Send,
+    F: Future<Output = Result<(S, T, BoxStream<'static, P>), Error>> + Send,
 {
-    let state = (StorageFollowStep::Read, Pace::new(seed), 0_u32, (read, take, show));
+    // What is followed, if anything by now.
+    let state = (None::<(S, T, BoxStream<'static, P>)>, Pace::new(seed), 0_u32, (read, take, show));
     stream::unfold(state, |(mut at, mut pace, mut tries, calls)| async move {
         let (read, take, show) = &calls;
-        let item = match &mut at {
-            StorageFollowStep::Read => {
-                if tries > 0 {
-                    sleep(pace.pause(tries, None)).await;
-                }
-                read().await.map(|(first, kept)| {
-                    at = match kept {
-                        Some((kept, updates)) => {
-                            StorageFollowStep::Follow(Box::new(kept), updates, first.clone())
-                        }
-                        None => StorageFollowStep::Over,
-                    };
-                    first
-                })
-            }
-            StorageFollowStep::Follow(kept, updates, last) => loop {
+        let item = if let Some((last, kept, updates)) = &mut at {
+            loop {
                 let Some(update) = updates.next().await else { std::future::pending().await };
                 if let Some(error) = take(kept, update) {
-                    at = StorageFollowStep::Read;
                     break Err(error);
                 }
                 let now = show(kept);
@@ -237,10 +206,15 @@ where
                     last.clone_from(&now);
                     break Ok(now);
                 }
-            },
-            StorageFollowStep::Over => std::future::pending().await,
+            }
+        } else {
+            if tries > 0 {
+                sleep(pace.pause(tries, None)).await;
+            }
+            read().await.map(|it| at.insert(it).0.clone())
         };
         if item.is_err() {
+            at = None;
             tries = tries.saturating_add(1);
         }
         Some((item, (at, pace, tries, calls)))
@@ -248,10 +222,7 @@ where
 }
 
 async fn volumes(cluster: &ApiClient) -> Result<Option<BTreeMap<String, Volume>>, Error> {
-    let Some(list) = found(scope("volumes").list_all::<Volume>(cluster).await)? else { return Ok(None) };
-    let mut all = BTreeMap::new();
-    Update::Listed(list.items).into_table(&mut all, named)?;
-    Ok(Some(all))
+    found(scope("volumes").list_all::<Volume>(cluster).await)?.map(|it| tabled(it.items, named)).transpose()
 }
 
 fn summary<'a>(all: impl Iterator<Item = &'a Volume>) -> VolumesSeen {
@@ -275,10 +246,11 @@ pub(crate) fn follow_troubled(
     let read = move || {
         let cluster = cluster.clone();
         async move {
-            let all = volumes(&cluster).await?;
-            let first = all.as_ref().map(|it| summary(it.values())).unwrap_or_default();
-            let updates = || follow::<Volume>(cluster, scope("volumes"), seed).boxed();
-            Ok((first, all.map(|it| (it, updates()))))
+            let (all, updates) = match volumes(&cluster).await? {
+                Some(all) => (all, follow::<Volume>(cluster, scope("volumes"), seed).boxed()),
+                None => (BTreeMap::new(), stream::pending().boxed()),
+            };
+            Ok((summary(all.values()), all, updates))
         }
     };
     let take = |all: &mut BTreeMap<_, _>, update: Update<Volume>| update.into_table(all, named).err();

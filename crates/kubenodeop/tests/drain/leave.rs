@@ -2,26 +2,22 @@
 
 use std::time::Duration;
 
-use crate::stage::{DEVICE, are_ready, clock, cluster, n1, on_n1, owner};
+use crate::stage::{self, are_ready, clock, cluster, on_n1};
 use kubeapi::ApiClient;
 use kubenodeop::AttemptRules;
 use kubenodeop::leave::{Leave, LeaveState, leave};
 use kubesim::{ScriptedFault, Sim};
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use topics::{DrainMarks, LeavePhase};
+use topics::LeavePhase;
 
 const REACH: Duration = Duration::from_secs(60);
 const NODE: &str = "/api/v1/nodes/n1";
 
 fn order() -> Leave {
     Leave {
-        node: n1(),
-        device_uuid: DEVICE.to_owned(),
-        owner: owner(),
-        rules: AttemptRules::default(),
+        drain: stage::order(AttemptRules::default()),
         attempt: watch::channel(Duration::from_secs(600)).1,
-        marks: DrainMarks::default(),
         tries: 3,
         pause: Duration::from_secs(5),
         reach: REACH,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use agent::outlet::Tries;
 use agent::{AgentContext, Error, Tasks, Troubles, publication, wire};
 use kubeapi::ApiClient;
-use kubenodeop::CordonAnnotation;
 use kubenodeop::leave::{Leave, LeaveEnd, LeaveState, leave};
+use kubenodeop::{CordonAnnotation, DrainOrder, RuntimeQuery};
 use pubsub::{Publication, TopicRoot};
 use step::Mono;
 use tokio::sync::watch;
@@ -178,13 +178,18 @@ impl Leaver {
                 ..CordonAnnotation::default()
             };
             let rules = limits.rules(*attempt.borrow());
+            let runtime = RuntimeQuery::default();
             let order = Leave {
-                node: node.clone(),
-                device_uuid,
-                owner,
-                rules,
+                drain: DrainOrder {
+                    node: node.clone(),
+                    device_uuid,
+                    owner,
+                    runtime,
+                    rules,
+                    marks,
+                    seen: None,
+                },
                 attempt,
-                marks,
                 tries: limits.cordon_tries,
                 pause: limits.cordon_retry(),
                 reach: LEAVE_REACH,

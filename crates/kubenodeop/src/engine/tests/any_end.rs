@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 
+use kube::core::Selector;
 use proptest::prelude::*;
 
 use super::surge::under_way;
@@ -325,8 +326,7 @@ impl World {
             return;
         }
         let (one, other) = self.budgets;
-        let selector =
-            Selector { labels: [("two".to_owned(), "true".to_owned())].into(), conditions: vec![] };
+        let selector: Selector = [("two", "true")].into_iter().collect();
         let with = |name: &str, allowed| BudgetFacts {
             selector: Some(selector.clone()),
             ..budget(name, allowed, 2 + allowed, 2, 3)

@@ -32,7 +32,7 @@ use crate::machines::rules::DrainIdentity;
 use crate::node::cordon::NodeFacts;
 use crate::node::cordon::tests::node as of_cordon;
 use crate::plan::budget::tests::budget as numbered;
-use crate::plan::budget::{BudgetFacts, GuardedPod, Selector};
+use crate::plan::budget::{BudgetFacts, GuardedPod};
 use crate::plan::held::{Inspected, UnhealthyPod, UnhealthyReason};
 use crate::plan::tier::Tier;
 use crate::plan::tier::tests::pod;
@@ -79,7 +79,7 @@ fn budgets(allowed: i32) -> Event {
 
 /// A budget with these numbers, `web` selecting all pods.
 fn budget(name: &str, allowed: i32, healthy: i32, desired: i32, expected: i32) -> BudgetFacts {
-    let selector = Some(Selector { labels: pod("x").labels, conditions: vec![] });
+    let selector = Some(pod("x").labels.into_iter().collect());
     BudgetFacts { selector, ..numbered(name, [allowed, healthy, desired, expected]) }
 }
 

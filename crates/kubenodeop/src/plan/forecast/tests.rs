@@ -9,12 +9,13 @@ use crate::plan::budget::BudgetFacts;
 use crate::plan::budget::tests::budget;
 use crate::plan::forecast::{Plan, Survey, Surveyed, forecast};
 use crate::plan::held::{UnhealthyPod, UnhealthyReason};
-use crate::plan::placement::{Affinity, PeerNode, SchedulingNeeds, SelectorTerm};
+use crate::plan::placement::{PeerNode, SchedulingNeeds};
 use crate::plan::residents::{Resident, Residents};
 use crate::plan::tier::Tier;
 use crate::plan::tier::tests::pod;
 use crate::plan::{PodFacts, PodOwner};
 use crate::progress::BlockCode;
+use k8s_openapi::api::core::v1::NodeSelector;
 use kubeapi::nodes::CordonAnnotation;
 use topics::CordonOwner;
 
@@ -24,11 +25,8 @@ pub(crate) fn on_node(facts: PodFacts) -> Surveyed {
 
 /// A pod that no node but this one may take.
 pub(crate) fn pinned(name: &str) -> Surveyed {
-    let affinity = Affinity { of: "volume pv-1".to_owned(), terms: vec![SelectorTerm::default()] };
-    Surveyed {
-        needs: SchedulingNeeds { affinities: vec![affinity], ..SchedulingNeeds::default() },
-        ..on_node(pod(name))
-    }
+    let affinities = vec![("volume pv-1".to_owned(), NodeSelector::default())];
+    Surveyed { needs: SchedulingNeeds { affinities, ..SchedulingNeeds::default() }, ..on_node(pod(name)) }
 }
 
 pub(crate) fn survey(pods: Vec<Surveyed>, budgets: Vec<BudgetFacts>) -> Survey {
