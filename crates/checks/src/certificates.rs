@@ -131,13 +131,9 @@ pub fn dated(all: &[Dated], now: Timestamp) -> Vec<Finding> {
     };
     let early: Vec<String> =
         all.iter().filter(|it| it.dates.starts > now).map(|it| it.place.clone()).collect();
-    let early = (!early.is_empty()).then(|| {
-        let text = format!(
-            "certificates that are not valid yet by this machine's clock, so that servers refuse them: {}",
-            listed(&early, ", ")
-        );
-        Finding::new("certificates", text, "check the clock with date, and set it if it is behind")
-            .with(Severity::Warns)
+    let what = "certificates that are not valid yet by this machine's clock, so that servers refuse them";
+    let early = Finding::listing(("certificates", Severity::Warns), what, &early, |_| {
+        "check the clock with date, and set it if it is behind".to_owned()
     });
     steps.into_iter().filter_map(of).chain(early).collect()
 }

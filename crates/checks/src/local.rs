@@ -13,7 +13,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kubeapi::connect::credential::Credential;
 use kubeapi::connect::shown::ShownCertificate;
-use kubeapi::names::listed;
 use rustls_pki_types::ServerName;
 use serde::de::DeserializeOwned;
 use step::SmallSort as _;
@@ -205,7 +204,7 @@ const SECRET_BYTES: usize = 64 << 10;
 /// keeps none. Source: the k3s page "k3s token".
 fn token(root: &Path, data: &str) -> Option<Finding> {
     let data = root.join(data);
-    let (path, status) = (data.join(TOKEN), root.join(STATUS));
+    let path = data.join(TOKEN);
     if !data.join(SERVER_DATA).exists() {
         return None;
     }
@@ -215,9 +214,7 @@ fn token(root: &Path, data: &str) -> Option<Finding> {
     let own = match read_secret(&path) {
         Ok(own) => own,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Secret::default(),
-        Err(error) => {
-            return Some(unreadable("token", &format!("{shown}: {error}")));
-        }
+        Err(error) => return Some(unreadable("token", &format!("{shown}: {error}"))),
     };
     if own.reveal().trim().is_empty() {
         let text = format!(
@@ -226,11 +223,8 @@ fn token(root: &Path, data: &str) -> Option<Finding> {
         return found(text, copy);
     }
     // A file that is not there, or that nobody can read, says nothing.
-    let wanted = read_secret(&status)
-        .ok()
-        .and_then(|it| go_json::from_slice::<EdgeNodeClusterStatus>(it.reveal().as_bytes()).ok());
-    let wanted = wanted.map(|it| it.encrypted_cluster_token).filter(|it| !it.reveal().is_empty())?;
-    if password(&own) == password(&wanted) {
+    let wanted = topic::<EdgeNodeClusterStatus>(root, STATUS)?.encrypted_cluster_token;
+    if wanted.reveal().is_empty() || password(&own) == password(&wanted) {
         return None;
     }
     let text = format!(
@@ -266,13 +260,11 @@ const DEEPEST: u32 = 4;
 /// machine from migrating. Read from sysfs: a device of LVM (`dm/uuid`) that lies on a disk of Longhorn, which shows
 /// its maker's model; disks of its second engine show none. Source: Documentation/ABI/testing/sysfs-block-dm of Linux;
 /// tgt's SCSI inquiry.
-fn lvm(root: &Path) -> Option<Finding> {
+fn lvm(root: &Path) -> Vec<Finding> {
     let devices = match entries(&root.join(BLOCK)) {
         Ok(devices) => devices,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-        Err(error) => {
-            return Some(unreadable("lvm", &format!("{}: {error}", root.join(BLOCK).display())));
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) => return vec![unreadable("lvm", &format!("{}: {error}", root.join(BLOCK).display()))],
     };
     let all = devices.into_iter().filter_map(|device| {
         let at = root.join(BLOCK).join(&device);
@@ -281,18 +273,15 @@ fn lvm(root: &Path) -> Option<Finding> {
         Some((member(&at.join("dm/name")), disk))
     });
     let all: Vec<(String, String)> = all.collect();
-    let (first, _) = all.first()?;
     let shown: Vec<String> = all.iter().map(|(name, disk)| format!("{name} on {disk}")).collect();
-    let text = format!(
-        "LVM volumes that look like those of guests are active on this machine, so that these guests cannot migrate: {}",
-        listed(&shown, ", ")
-    );
-    let next = format!(
-        "if lsblk shows no mount point of them here: vgchange -an {}, and have LVM leave such disks alone: global_filter = [ \"r|/dev/longhorn/|\", \"r|/dev/disk/by-path/.*iscsi.*longhorn.*|\" ] \
-         in /etc/lvm/lvm.conf",
-        group(first)
-    );
-    Some(Finding::new("lvm", text, next).with(Severity::Warns))
+    let what = "LVM volumes that look like those of guests are active on this machine, so that these guests cannot migrate";
+    Finding::listing(("lvm", Severity::Warns), what, &shown, |_| {
+        let first = all.first().map(|(name, _)| group(name)).unwrap_or_default();
+        format!(
+            "if lsblk shows no mount point of them here: vgchange -an {first}, and have LVM leave such disks alone: global_filter = [ \"r|/dev/longhorn/|\", \"r|/dev/disk/by-path/.*iscsi.*longhorn.*|\" ] \
+             in /etc/lvm/lvm.conf"
+        )
+    })
 }
 
 /// The disk of Longhorn below a device.

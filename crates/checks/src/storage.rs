@@ -76,25 +76,17 @@ fn in_work(
     now: Timestamp,
     look: &str,
 ) -> Vec<Finding> {
-    let mut found = Vec::new();
     let age = |at: Option<Timestamp>| at.map(|it| now.duration_since(it)).filter(|it| *it > STALE);
     let (stale, runs): (Vec<_>, Vec<_>) = all.partition(|it| age(it.1).is_some());
-    if !runs.is_empty() {
-        let shown: Vec<String> = runs.into_iter().map(|it| it.0).collect();
-        let text = format!("{what}: {}", names(&shown, ", "));
-        found.push(Finding::new("backups", text, format!("{look}; wait for their end")));
-    }
-    if !stale.is_empty() {
-        let shown =
-            |(name, at): (String, _)| format!("{name} ({} h)", age(at).unwrap_or_default().as_hours());
-        let shown: Vec<String> = stale.into_iter().map(shown).collect();
-        let text =
-            format!("{what}, by their times for more than {} h: {}", STALE.as_hours(), names(&shown, ", "));
-        let next = format!(
-            "look twice, 10 min apart: {look}; one that moves is cut off by a reboot, so wait for it"
-        );
-        found.push(Finding::new("backups", text, next).with(Severity::Warns));
-    }
+    let runs: Vec<String> = runs.into_iter().map(|it| it.0).collect();
+    let wait = |_: &String| format!("{look}; wait for their end");
+    let mut found = Finding::listing(("backups", Severity::Blocks), what, &runs, wait);
+    let shown = |(name, at): (String, _)| format!("{name} ({} h)", age(at).unwrap_or_default().as_hours());
+    let stale: Vec<String> = stale.into_iter().map(shown).collect();
+    let what = format!("{what}, by their times for more than {} h", STALE.as_hours());
+    found.extend(Finding::listing(("backups", Severity::Warns), &what, &stale, |_| {
+        format!("look twice, 10 min apart: {look}; one that moves is cut off by a reboot, so wait for it")
+    }));
     found
 }
 

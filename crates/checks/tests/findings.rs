@@ -4,6 +4,7 @@ use checks::cluster::{ClusterSource, drain};
 use checks::nodes::{DiskRoom, clock, disks};
 use checks::{DRAIN_CODES, DRAIN_STOPS, Finding, Severity, settled};
 use jiff::{SignedDuration, Timestamp};
+use kubeapi::ApiClient;
 use kubeapi::mock::{self, MockReply};
 use serde_json::{Value, json};
 
@@ -13,25 +14,27 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// What a drain of n1 finds where one collection has these objects, and all others are empty, but that snapshots of etcd are
-/// those of a node with etcd.
-async fn found(collection: &'static str, items: Vec<Value>) -> Vec<Finding> {
-    let (cluster, _) = mock::server(move |call| {
+/// A cluster where collections have these objects, and all others are empty, but that snapshots of etcd are those of a node
+/// with etcd.
+fn cluster(served: Vec<(&'static str, Vec<Value>)>) -> (ApiClient, mock::RecordedCalls) {
+    mock::server(move |call| {
         let path = call.line.split(['?', ' ']).nth(1).unwrap_or_default();
-        match path.ends_with(collection) {
-            true => mock::list("9", &items),
-            false if path.ends_with("/nodes") && collection == "/etcdsnapshotfiles" => {
-                let labels = json!({ "node-role.kubernetes.io/etcd": "true" });
-                let status = json!({ "conditions": of("DiskPressure", "False") });
-                mock::list(
-                    "9",
-                    &[json!({ "metadata": { "name": "n1", "labels": labels }, "status": status })],
-                )
-            }
-            false if path == "/version" => MockReply::Full(200, vec![], "{}".to_owned()),
-            false => mock::list("9", &[]),
+        if let Some((_, items)) = served.iter().find(|(collection, _)| path.ends_with(collection)) {
+            return mock::list("9", items);
         }
-    });
+        if path == "/version" {
+            return MockReply::Full(200, vec![], "{}".to_owned());
+        }
+        let has_etcd = path.ends_with("/nodes") && served[0].0 == "/etcdsnapshotfiles";
+        let mut member = node("n1", &json!({}), &of("DiskPressure", "False"), &json!({}));
+        member["metadata"]["labels"] = json!({ "node-role.kubernetes.io/etcd": "true" });
+        mock::list("9", if has_etcd { std::slice::from_ref(&member) } else { &[] })
+    })
+}
+
+/// What a drain of n1 finds where one collection has these objects.
+async fn found(collection: &'static str, items: Vec<Value>) -> Vec<Finding> {
+    let (cluster, _) = cluster(vec![(collection, items)]);
     drain(&cluster, "n1", &ClusterSource::ALL.into(), || at(NOW)).await.into_values().flatten().collect()
 }
 
@@ -48,17 +51,28 @@ fn longhorn(name: &str, spec: &Value, status: &Value) -> Value {
     json!({ "metadata": { "name": name }, "spec": spec, "status": status })
 }
 
+/// `state=InProgress ready=true` as an object.
+fn members(text: &str) -> Value {
+    let member = |it: &str| {
+        let (name, value) = it.split_once('=').unwrap();
+        (name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| value.into()))
+    };
+    Value::Object(text.split(' ').filter(|it| !it.is_empty()).map(member).collect())
+}
+
 #[expect(clippy::too_many_lines, reason = "one table")]
 #[tokio::test(start_paused = true)]
 async fn u6_each_finding_of_the_cluster_is_found_when_it_is_so_and_not_when_it_is_not() {
-    let (open, none) = (json!({}), json!({}));
-    let owner = json!({ "pillar-rs/cordon-owner": "{}" });
-    let closed = json!({ "unschedulable": true });
-    let ready = of("DiskPressure", "False");
-    let unready = json!([{ "type": "Ready", "status": "Unknown" }]);
+    let node = |name: &str, spec: &str, full: &str, annotations: &str| {
+        node(name, &members(spec), &of("DiskPressure", full), &members(annotations))
+    };
+    let ours = "pillar-rs/cordon-owner=x";
+    let closed = "unschedulable=true";
+    let drained = r#"taints=[{"key":"medik8s.io/drain","effect":"NoSchedule"}]"#;
+    let mut unready = node("n2", "", "False", "");
+    unready["status"]["conditions"][0]["status"] = "Unknown".into();
     let disk = json!({ "diskStatus": { "d": { "storageAvailable": 1, "storageMaximum": 200,
         "scheduledReplica": { "pvc-1-r-0a": 1 } } } });
-    let two = json!({ "numberOfReplicas": 2 });
     let guest = |state: &str, node: &str| {
         json!({ "metadata": { "namespace": "shop", "name": "db" }, "status": { "nodeName": node, "phase": "Running",
             "conditions": [{ "type": "LiveMigratable", "status": state, "reason": "DisksNotLiveMigratable" }] } })
@@ -67,147 +81,77 @@ async fn u6_each_finding_of_the_cluster_is_found_when_it_is_so_and_not_when_it_i
         json!({ "metadata": { "name": "e" }, "reason": reason, "involvedObject": { "name": "n2" },
             "lastTimestamp": NOW, "message": "certificate expires" })
     };
-    let etcd_snapshot = |made: &str| json!({ "metadata": { "name": "s" }, "status": { "readyToUse": true, "creationTime": made } });
+    let etcd = |ready: bool, made: &str| json!({ "status": { "readyToUse": ready, "creationTime": made } });
     let rebuild = |runs: bool| {
-        longhorn(
-            "e",
-            &json!({ "volumeName": "pvc-1" }),
-            &json!({ "rebuildStatus": { "tcp://r": { "isRebuilding": runs, "progress": 40 } } }),
-        )
+        let status = json!({ "rebuildStatus": { "tcp://r": { "isRebuilding": runs, "progress": 40 } } });
+        longhorn("e", &members("volumeName=pvc-1"), &status)
     };
     let written = |state: &str, made: &str, changed: Option<&str>| {
         json!({ "metadata": { "name": "b1", "creationTimestamp": made, "managedFields": changed.map(|it| json!([
             { "time": "2026-03-11T08:30:00Z" }, { "time": it }])) }, "status": { "state": state } })
     };
-    let old = |status: Value| json!({ "metadata": { "name": "x", "creationTimestamp": "2026-03-11T08:30:00Z" }, "status": status });
+    let old = |status: &str| json!({ "metadata": { "name": "x", "creationTimestamp": "2026-03-11T08:30:00Z" }, "status": members(status) });
+    let volume = |copies: u32, spec: &str, status: &str| {
+        longhorn("pvc-1", &members(&format!("numberOfReplicas={copies} {spec}")), &members(status))
+    };
+    let plain = |status: &str| longhorn("b1", &json!({}), &members(status));
+    let runs = |made: &str, changed: Option<&str>| written("InProgress", made, changed);
+    let (day, long) = ("2026-03-13T09:30:00Z", "2026-03-11T08:30:00Z");
+    let strict = "volumes, whose only replica cannot leave the node of their pod: pvc-1";
     // Collection, object, code with severity, a word of its text; no code where there is nothing to be found.
     let table: Vec<(&'static str, Value, &str, &str)> = vec![
-        ("/nodes", node("n2", &open, &ready, &none), "", ""),
-        ("/nodes", node("n2", &open, &unready, &none), "nodes warns", "not Ready: n2"),
-        ("/nodes", node("n2", &closed, &ready, &none), "cordons warns", "somebody else has cordoned or"),
-        ("/nodes", node("n1", &closed, &ready, &none), "cordons warns", "n1"),
-        ("/nodes", node("n2", &closed, &ready, &owner), "cordons hint", "pillar-rs has cordoned: n2"),
-        ("/nodes", node("n1", &closed, &ready, &owner), "", ""),
-        ("/nodes", node("n2", &open, &of("DiskPressure", "True"), &none), "disk warns", "n2"),
+        ("/nodes", node("n2", "", "False", ""), "", ""),
+        ("/nodes", unready, "nodes warns", "not Ready: n2"),
+        ("/nodes", node("n2", closed, "False", ""), "cordons warns", "somebody else has cordoned or"),
+        ("/nodes", node("n1", closed, "False", ""), "cordons warns", "n1"),
+        ("/nodes", node("n2", closed, "False", ours), "cordons hint", "pillar-rs has cordoned: n2"),
+        ("/nodes", node("n1", closed, "False", ours), "", ""),
+        ("/nodes", node("n2", "", "True", ""), "disk warns", "n2"),
         (
             "/nodes",
-            node("n2", &open, &ready, &json!({ "harvesterhci.io/maintain-status": "completed" })),
+            node("n2", "", "False", "harvesterhci.io/maintain-status=x"),
             "cordons warns",
             "in maintenance: n2",
         ),
-        (
-            "/nodes",
-            node(
-                "n2",
-                &json!({ "taints": [{ "key": "medik8s.io/drain", "effect": "NoSchedule" }] }),
-                &ready,
-                &owner,
-            ),
-            "cordons warns",
-            "n2",
-        ),
-        ("/etcdsnapshotfiles", etcd_snapshot("2026-03-14T01:00:00Z"), "snapshot hint", "is 8 h old"),
-        (
-            "/etcdsnapshotfiles",
-            json!({ "status": { "readyToUse": false } }),
-            "snapshot warns",
-            "no snapshot of etcd",
-        ),
-        ("/etcdsnapshotfiles", etcd_snapshot("2026-03-12T01:00:00Z"), "snapshot warns", "56 h old"),
+        ("/nodes", node("n2", drained, "False", ours), "cordons warns", "n2"),
+        ("/etcdsnapshotfiles", etcd(true, "2026-03-14T01:00:00Z"), "snapshot hint", "is 8 h old"),
+        ("/etcdsnapshotfiles", etcd(false, ""), "snapshot warns", "no snapshot of etcd"),
+        ("/etcdsnapshotfiles", etcd(true, "2026-03-12T01:00:00Z"), "snapshot warns", "56 h old"),
         ("/events", event("CertificateExpirationOK"), "", ""),
         ("/events", event("CertificateExpirationWarning"), "certificates warns", "node n2"),
+        ("/volumes", volume(2, "", "robustness=healthy state=attached"), "", ""),
+        ("/volumes", volume(2, "", "robustness=degraded"), "volumes warns", "pvc-1: degraded"),
+        ("/volumes", volume(1, "", "state=attached"), "volumes hint", "single replica: pvc-1"),
+        ("/volumes", volume(1, r#"dataLayout={"type":"sharded"}"#, ""), "", ""),
+        ("/volumes", volume(1, "dataLocality=strict-local", ""), "volumes hint", strict),
+        ("/volumes", volume(2, "dataLocality=best-effort", ""), "", ""),
+        ("/volumes", volume(1, "", "state=detached"), "", ""),
+        ("/volumes", volume(2, "", "restoreRequired=true"), "backups blocks", "restored"),
+        ("/volumes", volume(2, "standby=true", "restoreRequired=true"), "", ""),
         (
             "/volumes",
-            longhorn("pvc-1", &two, &json!({ "robustness": "healthy", "state": "attached" })),
-            "",
-            "",
-        ),
-        (
-            "/volumes",
-            longhorn("pvc-1", &two, &json!({ "robustness": "degraded" })),
-            "volumes warns",
-            "pvc-1: degraded",
-        ),
-        (
-            "/volumes",
-            longhorn("pvc-1", &json!({ "numberOfReplicas": 1 }), &json!({ "state": "attached" })),
-            "volumes hint",
-            "single replica: pvc-1",
-        ),
-        (
-            "/volumes",
-            longhorn("pvc-1", &json!({ "numberOfReplicas": 1, "dataLayout": { "type": "sharded" } }), &open),
-            "",
-            "",
-        ),
-        (
-            "/volumes",
-            longhorn("pvc-1", &json!({ "numberOfReplicas": 1, "dataLocality": "strict-local" }), &open),
-            "volumes hint",
-            "strict-local volumes, whose only replica cannot leave the node of their pod: pvc-1",
-        ),
-        (
-            "/volumes",
-            longhorn("pvc-1", &json!({ "numberOfReplicas": 2, "dataLocality": "best-effort" }), &open),
-            "",
-            "",
-        ),
-        (
-            "/volumes",
-            longhorn("pvc-1", &json!({ "numberOfReplicas": 1 }), &json!({ "state": "detached" })),
-            "",
-            "",
-        ),
-        (
-            "/volumes",
-            longhorn("pvc-1", &two, &json!({ "restoreRequired": true })),
-            "backups blocks",
-            "restored",
-        ),
-        (
-            "/volumes",
-            longhorn(
-                "pvc-1",
-                &json!({ "numberOfReplicas": 2, "standby": true }),
-                &json!({ "restoreRequired": true }),
-            ),
-            "",
-            "",
-        ),
-        ("/engines", rebuild(false), "", ""),
-        ("/engines", rebuild(true), "rebuilds warns", "pvc-1 (40 %)"),
-        ("longhorn-system/nodes", longhorn("n1", &open, &disk), "volumes warns", "full: node n1: pvc-1"),
-        ("/backups", longhorn("b1", &open, &json!({ "state": "Completed" })), "", ""),
-        ("/backups", longhorn("b1", &open, &json!({ "state": "InProgress" })), "backups blocks", "b1"),
-        ("/backups", written("InProgress", "2026-03-13T09:30:00Z", None), "backups blocks", "b1"),
-        ("/backups", written("InProgress", "2026-03-11T08:30:00Z", None), "backups warns", "24 h: b1 (73 h)"),
-        ("/backups", written("InProgress", "2026-03-11T08:30:00Z", Some(NOW)), "backups blocks", "b1"),
-        (
-            "/backups",
-            written("InProgress", "soon", Some("2026-03-12T09:30:00Z")),
-            "backups warns",
-            "b1 (48 h)",
-        ),
-        ("/backups", written("Completed", "2026-03-11T08:30:00Z", None), "", ""),
-        ("/volumesnapshots", longhorn("s", &open, &Value::Null), "", ""),
-        ("/volumesnapshots", longhorn("s", &open, &json!({ "readyToUse": true })), "", ""),
-        ("/volumesnapshots", longhorn("s", &open, &json!({ "error": { "message": "no" } })), "", ""),
-        ("/volumesnapshots", longhorn("s", &open, &json!({ "readyToUse": false })), "backups blocks", "s"),
-        ("/virtualmachines", longhorn("vm", &open, &open), "", ""),
-        (
-            "/virtualmachines",
-            longhorn("vm", &open, &json!({ "snapshotInProgress": "s" })),
-            "backups blocks",
-            "vm",
-        ),
-        (
-            "/volumes",
-            old(json!({ "restoreRequired": true })),
+            old("restoreRequired=true"),
             "backups warns",
             "restored, by their times for more than 24 h",
         ),
-        ("/volumesnapshots", old(json!({ "readyToUse": false })), "backups warns", "x (73 h)"),
-        ("/virtualmachines", old(json!({ "restoreInProgress": "r" })), "backups warns", "x (73 h)"),
+        ("/engines", rebuild(false), "", ""),
+        ("/engines", rebuild(true), "rebuilds warns", "pvc-1 (40 %)"),
+        ("longhorn-system/nodes", longhorn("n1", &json!({}), &disk), "volumes warns", "full: node n1: pvc-1"),
+        ("/backups", plain("state=Completed"), "", ""),
+        ("/backups", plain("state=InProgress"), "backups blocks", "b1"),
+        ("/backups", runs(day, None), "backups blocks", "b1"),
+        ("/backups", runs(long, None), "backups warns", "24 h: b1 (73 h)"),
+        ("/backups", runs(long, Some(NOW)), "backups blocks", "b1"),
+        ("/backups", runs("soon", Some("2026-03-12T09:30:00Z")), "backups warns", "b1 (48 h)"),
+        ("/backups", written("Completed", long, None), "", ""),
+        ("/volumesnapshots", longhorn("s", &json!({}), &Value::Null), "", ""),
+        ("/volumesnapshots", plain("readyToUse=true"), "", ""),
+        ("/volumesnapshots", plain(r#"error={"message":"no"}"#), "", ""),
+        ("/volumesnapshots", plain("readyToUse=false"), "backups blocks", "b1"),
+        ("/volumesnapshots", old("readyToUse=false"), "backups warns", "x (73 h)"),
+        ("/virtualmachines", plain(""), "", ""),
+        ("/virtualmachines", plain("snapshotInProgress=s"), "backups blocks", "b1"),
+        ("/virtualmachines", old("restoreInProgress=r"), "backups warns", "x (73 h)"),
         ("/virtualmachineinstances", guest("True", "n1"), "", ""),
         ("/virtualmachineinstances", guest("False", "n2"), "", ""),
         (
@@ -306,22 +250,20 @@ fn u6_what_stops_is_a_setting_and_the_worst_comes_first() {
         Finding::unread("room", "x", "n").with(Severity::Warns),
         one("certificates", Severity::Warns),
     ];
-    let words = |stops: &[&str]| -> Vec<String> {
-        let stops: Vec<String> = stops.iter().map(|it| (*it).to_owned()).collect();
-        settled(all.clone(), &stops).iter().map(|it| format!("{} {}", it.code, it.severity.text())).collect()
-    };
-    let warn = |all: &[&str]| all.iter().map(|it| format!("{it} warns")).collect::<Vec<_>>();
-    let expected = |blocks: &[&str], warns: &[&str]| {
-        let blocks = blocks.iter().map(|it| format!("{it} blocks"));
-        blocks.chain(warn(warns)).chain(["snapshot hint".to_owned()]).collect::<Vec<_>>()
-    };
-    assert_eq!(words(&["backups"]), expected(&["backups"], &["clock", "nodes", "room", "certificates"]));
-    assert_eq!(words(&["snapshot"]), expected(&[], &["clock", "backups", "nodes", "room", "certificates"]));
     // What is a warning by what it is stops where it is set to; what is one for it is not much, or not known, does not.
-    assert_eq!(
-        words(&["nodes", "room", "certificates"]),
-        expected(&["nodes"], &["clock", "backups", "room", "certificates"])
-    );
+    for (stops, expected) in [
+        ("backups", "backups blocks clock warns nodes warns room warns certificates warns snapshot hint"),
+        ("snapshot", "clock warns backups warns nodes warns room warns certificates warns snapshot hint"),
+        (
+            "nodes room certificates",
+            "nodes blocks clock warns backups warns room warns certificates warns snapshot hint",
+        ),
+    ] {
+        let stops: Vec<String> = stops.split(' ').map(str::to_owned).collect();
+        let all = settled(all.clone(), &stops);
+        let words: Vec<String> = all.iter().map(|it| format!("{} {}", it.code, it.severity.text())).collect();
+        assert_eq!(words.join(" "), expected, "{stops:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -345,21 +287,11 @@ async fn seed_3_03_a_machine_on_a_degraded_volume_with_its_only_good_copy_here_s
     ];
     for (status, modes, on, stops) in table {
         let volume = longhorn("pvc-1", &json!({ "numberOfReplicas": 2 }), status);
-        let engine = longhorn(
-            "e",
-            &json!({ "volumeName": "pvc-1", "active": true }),
-            &json!({ "replicaModeMap": modes }),
-        );
+        let engine =
+            longhorn("e", &members("volumeName=pvc-1 active=true"), &json!({ "replicaModeMap": modes }));
         let copy = longhorn("r-1", &json!({ "volumeName": "pvc-1", "nodeID": on }), &json!({}));
-        let (cluster, calls) = mock::server(move |call| {
-            let path = call.line.split(['?', ' ']).nth(1).unwrap_or_default();
-            match path.rsplit('/').next() {
-                Some("volumes") => mock::list("9", std::slice::from_ref(&volume)),
-                Some("engines") => mock::list("9", std::slice::from_ref(&engine)),
-                Some("replicas") => mock::list("9", std::slice::from_ref(&copy)),
-                _ => mock::list("9", &[]),
-            }
-        });
+        let served = vec![("/volumes", vec![volume]), ("/engines", vec![engine]), ("/replicas", vec![copy])];
+        let (cluster, calls) = cluster(served);
         let all = drain(&cluster, "n1", &[ClusterSource::Volumes].into(), || at(NOW)).await;
         let all = settled(all.into_values().flatten().collect(), &DRAIN_STOPS.map(str::to_owned));
         let found: Vec<&Finding> = all.iter().filter(|it| it.severity == Severity::Blocks).collect();
