@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use kube::Client;
-use kubeapi::{ApiClient, NodeName};
+use kubeapi::ApiClient;
 use kubenodeop::node::CordonSeen;
-use kubenodeop::node::boot::{BootWatch, GateReport, LocalHealth, NodeAtRest, until_tainted, watch_over};
+use kubenodeop::node::boot::{GateReport, LocalHealth, NodeAtRest, until_tainted, watch_over};
 use kubenodeop::node::gate::{Check, GateFact, Layer, LayerLimits};
 use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::stage::clock;
+use crate::stage::{boot, clock};
 
 mod failover;
 mod upper;
@@ -29,20 +29,6 @@ struct Stage {
     upper: watch::Sender<[GateFact; 2]>,
     members: watch::Sender<String>,
     _watch: JoinSet<()>,
-}
-
-fn boot_of(node: NodeName) -> BootWatch {
-    let (device_uuid, boot_id) = ("u1".to_owned(), "b2".to_owned());
-    let addresses = vec!["10.0.0.1".to_owned()];
-    BootWatch {
-        node,
-        device_uuid,
-        boot_id,
-        limits: LayerLimits::default(),
-        lost: Vec::new(),
-        addresses,
-        seen: kubenodeop::node::LastSeen::default(),
-    }
 }
 
 /// Nothing is wrong with the runtime, nor with any probe.
@@ -62,8 +48,7 @@ impl Stage {
 
     fn on(sim: Sim) -> Self {
         let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
-        let node = NodeName::parse("n1").unwrap();
-        let boot = boot_of(node);
+        let boot = boot("u1");
         let (sender, report) = watch::channel(GateReport::default());
         let (local, shown) = watch::channel(LocalHealth::default());
         let (members, waits) = watch::channel(String::new());
@@ -86,9 +71,8 @@ impl Stage {
     }
 
     async fn until(&mut self, what: &str, wanted: impl FnMut(&GateReport) -> bool) -> GateReport {
-        match tokio::time::timeout(PATIENCE, self.report.wait_for(wanted)).await {
-            Ok(found) => return found.unwrap().clone(),
-            Err(_elapsed) => {}
+        if let Ok(found) = tokio::time::timeout(PATIENCE, self.report.wait_for(wanted)).await {
+            return found.unwrap().clone();
         }
         panic!("never {what}: {:?}", self.report.borrow());
     }
@@ -135,13 +119,11 @@ async fn r4_each_layer_failing_in_turn_is_reported_failed_in_the_end_and_got_ove
     stage.local.send_replace(LocalHealth::default());
     stage.open().await;
 
-    for (path, layer) in [("/", Layer::Service), ("/leases", Layer::Lease)] {
-        let status = if layer == Layer::Service { 503 } else { 403 };
-        let answer = || match status {
-            503 => ScriptedFault::Cut,
-            code => ScriptedFault::status(code, "Forbidden"),
-        };
-        stage.sim.faults().script("GET", path, 100_000, answer());
+    let forbidden = ScriptedFault::status(403, "Forbidden");
+    for (path, layer, answer) in
+        [("/", Layer::Service, ScriptedFault::Cut), ("/leases", Layer::Lease, forbidden)]
+    {
+        stage.sim.faults().script("GET", path, 100_000, answer);
         stage.sim.expire_watches();
         stage.shut(layer).await;
         stage.until("failed", failed(layer)).await;
@@ -279,8 +261,7 @@ async fn r5_v2_taints_that_come_back_are_heard_of_by_one_watch_without_a_list() 
     sim.until("nodes", |nodes| nodes.iter().all(|it| it["status"]["conditions"][0]["status"] == "True"))
         .await;
     let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
-    let node = NodeName::parse("n1").unwrap();
-    let boot = boot_of(node);
+    let boot = boot("u1");
     let taint = |node: &str, key: &str| {
         sim.edit("nodes", "", node, |it| {
             it["spec"]["taints"] = json!([{ "key": key, "effect": "NoExecute" }]);
@@ -342,7 +323,7 @@ async fn k6_a_taint_that_most_nodes_do_not_have_is_heard_of_at_rest_and_a_warnin
     let sim = stage.sim.clone();
     let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     let (seen, _shown) = watch::channel(NodeAtRest::default());
-    let boot = boot_of(NodeName::parse("n1").unwrap());
+    let boot = boot("u1");
     let mut wait = std::pin::pin!(until_tainted(&cluster, &boot, &seen));
     let mine = [("example.com/mine", "NoSchedule")];
     // One that the other node has as well is usual.

@@ -129,22 +129,6 @@ fn least(number: u64) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn o5_a_budget_that_allows_nothing_is_foreseen_as_stuck() {
-    let plan = borne_out(6, 1, |sim| {
-        sim.add_deployment("shop", "web", 3);
-        sim.add_budget("shop", "web", "web", &least(3));
-        sim.add_stateful_set("shop", "db", 3);
-    })
-    .await;
-    assert_eq!(codes(&plan), BTreeSet::from(["budget-stuck"]));
-    assert!(
-        plan.blockers[0]
-            .reason
-            .contains("PodDisruptionBudget shop/web allows no disruption: 3 of 3 pods healthy, 3 required")
-    );
-}
-
-#[tokio::test(start_paused = true)]
 async fn o5_a_budget_without_room_for_a_pod_that_is_not_ready_is_foreseen_with_that_pod() {
     let (sim, cluster) = cluster(3, |sim| {
         sim.add_deployment("shop", "web", 3);
@@ -164,29 +148,37 @@ async fn o5_a_budget_without_room_for_a_pod_that_is_not_ready_is_foreseen_with_t
     assert!(reason.contains(&format!("pod shop/{sick} on node n2 is not Ready since ")), "{reason}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn o5_two_budgets_of_which_one_has_no_room_are_foreseen_by_name() {
-    let plan = borne_out(3, 1, |sim| {
-        sim.add_deployment("shop", "web", 3);
-        sim.add_budget("shop", "all", "web", &least(1));
-        sim.add_budget("shop", "web", "web", &least(3));
-    })
-    .await;
-    assert_eq!(codes(&plan), BTreeSet::from(["budget-stuck"]));
-    assert!(
-        plan.blockers[0].reason.contains("PodDisruptionBudget shop/all")
-            && plan.blockers[0].reason.contains("PodDisruptionBudget shop/web")
-    );
-}
+/// The pods that are there, by what they are made, and the least numbers of pods of the budgets `web` and `all`, which both
+/// select `web`; the code and words of what is foreseen.
+type Row = (usize, fn(&Sim), [u64; 2], &'static str, &'static [&'static str]);
 
 #[tokio::test(start_paused = true)]
-async fn o5_two_budgets_with_room_hold_nobody() {
-    borne_out(3, 0, |sim| {
+async fn o5_budgets_that_hold_are_foreseen_by_name_and_those_with_room_hold_nobody() {
+    const STUCK: &str = "PodDisruptionBudget shop/web allows no disruption: 3 of 3 pods healthy, 3 required";
+    let with_set: fn(&Sim) = |sim| {
         sim.add_deployment("shop", "web", 3);
-        sim.add_budget("shop", "all", "web", &least(1));
-        sim.add_budget("shop", "web", "web", &least(2));
-    })
-    .await;
+        sim.add_stateful_set("shop", "db", 3);
+    };
+    let alone: fn(&Sim) = |sim| sim.add_deployment("shop", "web", 3);
+    let table: [Row; 3] = [
+        (6, with_set, [3, 0], "budget-stuck", &[STUCK]),
+        (3, alone, [3, 1], "budget-stuck", &["PodDisruptionBudget shop/all", "PodDisruptionBudget shop/web"]),
+        (3, alone, [2, 1], "", &[]),
+    ];
+    for (count, seed, [web, all], code, words) in table {
+        let plan = borne_out(count, usize::from(!code.is_empty()), |sim| {
+            seed(sim);
+            sim.add_budget("shop", "web", "web", &least(web));
+            if all > 0 {
+                sim.add_budget("shop", "all", "web", &least(all));
+            }
+        })
+        .await;
+        assert!(codes(&plan).iter().all(|it| *it == code), "{web} {all}: {:?}", plan.blockers);
+        for it in &plan.blockers {
+            assert!(words.iter().all(|word| it.reason.contains(word)), "{web} {all}: {}", it.reason);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

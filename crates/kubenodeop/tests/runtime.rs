@@ -8,10 +8,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use kube::Client;
 use kubeapi::ApiClient;
-use kubenodeop::node::LastSeen;
-use kubenodeop::node::boot::LeftoverPods;
-use kubenodeop::node::boot::{BootWatch, GateReport};
-use kubenodeop::node::gate::LayerLimits;
+use kubenodeop::node::boot::{GateReport, LeftoverPods};
 use kubenodeop::node::leftovers::clear;
 use kubenodeop::{
     AttemptOutcome, AttemptRules, DrainOrder, DrainSuccess, Progress, RuntimeQuery, drain, node,
@@ -22,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::stage::{DEVICE, clock, n1, order};
+use crate::stage::{DEVICE, boot, clock, order};
 
 async fn with_pods(names: &[&str]) -> Sim {
     let sim = Sim::new(SimConfig::default());
@@ -120,19 +117,9 @@ impl AfterBoot {
         prepare(&sim);
         sim.power("n1", true);
         let (cluster, (runtime, lie)) = (cluster(&sim), runtime(&sim));
-        let (device_uuid, boot_id) = (DEVICE.to_owned(), "b2".to_owned());
-        let boot = BootWatch {
-            node: n1(),
-            device_uuid,
-            boot_id,
-            limits: LayerLimits::default(),
-            lost: Vec::new(),
-            addresses: Vec::new(),
-            seen: LastSeen::default(),
-        };
         let (sender, report) = watch::channel(GateReport::default());
         let (mut task, clock) = (JoinSet::new(), clock());
-        task.spawn(async move { clear(&cluster, &boot, &runtime, clock, &sender).await });
+        task.spawn(async move { clear(&cluster, &boot(DEVICE), &runtime, clock, &sender).await });
         Self { sim, lie, report, _task: task }
     }
 

@@ -257,7 +257,7 @@ fn ends(error: &Error) -> Option<LeaveEnd> {
     error.is_not_found().then(gone)
 }
 
-/// Returns when `limit` is another than `now`; never when nobody sets it any more.
+/// Returns when `limit` is another than `now`; never once its sender is gone.
 async fn other(limit: &mut watch::Receiver<Duration>, now: Duration) {
     if limit.wait_for(|it| *it != now).await.is_err() {
         std::future::pending::<()>().await;

@@ -34,9 +34,8 @@ use super::{
     VirtualMachine, facts,
 };
 use crate::calls::{evict, pods, volumes};
-use crate::plan::placement::PeerNode;
-use crate::plan::residents::{Resident, Residents};
-use crate::plan::scheduling::{needs, peer, resident};
+use crate::plan::placement::{PeerNode, needs, peer};
+use crate::plan::residents::{Resident, Residents, resident};
 
 pub(super) const MIGRATIONS: &str = "virtualmachineinstancemigrations";
 const MIGRATION_POLICIES: &str = "/apis/migrations.kubevirt.io/v1alpha1/migrationpolicies";

@@ -317,14 +317,11 @@ fn addresses(node: &NodeObject) -> Vec<String> {
     all.filter(|it| it.type_ == "InternalIP").map(|it| it.address.clone()).collect()
 }
 
-fn lease_scope(boot: &BootWatch) -> WatchScope {
-    let node = boot.node.as_str();
-    WatchScope::one(format!("lease {LEASES}/{node}"), Lease::url_path(&(), Some(LEASES)), node)
-}
-
 fn lease_facts(cluster: &ApiClient, boot: &BootWatch) -> BoxStream<'static, GateFact> {
     let boot = boot.clone();
-    let heard = follow::<Lease>(cluster.clone(), lease_scope(&boot), jitter_seed());
+    let node = boot.node.as_str();
+    let scope = WatchScope::one(format!("lease {LEASES}/{node}"), Lease::url_path(&(), Some(LEASES)), node);
+    let heard = follow::<Lease>(cluster.clone(), scope, jitter_seed());
     heard.map(move |heard| lease_fact(&boot, heard)).boxed()
 }
 
@@ -415,11 +412,6 @@ fn not_ready(pod: &Pod) -> Option<String> {
     Some(waiting(pod).next().map(str::to_owned).or(reason).unwrap_or_else(|| format!("phase {phase}")))
 }
 
-fn pod_scope(boot: &BootWatch) -> WatchScope {
-    // All of them: the apps that a drain keeps are storage for the most part.
-    WatchScope { labels: None, ..pods::scope(&boot.node) }
-}
-
 fn facts(all: &BTreeMap<String, Ill>) -> Vec<GateFact> {
     type Part = fn(&Ill) -> &Option<IllObject>;
     let (logs, describe) = ("logs --previous", "describe pod");
@@ -458,7 +450,9 @@ fn kept(pod: Pod) -> (String, Option<Ill>) {
 
 /// Them, whenever one has changed.
 fn follow_pods(cluster: &ApiClient, boot: &BootWatch) -> BoxStream<'static, GateFact> {
-    ObjectMirror::open(cluster, pod_scope(boot), Manner::default(), jitter_seed(), kept)
+    // All of them: the apps that a drain keeps are storage for the most part.
+    let scope = WatchScope { labels: None, ..pods::scope(&boot.node) };
+    ObjectMirror::open(cluster, scope, Manner::default(), jitter_seed(), kept)
         .changes(facts)
         .map(|heard| heard.unwrap_or_else(|error| vec![found(Err(error), Check::CrashLoops)]))
         .flat_map(stream::iter)
@@ -630,36 +624,31 @@ mod tests {
     #[test]
     fn seed_1_06_of_a_pod_without_a_node_a_taint_or_a_port_is_named_as_the_cause() {
         // What the scheduler says, and what a person reads.
+        let none = "0/3 nodes are available:";
+        let (others, no_help) =
+            ("2 node(s) didn't match Pod's node affinity/selector", "preemption: 0/3 nodes are available");
         let table = [
             (
-                "0/3 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/unreachable: }, 2 node(s) \
-                 didn't match Pod's node affinity/selector. preemption: 0/3 nodes are available: 3 Preemption is not \
-                 helpful for scheduling.",
-                "no node: taint node.kubernetes.io/unreachable",
+                format!(
+                    "{none} 1 node(s) had untolerated taint {{node.kubernetes.io/unreachable: }}, {others}. {no_help}."
+                ),
+                "taint node.kubernetes.io/unreachable".to_owned(),
             ),
             (
-                "0/1 nodes are available: 1 node(s) had untolerated taint {dedicated: db}. preemption: x",
-                "no node: taint dedicated: db",
+                format!("{none} 1 node(s) had untolerated taint {{dedicated: db}}. {no_help}"),
+                "taint dedicated: db".to_owned(),
             ),
+            (format!("{none} had untolerated taint(s)"), format!("{none} had untolerated taint(s)")),
             (
-                "0/1 nodes are available: 1 node(s) had untolerated taint(s)",
-                "no node: 0/1 nodes are available: 1 node(s) had untolerated taint(s)",
+                format!("{none} 1 node(s) didn't have free ports, {others}. {no_help}"),
+                "its host port is taken".to_owned(),
             ),
-            (
-                "0/3 nodes are available: 1 node(s) didn't have free ports for the requested pod ports, 2 node(s) didn't \
-                 match Pod's node affinity/selector. preemption: 0/3 nodes are available.",
-                "no node: its host port is taken",
-            ),
-            (
-                "0/3 nodes are available: 3 Insufficient memory. preemption: 0/3 nodes are available: 3 No preemption \
-                 victims found for incoming pod.",
-                "no node: 0/3 nodes are available: 3 Insufficient memory",
-            ),
-            ("", "no node: "),
+            (format!("{none} 3 Insufficient memory. {no_help}: x"), format!("{none} 3 Insufficient memory")),
+            (String::new(), String::new()),
         ];
         for (said, words) in table {
-            let shown = waiting(pod("kube-system", &[], Some(said)));
-            assert_eq!(shown.as_deref(), Some(format!("kube-system/p ({words})").as_str()), "{said}");
+            let shown = waiting(pod("kube-system", &[], Some(&said)));
+            assert_eq!(shown, Some(format!("kube-system/p (no node: {words})")), "{said}");
         }
     }
 

@@ -19,20 +19,14 @@ use topics::CordonOwner;
 const DEVICE: &str = "a5a4e5c1-0000-4000-8000-000000000001";
 
 fn node_object(unschedulable: bool, annotation: Option<&str>) -> Value {
-    let mut node = json!({
+    json!({
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": "n1", "resourceVersion": "77", "labels": {"node-uuid": DEVICE}},
-        "spec": {},
+        "metadata": {"name": "n1", "resourceVersion": "77", "labels": {"node-uuid": DEVICE},
+            "annotations": annotation.map(|text| json!({ OWNER_ANNOTATION: text }))},
+        "spec": {"unschedulable": unschedulable},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-    });
-    if unschedulable {
-        node["spec"]["unschedulable"] = json!(true);
-    }
-    if let Some(text) = annotation {
-        node["metadata"]["annotations"] = json!({ OWNER_ANNOTATION: text });
-    }
-    node
+    })
 }
 
 fn name() -> NodeName {
@@ -83,16 +77,17 @@ async fn our_own_node_under_another_name_is_an_error_and_a_node_of_our_name_with
     let wrong = format!(
         "find our own node: node n2 has label node-uuid={DEVICE}, which is this device's, and node n1 has not"
     );
-    for (named, labelled, expected) in [
-        (mock::status(404, "no such node"), others(std::slice::from_ref(&other)), Err(wrong.as_str())),
-        (mock::object(&unlabelled), others(std::slice::from_ref(&other)), Err(wrong.as_str())),
-        (mock::object(&unlabelled), others(&[]), Ok(())),
+    let n2 = || others(std::slice::from_ref(&other));
+    for (named, labelled, is_ours) in [
+        (mock::status(404, "no such node"), n2(), false),
+        (mock::object(&unlabelled), n2(), false),
+        (mock::object(&unlabelled), others(&[]), true),
         // Who may not list nodes has the name alone.
-        (mock::object(&unlabelled), mock::status(403, "Forbidden"), Ok(())),
+        (mock::object(&unlabelled), mock::status(403, "Forbidden"), true),
     ] {
         let (cluster, calls) = mock::cluster(vec![named, labelled]);
-        let found = read(&cluster, &name(), DEVICE).await.map(drop).map_err(|error| error.to_string());
-        assert_eq!(found.as_ref().map_err(String::as_str), expected.as_ref().map_err(|it| *it));
+        let found = read(&cluster, &name(), DEVICE).await.map_err(|error| error.to_string());
+        assert_eq!(found.err().as_deref(), (!is_ours).then_some(wrong.as_str()));
         assert_eq!(calls.lines(), asked);
     }
 }
@@ -247,10 +242,8 @@ async fn r4_our_mark_is_taken_off_somebody_elses_cordon_and_the_cordon_stays() {
         if door == "cordon" {
             assert_eq!(cordon(&cluster, &name(), DEVICE, &owner()).await.unwrap(), Cordoned::Foreign);
         } else {
-            assert_eq!(
-                uncordon_own(&cluster, &name(), DEVICE, NOW).await.unwrap(),
-                Uncordoned::NothingOfOurs
-            );
+            let done = uncordon_own(&cluster, &name(), DEVICE, NOW).await.unwrap();
+            assert_eq!(done, Uncordoned::NothingOfOurs);
         }
         assert_eq!(calls.all().remove(1).body, body, "{door}");
     }
@@ -269,11 +262,8 @@ async fn d17_a_lost_race_is_run_again_at_once_with_what_is_read_then_and_not_for
         if call.line.starts_with("GET") { mock::object(&node_object(true, Some(OURS))) } else { lost() }
     });
     let error = uncordon_own(&cluster, &name(), DEVICE, NOW).await.unwrap_err();
-    assert!(
-        error.is_conflict() && error.is_retryable() && !error.next_step().contains("log"),
-        "{}",
-        error.advice()
-    );
+    let is_tried_again = error.is_conflict() && error.is_retryable() && !error.next_step().contains("log");
+    assert!(is_tried_again, "{}", error.advice());
     assert_eq!(error.line(), "uncordon node n1: the server answered 409: the object has been modified");
     assert_eq!(calls.lines().len(), 10);
 }

@@ -94,7 +94,7 @@ impl Budgets {
         let (mut by_label, mut by_more) = (BTreeMap::<_, BTreeMap<_, Vec<_>>>::new(), Vec::new());
         for (at, budget) in all.iter().enumerate() {
             let Some(selector) = budget.selector.clone() else { continue };
-            match selector.into_iter().filter_map(by_one_label).last() {
+            match selector.into_iter().filter_map(by_one_label).next_back() {
                 Some((label, value)) => {
                     let places = by_label.entry(label).or_default();
                     places.entry(value).or_default().push(at);

@@ -157,87 +157,69 @@ mod tests {
             hindrance("b", UnhealthyReason::Unplaced("0/2 nodes".to_owned())),
         ];
         let none = BudgetFacts { uncounted: "no scale".to_owned(), ..budget("vm", [0, 1, 0, 0]) };
+        let (budget_web, all) = (
+            "PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required",
+            "PodDisruptionBudget shop/all allows 1 disruption: 9 of 9 pods healthy, 8 required",
+        );
+        let many = " waits until all its budgets allow a disruption";
+        let (one, two) = ("pod shop/a is not Ready", "pod shop/b is not Ready");
+        let said = |all: &[&str]| format!("pod shop/x{}", all.concat());
+        let uncounted = "PodDisruptionBudget shop/vm allows no disruption: 1 of 0 pods healthy, 0 required; its pods cannot be \
+                         counted: no scale";
+        let full_one = "PodDisruptionBudget shop/web allows no disruption: 3 of 3 pods healthy, 3 required";
+        let twice = vec![&sick[0], &sick[1], &sick[0], &sick[1]];
+        let three = [": ", budget_web, "; ", one, "; ", two, "; pod shop/c is not Ready; and 1 more"];
+        let placeless = "; no other node can take pod shop/b (0/2 nodes)";
         let table = [
-            (
-                vec![&none],
-                vec![],
-                BlockCode::BudgetStuck,
-                "pod shop/x: PodDisruptionBudget shop/vm allows no disruption: 1 of 0 pods healthy, 0 required; its pods cannot be counted: \
-                 no scale",
-            ),
-            (
-                vec![&full],
-                vec![],
-                BlockCode::Budget,
-                "pod shop/x: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required",
-            ),
-            (
-                vec![&stuck],
-                vec![],
-                BlockCode::BudgetStuck,
-                "pod shop/x: PodDisruptionBudget shop/web allows no disruption: 3 of 3 pods healthy, 3 required",
-            ),
+            (vec![&none], vec![], BlockCode::BudgetStuck, said(&[": ", uncounted])),
+            (vec![&full], vec![], BlockCode::Budget, said(&[": ", budget_web])),
+            (vec![&stuck], vec![], BlockCode::BudgetStuck, said(&[": ", full_one])),
             (
                 vec![&other, &full],
                 vec![&sick[0]],
                 BlockCode::ManyBudgets,
-                "pod shop/x waits until all its budgets allow a disruption: PodDisruptionBudget shop/all allows 1 disruption: 9 of 9 pods healthy, 8 required; PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required; pod shop/a is not Ready",
+                said(&[many, ": ", all, "; ", budget_web, "; ", one]),
             ),
             (
                 vec![&full, &full],
-                vec![&sick[0], &sick[1], &sick[0], &sick[1]],
+                twice,
                 BlockCode::ManyBudgets,
-                "pod shop/x waits until all its budgets allow a disruption: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required; PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required; pod shop/a is not Ready; pod shop/b is not Ready",
+                said(&[many, ": ", budget_web, "; ", budget_web, "; ", one, "; ", two]),
             ),
-            (
-                vec![&full],
-                sick.iter().collect(),
-                BlockCode::Budget,
-                "pod shop/x: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required; pod shop/a is not \
-                 Ready; pod shop/b is not Ready; pod shop/c is not Ready; and 1 more",
-            ),
+            (vec![&full], sick.iter().collect(), BlockCode::Budget, said(&three)),
             (
                 vec![&full],
                 homeless.iter().collect(),
                 BlockCode::NoOtherNode,
-                "pod shop/x: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required; no other node can take \
-                 pod shop/b (0/2 nodes)",
+                said(&[": ", budget_web, placeless]),
             ),
         ];
         for (guards, hindrances, code, sentence) in table {
             let given = if guards.len() > 1 { BlockCode::ManyBudgets } else { BlockCode::Budget };
             let said = by_budgets(&pod("x"), &guards, &hindrances, given);
-            assert_eq!(said, (code, sentence.to_owned()));
+            assert_eq!(said, (code, sentence));
         }
     }
 
     #[test]
     fn o2_a_hindrance_is_one_clause_with_names_and_times() {
-        let given = |node: &str, since: &str, why| UnhealthyPod {
-            pod: "shop/web-1".to_owned(),
-            node: node.to_owned(),
-            since: since.to_owned(),
-            why,
+        let why = |why| match why {
+            "ready" => UnhealthyReason::NotReady,
+            "ending" => UnhealthyReason::Ending,
+            sentence => UnhealthyReason::Unplaced(sentence.to_owned()),
         };
-        let sentence = "0/2 nodes are available".to_owned();
+        let sentence = "0/2 nodes are available";
         let table = [
-            (
-                given("n2", "14:03 UTC", UnhealthyReason::NotReady),
-                "pod shop/web-1 on node n2 is not Ready since 14:03 UTC",
-            ),
-            (given("n2", "", UnhealthyReason::NotReady), "pod shop/web-1 on node n2 is not Ready"),
-            (
-                given("", "14:03 UTC", UnhealthyReason::Unplaced(sentence)),
-                "pod shop/web-1 has no node since 14:03 UTC (0/2 nodes are available)",
-            ),
-            (given("", "", UnhealthyReason::Unplaced(String::new())), "pod shop/web-1 has no node"),
-            (
-                given("n2", "2025-11-20 14:03 UTC", UnhealthyReason::Ending),
-                "pod shop/web-1 on node n2 is ending since 2025-11-20 14:03 UTC",
-            ),
+            ("n2", "14:03 UTC", "ready", " on node n2 is not Ready since 14:03 UTC"),
+            ("n2", "", "ready", " on node n2 is not Ready"),
+            ("", "14:03 UTC", sentence, " has no node since 14:03 UTC (0/2 nodes are available)"),
+            ("", "", "", " has no node"),
+            ("n2", "2025-11-20 14:03 UTC", "ending", " on node n2 is ending since 2025-11-20 14:03 UTC"),
         ];
-        for (hindrance, expected) in table {
-            assert_eq!(hindrance.to_string(), expected);
+        for (node, since, reason, expected) in table {
+            let (pod, node, since) = ("shop/web-1".to_owned(), node.to_owned(), since.to_owned());
+            let shown = UnhealthyPod { pod, node, since, why: why(reason) }.to_string();
+            assert_eq!(shown, format!("pod shop/web-1{expected}"));
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Whether another node can take a pod, by facts that do not change by the minute.
+//! What pods ask of nodes and what nodes offer, as the server has them; whether another node can take a pod, by facts that do
+//! not change by the minute.
 //!
 //! Not here: load, spreading, anti-affinity, which the scheduler weighs again each time. Sources: the Kubernetes
 //! pages "Assigning Pods to Nodes", "Taints and Tolerations", "Quantity".
@@ -9,6 +10,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{
     NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration,
 };
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kubeapi::slim::{Container, NodeObject, PersistentVolume, Pod, PodSpec, Resources, ready_of_node};
 
 /// The taint of a node whose `spec.unschedulable` is set, with the effect `NoSchedule` and no value.
 pub(crate) const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
@@ -26,6 +29,55 @@ pub struct SchedulingNeeds {
     pub cpu_milli: u64,
     /// Memory that it requests.
     pub memory_bytes: u64,
+}
+
+/// What `pod` asks of a node, with what the volumes of its `claims` ask.
+pub(crate) fn needs(pod: &Pod, claims: &[String], volumes: &[PersistentVolume]) -> SchedulingNeeds {
+    let Some(spec) = pod.spec.as_ref() else { return SchedulingNeeds::default() };
+    let required = spec.affinity.as_ref().and_then(|it| it.node_affinity.as_ref());
+    let required = required.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
+    let own = required.map(|it| ("its affinity".to_owned(), it.clone()));
+    let mounted = volumes.iter().filter(|volume| {
+        let claim = volume.spec.as_ref().and_then(|it| it.claim_ref.as_ref());
+        claim.is_some_and(|claim| {
+            claim.namespace == pod.metadata.namespace
+                && claim.name.as_ref().is_some_and(|it| claims.contains(it))
+        })
+    });
+    let theirs = mounted.filter_map(|volume| {
+        let required = volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()?;
+        let name = volume.metadata.name.as_deref().unwrap_or_default();
+        Some((format!("volume {name}"), required.clone()))
+    });
+    SchedulingNeeds {
+        labels: spec.node_selector.clone().unwrap_or_default(),
+        affinities: own.into_iter().chain(theirs).collect(),
+        tolerations: spec.tolerations.clone().unwrap_or_default(),
+        cpu_milli: requested(spec, "cpu"),
+        memory_bytes: requested(spec, "memory").div_ceil(1000),
+    }
+}
+
+/// What the scheduler counts for a pod, in thousandths: what it asks for as a whole, or else the most that its containers
+/// ask for at one time, and what its runtime needs besides. Init containers run one after another, each beside the
+/// sidecars before it (`restartPolicy: Always`), which stay. Source: kubernetes
+/// `staging/src/k8s.io/component-helpers/resource/helpers.go` (`PodRequests`).
+fn requested(spec: &PodSpec, resource: &str) -> u64 {
+    let amount = |of: Option<&BTreeMap<String, Quantity>>| thousandths(&of?.get(resource)?.0);
+    let asks = |it: Option<&Resources>| amount(it.and_then(|it| it.requests.as_ref()));
+    let of = |it: &Container| asks(it.resources.as_ref()).unwrap_or(0);
+    let (mut sidecars, mut starting) = (0_u64, 0_u64);
+    for init in spec.init_containers.iter().flatten() {
+        if init.restart_policy.as_deref() == Some("Always") {
+            sidecars = sidecars.saturating_add(of(init));
+            starting = starting.max(sidecars);
+        } else {
+            starting = starting.max(sidecars.saturating_add(of(init)));
+        }
+    }
+    let running = spec.containers.iter().map(of).fold(sidecars, u64::saturating_add);
+    let pod = asks(spec.resources.as_ref()).unwrap_or_else(|| running.max(starting));
+    pod.saturating_add(amount(spec.overhead.as_ref()).unwrap_or(0))
 }
 
 /// Whether it bears the taint that the cluster puts on a cordoned node.
@@ -49,6 +101,23 @@ pub struct PeerNode {
     pub memory_bytes: Option<u64>,
     /// So many pods may be there; `None` when it does not say.
     pub pods: Option<u64>,
+}
+
+pub(crate) fn peer(node: &NodeObject) -> PeerNode {
+    let (spec, status) = (node.spec.as_ref(), node.status.as_ref());
+    let offered = |resource: &str| thousandths(&status?.allocatable.as_ref()?.get(resource)?.0);
+    let taints = spec.and_then(|it| it.taints.as_deref()).unwrap_or_default();
+    PeerNode {
+        name: node.metadata.name.clone().unwrap_or_default(),
+        ready: ready_of_node(node).is_some_and(|it| it.status == "True"),
+        unschedulable: spec.and_then(|it| it.unschedulable).unwrap_or(false),
+        // The flag says the same, sooner.
+        taints: taints.iter().filter(|taint| taint.key != CORDON_TAINT).cloned().collect(),
+        labels: node.metadata.labels.clone().unwrap_or_default(),
+        cpu_milli: offered("cpu"),
+        memory_bytes: offered("memory").map(|thousandths| thousandths / 1000),
+        pods: offered("pods").map(|thousandths| thousandths / 1000),
+    }
 }
 
 impl SchedulingNeeds {
@@ -189,6 +258,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::plan::residents;
 
     fn peer(labels: &[(&str, &str)]) -> PeerNode {
         PeerNode {
@@ -293,28 +363,108 @@ mod tests {
 
     #[test]
     fn quantities_are_read_as_the_api_writes_them() {
-        let table = [
-            ("0", Some(0)),
-            ("2", Some(2000)),
-            ("100m", Some(100)),
-            ("1.5", Some(1500)),
-            ("0.0001", Some(1)),
-            ("250000000n", Some(250)),
-            ("1u", Some(1)),
-            ("1k", Some(1_000_000)),
-            ("1M", Some(1_000_000_000)),
-            ("1Ki", Some(1_024_000)),
-            ("1.5Gi", Some(1_610_612_736_000)),
-            ("1e3", Some(1_000_000)),
-            ("1E-3", Some(1)),
-            ("9Ei", Some(10_376_293_541_461_622_784_000_u128.try_into().unwrap_or(u64::MAX))),
-            ("", None),
-            ("-1", None),
-            ("1x", None),
-            ("1e99", None),
-        ];
-        for (text, expected) in table {
-            assert_eq!(thousandths(text), expected, "{text}");
+        let table = "0=0 2=2000 100m=100 1.5=1500 0.0001=1 250000000n=250 1u=1 1k=1000000 1M=1000000000 1Ki=1024000 \
+            1.5Gi=1610612736000 1e3=1000000 1E-3=1 9Ei=18446744073709551615 -1= 1x= 1e99= =";
+        for (text, expected) in table.split_whitespace().filter_map(|it| it.split_once('=')) {
+            assert_eq!(thousandths(text), expected.parse().ok(), "{text}");
         }
+    }
+
+    fn parsed<T: serde::de::DeserializeOwned>(value: Value) -> T {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn what_a_pod_asks_for_follows_its_object_and_its_volumes() {
+        let container = |cpu: &str, memory: &str| json!({"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}});
+        let pod: Pod = parsed(json!({
+            "metadata": {"namespace": "shop", "name": "a"},
+            "spec": {
+                "nodeSelector": {"disk": "ssd"},
+                "affinity": {"nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]},
+                }},
+                "tolerations": [{"operator": "Exists"}],
+                "initContainers": [container("2", "1Ki"), container("1", "1Ki")],
+                "containers": [container("500m", "1Mi"), container("250m", "1Mi"), {"name": "d"}],
+            },
+        }));
+        let volume = |name: &str, namespace: &str, claim: &str| -> PersistentVolume {
+            parsed(json!({
+                "metadata": {"name": name},
+                "spec": {
+                    "claimRef": {"namespace": namespace, "name": claim},
+                    "nodeAffinity": {"required": {"nodeSelectorTerms": []}},
+                },
+            }))
+        };
+        let volumes = [
+            volume("pv-1", "shop", "data"),
+            volume("pv-2", "shop", "other"),
+            volume("pv-3", "tools", "data"),
+        ];
+        let found = needs(&pod, &["data".to_owned()], &volumes);
+        assert_eq!((found.cpu_milli, found.memory_bytes), (2000, 2 << 20));
+        assert_eq!(found.labels.get("disk").map(String::as_str), Some("ssd"));
+        assert_eq!(found.tolerations.len(), 1);
+        let of: Vec<(&str, usize)> =
+            found.affinities.iter().map(|(of, it)| (of.as_str(), it.node_selector_terms.len())).collect();
+        assert_eq!(of, [("its affinity", 1), ("volume pv-1", 0)]);
+        assert_eq!(needs(&Pod::default(), &[], &[]), SchedulingNeeds::default());
+    }
+
+    #[test]
+    fn k8_requests_are_summed_as_the_scheduler_sums_them() {
+        // A sidecar counts for those after it, the overhead is of the runtime; of another resource as a whole says nothing.
+        for row in [
+            "run=1 run=800m | 1800",
+            "sidecar=900m run=900m | 1800",
+            "sidecar=500m init=2 sidecar=1 run=100m | 2500",
+            "overhead=2500m run=100m | 2600",
+            "cpu=2500m run=100m | 2500",
+            "memory=1Gi run=100m | 100",
+        ] {
+            let (parts, expected) = row.split_once(" | ").unwrap();
+            let mut spec = json!({"containers": [], "initContainers": []});
+            for (part, amount) in parts.split(' ').filter_map(|it| it.split_once('=')) {
+                let mut container = json!({"name": "c", "resources": {"requests": {"cpu": amount}}});
+                let list = if part == "run" { "containers" } else { "initContainers" };
+                match part {
+                    "overhead" => spec["overhead"]["cpu"] = amount.into(),
+                    "cpu" | "memory" => spec["resources"]["requests"][part] = amount.into(),
+                    part => {
+                        container["restartPolicy"] = json!((part == "sidecar").then_some("Always"));
+                        spec[list].as_array_mut().unwrap().push(container);
+                    }
+                }
+            }
+            let mut pod: Pod = parsed(json!({"metadata": {"name": "a"}, "spec": spec}));
+            assert_eq!(needs(&pod, &[], &[]).cpu_milli.to_string(), expected, "{row}");
+            // The same of one that is there already.
+            pod.spec.as_mut().unwrap().node_name = Some("n2".to_owned());
+            assert_eq!(residents::resident(&pod).unwrap().cpu_milli.to_string(), expected, "{row}");
+        }
+    }
+
+    #[test]
+    fn what_a_node_offers_follows_its_object() {
+        let node: NodeObject = parsed(json!({
+            "metadata": {"name": "n2", "labels": {"zone": "a"}},
+            "spec": {"unschedulable": true, "taints": [
+                {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+                {"key": "k", "value": "v", "effect": "NoExecute"},
+            ]},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "True"}],
+                "allocatable": {"cpu": "3920m", "memory": "16Gi"},
+            },
+        }));
+        let found = super::peer(&node);
+        assert!(found.ready && found.unschedulable);
+        assert_eq!(found.taints.iter().map(|it| it.key.as_str()).collect::<Vec<_>>(), ["k"]);
+        assert_eq!((found.cpu_milli, found.memory_bytes), (Some(3920), Some(16 << 30)));
+        assert_eq!(found.labels.len(), 1);
+        let bare = super::peer(&NodeObject::default());
+        assert!(!bare.ready && bare.cpu_milli.is_none());
     }
 }

@@ -2,18 +2,23 @@
 //! And whether the other nodes have room for all that leave, by sums: one that fits is no promise, as the scheduler fits
 //! each pod by itself.
 //!
-//! Not here: what nodes are by themselves (`placement`), reading (`scheduling`). A term that asks for the labels of
+//! Not here: what nodes are by themselves (`placement`). A term that asks for the labels of
 //! namespaces, or for the revision of a workload, is left out. Sources: the Kubernetes pages "Assigning Pods to Nodes",
 //! "Resource Management for Pods and Containers". Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 
 use checks::{Finding, Severity};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt as _};
-use kubeapi::names::listed;
+use kubeapi::names::NodeName;
+use kubeapi::slim::{Pod, PodSpec, PodTerm, PodTerms};
 use step::Inserted as _;
 
-use crate::plan::placement::{PeerNode, SchedulingNeeds};
+use crate::calls::budgets::selector;
+use crate::calls::pods;
+use crate::plan::PodClass;
+use crate::plan::placement::{PeerNode, SchedulingNeeds, needs};
 use topics::number;
 
 /// A pod that has a node.
@@ -153,16 +158,80 @@ impl Residents {
     }
 }
 
+/// A pod that has a node and has not finished.
+pub(crate) fn resident(pod: &Pod) -> Option<Resident> {
+    let over = pod.status.as_ref().and_then(|it| it.phase.as_deref());
+    let spec = pod.spec.as_ref().filter(|_| !matches!(over, Some("Succeeded" | "Failed")))?;
+    let (meta, affinity) = (&pod.metadata, spec.affinity.as_ref());
+    let asks = needs(pod, &[], &[]);
+    Some(Resident {
+        node: spec.node_name.clone()?,
+        namespace: meta.namespace.clone().unwrap_or_default(),
+        name: meta.name.clone().unwrap_or_default(),
+        labels: meta.labels.clone().unwrap_or_default(),
+        priority: spec.priority.unwrap_or_default(),
+        cpu_milli: asks.cpu_milli,
+        memory_bytes: asks.memory_bytes,
+        apart: neighbours(affinity.and_then(|it| it.pod_anti_affinity.as_ref())),
+        beside: neighbours(affinity.and_then(|it| it.pod_affinity.as_ref())),
+        ports: ports(spec),
+        spread: if asks.is_choosy() { Vec::new() } else { spread(spec) },
+    })
+}
+
+/// Ports of the node that a pod takes.
+fn ports(spec: &PodSpec) -> Vec<(i32, String)> {
+    let all = spec.containers.iter().flat_map(|it| it.ports.iter().flatten());
+    let taken = all.filter_map(|it| Some((it.host_port.filter(|port| *port > 0)?, it.protocol.clone())));
+    taken.map(|(port, protocol)| (port, protocol.unwrap_or_else(|| "TCP".to_owned()))).collect()
+}
+
+/// Those of the constraints that must hold and can be judged without revisions of workloads and by all nodes alike.
+fn spread(spec: &PodSpec) -> Vec<Spread> {
+    let all = spec.topology_spread_constraints.iter().flatten();
+    let hard = all.filter(|it| {
+        it.when_unsatisfiable == "DoNotSchedule"
+            && it.match_label_keys.is_none()
+            && it.node_taints_policy.as_deref() != Some("Honor")
+    });
+    hard.filter_map(|it| {
+        Some(Spread {
+            selector: selector(it.label_selector.as_ref()?),
+            topology: it.topology_key.clone(),
+            most: usize::try_from(it.max_skew).ok()?,
+        })
+    })
+    .collect()
+}
+
+/// Those of the required terms that can be judged without the labels of namespaces and revisions of workloads.
+fn neighbours(terms: Option<&PodTerms>) -> Vec<Neighbours> {
+    let terms = terms.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_deref());
+    let is_empty = |it: &LabelSelector| it.match_labels.is_none() && it.match_expressions.is_none();
+    let known = |it: &&PodTerm| {
+        it.namespace_selector.as_ref().is_none_or(is_empty)
+            && it.match_label_keys.is_none()
+            && it.mismatch_label_keys.is_none()
+    };
+    let term = |it: &PodTerm| Neighbours {
+        selector: it.label_selector.as_ref().map(selector),
+        namespaces: it.namespaces.clone().unwrap_or_default(),
+        anywhere: it.namespace_selector.is_some(),
+        topology: it.topology_key.clone(),
+    };
+    terms.unwrap_or_default().iter().filter(known).map(term).collect()
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Sum {
-    pub pods: u64,
+struct Sum {
+    pods: u64,
     /// CPU, in thousandths of a core.
-    pub cpu_milli: u64,
-    pub memory_bytes: u64,
+    cpu_milli: u64,
+    memory_bytes: u64,
 }
 
 impl Sum {
-    pub fn of<'a>(pods: impl Iterator<Item = &'a Resident>) -> Self {
+    fn of<'a>(pods: impl Iterator<Item = &'a Resident>) -> Self {
         pods.fold(Self::default(), |sum, it| Self {
             pods: sum.pods + 1,
             cpu_milli: sum.cpu_milli.saturating_add(it.cpu_milli),
@@ -173,8 +242,7 @@ impl Sum {
 
 /// What `leaving` lacks on the nodes that take pods, beside the `residents` that are there; code `room`. A node that does
 /// not say how much it has is taken to have enough.
-#[must_use]
-pub fn room(leaving: Sum, peers: &[PeerNode], residents: &[Resident]) -> Vec<Finding> {
+fn room(leaving: Sum, peers: &[PeerNode], residents: &[Resident]) -> Vec<Finding> {
     if leaving.pods == 0 {
         return Vec::new();
     }
@@ -211,17 +279,29 @@ pub fn room(leaving: Sum, peers: &[PeerNode], residents: &[Resident]) -> Vec<Fin
     )
 }
 
+/// Whether the other nodes have room for the pods that leave `node` and come up again.
+pub(crate) fn room_of(node: &NodeName, all: &[Pod], peers: &[PeerNode]) -> Vec<Finding> {
+    let residents: Vec<Resident> = all.iter().filter_map(resident).collect();
+    let leaves = |pod: &&Pod| {
+        let facts = pods::facts(pod);
+        facts.class() == PodClass::Leave && !facts.workload.is_empty()
+    };
+    let leaving: Vec<(&Pod, Resident)> =
+        all.iter().filter(leaves).filter_map(|pod| Some((pod, resident(pod)?))).collect();
+    let leaving: Vec<(&Pod, Resident)> =
+        leaving.into_iter().filter(|(_, it)| it.node == node.as_str()).collect();
+    let mut found = room(Sum::of(leaving.iter().map(|(_, it)| it)), peers, &residents);
+    let is_ranked = |pod: &Pod| pod.spec.as_ref().is_some_and(|it| it.priority_class_name.is_some());
+    found.extend(unranked(leaving.iter().filter(|(pod, _)| !is_ranked(pod)).map(|(_, it)| it)));
+    found
+}
+
 /// Pods that leave and have no priority class; code `room`, a hint.
-#[must_use]
-pub fn unranked<'a>(pods: impl Iterator<Item = &'a Resident>) -> Option<Finding> {
+fn unranked<'a>(pods: impl Iterator<Item = &'a Resident>) -> Vec<Finding> {
     let names: Vec<String> = pods.map(|it| format!("{}/{}", it.namespace, it.name)).collect();
-    (!names.is_empty()).then(|| {
-        let text = format!(
-            "pods without a priority class, which come up in any order where the other nodes lack room: {}",
-            listed(&names, ", ")
-        );
-        let next = "set priorityClassName in the workloads that matter most: kubectl get priorityclasses";
-        Finding::new("room", text, next).with(Severity::Hint)
+    let what = "pods without a priority class, which come up in any order where the other nodes lack room";
+    Finding::listing(("room", Severity::Hint), what, &names, |_| {
+        "set priorityClassName in the workloads that matter most: kubectl get priorityclasses".to_owned()
     })
 }
 
@@ -358,14 +438,8 @@ mod tests {
     }
 
     fn empty(name: &str) -> PeerNode {
-        PeerNode {
-            name: name.to_owned(),
-            ready: true,
-            cpu_milli: Some(1000),
-            memory_bytes: Some(1 << 30),
-            pods: Some(3),
-            ..PeerNode::default()
-        }
+        let (cpu_milli, memory_bytes, pods) = (Some(1000), Some(1 << 30), Some(3));
+        PeerNode { cpu_milli, memory_bytes, pods, ..peer(name, &residents()) }
     }
 
     fn on(node: &str, cpu_milli: u64, memory_mib: u64) -> Resident {
@@ -374,10 +448,10 @@ mod tests {
 
     #[test]
     fn u6_pods_without_a_priority_class_are_a_hint() {
-        assert_eq!(unranked([].iter()), None);
+        assert_eq!(unranked([].iter()), []);
         let pod =
             |name: &str| Resident { namespace: "shop".into(), name: name.into(), ..Resident::default() };
-        let found = unranked([pod("web"), pod("db")].iter()).unwrap();
+        let found = unranked([pod("web"), pod("db")].iter()).remove(0);
         assert_eq!((found.code.as_str(), found.severity), ("room", Severity::Hint));
         assert!(found.text.ends_with("lack room: shop/web, shop/db"), "{found:?}");
     }

@@ -19,9 +19,8 @@ use crate::machines::{MachinePolicy, MachinesView};
 use crate::plan::budget::BudgetFacts;
 use crate::plan::forecast::{Plan, Survey, Surveyed, forecast};
 use crate::plan::held::UnhealthyPod;
-use crate::plan::placement::{PeerNode, SchedulingNeeds};
-use crate::plan::residents::Residents;
-use crate::plan::scheduling::{needs, peer, resident, room_of};
+use crate::plan::placement::{PeerNode, SchedulingNeeds, needs, peer};
+use crate::plan::residents::{Residents, resident, room_of};
 use crate::plan::tier::is_machine;
 use crate::{calls::budgets, calls::pods, calls::volumes, node, storage};
 use kubeapi::names::NodeName;
@@ -97,6 +96,8 @@ pub(super) async fn survey(
             facts,
         }
     };
+    let labels =
+        |it: &NodeObject| Some((it.metadata.name.clone()?, it.metadata.labels.clone().unwrap_or_default()));
     let facts: Vec<BudgetFacts> = guards.items.iter().map(budgets::facts).collect();
     let by_volume = volumes::bound(&bound.items);
     Ok(Survey {
@@ -135,11 +136,6 @@ async fn machines(
         return Ok(None);
     }
     found(MachineReader::new(node.clone(), policy).with_pods(pods).look(cluster).await)
-}
-
-/// The labels of a node, by its name.
-fn labels(node: &NodeObject) -> Option<(String, BTreeMap<String, String>)> {
-    Some((node.metadata.name.clone()?, node.metadata.labels.clone().unwrap_or_default()))
 }
 
 fn ending(namespaces: Vec<Known>) -> BTreeSet<String> {

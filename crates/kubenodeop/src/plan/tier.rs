@@ -304,121 +304,84 @@ pub(crate) mod tests {
     use super::*;
     use kubeapi::names::PodUid;
 
-    /// One pod: namespace, a label, an annotation, priority class, priority, host paths, claims.
-    type Row<'a> = (&'a str, &'a str, &'a str, &'a str, i32, &'a [&'a str], bool, Tier);
-
-    fn tier(row: &Row<'_>) -> Tier {
-        let pairs = |text: &str| -> BTreeMap<String, String> {
-            text.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect()
-        };
-        let (namespace, label, annotation, priority_class, priority, host_paths, mounts_claims, _) = *row;
-        let (labels, annotations) = (pairs(label), pairs(annotation));
-        Signs {
-            namespace,
-            labels: &labels,
-            annotations: &annotations,
-            priority_class,
-            priority,
-            host_paths,
-            mounts_claims,
-        }
-        .tier()
-    }
+    /// Its tier, the namespace, and what else is known of the pod.
+    const ROWS: &str = "
+application shop
+application shop mounts=/ mounts=/var/lib/kubelet mounts=/var/lib/kubelet/pods
+application shop class=high priority=1000000000 claims=yes
+# What a person wrote.
+application shop label=pillar-rs/drain-tier=application class=system-node-critical priority=2000001000 mounts=/opt/cni/bin
+address shop label=pillar-rs/drain-tier=address
+device shop label=pillar-rs/drain-tier=device
+storage shop label=pillar-rs/drain-tier=storage
+network shop annotation=pillar-rs/drain-tier=network
+system shop annotation=pillar-rs/drain-tier=system
+storage shop label=pillar-rs/drain-tier=storage annotation=pillar-rs/drain-tier=system
+system shop label=pillar-rs/drain-tier=last annotation=pillar-rs/drain-tier=system
+application shop label=pillar-rs/drain-tier=last
+application longhorn-system label=pillar-rs/drain-tier=application
+# Volumes.
+storage longhorn-system
+storage shop label=longhorn.io/component=instance-manager
+storage shop label=app=longhorn-manager
+storage shop label=app.kubernetes.io/name=longhorn
+application shop label=app=longhorns
+storage csi class=system-node-critical priority=2000001000 mounts=/var/lib/kubelet/plugins
+storage csi mounts=/var/lib/kubelet/plugins/disk.csi.example
+storage csi mounts=/var/lib/kubelet/plugins_registry mounts=/run/csi.sock
+storage csi label=app=csi-disk mounts=/var/lib/kubelet/plugins_registry/
+# Devices.
+device gpu class=system-node-critical priority=2000001000 mounts=/var/lib/kubelet/device-plugins
+device gpu mounts=/var/lib/kubelet/plugins_registry
+device kubevirt label=kubevirt.io=virt-handler
+device cdi
+application shop label=kubevirt.io=virt-launcher mounts=/var/lib/kubelet/device-plugins claims=yes
+# Addresses.
+address metallb-system
+address shop label=app.kubernetes.io/name=metallb
+address kube-system label=app.kubernetes.io/name=kube-vip-ds class=system-node-critical priority=2000001000
+address kube-system label=app=cni-dhcp-daemon mounts=/opt/cni/bin
+# Networks.
+network kube-system class=system-node-critical priority=2000001000 mounts=/etc/cni/net.d
+network kube-system mounts=/opt/cni/bin
+application kube-system mounts=/opt/cnidata
+# The system.
+system kube-system label=k8s-app=kube-dns class=system-cluster-critical priority=2000000000
+system kube-system class=system-node-critical
+system kube-system class=own priority=2000000000
+# Who mounts a claim leaves before storage.
+device kube-system class=system-cluster-critical priority=2000000000 claims=yes
+device kube-system mounts=/etc/cni/net.d claims=yes
+device shop label=pillar-rs/drain-tier=system claims=yes
+address metallb-system claims=yes
+storage longhorn-system claims=yes
+";
 
     #[test]
     fn d11_each_sign_puts_a_pod_into_its_tier() {
-        use Tier::{Address, Application, Device, Network, Storage, System};
-        const NODE: &str = "system-node-critical";
-        const CLUSTER: &str = "system-cluster-critical";
-        let rows: [Row<'_>; 42] = [
-            ("shop", "", "", "", 0, &[], false, Application),
-            ("shop", "", "", "", 0, &["/", "/var/lib/kubelet", "/var/lib/kubelet/pods"], false, Application),
-            ("shop", "", "", "high", 1_000_000_000, &[], true, Application),
-            // What a person wrote.
-            (
-                "shop",
-                "pillar-rs/drain-tier=application",
-                "",
-                NODE,
-                2_000_001_000,
-                &["/opt/cni/bin"],
-                false,
-                Application,
-            ),
-            ("shop", "pillar-rs/drain-tier=address", "", "", 0, &[], false, Address),
-            ("shop", "pillar-rs/drain-tier=device", "", "", 0, &[], false, Device),
-            ("shop", "pillar-rs/drain-tier=storage", "", "", 0, &[], false, Storage),
-            ("shop", "", "pillar-rs/drain-tier=network", "", 0, &[], false, Network),
-            ("shop", "", "pillar-rs/drain-tier=system", "", 0, &[], false, System),
-            (
-                "shop",
-                "pillar-rs/drain-tier=storage",
-                "pillar-rs/drain-tier=system",
-                "",
-                0,
-                &[],
-                false,
-                Storage,
-            ),
-            ("shop", "pillar-rs/drain-tier=last", "pillar-rs/drain-tier=system", "", 0, &[], false, System),
-            ("shop", "pillar-rs/drain-tier=last", "", "", 0, &[], false, Application),
-            ("longhorn-system", "pillar-rs/drain-tier=application", "", "", 0, &[], false, Application),
-            // Volumes.
-            ("longhorn-system", "", "", "", 0, &[], false, Storage),
-            ("shop", "longhorn.io/component=instance-manager", "", "", 0, &[], false, Storage),
-            ("shop", "app=longhorn-manager", "", "", 0, &[], false, Storage),
-            ("shop", "app.kubernetes.io/name=longhorn", "", "", 0, &[], false, Storage),
-            ("shop", "app=longhorns", "", "", 0, &[], false, Application),
-            ("csi", "", "", NODE, 2_000_001_000, &["/var/lib/kubelet/plugins"], false, Storage),
-            ("csi", "", "", "", 0, &["/var/lib/kubelet/plugins/disk.csi.example"], false, Storage),
-            ("csi", "", "", "", 0, &["/var/lib/kubelet/plugins_registry", "/run/csi.sock"], false, Storage),
-            ("csi", "app=csi-disk", "", "", 0, &["/var/lib/kubelet/plugins_registry/"], false, Storage),
-            // Devices.
-            ("gpu", "", "", NODE, 2_000_001_000, &["/var/lib/kubelet/device-plugins"], false, Device),
-            ("gpu", "", "", "", 0, &["/var/lib/kubelet/plugins_registry"], false, Device),
-            ("kubevirt", "kubevirt.io=virt-handler", "", "", 0, &[], false, Device),
-            ("cdi", "", "", "", 0, &[], false, Device),
-            (
-                "shop",
-                "kubevirt.io=virt-launcher",
-                "",
-                "",
-                0,
-                &["/var/lib/kubelet/device-plugins"],
-                true,
-                Application,
-            ),
-            // Addresses.
-            ("metallb-system", "", "", "", 0, &[], false, Address),
-            ("shop", "app.kubernetes.io/name=metallb", "", "", 0, &[], false, Address),
-            (
-                "kube-system",
-                "app.kubernetes.io/name=kube-vip-ds",
-                "",
-                NODE,
-                2_000_001_000,
-                &[],
-                false,
-                Address,
-            ),
-            ("kube-system", "app=cni-dhcp-daemon", "", "", 0, &["/opt/cni/bin"], false, Address),
-            // Networks.
-            ("kube-system", "", "", NODE, 2_000_001_000, &["/etc/cni/net.d"], false, Network),
-            ("kube-system", "", "", "", 0, &["/opt/cni/bin"], false, Network),
-            ("kube-system", "", "", "", 0, &["/opt/cnidata"], false, Application),
-            // The system.
-            ("kube-system", "k8s-app=kube-dns", "", CLUSTER, 2_000_000_000, &[], false, System),
-            ("kube-system", "", "", NODE, 0, &[], false, System),
-            ("kube-system", "", "", "own", 2_000_000_000, &[], false, System),
-            // Who mounts a claim leaves before storage.
-            ("kube-system", "", "", CLUSTER, 2_000_000_000, &[], true, Device),
-            ("kube-system", "", "", "", 0, &["/etc/cni/net.d"], true, Device),
-            ("shop", "pillar-rs/drain-tier=system", "", "", 0, &[], true, Device),
-            ("metallb-system", "", "", "", 0, &[], true, Address),
-            ("longhorn-system", "", "", "", 0, &[], true, Storage),
-        ];
-        for row in rows {
-            assert_eq!(tier(&row), row.7, "{row:?}");
+        for row in ROWS.lines().filter(|it| !it.is_empty() && !it.starts_with('#')) {
+            let words: Vec<&str> = row.split(' ').collect();
+            let [tier, namespace, signs @ ..] = words.as_slice() else { panic!("{row}") };
+            let all = |kind: &str| {
+                let of = |it: &&'static str| it.split_once('=').filter(|it| it.0 == kind).map(|it| it.1);
+                signs.iter().filter_map(of).collect::<Vec<&'static str>>()
+            };
+            let pairs = |kind: &str| {
+                let pair =
+                    |it: &str| it.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
+                all(kind).into_iter().filter_map(pair).collect::<BTreeMap<_, _>>()
+            };
+            let (labels, annotations) = (pairs("label"), pairs("annotation"));
+            let signs = Signs {
+                namespace,
+                labels: &labels,
+                annotations: &annotations,
+                priority_class: all("class").first().copied().unwrap_or_default(),
+                priority: all("priority").first().map_or(0, |it| it.parse().unwrap()),
+                host_paths: &all("mounts"),
+                mounts_claims: !all("claims").is_empty(),
+            };
+            assert_eq!(signs.tier().text(), *tier, "{row}");
         }
     }
 
@@ -462,24 +425,19 @@ pub(crate) mod tests {
 
     #[test]
     fn the_classes_are_those_of_a_forced_kubectl_drain() {
-        let plain = pod("a");
+        let with = |owner, finished, terminating| PodFacts { finished, terminating, owner, ..pod("a") };
+        let (set, mirror) = (PodClass::Keep(KeepReason::DaemonSet), PodClass::Keep(KeepReason::Mirror));
         let table = [
-            (plain.clone(), PodClass::Leave),
-            (PodFacts { owner: PodOwner::Nobody, ..plain.clone() }, PodClass::Leave),
-            (PodFacts { finished: true, ..plain.clone() }, PodClass::Leave),
-            (PodFacts { terminating: true, ..plain.clone() }, PodClass::Await),
-            (PodFacts { owner: PodOwner::Kubelet, ..plain.clone() }, PodClass::Keep(KeepReason::Mirror)),
-            (
-                PodFacts { owner: PodOwner::Kubelet, finished: true, ..plain.clone() },
-                PodClass::Keep(KeepReason::Mirror),
-            ),
-            (PodFacts { owner: PodOwner::DaemonSet, ..plain.clone() }, PodClass::Keep(KeepReason::DaemonSet)),
-            (
-                PodFacts { owner: PodOwner::DaemonSet, terminating: true, ..plain.clone() },
-                PodClass::Keep(KeepReason::DaemonSet),
-            ),
-            (PodFacts { owner: PodOwner::DaemonSet, finished: true, ..plain.clone() }, PodClass::Leave),
-            (PodFacts { owner: PodOwner::VanishedDaemonSet, ..plain }, PodClass::Leave),
+            (pod("a"), PodClass::Leave),
+            (with(PodOwner::Nobody, false, false), PodClass::Leave),
+            (with(PodOwner::Other, true, false), PodClass::Leave),
+            (with(PodOwner::Other, false, true), PodClass::Await),
+            (with(PodOwner::Kubelet, false, false), mirror),
+            (with(PodOwner::Kubelet, true, false), mirror),
+            (with(PodOwner::DaemonSet, false, false), set),
+            (with(PodOwner::DaemonSet, false, true), set),
+            (with(PodOwner::DaemonSet, true, false), PodClass::Leave),
+            (with(PodOwner::VanishedDaemonSet, false, false), PodClass::Leave),
         ];
         for (given, class) in table {
             assert_eq!(given.class(), class, "{given:?}");

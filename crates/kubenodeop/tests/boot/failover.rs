@@ -125,19 +125,31 @@ async fn f7_our_taint_stays_while_a_volume_of_the_node_is_attached_elsewhere_too
 }
 
 #[tokio::test(start_paused = true)]
-async fn f7_a_cordon_of_somebody_stays_his_and_one_of_ours_becomes_that_of_the_dead_boot() {
+async fn f7_a_cordon_of_somebody_stays_his_one_of_ours_becomes_that_of_the_dead_boot_and_one_that_stays_is_nobodys()
+ {
     let before = json!({ "bootId": "b0", "requestedBy": 2, "requestedAt": "t" }).to_string();
-    for (mark, expected) in [(None, None), (Some(before), Some(("b1".to_owned(), OURS.to_owned())))] {
-        let mut stage = tainted(OURS, Some("b1")).await;
+    let (ours, stays) = (Some(("b1".to_owned(), OURS.to_owned())), "pillar-rs-3-stays");
+    // Our taint, whether the node is cordoned, with our mark; whose cordon that is then.
+    for (value, cordoned, mark, expected) in [
+        (OURS, true, None, None),
+        (OURS, true, Some(&before), ours),
+        (stays, false, None, None),
+        (stays, false, Some(&before), None),
+    ] {
+        let mut stage = tainted(value, Some("b1")).await;
         stage.sim.edit("nodes", "", "n1", |node| {
-            node["spec"]["unschedulable"] = true.into();
-            if let Some(mark) = &mark {
+            node["spec"]["unschedulable"] = cordoned.into();
+            if let Some(mark) = mark {
                 node["metadata"]["annotations"]["pillar-rs/cordon-owner"] = mark.clone().into();
             }
         });
         stage.repaired(2).await;
-        assert_eq!(stage.cordon(), (true, expected));
-        assert_eq!((stage.kept(), stage.patches()), (vec!["disk:NoExecute".to_owned()], 1));
+        assert_eq!(stage.cordon(), (true, expected), "{value} {cordoned} {mark:?}");
+        assert_eq!(
+            (stage.kept(), stage.patches()),
+            (vec!["disk:NoExecute".to_owned()], 1),
+            "{value} {mark:?}"
+        );
     }
 }
 
@@ -154,22 +166,6 @@ async fn f7_what_is_left_where_a_person_removed_our_taint_goes_in_another_boot()
         tokio::time::sleep(Duration::from_mins(20)).await;
         assert_eq!(stage.node()["metadata"]["annotations"]["pillar-rs/dead-boot"], expected);
         assert_eq!((stage.cordon(), stage.kept()), ((false, None), vec!["disk:NoExecute".to_owned()]));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn f7_the_cordon_of_a_node_that_fails_again_and_again_is_nobodys_of_ours() {
-    let before = json!({ "bootId": "b0", "requestedBy": 2, "requestedAt": "t" }).to_string();
-    for mark in [None, Some(before)] {
-        let mut stage = tainted("pillar-rs-3-stays", Some("b1")).await;
-        stage.sim.edit("nodes", "", "n1", |node| {
-            if let Some(mark) = &mark {
-                node["metadata"]["annotations"]["pillar-rs/cordon-owner"] = mark.clone().into();
-            }
-        });
-        stage.repaired(2).await;
-        assert_eq!((stage.cordon(), stage.patches()), ((true, None), 1));
-        assert_eq!(stage.kept(), ["disk:NoExecute"]);
     }
 }
 

@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use kube::Client;
 use kubeapi::ApiClient;
+use kubenodeop::node::LastSeen;
+use kubenodeop::node::boot::BootWatch;
+use kubenodeop::node::gate::LayerLimits;
 use kubenodeop::{AttemptOutcome, AttemptRules, Cordoned, DrainSuccess, Progress, drain, node};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
@@ -15,6 +18,19 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 pub(crate) use order::{DEVICE, clock, n1, order, owner};
+
+/// n1 after a boot of its device.
+pub(crate) fn boot(device_uuid: &str) -> BootWatch {
+    BootWatch {
+        node: n1(),
+        device_uuid: device_uuid.to_owned(),
+        boot_id: "b2".to_owned(),
+        limits: LayerLimits::default(),
+        lost: Vec::new(),
+        addresses: vec!["10.0.0.1".to_owned()],
+        seen: LastSeen::default(),
+    }
+}
 
 pub(crate) fn on_n1(pods: &[Value]) -> Vec<String> {
     let here = pods.iter().filter(|pod| pod["spec"]["nodeName"] == "n1");

@@ -249,13 +249,10 @@ fn r5_stale_taints_go_after_60_s_of_renewals_and_not_before() {
 #[test]
 fn r5_a_gap_in_the_renewals_starts_the_60_s_anew() {
     let mut gate = open(&[TAINT]);
-    gate.hear(at(30), lease("r2"));
-    gate.hear(at(71), lease("r3"));
-    assert!(!gate.removes_taints(at(71)));
-    gate.hear(at(101), lease("r4"));
-    assert!(!gate.removes_taints(at(101)));
-    gate.hear(at(131), lease("r5"));
-    assert!(gate.removes_taints(at(131)));
+    for (secs, goes) in [(30, false), (71, false), (101, false), (131, true)] {
+        gate.hear(at(secs), lease(&format!("r{secs}")));
+        assert_eq!(gate.removes_taints(at(secs)), goes, "{secs}");
+    }
 }
 
 #[test]
@@ -286,21 +283,18 @@ fn u10_degraded_volumes_leave_the_gate_open_and_hold_the_turn_for_their_time() {
     let mut gate = healthy(&[]);
     let degraded = [("pvc-1".to_owned(), "shop/data (pvc-1)".to_owned())].into();
     gate.hear(T0, GateFact::Volumes(Ok(VolumesSeen { degraded, ..VolumesSeen::default() })));
-    gate.hear(at(1), lease("r1"));
-    assert_eq!(layer(&gate.judge(at(1))), "steady");
-    let verdict = gate.judge(at(6));
-    assert_eq!((layer(&verdict), verdict.holds_turn), ("open", true));
-    for secs in (30..600).step_by(30) {
-        gate.hear(at(secs), lease(&format!("r{secs}")));
-        assert!(gate.judge(at(secs)).holds_turn, "{secs}");
+    let mut judge = |secs| with_lease(&mut gate, secs, &[]);
+    assert_eq!(layer(&judge(1)), "steady");
+    for secs in [6].into_iter().chain((30..600).step_by(30)) {
+        let verdict = judge(secs);
+        assert_eq!((layer(&verdict), verdict.holds_turn), ("open", true), "{secs}");
     }
+    judge(590);
     assert_eq!(gate.due(at(590)), Some(at(601)));
     let verdict = gate.judge(at(601));
     assert_eq!((layer(&verdict), verdict.holds_turn), ("open", false));
-    assert!(
-        verdict.shown.words.ends_with("after 600 s still unhealthy volumes: shop/data (pvc-1)"),
-        "{verdict:?}"
-    );
+    let words = &verdict.shown.words;
+    assert!(words.ends_with("after 600 s still unhealthy volumes: shop/data (pvc-1)"), "{words}");
 }
 
 #[test]
@@ -317,11 +311,8 @@ fn r4_a_volume_that_was_healthy_before_and_is_faulted_keeps_the_gate_shut_until_
     assert_eq!(gate.judge(at(619)).layer, Some(Layer::Volumes));
     gate.judge(at(620));
     let verdict = gate.judge(at(626));
-    assert!(verdict.is_open() && verdict.holds_turn, "{verdict:?}");
-    assert!(
-        verdict.shown.words.contains("volumes are faulted: shop/data (pvc-1), after 600 s"),
-        "{verdict:?}"
-    );
+    let is_named = verdict.shown.words.contains("volumes are faulted: shop/data (pvc-1), after 600 s");
+    assert!(verdict.is_open() && verdict.holds_turn && is_named, "{verdict:?}");
 }
 
 #[test]
@@ -367,78 +358,58 @@ fn held(layer: Layer) -> (u64, bool) {
 }
 
 fn table() -> Vec<Row> {
-    let served = || vec![virtual_ip("n2", true, "1"), virtual_ip("n2", true, "2")];
-    let same = || vec![virtual_ip("n2", true, "1"), virtual_ip("n2", true, "1")];
-    let lost = || vec![virtual_ip("n3", false, "1"), virtual_ip("n3", false, "2")];
-    let (net, sys, vms) = (Layer::Network, Layer::System, Layer::Machines);
-    let described = |check, pod: &str| vec![pods(check, "pods are not Ready", pod, "describe pod")];
-    let dns = || described(Check::SystemPods, "kube-system/dns-1 (CrashLoopBackOff)");
-    let port = || described(Check::Pending, "kube-system/svclb-1 (no node: its host port is taken)");
-    let down = || {
-        let all = [IllObject::new("shop/db".to_owned(), "being ended since 2026-01-01T00:00:00Z")];
-        vec![GateFact::Found(Check::Machines, not_up("vmi", &all))]
-    };
-    let probe = |why: &[&str]| {
-        let all = why.iter().map(|it| Finding::new("probe", *it, "look at what serves it: curl -v U"));
-        vec![GateFact::Found(Check::Probes, all.collect())]
-    };
-    let (no_pods, no_pending) = (|| vec![well(Check::SystemPods)], || vec![well(Check::Pending)]);
-    vec![
-        (Layer::Clock, vec![wrong_clock()], vec![well(Check::Clock)], "1970", "timedatectl"),
-        (
-            Layer::Runtime,
-            vec![GateFact::Found(Check::Runtime, vec![checks::nodes::runtime("S: no answer".to_owned())])],
-            vec![well(Check::Runtime)],
-            "S: no answer",
-            "crictl ps",
-        ),
+    let ip = |holder: &str, ready, all: [&str; 2]| all.map(|it| virtual_ip(holder, ready, it)).to_vec();
+    let served = || ip("n2", true, ["1", "2"]);
+    let absent =
+        |at: [&str; 2], absent: &[&str]| at.map(|it| without_address("n1", true, it, absent)).to_vec();
+    let net = Layer::Network;
+    let described = |check, pod: &str| pods(check, "pods are not Ready", pod, "describe pod");
+    let im = described(Check::Unconnected, "longhorn-system/im-1 (network lh)");
+    let (away, lock) = ("this node holds it, and has no interface with 10.0.0.9", "get lease plndr-cp-lock");
+    let forbidden = vec![GateFact::VirtualIps(Err("403 forbidden".to_owned()))];
+    let mut rows = vec![
+        (net, vec![virtual_ip("", false, "1")], served(), "plndr-cp-lock: no node holds it", lock),
+        (net, absent(["1", "2"], &["10.0.0.9"]), absent(["3", "4"], &[]), away, lock),
         (
             net,
-            vec![virtual_ip("", false, "1")],
+            ip("n3", false, ["1", "2"]),
             served(),
-            "plndr-cp-lock: no node holds it",
-            "get lease plndr-cp-lock",
+            "of n3: its holder is not a Ready node",
+            "delete lease plndr",
         ),
+        (net, ip("n2", true, ["1", "1"]), served(), "of n2: its holder does not renew it", "kube-vip"),
+        (net, forbidden, served(), "403 forbidden", "get lease"),
+    ];
+    let runtime = checks::nodes::runtime("S: no answer".to_owned());
+    let down = [IllObject::new("shop/db".to_owned(), "being ended since 2026-01-01T00:00:00Z")];
+    let probe = Finding::new("probe", "shop: U answers 503, not 200", "look at what serves it: curl -v U");
+    let found = |check, finding: Finding| (check, GateFact::Found(check, vec![finding]));
+    let dns = "kube-system/dns-1 (CrashLoopBackOff)";
+    let port = "kube-system/svclb-1 (no node: its host port is taken)";
+    let (sys, vms) = (Layer::System, Layer::Machines);
+    let named = |check, pod: &str| (check, described(check, pod));
+    let unread = |check| (check, unread(check));
+    for (layer, (check, bad), words, next) in [
+        (Layer::Clock, (Check::Clock, wrong_clock()), "1970", "timedatectl"),
+        (Layer::Runtime, found(Check::Runtime, runtime), "S: no answer", "crictl ps"),
+        (net, (Check::Unconnected, im), "system/im-1 (network lh)", "-n longhorn-system describe pod im-1"),
+        (Layer::Storage, unread(Check::CrashLoops), "403 forbidden", "get pods"),
+        (sys, named(Check::SystemPods, dns), dns, "-n kube-system describe pod dns-1"),
+        (sys, named(Check::Pending, port), "host port", "-n kube-system describe pod svclb-1"),
+        (sys, unread(Check::Pending), "403 forbidden", "get pods -A"),
         (
-            net,
-            vec![
-                without_address("n1", true, "1", &["10.0.0.9"]),
-                without_address("n1", true, "2", &["10.0.0.9"]),
-            ],
-            vec![without_address("n1", true, "3", &[]), without_address("n1", true, "4", &[])],
-            "this node holds it, and has no interface with 10.0.0.9",
-            "get lease plndr-cp-lock",
+            vms,
+            found(Check::Machines, not_up("vmi", &down).remove(0)),
+            "shop/db (being ended",
+            "shop describe vmi db",
         ),
-        (
-            net,
-            [served(), described(Check::Unconnected, "longhorn-system/im-1 (network lh)")].concat(),
-            vec![well(Check::Unconnected)],
-            "longhorn-system/im-1 (network lh)",
-            "-n longhorn-system describe pod im-1",
-        ),
-        (net, lost(), served(), "of n3: its holder is not a Ready node", "delete lease plndr-cp-lock"),
-        (net, same(), served(), "of n2: its holder does not renew it", "kube-vip"),
-        (
-            net,
-            vec![GateFact::VirtualIps(Err("403 forbidden".to_owned()))],
-            served(),
-            "403 forbidden",
-            "get lease",
-        ),
-        (
-            Layer::Storage,
-            vec![unread(Check::CrashLoops)],
-            vec![well(Check::CrashLoops)],
-            "403 forbidden",
-            "get pods",
-        ),
-        (sys, dns(), no_pods(), "kube-system/dns-1 (CrashLoopBackOff)", "-n kube-system describe pod dns-1"),
-        (sys, port(), no_pending(), "host port", "-n kube-system describe pod svclb-1"),
-        (sys, vec![unread(Check::Pending)], no_pending(), "403 forbidden", "get pods -A"),
-        (vms, down(), vec![well(Check::Machines)], "shop/db (being ended", "-n shop describe vmi db"),
-        (vms, vec![unread(Check::Machines)], vec![well(Check::Machines)], "403 forbidden", "get vmi -A"),
-        (Layer::Probes, probe(&["shop: U answers 503, not 200"]), probe(&[]), "answers 503", "curl -v U"),
-    ]
+        (vms, unread(Check::Machines), "403 forbidden", "get vmi -A"),
+        (Layer::Probes, found(Check::Probes, probe), "answers 503", "curl -v U"),
+    ] {
+        let served = if layer == net { served() } else { Vec::new() };
+        rows.push((layer, [served, vec![bad]].concat(), vec![well(check)], words, next));
+    }
+    rows
 }
 
 /// The same with a lease that is renewed in time.

@@ -1,6 +1,7 @@
 //! What hangs on a node, and where it runs by now.
 
 use kubeapi::slim::Pod;
+use kubeapi::slim::longhorn::Volume;
 use serde_json::{Value, json};
 use topics::HeldWork;
 
@@ -30,40 +31,24 @@ fn stored(change: impl FnOnce(&mut StorageFacts)) -> StorageView {
 
 #[test]
 fn f11_a_machine_hangs_on_its_node_with_why_it_would_not_run_elsewhere() {
-    let with = |change: fn(&mut VirtualMachine)| {
-        let mut it = machine("till");
-        change(&mut it);
-        it
-    };
-    let none = || Err("no node fits".to_owned());
-    let table: Vec<(&str, VirtualMachine, Option<&str>)> = vec![
+    let owned = |owner| VirtualMachine { owner, ..machine("till") };
+    let none = || Err::<String, _>("no node fits".to_owned());
+    let mut table = vec![
         ("goes elsewhere", machine("till"), Some("")),
-        ("nobody's", with(|it| it.owner = MachineOwner::Nobody), Some("nothing starts it again")),
-        ("of a set", with(|it| it.owner = MachineOwner::Other("x/y".to_owned())), Some("")),
-        ("of a machine that was not read", with(|it| it.owner = MachineOwner::Machine(None)), Some("")),
-        ("again after it failed", with(|it| it.owner = vm("till", "RerunOnFailure")), Some("")),
-        (
-            "by hand",
-            with(|it| it.owner = vm("till", "Manual")),
-            Some("nothing starts it again: its runStrategy is Manual"),
-        ),
-        (
-            "once",
-            with(|it| it.owner = vm("till", "Once")),
-            Some("nothing starts it again: its runStrategy is Once"),
-        ),
-        (
-            "halted",
-            with(|it| it.owner = vm("till", "Halted")),
-            Some("nothing starts it again: its runStrategy is Halted"),
-        ),
+        ("nobody's", owned(MachineOwner::Nobody), Some("nothing starts it again")),
+        ("of a set", owned(MachineOwner::Other("x/y".to_owned())), Some("")),
+        ("of a machine that was not read", owned(MachineOwner::Machine(None)), Some("")),
+        ("again after it failed", owned(vm("till", "RerunOnFailure")), Some("")),
         ("no other node", VirtualMachine { start: none(), ..machine("till") }, Some("no node fits")),
         // Its guest has the model of its node's CPU, and starts on any other.
         ("cannot be migrated", VirtualMachine { target: none(), ..machine("till") }, Some("")),
-        ("no room beside others", with(|it| it.crowded = Some("n2 is full".to_owned())), Some("n2 is full")),
-        ("over", with(|it| it.over = true), None),
-        ("on another node", with(|it| it.here = false), None),
+        ("no room", VirtualMachine { crowded: none().err(), ..machine("till") }, Some("no node fits")),
+        ("over", VirtualMachine { over: true, ..machine("till") }, None),
+        ("on another node", VirtualMachine { here: false, ..machine("till") }, None),
     ];
+    let stays = ["Manual", "Once", "Halted"]
+        .map(|it| (it, format!("nothing starts it again: its runStrategy is {it}")));
+    table.extend(stays.iter().map(|(it, why)| (*it, owned(vm("till", it)), Some(why.as_str()))));
     for (what, it, expected) in table {
         let view = MachinesView { settings: settings(), unusual: vec![], machines: vec![it], running: 0 };
         let launcher = PodFacts {
@@ -116,57 +101,28 @@ fn f11_a_pod_hangs_on_its_node_with_a_claim_or_where_the_whole_cluster_needs_it(
 #[test]
 fn f9_the_only_good_copy_is_waited_for_and_one_with_a_stale_copy_elsewhere_is_lone_also_once_the_node_is_off()
 {
-    let n1 = |facts: &mut StorageFacts| storage::copy(facts, "n1", AT, "");
-    let wanted = |facts: &mut StorageFacts, number: u32| {
-        facts.volumes.entry("pvc-1".to_owned()).and_modify(|it| it.spec.number_of_replicas = number);
+    let volume = |facts: &mut StorageFacts, change: fn(&mut Volume)| {
+        facts.volumes.entry("pvc-1".to_owned()).and_modify(change);
     };
-    let away = |facts: &mut StorageFacts| {
-        facts.volumes.entry("pvc-1".to_owned()).and_modify(|it| it.status.current_node = "n3".to_owned());
+    let with = |copy_failed: Option<&str>, change: &dyn Fn(&mut StorageFacts)| {
+        Some(stored(|it| {
+            storage::copy(it, "n1", AT, "");
+            if let Some(failed) = copy_failed {
+                storage::copy(it, "n2", AT, failed);
+            }
+            change(it);
+        }))
     };
+    let off = |it: &mut StorageFacts| _ = it.nodes.entry("n2".to_owned()).and_modify(|it| it.ready = false);
+    let one = |it: &mut StorageFacts| volume(it, |it| it.spec.number_of_replicas = 1);
+    let away = |it: &mut StorageFacts| volume(it, |it| it.status.current_node = "n3".to_owned());
     // The volume, whether its pod waits for the node, whether a person has to pass it.
     let table = [
-        (
-            "a good copy elsewhere",
-            Some(stored(|it| {
-                n1(it);
-                storage::copy(it, "n2", AT, "");
-            })),
-            (false, false),
-        ),
-        (
-            "a failed one elsewhere",
-            Some(stored(|it| {
-                n1(it);
-                storage::copy(it, "n2", AT, AT);
-            })),
-            (true, true),
-        ),
-        (
-            "the other is on a node that is off too",
-            Some(stored(|it| {
-                n1(it);
-                storage::copy(it, "n2", AT, "");
-                it.nodes.entry("n2".to_owned()).and_modify(|it| it.ready = false);
-            })),
-            (true, true),
-        ),
-        (
-            "one only, as it is to be",
-            Some(stored(|it| {
-                n1(it);
-                wanted(it, 1);
-            })),
-            (true, false),
-        ),
-        (
-            "attached elsewhere",
-            Some(stored(|it| {
-                n1(it);
-                storage::copy(it, "n2", AT, AT);
-                away(it);
-            })),
-            (true, false),
-        ),
+        ("a good copy elsewhere", with(Some(""), &|_| ()), (false, false)),
+        ("a failed one elsewhere", with(Some(AT), &|_| ()), (true, true)),
+        ("the other is on a node that is off too", with(Some(""), &off), (true, true)),
+        ("one only, as it is to be", with(None, &one), (true, false)),
+        ("attached elsewhere", with(Some(AT), &away), (true, false)),
         ("no storage of this kind", None, (false, false)),
     ];
     for (what, storage, expected) in table {
@@ -210,92 +166,54 @@ fn there(name: &str, maker: &str, node: &str, state: &str) -> Pod {
     .unwrap()
 }
 
-/// The work, the pods, where it runs and words of why not.
-type Row = (&'static str, HeldWork, Vec<Pod>, (&'static str, &'static str));
+/// What it is, the work, the pods that are there, where it runs and words of why it does not. `GUEST` is what makes a
+/// machine's pod.
+const PLACED: &str = "
+machine elsewhere | till | vl-2 GUEST/till n2 Ready | n2 |
+another machine | till | vl-2 GUEST/desk n2 Ready | | nothing has started it again yet
+its old launcher is there, the new one runs | till | vl-1 GUEST/till n1 Ending, vl-2 GUEST/till n2 Ready | n2 |
+the old one only | till | vl-1 GUEST/till n1 Ending | | its pod shop/vl-1 on n1 is not gone yet
+it failed | till | vl-1 GUEST/till n1 Failed | | nothing has started it again yet
+a machine with the claim is no pod | db-0 | vl-2 GUEST/till n2 Ready | | nothing has started it again yet
+pod of its name | db-0 | db-0 StatefulSet/db n3 Ready | n3 |
+another name with its claim | db-0 | db-7 StatefulSet/db n3 Ready | n3 |
+it ends elsewhere | db-0 | db-0 StatefulSet/db n3 Ending | | pod shop/db-0 on node n3 is ending since
+it starts | db-0 | db-0 StatefulSet/db n3 Starting | | pod shop/db-0 on node n3 is not Ready
+no place | db-0 | db-0 StatefulSet/db NONE Pending | | 0/2 nodes are available
+as foretold | foretold | | | nothing makes it again
+nothing yet | db-0 | | | nothing has started it again yet
+DNS of another name | coredns | coredns-6b9c-fghij ReplicaSet/coredns-6b9c n2 Ready | n2 |
+of another set | coredns | coredns-7777-fghij ReplicaSet/coredns-7777 n2 Ready | | nothing has started it again yet
+";
 
 #[test]
 fn f11_work_runs_elsewhere_by_its_maker_or_claim_or_is_named_with_what_it_waits_for() {
-    let held = |kind: &str, namespace: &str, name: &str, claims: &[&str]| HeldWork {
+    let held = |kind: &str, namespace: &str, name: &str, waits: &str| HeldWork {
         kind: kind.to_owned(),
         namespace: namespace.to_owned(),
         name: name.to_owned(),
-        claims: claims.iter().map(|it| (*it).to_owned()).collect(),
-        ..HeldWork::default()
+        claims: if namespace == "shop" { vec!["data".to_owned()] } else { vec![] },
+        waits: waits.to_owned(),
+        on: "n9".to_owned(),
+        after_secs: 4,
     };
-    let till = || held(HeldWork::MACHINE, "shop", "till", &["data"]);
-    let db = || held(HeldWork::POD, "shop", "db-0", &["data"]);
-    let dns = || held(HeldWork::POD, "kube-system", "coredns-6b9c-abcde", &[]);
-    let (guest, other) = ("VirtualMachineInstance/till", "VirtualMachineInstance/desk");
-    let set = "StatefulSet/db";
-    let deployed = "ReplicaSet/coredns-6b9c";
-    let foretold = || HeldWork { waits: "nothing makes it again".to_owned(), ..db() };
-    let table: Vec<Row> = vec![
-        ("machine elsewhere", till(), vec![there("vl-2", guest, "n2", "Ready")], ("n2", "")),
-        (
-            "another machine",
-            till(),
-            vec![there("vl-2", other, "n2", "Ready")],
-            ("", "nothing has started it again yet"),
-        ),
-        (
-            "its old launcher is there, the new one runs",
-            till(),
-            vec![there("vl-1", guest, "n1", "Ending"), there("vl-2", guest, "n2", "Ready")],
-            ("n2", ""),
-        ),
-        (
-            "the old one only",
-            till(),
-            vec![there("vl-1", guest, "n1", "Ending")],
-            ("", "its pod shop/vl-1 on n1 is not gone yet"),
-        ),
-        (
-            "it failed",
-            till(),
-            vec![there("vl-1", guest, "n1", "Failed")],
-            ("", "nothing has started it again yet"),
-        ),
-        (
-            "a machine with the claim is no pod",
-            db(),
-            vec![there("vl-2", guest, "n2", "Ready")],
-            ("", "nothing has started it again yet"),
-        ),
-        ("pod of its name", db(), vec![there("db-0", set, "n3", "Ready")], ("n3", "")),
-        ("another name with its claim", db(), vec![there("db-7", set, "n3", "Ready")], ("n3", "")),
-        (
-            "it ends elsewhere",
-            db(),
-            vec![there("db-0", set, "n3", "Ending")],
-            ("", "pod shop/db-0 on node n3 is ending since"),
-        ),
-        (
-            "it starts",
-            db(),
-            vec![there("db-0", set, "n3", "Starting")],
-            ("", "pod shop/db-0 on node n3 is not Ready"),
-        ),
-        ("no place", db(), vec![there("db-0", set, "", "Pending")], ("", "0/2 nodes are available")),
-        ("as foretold", foretold(), vec![], ("", "nothing makes it again")),
-        ("nothing yet", db(), vec![], ("", "nothing has started it again yet")),
-        (
-            "DNS of another name",
-            dns(),
-            vec![there("coredns-6b9c-fghij", deployed, "n2", "Ready")],
-            ("n2", ""),
-        ),
-        (
-            "of another set",
-            dns(),
-            vec![there("coredns-7777-fghij", "ReplicaSet/coredns-7777", "n2", "Ready")],
-            ("", "nothing has started it again yet"),
-        ),
-    ];
-    for (what, work, pods, (on, waits)) in table {
-        let before = HeldWork { on: "n9".to_owned(), after_secs: 4, ..work.clone() };
-        let found = placed(&before, "n1", &pods);
-        assert_eq!((found.on.as_str(), found.waits.contains(waits)), (on, true), "{what}: {found:?}");
-        assert!(!on.is_empty() || !found.waits.is_empty(), "{what}");
-        assert_eq!((&found.name, found.after_secs), (&work.name, 4), "{what}");
+    for row in PLACED.trim().lines() {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, work, pods, on, waits] = cells.as_slice() else { panic!("{row}") };
+        let work = match *work {
+            "till" => held(HeldWork::MACHINE, "shop", "till", ""),
+            "coredns" => held(HeldWork::POD, "kube-system", "coredns-6b9c-abcde", ""),
+            "foretold" => held(HeldWork::POD, "shop", "db-0", "nothing makes it again"),
+            pod => held(HeldWork::POD, "shop", pod, ""),
+        };
+        let pods = pods.split(", ").filter(|it| !it.is_empty()).map(|pod| {
+            let pod = pod.replace("GUEST", "VirtualMachineInstance");
+            let [name, maker, node, state] = pod.split(' ').collect::<Vec<_>>()[..] else { panic!("{row}") };
+            there(name, maker, if node == "NONE" { "" } else { node }, state)
+        });
+        let found = placed(&work, "n1", &pods.collect::<Vec<_>>());
+        assert_eq!((found.on.as_str(), found.waits.contains(waits)), (*on, true), "{row}: {found:?}");
+        assert!(!on.is_empty() || !found.waits.is_empty(), "{row}");
+        assert_eq!((&found.name, found.after_secs), (&work.name, 4), "{row}");
     }
 }

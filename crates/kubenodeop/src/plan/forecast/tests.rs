@@ -159,29 +159,29 @@ fn who_waits_for_a_turn_only_is_no_blocker_and_who_waits_for_a_place_that_is_not
 #[test]
 fn pods_that_the_eviction_api_lets_pass_are_no_blockers() {
     let full = |numbers| vec![budget("web", numbers)];
-    let pending = on_node(PodFacts { pending: true, ready: false, ..pod("a") });
-    assert_eq!(met(&survey(vec![pending], full([0, 2, 2, 3]))), []);
-    let finished = on_node(PodFacts { finished: true, ..pod("a") });
-    assert_eq!(met(&survey(vec![finished], full([0, 2, 2, 3]))), []);
-    let going = on_node(PodFacts { terminating: true, ..pod("a") });
-    assert_eq!(met(&survey(vec![going], full([0, 2, 2, 3]))), []);
-    let sick = || vec![on_node(PodFacts { ready: false, ..pod("a") })];
-    assert_eq!(met(&survey(sick(), full([0, 2, 2, 3]))), [], "enough others are healthy");
-    assert_eq!(met(&survey(sick(), full([0, 1, 2, 3]))), held("a", BlockCode::Budget));
+    let sick = || PodFacts { ready: false, ..pod("a") };
     let lenient = || BudgetFacts { lenient: true, ..budget("web", [0, 1, 2, 3]) };
-    assert_eq!(met(&survey(sick(), vec![lenient()])), []);
     // Several: each says so by itself.
     let second = |name: &str, numbers| BudgetFacts { name: name.to_owned(), ..budget("all", numbers) };
-    let enough = || second("enough", [0, 2, 2, 3]);
-    assert_eq!(met(&survey(sick(), vec![lenient(), enough(), second("open", [1, 3, 2, 3])])), []);
-    let short = second("short", [0, 1, 2, 3]);
-    assert_eq!(met(&survey(sick(), vec![lenient(), enough(), short])), held("a", BlockCode::ManyBudgets));
-    assert_eq!(
-        met(&survey(vec![on_node(pod("a"))], vec![lenient(), enough()])),
-        held("a", BlockCode::ManyBudgets)
-    );
+    let (enough, short) = (|| second("enough", [0, 2, 2, 3]), second("short", [0, 1, 2, 3]));
     let elsewhere = BudgetFacts { namespace: "tools".to_owned(), ..budget("web", [0, 1, 2, 3]) };
-    assert_eq!(met(&survey(sick(), vec![elsewhere])), []);
+    let many = vec![lenient(), enough(), second("open", [1, 3, 2, 3])];
+    let table = [
+        ("pending", PodFacts { pending: true, ..sick() }, full([0, 2, 2, 3]), None),
+        ("finished", PodFacts { finished: true, ..pod("a") }, full([0, 2, 2, 3]), None),
+        ("going", PodFacts { terminating: true, ..pod("a") }, full([0, 2, 2, 3]), None),
+        ("enough others are healthy", sick(), full([0, 2, 2, 3]), None),
+        ("too few are", sick(), full([0, 1, 2, 3]), Some(BlockCode::Budget)),
+        ("lenient", sick(), vec![lenient()], None),
+        ("several", sick(), many, None),
+        ("one of several", sick(), vec![lenient(), enough(), short], Some(BlockCode::ManyBudgets)),
+        ("Ready", pod("a"), vec![lenient(), enough()], Some(BlockCode::ManyBudgets)),
+        ("of another namespace", sick(), vec![elsewhere], None),
+    ];
+    for (what, facts, budgets, code) in table {
+        let expected = code.map(|code| held("a", code)).unwrap_or_default();
+        assert_eq!(met(&survey(vec![on_node(facts)], budgets)), expected, "{what}");
+    }
 }
 
 #[test]

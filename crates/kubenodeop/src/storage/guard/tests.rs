@@ -88,98 +88,6 @@ fn state(change: impl FnOnce(&mut StorageFacts)) -> Option<VolumeState> {
     found.pop().map(|it| it.state)
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "as the state of the only volume")]
-fn last(cause: Cause) -> Option<VolumeState> {
-    Some(VolumeState::LastCopy(cause))
-}
-
-#[test]
-fn d14_a_detached_volume_is_judged_by_the_stamps_of_its_copies() {
-    let safe = Some(VolumeState::Safe);
-    let stamps = |here: (&'static str, &'static str), there: (&'static str, &'static str)| {
-        state(|facts| {
-            copy(facts, "n1", here.0, here.1);
-            copy(facts, "n2", there.0, there.1);
-        })
-    };
-    let table = [
-        ("both healthy", stamps((AT, ""), (AT, "")), safe.clone()),
-        ("the other failed", stamps((AT, ""), (AT, AT)), last(Cause::Detached)),
-        ("the other was never whole", stamps((AT, ""), ("", "")), last(Cause::Detached)),
-        ("ours failed", stamps((AT, AT), (AT, "")), safe),
-        ("ours was never used", stamps(("", ""), (AT, "")), None),
-        ("both failed", stamps((AT, AT), (AT, AT)), Some(VolumeState::Faulted)),
-        ("none here", state(|facts| copy(facts, "n2", AT, "")), None),
-        ("alone", state(|facts| copy(facts, "n1", AT, "")), last(Cause::Detached)),
-    ];
-    for (row, found, expected) in table {
-        assert_eq!(found, expected, "{row}");
-    }
-}
-
-#[test]
-fn d14_an_attached_volume_is_judged_by_the_modes_that_its_engine_knows() {
-    let modes = |all: &'static [(&'static str, &'static str)]| {
-        state(|facts| {
-            for (node, _) in all {
-                copy(facts, node, AT, "");
-            }
-            attached(facts, all);
-        })
-    };
-    let table = [
-        ("both written", modes(&[("n1", "RW"), ("n2", "RW")]), Some(VolumeState::Safe)),
-        ("rebuilt there, whatever its stamps", modes(&[("n1", "RW"), ("n2", "WO")]), last(Cause::Rebuilding)),
-        ("broken there", modes(&[("n1", "RW"), ("n2", "ERR")]), last(Cause::Degraded)),
-        ("rebuilt here", modes(&[("n1", "WO"), ("n2", "RW")]), Some(VolumeState::Safe)),
-        ("broken here", modes(&[("n1", "ERR"), ("n2", "RW")]), Some(VolumeState::Safe)),
-        ("all broken", modes(&[("n1", "ERR"), ("n2", "ERR")]), Some(VolumeState::Faulted)),
-        (
-            "degraded with two elsewhere",
-            modes(&[("n1", "ERR"), ("n2", "RW"), ("n3", "RW")]),
-            Some(VolumeState::Safe),
-        ),
-    ];
-    for (row, found, expected) in table {
-        assert_eq!(found, expected, "{row}");
-    }
-}
-
-#[test]
-fn d14_a_copy_elsewhere_counts_only_on_a_node_that_can_serve_it() {
-    let with = |change: fn(&mut StorageFacts)| {
-        state(|facts| {
-            copy(facts, "n1", AT, "");
-            copy(facts, "n2", AT, "");
-            change(facts);
-        })
-    };
-    let behind = |why: &str| last(Cause::Behind(vec![format!("node n2 {why}")]));
-    let table = [
-        (with(|_| ()), Some(VolumeState::Safe)),
-        (with(|it| it.nodes.get_mut("n2").unwrap().cordoned = true), behind("is cordoned")),
-        (with(|it| it.nodes.get_mut("n2").unwrap().ready = false), behind("is not Ready")),
-        (with(|it| it.nodes.retain(|node, _| node != "n2")), behind("is not in the cluster")),
-        (
-            with(|it| it.storage_nodes.get_mut("n2").unwrap().status.conditions.clear()),
-            behind("is not Ready for Longhorn"),
-        ),
-        (
-            with(|it| it.managers.get_mut("im-n2").unwrap().status.current_state = "error".to_owned()),
-            behind("has no running instance manager"),
-        ),
-        (
-            with(|it| {
-                it.replicas.get_mut("r-n2").unwrap().metadata = object(json!({"deletionTimestamp": AT}));
-            }),
-            last(Cause::Detached),
-        ),
-    ];
-    for (number, (found, expected)) in table.into_iter().enumerate() {
-        assert_eq!(found, expected, "row {number}");
-    }
-}
-
 fn volume(facts: &mut StorageFacts) -> &mut Volume {
     facts.volumes.get_mut("pvc-1").unwrap()
 }
@@ -187,48 +95,6 @@ fn volume(facts: &mut StorageFacts) -> &mut Volume {
 fn cordon(facts: &mut StorageFacts, nodes: &[&str]) {
     for node in nodes {
         facts.nodes.get_mut(*node).unwrap().cordoned = true;
-    }
-}
-
-#[test]
-fn d14_why_there_is_no_other_copy() {
-    let with = |change: fn(&mut StorageFacts)| {
-        state(|facts| {
-            facts.volumes.get_mut("pvc-1").unwrap().spec.number_of_replicas = 1;
-            copy(facts, "n1", AT, "");
-            attached(facts, &[("n1", "RW")]);
-            change(facts);
-        })
-    };
-    let table = [
-        ("as many as wanted", with(|_| ()), Cause::Enough),
-        ("one is missing", with(|it| volume(it).spec.number_of_replicas = 2), Cause::Degraded),
-        (
-            "strict-local",
-            with(|it| volume(it).spec.data_locality = "strict-local".to_owned()),
-            Cause::StrictLocal,
-        ),
-        ("migrates", with(|it| volume(it).spec.migration_node = "n2".to_owned()), Cause::Migrating),
-        ("one other cordoned", with(|it| cordon(it, &["n2"])), Cause::Enough),
-        ("all others cordoned", with(|it| cordon(it, &["n2", "n3"])), Cause::AllCordoned),
-        (
-            "no other takes copies",
-            with(|it| it.storage_nodes.retain(|node, _| node == "n1")),
-            Cause::NoOtherNode,
-        ),
-        (
-            "no place",
-            with(|it| {
-                volume(it).status.conditions = vec![object(json!({
-                    "type": "Scheduled", "status": "False", "message": "insufficient storage",
-                }))];
-            }),
-            Cause::NoPlace("insufficient storage".to_owned()),
-        ),
-        ("detached", with(|it| it.engines.clear()), Cause::Detached),
-    ];
-    for (row, found, cause) in table {
-        assert_eq!(found, last(cause), "{row}");
     }
 }
 
@@ -241,52 +107,108 @@ fn disk(facts: &mut StorageFacts, node: &str, available: i64) {
     status.disk_status.insert("default".to_owned(), object(disk));
 }
 
-#[test]
-fn d14_a_copy_that_is_rebuilt_on_a_full_disk_is_no_copy_that_comes() {
-    let rebuilt = |node: &'static str, available| {
-        state(|facts| {
-            copy(facts, "n1", AT, "");
-            copy(facts, "n2", "", "");
-            attached(facts, &[("n1", "RW"), ("n2", "WO")]);
-            disk(facts, node, available);
-        })
-    };
-    assert_eq!(rebuilt("n2", 10), last(Cause::Rebuilding));
-    assert_eq!(rebuilt("n2", 9), last(Cause::Full(vec!["node n2".to_owned()])));
-    // Our own disk holds a rebuild up once that has failed.
-    assert_eq!(rebuilt("n1", 9), last(Cause::Rebuilding));
-    let failed = state(|facts| {
-        copy(facts, "n1", AT, "");
-        copy(facts, "n2", "", AT);
-        facts.replicas.get_mut("r-n2").unwrap().status.conditions =
-            vec![object(json!({"type": "RebuildFailed", "status": "True", "message": "no space left"}))];
-        attached(facts, &[("n1", "RW")]);
-        disk(facts, "n1", 9);
-    });
-    assert_eq!(failed, last(Cause::Full(vec!["node n1".to_owned()])));
+fn scheduled(why: &str) -> Vec<kubeapi::slim::Condition> {
+    vec![object(json!({"type": "Scheduled", "status": "False", "message": why}))]
 }
 
+/// One fact, as `n2=failed` of a copy, `engine=n1:RW,n2:WO` of an attached volume, or `full=n2`.
+fn tell(facts: &mut StorageFacts, fact: &str) {
+    let (what, value) = fact.split_once('=').unwrap();
+    let failed = vec![object(json!({"type": "RebuildFailed", "status": "True", "message": "no space left"}))];
+    match what {
+        "engine" => {
+            let modes: Vec<(&str, &str)> = value.split(',').filter_map(|it| it.split_once(':')).collect();
+            attached(facts, &modes);
+        }
+        "cordoned" => cordon(facts, &value.split(',').collect::<Vec<_>>()),
+        "silent" => facts.nodes.get_mut(value).unwrap().ready = false,
+        "gone" => facts.nodes.retain(|node, _| node != value),
+        "unready" => facts.storage_nodes.get_mut(value).unwrap().status.conditions.clear(),
+        "only" => facts.storage_nodes.retain(|node, _| node == value),
+        "stopped" => facts.managers.get_mut(&format!("im-{value}")).unwrap().status.current_state.clear(),
+        "deleted" => {
+            facts.replicas.get_mut(&format!("r-{value}")).unwrap().metadata =
+                object(json!({"deletionTimestamp": AT}));
+        }
+        "unbuilt" => facts.replicas.get_mut(&format!("r-{value}")).unwrap().status.conditions = failed,
+        "full" => disk(facts, value, 9),
+        "roomy" => disk(facts, value, 10),
+        "wanted" => volume(facts).spec.number_of_replicas = value.parse().unwrap(),
+        "locality" => volume(facts).spec.data_locality = value.to_owned(),
+        "migrates" => volume(facts).spec.migration_node = value.to_owned(),
+        "unplaced" => volume(facts).status.conditions = scheduled(value),
+        node => {
+            let (healthy, failed) = match value {
+                "healthy" => (AT, ""),
+                "failed" => (AT, AT),
+                "broken" => ("", AT),
+                "new" => ("", ""),
+                other => panic!("{other}"),
+            };
+            copy(facts, node, healthy, failed);
+        }
+    }
+}
+
+/// What it is, the facts, what they mean for n1.
+const STATES: &str = r#"
+# Detached: by the stamps of its copies.
+both healthy | n1=healthy n2=healthy | Safe
+the other failed | n1=healthy n2=failed | LastCopy(Detached)
+the other was never whole | n1=healthy n2=new | LastCopy(Detached)
+ours failed | n1=failed n2=healthy | Safe
+ours was never used | n1=new n2=healthy | none
+both failed | n1=failed n2=failed | Faulted
+none here | n2=healthy | none
+alone | n1=healthy | LastCopy(Detached)
+# Attached: by the modes that its engine knows.
+both written | n1=healthy n2=healthy engine=n1:RW,n2:RW | Safe
+rebuilt there, whatever its stamps | n1=healthy n2=healthy engine=n1:RW,n2:WO | LastCopy(Rebuilding)
+broken there | n1=healthy n2=healthy engine=n1:RW,n2:ERR | LastCopy(Degraded)
+rebuilt here | n1=healthy n2=healthy engine=n1:WO,n2:RW | Safe
+broken here | n1=healthy n2=healthy engine=n1:ERR,n2:RW | Safe
+all broken | n1=healthy n2=healthy engine=n1:ERR,n2:ERR | Faulted
+degraded with two elsewhere | n1=healthy n2=healthy n3=healthy engine=n1:ERR,n2:RW,n3:RW | Safe
+# A copy elsewhere counts only on a node that can serve it.
+cordoned | n1=healthy n2=healthy cordoned=n2 | LastCopy(Behind(["node n2 is cordoned"]))
+not Ready | n1=healthy n2=healthy silent=n2 | LastCopy(Behind(["node n2 is not Ready"]))
+gone | n1=healthy n2=healthy gone=n2 | LastCopy(Behind(["node n2 is not in the cluster"]))
+Longhorn is not Ready there | n1=healthy n2=healthy unready=n2 | LastCopy(Behind(["node n2 is not Ready for Longhorn"]))
+no manager | n1=healthy n2=healthy stopped=n2 | LastCopy(Behind(["node n2 has no running instance manager"]))
+being deleted | n1=healthy n2=healthy deleted=n2 | LastCopy(Detached)
+a deadlock, with a copy elsewhere too | n1=healthy n2=healthy cordoned=n1,n2,n3 | LastCopy(AllCordoned)
+# Why there is no other copy.
+as many as wanted | wanted=1 n1=healthy engine=n1:RW | LastCopy(Enough)
+one is missing | wanted=2 n1=healthy engine=n1:RW | LastCopy(Degraded)
+strict-local | wanted=1 n1=healthy engine=n1:RW locality=strict-local | LastCopy(StrictLocal)
+migrates | wanted=1 n1=healthy engine=n1:RW migrates=n2 | LastCopy(Migrating)
+one other cordoned | wanted=1 n1=healthy engine=n1:RW cordoned=n2 | LastCopy(Enough)
+all others cordoned | wanted=1 n1=healthy engine=n1:RW cordoned=n2,n3 | LastCopy(AllCordoned)
+no other takes copies | wanted=1 n1=healthy engine=n1:RW only=n1 | LastCopy(NoOtherNode)
+no place | wanted=1 n1=healthy engine=n1:RW unplaced=storage | LastCopy(NoPlace("storage"))
+# One that is rebuilt on a full disk is no copy that comes; our own disk holds a rebuild up once that has failed.
+a disk with room | n1=healthy n2=new engine=n1:RW,n2:WO roomy=n2 | LastCopy(Rebuilding)
+a full disk | n1=healthy n2=new engine=n1:RW,n2:WO full=n2 | LastCopy(Full(["node n2"]))
+ours is full | n1=healthy n2=new engine=n1:RW,n2:WO full=n1 | LastCopy(Rebuilding)
+ours is full, the rebuild failed | n1=healthy n2=broken unbuilt=n2 engine=n1:RW full=n1 | LastCopy(Full(["node n1"]))
+# A full disk is no cause for a copy that is healthy there or that nobody rebuilds.
+healthy there | n1=healthy n2=healthy engine=n1:RW,n2:RW full=n2 cordoned=n2 | LastCopy(Behind(["node n2 is cordoned"]))
+healthy there, all cordoned | n1=healthy n2=healthy engine=n1:RW,n2:RW full=n2 cordoned=n1,n2,n3 | LastCopy(AllCordoned)
+an old one there | n1=healthy n2=broken n3=new engine=n1:RW,n3:WO full=n2 | LastCopy(Rebuilding)
+"#;
+
 #[test]
-fn d14_a_full_disk_is_no_cause_for_a_copy_that_is_healthy_there_or_that_nobody_rebuilds() {
-    let healthy = |out: &'static [&'static str]| {
-        state(|facts| {
-            copy(facts, "n1", AT, "");
-            copy(facts, "n2", AT, "");
-            attached(facts, &[("n1", "RW"), ("n2", "RW")]);
-            disk(facts, "n2", 9);
-            cordon(facts, out);
-        })
-    };
-    assert_eq!(healthy(&["n2"]), last(Cause::Behind(vec!["node n2 is cordoned".to_owned()])));
-    assert_eq!(healthy(&["n1", "n2", "n3"]), last(Cause::AllCordoned));
-    let old = state(|facts| {
-        copy(facts, "n1", AT, "");
-        copy(facts, "n2", "", AT);
-        copy(facts, "n3", "", "");
-        attached(facts, &[("n1", "RW"), ("n3", "WO")]);
-        disk(facts, "n2", 9);
-    });
-    assert_eq!(old, last(Cause::Rebuilding));
+fn d14_what_is_known_of_the_copies_of_a_volume_says_what_it_means_for_our_node() {
+    for row in STATES.trim().lines().filter(|it| !it.starts_with('#')) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, facts, expected] = cells.as_slice() else { panic!("{row}") };
+        let found = state(|it| {
+            for fact in facts.split(' ') {
+                tell(it, fact);
+            }
+        });
+        assert_eq!(found.map_or("none".to_owned(), |it| format!("{it:?}")), *expected, "{row}");
+    }
 }
 
 /// `pvc-1` with 2 shards of data and 1 of parity on these nodes, in these states; so many have failed by its group.
@@ -314,7 +236,8 @@ fn j3_a_shard_here_is_not_spared_once_the_parity_of_its_group_is_used_up() {
         })
     };
     let parity = |left, behind: &[&str], rebuilds| {
-        last(Cause::Parity { left, behind: behind.iter().map(|it| (*it).to_owned()).collect(), rebuilds })
+        let behind = behind.iter().map(|it| (*it).to_owned()).collect();
+        Some(VolumeState::LastCopy(Cause::Parity { left, behind, rebuilds }))
     };
     let cordoned: Change = |it| cordon(it, &["n2"]);
     let rebuilds: Change = |it| it.shard_groups.get_mut("pvc-1").unwrap().status.rebuild_in_progress = true;
@@ -416,18 +339,6 @@ fn j3_the_words_of_a_sharded_volume_name_its_shards_and_the_policy_that_moves_th
 }
 
 #[test]
-fn d14_a_deadlock_of_all_nodes_cordoned_is_named_with_copies_elsewhere_too() {
-    let found = state(|facts| {
-        copy(facts, "n1", AT, "");
-        copy(facts, "n2", AT, "");
-        for node in facts.nodes.values_mut() {
-            node.cordoned = true;
-        }
-    });
-    assert_eq!(found, last(Cause::AllCordoned));
-}
-
-#[test]
 fn d14_a_finding_has_the_claim_the_place_and_the_percent() {
     let mut facts = cluster();
     copy(&mut facts, "n1", AT, "");
@@ -443,14 +354,13 @@ fn d14_a_finding_has_the_claim_the_place_and_the_percent() {
         assert_eq!(found.is_named(word), named, "{word}");
     }
     disk(&mut facts, "n1", 9);
+    let user = |kind: &str, name: &str, status: &str| {
+        object(json!({"workloadType": kind, "workloadName": name, "podStatus": status}))
+    };
     volume(&mut facts).status.kubernetes_status.workloads_status = vec![
-        object(
-            json!({"workloadType": "VirtualMachineInstance", "workloadName": "db", "podStatus": "Running"}),
-        ),
-        object(
-            json!({"workloadType": "VirtualMachineInstance", "workloadName": "off", "podStatus": "Succeeded"}),
-        ),
-        object(json!({"workloadType": "ReplicaSet", "workloadName": "web", "podStatus": "Running"})),
+        user("VirtualMachineInstance", "db", "Running"),
+        user("VirtualMachineInstance", "off", "Succeeded"),
+        user("ReplicaSet", "web", "Running"),
     ];
     let found = judge(&facts, "n1").remove(0);
     assert_eq!((found.full, found.machines), (vec!["n1".to_owned()], vec!["shop/db".to_owned()]));
@@ -468,43 +378,34 @@ fn what_keeps_the_budget_of_an_instance_manager_follows_the_policy() {
         change(&mut facts);
         StorageView::of(&facts, "n1").managers.remove("im-n1").unwrap().why
     };
-    let last = "last healthy copies are on this node: shop/data (pvc-1)";
     let nothing = "nothing keeps it any more";
-    let safe: fn(&mut StorageFacts) = |it| copy(it, "n2", AT, "");
-    let stopped: fn(&mut StorageFacts) = |it| {
+    let last = "last healthy copies are on this node: shop/data (pvc-1)";
+    let safe: Change = |it| copy(it, "n2", AT, "");
+    let stopped: Change = |it| {
         let copy = it.replicas.get_mut("r-n1").unwrap();
         (copy.spec.desire_state, copy.status.current_state) = ("stopped".to_owned(), "stopped".to_owned());
     };
-    let runs: fn(&mut StorageFacts) = |it| {
+    let runs: Change = |it| {
         attached(it, &[("n1", "RW")]);
         it.managers.get_mut("im-n1").unwrap().status =
             object(json!({"currentState": "running", "instanceEngines": {"pvc-1-e-0": {}}}));
     };
-    let table: [(&str, Change, String); 9] = [
-        ("", |_| (), format!("node-drain-policy block-if-contains-last-replica: {last}")),
-        ("", safe, nothing.to_owned()),
-        (
-            "block-for-eviction",
-            safe,
-            "node-drain-policy block-for-eviction: copies are still on this node: shop/data (pvc-1)"
-                .to_owned(),
-        ),
-        (
-            "block-for-eviction-if-contains-last-replica",
-            |_| (),
-            format!("node-drain-policy block-for-eviction-if-contains-last-replica: {last}"),
-        ),
-        ("block-for-eviction-if-contains-last-replica", safe, nothing.to_owned()),
-        (
-            "allow-if-replica-is-stopped",
-            |_| (),
-            format!("node-drain-policy allow-if-replica-is-stopped: {last}"),
-        ),
-        ("allow-if-replica-is-stopped", stopped, nothing.to_owned()),
-        ("always-allow", |_| (), nothing.to_owned()),
-        ("always-allow", runs, "volumes are attached through it: pvc-1".to_owned()),
+    let [block, evict_last, evict, stops, allow] = NodeDrainPolicy::WORDS;
+    let table: [(&str, Change, &str); 9] = [
+        ("", |_| (), last),
+        ("", safe, nothing),
+        (evict, safe, "copies are still on this node: shop/data (pvc-1)"),
+        (evict_last, |_| (), last),
+        (evict_last, safe, nothing),
+        (stops, |_| (), last),
+        (stops, stopped, nothing),
+        (allow, |_| (), nothing),
+        (allow, runs, "volumes are attached through it: pvc-1"),
     ];
-    for (number, (policy, change, expected)) in table.into_iter().enumerate() {
+    for (number, (policy, change, why)) in table.into_iter().enumerate() {
+        let word = if policy.is_empty() { block } else { policy };
+        let by_policy = format!("node-drain-policy {word}: {why}");
+        let expected = if why.contains("on this node") { by_policy } else { why.to_owned() };
         assert_eq!(closed(policy, change), expected, "row {number}");
     }
 }
