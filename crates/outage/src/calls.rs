@@ -302,7 +302,6 @@ pub async fn own(cluster: &ApiClient, name: &NodeName, device_uuid: &str) -> Res
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnNodeFacts {
-    /// The UID of its object.
     pub uid: String,
     /// It is a control-plane node or an etcd member.
     pub server: bool,

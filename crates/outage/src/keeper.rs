@@ -24,10 +24,9 @@ use crate::margin::facts::{EtcdFacts, Kubernetes, OwnEtcd};
 use crate::margin::rule::{Margin, judge, node_of, successor};
 use crate::margin::{calls as etcd, words};
 use crate::turn::Turn;
-use crate::turn::event::{
-    Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, TurnWait, Unconfirmed,
-};
-use crate::turn::record::{Class, Op, Phase, RecordSnapshot};
+pub use crate::turn::event::{Ask, TurnRequest};
+use crate::turn::event::{Effect, Event, ReadError, RecordWritten, TurnState, TurnWait, Unconfirmed};
+use crate::turn::record::{Class, Phase, RecordSnapshot};
 use crate::turn::rule::{Me, TurnNode, TurnRule};
 
 /// Pause between two readings of whether our member of etcd leads, while it waits for its turn.
@@ -37,34 +36,6 @@ const OWN_AGAIN: Duration = Duration::from_secs(5);
 
 /// How long the machine that goes down waits for its entry to say so.
 const BRIEF: Duration = Duration::from_secs(2);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TurnRequest {
-    pub op: Op,
-    /// Which request of that kind.
-    pub counter: u64,
-    /// It happens whatever the record says: the entry is for the others to see.
-    pub emergency: bool,
-    /// Nothing is known that would keep the drain from starting; before that it does not even wait in the queue.
-    pub fit: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ask {
-    /// What a turn is wanted for; `None` for nothing, and what is held is given back.
-    Want(Option<TurnRequest>),
-    /// The API answers again: look now.
-    Look,
-    /// Look once more whether the turn is ours; answered by [`KeeperReport::Confirmed`].
-    Confirm,
-    /// The machine is about to go down, question of this number; answered by [`KeeperReport::LookedLast`].
-    LastLook(u64),
-    /// The attempt failed and our cordon is gone: give back, and queue again after a growing pause.
-    Retry(String),
-    /// Whether the gate after the boot is open and nothing of ours is left on the node.
-    Gate(bool),
-    Phase(Phase),
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeeperReport {
@@ -79,23 +50,33 @@ pub enum KeeperReport {
     Server(bool),
 }
 
-/// Levels that outlive the object of our node.
-#[derive(Debug, Default)]
+/// What was asked for, and outlives the object of our node.
+#[derive(Debug, Clone, Default)]
 #[expect(clippy::option_option, reason = "not said yet, and that nothing is wanted, differ")]
-struct TurnLevels {
+pub struct TurnLevels {
     want: Option<Option<TurnRequest>>,
     gate: Option<bool>,
     phase: Option<Phase>,
 }
 
 impl TurnLevels {
-    fn take(&mut self, ask: &Ask) {
+    pub fn take(&mut self, ask: &Ask) {
         match ask {
             Ask::Want(want) => self.want = Some(want.clone()),
             Ask::Gate(open) => self.gate = Some(*open),
             Ask::Phase(phase) => self.phase = Some(phase.clone()),
             Ask::Confirm | Ask::LastLook(_) | Ask::Look | Ask::Retry(_) => {}
         }
+    }
+
+    /// What a turn that begins is asked.
+    pub fn asks(&self) -> impl Iterator<Item = Ask> + use<> {
+        let (want, gate) = (self.want.clone().map(Ask::Want), self.gate.map(Ask::Gate));
+        [want, gate, self.phase.clone().map(Ask::Phase)].into_iter().flatten()
+    }
+
+    pub fn wants_turn(&self) -> bool {
+        matches!(&self.want, Some(Some(_)))
     }
 }
 
@@ -130,13 +111,14 @@ pub async fn keep(
             boot_id: ours.boot_id.clone(),
             server: own.server,
         };
+        let class = class(None, own.tie_breaker, own.server);
         let mut keeper = TurnKeeper {
             cluster,
             ours,
             tie_breaker: own.tie_breaker,
             leads: None,
             leads_at: None,
-            turn: Turn::new(me.clone(), jitter_seed()),
+            turn: Turn::new(me.clone(), class, jitter_seed()),
             me,
             pulses: Pulses::default(),
             kubernetes: unread(),
@@ -163,7 +145,7 @@ async fn own(cluster: &ApiClient, ours: &Ours, caller: &mut Caller<'_>) -> Optio
         let rest = sleep(OWN_AGAIN);
         tokio::pin!(rest);
         loop {
-            if matches!(&caller.levels.want, Some(Some(_))) {
+            if caller.levels.wants_turn() {
                 let next = "kubectl get nodes".to_owned();
                 let waiting = TurnWait {
                     nodes: Vec::new(),
@@ -236,15 +218,10 @@ impl TurnKeeper<'_> {
     /// Returns true when a channel of the caller is closed; false when our node is another object now.
     async fn run(&mut self, caller: &mut Caller<'_>) -> bool {
         let now = caller.now;
-        let mut first: Vec<Event> = Vec::new();
-        first.extend(caller.levels.want.clone().map(|want| self.event(now(), Ask::Want(want))));
-        first.extend(caller.levels.gate.map(Event::Gate));
-        first.extend(caller.levels.phase.clone().map(Event::Phase));
-        first.push(Event::Tick);
-        for event in first {
-            if !self.step(now(), event, caller) {
-                return true;
-            }
+        let asks = caller.levels.asks();
+        let first: Vec<Event> = asks.flat_map(|ask| self.events(now(), ask)).chain([Event::Tick]).collect();
+        if !first.into_iter().all(|it| self.step(now(), it, caller)) {
+            return true;
         }
         while !self.other {
             let at = now();
@@ -252,7 +229,7 @@ impl TurnKeeper<'_> {
                 self.read_leads(at);
             }
             let due = self.turn.next_wake().into_iter().chain(self.leads_at).min();
-            let event = tokio::select! {
+            let events = tokio::select! {
                 ask = caller.asks.recv() => {
                     let Some(ask) = ask else { return true };
                     caller.levels.take(&ask);
@@ -264,41 +241,31 @@ impl TurnKeeper<'_> {
                         };
                         self.calls.push(moved.boxed());
                     }
-                    self.event(at, ask)
+                    self.events(at, ask)
                 }
                 Some(done) = self.calls.next(), if !self.calls.is_empty() => {
-                    let leads = self.leads;
-                    let event = self.done(done);
+                    let (leads, event) = (self.leads, self.done(done));
+                    let mut events = Vec::new();
                     if let (true, Some(Some(wish))) = (leads != self.leads, &caller.levels.want) {
-                        let want = self.want(wish.clone());
-                        if !self.step(now(), Event::Want(Some(want)), caller) {
-                            return true;
-                        }
+                        events = self.events(at, Ask::Want(Some(wish.clone())));
                     }
-                    event
+                    events.push(event);
+                    events
                 }
                 Ok(()) = self.lease.changed() => {
                     // What cannot be used is a change too: the Lease itself is asked for then.
                     let seen = self.lease.borrow_and_update().clone();
-                    Event::Changed(seen.and_then(Result::ok).flatten())
+                    vec![Event::Changed(seen.and_then(Result::ok).flatten())]
                 }
-                () = sleep(due.map_or(Duration::ZERO, |due| due.since(at))), if due.is_some() => Event::Tick,
+                () = sleep(due.map_or(Duration::ZERO, |due| due.since(at))), if due.is_some() => {
+                    vec![Event::Tick]
+                }
             };
-            if !self.step(now(), event, caller) {
+            if !events.into_iter().all(|it| self.step(now(), it, caller)) {
                 return true;
             }
         }
         false
-    }
-
-    fn want(&self, TurnRequest { op, counter, emergency, fit }: TurnRequest) -> TurnClaim {
-        let class = match (self.leads, self.tie_breaker, self.me.server) {
-            (Some(true), _, true) => Class::Leader,
-            (_, true, _) => Class::TieBreaker,
-            (_, false, false) => Class::Worker,
-            (_, false, true) => Class::Follower,
-        };
-        TurnClaim { op, counter, class, emergency, fit }
     }
 
     /// Asks our member of etcd whether it leads: who leads goes last, and others read that in the queue.
@@ -310,28 +277,20 @@ impl TurnKeeper<'_> {
         }
     }
 
-    fn event(&mut self, now: Mono, ask: Ask) -> Event {
-        match ask {
-            Ask::Want(Some(wish)) if self.me.server && self.leads.is_none() && !wish.emergency => {
+    fn events(&mut self, now: Mono, ask: Ask) -> Vec<Event> {
+        let Ask::Want(want) = &ask else { return vec![ask.into()] };
+        match want {
+            Some(wish) if self.me.server && self.leads.is_none() && !wish.emergency => {
                 // It is wanted with the answer.
                 if self.leads_at.is_none() {
                     self.read_leads(now);
                 }
-                Event::Tick
+                return vec![Event::Tick];
             }
-            Ask::Want(wish) => {
-                if wish.is_none() {
-                    (self.leads, self.leads_at) = (None, None);
-                }
-                Event::Want(wish.map(|wish| self.want(wish)))
-            }
-            Ask::Look => Event::Look,
-            Ask::Confirm => Event::Confirm,
-            Ask::LastLook(number) => Event::LastLook(number),
-            Ask::Retry(why) => Event::Retry(why),
-            Ask::Gate(open) => Event::Gate(open),
-            Ask::Phase(phase) => Event::Phase(phase),
+            Some(_) => {}
+            None => (self.leads, self.leads_at) = (None, None),
         }
+        vec![Event::Class(class(self.leads, self.tie_breaker, self.me.server)), ask.into()]
     }
 
     fn done(&mut self, done: CallResult) -> Event {
@@ -435,6 +394,16 @@ impl TurnKeeper<'_> {
             Effect::Say(what) => info!(node = self.me.node, "outage turn: {what}"),
         }
         true
+    }
+}
+
+/// The class of a node, `leads` as far as that was asked.
+fn class(leads: Option<bool>, tie_breaker: bool, server: bool) -> Class {
+    match (leads, tie_breaker, server) {
+        (Some(true), _, true) => Class::Leader,
+        (_, true, _) => Class::TieBreaker,
+        (_, false, false) => Class::Worker,
+        (_, false, true) => Class::Follower,
     }
 }
 

@@ -22,7 +22,6 @@ use margin::calls::EtcdAccess;
 /// This node, as the device knows it.
 #[derive(Debug, Clone)]
 pub struct Ours {
-    /// Name of its Node object.
     pub node: NodeName,
     pub device_uuid: String,
     pub boot_id: String,

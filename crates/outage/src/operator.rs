@@ -23,21 +23,17 @@ const TRIES: u32 = 5;
 /// Pause before the next one.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// Why something could not be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failed {
     #[error(transparent)]
     Refused(#[from] OperatorRefusal),
-    /// The Lease is of no use.
     #[error(transparent)]
     BadRecord(BadRecord),
     /// A call without a usable answer, with the next step.
     #[error("{0}")]
     NoAnswer(String),
-    /// A write whose result is not known.
     #[error("{0}; whether it was written: zedbox lock status")]
     InDoubt(String),
-    /// Others wrote first, each time.
     #[error("write {0}: somebody else wrote it first, {TRIES} times; type the command again")]
     Outrun(String),
 }

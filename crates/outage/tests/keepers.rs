@@ -16,8 +16,9 @@ use outage::calls::follow;
 use outage::keeper::{Ask, KeeperReport, TurnRequest, keep};
 use outage::margin::calls::{Addresses, EtcdAccess, EtcdSettings};
 use outage::margin::facts::Paths;
-use outage::turn::event::{TurnState, Unconfirmed};
+use outage::turn::event::{TurnState, TurnWait, Unconfirmed};
 use outage::turn::record::{Op, Phase};
+use outage::turn::rule::TurnRule;
 use serde_json::{Value, json};
 use step::Mono;
 use tokio::sync::{mpsc, watch};
@@ -57,7 +58,7 @@ fn keeper(
     nth: usize,
     begun: Instant,
     tasks: &mut JoinSet<()>,
-) -> (mpsc::UnboundedSender<Ask>, mpsc::UnboundedReceiver<KeeperReport>) {
+) -> (mpsc::UnboundedSender<Ask>, Reports) {
     let nowhere = EtcdAccess {
         addresses: Addresses::default(),
         paths: Paths::usual(std::path::Path::new("/nonexistent")),
@@ -72,7 +73,7 @@ fn keeper_with(
     begun: Instant,
     etcd: EtcdAccess,
     tasks: &mut JoinSet<()>,
-) -> (mpsc::UnboundedSender<Ask>, mpsc::UnboundedReceiver<KeeperReport>) {
+) -> (mpsc::UnboundedSender<Ask>, Reports) {
     let id = |of: &str| format!("{of}-{nth}");
     let machine = MachineIds { boot: id("boot"), machine: id("machine"), system: id("system") };
     let cluster = ApiClient::from_client(Client::new(sim.service(), "default")).on_machine(machine);
@@ -112,13 +113,53 @@ fn cordon(sim: &Sim, nth: usize, held: Option<(u32, String)>) {
     });
 }
 
-async fn until_held(told: &mut mpsc::UnboundedReceiver<KeeperReport>) -> (u32, String) {
+type Reports = mpsc::UnboundedReceiver<KeeperReport>;
+
+/// Takes what a keeper says until this is said.
+async fn until<T>(told: &mut Reports, wanted: impl Fn(KeeperReport) -> Option<T>) -> T {
     loop {
-        if let KeeperReport::TurnState(TurnState::Held { fence, lease_uid, .. }) = told.recv().await.unwrap()
-        {
-            return (fence, lease_uid);
+        if let Some(found) = wanted(told.recv().await.unwrap()) {
+            return found;
         }
     }
+}
+
+async fn until_held(told: &mut Reports) -> (u32, String) {
+    until(told, |report| {
+        let KeeperReport::TurnState(TurnState::Held { fence, lease_uid, .. }) = report else { return None };
+        Some((fence, lease_uid))
+    })
+    .await
+}
+
+/// Why it waits, and gets no turn before.
+async fn until_waiting(told: &mut Reports, wanted: impl Fn(&TurnWait) -> bool) -> String {
+    until(told, |report| {
+        assert!(!matches!(report, KeeperReport::TurnState(TurnState::Held { .. })), "it has a turn");
+        let KeeperReport::TurnState(TurnState::Waiting(it)) = report else { return None };
+        wanted(&it).then_some(it.why)
+    })
+    .await
+}
+
+async fn give_back(asks: &mpsc::UnboundedSender<Ask>, told: &mut Reports) {
+    asks.send(Ask::Want(None)).unwrap();
+    until(told, |it| matches!(it, KeeperReport::TurnState(TurnState::NotWanted { .. })).then_some(())).await;
+}
+
+async fn confirmed(asks: &mpsc::UnboundedSender<Ask>, told: &mut Reports) {
+    asks.send(Ask::Confirm).unwrap();
+    until(told, |it| (it == KeeperReport::Confirmed(Ok(()))).then_some(())).await;
+}
+
+/// What the last look of this number shows.
+async fn look(asks: &mpsc::UnboundedSender<Ask>, told: &mut Reports, number: u64) -> Result<(), Unconfirmed> {
+    asks.send(Ask::LastLook(number)).unwrap();
+    until(told, |report| {
+        let KeeperReport::LookedLast(answered, result) = report else { return None };
+        (answered == number).then_some(result)
+    })
+    .await
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,16 +179,12 @@ async fn u1_u5_of_nodes_that_are_told_together_one_is_down_at_a_time_and_all_com
             let held = until_held(&mut told).await;
             let fence = held.0;
             cordon(&sim, nth, Some(held));
-            asks.send(Ask::Confirm).unwrap();
-            while !matches!(told.recv().await.unwrap(), KeeperReport::Confirmed(Ok(()))) {}
+            confirmed(&asks, &mut told).await;
             assert_eq!(down.fetch_add(1, Ordering::SeqCst), 0, "two nodes are down");
             sleep(DOWN).await;
             down.fetch_sub(1, Ordering::SeqCst);
             cordon(&sim, nth, None);
-            asks.send(Ask::Want(None)).unwrap();
-            while !matches!(told.recv().await.unwrap(), KeeperReport::TurnState(TurnState::NotWanted { .. }))
-            {
-            }
+            give_back(&asks, &mut told).await;
             // The keeper stays as long as its node asks.
             (asks, fence)
         });
@@ -179,9 +216,7 @@ async fn u12_waiting_costs_no_request_but_one_watch_far_back_in_the_queue() {
             let held = until_held(&mut told).await;
             cordon(&sim, nth, Some(held));
         } else {
-            while !matches!(told.recv().await.unwrap(), KeeperReport::TurnState(TurnState::Waiting(it)) if it.place.is_some())
-            {
-            }
+            until_waiting(&mut told, |it| it.place.is_some()).await;
         }
         all.push((asks, told));
     }
@@ -239,19 +274,7 @@ async fn u3_a_server_waits_while_etcd_cannot_spare_it_and_says_so() {
     let mut keepers = JoinSet::new();
     let (asks, mut told) = keeper_with(&sim, 0, start(), source, &mut keepers);
     asks.send(reboot()).unwrap();
-    let why = loop {
-        match told.recv().await.unwrap() {
-            KeeperReport::TurnState(TurnState::Waiting(it)) if it.rule.text() == "margin" => {
-                break it.why.clone();
-            }
-            KeeperReport::TurnState(TurnState::Held { .. }) => panic!("a turn without margin"),
-            KeeperReport::TurnState(_)
-            | KeeperReport::Confirmed(_)
-            | KeeperReport::ServersOut(_)
-            | KeeperReport::LookedLast(..)
-            | KeeperReport::Server(_) => {}
-        }
-    };
+    let why = until_waiting(&mut told, |it| it.rule == TurnRule::Margin).await;
     assert!(why.contains("2 of 3 etcd voters are healthy"), "{why}");
 }
 
@@ -268,11 +291,7 @@ fn classes(sim: &Sim) -> Vec<(String, String)> {
 }
 
 async fn until_classes(sim: &Sim, wanted: [&str; 2]) {
-    let wanted: Vec<_> = ["n0", "n1"]
-        .into_iter()
-        .zip(wanted)
-        .map(|(node, class)| (node.to_owned(), class.to_owned()))
-        .collect();
+    let wanted = [("n0", wanted[0]), ("n1", wanted[1])].map(|(node, it)| (node.to_owned(), it.to_owned()));
     let there = async {
         while classes(sim) != wanted {
             sleep(Duration::from_millis(5)).await;
@@ -307,9 +326,7 @@ async fn u4_of_three_servers_that_are_told_together_the_one_that_leads_etcd_goes
         let (asks, mut told) =
             keeper_with(&sim, nth, start(), source(root.path(), &etcd, &name), &mut keepers);
         asks.send(reboot()).unwrap();
-        while !matches!(told.recv().await.unwrap(), KeeperReport::TurnState(TurnState::Waiting(it)) if it.place.is_some())
-        {
-        }
+        until_waiting(&mut told, |it| it.place.is_some()).await;
         waiting.push((nth, asks, told));
     }
     assert_eq!(classes(&sim)[0], ("n0".to_owned(), "leader".to_owned()));
@@ -325,13 +342,9 @@ async fn u4_of_three_servers_that_are_told_together_the_one_that_leads_etcd_goes
                 sleep(Duration::from_millis(1)).await;
             }
             // Its turn is its own as before.
-            asks.send(Ask::Confirm).unwrap();
-            while !matches!(told.recv().await.unwrap(), KeeperReport::Confirmed(Ok(()))) {}
+            confirmed(&asks, &mut told).await;
             cordon(&sim, nth, None);
-            asks.send(Ask::Want(None)).unwrap();
-            while !matches!(told.recv().await.unwrap(), KeeperReport::TurnState(TurnState::NotWanted { .. }))
-            {
-            }
+            give_back(&asks, &mut told).await;
             asks
         });
     }
@@ -385,19 +398,7 @@ async fn u3_at_the_last_look_a_server_reads_etcd_again_and_without_the_api_it_go
         asks.send(reboot()).unwrap();
         let held = until_held(&mut told).await;
         cordon(&sim, 0, Some(held));
-        let mut look = async |number| {
-            asks.send(Ask::LastLook(number)).unwrap();
-            loop {
-                match told.recv().await.unwrap() {
-                    KeeperReport::LookedLast(answered, result) if answered == number => break result,
-                    KeeperReport::TurnState(_)
-                    | KeeperReport::Confirmed(_)
-                    | KeeperReport::ServersOut(_)
-                    | KeeperReport::LookedLast(..)
-                    | KeeperReport::Server(_) => {}
-                }
-            }
-        };
+        let mut look = async |number| look(&asks, &mut told, number).await;
         assert_eq!(look(1).await, Ok(()), "{names:?}");
         if !alone_goes {
             etcd.script("n2", &[EtcdFault::Down]);

@@ -3,29 +3,24 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use outage::keeper::{Ask, TurnRequest};
+use outage::keeper::{Ask, TurnLevels};
 use outage::turn::Turn;
-use outage::turn::event::{
-    Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, TurnWait, Unconfirmed,
-};
+use outage::turn::event::{Effect, Event, ReadError, RecordWritten, TurnState, TurnWait, Unconfirmed};
 use outage::turn::pulses::Pulses;
-use outage::turn::record::{Class, Phase, RecordSnapshot};
+use outage::turn::record::{Class, RecordSnapshot};
 use outage::turn::rule::{Me, TurnRule};
 use step::{Core as _, Mono};
 use zedkube::core::Event as KeeperReport;
 
 /// From the first question of its zedkube to the end of that.
 #[derive(Debug, Clone, Default)]
-#[expect(clippy::option_option, reason = "not said yet, and nothing, differ")]
 pub(crate) struct Keeper {
     /// `None` before its own node was read.
     pub(crate) turn: Option<Turn>,
     since: Mono,
     /// The reading of its own node failed, and is repeated.
     failed: bool,
-    want: Option<Option<TurnRequest>>,
-    gate: Option<bool>,
-    phase: Option<Phase>,
+    levels: TurnLevels,
     waits: Vec<Ask>,
     pub(crate) call: Option<Effect>,
     /// Its answer under way.
@@ -46,15 +41,10 @@ impl Keeper {
         Self { since: now, ..Self::default() }
     }
 
-    pub(crate) fn ask(&mut self, now: Mono, ask: Ask, class: &Class) {
-        match &ask {
-            Ask::Want(want) => self.want = Some(want.clone()),
-            Ask::Gate(open) => self.gate = Some(*open),
-            Ask::Phase(phase) => self.phase = Some(phase.clone()),
-            Ask::Confirm | Ask::LastLook(_) | Ask::Look | Ask::Retry(_) => {}
-        }
+    pub(crate) fn ask(&mut self, now: Mono, ask: Ask) {
+        self.levels.take(&ask);
         if self.turn.is_some() {
-            self.hear(now, event(ask, class));
+            self.hear(now, ask.into());
         } else if matches!(ask, Ask::Confirm | Ask::LastLook(_)) {
             self.waits.push(ask);
             if self.failed {
@@ -65,23 +55,18 @@ impl Keeper {
         }
     }
 
-    pub(crate) fn known(&mut self, now: Mono, me: Me, class: &Class, chance: u64) {
+    pub(crate) fn known(&mut self, now: Mono, me: Me, class: Class, chance: u64) {
         self.told.push_back(KeeperReport::Server(me.server));
-        self.turn = Some(Turn::new(me, chance));
-        let want = self.want.clone().map(|it| event(Ask::Want(it), class));
-        let levels = [want, self.gate.map(Event::Gate), self.phase.clone().map(Event::Phase)];
-        for event in levels.into_iter().flatten().chain([Event::Tick]) {
-            self.hear(now, event);
-        }
-        for ask in std::mem::take(&mut self.waits) {
-            self.hear(now, event(ask, class));
-        }
+        self.turn = Some(Turn::new(me, class, chance));
+        let levels = self.levels.asks().map(Event::from).chain([Event::Tick]);
+        let waits = std::mem::take(&mut self.waits);
+        levels.chain(waits.into_iter().map(Event::from)).for_each(|event| self.hear(now, event));
     }
 
     fn unread(&mut self) {
         self.failed = true;
         let why = "no answer".to_owned();
-        if let Some(Some(_)) = &self.want {
+        if self.levels.wants_turn() {
             let waiting = TurnWait {
                 nodes: Vec::new(),
                 rule: TurnRule::Api,
@@ -195,25 +180,7 @@ impl Keeper {
             .and_then(|it| if let Effect::Write(_, order) = it { Some(order) } else { None });
         let text = self.carried.as_ref().map(|it| format!("{it:?}"));
         let carried = text.and_then(|it| it.split_once(',').map(|(_, result)| result.to_owned()));
-        let levels = (&self.want, self.gate, &self.phase, self.failed, self.idle, &self.shown);
+        let levels = (&self.levels, self.failed, self.idle, &self.shown);
         (&self.turn, write, carried, &self.told, &self.waits, levels, &self.pulses)
-    }
-}
-
-fn event(ask: Ask, class: &Class) -> Event {
-    match ask {
-        Ask::Want(wish) => Event::Want(wish.map(|TurnRequest { op, counter, emergency, fit }| TurnClaim {
-            op,
-            counter,
-            class: class.clone(),
-            emergency,
-            fit,
-        })),
-        Ask::Look => Event::Look,
-        Ask::Confirm => Event::Confirm,
-        Ask::LastLook(number) => Event::LastLook(number),
-        Ask::Retry(why) => Event::Retry(why),
-        Ask::Gate(open) => Event::Gate(open),
-        Ask::Phase(phase) => Event::Phase(phase),
     }
 }

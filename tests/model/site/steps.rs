@@ -234,7 +234,7 @@ impl Site {
         if self.members[nth].keeper.as_ref()?.turn.is_none() {
             let (me, class) = (self.me(nth), self.class(nth));
             let chance = nth as u64 * 7 + u64::from(self.members[nth].shown);
-            self.with_keeper(nth, |keeper, now| keeper.known(now, me, &class, chance));
+            self.with_keeper(nth, |keeper, now| keeper.known(now, me, class, chance));
             return Some(());
         }
         let answer = self.carry_out(nth)?;

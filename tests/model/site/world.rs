@@ -189,14 +189,14 @@ impl Site {
 
     /// Immediate consequences of a device's step: its keeper gets questions, and ends with its zedkube.
     pub(crate) fn settle(&mut self, nth: usize) {
-        let (now, class) = (self.now(nth), self.class(nth));
+        let now = self.now(nth);
         let member = self.member(nth);
         let asks = std::mem::take(&mut member.state.asks);
         if !member.state.runs(Who::Zedkube) {
             member.keeper = None;
         }
         for ask in asks {
-            member.keeper.get_or_insert_with(|| Keeper::new(now)).ask(now, ask, &class);
+            member.keeper.get_or_insert_with(|| Keeper::new(now)).ask(now, ask);
         }
         if member.state.under.boot != member.shown && member.off.is_none() {
             member.off = Some(false);

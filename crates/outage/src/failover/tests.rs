@@ -8,9 +8,9 @@ mod silent;
 use super::record::declare;
 use super::{DeclaredNode, FailoverState};
 use crate::turn::pulses::Pulse;
-use crate::turn::record::TurnRecord;
+use crate::turn::record::{Holder, Op, Phase, TurnRecord};
 use crate::turn::rule::TurnNode;
-use crate::turn::tests::rules::node;
+use crate::turn::tests::rules::{holder, node};
 
 /// One that nobody has seen for 40 s.
 fn dead(name: &str) -> TurnNode {
@@ -30,6 +30,17 @@ fn entry(name: &str, state: FailoverState) -> DeclaredNode {
         when: "2026-03-14T09:00:00Z".to_owned(),
         ..DeclaredNode::default()
     }
+}
+
+/// A record in which a node holds a turn.
+fn turn(name: &str, op: Op, phase: Phase) -> TurnRecord {
+    let holder = Holder { op, phase, ..holder(name, 1) };
+    TurnRecord { holders: vec![holder], ..TurnRecord::default() }
+}
+
+/// A record with this whole-site operation.
+fn mode(kind: &str) -> TurnRecord {
+    TurnRecord { mode: Some(crate::turn::tests::rules::mode(kind)), ..TurnRecord::default() }
 }
 
 /// A record with these entries, as it is read.

@@ -110,21 +110,12 @@ async fn longhorn_volumes(cluster: &ApiClient) -> Result<Vec<Volume>, Error> {
     Ok(longhorn::scope("volumes").list_installed(cluster).await?.unwrap_or_default())
 }
 
-fn paths() -> [(&'static str, String); 2] {
-    [("deployments", Deployment::url_path(&(), None)), ("statefulsets", StatefulSet::url_path(&(), None))]
-}
-
 async fn workloads(cluster: &ApiClient) -> Result<Vec<(&'static str, Value)>, Error> {
+    let (deployments, sets) = (Deployment::url_path(&(), None), StatefulSet::url_path(&(), None));
     let mut all = Vec::new();
-    for (kind, path) in paths() {
-        all.extend(
-            WatchScope::all(kind, path)
-                .list_all::<Value>(cluster)
-                .await?
-                .items
-                .into_iter()
-                .map(|it| (kind, it)),
-        );
+    for (kind, path) in [("deployments", deployments), ("statefulsets", sets)] {
+        let listed = WatchScope::all(kind, path).list_all::<Value>(cluster).await?;
+        all.extend(listed.items.into_iter().map(|it| (kind, it)));
     }
     Ok(all)
 }

@@ -20,8 +20,7 @@ pub fn is_gone(site: &SiteRecord, member: &SiteMember, nodes: &[TurnNode]) -> bo
     let ack = site.ack(&member.node);
     let other_boot = ack
         .is_some_and(|it| !node.boot_id.is_empty() && !it.boot_id.is_empty() && it.boot_id != node.boot_id);
-    let is_back = ack.is_some_and(|it| matches!(it.step, NodeStep::Booted | NodeStep::Open));
-    !is_alive(member, nodes) || other_boot || is_back
+    !is_alive(member, nodes) || other_boot || site.is_back(&member.node)
 }
 
 /// Whether this node works for all: the first by name of the servers that are there and do not go, or of all nodes
@@ -126,12 +125,16 @@ fn to(site: &SiteRecord, phase: SitePhase) -> Move {
     Move::To(Box::new(site))
 }
 
+/// The nodes of the site of which this holds.
+fn names(site: &SiteRecord, holds: impl Fn(&SiteMember) -> bool) -> Vec<String> {
+    site.nodes.iter().filter(|it| holds(it)).map(|it| it.node.clone()).collect()
+}
+
 /// Waits until every node has said `step`, the first or the second of all, or a later one.
 fn all_said(site: &SiteRecord, step: &NodeStep, then: SitePhase) -> Move {
     let first = *step == NodeStep::Seen;
     let before = |it: &NodeStep| *it == NodeStep::Seen && !first;
-    let late = |it: &&SiteMember| site.step(&it.node).is_none_or(before);
-    let late: Vec<String> = site.nodes.iter().filter(late).map(|it| it.node.clone()).collect();
+    let late = names(site, |it| site.step(&it.node).is_none_or(before));
     if late.is_empty() || site.is_passed() {
         return to(site, then);
     }
@@ -152,8 +155,7 @@ fn down(kind: &SiteKind) -> &'static str {
 }
 
 fn workers(site: &SiteRecord, nodes: &[TurnNode]) -> Move {
-    let up = |it: &&SiteMember| !it.is_server() && !is_gone(site, it, nodes);
-    let up: Vec<String> = site.nodes.iter().filter(up).map(|it| it.node.clone()).collect();
+    let up = names(site, |it| !it.is_server() && !is_gone(site, it, nodes));
     if up.is_empty() || site.is_passed() {
         return to(site, SitePhase::ServersGoing);
     }
@@ -165,14 +167,10 @@ fn workers(site: &SiteRecord, nodes: &[TurnNode]) -> Move {
 
 /// The first node that is back asks this: whether all have gone.
 fn servers(site: &SiteRecord, nodes: &[TurnNode]) -> Move {
-    let back = |it: &SiteMember| matches!(site.step(&it.node), Some(NodeStep::Booted | NodeStep::Open));
-    let concerned = || {
-        let servers = site.nodes.iter().any(SiteMember::is_server);
-        site.nodes.iter().filter(move |it| !servers || it.is_server())
-    };
-    let up: Vec<String> =
-        concerned().filter(|it| !is_gone(site, it, nodes)).map(|it| it.node.clone()).collect();
-    let any_back = concerned().any(back);
+    let servers = site.nodes.iter().any(SiteMember::is_server);
+    let is_concerned = |it: &SiteMember| !servers || it.is_server();
+    let up = names(site, |it| is_concerned(it) && !is_gone(site, it, nodes));
+    let any_back = site.nodes.iter().any(|it| is_concerned(it) && site.is_back(&it.node));
     if any_back && (up.is_empty() || site.is_passed()) {
         return to(site, SitePhase::Starting);
     }
@@ -189,10 +187,7 @@ fn servers(site: &SiteRecord, nodes: &[TurnNode]) -> Move {
 }
 
 fn starting(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
-    let there = |it: &SiteMember| {
-        is_alive(it, nodes) && matches!(site.step(&it.node), Some(NodeStep::Booted | NodeStep::Open))
-    };
-    let missing: Vec<String> = site.nodes.iter().filter(|it| !there(it)).map(|it| it.node.clone()).collect();
+    let missing = names(site, |it| !is_alive(it, nodes) || !site.is_back(&it.node));
     let go_without = found.lasted >= NODE_LIMIT || site.is_passed();
     if !missing.is_empty() && !go_without {
         return Move::Wait(
@@ -223,13 +218,12 @@ fn starting(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Mov
 }
 
 fn uncordoning(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
-    let waits_for = |it: &&SiteMember| {
+    let late = names(site, |it| {
         !site.missing.contains(&it.node)
             && site.step(&it.node) != Some(&NodeStep::Open)
             // A withdrawal finds nodes that are off, or that never took part.
             && (site.cancelled.is_none() || site.ack(&it.node).is_some() && is_alive(it, nodes))
-    };
-    let late: Vec<String> = site.nodes.iter().filter(waits_for).map(|it| it.node.clone()).collect();
+    });
     if late.is_empty() {
         return to(site, SitePhase::Restoring);
     }

@@ -15,20 +15,18 @@ pub const GOING_LIMIT: Duration = Duration::from_secs(5 * 60);
 /// How long a wall clock that is behind is waited for.
 pub const CLOCK_LIMIT: Duration = Duration::from_secs(15 * 60);
 
+/// Its Node object, and its boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnIdentity {
-    /// Name of its Node object.
     pub node: String,
-    /// UID of its Node object.
     pub uid: String,
     pub boot_id: String,
 }
 
 /// What is on its own disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LocalSite {
     pub id: String,
-    /// What is done with the machine.
     pub kind: SiteKind,
     pub step: NodeStep,
     /// The boot in which it came so far.
@@ -42,6 +40,19 @@ pub struct LocalSite {
     pub released: bool,
 }
 
+impl LocalSite {
+    fn of(site: &SiteRecord, own: &OwnIdentity, member: &SiteMember, step: NodeStep) -> Self {
+        Self {
+            id: site.id.clone(),
+            kind: site.kind.clone(),
+            step,
+            boot_id: own.boot_id.clone(),
+            server: member.is_server(),
+            ..Self::default()
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaseReading {
     /// Nothing: no answer, or one that cannot be used; why.
@@ -50,7 +61,6 @@ pub enum LeaseReading {
     Site(Box<SiteRecord>),
 }
 
-/// What the node sees of itself and of others.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SiteFacts {
     /// It is cordoned, by whomever.
@@ -112,19 +122,10 @@ pub fn next(own: &OwnIdentity, local: Option<&LocalSite>, word: &LeaseReading, f
         (LeaseReading::Site(site), local) => {
             let Some(member) = site.member(&own.node, &own.uid) else { return Next::default() };
             if site.kind == SiteKind::Restart {
-                return of_restart(own, site, facts);
+                return of_restart(own, member, site, facts);
             }
-            let fresh = || LocalSite {
-                id: site.id.clone(),
-                kind: site.kind.clone(),
-                step: NodeStep::Seen,
-                boot_id: own.boot_id.clone(),
-                server: member.is_server(),
-                order: Vec::new(),
-                all_ready: false,
-                released: false,
-            };
-            let local = local.filter(|it| it.id == site.id).cloned().unwrap_or_else(fresh);
+            let known = local.filter(|it| it.id == site.id).cloned();
+            let local = known.unwrap_or_else(|| LocalSite::of(site, own, member, NodeStep::Seen));
             with_site(own, local, site, facts)
         }
     }
@@ -264,29 +265,19 @@ fn going(local: LocalSite) -> Next {
 }
 
 /// What this node does for itself in a restart.
-fn of_restart(own: &OwnIdentity, site: &SiteRecord, facts: &SiteFacts) -> Next {
-    let Some(ack) = site.ack(&own.node) else { return Next { say: Some(NodeStep::Seen), ..Next::default() } };
-    let at = |step: NodeStep| LocalSite {
-        id: site.id.clone(),
-        kind: site.kind.clone(),
-        step,
-        boot_id: own.boot_id.clone(),
-        server: site.member(&own.node, &own.uid).is_some_and(SiteMember::is_server),
-        order: Vec::new(),
-        all_ready: false,
-        // Nothing but its own drain holds it.
-        released: true,
-    };
+fn of_restart(own: &OwnIdentity, member: &SiteMember, site: &SiteRecord, facts: &SiteFacts) -> Next {
+    let says = |step: &NodeStep| Next { say: Some(step.clone()), ..Next::default() };
+    let Some(ack) = site.ack(&own.node) else { return says(&NodeStep::Seen) };
+    // Nothing but its own drain holds it.
+    let at = |step| LocalSite { released: true, ..LocalSite::of(site, own, member, step) };
     match &ack.step {
         // An order for no boot is none.
-        NodeStep::Draining | NodeStep::Going if ack.boot_id.is_empty() => {
-            Next { say: Some(NodeStep::Seen), ..Next::default() }
-        }
+        NodeStep::Draining | NodeStep::Going if ack.boot_id.is_empty() => says(&NodeStep::Seen),
         // Its order counts again once the cluster is well.
         step @ (NodeStep::Draining | NodeStep::Going)
             if ack.boot_id == own.boot_id && site.phase != SitePhase::Restarting =>
         {
-            Next { say: Some(step.clone()), ..Next::default() }
+            says(step)
         }
         NodeStep::Draining | NodeStep::Going if ack.boot_id == own.boot_id => {
             let (step, waits) = match &facts.reboot {
@@ -314,9 +305,7 @@ fn of_restart(own: &OwnIdentity, site: &SiteRecord, facts: &SiteFacts) -> Next {
         | NodeStep::Done
         | NodeStep::Skipped
         | NodeStep::Failed
-        | NodeStep::Stranger(_)) => {
-            Next { say: Some(step.clone()), waits: ack.waits.clone(), ..Next::default() }
-        }
+        | NodeStep::Stranger(_)) => Next { waits: ack.waits.clone(), ..says(step) },
     }
 }
 

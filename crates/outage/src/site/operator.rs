@@ -15,12 +15,10 @@ pub const LAST: &str = "pillar-rs/site-last-restart";
 pub struct SiteRequest {
     /// Identity, new for each operation.
     pub id: String,
-    /// What is done with every machine.
     pub kind: SiteKind,
     pub by: OperatorStatement,
     /// Virtual machines may go down with their nodes.
     pub leave_machines: bool,
-    /// Begin although a node holds a turn.
     pub although_held: bool,
     /// What speaks against it, and is passed.
     pub findings: Vec<Finding>,

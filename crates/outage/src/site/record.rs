@@ -31,7 +31,6 @@ words! {
     SitePhase {
         /// Each node writes the operation to its own disk.
         Announced = "announced",
-        /// Each node is cordoned.
         Cordoning = "cordoning",
         /// Virtual machines are stopped, then applications with volumes scaled down.
         Stopping = "stopping",
@@ -41,7 +40,6 @@ words! {
         ServersGoing = "servers-going",
         /// The site is back: waits for all nodes and for storage.
         Starting = "starting",
-        /// Each node removes its cordon.
         Uncordoning = "uncordoning",
         /// Applications are scaled up again, then virtual machines started.
         Restoring = "restoring",
@@ -74,7 +72,6 @@ words! {
         Done = "done",
         /// Of a restart: it is left out, by a person's word or as it was deleted.
         Skipped = "skipped",
-        /// Of a restart: it has failed.
         Failed = "failed",
     }
 }
@@ -112,9 +109,7 @@ const COURSE: [SitePhase; 9] = [
 /// A node of the site when the operation began.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SiteMember {
-    /// Name of its Node object.
     pub node: String,
-    /// UID of its Node object.
     pub uid: String,
     /// Its class then; which server leads etcd is known when the servers go.
     pub class: Class,
@@ -131,9 +126,7 @@ impl SiteMember {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ack {
-    /// Name of its Node object.
     pub node: String,
-    /// UID of its Node object.
     pub uid: String,
     pub step: NodeStep,
     /// The boot in which it said so.
@@ -172,7 +165,6 @@ impl Ack {
     }
 }
 
-/// Somebody's word.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct OperatorStatement {
     pub who: String,
@@ -186,11 +178,8 @@ pub struct OperatorStatement {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SiteRecord {
-    /// Identity of the operation.
     pub id: String,
-    /// What is done with every machine.
     pub kind: SiteKind,
-    /// Who asked for it, why and when.
     pub by: OperatorStatement,
     /// Virtual machines may go down with their nodes.
     #[serde(default)]
@@ -260,6 +249,11 @@ impl SiteRecord {
 
     pub fn step(&self, node: &str) -> Option<&NodeStep> {
         self.ack(node).map(|it| &it.step)
+    }
+
+    /// Whether it has said that it is back in a new boot.
+    pub fn is_back(&self, node: &str) -> bool {
+        matches!(self.step(node), Some(NodeStep::Booted | NodeStep::Open))
     }
 
     /// Takes what a node says. A node that says the same again changes nothing.
@@ -375,7 +369,6 @@ pub struct PhaseReadings {
     pub address: String,
     pub machines: Machines,
     pub work: Vec<ScaledWorkload>,
-    /// Nodes that hold a turn.
     pub holders: Vec<String>,
     /// How long this phase has been seen; of a restart, this step of the node that goes.
     pub lasted: Duration,
@@ -396,7 +389,6 @@ pub enum Move {
     Machines(Vec<MachineWork>),
     /// The record in its next phase.
     To(Box<SiteRecord>),
-    /// The operation is over.
     End,
 }
 

@@ -2,5 +2,6 @@
 
 mod corpus;
 mod findings;
+pub(crate) mod http;
 mod operator;
 mod spare;

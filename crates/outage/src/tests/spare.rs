@@ -7,11 +7,11 @@ use kube::Client;
 use kubeapi::{ApiClient, NodeName};
 use kubesim::{Etcd, EtcdFault, Sim, SimConfig};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::http::{Answer, http, serve};
 use crate::Ours;
 use crate::calls::NodeListing;
 use crate::findings::lead;
@@ -26,12 +26,6 @@ const NODES: [&str; 3] = ["n1", "n2", "n3"];
 const SETTINGS: EtcdSettings = EtcdSettings { metrics: "m", gateway: "g", data: "d" };
 const SOON: Duration = Duration::from_secs(20);
 
-#[derive(Debug, Clone)]
-enum Agent {
-    Says(u16, String),
-    Silent,
-}
-
 /// Agents at these addresses, all at one port.
 struct Agents {
     port: u16,
@@ -39,7 +33,7 @@ struct Agents {
 }
 
 impl Agents {
-    async fn open(agents: &[(IpAddr, Agent)]) -> Self {
+    async fn open(agents: &[(IpAddr, Answer)]) -> Self {
         loop {
             let first = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
             let port = first.local_addr().unwrap().port();
@@ -54,41 +48,25 @@ impl Agents {
             }
             let mut tasks = JoinSet::new();
             for (listener, agent) in listeners {
-                tasks.spawn(serve(listener, agent));
+                tasks.spawn(serve(listener, move |head, _| {
+                    assert!(head.starts_with("GET /outage "), "{head}");
+                    agent.clone()
+                }));
             }
             return Self { port, _tasks: tasks };
         }
     }
 }
 
-async fn serve(listener: TcpListener, agent: Agent) {
-    let mut silent = Vec::new();
-    while let Ok((mut stream, _)) = listener.accept().await {
-        let mut head = vec![0; 1024];
-        let read = stream.read(&mut head).await.unwrap();
-        assert!(head[..read].starts_with(b"GET /outage "), "{}", String::from_utf8_lossy(&head[..read]));
-        match &agent {
-            Agent::Says(code, body) => {
-                let length = body.len();
-                let text = format!(
-                    "HTTP/1.1 {code} x\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-                );
-                stream.write_all(text.as_bytes()).await.unwrap();
-            }
-            Agent::Silent => silent.push(stream),
-        }
-    }
+fn says(node: &str, etcd: &Value, idle: bool) -> Answer {
+    http(200, &json!({ "Node": node, "Etcd": etcd, "Turn": { "Idle": idle } }).to_string())
 }
 
-fn says(node: &str, etcd: &Value, idle: bool) -> Agent {
-    Agent::Says(200, json!({ "Node": node, "Etcd": etcd, "Turn": { "Idle": idle } }).to_string())
-}
-
-fn healthy(node: &str, id: &str) -> Agent {
+fn healthy(node: &str, id: &str) -> Answer {
     says(node, &json!({ "Member": id, "Healthy": true }), true)
 }
 
-fn sick(node: &str, id: &str) -> Agent {
+fn sick(node: &str, id: &str) -> Answer {
     says(node, &json!({ "Member": id, "Why": "its disk is full" }), true)
 }
 
@@ -134,9 +112,9 @@ impl Site {
     }
 
     /// The margin with these agents of n2 and n3, with the API or without it.
-    async fn margin(&self, agents: [Option<Agent>; 2], api: bool) -> Result<String, String> {
+    async fn margin(&self, agents: [Option<Answer>; 2], api: bool) -> Result<String, String> {
         let at = ["n2", "n3"].map(|it| self.etcd.address(it).unwrap());
-        let agents: Vec<(IpAddr, Agent)> =
+        let agents: Vec<(IpAddr, Answer)> =
             at.into_iter().zip(agents).filter_map(|(at, agent)| Some((at, agent?))).collect();
         let agents = Agents::open(&agents).await;
         let kubernetes = if api {
@@ -158,14 +136,14 @@ async fn u3_a_peer_whose_agent_says_it_is_sick_or_says_nothing_does_not_count_an
         ([two, three], Ok(())),
         ([None, None], Ok(())),
         // As a zedkube of the reference, which does not know the question.
-        ([good().0, Some(Agent::Says(404, String::new()))], Ok(())),
+        ([good().0, Some(http(404, ""))], Ok(())),
         (
             [good().0, Some(sick("n3", "a3"))],
             Err("n3 (its agent says that its etcd is not healthy: its disk is full"),
         ),
-        ([good().0, Some(Agent::Silent)], Err("n3 (no word from its agent: ask http://127.0.0.163:")),
-        ([good().0, Some(Agent::Says(503, "busy".to_owned()))], Err("n3 (no word from its agent")),
-        ([good().0, Some(Agent::Says(200, "<html>".to_owned()))], Err("its answer is not understood")),
+        ([good().0, Some(Answer::Silence)], Err("n3 (no word from its agent: ask http://127.0.0.163:")),
+        ([good().0, Some(http(503, "busy"))], Err("n3 (no word from its agent")),
+        ([good().0, Some(http(200, "<html>"))], Err("its answer is not understood")),
         ([good().0, Some(healthy("n9", "a3"))], Err("node n9 answers at 127.0.0.163")),
         ([good().0, Some(healthy("n3", "a9"))], Err("speaks of etcd member a9, the member list names a3")),
         ([good().0, Some(says("n3", &Value::Null, true))], Err("its agent says that it has no etcd")),

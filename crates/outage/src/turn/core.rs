@@ -13,9 +13,13 @@ use kubeapi::names::APP_NAMESPACE;
 use reading::{LookStep, Observed, far_back, is_near, is_unfit};
 use step::{CallId, Core, Dice, Fault, Mono, planted};
 
-use super::event::{Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, TurnWait, Unconfirmed};
+use super::event::{
+    Ask, Effect, Event, ReadError, RecordWritten, TurnRequest, TurnState, TurnWait, Unconfirmed,
+};
 use super::rebuild::LeaseMemory;
-use super::record::{EarlierGrant, Fence, Holder, LEASE, Phase, RecordSnapshot, RecordWrite, TurnRecord};
+use super::record::{
+    Class, EarlierGrant, Fence, Holder, LEASE, Phase, RecordSnapshot, RecordWrite, TurnRecord,
+};
 use super::rule::{self, LOCK_STATUS, Me, TurnNode, TurnRefusal, TurnRule};
 
 /// A write whose result is not known may come through for so long; the API server ends requests within 60 s.
@@ -56,7 +60,7 @@ enum DesiredTurn {
     /// `idle`: a reading has shown no entry of ours, and no write of ours may still come through.
     Nothing { idle: bool },
     /// A turn for this, since then.
-    Turn { claim: TurnClaim, since: Mono },
+    Turn { claim: TurnRequest, since: Mono },
 }
 
 /// The turn as this process has it.
@@ -110,7 +114,7 @@ enum TurnCall {
 struct PendingReads {
     /// The Lease.
     lease: bool,
-    /// The same, to answer [`Event::Confirm`].
+    /// The same, to answer [`Ask::Confirm`].
     confirm: bool,
     /// The last look of this number.
     look: Option<u64>,
@@ -137,6 +141,7 @@ struct Failures {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Turn {
     me: Me,
+    class: Class,
     want: DesiredTurn,
     seen: KnownRecord,
     /// What outlives a Lease that is deleted or suddenly older.
@@ -174,8 +179,8 @@ pub struct Turn {
 
 impl Turn {
     /// The turn of `me`, of which nothing is known yet. `chance` differs from node to node.
-    pub fn new(me: Me, chance: u64) -> Self {
-        Self { me, due: Some(Mono::START), dice: Dice::new(chance), ..Self::default() }
+    pub fn new(me: Me, class: Class, chance: u64) -> Self {
+        Self { me, class, due: Some(Mono::START), dice: Dice::new(chance), ..Self::default() }
     }
 
     /// The nodes that wait, in the order of turns.
@@ -210,7 +215,7 @@ impl Turn {
             (TurnGrant::Booted { fence, listed }, _) => TurnState::Booted { fence: *fence, listed: *listed },
             (TurnGrant::None, DesiredTurn::Turn { claim, since }) => {
                 let queued = self.held().filter(|it| it.record.waits(&self.me.node));
-                let mine = queued.map(|it| reading::waiter(&self.me, claim, &it.record));
+                let mine = queued.map(|it| self.waiter(claim, &it.record));
                 let place = queued.zip(mine).map(|(it, mine)| rule::ahead(&it.record, &mine).len() + 1);
                 let why = || format!("checking Lease {LEASE}");
                 let checking = || TurnRefusal::new(TurnRule::Reading, Vec::new(), why(), LOCK_STATUS);
@@ -238,7 +243,7 @@ impl Turn {
         self.held()?.record.holder(&self.me.node, &self.me.uid)
     }
 
-    fn claim(&self) -> Option<&TurnClaim> {
+    fn claim(&self) -> Option<&TurnRequest> {
         if let DesiredTurn::Turn { claim, .. } = &self.want { Some(claim) } else { None }
     }
 
@@ -305,10 +310,8 @@ impl Turn {
         other
     }
 
-    fn wants(&mut self, now: Mono, new: Option<TurnClaim>) {
-        if self.want != DesiredTurn::Unknown && self.claim() == new.as_ref() {
-            return;
-        }
+    /// It wants something else than before, or that as a node of another class.
+    fn wants(&mut self, now: Mono, new: Option<TurnRequest>) {
         // The Lease is known as the watch has shown it last.
         let watched = self.stands_by() && !self.asked.lease;
         match &new {
@@ -365,7 +368,7 @@ impl Turn {
         }
         let waits = self.grant == TurnGrant::None && self.call.is_none() && self.paused.is_none() && !holds;
         let waiter = self.claim().filter(|_| waits).zip(new);
-        let waiter = waiter.map(|(claim, new)| (reading::waiter(&self.me, claim, &new.record), &new.record));
+        let waiter = waiter.map(|(claim, new)| (self.waiter(claim, &new.record), &new.record));
         match waiter.filter(|(mine, record)| !is_near(mine, record)) {
             Some((mine, record)) if record.queue.contains(&mine) => {
                 self.refusal = Some(far_back(record, &mine));
@@ -705,30 +708,38 @@ impl Core for Turn {
 
     fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
         match event {
-            Event::Want(want) => self.wants(now, want),
-            Event::Changed(value) => self.changed(now, value),
-            Event::Confirm if planted(Fault::TurnLastLook) => self.confirmed(now),
-            Event::Confirm => self.asked.confirm = true,
-            Event::LastLook(number) => self.asked.look = Some(number),
-            Event::Look => self.asked.lease = true,
-            Event::Retry(why) => self.retry(now, &why),
-            Event::Gate(open) => {
+            Event::Ask(Ask::Want(want))
+                if self.want != DesiredTurn::Unknown && self.claim() == want.as_ref() => {}
+            Event::Ask(Ask::Want(want)) => self.wants(now, want),
+            Event::Ask(Ask::Confirm) if planted(Fault::TurnLastLook) => self.confirmed(now),
+            Event::Ask(Ask::Confirm) => self.asked.confirm = true,
+            Event::Ask(Ask::LastLook(number)) => self.asked.look = Some(number),
+            Event::Ask(Ask::Look) => self.asked.lease = true,
+            Event::Ask(Ask::Retry(why)) => self.retry(now, &why),
+            Event::Ask(Ask::Gate(open)) => {
                 self.gate = Some(open);
                 if matches!(self.grant, TurnGrant::Booted { .. }) {
                     self.due = Some(now);
                 }
             }
-            Event::Phase(new) => {
+            Event::Ask(Ask::Phase(new)) => {
                 if let TurnGrant::Held { phase, .. } = &mut self.grant
                     && *phase != new
                 {
                     (*phase, self.due) = (new, Some(now));
                 }
             }
+            Event::Class(class) if class != self.class => {
+                self.class = class;
+                if let Some(claim) = self.claim().cloned() {
+                    self.wants(now, Some(claim));
+                }
+            }
+            Event::Changed(value) => self.changed(now, value),
             Event::Read(id, _) | Event::Cluster(id, _) | Event::Margin(id, _) | Event::Wrote(id, _) => {
                 self.answered(now, id, event);
             }
-            Event::Tick => {}
+            Event::Class(_) | Event::Tick => {}
         }
         self.advance(now);
         // A turn of before a boot is not known without a reading.

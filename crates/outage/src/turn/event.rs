@@ -7,14 +7,11 @@ use step::{CallId, Mono, WriteOutcome};
 use super::record::{BadRecord, Class, Fence, Op, Phase, RecordSnapshot, RecordWrite};
 use super::rule::{LOCK_STATUS, TurnNode, TurnRule};
 
-/// What this node wants a turn for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct TurnClaim {
+pub struct TurnRequest {
     pub op: Op,
     /// Which request of that kind.
     pub counter: u64,
-    /// The class of this node now.
-    pub class: Class,
     /// It restarts whatever the record says: the entry is for the others to see.
     pub emergency: bool,
     /// Nothing is known that would keep its drain from starting. Until then it neither waits in the queue nor enters.
@@ -37,10 +34,31 @@ pub enum ReadError {
 /// What became of a write; one with an unknown outcome may still come through within [`super::core::IN_DOUBT`].
 pub type RecordWritten = WriteOutcome<RecordSnapshot>;
 
+/// What is asked of the turn of this node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Ask {
+    /// What a turn is wanted for; `None` for nothing, and what is held is given back.
+    Want(Option<TurnRequest>),
+    /// What kept the last call from being answered may be over, as the API answers again: look now.
+    Look,
+    /// The holder is about to evict: look again. Answered by [`Effect::Confirmed`].
+    Confirm,
+    /// The machine is about to go down, question of this number: look at everything again. Answered by
+    /// [`Effect::LookedLast`], from readings that began after it.
+    LastLook(u64),
+    /// The attempt failed for this reason and our cordon is removed: release, and queue again after a growing pause.
+    Retry(String),
+    /// Whether the checks after boot are passed and nothing of ours is left on the node.
+    Gate(bool),
+    /// How far the holder has come.
+    Phase(Phase),
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// What this node wants a turn for; `None` when it wants none.
-    Want(Option<TurnClaim>),
+    Ask(Ask),
+    /// The class of this node now.
+    Class(Class),
     /// Answer to [`Effect::Read`].
     Read(CallId, Result<Option<Box<RecordSnapshot>>, ReadError>),
     /// Answer to [`Effect::ReadCluster`].
@@ -51,20 +69,13 @@ pub enum Event {
     Wrote(CallId, RecordWritten),
     /// The watch of the Lease shows this value, `None` for a deleted one. It may be older than what is known.
     Changed(Option<Box<RecordSnapshot>>),
-    /// What kept the last call from being answered may be over: look now.
-    Look,
-    /// The holder is about to evict: look again. Answered by [`Effect::Confirmed`].
-    Confirm,
-    /// The machine is about to go down, question of this number: look at everything again. Answered by
-    /// [`Effect::LookedLast`], from readings that began after it.
-    LastLook(u64),
-    /// The attempt failed for this reason and our cordon is removed: release, and queue again after a growing pause.
-    Retry(String),
-    /// Whether the checks after boot are passed.
-    Gate(bool),
-    /// How far the holder has come.
-    Phase(Phase),
     Tick,
+}
+
+impl From<Ask> for Event {
+    fn from(ask: Ask) -> Self {
+        Self::Ask(ask)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -79,19 +90,18 @@ pub enum Effect {
     Write(CallId, Box<RecordWrite>),
     /// Where this node is has changed.
     State(TurnState),
-    /// What the look of [`Event::Confirm`] has shown.
+    /// What the look of [`Ask::Confirm`] has shown.
     Confirmed(Result<(), Unconfirmed>),
-    /// What the last look of [`Event::LastLook`] has shown. After `Ok` our entry says that it goes down, if it could
+    /// What the last look of [`Ask::LastLook`] has shown. After `Ok` our entry says that it goes down, if it could
     /// be written.
     LookedLast(u64, Result<(), Unconfirmed>),
-    /// A line for the log.
     Say(String),
 }
 
 /// Why a holder may not continue now.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Unconfirmed {
-    /// The turn is no longer its own: stop, uncordon, then [`Event::Retry`] or withdraw.
+    /// The turn is no longer its own: stop, uncordon, then [`Ask::Retry`] or withdraw.
     Lost(String),
     /// The record could not be read, or says too little yet.
     Unknown(String),
@@ -114,11 +124,8 @@ pub enum TurnState {
     },
     Waiting(Box<TurnWait>),
     Held {
-        /// Number of the grant.
         fence: Fence,
-        /// UID of the Lease of the grant.
         lease_uid: String,
-        /// The phase in the record.
         phase: Phase,
     },
     /// The turn was its own and is no longer. Nothing more may be done under it.
@@ -127,7 +134,6 @@ pub enum TurnState {
     },
     /// It is back in a new boot; the turn is kept until the gate is open.
     Booted {
-        /// Number of the grant.
         fence: Fence,
         /// The record still has the entry; an operator may have released it.
         listed: bool,

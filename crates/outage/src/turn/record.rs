@@ -96,11 +96,9 @@ words! {
     Op {
         Reboot = "reboot",
         Shutdown = "shutdown",
-        /// A switch to another image of the operating system.
         OsUpdate = "os-update",
         /// An update of k3s: servers go first.
         K3sUpdate = "k3s-update",
-        /// A drain and nothing else.
         Drain = "drain",
         /// A restart that the node decides on itself.
         Restart = "restart",
@@ -117,7 +115,6 @@ words! {
         Drained = "drained",
         /// The reboot was ordered.
         GoingDown = "going-down",
-        /// It is back in a new boot.
         Booted = "booted",
         /// It is back and the checks after boot are not passed yet.
         Gate = "gate",
@@ -137,7 +134,6 @@ words! {
         TieBreaker = "tie-breaker",
         /// A server that does not lead etcd.
         Follower = "follower",
-        /// The server that leads etcd.
         Leader = "leader",
     }
 }
@@ -154,7 +150,6 @@ pub struct EarlierGrant {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
-    /// Name of its Node object.
     pub node: String,
     #[serde(rename = "nodeUID")]
     pub node_uid: String,
@@ -165,7 +160,6 @@ pub struct Holder {
     /// Which request of that kind.
     #[serde(default)]
     pub counter: u64,
-    /// Number of its grant.
     pub fence: Fence,
     pub phase: Phase,
     /// It is a control-plane node or an etcd member.
@@ -186,7 +180,6 @@ pub struct Holder {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Waiter {
-    /// Name of its Node object.
     pub node: String,
     #[serde(rename = "nodeUID")]
     pub node_uid: String,
@@ -205,7 +198,6 @@ pub struct Waiter {
 /// [`Mode::keeps_turns`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Mode {
-    /// Identity of the operation.
     pub id: String,
     /// `shutdown`, `reboot`, `restart`.
     pub kind: String,
@@ -229,11 +221,9 @@ impl Mode {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForcedRelease {
-    /// The node that held.
     pub node: String,
     #[serde(rename = "nodeUID")]
     pub node_uid: String,
-    /// The grant that was released.
     pub fence: Fence,
     pub who: String,
     pub why: String,
@@ -285,7 +275,6 @@ impl FailoverState {
 pub struct DeclaredNode {
     /// Number of it: greater than that of every earlier one in this record.
     pub number: u32,
-    /// Name of its Node object.
     pub node: String,
     #[serde(rename = "nodeUID")]
     pub node_uid: String,
@@ -393,19 +382,16 @@ pub struct RecordWrite {
 /// Why a Lease cannot be used as a record of turns. Nobody enters until a person has fixed it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum BadRecord {
-    /// An annotation that does not parse.
     #[error(
         "annotation {key} of Lease {APP_NAMESPACE}/{LEASE} is not usable: {why}; no node gets a turn until it is \
          fixed: kubectl -n {APP_NAMESPACE} annotate --overwrite lease {LEASE} {key}{fix}"
     )]
     Annotation { key: &'static str, why: String, fix: &'static str },
-    /// Written by a newer version of this program.
     #[error(
         "Lease {APP_NAMESPACE}/{LEASE} has format {found}, newer than {FORMAT}, the newest that this node reads \
          (annotation {VERSION}); no turn for this node until its software is updated"
     )]
     Newer { found: u32 },
-    /// `spec.leaseTransitions` is negative, or further than any Lease of ours counts.
     #[error(
         "spec.leaseTransitions of Lease {APP_NAMESPACE}/{LEASE} is {0}, not 0 to {FENCE_MOST}; type: kubectl -n \
          {APP_NAMESPACE} patch lease {LEASE} --type=merge -p '{{\"spec\":{{\"leaseTransitions\":0}}}}'"

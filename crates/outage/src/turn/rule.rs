@@ -21,9 +21,7 @@ pub const LOCK_STATUS: &str = "zedbox lock status";
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Me {
-    /// Name of its Node object.
     pub node: String,
-    /// UID of its Node object.
     pub uid: String,
     pub boot_id: String,
     /// It is a control-plane node or an etcd member.
@@ -46,9 +44,7 @@ impl Me {
 /// What our cordon on a Node says about the turn it was made in; one of a version without turns says nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CordonMark {
-    /// Number of the grant.
     pub fence: Fence,
-    /// UID of the Lease of the grant.
     pub lease_uid: String,
     /// The boot in which the cordon was made.
     pub boot_id: String,
@@ -112,13 +108,11 @@ impl TurnNode {
     }
 }
 
-/// A node that counts as down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Down {
     pub node: String,
     /// It is a control-plane node or an etcd member.
     pub server: bool,
-    /// The fence of its turn, if it holds one.
     pub fence: Option<Fence>,
     /// Nothing is wrong with it but that somebody has cordoned it.
     pub cordoned: bool,
@@ -131,7 +125,6 @@ step::named! {
     pub enum TurnRule {
         /// Nothing has been read yet.
         Reading = "reading",
-        /// The API does not answer.
         Api = "api",
         /// The record is unusable or of a newer version.
         Record = "record",
@@ -141,7 +134,6 @@ step::named! {
         Retry = "retry",
         /// A whole-cluster operation is in progress, or waits for other nodes to be ordered what this one is.
         Mode = "mode",
-        /// This node is not in the cluster's list.
         NotListed = "not-listed",
         /// As many nodes hold a turn as may.
         Holder = "holder",
@@ -158,7 +150,6 @@ step::named! {
     }
 }
 
-/// Why a node may not enter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TurnRefusal {
     pub rule: TurnRule,
@@ -392,15 +383,12 @@ pub fn proof(holder: &Holder, nodes: &[TurnNode]) -> Option<TakeoverProof> {
 /// Why a word of an operator is not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OperatorRefusal {
-    /// That grant is not the current one.
     #[error(
         "node {node} does not hold a turn with fence {fence}; current holders: {current}; look again: zedbox lock status"
     )]
     Stale { node: String, fence: Fence, current: String },
-    /// A release without a reason.
     #[error("a release needs a reason: add --reason '...'")]
     NoReason,
-    /// A limit of 0.
     #[error("the limit is at least 1: zedbox lock limit 1")]
     Limit,
     /// A whole-site operation says no, in words.
@@ -409,7 +397,6 @@ pub enum OperatorRefusal {
     /// So does what is known of declared nodes.
     #[error("{0}")]
     Failover(String),
-    /// An etcd member always counts.
     #[error(
         "node {0} is a member of etcd and always counts; delete the node if it is gone for good: kubectl delete node {0}"
     )]

@@ -20,27 +20,12 @@ async fn t10_a_node_that_another_machine_reports_gets_no_turn_and_no_last_look_a
     asks.send(reboot()).unwrap();
     let named =
         |why: &str| ["machineID machine-9", "machineID machine-0", "n0"].iter().all(|it| why.contains(it));
-    loop {
-        let report = told.recv().await.unwrap();
-        assert!(!matches!(report, KeeperReport::TurnState(TurnState::Held { .. })), "another machine's node");
-        if matches!(report, KeeperReport::TurnState(TurnState::Waiting(wait)) if named(&wait.why)) {
-            break;
-        }
-    }
+    until_waiting(&mut told, |it| named(&it.why)).await;
     // Before the kubelet has reported the boot, the installation is the same.
     reported(&sim, "boot-before", "machine-0");
     let held = until_held(&mut told).await;
     cordon(&sim, 0, Some(held));
-    let mut look = async |number| {
-        asks.send(Ask::LastLook(number)).unwrap();
-        loop {
-            if let KeeperReport::LookedLast(answered, result) = told.recv().await.unwrap()
-                && answered == number
-            {
-                break result;
-            }
-        }
-    };
+    let mut look = async |number| look(&asks, &mut told, number).await;
     assert_eq!(look(1).await, Ok(()));
     reported(&sim, "boot-9", "machine-9");
     let Err(Unconfirmed::Unknown(why)) = look(2).await else { panic!("a look at another machine's node") };

@@ -16,7 +16,7 @@ async fn cluster() -> Sim {
 }
 
 /// Takes what a keeper says until it has its turn, or for `patience`; whether it has it.
-async fn has_turn(told: &mut mpsc::UnboundedReceiver<KeeperReport>, patience: Duration) -> bool {
+async fn has_turn(told: &mut Reports, patience: Duration) -> bool {
     tokio::time::timeout(patience, until_held(told)).await.is_ok()
 }
 
@@ -28,11 +28,9 @@ async fn down(sim: &Sim, begun: Instant, before: EtcdSnapshot) -> Vec<(&'static 
     let held = until_held(&mut told).await;
     let granted = sim.snapshot();
     cordon(sim, 2, Some(held));
-    asks.send(Ask::Confirm).unwrap();
-    while !matches!(told.recv().await.unwrap(), KeeperReport::Confirmed(Ok(()))) {}
+    confirmed(&asks, &mut told).await;
     let cordoned = sim.snapshot();
-    asks.send(Ask::LastLook(1)).unwrap();
-    while !matches!(told.recv().await.unwrap(), KeeperReport::LookedLast(1, Ok(()))) {}
+    assert_eq!(look(&asks, &mut told, 1).await, Ok(()));
     tasks.shutdown().await;
     sim.power("n2", false);
     vec![("before its turn", before), ("granted", granted), ("cordoned", cordoned)]

@@ -8,8 +8,6 @@ use kubeapi::mock::{self, RecordedCall};
 use kubeapi::{ApiClient, NodeName};
 use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use topics::NodeOutage;
 
@@ -21,6 +19,7 @@ use super::{dead, entry, node, record};
 use crate::calls::{look, named, read};
 use crate::margin::facts::ServerNode;
 use crate::operator::change;
+use crate::tests::http::{Answer, http, server};
 use crate::turn::pulses::{Pulse, Pulses};
 use crate::turn::record::FAILOVER;
 use crate::turn::rule::TurnNode;
@@ -29,21 +28,9 @@ fn n1() -> NodeName {
     NodeName::parse("n1").unwrap()
 }
 
-/// Answers `GET /outage` at this address with `body`, or hangs up without.
+/// Answers at this address with `body`, or hangs up without.
 async fn answers(at: SocketAddr, body: Option<String>, all: &mut JoinSet<()>) -> SocketAddr {
-    let door = TcpListener::bind(at).await.unwrap();
-    let at = door.local_addr().unwrap();
-    all.spawn(async move {
-        while let Ok((mut peer, _)) = door.accept().await {
-            let Some(body) = &body else { continue };
-            let mut asked = [0; 2048];
-            let _read = peer.read(&mut asked).await;
-            let head =
-                format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-            let _written = peer.write_all(format!("{head}{body}").as_bytes()).await;
-        }
-    });
-    at
+    server(all, at, move |_, _| body.as_ref().map_or(Answer::HangUp, |it| http(200, it))).await
 }
 
 fn word(node: &str, hears: &[(&str, bool)]) -> String {

@@ -81,25 +81,14 @@ fn f7_the_third_failover_of_a_node_in_24_h_has_a_mark_of_its_own() {
         ..entry(name, state)
     };
     let word = at("15T08", "n1", FailoverState::Declared);
-    let (back, gone) = (FailoverState::Returned, FailoverState::Withdrawn);
+    let back = |hour, name| at(hour, name, FailoverState::Returned);
+    let gone = at("14T09", "n1", FailoverState::Withdrawn);
     let table = [
         ("none before", vec![], "pillar-rs-1"),
-        (
-            "two within the day",
-            vec![at("14T09", "n1", back.clone()), at("15T02", "n1", back.clone())],
-            "pillar-rs-2-stays",
-        ),
-        (
-            "one of them earlier",
-            vec![at("14T07", "n1", back.clone()), at("15T02", "n1", back.clone())],
-            "pillar-rs-2",
-        ),
-        (
-            "one of another node",
-            vec![at("14T09", "n2", back.clone()), at("15T02", "n1", back.clone())],
-            "pillar-rs-2",
-        ),
-        ("one that was withdrawn", vec![at("14T09", "n1", gone), at("15T02", "n1", back)], "pillar-rs-2"),
+        ("two within the day", vec![back("14T09", "n1"), back("15T02", "n1")], "pillar-rs-2-stays"),
+        ("one of them earlier", vec![back("14T07", "n1"), back("15T02", "n1")], "pillar-rs-2"),
+        ("one of another node", vec![back("14T09", "n2"), back("15T02", "n1")], "pillar-rs-2"),
+        ("one that was withdrawn", vec![gone, back("15T02", "n1")], "pillar-rs-2"),
     ];
     for (what, before, mark) in table {
         assert_eq!(open(&declared(&record(&before), &word).unwrap().0)[0].mark(), mark, "{what}");

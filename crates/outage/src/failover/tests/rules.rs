@@ -1,14 +1,13 @@
 //! What keeps a node from being declared dead.
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Map;
 
 use super::super::rule::{FailoverFacts, FailoverRule, holds};
 use super::super::silence::{NodeSilence, SilentNode};
 use super::super::{DeclaredNode, FailoverState};
-use super::{dead, entry, node, record};
+use super::{dead, entry, mode, node, record, turn};
 use crate::turn::pulses::Pulse;
-use crate::turn::record::{Holder, Mode, Op, Phase, TurnRecord};
+use crate::turn::record::{Op, Phase, TurnRecord};
 use crate::turn::rule::TurnNode;
 
 const NOW: &str = "2026-03-14T12:00:00Z";
@@ -29,8 +28,19 @@ fn facts() -> FailoverFacts {
     }
 }
 
-fn with_n1(n1: TurnNode) -> FailoverFacts {
-    FailoverFacts { nodes: vec![n1, node("n2"), node("n3")], ..facts() }
+fn but(change: impl FnOnce(&mut FailoverFacts)) -> FailoverFacts {
+    let mut facts = facts();
+    change(&mut facts);
+    facts
+}
+
+fn n1(change: impl FnOnce(&mut TurnNode)) -> FailoverFacts {
+    but(|facts| change(&mut facts.nodes[0]))
+}
+
+/// The same of n2, which is well.
+fn n2(change: impl FnOnce(&mut TurnNode)) -> FailoverFacts {
+    but(|facts| change(&mut facts.nodes[1]))
 }
 
 fn among(others: &[TurnNode]) -> FailoverFacts {
@@ -39,12 +49,6 @@ fn among(others: &[TurnNode]) -> FailoverFacts {
 
 fn of(record: TurnRecord) -> FailoverFacts {
     FailoverFacts { record, ..facts() }
-}
-
-fn turn(node: &str, op: Op, phase: Phase) -> TurnRecord {
-    let (node, node_uid) = (node.to_owned(), format!("{node}-uid"));
-    let holder = Holder { node, node_uid, op, fence: 1, phase, ..Holder::default() };
-    TurnRecord { holders: vec![holder], ..TurnRecord::default() }
 }
 
 /// The rules that hold, with their reasons.
@@ -67,60 +71,36 @@ fn held_as(table: Vec<Row>) {
 
 #[test]
 fn f10_f6_a_node_that_lives_or_is_not_alone_is_held_with_its_reason_and_nothing_holds_without() {
-    let n1 = || dead("n1");
-    let (some, away) = (FailoverRule::Alive, FailoverRule::Others);
+    let alive = |words| Some((FailoverRule::Alive, words));
+    let others = |words| Some((FailoverRule::Others, words));
+    let five = || among(&[dead("n2"), node("n3"), node("n4"), node("n5")]);
+    let away = || among(&[node("n2"), TurnNode { ignored: true, ..dead("n3") }]);
+    let heard = |heard: &[(&str, bool)]| FailoverFacts { silent: Some(silent(heard)), ..facts() };
+    let answers = || heard(&[("n2", true), ("n3", true), ("n4", false)]);
     let table: Vec<Row> = vec![
         ("nothing in the way", facts(), None),
-        ("asked by nobody", FailoverFacts { silent: Some(silent(&[])), ..facts() }, None),
-        (
-            "answers us and a peer",
-            FailoverFacts { silent: Some(silent(&[("n2", true), ("n3", true), ("n4", false)])), ..facts() },
-            Some((some, "node n1 lives: it answers n2, n3")),
-        ),
-        (
-            "renews",
-            with_n1(TurnNode { pulse: Pulse::Moving, ..n1() }),
-            Some((some, "its kubelet renews its lease")),
-        ),
-        (
-            "seen for a short while",
-            with_n1(TurnNode { pulse: Pulse::Unknown, ..n1() }),
-            Some((some, "was not seen for 40 s")),
-        ),
-        ("Ready", with_n1(TurnNode { ready: true, ..n1() }), Some((some, "still Ready for Kubernetes"))),
-        (
-            "no boot",
-            with_n1(TurnNode { boot_id: String::new(), ..n1() }),
-            Some((some, "does not say which boot")),
-        ),
-        ("another is silent", among(&[dead("n2"), node("n3")]), Some((away, "node n2 is not Ready"))),
+        ("asked by nobody", heard(&[]), None),
+        ("answers us and a peer", answers(), alive("node n1 lives: it answers n2, n3")),
+        ("renews", n1(|it| it.pulse = Pulse::Moving), alive("its kubelet renews its lease")),
+        ("seen for a short while", n1(|it| it.pulse = Pulse::Unknown), alive("was not seen for 40 s")),
+        ("Ready", n1(|it| it.ready = true), alive("still Ready for Kubernetes")),
+        ("no boot", n1(|it| it.boot_id.clear()), alive("does not say which boot")),
+        ("another is silent", n2(|it| *it = dead("n2")), others("node n2 is not Ready")),
         (
             "another is silent and still Ready",
-            among(&[TurnNode { ready: true, ..dead("n2") }, node("n3")]),
-            Some((away, "node n2 has shown no sign of life for 40 s")),
+            n2(|it| it.pulse = Pulse::Still),
+            others("node n2 has shown no sign of life for 40 s"),
         ),
-        (
-            "two of five",
-            among(&[dead("n2"), node("n3"), node("n4"), node("n5")]),
-            Some((away, "node n2 is not Ready")),
-        ),
+        ("two of five", five(), others("node n2 is not Ready")),
         (
             "another is tainted",
-            among(&[TurnNode { out_of_service: Some(String::new()), ..node("n2") }, node("n3")]),
-            Some((away, "node n2 has the taint")),
+            n2(|it| it.out_of_service = Some(String::new())),
+            others("node n2 has the taint"),
         ),
-        (
-            "another has its turn",
-            of(turn("n2", Op::Reboot, Phase::Granted)),
-            Some((away, "node n2 holds a turn")),
-        ),
-        ("another is cordoned", among(&[TurnNode { unschedulable: true, ..node("n2") }, node("n3")]), None),
-        ("one of two", among(&[node("n2")]), Some((away, "1 of 2 nodes are Ready, which is no majority"))),
-        (
-            "no majority, two of them away by a person's word",
-            among(&[node("n2"), TurnNode { ignored: true, ..dead("n3") }]),
-            Some((away, "1 of 3 nodes are Ready")),
-        ),
+        ("another has its turn", of(turn("n2", Op::Reboot, Phase::Granted)), others("node n2 holds a turn")),
+        ("another is cordoned", n2(|it| it.unschedulable = true), None),
+        ("one of two", among(&[node("n2")]), others("1 of 2 nodes are Ready, which is no majority")),
+        ("no majority, two of them away by a person's word", away(), others("1 of 3 nodes are Ready")),
     ];
     held_as(table);
     let (rule, why) = holds("n9", &facts()).into_iter().map(|it| (it.rule, it.why)).next().unwrap();
@@ -129,64 +109,53 @@ fn f10_f6_a_node_that_lives_or_is_not_alone_is_held_with_its_reason_and_nothing_
 
 #[test]
 fn f10_f9_an_operation_a_stale_copy_an_old_cluster_a_label_or_another_actor_holds_with_its_reason() {
-    let mode = |kind: &str| TurnRecord {
-        mode: Some(Mode { id: "m1".to_owned(), kind: kind.to_owned(), rest: Map::new() }),
-        ..TurnRecord::default()
-    };
+    use Phase::{Booted, Cordoned, Drained, Emergency, Failed, Gate, GoingDown, Granted};
     let reboot = |phase| of(turn("n1", Op::Reboot, phase));
-    let turn_of_n1 = FailoverRule::Operation;
+    let held = |words| Some((FailoverRule::Operation, words));
+    let other = |rule, words| Some((rule, words));
+    let tainted = n1(|it| it.out_of_service = Some("nodeshutdown".to_owned()));
+    let longhorn = but(|it| it.actors = vec!["Longhorn, whose x is y".to_owned()]);
+    let (site, all) = ("the whole-site operation shutdown (m1)", "the whole-site operation restart (m1)");
     let table: Vec<Row> = vec![
         (
             "the API failed",
-            FailoverFacts { api_trouble: "no answer".to_owned(), ..facts() },
-            Some((FailoverRule::Api, "the API failed while n1 was watched: no answer")),
+            but(|it| it.api_trouble = "no answer".to_owned()),
+            other(FailoverRule::Api, "the API failed while n1 was watched: no answer"),
         ),
-        (
-            "somebody has tainted it",
-            with_n1(TurnNode { out_of_service: Some("nodeshutdown".to_owned()), ..dead("n1") }),
-            Some((turn_of_n1, "has the taint out-of-service of somebody already (nodeshutdown)")),
-        ),
-        ("whole site", of(mode("shutdown")), Some((turn_of_n1, "the whole-site operation shutdown (m1)"))),
-        ("restart of all", of(mode("restart")), Some((turn_of_n1, "the whole-site operation restart (m1)"))),
-        ("its turn is granted", reboot(Phase::Granted), None),
-        ("it is being drained", reboot(Phase::Cordoned), None),
-        ("its turn failed", reboot(Phase::Failed), None),
-        ("it restarted undrained", reboot(Phase::Emergency), None),
-        (
-            "drained",
-            reboot(Phase::Drained),
-            Some((turn_of_n1, "it was drained for its turn (phase drained)")),
-        ),
-        ("going down", reboot(Phase::GoingDown), Some((turn_of_n1, "(phase going-down)"))),
-        ("booted", reboot(Phase::Booted), Some((turn_of_n1, "(phase booted)"))),
-        ("at the gate", reboot(Phase::Gate), Some((turn_of_n1, "(phase gate)"))),
-        ("phase of later", reboot(Phase::Stranger("x".to_owned())), Some((turn_of_n1, "(phase x)"))),
+        ("tainted", tainted, held("has the taint out-of-service of somebody already (nodeshutdown)")),
+        ("whole site", of(mode("shutdown")), held(site)),
+        ("restart of all", of(mode("restart")), held(all)),
+        ("its turn is granted", reboot(Granted), None),
+        ("it is being drained", reboot(Cordoned), None),
+        ("its turn failed", reboot(Failed), None),
+        ("it restarted undrained", reboot(Emergency), None),
+        ("drained", reboot(Drained), held("it was drained for its turn (phase drained)")),
+        ("going down", reboot(GoingDown), held("(phase going-down)")),
+        ("booted", reboot(Booted), held("(phase booted)")),
+        ("at the gate", reboot(Gate), held("(phase gate)")),
+        ("phase of later", reboot(Phase::Stranger("x".to_owned())), held("(phase x)")),
         (
             "k3s update",
-            of(turn("n1", Op::K3sUpdate, Phase::Granted)),
-            Some((turn_of_n1, "its k3s is being updated (phase granted)")),
+            of(turn("n1", Op::K3sUpdate, Granted)),
+            held("its k3s is being updated (phase granted)"),
         ),
         (
             "a stale copy elsewhere",
-            FailoverFacts { lone: vec!["shop/data (pvc-1)".to_owned()], ..facts() },
-            Some((FailoverRule::Copies, "old data that Longhorn may bring back: shop/data (pvc-1)")),
+            but(|it| it.lone = vec!["shop/data (pvc-1)".to_owned()]),
+            other(FailoverRule::Copies, "old data that Longhorn may bring back: shop/data (pvc-1)"),
         ),
         (
             "before the taint",
-            FailoverFacts { minor: Some(25), ..facts() },
-            Some((FailoverRule::Version, "Kubernetes 1.25 does not know")),
+            but(|it| it.minor = Some(25)),
+            other(FailoverRule::Version, "Kubernetes 1.25 does not know"),
         ),
-        ("with the taint", FailoverFacts { minor: Some(26), ..facts() }, None),
-        ("version not known", FailoverFacts { minor: None, ..facts() }, None),
-        (
-            "label",
-            FailoverFacts { is_excluded: true, ..facts() },
-            Some((FailoverRule::Label, "pillar-rs/no-failover=true")),
-        ),
+        ("with the taint", but(|it| it.minor = Some(26)), None),
+        ("version not known", but(|it| it.minor = None), None),
+        ("label", but(|it| it.is_excluded = true), other(FailoverRule::Label, "pillar-rs/no-failover=true")),
         (
             "others act",
-            FailoverFacts { actors: vec!["Longhorn, whose x is y".to_owned()], ..facts() },
-            Some((FailoverRule::Actors, "without knowing that they are off: Longhorn, whose x is y")),
+            longhorn,
+            other(FailoverRule::Actors, "without knowing that they are off: Longhorn, whose x is y"),
         ),
     ];
     held_as(table);

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kubesim::{ETCD_VERSIONS, Etcd, EtcdFault};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -20,6 +19,7 @@ use super::super::facts::{Data, EtcdFacts, Kubernetes, ListedMemberFacts, Readyz
 use super::super::rule::{Margin, judge, successor};
 use crate::margin::facts::LARGEST_BYTES;
 use crate::margin::facts::Paths;
+use crate::tests::http::{self, Answer, http, respond};
 
 const SETTINGS: EtcdSettings = EtcdSettings { metrics: "--metrics", gateway: "--gateway", data: "--data" };
 const MEMBERS: &str = r#"{"header":{"cluster_id":"17495100640981928781","member_id":"10276657743932975437"},"members":[
@@ -157,37 +157,10 @@ async fn u4_leadership_is_moved_and_a_failure_is_in_words() {
     assert!(error.contains("; then ask etcd who leads"), "{error}");
 }
 
-/// Reads one request, then sends `answer` as it is; an empty one keeps the client waiting.
-async fn respond(mut socket: impl AsyncRead + AsyncWrite + Unpin, answer: &[u8]) {
-    let (mut request, mut byte) = (vec![], [0]);
-    while !request.ends_with(b"\r\n\r\n") && socket.read(&mut byte).await.is_ok_and(|read| read > 0) {
-        request.extend(byte);
-    }
-    if answer.is_empty() {
-        return std::future::pending().await;
-    }
-    // A client that has read enough hangs up.
-    drop(socket.write_all(answer).await);
-    drop(socket.shutdown().await);
-}
-
-fn http(code: u16, body: &str) -> Vec<u8> {
-    format!("HTTP/1.1 {code} x\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
-        .into_bytes()
-}
-
-async fn server(owner: &mut JoinSet<()>, answer: Vec<u8>) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    owner.spawn(async move {
-        let mut open = JoinSet::new();
-        loop {
-            let (socket, _) = listener.accept().await.unwrap();
-            let answer = answer.clone();
-            open.spawn(async move { respond(socket, &answer).await });
-        }
-    });
-    address
+/// The address of a server with this one answer.
+async fn server(owner: &mut JoinSet<()>, answer: Answer) -> String {
+    let at = http::server(owner, ([127, 0, 0, 1], 0).into(), move |_, _| answer.clone()).await;
+    format!("http://{at}")
 }
 
 #[tokio::test]
@@ -203,7 +176,7 @@ async fn an_answer_that_is_not_etcds_is_reported_with_what_where_and_what_to_set
             "not what the API",
         ),
         (http(200, "{}"), "etcd_server_id is missing", "", "\"\" is not the id of a member"),
-        (b"SSH-2.0-x\r\n".to_vec(), "invalid HTTP", "invalid HTTP", "invalid HTTP"),
+        (Answer::Text("SSH-2.0-x\r\n".to_owned()), "invalid HTTP", "invalid HTTP", "invalid HTTP"),
         (http(404, "no such page"), "404: no such page", "404: no such page", "404: no such page"),
         (http(503, "[+]a ok\n[-]b failed: c\n"), "503", "[-]b failed: c", "503"),
         (http(200, &long), "length limit exceeded", "length limit exceeded", "length limit exceeded"),
@@ -241,7 +214,7 @@ async fn an_answer_that_is_not_etcds_is_reported_with_what_where_and_what_to_set
 async fn a_server_that_does_not_answer_is_given_up_after_the_limit() {
     let (root, _files) = k3s();
     let mut servers = JoinSet::new();
-    let at = server(&mut servers, vec![]).await;
+    let at = server(&mut servers, Answer::Silence).await;
     let source = source(root.path(), at.clone(), at);
     let now = kubeapi::mock::clock();
     let begun = now();
@@ -285,7 +258,7 @@ async fn careful_server(owner: &mut JoinSet<()>) -> String {
         loop {
             let (socket, _) = listener.accept().await.unwrap();
             if let Ok(socket) = acceptor.accept(socket).await {
-                respond(socket, &http(200, MEMBERS)).await;
+                respond(socket, |_, _| http(200, MEMBERS)).await;
             }
         }
     });

@@ -21,6 +21,11 @@ pub(super) fn voter(status: &str, reason: &str) -> EtcdIsVoter {
     }
 }
 
+/// A node whose `EtcdIsVoter` says this.
+fn says(status: &'static str, reason: &'static str) -> impl FnOnce(&mut ServerNode) {
+    move |it| it.voter = Some(voter(status, reason))
+}
+
 fn is_voter() -> EtcdIsVoter {
     voter("True", "MemberNotLearner")
 }
@@ -68,6 +73,18 @@ pub(super) fn metrics(servers: u64, change: impl FnOnce(&mut Metrics)) -> EtcdFa
     but(servers, |facts| change(facts.own.metrics.as_mut().unwrap()))
 }
 
+fn own(servers: u64, change: impl FnOnce(&mut OwnEtcd)) -> EtcdFacts {
+    but(servers, |facts| change(&mut facts.own))
+}
+
+fn members(servers: u64, change: impl FnOnce(&mut Vec<ListedMemberFacts>)) -> EtcdFacts {
+    own(servers, |own| change(&mut own.members.as_mut().unwrap().members))
+}
+
+fn words(servers: u64, words: &[(&str, bool)]) -> EtcdFacts {
+    but(servers, |facts| facts.words.extend(words.iter().map(|(node, is)| word(node, *is))))
+}
+
 fn node(servers: u64, nth: usize, change: impl FnOnce(&mut ServerNode)) -> EtcdFacts {
     but(servers, |facts| change(of(facts, nth)))
 }
@@ -80,11 +97,6 @@ fn of(facts: &mut EtcdFacts, nth: usize) -> &mut ServerNode {
 /// Whether etcd on n1 is connected to this member.
 fn stream(facts: &mut EtcdFacts, id: u64, up: bool) {
     facts.own.metrics.as_mut().unwrap().streams.insert(id, up);
-}
-
-/// The same without port 2382.
-fn no_gateway(servers: u64) -> EtcdFacts {
-    but(servers, |facts| facts.own.members = Err("port 2382 refused".to_owned()))
 }
 
 fn no_api(servers: u64, change: impl FnOnce(&mut EtcdFacts)) -> EtcdFacts {
@@ -173,17 +185,14 @@ fn u3_whoever_is_no_member_or_the_only_one_has_no_quorum_to_keep() {
     };
     check(vec![
         (cluster(1), Void("only etcd server: the Kubernetes API is not available while it is down")),
-        (but(1, |it| it.own.alarms = Ok(vec!["NOSPACE".to_owned()])), Void("alarm NOSPACE")),
+        (own(1, |it| it.alarms = Ok(vec!["NOSPACE".to_owned()])), Void("alarm NOSPACE")),
         (
-            but(1, |it| it.own.members = Err("refused".to_owned())),
+            own(1, |it| it.members = Err("refused".to_owned())),
             No("etcd 3.5.16 on node n1 are not known: refused"),
         ),
-        (but(1, |it| it.own.metrics = Err("port 2381 refused".to_owned())), No("port 2381 refused")),
+        (own(1, |it| it.metrics = Err("port 2381 refused".to_owned())), No("port 2381 refused")),
         // Somebody joins, and is no node yet; a stream to it says nothing.
-        (
-            but(1, |it| it.own.members.as_mut().unwrap().members.push(member(2))),
-            No("2 members, but nodes with its role label: 1 ("),
-        ),
+        (members(1, |it| it.push(member(2))), No("2 members, but nodes with its role label: 1 (")),
         (but(1, |it| stream(it, 2, true)), Void("only etcd server")),
         (but(3, kine), Void("without etcd (kine or another machine): no quorum to keep; 2 other servers")),
         (
@@ -200,9 +209,9 @@ fn u3_whoever_is_no_member_or_the_only_one_has_no_quorum_to_keep() {
             }),
             Void("node w1 is no server"),
         ),
-        (but(3, |it| it.own.data = absent()), No("role label of etcd, but no data of etcd: /x is not there")),
+        (own(3, |it| it.data = absent()), No("role label of etcd, but no data of etcd: /x is not there")),
         (node(3, 1, |it| it.etcd = false), No("has data of etcd, but not the role label")),
-        (but(3, |it| it.own.data = Err("/x: permission denied".to_owned())), No("permission denied")),
+        (own(3, |it| it.data = Err("/x: permission denied".to_owned())), No("permission denied")),
         (but(3, |it| it.node = "n9".to_owned()), No("n9 is not among the nodes")),
     ]);
 }
@@ -211,12 +220,15 @@ fn u3_whoever_is_no_member_or_the_only_one_has_no_quorum_to_keep() {
 fn u3_a_source_that_cannot_be_read_means_no() {
     let no = || Err("port 2381 refused; set X".to_owned());
     check(vec![
-        (but(3, |it| it.own.metrics = Err("port 2381 refused; set X".to_owned())), No("refused; set X")),
-        (but(3, |it| it.own.readyz = Err("slow".to_owned())), No("slow")),
-        (but(3, |it| it.own.alarms = no()), No("alarms cannot be read: port 2381 refused")),
+        (own(3, |it| it.metrics = Err("port 2381 refused; set X".to_owned())), No("refused; set X")),
+        (own(3, |it| it.readyz = Err("slow".to_owned())), No("slow")),
+        (own(3, |it| it.alarms = no()), No("alarms cannot be read: port 2381 refused")),
         (but(3, |it| it.kubernetes = Kubernetes::Unreadable("403".to_owned())), No("Kubernetes: 403")),
         // Nothing else says who the members are: neither the nodes nor the streams.
-        (no_gateway(3), No("the members of etcd 3.5.16 on node n1 are not known: port 2382 refused")),
+        (
+            own(3, |it| it.members = Err("port 2382 refused".to_owned())),
+            No("the members of etcd 3.5.16 on node n1 are not known: port 2382 refused"),
+        ),
         (
             but(3, |it| of(it, 3).voter = None),
             No("n3 has no agent that answers and no condition EtcdIsVoter"),
@@ -296,23 +308,14 @@ fn u3_learners_alarms_no_leader_and_two_servers_mean_no() {
     check(vec![
         (cluster(2), No("two voters and needs both")),
         (metrics(3, |it| it.is_learner = true), No("n1 is still a learner")),
-        (
-            but(3, |it| it.own.members.as_mut().unwrap().members[2].learner = true),
-            No("member 3 n3-00000003 is a learner"),
-        ),
-        (
-            node(3, 3, |it| it.voter = Some(voter("False", "MemberIsLearner"))),
-            No("n3 is still a learner (EtcdIsVoter)"),
-        ),
-        (
-            but(3, |it| it.own.members.as_mut().unwrap().members[2].name.clear()),
-            No("3 was added and never started"),
-        ),
-        (but(3, |it| it.own.alarms = Ok(vec!["NOSPACE".to_owned()])), No("alarm NOSPACE; free disk space")),
-        (but(3, |it| it.own.alarms = Ok(vec!["CORRUPT".to_owned()])), No("alarm CORRUPT")),
+        (members(3, |it| it[2].learner = true), No("member 3 n3-00000003 is a learner")),
+        (node(3, 3, says("False", "MemberIsLearner")), No("n3 is still a learner (EtcdIsVoter)")),
+        (members(3, |it| it[2].name.clear()), No("3 was added and never started")),
+        (own(3, |it| it.alarms = Ok(vec!["NOSPACE".to_owned()])), No("alarm NOSPACE; free disk space")),
+        (own(3, |it| it.alarms = Ok(vec!["CORRUPT".to_owned()])), No("alarm CORRUPT")),
         (metrics(3, |it| it.has_leader = false), No("has no leader")),
         // Sick here, with and without a leader.
-        (but(3, |it| it.own.readyz = Ok(Readyz::NotReady("[-]x failed".to_owned()))), Spare(3, 2, 2)),
+        (own(3, |it| it.readyz = Ok(Readyz::NotReady("[-]x failed".to_owned()))), Spare(3, 2, 2)),
         (
             but(3, |it| {
                 it.own.readyz = Ok(Readyz::NotReady("[-]x failed".to_owned()));
@@ -333,15 +336,9 @@ fn u3_sources_that_differ_mean_no() {
         // Never reached is not connected; what the list does not name is no member, whatever is connected.
         (metrics(3, |it| it.streams.retain(|id, _| *id != 3)), No("n3 (no connection to it)")),
         (metrics(3, |it| it.streams.extend([(0xab, true)])), Spare(3, 3, 2)),
-        (
-            but(3, |it| it.own.members.as_mut().unwrap().members.truncate(2)),
-            No("etcd has 2 members, but nodes with its role label: 3"),
-        ),
-        (but(3, |it| drop(it.own.members.as_mut().unwrap().members.remove(0))), No("is none of them")),
-        (
-            but(3, |it| it.own.members.as_mut().unwrap().members.push(member(3))),
-            No("names 4 members, 3 different ones"),
-        ),
+        (members(3, |it| it.truncate(2)), No("etcd has 2 members, but nodes with its role label: 3")),
+        (members(3, |it| drop(it.remove(0))), No("is none of them")),
+        (members(3, |it| it.push(member(3))), No("names 4 members, 3 different ones")),
         (
             node(3, 3, |it| it.etcd = false),
             No("etcd has 3 members, but nodes with its role label: 2 (n1, n2)"),
@@ -367,10 +364,7 @@ fn u3_sources_that_differ_mean_no() {
             }),
             No("agent of node n3 says that its etcd is healthy, but etcd here has no connection"),
         ),
-        (
-            node(3, 1, |it| it.voter = Some(voter("False", "Unhealthy"))),
-            No("n1 says that its etcd is unhealthy: its words"),
-        ),
+        (node(3, 1, says("False", "Unhealthy")), No("n1 says that its etcd is unhealthy: its words")),
         (
             but(3, |it| {
                 of(it, 1).voter = Some(voter("False", "Unhealthy"));
@@ -403,18 +397,9 @@ fn u3_peers_are_judged_by_their_agents_and_else_by_their_nodes() {
             }),
             Spare(3, 3, 2),
         ),
-        (
-            but(3, |it| it.words.push(word("n3", false))),
-            No("n3 (its agent says that its etcd is not healthy)"),
-        ),
-        (
-            but(3, |it| it.words.extend([word("n3", true), word("n3", false)])),
-            No("n3 (its agent says that its etcd is not healthy)"),
-        ),
-        (
-            but(3, |it| it.words.extend([word("n3", false), word("n3", true)])),
-            No("n3 (its agent says that its etcd is not healthy)"),
-        ),
+        (words(3, &[("n3", false)]), No("n3 (its agent says that its etcd is not healthy)")),
+        (words(3, &[("n3", true), ("n3", false)]), No("n3 (its agent says that its etcd is not healthy)")),
+        (words(3, &[("n3", false), ("n3", true)]), No("n3 (its agent says that its etcd is not healthy)")),
         // EtcdIsVoter is a second opinion that may only say no, also beside the agent's word.
         (
             but(5, |it| {
@@ -423,21 +408,16 @@ fn u3_peers_are_judged_by_their_agents_and_else_by_their_nodes() {
             }),
             No("n3 says that its etcd is unhealthy: its words; see `kubectl describe node n3`"),
         ),
-        (
-            node(3, 3, |it| it.voter = Some(voter("False", "NotAMember"))),
-            No("n3 has the role label of etcd, but is no"),
-        ),
-        (node(3, 3, |it| it.voter = Some(voter("Unknown", ""))), No("n3 is Unknown/")),
-        (node(3, 3, |it| it.voter = Some(voter("True", "Odd"))), No("n3 is True/Odd")),
+        (node(3, 3, says("False", "NotAMember")), No("n3 has the role label of etcd, but is no")),
+        (node(3, 3, says("Unknown", "")), No("n3 is Unknown/")),
+        (node(3, 3, says("True", "Odd")), No("n3 is True/Odd")),
         (node(3, 3, |it| it.voter = stale), No("EtcdIsVoter of node n3 is stale: not written for 11 min")),
     ]);
 }
 
 #[test]
 fn u4_leadership_moves_to_a_healthy_voter_that_does_not_go_next() {
-    let verdict = judge(&but(5, |it| {
-        it.words.push(word("n2", false));
-    }));
+    let verdict = judge(&words(5, &[("n2", false)]));
     let names: Vec<&str> = verdict.may_lead.iter().map(|(node, _)| node.as_str()).collect();
     assert_eq!(names, ["n3", "n4", "n5"]);
     let next = |names: &[&str]| {

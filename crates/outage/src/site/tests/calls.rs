@@ -45,7 +45,7 @@ fn replicas(sim: &Sim, resource: &str, name: &str) -> (i64, Option<String>) {
     (it["spec"]["replicas"].as_i64().unwrap(), mark)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn u13_applications_with_volumes_go_and_come_back_to_the_saved_values_unless_somebody_changed_them() {
     let (sim, cluster) = cluster();
     let down = ["deployments shop/db 0", "statefulsets shop/queue 0"];
@@ -68,7 +68,7 @@ async fn u13_applications_with_volumes_go_and_come_back_to_the_saved_values_unle
     assert_eq!(scale_all(&cluster, &SitePhase::Restoring, "op").await, [""; 0]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_lost_race_changes_nothing() {
     let (sim, cluster) = cluster();
     let work = find(&cluster, &SitePhase::Stopping, "op").await.unwrap().work;
@@ -79,7 +79,7 @@ async fn a_lost_race_changes_nothing() {
     assert!(scale(&cluster, &work[1]).await.is_err());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_in_the_way_is_named_and_what_is_not_installed_is_not_there() {
     let (sim, cluster) = cluster();
     for need in [&SitePhase::Stopping, &SitePhase::Detaching, &SitePhase::Starting] {

@@ -7,11 +7,11 @@ use std::time::Duration;
 use step::Dice;
 
 use super::super::coordinate;
-use super::super::member::{self, GOING_LIMIT, LeaseReading, LocalSite, OwnIdentity, SiteFacts};
-use super::super::operator::{self, SiteRequest};
-use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
+use super::super::member::{self, GOING_LIMIT, LeaseReading, LocalSite, SiteFacts};
+use super::super::operator;
+use super::super::record::{Ack, NodeStep, SiteKind, SitePhase, SiteRecord};
 use super::super::record::{MachineAction, MachineSeen, Machines, RunStrategy};
-use super::restart;
+use super::restart::{own, said, wish_of_all};
 use crate::site::record::{Move, NODE_LIMIT, PhaseReadings, ScaledWorkload};
 use crate::turn::record::TurnRecord;
 use crate::turn::rule::TurnNode;
@@ -78,15 +78,14 @@ impl Site3 {
             dice: Dice::new(seed),
             kind: kind.clone(),
         };
-        let wish = SiteRequest { kind, by: said(), although_held: false, ..restart::wish() };
-        site.record = operator::begin(&site.record, &wish, &site.nodes()).unwrap();
+        site.record = operator::begin(&site.record, &wish_of_all(kind), &site.nodes()).unwrap();
         site
     }
 
     fn nodes(&self) -> Vec<TurnNode> {
         let node = |(at, it): (usize, &Machine)| TurnNode {
             name: name(at),
-            uid: format!("u{at}"),
+            uid: format!("uid-n{at}"),
             boot_id: format!("b{}", it.boot),
             ready: it.up,
             unschedulable: it.cordoned,
@@ -153,11 +152,7 @@ impl Site3 {
             Some(_) | None => (LeaseReading::Silent("no quorum".to_owned()), 0),
         };
         let nodes = self.nodes();
-        let own = OwnIdentity {
-            node: name(at),
-            uid: format!("u{at}"),
-            boot_id: format!("b{}", self.machines[at].boot),
-        };
+        let own = own(&name(at), &format!("b{}", self.machines[at].boot));
         let gone: BTreeSet<String> = match &word {
             LeaseReading::Site(site) => {
                 let gone = site.nodes.iter().filter(|it| coordinate::is_gone(site, it, &nodes));
@@ -360,15 +355,6 @@ fn vm(seed: u64) -> MachineSeen {
         alive: true,
         stopping: false,
         starting: false,
-    }
-}
-
-fn said() -> OperatorStatement {
-    OperatorStatement {
-        who: "operator".to_owned(),
-        why: "power work".to_owned(),
-        when: String::new(),
-        phase: String::new(),
     }
 }
 

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::super::calls::act;
 use super::super::calls::find;
 use super::super::coordinate::next;
-use super::super::operator::{SiteRequest, begin, current, pass};
-use super::super::record::{OperatorStatement, SiteKind, SitePhase, SiteRecord};
-use super::restart;
+use super::super::operator::{begun, pass};
+use super::super::record::{SiteKind, SitePhase, SiteRecord};
+use super::restart::{now, record, said, wish_of_all};
 use crate::site::record::Move;
 use crate::turn::record::TurnRecord;
 
@@ -23,14 +23,6 @@ struct Place {
     sim: Sim,
     cluster: ApiClient,
     site: SiteRecord,
-}
-
-fn said() -> OperatorStatement {
-    OperatorStatement {
-        who: "operator".to_owned(),
-        why: "power work".to_owned(),
-        ..OperatorStatement::default()
-    }
 }
 
 fn annotation(object: &Value) -> Option<Value> {
@@ -55,11 +47,10 @@ impl Place {
             guests += replicas;
         }
         let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
-        let (kind, by) = (SiteKind::Shutdown, said());
-        let wish = SiteRequest { kind, by, although_held: false, ..restart::wish() };
+        let wish = wish_of_all(SiteKind::Shutdown);
         let nodes: Vec<_> =
             crate::calls::glance(&cluster).await.unwrap().into_iter().map(|(node, _)| node).collect();
-        let mut site = current(&begin(&TurnRecord::default(), &wish, &nodes).unwrap()).unwrap().unwrap();
+        let mut site = begun(&TurnRecord::default(), &wish, &nodes).unwrap();
         site.phase = SitePhase::Stopping;
         let place = Self { sim, cluster, site };
         place.until_running(guests).await;
@@ -157,17 +148,19 @@ async fn u13_machines_are_stopped_as_their_run_strategy_asks_and_started_as_they
     assert_eq!(place.site.phase, SitePhase::Detaching);
     let launcher = |it: &Value| it["metadata"]["labels"]["kubevirt.io"] == "virt-launcher";
     assert!(place.sim.list(GUESTS).is_empty() && !place.sim.list("pods").iter().any(launcher));
-    for (resource, name, spec) in [
-        (VMS, "always", r#""Halted" was {"runStrategy":"Always"}"#),
-        (VMS, "once", r#""Halted" was {"runStrategy":"Once"}"#),
-        (VMS, "manual", r#""Manual" was {"runStrategy":"Manual"}"#),
-        (VMS, "rerun", r#""RerunOnFailure" was {"runStrategy":"RerunOnFailure"}"#),
-        (VMS, "older", r#""Halted" was {"runStrategy":"RerunOnFailure"}"#),
-        (VMS, "off", r#""Halted""#),
-        (VMS, "form", r#"false was {"running":true}"#),
-        (SETS, "app", r#"0 was {"replicas":2}"#),
-    ] {
-        assert_eq!(place.spec(resource, name), spec, "{name}");
+    // What each is to be while the site is off, and as it was.
+    let specs = [
+        (VMS, "always", r#""Halted" was {"runStrategy":"Always"}"#, r#""Always""#),
+        (VMS, "once", r#""Halted" was {"runStrategy":"Once"}"#, r#""Once""#),
+        (VMS, "manual", r#""Manual" was {"runStrategy":"Manual"}"#, r#""Manual""#),
+        (VMS, "rerun", r#""RerunOnFailure" was {"runStrategy":"RerunOnFailure"}"#, r#""RerunOnFailure""#),
+        (VMS, "older", r#""Halted" was {"runStrategy":"RerunOnFailure"}"#, r#""RerunOnFailure""#),
+        (VMS, "off", r#""Halted""#, r#""Halted""#),
+        (VMS, "form", r#"false was {"running":true}"#, "true"),
+        (SETS, "app", r#"0 was {"replicas":2}"#, "2"),
+    ];
+    for (resource, name, off, _) in specs {
+        assert_eq!(place.spec(resource, name), off, "{name}");
     }
     assert_eq!(
         (place.asked("stop"), place.asked("start")),
@@ -184,17 +177,8 @@ async fn u13_machines_are_stopped_as_their_run_strategy_asks_and_started_as_they
     assert_eq!(order, noted);
     assert_eq!(steps, [5, 1, 1], "the other two while the first ones are on their way up");
     place.until_running(8).await;
-    for (resource, name, spec) in [
-        (VMS, "always", r#""Always""#),
-        (VMS, "once", r#""Once""#),
-        (VMS, "manual", r#""Manual""#),
-        (VMS, "rerun", r#""RerunOnFailure""#),
-        (VMS, "older", r#""RerunOnFailure""#),
-        (VMS, "off", r#""Halted""#),
-        (VMS, "form", "true"),
-        (SETS, "app", "2"),
-    ] {
-        assert_eq!(place.spec(resource, name), spec, "{name}");
+    for (resource, name, _, on) in specs {
+        assert_eq!(place.spec(resource, name), on, "{name}");
     }
     assert_eq!((place.asked("stop"), place.asked("start")), (3, 2));
 }
@@ -260,8 +244,7 @@ async fn u13_a_guest_that_nobody_owns_is_named_and_holds_the_site_until_a_person
         "{waits}"
     );
     assert!(step.contains("kubectl -n lab delete vmi loose"), "{step}");
-    let record = TurnRecord { mode: Some(place.site.mode().unwrap()), ..TurnRecord::default() };
-    let passed = current(&pass(&record, &SitePhase::Stopping, None, &said()).unwrap()).unwrap().unwrap();
+    let passed = now(&pass(&record(&place.site), &SitePhase::Stopping, None, &said()).unwrap());
     let found = find(&place.cluster, &passed.phase, "op").await.unwrap();
     assert!(matches!(next(&passed, &[], &found), Move::To(it) if it.phase == SitePhase::Detaching));
     // Machines that may go down with their nodes are not asked at all.

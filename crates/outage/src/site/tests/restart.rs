@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::coordinate::next;
 use super::super::member::{self, LeaseReading, LocalSite, OwnIdentity, Reboot, SiteFacts};
-use super::super::operator::{SiteRequest, begin, cancel, current, hear, last_restart, pass};
+use super::super::operator::{SiteRequest, begin, begun, cancel, current, hear, last_restart, pass};
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use super::super::restart::{REBUILD_LIMIT, WELL, plan};
 use crate::site::record::{Move, NODE_LIMIT, PhaseReadings};
@@ -43,14 +43,27 @@ pub(super) fn wish() -> SiteRequest {
     }
 }
 
+/// The same for a shutdown or reboot of all nodes at once.
+pub(super) fn wish_of_all(kind: SiteKind) -> SiteRequest {
+    SiteRequest { kind, although_held: false, ..wish() }
+}
+
+pub(super) fn own(node: &str, boot_id: &str) -> OwnIdentity {
+    OwnIdentity { node: node.to_owned(), uid: format!("uid-{node}"), boot_id: boot_id.to_owned() }
+}
+
+/// The operation that is in progress.
+pub(super) fn now(record: &TurnRecord) -> SiteRecord {
+    current(record).unwrap().unwrap()
+}
+
 pub(super) fn ack(node: &str, step: NodeStep) -> Ack {
     Ack { since: "then".to_owned(), ..Ack::of(node, &format!("uid-{node}"), "b1", step) }
 }
 
 /// A restart in which all nodes wait, and `a` leads etcd.
 fn site() -> SiteRecord {
-    let record = begin(&TurnRecord::default(), &wish(), &nodes()).unwrap();
-    let mut site = current(&record).unwrap().unwrap();
+    let mut site = begun(&TurnRecord::default(), &wish(), &nodes()).unwrap();
     for node in ["a", "b", "t", "w1", "w2"] {
         site.hear(Ack { leads: node == "a", ..ack(node, NodeStep::Seen) });
     }
@@ -82,7 +95,7 @@ type Row = (NodeStep, bool, PhaseReadings, Result<(NodeStep, SitePhase), &'stati
 
 #[test]
 fn v3_workers_go_first_then_the_tie_breaker_and_whoever_leads_etcd_now_goes_last() {
-    let begun = current(&begin(&TurnRecord::default(), &wish(), &nodes()).unwrap()).unwrap().unwrap();
+    let begun = begun(&TurnRecord::default(), &wish(), &nodes()).unwrap();
     assert_eq!(begun.order, ["w1", "w2", "t", "a", "b"], "it can be read before anything begins");
     assert_eq!(begun.phase, SitePhase::Restarting);
     let mut site = site();
@@ -130,6 +143,7 @@ fn v3_no_server_goes_before_each_server_that_is_there_has_said_whether_it_leads(
 /// The next move at each step of the node that goes: words that it waits with, or the step and phase that follow.
 #[test]
 fn v3_a_node_is_waited_for_verified_and_only_then_the_next_one_goes() {
+    use NodeStep::{Booted, Done, Draining, Failed, Going, Open, Verifying};
     let none = PhaseReadings::default;
     let late = || PhaseReadings { lasted: NODE_LIMIT, ..none() };
     let held = || PhaseReadings { holders: vec!["w1".to_owned()], ..none() };
@@ -137,32 +151,30 @@ fn v3_a_node_is_waited_for_verified_and_only_then_the_next_one_goes() {
     let rebuilt =
         |lasted| PhaseReadings { lasted, well: WELL, rebuilding: vec!["pvc-1".to_owned()], ..none() };
     let well = |well| PhaseReadings { well, verified: "11 layers pass".to_owned(), ..none() };
+    let stops = || Ok((Failed, SitePhase::Stopped));
+    let continues = |step| Ok((step, SitePhase::Restarting));
+    let rebuilds = "volumes to be made again with node w1 back: pvc-1";
     let rows: Vec<Row> = vec![
-        (NodeStep::Draining, true, none(), Err("node w1 to be drained")),
-        (NodeStep::Draining, true, late(), Err("node w1 to be drained")),
-        (NodeStep::Draining, false, none(), Err("node w1 to be Ready; after 15 min")),
-        (NodeStep::Draining, false, late(), Ok((NodeStep::Failed, SitePhase::Stopped))),
-        (NodeStep::Going, true, none(), Err("node w1 to reboot")),
-        (NodeStep::Going, true, late(), Ok((NodeStep::Failed, SitePhase::Stopped))),
-        (NodeStep::Going, false, none(), Err("node w1 to be Ready")),
-        (NodeStep::Going, false, late(), Ok((NodeStep::Failed, SitePhase::Stopped))),
+        (Draining, true, none(), Err("node w1 to be drained")),
+        (Draining, true, late(), Err("node w1 to be drained")),
+        (Draining, false, none(), Err("node w1 to be Ready; after 15 min")),
+        (Draining, false, late(), stops()),
+        (Going, true, none(), Err("node w1 to reboot")),
+        (Going, true, late(), stops()),
+        (Going, false, none(), Err("node w1 to be Ready")),
+        (Going, false, late(), stops()),
         // Storage that is rebuilt takes its time; what it waits for is shown.
-        (NodeStep::Booted, true, late(), Err("the checks after boot of node w1")),
-        (NodeStep::Booted, false, late(), Ok((NodeStep::Failed, SitePhase::Stopped))),
-        (NodeStep::Open, true, held(), Err("the turn of node w1 to end")),
-        (NodeStep::Open, true, none(), Ok((NodeStep::Verifying, SitePhase::Restarting))),
-        (NodeStep::Verifying, true, well(Duration::ZERO), Err("stay well for 5 s with node w1 back")),
-        (NodeStep::Verifying, true, sick(Duration::ZERO), Err("well with node w1 back: nodes fail: w2")),
-        (NodeStep::Verifying, true, sick(NODE_LIMIT), Ok((NodeStep::Failed, SitePhase::Stopped))),
-        (
-            NodeStep::Verifying,
-            true,
-            rebuilt(NODE_LIMIT),
-            Err("volumes to be made again with node w1 back: pvc-1"),
-        ),
-        (NodeStep::Verifying, true, rebuilt(REBUILD_LIMIT), Ok((NodeStep::Failed, SitePhase::Stopped))),
-        (NodeStep::Verifying, true, well(WELL), Ok((NodeStep::Done, SitePhase::Restarting))),
-        (NodeStep::Failed, true, none(), Ok((NodeStep::Failed, SitePhase::Stopped))),
+        (Booted, true, late(), Err("the checks after boot of node w1")),
+        (Booted, false, late(), stops()),
+        (Open, true, held(), Err("the turn of node w1 to end")),
+        (Open, true, none(), continues(Verifying)),
+        (Verifying, true, well(Duration::ZERO), Err("stay well for 5 s with node w1 back")),
+        (Verifying, true, sick(Duration::ZERO), Err("well with node w1 back: nodes fail: w2")),
+        (Verifying, true, sick(NODE_LIMIT), stops()),
+        (Verifying, true, rebuilt(NODE_LIMIT), Err(rebuilds)),
+        (Verifying, true, rebuilt(REBUILD_LIMIT), stops()),
+        (Verifying, true, well(WELL), continues(Done)),
+        (Failed, true, none(), stops()),
     ];
     for (step, there, found, expected) in rows {
         let mut nodes = nodes();
@@ -178,7 +190,7 @@ fn v3_a_node_is_waited_for_verified_and_only_then_the_next_one_goes() {
                 let nobody_else = |it: &&Ack| it.node != "w1" && it.step != NodeStep::Seen;
                 assert_eq!(site.seen.iter().find(nobody_else), None, "{what}: nobody else goes");
                 let ack = site.ack("w1").unwrap();
-                assert_eq!(ack.verified.is_empty(), step != NodeStep::Done, "{what}");
+                assert_eq!(ack.verified.is_empty(), step != Done, "{what}");
                 assert_eq!(
                     phase == SitePhase::Stopped,
                     site.waits.starts_with("node w1: ") && !site.next.is_empty()
@@ -188,15 +200,15 @@ fn v3_a_node_is_waited_for_verified_and_only_then_the_next_one_goes() {
         }
     }
     let deleted: Vec<TurnNode> = nodes().into_iter().filter(|it| it.name != "w1").collect();
-    for step in [NodeStep::Seen, NodeStep::Draining, NodeStep::Failed] {
+    for step in [NodeStep::Seen, Draining, Failed] {
         let site = to(&at(step), &deleted, &none());
         assert_eq!(site.step("w1"), Some(&NodeStep::Skipped));
         assert!(site.ack("w1").unwrap().verified.contains("was deleted"));
-        assert_eq!(to(&site, &deleted, &none()).step("w2"), Some(&NodeStep::Draining));
+        assert_eq!(to(&site, &deleted, &none()).step("w2"), Some(&Draining));
     }
-    let then = to(&at(NodeStep::Done), &nodes(), &none());
-    assert_eq!(then.step("w2"), Some(&NodeStep::Draining));
-    let stopped = SiteRecord { phase: SitePhase::Stopped, ..at(NodeStep::Failed) };
+    let then = to(&at(Done), &nodes(), &none());
+    assert_eq!(then.step("w2"), Some(&Draining));
+    let stopped = SiteRecord { phase: SitePhase::Stopped, ..at(Failed) };
     assert!(matches!(next(&stopped, &nodes(), &late()), Move::Wait(..)), "nothing starts");
 }
 
@@ -215,13 +227,12 @@ fn v3_a_person_continues_where_it_failed_and_passes_nothing_but_the_look_at_the_
         let mut site = at(failed.clone());
         site.hear(ack("w1", NodeStep::Failed));
         site.phase = SitePhase::Stopped;
-        let site =
-            current(&pass(&record(&site), &SitePhase::Stopped, None, &said()).unwrap()).unwrap().unwrap();
+        let site = now(&pass(&record(&site), &SitePhase::Stopped, None, &said()).unwrap());
         assert_eq!((site.step("w1"), &site.phase), (then.as_ref(), phase), "{failed:?}");
         assert_eq!(site.passed.len(), 1);
     }
     let restarting = |step| pass(&record(&at(step)), &SitePhase::Restarting, Some("w1"), &said());
-    let passed = current(&restarting(NodeStep::Verifying).unwrap()).unwrap().unwrap();
+    let passed = now(&restarting(NodeStep::Verifying).unwrap());
     assert_eq!(passed.step("w1"), Some(&NodeStep::Done));
     assert_eq!(passed.ack("w1").unwrap().verified, "taken as well by operator: update");
     for step in [NodeStep::Draining, NodeStep::Going, NodeStep::Booted, NodeStep::Open] {
@@ -250,10 +261,9 @@ fn v3_after_a_stop_nothing_is_ordered_before_the_cluster_is_well_or_a_person_tak
         }
     };
     let (none, sick) = (Duration::ZERO, "etcd fail: no snapshot");
-    let own = OwnIdentity { node: "w1".to_owned(), uid: "uid-w1".to_owned(), boot_id: "b1".to_owned() };
     let is_ordered = |site: &SiteRecord| {
         let word = LeaseReading::Site(Box::new(site.clone()));
-        let next = member::next(&own, None, &word, &SiteFacts::default());
+        let next = member::next(&own("w1", "b1"), None, &word, &SiteFacts::default());
         assert_eq!(next.say, site.step("w1").cloned());
         next.local.is_some()
     };
@@ -284,14 +294,13 @@ fn v3_after_a_stop_nothing_is_ordered_before_the_cluster_is_well_or_a_person_tak
                     assert_eq!(is_ordered(&to), was_ordered && phase == SitePhase::Restarting);
                     if phase == SitePhase::Stopped {
                         let again = pass(&record(&to), &phase, None, &said()).unwrap();
-                        assert_eq!(current(&again).unwrap().unwrap().phase, SitePhase::Checking);
+                        assert_eq!(now(&again).phase, SitePhase::Checking);
                     }
                 }
                 (other, expected) => panic!("{other:?}, not {expected:?}"),
             }
         }
-        let taken = pass(&record(&site), &SitePhase::Checking, None, &said()).unwrap();
-        let taken = current(&taken).unwrap().unwrap();
+        let taken = now(&pass(&record(&site), &SitePhase::Checking, None, &said()).unwrap());
         assert_eq!((&taken.phase, taken.passed[0].phase.as_str()), (&SitePhase::Restarting, "checking"));
         assert_eq!(taken.seen, site.seen);
     }
@@ -320,9 +329,9 @@ fn v3_a_second_operation_is_refused_by_name_and_what_has_ended_can_be_read() {
 fn v3_what_a_node_says_by_an_old_reading_does_not_undo_its_order() {
     let (seen, ordered) = (site(), at(NodeStep::Draining));
     let late = hear(&record(&ordered), &seen, &ack("w1", NodeStep::Seen)).unwrap();
-    assert_eq!(current(&late).unwrap().unwrap().step("w1"), Some(&NodeStep::Draining));
+    assert_eq!(now(&late).step("w1"), Some(&NodeStep::Draining));
     let heard = hear(&record(&ordered), &ordered, &ack("w1", NodeStep::Going)).unwrap();
-    let heard = current(&heard).unwrap().unwrap();
+    let heard = now(&heard);
     let past = [(NodeStep::Seen, "then".to_owned()), (NodeStep::Draining, "then".to_owned())];
     assert_eq!(
         (heard.step("w1"), heard.ack("w1").unwrap().past.as_slice()),
@@ -332,11 +341,7 @@ fn v3_what_a_node_says_by_an_old_reading_does_not_undo_its_order() {
 
 #[test]
 fn v3_a_node_takes_its_order_for_one_boot_and_is_held_by_nothing_else() {
-    let own = |boot: &str| OwnIdentity {
-        node: "w1".to_owned(),
-        uid: "uid-w1".to_owned(),
-        boot_id: boot.to_owned(),
-    };
+    let own = |boot: &str| own("w1", boot);
     let rebooting = |it: Reboot| SiteFacts { reboot: it, ..SiteFacts::default() };
     let (plain, open) = (SiteFacts::default(), SiteFacts { open: true, ..SiteFacts::default() });
     let commanded = rebooting(Reboot { commanded: true, ..Reboot::default() });
@@ -368,16 +373,8 @@ fn v3_a_node_takes_its_order_for_one_boot_and_is_held_by_nothing_else() {
         assert!(next.local.is_none_or(|it| it.released && it.boot_id == boot), "{what}");
     }
     // The API is silent: the drain has its own rule for that. After the boot nothing is ordered.
-    let local = LocalSite {
-        id: "op".to_owned(),
-        kind: SiteKind::Reboot,
-        step: NodeStep::Draining,
-        boot_id: "b1".to_owned(),
-        server: false,
-        order: vec![],
-        all_ready: false,
-        released: true,
-    };
+    let (step, boot_id, released) = (NodeStep::Draining, "b1".to_owned(), true);
+    let local = LocalSite { kind: SiteKind::Reboot, step, boot_id, released, ..LocalSite::default() };
     for (boot, goes) in [("b1", true), ("b2", false)] {
         let next =
             member::next(&own(boot), Some(&local), &LeaseReading::Silent("refused".to_owned()), &plain);

@@ -5,16 +5,16 @@ use std::time::Duration;
 use step::Dice;
 
 use super::super::coordinate::{is_coordinator, next};
-use super::super::member::{self, LeaseReading, LocalSite, OwnIdentity, Reboot, SiteFacts};
+use super::super::member::{self, LeaseReading, LocalSite, Reboot, SiteFacts};
 use super::super::operator::{advance, begin, current, hear, last_restart, pass};
 use super::super::record::{Ack, NodeStep, SitePhase, SiteRecord};
 use super::super::restart::stage;
-use super::restart::{ack, node, nodes, said, wish};
+use super::restart::{ack, node, nodes, own, said, wish};
 use crate::site::record::{Move, PhaseReadings};
 use crate::turn::record::TurnRecord;
 use crate::turn::rule::TurnNode;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Machine {
     name: &'static str,
     boot: u32,
@@ -76,11 +76,7 @@ impl Course {
             return;
         }
         let (on, read) = (self.versions[at], machine.read.clone());
-        let own = OwnIdentity {
-            node: machine.name.to_owned(),
-            uid: format!("uid-{}", machine.name),
-            boot_id: format!("b{}", machine.boot),
-        };
+        let own = own(machine.name, &format!("b{}", machine.boot));
         let site = current(&read).unwrap();
         let word = site.clone().map_or(LeaseReading::Over, |it| LeaseReading::Site(Box::new(it)));
         let failed = if machine.fails && machine.ordered >= 2 { "its drain failed" } else { "" };
@@ -153,7 +149,7 @@ impl Course {
         if self.cuts > 0 && self.below(200) == 0 {
             self.cuts -= 1;
             let machine = &mut self.machines[at];
-            (machine.up, machine.ordered, machine.cordoned) = (false, 0, machine.cordoned);
+            (machine.up, machine.ordered) = (false, 0);
         }
         let down = self.machines.iter().filter(|it| !it.up && it.went > 0 || it.ordered > 2).count();
         let machine = &mut self.machines[at];
@@ -188,17 +184,7 @@ fn v3_each_node_goes_once_and_alone_whatever_is_cut_off_and_the_record_is_free_a
 
 fn restart_amid_cuts(seed: u64) {
     let names = ["a", "b", "t", "w1", "w2"];
-    let machine = |name| Machine {
-        name,
-        boot: 1,
-        up: true,
-        disk: None,
-        ordered: 0,
-        went: 0,
-        fails: false,
-        cordoned: false,
-        read: TurnRecord::default(),
-    };
+    let machine = |name| Machine { name, boot: 1, up: true, ..Machine::default() };
     let mut course = Course {
         machines: names.map(machine).into(),
         record: begin(&TurnRecord::default(), &wish(), &nodes()).unwrap(),

@@ -4,30 +4,20 @@ use std::time::Duration;
 
 use super::super::coordinate::{is_coordinator, next};
 use super::super::member::{self, GOING_LIMIT, LeaseReading, LocalSite, Next, OwnIdentity, SiteFacts};
-use super::super::operator::{SiteRequest, begin, cancel, current, pass};
-use super::super::record::Machines;
+use super::super::operator::{SiteRequest, begin, begun, cancel, pass};
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
-use super::restart::{self, node, record};
+use super::restart::{node, now, own, record, said, wish_of_all};
 use crate::site::record::{Move, NODE_LIMIT, PhaseReadings};
 use crate::turn::pulses::Pulse;
 use crate::turn::record::{Class, Holder, Op, Phase, TurnRecord};
 use crate::turn::rule::{OperatorRefusal, TurnNode};
-
-fn said() -> OperatorStatement {
-    OperatorStatement {
-        who: "operator".to_owned(),
-        why: "power work".to_owned(),
-        when: "2026-03-14T09:30:00Z".to_owned(),
-        phase: String::new(),
-    }
-}
 
 fn nodes() -> Vec<TurnNode> {
     ["a", "b", "t", "w"].map(node).to_vec()
 }
 
 fn wish() -> SiteRequest {
-    SiteRequest { kind: SiteKind::Shutdown, by: said(), although_held: false, ..restart::wish() }
+    wish_of_all(SiteKind::Shutdown)
 }
 
 fn ack(node: &str, step: NodeStep) -> Ack {
@@ -36,8 +26,7 @@ fn ack(node: &str, step: NodeStep) -> Ack {
 
 /// The operation in this phase, each node at this step.
 fn site(phase: SitePhase, step: &NodeStep) -> SiteRecord {
-    let record = begin(&TurnRecord::default(), &wish(), &nodes()).unwrap();
-    let mut site = current(&record).unwrap().unwrap();
+    let mut site = begun(&TurnRecord::default(), &wish(), &nodes()).unwrap();
     for node in ["a", "b", "t", "w"] {
         site.hear(ack(node, step.clone()));
     }
@@ -72,8 +61,7 @@ fn an_operation_begins_only_while_nobody_holds_a_turn_and_ends_only_before_the_s
     assert!(why(begin(&free, &wish(), &[])).contains("no nodes"));
     let begun = begin(&free, &wish(), &nodes()).unwrap();
     assert!(why(begin(&begun, &wish(), &nodes())).contains("shutdown (op) is in progress"));
-    let classes: Vec<Class> =
-        current(&begun).unwrap().unwrap().nodes.into_iter().map(|it| it.class).collect();
+    let classes: Vec<Class> = now(&begun).nodes.into_iter().map(|it| it.class).collect();
     assert_eq!(classes, [Class::Follower, Class::Follower, Class::TieBreaker, Class::Worker]);
 
     assert!(why(cancel(&free, &said())).contains("no whole-site operation"));
@@ -87,7 +75,7 @@ fn an_operation_begins_only_while_nobody_holds_a_turn_and_ends_only_before_the_s
         let withdrawn = cancel(&record(&site(phase.clone(), &NodeStep::Cordoned)), &said());
         assert_eq!(withdrawn.is_ok(), may, "{phase:?}");
         if let Ok(withdrawn) = withdrawn {
-            let site = current(&withdrawn).unwrap().unwrap();
+            let site = now(&withdrawn);
             assert_eq!(
                 (site.phase, site.cancelled.unwrap().phase.as_str()),
                 (SitePhase::Uncordoning, phase.text())
@@ -98,9 +86,7 @@ fn an_operation_begins_only_while_nobody_holds_a_turn_and_ends_only_before_the_s
     assert!(
         why(pass(&waiting, &SitePhase::Stopping, None, &said())).contains("in phase detaching, not stopping")
     );
-    assert!(
-        current(&pass(&waiting, &SitePhase::Detaching, None, &said()).unwrap()).unwrap().unwrap().is_passed()
-    );
+    assert!(now(&pass(&waiting, &SitePhase::Detaching, None, &said()).unwrap()).is_passed());
 }
 
 #[test]
@@ -124,64 +110,41 @@ fn found(blocking: &[&str]) -> PhaseReadings {
 
 #[test]
 fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
+    use SitePhase::{Announced, Cordoning, Detaching, Restoring, ServersGoing, Starting, Stopping};
+    use SitePhase::{Uncordoning, WorkersGoing};
     let (cordoned, booted) = (NodeStep::Cordoned, NodeStep::Booted);
-    let mut late = site(SitePhase::Announced, &NodeStep::Seen);
+    let mut late = site(Announced, &NodeStep::Seen);
     late.seen.retain(|it| it.node != "w");
-    let mut slow = site(SitePhase::Cordoning, &cordoned);
+    let mut slow = site(Cordoning, &cordoned);
     slow.hear(ack("b", NodeStep::Seen));
-    let mut half = site(SitePhase::ServersGoing, &NodeStep::Going);
+    let mut half = site(ServersGoing, &NodeStep::Going);
     half.hear(ack("b", booted.clone()));
-    let mut closed = site(SitePhase::Uncordoning, &NodeStep::Open);
+    let mut closed = site(Uncordoning, &NodeStep::Open);
     closed.hear(ack("t", booted.clone()));
-    let mut missing = site(SitePhase::Starting, &booted);
+    let mut missing = site(Starting, &booted);
     missing.hear(ack("w", NodeStep::Going));
+    let back = || site(Starting, &booted);
+    let mut guests = found(&[]);
+    guests.machines.guests = vec!["shop/vm".to_owned()];
+    let address = PhaseReadings { address: "the virtual IP: to be renewed".to_owned(), ..found(&["pvc-9"]) };
+    let attached = "volumes to be detached: pv-1 on node a";
     let table = [
-        (late, found(&[]), "write the operation to their disks: w", SitePhase::Cordoning),
-        (slow, found(&[]), "nodes to be cordoned: b", SitePhase::Stopping),
-        (
-            site(SitePhase::Stopping, &cordoned),
-            PhaseReadings {
-                machines: Machines { guests: vec!["shop/vm".to_owned()], ..Machines::default() },
-                ..PhaseReadings::default()
-            },
-            "virtual machines to be off: shop/vm",
-            SitePhase::Detaching,
-        ),
-        (
-            site(SitePhase::Detaching, &cordoned),
-            found(&["pv-1 on node a"]),
-            "volumes to be detached: pv-1 on node a",
-            SitePhase::WorkersGoing,
-        ),
-        (
-            site(SitePhase::WorkersGoing, &cordoned),
-            found(&[]),
-            "workers to be off: w",
-            SitePhase::ServersGoing,
-        ),
-        (half, found(&[]), "servers to be off: a, t", SitePhase::Starting),
-        (missing, found(&[]), "nodes to come back: w; after 15 min", SitePhase::Uncordoning),
-        (
-            site(SitePhase::Starting, &booted),
-            PhaseReadings { address: "the virtual IP: to be renewed".to_owned(), ..found(&["pvc-9"]) },
-            "the virtual IP: to be renewed",
-            SitePhase::Uncordoning,
-        ),
-        (
-            site(SitePhase::Starting, &booted),
-            found(&["pvc-9"]),
-            "storage, faulted volumes: pvc-9",
-            SitePhase::Uncordoning,
-        ),
-        (closed, found(&[]), "nodes to be schedulable: t", SitePhase::Restoring),
+        (late, found(&[]), "write the operation to their disks: w", Cordoning),
+        (slow, found(&[]), "nodes to be cordoned: b", Stopping),
+        (site(Stopping, &cordoned), guests, "virtual machines to be off: shop/vm", Detaching),
+        (site(Detaching, &cordoned), found(&["pv-1 on node a"]), attached, WorkersGoing),
+        (site(WorkersGoing, &cordoned), found(&[]), "workers to be off: w", ServersGoing),
+        (half, found(&[]), "servers to be off: a, t", Starting),
+        (missing, found(&[]), "nodes to come back: w; after 15 min", Uncordoning),
+        (back(), address, "the virtual IP: to be renewed", Uncordoning),
+        (back(), found(&["pvc-9"]), "storage, faulted volumes: pvc-9", Uncordoning),
+        (closed, found(&[]), "nodes to be schedulable: t", Restoring),
     ];
     for (site, found, waits, then) in table {
         let Move::Wait(why, next_step) = next(&site, &nodes(), &found) else { panic!("{waits}") };
         assert!(why.contains(waits) && next_step.contains("zedbox"), "{why}; {next_step}");
         let passed = pass(&record(&site), &site.phase, None, &said()).unwrap();
-        let Move::To(after) = next(&current(&passed).unwrap().unwrap(), &nodes(), &found) else {
-            panic!("{waits}")
-        };
+        let Move::To(after) = next(&now(&passed), &nodes(), &found) else { panic!("{waits}") };
         assert_eq!(after.phase, then, "{waits}");
     }
 }
@@ -231,19 +194,16 @@ fn the_first_server_that_is_there_and_does_not_go_works_for_all() {
     assert_eq!(coordinator(&it, &nodes()), "w");
 }
 
+/// On the disk of a server that came so far in its boot `b1`.
+fn went(step: NodeStep) -> LocalSite {
+    let (id, kind, boot_id) = ("op".to_owned(), SiteKind::Shutdown, "b1".to_owned());
+    LocalSite { id, kind, step, boot_id, server: true, ..LocalSite::default() }
+}
+
 #[test]
 fn without_the_api_a_server_goes_by_its_own_etcd_and_never_before_it_has_the_order() {
-    let own = OwnIdentity { node: "a".to_owned(), uid: "uid-a".to_owned(), boot_id: "b1".to_owned() };
-    let local = |step: NodeStep, all_ready| LocalSite {
-        id: "op".to_owned(),
-        kind: SiteKind::Shutdown,
-        step,
-        boot_id: "b1".to_owned(),
-        server: true,
-        order: ["t", "b", "a"].map(str::to_owned).to_vec(),
-        all_ready,
-        released: false,
-    };
+    let order = || ["t", "b", "a"].map(str::to_owned).to_vec();
+    let local = |step, all_ready| LocalSite { order: order(), all_ready, ..went(step) };
     let facts = |peers, waited| SiteFacts { peers, waited, cordoned: true, ..SiteFacts::default() };
     let (short, long) = (GOING_LIMIT / 2, GOING_LIMIT);
     for (local, facts, goes) in [
@@ -259,7 +219,12 @@ fn without_the_api_a_server_goes_by_its_own_etcd_and_never_before_it_has_the_ord
         (LocalSite { boot_id: "b0".to_owned(), ..local(NodeStep::Going, true) }, facts(Some(0), long), false),
         (LocalSite { released: true, ..local(NodeStep::Booted, true) }, facts(None, long), false),
     ] {
-        let next = member::next(&own, Some(&local), &LeaseReading::Silent("no answer".to_owned()), &facts);
+        let next = member::next(
+            &own("a", "b1"),
+            Some(&local),
+            &LeaseReading::Silent("no answer".to_owned()),
+            &facts,
+        );
         assert_eq!(next.go, goes, "{local:?} {facts:?}");
         assert_eq!(next.local.unwrap().released, local.released, "{local:?}");
         assert_eq!(next.say, None, "{local:?}");
@@ -268,18 +233,9 @@ fn without_the_api_a_server_goes_by_its_own_etcd_and_never_before_it_has_the_ord
 
 #[test]
 fn a_node_that_is_back_says_so_only_behind_its_clock_and_its_etcd() {
-    let own = OwnIdentity { node: "a".to_owned(), uid: "uid-a".to_owned(), boot_id: "b2".to_owned() };
+    let own = own("a", "b2");
     let site = site(SitePhase::ServersGoing, &NodeStep::Going);
-    let went = LocalSite {
-        id: "op".to_owned(),
-        kind: SiteKind::Shutdown,
-        step: NodeStep::Going,
-        boot_id: "b1".to_owned(),
-        server: true,
-        order: Vec::new(),
-        all_ready: true,
-        released: false,
-    };
+    let went = LocalSite { all_ready: true, ..went(NodeStep::Going) };
     let word = LeaseReading::Site(Box::new(site));
     let step = |facts: &SiteFacts| member::next(&own, Some(&went), &word, facts).say;
     let clock = SiteFacts { clock: "the clock to be set".to_owned(), ..SiteFacts::default() };

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use super::super::coordinate::{is_coordinator, next};
-use super::super::member::{self, LeaseReading, OwnIdentity, SiteFacts};
-use super::super::operator::{begin, current, pass, skip};
+use super::super::member::{self, LeaseReading, SiteFacts};
+use super::super::operator::{begun, pass, skip};
 use super::super::record::{Ack, NodeStep, SiteKind, SitePhase, SiteRecord};
 use super::super::restart::{STAND_IN, WELL, stage, stands_in};
-use super::restart::{ack, node, nodes, record, said, wish};
+use super::restart::{ack, node, nodes, now, own, record, said, wish};
 use crate::site::record::{Move, NODE_LIMIT, PhaseReadings};
 use crate::turn::record::TurnRecord;
 use crate::turn::rule::TurnNode;
 
 fn site(acks: &[Ack]) -> SiteRecord {
-    let mut site = current(&begin(&TurnRecord::default(), &wish(), &nodes()).unwrap()).unwrap().unwrap();
+    let mut site = begun(&TurnRecord::default(), &wish(), &nodes()).unwrap();
     for it in acks {
         site.hear(it.clone());
     }
@@ -43,8 +43,7 @@ fn v3_no_node_is_ordered_for_a_boot_that_it_has_not_said_or_counts_as_rebooted_b
     // Silent until the restart stops; continued by a person; then its old kubelet still answers.
     let stopped = settled(site(&all(&NodeStep::Seen)[..3]), &nodes(), &late());
     assert_eq!((&stopped.phase, stopped.ack("w1")), (&SitePhase::Stopped, None), "nothing is invented");
-    let site_of = |record: &TurnRecord| current(record).unwrap().unwrap();
-    let again = site_of(&pass(&record(&stopped), &SitePhase::Stopped, None, &said()).unwrap());
+    let again = now(&pass(&record(&stopped), &SitePhase::Stopped, None, &said()).unwrap());
     assert!(again.seen.iter().all(|it| it.step != NodeStep::Seen), "boots and leaders are asked again");
     let ordered = |site: &SiteRecord| site.seen.iter().any(|it| it.step == NodeStep::Draining);
     for boot in ["", "b0"] {
@@ -54,9 +53,9 @@ fn v3_no_node_is_ordered_for_a_boot_that_it_has_not_said_or_counts_as_rebooted_b
     }
     assert!(ordered(&settled(site(&all(&NodeStep::Seen)), &nodes(), &PhaseReadings::default())));
     // An order without a boot, of whatever version, is none.
-    let own = OwnIdentity { node: "w1".to_owned(), uid: "uid-w1".to_owned(), boot_id: "b1".to_owned() };
     let foreign = site(&[Ack { boot_id: String::new(), ..ack("w1", NodeStep::Draining) }]);
-    let next = member::next(&own, None, &LeaseReading::Site(Box::new(foreign)), &SiteFacts::default());
+    let next =
+        member::next(&own("w1", "b1"), None, &LeaseReading::Site(Box::new(foreign)), &SiteFacts::default());
     assert_eq!(next.say, Some(NodeStep::Seen));
 }
 
@@ -79,7 +78,7 @@ fn v3_another_server_does_what_the_one_that_works_for_all_leaves_undone() {
 #[test]
 fn v3_where_the_only_server_goes_its_limit_ends_all_the_same() {
     let nodes = [node("a"), node("w1")];
-    let mut alone = current(&begin(&TurnRecord::default(), &wish(), &nodes).unwrap()).unwrap().unwrap();
+    let mut alone = begun(&TurnRecord::default(), &wish(), &nodes).unwrap();
     alone.hear(ack("w1", NodeStep::Done));
     alone.hear(ack("a", NodeStep::Going));
     assert!(is_coordinator("a", &alone, &nodes) && !is_coordinator("w1", &alone, &nodes));
@@ -96,7 +95,7 @@ fn v3_a_person_skips_a_node_that_is_dead_with_name_and_reason() {
     let why = skip(&record(&stopped), "w2", &said()).unwrap_err().to_string();
     assert!(why.contains("stopped for node w1, not w2"), "{why}");
     assert!(skip(&record(&stopped), "w9", &said()).is_err());
-    let mut after = current(&skip(&record(&stopped), "w1", &said()).unwrap()).unwrap().unwrap();
+    let mut after = now(&skip(&record(&stopped), "w1", &said()).unwrap());
     assert_eq!((after.step("w1"), &after.phase), (Some(&NodeStep::Skipped), &SitePhase::Checking));
     assert_eq!(after.ack("w1").unwrap().verified, "skipped by operator: update");
     assert_eq!(after.passed.len(), 1);
@@ -108,6 +107,6 @@ fn v3_a_person_skips_a_node_that_is_dead_with_name_and_reason() {
     assert_eq!(settled(after.clone(), &nodes, &well).step("w2"), Some(&NodeStep::Draining));
     assert!(skip(&record(&after), "w1", &said()).is_err(), "once");
     // Before its turn, by a person who knows.
-    let before = current(&skip(&record(&after), "b", &said()).unwrap()).unwrap().unwrap();
+    let before = now(&skip(&record(&after), "b", &said()).unwrap());
     assert_eq!(before.step("b"), Some(&NodeStep::Skipped));
 }

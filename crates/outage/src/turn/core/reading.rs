@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use step::{Fault, Inserted as _, Mono, planted};
 
-use super::super::event::{Effect, Event, ReadError, RecordWritten, TurnClaim, Unconfirmed};
+use super::super::event::{Effect, Event, ReadError, RecordWritten, TurnRequest, Unconfirmed};
 use super::super::rebuild::{marked, rebuild};
 use super::super::record::{
     EarlierGrant, Fence, Holder, LEASE, Op, Phase, RecordSnapshot, TurnRecord, Waiter,
@@ -143,7 +143,7 @@ impl Observed {
 
 impl Turn {
     /// This node wants a turn that it does not hold.
-    pub(super) fn seek(&mut self, now: Mono, claim: &TurnClaim) {
+    pub(super) fn seek(&mut self, now: Mono, claim: &TurnRequest) {
         if claim.emergency {
             self.enter(now, self.record(), claim);
         } else if let Some(why) = self.rivals() {
@@ -163,12 +163,12 @@ impl Turn {
             // A creation names no version: the Lease may have been created, used and deleted meanwhile. So it grants
             // nothing, and the nodes are read after it.
             let mut record = self.memory.blank();
-            let mine = waiter(&self.me, claim, &record);
+            let mine = self.waiter(claim, &record);
             queue(&mut record, mine);
             self.write(now, record, WRITE);
         } else {
             let mut record = self.record();
-            let mine = waiter(&self.me, claim, &record);
+            let mine = self.waiter(claim, &record);
             let far = *self.far.get_or_insert(now + FAR_LOOK);
             if is_near(&mine, &record) || self.own().is_some() || far <= now {
                 self.far = None;
@@ -207,7 +207,7 @@ impl Turn {
         self.observed.take(now, &self.me, &record, &nodes);
         let known = margin.cloned().unwrap_or(Ok(()));
         let mut asks = self.observed.take_over(now, &mut record, &known, &mut self.out);
-        let mine = waiter(&self.me, &want, &record);
+        let mine = self.waiter(&want, &record);
         let mut passed = self.observed.passed(now, &record);
         if let Some(entry) = record.holder(&self.me.node, &self.me.uid).cloned() {
             if let Some(grant) = continued(&self.me, &entry, self.held(), &want, &nodes) {
@@ -271,8 +271,21 @@ impl Turn {
         self.write_changed(now, self.without_us(record), false);
     }
 
+    /// Our place in the queue as it is to be; members of another version stay in it.
+    pub(super) fn waiter(&self, claim: &TurnRequest, record: &TurnRecord) -> Waiter {
+        let old = record.queue.iter().find(|it| self.me.is(&it.node, &it.node_uid));
+        Waiter {
+            node: self.me.node.clone(),
+            node_uid: self.me.uid.clone(),
+            class: self.class.clone(),
+            op: claim.op.clone(),
+            counter: claim.counter,
+            rest: old.map(|it| it.rest.clone()).unwrap_or_default(),
+        }
+    }
+
     /// Our own entry, of a grant in this boot.
-    fn entry(&self, claim: &TurnClaim, phase: Phase, earlier: Option<EarlierGrant>) -> Holder {
+    fn entry(&self, claim: &TurnRequest, phase: Phase, earlier: Option<EarlierGrant>) -> Holder {
         let Me { node, uid, boot_id, server } = self.me.clone();
         Holder {
             node,
@@ -288,7 +301,7 @@ impl Turn {
     }
 
     /// Writes the record with a grant for this node.
-    fn enter(&mut self, now: Mono, mut record: TurnRecord, claim: &TurnClaim) {
+    fn enter(&mut self, now: Mono, mut record: TurnRecord, claim: &TurnRequest) {
         let phase = if claim.emergency { Phase::Emergency } else { Phase::Granted };
         record.release(&self.me.node, &self.me.uid);
         let fence = record.grant(self.entry(claim, phase.clone(), None));
@@ -303,7 +316,7 @@ impl Turn {
         &mut self,
         now: Mono,
         nodes: &[TurnNode],
-        claim: &TurnClaim,
+        claim: &TurnRequest,
         grant: EarlierGrant,
         phase: Phase,
     ) {
@@ -343,7 +356,7 @@ impl Turn {
         }
     }
 
-    /// Answers [`Event::Confirm`] from a reading that began after it.
+    /// Answers [`super::Ask::Confirm`] from a reading that began after it.
     pub(super) fn confirmed(&mut self, now: Mono) {
         self.end_in_mode(now);
         self.out.push(Effect::Confirmed(self.standing()));
@@ -487,7 +500,7 @@ pub(super) fn continued(
     me: &Me,
     entry: &Holder,
     held: Option<&RecordSnapshot>,
-    claim: &TurnClaim,
+    claim: &TurnRequest,
     nodes: &[TurnNode],
 ) -> Option<EarlierGrant> {
     let own = nodes.iter().find(|it| me.is(&it.name, &it.uid));
@@ -501,19 +514,6 @@ pub(super) fn continued(
     match mark {
         Some(mark) => written.filter(|_| listed == Some(&mark)).or(Some(mark)),
         None => written.filter(|_| k3s && entry.boot_id == me.boot_id),
-    }
-}
-
-/// Our place in the queue as it is to be; members of another version stay in it.
-pub(super) fn waiter(me: &Me, claim: &TurnClaim, record: &TurnRecord) -> Waiter {
-    let old = record.queue.iter().find(|it| me.is(&it.node, &it.node_uid));
-    Waiter {
-        node: me.node.clone(),
-        node_uid: me.uid.clone(),
-        class: claim.class.clone(),
-        op: claim.op.clone(),
-        counter: claim.counter,
-        rest: old.map(|it| it.rest.clone()).unwrap_or_default(),
     }
 }
 
@@ -545,6 +545,6 @@ pub(super) fn queue(record: &mut TurnRecord, mine: Waiter) {
 }
 
 /// Whether its drain is not known to be able to start: a node like that holds the turn of the cluster for nothing.
-pub(super) fn is_unfit(claim: &TurnClaim) -> bool {
+pub(super) fn is_unfit(claim: &TurnRequest) -> bool {
     !claim.fit && !claim.emergency && !planted(Fault::TurnPreflight)
 }

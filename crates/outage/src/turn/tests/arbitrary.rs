@@ -10,8 +10,8 @@ use proptest::sample::select;
 use step::{Core as _, Mono};
 
 use super::super::Turn;
-use super::super::event::{Effect, Event, ReadError, RecordWritten};
-use super::super::record::{BadRecord, FENCE_MOST, HOLDERS, LIMIT, QUEUE, RecordSnapshot, TurnRecord};
+use super::super::event::{Ask, Effect, Event, ReadError, RecordWritten};
+use super::super::record::{BadRecord, Class, FENCE_MOST, HOLDERS, LIMIT, QUEUE, RecordSnapshot, TurnRecord};
 use super::super::rule::{CordonMark, TurnNode};
 use super::rules::{me, node};
 use super::stage::{at, want};
@@ -99,15 +99,19 @@ impl Cluster {
             leases: 0,
             versions: 0,
             nodes: NAMES.map(node).to_vec(),
-            turns: NAMES.iter().zip(1..).map(|(name, chance)| Turn::new(me(name, false), chance)).collect(),
+            turns: NAMES
+                .iter()
+                .zip(1..)
+                .map(|(name, chance)| Turn::new(me(name, false), Class::Worker, chance))
+                .collect(),
             calls: vec![None, None, None],
             writes: [0; 3],
             grants: BTreeSet::new(),
         }
     }
 
-    fn hear(&mut self, nth: usize, event: Event) {
-        for effect in self.turns[nth].step(self.now, event) {
+    fn hear(&mut self, nth: usize, event: impl Into<Event>) {
+        for effect in self.turns[nth].step(self.now, event.into()) {
             if matches!(
                 effect,
                 Effect::Read(_) | Effect::ReadCluster(_) | Effect::ReadMargin(_) | Effect::Write(..)
@@ -225,7 +229,7 @@ impl Cluster {
                 self.lease = None;
                 (0..3).for_each(|nth| self.hear(nth, Event::Changed(None)));
             }
-            Deed::Want { node, wants } => self.hear(node, Event::Want(wants.then(want))),
+            Deed::Want { node, wants } => self.hear(node, Ask::Want(wants.then(want))),
             Deed::Wait(secs) => self.wait(secs),
         }
         self.settle();

@@ -1,15 +1,13 @@
 //! The last look before the machine goes down.
 
-use super::super::event::{Effect, Event, ReadError, RecordWritten, Unconfirmed};
+use super::super::event::{Ask, Effect, Event, ReadError, RecordWritten, Unconfirmed};
 use super::super::record::{Phase, TurnRecord};
 use super::stage::Stage;
 
 /// A holder, cordoned, whose calls so far are forgotten.
 fn holder(server: bool) -> Stage {
     let mut stage = Stage::of(Some(TurnRecord::default()), server);
-    stage.wants();
-    let fence = stage.fence().expect("a turn");
-    stage.cordon(fence);
+    stage.wants().cordon(1);
     stage.calls.clear();
     stage
 }
@@ -24,8 +22,7 @@ fn shown(stage: &Stage) -> Vec<(u64, Result<(), Unconfirmed>)> {
 }
 
 fn look(stage: &mut Stage) -> Result<(), Unconfirmed> {
-    stage.hear(Event::LastLook(5));
-    stage.serve();
+    stage.settle(Ask::LastLook(5));
     let (number, result) = shown(stage).pop().expect("an answer");
     assert_eq!(number, 5);
     result
@@ -63,16 +60,12 @@ fn u3_a_server_whose_margin_went_after_the_grant_does_not_go_and_keeps_its_turn(
 #[test]
 fn u1_only_a_reading_that_began_after_the_question_answers_it() {
     let mut stage = holder(false);
-    stage.hear(Event::LastLook(5));
-    let first = stage.pending.take();
+    stage.hear(Ask::LastLook(5));
     let before = stage.lease.clone();
     // The same question again, while the first reading is under way; then the turn is released.
-    stage.hear(Event::LastLook(6));
-    let mut record = stage.record().clone();
-    record.holders.clear();
-    stage.put(record);
-    let Some(Effect::Read(id)) = first else { panic!("no look") };
-    stage.hear(Event::Read(id, Ok(before.map(Box::new))));
+    stage.hear(Ask::LastLook(6));
+    stage.put(TurnRecord { holders: vec![], ..stage.record().clone() });
+    stage.read(Ok(before));
     stage.serve();
     let shown = shown(&stage);
     assert!(matches!(shown.last(), Some((6, Err(Unconfirmed::Lost(_))))), "{shown:?}");
@@ -82,19 +75,10 @@ fn u1_only_a_reading_that_began_after_the_question_answers_it() {
 #[test]
 fn a_look_that_meets_another_writer_looks_again() {
     let mut stage = holder(false);
-    stage.hear(Event::LastLook(5));
-    while !stage.calls.ends_with('W') {
-        let event = match stage.pending.take().expect("a call") {
-            Effect::Read(id) => Event::Read(id, Ok(stage.lease.clone().map(Box::new))),
-            Effect::ReadCluster(id) => Event::Cluster(id, Ok(stage.nodes.clone())),
-            other => panic!("{other:?}"),
-        };
-        stage.hear(event);
-    }
+    stage.hear(Ask::LastLook(5));
+    stage.serve_to('W');
     // An operator releases the turn between the reading and the write.
-    let mut record = stage.record().clone();
-    record.holders.clear();
-    stage.put(record);
+    stage.put(TurnRecord { holders: vec![], ..stage.record().clone() });
     stage.serve();
     assert!(matches!(shown(&stage)[..], [(5, Err(Unconfirmed::Lost(_)))]), "{:?}", shown(&stage));
 }
@@ -102,18 +86,11 @@ fn a_look_that_meets_another_writer_looks_again() {
 #[test]
 fn a_node_whose_last_write_has_no_answer_goes_all_the_same() {
     let mut stage = holder(false);
-    stage.hear(Event::LastLook(5));
-    while let Some(call) = stage.pending.take() {
-        let event = match call {
-            Effect::Read(id) => Event::Read(id, Ok(stage.lease.clone().map(Box::new))),
-            Effect::ReadCluster(id) => Event::Cluster(id, Ok(stage.nodes.clone())),
-            Effect::Write(id, _) => {
-                Event::Wrote(id, RecordWritten::Unknown("no answer within 2 s".to_owned()))
-            }
-            other => panic!("{other:?}"),
-        };
-        stage.hear(event);
-    }
+    stage.hear(Ask::LastLook(5));
+    stage.serve_with(|call| {
+        let Effect::Write(id, _) = call else { return None };
+        Some(Event::Wrote(*id, RecordWritten::Unknown("no answer within 2 s".to_owned())))
+    });
     assert_eq!(shown(&stage), [(5, Ok(()))]);
 }
 
@@ -122,16 +99,13 @@ fn without_the_api_a_worker_says_so_and_a_server_asks_etcd_alone() {
     let silent = || ReadError::NoAnswer("connection refused".to_owned());
     for (server, margin) in [(false, Ok(())), (true, Ok(())), (true, Err("no word".to_owned()))] {
         let mut stage = holder(server);
-        stage.hear(Event::LastLook(5));
-        while let Some(call) = stage.pending.take() {
-            let event = match call {
-                Effect::Read(id) => Event::Read(id, Err(silent())),
-                Effect::ReadCluster(id) => Event::Cluster(id, Err(silent())),
-                Effect::ReadMargin(id) => Event::Margin(id, margin.clone()),
-                other => panic!("{other:?}"),
-            };
-            stage.hear(event);
-        }
+        stage.hear(Ask::LastLook(5));
+        stage.margin = margin.clone();
+        stage.serve_with(|call| match call {
+            Effect::Read(id) => Some(Event::Read(*id, Err(silent()))),
+            Effect::ReadCluster(id) => Some(Event::Cluster(*id, Err(silent()))),
+            _ => None,
+        });
         assert_eq!(stage.calls, if server { "RCM" } else { "R" });
         let why = "connection refused".to_owned();
         assert_eq!(shown(&stage), [(5, Err(Unconfirmed::Unreachable { why, margin }))]);
@@ -139,8 +113,7 @@ fn without_the_api_a_worker_says_so_and_a_server_asks_etcd_alone() {
     }
     // An API that throttles has answered: nobody goes because of that.
     let mut stage = holder(false);
-    stage.hear(Event::LastLook(5));
-    let Some(Effect::Read(id)) = stage.pending.take() else { panic!("no look") };
-    stage.hear(Event::Read(id, Err(ReadError::Refused("429".to_owned()))));
+    stage.hear(Ask::LastLook(5));
+    stage.read(Err(ReadError::Refused("429".to_owned())));
     assert_eq!(shown(&stage), [(5, Err(Unconfirmed::Unknown("429".to_owned())))]);
 }

@@ -1,11 +1,13 @@
 //! A Lease that was deleted or restored: what the marks and what was seen bring back, and what they must not.
 
-use super::super::event::{Effect, Event, TurnState, Unconfirmed};
+use super::super::event::{Ask, Effect, Event, TurnState, Unconfirmed};
 use super::super::pulses::Pulse;
 use super::super::rebuild::{LeaseMemory, rebuild};
-use super::super::record::{EarlierGrant, FENCE_MOST, ForcedRelease, Holder, RecordSnapshot, TurnRecord};
+use super::super::record::{
+    Class, EarlierGrant, FENCE_MOST, ForcedRelease, Holder, RecordSnapshot, TurnRecord,
+};
 use super::super::rule::{CordonMark, TurnNode, TurnRule};
-use super::rules::{holder, mark, node, server};
+use super::rules::{forced, holder, mark, node, server};
 use super::stage::Stage;
 use kubeapi::nodes::CordonAnnotation;
 
@@ -36,17 +38,12 @@ fn rebuilt(record: Option<TurnRecord>, nodes: &[TurnNode], memory: &LeaseMemory)
 #[test]
 fn a_lease_that_was_deleted_or_restored_is_rebuilt_from_the_marks_with_numbers_of_its_own() {
     let marked = |fence, lease| TurnNode { mark: mark(fence, lease), unschedulable: true, ..server("b") };
+    let used = |boot: &str| TurnNode { unschedulable: false, boot_id: boot.to_owned(), ..marked(7, "old") };
     let b = |fence| vec![("b".to_owned(), fence)];
-    let forced = |fence, earlier| ForcedRelease {
-        node: "b".to_owned(),
-        node_uid: "b-uid".to_owned(),
-        fence,
-        who: "op".to_owned(),
-        why: "burnt".to_owned(),
-        earlier,
-        ..ForcedRelease::default()
+    let released = |fence, earlier| TurnRecord {
+        forced: vec![ForcedRelease { earlier, ..forced("b", fence, "burnt") }],
+        ..at(8, vec![])
     };
-    let released = |fence, earlier| TurnRecord { forced: vec![forced(fence, earlier)], ..at(8, vec![]) };
     let table: [(&str, Option<TurnRecord>, TurnNode, Option<Brief>); 15] = [
         ("a cluster without turns so far", None, node("b"), Some((0, vec![]))),
         ("deleted", None, marked(7, "old"), Some((1, b(1)))),
@@ -60,24 +57,9 @@ fn a_lease_that_was_deleted_or_restored_is_rebuilt_from_the_marks_with_numbers_o
         ("an operator released it", Some(released(8, earlier(7, "old"))), marked(7, "old"), None),
         ("he released another one", Some(released(7, None)), marked(7, "old"), Some((9, b(9)))),
         ("no Lease counts so far", Some(at(5, vec![])), marked(FENCE_MOST, "L"), None),
-        (
-            "a node in service, of another boot",
-            Some(at(5, vec![])),
-            TurnNode { unschedulable: false, ..marked(7, "old") },
-            None,
-        ),
-        (
-            "the same without a Lease",
-            None,
-            TurnNode { unschedulable: false, ..marked(7, "old") },
-            Some((0, vec![])),
-        ),
-        (
-            "uncordoned by a person in its boot",
-            Some(at(5, vec![])),
-            TurnNode { unschedulable: false, boot_id: "b".to_owned(), ..marked(7, "old") },
-            Some((6, b(6))),
-        ),
+        ("a node in service, of another boot", Some(at(5, vec![])), used("b-boot"), None),
+        ("the same without a Lease", None, used("b-boot"), Some((0, vec![]))),
+        ("uncordoned by a person in its boot", Some(at(5, vec![])), used("b"), Some((6, b(6)))),
     ];
     for (what, record, node, expected) in table {
         assert_eq!(rebuilt(record, &[node], &LeaseMemory::default()), expected, "{what}");
@@ -153,12 +135,10 @@ fn t6_who_asks_first_after_a_restore_waits_for_a_sign_of_life_of_each_other_node
 
 #[test]
 fn t6_the_machine_does_not_go_down_before_it_is_known_whether_the_others_live() {
-    let mut stage = Stage::new(Some(TurnRecord::default()));
-    stage.wants();
+    let mut stage = Stage::asking(TurnRecord::default());
     stage.cordon(1);
     stage.nodes[1].pulse = Pulse::Unknown;
-    stage.hear(Event::LastLook(5));
-    stage.serve();
+    stage.settle(Ask::LastLook(5));
     let looked = |stage: &Stage| stage.said.iter().any(|it| matches!(it, Effect::LookedLast(..)));
     stage.pass(20);
     assert!(!looked(&stage));
@@ -171,14 +151,12 @@ type Change = Box<dyn FnOnce(&mut Stage)>;
 
 /// A drained holder whose Lease is changed; the calls after that.
 fn changed(change: impl FnOnce(&mut Stage)) -> Stage {
-    let mut stage = Stage::new(Some(at(6, vec![])));
-    stage.wants();
+    let mut stage = Stage::asking(at(6, vec![]));
     stage.cordon(7);
     stage.pass(60);
     change(&mut stage);
     stage.calls.clear();
-    stage.hear(Event::Changed(stage.lease.clone().map(Box::new)));
-    stage.serve();
+    stage.settle(Event::Changed(stage.lease.clone().map(Box::new)));
     stage
 }
 
@@ -207,23 +185,20 @@ fn t6_a_holder_that_lives_writes_itself_in_again_and_its_turn_goes_on() {
         assert_eq!(stage.record().holders[0].earlier, earlier(7, "L"), "{what}");
         assert_eq!(stage.confirm(), Ok(()), "{what}");
         // Its agent restarts: the mark on its node is of the grant before.
-        stage.turn = super::super::Turn::new(super::rules::me("a", false), 2);
+        stage.turn = super::super::Turn::new(super::rules::me("a", false), Class::Worker, 2);
         stage.wants();
         assert_eq!(stage.fence(), Some(fence), "{what}");
-        stage.hear(Event::Want(None));
-        stage.serve();
+        stage.settle(Ask::Want(None));
         assert!(stage.record().holders.is_empty(), "{what}");
     }
 }
 
 #[test]
 fn t6_until_it_is_written_in_again_nothing_goes_on_and_a_turn_of_others_ends_it() {
-    let mut stage = Stage::new(Some(at(6, vec![])));
-    stage.wants();
+    let mut stage = Stage::asking(at(6, vec![]));
     stage.lease = None;
-    stage.hear(Event::Confirm);
-    let Some(Effect::Read(id)) = stage.pending.take() else { panic!("no look") };
-    stage.hear(Event::Read(id, Ok(None)));
+    stage.hear(Ask::Confirm);
+    stage.read(Ok(None));
     let Err(Unconfirmed::Unknown(why)) = stage.answer() else { panic!("answered") };
     assert!(why.contains("writes its turn in again"), "{why}");
     // Somebody who knew nothing of it was faster.
@@ -233,15 +208,7 @@ fn t6_until_it_is_written_in_again_nothing_goes_on_and_a_turn_of_others_ends_it(
     stage.pass(2);
     assert!(matches!(stage.turn.state(), TurnState::Lost { .. }), "{:?}", stage.turn.state());
     // An operator has released it in the Lease that came after: his word.
-    let released = ForcedRelease {
-        node: "a".to_owned(),
-        node_uid: "a-uid".to_owned(),
-        fence: 1,
-        who: "op".to_owned(),
-        why: "burnt".to_owned(),
-        earlier: earlier(7, "L"),
-        ..ForcedRelease::default()
-    };
+    let released = ForcedRelease { earlier: earlier(7, "L"), ..forced("a", 1, "burnt") };
     let record = TurnRecord { forced: vec![released], ..at(1, vec![]) };
     let stage = changed(|it| it.lease = Some(held("L2", record)));
     let TurnState::Lost { why } = stage.turn.state() else { panic!("{:?}", stage.turn.state()) };
@@ -258,11 +225,9 @@ fn t5_a_turn_that_is_lost_again_and_again_is_taken_after_a_growing_pause_whoever
         assert!(stage.fence().is_some(), "{round}: {:?}", stage.turn.state());
         // Its entry is gone, and nobody says why.
         stage.edit(|record| (record.holders, record.fence) = (vec![], record.fence + 1));
-        stage.serve();
         assert!(matches!(stage.turn.state(), TurnState::Lost { .. }));
         // The drain is given up and asked for again, as after a COMPLETE that is void.
-        stage.hear(Event::Want(None));
-        stage.serve();
+        stage.settle(Ask::Want(None));
         stage.wants();
         let waiting = stage.waiting();
         assert_eq!(waiting.rule, TurnRule::Retry, "{round}");
@@ -282,21 +247,17 @@ fn a_turn_that_another_zedkube_of_this_node_took_is_named_and_not_taken_back() {
         record.release("a", "a-uid");
         record.grant(holder("a", 0));
     });
-    stage.serve();
     let TurnState::Lost { why } = stage.turn.state() else { panic!("{:?}", stage.turn.state()) };
     assert!(why.contains("another zedkube acts for this node") && why.contains("fence 2"), "{why}");
-    stage.hear(Event::Retry("the turn was lost".to_owned()));
-    stage.serve();
+    stage.settle(Ask::Retry("the turn was lost".to_owned()));
     assert!(!stage.pass(7_200).contains('W'), "what the other one took is not taken from it");
     assert!(stage.waiting().why.contains("another zedkube"), "{:?}", stage.waiting());
     assert!(stage.waiting().next_step().contains("`pgrep -a zedbox`"), "{:?}", stage.waiting());
     // A request that is withdrawn meanwhile leaves it there as well.
-    stage.hear(Event::Want(None));
-    stage.serve();
+    stage.settle(Ask::Want(None));
     assert_eq!(stage.record().holders.len(), 1);
     stage.wants();
     stage.edit(|record| record.holders.clear());
-    stage.serve();
     stage.pass(60);
     assert_eq!(stage.fence(), Some(3), "the other one is done");
 }
@@ -304,25 +265,21 @@ fn a_turn_that_another_zedkube_of_this_node_took_is_named_and_not_taken_back() {
 #[test]
 fn a_zedkube_that_wants_no_turn_leaves_the_turn_of_another_one_of_this_node_and_calls_itself_not_idle() {
     let mut stage = Stage::new(Some(at(4, vec![])));
-    stage.hear(Event::Want(None));
-    stage.serve();
+    stage.settle(Ask::Want(None));
     stage.pass(600);
     assert_eq!(stage.turn.state(), TurnState::NotWanted { idle: true });
     stage.edit(|record| assert_eq!(record.grant(holder("a", 0)), 5));
-    stage.serve();
     assert!(!stage.pass(7_200).contains('W'));
     // Otherwise other nodes would take the turn over.
     assert_eq!(stage.turn.state(), TurnState::NotWanted { idle: false });
     stage.wants();
     assert!(stage.waiting().why.contains("another zedkube"), "{:?}", stage.waiting());
-    stage.hear(Event::Want(None));
+    stage.hear(Ask::Want(None));
     stage.edit(|record| record.holders.clear());
-    stage.serve();
     stage.pass(600);
     assert_eq!(stage.turn.state(), TurnState::NotWanted { idle: true }, "the other one is done");
     // A restored Lease brings an entry of ours back: that goes.
     stage.edit(|record| (record.holders, record.fence) = (vec![holder("a", 3)], 3));
-    stage.serve();
     stage.pass(600);
     assert!(stage.record().holders.is_empty());
 }

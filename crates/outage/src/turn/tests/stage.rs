@@ -5,7 +5,9 @@ use std::time::Duration;
 use step::{Core as _, Mono};
 
 use super::super::Turn;
-use super::super::event::{Effect, Event, RecordWritten, TurnClaim, TurnState, TurnWait, Unconfirmed};
+use super::super::event::{
+    Ask, Effect, Event, ReadError, RecordWritten, TurnRequest, TurnState, TurnWait, Unconfirmed,
+};
 use super::super::record::{Class, Fence, Op, RecordSnapshot, TurnRecord};
 use super::super::rule::{CordonMark, TurnNode};
 use super::rules::{me, node};
@@ -14,8 +16,8 @@ pub(super) fn at(secs: u64) -> Mono {
     Mono::from_start(Duration::from_secs(secs))
 }
 
-pub(super) fn want() -> TurnClaim {
-    TurnClaim { op: Op::Reboot, counter: 1, class: Class::Worker, emergency: false, fit: true }
+pub(super) fn want() -> TurnRequest {
+    TurnRequest { op: Op::Reboot, counter: 1, emergency: false, fit: true }
 }
 
 /// Node `a` in a cluster in memory.
@@ -39,7 +41,7 @@ impl Stage {
 
     pub(super) fn of(record: Option<TurnRecord>, server: bool) -> Self {
         let mut stage = Self {
-            turn: Turn::new(me("a", server), 1),
+            turn: Turn::new(me("a", server), Class::Worker, 1),
             now: at(1_000),
             lease: None,
             nodes: ["a", "b", "c", "d", "e"].map(node).to_vec(),
@@ -55,6 +57,13 @@ impl Stage {
         stage
     }
 
+    /// One that has asked for its turn in a cluster with this record.
+    pub(super) fn asking(record: TurnRecord) -> Self {
+        let mut stage = Self::new(Some(record));
+        stage.wants();
+        stage
+    }
+
     pub(super) fn put(&mut self, record: TurnRecord) {
         self.versions += 1;
         let uid = self.lease.as_ref().map_or("L", |it| it.uid.as_str()).to_owned();
@@ -65,15 +74,15 @@ impl Stage {
         let mut record = self.record().clone();
         change(&mut record);
         self.put(record);
-        self.hear(Event::Changed(self.lease.clone().map(Box::new)));
+        self.settle(Event::Changed(self.lease.clone().map(Box::new)));
     }
 
     pub(super) fn record(&self) -> &TurnRecord {
         &self.lease.as_ref().unwrap().record
     }
 
-    pub(super) fn hear(&mut self, event: Event) {
-        for effect in self.turn.step(self.now, event) {
+    pub(super) fn hear(&mut self, event: impl Into<Event>) {
+        for effect in self.turn.step(self.now, event.into()) {
             let letter = match &effect {
                 Effect::Read(_) => 'R',
                 Effect::ReadCluster(_) => 'C',
@@ -89,33 +98,56 @@ impl Stage {
         }
     }
 
+    /// The answer to a call.
+    fn reply(&mut self, call: Effect) -> Event {
+        match call {
+            Effect::Read(id) => Event::Read(id, Ok(self.lease.clone().map(Box::new))),
+            Effect::ReadCluster(id) => Event::Cluster(id, Ok(self.nodes.clone())),
+            Effect::ReadMargin(id) => Event::Margin(id, self.margin.clone()),
+            Effect::Write(id, order) if self.lease.as_ref().map(RecordSnapshot::version) == order.on => {
+                self.put(order.record);
+                Event::Wrote(id, RecordWritten::Done(Box::new(self.lease.clone().unwrap())))
+            }
+            Effect::Write(id, _) => Event::Wrote(id, RecordWritten::Outdated),
+            other => panic!("{other:?} is no call"),
+        }
+    }
+
     pub(super) fn serve(&mut self) {
+        self.serve_with(|_| None);
+    }
+
+    /// The same, where `answer` has none of its own.
+    pub(super) fn serve_with(&mut self, answer: impl Fn(&Effect) -> Option<Event>) {
         while let Some(call) = self.pending.take() {
-            let event = match call {
-                Effect::Read(id) => Event::Read(id, Ok(self.lease.clone().map(Box::new))),
-                Effect::ReadCluster(id) => Event::Cluster(id, Ok(self.nodes.clone())),
-                Effect::ReadMargin(id) => Event::Margin(id, self.margin.clone()),
-                Effect::Write(id, order) => {
-                    let on = self.lease.as_ref().map(|it| (it.uid.clone(), it.resource_version.clone()));
-                    Event::Wrote(
-                        id,
-                        if on == order.on {
-                            self.put(order.record);
-                            RecordWritten::Done(Box::new(self.lease.clone().unwrap()))
-                        } else {
-                            RecordWritten::Outdated
-                        },
-                    )
-                }
-                other => panic!("{other:?} is no call"),
-            };
+            let event = answer(&call).unwrap_or_else(|| self.reply(call));
             self.hear(event);
         }
     }
 
-    pub(super) fn wants(&mut self) -> &mut Self {
-        self.hear(Event::Want(Some(want())));
+    /// Answers all calls before that of this letter.
+    pub(super) fn serve_to(&mut self, letter: char) {
+        while !self.calls.ends_with(letter) {
+            let call = self.pending.take().expect("a call");
+            let event = self.reply(call);
+            self.hear(event);
+        }
+    }
+
+    /// The reading of the Lease that is under way ends so.
+    pub(super) fn read(&mut self, result: Result<Option<RecordSnapshot>, ReadError>) {
+        let Some(Effect::Read(id)) = self.pending.take() else { panic!("no reading") };
+        self.hear(Event::Read(id, result.map(|it| it.map(Box::new))));
+    }
+
+    /// Hears this, and has all that follows answered.
+    pub(super) fn settle(&mut self, event: impl Into<Event>) {
+        self.hear(event);
         self.serve();
+    }
+
+    pub(super) fn wants(&mut self) -> &mut Self {
+        self.settle(Ask::Want(Some(want())));
         self
     }
 
@@ -125,8 +157,7 @@ impl Stage {
         let end = self.now + Duration::from_secs(secs);
         while let Some(due) = self.turn.next_wake().filter(|due| *due <= end) {
             self.now = due.max(self.now);
-            self.hear(Event::Tick);
-            self.serve();
+            self.settle(Event::Tick);
         }
         self.now = end;
         self.calls.clone()
@@ -147,8 +178,7 @@ impl Stage {
     }
 
     pub(super) fn confirm(&mut self) -> Result<(), Unconfirmed> {
-        self.hear(Event::Confirm);
-        self.serve();
+        self.settle(Ask::Confirm);
         self.answer()
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::event::{Effect, Event, TurnState};
+use super::super::event::{Ask, Effect, Event, TurnState};
 use super::super::record::{ForcedRelease, RecordWrite};
 use super::super::rule;
 use super::world::{Action, Budget, Node, Step, World};
@@ -49,7 +49,7 @@ impl World {
                 node.uncordon();
                 (node.out, node.step) = (false, Step::Leaving);
                 node.jobs = node.jobs.saturating_sub(1);
-                self.hear(nth, Event::Want(None));
+                self.hear(nth, Ask::Want(None));
             }
             Action::Restart(nth) => {
                 budget.restarts = budget.restarts.saturating_sub(1);
@@ -63,7 +63,7 @@ impl World {
                 budget.emergencies = budget.emergencies.saturating_sub(1);
                 self.nodes[nth].step = Step::Emergency;
                 let want = self.nodes[nth].want(true);
-                self.hear(nth, Event::Want(Some(want)));
+                self.hear(nth, Ask::Want(Some(want)));
             }
             Action::DeleteLease => {
                 budget.deletions = budget.deletions.saturating_sub(1);
@@ -115,7 +115,7 @@ impl World {
                 self.nodes[nth].found = false;
                 if self.nodes[nth].step == Step::Wants {
                     let want = self.nodes[nth].want(false);
-                    self.hear(nth, Event::Want(Some(want)));
+                    self.hear(nth, Ask::Want(Some(want)));
                 }
             }
             Action::DeleteNode(nth) => {

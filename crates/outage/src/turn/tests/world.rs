@@ -6,7 +6,9 @@ use std::time::Duration;
 use step::{Core as _, Fault, Mono};
 
 use super::super::Turn;
-use super::super::event::{Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, Unconfirmed};
+use super::super::event::{
+    Ask, Effect, Event, ReadError, RecordWritten, TurnRequest, TurnState, Unconfirmed,
+};
 use super::super::pulses::Pulses;
 use super::super::record::{Class, Fence, Op, Phase, RecordSnapshot, RecordWrite, TurnRecord};
 use super::super::rule::{CordonMark, Me, TurnNode};
@@ -162,9 +164,8 @@ impl Node {
         }
     }
 
-    pub(super) fn want(&self, emergency: bool) -> TurnClaim {
-        let class = if self.server { Class::Follower } else { Class::Worker };
-        TurnClaim { op: Op::Reboot, counter: u64::from(self.jobs), class, emergency, fit: !self.found }
+    pub(super) fn want(&self, emergency: bool) -> TurnRequest {
+        TurnRequest { op: Op::Reboot, counter: u64::from(self.jobs), emergency, fit: !self.found }
     }
 
     /// Whether [`World::go`] does anything.
@@ -230,7 +231,8 @@ impl World {
 
     pub(super) fn start(&mut self, nth: usize) {
         let node = &mut self.nodes[nth];
-        node.turn = Some(Turn::new(node.me(), nth as u64 * 7 + u64::from(node.boot)));
+        let class = if node.server { Class::Follower } else { Class::Worker };
+        node.turn = Some(Turn::new(node.me(), class, nth as u64 * 7 + u64::from(node.boot)));
         (node.call, node.turn_state, node.shown, node.pulses) = (None, None, None, Pulses::default());
         let wants =
             matches!(node.step, Step::Wants | Step::Cordoned | Step::Confirming | Step::Out | Step::LastLook);
@@ -239,16 +241,16 @@ impl World {
         }
         let want = wants.then(|| node.want(false));
         // The checks after boot were passed before, or are still to come.
-        self.hear(nth, Event::Gate(self.nodes[nth].step != Step::Back));
-        self.hear(nth, Event::Want(want));
+        self.hear(nth, Ask::Gate(self.nodes[nth].step != Step::Back));
+        self.hear(nth, Ask::Want(want));
     }
 
     /// The core of a node takes a fact; what it asks for is kept, what it says is carried out.
-    pub(super) fn hear(&mut self, nth: usize, event: Event) {
+    pub(super) fn hear(&mut self, nth: usize, event: impl Into<Event>) {
         step::plant(self.fault);
         let now = self.now;
         let Some(turn) = &mut self.nodes[nth].turn else { return };
-        let effects = turn.step(now, event);
+        let effects = turn.step(now, event.into());
         step::plant(None);
         for effect in effects {
             let node = &mut self.nodes[nth];
@@ -284,7 +286,7 @@ impl World {
         let node = &mut self.nodes[nth];
         node.uncordon();
         (node.out, node.step) = (false, Step::Wants);
-        self.hear(nth, Event::Retry("a test said so".to_owned()));
+        self.hear(nth, Ask::Retry("a test said so".to_owned()));
     }
 
     pub(super) fn off(&mut self, nth: usize) {
@@ -420,22 +422,22 @@ impl World {
             (Step::Idle, Some(_)) if node.jobs > 0 => {
                 node.step = Step::Wants;
                 let want = node.want(false);
-                self.hear(nth, Event::Want(Some(want)));
+                self.hear(nth, Ask::Want(Some(want)));
             }
             (Step::Wants, Some(TurnState::Held { fence, lease_uid, .. })) if !node.cut => {
                 let boot_id = node.me().boot_id;
                 (node.mark, node.unschedulable) = (Some(CordonMark { fence, lease_uid, boot_id }), true);
                 node.step = Step::Cordoned;
-                self.hear(nth, Event::Phase(Phase::Cordoned));
+                self.hear(nth, Ask::Phase(Phase::Cordoned));
             }
             (Step::Wants | Step::Cordoned | Step::Out, Some(TurnState::Lost { .. })) => self.again(nth),
             (Step::Cordoned, _) => {
                 node.step = Step::Confirming;
-                self.hear(nth, Event::Confirm);
+                self.hear(nth, Ask::Confirm);
             }
             (Step::Out, _) => {
                 node.step = Step::LastLook;
-                self.hear(nth, Event::LastLook(1));
+                self.hear(nth, Ask::LastLook(1));
             }
             (Step::Leaving, Some(TurnState::NotWanted { .. })) => node.step = Step::Idle,
             (Step::Emergency, _) => {
@@ -454,7 +456,7 @@ impl World {
             (Step::Back, Some(TurnState::Booted { .. } | TurnState::NotWanted { .. })) if !node.cut => {
                 (node.out, node.covered, node.step) = (false, false, Step::Leaving);
                 node.uncordon();
-                self.hear(nth, Event::Gate(true));
+                self.hear(nth, Ask::Gate(true));
             }
             _ => {}
         }
