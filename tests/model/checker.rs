@@ -1,62 +1,66 @@
-//! The search through all states of a scenario.
+//! What is explored, one device or a site of several, and the search through all states of it.
 
-use std::sync::Arc;
+use std::fmt::{Debug, Write as _};
+use std::hash::Hash;
 use std::time::Duration;
 
 use stateright::{Checker as _, HasDiscoveries, Model, Property};
+use step::{Dice, Fault};
 
-use super::fair::Fair;
-use super::scenarios::Scenario;
-use super::steps::Action;
-use super::world::State;
+use super::fair::{Fair, Stuck};
 
-pub(crate) const NEVER_EARLY: &str = "never early";
-pub(crate) const NEVER_STUCK: &str = "never stuck";
+const NEVER_STUCK: &str = "never stuck";
 
-pub(crate) struct Device {
-    scenario: Arc<Scenario>,
-    pub(crate) fair: Fair,
+pub(crate) trait Explored: Clone + Debug + PartialEq + Hash + Send + Sync + 'static {
+    type Step: Clone + Debug + PartialEq + Send + Sync;
+    /// Name of the property that each state shows by itself.
+    const NEVER: &'static str;
+    /// Most steps of a random path.
+    const LONGEST: usize;
+
+    fn wrong(&self) -> Option<&String>;
+    /// Whether all wishes are fulfilled once the world turns benign.
+    fn check(&self, fair: &Fair) -> Result<(), Stuck<Self>>;
+    /// What a search tries here, and the state after one of it; `None` when it does not happen.
+    fn searched(&self, out: &mut Vec<Self::Step>);
+    fn searched_after(&self, step: &Self::Step) -> Option<Self>;
+    /// Whether the search checks this state.
+    fn is_sampled(&self) -> bool;
+    /// The next step of a random path, and the state after it.
+    fn choose(&self, dice: &mut Dice) -> Option<Self::Step>;
+    fn chosen_after(&self, step: &Self::Step) -> Option<Self>;
+    /// Whether the random path checks this state.
+    fn is_drawn(&self, dice: &mut Dice) -> bool;
+    fn boots(&self) -> u32;
+    fn shown(&self) -> String;
 }
 
-impl Device {
-    pub(crate) fn new(scenario: Scenario) -> Self {
-        Self { scenario: Arc::new(scenario), fair: Fair::default() }
-    }
+struct Search<S> {
+    first: S,
+    fair: Fair,
 }
 
-impl Model for Device {
-    type State = State;
-    type Action = Action;
+impl<S: Explored> Model for Search<S> {
+    type State = S;
+    type Action = S::Step;
 
-    fn init_states(&self) -> Vec<State> {
-        let mut state = State::new(&self.scenario);
-        if !self.scenario.from_boot {
-            while let Some(next) = state.at_once() {
-                state = next;
-            }
-        }
-        if self.scenario.going_down {
-            state = state.after(&Action::Change(0)).expect("the first change comes");
-            while !state.is_going_down() {
-                state = state.benign().expect("the machine goes down");
-            }
-        }
-        vec![state]
+    fn init_states(&self) -> Vec<S> {
+        vec![self.first.clone()]
     }
 
-    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        state.actions(actions);
+    fn actions(&self, state: &S, actions: &mut Vec<S::Step>) {
+        state.searched(actions);
     }
 
-    fn next_state(&self, last: &State, action: Action) -> Option<State> {
-        last.after(&action)
+    fn next_state(&self, last: &S, action: S::Step) -> Option<S> {
+        last.searched_after(&action)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always(NEVER_EARLY, |_, state: &State| state.under.ghost.wrong.is_none()),
-            Property::always(NEVER_STUCK, |model: &Self, state: &State| {
-                state.under.ghost.wrong.is_some() || model.fair.check(state).is_ok()
+            Property::always(S::NEVER, |_, state: &S| state.wrong().is_none()),
+            Property::always(NEVER_STUCK, |model: &Self, state: &S| {
+                state.wrong().is_some() || !state.is_sampled() || state.check(&model.fair).is_ok()
             }),
         ]
     }
@@ -69,32 +73,76 @@ pub(crate) struct Bounds {
     pub(crate) threads: usize,
 }
 
-#[derive(Debug)]
-pub(crate) struct Report {
+pub(crate) struct Report<S: Explored> {
     pub(crate) states: usize,
     pub(crate) depth: usize,
-    pub(crate) at_rest: usize,
-    pub(crate) whole: bool,
-    pub(crate) took: Duration,
-    /// The broken property, with the steps to it.
-    pub(crate) found: Option<Trace>,
+    at_rest: usize,
+    whole: bool,
+    took: Duration,
+    pub(crate) found: Option<Trace<S>>,
 }
 
-#[derive(Debug)]
-pub(crate) struct Trace {
-    pub(crate) property: &'static str,
-    pub(crate) steps: Vec<Action>,
-    pub(crate) then: usize,
-    pub(crate) what: String,
-    pub(crate) state: Box<State>,
+/// The broken property, with the steps to it and those of the benign run after them.
+pub(crate) struct Trace<S: Explored> {
+    property: &'static str,
+    pub(crate) steps: Vec<S::Step>,
+    then: usize,
+    what: String,
+    state: Box<S>,
+}
+
+impl<S: Explored> Trace<S> {
+    /// What is wrong with the state at the end of `steps`, or at the end of its benign run if that `runs`.
+    pub(crate) fn of(steps: &[S::Step], state: &S, fair: Option<&Fair>) -> Option<Self> {
+        let (what, state, then) = if let Some(wrong) = state.wrong() {
+            (wrong.clone(), Box::new(state.clone()), 0)
+        } else {
+            let stuck = state.check(fair?).err()?;
+            (stuck.why, stuck.at, stuck.steps)
+        };
+        // A benign run may meet a violation.
+        let property = if state.wrong().is_some() { S::NEVER } else { NEVER_STUCK };
+        Some(Self { property, steps: steps.to_vec(), then, what, state })
+    }
+
+    pub(crate) fn fail(self, name: &str) -> ! {
+        let Self { property, steps, then, what, state } = self;
+        let mut lines = String::new();
+        for step in steps {
+            writeln!(lines, "  {step:?}").expect("a String takes all");
+        }
+        writeln!(lines, "  and {then} steps of the benign run").expect("a String takes all");
+        panic!("{name}: {property}: {what}\n{lines}{}", state.shown());
+    }
+
+    /// Why this fault was missed, which would be `reported` in these words; `None` where this is it.
+    pub(crate) fn misses(self, fault: Fault, reported: &str) -> Option<String> {
+        let Self { property, steps, then, what, .. } = self;
+        if !what.contains(reported) {
+            return Some(format!("{fault:?} by {steps:?} instead: {what}"));
+        }
+        println!("| {fault:?} | {property} | {what} | {} + {then} |", steps.len());
+        None
+    }
+}
+
+impl<S: Explored> Report<S> {
+    pub(crate) fn show(self, name: &str) {
+        if let Some(trace) = self.found {
+            trace.fail(name);
+        }
+        let reach = if self.whole { "all" } else { "bounded" };
+        let Self { states, depth, at_rest, took, .. } = self;
+        println!("| {name} | {states} ({reach}) | {depth} | {at_rest} | {:.1} |", took.as_secs_f64());
+    }
 }
 
 /// Searches for the shortest path to a fault: the search continues for a while after the first one that it
 /// meets, and is repeated below that depth until there is none.
-pub(crate) fn shortest(scenario: &Scenario, bounds: Bounds) -> Report {
-    let mut report = search(scenario, bounds);
+pub(crate) fn shortest<S: Explored>(first: &S, bounds: Bounds) -> Report<S> {
+    let mut report = search(first, bounds);
     while let Some(trace) = &report.found {
-        let shorter = search(scenario, Bounds { depth: trace.steps.len() + 1, ..bounds });
+        let shorter = search(first, Bounds { depth: trace.steps.len() + 1, ..bounds });
         if shorter.found.is_none() {
             break;
         }
@@ -104,10 +152,10 @@ pub(crate) fn shortest(scenario: &Scenario, bounds: Bounds) -> Report {
 }
 
 /// Searches breadth first, as far as threads allow.
-pub(crate) fn search(scenario: &Scenario, bounds: Bounds) -> Report {
+pub(crate) fn search<S: Explored>(first: &S, bounds: Bounds) -> Report<S> {
     let clock = agent::Clock::new();
     let start = clock.now();
-    let checker = Device::new(scenario.clone())
+    let checker = Search { first: first.clone(), fair: Fair::default() }
         .checker()
         .threads(bounds.threads)
         .target_max_depth(bounds.depth)
@@ -115,20 +163,13 @@ pub(crate) fn search(scenario: &Scenario, bounds: Bounds) -> Report {
         .finish_when(HasDiscoveries::AnyFailures)
         .spawn_bfs()
         .join();
-    let found = [NEVER_EARLY, NEVER_STUCK].into_iter().find_map(|property| {
+    let found = [S::NEVER, NEVER_STUCK].into_iter().find_map(|property| {
         let path = checker.discovery(property)?;
-        let state = path.last_state().clone();
-        let stuck = state.under.ghost.wrong.is_none().then(|| Fair::default().check(&state).err()).flatten();
-        let what = match (&state.under.ghost.wrong, &stuck) {
-            (Some(wrong), _) => wrong.clone(),
-            (None, Some(stuck)) => stuck.why.clone(),
-            (None, None) => "another state of the same fingerprint is stuck".to_owned(),
-        };
-        let then = stuck.as_ref().map_or(0, |stuck| stuck.steps);
-        let state = stuck.map_or_else(|| Box::new(state), |stuck| stuck.at);
-        // A benign run may meet a violation.
-        let property = if state.under.ghost.wrong.is_some() { NEVER_EARLY } else { property };
-        Some(Trace { property, steps: path.into_actions(), then, what, state })
+        let (state, what) = (path.last_state().clone(), "another state of the same fingerprint is stuck");
+        let steps = path.into_actions();
+        Trace::of(&steps, &state, Some(&Fair::default())).or_else(|| {
+            Some(Trace { property, steps, then: 0, what: what.to_owned(), state: Box::new(state) })
+        })
     });
     Report {
         states: checker.unique_state_count(),

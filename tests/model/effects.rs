@@ -9,68 +9,53 @@ use topics::{CordonOwner, NodeDrainRequest, Requester};
 use zedkube::core::CordonTurn;
 
 use super::topics::{Disk, Fact, Who, Writer};
-use super::world::{Gate, Look, State, Task, Touched, Work};
+use super::world::{Gate, Look, State, Task, Work};
 
-pub(crate) type Fuse = Option<usize>;
-
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Gone;
 
-pub(crate) fn burn(fuse: &mut Fuse) -> Result<(), Gone> {
-    match fuse {
-        None => Ok(()),
-        Some(0) => Err(Gone),
-        Some(left) => {
-            *left -= 1;
-            Ok(())
-        }
-    }
-}
-
 impl State {
-    pub(crate) fn deliver(&mut self, fact: Fact, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
+    pub(crate) fn burn(&mut self) -> Result<(), Gone> {
+        if let Some(left) = &mut self.fuse {
+            *left = left.checked_sub(1).ok_or(Gone)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn deliver(&mut self, fact: Fact) -> Result<(), Gone> {
         use step::Core as _;
         macro_rules! step {
-            ($agent:ident, $place:expr, $event:expr, $perform:ident) => {{
-                let now = self.$agent.now + std::time::Duration::from_millis(1);
-                self.$agent.now = now;
-                touched.agents[$place] = true;
-                let Some(core) = &mut self.$agent.core else { return Ok(()) };
+            ($agent:ident, $who:ident, $event:expr, $perform:ident) => {{
+                let now = self.now(Who::$who) + std::time::Duration::from_millis(1);
+                self.set_now(Who::$who, now);
+                for who in [Who::$who, Who::$who.process()] {
+                    self.touched.agents[who as usize] = true;
+                }
+                let Some(core) = &mut self.$agent else { return Ok(()) };
                 let effects = Arc::make_mut(core).step(now, $event);
-                self.$perform(effects, fuse, touched)
+                self.$perform(effects)
             }};
         }
         match fact {
-            Fact::Zedagent(event) => step!(zedagent, 0, event, for_zedagent),
-            Fact::Nodeagent(event) => step!(nodeagent, 1, event, for_nodeagent),
+            Fact::Zedagent(event) => step!(zedagent, Zedagent, event, for_zedagent),
+            Fact::Nodeagent(event) => step!(nodeagent, Nodeagent, event, for_nodeagent),
             Fact::Zedkube(event) => {
-                step!(zedkube, 2, event, for_zedkube)?;
+                step!(zedkube, Zedkube, event, for_zedkube)?;
                 self.judge_order();
                 Ok(())
             }
-            Fact::Baseosmgr(event) => step!(baseosmgr, 3, event, for_baseosmgr),
-            Fact::K3s(event) => {
-                self.zedkube.now = self.zedkube.now + std::time::Duration::from_millis(1);
-                (touched.agents[2], touched.agents[4]) = (true, true);
-                let Some(core) = &mut self.k3s else { return Ok(()) };
-                let effects = Arc::make_mut(core).step(self.zedkube.now, event);
-                self.for_k3s(effects, fuse, touched)
-            }
+            Fact::Baseosmgr(event) => step!(baseosmgr, Baseosmgr, event, for_baseosmgr),
+            Fact::K3s(event) => step!(k3s, K3s, event, for_k3s),
             Fact::Detail(_) => Ok(()),
         }
     }
 
-    pub(crate) fn for_zedagent(
-        &mut self,
-        effects: Vec<zedagent::core::Effect>,
-        fuse: &mut Fuse,
-        touched: &mut Touched,
-    ) -> Result<(), Gone> {
+    pub(crate) fn for_zedagent(&mut self, effects: Vec<zedagent::core::Effect>) -> Result<(), Gone> {
         use zedagent::core::Effect;
         for effect in effects {
             if !matches!(effect, Effect::Say(_)) {
-                burn(fuse)?;
-                touched.files_of(Writer::Zedagent);
+                self.burn()?;
+                self.touched.files_of(Writer::Zedagent);
             }
             match effect {
                 Effect::Journal(pending) => drop(self.disk().pending.insert(pending.op, pending)),
@@ -95,7 +80,7 @@ impl State {
                     self.disk().run.zedagent = Some(status);
                 }
                 Effect::UseForce => {
-                    touched.files_of(Writer::Person);
+                    self.touched.files_of(Writer::Person);
                     self.judge_used_order(Requester::DeviceOp);
                     self.disk().force = None;
                 }
@@ -105,12 +90,7 @@ impl State {
         Ok(())
     }
 
-    pub(crate) fn for_nodeagent(
-        &mut self,
-        effects: Vec<nodeagent::core::Effect>,
-        fuse: &mut Fuse,
-        touched: &mut Touched,
-    ) -> Result<(), Gone> {
+    pub(crate) fn for_nodeagent(&mut self, effects: Vec<nodeagent::core::Effect>) -> Result<(), Gone> {
         use nodeagent::core::{Effect, Event};
         let (mut synced, mut checks) = (false, false);
         for effect in effects {
@@ -118,23 +98,23 @@ impl State {
                 effect,
                 Effect::Say(_) | Effect::Reason { .. } | Effect::Sync | Effect::LastSync | Effect::Check
             ) {
-                burn(fuse)?;
+                self.burn()?;
             }
             match effect {
                 Effect::Journal(latched) => {
-                    touched.files_of(Writer::Nodeagent);
+                    self.touched.files_of(Writer::Nodeagent);
                     self.disk().run.latched = Some(latched);
                 }
                 Effect::CallOff(_) => {
-                    touched.files_of(Writer::Nodeagent);
+                    self.touched.files_of(Writer::Nodeagent);
                     self.disk().run.latched = None;
                 }
                 Effect::Publish(status) => {
-                    touched.files_of(Writer::Nodeagent);
+                    self.touched.files_of(Writer::Nodeagent);
                     self.disk().run.nodeagent = Some(status);
                 }
                 Effect::Zboot(verdict) => {
-                    touched.files_of(Writer::Nodeagent);
+                    self.touched.files_of(Writer::Nodeagent);
                     let label = verdict.partition_label.parse().expect("a label");
                     self.disk().run.tested.insert(label, verdict.test_complete);
                 }
@@ -145,7 +125,7 @@ impl State {
                 Effect::LastSync => synced = true,
                 Effect::Check => checks = true,
                 Effect::Question(question) => {
-                    touched.files_of(Writer::Nodeagent);
+                    self.touched.files_of(Writer::Nodeagent);
                     self.disk().run.question = Some(*question);
                 }
                 Effect::Say(_) | Effect::Reason { .. } | Effect::Mark { .. } | Effect::Sync => {}
@@ -154,7 +134,7 @@ impl State {
             }
         }
         if synced {
-            return self.deliver(Fact::Nodeagent(Event::Synced), fuse, touched);
+            return self.deliver(Fact::Nodeagent(Event::Synced));
         }
         if checks {
             // It reads the files itself, and nothing lies between that and the device.
@@ -163,17 +143,12 @@ impl State {
             let ours = self.scenario.kube.take_turns && self.disk.run.progress.is_some();
             let (status, forced) = (self.disk.run.status, self.disk.force);
             let checked = Event::Checked { status, answers, forced, ours };
-            return self.deliver(Fact::Nodeagent(checked), fuse, touched);
+            return self.deliver(Fact::Nodeagent(checked));
         }
         Ok(())
     }
 
-    pub(crate) fn for_zedkube(
-        &mut self,
-        effects: Vec<zedkube::core::Effect>,
-        fuse: &mut Fuse,
-        touched: &mut Touched,
-    ) -> Result<(), Gone> {
+    pub(crate) fn for_zedkube(&mut self, effects: Vec<zedkube::core::Effect>) -> Result<(), Gone> {
         use zedkube::core::Effect;
         for effect in effects {
             // Nobody decides by the history, by what is said, or by who leads.
@@ -182,22 +157,22 @@ impl State {
                 Effect::Say(_) | Effect::CordonRemoved | Effect::History(_) | Effect::Candidacy(_)
             );
             if !idle && (self.scenario.kube.take_turns || !matches!(effect, Effect::OutageAnswer(_))) {
-                burn(fuse)?;
+                self.burn()?;
             }
             match effect {
                 Effect::Journal(journal) => {
-                    touched.files_of(Writer::Zedkube);
+                    self.touched.files_of(Writer::Zedkube);
                     self.disk().journal = Some(*journal);
                 }
                 Effect::Progress(progress) => {
-                    touched.files_of(Writer::Zedkube);
+                    self.touched.files_of(Writer::Zedkube);
                     for answer in &progress.answers {
                         self.judge_answer(answer);
                     }
                     self.disk().run.progress = Some(progress);
                 }
                 Effect::Status(status) => {
-                    touched.files_of(Writer::Zedkube);
+                    self.touched.files_of(Writer::Zedkube);
                     self.judge_status(status);
                     self.disk().run.status = Some(status);
                 }
@@ -213,7 +188,7 @@ impl State {
                 Effect::Margin { run, .. } => self.begin(run, Work::Margin, None),
                 Effect::Turn(ask) => self.asks.push(ask),
                 Effect::OutageAnswer(answer) if self.scenario.kube.take_turns => {
-                    touched.files_of(Writer::Zedkube);
+                    self.touched.files_of(Writer::Zedkube);
                     self.disk().run.outage = Some(*answer);
                 }
                 Effect::Cancel => {
@@ -285,12 +260,7 @@ impl State {
         self.disk().run.requests[nth] = request;
     }
 
-    pub(crate) fn for_baseosmgr(
-        &mut self,
-        effects: Vec<baseosmgr::core::Effect>,
-        fuse: &mut Fuse,
-        touched: &mut Touched,
-    ) -> Result<(), Gone> {
+    pub(crate) fn for_baseosmgr(&mut self, effects: Vec<baseosmgr::core::Effect>) -> Result<(), Gone> {
         use baseosmgr::core::{Effect, Event};
         let mut why = None;
         for effect in effects {
@@ -303,8 +273,8 @@ impl State {
                     | Effect::Writing(_)
                     | Effect::AskNodeagent
             ) {
-                burn(fuse)?;
-                touched.files_of(Writer::Baseosmgr);
+                self.burn()?;
+                self.touched.files_of(Writer::Baseosmgr);
             }
             match effect {
                 Effect::Switch { why: said, .. } => why = Some(said),
@@ -348,7 +318,7 @@ impl State {
                 }
                 Effect::Journal(begun) => self.disk().saved.fallback_from = begun,
                 Effect::RemoveForce => {
-                    touched.files_of(Writer::Person);
+                    self.touched.files_of(Writer::Person);
                     self.judge_used_order(Requester::Update);
                     self.disk().force = None;
                 }

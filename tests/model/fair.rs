@@ -14,11 +14,10 @@ use agent::partitions::PartitionState;
 use step::Mono;
 use topics::{CordonOwner, DeviceOp, DrainStatus, PendingState};
 
-use super::effects::Gone;
 use super::k3s::REQUEST;
 use super::steps::{Action, How};
 use super::topics::{ALL, IMAGE, LINKS, TREE, Writer};
-use super::world::{State, Touched};
+use super::world::State;
 
 const BEGINS_WITHIN: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
@@ -154,10 +153,8 @@ impl State {
             let mut next = self.clone();
             (next.disk().force, next.disk().pause) = (None, None);
             next.disk().run.requests[2] = None;
-            let mut touched = Touched::default();
-            touched.files_of(Writer::Person);
-            next.seal(touched);
-            return Some(next);
+            next.touched.files_of(Writer::Person);
+            return Some(next.sealed(Ok(())));
         }
         let how = if self.is_away() { How::Badly } else { How::Well };
         let step = self
@@ -190,15 +187,9 @@ impl State {
         let (wait, who) = ALL.into_iter().filter_map(ahead).min_by_key(|(wait, _)| *wait)?;
         step::plant(self.scenario.fault);
         let mut next = self.clone();
-        for other in ALL {
-            next.set_now(other, self.now(other) + wait);
-        }
-        let mut touched = Touched::ALL;
-        if next.deliver(super::steps::tick(who), &mut None, &mut touched) == Err(Gone) {
-            next.boot();
-        }
-        next.seal(Touched::ALL);
-        Some((next, wait))
+        next.pass(wait);
+        let ended = next.deliver(super::steps::tick(who));
+        Some((next.sealed(ended), wait))
     }
 
     /// Unfulfilled wishes in words; empty when all is well.

@@ -31,17 +31,9 @@ pub(crate) fn all() -> Vec<Planted> {
     let shut_and_switch = [Shutdown(7), Image(true)];
     vec![
         planted(Fault::A1, with(&[Reboot(7)]), "zedagent commands reboot undrained"),
-        planted(
-            Fault::A3,
-            Scenario { budget: crash, ..with(&[Reboot(7)]) },
-            "zedagent commands reboot undrained",
-        ),
-        planted(Fault::A4Lost, Scenario { budget: crash, ..with(&[Reboot(7)]) }, "for ever: reboot Some(7)"),
-        planted(
-            Fault::A4NotAgain,
-            Scenario { budget: failures(2), ..with(&[Reboot(7)]) },
-            "for ever: reboot Some(7)",
-        ),
+        planted(Fault::A3, with(&[Reboot(7)]).under(crash), "zedagent commands reboot undrained"),
+        planted(Fault::A4Lost, with(&[Reboot(7)]).under(crash), "for ever: reboot Some(7)"),
+        planted(Fault::A4NotAgain, with(&[Reboot(7)]).under(failures(2)), "for ever: reboot Some(7)"),
         planted(Fault::A5, in_test(image(&[Reboot(7)])), "zedagent commands reboot undrained"),
         planted(Fault::N1, with(&[Reboot(7), Reboot(6)]), "WaitDrainInProgress stays true"),
         planted(Fault::N3, image(&[Fallback(1)]), "baseosmgr switches undrained"),
@@ -49,12 +41,12 @@ pub(crate) fn all() -> Vec<Planted> {
         planted(Fault::B2, image(&[Image(true), Image(false)]), "an image that nobody wants"),
         planted(Fault::B3, image(&shut_and_switch), "for ever: the image"),
         planted(Fault::X1, image(&shut_and_switch), "for ever: the image"),
-        planted(Fault::K1, Scenario { budget: failures(1), ..with(&[Reboot(7)]) }, "gives up after 1 of 2"),
+        planted(Fault::K1, with(&[Reboot(7)]).under(failures(1)), "gives up after 1 of 2"),
         planted(Fault::K2, Scenario { away: true, ..with(&[Reboot(7)]) }, "for ever: reboot Some(7)"),
         planted(Fault::K3, with(&[Reboot(7), Operator(true)]), "two tasks"),
         planted(Fault::K5, with(&[Reboot(7), Detail]), "NOTREQUESTED is said while a request stands"),
         planted(Fault::K6, with(&[Reboot(7), Reboot(6)]), "for ever"),
-        planted(Fault::K7, Scenario { budget: crash, ..with(&[Reboot(7)]) }, "forgotten its drain"),
+        planted(Fault::K7, with(&[Reboot(7)]).under(crash), "forgotten its drain"),
         planted(Fault::K8, with(&[Reboot(7), Reboot(6)]), "our cordon is on the node"),
         planted(Fault::K9, with(&[Reboot(7)]), "goes round for ever: reboot"),
         planted(
@@ -75,14 +67,10 @@ pub(crate) fn all() -> Vec<Planted> {
             },
             "which the force file orders",
         ),
-        planted(
-            Fault::K29,
-            Scenario { budget: failures(1), ..with(&[Reboot(7), Reboot(6)]) },
-            "our cordon is on the node",
-        ),
+        planted(Fault::K29, with(&[Reboot(7), Reboot(6)]).under(failures(1)), "our cordon is on the node"),
         planted(
             Fault::Leaving,
-            Scenario { budget: crash, ..with(&[Clustered(false), Reboot(7)]) },
+            with(&[Clustered(false), Reboot(7)]).under(crash),
             "zedagent commands reboot undrained",
         ),
         planted(Fault::LastLook, undone(failures(2)), "of a node that was given back"),
@@ -93,11 +81,7 @@ pub(crate) fn all() -> Vec<Planted> {
             Scenario { going_down: true, ..image(&[Image(true), Image(false)]) },
             "of a node that was given back",
         ),
-        planted(
-            Fault::K3sUndrained,
-            Scenario { budget: failures(2), ..k3s(&[K3s(true)]) },
-            "k3s is replaced undrained",
-        ),
+        planted(Fault::K3sUndrained, k3s(&[K3s(true)]).under(failures(2)), "k3s is replaced undrained"),
         planted(Fault::Pause, k3s(&[K3s(true), Pause(PauseScope::Controller)]), "although refused by field"),
         planted(
             Fault::Aging,
@@ -110,6 +94,12 @@ pub(crate) fn all() -> Vec<Planted> {
             "although paused by field",
         ),
     ]
+}
+
+impl Scenario {
+    fn under(self, budget: Budget) -> Self {
+        Self { budget, ..self }
+    }
 }
 
 fn in_test(scenario: Scenario) -> Scenario {

@@ -11,10 +11,10 @@ use topics::{K3sStage, K3sUpdate, NodeDrainRequest, Requester};
 use zedkube::core::Membership;
 use zedkube::k3s::{DesiredK3s, Effect, Event, K3s, Override, SavedK3sUpdate};
 
-use super::effects::{Fuse, Gone, burn};
+use super::effects::Gone;
 use super::steps::{Action, How};
 use super::topics::{Config, Disk, Fact, Volatile, Who, Writer};
-use super::world::{Gate, State, Touched};
+use super::world::{Gate, State};
 
 pub(crate) const REQUEST: usize = 3;
 const OLD: &str = "v1.33.1+k3s1";
@@ -95,7 +95,7 @@ pub(crate) fn hold(disk: &Disk) -> Fact {
 }
 
 impl State {
-    pub(crate) fn starts_k3s(&mut self, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
+    pub(crate) fn starts_k3s(&mut self) -> Result<(), Gone> {
         let who = Who::K3s;
         let found = SavedK3sUpdate {
             version: self.disk.k3s.told.clone(),
@@ -108,21 +108,16 @@ impl State {
         };
         let (core, effects) = K3s::new(found, self.now(who));
         self.k3s = Some(Arc::new(core));
-        self.for_k3s(effects, fuse, touched)?;
-        self.reads_pause(who, fuse, touched)
+        self.for_k3s(effects)?;
+        self.reads_pause(who)
     }
 
-    pub(crate) fn for_k3s(
-        &mut self,
-        effects: Vec<Effect>,
-        fuse: &mut Fuse,
-        touched: &mut Touched,
-    ) -> Result<(), Gone> {
+    pub(crate) fn for_k3s(&mut self, effects: Vec<Effect>) -> Result<(), Gone> {
         let mut reads = false;
         for effect in effects {
             if !matches!(effect, Effect::Say(_) | Effect::Look(_) | Effect::Gate(_) | Effect::ReadFile) {
-                burn(fuse)?;
-                touched.files_of(Writer::Zedkube);
+                self.burn()?;
+                self.touched.files_of(Writer::Zedkube);
             }
             match effect {
                 Effect::Journal(record) => self.disk().k3s.record = Some(*record),
@@ -147,21 +142,18 @@ impl State {
         }
         // There is no override file, here or in the config.
         let none = Fact::K3s(Event::File(Some(Override::default())));
-        if reads { self.deliver(none, fuse, touched) } else { Ok(()) }
+        if reads { self.deliver(none) } else { Ok(()) }
     }
 
     /// What of it may happen next.
     pub(crate) fn k3s_actions(&self, out: &mut Vec<Action>) {
-        let (kubelet, away) = (&self.under.kubelet, self.is_away());
-        let fails = away || self.under.left.failures > 0;
-        let hows = [(How::Well, !away), (How::Badly, fails)];
-        let hows = || hows.iter().filter(|(_, may)| *may).map(|(how, _)| *how);
+        let kubelet = &self.under.kubelet;
         if kubelet.is_looked_at {
-            out.extend(hows().map(Action::Kubelet));
+            out.extend(self.hows().map(Action::Kubelet));
         }
         if kubelet.gate.watched {
             let news = |how: &How| kubelet.gate.told != Some(*how == How::Well);
-            out.extend(hows().filter(news).map(Action::K3sGate));
+            out.extend(self.hows().filter(news).map(Action::K3sGate));
         }
         if kubelet.reports != self.disk.k3s.told {
             out.push(Action::Replace);
@@ -185,12 +177,7 @@ impl State {
     }
 
     /// A look at the kubelet ends, or one at the gate.
-    pub(crate) fn k3s_sees(
-        &mut self,
-        (how, gate): (How, bool),
-        fuse: &mut Fuse,
-        touched: &mut Touched,
-    ) -> Result<(), Gone> {
+    pub(crate) fn k3s_sees(&mut self, (how, gate): (How, bool)) -> Result<(), Gone> {
         let well = how == How::Well;
         if !well {
             self.fails();
@@ -204,7 +191,7 @@ impl State {
             let reports = if well { Ok(kubelet.reports.clone()) } else { Err("trouble".to_owned()) };
             Event::Reported(kubelet.looks, reports)
         };
-        self.deliver(Fact::K3s(event), fuse, touched)
+        self.deliver(Fact::K3s(event))
     }
 
     /// The kube container is told this version.

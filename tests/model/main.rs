@@ -23,54 +23,29 @@ mod wander;
 mod world;
 
 use std::collections::HashSet;
-use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::{iter, thread};
 
-use checker::{Bounds, Report, Trace, search, shortest};
+use checker::{Bounds, Report, search, shortest};
 use faults::Planted;
 use scenarios::Scenario;
-use wander::{Wandered, wander};
-
-fn fail(scenario: &Scenario, trace: &Trace) -> ! {
-    let Trace { property, steps, then, what, state } = trace;
-    let mut lines = String::new();
-    for step in steps {
-        writeln!(lines, "  {step:?}").expect("a String takes all");
-    }
-    writeln!(lines, "  and {then} steps of the benign run").expect("a String takes all");
-    panic!("{}: {property}: {what}\n{lines}{}", scenario.name, state.text());
-}
+use wander::wander;
+use world::State;
 
 fn check(scenarios: &[Scenario], bounds: Bounds) {
     for scenario in scenarios {
-        let Report { states, depth, at_rest, whole, took, found } = search(scenario, bounds);
-        if let Some(trace) = found {
-            fail(scenario, &trace);
-        }
-        let reach = if whole { "all" } else { "bounded" };
-        let secs = took.as_secs_f64();
-        println!("| {} | {states} ({reach}) | {depth} | {at_rest} | {secs:.1} |", scenario.name);
+        search(&State::first(scenario), bounds).show(scenario.name);
     }
 }
 
 fn roam(ways: u64) {
     for scenario in scenarios::all() {
-        let Wandered { steps, at_rest, boots, took, found } = wander(&scenario, 0..ways);
-        if let Some((way, trace)) = found {
-            println!("way {way}");
-            fail(&scenario, &trace);
-        }
-        let secs = took.as_secs_f64();
-        println!(
-            "| {} | {ways} ways of {steps} steps | {boots} boots | {at_rest} | {secs:.1} |",
-            scenario.name
-        );
+        wander(&State::first(&scenario), 0..ways).show(scenario.name, ways);
     }
 }
 
 /// Plants each fault, and compares the report's words.
-fn plant(find: impl Fn(&Scenario) -> Report + Sync) {
+fn plant(find: impl Fn(&State) -> Report<State> + Sync) {
     let faults = Mutex::new(faults::all().into_iter());
     let next = || faults.lock().expect("no search panics").next();
     let missed = || -> Vec<String> { iter::from_fn(next).filter_map(|it| missed(&it, &find)).collect() };
@@ -82,16 +57,14 @@ fn plant(find: impl Fn(&Scenario) -> Report + Sync) {
 }
 
 /// Why this fault was missed, if it was.
-fn missed(planted: &Planted, find: impl Fn(&Scenario) -> Report) -> Option<String> {
-    let report = find(&planted.scenario);
-    let fault = planted.fault;
-    match report.found {
-        Some(Trace { property, steps, then, what, .. }) if what.contains(planted.reported) => {
-            println!("| {fault:?} | {property} | {what} | {} + {then} |", steps.len());
-            None
-        }
-        Some(trace) => Some(format!("{fault:?} by {:?} instead: {}", trace.steps, trace.what)),
-        None => Some(format!("{fault:?} is not caught in {} states, depth {}", report.states, report.depth)),
+fn missed(
+    Planted { fault, scenario, reported }: &Planted,
+    find: impl Fn(&State) -> Report<State>,
+) -> Option<String> {
+    let Report { states, depth, found, .. } = find(&State::first(scenario));
+    match found {
+        Some(trace) => trace.misses(*fault, reported),
+        None => Some(format!("{fault:?} is not caught in {states} states, depth {depth}")),
     }
 }
 
@@ -107,7 +80,7 @@ fn never_early_and_never_stuck_on_random_ways() {
 
 #[test]
 fn every_planted_fault_is_caught() {
-    plant(|scenario| search(scenario, Bounds { depth: 40, states: 300_000, threads: 1 }));
+    plant(|first| search(first, Bounds { depth: 40, states: 300_000, threads: 1 }));
 }
 
 #[test]
@@ -134,5 +107,5 @@ fn in_full_random_ways() {
 #[test]
 #[ignore = "takes long, see in_full_states"]
 fn in_full_shortest_ways_to_planted_faults() {
-    plant(|scenario| shortest(scenario, Bounds { depth: 40, states: 300_000, threads: 1 }));
+    plant(|first| shortest(first, Bounds { depth: 40, states: 300_000, threads: 1 }));
 }

@@ -11,10 +11,10 @@ use outage::turn::rule::CordonMark;
 use topics::{BootGate, CordonOwner, DrainMarks, NodeDrainRequest, Requester};
 use zedkube::core::{NodeLook, RemainingPod, StartObstacle};
 
-use super::effects::{Fuse, Gone};
+use super::effects::Gone;
 use super::steps::How;
 use super::topics::{Fact, REQUESTS, Who};
-use super::world::{Look, State, Task, Touched, Work};
+use super::world::{Look, State, Task, Work};
 
 impl State {
     pub(crate) fn fails(&mut self) {
@@ -67,7 +67,7 @@ impl State {
         self.crash(Who::Zedkube);
     }
 
-    pub(crate) fn task_ends(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
+    pub(crate) fn task_ends(&mut self, how: How) -> Result<(), Gone> {
         use zedkube::core::Event;
         let Some(Task { run_id: run, work, mark }) = self.under().task.take() else { return Ok(()) };
         let well = how == How::Well;
@@ -129,15 +129,10 @@ impl State {
                 }
             },
         };
-        self.deliver(Fact::Zedkube(event), fuse, touched)
+        self.deliver(Fact::Zedkube(event))
     }
 
-    pub(crate) fn preflight_ends(
-        &mut self,
-        how: How,
-        fuse: &mut Fuse,
-        touched: &mut Touched,
-    ) -> Result<(), Gone> {
+    pub(crate) fn preflight_ends(&mut self, how: How) -> Result<(), Gone> {
         let Some(run) = self.under().preflight.take() else { return Ok(()) };
         let found = if how == How::Well {
             self.under().ghost.unfit = false;
@@ -148,10 +143,10 @@ impl State {
             let next_step = "look at the node".to_owned();
             Err(StartObstacle { why: "trouble".to_owned(), next_step, away, of_node: !away })
         };
-        self.deliver(Fact::Zedkube(zedkube::core::Event::Preflighted(run, found)), fuse, touched)
+        self.deliver(Fact::Zedkube(zedkube::core::Event::Preflighted(run, found)))
     }
 
-    pub(crate) fn look_ends(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
+    pub(crate) fn look_ends(&mut self, how: How) -> Result<(), Gone> {
         let Some(Look { nth, uncordon, gate_open }) = self.under().look.take() else { return Ok(()) };
         let node = self.under.node.clone();
         let earlier = node.boot != self.under.boot;
@@ -189,16 +184,11 @@ impl State {
                 Err("500".to_owned())
             }
         };
-        self.deliver(Fact::Zedkube(zedkube::core::Event::Looked(nth, seen)), fuse, touched)
+        self.deliver(Fact::Zedkube(zedkube::core::Event::Looked(nth, seen)))
     }
 
     /// The gate after the boot opens, or something shuts it for a time.
-    pub(crate) fn gate_moves(
-        &mut self,
-        how: How,
-        fuse: &mut Fuse,
-        touched: &mut Touched,
-    ) -> Result<(), Gone> {
+    pub(crate) fn gate_moves(&mut self, how: How) -> Result<(), Gone> {
         let open = how == How::Well;
         if !open {
             self.fails();
@@ -212,11 +202,11 @@ impl State {
             holds_turn: false,
         };
         let report = GateReport { verdict: Some(verdict), ..GateReport::default() };
-        self.deliver(Fact::Zedkube(zedkube::core::Event::Gate(Box::new(report))), fuse, touched)
+        self.deliver(Fact::Zedkube(zedkube::core::Event::Gate(Box::new(report))))
     }
 
     /// The device does what it was asked for, or refuses.
-    pub(crate) fn device(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
+    pub(crate) fn device(&mut self, how: How) -> Result<(), Gone> {
         let Some(order) = self.under().device.take() else { return Ok(()) };
         let operation = order.operation;
         if how == How::Well && operation != MachineOperation::Shutdown {
@@ -230,7 +220,7 @@ impl State {
             self.under().left.refusals -= 1;
             Err("busy".to_owned())
         };
-        self.deliver(Fact::Nodeagent(nodeagent::core::Event::Operated { operation, outcome }), fuse, touched)
+        self.deliver(Fact::Nodeagent(nodeagent::core::Event::Operated { operation, outcome }))
     }
 }
 

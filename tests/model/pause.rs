@@ -5,11 +5,11 @@
 
 use topics::{DrainStatus, OperationPause, PauseScope, PendingState};
 
-use super::effects::{Fuse, Gone};
+use super::effects::Gone;
 use super::k3s::REQUEST;
 use super::scenarios::{Change, Scenario};
 use super::topics::{Disk, Fact, Link, Who};
-use super::world::{State, Touched};
+use super::world::State;
 
 impl Scenario {
     pub(crate) fn pauses(&self) -> bool {
@@ -50,27 +50,20 @@ impl Link {
 
 impl State {
     /// An agent reads the pause before anything else, as in its `run`.
-    pub(crate) fn reads_pause(
-        &mut self,
-        who: Who,
-        fuse: &mut Fuse,
-        touched: &mut Touched,
-    ) -> Result<(), Gone> {
-        if self.scenario.pauses() { self.hear(Link::pause_of(who), fuse, touched) } else { Ok(()) }
+    pub(crate) fn reads_pause(&mut self, who: Who) -> Result<(), Gone> {
+        if self.scenario.pauses() { self.hear(Link::pause_of(who)) } else { Ok(()) }
     }
 
     fn paused(&self, who: Who) -> Option<OperationPause> {
-        self.heard[Link::pause_of(who).index()].as_ref()?.iter().find_map(|fact| match fact {
-            Fact::Zedagent(zedagent::core::Event::Pause(pause))
+        self.heard[Link::pause_of(who).index()].as_ref()?.iter().find_map(|fact| {
+            let (Fact::Zedagent(zedagent::core::Event::Pause(pause))
             | Fact::Zedkube(zedkube::core::Event::Pause(pause))
             | Fact::Baseosmgr(baseosmgr::core::Event::Pause(pause))
-            | Fact::K3s(zedkube::k3s::Event::Pause(pause)) => pause.clone(),
-            Fact::Zedagent(_)
-            | Fact::Zedkube(_)
-            | Fact::Baseosmgr(_)
-            | Fact::Nodeagent(_)
-            | Fact::K3s(_)
-            | Fact::Detail(_) => None,
+            | Fact::K3s(zedkube::k3s::Event::Pause(pause))) = fact
+            else {
+                return None;
+            };
+            pause.clone()
         })
     }
 

@@ -9,6 +9,7 @@ use agent::device::MachineOperation;
 use topics::{
     Answer, DeviceOp, DrainStatus, NodeDrainRequest, NodeDrainStatus, PendingState, RequestId, Requester,
 };
+use zedkube::core::{Event, Force};
 
 use super::k3s::REQUEST;
 use super::topics::{Fact, Leave, Link, REQUESTS, Who};
@@ -65,70 +66,54 @@ impl Ghost {
     }
 }
 
+/// Its place among [`REQUESTS`].
+fn place(by: Requester) -> usize {
+    match by {
+        Requester::Update => 1,
+        Requester::Operator | Requester::NodeMaintenance => 2,
+        Requester::K3sUpdate => REQUEST,
+        Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => 0,
+    }
+}
+
 impl State {
     pub(crate) fn wrong(&mut self, what: impl Into<String>) {
         self.under().ghost.wrong.get_or_insert(what.into());
     }
 
     pub(crate) fn forced(&self, by: Requester) -> bool {
-        let proceeds = |it: &&NodeDrainStatus| match it.status {
-            DrainStatus::Complete => it.requested_by == by,
-            DrainStatus::Unknown | DrainStatus::NotSupported => true,
-            DrainStatus::NotRequested
-            | DrainStatus::Requested
-            | DrainStatus::Starting
-            | DrainStatus::Cordoned
-            | DrainStatus::FailedCordon
-            | DrainStatus::DrainRetrying
-            | DrainStatus::FailedDrain
-            | DrainStatus::Stranger(_) => false,
+        let proceeds = |it: &NodeDrainStatus| {
+            matches!(it.status, DrainStatus::Unknown | DrainStatus::NotSupported)
+                || it.status == DrainStatus::Complete && it.requested_by == by
         };
-        self.under.ghost.forced.iter().any(|it| proceeds(&it))
+        self.under.ghost.forced.iter().any(proceeds)
     }
 
     pub(crate) fn judge_answer(&mut self, answer: &Answer) {
-        let nth = match answer.requested_by {
-            Requester::Update => 1,
-            Requester::Operator | Requester::NodeMaintenance => 2,
-            Requester::K3sUpdate => REQUEST,
-            Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => 0,
-        };
-        let stands = self.request_of(nth).is_some_and(|it| it.id() == answer.id());
-        if !stands {
+        let nth = place(answer.requested_by);
+        if self.request_of(nth).is_none_or(|it| it.id() != answer.id()) {
             return;
         }
         let ghost = &self.under.ghost;
-        match answer.status {
-            DrainStatus::Complete => {
-                let earned = if answer.skip.is_empty() {
-                    ghost.drained.contains(&answer.id())
-                } else {
-                    ghost.skipped.contains(&answer.id()) || self.forced(answer.requested_by)
-                };
-                if !earned {
-                    self.wrong(format!(
-                        "P3: zedkube says COMPLETE to {} ({:?}), which is not earned",
-                        answer.context, answer.skip
-                    ));
-                }
+        if answer.status == DrainStatus::Complete {
+            let earned = if answer.skip.is_empty() {
+                ghost.drained.contains(&answer.id())
+            } else {
+                ghost.skipped.contains(&answer.id()) || self.forced(answer.requested_by)
+            };
+            if !earned {
+                self.wrong(format!(
+                    "P3: zedkube says COMPLETE to {} ({:?}), which is not earned",
+                    answer.context, answer.skip
+                ));
             }
-            DrainStatus::FailedDrain => {
-                let (tried, most) = (ghost.failed_attempts, self.scenario.kube.drain_tries);
-                // One that was given before stays while another request has its drain.
-                let before = self.disk.run.progress.as_ref().is_some_and(|it| it.answers.contains(answer));
-                if tried < most && !before {
-                    self.wrong(format!("gives up after {tried} of {most} attempts"));
-                }
+        } else if answer.status == DrainStatus::FailedDrain {
+            let (tried, most) = (ghost.failed_attempts, self.scenario.kube.drain_tries);
+            // One that was given before stays while another request has its drain.
+            let before = self.disk.run.progress.as_ref().is_some_and(|it| it.answers.contains(answer));
+            if tried < most && !before {
+                self.wrong(format!("gives up after {tried} of {most} attempts"));
             }
-            DrainStatus::Unknown
-            | DrainStatus::NotSupported
-            | DrainStatus::NotRequested
-            | DrainStatus::Requested
-            | DrainStatus::Starting
-            | DrainStatus::Cordoned
-            | DrainStatus::FailedCordon
-            | DrainStatus::DrainRetrying
-            | DrainStatus::Stranger(_) => {}
         }
     }
 
@@ -244,16 +229,8 @@ impl State {
     pub(crate) fn judge_used_order(&mut self, by: Requester) {
         let Some(order) = self.disk.force else { return };
         let commanded = self.disk.pending.values().any(|it| it.state == PendingState::Commanded);
-        let used = match by {
-            Requester::Update => self.under.ghost.released.contains_key("switch"),
-            Requester::DeviceOp
-            | Requester::Unset
-            | Requester::None
-            | Requester::Operator
-            | Requester::NodeMaintenance
-            | Requester::K3sUpdate
-            | Requester::Stranger(_) => commanded,
-        };
+        let switched = self.under.ghost.released.contains_key("switch");
+        let used = if by == Requester::Update { switched } else { commanded };
         if order.requested_by != by || !used {
             self.wrong(format!(
                 "P9: the order {order} is taken away by {by:?}, for whom it is not, or before its time"
@@ -262,14 +239,9 @@ impl State {
     }
 
     fn heard_request(&self, link: Link) -> Option<&NodeDrainRequest> {
-        self.heard[link.index()].as_ref()?.iter().find_map(|fact| match fact {
-            Fact::Zedkube(zedkube::core::Event::Request(_, request)) => request.as_ref(),
-            Fact::Zedkube(_)
-            | Fact::Zedagent(_)
-            | Fact::Nodeagent(_)
-            | Fact::Baseosmgr(_)
-            | Fact::K3s(_)
-            | Fact::Detail(_) => None,
+        self.heard[link.index()].as_ref()?.iter().find_map(|fact| {
+            let Fact::Zedkube(Event::Request(_, request)) = fact else { return None };
+            request.as_ref()
         })
     }
 
@@ -292,16 +264,9 @@ impl State {
     /// The force file that zedkube has read is the present one.
     pub(crate) fn judge_order(&mut self) {
         let order = self.heard[Link::ForceToZedkube.index()].as_ref().and_then(|facts| {
-            facts.iter().find_map(|fact| match fact {
-                Fact::Zedkube(zedkube::core::Event::Force(zedkube::core::Force::Order(order))) => {
-                    Some(*order)
-                }
-                Fact::Zedkube(_)
-                | Fact::Zedagent(_)
-                | Fact::Nodeagent(_)
-                | Fact::Baseosmgr(_)
-                | Fact::K3s(_)
-                | Fact::Detail(_) => None,
+            facts.iter().find_map(|fact| {
+                let Fact::Zedkube(Event::Force(Force::Order(order))) = fact else { return None };
+                Some(*order)
             })
         });
         if let Some(order) =
@@ -314,15 +279,7 @@ impl State {
 
     /// Whether zedkube knows a request of `by`.
     fn asks(&self, by: Requester) -> bool {
-        let link = match by {
-            Requester::Update => Link::UpdateRequestToZedkube,
-            Requester::Operator | Requester::NodeMaintenance => Link::OperatorRequestToZedkube,
-            Requester::K3sUpdate => Link::K3sRequestToZedkube,
-            Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => {
-                Link::DeviceRequestToZedkube
-            }
-        };
-        self.heard_request(link).is_some_and(|it| it.requested_by == by)
+        self.heard_request(REQUESTS[place(by)]).is_some_and(|it| it.requested_by == by)
     }
 
     fn switch_is_wanted(&self) -> bool {

@@ -9,12 +9,31 @@ use topics::{ContentTreeStatus, SwState};
 use zedagent::core::Zedagent;
 use zedkube::core::{Membership, Zedkube};
 
-use super::effects::{Fuse, Gone};
+use super::effects::Gone;
+use super::scenarios::Scenario;
+use super::steps::Action;
 use super::topics::{Fact, Leave, Link, TREE, Who};
-use super::world::{State, Touched};
+use super::world::State;
 
 impl State {
-    pub(crate) fn start(&mut self, who: Who, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
+    /// The first state of a search and of random paths.
+    pub(crate) fn first(scenario: &Scenario) -> Self {
+        let mut state = Self::new(&Arc::new(scenario.clone()));
+        if !scenario.from_boot {
+            while let Some(next) = state.at_once() {
+                state = next;
+            }
+        }
+        if scenario.going_down {
+            state = state.after(&Action::Change(0)).expect("the first change comes");
+            while !state.is_going_down() {
+                state = state.benign().expect("the machine goes down");
+            }
+        }
+        state
+    }
+
+    pub(crate) fn start(&mut self, who: Who) -> Result<(), Gone> {
         let boot_id = self.boot_id();
         let now = self.now(who);
         if who != Who::Nodeagent && !self.disk.run.looked_in {
@@ -35,9 +54,9 @@ impl State {
                 };
                 let (core, effects) =
                     Zedagent::new(&zedagent::Limits::default(), found, now, Self::booted_at(who));
-                self.zedagent.core = Some(Arc::new(core));
-                self.for_zedagent(effects, fuse, touched)?;
-                self.reads_pause(who, fuse, touched)
+                self.zedagent = Some(Arc::new(core));
+                self.for_zedagent(effects)?;
+                self.reads_pause(who)
             }
             Who::Nodeagent => {
                 let run = &self.disk.run;
@@ -58,12 +77,8 @@ impl State {
                 let waits =
                     Waits { fallback: Duration::MAX, no_controller: Duration::MAX, ..Waits::default() };
                 let core = NodeAgent::new(nodeagent::Limits::default(), waits, found, now);
-                self.nodeagent.core = Some(Arc::new(core));
-                self.deliver(
-                    Fact::Nodeagent(nodeagent::core::Event::Heard(RequiredReading::Applications)),
-                    fuse,
-                    touched,
-                )
+                self.nodeagent = Some(Arc::new(core));
+                self.deliver(Fact::Nodeagent(nodeagent::core::Event::Heard(RequiredReading::Applications)))
             }
             Who::Zedkube => {
                 let journal = self.disk.journal.clone();
@@ -73,25 +88,21 @@ impl State {
                 let limits = self.scenario.kube.clone();
                 let (mut core, effects) = Zedkube::new(limits, journal, boot_id, now, Self::booted_at(who));
                 core.answered(self.disk.run.outage.clone());
-                self.zedkube.core = Some(Arc::new(core));
-                self.for_zedkube(effects, fuse, touched)?;
+                self.zedkube = Some(Arc::new(core));
+                self.for_zedkube(effects)?;
                 if self.scenario.with_k3s {
-                    self.hear(Link::K3sToZedkube, fuse, touched)?;
+                    self.hear(Link::K3sToZedkube)?;
                 }
-                self.reads_pause(who, fuse, touched)?;
+                self.reads_pause(who)?;
                 if self.disk.leave == Leave::UnderWay {
                     let stands = zedkube::core::Event::Member(Membership::Leaving);
-                    self.deliver(Fact::Zedkube(stands), fuse, touched)?;
+                    self.deliver(Fact::Zedkube(stands))?;
                 }
                 if let Some(learned) = self.scenario.learned.clone().filter(|_| !self.is_away()) {
                     let learned = zedkube::core::Event::Learned(Box::new(learned));
-                    self.deliver(Fact::Zedkube(learned), fuse, touched)?;
+                    self.deliver(Fact::Zedkube(learned))?;
                 }
-                self.deliver(
-                    Fact::Zedkube(zedkube::core::Event::NodeKnown { name: "n1".to_owned() }),
-                    fuse,
-                    touched,
-                )
+                self.deliver(Fact::Zedkube(zedkube::core::Event::NodeKnown { name: "n1".to_owned() }))
             }
             Who::Baseosmgr => {
                 let disk = &self.disk;
@@ -102,7 +113,7 @@ impl State {
                 };
                 let limits = baseosmgr::Limits::default();
                 let core = baseosmgr::core::BaseOs::new(limits, disk.partitions.clone(), found);
-                self.baseosmgr.core = Some(Arc::new(core));
+                self.baseosmgr = Some(Arc::new(core));
                 let tree = ContentTreeStatus { state: SwState::Loaded, ..Default::default() };
                 [
                     BaseosmgrEvent::Tick,
@@ -112,9 +123,9 @@ impl State {
                     BaseosmgrEvent::Pause(self.disk.pause.clone()),
                 ]
                 .into_iter()
-                .try_for_each(|event| self.deliver(Fact::Baseosmgr(event), fuse, touched))
+                .try_for_each(|event| self.deliver(Fact::Baseosmgr(event)))
             }
-            Who::K3s => self.starts_k3s(fuse, touched),
+            Who::K3s => self.starts_k3s(),
         }
     }
 }

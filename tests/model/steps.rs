@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nodeagent::core::NodeAgent;
-use step::{Core as _, Mono};
+use step::{Core as _, Dice, Mono};
 use topics::{CordonOwner, NodeDrainStatus};
 use zedagent::core::Zedagent;
 use zedkube::core::{Membership, Zedkube};
 
-use super::effects::{Fuse, Gone};
+use super::checker::Explored;
+use super::effects::Gone;
+use super::fair::{Fair, Stuck};
 use super::pause::said;
 use super::scenarios::Change;
 use super::topics::{ALL, Fact, LINKS, Leave, Link, Who, Writer};
+use super::wander::{below, is_trouble};
 use super::world::{State, Touched, Work};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,44 +77,17 @@ impl State {
         out.extend(LINKS.iter().filter(|link| self.has_news(**link)).map(|link| Action::Hear(*link)));
         out.extend((0..under.results.len()).map(Action::Result));
         if let Some(task) = &under.task {
-            if !self.is_away() {
-                out.push(Action::Task(How::Well));
-            }
-            if (left.failures > 0 || self.is_away()) && task.work != Work::Await {
-                out.push(Action::Task(How::Badly));
-            }
+            let may = |how: &How| *how == How::Well || task.work != Work::Await;
+            out.extend(self.hows().filter(may).map(Action::Task));
         }
-        if under.look.is_some() {
-            if !self.is_away() {
-                out.push(Action::Look(How::Well));
-            }
-            if left.failures > 0 || self.is_away() {
-                out.push(Action::Look(How::Badly));
-            }
-        }
-        if under.preflight.is_some() {
-            if !self.is_away() {
-                out.push(Action::Preflight(How::Well));
-            }
-            if left.failures > 0 || self.is_away() {
-                out.push(Action::Preflight(How::Badly));
-            }
-        }
-        if under.guard == Some(true) {
-            out.push(Action::Stir);
-        }
-        if self.may_begin_to_leave() {
-            out.push(Action::NoticeOver);
-        }
-        if self.may_leave() {
-            out.push(Action::Left);
-        }
-        if self.gate_may(How::Well) {
-            out.push(Action::Gate(How::Well));
-        }
-        if self.gate_may(How::Badly) {
-            out.push(Action::Gate(How::Badly));
-        }
+        out.extend(under.look.iter().flat_map(|_| self.hows()).map(Action::Look));
+        out.extend(under.preflight.iter().flat_map(|_| self.hows()).map(Action::Preflight));
+        let mut may = |yes: bool, action: Action| out.extend(yes.then_some(action));
+        may(under.guard == Some(true), Action::Stir);
+        may(self.may_begin_to_leave(), Action::NoticeOver);
+        may(self.may_leave(), Action::Left);
+        may(self.gate_may(How::Well), Action::Gate(How::Well));
+        may(self.gate_may(How::Badly), Action::Gate(How::Badly));
         if self.k3s.is_some() {
             self.k3s_actions(out);
         }
@@ -159,6 +135,13 @@ impl State {
         }
     }
 
+    /// How what is under way may end.
+    pub(crate) fn hows(&self) -> impl Iterator<Item = How> + use<> {
+        let away = self.is_away();
+        let badly = (away || self.under.left.failures > 0).then_some(How::Badly);
+        (!away).then_some(How::Well).into_iter().chain(badly)
+    }
+
     /// Whether it has a timer, and is the first of its process.
     fn wakes_next(&self, who: Who) -> bool {
         let beside =
@@ -181,61 +164,66 @@ impl State {
     pub(crate) fn after(&self, action: &Action) -> Option<Self> {
         step::plant(self.scenario.fault);
         let mut next = self.clone();
-        let mut touched = Touched::default();
-        if let Action::Within(step, at) = action {
-            let mut fuse = Some(*at);
-            let who = Self::actor(step)?;
-            if next.happen(step, &mut fuse, &mut touched) == Ok(()) {
-                return None;
-            }
-            next.under().left.crashes -= 1;
-            next.crash(who);
-            touched = Touched::ALL;
-        } else if next.happen(action, &mut None, &mut touched) == Err(Gone) {
-            // nodeagent has ended: the machine's watchdog restarts the machine.
-            next.boot();
-            touched = Touched::ALL;
+        let Action::Within(step, at) = action else {
+            let ended = next.happen(action);
+            return Some(next.sealed(ended));
+        };
+        next.fuse = Some(*at);
+        let who = Self::actor(step)?;
+        if next.happen(step) == Ok(()) {
+            return None;
         }
-        next.seal(touched);
-        Some(next)
+        next.under().left.crashes -= 1;
+        next.crash(who);
+        next.touched = Touched::ALL;
+        Some(next.sealed(Ok(())))
     }
 
     /// The state after zedkube got this from the keeper of its turn.
     pub(crate) fn having_heard(&self, event: zedkube::core::Event) -> Self {
         step::plant(self.scenario.fault);
         let mut next = self.clone();
-        let mut touched = Touched::default();
-        if next.deliver(Fact::Zedkube(event), &mut None, &mut touched) == Err(Gone) {
-            next.boot();
-            touched = Touched::ALL;
+        let ended = next.deliver(Fact::Zedkube(event));
+        next.sealed(ended)
+    }
+
+    /// Where nodeagent has ended, the machine's watchdog restarts the machine.
+    pub(crate) fn sealed(mut self, ended: Result<(), Gone>) -> Self {
+        if ended == Err(Gone) {
+            self.boot();
+            self.touched = Touched::ALL;
         }
-        next.seal(touched);
-        next
+        self.seal();
+        self
     }
 
     /// The state with this clock of an agent.
     pub(crate) fn at(&self, who: Who, now: Mono) -> Self {
         let mut next = self.clone();
         next.set_now(who, now);
-        next.seal(Touched::ALL);
-        next
+        next.touched = Touched::ALL;
+        next.sealed(Ok(()))
     }
 
     pub(crate) fn later(&self, wait: Duration) -> Self {
         let mut next = self.clone();
+        next.pass(wait);
+        next.sealed(Ok(()))
+    }
+
+    /// All clocks advance.
+    pub(crate) fn pass(&mut self, wait: Duration) {
         for who in ALL {
-            next.set_now(who, self.now(who) + wait);
+            self.set_now(who, self.now(who) + wait);
         }
-        next.seal(Touched::ALL);
-        next
+        self.touched = Touched::ALL;
     }
 
     /// The state with or without the API.
     pub(crate) fn parted(&self, parted: bool) -> Self {
         let mut next = self.clone();
         next.under().parted = parted;
-        next.seal(Touched::default());
-        next
+        next.sealed(Ok(()))
     }
 
     /// The state after a person wrote the node.
@@ -243,68 +231,51 @@ impl State {
         let mut next = self.clone();
         next.under().node.cordon = cordon;
         next.undo();
-        next.seal(Touched::default());
-        next
+        next.sealed(Ok(()))
     }
 
+    /// The agent that takes it; the kube container is none.
     fn actor(action: &Action) -> Option<Who> {
-        match action {
-            Action::Start(who) | Action::Wake(who) => Some(who.process()),
-            Action::Hear(link) => Some(link.who().process()),
-            Action::Result(_) => Some(Who::Baseosmgr),
-            Action::Task(_)
-            | Action::Look(_)
-            | Action::Preflight(_)
-            | Action::Stir
-            | Action::NoticeOver
-            | Action::Left
-            | Action::Kubelet(_)
-            | Action::K3sGate(_)
-            | Action::Gate(_) => Some(Who::Zedkube),
-            Action::Device(_)
-            | Action::Replace
-            | Action::Change(_)
-            | Action::Force(_)
-            | Action::Unforce
-            | Action::ByHand(_)
-            | Action::PodComes
-            | Action::Crash(_)
-            | Action::StopInTask
-            | Action::Power
-            | Action::Within(..) => None,
+        if let Action::Start(who) | Action::Wake(who) = action {
+            return Some(who.process());
         }
+        if let Action::Hear(link) = action {
+            return Some(link.who().process());
+        }
+        let by = if matches!(action, Action::Result(_)) { Who::Baseosmgr } else { Who::Zedkube };
+        (*action != Action::Replace).then_some(by)
     }
 
     #[expect(clippy::too_many_lines, reason = "one arm for each thing that may happen")]
-    fn happen(&mut self, action: &Action, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
+    fn happen(&mut self, action: &Action) -> Result<(), Gone> {
         match action {
             Action::Start(who) => {
-                *touched = Touched::ALL;
-                self.start(*who, fuse, touched)
+                self.touched = Touched::ALL;
+                self.start(*who)
             }
-            Action::Hear(link) => self.hear(*link, fuse, touched),
+            Action::Hear(link) => self.hear(*link),
             Action::Result(nth) => {
                 let event = self.under().results.remove(*nth);
-                self.deliver(Fact::Baseosmgr(event), fuse, touched)
+                self.deliver(Fact::Baseosmgr(event))
             }
-            Action::Task(how) => self.task_ends(*how, fuse, touched),
-            Action::Look(how) => self.look_ends(*how, fuse, touched),
-            Action::Preflight(how) => self.preflight_ends(*how, fuse, touched),
+            Action::Task(how) => self.task_ends(*how),
+            Action::Look(how) => self.look_ends(*how),
+            Action::Preflight(how) => self.preflight_ends(*how),
             Action::Stir => {
                 self.under().guard = None;
                 let event = zedkube::core::Event::NodeActivity("trouble".to_owned());
-                self.deliver(Fact::Zedkube(event), fuse, touched)
+                self.deliver(Fact::Zedkube(event))
             }
             Action::NoticeOver => {
-                touched.files_of(Writer::Zedagent);
-                touched.files_of(Writer::Zedkube);
+                self.touched.files_of(Writer::Zedagent);
+                self.touched.files_of(Writer::Zedkube);
                 // The core comes first; the first step, a cordon, needs an answer of the cluster.
                 self.disk().leave = Leave::UnderWay;
                 Ok(())
             }
             Action::Left => {
-                touched.files_of(Writer::Zedagent);
-                touched.files_of(Writer::Zedkube);
+                self.touched.files_of(Writer::Zedagent);
+                self.touched.files_of(Writer::Zedkube);
                 self.disk().leave = Leave::Outside;
                 // From here on the cluster has no node to drain.
                 self.under().ghost.excused = true;
@@ -312,52 +283,40 @@ impl State {
                 self.cordon(CordonOwner::None);
                 Ok(())
             }
-            Action::Gate(how) => self.gate_moves(*how, fuse, touched),
-            Action::Kubelet(how) => self.k3s_sees((*how, false), fuse, touched),
-            Action::K3sGate(how) => self.k3s_sees((*how, true), fuse, touched),
+            Action::Gate(how) => self.gate_moves(*how),
+            Action::Kubelet(how) => self.k3s_sees((*how, false)),
+            Action::K3sGate(how) => self.k3s_sees((*how, true)),
             Action::Replace => {
                 self.replaces_k3s();
                 Ok(())
             }
-            Action::Wake(who) => self.wakes(*who, fuse, touched),
+            Action::Wake(who) => self.wakes(*who),
             Action::Device(how) => {
-                *touched = Touched::ALL;
-                self.device(*how, fuse, touched)
+                self.touched = Touched::ALL;
+                self.device(*how)
             }
             Action::Change(nth) => {
-                touched.files_of(Writer::Person);
+                self.touched.files_of(Writer::Person);
                 self.under().changed |= 1 << nth;
-                let change = self.scenario.changes[*nth];
-                match change {
+                match self.scenario.changes[*nth] {
                     Change::Operator(asks) => self.operator(asks),
                     Change::Pause(scope) => self.disk().pause = Some(said(scope)),
                     Change::Resume => self.disk().pause = None,
-                    Change::Reboot(_)
-                    | Change::Shutdown(_)
-                    | Change::Image(_)
-                    | Change::Clustered(_)
-                    | Change::Fallback(_)
-                    | Change::K3s(_)
-                    | Change::Detail => {}
-                }
-                let config = &mut self.disk().config;
-                match change {
-                    Change::Detail => config.detail += 1,
-                    Change::Operator(_) | Change::Pause(_) | Change::Resume => {}
-                    Change::Reboot(counter) => config.reboot = Some(counter),
-                    Change::Shutdown(counter) => config.shutdown = Some(counter),
-                    Change::Image(wanted) => config.image = wanted,
-                    Change::Clustered(clustered) => config.clustered = clustered,
-                    Change::Fallback(counter) => config.fallback = counter,
-                    Change::K3s(wanted) => config.k3s = wanted,
-                }
-                if change == Change::Clustered(false) {
-                    self.under().ghost.excused = true;
+                    Change::Detail => self.disk().config.detail += 1,
+                    Change::Reboot(counter) => self.disk().config.reboot = Some(counter),
+                    Change::Shutdown(counter) => self.disk().config.shutdown = Some(counter),
+                    Change::Image(wanted) => self.disk().config.image = wanted,
+                    Change::Clustered(clustered) => {
+                        self.disk().config.clustered = clustered;
+                        self.under().ghost.excused |= !clustered;
+                    }
+                    Change::Fallback(counter) => self.disk().config.fallback = counter,
+                    Change::K3s(wanted) => self.disk().config.k3s = wanted,
                 }
                 Ok(())
             }
             Action::Force(nth) => {
-                touched.files_of(Writer::Person);
+                self.touched.files_of(Writer::Person);
                 self.under().left.forces -= 1;
                 let order: NodeDrainStatus = self.scenario.forces[*nth];
                 self.disk().force = Some(order);
@@ -369,7 +328,7 @@ impl State {
                 Ok(())
             }
             Action::Unforce => {
-                touched.files_of(Writer::Person);
+                self.touched.files_of(Writer::Person);
                 self.under().left.unforces -= 1;
                 self.disk().force = None;
                 Ok(())
@@ -387,19 +346,19 @@ impl State {
                 Ok(())
             }
             Action::Crash(who) => {
-                *touched = Touched::ALL;
+                self.touched = Touched::ALL;
                 self.under().left.crashes -= 1;
                 self.crash(*who);
                 Ok(())
             }
             Action::StopInTask => {
-                *touched = Touched::ALL;
+                self.touched = Touched::ALL;
                 self.under().left.crashes -= 1;
                 self.stop_in_task();
                 Ok(())
             }
             Action::Power => {
-                *touched = Touched::ALL;
+                self.touched = Touched::ALL;
                 self.under().left.cuts -= 1;
                 self.boot();
                 Ok(())
@@ -415,17 +374,17 @@ impl State {
         under.guard = under.guard.map(|_| true);
     }
 
-    pub(crate) fn hear(&mut self, link: Link, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
+    pub(crate) fn hear(&mut self, link: Link) -> Result<(), Gone> {
         // zedagent's shell publishes other parts of the config before its core gets it.
         if link == Link::ConfigToZedagent {
-            touched.files_of(Writer::Zedagent);
+            self.touched.files_of(Writer::Zedagent);
             let config = self.disk.config;
             let run = &mut self.disk().run;
             (run.member, run.image) = (Some((config.clustered, config.detail)), config.image);
             run.k3s = Some(config.version());
         }
         if link == Link::MemberToZedkube {
-            touched.files_of(Writer::Zedkube);
+            self.touched.files_of(Writer::Zedkube);
             self.membership_is_heard();
         }
         let level = link.level(&self.disk);
@@ -434,7 +393,7 @@ impl State {
         self.news &= !(1 << link.index());
         self.pause_is_heard(link);
         let once = if first { link.read_once(&self.scenario) } else { Vec::new() };
-        level.into_iter().chain(once).try_for_each(|fact| self.deliver(fact, fuse, touched))
+        level.into_iter().chain(once).try_for_each(|fact| self.deliver(fact))
     }
 
     /// zedkube stores its cluster, and the walk out of it begins with a cordon.
@@ -470,10 +429,63 @@ impl State {
             && heard.is_some_and(|it| it.contains(&told))
     }
 
-    fn wakes(&mut self, who: Who, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
+    fn wakes(&mut self, who: Who) -> Result<(), Gone> {
         let Some(due) = self.wake(who) else { return Ok(()) };
         self.set_now(who, self.now(who).max(due));
-        self.deliver(tick(who), fuse, touched)
+        self.deliver(tick(who))
+    }
+}
+
+impl Explored for State {
+    type Step = Action;
+    const NEVER: &'static str = "never early";
+    const LONGEST: usize = 160;
+
+    fn wrong(&self) -> Option<&String> {
+        self.under.ghost.wrong.as_ref()
+    }
+
+    fn check(&self, fair: &Fair) -> Result<(), Stuck> {
+        fair.check(self)
+    }
+
+    fn searched(&self, out: &mut Vec<Action>) {
+        self.actions(out);
+    }
+
+    fn searched_after(&self, action: &Action) -> Option<Self> {
+        self.after(action)
+    }
+
+    fn is_sampled(&self) -> bool {
+        true
+    }
+
+    fn choose(&self, dice: &mut Dice) -> Option<Action> {
+        let mut actions = Vec::new();
+        self.actions(&mut actions);
+        let trouble = below(dice, 16) == 0 || actions.iter().all(is_trouble);
+        let mut choice: Vec<_> = actions.iter().filter(|it| is_trouble(it) == trouble).collect();
+        if choice.is_empty() {
+            choice = actions.iter().collect();
+        }
+        choice.get(below(dice, choice.len().max(1))).map(|it| (*it).clone())
+    }
+
+    fn chosen_after(&self, action: &Action) -> Option<Self> {
+        self.after(action)
+    }
+
+    fn is_drawn(&self, _: &mut Dice) -> bool {
+        true
+    }
+
+    fn boots(&self) -> u32 {
+        self.under.boot - 1
+    }
+
+    fn shown(&self) -> String {
+        self.text()
     }
 }
 

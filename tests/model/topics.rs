@@ -318,57 +318,27 @@ impl Link {
         use baseosmgr::core::RequiredTopic as From;
         let heard = |it| vec![Fact::Baseosmgr(baseosmgr::core::Event::Heard(it))];
         let read = |it| vec![Fact::Zedkube(zedkube::core::Event::RequestsRead(it))];
-        match self {
-            Self::StatusToNodeagent => {
-                vec![Fact::Nodeagent(nodeagent::core::Event::Heard(RequiredReading::Drain))]
-            }
-            Self::DeviceRequestToZedkube => read(Requester::DeviceOp),
-            Self::UpdateRequestToZedkube => read(Requester::Update),
-            // Without updates of k3s there is no requester of them to wait for.
-            Self::OperatorRequestToZedkube if !scenario.with_k3s => {
-                [Requester::Operator, Requester::NodeMaintenance, Requester::K3sUpdate]
-                    .into_iter()
-                    .flat_map(read)
-                    .collect()
-            }
-            Self::OperatorRequestToZedkube => {
-                [Requester::Operator, Requester::NodeMaintenance].into_iter().flat_map(read).collect()
-            }
-            Self::K3sRequestToZedkube => read(Requester::K3sUpdate),
-            Self::StatusToK3s => k3s::read(),
-            Self::ImageToBaseosmgr => heard(From::Configs),
-            Self::StatusToBaseosmgr => heard(From::Drain),
-            Self::MemberToBaseosmgr => heard(From::Cluster),
-            Self::LeaveToBaseosmgr => heard(From::Leave),
-            Self::TestBToBaseosmgr => heard(From::Test),
-            Self::FallbackToBaseosmgr => heard(From::Fallback),
-            Self::ConfigToZedagent
-            | Self::ProgressToZedagent
-            | Self::StatusToZedagent
-            | Self::LeaveToZedagent
-            | Self::NodeagentToZedagent
-            | Self::ZbootToZedagent
-            | Self::ForceToZedagent
-            | Self::ZedagentToNodeagent
-            | Self::ZbootAToNodeagent
-            | Self::ZbootBToNodeagent
-            | Self::MemberToZedkube
-            | Self::ForceToZedkube
-            | Self::ProgressToBaseosmgr
-            | Self::TestAToBaseosmgr
-            | Self::ForceToBaseosmgr
-            | Self::QuestionToZedkube
-            | Self::AnswerToNodeagent
-            | Self::PauseToZedagent
-            | Self::PauseToZedkube
-            | Self::PauseToBaseosmgr
-            | Self::ConfigToK3s
-            | Self::ProgressToK3s
-            | Self::MemberToK3s
-            | Self::ForceToK3s
-            | Self::PauseToK3s
-            | Self::K3sToZedkube => Vec::new(),
-        }
+        let of_operator = [Requester::Operator, Requester::NodeMaintenance];
+        // Without updates of k3s there is no requester of them to wait for.
+        let of_k3s = (!scenario.with_k3s).then_some(Requester::K3sUpdate);
+        let once = [
+            (
+                Self::StatusToNodeagent,
+                vec![Fact::Nodeagent(nodeagent::core::Event::Heard(RequiredReading::Drain))],
+            ),
+            (Self::DeviceRequestToZedkube, read(Requester::DeviceOp)),
+            (Self::UpdateRequestToZedkube, read(Requester::Update)),
+            (Self::OperatorRequestToZedkube, of_operator.into_iter().chain(of_k3s).flat_map(read).collect()),
+            (Self::K3sRequestToZedkube, read(Requester::K3sUpdate)),
+            (Self::StatusToK3s, k3s::read()),
+            (Self::ImageToBaseosmgr, heard(From::Configs)),
+            (Self::StatusToBaseosmgr, heard(From::Drain)),
+            (Self::MemberToBaseosmgr, heard(From::Cluster)),
+            (Self::LeaveToBaseosmgr, heard(From::Leave)),
+            (Self::TestBToBaseosmgr, heard(From::Test)),
+            (Self::FallbackToBaseosmgr, heard(From::Fallback)),
+        ];
+        once.into_iter().find(|(link, _)| *link == self).map(|(_, facts)| facts).unwrap_or_default()
     }
 }
 

@@ -1,70 +1,59 @@
-//! Random paths through a scenario, each as long as several boots: the search covers nearby states, these
-//! reach far ones. The same number gives the same path.
+//! Random paths, each as long as several boots: the search covers nearby states, these reach far ones. The same
+//! number gives the same path.
 
+use std::ops::Range;
 use std::time::Duration;
 
-use stateright::Model as _;
 use step::Dice;
 
-use super::checker::{Device, NEVER_EARLY, NEVER_STUCK, Trace};
-use super::scenarios::Scenario;
+use super::checker::{Explored, Trace};
+use super::fair::Fair;
 use super::steps::Action;
 
-const LONGEST: usize = 160;
-
-#[derive(Debug)]
-pub(crate) struct Wandered<T = Trace> {
+pub(crate) struct Wandered<S: Explored> {
     pub(crate) steps: usize,
-    pub(crate) at_rest: usize,
-    pub(crate) boots: u32,
-    pub(crate) took: Duration,
+    at_rest: usize,
+    boots: u32,
+    took: Duration,
     /// Number of the path, and the fault at its end.
-    pub(crate) found: Option<(u64, T)>,
+    pub(crate) found: Option<(u64, Trace<S>)>,
 }
 
-pub(crate) fn wander(scenario: &Scenario, ways: std::ops::Range<u64>) -> Wandered {
+impl<S: Explored> Wandered<S> {
+    pub(crate) fn show(self, name: &str, ways: u64) {
+        let Self { steps, at_rest, boots, took, found } = self;
+        if let Some((way, trace)) = found {
+            println!("way {way}");
+            trace.fail(name);
+        }
+        let secs = took.as_secs_f64();
+        println!("| {name} | {ways} ways of {steps} steps | {boots} boots | {at_rest} | {secs:.1} |");
+    }
+}
+
+pub(crate) fn wander<S: Explored>(first: &S, ways: Range<u64>) -> Wandered<S> {
     let clock = agent::Clock::new();
     let start = clock.now();
-    let device = Device::new(scenario.clone());
-    let first = device.init_states().pop().expect("there is one");
+    let fair = Fair::default();
     let (mut steps, mut boots, mut found) = (0, 0, None);
-    let mut actions = Vec::new();
     for way in ways {
-        let mut dice = Dice::new(way);
-        let mut state = first.clone();
-        let mut taken = Vec::new();
-        // A crash within a step that has ended is none.
-        for _ in 0..LONGEST {
-            if found.is_some() {
-                break;
-            }
-            actions.clear();
-            state.actions(&mut actions);
-            let trouble = below(&mut dice, 16) == 0 || actions.iter().all(is_trouble);
-            let mut choice: Vec<_> = actions.iter().filter(|it| is_trouble(it) == trouble).collect();
-            if choice.is_empty() {
-                choice = actions.iter().collect();
-            }
-            let Some(action) = choice.get(below(&mut dice, choice.len().max(1))) else { break };
-            let Some(next) = state.after(action) else { continue };
-            taken.push((*action).clone());
+        let (mut dice, mut state, mut taken) = (Dice::new(way), first.clone(), Vec::new());
+        while taken.len() < S::LONGEST && found.is_none() {
+            let Some(step) = state.choose(&mut dice) else { break };
+            // A crash within a step that has ended is none.
+            let Some(next) = state.chosen_after(&step) else { continue };
+            taken.push(step);
             state = next;
             steps += 1;
-            let fault = if let Some(wrong) = &state.under.ghost.wrong {
-                Some((NEVER_EARLY, wrong.clone(), state.clone(), 0))
-            } else {
-                device.fair.check(&state).err().map(|stuck| (NEVER_STUCK, stuck.why, *stuck.at, stuck.steps))
-            };
-            found = fault.map(|(property, what, state, then)| {
-                (way, Trace { property, steps: taken.clone(), then, what, state: Box::new(state) })
-            });
+            let runs = state.wrong().is_none() && (state.is_drawn(&mut dice) || taken.len() == S::LONGEST);
+            found = Trace::of(&taken, &state, runs.then_some(&fair)).map(|it| (way, it));
         }
-        boots += state.under.boot - 1;
+        boots += state.boots();
         if found.is_some() {
             break;
         }
     }
-    Wandered { steps, at_rest: device.fair.states(), boots, took: clock.now().since(start), found }
+    Wandered { steps, at_rest: fair.states(), boots, took: clock.now().since(start), found }
 }
 
 /// Trouble is rare, so that it hits states far from the start.

@@ -109,27 +109,17 @@ pub(crate) struct Budget {
     pub(crate) refusals: u8,
 }
 
-#[derive(Debug)]
-pub(crate) struct Agent<C> {
-    pub(crate) core: Option<Arc<C>>,
-    pub(crate) now: Mono,
-}
-
-impl<C> Clone for Agent<C> {
-    fn clone(&self) -> Self {
-        Self { core: self.core.clone(), now: self.now }
-    }
-}
-
 #[derive(Debug, Clone)]
 pub(crate) struct State {
     pub(crate) scenario: Arc<Scenario>,
-    pub(crate) zedagent: Agent<Zedagent>,
-    pub(crate) nodeagent: Agent<NodeAgent>,
-    pub(crate) zedkube: Agent<Zedkube>,
-    pub(crate) baseosmgr: Agent<BaseOs>,
+    pub(crate) zedagent: Option<Arc<Zedagent>>,
+    pub(crate) nodeagent: Option<Arc<NodeAgent>>,
+    pub(crate) zedkube: Option<Arc<Zedkube>>,
+    pub(crate) baseosmgr: Option<Arc<BaseOs>>,
     /// Within zedkube, with its clock.
     pub(crate) k3s: Option<Arc<K3s>>,
+    /// By process.
+    clocks: [Mono; 4],
     pub(crate) disk: Arc<Disk>,
     pub(crate) under: Arc<Under>,
     /// Facts of each topic that were read; `None` before the first reading.
@@ -139,6 +129,9 @@ pub(crate) struct State {
     pub(crate) news: u64,
     /// Questions for the keeper of its turn; `site` takes them at once.
     pub(crate) asks: Vec<Ask>,
+    /// Of the step that is under way: after how many effects the agent or the power ends, and what was touched.
+    pub(crate) fuse: Option<usize>,
+    pub(crate) touched: Touched,
     /// Of its parts, each computed on demand after it was touched.
     prints: [OnceLock<Print>; 11],
     fingerprint: OnceLock<u64>,
@@ -215,21 +208,24 @@ impl State {
         let start = Mono::from_start(Duration::from_secs(100));
         let mut state = Self {
             scenario: Arc::clone(scenario),
-            zedagent: Agent { core: None, now: start },
-            nodeagent: Agent { core: None, now: start },
-            zedkube: Agent { core: None, now: start },
-            baseosmgr: Agent { core: None, now: start },
+            zedagent: None,
+            nodeagent: None,
+            zedkube: None,
+            baseosmgr: None,
             k3s: None,
+            clocks: [start; 4],
             disk: Arc::new(disk),
             under: Arc::new(under),
             heard: Arc::new(vec![None; LINKS.len()]),
             asked: Arc::new(Vec::new()),
             news: 0,
             asks: Vec::new(),
+            fuse: None,
+            touched: Touched::ALL,
             prints: Default::default(),
             fingerprint: OnceLock::new(),
         };
-        state.seal(Touched::ALL);
+        state.seal();
         state
     }
 
@@ -255,39 +251,29 @@ impl State {
     }
 
     pub(crate) fn now(&self, who: Who) -> Mono {
-        match who {
-            Who::Zedagent => self.zedagent.now,
-            Who::Nodeagent => self.nodeagent.now,
-            Who::Zedkube | Who::K3s => self.zedkube.now,
-            Who::Baseosmgr => self.baseosmgr.now,
-        }
+        self.clocks[who.process() as usize]
     }
 
     pub(crate) fn set_now(&mut self, who: Who, now: Mono) {
-        *match who {
-            Who::Zedagent => &mut self.zedagent.now,
-            Who::Nodeagent => &mut self.nodeagent.now,
-            Who::Zedkube | Who::K3s => &mut self.zedkube.now,
-            Who::Baseosmgr => &mut self.baseosmgr.now,
-        } = now;
+        self.clocks[who.process() as usize] = now;
     }
 
     pub(crate) fn runs(&self, who: Who) -> bool {
         match who {
-            Who::Zedagent => self.zedagent.core.is_some(),
-            Who::Nodeagent => self.nodeagent.core.is_some(),
-            Who::Zedkube => self.zedkube.core.is_some(),
-            Who::Baseosmgr => self.baseosmgr.core.is_some(),
+            Who::Zedagent => self.zedagent.is_some(),
+            Who::Nodeagent => self.nodeagent.is_some(),
+            Who::Zedkube => self.zedkube.is_some(),
+            Who::Baseosmgr => self.baseosmgr.is_some(),
             Who::K3s => self.k3s.is_some(),
         }
     }
 
     pub(crate) fn wake(&self, who: Who) -> Option<Mono> {
         let due = match who {
-            Who::Zedagent => self.zedagent.core.as_ref()?.next_wake(),
-            Who::Nodeagent => self.nodeagent.core.as_ref()?.next_wake(),
-            Who::Zedkube => self.zedkube.core.as_ref()?.next_wake(),
-            Who::Baseosmgr => self.baseosmgr.core.as_ref()?.next_wake(),
+            Who::Zedagent => self.zedagent.as_ref()?.next_wake(),
+            Who::Nodeagent => self.nodeagent.as_ref()?.next_wake(),
+            Who::Zedkube => self.zedkube.as_ref()?.next_wake(),
+            Who::Baseosmgr => self.baseosmgr.as_ref()?.next_wake(),
             Who::K3s => self.k3s.as_ref()?.next_wake(),
         };
         due.filter(|due| due.since(self.now(who)) < NEVER)
@@ -296,7 +282,7 @@ impl State {
     pub(crate) fn takes_part(&self, who: Who) -> bool {
         match who {
             Who::Baseosmgr => self.scenario.with_images,
-            Who::K3s => self.scenario.with_k3s && self.zedkube.core.is_some(),
+            Who::K3s => self.scenario.with_k3s && self.zedkube.is_some(),
             Who::Zedagent | Who::Nodeagent | Who::Zedkube => true,
         }
     }
@@ -321,17 +307,17 @@ impl State {
     pub(crate) fn crash(&mut self, who: Who) {
         let under = Arc::make_mut(&mut self.under);
         match who {
-            Who::Zedagent => self.zedagent.core = None,
-            Who::Nodeagent => self.nodeagent.core = None,
+            Who::Zedagent => self.zedagent = None,
+            Who::Nodeagent => self.nodeagent = None,
             Who::Zedkube => {
-                (self.zedkube.core, self.k3s) = (None, None);
+                (self.zedkube, self.k3s) = (None, None);
                 self.asks.clear();
                 under.kubelet.forget();
                 (under.task, under.look, under.guard, under.late) = (None, None, None, None);
                 under.gate = Gate::default();
             }
             Who::Baseosmgr => {
-                self.baseosmgr.core = None;
+                self.baseosmgr = None;
                 under.results.clear();
             }
             Who::K3s => {}
@@ -362,8 +348,10 @@ impl State {
         under.ghost.boot();
     }
 
-    /// Computes news; touched parts get new fingerprints.
-    pub(crate) fn seal(&mut self, touched: Touched) {
+    /// Ends a step: computes news; touched parts get new fingerprints.
+    pub(crate) fn seal(&mut self) {
+        let touched = std::mem::take(&mut self.touched);
+        self.fuse = None;
         if touched.files.contains(&true) {
             let standing: Vec<_> =
                 self.disk.run.requests.iter().flatten().map(NodeDrainRequest::id).collect();
@@ -398,14 +386,14 @@ impl State {
 
     /// The cores, the files of each [`Writer`] in order, and the rest.
     fn print(&self, part: usize) -> Print {
-        let (disk, run, kube) = (&self.disk, &self.disk.run, self.zedkube.now);
+        let (disk, run, kube) = (&self.disk, &self.disk.run, self.now(Who::Zedkube));
         let asked = &run.requests;
         let of = |value: &dyn Debug, now| Print::of(&value, now, &self.asked);
         match part {
-            0 => of(&self.zedagent.core, self.zedagent.now),
-            1 => of(&self.nodeagent.core, self.nodeagent.now),
-            2 => of(&self.zedkube.core, kube),
-            3 => of(&self.baseosmgr.core, self.baseosmgr.now),
+            0 => of(&self.zedagent, self.now(Who::Zedagent)),
+            1 => of(&self.nodeagent, self.now(Who::Nodeagent)),
+            2 => of(&self.zedkube, kube),
+            3 => of(&self.baseosmgr, self.now(Who::Baseosmgr)),
             4 => of(&self.k3s, kube),
             5 => {
                 let published = (run.member, run.image, run.k3s, &asked[0], &run.zedagent);
@@ -429,12 +417,12 @@ impl State {
     pub(crate) fn text(&self) -> String {
         let news: Vec<_> = LINKS.iter().filter(|link| self.news >> link.index() & 1 == 1).collect();
         [
-            Print::text(&self.zedagent.core, self.zedagent.now, &self.asked),
-            Print::text(&self.nodeagent.core, self.nodeagent.now, &self.asked),
-            Print::text(&self.zedkube.core, self.zedkube.now, &self.asked),
-            Print::text(&self.baseosmgr.core, self.baseosmgr.now, &self.asked),
-            Print::text(&self.k3s, self.zedkube.now, &self.asked),
-            Print::text(&self.disk, self.zedkube.now, &self.asked),
+            Print::text(&self.zedagent, self.now(Who::Zedagent), &self.asked),
+            Print::text(&self.nodeagent, self.now(Who::Nodeagent), &self.asked),
+            Print::text(&self.zedkube, self.now(Who::Zedkube), &self.asked),
+            Print::text(&self.baseosmgr, self.now(Who::Baseosmgr), &self.asked),
+            Print::text(&self.k3s, self.now(Who::Zedkube), &self.asked),
+            Print::text(&self.disk, self.now(Who::Zedkube), &self.asked),
             Print::text(&self.under, Mono::START, &self.asked),
             format!("news: {news:?}"),
         ]

@@ -29,6 +29,7 @@ pub(crate) struct Keeper {
     /// Its peers are answered that it neither has nor wants a turn.
     pub(crate) idle: bool,
     /// The watch's last version; `None` before the first.
+    #[expect(clippy::option_option, reason = "not said yet, and nothing, differ")]
     pub(crate) shown: Option<Option<String>>,
     servers_out: Option<Vec<String>>,
     /// Leases of kubelets as read, with alternating versions.

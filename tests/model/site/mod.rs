@@ -10,46 +10,25 @@ mod search;
 mod steps;
 mod world;
 
-use std::fmt::Write as _;
-
 use plans::{From, Plan};
-use search::{Report, Trace, search, wander};
+use world::Site;
 
-use crate::wander::Wandered;
-
-fn fail(plan: &Plan, trace: &Trace) -> ! {
-    let Trace { steps, then, what, site } = trace;
-    let mut lines = String::new();
-    for step in steps {
-        writeln!(lines, "  {step:?}").expect("a String takes all");
-    }
-    writeln!(lines, "  and {then} steps of the benign run").expect("a String takes all");
-    panic!("{}: {what}\n{lines}{}", plan.name, site.text());
-}
+use crate::checker::{Bounds, search};
+use crate::wander::{Wandered, wander};
 
 fn roam(ways: u64) {
     for plan in plans::all() {
-        let Wandered { steps, at_rest, boots, took, found } = wander(&plan, 0..ways);
-        if let Some((way, trace)) = found {
-            println!("way {way}");
-            fail(&plan, &trace);
-        }
-        let secs = took.as_secs_f64();
-        println!("| {} | {ways} ways of {steps} steps | {boots} boots | {at_rest} | {secs:.1} |", plan.name);
+        wander(&Site::new(&plan), 0..ways).show(plan.name, ways);
     }
 }
 
-/// Searches the plans with two devices, from a state with one of them out.
+/// Searches the plans with two devices, from a state with one of them out: this many states, and a block more per thread.
 fn check(states: usize, threads: usize, searched: fn(&Plan) -> bool) {
     for from in [From::Draining, From::Back] {
         for plan in plans::all().into_iter().filter(|it| it.wants.len() == 2 && searched(it)) {
             let plan = Plan { from, ..plan };
-            let Report { states, depth, at_rest, took, found } = search(&plan, states, threads);
-            if let Some(trace) = found {
-                fail(&plan, &trace);
-            }
-            let secs = took.as_secs_f64();
-            println!("| {}, {from:?} | {states} | {depth} | {at_rest} | {secs:.1} |", plan.name);
+            let bounds = Bounds { depth: usize::MAX, states, threads };
+            search(&Site::new(&plan).rested(), bounds).show(&format!("{}, {from:?}", plan.name));
         }
     }
 }
@@ -70,20 +49,16 @@ fn each_planted_fault_of_a_turn_is_caught_and_its_plan_is_sound_without_it() {
     let mut missed = String::new();
     for (plan, reported) in plans::faults() {
         let healthy = Plan { fault: None, ..plan.clone() };
-        if let Some((_, trace)) = wander(&healthy, 0..20).found {
-            fail(&healthy, &trace);
+        if let Some((_, trace)) = wander(&Site::new(&healthy), 0..20).found {
+            trace.fail(healthy.name);
         }
-        let fault = plan.fault;
-        let Wandered { steps, found, .. } = wander(&plan, 0..1_000);
+        let fault = plan.fault.expect("it is planted");
+        let Wandered { steps, found, .. } = wander(&Site::new(&plan), 0..1_000);
         let line = match found {
-            Some((way, Trace { what, steps, then, .. })) if what.contains(reported) => {
-                println!("| {fault:?} | {what} | {way} | {} + {then} |", steps.len());
-                continue;
-            }
-            Some((_, trace)) => format!("{fault:?} by {:?} instead: {}", trace.steps, trace.what),
-            None => format!("{fault:?} is not caught in {steps} steps"),
+            Some((_, trace)) => trace.misses(fault, reported),
+            None => Some(format!("{fault:?} is not caught in {steps} steps")),
         };
-        writeln!(missed, "{line}").expect("a String takes all");
+        missed.extend(line.map(|it| it + "\n"));
     }
     assert!(missed.is_empty(), "{missed}");
 }

@@ -1,55 +1,37 @@
-//! Random paths through a plan, and the search through its states.
+//! How random paths and the search go through a plan.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use stateright::{Checker as _, HasDiscoveries, Model, Property};
 use step::Dice;
 
-use super::plans::Plan;
 use super::steps::Step;
 use super::world::Site;
-use crate::fair::Fair;
+use crate::checker::Explored;
+use crate::fair::{Fair, Stuck};
 use crate::steps::Action;
-use crate::wander::{Wandered, below, is_trouble};
+use crate::wander::{below, is_trouble};
 
 /// A later limit is rarely reached while anything else can happen.
 const SOON: Duration = Duration::from_secs(60);
 
-const LONGEST: usize = 800;
 /// The benign run is computed from one of so many states.
 const SAMPLED: usize = 64;
 const SAMPLED_BY_SEARCH: u64 = 256;
 
-#[derive(Debug)]
-pub(crate) struct Trace {
-    pub(crate) steps: Vec<Step>,
-    pub(crate) then: usize,
-    pub(crate) what: String,
-    pub(crate) site: Box<Site>,
-}
-
 /// Trouble is rare, so that it hits states far from the start; a gate takes its time.
 fn is_seldom(step: &Step) -> bool {
-    match step {
-        Step::Of(_, action) => is_trouble(action) || matches!(action, Action::Gate(_)),
-        Step::Lose(_)
-        | Step::CarryOut(_)
-        | Step::Part(_)
-        | Step::Release(_)
-        | Step::DeleteLease
-        | Step::RestoreLease(_) => true,
-        Step::KeeperReport(_)
-        | Step::Serve(_)
-        | Step::Answer(_)
-        | Step::Watch(_)
-        | Step::Wake(_)
-        | Step::Join(_)
-        | Step::Missed(_)
-        | Step::On(_)
-        | Step::Time
-        | Step::Uncordon(_) => false,
+    if let Step::Of(_, action) = step {
+        return is_trouble(action) || matches!(action, Action::Gate(_));
     }
+    matches!(
+        step,
+        Step::Lose(_)
+            | Step::CarryOut(_)
+            | Step::Part(_)
+            | Step::Release(_)
+            | Step::DeleteLease
+            | Step::RestoreLease(_)
+    )
 }
 
 fn is_time(step: &Step) -> bool {
@@ -75,129 +57,52 @@ fn choose(site: &Site, all: &[Step], dice: &mut Dice) -> Option<Step> {
     choice.get(below(dice, choice.len().max(1))).map(|it| (*it).clone())
 }
 
-pub(crate) fn wander(plan: &Plan, ways: std::ops::Range<u64>) -> Wandered<Trace> {
-    let clock = agent::Clock::new();
-    let start = clock.now();
-    let fair = Fair::default();
-    let first = Site::new(&Arc::new(plan.clone()));
-    let (mut steps, mut boots, mut found) = (0, 0, None);
-    let mut all = Vec::new();
-    for way in ways {
-        let mut dice = Dice::new(way);
-        let mut site = first.clone();
-        let mut taken = Vec::new();
-        while taken.len() < LONGEST && found.is_none() {
-            all.clear();
-            site.steps(&mut all);
-            let is_change = |it: &Step| matches!(it, Step::Of(_, Action::Change(_)));
-            let rests = all.iter().all(|it| is_seldom(it) && !is_change(it) || is_time(it));
-            if rests && site.unfulfilled().is_empty() {
-                break;
-            }
-            let Some(step) = choose(&site, &all, &mut dice) else { break };
-            let Some(next) = site.after(&step) else { continue };
-            taken.push(step);
-            site = next;
-            steps += 1;
-            if let Some(wrong) = site.wrong.clone() {
-                found = Some((wrong, site.clone(), 0));
-            } else if below(&mut dice, SAMPLED) == 0 || taken.len() == LONGEST {
-                found = fair.check_site(&site).err().map(|stuck| (stuck.why, *stuck.at, stuck.steps));
-            }
-        }
-        boots += site.members.iter().map(|it| it.state.under.boot - 1).sum::<u32>();
-        if let Some((what, site, then)) = found {
-            let trace = Trace { steps: taken, then, what, site: Box::new(site) };
-            return Wandered {
-                steps,
-                at_rest: fair.states(),
-                boots,
-                took: clock.now().since(start),
-                found: Some((way, trace)),
-            };
-        }
-    }
-    Wandered { steps, at_rest: fair.states(), boots, took: clock.now().since(start), found: None }
-}
+impl Explored for Site {
+    type Step = Step;
+    const NEVER: &'static str = "never too many are out";
+    const LONGEST: usize = 800;
 
-const NEVER_TOO_MANY: &str = "never too many are out";
-const NEVER_STUCK: &str = "never stuck";
-
-struct Devices {
-    plan: Arc<Plan>,
-    fair: Fair,
-}
-
-impl Model for Devices {
-    type State = Site;
-    type Action = Step;
-
-    fn init_states(&self) -> Vec<Site> {
-        let site = Site::new(&self.plan);
-        vec![
-            (0..)
-                .try_fold(site, |site, _: u32| site.within().and_then(|it| site.after(&it)).ok_or(site))
-                .unwrap_err(),
-        ]
+    fn wrong(&self) -> Option<&String> {
+        self.wrong.as_ref()
     }
 
-    fn actions(&self, state: &Site, actions: &mut Vec<Step>) {
-        state.calm_steps(actions);
+    fn check(&self, fair: &Fair) -> Result<(), Stuck<Self>> {
+        fair.check_site(self)
     }
 
-    fn next_state(&self, last: &Site, action: Step) -> Option<Site> {
-        last.calm_after(&action)
+    fn searched(&self, out: &mut Vec<Step>) {
+        self.calm_steps(out);
     }
 
-    fn properties(&self) -> Vec<Property<Self>> {
-        vec![
-            Property::always(NEVER_TOO_MANY, |_, site: &Site| site.wrong.is_none()),
-            Property::always(NEVER_STUCK, |model: &Self, site: &Site| {
-                let sampled = site.fingerprint().is_multiple_of(SAMPLED_BY_SEARCH);
-                site.wrong.is_some() || !sampled || model.fair.check_site(site).is_ok()
-            }),
-        ]
+    fn searched_after(&self, step: &Step) -> Option<Self> {
+        self.after(step).map(Self::rested)
     }
-}
 
-#[derive(Debug)]
-pub(crate) struct Report {
-    pub(crate) states: usize,
-    pub(crate) depth: usize,
-    pub(crate) at_rest: usize,
-    pub(crate) took: Duration,
-    pub(crate) found: Option<Trace>,
-}
+    fn is_sampled(&self) -> bool {
+        self.fingerprint().is_multiple_of(SAMPLED_BY_SEARCH)
+    }
 
-/// Breadth first, this many states, and a block more per thread.
-pub(crate) fn search(plan: &Plan, states: usize, threads: usize) -> Report {
-    let clock = agent::Clock::new();
-    let start = clock.now();
-    let model = Devices { plan: Arc::new(plan.clone()), fair: Fair::default() };
-    let checker = model
-        .checker()
-        .threads(threads)
-        .target_state_count(states)
-        .finish_when(HasDiscoveries::AnyFailures)
-        .spawn_bfs()
-        .join();
-    let found = [NEVER_TOO_MANY, NEVER_STUCK].into_iter().find_map(|property| {
-        let path = checker.discovery(property)?;
-        let site = path.last_state().clone();
-        let (what, site, then) = match (&site.wrong, Fair::default().check_site(&site)) {
-            (Some(wrong), _) => (wrong.clone(), Box::new(site), 0),
-            (None, Err(stuck)) => (stuck.why, stuck.at, stuck.steps),
-            (None, Ok(())) => {
-                ("another state of the same fingerprint is stuck".to_owned(), Box::new(site), 0)
-            }
-        };
-        Some(Trace { steps: path.into_actions(), then, what, site })
-    });
-    Report {
-        states: checker.unique_state_count(),
-        depth: checker.max_depth(),
-        at_rest: checker.model().fair.states(),
-        took: clock.now().since(start),
-        found,
+    fn choose(&self, dice: &mut Dice) -> Option<Step> {
+        let mut all = Vec::new();
+        self.steps(&mut all);
+        let is_change = |it: &Step| matches!(it, Step::Of(_, Action::Change(_)));
+        let rests = all.iter().all(|it| is_seldom(it) && !is_change(it) || is_time(it));
+        if rests && self.unfulfilled().is_empty() { None } else { choose(self, &all, dice) }
+    }
+
+    fn chosen_after(&self, step: &Step) -> Option<Self> {
+        self.after(step)
+    }
+
+    fn is_drawn(&self, dice: &mut Dice) -> bool {
+        below(dice, SAMPLED) == 0
+    }
+
+    fn boots(&self) -> u32 {
+        self.members.iter().map(|it| it.state.under.boot - 1).sum()
+    }
+
+    fn shown(&self) -> String {
+        self.text()
     }
 }

@@ -106,15 +106,15 @@ impl Site {
         out.extend((self.wrong.is_none() && !busy).then_some(Step::Time));
     }
 
-    /// The state after `step` and the steps within devices that follow.
-    pub(crate) fn calm_after(&self, step: &Step) -> Option<Self> {
-        let mut next = self.after(step)?;
-        while next.wrong.is_none()
-            && let Some(step) = next.within()
+    /// The state after the steps within devices that follow.
+    pub(crate) fn rested(mut self) -> Self {
+        while self.wrong.is_none()
+            && let Some(step) = self.within()
+            && let Some(next) = self.after(&step)
         {
-            next = next.after(&step)?;
+            self = next;
         }
-        Some(next)
+        self
     }
 
     /// Whether a keeper's watch has news.

@@ -94,8 +94,8 @@ impl Hash for Site {
 
 impl Site {
     /// All devices at rest, then as the plan says, with its fault.
-    pub(crate) fn new(plan: &Arc<Plan>) -> Self {
-        let healthy = Arc::new(Plan { fault: None, ..(**plan).clone() });
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let healthy = Arc::new(Plan { fault: None, ..plan.clone() });
         let member = |scenario| Member {
             state: State::new(&Arc::new(scenario)),
             keeper: None,
@@ -143,7 +143,7 @@ impl Site {
         for (nth, scenario) in plan.devices().enumerate() {
             site.member(nth).state.scenario = Arc::new(scenario);
         }
-        site.plan = Arc::clone(plan);
+        site.plan = Arc::new(plan.clone());
         site
     }
 
