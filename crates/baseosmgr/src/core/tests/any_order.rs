@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use agent::partitions::{Label, PartitionState};
 use proptest::prelude::*;
-use topics::{DrainStatus, NodeDrainRequest, NodeDrainStatus, Requester, SwState};
+use topics::{DrainStatus, NodeDrainStatus, Requester, SwState};
 
 use super::world::{NEW, NEWER, World, X, Z};
 use crate::core::Event;
@@ -73,7 +73,6 @@ fn op() -> impl Strategy<Value = Op> {
 /// The device and what an onlooker knows about it.
 struct Watched {
     world: World,
-    asked: Vec<NodeDrainRequest>,
     reported: bool,
 }
 
@@ -84,7 +83,7 @@ impl Watched {
         if reported {
             world.report();
         }
-        Self { world, asked: vec![], reported }
+        Self { world, reported }
     }
 
     fn run(&mut self, op: Op) {
@@ -109,7 +108,7 @@ impl Watched {
             }
             Op::Status(status, by) => world.zedkube(DrainStatus::from(status), Requester::from(by)),
             Op::Answer { stale, status } => {
-                let request = if stale { self.asked.first().cloned() } else { world.request.clone() };
+                let request = if stale { world.asked.first().cloned() } else { world.request.clone() };
                 let status = DrainStatus::from(status);
                 match request {
                     Some(request) if self.reported => world.answer_to(&request, status),
@@ -135,9 +134,6 @@ impl Watched {
             Op::Restart => world.restart(),
             Op::Boot => world.boot(),
         }
-        self.asked.extend(
-            self.world.request.iter().filter(|it| !self.asked.contains(it)).cloned().collect::<Vec<_>>(),
-        );
     }
 
     /// What is written and answered is switched in the very step.

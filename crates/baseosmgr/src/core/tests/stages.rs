@@ -3,7 +3,7 @@
 use agent::partitions::{Label, PartitionState};
 use topics::{BaseOsStatus, SwState};
 
-use super::change::spare_holds;
+use super::way::spare_holds;
 use super::world::{NEW, NEWER, OLD, World, X};
 use crate::core::{Event, LastBootReport};
 
@@ -91,15 +91,6 @@ fn each_row_of_the_table_gives_its_status() {
 }
 
 #[test]
-fn an_image_of_another_kind_is_refused() {
-    let mut world = World::new();
-    world.want(X, "14.5.0-kvm-amd64");
-    world.loaded(X);
-    assert!(world.statuses[X].error.contains("EVE-k"), "{}", world.statuses[X].error);
-    assert_eq!(world.writes(), 0);
-}
-
-#[test]
 fn a_config_without_content_or_version_is_refused() {
     let mut world = World::new();
     world.config(X, NEW, |config| config.content_tree_uuid = String::new());
@@ -119,24 +110,6 @@ fn a_failed_image_shows_why_the_device_went_down() {
     assert_eq!((&world.statuses[X].error, world.statuses[X].error_time), (&reason, time));
     world.say(Event::LastBoot(LastBootReport { reason, time, image: "IMGA".to_owned() }));
     assert!(world.statuses[X].error.contains("did not pass its test"), "that was about the running image");
-}
-
-#[test]
-fn an_image_of_unknown_origin_is_written_again_before_a_switch() {
-    let mut world = World::new();
-    spare_holds(&mut world, NEW, PartitionState::Unused);
-    world.want(X, NEW);
-    world.loaded(X);
-    assert_eq!((world.writes(), world.asks()), (1, 1));
-}
-
-#[test]
-fn content_of_a_new_generation_is_written_again() {
-    let mut world = World::new();
-    world.want(X, NEW);
-    world.loaded(X);
-    world.tree(X, |tree| tree.generation_counter = 1);
-    assert_eq!((world.writes(), world.asks()), (2, 1), "the request stands meanwhile");
 }
 
 #[test]

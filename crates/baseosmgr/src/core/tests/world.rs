@@ -46,6 +46,8 @@ pub(super) struct World {
     pub(super) now: Mono,
     pub(super) partitions: Partitions,
     pub(super) request: Option<NodeDrainRequest>,
+    /// All requests that were made.
+    pub(super) asked: Vec<NodeDrainRequest>,
     pub(super) statuses: BTreeMap<String, BaseOsStatus>,
     pub(super) zboot: BTreeMap<Label, ZbootStatus>,
     pub(super) counters: Counters,
@@ -106,6 +108,7 @@ impl World {
             now: Mono::START,
             partitions,
             request: None,
+            asked: vec![],
             statuses: BTreeMap::new(),
             zboot: BTreeMap::new(),
             counters,
@@ -225,6 +228,7 @@ impl World {
                 let requested_at: GoTime = format!("2026-03-14T09:{minutes:02}:{secs:02}Z").parse().unwrap();
                 let request = NodeDrainRequest { requested_at, requested_by: Requester::Update, context };
                 self.request = Some(request.clone());
+                self.asked.push(request.clone());
                 let complete =
                     NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::Update };
                 self.moved_on = self.status() != Some(complete);
