@@ -26,9 +26,10 @@ async fn begins_after_complete(world: &mut World, ask: impl Fn(&World)) {
     for agent in REQUESTERS {
         world.start(agent);
     }
-    let goes_down = |it: &NodeAgentStatus| it.device_reboot || it.device_shutdown;
     world
-        .until::<NodeAgentStatus>("nodeagent", "the machine to go down", |it| it.is_some_and(goes_down))
+        .has::<NodeAgentStatus>("nodeagent", "the machine to go down", |it| {
+            it.device_reboot || it.device_shutdown
+        })
         .await;
     let took = clock.now().since(began);
     assert!(took < LIMIT, "{took:?} from COMPLETE to the operation");

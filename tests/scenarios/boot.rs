@@ -33,10 +33,8 @@ fn keys(node: &Value) -> Vec<&str> {
 }
 
 async fn shut_at(world: &World, layer: &str) -> NodeDrainProgress {
-    let at = |it: Option<&NodeDrainProgress>| {
-        it.is_some_and(|it| it.gate.layer == layer && it.phase == DrainPhase::AfterBoot)
-    };
-    world.until("zedkube", &format!("a gate that is shut at {layer}"), at).await.unwrap()
+    let at = |it: &NodeDrainProgress| it.gate.layer == layer && it.phase == DrainPhase::AfterBoot;
+    world.progress(&format!("a gate that is shut at {layer}"), at).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -50,8 +48,7 @@ async fn r4_r5_r6_a_node_after_a_power_cut_becomes_schedulable_by_itself_layer_b
     world.start(Agent::Nodeagent);
     world.start(Agent::Zedkube);
     world.status(DrainStatus::NotRequested).await;
-    let failed = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.gate.failed);
-    world.until("zedkube", "a layer that has failed", failed).await;
+    world.progress("a layer that has failed", |it| it.gate.failed).await;
     let seen = shut_at(&world, "device-nodes").await;
     assert!(seen.reason.contains("/dev/kmsg") && seen.next_step.contains("mknod"), "{seen:?}");
     world.put("dev/kmsg", "");
@@ -63,11 +60,9 @@ async fn r4_r5_r6_a_node_after_a_power_cut_becomes_schedulable_by_itself_layer_b
     world.cluster.power(true).await;
     world.cluster.until_schedulable().await;
     world.cluster.sim().until("nodes", |nodes| keys(&nodes[0]) == ["disk"]).await;
-    let told = |it: Option<&NodeDrainProgress>| {
-        it.is_some_and(|it| it.repairs.len() == 3 && it.phase == DrainPhase::Idle)
-    };
+    let told = |it: &NodeDrainProgress| it.repairs.len() == 3 && it.phase == DrainPhase::Idle;
     // The cluster itself removes those of an unreachable node.
-    let told = world.until("zedkube", "three repairs", told).await.unwrap();
+    let told = world.progress("three repairs", told).await;
     assert!(told.repairs.values().all(|count| *count == 1), "{told:?}");
     assert!(told.gate.open && told.gate.stale_taints.is_empty(), "{told:?}");
 }

@@ -51,8 +51,7 @@ async fn u3_a_server_whose_margin_went_after_its_grant_is_held_with_the_reason_a
     let question = held(&world).await;
     assert!(question.held.contains("2 of 3 etcd voters are healthy"), "{question:?}");
     assert!(question.next_step.contains("zedbox go --past drain"), "{question:?}");
-    let again = |it: Option<&OutageQuestion>| it.is_some_and(|it| it.number > question.number);
-    world.until::<OutageQuestion>("nodeagent", "another question", again).await;
+    world.has::<OutageQuestion>("nodeagent", "another question", |it| it.number > question.number).await;
     assert_eq!(world.recorded(), []);
     assert!(world.cluster.cordoned().await);
     etcd.script(NODES[1], &[]);
@@ -99,21 +98,19 @@ async fn u3_a_peer_whose_own_agent_calls_its_member_unhealthy_is_counted_so_and_
         reachable(world, SocketAddr::new(address, port), 6);
         world.start_all();
     }
-    let ready = |it: Option<&EdgeNodeClusterStatus>| it.is_some_and(|it| it.cluster_ip_is_ready);
+    let ready = |it: &EdgeNodeClusterStatus| it.cluster_ip_is_ready;
     for world in &worlds {
         world.status(DrainStatus::NotRequested).await;
-        world.until::<EdgeNodeClusterStatus>("zedkube", "its address in the cluster", ready).await;
+        world.has::<EdgeNodeClusterStatus>("zedkube", "its address in the cluster", ready).await;
     }
     // It is connected and votes: only its own agent sees that it is not ready.
     etcd.script(NODES[1], &[EtcdFault::Sick]);
     reachable(&mut worlds[2], SocketAddr::new(addresses[2], port), 7);
-    let waits = |it: Option<&NodeDrainProgress>| {
-        it.is_some_and(|it| {
-            let said = [NODES[1], "2 of 3"];
-            it.phase == DrainPhase::WaitingForTurn && said.iter().all(|word| it.reason.contains(word))
-        })
+    let waits = |it: &NodeDrainProgress| {
+        let said = [NODES[1], "2 of 3"];
+        it.phase == DrainPhase::WaitingForTurn && said.iter().all(|word| it.reason.contains(word))
     };
-    worlds[2].until::<NodeDrainProgress>("zedkube", "to wait for its turn", waits).await;
+    worlds[2].progress("to wait for its turn", waits).await;
     assert!(!worlds[2].cluster.cordoned().await);
     etcd.script(NODES[1], &[]);
     // A change of the Lease causes a look now, not after a pause.

@@ -1,6 +1,6 @@
 //! Statuses forced by a person with a shell.
 
-use topics::{DrainStatus, NodeDrainProgress};
+use topics::DrainStatus;
 
 use scenarios::World;
 
@@ -19,8 +19,8 @@ pub(crate) async fn a_forced_complete_for_the_update_does_not_release_the_reboot
     world.begin_blocked().await;
     world.put(FORCE, r#"{"Status":9,"RequestedBy":3}"#);
     world
-        .until::<NodeDrainProgress>("zedkube", "the force file to be seen", |it| {
-            it.is_some_and(|it| it.next_step.contains("force") || it.reason.contains("force"))
+        .progress("the force file to be seen", |it| {
+            it.next_step.contains("force") || it.reason.contains("force")
         })
         .await;
     assert_eq!(world.recorded(), []);
@@ -31,8 +31,8 @@ pub(crate) async fn a_refused_force_file_changes_nothing_and_is_explained(world:
     world.begin_blocked().await;
     world.put(FORCE, "{}");
     world
-        .until::<NodeDrainProgress>("zedkube", "the refusal to be explained", |it| {
-            it.is_some_and(|it| it.next_step.contains("force") || it.reason.contains("force"))
+        .progress("the refusal to be explained", |it| {
+            it.next_step.contains("force") || it.reason.contains("force")
         })
         .await;
     assert_eq!(world.recorded(), []);

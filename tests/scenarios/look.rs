@@ -10,8 +10,7 @@ use outage::turn::rule::release;
 use scenarios::{Agent, Cluster, World};
 use serde_json::json;
 use topics::{
-    DrainPhase, DrainStatus, NodeDrainProgress, OutageAnswer, OutageKind, OutageQuestion, OutageVerdict,
-    Topic, go_json,
+    DrainPhase, DrainStatus, OutageAnswer, OutageKind, OutageQuestion, OutageVerdict, Topic, go_json,
 };
 
 pub(crate) const NODES: [&str; 3] = ["edge-node-1", "edge-node-2", "edge-node-3"];
@@ -31,8 +30,8 @@ pub(crate) async fn drained(world: &mut World) {
 
 /// Waits until nodeagent is held, with reason and command.
 pub(crate) async fn held(world: &World) -> OutageQuestion {
-    let held = |it: Option<&OutageQuestion>| it.is_some_and(|it| !it.held.is_empty());
-    world.until::<OutageQuestion>("nodeagent", "a machine that is held back", held).await.unwrap()
+    let held = |it: &OutageQuestion| !it.held.is_empty();
+    world.has::<OutageQuestion>("nodeagent", "a machine that is held back", held).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,10 +66,11 @@ async fn u1_a_turn_that_an_operator_released_and_a_restored_lease_has_again_take
     });
     world.start(Agent::Zedkube);
     world.start(Agent::Nodeagent);
-    let waits = |it: Option<&NodeDrainProgress>| {
-        it.is_some_and(|it| it.phase == DrainPhase::WaitingForTurn && it.reason.contains("marks of turns"))
-    };
-    world.until::<NodeDrainProgress>("zedkube", "a turn to be waited for again", waits).await;
+    world
+        .progress("a turn to be waited for again", |it| {
+            it.phase == DrainPhase::WaitingForTurn && it.reason.contains("marks of turns")
+        })
+        .await;
     world.cluster.until_schedulable().await;
     assert_eq!(world.recorded(), []);
 }
@@ -116,14 +116,16 @@ async fn u11_of_three_nodes_in_the_same_trouble_one_restarts_at_a_time_and_the_n
     while !left.is_empty() {
         // One of them goes, and all others wait.
         let any = left.iter().map(|nth| {
-            let goes = |it: Option<&OutageAnswer>| it.is_some_and(|it| it.verdict == OutageVerdict::Go);
-            Box::pin(worlds[*nth].until::<OutageAnswer>("zedkube", "a turn", goes))
+            Box::pin(
+                worlds[*nth].has::<OutageAnswer>("zedkube", "a turn", |it| it.verdict == OutageVerdict::Go),
+            )
         });
         let (_, at, _) = futures::future::select_all(any).await;
         let nth = left.remove(at);
         for other in &left {
-            let waits = |it: Option<&OutageAnswer>| it.is_some_and(|it| it.why.contains(NODES[nth]));
-            worlds[*other].until::<OutageAnswer>("zedkube", "the holder by its name", waits).await;
+            worlds[*other]
+                .has::<OutageAnswer>("zedkube", "the holder by its name", |it| it.why.contains(NODES[nth]))
+                .await;
             assert_eq!(verdict(&worlds[*other]), OutageVerdict::Hold);
         }
         holders.push(nth);

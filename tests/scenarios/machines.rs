@@ -32,10 +32,11 @@ pub(crate) async fn add_machines(world: &World, outcome: &str) {
 }
 
 async fn in_state(world: &World, name: &str, state: &str) -> NodeDrainProgress {
-    let there = |it: Option<&NodeDrainProgress>| {
-        it.is_some_and(|it| it.machines.iter().any(|it| it.name == name && it.state == state))
-    };
-    world.until("zedkube", &format!("{name} to be {state}"), there).await.unwrap()
+    world
+        .progress(&format!("{name} to be {state}"), |it| {
+            it.machines.iter().any(|it| it.name == name && it.state == state)
+        })
+        .await
 }
 
 fn guest(world: &World, name: &str) -> Value {
@@ -82,15 +83,12 @@ async fn d12_a_zedkube_that_is_killed_at_each_step_leads_to_the_same_end_and_one
     let mut said = Vec::new();
     loop {
         let seen = world
-            .until::<NodeDrainProgress>("zedkube", "something new about machines, or the end of them", |it| {
-                it.is_some_and(|it| {
-                    (it.phase == DrainPhase::Draining && !it.machines.is_empty())
-                        || matches!(it.phase, DrainPhase::Proving | DrainPhase::Complete)
-                        || (!it.machines.is_empty() && !said.contains(&it.machines))
-                })
+            .progress("something new about machines, or the end of them", |it| {
+                (it.phase == DrainPhase::Draining && !it.machines.is_empty())
+                    || matches!(it.phase, DrainPhase::Proving | DrainPhase::Complete)
+                    || (!it.machines.is_empty() && !said.contains(&it.machines))
             })
-            .await
-            .unwrap();
+            .await;
         if seen.phase != DrainPhase::MovingMachines {
             break;
         }

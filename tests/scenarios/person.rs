@@ -63,8 +63,8 @@ pub(crate) async fn x3_an_order_that_is_withdrawn_gives_the_node_back_and_outliv
     world.start(Agent::Zedagent);
     let pending = "persist/status/zedagent/DeviceOpPending/shutdown.json";
     world
-        .until::<ZedAgentStatus>("zedagent", "the config to be read", |it| {
-            it.is_some_and(|it| it.device_state == DeviceState::Online)
+        .has::<ZedAgentStatus>("zedagent", "the config to be read", |it| {
+            it.device_state == DeviceState::Online
         })
         .await;
     assert_eq!(world.text(file).as_ref(), Some(&asked), "the order was forgotten over a restart of zedagent");
@@ -96,8 +96,7 @@ async fn x3_a_commanded_reboot_that_the_last_look_holds_is_withdrawn_like_any_ot
     held(&world).await;
     std::fs::remove_file(world.topic_root.path(DEVICE_ORDER)).unwrap();
     world.until_file(PENDING, "nothing pending", |text| text.is_none()).await;
-    let is_free = |it: Option<&OutageQuestion>| it.is_some_and(|it| it.held.is_empty());
-    world.until::<OutageQuestion>("nodeagent", "nothing that is held back", is_free).await;
+    world.has::<OutageQuestion>("nodeagent", "nothing that is held back", |it| it.held.is_empty()).await;
     format("1");
     world.status(DrainStatus::NotRequested).await;
     world.cluster.until_schedulable().await;
@@ -116,8 +115,11 @@ fn pause(world: &World, scope: PauseScope) {
 }
 
 async fn waits_for_a_person(world: &mut World) {
-    let waits = |it: &DeviceOpPending| it.waiting_for.contains("by field: new disk");
-    world.until::<DeviceOpPending>("zedagent", "the reboot to wait", |it| it.is_some_and(waits)).await;
+    world
+        .has::<DeviceOpPending>("zedagent", "the reboot to wait", |it| {
+            it.waiting_for.contains("by field: new disk")
+        })
+        .await;
 }
 
 pub(crate) async fn x3_a_paused_node_is_not_rebooted_in_this_boot_or_the_next_until_a_person_says_so(
@@ -132,9 +134,7 @@ pub(crate) async fn x3_a_paused_node_is_not_rebooted_in_this_boot_or_the_next_un
     waits_for_a_person(world).await;
     world.ask_reboot(8);
     world
-        .until::<NodeDrainProgress>("zedkube", "the pause to be shown", |it| {
-            it.is_some_and(|it| it.pause.is_set() && it.next_step.contains("zedbox resume"))
-        })
+        .progress("the pause to be shown", |it| it.pause.is_set() && it.next_step.contains("zedbox resume"))
         .await;
     world.until_said("PAUSED: reboot 8 waits; paused by field: new disk").await;
     assert_eq!((world.recorded(), world.cluster.evictions()), (Vec::new(), 0));

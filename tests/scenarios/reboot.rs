@@ -54,8 +54,8 @@ pub(crate) async fn a_reboot_that_the_controller_takes_back_gives_the_node_back(
     // A budget without room holds the drain.
     world.begin_blocked().await;
     world
-        .until::<NodeDrainProgress>("zedkube", "a blocker with the name of its budget", |it| {
-            it.is_some_and(|it| it.blockers.iter().any(|blocker| blocker.reason.contains("/web")))
+        .progress("a blocker with the name of its budget", |it| {
+            it.blockers.iter().any(|blocker| blocker.reason.contains("/web"))
         })
         .await;
     world.ask_reboot(6);
@@ -134,9 +134,11 @@ pub(crate) async fn a_device_config_that_is_lost_never_takes_the_node_out_of_its
     }
     stays(world, "killed").await;
     world.start(Agent::Zedagent);
-    let lost =
-        |it: Option<&ZedAgentStatus>| it.is_some_and(|it| it.config_get_status != ConfigGetStatus::Success);
-    world.until::<ZedAgentStatus>("zedagent", "zedagent to miss its config", lost).await;
+    world
+        .has::<ZedAgentStatus>("zedagent", "zedagent to miss its config", |it| {
+            it.config_get_status != ConfigGetStatus::Success
+        })
+        .await;
     stays(world, "wiped").await;
     world.status(DrainStatus::NotRequested).await;
 }

@@ -32,9 +32,7 @@ use scenarios::{At, UUID, World};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
-use topics::{
-    AppLogMarks, DrainMarks, DrainStatus, KubeLeaderElectInfo, KubeStatsState, LeavePhase, NodeDrainProgress,
-};
+use topics::{AppLogMarks, DrainMarks, DrainStatus, KubeLeaderElectInfo, KubeStatsState, LeavePhase};
 
 /// A request as a role sees it: API group, resource, verb. `None` for what needs no role, as `/readyz`.
 fn needed((method, uri): &(String, String)) -> Option<(String, String, String)> {
@@ -365,8 +363,8 @@ async fn s1_applications_ask_for_what_their_own_role_grants_and_nothing_else() {
     let (cluster, wanted) = (world.cluster.handle(), watch::Sender::default());
     let pipe = clusterview::apps::Pipe::new(tokio::io::sink());
     // A line is marked, and the status is there.
-    let marked = world.until::<AppLogMarks>("zedkube", "a line to be handed on", |it| {
-        it.is_some_and(|it| it.containers.iter().any(|container| !container.moments.is_empty()))
+    let marked = world.has::<AppLogMarks>("zedkube", "a line to be handed on", |it| {
+        it.containers.iter().any(|container| !container.moments.is_empty())
     });
     tokio::select! {
         ended = clusterview::apps::run(&context, &troubles, cluster, own_node, wanted, pipe) => panic!("{ended:?}"),
@@ -398,24 +396,20 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     add_application(&world);
     crate::starts(&mut world).await;
     world
-        .until::<AppLogMarks>("zedkube", "a line of an application to be handed on", |it| {
-            it.is_some_and(|it| it.containers.iter().any(|container| !container.moments.is_empty()))
+        .has::<AppLogMarks>("zedkube", "a line of an application to be handed on", |it| {
+            it.containers.iter().any(|container| !container.moments.is_empty())
         })
         .await;
+    world.has::<KubeLeaderElectInfo>("zedkube", "this node to lead", |it| it.is_stats_leader).await;
     world
-        .until::<KubeLeaderElectInfo>("zedkube", "this node to lead", |it| {
-            it.is_some_and(|it| it.is_stats_leader)
-        })
-        .await;
-    world
-        .until::<KubeStatsState>("zedkube", "all that the report is made of to be followed", |it| {
-            it.is_some_and(|it| it.requests_open == 10)
+        .has::<KubeStatsState>("zedkube", "all that the report is made of to be followed", |it| {
+            it.requests_open == 10
         })
         .await;
     world.ask_reboot(7);
     world
-        .until::<NodeDrainProgress>("zedkube", "a blocker with the name of its budget", |it| {
-            it.is_some_and(|it| it.blockers.iter().any(|blocker| blocker.reason.contains("web")))
+        .progress("a blocker with the name of its budget", |it| {
+            it.blockers.iter().any(|blocker| blocker.reason.contains("web"))
         })
         .await;
     // A Node is told of what stays for some seconds.

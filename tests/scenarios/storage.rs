@@ -84,9 +84,8 @@ pub(crate) fn wanted(sim: &Sim) -> (u64, Option<String>) {
 pub(crate) async fn waiting(world: &mut World) -> NodeDrainProgress {
     crate::starts(world).await;
     world.ask_reboot(7);
-    let waits =
-        |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.phase == DrainPhase::WaitingForStorage);
-    world.until("zedkube", "a drain that waits for storage", waits).await.unwrap()
+    let waits = |it: &NodeDrainProgress| it.phase == DrainPhase::WaitingForStorage;
+    world.progress("a drain that waits for storage", waits).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,10 +109,11 @@ async fn d14_a_volume_that_the_limits_name_goes_down_with_the_node_and_is_named(
     crate::starts(&mut world).await;
     world.ask_reboot(7);
     world.recorded_count(1).await;
-    let named = |it: Option<&NodeDrainProgress>| {
-        it.is_some_and(|it| it.left.iter().any(|it| it.starts_with("volume shop/data (pvc-1): ")))
-    };
-    world.until("zedkube", "the volume among what was left", named).await;
+    world
+        .progress("the volume among what was left", |it| {
+            it.left.iter().any(|it| it.starts_with("volume shop/data (pvc-1): "))
+        })
+        .await;
     assert_eq!(wanted(world.cluster.sim()), (1, None));
 }
 
@@ -131,14 +131,11 @@ async fn d14_a_person_lets_a_volume_go_down_with_the_node_for_one_drain_and_the_
     annotation("edge-node-2 restored elsewhere");
     annotation("edge-node-1 restored elsewhere");
     world.recorded_count(1).await;
-    let done = |it: Option<&DrainHistory>| {
-        it.is_some_and(|it| {
-            let left = it.drains.iter().flat_map(|it| &it.left);
-            left.into_iter()
-                .any(|it| it.starts_with("volume shop/data") && it.ends_with("restored elsewhere"))
-        })
+    let done = |it: &DrainHistory| {
+        let left = it.drains.iter().flat_map(|it| &it.left);
+        left.into_iter().any(|it| it.starts_with("volume shop/data") && it.ends_with("restored elsewhere"))
     };
-    world.until("zedkube", "the volume in the history", done).await;
+    world.has("zedkube", "the volume in the history", done).await;
     world.reboot().await;
     world.start_all();
     world.executed(7).await;
@@ -159,17 +156,15 @@ async fn d14_a_zedkube_that_is_killed_before_it_takes_the_copy_back_leads_to_the
     world.kill(Agent::Zedkube).await;
     world.start(Agent::Zedkube);
     rebuild(&sim, "WO");
-    let percent =
-        |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.storage.iter().any(|it| it.percent == 42));
-    world.until("zedkube", "the percent of the rebuild", percent).await;
+    let percent = |it: &NodeDrainProgress| it.storage.iter().any(|it| it.percent == 42);
+    world.progress("the percent of the rebuild", percent).await;
     rebuild(&sim, "RW");
     world.recorded_count(1).await;
     world.reboot().await;
     // Closed, the gate keeps the cordon and the extra copy.
     std::fs::remove_file(world.topic_root.path("dev/kmsg")).unwrap();
     world.start_all();
-    let shut = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.gate.layer == "device-nodes");
-    world.until("zedkube", "a gate that is shut", shut).await;
+    world.progress("a gate that is shut", |it| it.gate.layer == "device-nodes").await;
     world.kill(Agent::Zedkube).await;
     assert_eq!(wanted(&sim).0, 2);
     world.put("dev/kmsg", "");
@@ -196,21 +191,18 @@ async fn d14_a_copy_that_cannot_be_taken_back_is_named_and_tried_again_also_afte
     world.start_all();
     world.executed(7).await;
     world.cluster.until_schedulable().await;
-    let named = |it: Option<&NodeDrainProgress>| {
-        it.is_some_and(|it| {
-            it.reason.contains("numberOfReplicas of volumes is not reset yet") && it.reason.contains("403")
-        })
+    let named = |it: &NodeDrainProgress| {
+        it.reason.contains("numberOfReplicas of volumes is not reset yet") && it.reason.contains("403")
     };
-    let shown = world.until("zedkube", "the copy that stays wanted", named).await.unwrap();
+    let shown = world.progress("the copy that stays wanted", named).await;
     assert_eq!((shown.phase, shown.next_step.contains("role")), (DrainPhase::Idle, true), "{shown:?}");
     world.kill(Agent::Zedkube).await;
     assert_eq!(wanted(&sim).0, 2);
     world.start(Agent::Zedkube);
-    world.until("zedkube", "the copy that stays wanted", named).await;
+    world.progress("the copy that stays wanted", named).await;
     sim.faults().clear();
     sim.until("longhorn/volumes", |_| wanted(&sim) == (1, None)).await;
-    let quiet = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.reason == "no drain requested");
-    world.until("zedkube", "no more trouble", quiet).await;
+    world.progress("no more trouble", |it| it.reason == "no drain requested").await;
     world.kill_all().await;
 }
 
@@ -245,23 +237,21 @@ async fn r4_u10_after_the_boot_a_faulted_volume_keeps_the_cordon_and_a_degraded_
             first.reboot().await;
             robust(&sim, "faulted");
             first.start_all();
-            let shut =
-                |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.gate.layer == "storage-volumes");
-            let seen = first.until("zedkube", "a gate that is shut by a volume", shut).await.unwrap();
+            let shut = |it: &NodeDrainProgress| it.gate.layer == "storage-volumes";
+            let seen = first.progress("a gate that is shut by a volume", shut).await;
             assert!(seen.reason.contains("volumes are faulted: shop/data (pvc-1)"), "{seen:?}");
             assert!(!seen.reason.contains("pvc-old"), "{seen:?}");
             assert!(first.cluster.cordoned().await);
             second.ask_reboot(7);
-            let waits = |it: Option<&NodeDrainProgress>| {
-                it.is_some_and(|it| it.phase == DrainPhase::WaitingForTurn && it.reason.contains(NODE))
-            };
-            second.until("zedkube", "to wait for its turn", waits).await;
+            let waits =
+                |it: &NodeDrainProgress| it.phase == DrainPhase::WaitingForTurn && it.reason.contains(NODE);
+            second.progress("to wait for its turn", waits).await;
 
             robust(&sim, "degraded");
             first.cluster.until_schedulable().await;
             if hold_ms > 60_000 {
                 first.until("zedkube", "to hold its turn", gate("its turn is held for 3600 s")).await;
-                second.until("zedkube", "to wait for its turn", waits).await;
+                second.progress("to wait for its turn", waits).await;
                 assert!(!second.cluster.cordoned().await);
                 // After a restart it still knows that pvc-old was faulted before.
                 first.kill(Agent::Zedkube).await;

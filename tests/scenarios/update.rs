@@ -22,8 +22,8 @@ pub(crate) async fn an_image_is_switched_to_only_after_its_own_drain_and_then_bo
     world.reboot().await;
     world.start_all();
     world
-        .until::<BaseOsStatus>("baseosmgr", "the new image to run", |it| {
-            it.is_some_and(|it| it.activated && it.base_os_version == VERSION)
+        .has::<BaseOsStatus>("baseosmgr", "the new image to run", |it| {
+            it.activated && it.base_os_version == VERSION
         })
         .await;
     world.cluster.until_schedulable().await;
@@ -39,17 +39,9 @@ pub(crate) async fn p5_two_requesters_get_one_drain_and_an_answer_each(world: &m
         let of = |by| it.answers.iter().any(|answer| answer.requested_by == by && answer.status == status);
         of(Requester::DeviceOp) && of(Requester::Update)
     };
-    world
-        .until::<NodeDrainProgress>("zedkube", "both requests to be served", |it| {
-            it.is_some_and(|it| both(it, DrainStatus::Cordoned))
-        })
-        .await;
+    world.progress("both requests to be served", |it| both(it, DrainStatus::Cordoned)).await;
     world.cluster.unblock().await;
-    world
-        .until::<NodeDrainProgress>("zedkube", "an answer for each", |it| {
-            it.is_some_and(|it| both(it, DrainStatus::Complete))
-        })
-        .await;
+    world.progress("an answer for each", |it| both(it, DrainStatus::Complete)).await;
     world.recorded_count(1).await;
     assert_eq!(world.cluster.evicted_twice(), [""; 0]);
     crate::comes_back(world, 7).await;

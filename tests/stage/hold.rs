@@ -71,16 +71,10 @@ impl World {
                 self.status(status).await;
             }
             At::Commanded => {
-                self.until::<ZedAgentStatus>("zedagent", "RebootCmd", |it| {
-                    it.is_some_and(|it| it.reboot_cmd)
-                })
-                .await;
+                self.has::<ZedAgentStatus>("zedagent", "RebootCmd", |it| it.reboot_cmd).await;
             }
             At::DeviceReboot => {
-                self.until::<NodeAgentStatus>("nodeagent", "DeviceReboot", |it| {
-                    it.is_some_and(|it| it.device_reboot)
-                })
-                .await;
+                self.has::<NodeAgentStatus>("nodeagent", "DeviceReboot", |it| it.device_reboot).await;
             }
         }
     }

@@ -66,9 +66,10 @@ impl Story {
         match self {
             Self::Reboot => world.executed(7).await,
             Self::Update => {
-                let runs = |it: &BaseOsStatus| it.activated && it.base_os_version == VERSION;
                 world
-                    .until::<BaseOsStatus>("baseosmgr", "the new image to run", |it| it.is_some_and(runs))
+                    .has::<BaseOsStatus>("baseosmgr", "the new image to run", |it| {
+                        it.activated && it.base_os_version == VERSION
+                    })
                     .await;
             }
         }

@@ -11,7 +11,7 @@ use kubesim::SimServer;
 use pubsub::{Change, FileRule, FileState, TopicRoot, store};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use topics::{DrainStatus, NodeDrainStatus, Topic, go_json};
+use topics::{DrainStatus, NodeDrainProgress, NodeDrainStatus, Topic, go_json};
 
 use crate::Cluster;
 use crate::failing::{Tracing, trace_of};
@@ -383,6 +383,20 @@ impl World {
         self.patiently(what, seen).await
     }
 
+    /// The same of a value that is there.
+    pub async fn has<T: Topic>(&self, agent: &str, what: &str, wanted: impl Fn(&T) -> bool) -> T {
+        self.until(agent, what, |it| it.is_some_and(&wanted)).await.unwrap()
+    }
+
+    /// Waits until zedkube's NodeDrainProgress is as wanted, and returns it.
+    pub async fn progress(
+        &self,
+        what: &str,
+        wanted: impl Fn(&NodeDrainProgress) -> bool,
+    ) -> NodeDrainProgress {
+        self.has("zedkube", what, wanted).await
+    }
+
     /// Records requests from now on, until `status` is published, which is checked at each request.
     pub fn note_until(&self, status: DrainStatus) {
         let (file, wanted) = (
@@ -397,9 +411,7 @@ impl World {
 
     pub async fn status(&self, status: DrainStatus) -> NodeDrainStatus {
         let what = format!("NodeDrainStatus {status:?}");
-        self.until::<NodeDrainStatus>("zedkube", &what, |it| it.is_some_and(|it| it.status == status))
-            .await
-            .unwrap()
+        self.has("zedkube", &what, |it: &NodeDrainStatus| it.status == status).await
     }
 
     /// Waits until reboot `counter` counts as executed and nothing is pending.

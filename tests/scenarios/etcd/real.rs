@@ -175,16 +175,11 @@ async fn three_servers(clusters: Vec<Cluster>, etcd: &mut RealEtcd) {
         config(world, etcd, &uuids, 7);
     }
     for world in &worlds {
-        let waits =
-            |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.phase == DrainPhase::WaitingForTurn);
-        world.until::<NodeDrainProgress>("zedkube", "to wait for its turn", waits).await;
+        world.progress("to wait for its turn", |it| it.phase == DrainPhase::WaitingForTurn).await;
     }
     // The first of them in the queue gives the reason, the others wait for it.
-    let held =
-        |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.reason.contains("cannot spare this node"));
-    let held = worlds
-        .iter()
-        .map(|it| Box::pin(it.until::<NodeDrainProgress>("zedkube", "to be held by etcd", held)));
+    let held = |it: &NodeDrainProgress| it.reason.contains("cannot spare this node");
+    let held = worlds.iter().map(|it| Box::pin(it.progress("to be held by etcd", held)));
     drop(futures::future::select_all(held).await);
     for world in &worlds {
         assert!(!world.cluster.cordoned().await, "etcd {}", etcd.version);

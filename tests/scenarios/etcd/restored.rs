@@ -13,7 +13,7 @@ use outage::turn::rule::with_limit;
 use scenarios::{
     Cluster, NO_ETCD, RealEtcd, SKIPPED, World, assets, etcd_programs, etcd_version, reboot_config,
 };
-use topics::{DrainPhase, DrainStatus, NodeDrainProgress};
+use topics::{DrainPhase, DrainStatus};
 
 use super::real::skipped;
 use crate::say;
@@ -57,10 +57,11 @@ async fn starts(world: &mut World) {
 }
 
 async fn waits(world: &World, words: &str) {
-    let waits = |it: Option<&NodeDrainProgress>| {
-        it.is_some_and(|it| it.phase == DrainPhase::WaitingForTurn && it.reason.contains(words))
-    };
-    world.until::<NodeDrainProgress>("zedkube", &format!("to wait: {words}"), waits).await;
+    world
+        .progress(&format!("to wait: {words}"), |it| {
+            it.phase == DrainPhase::WaitingForTurn && it.reason.contains(words)
+        })
+        .await;
 }
 
 #[tokio::test]

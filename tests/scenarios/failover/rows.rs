@@ -10,7 +10,7 @@ use outage::failover::{DeclaredNode, FailoverState, calls, record};
 use outage::operator;
 use scenarios::Agent;
 use serde_json::Value;
-use topics::{DrainPhase, DrainStatus, NodeDrainProgress};
+use topics::{DrainPhase, DrainStatus};
 
 use super::site::{SILENT, Site, pass};
 
@@ -169,10 +169,11 @@ async fn f6_a_node_that_dies_in_its_turn_holds_it_until_it_is_back_and_the_next_
     site.falls_silent(0).await;
     site.ordered.insert(1);
     site.config(1);
-    let waits = |it: Option<&NodeDrainProgress>| {
-        it.is_some_and(|it| it.phase == DrainPhase::WaitingForTurn && it.reason.contains("edge-node-1"))
-    };
-    site.worlds[1].until("zedkube", "to wait for its turn", waits).await;
+    site.worlds[1]
+        .progress("to wait for its turn", |it| {
+            it.phase == DrainPhase::WaitingForTurn && it.reason.contains("edge-node-1")
+        })
+        .await;
     let word = site.declared(1, 0).await;
     site.until(&word, &[FailoverState::Moved]).await;
     pass(900).await;

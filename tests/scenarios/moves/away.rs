@@ -22,12 +22,11 @@ async fn waits(version: &str) {
     let uid = sim.get(GUESTS, "shop", "db").unwrap()["metadata"]["uid"].clone();
     virt_api(&sim, "down");
     asked(&mut world, 7).await;
-    let named = |it: Option<&NodeDrainProgress>| {
-        it.is_some_and(|it| {
+    let seen = world
+        .progress("the machine and virt-api", |it| {
             it.blockers.iter().any(|it| it.pod == "virtual machine shop/db" && it.code == "webhook")
         })
-    };
-    let seen = world.until::<NodeDrainProgress>("zedkube", "the machine and virt-api", named).await.unwrap();
+        .await;
     assert!(seen.next_step.contains("`kubectl get pods -A -l kubevirt.io=virt-api`"), "{}", seen.next_step);
     let guest = sim.get(GUESTS, "shop", "db").unwrap();
     assert_eq!((&guest["metadata"]["uid"], &guest["status"]["nodeName"]), (&uid, &json!(NODE)), "{version}");
@@ -80,8 +79,8 @@ pub(super) async fn ends(world: &mut World, end: &str) {
             world.ask_reboot(6);
             world.reboot().await;
             world.start_all();
-            let open = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.gate.open);
-            world.until("zedkube", "an open gate", open).await;
+            let open = |it: &NodeDrainProgress| it.gate.open;
+            world.progress("an open gate", open).await;
         }
         _ => world.ask_reboot(6),
     }
@@ -106,8 +105,7 @@ async fn uncordons(version: &str, end: &str) {
     // Before 1.7 virt-api has no such call: the machine leaves, and KubeVirt's mark with it.
     let old = version == "v1.5.2";
     let step = if old { "`kubectl get vmim -A`" } else { "kubevirt.io=virt-api" };
-    let named = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.next_step.contains(step));
-    let seen = world.until::<NodeDrainProgress>("zedkube", "what is in the way", named).await.unwrap();
+    let seen = world.progress("what is in the way", |it| it.next_step.contains(step)).await;
     assert!(!seen.reason.contains("cannot be read"), "{what}: {}", seen.reason);
     virt_api(&sim, "up");
     if old {

@@ -24,10 +24,9 @@ async fn hangs() {
     crate::starts(&mut world).await;
     world.cluster.until_schedulable().await;
     let began = clock.now();
-    let named = |it: Option<&NodeDrainProgress>| {
-        it.is_some_and(|it| it.reason.contains("virtual machines are not up: "))
-    };
-    let shown = world.until("zedkube", "machines that are not up", named).await.unwrap();
+    let shown = world
+        .progress("machines that are not up", |it| it.reason.contains("virtual machines are not up: "))
+        .await;
     let took = clock.now().since(began).as_secs();
     assert!((270..=330).contains(&took), "{took} s");
     let says = |words: &str| assert!(shown.reason.contains(words), "{shown:?}");
@@ -40,8 +39,7 @@ async fn hangs() {
     assert!(page(&world).await.contains(&shown.reason));
     phase("db", "Running");
     phase("lost", "Running");
-    let well = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.reason == "no drain requested");
-    world.until("zedkube", "no more machines that are not up", well).await;
+    world.progress("no more machines that are not up", |it| it.reason == "no drain requested").await;
     world.kill_all().await;
 }
 

@@ -42,10 +42,11 @@ async fn machine(world: &World, kubevirt: &KubeVirt, name: &str) -> Value {
 
 /// The progress names virt-api as the cause, and not the API server.
 async fn named(world: &World) {
-    let names = |it: Option<&NodeDrainProgress>| {
-        it.is_some_and(|it| it.next_step.contains("`kubectl get pods -A -l kubevirt.io=virt-api`"))
-    };
-    let seen = world.until::<NodeDrainProgress>("zedkube", "virt-api in the next step", names).await.unwrap();
+    let seen = world
+        .progress("virt-api in the next step", |it| {
+            it.next_step.contains("`kubectl get pods -A -l kubevirt.io=virt-api`")
+        })
+        .await;
     assert!(!seen.reason.contains("cannot be read"), "{}", seen.reason);
     assert!(!seen.next_step.contains("API server"), "{}", seen.next_step);
 }
@@ -113,10 +114,11 @@ async fn t2_real_a_drain_waits_for_virt_api_and_goes_on_with_one_migration() {
     kubevirt.hang(&["db"]);
     kubevirt.virt_api(false).await;
     asked(&mut world, 7).await;
-    let named_so = |it: Option<&NodeDrainProgress>| {
-        it.is_some_and(|it| it.blockers.iter().any(|it| it.pod.ends_with("/db") && it.code == "webhook"))
-    };
-    world.until::<NodeDrainProgress>("zedkube", "the machine and virt-api", named_so).await;
+    world
+        .progress("the machine and virt-api", |it| {
+            it.blockers.iter().any(|it| it.pod.ends_with("/db") && it.code == "webhook")
+        })
+        .await;
     named(&world).await;
     kubevirt.virt_api(true).await;
     kubevirt

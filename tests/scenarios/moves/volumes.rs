@@ -269,10 +269,8 @@ async fn passed_once() {
             world.recorded_count(2).await;
         } else {
             world.ask_reboot(8);
-            let waits = |it: Option<&NodeDrainProgress>| {
-                it.is_some_and(|it| it.phase == DrainPhase::WaitingForStorage)
-            };
-            world.until("zedkube", "a drain that waits for storage", waits).await;
+            let waits = |it: &NodeDrainProgress| it.phase == DrainPhase::WaitingForStorage;
+            world.progress("a drain that waits for storage", waits).await;
         }
     }
     world.kill_all().await;

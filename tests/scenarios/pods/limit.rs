@@ -24,17 +24,19 @@ async fn restarted(world: &mut World, limit_ms: u64) {
     world.kill(Agent::Zedkube).await;
     world.start(Agent::Zedkube);
     let same = progress.limits[0].clone();
-    let goes_on =
-        |it: &NodeDrainProgress| it.limits.first() == Some(&same) && it.status == DrainStatus::Cordoned;
-    world.until::<NodeDrainProgress>("zedkube", "the same limit", |it| it.is_some_and(goes_on)).await;
+    world
+        .progress("the same limit", |it| {
+            it.limits.first() == Some(&same) && it.status == DrainStatus::Cordoned
+        })
+        .await;
     assert_eq!(mark(world), began, "time already used is used");
 }
 
 pub(crate) async fn d15_a_drain_over_its_limit_fails_is_undone_and_is_not_carried_out(world: &mut World) {
     restarted(world, 8_000).await;
-    let failed =
-        |it: &NodeDrainProgress| it.reason.contains("not done within 8 s, the limit for the whole drain");
-    world.until::<NodeDrainProgress>("zedkube", "its end", |it| it.is_some_and(failed)).await;
+    world
+        .progress("its end", |it| it.reason.contains("not done within 8 s, the limit for the whole drain"))
+        .await;
     world.cluster.until_schedulable().await;
     assert_eq!((world.recorded(), world.cluster.pods_to_leave().await.is_empty()), (Vec::new(), false));
 }

@@ -60,8 +60,7 @@ async fn world() -> (World, Sim) {
 }
 
 async fn awaited(world: &World) {
-    let waits = |it: &NodeDrainProgress| it.blockers.iter().any(|it| it.code == "surge");
-    world.until::<NodeDrainProgress>("zedkube", "a second copy", |it| it.is_some_and(waits)).await;
+    world.progress("a second copy", |it| it.blockers.iter().any(|it| it.code == "surge")).await;
 }
 
 fn rollouts(sim: &Sim) -> usize {

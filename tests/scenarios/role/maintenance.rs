@@ -107,11 +107,7 @@ async fn j6_a_node_maintenance_of_another_node_or_without_the_property_or_beside
         if operator.is_some() {
             let is_named =
                 |it: &topics::Trouble| it.error.contains("Deployment nmo/node-maintenance-operator");
-            world
-                .until::<AgentTrouble>("zedkube", "a trouble", |it| {
-                    it.is_some_and(|it| it.troubles.iter().any(is_named))
-                })
-                .await;
+            world.has::<AgentTrouble>("zedkube", "a trouble", |it| it.troubles.iter().any(is_named)).await;
         }
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(world.text(ASKED), None, "{about}");

@@ -138,8 +138,7 @@ impl Drill {
     /// A clock at 1970 closes the gate, is shown, and becomes a warning after its limit; one that is ahead,
     /// or right, does not.
     async fn is_held_by_a_clock_that_is_behind(&self, world: &World) {
-        let shown = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| !it.gate.layer.is_empty());
-        let first = world.until("zedkube", "the checks after boot", shown).await.unwrap().gate;
+        let first = world.progress("the checks after boot", |it| !it.gate.layer.is_empty()).await.gate;
         if self.clock >= 0 {
             assert_ne!(first.layer, "clock", "{first:?}");
             return;
@@ -148,15 +147,13 @@ impl Drill {
         for word in ["the wall clock is behind", "was written (20", "not known to be synchronised"] {
             assert!(first.words.contains(word), "{first:?}");
         }
-        let on = |it: Option<&NodeDrainProgress>| {
-            it.is_some_and(|it| {
-                !it.gate.open
-                    && it.gate.layer != "clock"
-                    && it.gate.warnings.iter().any(|it| it.layer == "clock" && it.failed)
-            })
+        let on = |it: &NodeDrainProgress| {
+            !it.gate.open
+                && it.gate.layer != "clock"
+                && it.gate.warnings.iter().any(|it| it.layer == "clock" && it.failed)
         };
         let (clock, before) = (Clock::new(), Clock::new().now());
-        world.until("zedkube", "the clock to be a warning", on).await;
+        world.progress("the clock to be a warning", on).await;
         let took = clock.now().since(before);
         assert!((115..125).contains(&took.as_secs()), "held for {took:?}");
     }
@@ -228,8 +225,9 @@ fn one_comes_later(missing: usize, clock: i64, alone: Alone) {
             assert_ne!(holders[0].phase, Phase::Booted);
         } else {
             assert!(holders.is_empty(), "{holders:?}");
-            let waits = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| !it.reason.is_empty());
-            drill.worlds[0].until("zedkube", "the wait for the one that is missing", waits).await;
+            drill.worlds[0]
+                .progress("the wait for the one that is missing", |it| !it.reason.is_empty())
+                .await;
         }
         assert!(drill.worlds.iter().all(|it| it.recorded().is_empty()));
         drill.worlds[missing].cluster.power(true).await;

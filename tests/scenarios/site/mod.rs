@@ -99,14 +99,14 @@ impl Place {
         Some(serde_json::from_str(text).unwrap())
     }
 
-    pub(crate) async fn until_mode(&self, wanted: impl Fn(Option<&SiteRecord>) -> bool) {
+    pub(crate) async fn until_mode(&self, wanted: impl Fn(&SiteRecord) -> bool) {
         self.sim.until("coordination/leases", |_| true).await;
-        self.sim.until("coordination/leases", |_| wanted(self.mode().as_ref())).await;
+        self.sim.until("coordination/leases", |_| self.mode().as_ref().is_some_and(&wanted)).await;
     }
 
     /// Waits until the site is as before, without traces of the operation.
     pub(crate) async fn until_over(&self, without: Option<usize>) {
-        self.until_mode(|it| it.is_none()).await;
+        self.sim.until("coordination/leases", |_| self.mode().is_none()).await;
         for (at, world) in self.worlds.iter().enumerate().filter(|(at, _)| Some(*at) != without) {
             world.cluster.until_schedulable().await;
             assert_eq!(world.cluster.owner(), None, "node {at}");
@@ -214,11 +214,9 @@ fn u13_a_site_comes_back_without_a_node_that_stays_off_and_names_it() {
             place.worlds[at].reboot().await;
             place.worlds[at].start_all();
         }
-        place
-            .until_mode(|it| it.is_some_and(|it| it.waits.contains("nodes to come back: edge-node-3")))
-            .await;
+        place.until_mode(|it| it.waits.contains("nodes to come back: edge-node-3")).await;
         assert!(place.worlds[0].cluster.cordoned().await, "it waits for the third one");
-        place.until_mode(|it| it.is_some_and(|it| it.missing == ["edge-node-3"])).await;
+        place.until_mode(|it| it.missing == ["edge-node-3"]).await;
         place.until_over(Some(2)).await;
         // The last one to come notices that the operation is over.
         place.worlds[2].reboot().await;
@@ -250,9 +248,7 @@ fn u13_a_withdrawal_in_the_middle_brings_all_back_and_nobody_goes() {
         place.sim.add_claim("tools", "data", "pv-data");
         place.sim.add_mounting_pod("tools", "holder", "edge-node-1", "data");
         place.begin(SiteKind::Shutdown).await;
-        place
-            .until_mode(|it| it.is_some_and(|it| it.waits.contains("volumes to be detached: pv-data")))
-            .await;
+        place.until_mode(|it| it.waits.contains("volumes to be detached: pv-data")).await;
         assert_eq!(place.replicas().0, 0);
         // A drain requested meanwhile waits, and evicts nothing.
         place.worlds[1].ask_reboot(7);

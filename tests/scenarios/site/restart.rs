@@ -12,7 +12,7 @@ use outage::site::record::{NodeStep, SiteKind, SitePhase, SiteRecord};
 use outage::turn::record::{MODE, TurnRecord};
 use scenarios::{Cluster, within_still};
 use serde_json::{Value, json};
-use topics::{DrainPhase, NodeDrainProgress};
+use topics::DrainPhase;
 
 use crate::etcd::{members, server};
 use crate::look::NODES;
@@ -179,17 +179,14 @@ fn v3_a_drain_that_fails_stops_the_restart_and_a_person_takes_it_up_again() {
         let mut place = Place::patient().await;
         place.sim.faults().script("POST", "/eviction", u32::MAX, ScriptedFault::status(403, "Forbidden"));
         place.begin(SiteKind::Restart).await;
-        place.until_mode(|it| it.is_some_and(|it| it.phase == SitePhase::Stopped)).await;
+        place.until_mode(|it| it.phase == SitePhase::Stopped).await;
         let site = place.mode().unwrap();
         assert!(site.waits.starts_with("node edge-node-3: its drain failed: pod shop/"), "{}", site.waits);
         assert!(site.next.contains("--phase stopped"), "{}", site.next);
         assert_eq!(site.step("edge-node-3"), Some(&NodeStep::Failed));
         // The node's order is withdrawn, and nothing else starts.
-        let idle = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.phase == DrainPhase::Idle);
-        place.worlds[2].until("zedkube", "its drain to be withdrawn", idle).await;
-        let queued =
-            |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.reason.contains("the site restarts"));
-        place.worlds[1].until("zedkube", "the queue to be shown", queued).await;
+        place.worlds[2].progress("its drain to be withdrawn", |it| it.phase == DrainPhase::Idle).await;
+        place.worlds[1].progress("the queue to be shown", |it| it.reason.contains("the site restarts")).await;
         place.worlds[2].cluster.until_schedulable().await;
         ten_minutes().await;
         assert_eq!((place.cordoned(), place.mode().unwrap()), (vec![], site));
@@ -202,7 +199,7 @@ fn v3_a_drain_that_fails_stops_the_restart_and_a_person_takes_it_up_again() {
             it.phase == SitePhase::Checking
                 && it.waits.contains("the cluster to be well before the restart continues: storage fail")
         };
-        place.until_mode(|it| it.is_some_and(waits)).await;
+        place.until_mode(waits).await;
         ten_minutes().await;
         assert!(place.cordoned().is_empty() && place.worlds.iter().all(|it| it.recorded().is_empty()));
         place.volume("pv-lost", "healthy");
@@ -217,7 +214,7 @@ fn v3_a_node_that_does_not_come_back_stops_the_restart_and_goes_no_second_time()
         let mut place = Place::patient().await;
         place.begin(SiteKind::Restart).await;
         place.goes_and_stays_off(2).await;
-        place.until_mode(|it| it.is_some_and(|it| it.phase == SitePhase::Stopped)).await;
+        place.until_mode(|it| it.phase == SitePhase::Stopped).await;
         let site = place.mode().unwrap();
         assert!(site.waits.starts_with("node edge-node-3: it is not Ready for 15 min"), "{}", site.waits);
         assert_eq!(place.cordoned(), ["edge-node-3"]);
@@ -245,10 +242,8 @@ fn v3_a_cluster_that_is_not_well_with_a_node_back_keeps_the_next_one_up() {
         // While it is away something breaks for good.
         place.volume("pv-lost", "faulted");
         place.comes_back(2).await;
-        place
-            .until_mode(|it| it.is_some_and(|it| it.waits.contains("to be well with node edge-node-3 back")))
-            .await;
-        place.until_mode(|it| it.is_some_and(|it| it.phase == SitePhase::Stopped)).await;
+        place.until_mode(|it| it.waits.contains("to be well with node edge-node-3 back")).await;
+        place.until_mode(|it| it.phase == SitePhase::Stopped).await;
         let site = place.mode().unwrap();
         assert!(site.waits.contains("the cluster is not well: storage"), "{}", site.waits);
         assert!(place.cordoned().is_empty());
@@ -266,9 +261,7 @@ fn v3_agents_and_machines_that_lose_power_in_the_middle_neither_lose_the_restart
         let mut place = Place::patient().await;
         place.worlds[0].cluster.block().await;
         place.begin(SiteKind::Restart).await;
-        let ordered = |it: Option<&SiteRecord>| {
-            it.is_some_and(|it| it.step("edge-node-3") == Some(&NodeStep::Draining))
-        };
+        let ordered = |it: &SiteRecord| it.step("edge-node-3") == Some(&NodeStep::Draining);
         place.until_mode(ordered).await;
         place.worlds[2].until_file(PENDING, "the order", |text| text.is_some()).await;
         // The coordinator's agents, and those of the node that goes.
@@ -278,7 +271,7 @@ fn v3_agents_and_machines_that_lose_power_in_the_middle_neither_lose_the_restart
         }
         // The node that goes loses power: that was a boot, and it is not ordered another one.
         place.comes_back(2).await;
-        place.until_mode(|it| it.is_some_and(|it| it.step("edge-node-1") == Some(&NodeStep::Draining))).await;
+        place.until_mode(|it| it.step("edge-node-1") == Some(&NodeStep::Draining)).await;
         assert_eq!(place.worlds[2].recorded().len(), 0);
         // Under load the gate may open unseen.
         let seen = steps(&place.mode().unwrap(), "edge-node-3");
@@ -397,7 +390,7 @@ fn v3_of_three_members_of_etcd_the_leader_goes_last_and_copies_that_are_made_aga
             place.comes_back(at).await;
             if at == 1 {
                 let waits = "copies of volumes to be made again with node edge-node-2 back: storage warn";
-                place.until_mode(|it| it.is_some_and(|it| it.waits.contains(waits))).await;
+                place.until_mode(|it| it.waits.contains(waits)).await;
                 ten_minutes().await;
                 assert!(place.cordoned().is_empty());
                 place.volume("pv-slow", "healthy");

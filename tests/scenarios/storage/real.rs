@@ -124,8 +124,7 @@ async fn fails_at_the_limit(world: &mut World, longhorn: &RealLonghorn, counter:
         let words = format!(
             "4 s after everything else left, this node still has the last healthy copy of {space}/last (last)"
         );
-        let told = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.reason.contains(&words));
-        world.until("zedkube", &words, told).await;
+        world.progress(&words, |it| it.reason.contains(&words)).await;
         world.cluster.until_schedulable().await;
         assert_eq!(longhorn.runs_on(&space, "last").await, [node.as_str()], "{policy}");
         world.ask_reboot(counter - 1);
@@ -262,10 +261,11 @@ async fn t3_with_the_real_manager_an_application_stays_up_until_its_copy_is_made
                 elsewhere(it, "one", &node, "WO").await.then_some(())
             })
             .await;
-        let told = |it: Option<&NodeDrainProgress>| {
-            it.is_some_and(|it| it.storage.iter().any(|it| it.volume.ends_with("(one)") && it.percent == 42))
-        };
-        let shown = world.until("zedkube", "the percent of the copy", told).await.unwrap();
+        let shown = world
+            .progress("the percent of the copy", |it| {
+                it.storage.iter().any(|it| it.volume.ends_with("(one)") && it.percent == 42)
+            })
+            .await;
         let codes: BTreeSet<&str> = shown.blockers.iter().map(|it| it.code.as_str()).collect();
         assert_eq!(codes, ["copying", "storage-manager"].into(), "{policy}: {:?}", shown.blockers);
         if NodeDrainPolicy::parse(policy).copies_by_cordon() {

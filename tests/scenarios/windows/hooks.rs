@@ -41,9 +41,11 @@ pub(crate) async fn u9_hooks_come_before_the_drain_before_the_reboot_and_after_t
     until_said(world, &["after-boot 20-b run", "after-boot 10-a run"]).await;
     fs::remove_file(world.topic_root.path(SAID)).unwrap();
     world.ask_reboot(7);
-    let failed =
-        |it: &NodeDrainProgress| it.phase == DrainPhase::RunningHooks && it.reason.contains("no backup yet");
-    world.until("zedkube", "the words of the hook", |it| it.is_some_and(failed)).await;
+    world
+        .has("zedkube", "the words of the hook", |it: &NodeDrainProgress| {
+            it.phase == DrainPhase::RunningHooks && it.reason.contains("no backup yet")
+        })
+        .await;
     assert!(!world.cluster.cordoned().await, "no cordon before its hooks");
     world.recorded_count(1).await;
     until_said(
