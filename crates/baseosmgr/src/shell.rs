@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agent::partitions::{Label, PartitionState, PartitionStore, PartitionWork, Partitions};
+use agent::partitions::{Label, PartitionState, PartitionStore};
 use agent::wire::{self, GLOBAL};
 use agent::{AgentContext, Clock, Error, Hands, Tasks, Weight, force, publication, report};
 use pubsub::{Publication, TopicRoot, store};
@@ -136,37 +136,35 @@ impl Shell {
         let image = image::of(&self.topic_root, &of, tree);
         let containers = self.containers.clone();
         self.tasks.events("write", move |outbox| async move {
-            let read = || store.lock().unwrap_or_else(PoisonError::into_inner).read();
-            if let Some(containers) = containers
-                && let Err(reason) = containers.pull(&of.version).await
-            {
-                let read = read();
-                outbox.send(refused(of, reason, read).await).await;
-                return;
-            }
-            let begun =
-                store.lock().unwrap_or_else(PoisonError::into_inner).write_image(of.label, image, percent);
-            let mut work = begun;
-            let outcome = loop {
-                tokio::select! {
-                    biased;
-                    outcome = &mut work => break outcome,
-                    Ok(()) = told.changed() => {
-                        let percent = *told.borrow_and_update();
-                        outbox.send(Event::Writing { nth: of.nth, percent }).await;
+            let store = || store.lock().unwrap_or_else(PoisonError::into_inner);
+            let work = async {
+                if let Some(containers) = containers {
+                    containers.pull(&of.version).await?;
+                }
+                let mut work = store().write_image(of.label, image, percent);
+                loop {
+                    tokio::select! {
+                        biased;
+                        outcome = &mut work => return outcome.map_err(|cause| report::chain(&cause)),
+                        Ok(()) = told.changed() => {
+                            let percent = *told.borrow_and_update();
+                            outbox.send(Event::Writing { nth: of.nth, percent }).await;
+                        }
                     }
                 }
             };
-            let reason = match outcome {
-                Ok(version) => {
-                    outbox.send(Event::Written { of, outcome: Ok(version) }).await;
-                    return;
-                }
-                Err(cause) => report::chain(&cause),
+            let outcome = work.await;
+            let Err(reason) = outcome else {
+                outbox.send(Event::Written { of, outcome }).await;
+                return;
             };
             // It may have failed before anything was changed.
-            let read = read();
-            outbox.send(refused(of, reason, read).await).await;
+            let read = store().read();
+            let event = match read.await {
+                Ok(partitions) => Event::Refused { of, reason, partitions: Box::new(partitions) },
+                Err(_) => Event::Written { of, outcome: Err(reason) },
+            };
+            outbox.send(event).await;
         });
         Ok(())
     }
@@ -184,14 +182,6 @@ impl Shell {
             self.timed.remove(key);
         }
         wire::publish(&mut self.statuses, key, &status)
-    }
-}
-
-/// A write that did not come about, with the partitions as they are read now.
-async fn refused(of: PartitionWrite, reason: String, read: PartitionWork<Partitions>) -> Event {
-    match read.await {
-        Ok(partitions) => Event::Refused { of, reason, partitions: Box::new(partitions) },
-        Err(_) => Event::Written { of, outcome: Err(reason) },
     }
 }
 

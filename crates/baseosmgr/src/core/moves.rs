@@ -75,15 +75,13 @@ impl BaseOs {
     }
 
     fn save_fallback(&mut self, counter: u32, effects: &mut Vec<Effect>) {
-        if self.facts.counters.fallback != Some(counter) {
-            self.facts.counters.fallback = Some(counter);
+        if step::update(&mut self.facts.counters.fallback, Some(counter)) {
             effects.push(Effect::Save(Counter::Fallback, counter));
         }
     }
 
     pub(super) fn journal(&mut self, journal: Option<FallbackFrom>, effects: &mut Vec<Effect>) {
-        if self.facts.counters.fallback_from != journal {
-            self.facts.counters.fallback_from = journal;
+        if step::update(&mut self.facts.counters.fallback_from, journal) {
             effects.push(Effect::Journal(journal));
         }
     }
@@ -103,8 +101,7 @@ impl BaseOs {
             PartitionState::Updating => {}
             PartitionState::Inprogress | PartitionState::Active | PartitionState::Unused => {
                 self.save_config_retry(wanted, effects);
-                if self.facts.counters.current_retry != wanted {
-                    self.facts.counters.current_retry = wanted;
+                if step::update(&mut self.facts.counters.current_retry, wanted) {
                     effects.push(Effect::Save(Counter::CurrentRetry, wanted));
                 }
             }
@@ -112,8 +109,7 @@ impl BaseOs {
     }
 
     fn save_config_retry(&mut self, wanted: u32, effects: &mut Vec<Effect>) {
-        if self.facts.counters.config_retry != wanted {
-            self.facts.counters.config_retry = wanted;
+        if step::update(&mut self.facts.counters.config_retry, wanted) {
             effects.push(Effect::Save(Counter::ConfigRetry, wanted));
         }
     }

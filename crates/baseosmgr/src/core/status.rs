@@ -64,8 +64,7 @@ impl BaseOs {
             partition_label: write.label.to_string(),
             percent: self.percent,
         });
-        if self.said.write != write {
-            self.said.write.clone_from(&write);
+        if step::update(&mut self.said.write, write.clone()) {
             effects.push(Effect::Writing(write));
         }
         if !self.facts.all_heard() {
