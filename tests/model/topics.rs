@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use agent::partitions::{Label, Partitions};
 use baseosmgr::core::Counters;
-use nodeagent::core::{DeviceCommand, PartitionFacts, RequiredReading, Resumed};
+use nodeagent::core::{DeviceCommand, RequiredReading, Resumed};
 use requester::DeviceClustering;
 use topics::{
     BaseOsConfig, BaseOsStatus, ConfigGetStatus, DeviceOp, DeviceOpPending, DeviceOpsCmd, DrainJournal,
@@ -386,14 +386,6 @@ fn wish(status: &ZedAgentStatus) -> DeviceCommand {
 }
 
 fn partition(disk: &Disk, label: Label) -> Vec<Fact> {
-    let told = |it: &ZbootStatus| nodeagent::core::Event::Partition {
-        label: label.to_string(),
-        value: PartitionFacts {
-            state: it.partition_state.clone(),
-            version: it.short_version.clone(),
-            current: it.current_partition,
-            test_complete: it.test_complete,
-        },
-    };
-    disk.run.zboot.get(&label).map(|it| Fact::Nodeagent(told(it))).into_iter().collect()
+    let told = |it: &ZbootStatus| Fact::Nodeagent(nodeagent::core::Event::Partition(it.clone()));
+    disk.run.zboot.get(&label).map(told).into_iter().collect()
 }

@@ -13,7 +13,7 @@ use topics::{
 };
 use tracing::warn;
 
-use crate::core::{DeviceCommand, Event, PartitionFacts, RequiredReading, Vault, Waits};
+use crate::core::{DeviceCommand, Event, RequiredReading, Vault, Waits};
 
 /// The vault of the applications; other vaults do not matter.
 const VAULT: &str = "Application Data Store";
@@ -34,7 +34,9 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, topic_root: &TopicRoot) {
         Some(Event::Wish(DeviceCommand { ours: matches!(ours, Ok(Some(true))), ..wish }))
     });
     tasks.follow::<ZbootStatus>(topic_root, "baseosmgr", |change| match change {
-        Change::Put { key, value, .. } => Some(Event::Partition { label: key, value: partition(value) }),
+        Change::Put { key, value, .. } => {
+            Some(Event::Partition(ZbootStatus { partition_label: key, ..value }))
+        }
         Change::Restarted(1..) => Some(Event::Heard(RequiredReading::Partitions)),
         Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
@@ -113,31 +115,13 @@ fn tpm_fails(value: &[u8]) -> bool {
     status.status == MaintenanceModeReason::TpmEncryptFailure
 }
 
-fn partition(status: ZbootStatus) -> PartitionFacts {
-    PartitionFacts {
-        state: status.partition_state,
-        version: status.short_version,
-        current: status.current_partition,
-        test_complete: status.test_complete,
-    }
-}
-
 fn vault(status: &VaultStatus) -> Vault {
-    match (status.status, status.conversion_complete) {
-        (DataSecAtRestStatus::Error, _) => Vault::Shut(status.mismatching_pcrs.clone().unwrap_or_default()),
-        (
-            DataSecAtRestStatus::Unknown
-            | DataSecAtRestStatus::Disabled
-            | DataSecAtRestStatus::Enabled
-            | DataSecAtRestStatus::Stranger(_),
-            converted,
-        ) => {
-            if converted {
-                Vault::Open
-            } else {
-                Vault::Opening
-            }
-        }
+    if status.status == DataSecAtRestStatus::Error {
+        Vault::Shut(status.mismatching_pcrs.clone().unwrap_or_default())
+    } else if status.conversion_complete {
+        Vault::Open
+    } else {
+        Vault::Opening
     }
 }
 

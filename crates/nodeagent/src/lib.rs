@@ -31,6 +31,7 @@ mod tests;
 pub use limits::Limits;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use agent::device::Device;
 use agent::turn::{self, AgentCore};
@@ -56,10 +57,10 @@ pub async fn run(context: AgentContext, limits: Limits, device: Box<dyn Device>)
     let Some((shell, found, inbox)) = outlet::started(&context, &troubles, open).await? else {
         return Ok(());
     };
-    let leaves = shell.leaves();
+    let leaves = Arc::clone(&shell.leaves);
     let core = core::NodeAgent::new(limits, core::Waits::default(), found, context.clock.now());
     match turn::run(AgentCore::First, (core, Vec::new()), shell, inbox, &context, &troubles).await {
-        Err(_) if leaves.said() => Ok(()),
+        Err(_) if leaves.load(Ordering::Relaxed) => Ok(()),
         ended => ended,
     }
 }

@@ -26,20 +26,6 @@ use crate::{Limits, NAME, follow, plain, reasons};
 /// Name of the task of what comes last: hooks, then the disks.
 const LAST_SYNC: &str = "last sync";
 
-/// Said once the machine was told to go down and did not.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Leaves(Arc<AtomicBool>);
-
-impl Leaves {
-    pub(crate) fn said(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn say(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// The hands of the core.
 pub(crate) struct Shell {
     context: AgentContext,
@@ -52,7 +38,8 @@ pub(crate) struct Shell {
     journal: Journal,
     /// The last status, as the core has it.
     said: Option<NodeAgentStatus>,
-    leaves: Leaves,
+    /// The machine was told to go down and did not.
+    pub(crate) leaves: Arc<AtomicBool>,
     asked: u64,
     troubles: Troubles,
     limits: Limits,
@@ -86,7 +73,7 @@ impl Shell {
             tasks,
             journal,
             said: None,
-            leaves: Leaves::default(),
+            leaves: Arc::default(),
             asked: 0,
             troubles: troubles.clone(),
             limits,
@@ -119,10 +106,6 @@ impl Shell {
         let moved = time.moved(*booted_at, *self.context.clock.boots().borrow());
         let reboot_reason = status.reboot_reason.replace(&time.rfc3339(), &moved.rfc3339());
         NodeAgentStatus { reboot_time: moved, reboot_reason, ..status }
-    }
-
-    pub(crate) fn leaves(&self) -> Leaves {
-        self.leaves.clone()
     }
 
     fn tested(&self) -> BTreeSet<String> {
@@ -180,8 +163,36 @@ impl Shell {
             then
         });
     }
+}
 
-    fn try_perform(&mut self, effect: Effect) -> Result<(), Error> {
+impl Hands for Shell {
+    type Effect = Effect;
+
+    /// Nothing waits for a file here: a full disk must not keep a device from going down.
+    fn weight(&self, effect: &Effect) -> Weight {
+        match effect {
+            Effect::Journal(_) | Effect::CallOff(_) => Weight::status(journal::PATH),
+            Effect::Publish(_) => Weight::status("NodeAgentStatus"),
+            Effect::Zboot(verdict) => Weight::status(format!("ZbootConfig {}", verdict.partition_label)),
+            Effect::Question(_) => Weight::status("OutageQuestion"),
+            Effect::Reason { .. } => Weight::status(agent::reasons::REASON),
+            Effect::Mark { .. } => Weight::status(agent::reasons::LOG),
+            Effect::Say(_)
+            | Effect::Check
+            | Effect::Sync
+            | Effect::LastSync
+            | Effect::Operate(_)
+            | Effect::Exit(_) => Weight::plain(),
+        }
+    }
+
+    fn clock_set(&mut self, _now: GoTime) -> Result<(), Error> {
+        let Some(status) = self.said.clone() else { return Ok(()) };
+        let shown = self.by_clock(status);
+        wire::publish(&mut self.statuses, NAME, &shown)
+    }
+
+    async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
         match effect {
             Effect::Say(message) => step::log!(message),
             Effect::Journal(latched) => self.journal(Some(latched))?,
@@ -238,7 +249,7 @@ impl Shell {
             }
             Effect::Exit(order) => {
                 let operation = order.operation.word();
-                self.leaves.say();
+                self.leaves.store(true, Ordering::Relaxed);
                 error!(
                     operation,
                     "the machine was ordered down and is still up; nodeagent leaves so that the watchdog \
@@ -251,38 +262,6 @@ impl Shell {
             }
         }
         Ok(())
-    }
-}
-
-impl Hands for Shell {
-    type Effect = Effect;
-
-    /// Nothing waits for a file here: a full disk must not keep a device from going down.
-    fn weight(&self, effect: &Effect) -> Weight {
-        match effect {
-            Effect::Journal(_) | Effect::CallOff(_) => Weight::status(journal::PATH),
-            Effect::Publish(_) => Weight::status("NodeAgentStatus"),
-            Effect::Zboot(verdict) => Weight::status(format!("ZbootConfig {}", verdict.partition_label)),
-            Effect::Question(_) => Weight::status("OutageQuestion"),
-            Effect::Reason { .. } => Weight::status(agent::reasons::REASON),
-            Effect::Mark { .. } => Weight::status(agent::reasons::LOG),
-            Effect::Say(_)
-            | Effect::Check
-            | Effect::Sync
-            | Effect::LastSync
-            | Effect::Operate(_)
-            | Effect::Exit(_) => Weight::plain(),
-        }
-    }
-
-    fn clock_set(&mut self, _now: GoTime) -> Result<(), Error> {
-        let Some(status) = self.said.clone() else { return Ok(()) };
-        let shown = self.by_clock(status);
-        wire::publish(&mut self.statuses, NAME, &shown)
-    }
-
-    async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
-        self.try_perform(effect)
     }
 }
 

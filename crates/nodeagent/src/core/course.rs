@@ -64,7 +64,7 @@ impl NodeAgent {
             if !self.may_restart(now, limit, out) {
                 return;
             }
-            order.reason.push_str(&self.talk.take_note());
+            order.reason.push_str(&std::mem::take(&mut self.talk.note));
         }
         let MachineOrder { operation, reason, boot_reason } = &order;
         if why.skips_drain() && self.has_drain() {
@@ -171,7 +171,7 @@ impl NodeAgent {
                     if !self.may_restart(now, OWN_TURN, out) {
                         return;
                     }
-                    let note = self.talk.take_note();
+                    let note = std::mem::take(&mut self.talk.note);
                     if !note.is_empty() {
                         out.push(Effect::Mark { order: order.clone(), why: note });
                     }

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use step::LogMessage;
 use topics::{
     Answer, BootReason, ConfigGetStatus, NodeAgentStatus, NodeDrainStatus, OutageAnswer, OutageQuestion,
-    ZbootConfig,
+    ZbootConfig, ZbootStatus,
 };
 
-use super::{LastBoot, MachineOrder, PartitionFacts, Vault};
+use super::{LastBoot, MachineOrder, Vault};
 
 /// A fact. Each carries the latest value, so that hearing one twice changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,11 +23,7 @@ pub enum Event {
     /// What zedagent wants of the device and knows of the controller.
     Wish(DeviceCommand),
     /// What baseosmgr publishes about a partition.
-    Partition {
-        /// `IMGA` or `IMGB`.
-        label: String,
-        value: PartitionFacts,
-    },
+    Partition(ZbootStatus),
     /// Whether the application `key` still runs.
     Application {
         /// UUID of the application.

@@ -55,19 +55,17 @@ impl NodeAgent {
     pub(super) fn unanswered(&mut self, now: Mono, out: &mut Vec<Effect>) -> OrderPhase {
         let asked = Mono::from_start(now.since_start().saturating_sub(ANSWER_LIMIT));
         let since = *self.talk.silent_since.get_or_insert(asked);
-        let limit = LOOK_LIMIT;
+        let limit = LOOK_LIMIT.as_secs();
         let worker = self.talk.role() == OutageRole::Worker;
-        if worker && now.since(since) >= limit {
-            let unasked = format!(
-                "zedkube did not answer for {} s, so the Lease of turns could not be read",
-                limit.as_secs()
-            );
+        if worker && now.since(since) >= LOOK_LIMIT {
+            let unasked =
+                format!("zedkube did not answer for {limit} s, so the Lease of turns could not be read");
             // It was waited for: what it says of the drain may be another by now.
             out.push(Effect::Check);
             return OrderPhase::Checking { unasked };
         }
         let then = if worker {
-            format!("it goes down all the same once that has lasted for {} s", limit.as_secs())
+            format!("it goes down all the same once that has lasted for {limit} s")
         } else {
             "at your own risk: `zedbox go --past drain --reason '...'`".to_owned()
         };
@@ -88,13 +86,12 @@ impl NodeAgent {
         if !self.needs_turn() {
             return true;
         }
-        let look_limit = LOOK_LIMIT;
         let answer = self.talk.answer().cloned();
         let talk = &mut self.talk;
         match talk.own {
             OwnTurn::None => {
                 talk.ask(now, OutageKind::Turn, MachineOperation::Reboot, None);
-                talk.own = OwnTurn::Waits { since: now, place: 0, until: now + look_limit };
+                talk.own = OwnTurn::Waits { since: now, place: 0, until: now + LOOK_LIMIT };
                 false
             }
             OwnTurn::Waits { since, place, until } => {

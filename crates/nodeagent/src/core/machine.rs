@@ -115,7 +115,7 @@ impl NodeAgent {
                 self.wish = wish;
                 self.call_off(out);
             }
-            Event::Partition { label, value } => self.partitions.hear(label, value),
+            Event::Partition(value) => self.partitions.hear(value),
             Event::Application { key, active: true } => drop(self.active.insert(key)),
             Event::Application { key, active: false } => drop(self.active.remove(&key)),
             Event::Vault(said) => self.vault.hear(said),

@@ -19,7 +19,7 @@ pub use event::{DeviceCommand, Effect, Event, RequiredReading, Resumed, SavedNod
 pub use last_boot::{Evidence, LastBoot, Stored};
 pub use machine::NodeAgent;
 pub use order::{MachineOrder, OrderCause};
-pub use trial::{LABELS, PartitionFacts};
+pub use trial::LABELS;
 pub use vault::Vault;
 
 #[cfg(test)]

@@ -1,6 +1,4 @@
-//! What zedkube is asked before the machine goes down, and what it has answered.
-//!
-//! Not here: what follows from the answer or from silence (`last_look`). Pure: no clock, no I/O, no task.
+//! The question to zedkube before the machine goes down, and its newest answer. Pure: no clock, no I/O, no task.
 
 use agent::device::MachineOperation;
 use step::{Mono, say};
@@ -110,11 +108,6 @@ impl Talk {
             OwnTurn::Waits { until, .. } | OwnTurn::Emergency { until } => Some(until),
             OwnTurn::None | OwnTurn::Waived => None,
         }
-    }
-
-    /// What goes behind the reason of that restart.
-    pub(super) fn take_note(&mut self) -> String {
-        std::mem::take(&mut self.note)
     }
 
     pub(super) fn publish_question(&mut self, out: &mut Vec<Effect>) {

@@ -103,7 +103,7 @@ proptest! {
                             shutdown |= wish.shutdown;
                             poweroff |= wish.poweroff;
                         }
-                        Event::Partition { value, .. } => reboot |= !value.current && value.state == "updating",
+                        Event::Partition(it) => reboot |= !it.current_partition && it.partition_state == "updating",
                         _ => {}
                     }
                     bench.hear(event.clone());

@@ -3,10 +3,11 @@
 use MachineOperation::{Reboot, Shutdown};
 use topics::{OutageAnswer, OutageKind, OutageQuestion, OutageRole, OutageVerdict, SkipKind};
 
+use super::stories::tell;
 use super::*;
 
 /// Beside a zedkube that answers questions, on a node of this role.
-fn beside(role: OutageRole) -> Bench {
+pub(super) fn beside(role: OutageRole) -> Bench {
     let mut bench = Bench::new();
     bench.ours = true;
     bench.hear(Event::Answer(OutageAnswer { role, ..OutageAnswer::default() }));
@@ -15,7 +16,7 @@ fn beside(role: OutageRole) -> Bench {
 }
 
 /// The same, and it is about to carry out an operation for which the node was drained.
-fn drained(role: OutageRole, operation: MachineOperation) -> Bench {
+pub(super) fn drained(role: OutageRole, operation: MachineOperation) -> Bench {
     let mut bench = beside(role);
     bench.drain(DrainStatus::Complete, Requester::DeviceOp);
     bench.command(operation);
@@ -31,11 +32,11 @@ fn questions(bench: &Bench) -> Vec<OutageQuestion> {
     bench.done.iter().filter_map(of).collect()
 }
 
-fn question(bench: &Bench) -> OutageQuestion {
+pub(super) fn question(bench: &Bench) -> OutageQuestion {
     questions(bench).pop().expect("nothing was asked")
 }
 
-fn answer(bench: &mut Bench, verdict: OutageVerdict, change: impl FnOnce(&mut OutageAnswer)) {
+pub(super) fn answer(bench: &mut Bench, verdict: OutageVerdict, change: impl FnOnce(&mut OutageAnswer)) {
     let mut answer = OutageAnswer {
         number: question(bench).number,
         verdict,
@@ -106,18 +107,6 @@ fn u3_a_machine_that_is_held_says_why_and_what_to_type_and_asks_again_with_a_new
     go(&mut bench);
     assert_eq!(bench.operations().len(), 1);
     assert_eq!(question(&bench).held, "");
-}
-
-#[test]
-fn an_answer_that_comes_too_late_counts_no_more() {
-    let mut bench = drained(OutageRole::Worker, Reboot);
-    bench.now = bench.now + Duration::from_secs(60);
-    go(&mut bench);
-    assert_eq!(bench.operations(), []);
-    // It shows that something has changed: the node is looked at again.
-    bench.wait(30);
-    go(&mut bench);
-    assert_eq!(bench.operations().len(), 1);
 }
 
 #[test]
@@ -218,7 +207,7 @@ fn nobody_is_asked_beside_a_zedkube_of_the_reference_without_turns_or_by_force()
 }
 
 /// In test, and without a controller for as long as that may last.
-fn falls_back(role: OutageRole) -> Bench {
+pub(super) fn falls_back(role: OutageRole) -> Bench {
     let mut bench = beside(role);
     bench.drain(DrainStatus::NotRequested, Requester::None);
     bench.partition("IMGA", "inprogress", true);
@@ -228,85 +217,50 @@ fn falls_back(role: OutageRole) -> Bench {
 }
 
 #[test]
+fn an_answer_that_comes_too_late_counts_no_more() {
+    // It shows that something has changed: the node is looked at again.
+    tell("drained Worker, late, zedkube goes, device -, wait 30, zedkube goes, device 150 reboot RebootCmd");
+}
+
+#[test]
 fn u11_a_restart_on_its_own_account_begins_in_its_turn_and_looks_once_more_before_the_device() {
-    let mut bench = falls_back(OutageRole::Server);
-    assert_eq!(question(&bench).kind, OutageKind::Turn);
-    answer(&mut bench, OutageVerdict::Hold, |it| it.place = 1);
-    bench.wait(600);
-    assert!(!bench.status().device_reboot, "nothing has begun");
-    assert!(question(&bench).next_step.contains("after 30 min"), "{:?}", question(&bench));
-    let first = question(&bench).number;
-    go(&mut bench);
-    assert!(bench.status().device_reboot);
-    bench.wait(60);
-    let last = question(&bench);
-    assert!(last.kind == OutageKind::Turn && last.number > first);
-    assert_eq!(bench.operations(), []);
-    go(&mut bench);
-    assert_eq!(bench.operations(), [(960, Reboot, BootReason::Fallback)]);
+    tell(
+        "falls back Server, asks Turn, zedkube holds at 1, wait 600, shows testing, next after 30 min
+        zedkube goes, shows testing reboot, wait 60, asks Turn, device -, zedkube goes, device 960 reboot Fallback",
+    );
 }
 
 #[test]
 fn u11_a_turn_that_does_not_come_is_waited_for_as_long_as_others_go_and_then_written_down_as_an_emergency() {
-    let mut bench = falls_back(OutageRole::Server);
-    answer(&mut bench, OutageVerdict::Hold, |it| it.place = 2);
-    bench.wait(3_599);
-    // The one before it went: it is the first now, and has its whole time again.
-    answer(&mut bench, OutageVerdict::Hold, |it| it.place = 1);
-    bench.wait(1_799);
-    assert_eq!(question(&bench).kind, OutageKind::Turn);
-    bench.wait(1);
-    assert_eq!(question(&bench).kind, OutageKind::Emergency);
-    bench.wait(2);
-    assert!(!bench.status().device_reboot, "the others are to hear of it first");
-    bench.wait(1);
-    assert!(bench.status().device_reboot);
-    let reason = bench.done.iter().find_map(|(_, effect)| match effect {
-        Effect::Journal(resumed) => Some(resumed.order.reason.clone()),
-        _ => None,
-    });
-    assert!(reason.unwrap().contains("without its turn"));
-    bench.wait(60);
-    assert_eq!(bench.operations().len(), 1, "an emergency asks nobody any more");
+    // The one before it goes: it is the first then, and has its whole time again. The others are to hear of the emergency
+    // first, and it asks nobody any more.
+    tell(
+        "falls back Server, zedkube holds at 2, wait 3599, zedkube holds at 1, wait 1799, asks Turn, wait 1
+        asks Emergency, wait 2, shows testing, wait 1, shows testing reboot, journal without its turn
+        wait 60, device 5762 reboot Fallback",
+    );
 }
 
 #[test]
 fn u11_an_emergency_that_is_written_goes_at_once_and_zedkube_that_is_silent_holds_none_up_for_long() {
-    let mut bench = falls_back(OutageRole::Server);
-    bench.wait(299);
-    assert_eq!(question(&bench).kind, OutageKind::Turn);
-    bench.wait(1);
-    assert_eq!(question(&bench).kind, OutageKind::Emergency);
-    go(&mut bench);
-    assert!(bench.status().device_reboot);
+    tell(
+        "falls back Server, wait 299, asks Turn, wait 1, asks Emergency, zedkube goes, shows testing reboot",
+    );
 }
 
 #[test]
 fn u11_a_controller_that_comes_back_while_the_turn_is_waited_for_calls_the_restart_off() {
-    let mut bench = falls_back(OutageRole::Worker);
-    answer(&mut bench, OutageVerdict::Hold, |it| it.place = 1);
-    bench.contact(ConfigGetStatus::Success);
-    let asked = question(&bench);
-    assert_eq!((asked.kind, asked.held.as_str()), (OutageKind::None, ""));
-    bench.wait(3_600);
-    assert_eq!(bench.operations(), []);
-    assert!(!bench.status().device_reboot);
+    tell(
+        "falls back Worker, zedkube holds at 1, controller Success, asks None, not held, wait 3600, device -
+        shows testing",
+    );
 }
 
 #[test]
 fn u11_seven_days_without_a_controller_wait_a_day_for_each_node_and_a_node_in_no_cluster_waits_for_nobody() {
-    let days = Waits::default().no_controller.as_secs();
-    let mut bench = beside(OutageRole::Worker);
-    bench.drain(DrainStatus::NotRequested, Requester::None);
-    bench.contact(ConfigGetStatus::Fail);
-    bench.wait(days);
-    answer(&mut bench, OutageVerdict::Hold, |it| it.place = 1);
-    bench.wait(86_399);
-    assert_eq!(question(&bench).kind, OutageKind::Turn);
-    bench.wait(1);
-    assert_eq!(question(&bench).kind, OutageKind::Emergency);
-    let mut single = beside(OutageRole::None);
-    single.contact(ConfigGetStatus::Fail);
-    single.wait(days + 60);
-    assert_eq!((single.operations().len(), questions(&single)), (1, Vec::new()));
+    tell(
+        "beside Worker, drain NotRequested None, controller Fail, wait 604800, zedkube holds at 1, wait 86399, asks Turn
+        wait 1, asks Emergency",
+    );
+    tell("beside None, controller Fail, wait 604860, asks nothing, device 604860 reboot Disconnect");
 }

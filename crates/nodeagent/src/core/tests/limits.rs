@@ -108,69 +108,6 @@ fn a_restart_of_the_agent_makes_no_limit_early() {
 }
 
 #[test]
-fn a_vault_that_stays_shut_otherwise_means_maintenance_until_it_opens() {
-    let mut bench = Bench::new();
-    bench.hear(Event::Vault(Vault::Shut(vec![])));
-    bench.wait(300);
-    assert_eq!(reasons(&bench), Some(vec![MaintenanceModeReason::VaultLockedUp]));
-    bench.hear(Event::Vault(Vault::Opening));
-    assert_eq!(reasons(&bench), Some(vec![MaintenanceModeReason::VaultLockedUp]));
-    bench.hear(Event::Vault(Vault::Open));
-    assert_eq!(reasons(&bench), Some(vec![]));
-    assert_eq!(bench.operations(), []);
-}
-
-#[test]
-fn a_vault_that_nobody_speaks_of_or_that_opens_in_time_means_nothing() {
-    let mut bench = in_test();
-    bench.wait(1000);
-    bench.hear(Event::Vault(Vault::Shut(vec![])));
-    bench.wait(299);
-    bench.hear(Event::Vault(Vault::Open));
-    bench.hear(Event::Vault(Vault::Shut(vec![])));
-    bench.wait(299);
-    bench.hear(Event::Vault(Vault::Silent));
-    bench.wait(1000);
-    assert_eq!(bench.operations(), []);
-    assert_eq!(reasons(&bench), None);
-}
-
-#[test]
-fn the_vault_has_its_time_from_when_the_controller_could_first_help() {
-    let mut bench = Bench::with(SavedNodeState::default());
-    bench.hear(Event::Vault(Vault::Shut(vec![])));
-    bench.wait(1000);
-    assert_eq!(reasons(&bench), None);
-    bench.contact(ConfigGetStatus::Success);
-    bench.wait(299);
-    assert_eq!(reasons(&bench), None);
-    bench.wait(1);
-    assert_eq!(reasons(&bench), Some(vec![MaintenanceModeReason::VaultLockedUp]));
-}
-
-#[test]
-fn a_full_disk_and_refused_certificates_mean_maintenance_while_they_last() {
-    let mut bench = Bench::new();
-    assert_eq!(Bench::new().hear(Event::Space(Some(1))), []);
-    bench.hear(Event::Space(Some(0)));
-    bench.hear(Event::Wish(DeviceCommand {
-        certs_refused: true,
-        contact: ConfigGetStatus::Success,
-        ..DeviceCommand::default()
-    }));
-    let both = vec![MaintenanceModeReason::LowDiskSpace, MaintenanceModeReason::EdgeNodeCertsRefused];
-    assert_eq!(reasons(&bench), Some(both));
-    bench.hear(Event::Space(None));
-    assert_eq!(reasons(&bench), Some(vec![MaintenanceModeReason::EdgeNodeCertsRefused]));
-    bench.hear(Event::Space(Some(0)));
-    let both = vec![MaintenanceModeReason::EdgeNodeCertsRefused, MaintenanceModeReason::LowDiskSpace];
-    assert_eq!(reasons(&bench), Some(both), "in the order in which they came");
-    bench.hear(Event::Space(None));
-    bench.contact(ConfigGetStatus::Success);
-    assert_eq!(reasons(&bench), Some(vec![]));
-}
-
-#[test]
 fn a_command_of_zedagent_goes_before_a_limit_that_is_reached_with_it() {
     let mut bench = in_test();
     bench.contact(ConfigGetStatus::Fail);
@@ -201,4 +138,24 @@ fn a_shutdown_leaves_the_power_on_and_the_limits_in_force() {
     }));
     bench.wait(360);
     assert_eq!(bench.operations().last(), Some(&(390, MachineOperation::Reboot, BootReason::Fallback)));
+}
+
+#[test]
+fn a_restart_of_the_agent_keeps_a_verdict_and_begins_a_test_anew() {
+    let tested = std::collections::BTreeSet::from(["IMGB".to_owned()]);
+    let mut passed = Bench::with(SavedNodeState { tested, ..SavedNodeState::default() });
+    passed.hear(Event::Heard(RequiredReading::Drain));
+    assert_eq!(passed.verdicts().last(), Some(&(0, "IMGB".into(), true)));
+    passed.partition("IMGB", "inprogress", true);
+    assert_eq!(passed.verdicts().len(), 2);
+    passed.hear(partition("IMGB", "inprogress", true, true));
+    assert_eq!(passed.verdicts().last(), Some(&(0, "IMGB".into(), false)));
+}
+
+#[test]
+fn a_verdict_on_an_image_that_does_not_run_any_more_is_taken_back() {
+    let tested = std::collections::BTreeSet::from(["IMGB".to_owned()]);
+    let mut bench = Bench::with(SavedNodeState { tested, ..SavedNodeState::default() });
+    bench.partition("IMGA", "active", true);
+    assert_eq!(bench.verdicts().last(), Some(&(0, "IMGB".into(), false)));
 }

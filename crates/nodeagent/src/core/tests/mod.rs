@@ -7,7 +7,7 @@ mod held;
 mod last_look;
 mod limits;
 mod operations;
-mod trial;
+mod stories;
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use agent::device::MachineOperation;
 use step::{Core as _, Mono};
 use topics::{
     Answer, BootReason, ConfigGetStatus, DrainStatus, NodeAgentStatus, NodeDrainStatus, Requester,
-    ZbootConfig,
+    ZbootConfig, ZbootStatus,
 };
 
 use super::*;
@@ -166,8 +166,14 @@ fn kind(effect: &Effect) -> &'static str {
 }
 
 fn partition(label: &str, state: &str, current: bool, test_complete: bool) -> Event {
-    let value = PartitionFacts { state: state.into(), version: "14.5.0-k".into(), current, test_complete };
-    Event::Partition { label: label.into(), value }
+    Event::Partition(ZbootStatus {
+        partition_label: label.into(),
+        partition_state: state.into(),
+        short_version: "14.5.0-k".into(),
+        current_partition: current,
+        test_complete,
+        ..ZbootStatus::default()
+    })
 }
 
 /// zedagent wants `operations`, the controller is in reach.
