@@ -5,6 +5,8 @@
 //! Pure: no clock, no I/O, no task.
 
 use core::net::IpAddr;
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use serde_json::{Map, Value};
@@ -59,45 +61,67 @@ pub fn parse(text: &[u8]) -> Result<DeviceConfig, ConfigFault> {
     let whole = |line, text: String| ConfigFault { line, member: ".".to_owned(), text };
     let root: Value =
         serde_json::from_slice(text).map_err(|error| whole(error.line(), format!("no JSON: {error}")))?;
-    let Value::Object(root) = &root else { return Err(whole(1, "found no object".to_owned())) };
-    let mut reader =
-        ConfigReader { text: String::from_utf8_lossy(text).into_owned(), faults: Vec::new(), untold: 0 };
+    let Value::Object(object) = &root else { return Err(whole(1, "found no object".to_owned())) };
+    let report =
+        Report { text: String::from_utf8_lossy(text), faults: RefCell::default(), untold: Cell::default() };
+    let root = &At { object, path: Vec::new(), report: &report };
     let mut config = DeviceConfig {
-        node: reader.section(|it| node(it, root)),
-        reboot: reader.section(|it| command(it, root, "reboot")),
-        shutdown: reader.section(|it| command(it, root, "shutdown")),
-        items: reader.section(|it| items(it, root)),
-        maintenance: reader.section(|it| it.flag(&LocatedObject::root(root), "maintenanceMode")),
-        base_os: reader.section(|it| base_os(it, root)),
-        cluster: reader.section(|it| cluster(it, root)),
-        faults: Vec::new(),
+        node: report.section(|| node(root)),
+        reboot: report.section(|| command(root, "reboot")),
+        shutdown: report.section(|| command(root, "shutdown")),
+        items: report.section(|| items(root)),
+        maintenance: report.section(|| root.flag("maintenanceMode")),
+        base_os: report.section(|| base_os(root)),
+        cluster: report.section(|| cluster(root)),
+        faults: report.faults.take(),
     };
-    config.faults = reader.faults;
-    if reader.untold > 0 {
-        let text = format!("{} not listed; fix these first", number(reader.untold, "more fault"));
+    if report.untold.get() > 0 {
+        let text = format!("{} not listed; fix these first", number(report.untold.get(), "more fault"));
         config.faults.push(whole(1, text));
     }
     Ok(config)
 }
 
-struct LocatedObject<'a> {
-    object: &'a Map<String, Value>,
-    path: Vec<String>,
+/// All faults of a text.
+struct Report<'a> {
+    text: Cow<'a, str>,
+    faults: RefCell<Vec<ConfigFault>>,
+    /// Counted only: finding a line takes a walk through the text.
+    untold: Cell<usize>,
 }
 
-impl<'a> LocatedObject<'a> {
-    fn root(object: &'a Map<String, Value>) -> Self {
-        Self { object, path: Vec::new() }
+impl Report<'_> {
+    fn count(&self) -> usize {
+        self.faults.borrow().len() + self.untold.get()
     }
 
-    /// The member `name`, given in lowerCamelCase, under either of its names; `null` counts as absent.
-    fn get(&self, name: &str) -> Option<&'a Value> {
-        let found = self.object.get(name).or_else(|| self.object.get(&snake_case(name)));
-        found.filter(|value| !value.is_null())
+    /// `None` when something in it was invalid.
+    fn section<T>(&self, read: impl FnOnce() -> T) -> Option<T> {
+        let before = self.count();
+        let content = read();
+        (self.count() == before).then_some(content)
     }
 
-    fn path(&self, name: &str) -> Vec<String> {
-        self.path.iter().cloned().chain([name.to_owned()]).collect()
+    fn fault(&self, path: &[String], text: String) {
+        if self.count() >= MOST_FAULTS {
+            self.untold.set(self.untold.get() + 1);
+            return;
+        }
+        let fault = ConfigFault { line: self.line(path), member: path.join("."), text };
+        self.faults.borrow_mut().push(fault);
+    }
+
+    /// The line of a member: each name of its path is searched after the one before it.
+    fn line(&self, path: &[String]) -> usize {
+        let mut at = 0;
+        for name in path {
+            let Some(rest) = self.text.get(at..) else { break };
+            let quoted = [name.clone(), snake_case(name)].map(|name| format!("\"{name}\""));
+            if let Some(found) = quoted.iter().filter_map(|name| rest.find(name.as_str())).min() {
+                at += found;
+            }
+        }
+        self.text.get(..at).map_or(1, |before| before.matches('\n').count() + 1)
     }
 }
 
@@ -128,209 +152,156 @@ fn shown(path: &[String], found: &Value) -> String {
     }
 }
 
-struct ConfigReader {
-    text: String,
-    faults: Vec<ConfigFault>,
-    /// Counted only: finding a line takes a walk through the text.
-    untold: usize,
+/// An object of the text, and the names that lead to it. Of its members, an absent one is zero, and an invalid one is zero
+/// and reported.
+struct At<'a> {
+    object: &'a Map<String, Value>,
+    path: Vec<String>,
+    report: &'a Report<'a>,
 }
 
-impl ConfigReader {
-    /// `None` when something in it was invalid.
-    fn section<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> Option<T> {
-        let before = self.faults.len() + self.untold;
-        let content = read(self);
-        (self.faults.len() + self.untold == before).then_some(content)
+impl<'a> At<'a> {
+    /// The member `name`, given in lowerCamelCase, under either of its names; `null` counts as absent.
+    fn get(&self, name: &str) -> Option<&'a Value> {
+        let found = self.object.get(name).or_else(|| self.object.get(&snake_case(name)));
+        found.filter(|value| !value.is_null())
     }
 
-    fn fault(&mut self, path: &[String], text: String) {
-        if self.faults.len() == MOST_FAULTS {
-            self.untold += 1;
-            return;
-        }
-        let fault = ConfigFault { line: self.line(path), member: path.join("."), text };
-        self.faults.push(fault);
+    fn path(&self, name: &str) -> Vec<String> {
+        self.path.iter().cloned().chain([name.to_owned()]).collect()
     }
 
-    /// The line of a member: each name of its path is searched after the one before it.
-    fn line(&self, path: &[String]) -> usize {
-        let mut at = 0;
-        for name in path {
-            let Some(rest) = self.text.get(at..) else { break };
-            let quoted = [name.clone(), snake_case(name)].map(|name| format!("\"{name}\""));
-            if let Some(found) = quoted.iter().filter_map(|name| rest.find(name.as_str())).min() {
-                at += found;
-            }
-        }
-        self.text.get(..at).map_or(1, |before| before.matches('\n').count() + 1)
-    }
-
-    fn wrong<T: Default>(&mut self, at: &LocatedObject<'_>, name: &str, found: &Value, expected: &str) -> T {
-        let path = at.path(name);
-        self.fault(&path, format!("found {}, expected {expected}", shown(&path, found)));
+    fn wrong<T: Default>(&self, name: &str, found: &Value, expected: &str) -> T {
+        let path = self.path(name);
+        self.report.fault(&path, format!("found {}, expected {expected}", shown(&path, found)));
         T::default()
     }
 
-    /// A member as `read` takes it; absent, it is zero.
-    fn member<'a, T: Default>(
-        &mut self,
-        at: &LocatedObject<'a>,
-        name: &str,
-        expected: &str,
-        read: impl FnOnce(&'a Value) -> Option<T>,
-    ) -> T {
-        let Some(value) = at.get(name) else { return T::default() };
-        read(value).unwrap_or_else(|| self.wrong(at, name, value, expected))
+    /// A member as `read` takes it.
+    fn member<T: Default>(&self, name: &str, expected: &str, read: impl FnOnce(&'a Value) -> Option<T>) -> T {
+        let Some(value) = self.get(name) else { return T::default() };
+        read(value).unwrap_or_else(|| self.wrong(name, value, expected))
     }
 
-    fn object<'a>(&mut self, at: &LocatedObject<'a>, name: &str) -> Option<LocatedObject<'a>> {
-        self.member(at, name, "an object", |it| {
-            Some(Some(LocatedObject { object: it.as_object()?, path: at.path(name) }))
-        })
+    fn object(&self, name: &str) -> Option<Self> {
+        let at = |it: &'a Value| Some(Self { object: it.as_object()?, path: self.path(name), ..*self });
+        self.member(name, "an object", |it| at(it).map(Some))
     }
 
-    fn text(&mut self, at: &LocatedObject<'_>, name: &str) -> String {
-        self.member(at, name, "a text", |it| it.as_str().map(str::to_owned))
+    fn text(&self, name: &str) -> String {
+        self.member(name, "a text", |it| it.as_str().map(str::to_owned))
     }
 
-    fn flag(&mut self, at: &LocatedObject<'_>, name: &str) -> bool {
-        self.member(at, name, "true or false", Value::as_bool)
+    fn flag(&self, name: &str) -> bool {
+        self.member(name, "true or false", Value::as_bool)
     }
 
-    fn number(&mut self, at: &LocatedObject<'_>, name: &str) -> u32 {
-        self.member(at, name, "a number from 0 to 4294967295", |it| {
+    fn number(&self, name: &str) -> u32 {
+        self.member(name, "a number from 0 to 4294967295", |it| {
             let number = it.as_u64().or_else(|| it.as_str()?.parse().ok())?;
             u32::try_from(number).ok()
         })
     }
 
     /// Parsed from a text; an empty one is zero too.
-    fn parsed<T: Default>(
-        &mut self,
-        at: &LocatedObject<'_>,
-        name: &str,
-        expected: &str,
-        parse: impl FnOnce(&str) -> Option<T>,
-    ) -> T {
-        self.member(at, name, expected, |it| match it.as_str()? {
+    fn parsed<T: Default>(&self, name: &str, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> T {
+        self.member(name, expected, |it| match it.as_str()? {
             "" => Some(T::default()),
             text => parse(text),
         })
     }
 
-    fn uuid(&mut self, at: &LocatedObject<'_>, name: &str) -> GoUuid {
-        self.parsed(at, name, "a UUID", |text| text.parse::<Uuid>().ok().map(GoUuid))
+    fn uuid(&self, name: &str) -> GoUuid {
+        self.parsed(name, "a UUID", |text| text.parse::<Uuid>().ok().map(GoUuid))
     }
 
-    fn bytes(&mut self, at: &LocatedObject<'_>, name: &str) -> Option<Base64> {
-        self.parsed(at, name, "base64", |text| {
-            serde_json::from_value::<Base64>(Value::String(text.to_owned())).ok().map(Some)
+    fn bytes(&self, name: &str) -> Option<Base64> {
+        self.member(name, "base64", |it| match it.as_str()? {
+            "" => Some(None),
+            _ => serde_json::from_value::<Base64>(it.clone()).ok().map(Some),
         })
     }
 }
 
-fn node(reader: &mut ConfigReader, root: &Map<String, Value>) -> EdgeNodeInfo {
-    let root = LocatedObject::root(root);
-    let device_id = reader.object(&root, "id").map(|id| reader.uuid(&id, "uuid")).unwrap_or_default();
+fn node(root: &At<'_>) -> EdgeNodeInfo {
     EdgeNodeInfo {
-        device_name: reader.text(&root, "deviceName"),
-        device_id,
-        project_name: reader.text(&root, "projectName"),
-        project_id: reader.uuid(&root, "projectId"),
-        enterprise_name: reader.text(&root, "enterpriseName"),
-        enterprise_id: reader.text(&root, "enterpriseId"),
+        device_name: root.text("deviceName"),
+        device_id: root.object("id").map(|id| id.uuid("uuid")).unwrap_or_default(),
+        project_name: root.text("projectName"),
+        project_id: root.uuid("projectId"),
+        enterprise_name: root.text("enterpriseName"),
+        enterprise_id: root.text("enterpriseId"),
     }
 }
 
-fn command(reader: &mut ConfigReader, root: &Map<String, Value>, name: &str) -> Option<DeviceOpsCmd> {
-    let at = reader.object(&LocatedObject::root(root), name)?;
+fn command(root: &At<'_>, name: &str) -> Option<DeviceOpsCmd> {
+    let at = root.object(name)?;
     Some(DeviceOpsCmd {
-        counter: reader.number(&at, "counter"),
-        desired_state: reader.flag(&at, "desiredState"),
-        ops_time: reader.text(&at, "opsTime"),
+        counter: at.number("counter"),
+        desired_state: at.flag("desiredState"),
+        ops_time: at.text("opsTime"),
     })
 }
 
-fn items(reader: &mut ConfigReader, root: &Map<String, Value>) -> Vec<(String, String)> {
-    let root = LocatedObject::root(root);
-    match root.get(ITEMS) {
-        None => Vec::new(),
-        Some(Value::Array(list)) => {
-            let mut items = Vec::new();
-            for (index, item) in list.iter().enumerate() {
-                let name = format!("{ITEMS}[{index}]");
-                let Value::Object(object) = item else {
-                    reader.wrong::<()>(&root, &name, item, "an object");
-                    continue;
-                };
-                let at = LocatedObject { object, path: root.path(&name) };
-                items.push((reader.text(&at, "key"), reader.text(&at, "value")));
-            }
-            items
-        }
-        Some(other) => reader.wrong(&root, ITEMS, other, "a list"),
-    }
+fn items(root: &At<'_>) -> Vec<(String, String)> {
+    let list = root.member(ITEMS, "a list", |it| it.as_array().map(Vec::as_slice));
+    let item = |(index, item): (usize, &Value)| {
+        let name = format!("{ITEMS}[{index}]");
+        let Value::Object(object) = item else { return root.wrong(&name, item, "an object") };
+        let at = At { object, path: root.path(&name), ..*root };
+        Some((at.text("key"), at.text("value")))
+    };
+    list.iter().enumerate().filter_map(item).collect()
 }
 
-fn base_os(reader: &mut ConfigReader, root: &Map<String, Value>) -> Option<BaseOsConfig> {
-    let at = reader.object(&LocatedObject::root(root), "baseos")?;
-    let retry = reader.object(&at, "retryUpdate").map(|retry| reader.number(&retry, "counter"));
+fn base_os(root: &At<'_>) -> Option<BaseOsConfig> {
+    let at = root.object("baseos")?;
     let config = BaseOsConfig {
-        base_os_version: reader.text(&at, "baseOsVersion"),
-        content_tree_uuid: reader.text(&at, "contentTreeUuid"),
-        retry_update_counter: retry.unwrap_or_default(),
-        activate: reader.flag(&at, "activate"),
+        retry_update_counter: at.object("retryUpdate").map(|it| it.number("counter")).unwrap_or_default(),
+        base_os_version: at.text("baseOsVersion"),
+        content_tree_uuid: at.text("contentTreeUuid"),
+        activate: at.flag("activate"),
     };
     // It is the key of the topic.
     if config.content_tree_uuid.parse::<Uuid>().is_err() {
-        let found = Value::String(config.content_tree_uuid.clone());
-        return reader.wrong(&at, "contentTreeUuid", &found, "the UUID of a content tree");
+        let found = Value::String(config.content_tree_uuid);
+        return at.wrong("contentTreeUuid", &found, "the UUID of a content tree");
     }
     Some(config)
 }
 
-fn cluster(reader: &mut ConfigReader, root: &Map<String, Value>) -> EdgeNodeClusterConfig {
+fn cluster(root: &At<'_>) -> EdgeNodeClusterConfig {
     let none = EdgeNodeClusterConfig { initialized: true, ..EdgeNodeClusterConfig::default() };
-    let root = LocatedObject::root(root);
     if root.get("cluster").is_none() && root.get("id").is_none() {
         // A damaged config, such as `{}`, must not take the node out of its cluster.
         let expected = "found neither `id` nor `cluster`: no whole device config, so it does not say that the node is \
                         in no cluster";
-        reader.fault(&root.path("cluster"), expected.to_owned());
+        root.report.fault(&root.path("cluster"), expected.to_owned());
     }
-    let Some(at) = reader.object(&root, "cluster") else { return none };
-    let prefix = match at.get("clusterIpPrefix") {
-        Some(_) => {
-            reader.parsed(&at, "clusterIpPrefix", "an address with its length, as 10.244.244.2/28", prefix)
-        }
-        None => reader.wrong(
-            &at,
-            "clusterIpPrefix",
-            &Value::Null,
-            "an address with its length, as 10.244.244.2/28",
-        ),
+    let Some(at) = root.object("cluster") else { return none };
+    let expected = "an address with its length, as 10.244.244.2/28";
+    let cluster_ip_prefix = match at.get("clusterIpPrefix") {
+        Some(_) => at.parsed("clusterIpPrefix", expected, prefix),
+        None => at.wrong("clusterIpPrefix", &Value::Null, expected),
     };
-    let join = reader.parsed(&at, "joinServerIp", "an address", |text| text.parse::<IpAddr>().ok().map(Some));
-    let id = reader.uuid(&at, "clusterId");
-    let token = reader.object(&at, "encryptedClusterToken").map(|token| cipher_block(reader, &token, id));
-    let token = token.unwrap_or_default();
+    let join = at.parsed("joinServerIp", "an address", |text| text.parse::<IpAddr>().ok().map(Some));
+    let id = at.uuid("clusterId");
+    let token = at.object("encryptedClusterToken").map(|token| cipher_block(&token, id)).unwrap_or_default();
+    let of = |uuid| UuidAndVersion { uuid, version: String::new() };
     EdgeNodeClusterConfig {
         valid: true,
-        cluster_name: reader.text(&at, "clusterName"),
-        cluster_id: UuidAndVersion { uuid: id, version: String::new() },
-        cluster_interface: reader.text(&at, "clusterInterface"),
-        bootstrap_node: join.is_some() && prefix.as_ref().and_then(|it: &IpNet| it.ip.0) == join,
-        cluster_ip_prefix: prefix,
-        is_worker_node: reader.flag(&at, "isWorkerNode"),
+        cluster_name: at.text("clusterName"),
+        cluster_id: of(id),
+        cluster_interface: at.text("clusterInterface"),
+        bootstrap_node: join.is_some() && cluster_ip_prefix.as_ref().and_then(|it: &IpNet| it.ip.0) == join,
+        cluster_ip_prefix,
+        is_worker_node: at.flag("isWorkerNode"),
         join_server_ip: GoIp(join),
         cipher_token: token.clone(),
         cipher_gzip_registration_manifest_yaml: token,
-        cluster_type: cluster_type(reader, &at),
-        tie_breaker_node_id: UuidAndVersion {
-            uuid: reader.uuid(&at, "tieBreakerNodeId"),
-            version: String::new(),
-        },
-        enable_native_k8s_orchestration: reader.flag(&at, "enableNativeK8sOrchestration"),
+        cluster_type: cluster_type(&at),
+        tie_breaker_node_id: of(at.uuid("tieBreakerNodeId")),
+        enable_native_k8s_orchestration: at.flag("enableNativeK8sOrchestration"),
         lb_interfaces: None,
         master_node_ids: masters(&at),
         // A witness and a forced recovery of etcd are only handed on where the reference's zedagent has checked them.
@@ -339,31 +310,31 @@ fn cluster(reader: &mut ConfigReader, root: &Map<String, Value>) -> EdgeNodeClus
 }
 
 /// One bad entry makes the whole list unknown, and nothing else.
-fn masters(at: &LocatedObject<'_>) -> Option<Vec<GoUuid>> {
-    let Value::Array(list) = at.get("masterNodeUuids")? else { return None };
+fn masters(at: &At<'_>) -> Option<Vec<GoUuid>> {
+    let list = at.get("masterNodeUuids")?.as_array()?;
     list.iter().map(|it| it.as_str()?.parse::<Uuid>().ok().map(GoUuid)).collect()
 }
 
-fn cipher_block(reader: &mut ConfigReader, at: &LocatedObject<'_>, id: GoUuid) -> CipherBlockStatus {
+fn cipher_block(at: &At<'_>, id: GoUuid) -> CipherBlockStatus {
     CipherBlockStatus {
         cipher_block_id: id.to_string(),
-        cipher_context_id: reader.text(at, "cipherContextId"),
-        initial_value: reader.bytes(at, "initialValue"),
-        cipher_data: reader.bytes(at, "cipherData"),
-        clear_text_hash: reader.bytes(at, "clearTextSha256"),
+        cipher_context_id: at.text("cipherContextId"),
+        initial_value: at.bytes("initialValue"),
+        cipher_data: at.bytes("cipherData"),
+        clear_text_hash: at.bytes("clearTextSha256"),
         is_cipher: true,
         ..CipherBlockStatus::default()
     }
 }
 
-fn cluster_type(reader: &mut ConfigReader, at: &LocatedObject<'_>) -> ClusterType {
+fn cluster_type(at: &At<'_>) -> ClusterType {
     const NAMES: [&str; 4] = [
         "CLUSTER_TYPE_UNSPECIFIED",
         "CLUSTER_TYPE_K3S_BASE",
         "CLUSTER_TYPE_REPLICATED_STORAGE",
         "CLUSTER_TYPE_HA",
     ];
-    reader.member(at, "clusterType", "one of the CLUSTER_TYPE names", |it| {
+    at.member("clusterType", "one of the CLUSTER_TYPE names", |it| {
         let by_name = |name: &str| -> Option<u8> { NAMES.iter().position(|it| *it == name)?.try_into().ok() };
         let number = it.as_str().map_or_else(|| it.as_u64()?.try_into().ok(), by_name)?;
         Some(ClusterType::from(number))

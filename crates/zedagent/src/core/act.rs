@@ -85,19 +85,12 @@ impl Zedagent {
 
     /// What an operation waits for while nobody who knows a cluster has spoken.
     pub(super) fn silent_words(&self) -> OperationGate {
+        let waiting_for = format!("zedkube to say how this {} is", self.kind());
         if self.says_not_supported() {
-            return OperationGate::Wait {
-                waiting_for: format!(
-                    "zedkube to say how this {} is: it says NOTSUPPORTED, while the device config names a cluster",
-                    self.kind()
-                ),
-                next_step: "compare run/eve-hv-type with the device config",
-            };
+            let why = ": it says NOTSUPPORTED, while the device config names a cluster";
+            return OperationGate::wait(waiting_for + why, "compare run/eve-hv-type with the device config");
         }
-        OperationGate::Wait {
-            waiting_for: format!("zedkube to say how this {} is", self.kind()),
-            next_step: "check that zedkube runs",
-        }
+        OperationGate::wait(waiting_for, "check that zedkube runs")
     }
 
     /// That it drains nothing, on a node that the config puts into a cluster.

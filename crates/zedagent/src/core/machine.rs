@@ -34,6 +34,12 @@ pub(super) enum OperationGate {
     },
 }
 
+impl OperationGate {
+    pub(super) fn wait(waiting_for: impl Into<String>, next_step: &'static str) -> Self {
+        Self::Wait { waiting_for: waiting_for.into(), next_step }
+    }
+}
+
 /// The core of zedagent.
 #[derive(Debug, Clone, Default)]
 pub struct Zedagent {
@@ -240,21 +246,17 @@ impl Zedagent {
 
     pub(super) fn gate(&mut self, now: Mono, op: DeviceOp) -> OperationGate {
         if self.older.contains(&op) {
-            return OperationGate::Wait {
-                waiting_for:
-                    "nodeagent to say why this machine has booted: an older copy of the record is used"
-                        .to_owned(),
-                next_step: "look at the log of nodeagent",
-            };
+            return OperationGate::wait(
+                "nodeagent to say why this machine has booted: an older copy of the record is used",
+                "look at the log of nodeagent",
+            );
         }
         if self.update_in_progress {
             if !self.tested.contains(&op) {
                 self.tested.push(op);
             }
-            return OperationGate::Wait {
-                waiting_for: "the test of the new image to end".to_owned(),
-                next_step: "RemainingTestTime in NodeAgentStatus says how long",
-            };
+            let next_step = "RemainingTestTime in NodeAgentStatus says how long";
+            return OperationGate::wait("the test of the new image to end", next_step);
         }
         let drained = || OperationGate::Open(ProceedReason::Complete { skip: String::new() });
         if planted(Fault::A5) && self.tested.contains(&op) {
@@ -271,20 +273,18 @@ impl Zedagent {
             DrainJudgement::Failed(_) if self.commanded().is_some() => self.ask_gate(now),
             DrainJudgement::Failed(reason) => OperationGate::Failed(reason),
             DrainJudgement::Silent => self.silent_gate(now),
-            DrainJudgement::Held(forced) => OperationGate::Wait {
-                waiting_for: format!("the forced status {forced} to end"),
-                next_step: "remove persist/kube-status/force-NodeDrainStatus-global.json",
-            },
-            DrainJudgement::Stranger(number) => OperationGate::Wait {
-                waiting_for: format!(
-                    "another NodeDrainStatus than {number}, which this version does not know"
-                ),
-                next_step: "",
-            },
-            DrainJudgement::Wait | DrainJudgement::Unanswered(_) => OperationGate::Wait {
-                waiting_for: self.own_for(op).map(|own| self.hold.heard.words(own)).unwrap_or_default(),
-                next_step: "",
-            },
+            DrainJudgement::Held(forced) => OperationGate::wait(
+                format!("the forced status {forced} to end"),
+                "remove persist/kube-status/force-NodeDrainStatus-global.json",
+            ),
+            DrainJudgement::Stranger(number) => OperationGate::wait(
+                format!("another NodeDrainStatus than {number}, which this version does not know"),
+                "",
+            ),
+            DrainJudgement::Wait | DrainJudgement::Unanswered(_) => {
+                let words = self.own_for(op).map(|own| self.hold.heard.words(own));
+                OperationGate::wait(words.unwrap_or_default(), "")
+            }
         }
     }
 
@@ -297,10 +297,8 @@ impl Zedagent {
     /// Nobody who knows a cluster has spoken.
     fn silent_gate(&self, now: Mono) -> OperationGate {
         if self.wanted.is_none() {
-            return OperationGate::Wait {
-                waiting_for: "the device config".to_owned(),
-                next_step: "put a config at persist/config/edge-dev-config.json",
-            };
+            let next_step = "put a config at persist/config/edge-dev-config.json";
+            return OperationGate::wait("the device config", next_step);
         }
         if now < self.silence.until {
             return self.silent_words();

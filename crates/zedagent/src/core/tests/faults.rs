@@ -1,71 +1,11 @@
 //! Faults of the reference that this core must not have, and the rules around them.
-//!
-//! Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use step::{Core as _, Mono};
-use topics::{
-    Answer, DeviceOp, DeviceOpsCmd, DrainStatus, GoTime, NodeAgentStatus, NodeDrainProgress,
-    NodeDrainRequest, NodeDrainStatus, PendingState, Requester, SkipKind,
-};
-
-use super::{DesiredDevice, Effect, Event, SavedDeviceOps, Zedagent};
-use crate::limits::Limits;
+use super::*;
 use requester::UNKNOWN_WAIT;
 
-const T0: Mono = Mono::from_start(Duration::from_secs(100));
-
-fn wall() -> GoTime {
-    "2026-03-14T09:26:53Z".parse().unwrap()
-}
-
-fn command(counter: u32) -> DeviceOpsCmd {
-    DeviceOpsCmd { counter, desired_state: true, ops_time: String::new() }
-}
-
-fn found(boot: &str) -> SavedDeviceOps {
-    SavedDeviceOps {
-        counters: BTreeMap::from([(DeviceOp::Reboot, command(6))]),
-        boot_id: boot.into(),
-        ..SavedDeviceOps::default()
-    }
-}
-
-fn start(found: SavedDeviceOps) -> (Zedagent, Vec<Effect>) {
-    Zedagent::new(&Limits::default(), found, T0, wall().minus(T0.since_start()))
-}
-
-fn wants(counter: u32) -> Event {
-    let commands = BTreeMap::from([(DeviceOp::Reboot, command(counter))]);
-    Event::Config(DesiredDevice { commands, clustered: true, ..DesiredDevice::default() })
-}
-
-fn status(number: u8, by: u8) -> Event {
-    Event::Drain(Some(NodeDrainStatus { status: number.into(), requested_by: by.into() }))
-}
-
-fn answer(request: &NodeDrainRequest, number: u8) -> Event {
-    answer_as(request, number, false)
-}
-
-fn answer_as(request: &NodeDrainRequest, number: u8, forced: bool) -> Event {
-    let answer = Answer {
-        requested_by: request.requested_by,
-        requested_at: request.requested_at,
-        status: number.into(),
-        skip_kind: if forced { SkipKind::Forced } else { SkipKind::None },
-        ..Answer::default()
-    };
-    Event::Progress(Some(Box::new(NodeDrainProgress {
-        answers: vec![answer],
-        ..NodeDrainProgress::default()
-    })))
-}
-
-fn request(effects: &[Effect]) -> Option<NodeDrainRequest> {
-    effects.iter().find_map(|it| if let Effect::Request(request) = it { Some(request.clone()) } else { None })
+/// The config wants this reboot.
+fn reboots(counter: u32) -> Event {
+    wants([(DeviceOp::Reboot, counter)])
 }
 
 fn commands(effects: &[Effect]) -> bool {
@@ -74,9 +14,9 @@ fn commands(effects: &[Effect]) -> bool {
 
 /// A core whose reboot 7 has asked for its drain.
 fn asked() -> (Zedagent, NodeDrainRequest) {
-    let (mut core, _) = start(found("b1"));
+    let (mut core, _) = new(found("b1"));
     core.step(T0, status(2, 1));
-    let effects = core.step(T0, wants(7));
+    let effects = core.step(T0, reboots(7));
     assert!(!commands(&effects));
     let request = request(&effects).unwrap();
     assert_eq!((request.requested_by, request.context.as_str()), (Requester::DeviceOp, "reboot"));
@@ -86,31 +26,25 @@ fn asked() -> (Zedagent, NodeDrainRequest) {
 #[test]
 fn p2_every_status_holds_a_new_reboot_back_or_lets_it_go() {
     for number in (0..=11).chain([255]) {
-        let (mut core, _) = start(found("b1"));
+        let (mut core, _) = new(found("b1"));
         core.step(T0, status(number, 2));
-        let effects = core.step(T0, wants(7));
+        let effects = core.step(T0, reboots(7));
         // On a clustered node no status but an answer to its own request lets it go at once.
         assert!(!commands(&effects), "{number}");
-        let (mut core, _) = start(found("b1"));
+        let (mut core, _) = new(found("b1"));
         core.step(T0, status(number, 2));
         core.step(T0, Event::HasToLeave(false));
-        let single = DesiredDevice { clustered: false, ..DesiredDevice::default() };
-        let commands_of = BTreeMap::from([(DeviceOp::Reboot, command(7))]);
-        let effects = core.step(T0, Event::Config(DesiredDevice { commands: commands_of, ..single }));
+        let effects = core.step(T0, single(reboots(7)));
         assert_eq!(commands(&effects), number <= 1, "{number}");
     }
 }
 
 #[test]
 fn a_node_on_its_way_out_waits_until_it_has_left_and_not_for_ever() {
-    let single = || {
-        let commands = BTreeMap::from([(DeviceOp::Reboot, command(7))]);
-        Event::Config(DesiredDevice { commands, clustered: false, ..DesiredDevice::default() })
-    };
     // After a power cut: zedkube has not spoken yet, and its record may come last.
     for said in [None, Some(status(0, 1)), Some(status(1, 1))] {
-        let (mut core, _) = start(found("b1"));
-        let first = said.into_iter().chain([single(), Event::HasToLeave(true)]);
+        let (mut core, _) = new(found("b1"));
+        let first = said.into_iter().chain([single(reboots(7)), Event::HasToLeave(true)]);
         for event in first {
             assert!(!commands(&core.step(T0, event)));
         }
@@ -124,9 +58,9 @@ fn a_node_on_its_way_out_waits_until_it_has_left_and_not_for_ever() {
         assert!(commands(&core.step(late, Event::HasToLeave(false))));
     }
     // A zedkube that never speaks is not waited for for ever.
-    let (mut core, _) = start(found("b1"));
+    let (mut core, _) = new(found("b1"));
     core.step(T0, Event::HasToLeave(true));
-    core.step(T0, single());
+    core.step(T0, single(reboots(7)));
     let due = core.next_wake().unwrap();
     assert_eq!(due.since(T0), UNKNOWN_WAIT);
     assert!(commands(&core.step(due, Event::Tick)));
@@ -135,9 +69,9 @@ fn a_node_on_its_way_out_waits_until_it_has_left_and_not_for_ever() {
 #[test]
 fn a_persons_drain_in_any_state_is_joined_and_never_taken_for_the_reboots_own() {
     for number in 3..=9 {
-        let (mut core, _) = start(found("b1"));
+        let (mut core, _) = new(found("b1"));
         core.step(T0, status(number, 4));
-        let effects = core.step(T0, wants(7));
+        let effects = core.step(T0, reboots(7));
         assert!(!commands(&effects), "{number}");
         let asked = request(&effects)
             .unwrap_or_else(|| panic!("not asked for while a person's drain is at {number}"));
@@ -161,8 +95,8 @@ fn d_a1_cordoned_holds_a_reboot_back() {
 
 #[test]
 fn d_a2_a_counter_in_the_very_first_config_waits_for_zedkube_and_is_not_lost() {
-    let (mut core, _) = start(found("b1"));
-    let effects = core.step(T0, wants(7));
+    let (mut core, _) = new(found("b1"));
+    let effects = core.step(T0, reboots(7));
     assert!(!commands(&effects));
     assert!(matches!(&effects[1], Effect::Journal(pending) if pending.counter == 7));
     let asked = request(&core.step(T0, status(2, 1))).unwrap();
@@ -172,36 +106,27 @@ fn d_a2_a_counter_in_the_very_first_config_waits_for_zedkube_and_is_not_lost() {
 /// Found by the model: the shutdown's drain would have been given up for a reboot that was then withdrawn.
 #[test]
 fn u7_a_reboot_after_a_shutdown_was_commanded_shares_its_drain_and_never_gives_it_up() {
-    let wants = |reboot: u32| {
-        let commands =
-            BTreeMap::from([(DeviceOp::Reboot, command(reboot)), (DeviceOp::Shutdown, command(7))]);
-        Event::Config(DesiredDevice { commands, clustered: true, ..DesiredDevice::default() })
-    };
-    let mut found = found("b1");
-    found.counters.insert(DeviceOp::Shutdown, command(6));
-    let (mut core, _) = start(found);
+    let (mut core, _) = new(found("b1"));
     core.step(T0, status(2, 1));
-    let shutdown = request(&core.step(T0, wants(6))).unwrap();
+    let shutdown = request(&core.step(T0, config(6, 7))).unwrap();
     assert!(commands(&core.step(T0, answer(&shutdown, 9))));
-    let mut effects = core.step(T0, wants(7));
+    let mut effects = core.step(T0, config(7, 7));
     assert!(effects.iter().any(|it| matches!(it, Effect::Publish(status) if status.reboot_cmd)));
-    effects.extend(core.step(T0, wants(6)));
+    effects.extend(core.step(T0, config(6, 7)));
     assert!(!effects.iter().any(|it| matches!(it, Effect::Request(_) | Effect::Withdraw)), "{effects:?}");
 }
 
 /// Found by the model: a skip would have gone unrecorded.
 #[test]
 fn a_complete_is_nobodys_before_the_answers_beside_it_were_read_once() {
-    let (mut core, _) = start(found("b1"));
+    let (mut core, _) = new(found("b1"));
     core.step(T0, status(2, 1));
-    let request = request(&core.step(T0, wants(7))).unwrap();
+    let request = request(&core.step(T0, reboots(7))).unwrap();
     core.step(T0, status(3, 2));
     // Whether this zedkube gives answers is not known yet: its other topic has not been read.
     assert!(!commands(&core.step(T0, status(9, 2))));
-    let mut skipped = answer(&request, 9);
-    if let Event::Progress(Some(progress)) = &mut skipped {
-        progress.answers[0].skip = "the Kubernetes API was not reachable for 300 s".into();
-    }
+    let skipped =
+        answer_as(request.id(), 9, |it| it.skip = "the Kubernetes API was not reachable for 300 s".into());
     let effects = core.step(T0, skipped);
     assert!(commands(&effects));
     assert!(effects.iter().any(|it| matches!(it, Effect::Say(it) if it.text.starts_with("drain skipped"))));
@@ -211,8 +136,7 @@ fn a_complete_is_nobodys_before_the_answers_beside_it_were_read_once() {
 fn d_a3_stale_node_agent_status_does_not_release_reboot() {
     let (mut core, _) = asked();
     for wait in [true, false, true, false] {
-        let told = NodeAgentStatus { wait_drain_in_progress: wait, ..NodeAgentStatus::default() };
-        assert!(!commands(&core.step(T0, Event::Nodeagent(Box::new(told)))));
+        assert!(!commands(&core.step(T0, nodeagent(|it| it.wait_drain_in_progress = wait))));
     }
 }
 
@@ -234,12 +158,11 @@ fn d_a4_a_failed_drain_is_asked_for_again_with_a_new_request_and_no_command_is_l
 
 #[test]
 fn d_a5_an_operation_that_waited_for_an_image_test_is_drained_afterwards() {
-    let (mut core, _) = start(found("b1"));
+    let (mut core, _) = new(found("b1"));
     core.step(T0, status(2, 1));
-    let testing = NodeAgentStatus { update_inprogress: true, ..NodeAgentStatus::default() };
-    core.step(T0, Event::Nodeagent(Box::new(testing)));
-    assert!(request(&core.step(T0, wants(7))).is_none());
-    let effects = core.step(T0, Event::Nodeagent(Box::default()));
+    core.step(T0, nodeagent(|it| it.update_inprogress = true));
+    assert!(request(&core.step(T0, reboots(7))).is_none());
+    let effects = core.step(T0, nodeagent(|_| {}));
     assert!(!commands(&effects));
     assert!(request(&effects).is_some());
 }
@@ -248,10 +171,7 @@ fn d_a5_an_operation_that_waited_for_an_image_test_is_drained_afterwards() {
 fn r3_a_commanded_reboot_counts_after_another_boot_and_only_then() {
     let (mut core, request) = asked();
     let effects = core.step(T0, answer(&request, 9));
-    let journal = effects
-        .iter()
-        .find_map(|it| if let Effect::Journal(pending) = it { Some(pending.clone()) } else { None })
-        .unwrap();
+    let journal = journal(&effects);
     assert_eq!((journal.state, journal.boot_id.as_str()), (PendingState::Commanded, "b1"));
     // The journal stands before the command.
     let (journaled, commanded) = (
@@ -260,25 +180,25 @@ fn r3_a_commanded_reboot_counts_after_another_boot_and_only_then() {
     );
     assert!(journaled < commanded);
     // The agent starts again in the same boot: the command stands, nothing counts yet.
-    let (_, effects) = start(SavedDeviceOps { pending: vec![journal.clone()], ..found("b1") });
+    let (_, effects) = new(SavedDeviceOps { pending: vec![journal.clone()], ..found("b1") });
     assert!(commands(&effects));
     assert!(!effects.iter().any(|it| matches!(it, Effect::SaveCounter(..))));
     // Another boot: executed, once.
-    let (mut core, effects) = start(SavedDeviceOps { pending: vec![journal], ..found("b2") });
+    let (mut core, effects) = new(SavedDeviceOps { pending: vec![journal], ..found("b2") });
     assert_eq!(effects[0], Effect::SaveCounter(DeviceOp::Reboot, command(7)));
     assert_eq!(effects[1], Effect::Forget(DeviceOp::Reboot));
     assert!(!commands(&effects));
     core.step(T0, status(2, 1));
-    assert!(super::faults::request(&core.step(T0, wants(7))).is_none());
+    assert!(super::request(&core.step(T0, reboots(7))).is_none());
 }
 
 #[test]
 fn the_first_counter_ever_is_recorded_and_not_carried_out() {
-    let (mut core, _) = start(SavedDeviceOps { counters: BTreeMap::new(), ..found("b1") });
-    let effects = core.step(T0, wants(7));
+    let (mut core, _) = new(SavedDeviceOps { counters: BTreeMap::new(), ..found("b1") });
+    let effects = core.step(T0, reboots(7));
     assert_eq!(effects[0], Effect::SaveCounter(DeviceOp::Reboot, command(7)));
     core.step(T0, status(2, 1));
-    assert!(request(&core.step(T0, wants(7))).is_none());
+    assert!(request(&core.step(T0, reboots(7))).is_none());
 }
 
 #[test]
@@ -292,60 +212,54 @@ fn an_unclear_section_neither_asks_nor_takes_back() {
 
 #[test]
 fn a_silent_zedkube_is_waited_for_and_then_skipped_with_a_reason() {
-    let (mut core, _) = start(found("b1"));
-    core.step(T0, wants(7));
+    let (mut core, _) = new(found("b1"));
+    core.step(T0, reboots(7));
     let due = core.next_wake().unwrap();
     assert_eq!(due.since(T0), Duration::from_secs(300));
     let effects = core.step(due, Event::Tick);
     assert!(commands(&effects));
-    assert!(
-        effects.iter().any(|it| matches!(it, Effect::Journal(pending) if pending.skip.contains("300 s")))
-    );
+    assert!(journal(&effects).skip.contains("300 s"), "{effects:?}");
 }
 
 #[test]
 fn a_forced_complete_serves_the_requester_that_it_names_and_is_used_once() {
-    let forced = |by: u8| {
-        Event::Forced(Some(NodeDrainStatus { status: DrainStatus::Complete, requested_by: by.into() }))
-    };
     let (mut core, request) = asked();
-    assert!(!commands(&core.step(T0, forced(3))));
-    let effects = core.step(T0, forced(2));
+    let by_force = answer_as(request.id(), 9, |it| it.skip_kind = SkipKind::Forced);
+    assert!(!commands(&core.step(T0, forced(Requester::Update))));
+    let effects = core.step(T0, forced(Requester::DeviceOp));
     assert!(commands(&effects));
     let uses = |effects: &[Effect]| effects.contains(&Effect::UseForce);
     assert!(!uses(&effects), "nodeagent would find the node not drained, and no order");
     assert!(!uses(&core.step(T0, answer(&request, 5))));
     // Drained, but zedkube has not heard of the order yet.
     assert!(!uses(&core.step(T0, answer(&request, 9))));
-    assert!(uses(&core.step(T0, answer_as(&request, 9, true))));
-    assert!(!uses(&core.step(T0, answer_as(&request, 9, true))));
+    assert!(uses(&core.step(T0, by_force.clone())));
+    assert!(!uses(&core.step(T0, by_force.clone())));
     // Nobody was asked for a drain.
-    let (mut core, _) = start(found("b1"));
-    core.step(T0, forced(2));
-    assert!(uses(&core.step(T0, wants(7))));
+    let (mut core, _) = new(found("b1"));
+    core.step(T0, forced(Requester::DeviceOp));
+    assert!(uses(&core.step(T0, reboots(7))));
     let (mut core, _) = asked();
-    let effects = core.step(T0, forced(2));
-    assert!(
-        effects.iter().any(|it| matches!(it, Effect::Journal(pending) if pending.skip.contains("forced")))
-    );
+    let effects = core.step(T0, forced(Requester::DeviceOp));
+    assert!(journal(&effects).skip.contains("forced"), "{effects:?}");
 }
 
 #[test]
-fn a_request_that_survived_keeps_its_identity_over_a_restart() {
+fn a_request_that_survived_keeps_its_identity_over_a_renew() {
     let (_, request) = asked();
-    let pending = topics::DeviceOpPending {
+    let pending = DeviceOpPending {
         counter: 7,
         boot_id: "b1".into(),
         drain_requested_at: request.requested_at,
         attempts: 1,
-        ..topics::DeviceOpPending::default()
+        ..DeviceOpPending::default()
     };
     let kept = SavedDeviceOps { pending: vec![pending], request: Some(request.clone()), ..found("b1") };
-    let (mut core, effects) = start(kept);
+    let (mut core, effects) = new(kept);
     assert!(!effects.contains(&Effect::Withdraw));
     core.step(T0, answer(&request, 5));
     core.step(T0, status(5, 2));
-    assert!(super::faults::request(&core.step(T0, wants(7))).is_none());
+    assert!(super::request(&core.step(T0, reboots(7))).is_none());
     assert!(commands(&core.step(T0, answer(&request, 9))));
 }
 
@@ -381,7 +295,7 @@ fn a_commanded_reboot_whose_drain_is_void_and_fails_keeps_its_request_and_asks_a
 #[test]
 fn d_a10_a_config_that_is_read_again_says_no_failure_in_between() {
     use topics::ConfigGetStatus::{ReadSaved, Success};
-    let (mut core, _) = start(found("b1"));
+    let (mut core, _) = new(found("b1"));
     let config = |config_get_status| {
         Event::Config(DesiredDevice { clustered: true, config_get_status, ..DesiredDevice::default() })
     };
@@ -413,25 +327,19 @@ fn the_reason_of_a_reboot_says_whether_the_node_was_drained_skipped_forced_or_le
 
     // A COMPLETE of zedkube that is none.
     let (mut core, request) = asked();
-    let mut skipped = answer(&request, 9);
-    if let Event::Progress(Some(progress)) = &mut skipped {
-        progress.answers[0].skip = "the Kubernetes API did not answer for 300 s".into();
-    }
+    let skipped =
+        answer_as(request.id(), 9, |it| it.skip = "the Kubernetes API did not answer for 300 s".into());
     let effects = core.step(T0, skipped);
     let told = "Drain skipped (the Kubernetes API did not answer for 300 s) and deferred Reboot Cmd";
     assert_eq!(reboot_reason(&effects), told);
     // It is the same after a restart of this agent.
-    let journal = effects
-        .iter()
-        .find_map(|it| if let Effect::Journal(pending) = it { Some(pending.clone()) } else { None })
-        .unwrap();
-    let (_, effects) = start(SavedDeviceOps { pending: vec![journal], ..found("b1") });
+    let journal = journal(&effects);
+    let (_, effects) = new(SavedDeviceOps { pending: vec![journal], ..found("b1") });
     assert_eq!(reboot_reason(&effects), told);
 
     // Forced.
     let (mut core, _) = asked();
-    let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
-    let reason = reboot_reason(&core.step(T0, Event::Forced(Some(order))));
+    let reason = reboot_reason(&core.step(T0, forced(Requester::DeviceOp)));
     assert!(reason.starts_with("Drain skipped (forced {Complete 2} by "), "{reason}");
 
     // The node left its cluster meanwhile.
@@ -439,8 +347,7 @@ fn the_reason_of_a_reboot_says_whether_the_node_was_drained_skipped_forced_or_le
     core.step(T0, Event::HasToLeave(false));
     core.step(T0, Event::Progress(None));
     core.step(T0, status(1, 1));
-    let Event::Config(wanted) = wants(7) else { panic!("no config") };
-    let effects = core.step(T0, Event::Config(DesiredDevice { clustered: false, ..wanted }));
+    let effects = core.step(T0, single(reboots(7)));
     assert_eq!(
         reboot_reason(&effects),
         "Drain skipped (the node is in no cluster any more) and deferred Reboot Cmd"

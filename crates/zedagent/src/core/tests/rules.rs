@@ -1,24 +1,14 @@
 //! Any order of facts, against the two promises that this core keeps.
 //!
-//! Pure: no clock, no I/O, no task.
-//!
 //! A record of which an older copy was read: the boot before this one says how it went on.
 //!
 //! A person's pause: nothing begins, what has begun ends, and a refusal takes back what the controller has begun.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use proptest::prelude::*;
-use step::{Core as _, Mono};
-use topics::{
-    Answer, BootReason, DeviceOp, DeviceOpPending, DeviceOpsCmd, DrainStatus, GoTime, NodeAgentStatus,
-    NodeDrainProgress, NodeDrainStatus, OperationPause, PauseScope, RequestId, Requester,
-};
+use topics::{BootReason, OperationPause, PauseScope};
 
-use super::site::{T0, answered, commanded, config, order, start};
-use super::{DesiredDevice, Effect, Event, SavedDeviceOps, Zedagent};
-use crate::limits::Limits;
+use super::site::{answered, commanded, order};
+use super::*;
 
 /// By numbers; answers are for the newest request, an older one, or a foreign one.
 #[derive(Debug, Clone)]
@@ -40,32 +30,13 @@ fn fact() -> impl Strategy<Value = Fact> {
 
 fn event(fact: &Fact, newest: Option<RequestId>, wall: GoTime) -> Event {
     match fact {
-        Fact::Config(counter) => {
-            let command = DeviceOpsCmd { counter: *counter, ..DeviceOpsCmd::default() };
-            let commands = BTreeMap::from([(DeviceOp::Reboot, command)]);
-            Event::Config(DesiredDevice { commands, clustered: true, ..DesiredDevice::default() })
-        }
-        Fact::Status(status, by) => {
-            Event::Drain(Some(NodeDrainStatus { status: (*status).into(), requested_by: (*by).into() }))
-        }
+        Fact::Config(counter) => wants([(DeviceOp::Reboot, *counter)]),
+        Fact::Status(number, by) => status(*number, *by),
         Fact::Answer { newest: of_newest, status } => {
             let stranger = RequestId { by: Requester::DeviceOp, at: wall };
-            let id = newest.filter(|_| *of_newest).unwrap_or(stranger);
-            let answer = Answer {
-                requested_by: id.by,
-                requested_at: id.at,
-                status: (*status).into(),
-                ..Answer::default()
-            };
-            Event::Progress(Some(Box::new(NodeDrainProgress {
-                answers: vec![answer],
-                ..NodeDrainProgress::default()
-            })))
+            answer_as(newest.filter(|_| *of_newest).unwrap_or(stranger), *status, |_| {})
         }
-        Fact::Testing(testing) => Event::Nodeagent(Box::new(NodeAgentStatus {
-            update_inprogress: *testing,
-            ..NodeAgentStatus::default()
-        })),
+        Fact::Testing(testing) => nodeagent(|it| it.update_inprogress = *testing),
     }
 }
 
@@ -74,15 +45,9 @@ proptest! {
     /// A fact heard twice is a fact heard once.
     #[test]
     fn p3_no_order_of_facts_commands_without_its_own_complete(facts in prop::collection::vec(fact(), 1..40)) {
-        let wall: GoTime = "2026-03-14T09:26:53Z".parse().unwrap();
-        let saved = DeviceOpsCmd { counter: 6, ..DeviceOpsCmd::default() };
-        let found = SavedDeviceOps {
-            counters: BTreeMap::from([(DeviceOp::Reboot, saved)]),
-            boot_id: "b1".into(),
-            ..SavedDeviceOps::default()
-        };
+        let wall = wall();
         let mut now = Mono::from_start(Duration::from_secs(1));
-        let (mut core, _) = Zedagent::new(&Limits::default(), found, now, wall);
+        let (mut core, _) = Zedagent::new(&Limits::default(), found("b1"), now, wall);
         // zedkube is there from the start, and answers by request.
         core.step(now, event(&Fact::Status(2, 1), None, wall));
         core.step(now, event(&Fact::Answer { newest: false, status: 2 }, None, wall));
@@ -99,8 +64,7 @@ proptest! {
             let event = event(fact, newest, wall);
             let mut effects = core.step(now, event.clone());
             let again = core.step(now, event);
-            let asked = |effects: &[Effect]| effects.iter().any(|it| matches!(it, Effect::Request(_)));
-            prop_assert!(!(asked(&effects) && asked(&again)), "asked twice for one fact");
+            prop_assert!(!(asks(&effects) && asks(&again)), "asked twice for one fact");
             effects.extend(again);
             for effect in &effects {
                 #[expect(clippy::wildcard_enum_match_arm, reason = "only these three say anything about commands")]
@@ -123,15 +87,11 @@ proptest! {
 
 fn older(op: DeviceOp, boot_id: &str) -> SavedDeviceOps {
     let left = DeviceOpPending { op, counter: 7, boot_id: boot_id.into(), ..DeviceOpPending::default() };
-    SavedDeviceOps { pending: vec![left], older: vec![op], boot_id: "b2".into(), ..SavedDeviceOps::default() }
+    SavedDeviceOps { pending: vec![left], older: vec![op], ..found("b2") }
 }
 
 fn booted(boot_reason: BootReason) -> Event {
-    Event::Nodeagent(Box::new(NodeAgentStatus { boot_reason, ..NodeAgentStatus::default() }))
-}
-
-fn asks(effects: &[Effect]) -> bool {
-    effects.iter().any(|it| matches!(it, Effect::Request(_)))
+    nodeagent(|it| it.boot_reason = boot_reason)
 }
 
 #[test]
@@ -174,57 +134,46 @@ fn said(scope: PauseScope) -> Event {
     Event::Pause(Some(pause(scope)))
 }
 
-fn wants() -> Event {
+fn orders() -> Event {
     Event::Person(Some((DeviceOp::Reboot, "operator field: new disk".to_owned())))
 }
 
-fn asks_of(effects: &[Effect]) -> bool {
-    effects.iter().any(|it| matches!(it, Effect::Request(_)))
-}
-
-fn waits_for(effects: &[Effect]) -> &DeviceOpPending {
-    effects.iter().rev().find_map(|it| if let Effect::Journal(it) = it { Some(it) } else { None }).unwrap()
+/// A core with this pause, or none, that has heard a config that wants nothing new.
+fn under(scope: Option<PauseScope>) -> Zedagent {
+    let (mut core, _) = start(SavedDeviceOps { pause: scope.map(pause), ..found("b1") });
+    core.step(T0, Event::Site(None));
+    core.step(T0, config(6, 6));
+    core
 }
 
 #[test]
 fn x3_while_paused_nothing_is_asked_for_and_it_continues_by_itself_once_a_person_says_so() {
     for scope in [PauseScope::Node, PauseScope::Controller] {
-        let (mut core, _) = start(SavedDeviceOps { pause: Some(pause(scope)), ..SavedDeviceOps::default() });
-        core.step(T0, Event::Site(None));
-        core.step(T0, config(6, 6));
+        let mut core = under(Some(scope));
         let effects = core.step(T0, config(7, 6));
-        assert!(!asks_of(&effects), "{effects:?}");
-        let shown = waits_for(&effects);
+        assert!(!asks(&effects), "{effects:?}");
+        let shown = journal(&effects);
         assert!(shown.waiting_for.contains("by field: new disk"), "{shown:?}");
         assert!(shown.next_step.contains("zedbox resume`"), "{shown:?}");
         // A config that says the same again, or more, lifts nothing.
         for counter in [7, 8] {
-            assert!(!asks_of(&core.step(T0, config(counter, 6))));
+            assert!(!asks(&core.step(T0, config(counter, 6))));
         }
         // Nor does a node that nobody drains: it is in no cluster.
-        let single = DesiredDevice { clustered: false, ..wanted_of(config(8, 6)) };
         core.step(T0, Event::HasToLeave(false));
-        let supported = NodeDrainStatus { status: DrainStatus::NotSupported, requested_by: Requester::None };
-        core.step(T0, Event::Drain(Some(supported)));
-        let effects = core.step(T0, Event::Config(single));
+        core.step(T0, status(1, 1));
+        let effects = core.step(T0, single(config(8, 6)));
         assert_ne!(commanded(&effects), REBOOTS);
         assert_eq!(commanded(&core.step(T0, Event::Pause(None))), REBOOTS);
     }
 }
 
-fn wanted_of(event: Event) -> DesiredDevice {
-    let Event::Config(wanted) = event else { panic!("no config: {event:?}") };
-    wanted
-}
-
 #[test]
 fn x3_what_has_started_ends_under_a_pause_and_is_taken_back_by_a_refusal() {
     for scope in [PauseScope::Node, PauseScope::Controller] {
-        let (mut core, _) = start(SavedDeviceOps::default());
-        core.step(T0, Event::Site(None));
-        core.step(T0, config(6, 6));
+        let mut core = under(None);
         let asked = core.step(T0, config(7, 6));
-        assert!(asks_of(&asked));
+        assert!(asks(&asked));
         let effects = core.step(T0, said(scope));
         let refused = scope == PauseScope::Controller;
         assert_eq!(effects.contains(&Effect::Withdraw), refused, "{effects:?}");
@@ -233,7 +182,7 @@ fn x3_what_has_started_ends_under_a_pause_and_is_taken_back_by_a_refusal() {
         assert_eq!(commanded(&effects) == REBOOTS, !refused, "{effects:?}");
         if refused {
             let again = core.step(T0, Event::Pause(None));
-            assert!(asks_of(&again), "{again:?}");
+            assert!(asks(&again), "{again:?}");
             assert_eq!(commanded(&answered(&mut core, &again)), REBOOTS);
         }
     }
@@ -242,12 +191,10 @@ fn x3_what_has_started_ends_under_a_pause_and_is_taken_back_by_a_refusal() {
 #[test]
 fn x3_a_persons_own_order_waits_for_a_pause_and_passes_a_refusal_and_the_sites_passes_both() {
     for (scope, own_goes) in [(PauseScope::Node, false), (PauseScope::Controller, true)] {
-        let (mut core, _) = start(SavedDeviceOps { pause: Some(pause(scope)), ..SavedDeviceOps::default() });
-        core.step(T0, config(6, 6));
-        core.step(T0, Event::Site(None));
-        let effects = core.step(T0, wants());
-        assert_eq!(asks_of(&effects), own_goes, "{effects:?}");
-        let (mut core, _) = start(SavedDeviceOps { pause: Some(pause(scope)), ..SavedDeviceOps::default() });
+        let mut core = under(Some(scope));
+        let effects = core.step(T0, orders());
+        assert_eq!(asks(&effects), own_goes, "{effects:?}");
+        let (mut core, _) = start(SavedDeviceOps { pause: Some(pause(scope)), ..found("b1") });
         core.step(T0, config(6, 6));
         let effects = core.step(T0, order(DeviceOp::Reboot, "b1"));
         assert_eq!(commanded(&answered(&mut core, &effects)), REBOOTS, "{effects:?}");
@@ -257,12 +204,9 @@ fn x3_a_persons_own_order_waits_for_a_pause_and_passes_a_refusal_and_the_sites_p
 #[test]
 fn x3_what_a_person_forces_goes_and_what_is_commanded_is_not_called_back() {
     for scope in [PauseScope::Node, PauseScope::Controller] {
-        let (mut core, _) = start(SavedDeviceOps { pause: Some(pause(scope)), ..SavedDeviceOps::default() });
-        core.step(T0, Event::Site(None));
-        core.step(T0, config(6, 6));
+        let mut core = under(Some(scope));
         assert_ne!(commanded(&core.step(T0, config(7, 6))), REBOOTS);
-        let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
-        assert_eq!(commanded(&core.step(T0, Event::Forced(Some(order)))), REBOOTS);
+        assert_eq!(commanded(&core.step(T0, forced(Requester::DeviceOp))), REBOOTS);
         let effects = core.step(T0, said(scope));
         assert!(!effects.contains(&Effect::Withdraw), "{effects:?}");
         assert_eq!(commanded(&effects), None, "it stays commanded");

@@ -1,46 +1,12 @@
 //! A machine that goes down with the whole site.
-//!
-//! Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use step::{Core as _, Mono};
-use topics::{
-    Answer, DeviceOp, DeviceOpPending, DeviceOpsCmd, GoTime, NodeAgentStatus, NodeDrainProgress,
-    NodeDrainRequest, NodeDrainStatus, PendingState, Requester,
-};
-
-use super::{DesiredDevice, Effect, Event, SavedDeviceOps, SiteOrder, Zedagent};
-use crate::limits::Limits;
-
-pub(super) const T0: Mono = Mono::from_start(Duration::from_secs(100));
-
-pub(super) fn start(found: SavedDeviceOps) -> (Zedagent, Vec<Effect>) {
-    let wall: GoTime = "2026-03-14T09:26:53Z".parse().unwrap();
-    let command = DeviceOpsCmd { counter: 6, desired_state: true, ops_time: String::new() };
-    let counters = [DeviceOp::Reboot, DeviceOp::Shutdown].map(|op| (op, command.clone())).into();
-    let boot_id = if found.boot_id.is_empty() { "b1".to_owned() } else { found.boot_id };
-    let (mut core, mut effects) =
-        Zedagent::new(&Limits::default(), SavedDeviceOps { counters, boot_id, ..found }, T0, wall);
-    effects.extend(
-        core.step(T0, Event::Drain(Some(NodeDrainStatus { status: 2.into(), requested_by: 1.into() }))),
-    );
-    core.step(T0, Event::Person(None));
-    (core, effects)
-}
+use super::*;
 
 /// A core that has heard of these counters.
 fn configured(reboot: u32, shutdown: u32) -> Zedagent {
-    let (mut core, _) = start(SavedDeviceOps::default());
+    let (mut core, _) = start(found("b1"));
     core.step(T0, config(reboot, shutdown));
     core
-}
-
-pub(super) fn config(reboot: u32, shutdown: u32) -> Event {
-    let of = |counter| DeviceOpsCmd { counter, desired_state: true, ops_time: String::new() };
-    let commands = BTreeMap::from([(DeviceOp::Reboot, of(reboot)), (DeviceOp::Shutdown, of(shutdown))]);
-    Event::Config(DesiredDevice { commands, clustered: true, ..DesiredDevice::default() })
 }
 
 pub(super) fn order(op: DeviceOp, boot_id: &str) -> Event {
@@ -53,21 +19,10 @@ fn said(op: DeviceOp, boot_id: &str, go: bool, back: bool) -> Event {
 
 /// zedkube answers the request among `effects` that pods stay.
 pub(super) fn answered(core: &mut Zedagent, effects: &[Effect]) -> Vec<Effect> {
-    let request =
-        effects.iter().find_map(|it| if let Effect::Request(it) = it { Some(it.clone()) } else { None });
-    let request = request.unwrap_or_else(|| panic!("no drain was asked for: {effects:?}"));
-    let answer = Answer {
-        requested_by: request.requested_by,
-        requested_at: request.requested_at,
-        status: 9.into(),
-        skip: "whole-site shutdown op-1: pods stay".into(),
-        ..Answer::default()
-    };
-    let progress = NodeDrainProgress { answers: vec![answer], ..NodeDrainProgress::default() };
-    let mut said = core.step(T0, Event::Progress(Some(Box::new(progress))));
-    said.extend(
-        core.step(T0, Event::Drain(Some(NodeDrainStatus { status: 9.into(), requested_by: 2.into() }))),
-    );
+    let request = request(effects).unwrap_or_else(|| panic!("no drain was asked for: {effects:?}"));
+    let skipped = |it: &mut Answer| it.skip = "whole-site shutdown op-1: pods stay".into();
+    let mut said = core.step(T0, answer_as(request.id(), 9, skipped));
+    said.extend(core.step(T0, status(9, 2)));
     said
 }
 
@@ -89,9 +44,7 @@ fn u13_the_site_switches_a_machine_off_or_reboots_it_behind_its_own_answer() {
         assert_ne!(commanded(&effects), Some(command), "{op:?}: not before it is answered");
         let effects = answered(&mut core, &effects);
         assert_eq!(commanded(&effects), Some(command), "{op:?}");
-        let pending =
-            effects.iter().rev().find_map(|it| if let Effect::Journal(it) = it { Some(it) } else { None });
-        assert!(pending.unwrap().skip.contains("pods stay"), "{pending:?}");
+        assert!(journal(&effects).skip.contains("pods stay"), "{effects:?}");
     }
 }
 
@@ -101,18 +54,12 @@ fn u13_an_order_of_an_earlier_boot_was_carried_out_by_the_boot() {
     let effects = core.step(T0, order(DeviceOp::Shutdown, "b0"));
     assert!(effects.is_empty(), "{effects:?}");
     for state in [PendingState::Pending, PendingState::Commanded] {
-        let left = DeviceOpPending {
-            op: DeviceOp::Shutdown,
-            state,
-            boot_id: "b0".into(),
-            site: "op-1".into(),
-            ..DeviceOpPending::default()
-        };
-        let (mut core, effects) = start(SavedDeviceOps { pending: vec![left], ..SavedDeviceOps::default() });
+        let left = left(DeviceOp::Shutdown, state, "b0", "op-1");
+        let (mut core, effects) = start(SavedDeviceOps { pending: vec![left], ..found("b1") });
         assert!(effects.contains(&Effect::Forget(DeviceOp::Shutdown)), "{effects:?}");
         assert!(!effects.iter().any(|it| matches!(it, Effect::SaveCounter(..))), "{effects:?}");
         let effects = core.step(T0, config(6, 6));
-        assert!(!effects.iter().any(|it| matches!(it, Effect::Request(_))), "{effects:?}");
+        assert!(!asks(&effects), "{effects:?}");
     }
 }
 
@@ -157,23 +104,16 @@ fn x3_what_a_person_orders_waits_for_its_drain_goes_behind_the_sites_and_is_not_
     let effects = core.step(T0, order(DeviceOp::Shutdown, "b1"));
     assert_eq!(commanded(&answered(&mut core, &effects)), Some((false, false, true)));
     // zedagent starts again: before the file is read, its order is not taken for withdrawn.
-    let left = DeviceOpPending {
-        op: DeviceOp::Reboot,
-        boot_id: "b1".into(),
-        site: "operator field: new disk".into(),
-        ..DeviceOpPending::default()
+    let left = left(DeviceOp::Reboot, PendingState::Pending, "b1", "operator field: new disk");
+    let request = NodeDrainRequest {
+        requested_at: wall(),
+        requested_by: Requester::DeviceOp,
+        context: "reboot".into(),
     };
-    let wall: GoTime = "2026-03-14T09:26:53Z".parse().unwrap();
-    let request =
-        NodeDrainRequest { requested_at: wall, requested_by: Requester::DeviceOp, context: "reboot".into() };
     for stays in [false, true] {
-        let found = SavedDeviceOps {
-            pending: vec![left.clone()],
-            request: Some(request.clone()),
-            boot_id: "b1".into(),
-            ..SavedDeviceOps::default()
-        };
-        let (mut core, _) = Zedagent::new(&Limits::default(), found, T0, wall);
+        let found =
+            SavedDeviceOps { pending: vec![left.clone()], request: Some(request.clone()), ..found("b1") };
+        let (mut core, _) = Zedagent::new(&Limits::default(), found, T0, wall());
         core.step(T0, config(6, 6));
         let effects = core.step(T0, Event::Site(None));
         assert!(!effects.contains(&Effect::Forget(DeviceOp::Reboot)), "{effects:?}");
@@ -205,7 +145,7 @@ fn u13_what_the_device_config_ordered_is_executed_once_with_the_site_also_when_p
  {
     for op in [DeviceOp::Reboot, DeviceOp::Shutdown] {
         let wanted = if op == DeviceOp::Reboot { config(7, 6) } else { config(6, 7) };
-        let (mut core, _) = start(SavedDeviceOps::default());
+        let (mut core, _) = start(found("b1"));
         // It waits with the site, is told to go, and goes.
         let mut effects = core.step(T0, wanted.clone());
         assert!(
@@ -233,13 +173,12 @@ fn u13_what_the_device_config_ordered_is_executed_once_with_the_site_also_when_p
             (left(PendingState::Pending, ""), Some(said(op, "b2", false, true))),
         ] {
             let what = format!("{left:?} {word:?}");
-            let found =
-                SavedDeviceOps { pending: vec![left], boot_id: "b2".into(), ..SavedDeviceOps::default() };
+            let found = SavedDeviceOps { pending: vec![left], ..found("b2") };
             let (mut core, mut effects) = start(found);
             effects.extend(word.into_iter().flat_map(|word| core.step(T0, word)));
             assert_eq!(saved(&effects), [(op, 7)], "{what}");
             let effects = core.step(T0, wanted.clone());
-            assert!(saved(&effects).is_empty() && !effects.iter().any(is_request), "{what}: {effects:?}");
+            assert!(saved(&effects).is_empty() && !asks(&effects), "{what}: {effects:?}");
         }
     }
 }
@@ -251,24 +190,16 @@ fn u13_what_is_ordered_after_the_boot_or_of_another_kind_is_not_executed_with_th
     assert_eq!(saved(&effects), [], "it was ordered in this boot");
     let left =
         DeviceOpPending { op: DeviceOp::Reboot, counter: 7, boot_id: "b1".into(), ..Default::default() };
-    let (mut core, effects) =
-        start(SavedDeviceOps { pending: vec![left], boot_id: "b2".into(), ..SavedDeviceOps::default() });
-    assert!(effects.iter().any(is_request));
+    let (mut core, effects) = start(SavedDeviceOps { pending: vec![left], ..found("b2") });
+    assert!(asks(&effects));
     let mut effects = core.step(T0, said(DeviceOp::Shutdown, "b1", true, false));
     effects.extend(core.step(T0, config(7, 6)));
     assert_eq!(saved(&effects), []);
     assert!(!effects.contains(&Effect::Withdraw), "it is still wanted: {effects:?}");
 }
 
-fn is_request(effect: &Effect) -> bool {
-    matches!(effect, Effect::Request(_))
-}
-
 #[test]
 fn x3_a_command_that_a_person_withdraws_is_called_off_once_nodeagent_is_not_at_it() {
-    let goes = |device_reboot| {
-        Event::Nodeagent(Box::new(NodeAgentStatus { device_reboot, ..NodeAgentStatus::default() }))
-    };
     for (counter, is_the_persons) in [(6, true), (7, false)] {
         let mut core = configured(6, 6);
         core.step(T0, Event::Site(None));
@@ -291,32 +222,16 @@ fn x3_a_command_that_a_person_withdraws_is_called_off_once_nodeagent_is_not_at_i
 #[test]
 fn x3_a_zedagent_that_restarts_commands_no_order_again_that_is_withdrawn_or_was_called_off() {
     let by = "operator field: new disk";
-    let goes = |device_reboot| {
-        Event::Nodeagent(Box::new(NodeAgentStatus { device_reboot, ..NodeAgentStatus::default() }))
-    };
-    let wall: GoTime = "2026-03-14T09:26:53Z".parse().unwrap();
     for (site, told, stays) in [by, "op-1"].into_iter().flat_map(|site| {
         [(true, true), (true, false), (false, true), (false, false)].map(|(told, stays)| (site, told, stays))
     }) {
         let what = format!("{site}: told {told}, stays {stays}");
-        let left = DeviceOpPending {
-            op: DeviceOp::Reboot,
-            state: PendingState::Commanded,
-            boot_id: "b1".into(),
-            site: site.into(),
-            ..DeviceOpPending::default()
-        };
+        let left = left(DeviceOp::Reboot, PendingState::Commanded, "b1", site);
         let request =
-            NodeDrainRequest { requested_at: wall, requested_by: 2.into(), context: "reboot".into() };
-        let found = SavedDeviceOps {
-            pending: vec![left],
-            request: Some(request),
-            told,
-            boot_id: "b1".into(),
-            ..SavedDeviceOps::default()
-        };
+            NodeDrainRequest { requested_at: wall(), requested_by: 2.into(), context: "reboot".into() };
+        let found = SavedDeviceOps { pending: vec![left], request: Some(request), told, ..found("b1") };
         let is_persons = site == by;
-        let (mut core, effects) = Zedagent::new(&Limits::default(), found, T0, wall);
+        let (mut core, effects) = Zedagent::new(&Limits::default(), found, T0, wall());
         assert_eq!(commanded(&effects), Some((told || !is_persons, false, false)), "{what}");
         core.step(T0, config(6, 6));
         core.step(T0, Event::Site(None));
