@@ -47,8 +47,7 @@ fn guest(world: &World, name: &str) -> Value {
 async fn rebooting() -> World {
     let mut world = World::new().await;
     add_machines(&world, "hang").await;
-    crate::starts(&mut world).await;
-    world.ask_reboot(7);
+    world.begin().await;
     world
 }
 
@@ -131,8 +130,7 @@ async fn d16_an_attempt_that_a_machine_made_fail_is_followed_by_the_next_once_it
         all.iter().any(|it| it["status"]["conditions"].to_string().contains("not shared"))
     })
     .await;
-    crate::starts(&mut world).await;
-    world.ask_reboot(7);
+    world.begin().await;
     world.status(DrainStatus::DrainRetrying).await;
     annotate("shutdown");
     world.recorded_count(1).await;

@@ -82,8 +82,7 @@ pub(crate) fn wanted(sim: &Sim) -> (u64, Option<String>) {
 
 /// A reboot that waits only for storage.
 pub(crate) async fn waiting(world: &mut World) -> NodeDrainProgress {
-    crate::starts(world).await;
-    world.ask_reboot(7);
+    world.begin().await;
     let waits = |it: &NodeDrainProgress| it.phase == DrainPhase::WaitingForStorage;
     world.progress("a drain that waits for storage", waits).await
 }
@@ -106,8 +105,7 @@ async fn d14_a_volume_that_the_limits_name_goes_down_with_the_node_and_is_named(
     let mut world = World::new().await;
     install(world.cluster.sim(), "block-if-contains-last-replica");
     world.limits["zedkube"]["last_copy_pass"] = json!(["shop/data"]);
-    crate::starts(&mut world).await;
-    world.ask_reboot(7);
+    world.begin().await;
     world.recorded_count(1).await;
     world
         .progress("the volume among what was left", |it| {
@@ -283,8 +281,7 @@ async fn the_guard_costs_the_same_whatever_the_number_of_volumes() {
                 put(sim, "replicas", "Replica", &format!("more-{nth}-{node}"), json!({ "spec": spec }));
             }
         }
-        crate::starts(&mut world).await;
-        world.ask_reboot(7);
+        world.begin().await;
         world.recorded_count(1).await;
         // Lists; only this reads instance managers.
         let asked = world.cluster.asked_by_agents();

@@ -107,11 +107,6 @@ impl Cluster {
         sim
     }
 
-    /// An embedded one of three nodes with realistic durations: for a paused clock.
-    pub async fn embedded_with(config: SimConfig) -> Self {
-        Self::with(&Self::of_config(config, THREE).await, NODES[0])
-    }
-
     fn with(sim: &Sim, (node, uuid): (&str, &'static str)) -> Self {
         Self {
             client: Client::new(sim.service_of(node), "default"),
@@ -132,12 +127,7 @@ impl Cluster {
         Self::each_of(&Self::brisk(renew_every, count).await, count)
     }
 
-    /// An embedded one of three nodes with realistic durations, as each of them sees it.
-    pub async fn three_with(config: SimConfig) -> Vec<Self> {
-        Self::some_with(config, THREE).await
-    }
-
-    /// The same of up to five nodes.
+    /// An embedded one of up to five nodes with realistic durations, as each of them sees it: for a paused clock.
     pub async fn some_with(config: SimConfig, count: usize) -> Vec<Self> {
         Self::each_of(&Self::of_config(config, count).await, count)
     }

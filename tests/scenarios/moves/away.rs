@@ -21,7 +21,7 @@ async fn waits(version: &str) {
     up(&sim, 1).await;
     let uid = sim.get(GUESTS, "shop", "db").unwrap()["metadata"]["uid"].clone();
     virt_api(&sim, "down");
-    asked(&mut world, 7).await;
+    world.begin().await;
     let seen = world
         .progress("the machine and virt-api", |it| {
             it.blockers.iter().any(|it| it.pod == "virtual machine shop/db" && it.code == "webhook")
@@ -55,7 +55,7 @@ async fn migrating(version: &str, limits: &Value) -> World {
     sim.add_machine_on("shop", "db", "Always", NODE, &migratable());
     sim.script_migrations("shop", "db", "hang");
     up(&sim, 1).await;
-    asked(&mut world, 7).await;
+    world.begin().await;
     until(&sim, GUESTS, |all| all[0]["status"]["evacuationNodeName"] == NODE).await;
     world.until_said("DRAINING: reboot waits, virtual machines leave first").await;
     world

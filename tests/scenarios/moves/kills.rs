@@ -100,7 +100,7 @@ impl Story {
         self.put(&sim).await;
         let what = format!("{self:?}, killed at write {nth}");
         let (dealt, mut killed) = (world.cluster.never_answer(nth), false);
-        asked(&mut world, 7).await;
+        world.begin().await;
         for away in [false, true] {
             loop {
                 let done = async {

@@ -84,7 +84,7 @@ async fn play(version: &str, rows: &[Row], nudge: impl Fn(&Sim, &NodeDrainProgre
     for row in rows {
         assert!(fate(row).contains(&row.foretold), "{}: {}", what(row), fate(row));
     }
-    asked(&mut world, 7).await;
+    world.begin().await;
     let mut course = Course::default();
     let held: Vec<&Row> = rows.iter().filter(|it| it.end == End::Held).collect();
     course

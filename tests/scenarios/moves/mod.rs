@@ -30,7 +30,7 @@ const UNCORDONED: Duration = Duration::from_secs(15);
 const LONG: Duration = Duration::from_hours(1);
 
 pub(crate) async fn world(config: SimConfig, version: &str) -> World {
-    let mut world = World::on(Cluster::embedded_with(config).await);
+    let mut world = World::on(Cluster::some_with(config, 3).await.remove(0));
     world.patience = LONG;
     let sim = world.cluster.sim();
     sim.add_kubevirt(version);
@@ -131,12 +131,6 @@ impl Course {
     pub(crate) fn has(&self, subject: &str, words: &str) -> bool {
         self.said.get(subject).is_some_and(|all| all.iter().any(|(_, text)| text.contains(words)))
     }
-}
-
-/// Starts all agents; at rest, orders the reboot.
-pub(crate) async fn asked(world: &mut World, counter: u32) {
-    crate::starts(world).await;
-    world.ask_reboot(counter);
 }
 
 pub(crate) fn annotate(sim: &Sim, kind: &str, name: &str, annotation: &str, word: &str) {

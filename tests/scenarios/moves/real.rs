@@ -54,7 +54,7 @@ async fn named(world: &World) {
 /// The machine's migration from our node hangs.
 async fn leaving(world: &mut World, kubevirt: &KubeVirt) {
     kubevirt.hang(&["db"]);
-    asked(world, 7).await;
+    world.begin().await;
     kubevirt
         .until("the migration to run", || async {
             kubevirt.list(MIGRATIONS).await.iter().any(|it| it["status"]["phase"] == "Running")
@@ -84,7 +84,7 @@ async fn t2_real_a_drain_moves_one_machine_shuts_one_down_and_starts_it_again_af
     let node = world.cluster.device_name().to_owned();
     kubevirt.machine(&node, "own", &node, false).await;
     let before = guest(&world, &kubevirt, "db").await;
-    asked(&mut world, 7).await;
+    world.begin().await;
     world.recorded_count(1).await;
     let moved = guest(&world, &kubevirt, "db").await;
     assert_eq!(moved["metadata"]["uid"], before["metadata"]["uid"], "it was never shut down");
@@ -113,7 +113,7 @@ async fn t2_real_a_drain_waits_for_virt_api_and_goes_on_with_one_migration() {
     let before = guest(&world, &kubevirt, "db").await;
     kubevirt.hang(&["db"]);
     kubevirt.virt_api(false).await;
-    asked(&mut world, 7).await;
+    world.begin().await;
     world
         .progress("the machine and virt-api", |it| {
             it.blockers.iter().any(|it| it.pod.ends_with("/db") && it.code == "webhook")

@@ -137,7 +137,7 @@ async fn play(policy: &str) {
     for row in rows.iter().filter(|it| it.foretold.is_empty()) {
         assert!(noted(row), "{policy}, {}: {:?}", row.name, plan.notes);
     }
-    asked(&mut world, 7).await;
+    world.begin().await;
     let mut course = Course::default();
     let said = |course: &Course, row: &Row| {
         let name = format!("shop/{} ({})", row.name, row.name);
@@ -223,7 +223,7 @@ async fn deadlock() {
     let volume = ("volume shop/data (data)".to_owned(), "all-nodes-cordoned".to_owned());
     let foretold: Vec<_> = plan.blockers.iter().map(|it| (it.pod.clone(), it.code.clone())).collect();
     assert!(foretold.contains(&volume), "{foretold:?}");
-    asked(&mut world, 7).await;
+    world.begin().await;
     let mut course = Course::default();
     course.follow(&world, |_, course| course.met.contains(&volume)).await;
     assert!(course.has("shop/data (data)", "this does not end by itself"), "{:?}", course.said);
@@ -289,7 +289,7 @@ async fn stays_up(policy: &str) {
     sim.add_longhorn_volume("shop", "data", "data", &[NODE]);
     sim.add_mounting_pod("shop", "db", NODE, "data");
     until(&sim, VOLUMES, |all| all[0]["status"]["robustness"] == "healthy").await;
-    asked(&mut world, 7).await;
+    world.begin().await;
     let runs = |it: &Value| it["metadata"]["name"] == "db" && it["metadata"]["deletionTimestamp"].is_null();
     until(&sim, "pods", |all| !all.iter().any(runs)).await;
     let elsewhere = |it: &Value| {
@@ -318,7 +318,7 @@ async fn moved() {
     sim.add_longhorn_volume("shop", "data", "data", &[NODE, OTHER]);
     sim.add_mounting_pod("shop", "db", NODE, "data");
     until(&sim, VOLUMES, |all| all[0]["status"]["robustness"] == "healthy").await;
-    asked(&mut world, 7).await;
+    world.begin().await;
     let runs = |it: &Value| it["metadata"]["name"] == "db" && it["metadata"]["deletionTimestamp"].is_null();
     until(&sim, "pods", |all| !all.iter().any(runs)).await;
     let ticket =
@@ -350,7 +350,7 @@ async fn attached_by_hand() {
     let plan = plan(&world, MachinePolicy::MigrateOrShutdown).await;
     let foretold: Vec<_> = plan.blockers.iter().map(|it| (it.pod.clone(), it.code.as_str())).collect();
     assert!(foretold.contains(&("volume shop/data (data)".to_owned(), "storage-manager")), "{foretold:?}");
-    asked(&mut world, 7).await;
+    world.begin().await;
     let mut course = Course::default();
     let code = |course: &Course| -> Option<String> {
         let manager = course.met.iter().find(|it| it.0.ends_with("/instance-manager-edge-node-1"));

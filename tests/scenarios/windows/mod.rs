@@ -23,8 +23,7 @@ async fn outside(world: &World, part: &str) -> NodeDrainProgress {
 pub(crate) async fn u9_outside_of_its_window_nothing_starts_but_by_a_persons_word(world: &mut World) {
     // One minute a year, on the day before the day of the test or earlier.
     world.limits["zedkube"]["windows"] = json!([{"start": "0 0 29 2 *", "zone": "UTC", "minutes": 1}]);
-    crate::starts(world).await;
-    world.ask_reboot(7);
+    world.begin().await;
     // Without proof that the clock is right, the window is closed at any time.
     let seen = outside(world, "nothing says that it is synchronized").await;
     assert!(seen.reason.contains("adjtimex"), "{}", seen.reason);

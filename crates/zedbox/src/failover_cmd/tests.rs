@@ -20,7 +20,7 @@ async fn site() -> (Cluster, Sim) {
         unreachable_after: Duration::from_secs(50),
         ..SimConfig::default()
     };
-    let cluster = Cluster::three_with(config).await.remove(0);
+    let cluster = Cluster::some_with(config, 3).await.remove(0);
     let sim = cluster.sim().clone();
     sim.edit("nodes", "", DEAD, |it| it["status"]["nodeInfo"]["bootID"] = "b1".into());
     sim.add_claim("shop", "data", "pv-data");
