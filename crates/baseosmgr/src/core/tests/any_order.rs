@@ -5,68 +5,43 @@
 
 use std::time::Duration;
 
-use agent::partitions::{Label, PartitionState};
+use agent::partitions::PartitionState;
 use proptest::prelude::*;
-use topics::{DrainStatus, NodeDrainStatus, Requester, SwState};
+use topics::{DrainStatus, Requester};
 
-use super::world::{NEW, NEWER, World, X, Z};
+use super::stories::run;
+use super::world::{NEW, World, X, Z};
 use crate::core::Event;
 use crate::core::stage::ImageStage;
 use requester::DeviceClustering;
 
-#[derive(Debug, Clone, Copy)]
-enum Op {
-    Config {
-        second: bool,
-        config: Option<(bool, u32)>,
-    },
-    Tree {
-        second: bool,
-        state: Option<(u8, bool)>,
-    },
-    Status(u8, u8),
-    /// An answer to the open request, or to one of those before.
-    Answer {
-        stale: bool,
-        status: u8,
-    },
-    Cluster(u8),
-    HasToLeave(bool),
-    Force(Option<(u8, u8)>),
-    Test {
-        label: Label,
-        complete: bool,
-    },
-    Fallback(u32),
-    Wait(u64),
-    EndWrite,
-    Refuse,
-    RefuseBegin,
-    Restart,
-    Boot,
-}
-
-fn op() -> impl Strategy<Value = Op> {
-    let config = (any::<bool>(), proptest::option::weighted(0.8, (prop::bool::weighted(0.8), 0..3_u32)));
-    let state = prop_oneof![4 => Just((108, false)), 1 => Just((103, false)), 1 => Just((108, true))];
-    let tree = (any::<bool>(), proptest::option::weighted(0.9, state));
-    let label = prop_oneof![Just(Label::A), Just(Label::B)];
+/// A step of a story; an answer is to the open request, or to the first one that was made.
+fn step() -> impl Strategy<Value = String> {
+    let any = |words: &'static [&str]| prop::sample::select(words).prop_map(str::to_owned);
+    let config = (any(&["want X", "want Z"]), 0..3_u32);
+    let kept = (any(&["keep X", "keep Z"]), 0..3_u32);
+    let content = any(&["load X", "load Z"]);
+    let to = prop_oneof![7 => Just("answer"), 3 => Just("answer first")];
     prop_oneof![
-        6 => config.prop_map(|(second, config)| Op::Config { second, config }),
-        6 => tree.prop_map(|(second, state)| Op::Tree { second, state }),
-        4 => (0..=10_u8, 0..=3_u8).prop_map(|(status, by)| Op::Status(status, by)),
-        8 => (prop::bool::weighted(0.3), 2..=9_u8).prop_map(|(stale, status)| Op::Answer { stale, status }),
-        2 => (0..3_u8).prop_map(Op::Cluster),
-        1 => any::<bool>().prop_map(Op::HasToLeave),
-        2 => proptest::option::of((1..=9_u8, 0..=3_u8)).prop_map(Op::Force),
-        2 => (label, any::<bool>()).prop_map(|(label, complete)| Op::Test { label, complete }),
-        2 => (0..4_u32).prop_map(Op::Fallback),
-        4 => prop_oneof![Just(1), Just(30), Just(299), Just(300), Just(7200)].prop_map(Op::Wait),
-        4 => Just(Op::EndWrite),
-        1 => Just(Op::Refuse),
-        1 => Just(Op::RefuseBegin),
-        2 => Just(Op::Restart),
-        1 => Just(Op::Boot),
+        4 => config.prop_map(|(config, counter)| format!("{config} retry {counter}")),
+        1 => kept.prop_map(|(config, counter)| format!("{config} retry {counter}")),
+        1 => any(&["unwant X", "unwant Z"]),
+        4 => content,
+        2 => any(&["load X state 103", "load Z state 103", "load X error broken", "load Z error broken"]),
+        1 => any(&["lose X", "lose Z"]),
+        4 => (0..=10_u8, 0..=3_u8).prop_map(|(status, by)| format!("says {status} {by}")),
+        8 => (to, 2..=9_u8).prop_map(|(answer, status)| format!("{answer} {status}")),
+        2 => any(&["cluster", "no cluster", "undecided cluster"]),
+        1 => any(&["leaves", "left"]),
+        2 => (1..=9_u8, 0..=3_u8).prop_map(|(status, by)| format!("force {status} {by}")),
+        1 => any(&["unforce"]),
+        2 => any(&["test IMGA passed", "test IMGA open", "test IMGB passed", "test IMGB open"]),
+        2 => (0..4_u32).prop_map(|counter| format!("fallback {counter}")),
+        4 => any(&["wait 1", "wait 30", "wait 299", "wait 300", "wait 7200"]),
+        4 => any(&["written"]),
+        2 => any(&["refuse refused", "refuses to begin: refused"]),
+        2 => any(&["restart"]),
+        1 => any(&["boot"]),
     ]
 }
 
@@ -86,54 +61,19 @@ impl Watched {
         Self { world, reported }
     }
 
-    fn run(&mut self, op: Op) {
+    fn run(&mut self, step: &str) {
         let world = &mut self.world;
-        match op {
-            Op::Config { second, config: None } => world.unwant(if second { Z } else { X }),
-            Op::Config { second, config: Some((activate, counter)) } => {
-                let (key, version) = if second { (Z, NEWER) } else { (X, NEW) };
-                world.config(key, version, |config| {
-                    config.activate = activate;
-                    config.retry_update_counter = counter;
-                });
+        if let Some(answer) = step.strip_prefix("answer ") {
+            let is_first = answer.starts_with("first");
+            if if is_first { world.asked.is_empty() } else { world.request.is_none() } {
+                return;
             }
-            Op::Tree { second, state: None } => {
-                world.say(Event::Tree { key: if second { Z } else { X }.to_owned(), value: None });
+            if !self.reported {
+                let status = answer.rsplit(' ').next().unwrap();
+                return run(world, &format!("says {status} Update"), step);
             }
-            Op::Tree { second, state: Some((state, broken)) } => {
-                world.tree(if second { Z } else { X }, |tree| {
-                    tree.state = SwState::from(state);
-                    tree.error = if broken { "broken".to_owned() } else { String::new() };
-                });
-            }
-            Op::Status(status, by) => world.zedkube(DrainStatus::from(status), Requester::from(by)),
-            Op::Answer { stale, status } => {
-                let request = if stale { world.asked.first().cloned() } else { world.request.clone() };
-                let status = DrainStatus::from(status);
-                match request {
-                    Some(request) if self.reported => world.answer_to(&request, status),
-                    Some(_) => world.zedkube(status, Requester::Update),
-                    None => {}
-                }
-            }
-            Op::HasToLeave(it) => world.say(Event::HasToLeave(it)),
-            Op::Cluster(0) => world.say(Event::Cluster(DeviceClustering::Undecided)),
-            Op::Cluster(1) => world.say(Event::Cluster(DeviceClustering::Single)),
-            Op::Cluster(_) => world.say(Event::Cluster(DeviceClustering::Clustered)),
-            Op::Force(None) => world.say(Event::Forced(None)),
-            Op::Force(Some((status, by))) => world.say(Event::Forced(Some(NodeDrainStatus {
-                status: DrainStatus::from(status),
-                requested_by: Requester::from(by),
-            }))),
-            Op::Test { label, complete } => world.say(Event::TestComplete { label, complete }),
-            Op::Fallback(counter) => world.say(Event::FallbackCounter(counter)),
-            Op::Wait(secs) => world.wait(Duration::from_secs(secs)),
-            Op::EndWrite => world.written(),
-            Op::Refuse => world.refuse_next("refused"),
-            Op::RefuseBegin => world.refuse_begin = Some("refused".to_owned()),
-            Op::Restart => world.restart(),
-            Op::Boot => world.boot(),
         }
+        run(world, step, step);
     }
 
     /// What is written and answered is switched in the very step.
@@ -190,11 +130,11 @@ proptest! {
     #[test]
     fn no_switch_comes_early_and_every_update_comes_to_its_end(
         reported in any::<bool>(),
-        ops in proptest::collection::vec(op(), 1..60),
+        steps in proptest::collection::vec(step(), 1..60),
     ) {
         let mut watched = Watched::new(reported);
-        for op in ops {
-            watched.run(op);
+        for step in steps {
+            watched.run(&step);
             watched.judge_delay();
         }
         watched.finish();

@@ -2,7 +2,6 @@
 
 mod any_order;
 mod crash;
-mod stages;
 mod stories;
 mod way;
 mod world;

@@ -5,11 +5,10 @@
 
 use std::time::Duration;
 
-use agent::partitions::Label;
+use agent::partitions::{Label, PartitionState};
 use requester::{DeviceClustering, ProceedReason};
 use topics::{BaseOsConfig, DrainStatus, NodeDrainStatus, OperationPause, PauseScope, Requester, SkipKind};
 
-use super::way::waiting;
 use super::world::{NEW, NEWER, World, X, Z};
 use crate::core::{Effect, Event};
 
@@ -24,14 +23,44 @@ fn stories(text: &str) -> impl Iterator<Item = (&str, Vec<&str>)> {
 /// Plays each of these stories, in a world of its own.
 fn play(text: &str) {
     for (name, steps) in stories(text) {
-        let mut world = match steps[0] {
-            "bare" => World::bare(),
-            "idle" => World::new(),
-            "waiting" => waiting(),
-            other => panic!("{name}: begins with {other}"),
-        };
+        println!("{name}");
+        let mut world = begun(steps[0]);
         for (nth, step) in steps.iter().enumerate().skip(1) {
             run(&mut world, step, &format!("{name}, step {nth}: {step}"));
+        }
+    }
+}
+
+fn begun(word: &str) -> World {
+    match word {
+        "bare" => World::bare(),
+        "idle" => World::new(),
+        "waiting" => after("idle, want X, load X, asked 1, spare unused"),
+        other => panic!("no story begins with {other}"),
+    }
+}
+
+/// The world after these steps.
+pub(super) fn after(steps: &str) -> World {
+    let mut steps = steps.split(", ");
+    let mut world = begun(steps.next().unwrap());
+    steps.for_each(|step| run(&mut world, step, step));
+    world
+}
+
+/// What comes then, and holds then.
+pub(super) fn then(world: &mut World, steps: &str, what: &str) {
+    for step in steps.split(", ") {
+        run(world, step, &format!("{what}: {step}"));
+    }
+}
+
+/// zedkube completes every request.
+fn drain(world: &mut World) {
+    for _ in 0..4 {
+        world.wait(Duration::from_secs(60));
+        if world.spare_state() != PartitionState::Updating && world.request.is_some() {
+            world.answer(DrainStatus::Complete);
         }
     }
 }
@@ -47,7 +76,8 @@ fn status(word: &str) -> DrainStatus {
 }
 
 fn requester(word: &str) -> Requester {
-    *Requester::NAMED.iter().find(|it| format!("{it:?}") == word).unwrap()
+    let named = Requester::NAMED.iter().find(|it| format!("{it:?}") == word);
+    named.copied().unwrap_or_else(|| Requester::from(word.parse::<u8>().unwrap()))
 }
 
 fn pause(scope: PauseScope) -> Event {
@@ -80,7 +110,7 @@ fn count(world: &World, is: fn(&Effect) -> bool) -> usize {
     world.done.iter().filter(|it| is(it)).count()
 }
 
-fn run(world: &mut World, step: &str, what: &str) {
+pub(super) fn run(world: &mut World, step: &str, what: &str) {
     let words: Vec<&str> = step.split(' ').collect();
     let rest = |from: usize| words[from..].join(" ");
     let number = |at: usize| words[at].parse::<u32>().unwrap();
@@ -89,10 +119,17 @@ fn run(world: &mut World, step: &str, what: &str) {
         ["want", letter, "retry", _] => {
             configured(world, letter, |config| config.retry_update_counter = number(3));
         }
+        ["keep", letter, "retry", _] => configured(world, letter, |config| {
+            (config.activate, config.retry_update_counter) = (false, number(3));
+        }),
         ["keep", letter] => configured(world, letter, |config| config.activate = false),
         ["want", letter, "as", version] => world.want(image(letter).0, version.trim_matches('-')),
         ["unwant", letter] => world.unwant(image(letter).0),
         ["load", letter] => world.loaded(image(letter).0),
+        ["load", letter, "state", _] => {
+            world.tree(image(letter).0, |tree| tree.state = words[3].parse::<u8>().unwrap().into());
+        }
+        ["load", letter, "error", _] => world.tree(image(letter).0, |tree| tree.error = rest(3)),
         ["load", letter, "anew"] => world.tree(image(letter).0, |tree| tree.generation_counter = 1),
         ["load", letter, "blob", _] => world.tree(image(letter).0, |it| it.blobs = Some(vec![rest(3)])),
         ["load", letter, "named", _] => world.tree(image(letter).0, |tree| tree.display_name = rest(3)),
@@ -109,6 +146,7 @@ fn run(world: &mut World, step: &str, what: &str) {
             world.report();
         }
         ["echo", "first"] => world.say(Event::Asked { nth: 1, request: world.asked[0].clone() }),
+        ["zedkube", "drains"] => drain(world),
         ["says", word, by] => world.zedkube(status(word), requester(by)),
         ["nobody", "says"] => {
             world.say(Event::Drain(None));
@@ -116,6 +154,7 @@ fn run(world: &mut World, step: &str, what: &str) {
         }
         ["report"] => world.report(),
         ["cluster"] => world.say(Event::Cluster(DeviceClustering::Clustered)),
+        ["undecided", "cluster"] => world.say(Event::Cluster(DeviceClustering::Undecided)),
         ["no", "cluster"] => world.say(Event::Cluster(DeviceClustering::Single)),
         ["leaves"] => world.say(Event::HasToLeave(true)),
         ["left"] => world.say(Event::HasToLeave(false)),
@@ -125,7 +164,9 @@ fn run(world: &mut World, step: &str, what: &str) {
         ["pause"] => world.say(pause(PauseScope::Node)),
         ["refusal"] => world.say(pause(PauseScope::Controller)),
         ["resume"] => world.say(Event::Pause(None)),
-        ["passed"] => world.say(Event::TestComplete { label: Label::B, complete: true }),
+        ["test", label, word] => {
+            world.say(Event::TestComplete { label: label.parse().unwrap(), complete: word == "passed" });
+        }
         ["fallback", _] => world.say(Event::FallbackCounter(number(1))),
         ["disk", label, version, state] => {
             let partition = world.partition(label.parse().unwrap());
@@ -140,6 +181,7 @@ fn run(world: &mut World, step: &str, what: &str) {
         ["refuse", ..] => world.refuse_next(&rest(1)),
         ["refuses", "to", "begin:", ..] => world.refuse_begin = Some(rest(3)),
         ["boot"] => world.boot(),
+        ["restart"] => world.restart(),
         ["let", "go"] => world.is_let_go(),
         ["asked", _] => assert_eq!(world.asks().to_string(), words[1], "{what}"),
         ["wrote", _] => assert_eq!(world.writes().to_string(), words[1], "{what}"),
@@ -152,6 +194,14 @@ fn run(world: &mut World, step: &str, what: &str) {
             let shown = &world.zboot[&Label::B];
             let shown = (shown.partition_state.as_str(), shown.short_version.as_str());
             assert_eq!(shown, (state, version.trim_matches('-')), "{what}");
+        }
+        ["shown", label, state] => {
+            assert_eq!(world.zboot[&label.parse().unwrap()].partition_state, state, "{what}");
+        }
+        ["tested", label] => assert!(world.zboot[&label.parse().unwrap()].test_complete, "{what}"),
+        ["untested", label] => assert!(!world.zboot[&label.parse().unwrap()].test_complete, "{what}"),
+        ["shows", letter, state] => {
+            assert_eq!(world.statuses[image(letter).0].partition_state, state, "{what}");
         }
         ["runs", label] => assert_eq!(world.partitions.current.word(), label, "{what}"),
         ["switched", ..] => assert_eq!(switches(world), rest(1).trim_matches('-'), "{what}"),
@@ -377,7 +427,7 @@ fn each_counter_of_the_controller_is_carried_out_once() {
 
         a retry counter is reported once its update has come to an end
           idle, want X retry 3, reported 3, load X, answer Complete, boot, boot, want X retry 4, reported 3
-          answer Complete, counted retry 4 3, boot, reported 3, passed, reported 4, counted retry 4 4
+          answer Complete, counted retry 4 3, boot, reported 3, test IMGB passed, reported 4, counted retry 4 4
 
         a retried image that fails again waits for the next counter
           idle, disk IMGB 14.5.0-k-amd64 inprogress, want X retry 1, load X, answer Complete, boot, boot
@@ -388,7 +438,7 @@ fn each_counter_of_the_controller_is_carried_out_once() {
           spare updating, images 0
 
         a fallback to the old image is not overwritten by the image that was wanted
-          waiting, fallback 1, answer Complete, boot, passed, spare holds 14.4.0-k-amd64, load Z, writes slowly
+          waiting, fallback 1, answer Complete, boot, test IMGB passed, spare holds 14.4.0-k-amd64, load Z, writes slowly
           fallback 2, want Z, unwant X, wrote 1, answer Complete, spare updating, spare holds 14.4.0-k-amd64, early Z
     ",
     );
@@ -454,7 +504,7 @@ fn tell(steps: &str) {
 fn an_update_that_comes_during_a_test_waits_for_its_end_and_is_drained_for() {
     tell(
         "waiting, answer Complete, boot, unwant X, load Z, want Z, early Z, wrote 1
-        passed, not early Z, wrote 2, asked 2, spare unused, let go",
+        test IMGB passed, not early Z, wrote 2, asked 2, spare unused, let go",
     );
 }
 
@@ -496,4 +546,28 @@ fn d_n3_a_retried_update_is_drained_for_first() {
 #[test]
 fn d_x1_a_complete_labelled_for_zedagent_ends_as_a_failure_that_is_asked_again() {
     tell("waiting, says Complete DeviceOp, switched -, wait 300, error X has Complete, wait 30, asked 2");
+}
+
+#[test]
+fn after_the_reboot_the_image_is_tested_and_marked_and_the_other_one_kept_as_unused() {
+    // Nothing is drained or written for an image that runs.
+    tell(
+        "waiting, answer Complete, boot, runs IMGB, state X 111, shown IMGB inprogress, untested IMGB
+        test IMGB passed, shown IMGB active, tested IMGB, shown IMGA unused, shows X active
+        test IMGB open, untested IMGB, asked 1, wrote 1",
+    );
+}
+
+#[test]
+fn d_b4_a_mark_that_failed_reaches_the_status_of_the_running_image() {
+    tell(
+        "waiting, answer Complete, boot, refuse cannot write the partition table, test IMGB passed
+        error X is cannot write the partition table, shown IMGB inprogress, untested IMGB
+        wait 30, shown IMGB active, no error X",
+    );
+}
+
+#[test]
+fn a_mark_that_a_crash_left_half_done_is_finished() {
+    tell("idle, disk IMGB - active, spare unused, shown IMGA active");
 }

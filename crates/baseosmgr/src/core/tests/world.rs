@@ -472,10 +472,6 @@ fn keep<T>(map: &mut BTreeMap<String, T>, key: &str, value: Option<T>) {
     };
 }
 
-pub(super) fn drained() -> ProceedReason {
-    ProceedReason::Complete { skip: String::new() }
-}
-
 impl World {
     pub(super) fn status(&self) -> Option<NodeDrainStatus> {
         if let Some(Event::Drain(status)) = self.levels.get(&Level::Drain) { *status } else { None }
