@@ -22,6 +22,7 @@ fn stories(text: &str) -> impl Iterator<Item = (&str, Vec<&str>)> {
 /// Plays each of these stories, on a bench of its own.
 fn play(text: &str) {
     for (name, steps) in stories(text) {
+        println!("{name}");
         let mut bench = start(steps[0]);
         for (nth, step) in steps.iter().enumerate().skip(1) {
             run(&mut bench, step, &format!("{name}, step {nth}: {step}"));
@@ -101,8 +102,9 @@ fn run(bench: &mut Bench, step: &str, what: &str) {
             bench.hear(Event::Wish(DeviceCommand { ours: true, ..wish(&all) }));
         }
         ["controller", word] => {
-            use ConfigGetStatus::{Fail, ReadSaved, Success, TemporaryFail};
-            bench.contact(named(&[Fail, ReadSaved, Success, TemporaryFail], Some(word)));
+            use ConfigGetStatus::{Fail, Never, ReadSaved, Stranger, Success, TemporaryFail};
+            let all = [Fail, Never, ReadSaved, Stranger(9), Success, TemporaryFail];
+            bench.contact(named(&all, Some(word)));
         }
         ["certificates", "refused"] => {
             let contact = ConfigGetStatus::Success;
@@ -133,7 +135,14 @@ fn run(bench: &mut Bench, step: &str, what: &str) {
         ["vault", "opening"] => drop(bench.hear(Event::Vault(Vault::Opening))),
         ["vault", "open"] => drop(bench.hear(Event::Vault(Vault::Open))),
         ["vault", "silent"] => drop(bench.hear(Event::Vault(Vault::Silent))),
-        ["vault", "shut"] => drop(bench.hear(Event::Vault(Vault::Shut(vec![])))),
+        ["vault", "shut", ..] => {
+            let indexes = words[2..].iter().map(|it| it.parse().unwrap()).collect();
+            bench.hear(Event::Vault(Vault::Shut(indexes)));
+        }
+        ["fallback", "limit", _] => {
+            let fallback = Duration::from_secs(number(2));
+            bench.hear(Event::Waits(Waits { fallback, ..Waits::default() }));
+        }
         ["space", "unknown"] => drop(bench.hear(Event::Space(None))),
         ["space", _] => drop(bench.hear(Event::Space(Some(number(1))))),
         ["zedkube", "holds", "at", _] => {
@@ -155,6 +164,12 @@ fn run(bench: &mut Bench, step: &str, what: &str) {
         ["shows", ..] => assert_eq!(flags(&bench.status()), rest(1).trim_matches('-'), "{what}"),
         ["published", _] => assert_eq!(bench.published().len().to_string(), words[1], "{what}"),
         ["says", _, ..] => assert_eq!(bench.said(&rest(2)).to_string(), words[1], "{what}"),
+        ["skipped", "nothing"] => assert_eq!(bench.said("drain skipped: "), 0, "{what}"),
+        ["skipped", ..] => {
+            let told = |it: &Effect| is_said(it, "drain skipped: ") && is_said(it, &rest(1));
+            let told = bench.done.iter().filter(|(_, it)| told(it)).count();
+            assert_eq!((told, bench.said("drain skipped: ")), (1, 1), "{what}");
+        }
         ["at", _, "says", ..] => {
             let told = bench.done.iter().find(|(_, it)| is_said(it, &rest(3)));
             assert_eq!(told.map(|it| it.0), Some(number(1)), "{what}");
@@ -288,6 +303,53 @@ fn b5_a_device_without_partitions_waits_for_none_of_them() {
         "fresh, controller Success, heard drain, heard applications, published 0, heard partitions, shows -, wait 60
         says 0 without word from, command reboot, wait 60, device 120 reboot RebootCmd",
     );
+}
+
+#[test]
+fn each_limit_restarts_the_device_at_its_time_and_says_which_drain_is_skipped() {
+    play(
+        "
+        a week without controller
+          idle, controller Fail, wait 604860, device 604860 reboot Disconnect, maintenance never
+          skipped Exceeded outage for controller connectivity 604800 by 0 seconds; rebooting without a drain. No
+
+        the same outside of clusters
+          idle, drain NotSupported None, controller Fail, wait 604860, device 604860 reboot Disconnect, skipped nothing
+
+        an image in test
+          in test, controller Fail, wait 360, device 360 reboot Fallback, maintenance never
+          skipped Exceeded fallback outage for controller connectivity 300 by 0 seconds; rebooting without a drain. No
+
+        a controller that stays
+          in test, controller Success, wait 6048000, device -, skipped nothing, maintenance never
+
+        no controller from the start
+          fresh, runs IMGA inprogress, heard applications, wait 360, device 360 reboot Fallback
+          skipped Exceeded fallback outage for controller connectivity 300 by 0 seconds; rebooting without a drain. No
+
+        a limit that comes later
+          in test, controller Fail, wait 100, fallback limit 60, wait 60, device 160 reboot Fallback
+          skipped Exceeded fallback outage for controller connectivity 60 by 40 seconds; rebooting without a drain. No
+
+        a vault that stays shut
+          in test, vault shut 4 8 9, wait 360, device 360 reboot VaultFailure, maintenance never
+          skipped Exceeded time for vault to be ready 300 by 0 seconds; possibly mismatching PCR indexes [4 8 9]
+          skipped rebooting without a drain. No
+    ",
+    );
+    for word in ["Success", "TemporaryFail"] {
+        tell(&format!(
+            "in test, controller Fail, wait 299, controller {word}, controller Fail, wait 360
+            device 659 reboot Fallback, maintenance never, skipped 300 by 0 seconds; rebooting without a drain. No"
+        ));
+    }
+    // A saved config or silence is no controller.
+    for word in ["Never", "Fail", "ReadSaved", "Stranger(9)"] {
+        tell(&format!(
+            "in test, controller {word}, wait 200, controller {word}, wait 160
+            device 360 reboot Fallback, maintenance never, skipped 300 by 0 seconds; rebooting without a drain. No"
+        ));
+    }
 }
 
 #[test]
