@@ -87,11 +87,18 @@ fn timed<T>(all: &[(u64, T)], of: impl Fn(&T) -> String) -> String {
     all.iter().map(|(at, it)| format!("{at} {}", of(it))).collect::<Vec<_>>().join("; ")
 }
 
+/// A step of a story, or what holds then.
 fn run(bench: &mut Bench, step: &str, what: &str) {
     let words: Vec<&str> = step.split(' ').collect();
-    let rest = |from: usize| words[from..].join(" ");
+    if !does(bench, &words) {
+        holds(bench, &words, what);
+    }
+}
+
+/// Whether it is a step.
+fn does(bench: &mut Bench, words: &[&str]) -> bool {
     let number = |at: usize| words[at].parse::<u64>().unwrap();
-    match words[..] {
+    match *words {
         ["wait", _] => bench.wait(number(1)),
         ["command", ..] => {
             let all: Vec<_> = words[1..].iter().map(|it| operation(it)).collect();
@@ -101,10 +108,10 @@ fn run(bench: &mut Bench, step: &str, what: &str) {
             let all: Vec<_> = words[2..].iter().map(|it| operation(it)).collect();
             bench.hear(Event::Wish(DeviceCommand { ours: true, ..wish(&all) }));
         }
-        ["controller", word] => {
+        ["controller", said] => {
             use ConfigGetStatus::{Fail, Never, ReadSaved, Stranger, Success, TemporaryFail};
             let all = [Fail, Never, ReadSaved, Stranger(9), Success, TemporaryFail];
-            bench.contact(named(&all, Some(word)));
+            bench.contact(named(&all, Some(said)));
         }
         ["certificates", "refused"] => {
             let contact = ConfigGetStatus::Success;
@@ -114,20 +121,20 @@ fn run(bench: &mut Bench, step: &str, what: &str) {
                 ..DeviceCommand::default()
             }));
         }
-        ["application", key, word] => drop(bench.hear(application(key, word == "runs"))),
+        ["application", key, said] => drop(bench.hear(application(key, said == "runs"))),
         ["heard", "applications"] => drop(bench.hear(Event::Heard(RequiredReading::Applications))),
         ["heard", "partitions"] => drop(bench.hear(Event::Heard(RequiredReading::Partitions))),
         ["heard", "drain"] => drop(bench.hear(Event::Heard(RequiredReading::Drain))),
         ["spare", state] => drop(bench.partition("IMGB", state, false)),
         ["runs", label, state] => drop(bench.partition(label, state, true)),
         ["runs", label, state, "taken"] => drop(bench.hear(partition(label, state, true, true))),
-        ["took", word, operated] => {
+        ["took", asked, operated] => {
             let outcome = match operated {
                 "machine" => Ok(Took::Machine),
                 "stand-in" => Ok(Took::StandIn),
                 refused => Err(refused.to_owned()),
             };
-            bench.hear(Event::Operated { operation: operation(word), outcome });
+            bench.hear(Event::Operated { operation: operation(asked), outcome });
         }
         ["drain", status, by] => {
             bench.drain(named(DrainStatus::NAMED, Some(status)), named(Requester::NAMED, Some(by)));
@@ -151,6 +158,15 @@ fn run(bench: &mut Bench, step: &str, what: &str) {
         }
         ["zedkube", "goes"] => answer(bench, OutageVerdict::Go, |_| {}),
         ["late"] => bench.now = bench.now + Duration::from_secs(60),
+        _ => return false,
+    }
+    true
+}
+
+fn holds(bench: &Bench, words: &[&str], what: &str) {
+    let rest = |from: usize| words[from..].join(" ");
+    let number = |at: usize| words[at].parse::<u64>().unwrap();
+    match *words {
         ["did", ..] => assert_eq!(timed(&bench.kinds(), |it| (*it).to_owned()), rest(1), "{what}"),
         ["last", ..] => {
             let all = bench.kinds();
@@ -192,25 +208,22 @@ fn run(bench: &mut Bench, step: &str, what: &str) {
         ["passed", _] => {
             assert_eq!(bench.verdicts().iter().filter(|it| it.2).count().to_string(), words[1], "{what}");
         }
-        ["verdict", _, label, word] => {
-            let verdict = Some((number(1), label.to_owned(), word == "passed"));
+        ["verdict", _, label, said] => {
+            let verdict = Some((number(1), label.to_owned(), said == "passed"));
             assert_eq!(bench.verdicts().pop(), verdict, "{what}");
         }
         ["asks", "nothing"] => assert!(!bench.kinds().iter().any(|it| it.1 == "question"), "{what}"),
         ["asks", kind] => assert_eq!(format!("{:?}", question(bench).kind), kind, "{what}"),
         ["held", "for", ..] => {
-            assert!(question(bench).held.contains(&rest(2)), "{what}: {:?}", question(bench))
+            assert!(question(bench).held.contains(&rest(2)), "{what}: {:?}", question(bench));
         }
         ["next", ..] => {
-            assert!(question(bench).next_step.contains(&rest(1)), "{what}: {:?}", question(bench))
+            assert!(question(bench).next_step.contains(&rest(1)), "{what}: {:?}", question(bench));
         }
         ["not", "held"] => assert_eq!(question(bench).held, "", "{what}"),
         ["journal", ..] => {
-            let reasons = bench.done.iter().filter_map(|(_, it)| match it {
-                Effect::Journal(resumed) => Some(resumed.order.reason.as_str()),
-                _ => None,
-            });
-            assert!(reasons.last().unwrap().contains(&rest(1)), "{what}: {:?}", bench.done);
+            let of = |it: &Effect| matches!(it, Effect::Journal(it) if it.order.reason.contains(&rest(1)));
+            assert!(bench.done.iter().any(|(_, it)| of(it)), "{what}: {:?}", bench.done);
         }
         _ => panic!("{what}: no such step"),
     }
