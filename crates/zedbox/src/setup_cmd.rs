@@ -67,7 +67,7 @@ fn wanted(options: &SetupCommand, before: &Value, set: &[(String, String)]) -> a
     let real = "--device: systemd (a reboot is real) or record (it is only written down)";
     let device = device.map_or_else(|| answer(real, None), Ok)?;
     let mut admin = options.admin.clone();
-    if admin.is_none() && !options.kubeconfig.exists() {
+    if admin.is_none() && !options.kubeconfig().exists() {
         let file = "--admin: kubeconfig of an administrator, as /etc/rancher/k3s/k3s.yaml, or nothing";
         admin = Some(answer(file, Some(""))?).filter(|it| !it.is_empty()).map(PathBuf::from);
     }
@@ -88,7 +88,7 @@ async fn set_up(options: &SetupCommand) -> anyhow::Result<Exit> {
     let text = String::from_utf8(text).with_context(|| format!("read {}", settings_at.display()))?;
     let set = settings::values(&options.root)?;
     let (members, device, admin) = wanted(options, &before, &set)?;
-    let kubeconfig = std::path::absolute(&options.kubeconfig)?.display().to_string();
+    let kubeconfig = std::path::absolute(options.kubeconfig())?.display().to_string();
     let lines = [("device", &device), ("kubeconfig", &kubeconfig)];
     let old = |name: &str| set.iter().find(|it| it.0 == name).map(|it| json!(it.1));
     let differs = (members.iter().map(|(at, new)| (*at, before.pointer(at).cloned(), new.clone())))
@@ -196,11 +196,11 @@ async fn make_access(options: &SetupCommand, admin: &Path) -> anyhow::Result<()>
         to.write_all(text.as_bytes()).with_context(doing)?;
     }
     ensure!(applied.wait().with_context(doing)?.success(), "{}; it failed, as it says above", doing());
-    if options.kubeconfig.exists() && !options.replace {
+    if options.kubeconfig().exists() && !options.replace {
         return Ok(());
     }
     let make = KubeconfigCommand {
-        to: options.kubeconfig.clone(),
+        to: options.kubeconfig(),
         kubeconfig: Some(admin.to_owned()),
         server: options.server.clone(),
         days: 365,
@@ -213,13 +213,14 @@ async fn make_access(options: &SetupCommand, admin: &Path) -> anyhow::Result<()>
 ///
 /// Errors: what is open, and what to do.
 async fn look_at_node(options: &SetupCommand, config: &mut Value, is_new: bool) -> Result<(), String> {
-    let file = options.kubeconfig.display();
-    if !options.kubeconfig.exists() {
+    let file = options.kubeconfig();
+    if !file.exists() {
+        let file = file.display();
         return Err(format!("there is no kubeconfig {file}: setup again with --admin FILE, or {BY_HAND}"));
     }
     let node = NodeName::parse(&text_at(config, NAME).to_lowercase().replace('_', "-"))
         .map_err(|why| format!("{why}; name another --node"))?;
-    match nodes::own(&ApiClient::from_kubeconfig(&options.kubeconfig), &node, text_at(config, DEVICE)).await {
+    match nodes::own(&ApiClient::from_kubeconfig(file), &node, text_at(config, DEVICE)).await {
         Err(Error::WrongNode { label, .. }) if is_new && label.parse::<uuid::Uuid>().is_ok() => {
             put(config, DEVICE, json!(label));
         }

@@ -1,12 +1,9 @@
 //! `zedbox kubeconfig`, `zedbox role` and `zedbox notify` as typed: files written, their readers, and places without a token.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Output};
-use std::thread;
+use std::process::Command;
 
 use kubeapi::ApiClient;
 use kubeapi::connect::account;
@@ -16,15 +13,14 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use topics::DrainStatus;
 
+use crate::drain_cmd::node::{Ended, has};
+use crate::{serve, skipped};
+
 const TOKEN: &str = "eyJhbGciOi.tok3n.c2ln";
 
-fn zedbox(dir: &TempDir, words: &[&str]) -> Output {
+fn zedbox(dir: &TempDir, line: &str) -> Ended {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
-    command.args(words).current_dir(dir).env_remove("KUBECONFIG").output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
+    Ended::of(command.args(line.split(' ')).current_dir(dir).env_remove("KUBECONFIG"))
 }
 
 fn authority() -> String {
@@ -35,21 +31,7 @@ fn authority() -> String {
 /// An API server with this answer to one request, and its administrator's kubeconfig.
 fn place(code: u16, answer: Value) -> TempDir {
     use base64::Engine as _;
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = format!("http://{}", listener.local_addr().unwrap());
-    thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).unwrap();
-            head.extend(byte);
-        }
-        let body = answer.to_string();
-        let head =
-            format!("HTTP/1.1 {code} x\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
-        stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
-    });
+    let server = format!("http://{}", serve(move |nth, _| (nth == 0).then(|| (code, answer.to_string()))));
     let dir = tempfile::tempdir().unwrap();
     let ca = base64::engine::general_purpose::STANDARD.encode(authority());
     let admin = json!({
@@ -72,17 +54,13 @@ fn made(path: &Path) -> Value {
 fn x4_a_kubeconfig_is_made_of_a_service_account_and_its_token_is_in_the_file_alone() {
     let granted = json!({ "status": { "token": TOKEN, "expirationTimestamp": "2027-03-14T09:41:00Z" } });
     let dir = place(201, granted);
-    let words =
-        ["kubeconfig", "--kubeconfig", "admin", "--to", "agents", "--server", "https://10.0.0.1:6443"];
-    let ended = zedbox(&dir, &[&words[..], &["--log", "trace"]].concat());
-    let said = text(&[ended.stdout, ended.stderr].concat());
-    assert!(ended.status.success(), "{said}");
+    let told =
+        zedbox(&dir, "kubeconfig --kubeconfig admin --to agents --server https://10.0.0.1:6443 --log trace")
+            .ends(0);
+    let said = format!("{}{}", told.out, told.err);
     assert!(!said.contains("tok3n") && !said.contains("of-the-admin"), "{said}");
-    assert!(
-        said.contains("agents: system:serviceaccount:kube-system:pillar-rs at https://10.0.0.1:6443"),
-        "{said}"
-    );
-    assert!(said.contains("until 2027-03-14 09:41:00 UTC"), "{said}");
+    let of = "agents: system:serviceaccount:kube-system:pillar-rs at https://10.0.0.1:6443";
+    has(&said, &[of, "until 2027-03-14 09:41:00 UTC"]);
     let file = made(&dir.path().join("agents"));
     assert_eq!(file["users"][0]["user"], json!({ "token": TOKEN }));
     assert_eq!(file["clusters"][0]["cluster"]["server"], "https://10.0.0.1:6443");
@@ -96,22 +74,17 @@ fn x4_what_keeps_a_kubeconfig_from_being_made_is_named_with_what_to_type() {
     let missing =
         json!({ "kind": "Status", "code": 404, "reason": "NotFound", "message": "no such account" });
     let dir = place(404, missing);
-    let ended = zedbox(&dir, &["kubeconfig", "--kubeconfig", "admin", "--to", "agents"]);
-    let said = text(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(1));
-    assert!(
-        said.contains("`zedbox role --service-account kube-system/pillar-rs | kubectl apply -f -`"),
-        "{said}"
-    );
+    let make = "kubeconfig --kubeconfig admin --to agents";
+    zedbox(&dir, make)
+        .ends(1)
+        .warns(&["`zedbox role --service-account kube-system/pillar-rs | kubectl apply -f -`"]);
     assert!(!dir.path().join("agents").exists());
-    let granted = json!({ "status": { "token": TOKEN } });
-    let ended = zedbox(&place(201, granted), &["kubeconfig", "--kubeconfig", "admin", "--to", "agents"]);
     // This test's server has no TLS.
-    assert!(text(&ended.stderr).contains("an address as https://10.0.0.1:6443 is needed (--server)"));
-    let ended = zedbox(&dir, &["kubeconfig", "--kubeconfig", "nobody", "--to", "agents"]);
-    assert!(text(&ended.stderr).contains("check that nobody exists"), "{}", text(&ended.stderr));
-    let ended = zedbox(&dir, &["kubeconfig", "--to", "agents", "--token-file", "t"]);
-    assert_eq!(ended.status.code(), Some(2));
+    let granted = json!({ "status": { "token": TOKEN } });
+    let needed = "an address as https://10.0.0.1:6443 is needed (--server)";
+    zedbox(&place(201, granted), make).warns(&[needed]);
+    zedbox(&dir, "kubeconfig --kubeconfig nobody --to agents").warns(&["check that nobody exists"]);
+    zedbox(&dir, "kubeconfig --to agents --token-file t").ends(2);
 }
 
 #[test]
@@ -121,20 +94,19 @@ fn x4_a_kubeconfig_is_made_of_files_and_printed_when_that_is_asked_for() {
     put("token", &format!("{TOKEN}\n"));
     put("ca", &authority());
     put("agents", "older");
-    let from = ["--token-file", "token", "--ca", "ca", "--server", "https://k:6443"];
-    let make = |to: &str| zedbox(&dir, &[&["kubeconfig", "--to", to][..], &from].concat());
-    let ended = make("agents");
-    assert!(ended.status.success() && !text(&ended.stdout).contains("tok3n"), "{}", text(&ended.stderr));
+    let make = |to: &str| {
+        zedbox(&dir, &format!("kubeconfig --to {to} --token-file token --ca ca --server https://k:6443"))
+    };
+    make("agents").ends(0).lacks(&["tok3n"]);
     let file = made(&dir.path().join("agents"));
     assert_eq!(file["users"][0]["user"]["token"], TOKEN);
-    let printed: Value = serde_json::from_slice(&make("-").stdout).unwrap();
-    assert_eq!(printed, file);
+    assert_eq!(make("-").json(), file);
     put("token", "-----BEGIN PRIVATE KEY-----\nsecret\n");
-    let said = text(&make("agents").stderr);
-    assert!(said.contains("token: it holds no token in one line") && !said.contains("secret"), "{said}");
+    let told = make("agents").warns(&["token: it holds no token in one line"]);
+    assert!(!told.err.contains("secret"), "{told:?}");
     put("token", TOKEN);
     put("ca", "none");
-    assert!(text(&make("agents").stderr).contains("ca: it holds no certificate"));
+    make("agents").warns(&["ca: it holds no certificate"]);
 }
 
 #[test]
@@ -144,31 +116,26 @@ fn x3_a_test_message_is_posted_and_the_address_is_not_shown() {
     let gateway = admin.pointer("/clusters/0/cluster/server").unwrap().as_str().unwrap();
     let settings = format!("notify = \"{gateway}/s3cr3t\"\n");
     store::replace(&dir.path().join("etc/zedbox/zedbox.toml"), settings.as_bytes()).unwrap();
-    let words = ["notify", "test", "--root", ".", "--log", "trace"];
+    let words = "notify test --root . --log trace";
     // The gateway answers once.
     for (code, words_of) in [(0, "Posted a test message to 127.0.0.1."), (1, "post to 127.0.0.1: ")] {
-        let ended = zedbox(&dir, &words);
-        let said = text(&[ended.stdout, ended.stderr].concat());
-        assert_eq!(ended.status.code(), Some(code), "{said}");
+        let told = zedbox(&dir, words).ends(code);
+        let said = format!("{}{}", told.out, told.err);
         assert!(said.contains(words_of) && !said.contains("s3cr3t"), "{said}");
     }
     fs::remove_file(dir.path().join("etc/zedbox/zedbox.toml")).unwrap();
-    let said = text(&zedbox(&dir, &words).stderr);
-    assert!(said.contains("zedbox.toml names none, as notify = "), "{said}");
+    zedbox(&dir, words).warns(&["zedbox.toml names none, as notify = "]);
 }
 
 /// By `zedbox setup`, on a server started for this: another one may have roles of these names.
 #[tokio::test]
 async fn x4_a_kubeconfig_of_zedbox_and_its_roles_are_enough_for_a_whole_drained_reboot_on_a_real_server() {
     let Some(cluster) = Cluster::of_environment().await else {
-        writeln!(std::io::stderr(), "skipped on a real API server: {SKIPPED}").unwrap();
-        return;
+        return skipped(SKIPPED);
     };
     let Some(admin) = cluster.admin() else {
-        writeln!(std::io::stderr(), "skipped: the server of KUBECONFIG may have these roles already")
-            .unwrap();
         cluster.tear_down().await;
-        return;
+        return skipped("the server of KUBECONFIG may have these roles already");
     };
     let dir = tempfile::tempdir().unwrap();
     store::replace(&dir.path().join("admin"), admin.as_bytes()).unwrap();
@@ -177,8 +144,7 @@ async fn x4_a_kubeconfig_of_zedbox_and_its_roles_are_enough_for_a_whole_drained_
          127.0.0.1/8 --device record --node {}",
         cluster.device_name()
     );
-    let made = zedbox(&dir, &words.split(' ').collect::<Vec<_>>());
-    assert!(made.status.success(), "{}", text(&made.stderr));
+    zedbox(&dir, &words).ends(0);
 
     // The file renews its own token, for the whole reboot below, and no other.
     let file = dir.path().join("agents");

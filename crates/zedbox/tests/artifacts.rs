@@ -3,13 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{Write as _, stderr};
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
-use agent::Clock;
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::process::{Pid, Signal, kill_process};
 use scenarios::{Cluster, World};
@@ -17,26 +15,28 @@ use serde_json::Value;
 use tempfile::TempDir;
 use xtask::dist::{self, DistOptions};
 
-use crate::KilledChild;
+use crate::drain_cmd::node::{has, top};
+use crate::{KilledChild, TOO_LONG, in_time, is_here, skipped};
 
 const ZEDBOX: &str = env!("CARGO_BIN_EXE_zedbox");
-/// A test that waits so long has failed.
-const TOO_LONG: Duration = Duration::from_secs(60);
 const SETTINGS: &str = "etc/zedbox/zedbox.toml";
 
 fn folder() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// Packs `program` into `out`; returns the path of its package.
-fn pack(program: &Path, version: &str, out: &Path) -> PathBuf {
-    let options = DistOptions {
+fn of(program: &Path, version: Option<&str>, out: &Path) -> DistOptions {
+    DistOptions {
         target: "x86_64-unknown-linux-gnu".to_owned(),
         out: Some(out.to_owned()),
         program: Some(program.to_owned()),
-        package_version: Some(version.to_owned()),
-    };
-    let made = dist::run(&options).unwrap();
+        package_version: version.map(str::to_owned),
+    }
+}
+
+/// Packs `program` into `out`; returns the path of its package.
+fn pack(program: &Path, version: &str, out: &Path) -> PathBuf {
+    let made = dist::run(&of(program, Some(version), out)).unwrap();
     let is_package = |it: &PathBuf| it.extension().is_some_and(|ext| ext == "deb");
     made.into_iter().map(|(path, _)| path).find(is_package).unwrap()
 }
@@ -62,14 +62,6 @@ fn said(ended: &Output) -> String {
     String::from_utf8_lossy(&[&ended.stdout[..], &ended.stderr].concat()).into_owned()
 }
 
-pub(crate) fn is_here(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok()
-}
-
-pub(crate) fn skipped(why: &str) {
-    stderr().write_all(format!("skipped: {why}\n").as_bytes()).unwrap();
-}
-
 /// A program that only prints its version.
 fn small(folder: &TempDir) -> PathBuf {
     let path = folder.path().join("program");
@@ -88,13 +80,8 @@ fn x5_packed_into_two_folders_a_program_gives_the_same_bytes_and_their_sums_and_
     assert!(first == second, "{:?} {:?}", first.keys(), second.keys());
     // Again in the same place; but not over something else.
     assert_eq!(pack(&small(&dir), "0.1.0", &two), package);
-    let options = DistOptions {
-        target: "x86_64-unknown-linux-gnu".to_owned(),
-        out: Some(dir.path().to_owned()),
-        program: Some(small(&dir)),
-        package_version: None,
-    };
-    assert!(format!("{:#}", dist::run(&options).unwrap_err()).contains("it holds other files"));
+    let refused = dist::run(&of(&small(&dir), None, dir.path())).unwrap_err();
+    has(&format!("{refused:#}"), &["it holds other files"]);
     let sums = run(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(&one));
     assert_eq!(sums.lines().filter(|it| it.ends_with(": OK")).count(), first.len() - 1, "{sums}");
 
@@ -126,10 +113,10 @@ fn x5_packed_into_two_folders_a_program_gives_the_same_bytes_and_their_sums_and_
 #[test]
 #[ignore = "builds the image twice, each time with all that it is linked with"]
 fn x5_the_program_itself_built_in_two_folders_has_the_same_bytes() {
-    let (top, dir) = (Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap(), folder());
+    let dir = folder();
     let [one, two] = ["one", "a/longer/name"].map(|name| {
         let (sources, out) = (dir.path().join(name), dir.path().join(format!("made-{}", name.len())));
-        run(Command::new("git").args(["clone", "--quiet"]).arg(top).arg(&sources));
+        run(Command::new("git").args(["clone", "--quiet"]).arg(top()).arg(&sources));
         let mut dist = Command::new("cargo");
         dist.args(["run", "--locked", "--package", "xtask", "--", "dist", "--out"]).arg(&out);
         run(dist.current_dir(&sources).env("CARGO_TARGET_DIR", sources.join("target")));
@@ -173,7 +160,7 @@ fn x5_the_list_of_contents_names_what_is_linked_and_nothing_of_tests_or_of_the_d
 #[test]
 fn x4_the_package_holds_all_that_a_person_needs_and_nothing_of_this_machine() {
     if !is_here("dpkg-deb") {
-        return skipped("there is no dpkg-deb to open the package with");
+        return;
     }
     let dir = folder();
     let (out, at) = (dir.path().join("out"), dir.path().join("system"));
@@ -207,15 +194,11 @@ fn x4_the_package_holds_all_that_a_person_needs_and_nothing_of_this_machine() {
     assert_eq!(text("DEBIAN/conffiles"), format!("/{SETTINGS}\n"));
     if is_here("lintian") {
         assert_eq!(run(Command::new("lintian").arg("--allow-root").arg(&package)), "");
-    } else {
-        skipped("there is no lintian: the package is looked at without it");
     }
     let overrides = text("usr/share/lintian/overrides/zedbox");
     let reasons = overrides.lines().step_by(2).all(|it| it.starts_with("# ") && it.ends_with('.'));
-    assert!(
-        reasons && overrides.lines().skip(1).step_by(2).all(|it| it.starts_with("zedbox: ")),
-        "{overrides}"
-    );
+    let are_ours = overrides.lines().skip(1).step_by(2).all(|it| it.starts_with("zedbox: "));
+    assert!(reasons && are_ours, "{overrides}");
     let copyright = text("usr/share/doc/zedbox/copyright");
     assert!(!copyright.contains("Grant of Copyright License"), "Debian has the Apache License");
     for (path, (_, bytes)) in &files {
@@ -240,7 +223,7 @@ fn x4_the_package_holds_all_that_a_person_needs_and_nothing_of_this_machine() {
 
     let bash = text("usr/share/bash-completion/completions/zedbox");
     assert!(bash.contains("--if-blocked") && bash.contains("kubeconfig"));
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().display().to_string();
+    let here = top().canonicalize().unwrap().display().to_string();
     let home = std::env::home_dir().unwrap().join(".cargo").display().to_string();
     let of_demo = "demo-agent".to_owned();
     for (path, (_, bytes)) in &files {
@@ -259,17 +242,18 @@ fn x4_the_package_holds_all_that_a_person_needs_and_nothing_of_this_machine() {
 
 #[test]
 fn x4_whoever_removes_the_package_hears_that_the_node_stays_cordoned() {
-    let prerm =
-        Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().join("crates/xtask/package/prerm");
+    let prerm = top().join("crates/xtask/package/prerm");
     let dir = folder();
     let put = |name: &str, text: &str| {
         scenarios::script(&dir.path().join(name), &format!("#!/bin/sh\n{text}\n"));
     };
     put("deb-systemd-helper", "exit 0");
     put("deb-systemd-invoke", "exit 0");
-    let trees = prerm.ancestors().nth(4).unwrap().join("run-fixtures");
     for (tree, stays) in [("drain-9-complete", true), ("drain-5-cordoned", true), ("cluster-idle", false)] {
-        put("zedbox", &format!("exec {ZEDBOX} \"$@\" --root {}", trees.join(tree).display()));
+        put(
+            "zedbox",
+            &format!("exec {ZEDBOX} \"$@\" --root {}", top().join("run-fixtures").join(tree).display()),
+        );
         let path = format!("{}:/usr/bin:/bin", dir.path().display());
         let ended = Command::new("sh").arg(&prerm).arg("remove").env("PATH", path).output().unwrap();
         let said = String::from_utf8(ended.stderr).unwrap();
@@ -388,13 +372,8 @@ async fn x4_the_package_is_installed_drains_its_node_is_upgraded_removed_and_pur
     let pid = Pid::from_child(&child);
     bare.process = Some(KilledChild(child));
     let until = async |file: &str, words: &str| {
-        let clock = Clock::new();
-        let seen = async {
-            while !fs::read_to_string(bare.path(file)).is_ok_and(|it| it.contains(words)) {
-                clock.sleep_until(Some(clock.now() + Duration::from_millis(20))).await;
-            }
-        };
-        let in_time = tokio::time::timeout(TOO_LONG, seen).await.is_ok();
+        let is = || fs::read_to_string(bare.path(file)).is_ok_and(|it| it.contains(words));
+        let in_time = in_time(TOO_LONG, is).await;
         assert!(in_time, "{file} has no {words}: {}", fs::read_to_string(&log).unwrap());
     };
     until("run/zedkube/NodeDrainStatus/global.json", "\"Status\":2").await;

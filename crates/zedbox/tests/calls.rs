@@ -6,10 +6,11 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use scenarios::{AT_ONCE, Calls, Dice, Failing, Story, World, at_once, within};
+
+use crate::is_here;
 
 const ZEDBOX: &str = env!("CARGO_BIN_EXE_zedbox");
 /// Kinds of failing calls in a run. With many more an agent takes minutes to start, since each failure restarts it.
@@ -40,19 +41,9 @@ async fn failed(whole: bool, calls: &Calls, failing: &Failing) -> usize {
     world.planted().len()
 }
 
-#[expect(clippy::explicit_write, reason = "a test that is left out says so")]
-fn has_strace() -> bool {
-    let has = Command::new("strace").arg("--version").output().is_ok();
-    if !has {
-        writeln!(std::io::stderr(), "skipped: a bad disk is planted by strace, which is not installed")
-            .unwrap();
-    }
-    has
-}
-
 #[test]
 fn seed_2_32_a_reboot_on_a_persist_area_that_takes_its_time_for_each_write_ends_right() {
-    if !has_strace() {
+    if !is_here("strace") {
         return;
     }
     within(async {
@@ -72,7 +63,7 @@ fn seed_2_32_a_reboot_on_a_persist_area_that_takes_its_time_for_each_write_ends_
 
 #[test]
 fn seed_0_08_whatever_a_reboot_does_the_agents_change_nothing_but_their_run_and_persist_areas() {
-    if !has_strace() {
+    if !is_here("strace") {
         return;
     }
     within(async {
@@ -87,9 +78,8 @@ fn seed_0_08_whatever_a_reboot_does_the_agents_change_nothing_but_their_run_and_
 }
 
 /// In `some` runs random calls, or each of them in a run of its own.
-#[expect(clippy::explicit_write, reason = "a test that is left out says so")]
 fn fails_anywhere(whole: bool, some: Option<usize>) {
-    if !has_strace() {
+    if !is_here("strace") {
         return;
     }
     let calls = within(undisturbed(whole));

@@ -2,9 +2,8 @@
 
 mod api;
 
-use std::io::{BufRead as _, BufReader, Lines, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{ChildStdout, Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -14,7 +13,8 @@ use tempfile::TempDir;
 
 use api::{Api, Nodes, is_at_rest};
 
-use crate::KilledChild;
+use crate::drain_cmd::node::{Ended, Reader, has, words};
+use crate::is_here;
 
 const NODES: [&str; 3] = ["edge-node-1", "edge-node-2", "edge-node-3"];
 /// Repetitions of a watch that ends with its `--timeout` before the drain is blocked, as on a busy machine.
@@ -28,10 +28,8 @@ const SEARCH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A running demo, and its output so far.
 struct Demo {
-    child: KilledChild,
+    told: Reader,
     dir: TempDir,
-    lines: Lines<BufReader<ChildStdout>>,
-    printed: Vec<String>,
 }
 
 impl Demo {
@@ -41,31 +39,12 @@ impl Demo {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
         command.arg("demo").arg("--dir").arg(dir.path().join("demo")).args(words);
         // Without this machine's environment.
-        command.env_clear().env("PATH", SEARCH).stdout(Stdio::piped()).stderr(errors);
-        let mut child = KilledChild(command.spawn().unwrap());
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { dir, child, lines, printed: Vec::new() }
+        let told = Reader::of(command.env_clear().env("PATH", SEARCH).stderr(errors));
+        Self { told, dir }
     }
 
     fn root(&self) -> PathBuf {
         self.dir.path().join("demo")
-    }
-
-    fn until(&mut self, words: &str) {
-        for line in self.lines.by_ref() {
-            self.printed.push(line.unwrap());
-            if self.printed.last().unwrap().contains(words) {
-                return;
-            }
-        }
-        unreachable!("the demo ended without `{words}`:\n{}", self.printed.join("\n"));
-    }
-
-    /// Reads to its end; returns its exit code.
-    fn end(&mut self) -> i32 {
-        let rest = self.lines.by_ref().map(Result::unwrap);
-        self.printed.extend(rest);
-        self.child.wait().unwrap().code().unwrap()
     }
 
     /// What it has said on standard error.
@@ -75,7 +54,7 @@ impl Demo {
 
     /// The lines with a time; wrapped ones whole.
     fn story(&self) -> Vec<String> {
-        let told = self.printed.iter().take_while(|it| !it.is_empty());
+        let told = self.told.read.iter().take_while(|it| !it.is_empty());
         let mut story: Vec<String> = Vec::new();
         for line in told {
             match line.split_once(" s  ") {
@@ -94,27 +73,27 @@ impl Demo {
     }
 
     /// Runs a printed line in a shell after `before`.
-    fn shell(&self, before: &str, line: &str) -> Output {
+    fn shell(&self, before: &str, line: &str) -> Ended {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("{before}\n{line}")]).current_dir("/");
-        shell.env_clear().env("PATH", SEARCH).env("HOME", self.dir.path()).output().unwrap()
+        Ended::of(shell.env_clear().env("PATH", SEARCH).env("HOME", self.dir.path()))
     }
 
     /// `drained`: some node was, and its history is shown.
     fn leaves_what_it_says(&self, drained: bool) {
-        let left = self.printed.iter().position(|it| it == "Left for a look:").unwrap();
-        let rest = &self.printed[left..];
+        let left = self.told.read.iter().position(|it| it == "Left for a look:").unwrap();
+        let rest = &self.told.read[left..];
         let shown = rest.iter().position(|it| it.starts_with("$ zedbox history"));
         assert_eq!(shown.is_some(), drained, "{rest:?}");
         let (looks, history) = rest.split_at(shown.unwrap_or(rest.len()));
         let lines: Vec<&str> = looks.iter().filter_map(|it| it.strip_prefix("  ")).collect();
         assert!(lines.len() == 4 && lines[3].contains(" demo --keep "), "{looks:?}");
         for line in &lines[..3] {
-            if line.starts_with("jq ") && !found("jq") {
+            if line.starts_with("jq ") && !is_here("jq") {
                 continue;
             }
             let ended = self.shell("", line);
-            assert!(ended.status.success() && !ended.stdout.is_empty(), "{line}: {ended:?}");
+            assert!(ended.code == 0 && !ended.out.is_empty(), "{line}: {ended:?}");
         }
         // The printed history is the one on disk.
         let history: Vec<&String> = history.iter().collect();
@@ -122,49 +101,24 @@ impl Demo {
         let heads = history.iter().filter(|it| it.starts_with("$ zedbox "));
         for (head, block) in heads.zip(blocks) {
             let line = head.strip_prefix("$ ").unwrap();
-            let ended = self.shell(&format!("PATH={}/bin:$PATH", self.root().display()), line);
-            let now = String::from_utf8(ended.stdout).unwrap();
+            let now = self.shell(&format!("PATH={}/bin:$PATH", self.root().display()), line).out;
             let then: Vec<&str> = block.iter().map(|it| it.as_str()).collect();
             assert_eq!(then.join("\n").trim_end(), now.trim_end(), "{line}");
         }
-        let checked =
-            Command::new(env!("CARGO_BIN_EXE_zedbox")).arg("check").arg(self.root()).output().unwrap();
-        assert!(checked.status.success(), "{checked:?}");
+        Ended::of(Command::new(env!("CARGO_BIN_EXE_zedbox")).arg("check").arg(self.root())).ends(0);
     }
 
-    /// The state of a node's drain: exit code and text.
-    fn status(&self, node: &str) -> (i32, String) {
-        let ended = Command::new(env!("CARGO_BIN_EXE_zedbox"))
-            .args(["status", "--root"])
-            .arg(self.root().join(node))
-            .output()
-            .unwrap();
-        (ended.status.code().unwrap(), String::from_utf8(ended.stdout).unwrap())
+    /// The state of a node's drain.
+    fn status(&self, node: &str) -> Ended {
+        let mut status = Command::new(env!("CARGO_BIN_EXE_zedbox"));
+        Ended::of(status.args(["status", "--root"]).arg(self.root().join(node)))
     }
-}
-
-/// Whether a program is installed; prints when it is not.
-fn found(program: &str) -> bool {
-    let found = SEARCH.split(':').any(|it| Path::new(it).join(program).exists());
-    if !found {
-        writeln!(
-            std::io::stderr(),
-            "skipped: {program} is not installed, its printed lines are not run by it"
-        )
-        .unwrap();
-    }
-    found
-}
-
-/// Wrapped text in one line.
-fn unwrapped(lines: &[String]) -> String {
-    lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Runs a scenario: its story is `told`, a sentence for each, which contains those words.
 fn scenario(words: &[&str], told: &[&str], counter: u32) -> Demo {
     let mut demo = Demo::start(words);
-    assert_eq!(demo.end(), 0, "{}\n{}", demo.printed.join("\n"), demo.errors());
+    assert_eq!(demo.told.end(), 0, "{}\n{}", demo.told.read.join("\n"), demo.errors());
     assert_eq!(demo.errors(), "");
     let story = demo.story();
     assert!(story.len() <= SENTENCES && story.len() == told.len(), "{}: {story:#?}", story.len());
@@ -178,11 +132,9 @@ fn scenario(words: &[&str], told: &[&str], counter: u32) -> Demo {
     }
     let machines = if words.contains(&"site-stop") { NODES.len() } else { 1 };
     for node in NODES.iter().take(machines).filter(|it| demo.root().join(it).exists()) {
-        let (code, status) = demo.status(node);
-        assert_eq!(code, 0, "{node}: {status}");
-        assert!(status.starts_with("IN SERVICE"), "{node}: {status}");
-        let executed =
-            std::fs::read_to_string(demo.root().join(node).join("persist/status/rebootConfig")).unwrap();
+        demo.status(node).ends(0).begins("IN SERVICE");
+        let file = demo.root().join(node).join("persist/status/rebootConfig");
+        let executed = std::fs::read_to_string(file).unwrap();
         assert!(executed.contains(&format!("\"Counter\":{counter},")), "{node}: {executed}");
     }
     demo.leaves_what_it_says(!words.contains(&"site-stop"));
@@ -190,7 +142,7 @@ fn scenario(words: &[&str], told: &[&str], counter: u32) -> Demo {
 }
 
 fn counts(demo: &Demo, what: &str) -> usize {
-    demo.printed.iter().filter(|it| it.ends_with(&format!(" s until {what}"))).count()
+    demo.told.read.iter().filter(|it| it.ends_with(&format!(" s until {what}"))).count()
 }
 
 #[test]
@@ -223,12 +175,10 @@ fn x1_a_failed_drain_keeps_the_machine_up_and_the_next_one_lets_it_reboot() {
         "edge-node-1 is healthy again",
     ];
     let demo = scenario(&["--scenario", "failed-drain"], &told, 7);
-    assert!(counts(&demo, "the drain is given up") > 0, "{:?}", demo.printed);
-    let text = unwrapped(&demo.printed);
+    assert!(counts(&demo, "the drain is given up") > 0, "{:?}", demo.told.read);
+    let text = words(&demo.told.read.join(" "));
     let (_, history) = text.split_once("$ zedbox ").unwrap();
-    assert!(
-        history.contains("COMPLETE (9), drained, verified") && history.contains("FAILEDDRAIN (8), gave up")
-    );
+    has(history, &["COMPLETE (9), drained, verified", "FAILEDDRAIN (8), gave up"]);
 }
 
 #[test]
@@ -243,7 +193,7 @@ fn x1_an_os_update_waits_for_its_drain_and_the_new_image_runs() {
         "Version 14.5.1-lts-kubevirt-amd64 has held, and is kept",
     ];
     let demo = scenario(&["--scenario", "os-update"], &told, 6);
-    assert!(counts(&demo, "the new version is kept") >= 4, "{:?}", demo.printed);
+    assert!(counts(&demo, "the new version is kept") >= 4, "{:?}", demo.told.read);
 }
 
 #[test]
@@ -291,21 +241,16 @@ fn x1_virtual_machines_move_before_their_node_reboots() {
 fn x1_a_demo_has_one_to_five_nodes_or_says_why_not() {
     for nodes in ["1", "2", "5"] {
         let mut demo = Demo::start(&["--nodes", nodes]);
-        assert_eq!(demo.end(), 0, "{nodes}: {}", demo.printed.join("\n"));
+        assert_eq!(demo.told.end(), 0, "{nodes}: {}", demo.told.read.join("\n"));
         let story = demo.story();
         assert!(story[0].starts_with(&format!("{nodes} node")), "{story:?}");
         assert!(story[3].ends_with(&format!(" its budget requires {nodes} of {nodes}.")), "{story:?}");
         assert!(story[7].starts_with("edge-node-1 is healthy again"), "{story:?}");
     }
-    for (words, why) in [
-        (
-            ["--nodes", "1", "--scenario", "moving-machines"],
-            "a machine moves to another node; use --nodes 2 or more",
-        ),
-        (["--nodes", "6", "--scenario", "reboot"], "6 is not in 1..=5"),
-    ] {
-        let mut demo = Demo::start(&words);
-        assert_ne!(demo.end(), 0);
+    let other = "a machine moves to another node; use --nodes 2 or more";
+    for (nodes, scenario, why) in [("1", "moving-machines", other), ("6", "reboot", "6 is not in 1..=5")] {
+        let mut demo = Demo::start(&["--nodes", nodes, "--scenario", scenario]);
+        assert_ne!(demo.told.end(), 0);
         assert!(demo.errors().contains(why), "{}", demo.errors());
     }
 }
@@ -344,21 +289,21 @@ struct Kept {
 impl Kept {
     fn start(scenario: &str) -> Self {
         let mut demo = Demo::start(&["--keep", "--scenario", scenario]);
-        demo.until("Ctrl-C ends the demo");
-        let (first, items) = guide(&demo.printed);
+        demo.told.until("Ctrl-C ends the demo");
+        let (first, items) = guide(&demo.told.read);
         let (setup, looks): (Vec<String>, Vec<String>) =
             first.into_iter().partition(|it| it.starts_with("cd ") || it.starts_with("export "));
         let looks = looks.into_iter().filter(|it| it.starts_with("kubectl ")).collect();
         let api = Api::of(&demo.root().join("edge-node-1/run/.kube/k3s/k3s.yaml"));
         assert_eq!(items.len(), 5, "what to try");
-        Self { setup: setup.join("\n"), looks, items, api, kubectl: found("kubectl"), demo }
+        Self { setup: setup.join("\n"), looks, items, api, kubectl: is_here("kubectl"), demo }
     }
 
     /// Types the lines of the things to try with these titles.
     fn try_all(&self, titles: &[&str]) {
         for title in titles {
             let item = self.items.iter().find(|it| it.title.contains(title));
-            self.try_it(item.unwrap_or_else(|| panic!("no `{title}` in {:?}", self.demo.printed)));
+            self.try_it(item.unwrap_or_else(|| panic!("no `{title}` in {:?}", self.demo.told.read)));
         }
     }
 
@@ -366,9 +311,8 @@ impl Kept {
         if line.contains("kubectl ") && !self.kubectl {
             return (0, self.api.stands_in(line));
         }
-        let ended = self.demo.shell(&self.setup, line);
-        let said = [ended.stdout, ended.stderr].map(|it| String::from_utf8(it).unwrap()).concat();
-        (ended.status.code().unwrap(), said)
+        let Ended { code, out, err } = self.demo.shell(&self.setup, line);
+        (code, out + &err)
     }
 
     /// A line with `--timeout`: on a busy machine the drain may be in progress then (3), and blocked (4) later.
@@ -387,7 +331,7 @@ impl Kept {
             let blocked = text.contains(" --timeout ")
                 && (line.contains(" --timeout ") || line.contains("zedbox status"));
             let (code, said) = if blocked { self.until_blocked(line) } else { self.run(line) };
-            let flat = said.split_whitespace().collect::<Vec<_>>().join(" ");
+            let flat = words(&said);
             // The machine's own disk may be nearly full; `doctor` is right to warn then.
             let is_disk = line.contains("zedbox doctor")
                 && flat.contains("/persist has ")
@@ -430,15 +374,15 @@ impl Kept {
 
     /// Ends it, and passes on its output.
     fn end(mut self) -> String {
-        kill_process(Pid::from_child(&self.demo.child), Signal::INT).unwrap();
-        assert_eq!(self.demo.end(), 0);
+        kill_process(Pid::from_child(&self.demo.told.child), Signal::INT).unwrap();
+        assert_eq!(self.demo.told.end(), 0);
         for node in NODES {
-            let (code, status) = self.demo.status(node);
+            let status = self.demo.status(node).ends(0).out;
             let stopped = status.lines().any(|it| it.starts_with("zedkube ") && it.contains("not running"));
-            assert!(code == 0 && stopped, "{node}: {code} {status}");
+            assert!(stopped, "{node}: {status}");
         }
         self.demo.leaves_what_it_says(true);
-        unwrapped(&self.demo.printed)
+        words(&self.demo.told.read.join(" "))
     }
 }
 
@@ -447,7 +391,7 @@ fn x1_a_cluster_that_is_kept_drains_as_its_printed_lines_say() {
     let kept = Kept::start("reboot");
     let demo = &kept.demo;
     let root = demo.root().display().to_string();
-    for line in demo.printed.iter().filter(|it| !it.contains(&root)) {
+    for line in demo.told.read.iter().filter(|it| !it.contains(&root)) {
         assert!(line.chars().count() <= 80, "{line}");
     }
     assert!(kept.setup.contains("export KUBECONFIG="), "{}", kept.setup);
@@ -456,12 +400,8 @@ fn x1_a_cluster_that_is_kept_drains_as_its_printed_lines_say() {
         assert_eq!(code, 0, "{line}: {said}");
         assert!(NODES.iter().all(|it| said.contains(it)), "{line}: {said}");
     }
-    let pages: Vec<&str> = demo
-        .printed
-        .iter()
-        .flat_map(|it| it.split_whitespace())
-        .filter(|it| it.starts_with("http://"))
-        .collect();
+    let printed = demo.told.read.iter().flat_map(|it| it.split_whitespace());
+    let pages: Vec<&str> = printed.filter(|it| it.starts_with("http://")).collect();
     assert_eq!(pages.len(), 3, "{pages:?}");
     for (page, node) in pages.iter().zip(NODES) {
         let (status, body) = api::get(page);
@@ -508,8 +448,8 @@ fn x1_machines_of_a_cluster_that_is_kept_move_when_their_node_is_drained() {
 #[test]
 fn x1_agents_of_a_demo_end_with_it_however_it_ends() {
     let mut demo = Demo::start(&["--keep", "--scenario", "moving-machines"]);
-    demo.until("Ctrl-C ends the demo");
-    demo.child.kill().unwrap();
+    demo.told.until("Ctrl-C ends the demo");
+    demo.told.child.kill().unwrap();
     let (sender, ended) = mpsc::channel();
     let locks = NODES.map(|it| demo.root().join(it).join("run/zedkube/NodeDrainStatus.lock"));
     std::thread::spawn(move || {
@@ -528,16 +468,13 @@ fn x1_ctrl_c_in_the_middle_of_a_scenario_leaves_the_tree_and_says_how_to_continu
     for words in
         ["3 nodes run a shop", "asks for a drain: NodeDrainRequest {2,", "NodeDrainStatus 5 Cordoned"]
     {
-        demo.until(words);
+        demo.told.until(words);
     }
-    kill_process(Pid::from_child(&demo.child), Signal::INT).unwrap();
-    assert_eq!(demo.end(), 0, "{}", demo.printed.join("\n"));
-    let text = unwrapped(&demo.printed);
-    assert!(
-        text.contains("Stopped; what was written last stays") && text.contains("demo --keep --dir"),
-        "{text}"
-    );
+    kill_process(Pid::from_child(&demo.told.child), Signal::INT).unwrap();
+    assert_eq!(demo.told.end(), 0, "{}", demo.told.read.join("\n"));
+    let text = words(&demo.told.read.join(" "));
+    has(&text, &["Stopped; what was written last stays", "demo --keep --dir"]);
     // The drain is unchanged.
     assert!(!text.contains("COMPLETE (9)"), "{text}");
-    assert!(matches!(demo.status("edge-node-1").0, 3 | 4));
+    assert!(matches!(demo.status("edge-node-1").code, 3 | 4));
 }

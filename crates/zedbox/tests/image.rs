@@ -2,27 +2,23 @@
 //! reference's processes; its log, signals and touch file.
 
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
-use agent::Clock;
 use pubsub::{TopicRoot, store};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use topics::GoTime;
 
-use crate::KilledChild;
+use crate::drain_cmd::node::Ended;
+use crate::{KilledChild, TOO_LONG, in_time, serve, skipped};
 
 const ZEDBOX: &str = env!("CARGO_BIN_EXE_zedbox");
-/// A test that waits so long has failed.
-const TOO_LONG: Duration = Duration::from_secs(60);
 const LOG: &str = "log";
 const SETTINGS: &str = "etc/zedbox/zedbox.toml";
 
@@ -66,14 +62,9 @@ impl Device {
     }
 
     async fn until(&self, file: &str, words: &str) -> String {
-        let clock = Clock::new();
         // A growing log causes no event before its writer ends.
-        let seen = async {
-            while !(self.topic_root.path(file).exists() && self.text(file).contains(words)) {
-                clock.sleep_until(Some(clock.now() + Duration::from_millis(20))).await;
-            }
-        };
-        let in_time = tokio::time::timeout(TOO_LONG, seen).await.is_ok();
+        let is = || self.topic_root.path(file).exists() && self.text(file).contains(words);
+        let in_time = in_time(TOO_LONG, is).await;
         assert!(in_time, "{file} has no {words}:\n{}\n{}", self.text(file), self.text(LOG));
         self.text(file)
     }
@@ -98,10 +89,7 @@ pub(crate) fn put_program(root: &Path, at: &str) -> Result<(), String> {
         let place = root.join(to);
         fs::create_dir_all(place.parent().unwrap()).unwrap();
         if from != ZEDBOX || fs::hard_link(from, &place).is_err() {
-            assert!(
-                Command::new("cp").arg(from).arg(place).status().unwrap().success(),
-                "cannot copy {from}"
-            );
+            assert!(Command::new("cp").arg(from).arg(place).status().unwrap().success(), "copy {from}");
         }
     }
     Ok(())
@@ -118,8 +106,7 @@ fn furnish(root: &Path) {
 #[tokio::test]
 async fn e1_a_link_without_arguments_runs_on_slash_beside_a_go_zedbox() {
     if !rustix::process::geteuid().is_root() {
-        writeln!(std::io::stderr(), "skipped: only root may change the root of a process").unwrap();
-        return;
+        return skipped("only root may change the root of a process");
     }
     for (agent, topic) in
         [("zedkube", "zedkube/NodeDrainStatus/global.json"), ("nodeagent", "nodeagent.touch")]
@@ -134,11 +121,8 @@ async fn e1_a_link_without_arguments_runs_on_slash_beside_a_go_zedbox() {
             device.put(file, &go);
         }
         let mut command = Command::new("chroot");
-        command
-            .arg(device.root.path())
-            .arg(format!("/opt/zededa/bin/{agent}"))
-            .env_clear()
-            .env("PATH", "/usr/sbin");
+        command.arg(device.root.path()).arg(format!("/opt/zededa/bin/{agent}"));
+        command.env_clear().env("PATH", "/usr/sbin");
         let pid = device.start(command);
         device.until(&format!("run/{topic}"), "").await;
         device.until(&format!("run/{agent}.touch"), "").await;
@@ -161,17 +145,14 @@ fn e1_words_go_before_variables_and_variables_before_the_file() {
         command.arg("nodeagent").arg("--root").arg(device.root.path());
         command.envs(variable.map(|it| ("ZEDBOX_DEVICE", it)));
         command.args(word.into_iter().flat_map(|it| ["--device", it]));
-        let Output { status, stderr, .. } = command.output().unwrap();
-        assert_eq!(status.code(), Some(1));
-        String::from_utf8(stderr).unwrap()
+        Ended::of(&mut command).ends(1)
     };
     for (variable, word, wins) in [
         (None, None, "/no/file cannot"),
         (Some("exec:/no/variable"), None, "/no/variable cannot"),
         (Some("exec:/no/variable"), Some("exec:/no/word"), "/no/word cannot"),
     ] {
-        let said = named(variable, word);
-        assert!(said.contains(wins), "{variable:?} {word:?}: {said}");
+        named(variable, word).warns(&[wins]);
     }
 }
 
@@ -180,9 +161,7 @@ fn a_settings_file_with_a_fault_starts_nothing_and_each_line_says_so_as_json_und
     let device = Device::new();
     device.put(SETTINGS, "devise = \"systemd\"\n\nlog = \"loud\"\n");
     let mut command = Command::new(device.link("zedkube"));
-    let Output { status, stderr, .. } = command.arg("--root").arg(device.root.path()).output().unwrap();
-    assert_eq!(status.code(), Some(2));
-    let log = String::from_utf8(stderr).unwrap();
+    let log = Ended::of(command.arg("--root").arg(device.root.path())).ends(2).err;
     let lines = lines(&log);
     assert_eq!(lines.iter().map(|it| &it["line"]).collect::<Vec<_>>(), [&json!(1), &json!(3), &Value::Null]);
     assert!(lines[0]["msg"].as_str().unwrap().ends_with("expected device, found devise"), "{log}");
@@ -194,17 +173,13 @@ fn a_settings_file_with_a_fault_starts_nothing_and_each_line_says_so_as_json_und
 #[test]
 fn what_keeps_the_program_from_starting_is_said_in_the_form_of_the_log_and_by_its_agent() {
     let device = Device::new();
-    let said = |command: &mut Command, code| {
-        let Output { status, stderr, stdout } = command.output().unwrap();
-        assert_eq!(status.code(), Some(code));
-        (String::from_utf8(stderr).unwrap(), String::from_utf8(stdout).unwrap())
-    };
     let path = device.link("zedkube");
     let link = || Command::new(&path);
     let root = device.root.path();
     // Words and variables.
-    let bad =
-        |command: &mut Command| said(command.arg("--root").arg(root).env("ZEDBOX_DEVICE", "magic"), 2).0;
+    let bad = |command: &mut Command| {
+        Ended::of(command.arg("--root").arg(root).env("ZEDBOX_DEVICE", "magic")).ends(2).err
+    };
     let log = bad(&mut link());
     let json = lines(&log);
     assert_eq!((json.len(), &json[0]["level"], &json[0]["source"]), (1, &json!("error"), &json!("zedkube")));
@@ -217,13 +192,13 @@ fn what_keeps_the_program_from_starting_is_said_in_the_form_of_the_log_and_by_it
     ] {
         assert!(log.starts_with("<3>zedbox: invalid value 'magic'") && log.lines().count() == 1, "{log}");
     }
-    let log = said(link().arg("--unknown"), 2).0;
+    let log = Ended::of(link().arg("--unknown")).ends(2).err;
     assert!(lines(&log)[0]["msg"].as_str().unwrap().starts_with("unexpected argument '--unknown'"), "{log}");
-    let (log, shown) = said(link().arg("--help"), 0);
-    assert!(log.is_empty() && shown.contains("Usage: "), "{log}{shown}");
+    Ended::of(link().arg("--help")).done().says(&["Usage: "]);
     // The settings file.
     device.put(SETTINGS, "devise = \"systemd\"\n");
-    let of = |words: [&str; 3]| said(Command::new(ZEDBOX).args(words).arg("--root").arg(root), 2).0;
+    let of =
+        |words: [&str; 3]| Ended::of(Command::new(ZEDBOX).args(words).arg("--root").arg(root)).ends(2).err;
     let log = of(["run", "--log-format", "journald"]);
     assert!(log.lines().count() == 2 && log.lines().all(|it| it.starts_with("<3>zedbox: ")), "{log}");
     assert!(lines(&of(["nodeagent", "--log-format", "json"])).iter().all(|it| it["source"] == "nodeagent"));
@@ -279,63 +254,42 @@ async fn e3_a_level_of_the_command_line_stays() {
     device.until(LOG, "SIGTERM: leaving").await;
 }
 
-/// A server with these answers, one per connection, the last one for good; returns its address.
-fn server(answers: &'static [&'static str]) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    std::thread::spawn(move || {
-        for (at, stream) in listener.incoming().enumerate() {
-            let mut stream = stream.unwrap();
-            let mut head = Vec::new();
-            let mut byte = [0];
-            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() > 0 {
-                head.push(byte[0]);
-            }
-            assert!(head.starts_with(b"GET /status HTTP/1.1\r\n"));
-            let body = answers.get(at).or(answers.last()).unwrap();
-            write!(
-                stream,
-                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-                body.len()
-            )
-            .unwrap();
-        }
-    });
-    address
-}
-
 #[test]
 fn join_waits_for_a_server_of_this_cluster_and_its_exit_code_says_what_came_of_it() {
     const CLUSTER: &str = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
     let device = Device::new();
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/EdgeNodeClusterConfig");
-    let wait = |words: &[&str]| {
+    let wait = |words: &str| {
         let mut command = Command::new(ZEDBOX);
-        command.args(["join", "wait", "--root"]).arg(device.root.path()).args(words);
-        let Output { status, stdout, stderr } = command.output().unwrap();
-        (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+        command.args(["join", "wait", "--root"]).arg(device.root.path()).args(words.split(' '));
+        Ended::of(&mut command)
     };
-    let ready = server(&["", "cluster:x", "cluster:6ba7b810-9dad-11d1-80b4-00c04fd430c8"]);
-    let (code, out, said) = wait(&["--server", &ready, "--cluster", CLUSTER]);
-    assert_eq!((code, out), (0, format!("cluster:{CLUSTER}\n")), "{said}");
-    assert!(said.contains("no server of a cluster yet") && said.contains("it says `cluster:x`"), "{said}");
-    let (code, _, said) = wait(&["--server", &server(&["cluster:x"]), "--cluster", CLUSTER, "--limit", "0"]);
-    assert!(code == 4 && said.contains("check --server"), "{code} {said}");
+    // One answer after another, the last one for good.
+    let server = |answers: Vec<String>| {
+        serve(move |nth, head| {
+            assert!(head.starts_with("GET /status HTTP/1.1\r\n"));
+            Some((200, answers.get(nth).or(answers.last())?.clone()))
+        })
+    };
+    let this = format!("cluster:{CLUSTER}");
+    let ready = server(vec![String::new(), "cluster:x".to_owned(), this.clone()]);
+    let told = wait(&format!("--server {ready} --cluster {CLUSTER}")).ends(0);
+    assert_eq!(told.out, format!("{this}\n"));
+    told.warns(&["no server of a cluster yet", "it says `cluster:x`"]);
+    let other = server(vec!["cluster:x".to_owned()]);
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let (code, _, said) = wait(&["--server", &closed, "--cluster", CLUSTER, "--limit", "0"]);
-    assert!(code == 3 && said.contains("is not ready after 0 s"), "{code} {said}");
-    let (code, ..) = wait(&["--server", "http://x"]);
-    assert_eq!(code, 2);
+    for (server, code, why) in [(other, 4, "check --server"), (closed, 3, "is not ready after 0 s")] {
+        wait(&format!("--server {server} --cluster {CLUSTER} --limit 0")).ends(code).warns(&[why]);
+    }
+    wait("--server http://x").ends(2);
     // Without --cluster the node's own config decides.
-    let (code, _, said) = wait(&["--server", &ready, "--limit", "0"]);
-    assert!(code == 3 && said.contains("names no cluster yet"), "{code} {said}");
+    let own = format!("--server {ready} --limit 0");
+    wait(&own).ends(3).warns(&["names no cluster yet"]);
     let config = fs::read_dir(golden).unwrap().map(|it| fs::read_to_string(it.unwrap().path()).unwrap());
     let config = config.into_iter().find(|it| it.contains("\"Valid\":true")).unwrap();
-    let own = serde_json::from_str::<Value>(&config).unwrap();
-    let own = own["ClusterID"]["UUID"].as_str().unwrap();
+    let its = serde_json::from_str::<Value>(&config).unwrap();
     device.put("run/zedagent/EdgeNodeClusterConfig/global.json", &config);
-    let (code, _, said) = wait(&["--server", &ready, "--limit", "0"]);
-    assert!(code == 4 && said.contains(own), "{code} {said}");
+    wait(&own).ends(4).warns(&[its["ClusterID"]["UUID"].as_str().unwrap()]);
 }
 
 #[tokio::test]

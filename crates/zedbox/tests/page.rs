@@ -6,7 +6,6 @@ mod states;
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,6 +15,7 @@ use states::{STATES, State};
 use topics::{NodeState, go_json};
 
 use crate::drain_cmd::node::top;
+use crate::skipped;
 
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// All pictures of docs/pages.md together; whoever clones the repository has them.
@@ -137,8 +137,7 @@ addEventListener('load',()=>{const all={};for(const f of document.querySelectorA
 #[test]
 fn x2_in_a_browser_each_state_fits_a_phone_and_a_screen_and_can_be_read_in_light_and_dark() {
     let Some(browser) = browser() else {
-        writeln!(std::io::stderr(), "skipped in a browser: none of {BROWSERS:?} is installed").unwrap();
-        return;
+        return skipped(&format!("none of {BROWSERS:?} is installed"));
     };
     let dir = tempfile::tempdir().unwrap();
     for state in STATES {

@@ -34,9 +34,9 @@ pub(crate) struct SetupCommand {
     /// Name of the Node [default: that of this machine].
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
-    /// Kubeconfig of the agents.
-    #[arg(long, value_name = "FILE", default_value = "/etc/zedbox/kubeconfig")]
-    pub(crate) kubeconfig: PathBuf,
+    /// Kubeconfig of the agents [default: <root>/etc/zedbox/kubeconfig].
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
     /// Kubeconfig of an administrator: `kubectl` applies the roles with it, and a missing kubeconfig of the agents is made.
     #[arg(long, value_name = "FILE")]
     pub(crate) admin: Option<PathBuf>,
@@ -46,4 +46,10 @@ pub(crate) struct SetupCommand {
     /// Replace what is there and says otherwise.
     #[arg(long)]
     pub(crate) replace: bool,
+}
+
+impl SetupCommand {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.kubeconfig.clone().unwrap_or_else(|| self.root.join("etc/zedbox/kubeconfig"))
+    }
 }

@@ -1,12 +1,12 @@
 //! Lines of `jq` over a file of a node: each works on the fixture trees, or, where none has the file, on its
 //! topic's samples.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::{Shown, shown};
-use crate::drain_cmd::node::top;
+use crate::drain_cmd::node::{Ended, top};
+use crate::is_here;
 
 fn folders(folder: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(top().join(folder)).unwrap();
@@ -30,30 +30,25 @@ fn samples(path: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn every_jq_line_of_the_documents_answers_on_the_fixture_trees_or_the_samples() {
-    if Command::new("jq").arg("--version").stdout(Stdio::null()).status().is_err() {
-        writeln!(std::io::stderr(), "skipped: jq is not installed; `apt-get install jq` brings it").unwrap();
+    if !is_here("jq") {
         return;
     }
     // A reader of a pipe belongs to the line before it.
-    let lines: Vec<(Shown, String)> = shown()
-        .into_iter()
-        .filter(|it| it.is_of("jq"))
-        .filter_map(|it| {
-            let file =
-                it.words().into_iter().find(|it| it.starts_with("/run/") || it.starts_with("/persist/"))?;
-            Some((it, file))
-        })
-        .collect();
+    let of_file = |it: Shown| {
+        let file =
+            it.words().into_iter().find(|it| it.starts_with("/run/") || it.starts_with("/persist/"))?;
+        Some((it, file))
+    };
+    let lines: Vec<(Shown, String)> =
+        shown().into_iter().filter(|it| it.is_of("jq")).filter_map(of_file).collect();
     assert!(lines.len() >= 12, "the documents show {} jq lines", lines.len());
     for (it, file) in lines {
         let samples = samples(Path::new(&file));
         assert!(!samples.is_empty(), "{it}: neither a fixture tree nor a sample has {file}");
         for sample in samples {
             let here = it.text.replace(&file, &sample.display().to_string());
-            let output = Command::new("sh").args(["-c", &here]).output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(output.status.success(), "{it}\non {}: {said}", sample.display());
-            assert!(!output.stdout.is_empty(), "{it}\non {}: no output", sample.display());
+            let told = Ended::of(Command::new("sh").args(["-c", &here]));
+            assert!(told.code == 0 && !told.out.is_empty(), "{it}\non {}: {told:?}", sample.display());
         }
     }
 }

@@ -1,16 +1,16 @@
 //! Lines of `kubectl`: each is run by `kubectl` on an embedded cluster with the named objects.
 
-use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use kubesim::{Sim, SimConfig};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use super::{Shown, shown, words};
 use crate::drain_cmd::node::top;
+use crate::is_here;
 
 /// Placeholders in lines, and their objects in the cluster.
 const FOR: [(&str, &str); 6] = [
@@ -31,12 +31,8 @@ async fn cluster() -> Sim {
     for nth in 1..=3 {
         sim.add_node(&format!("edge-node-{nth}"), &format!("uuid-{nth}"));
     }
-    for kind in ["deployment", "stateful set"] {
-        match kind {
-            "deployment" => sim.add_deployment("shop", "web", 1),
-            _ => sim.add_stateful_set("shop", "web", 2),
-        }
-    }
+    sim.add_deployment("shop", "web", 1);
+    sim.add_stateful_set("shop", "web", 2);
     for budget in ["web", "db"] {
         sim.add_budget("shop", budget, "db", &json!({ "maxUnavailable": 1 }));
     }
@@ -78,22 +74,14 @@ async fn cluster() -> Sim {
     assert!(sim.edit("nodes", "", "edge-node-1", |node| {
         node["status"]["conditions"].as_array_mut().unwrap().extend(proved.as_array().unwrap().clone());
     }));
-    let ready = |name: &'static str| {
-        let sim = sim.clone();
-        async move {
-            sim.until("pods", |pods| {
-                pods.iter().any(|pod| {
-                    pod["metadata"]["name"].as_str().unwrap().starts_with(name)
-                        && pod["status"]["phase"] == "Running"
-                })
-            })
-            .await;
-        }
+    let runs = |pod: &Value, name: &str| {
+        pod["metadata"]["name"].as_str().unwrap().starts_with(name) && pod["status"]["phase"] == "Running"
     };
-    tokio::select! {
-        _ = futures::future::join3(ready("web-1"), ready("virt-launcher-db"), ready("mounting")) => sim,
-        () = tokio::time::sleep(PATIENCE) => panic!("the cluster is not there: {:#?}", sim.list("pods")),
-    }
+    let names = ["web-1", "virt-launcher-db", "mounting"];
+    let ready = |pods: &[Value]| names.iter().all(|name| pods.iter().any(|pod| runs(pod, name)));
+    let in_time = tokio::time::timeout(PATIENCE, sim.until("pods", ready)).await.is_ok();
+    assert!(in_time, "the cluster is not there: {:#?}", sim.list("pods"));
+    sim
 }
 
 /// Why the line fails, on a cluster of its own.
@@ -116,21 +104,9 @@ async fn refused(text: String) -> Option<String> {
     (!ended.status.success()).then(|| String::from_utf8_lossy(&ended.stderr).into_owned())
 }
 
-fn kubectl_is_here() -> bool {
-    let found = Command::new("kubectl").args(["version", "--client"]).output();
-    if let Err(error) = &found {
-        writeln!(
-            std::io::stderr(),
-            "skipped: kubectl cannot be run ({error}): the kubectl lines of the documents are not run by it"
-        )
-        .unwrap();
-    }
-    found.is_ok()
-}
-
 #[tokio::test]
 async fn every_kubectl_line_of_the_documents_works_on_a_cluster_that_has_what_it_names() {
-    if !kubectl_is_here() {
+    if !is_here("kubectl") {
         return;
     }
     let mut lines: Vec<Shown> = shown();
@@ -150,7 +126,7 @@ async fn every_kubectl_line_of_the_documents_works_on_a_cluster_that_has_what_it
 
 #[tokio::test]
 async fn a_wrong_verb_flag_resource_or_name_is_refused() {
-    if !kubectl_is_here() {
+    if !is_here("kubectl") {
         return;
     }
     for wrong in [

@@ -198,10 +198,7 @@ fn words(text: &str) -> Vec<String> {
 
 /// A placeholder for a value that the person knows.
 fn is_placeholder(word: &str) -> bool {
-    word.len() > 1 && word.chars().all(|it| it.is_ascii_uppercase())
-        || word == "N"
-        || word == "F"
-        || word == "S"
+    word.len() > 1 && word.chars().all(|it| it.is_ascii_uppercase()) || ["N", "F", "S"].contains(&word)
 }
 
 #[test]
@@ -235,12 +232,8 @@ fn commands_are_found_in_blocks_behind_prompts_and_in_spans() {
     ];
     assert_eq!(found, expected);
     assert_eq!(words("a 'b c' \"d\"e ''"), ["a", "b c", "de", ""]);
-    assert!(
-        ["NODE", "N", "F"].into_iter().all(is_placeholder)
-            && !["Node", "-N", "X"].into_iter().any(is_placeholder)
-    );
+    let (are, are_none) = (["NODE", "N", "F"], ["Node", "-N", "X"]);
+    assert!(are.into_iter().all(is_placeholder) && !are_none.into_iter().any(is_placeholder));
     let files: BTreeSet<PathBuf> = documents().into_iter().map(|it| it.0).collect();
-    assert!(
-        files.contains(Path::new("crates/kubesim/README.md")) && files.contains(Path::new("tests/soak.md"))
-    );
+    assert!(["crates/kubesim/README.md", "tests/soak.md"].iter().all(|it| files.contains(Path::new(it))));
 }

@@ -9,7 +9,6 @@ use clap::error::ErrorKind;
 use outage::site::record::SitePhase;
 
 use super::{Shown, files, is_placeholder, shown, top, words};
-use crate::drain_cmd::node::Ended;
 use crate::drain_cmd::place::Place;
 use crate::processes::typed;
 
@@ -146,7 +145,7 @@ const TYPED_ELSEWHERE: [(&str, &str, &str); 13] = [
         "tests/drain_cmd/plan.rs",
         "go --past preflight:backups --past preflight:clock --undo",
     ),
-    ("kubeconfig", "tests/access.rs", "\"kubeconfig\""),
+    ("kubeconfig", "tests/access.rs", "\"kubeconfig --kubeconfig admin --to agents\""),
     ("kubectl apply", "tests/setup.rs", "(\"admin: kubeconfig of an administrator\", &admin)"),
     (
         "kubectl delete pod",
@@ -154,10 +153,10 @@ const TYPED_ELSEWHERE: [(&str, &str, &str); 13] = [
         "delete pod -n tools shell --grace-period=0 --force",
     ),
     ("machines restore", "tests/drain_cmd/machines.rs", "machines(\"restore\")"),
-    ("notify test", "tests/access.rs", "\"notify\", \"test\""),
+    ("notify test", "tests/access.rs", "\"notify test --root . "),
     ("role", "src/role_cmd.rs", "x4_every_object_of_the_reference"),
     ("role --create-namespace", "src/role_cmd.rs", "printed(\" --create-namespace\")"),
-    ("setup", "tests/setup.rs", "format!(\"setup "),
+    ("setup", "tests/setup.rs", "[\"setup\", \"--root\", \".\"]"),
     ("shutdown", "tests/drain_cmd/orders/device_order.rs", "\"shutdown"),
 ];
 
@@ -361,23 +360,17 @@ fn t11_each_zedbox_line_that_the_program_says_finds_the_cluster_that_the_setting
     assert!(lines.len() > 30, "{lines:?}");
     let mut wrong = Vec::new();
     for line in &lines {
-        let mut words = words(line);
-        let name = words.remove(1);
         // A pod of the sheet, a reason, a file for the archive.
-        if name == "bundle" {
-            words.extend(["--to".to_owned(), node.path("bundle.tar.gz").display().to_string()]);
-        }
-        let mut command = node.command_of(&name, "");
-        let told = Ended::of(command.args(&words[1..]).output().unwrap());
+        let line =
+            line.replace("zedbox bundle", &format!("bundle --to {}", node.path("bundle.tar.gz").display()));
+        let told = node.drain(line.trim_start_matches("zedbox "));
         let all = format!("{} {}", told.out, told.err);
         if all.contains("k3s.yaml") || all.contains("no kubeconfig") || all.contains("find the cluster") {
             wrong.push(format!("`{line}` ends with {}: {all}", told.code));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    for (line, code) in [("lock status", 0), ("drain plan", 0), ("machines list", 0), ("site check", 0)] {
-        let (name, rest) = line.split_once(' ').unwrap();
-        let told = Ended::of(node.command_of(name, rest).output().unwrap());
-        assert_eq!(told.code, code, "{line}: {told:?}");
+    for line in ["lock status", "drain plan", "machines list", "site check"] {
+        node.drain(line).ends(0);
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use kubesim::Sim;
 use serde_json::{Value, json};
 
-use crate::drain_cmd::lock::{LEASE, add_worker, words};
-use crate::drain_cmd::node::Ended;
+use crate::drain_cmd::lock::{LEASE, add_worker};
+use crate::drain_cmd::node::{Ended, has};
 use crate::drain_cmd::place::Place;
 use crate::drain_cmd::terminal::Terminal;
 
@@ -36,22 +36,20 @@ fn place() -> Place {
 }
 
 impl Place {
-    fn failover(&self, words: &str, last: &[&str]) -> Ended {
-        let mut command = self.node.command_of("failover", words);
-        Ended::of(command.args(last).env("SUDO_USER", "field").output().unwrap())
+    fn failover(&self, line: &str) -> Ended {
+        self.node.sudo(&format!("failover {line}"))
     }
 
-    /// On a terminal of each of the widths: its rows, joined.
-    fn shown(&self, words_of: &str) -> Vec<String> {
-        let shown = WIDTHS.map(|columns| {
-            let mut terminal =
-                Terminal::of(self.node.command_of("failover", words_of), (columns, 60), &[("NO_COLOR", "1")]);
+    /// On a terminal of each of the widths.
+    fn shown(&self, line: &str) -> [String; 3] {
+        WIDTHS.map(|columns| {
+            let command = self.node.command(&format!("failover {line}"));
+            let mut terminal = Terminal::of(command, (columns, 60), &[("NO_COLOR", "1")]);
             assert_eq!(terminal.end(), 0);
             let longest = terminal.read.lines().map(|line| line.chars().count()).max();
             assert!(longest <= Some(usize::from(columns)), "{}", terminal.read);
-            words(&terminal.read)
-        });
-        shown.to_vec()
+            terminal.read
+        })
     }
 
     fn declared(&self, entries: &Value) {
@@ -81,17 +79,18 @@ fn entry(number: u32, state: &str, work: &Value) -> Value {
 fn check_says_of_each_node_what_would_run_elsewhere_and_what_would_not_and_why() {
     let place = place();
     for said in place.shown("check") {
-        for part in [
-            "if a node dies and is declared dead: node n1: no machine and no pod with a volume is on it node n2:",
-            "node n2: 1 of 2 machines and 0 of 1 pod would run elsewhere waits",
-            "waits machine shop/lab: nothing starts it again",
-            "waits pod shop/alone: nothing makes it again",
-            "warning acts on silent nodes, off or not: Longhorn, whose node-down-pod-deletion-policy is delete-statefulset-pod",
-        ] {
-            assert!(said.contains(part), "no `{part}` in {said}");
-        }
+        has(
+            &said,
+            &[
+                "if a node dies and is declared dead: node n1: no machine and no pod with a volume is on it node n2:",
+                "node n2: 1 of 2 machines and 0 of 1 pod would run elsewhere waits",
+                "waits machine shop/lab: nothing starts it again",
+                "waits pod shop/alone: nothing makes it again",
+                "warning acts on silent nodes, off or not: Longhorn, whose node-down-pod-deletion-policy is delete-statefulset-pod",
+            ],
+        );
     }
-    let shown = place.failover("check -o json", &[]).json();
+    let shown = place.failover("check -o json").json();
     assert_eq!(shown["Nodes"][0], json!({ "Node": "n1", "Work": [], "LoneVolumes": [] }));
     let work = shown["Nodes"][1]["Work"].as_array().unwrap();
     let waits: Vec<_> = work.iter().map(|it| (&it["Name"], it["Waits"] != "")).collect();
@@ -103,67 +102,52 @@ fn check_says_of_each_node_what_would_run_elsewhere_and_what_would_not_and_why()
 #[test]
 fn status_shows_each_declared_node_with_who_why_what_moved_where_and_what_waits() {
     let place = place();
-    let none = place.failover("status", &[]);
-    assert_eq!((none.code, none.err.as_str()), (0, ""));
+    let none = place.failover("status").done();
     assert_eq!(none.out, "no node is declared dead; what would run elsewhere: `zedbox failover check`\n");
-    assert_eq!(place.failover("status -o json", &[]).json(), json!({ "Declared": [] }));
+    assert_eq!(place.failover("status -o json").json(), json!({ "Declared": [] }));
     let work = json!([
         { "kind": "pod", "namespace": "shop", "name": "alone", "claims": ["data"], "afterSecs": 0 },
         { "kind": "machine", "namespace": "shop", "name": "gone", "afterSecs": 0, "waits": "nothing starts it again" },
     ]);
     place.declared(&json!([entry(1, "returned", &json!([])), entry(2, "tainted", &work)]));
     for said in place.shown("status") {
-        for part in [
-            "declared dead: 1 node node n2, number 2: out of service: Kubernetes moves its work declared by operator anna on laptop, ",
-            " ago: its supply burnt evidence its kubelet has renewed no lease for 40 s passed --although-others-act waits",
-            "waits pod shop/alone: its pod shop/alone on n2 is not gone yet",
-            "waits machine shop/gone: nothing starts it again",
-            "next step repair n2, then switch it on: in its next boot it takes pods again once it is healthy. If it never comes \
+        has(
+            &said,
+            &[
+                "declared dead: 1 node node n2, number 2: out of service: Kubernetes moves its work declared by operator anna on laptop, ",
+                " ago: its supply burnt evidence its kubelet has renewed no lease for 40 s passed --although-others-act waits",
+                "waits pod shop/alone: its pod shop/alone on n2 is not gone yet",
+                "waits machine shop/gone: nothing starts it again",
+                "next step repair n2, then switch it on: in its next boot it takes pods again once it is healthy. If it never comes \
              back: `kubectl delete node n2`",
-            "before n2, number 1: back: its taint is gone; by operator anna on laptop, ",
-        ] {
-            assert!(said.contains(part), "no `{part}` in {said}");
-        }
+                "before n2, number 1: back: its taint is gone; by operator anna on laptop, ",
+            ],
+        );
     }
-    let shown = place.failover("status -o json", &[]).json();
-    assert_eq!(
-        shown["Declared"][1]["Work"][0]["Waits"], "its pod shop/alone on n2 is not gone yet",
-        "{shown}"
-    );
+    let shown = place.failover("status -o json").json();
+    assert_eq!(shown["Declared"][1]["Work"][0]["Waits"], "its pod shop/alone on n2 is not gone yet");
     assert_eq!(place.written(), []);
 }
 
 #[test]
 fn a_word_that_lacks_something_and_one_that_was_given_before_are_refused_at_once() {
     let place = place();
-    let refused = |words: &str, reason: &str, code: i32, why: &str| {
-        let told = place.failover(words, &["--reason", reason]);
-        assert_eq!((told.code, told.out.as_str()), (code, ""), "{words}: {told:?}");
-        assert!(told.err.contains(why), "no `{why}` in {}", told.err);
-    };
-    assert_eq!(place.failover("declare n2 --powered-off", &[]).code, 2);
-    refused("declare n2", "burnt", 2, "--powered-off");
-    refused("declare n2 --powered-off", " ", 1, "the reason ");
-    refused("declare N_2 --powered-off", "burnt", 1, "as a node name");
-    refused(
-        "declare n9 --powered-off --yes",
-        "burnt",
-        1,
-        "the cluster has no node n9; check the name: `kubectl get nodes`",
-    );
-    let told = place.failover("declare n9 --powered-off -o json --reason burnt", &[]).err;
-    assert!(told.contains("declare node n9 dead: 1 reason against it, and nothing was written"), "{told}");
+    place.failover("declare n2 --powered-off").ends(2);
+    place.failover("declare n2 --reason burnt").ends(2).warns(&["--powered-off"]);
+    place.failover("declare n2 --powered-off --reason ' '").refused(&["the reason "]);
+    place.failover("declare N_2 --powered-off --reason burnt").refused(&["as a node name"]);
+    for line in ["--yes", "-o json"] {
+        place.failover(&format!("declare n9 --powered-off {line} --reason burnt")).refused(&[
+            "the cluster has no node n9; check the name: `kubectl get nodes`",
+            "declare node n9 dead: 1 reason against it, and nothing was written",
+        ]);
+    }
     place.declared(&json!([entry(3, "moved", &json!([]))]));
-    refused(
-        "declare n2 --powered-off --yes",
-        "burnt",
-        1,
-        "node n2 (number 3, moved) is declared dead already",
-    );
+    let twice = "node n2 (number 3, moved) is declared dead already";
+    place.failover("declare n2 --powered-off --yes --reason burnt").refused(&[twice]);
     place.declared(&json!("none"));
     for words in ["status", "declare n2 --powered-off --reason burnt"] {
-        let told = place.failover(words, &[]);
-        assert!(told.code == 1 && told.err.contains("pillar-rs/failover='[]'"), "{told:?}");
+        place.failover(words).ends(1).warns(&["pillar-rs/failover='[]'"]);
     }
     assert_eq!(place.written(), []);
 }

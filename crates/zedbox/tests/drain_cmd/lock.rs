@@ -6,7 +6,7 @@ use kubesim::Sim;
 use serde_json::{Value, json};
 use topics::GoTime;
 
-use crate::drain_cmd::node::Ended;
+use crate::drain_cmd::node::{Ended, holds, words};
 use crate::drain_cmd::place::Place;
 use crate::drain_cmd::readme::shown;
 use crate::drain_cmd::terminal::Terminal;
@@ -82,20 +82,9 @@ impl Place {
         );
     }
 
-    /// The program with these arguments, and more that may hold blanks.
-    pub(crate) fn lock(&self, words: &str, last: &[&str]) -> Ended {
-        let mut command = self.node.command_of("lock", words);
-        Ended::of(command.args(last).env("SUDO_USER", "field").output().unwrap())
+    pub(crate) fn lock(&self, line: &str) -> Ended {
+        self.node.sudo(&format!("lock {line}"))
     }
-
-    pub(crate) fn written(&self) -> Vec<(String, String)> {
-        let seen = self.sim.faults().requests().into_iter();
-        seen.filter(|it| it.method != "GET").map(|it| (it.method, it.uri)).collect()
-    }
-}
-
-pub(crate) fn words(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Ten and a half minutes ago, as stored and as shown.
@@ -121,21 +110,14 @@ fn turns_are_shown_with_what_each_waits_for_and_what_to_type() {
     let since = a_while_ago();
     place.turns(&since.0);
     let away = json!({ "who": "operator field on laptop", "why": "in repair", "when": since.0 }).to_string();
-    place.sim.edit("nodes", "", "n4", |it| {
-        it["metadata"]["annotations"]["pillar-rs/outage-ignore"] = away.as_str().into();
-    });
-    let told = place.lock("status", &[]);
-    assert_eq!((told.code, told.err.as_str()), (0, ""), "{told:?}");
+    place.annotate("n4", "pillar-rs/outage-ignore", &away);
+    let told = place.lock("status").done();
     assert!(told.out.lines().all(|line| line.chars().count() <= 80), "{}", told.out);
-    assert_eq!(
-        words(&shown("zedbox lock status")),
-        at_their_time(&told.out, &since),
-        "docs/operate differs:\n{}",
-        told.out
-    );
+    let printed = at_their_time(&told.out, &since);
+    assert_eq!(words(&shown("zedbox lock status")), printed, "docs/operate differs:\n{}", told.out);
     assert_eq!(place.written(), []);
 
-    let mut terminal = Terminal::of(place.node.command_of("lock", "status"), (40, 24), &[("TERM", "dumb")]);
+    let mut terminal = Terminal::of(place.node.command("lock status"), (40, 24), &[("TERM", "dumb")]);
     assert_eq!(terminal.end(), 0);
     let phone = terminal.read.replace('\r', "");
     assert!(phone.lines().all(|line| line.chars().count() <= 40), "{phone}");
@@ -146,45 +128,27 @@ fn turns_are_shown_with_what_each_waits_for_and_what_to_type() {
 fn one_node_is_explained_whether_it_holds_waits_or_neither() {
     let place = place();
     place.turns("2026-03-14T09:30:30Z");
-    let server = words(&place.lock("status --node n1", &[]).out);
-    for part in [
+    place.lock("status --node n1").says(&[
         "why node n1 waits for a turn (os-update): node n2 holds a turn",
         "next step wait until node n2 is back",
-    ] {
-        assert!(server.contains(part), "{server}");
-    }
-    let holder = words(&place.lock("status --node n2", &[]).out);
-    assert!(holder.contains("`zedbox lock release n2 --fence 7 --reason '...'`"), "{holder}");
-    let other = words(&place.lock("status --node n4", &[]).out);
-    assert!(other.contains("node n4 neither holds a turn nor waits for one"), "{other}");
-    for (name, why) in [
-        ("n9", "the cluster has no node n9; check the name with kubectl get nodes"),
-        ("N_9", "as a node name"),
-    ] {
-        let told = place.lock("status --node", &[name]);
-        assert!(told.code == 1 && told.out.is_empty() && told.err.contains(why), "{told:?}");
-    }
+    ]);
+    place.lock("status --node n2").says(&["`zedbox lock release n2 --fence 7 --reason '...'`"]);
+    place.lock("status --node n4").says(&["node n4 neither holds a turn nor waits for one"]);
+    let unknown = "the cluster has no node n9; check the name with kubectl get nodes";
+    place.lock("status --node n9").refused(&[unknown]);
+    place.lock("status --node N_9").refused(&["as a node name"]);
 
     // No holder: n4 is down, and n3 waits for that; then n1 waits for n3.
     let queue = json!([place.waiter("n1", "follower", "os-update"), place.waiter("n3", "worker", "reboot")]);
     place.lease(&[("queue", queue.to_string())]);
-    let first = words(&place.lock("status", &[]).out);
-    for part in [
-        "why node n3 waits for a turn (reboot): node n4 is cordoned; 1 may be down at once",
-        "next step once whoever has cordoned node n4 agrees: `kubectl uncordon n4`; to let others go down beside it: `zedbox lock ignore n4 --reason '...'`",
-    ] {
-        assert!(first.contains(part), "{first}");
-    }
-    place.sim.edit("nodes", "", "n4", |it| it["spec"]["unschedulable"] = json!(false));
-    let second = words(&place.lock("status --node n1", &[]).out);
-    assert!(second.contains("node n3 (worker) is before this node in the queue"), "{second}");
-    let first = words(&place.lock("status", &[]).out);
-    assert!(first.contains("nothing of other nodes prevents it"), "{first}");
+    place.lock("status").says(&["why node n3 waits for a turn (reboot): node n4 is cordoned; 1 may be down at once",
+        "next step once whoever has cordoned node n4 agrees: `kubectl uncordon n4`; to let others go down beside it: `zedbox lock ignore n4 --reason '...'`"]);
+    place.cordon("n4", false);
+    place.lock("status --node n1").says(&["node n3 (worker) is before this node in the queue"]);
+    place.lock("status").says(&["nothing of other nodes prevents it"]);
     // A member of etcd must not be ignored.
-    place.sim.edit("nodes", "", "n1", |it| it["spec"]["unschedulable"] = json!(true));
-    let server = words(&place.lock("status", &[]).out);
-    assert!(server.contains("agrees: `kubectl uncordon n1`"), "{server}");
-    assert!(!server.contains("lock ignore"), "{server}");
+    place.cordon("n1", true);
+    place.lock("status").says(&["agrees: `kubectl uncordon n1`"]).lacks(&["lock ignore"]);
 }
 
 /// Our commands in a text, as arguments.
@@ -198,97 +162,69 @@ fn what_is_printed_as_a_command_can_be_typed() {
     let place = place();
     place.turns("2026-03-14T09:30:30Z");
     for expected in ["release n2 --fence 7 --reason ...", "ignore n4 --reason ..."] {
-        let said = words(&place.lock("status", &[]).out);
+        let said = words(&place.lock("status").out);
         let found = commands(&said);
         assert_eq!(found, [expected], "{said}");
-        let told = place.lock(&found[0], &[]);
-        assert_eq!((told.code, told.err.as_str()), (0, ""), "{told:?}");
+        place.lock(&found[0]).done();
     }
-    let said = words(&place.lock("status", &[]).out);
+    let said = words(&place.lock("status").out);
     assert_eq!(commands(&said), ["ignore n4 --undo"], "{said}");
-    assert_eq!(place.lock("ignore n4 --undo", &[]).code, 0);
-    let told = place.lock("release n2 --fence 7 --reason x", &[]);
-    let next = told.err.split("look again: zedbox lock ").nth(1).unwrap_or_default();
-    assert_eq!(place.lock(next.trim(), &[]).code, 0, "{told:?}");
+    place.lock("ignore n4 --undo").ends(0);
+    let told = place.lock("release n2 --fence 7 --reason x");
+    place.lock(told.err.split("look again: zedbox lock ").nth(1).unwrap().trim()).ends(0);
 }
 
 #[test]
 fn turns_for_programs_are_one_object() {
     let place = place();
     place.turns("2026-03-14T09:30:30Z");
-    let told = place.lock("status -o json", &[]);
-    assert_eq!(told.code, 0, "{told:?}");
-    let shown = told.json();
-    let members: Vec<&String> = shown.as_object().unwrap().keys().collect();
-    let known = [
-        "Down", "Fence", "Holders", "Ignored", "Lease", "Limit", "Mode", "NextStep", "Queue", "Released",
-        "Why",
-    ];
-    assert_eq!(members, known);
-    assert_eq!((&shown["Lease"], &shown["Limit"], &shown["Fence"]), (&json!(true), &json!(1), &json!(7)));
+    let shown = place.lock("status -o json").ends(0).json();
+    let members: Vec<&str> = shown.as_object().unwrap().keys().map(String::as_str).collect();
+    let known = "Down Fence Holders Ignored Lease Limit Mode NextStep Queue Released Why";
+    assert_eq!(members.join(" "), known);
     let since = "2026-03-14T09:30:30Z";
     let holder = json!({
         "Node": "n2", "NodeUID": place.uid("n2"), "Op": "reboot", "Counter": 3, "Phase": "drained", "Fence": 7,
         "Server": false, "Since": since,
     });
-    assert_eq!(shown["Holders"], json!([holder]));
     // Workers go first.
-    let queue: Vec<_> =
-        shown["Queue"].as_array().unwrap().iter().map(|it| (&it["Place"], &it["Node"])).collect();
-    assert_eq!(queue, [(&json!(1), &json!("n3")), (&json!(2), &json!("n1"))]);
-    assert_eq!(shown["Queue"][0]["WaitsFor"], json!(["n2", "n4"]));
-    assert_eq!(
-        shown["Down"][1],
-        json!({ "Node": "n4", "Server": false, "Fence": null, "Why": "node n4 is cordoned" })
+    holds(
+        &shown,
+        &json!({
+            "Lease": true, "Limit": 1, "Fence": 7, "Holders": [holder], "Mode": null, "Ignored": [],
+            "/Queue/0/Place": 1, "/Queue/0/Node": "n3", "/Queue/0/WaitsFor": ["n2", "n4"],
+            "/Queue/1/Place": 2, "/Queue/1/Node": "n1", "/Queue/2": null, "/Released/0/When": since,
+            "/Down/1": { "Node": "n4", "Server": false, "Fence": null, "Why": "node n4 is cordoned" },
+        }),
     );
-    assert_eq!(shown["Released"][0]["When"], since);
-    assert_eq!((&shown["Mode"], &shown["Ignored"]), (&Value::Null, &json!([])));
 
     place.lease(&[("mode", json!({ "id": "op-1", "kind": "shutdown" }).to_string())]);
-    let mode = place.lock("status -o json", &[]).json();
+    let mode = place.lock("status -o json").json();
     assert_eq!(mode["Mode"], json!({ "ID": "op-1", "Kind": "shutdown" }));
-    let text = words(&place.lock("status", &[]).out);
-    assert!(
-        text.starts_with("the whole-cluster operation shutdown (op-1) is in progress: no turn is granted"),
-        "{text}"
-    );
+    let headline = "the whole-cluster operation shutdown (op-1) is in progress: no turn is granted";
+    place.lock("status").begins(headline);
 }
 
 #[test]
 fn without_a_lease_no_node_holds_or_waits() {
     let place = place();
-    let told = place.lock("status", &[]);
-    assert_eq!((told.code, told.err.as_str()), (0, ""));
-    assert!(told.out.starts_with("no node holds or waits for a turn\n"), "{}", told.out);
-    assert!(words(&told.out).contains("down node n4 is cordoned next step nothing"), "{}", told.out);
-    let shown = place.lock("status -o json", &[]).json();
-    assert_eq!(
-        (&shown["Lease"], &shown["Holders"], &shown["Queue"]),
-        (&json!(false), &json!([]), &json!([]))
-    );
+    let told = place.lock("status").done().says(&["down node n4 is cordoned next step nothing"]);
+    told.begins("no node holds or waits for a turn\n");
+    let shown = place.lock("status -o json").json();
+    holds(&shown, &json!({ "Lease": false, "Holders": [], "Queue": [] }));
     assert_eq!(place.written(), []);
 }
 
 #[test]
 fn a_record_that_cannot_be_used_is_named_with_what_to_type_and_nothing_is_written() {
     let place = place();
-    for (key, text, why) in [
-        ("version", "2", "has format 2, newer than 1"),
-        (
-            "holders",
-            "{",
-            "kubectl -n eve-kube-app annotate --overwrite lease pillar-rs-outage pillar-rs/outage-holders='[]'",
-        ),
-    ] {
+    let empty =
+        "kubectl -n eve-kube-app annotate --overwrite lease pillar-rs-outage pillar-rs/outage-holders='[]'";
+    for (key, text, why) in [("version", "2", "has format 2, newer than 1"), ("holders", "{", empty)] {
         place.lease(&[(key, text.to_owned())]);
         for command in ["status", "status -o json", "release n2 --fence 7 --reason x", "limit 2"] {
-            let told = place.lock(command, &[]);
-            assert_eq!((told.code, told.out.as_str()), (1, ""), "{command}: {told:?}");
-            assert!(
-                told.err.starts_with("zedbox lock: failed to ") && told.err.contains(why),
-                "{}",
-                told.err
-            );
+            let told = place.lock(command).refused(&[why]);
+            assert!(told.err.starts_with("zedbox lock: failed to "), "{told:?}");
         }
     }
     assert_eq!(place.written(), []);
@@ -298,9 +234,8 @@ fn a_record_that_cannot_be_used_is_named_with_what_to_type_and_nothing_is_writte
 fn a_cluster_that_does_not_answer_and_wrong_words_are_told_apart() {
     let place = place();
     place.sim.faults().script("GET", LEASE, 1, kubesim::ScriptedFault::status(403, "Forbidden"));
-    let told = place.lock("status", &[]);
-    assert!(told.code == 1 && told.err.contains("zedbox role"), "{told:?}");
+    place.lock("status").ends(1).warns(&["zedbox role"]);
     for words in ["limit 0", "release n2 --reason x", "ignore n2", ""] {
-        assert_eq!(place.lock(words, &[]).code, 2, "{words}");
+        place.lock(words).ends(2);
     }
 }

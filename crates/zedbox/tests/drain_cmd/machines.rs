@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::drain_cmd::node::{Ended, Node};
 use crate::drain_cmd::place::Place;
@@ -31,7 +31,7 @@ fn place() -> Place {
 
 impl Place {
     fn machines(&self, words: &str) -> Ended {
-        Ended::of(self.node.command_of("machines", words).output().unwrap())
+        self.node.drain(&format!("machines {words}"))
     }
 
     fn strategies(&self) -> Vec<String> {
@@ -43,39 +43,29 @@ impl Place {
 #[test]
 fn machines_that_drains_have_stopped_are_listed_and_started_again_by_hand() {
     let place = place();
-    let told = place.machines("list -o json");
-    assert_eq!(told.code, 0, "{told:?}");
-    let all: Value = serde_json::from_str(&told.out).unwrap();
+    let all = place.machines("list -o json").ends(0).json();
     let of = |name: &str, node: &str| json!({ "Name": name, "Node": node, "Was": "Always" });
     assert_eq!(all, json!([of("shop/db", "n1"), of("shop/till", "n9")]));
     assert_eq!(place.strategies(), ["Halted", "Halted", "Halted"], "a list writes nothing");
-    let told = place.machines("restore --node nosuch");
-    assert!(told.code == 1 && told.out.is_empty() && told.err.contains("without --node"), "{told:?}");
+    place.machines("restore --node nosuch").refused(&["without --node"]);
     assert_eq!(place.strategies(), ["Halted", "Halted", "Halted"]);
-    let told = place.machines("restore --node n9");
-    assert!(
-        told.code == 0 && told.out.contains("shop/till: by the drain of node n9, was Always"),
-        "{told:?}"
-    );
+    place.machines("restore --node n9").ends(0).says(&["shop/till: by the drain of node n9, was Always"]);
     assert_eq!(place.strategies(), ["Halted", "Halted", "Always"]);
-    assert_eq!(place.machines("restore").code, 0);
+    place.machines("restore").ends(0);
     assert_eq!(place.strategies(), ["Always", "Halted", "Always"], "what a person has stopped stays");
-    assert!(place.machines("list").out.starts_with("0 virtual machines"), "none is left");
+    place.machines("list").begins("0 virtual machines");
 }
 
 #[test]
 fn a_path_that_is_a_slip_is_refused_and_nothing_is_made_there() {
     let node = Node::of("cluster-idle");
     let slip = node.path("nosuch");
-    let bundle = Ended::of(node.command_of("bundle", "--to").arg(slip.join("x.tgz")).output().unwrap());
-    let mut run = Command::new(env!("CARGO_BIN_EXE_zedbox"));
-    let run = Ended::of(run.args(["run", "--root"]).arg(&slip).env_clear().output().unwrap());
-    for told in [bundle, run] {
-        assert_eq!((told.code, told.out.as_str()), (1, ""), "{told:?}");
-        assert!(
-            told.err.contains(slip.to_str().unwrap()) && told.err.contains("make it, or name another"),
-            "{told:?}"
-        );
+    let shown = slip.to_str().unwrap();
+    let run = |words: &str| {
+        Ended::of(Command::new(env!("CARGO_BIN_EXE_zedbox")).args(words.split(' ')).env_clear())
+    };
+    for told in [node.drain(&format!("bundle --to {shown}/x.tgz")), run(&format!("run --root {shown}"))] {
+        told.refused(&[shown, "make it, or name another"]);
     }
     assert!(!slip.exists());
 }

@@ -1,20 +1,26 @@
 //! A node for one test: a copy of a tree under a root of its own, and the program run on it.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Lines, Write as _};
-use std::os::unix::fs::PermissionsExt;
+use std::io::{BufRead as _, BufReader, Lines};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Output, Stdio};
 
 use pubsub::store;
 use rustix::fs::{FlockOperation, flock};
+use serde_json::Value;
 use tempfile::TempDir;
+use topics::GoTime;
 
-use crate::KilledChild;
+use crate::{KilledChild, skipped};
 
 /// Start of the tests' clock.
 pub(crate) const NOW: &str = "2026-03-14T09:41:00Z";
+pub(crate) const PROGRESS: &str = "run/zedkube/NodeDrainProgress/global.json";
+pub(crate) const STATUS: &str = "run/zedkube/NodeDrainStatus/global.json";
+/// A request of a person.
+pub(crate) const REQUEST: &str = "run/zedbox/NodeDrainRequest/global.json";
 const NOBODY: u32 = 65_534;
 
 pub(crate) fn top() -> &'static Path {
@@ -69,52 +75,63 @@ impl Node {
         store::replace(&self.path(relative), text.as_bytes()).unwrap();
     }
 
-    /// Not yet started, without this machine's environment.
-    pub(crate) fn command(&self, words: &str) -> Command {
-        let (name, rest) = words.split_once(' ').unwrap_or((words, ""));
-        if name.starts_with("--") || ["", "force", "at-shutdown"].contains(&name) {
-            return self.command_of("drain", words);
+    /// The program with this line, not yet started, without this machine's environment. `force` and options alone are of
+    /// `zedbox drain`.
+    pub(crate) fn command(&self, line: &str) -> Command {
+        let mut words = shlex::split(line).unwrap();
+        let first = words.first().map(String::as_str).unwrap_or_default();
+        if first.starts_with("--") || ["", "force", "at-shutdown"].contains(&first) {
+            words.insert(0, "drain".to_owned());
         }
-        self.command_of(name, rest)
-    }
-
-    /// Another command than those of `command`.
-    pub(crate) fn command_of(&self, name: &str, words: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
-        command.args([name, "--root"]).arg(self.root()).args(words.split_whitespace());
+        command.arg(&words[0]).arg("--root").arg(self.root()).args(&words[1..]);
         command.env_clear().current_dir("/");
         command
     }
 
+    pub(crate) fn take(&self, tree: &str, file: &str) {
+        self.put(file, &fs::read_to_string(top().join("run-fixtures").join(tree).join(file)).unwrap());
+    }
+
     /// Copies zedkube's files of another tree, in the order of its writes.
     pub(crate) fn zedkube_tells(&self, tree: &str) {
-        for topic in ["NodeDrainProgress", "NodeDrainStatus"] {
-            let file = format!("run/zedkube/{topic}/global.json");
-            self.put(&file, &fs::read_to_string(top().join("run-fixtures").join(tree).join(&file)).unwrap());
-        }
+        [PROGRESS, STATUS].iter().for_each(|file| self.take(tree, file));
+    }
+
+    /// zedkube had its last turn then.
+    pub(crate) fn silent_since(&self, at: &str) {
+        self.put("run/zedkube.touch", "");
+        let file = File::options().write(true).open(self.path("run/zedkube.touch")).unwrap();
+        file.set_modified(at.parse::<GoTime>().unwrap().to_timestamp().into()).unwrap();
+    }
+
+    pub(crate) fn progress(&self) -> Value {
+        serde_json::from_str(&self.text(PROGRESS)).unwrap()
+    }
+
+    /// Sets these members of the progress.
+    pub(crate) fn set(&self, members: &Value) {
+        self.edit(PROGRESS, |progress| {
+            for (name, value) in members.as_object().unwrap() {
+                progress[name] = value.clone();
+            }
+        });
     }
 
     /// Running; its lines are read as they come.
-    pub(crate) fn start(&self, words: &str) -> Reader {
-        Self::at_work(&mut self.command(words))
-    }
-
-    pub(crate) fn at_work(command: &mut Command) -> Reader {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Reader { child: KilledChild(child), lines, read: Vec::new() }
+    pub(crate) fn start(&self, line: &str) -> Reader {
+        Reader::of(self.command(line).stderr(Stdio::piped()))
     }
 
     /// The output for a user who may enter `run` only; `None`, with the reason printed, where this test may
     /// not become another user.
-    pub(crate) fn drain_as_nobody(&self, words: &str) -> Option<Ended> {
+    pub(crate) fn drain_as_nobody(&self, line: &str) -> Option<Ended> {
         if !rustix::process::geteuid().is_root() {
-            writeln!(std::io::stderr(), "skipped: only root can become another user; run this as root")
-                .unwrap();
+            skipped("only root can become another user; run this as root");
             return None;
         }
         let mode =
-            |path: &Path, mode: u32| fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+            |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         mode(self.root(), 0o755);
         mode(&self.path("run"), 0o755);
         for entry in fs::read_dir(self.path("run")).unwrap() {
@@ -129,27 +146,36 @@ impl Node {
         let program = self.path("zedbox");
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_zedbox")).arg(&program).status();
         assert!(copied.unwrap().success());
-        let typed = self.command(words);
+        let typed = self.command(line);
         let mut command = Command::new(program);
-        command.args(typed.get_args()).env_clear().current_dir("/").uid(NOBODY).gid(NOBODY);
-        Some(Ended::of(command.output().unwrap()))
+        Some(Ended::of(command.args(typed.get_args()).env_clear().current_dir("/").uid(NOBODY).gid(NOBODY)))
     }
 
-    pub(crate) fn drain(&self, words: &str) -> Ended {
-        Ended::of(self.command(words).output().unwrap())
+    pub(crate) fn drain(&self, line: &str) -> Ended {
+        Ended::of(&mut self.command(line))
     }
 
-    /// With one more argument, which may hold blanks.
-    pub(crate) fn drain_with(&self, words: &str, last: &str) -> Ended {
-        Ended::of(self.command(words).arg(last).output().unwrap())
+    /// Typed with sudo by `field`.
+    pub(crate) fn sudo(&self, line: &str) -> Ended {
+        Ended::of(self.command(line).env("SUDO_USER", "field"))
     }
 
     pub(crate) fn text(&self, relative: &str) -> String {
         fs::read_to_string(self.path(relative)).unwrap()
     }
-}
 
-impl Node {
+    /// Permissions of a file or folder.
+    pub(crate) fn mode(&self, relative: &str) -> u32 {
+        fs::metadata(self.path(relative)).unwrap().permissions().mode() & 0o777
+    }
+
+    /// The JSON file with this changed.
+    pub(crate) fn edit(&self, file: &str, change: impl FnOnce(&mut Value)) {
+        let mut value = serde_json::from_str(&self.text(file)).unwrap();
+        change(&mut value);
+        self.put(file, &value.to_string());
+    }
+
     pub(crate) fn kill_zedkube(&mut self) {
         self.zedkube = None;
     }
@@ -163,6 +189,12 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let mut child = KilledChild(command.stdout(Stdio::piped()).spawn().unwrap());
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines, read: Vec::new() }
+    }
+
     /// Reads until a line contains `words`; fails when the program ends before.
     pub(crate) fn until(&mut self, words: &str) -> String {
         for line in self.lines.by_ref() {
@@ -187,6 +219,11 @@ impl Reader {
     }
 }
 
+/// Name of the user of this process.
+pub(crate) fn user() -> String {
+    Ended::of(Command::new("id").arg("-un")).out.trim().to_owned()
+}
+
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: i32,
@@ -194,19 +231,91 @@ pub(crate) struct Ended {
     pub(crate) err: String,
 }
 
+impl From<Output> for Ended {
+    fn from(Output { status, stdout, stderr }: Output) -> Self {
+        let [out, err] = [stdout, stderr].map(|it| String::from_utf8(it).unwrap());
+        Self { code: status.code().unwrap_or(-1), out, err }
+    }
+}
+
 impl Ended {
-    pub(crate) fn of(output: Output) -> Self {
-        Self {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
+    pub(crate) fn of(command: &mut Command) -> Self {
+        command.output().unwrap().into()
     }
 
     /// Standard output as one JSON value.
-    pub(crate) fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap()
     }
+
+    #[track_caller]
+    pub(crate) fn ends(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{self:#?}");
+        self
+    }
+
+    /// With 0, and nothing on standard error.
+    #[track_caller]
+    pub(crate) fn done(self) -> Self {
+        assert_eq!((self.code, self.err.as_str()), (0, ""), "{self:#?}");
+        self
+    }
+
+    /// With 1, nothing on standard output, and these on standard error.
+    #[track_caller]
+    pub(crate) fn refused(self, parts: &[&str]) -> Self {
+        assert_eq!((self.code, self.out.as_str()), (1, ""), "{self:#?}");
+        self.warns(parts)
+    }
+
+    #[track_caller]
+    pub(crate) fn says(self, parts: &[&str]) -> Self {
+        has(&self.out, parts);
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn begins(self, with: &str) -> Self {
+        assert!(self.out.starts_with(with) || words(&self.out).starts_with(with), "not `{with}`: {self:#?}");
+        self
+    }
+
+    /// Prints none of these.
+    #[track_caller]
+    pub(crate) fn lacks(self, parts: &[&str]) -> Self {
+        let joined = words(&self.out);
+        assert!(!parts.iter().any(|it| self.out.contains(it) || joined.contains(it)), "{parts:?}: {self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn warns(self, parts: &[&str]) -> Self {
+        has(&self.err, parts);
+        self
+    }
+}
+
+/// All of `parts` are in `text`, as they are or with its lines joined.
+#[track_caller]
+pub(crate) fn has(text: &str, parts: &[&str]) {
+    let joined = words(text);
+    let missing: Vec<&&str> =
+        parts.iter().filter(|it| !text.contains(**it) && !joined.contains(**it)).collect();
+    assert!(missing.is_empty(), "no {missing:?} in\n{text}");
+}
+
+/// The object has these members, by name or by pointer.
+#[track_caller]
+pub(crate) fn holds(object: &Value, members: &Value) {
+    for (name, wanted) in members.as_object().unwrap() {
+        let found = if name.starts_with('/') { object.pointer(name) } else { object.get(name) };
+        assert_eq!(found.unwrap_or(&Value::Null), wanted, "{name} of {object:#}");
+    }
+}
+
+/// Wrapped text in one line.
+pub(crate) fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -57,6 +57,21 @@ impl Place {
         self.node.put("limits.json", &format!(r#"{{"zedkube":{{"windows":[{window}]}}}}"#));
     }
 
+    /// Of the Node `node`, without a look at the agents.
+    pub(crate) fn cordon(&self, node: &str, on: bool) {
+        self.sim.edit("nodes", "", node, |it| it["spec"]["unschedulable"] = on.into());
+    }
+
+    pub(crate) fn annotate(&self, node: &str, name: &str, text: &str) {
+        self.sim.edit("nodes", "", node, |it| it["metadata"]["annotations"][name] = text.into());
+    }
+
+    /// Methods and paths of requests that write.
+    pub(crate) fn written(&self) -> Vec<(String, String)> {
+        let seen = self.sim.faults().requests().into_iter();
+        seen.filter(|it| it.method != "GET").map(|it| (it.method, it.uri)).collect()
+    }
+
     fn served(
         tree: &str,
         pods: usize,

@@ -1,10 +1,5 @@
 //! Outputs in README.md and docs/operate equal the program's on the trees of `run-fixtures`.
 
-use std::fs::File;
-use std::time::{Duration, UNIX_EPOCH};
-
-use topics::GoTime;
-
 use crate::documents::documents;
 use crate::drain_cmd::node::{Ended, NOW, Node, top};
 
@@ -42,22 +37,18 @@ fn with_fixed_times(text: &str) -> String {
 }
 
 /// Lines are wrapped by the root's length, which differs here.
-fn same_words(node: &Node, command: &str, told: &Ended) {
-    assert_eq!(told.code, 0, "{told:?}");
-    let printed = with_fixed_times(&printed(node, told));
-    assert_eq!(with_fixed_times(&shown(command)), printed, "the documents differ, of `{command}`");
+fn same_words(node: &Node, line: &str) {
+    let printed = with_fixed_times(&printed(node, &node.sudo(line).ends(0)));
+    let shown = shown(&format!("sudo zedbox {line}"));
+    assert_eq!(with_fixed_times(&shown), printed, "the documents differ, of `{line}`");
 }
 
 #[test]
 fn the_readme_shows_what_status_prints() {
     let node = Node::of("drain-5-cordoned").with_zedkube();
-    node.put("run/zedkube.touch", "");
-    let secs = NOW.parse::<GoTime>().unwrap().to_timestamp().as_second() - 4;
-    let turn = UNIX_EPOCH + Duration::from_secs(u64::try_from(secs).unwrap());
-    File::options().write(true).open(node.path("run/zedkube.touch")).unwrap().set_modified(turn).unwrap();
+    node.silent_since("2026-03-14T09:40:56Z");
     for line in ["status", "status --all"] {
-        let told = node.drain(&format!("{line} --as-of {NOW}"));
-        assert_eq!(told.code, 4, "{told:?}");
+        let told = node.drain(&format!("{line} --as-of {NOW}")).ends(4);
         // For another time it does not say whether zedkube runs.
         let printed =
             printed(&node, &told).replace("zedkube    last heard of", "zedkube    running, last heard of");
@@ -78,21 +69,13 @@ fn the_readme_shows_what_watch_prints() {
 
 #[test]
 fn the_readme_shows_what_request_cancel_and_force_print() {
-    let by_field = |node: &Node, words: &str, last: &[&str]| {
-        Ended::of(node.command(words).args(last).env("SUDO_USER", "field").output().unwrap())
-    };
     let node = Node::of("cluster-idle").with_zedkube();
-    let told = by_field(&node, "--reason", &["new disk in bay 2"]);
-    same_words(&node, "sudo zedbox drain --reason \"new disk in bay 2\"", &told);
+    same_words(&node, "drain --reason \"new disk in bay 2\"");
     node.zedkube_tells("drain-9-complete");
-    same_words(&node, "sudo zedbox undrain", &by_field(&node, "undrain", &[]));
+    same_words(&node, "undrain");
     let node = Node::of("failed-drain-8").with_zedkube();
-    same_words(
-        &node,
-        "sudo zedbox go --past drain --reason \"server is lost\"",
-        &by_field(&node, "go --past drain --reason", &["server is lost"]),
-    );
-    same_words(&node, "sudo zedbox drain force --remove", &by_field(&node, "force --remove", &[]));
+    same_words(&node, "go --past drain --reason \"server is lost\"");
+    same_words(&node, "drain force --remove");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::KilledChild;
-use crate::drain_cmd::node::Node;
+use crate::drain_cmd::node::{Node, has, words};
 
 pub(crate) struct Terminal {
     child: KilledChild,
@@ -19,12 +19,8 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    fn start(node: &Node, words: &str, columns: u16, env: &[(&str, &str)]) -> Self {
-        Self::sized(node, words, (columns, 24), env)
-    }
-
-    fn sized(node: &Node, words: &str, size: (u16, u16), env: &[(&str, &str)]) -> Self {
-        Self::of(node.command(words), size, env)
+    fn start(node: &Node, line: &str, columns: u16, env: &[(&str, &str)]) -> Self {
+        Self::of(node.command(line), (columns, 24), env)
     }
 
     pub(crate) fn of(command: Command, size: (u16, u16), env: &[(&str, &str)]) -> Self {
@@ -108,19 +104,20 @@ fn the_sheet_is_drawn_over_itself_until_the_end() {
 fn on_a_small_terminal_the_blocker_and_the_next_step_stay_and_details_go() {
     let node = Node::of("drain-5-cordoned").with_zedkube();
     for (columns, rows, tier) in [(46, 16, false), (80, 24, true)] {
-        let mut terminal = Terminal::sized(&node, "watch", (columns, rows), &[("TERM", "vt100")]);
+        let mut terminal = Terminal::of(node.command("watch"), (columns, rows), &[("TERM", "vt100")]);
         terminal.until("\x1b[J");
         let lines: Vec<String> = terminal.read.lines().map(bare).filter(|line| !line.is_empty()).collect();
         assert!(lines.len() < usize::from(rows), "{lines:#?}");
-        let said = lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
-        for words in [
-            "BLOCKED: reboot waits, 1 of 4 pods cannot leave",
-            "PodDisruptionBudget shop/web allows no disruption: 3 of 3 pods healthy, 3 required",
-            "next step shop/web-5f7d-e757f: ",
-            "`kubectl -n shop get pdb,pods` shows it",
-        ] {
-            assert!(said.contains(words), "no `{words}` in {lines:#?}");
-        }
+        let said = words(&lines.join(" "));
+        has(
+            &said,
+            &[
+                "BLOCKED: reboot waits, 1 of 4 pods cannot leave",
+                "PodDisruptionBudget shop/web allows no disruption: 3 of 3 pods healthy, 3 required",
+                "next step shop/web-5f7d-e757f: ",
+                "`kubectl -n shop get pdb,pods` shows it",
+            ],
+        );
         assert_eq!(said.contains("tier application"), tier, "{lines:#?}");
         assert_eq!(said.contains("zedbox status --all"), !tier, "{lines:#?}");
     }

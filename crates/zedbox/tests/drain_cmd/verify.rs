@@ -14,11 +14,12 @@ use kubesim::ScriptedFault;
 use serde_json::{Value, json};
 use topics::GoTime;
 
-use crate::drain_cmd::lock::words;
-use crate::drain_cmd::node::{Ended, Node, top};
+use crate::drain_cmd::node::{Ended, Node, has, holds, top};
 use crate::drain_cmd::place::Place;
+use crate::serve;
 
 const KUBECONFIG: &str = "run/.kube/k3s/k3s.yaml";
+const BALANCER: &str = "# pxname,svname,status,\nweb,n1,DOWN,\nweb,BACKEND,DOWN,\n";
 /// Length of a date in a header, as `YYMMDDHHMMSSZ` in a certificate.
 const DATE: usize = 29;
 const UTC_TIME: &[u8] = &[0x17, 13];
@@ -47,7 +48,7 @@ fn place() -> Place {
 
 impl Place {
     fn verify(&self, line: &str) -> Ended {
-        let ended = Ended::of(self.node.command_of("verify", line).output().unwrap());
+        let ended = self.node.drain(&format!("verify {line}"));
         assert_eq!(self.written(), [], "it writes nothing");
         ended
     }
@@ -84,20 +85,11 @@ impl Place {
 fn a_pause_of_this_node_is_a_warning_and_shut_windows_are_said() {
     let place = place();
     place.windows_on_leap_days();
-    let shut = place.verify("");
-    assert!(
-        shut.code == 0 && words(&shut.out).contains(", outside its windows: \"0 0 29 2 *\" UTC"),
-        "{shut:?}"
-    );
-    assert_eq!(place.node.drain("pause --reason disk").code, 0);
+    place.verify("").ends(0).says(&[", outside its windows: \"0 0 29 2 *\" UTC"]);
+    place.node.drain("pause --reason disk").ends(0);
     place.node.put("limits.json", "{");
-    let paused = place.verify("");
-    assert!(paused.code == 4 && paused.err.contains("limits.json"), "{paused:?}");
-    let said = words(&paused.out);
-    assert!(
-        said.contains("warn operations of this node are paused by ") && said.contains("zedbox resume"),
-        "{said}"
-    );
+    let paused = place.verify("").ends(4).warns(&["limits.json"]);
+    paused.says(&["warn operations of this node are paused by ", "zedbox resume"]);
 }
 
 fn layer<'a>(report: &'a Value, name: &str) -> &'a Value {
@@ -113,29 +105,6 @@ fn report(ended: &Ended) -> Value {
     let wrong: Vec<String> = schema.iter_errors(&report).map(|it| it.to_string()).collect();
     assert!(wrong.is_empty(), "{wrong:?}: {report:#}");
     report
-}
-
-/// Answers each request with this code and text; returns its address.
-fn server(code: u16, body: &'static str) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (mut stream, mut head) = (stream.unwrap(), Vec::new());
-            while !head.ends_with(b"\r\n\r\n") {
-                let mut byte = [0];
-                if stream.read(&mut byte).unwrap_or_default() == 0 {
-                    break;
-                }
-                head.push(byte[0]);
-            }
-            let length = body.len();
-            let answer =
-                format!("HTTP/1.1 {code} x\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
-            drop(stream.write_all(answer.as_bytes()));
-        }
-    });
-    address
 }
 
 fn closed_port() -> u16 {
@@ -189,42 +158,37 @@ fn certificate(node: &Node, hours: u64) {
     node.put("var/lib/rancher/k3s/agent/client-kubelet.crt", &pem);
 }
 
-/// Breakage, layer, result, text of its first finding, next step.
-type Row = (fn(&Place), &'static str, &'static str, &'static str, &'static str);
+/// Breakage, layer and result, text of its first finding, next step.
+type Row = (fn(&Place), &'static str, &'static str, &'static str);
 
 const ROWS: [Row; 14] = [
     (
         |it| fs::remove_file(it.node.path("dev/kmsg")).unwrap(),
-        "devices",
-        "fail",
+        "devices fail",
         "device nodes that are missing: /dev/kmsg",
         "systemctl start zedbox-kmsg",
     ),
     (
         |it| it.node.put("var/lib", "no folder"),
-        "devices",
-        "unknown",
+        "devices unknown",
         "var/lib/rancher: Not a directory",
         "look at the file that it names",
     ),
     (
         |it| certificate(&it.node, 5),
-        "certificates",
-        "fail",
+        "certificates fail",
         "client-kubelet.crt (in 5 h)",
         "restart k3s or rke2 on this node",
     ),
     (
         |it| certificate(&it.node, 73),
-        "certificates",
-        "warn",
+        "certificates warn",
         "client-kubelet.crt (in 3 days)",
         "restart k3s or rke2 on this node",
     ),
     (
         |it| it.node.put(KUBECONFIG, &years_behind(&it.node.text(KUBECONFIG))),
-        "clock",
-        "fail",
+        "clock fail",
         " s ahead of that of the API server",
         "check NTP: chronyc tracking, or timedatectl",
     ),
@@ -235,8 +199,7 @@ const ROWS: [Row; 14] = [
             let status = r#"{"EncryptedClusterToken":"another"}"#;
             it.node.put("run/zedkube/EdgeNodeClusterStatus/global.json", status);
         },
-        "etcd",
-        "fail",
+        "etcd fail",
         "is not the one of this node's cluster config: after a reboot it may not rejoin",
         "compare it with server/token of another server",
     ),
@@ -246,61 +209,56 @@ const ROWS: [Row; 14] = [
             let ports = r#"{"Ports":[{"IfName":"eth0","Logicallabel":"lan","Dhcp":4}]}"#;
             it.node.put("run/nim/DeviceNetworkStatus/global.json", ports);
         },
-        "network",
-        "warn",
+        "network warn",
         "the address of port eth0 (label lan), by which this node is in the cluster, is leased by DHCP",
         "give the node a fixed address in its cluster config",
     ),
     (
         |it| it.held_by("n9"),
-        "turns",
-        "fail",
+        "turns fail",
         "node n9 may be out of service: it holds the turn for a reboot (phase draining), and there is no such node any \
          more: no other node may go",
         "once its machine is off: zedbox lock release n9 --fence 7 --reason '...'",
     ),
     (
         |it| it.held_by("n2"),
-        "turns",
-        "warn",
+        "turns warn",
         "node n2 may be out of service: it holds the turn for a reboot (phase draining)",
         "wait until it is back: zedbox lock status",
     ),
     (
-        |it| it.probe(&format!("name = \"shop\"\nurl = \"http://{}/healthz\"", server(503, ""))),
-        "probes",
-        "fail",
+        |it| {
+            let shop = serve(|_, _| Some((503, String::new())));
+            it.probe(&format!("name = \"shop\"\nurl = \"http://{shop}/healthz\""));
+        },
+        "probes fail",
         "/healthz answers 503, not 200",
         "look at what serves it: curl -v http://127.0.0.1:",
     ),
     (
         |it| it.probe(&format!("name = \"shop\"\nurl = \"http://127.0.0.1:{}/\"", closed_port())),
-        "probes",
-        "fail",
+        "probes fail",
         "/: nobody listens there",
         "look at what serves it: curl -v http://127.0.0.1:",
     ),
     (
         |it| {
-            let page = "# pxname,svname,status,\nweb,n1,DOWN,\nweb,BACKEND,DOWN,\n";
-            it.probe(&format!("name = \"balancer\"\nhaproxy = \"http://{}/stats;csv\"", server(200, page)));
+            let balancer = serve(|_, _| Some((200, BALANCER.to_owned())));
+            it.probe(&format!("name = \"balancer\"\nhaproxy = \"http://{balancer}/stats;csv\""));
         },
-        "probes",
-        "fail",
+        "probes fail",
         "balancer: back ends without a server that is up: web (n1 DOWN)",
         "look at its servers: curl 'http://127.0.0.1:",
     ),
     (
         |it| it.service(closed_port(), false),
-        "probes",
-        "fail",
+        "probes fail",
         "dns: service kube-system/kube-dns has no ready end point",
         "kubectl -n kube-system get endpointslices,pods",
     ),
     (
         |it| it.service(closed_port(), true),
-        "probes",
-        "fail",
+        "probes fail",
         "dns: service kube-system/kube-dns has ready end points, but no connection to its ClusterIP 127.0.0.1:",
         "kubectl -n kube-system describe service kube-dns",
     ),
@@ -308,23 +266,22 @@ const ROWS: [Row; 14] = [
 
 #[test]
 fn v1_what_is_broken_is_named_in_its_layer_with_the_next_step_and_is_the_exit_code() {
-    for (breaks, name, result, text, next) in ROWS {
+    for (breaks, expected, text, next) in ROWS {
         let place = place();
         breaks(&place);
+        let (name, result) = expected.split_once(' ').unwrap();
         let ended = place.verify("-o json");
         let report = report(&ended);
         let layer = layer(&report, name);
         assert_eq!(layer["Result"], result, "{text}: {layer:#}");
         let found = &layer["Findings"][0];
-        let has = |member: &str, part: &str| found[member].as_str().is_some_and(|it| it.contains(part));
-        assert!(has("Text", text) && has("NextStep", next) && found["Result"] == result, "{found:#}");
+        holds(found, &json!({ "Result": result }));
+        has(found["Text"].as_str().unwrap(), &[text]);
+        has(found["NextStep"].as_str().unwrap(), &[next]);
         let codes = [("fail", 1), ("unknown", 3), ("warn", 4)];
         assert!(codes.contains(&(result, ended.code)), "{text}: {report:#}");
-        let mut names: Vec<&Value> =
-            report["Layers"].as_array().unwrap().iter().map(|it| &it["Layer"]).collect();
-        let all = names.len();
-        names.dedup();
-        assert_eq!(names.len(), all, "a layer twice: {report:#}");
+        let names = report["Layers"].as_array().unwrap().windows(2);
+        assert!(names.into_iter().all(|it| it[0]["Layer"] != it[1]["Layer"]), "a layer twice: {report:#}");
         assert_eq!(report["Result"], result, "{text}: {report:#}");
     }
 }
@@ -354,22 +311,13 @@ fn v1_each_exit_code_has_its_case() {
             3,
             "zedbox role | kubectl apply",
         ),
-        (
-            |it| {
-                it.sim.edit("nodes", "", "n2", |it| it["spec"]["unschedulable"] = true.into());
-            },
-            "",
-            4,
-            "next kubectl uncordon n2",
-        ),
+        (|it| it.cordon("n2", true), "", 4, "next kubectl uncordon n2"),
     ];
     for (breaks, line, code, said) in cases {
         let place = place();
         breaks(&place);
-        let ended = place.verify(line);
-        assert_eq!(ended.code, code, "{ended:?}");
-        let all = words(&format!("{}{}", ended.out, ended.err));
-        assert!(all.contains(said), "no `{said}` in {all}");
+        let ended = place.verify(line).ends(code);
+        has(&format!("{}{}", ended.out, ended.err), &[said]);
         assert!(ended.out.lines().all(|it| it.chars().count() <= 80), "{}", ended.out);
         assert_eq!(ended.out.is_empty(), code == 2, "{ended:?}");
     }
@@ -383,34 +331,29 @@ fn v1_a_workstation_needs_a_kubeconfig_and_nothing_else() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     place.service(listener.local_addr().unwrap().port(), true);
     here.put("probes.toml", &place.node.text("etc/zedbox/probes.toml"));
-    let verify = |with: &[&str], set: &[(&str, &Path)]| {
-        let mut command = here.command_of("verify", "-o json");
-        Ended::of(command.args(with).envs(set.iter().copied()).output().unwrap())
+    let verify = |with: &str, named: Option<&Path>| {
+        let with = with.replace("HERE", here.root().to_str().unwrap());
+        let mut command = here.command(&format!("verify -o json {with}"));
+        Ended::of(command.envs(named.map(|it| ("KUBECONFIG", it))))
     };
-    let file = here.path("kubeconfig");
-    let probes = here.path("probes.toml");
-    let told = verify(&["--kubeconfig", file.to_str().unwrap(), "--probes", probes.to_str().unwrap()], &[]);
-    assert_eq!(told.code, 0, "{told:?}");
-    let report = report(&told);
-    assert_eq!((&report["Node"], &report["Result"]), (&json!(""), &json!("pass")));
+    let report = report(&verify("--kubeconfig HERE/kubeconfig --probes HERE/probes.toml", None).ends(0));
+    holds(&report, &json!({ "Node": "", "Result": "pass" }));
     assert_eq!(layer(&report, "devices")["Result"], "skipped");
     assert_eq!(layer(&report, "nodes")["Read"], "2 nodes, 2 leases");
     assert_eq!(layer(&report, "probes")["Read"], "dns (end points only: this machine is no node)");
     // The same by the variable, and on the node, which tries the address.
-    assert_eq!(verify(&[], &[("KUBECONFIG", &file)]).code, 0);
+    verify("", Some(&here.path("kubeconfig"))).ends(0);
     // An empty one counts as unset.
-    let (none, empty) = (verify(&[], &[]), verify(&[], &[("KUBECONFIG", Path::new(""))]));
+    let (none, empty) = (verify("", None), verify("", Some(Path::new(""))));
     assert_eq!((empty.code, &empty.err), (none.code, &none.err));
-    let given = verify(&["--kubeconfig", file.to_str().unwrap()], &[("KUBECONFIG", Path::new(""))]);
-    assert_eq!(given.code, 0, "{given:?}");
-    let told = place.verify("-o json");
+    verify("--kubeconfig HERE/kubeconfig", Some(Path::new(""))).ends(0);
+    let told = place.verify("-o json").ends(0);
     let read = format!("dns at {}", listener.local_addr().unwrap());
-    assert_eq!((told.code, &layer(&told.json(), "probes")["Read"]), (0, &json!(read)), "{told:?}");
+    assert_eq!(layer(&told.json(), "probes")["Read"], read);
     let mut left: Vec<_> = fs::read_dir(here.root()).unwrap().map(|it| it.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["kubeconfig", "probes.toml"], "nothing is written here");
     // Repairs need a node, and every look a kubeconfig.
-    let told = verify(&["--fix", "--kubeconfig", file.to_str().unwrap()], &[]);
-    assert!(told.code == 1 && told.err.contains("type the command on the node"), "{told:?}");
-    assert_eq!(verify(&[], &[]).code, 3);
+    verify("--fix --kubeconfig HERE/kubeconfig", None).ends(1).warns(&["type the command on the node"]);
+    verify("", None).ends(3);
 }

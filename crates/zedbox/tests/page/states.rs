@@ -12,10 +12,8 @@ use serde_json::{Value, json};
 use sheet::DrainView;
 use topics::{FORCE_FILE, GoTime, Headline, NodeShown, NodeState, NodeStatus};
 
-use crate::drain_cmd::node::{self, NOW, Node, top};
+use crate::drain_cmd::node::{self, NOW, Node, PROGRESS, STATUS, words};
 
-const PROGRESS: &str = "run/zedkube/NodeDrainProgress/global.json";
-const STATUS: &str = "run/zedkube/NodeDrainStatus/global.json";
 const PENDING: &str = "persist/status/zedagent/DeviceOpPending/reboot.json";
 const ZEDAGENTS: &str = "run/zedagent/NodeDrainRequest/global.json";
 const PERSONS: &str = "run/zedbox/NodeDrainRequest/global.json";
@@ -240,31 +238,8 @@ impl Node {
         self.put(file, &value.to_string());
     }
 
-    fn progress(&self) -> Value {
-        serde_json::from_slice(&fs::read(self.path(PROGRESS)).unwrap()).unwrap()
-    }
-
     fn is_cordoned(&self) -> bool {
         self.path(PROGRESS).exists() && self.progress()["Cordon"] != "none"
-    }
-
-    fn set(&self, members: &Value) {
-        let mut progress = self.progress();
-        for (name, value) in members.as_object().unwrap() {
-            progress[name] = value.clone();
-        }
-        self.write(PROGRESS, &progress);
-    }
-
-    /// zedkube had its last turn then.
-    fn silent_since(&self, at: &str) {
-        self.put("run/zedkube.touch", "");
-        let file = fs::File::options().write(true).open(self.path("run/zedkube.touch")).unwrap();
-        file.set_modified(at.parse::<GoTime>().unwrap().to_timestamp().into()).unwrap();
-    }
-
-    fn take(&self, fixture: &str, file: &str) {
-        self.put(file, &fs::read_to_string(top().join("run-fixtures").join(fixture).join(file)).unwrap());
     }
 }
 
@@ -305,9 +280,7 @@ const CHANGES: [TreeChange; 15] = [
     }),
     ("ordered", |it| {
         it.take("drain-3-requested", PENDING);
-        let mut op: Value = serde_json::from_str(&it.text(PENDING)).unwrap();
-        (op["Counter"], op["Site"]) = (0.into(), "operator root: fan".into());
-        it.write(PENDING, &op);
+        it.edit(PENDING, |op| (op["Counter"], op["Site"]) = (0.into(), "operator root: fan".into()));
     }),
     ("api-away", |it| it.set(&json!({ "ApiSilentSince": "2026-03-14T09:38:00Z" }))),
     ("failed-before", |it| {
@@ -350,7 +323,6 @@ pub(crate) fn trees() -> String {
             // A process for each row that differs: what decides on its code is compared above.
             let told = tree.drain(&format!("status --as-of {NOW}"));
             assert!(told.out.lines().count() <= 12, "{about}: {}", told.out);
-            let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(words(&told.out).starts_with(&words(&judged.headline.text)), "{about}: {}", told.out);
             writeln!(all, "{name}\t{changed}\t{}\t{says}", told.code).unwrap();
             if changed == "-" {

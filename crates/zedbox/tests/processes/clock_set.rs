@@ -4,13 +4,14 @@
 //! each loop notices at its next turn, which a file causes here.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use pubsub::store;
 use scenarios::{At, World};
 use topics::{DeviceOpPending, DrainStatus, FORCE_FILE, NodeDrainProgress, NodeDrainRequest};
+
+use crate::skipped;
 
 const ZEDBOX: &str = env!("CARGO_BIN_EXE_zedbox");
 const YEARS: Duration = Duration::from_hours(10 * 365 * 24);
@@ -24,12 +25,7 @@ fn library() -> Option<PathBuf> {
 #[tokio::test]
 async fn k4_processes_whose_wall_clock_is_set_by_ten_years_show_right_times_and_decide_nothing() {
     let Some(library) = library() else {
-        writeln!(
-            std::io::stderr(),
-            "skipped: no libfaketimeMT.so.1 under /usr/lib; `apt-get install libfaketime`"
-        )
-        .unwrap();
-        return;
+        return skipped("no libfaketimeMT.so.1 under /usr/lib; `apt-get install libfaketime`");
     };
     let dir = tempfile::tempdir().unwrap();
     let (offset, program) = (dir.path().join("offset"), dir.path().join("zedbox"));

@@ -13,6 +13,9 @@ use topics::{
     ZedAgentStatus,
 };
 
+use crate::drain_cmd::node::words;
+use crate::skipped;
+
 const REQUEST: &str = "run/zedagent/NodeDrainRequest/global.json";
 const FALLBACK: &str = agent::force::FALLBACK;
 
@@ -100,14 +103,13 @@ impl Drop for Disk {
 }
 
 /// Puts a small file system there; says why it cannot.
-#[expect(clippy::explicit_write, reason = "a part that is left out says so")]
 fn mount(dir: &Path) -> bool {
     let why = match Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(dir).output() {
         Ok(output) if output.status.success() => return true,
         Ok(output) => format!("no mount, run this as root: {}", String::from_utf8_lossy(&output.stderr)),
         Err(cause) => format!("mount cannot be called: {cause}"),
     };
-    writeln!(std::io::stderr(), "skipped: {why}").unwrap();
+    skipped(&why);
     false
 }
 
@@ -127,7 +129,7 @@ fn where_run_and_persist_are_full_status_and_orders_say_where_to_make_room() {
         let mut zedbox = Command::new(env!("CARGO_BIN_EXE_zedbox"));
         let output = zedbox.args(line.split(' ')).arg("--root").arg(root.path()).output().unwrap();
         let text = [output.stdout, output.stderr].concat();
-        String::from_utf8(text).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+        words(&String::from_utf8(text).unwrap())
     };
     let at_top = |top: &str| format!("make room: `du -xah {}", root.path().join(top).display());
     let said = run("status --all");

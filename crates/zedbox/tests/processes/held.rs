@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use scenarios::{Agent, World};
 use topics::{AgentTrouble, DrainStatus, NodeDrainProgress, NodeDrainRequest, Requester, go_json};
 
-use crate::KilledChild;
+use crate::{KilledChild, TOO_LONG, in_time, skipped};
 
 const END: Duration = Duration::from_secs(5);
 const REQUEST: &str = "run/zedagent/NodeDrainRequest/global.json";
@@ -60,13 +60,17 @@ impl Process {
     }
 
     /// Ends it as a service manager does, which does not wait for long.
-    async fn end(mut self, clock: agent::Clock) {
+    async fn end(mut self) {
         kill_process(Pid::from_child(&self.0), Signal::TERM).unwrap();
-        let until = clock.now() + END;
-        while self.0.try_wait().unwrap().is_none() {
-            assert!(clock.now() < until, "it has not ended in {END:?}");
-            clock.sleep_until(Some(clock.now() + Duration::from_millis(20))).await;
-        }
+        let ended = in_time(END, || self.0.try_wait().unwrap().is_some()).await;
+        assert!(ended, "it has not ended in {END:?}");
+    }
+}
+
+/// Each agent has a turn after `before`.
+async fn have_turns(world: &World, before: [SystemTime; 4]) {
+    for (agent, before) in Agent::ALL.into_iter().zip(before) {
+        assert!(in_time(TOO_LONG, || touched(world, agent) > before).await, "{agent:?} had no turn");
     }
 }
 
@@ -76,7 +80,6 @@ fn touched(world: &World, agent: Agent) -> SystemTime {
 
 #[tokio::test]
 async fn t7_nobody_reads_standard_error_and_output_and_all_agents_go_on_and_end_when_told_to() {
-    let clock = agent::Clock::new();
     let world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
     let [mut out, mut err] = ["out", "err"].map(|it| Pipe::new(&world.topic_root.path(it)));
     out.fill();
@@ -91,24 +94,17 @@ async fn t7_nobody_reads_standard_error_and_output_and_all_agents_go_on_and_end_
     let before = Agent::ALL.map(|it| touched(&world, it));
     world.cluster.unblock().await;
     world.recorded_count(1).await;
-    let until = clock.now() + Duration::from_secs(60);
-    for (agent, before) in Agent::ALL.into_iter().zip(before) {
-        while touched(&world, agent) <= before {
-            assert!(clock.now() < until, "{agent:?} had no turn");
-            clock.sleep_until(Some(clock.now() + Duration::from_millis(20))).await;
-        }
-    }
+    have_turns(&world, before).await;
     // The reader continues: lost lines are counted in a line of their own.
     let mut said = String::new();
-    let lost = "lines; nobody read standard error for a time";
-    while !said.contains(lost) {
-        assert!(clock.now() < until, "not said in {} bytes", said.len());
+    let is_counted = in_time(TOO_LONG, || {
         said += &err.read();
-        clock.sleep_until(Some(clock.now() + Duration::from_millis(20))).await;
-    }
+        said.contains("lines; nobody read standard error for a time")
+    });
+    assert!(is_counted.await, "not said in {} bytes", said.len());
     assert_eq!(world.cluster.pods_to_leave().await, [""; 0]);
     err.fill();
-    process.end(clock).await;
+    process.end().await;
 }
 
 /// A freezable file system in the place of `persist`.
@@ -118,7 +114,6 @@ struct Frozen {
 
 impl Frozen {
     /// `None`, with the reason printed, where this process may not.
-    #[expect(clippy::explicit_write, reason = "a part that is left out says so")]
     fn under(world: &World) -> Option<Self> {
         let (image, persist) = (world.topic_root.path("persist.img"), world.topic_root.path("persist"));
         let moved = world.topic_root.path("persist.before");
@@ -135,7 +130,7 @@ impl Frozen {
             return Some(this);
         }
         let why = String::from_utf8_lossy(&made.stderr);
-        writeln!(std::io::stderr(), "skipped: no disk to freeze, run this as root: {why}").unwrap();
+        skipped(&format!("no disk to freeze, run this as root: {why}"));
         None
     }
 
@@ -173,13 +168,7 @@ async fn t7_a_disk_that_hangs_holds_what_waits_for_its_record_and_nothing_else_a
     world.until::<AgentTrouble>("zedkube", "the disk that hangs", says).await;
     // All of them have turns; memory is read and written.
     let before = Agent::ALL.map(|it| touched(&world, it));
-    for (agent, before) in Agent::ALL.into_iter().zip(before) {
-        let until = clock.now() + Duration::from_secs(60);
-        while touched(&world, agent) <= before {
-            assert!(clock.now() < until, "{agent:?} had no turn");
-            clock.sleep_until(Some(clock.now() + Duration::from_millis(100))).await;
-        }
-    }
+    have_turns(&world, before).await;
     assert!(!world.cluster.cordoned().await, "cordoned before the journal says so");
     disk.freeze("-u");
     world.until::<AgentTrouble>("zedkube", "no trouble any more", |it| it.is_none()).await;
@@ -197,7 +186,6 @@ fn first_thread(process: &Process) -> char {
 #[tokio::test]
 async fn t7_an_end_while_the_disk_hangs_comes_within_its_limit_names_the_disk_and_loses_nothing_of_the_drain()
 {
-    let clock = agent::Clock::new();
     let world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
     let Some(disk) = Frozen::under(&world) else { return };
     world.cluster.block().await;
@@ -225,12 +213,9 @@ async fn t7_an_end_while_the_disk_hangs_comes_within_its_limit_names_the_disk_an
         |it: Option<&AgentTrouble>| it.is_some_and(|it| it.troubles.iter().any(|it| it.error == hangs));
     world.until::<AgentTrouble>("zedkube", "the disk that hangs", says).await;
     kill_process(Pid::from_child(&process.0), Signal::TERM).unwrap();
-    let until = clock.now() + END;
     // Only a thread within a kernel call is left.
-    while first_thread(&process) != 'Z' {
-        assert!(clock.now() < until, "it has not ended in {END:?}");
-        clock.sleep_until(Some(clock.now() + Duration::from_millis(20))).await;
-    }
+    let ended = in_time(END, || first_thread(&process) == 'Z').await;
+    assert!(ended, "it has not ended in {END:?}");
     let said = fs::read_to_string(&log).unwrap();
     assert!(said.lines().any(|it| it.contains(&hangs) && it.contains("done by the next start")), "{said}");
     assert_ne!(progress(&world).status, DrainStatus::Complete);

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -11,6 +10,8 @@ use kubesim::ScriptedFault;
 use scenarios::{Agent, World, bring_image, reboot_config, script, with_image};
 use serde_json::{Value, json};
 use topics::{DrainStatus, NodeDrainProgress, Requester};
+
+use crate::is_here;
 
 const DOCUMENT: &str = include_str!("../../../../docs/integrate.md");
 /// Steps of the reference's drain that ours never takes.
@@ -175,10 +176,8 @@ async fn o6_every_agent_logs_the_words_of_the_reference_and_its_command_reads_th
 
 /// The documents' command, on newlogd's form of these lines.
 fn reads_seconds(lines: &[String]) {
-    for tool in ["zgrep", "jq"] {
-        if Command::new(tool).arg("--version").output().is_err() {
-            return writeln!(std::io::stderr(), "skipped: the command for the seconds: no {tool}").unwrap();
-        }
+    if !["zgrep", "jq"].into_iter().all(is_here) {
+        return;
     }
     let command = DOCUMENT.lines().find(|it| it.starts_with("zgrep 'kubevirt_node_drain")).unwrap();
     let dir = tempfile::tempdir().unwrap();

@@ -1,7 +1,6 @@
 //! What `zedbox` says to type in a state is typed there as printed, on running agents and an embedded cluster: the node says
 //! something else then, or the command shows the thing that it is named for.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -12,6 +11,9 @@ use serde_json::json;
 use sheet::DrainView;
 use tokio::task::spawn_blocking;
 use topics::DrainStatus;
+
+use crate::drain_cmd::node::words;
+use crate::skipped;
 
 /// One step into a state.
 enum By {
@@ -126,7 +128,7 @@ async fn typed(world: &World, line: &str) -> (i32, String) {
     });
     let ended = ended.await.unwrap();
     let said = [ended.stdout, ended.stderr].concat();
-    let said = String::from_utf8(said).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = words(&String::from_utf8(said).unwrap());
     (ended.status.code().unwrap_or(-1), said)
 }
 
@@ -224,7 +226,7 @@ async fn play(row: &Row) {
     let line = of(&text).or_else(|| as_is.then(|| (*command).to_owned()));
     let Some(line) = line else { panic!("{about}: not in {text}") };
     if line.starts_with("kubectl") && !Path::new("/usr/bin/kubectl").exists() {
-        return writeln!(std::io::stderr(), "skipped: no kubectl, which `{line}` needs").unwrap();
+        return skipped(&format!("no kubectl, which `{line}` needs"));
     }
     let (Is(then) | No(then) | Shows(then)) = so;
     let is_so = |it: &[String; 2]| it[0].starts_with(*then) == matches!(so, Is(_));

@@ -2,9 +2,10 @@
 
 use agent::wire;
 use pubsub::{Publication, TopicRoot};
+use serde_json::json;
 use topics::{DEVICE_ORDER, DeviceOp, DeviceOpPending, FORCE_FILE, PendingState};
 
-use crate::drain_cmd::node::{Ended, Node};
+use crate::drain_cmd::node::{Ended, Node, holds};
 use crate::drain_cmd::place::Place;
 
 const BOOT: &str = "5d1c1b7e-0f0f-4a51-9d3c-7f6a2b1c0d01";
@@ -23,10 +24,6 @@ fn zedagent(node: &Node) -> Publication<DeviceOpPending> {
     topic_root.publication(name, wire::codec::<DeviceOpPending>()).unwrap()
 }
 
-fn order(node: &Node, op: &str, words: &str) -> Ended {
-    Ended::of(node.command_of(op, words).output().unwrap())
-}
-
 fn says(zedagent: &mut Publication<DeviceOpPending>, op: DeviceOp, state: PendingState, skip: &str) {
     let skip_kind =
         if skip.starts_with("forced") { topics::SkipKind::Forced } else { topics::SkipKind::Other };
@@ -39,37 +36,28 @@ fn says(zedagent: &mut Publication<DeviceOpPending>, op: DeviceOp, state: Pendin
 #[test]
 fn x3_an_order_names_who_gives_it_why_and_for_which_boot_and_is_withdrawn() {
     let (node, mut zedagent) = tended("cluster-idle");
-    let told = order(&node, "reboot", "--reason disk -o json");
-    assert_eq!((told.code, &told.json()["Result"]), (0, &"ordered".into()), "{told:?}");
-    let kept: serde_json::Value = serde_json::from_str(&node.text(DEVICE_ORDER)).unwrap();
-    assert_eq!(
-        (&kept["Op"], &kept["BootID"], &kept["Reason"]),
-        (&"reboot".into(), &BOOT.into(), &"disk".into())
-    );
+    assert_eq!(node.drain("reboot --reason disk -o json").ends(0).json()["Result"], "ordered");
+    let kept = serde_json::from_str(&node.text(DEVICE_ORDER)).unwrap();
+    holds(&kept, &json!({ "Op": "reboot", "BootID": BOOT, "Reason": "disk" }));
     // A second one is refused with the first one's words, and only its own command withdraws it.
-    let told = order(&node, "shutdown", "--reason power");
-    assert!(told.code == 1 && told.err.contains(": disk ordered a reboot before"), "{told:?}");
-    let told = order(&node, "shutdown", "--cancel");
-    assert!(told.code == 1 && told.err.contains("ordered a reboot, no shutdown"), "{told:?}");
-    let told = order(&node, "reboot", "--cancel");
-    assert_eq!((told.code, node.path(DEVICE_ORDER).exists()), (0, false), "{told:?}");
-    assert_eq!(order(&node, "reboot", "--cancel").code, 1);
+    node.drain("shutdown --reason power").ends(1).warns(&[": disk ordered a reboot before"]);
+    node.drain("shutdown --cancel").ends(1).warns(&["ordered a reboot, no shutdown"]);
+    node.drain("reboot --cancel").ends(0);
+    assert!(!node.path(DEVICE_ORDER).exists());
+    node.drain("reboot --cancel").ends(1);
     // One of an earlier boot is in nobody's way.
     node.put(DEVICE_ORDER, &kept.to_string().replace(BOOT, "b0"));
-    assert_eq!(order(&node, "reboot", "--reason disk").code, 0);
+    node.drain("reboot --reason disk").ends(0);
     // Once it is commanded it is called off, or it is said that it was not.
     says(&mut zedagent, DeviceOp::Reboot, PendingState::Commanded, "");
-    let told = order(&node, "reboot", "--cancel");
-    assert!(told.code == 0 && told.out.starts_with("Too late: the reboot was commanded before"), "{told:?}");
-    assert_eq!(order(&node, "reboot", "--reason disk").code, 0);
-    let calls_off =
-        node.command_of("reboot", "--cancel").stdout(std::process::Stdio::piped()).spawn().unwrap();
+    node.drain("reboot --cancel").ends(0).begins("Too late: the reboot was commanded before");
+    node.drain("reboot --reason disk").ends(0);
+    let calls_off = node.command("reboot --cancel").stdout(std::process::Stdio::piped()).spawn().unwrap();
     while node.path(DEVICE_ORDER).exists() {
         std::thread::yield_now();
     }
     zedagent.unpublish("reboot").unwrap();
-    let told = Ended::of(calls_off.wait_with_output().unwrap());
-    assert!(told.code == 0 && told.out.starts_with("Withdrew your order"), "{told:?}");
+    Ended::from(calls_off.wait_with_output().unwrap()).ends(0).begins("Withdrew your order");
 }
 
 #[test]
@@ -77,17 +65,15 @@ fn x3_nothing_is_ordered_of_a_zedagent_that_does_not_run_or_through_a_link() {
     let node = Node::of("cluster-idle").with_zedkube();
     node.put("run/force-NodeDrainStatus-boot", BOOT);
     node.put("persist/status/zedagent/DeviceOpPending.lock", "");
-    let told = order(&node, "reboot", "--reason disk");
-    assert!(told.code == 1 && told.err.contains("zedagent does not run"), "{told:?}");
+    node.drain("reboot --reason disk").ends(1).warns(&["zedagent does not run"]);
     assert!(!node.path(DEVICE_ORDER).exists());
     let (node, _zedagent) = tended("cluster-idle");
     std::os::unix::fs::symlink("/tmp", node.path("run/zedbox")).unwrap();
-    let told = order(&node, "reboot", "--reason disk");
-    assert!(told.code == 1 && told.err.contains("is a link"), "{told:?}");
+    node.drain("reboot --reason disk").ends(1).warns(&["is a link"]);
     for wrong in
         ["", "--wait", "--reason x --timeout 5m", "--reason x --wait --timeout soon", "--cancel --wait"]
     {
-        assert_eq!(order(&node, "reboot", wrong).code, 2, "{wrong}");
+        node.drain(&format!("reboot {wrong}")).ends(2);
     }
 }
 
@@ -100,7 +86,7 @@ fn x3_waiting_ends_with_the_machine_and_says_whether_the_node_is_drained() {
     ];
     for (skip, code, words) in ways {
         let (node, mut zedagent) = tended("cluster-idle");
-        let mut program = Node::at_work(&mut node.command_of("reboot", "--reason disk --wait"));
+        let mut program = node.start("reboot --reason disk --wait");
         program.until("Ordered a reboot");
         says(&mut zedagent, DeviceOp::Reboot, PendingState::Pending, "");
         says(&mut zedagent, DeviceOp::Reboot, PendingState::Commanded, skip);
@@ -112,17 +98,14 @@ fn x3_waiting_ends_with_the_machine_and_says_whether_the_node_is_drained() {
 #[test]
 fn x3_at_the_end_of_its_time_a_blocked_order_stays_is_withdrawn_or_forced() {
     let tree = "drain-7-retrying";
-    let (node, _zedagent) = tended(tree);
-    let told = order(&node, "reboot", "--reason disk --wait --timeout 0");
-    assert_eq!((told.code, node.path(DEVICE_ORDER).exists()), (4, true), "{told:?}");
-
-    let (node, _zedagent) = tended(tree);
-    let told = order(&node, "reboot", "--reason disk --wait --timeout 0 --if-blocked fail");
-    assert_eq!((told.code, node.path(DEVICE_ORDER).exists()), (4, false), "{told:?}");
-
+    for (words, stays) in [("", true), (" --if-blocked fail", false)] {
+        let (node, _zedagent) = tended(tree);
+        node.drain(&format!("reboot --reason disk --wait --timeout 0{words}")).ends(4);
+        assert_eq!(node.path(DEVICE_ORDER).exists(), stays, "{words}");
+    }
     for words in ["--reason ups --wait --timeout 0 --if-blocked force", "--reason ups --within 0m"] {
         let (node, mut zedagent) = tended(tree);
-        let mut program = Node::at_work(&mut node.command_of("shutdown", words));
+        let mut program = node.start(&format!("shutdown {words}"));
         program.until("timeout");
         let topic_root = TopicRoot::open(node.root()).unwrap();
         let rule = pubsub::FileRule { limit_bytes: 4096, order: true };
@@ -136,7 +119,7 @@ fn x3_at_the_end_of_its_time_a_blocked_order_stays_is_withdrawn_or_forced() {
         program.until("NOT DRAINED: forced COMPLETE");
         assert_eq!(program.end(), 9, "{words}");
         // What was forced for it is withdrawn with it.
-        assert_eq!(order(&node, "shutdown", "--cancel").code, 0);
+        node.drain("shutdown --cancel").ends(0);
         assert!(!node.path(FORCE_FILE).exists(), "another operation would go by it");
     }
 }
@@ -149,17 +132,14 @@ fn a_node_of_a_cluster_that_its_device_config_does_not_name_is_not_taken_down_wi
     });
     let node = &place.node;
     let mut pending = zedagent(node);
-    let told = order(node, "reboot", "--reason disk");
-    for words in [
+    node.drain("reboot --reason disk").ends(1).warns(&[
         "nothing would be drained",
         "edge-dev-config.json names no cluster",
         "as node edge-node-1",
         "--undrained",
-    ] {
-        assert!(told.code == 1 && told.err.contains(words), "{words}: {told:?}");
-    }
+    ]);
     assert!(!node.path(DEVICE_ORDER).exists());
-    let mut program = Node::at_work(&mut node.command_of("reboot", "--reason disk --undrained --wait"));
+    let mut program = node.start("reboot --reason disk --undrained --wait");
     program.until("nothing is drained, the machine reboots");
     says(&mut pending, DeviceOp::Reboot, PendingState::Commanded, "");
     program.until("NOT DRAINED: the device config names no cluster; the machine reboots now");
@@ -168,19 +148,15 @@ fn a_node_of_a_cluster_that_its_device_config_does_not_name_is_not_taken_down_wi
     // An API that does not answer is no reason to believe that nothing runs here.
     let (node, _zedagent) = tended("single-node");
     node.put("run/.kube/k3s/k3s.yaml", "no kubeconfig");
-    let told = order(&node, "reboot", "--reason disk");
-    assert!(told.code == 1 && told.err.contains("is not known: "), "{told:?}");
+    node.drain("reboot --reason disk").ends(1).warns(&["is not known: "]);
 
     // Nor is it that no kubeconfig was found; on an image that was built without Kubernetes the device config counts.
     let (node, _zedagent) = tended("single-node");
-    let told = order(&node, "reboot", "--reason disk");
-    for words in ["is not known: there is no kubeconfig", "--kubeconfig FILE", "--undrained"] {
-        assert!(told.code == 1 && told.err.contains(words), "{words}: {told:?}");
-    }
+    let unknown = ["is not known: there is no kubeconfig", "--kubeconfig FILE", "--undrained"];
+    node.drain("reboot --reason disk").ends(1).warns(&unknown);
     assert!(!node.path(DEVICE_ORDER).exists());
     node.put("run/eve-hv-type", "kvm");
-    let told = order(&node, "reboot", "--reason disk");
-    assert!(told.code == 0 && told.err.contains("the device config names no cluster"), "{told:?}");
+    node.drain("reboot --reason disk").ends(0).warns(&["the device config names no cluster"]);
 }
 
 #[test]
@@ -191,11 +167,9 @@ fn t11_a_cluster_that_only_the_settings_file_names_keeps_a_reboot_without_a_drai
     .by_settings_file();
     let node = &place.node;
     let _zedagent = zedagent(node);
-    let told = order(node, "reboot", "--reason disk");
-    assert!(told.code == 1 && told.err.contains("as node edge-node-1"), "{told:?}");
+    node.drain("reboot --reason disk").ends(1).warns(&["as node edge-node-1"]);
     // One that no agent starts with does not say that there is no cluster.
     node.put("etc/zedbox/zedbox.toml", "kubeconfig = 5");
-    let told = order(node, "reboot", "--reason disk");
-    assert!(told.code == 1 && told.err.contains("--kubeconfig FILE: the settings file"), "{told:?}");
+    node.drain("reboot --reason disk").ends(1).warns(&["--kubeconfig FILE: the settings file"]);
     assert!(!node.path(DEVICE_ORDER).exists());
 }
