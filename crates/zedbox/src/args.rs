@@ -15,6 +15,7 @@ mod time;
 mod words;
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use topics::Secret;
 
 pub(crate) use cluster::{
     BundleCommand, DeclareOptions, FailoverAction, FailoverCommand, KubeconfigCommand, LockAction,
-    LockCommand, MachinesAction, MachinesCommand, OverCluster, RoleCommand, VerifyCommand, kubeconfig_of,
+    LockCommand, MachinesAction, MachinesCommand, RoleCommand, VerifyCommand, kubeconfig_of,
 };
 #[cfg(feature = "demo")]
 pub(crate) use demo::{DemoAgent, DemoOptions, DrillOptions, Scenario};
@@ -43,6 +44,28 @@ pub(crate) use words::{ALIKE, called_as, of_now};
 
 /// Agents that a link to the program may be named after.
 pub(crate) const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Agent {
+    Zedagent,
+    Baseosmgr,
+    Nodeagent,
+    Zedkube,
+}
+
+impl Agent {
+    pub(crate) const ALL: [Self; 4] = [Self::Zedagent, Self::Baseosmgr, Self::Nodeagent, Self::Zedkube];
+
+    pub(crate) const fn name(self) -> &'static str {
+        NAMES[self as usize]
+    }
+}
+
+impl fmt::Display for Agent {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
 
 /// Takes a node of an edge Kubernetes cluster down safely: drained before it goes, never stuck, always explained.
 #[derive(Debug, Parser)]
@@ -102,6 +125,20 @@ pub(crate) enum Command {
     /// Run one agent of the demo, for as long as the demo lives.
     #[command(hide = true)]
     DemoAgent(DemoAgent),
+    #[command(flatten)]
+    Agents(AgentCommand),
+    /// Wait for a server of this node's cluster, before it joins.
+    #[command(hide = true)]
+    Join(JoinCommand),
+    /// Report how far the update of a Kubernetes component is: `zedkube pubKubeClusterUpdateStatus …`, for the kube
+    /// container.
+    #[command(name = zedkube::update_status::COMMAND, hide = true)]
+    UpdateStatus(UpdateStatus),
+}
+
+/// Agents of this process.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentCommand {
     /// Run all four agents in this process.
     #[command(hide = true)]
     Run(AgentOptions),
@@ -117,13 +154,18 @@ pub(crate) enum Command {
     /// Run zedkube alone: cordons and drains this node.
     #[command(hide = true)]
     Zedkube(AgentOptions),
-    /// Wait for a server of this node's cluster, before it joins.
-    #[command(hide = true)]
-    Join(JoinCommand),
-    /// Report how far the update of a Kubernetes component is: `zedkube pubKubeClusterUpdateStatus …`, for the kube
-    /// container.
-    #[command(name = zedkube::update_status::COMMAND, hide = true)]
-    UpdateStatus(UpdateStatus),
+}
+
+impl AgentCommand {
+    pub(crate) const fn agents(&self) -> (&'static [Agent], &AgentOptions) {
+        match self {
+            Self::Run(it) => (&Agent::ALL, it),
+            Self::Zedagent(it) => (&[Agent::Zedagent], it),
+            Self::Baseosmgr(it) => (&[Agent::Baseosmgr], it),
+            Self::Nodeagent(it) => (&[Agent::Nodeagent], it),
+            Self::Zedkube(it) => (&[Agent::Zedkube], it),
+        }
+    }
 }
 
 /// In which form results are printed.
@@ -241,25 +283,13 @@ pub(crate) struct NotifyCommand {
 }
 
 impl Command {
-    const fn agents(&self) -> &'static [&'static str] {
-        if let Self::Run(_) = self {
-            &NAMES
-        } else if let Self::Zedagent(_) = self {
-            &["zedagent"]
-        } else if let Self::Baseosmgr(_) = self {
-            &["baseosmgr"]
-        } else if let Self::Nodeagent(_) = self {
-            &["nodeagent"]
-        } else if let Self::Zedkube(_) = self {
-            &["zedkube"]
-        } else {
-            &[]
-        }
+    const fn agents(&self) -> &'static [Agent] {
+        if let Self::Agents(it) = self { it.agents().0 } else { &[] }
     }
 
     /// The agent, if it is alone in its process.
     pub(crate) const fn alone(&self) -> Option<&'static str> {
-        if let [agent] = self.agents() { Some(agent) } else { None }
+        if let [agent] = self.agents() { Some(agent.name()) } else { None }
     }
 
     /// The default filter: commands for a person print their own report, and the client's lines on failed
@@ -290,7 +320,7 @@ mod tests {
             let of = |words: &str| {
                 let words = format!("zedbox {agent} --root / --device systemd{words}");
                 match parse(&words).map(|it| it.command) {
-                    Ok(Command::Run(options) | Command::Baseosmgr(options)) => Ok(options.partitions),
+                    Ok(Command::Agents(it)) => Ok(it.agents().1.partitions.clone()),
                     Ok(other) => panic!("{other:?}"),
                     Err(refused) => Err(refused.to_string()),
                 }

@@ -16,6 +16,7 @@ use serde_json::Value;
 use step::{Inserted as _, SmallSort as _};
 use topics::{FORCE_FILE, Reread, go_json, number, read_force};
 
+use crate::Exit;
 use crate::args::settings;
 use crate::limits::Limits;
 
@@ -42,10 +43,10 @@ impl fmt::Display for FileFinding {
     }
 }
 
-/// Checks all of `paths`, prints each finding and a last line with the counts. True without a finding.
+/// Checks all of `paths`, prints each finding and a last line with the counts.
 ///
 /// Errors: a path does not exist, a directory cannot be listed, or the output fails.
-pub(crate) fn run(paths: &[PathBuf]) -> anyhow::Result<bool> {
+pub(crate) fn run(paths: &[PathBuf]) -> anyhow::Result<Exit> {
     let mut check = FileCheck::new();
     for path in paths {
         let seen = fs::symlink_metadata(path)
@@ -69,7 +70,7 @@ pub(crate) fn run(paths: &[PathBuf]) -> anyhow::Result<bool> {
         number(findings, "finding")
     )
     .context("print the findings")?;
-    Ok(check.findings.is_empty())
+    Ok(if check.findings.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
 struct FileCheck {

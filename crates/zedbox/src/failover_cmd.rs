@@ -21,10 +21,10 @@ use sheet::text::number;
 use topics::HeldWork;
 
 use crate::Exit;
-use crate::args::{DeclareOptions, FailoverAction, FailoverCommand, Surroundings, settings};
+use crate::args::{DeclareOptions, FailoverAction, FailoverCommand, settings};
 use crate::drain_cmd::orders::confirm;
-use crate::drain_cmd::person;
 use crate::drain_cmd::voice::{Labelled, Voice};
+use crate::drain_cmd::{Shell, person};
 use crate::limits::Limits;
 use crate::lock_cmd::when;
 
@@ -35,21 +35,14 @@ const READY_WITHIN: Duration = Duration::from_secs(80);
 /// Who asks from here.
 const HERE: &str = "this machine";
 
-/// Does what `command` says. What goes wrong is said on standard error in plain words.
-pub(crate) async fn run(command: &FailoverCommand) -> Exit {
-    let surroundings = Surroundings::of_this_process();
-    let voice = Voice::new(command.place.at.output, &surroundings);
-    Voice::exit("failover", Box::pin(act_on(command, &surroundings, &voice)).await.map(|()| Exit::Done))
-}
-
-async fn act_on(command: &FailoverCommand, surroundings: &Surroundings, voice: &Voice) -> anyhow::Result<()> {
-    let (cluster, clock) = (command.place.cluster()?, Clock::new());
+pub(crate) async fn run(command: &FailoverCommand) -> anyhow::Result<Exit> {
+    let shell = &Shell::open(&command.place.at)?;
+    let (cluster, voice) = (&shell.cluster(command.place.kubeconfig.as_deref())?, &shell.voice);
     match &command.action {
-        FailoverAction::Check => check(&cluster, voice).await.context("look what would run elsewhere"),
-        FailoverAction::Status => status(&cluster, clock, voice).await.context("show failovers"),
+        FailoverAction::Check => check(cluster, voice).await.context("look what would run elsewhere"),
+        FailoverAction::Status => status(shell, cluster).await.context("show failovers"),
         FailoverAction::Declare(options) => {
             let limits = Limits::read(settings::limits_of(&command.place.at.root).as_deref())?.zedkube;
-            let who = format!("operator {}", person::at(surroundings));
             let ask = |happens: String| {
                 if options.yes { Ok(()) } else { confirm(voice, &[happens], &options.node) }
             };
@@ -57,10 +50,9 @@ async fn act_on(command: &FailoverCommand, surroundings: &Surroundings, voice: &
                 format!("checking for 40 s, or a little longer, whether node {} shows life", options.node);
             Voice::warn_of("failover", &watches);
             let doing = || format!("declare node {} dead", options.node);
-            match Box::pin(declare(&cluster, (clock, limits.server_port), options, who, ask))
-                .await
-                .with_context(doing)?
-            {
+            let at = (shell.clock, limits.server_port);
+            let declared = Box::pin(declare(cluster, at, options, shell.operator(), ask)).await;
+            match declared.with_context(doing)? {
                 Declared::Done { form, text } => voice.say(&form, &text),
                 Declared::Refused(rules) => {
                     for it in &rules {
@@ -72,6 +64,7 @@ async fn act_on(command: &FailoverCommand, surroundings: &Surroundings, voice: &
             }
         }
     }
+    .map(|()| Exit::Done)
 }
 
 async fn check(cluster: &ApiClient, voice: &Voice) -> anyhow::Result<()> {
@@ -108,13 +101,13 @@ fn would_run(work: &[HeldWork]) -> String {
     }
 }
 
-async fn status(cluster: &ApiClient, clock: Clock, voice: &Voice) -> anyhow::Result<()> {
+async fn status(shell: &Shell, cluster: &ApiClient) -> anyhow::Result<()> {
     let record = calls::read(cluster).await?.map(|it| it.record).unwrap_or_default();
     let mut entries = record.failovers;
     let mut rows: Vec<Labelled> = Vec::new();
     for entry in entries.iter_mut().rev() {
         let DeclaredNode { node, number, state, who, why, evidence, passed, .. } = &*entry;
-        let said = format!("by {who}, {}: {why}", when(&entry.when, clock.wall()));
+        let said = format!("by {who}, {}: {why}", when(&entry.when, shell.clock.wall()));
         if !state.is_open() {
             rows.push(("before", format!("{node}, number {number}: {}; {said}", words_of_state(state))));
             continue;
@@ -133,7 +126,7 @@ async fn status(cluster: &ApiClient, clock: Clock, voice: &Voice) -> anyhow::Res
         0 => "no node is declared dead; what would run elsewhere: `zedbox failover check`".to_owned(),
         some => format!("declared dead: {}", number(some, "node")),
     };
-    voice.rows(&headline, (open > 0).then_some("33"), &rows, &json!({ "Declared": forms }))
+    shell.voice.rows(&headline, (open > 0).then_some("33"), &rows, &json!({ "Declared": forms }))
 }
 
 fn form_of(entry: &DeclaredNode) -> Value {

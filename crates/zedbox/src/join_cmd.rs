@@ -28,12 +28,7 @@ enum JoinCheck {
     NotYet(String),
 }
 
-/// Failures go to standard error in plain words.
-pub(crate) async fn run(command: &JoinCommand) -> Exit {
-    Voice::exit("join", wait(command).await)
-}
-
-async fn wait(options: &JoinCommand) -> anyhow::Result<Exit> {
+pub(crate) async fn wait(options: &JoinCommand) -> anyhow::Result<Exit> {
     let root = &options.root;
     let topic_root = TopicRoot::open(root).with_context(|| format!("open the root {}", root.display()))?;
     let server = &options.server;

@@ -11,7 +11,6 @@ use kubeapi::connect::account::{self, ServiceAccountToken};
 use kubeapi::{ApiClient, Error};
 use pubsub::store;
 
-use crate::Exit;
 use crate::args::KubeconfigCommand;
 use crate::drain_cmd::voice::Voice;
 
@@ -22,11 +21,6 @@ const STANDARD_OUTPUT: &str = "-";
 const SECS_A_DAY: u64 = 24 * 60 * 60;
 const NO_RIGHT: u16 = 403;
 const NO_ACCOUNT: u16 = 404;
-
-/// Failures go to standard error in plain words.
-pub(crate) async fn run(command: &KubeconfigCommand) -> Exit {
-    Voice::exit("kubeconfig", make(command).await.map(|()| Exit::Done))
-}
 
 pub(crate) async fn make(command: &KubeconfigCommand) -> anyhow::Result<()> {
     let (mut place, token) = match (&command.token_file, &command.ca, &command.server) {

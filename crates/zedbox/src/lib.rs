@@ -40,7 +40,6 @@ use args::settings::{SettingsFault, StartRefusal};
 use args::{Command, LogFormat};
 use drain_cmd::voice::Voice;
 use log::LogLevels;
-use supervisor::Agent;
 
 /// How long the end of the program waits for calls under way on other threads.
 const LAST_CALLS: Duration = Duration::from_secs(2);
@@ -169,43 +168,41 @@ fn refuse(refused: StartRefusal, words: &[OsString], unsaid: LogFormat) -> ExitC
 }
 
 async fn run(command: Command, levels: &LogLevels) -> anyhow::Result<Exit> {
-    match command {
-        Command::Check(options) => {
-            return Ok(if check::run(&options.paths)? { Exit::Done } else { Exit::Failed });
+    let (word, done) = match &command {
+        Command::Check(it) => ("", check::run(&it.paths)),
+        Command::Agents(it) => {
+            let (agents, options) = it.agents();
+            ("", supervisor::run(agents, options, levels).await)
         }
-        Command::Run(options) => supervisor::run(&Agent::ALL, &options, levels).await,
-        Command::Zedagent(options) => supervisor::run(&[Agent::Zedagent], &options, levels).await,
-        Command::Baseosmgr(options) => supervisor::run(&[Agent::Baseosmgr], &options, levels).await,
-        Command::Nodeagent(options) => supervisor::run(&[Agent::Nodeagent], &options, levels).await,
-        Command::Zedkube(options) => supervisor::run(&[Agent::Zedkube], &options, levels).await,
         #[cfg(feature = "demo")]
-        Command::Demo(options) => Box::pin(demo::run(&options)).await,
+        Command::Demo(it) => ("", Box::pin(demo::run(it)).await.map(|()| Exit::Done)),
         #[cfg(feature = "demo")]
-        Command::DemoAgent(it) => demo::agent(&it, levels).await,
-        Command::Bundle(command) => return Ok(bundle_cmd::run(&command).await),
-        Command::Notify(command) => notify_cmd::run(&command).await,
-        Command::Node(command) => return Ok(drain_cmd::run(&command).await),
-        Command::Join(command) => return Ok(join_cmd::run(&command).await),
-        Command::Role(command) => role_cmd::run(&command),
-        Command::Kubeconfig(command) => return Ok(kubeconfig_cmd::run(&command).await),
-        Command::Setup(command) => return Ok(setup_cmd::run(&command).await),
-        Command::Site(command) => return Ok(site_cmd::run(&command).await),
-        Command::Machines(command) => return Ok(machines_cmd::run(&command).await),
-        Command::Lock(command) => return Ok(lock_cmd::run(&command).await),
-        Command::Failover(command) => return Ok(failover_cmd::run(&command).await),
-        Command::Verify(command) => return Ok(verify_cmd::run(&command).await),
-        Command::UpdateStatus(command) => report_update(&command),
-    }?;
-    Ok(Exit::Done)
+        Command::DemoAgent(it) => ("", demo::agent(it, levels).await),
+        Command::Notify(it) => ("", notify_cmd::run(it).await),
+        Command::Role(it) => ("", role_cmd::run(it)),
+        Command::UpdateStatus(it) => ("", report_update(it)),
+        Command::Node(it) => drain_cmd::run(it).await,
+        Command::Join(it) => ("join", join_cmd::wait(it).await),
+        Command::Kubeconfig(it) => ("kubeconfig", kubeconfig_cmd::make(it).await.map(|()| Exit::Done)),
+        Command::Setup(it) => ("setup", setup_cmd::set_up(it).await),
+        Command::Bundle(it) => ("bundle", bundle_cmd::run(it).await),
+        Command::Site(it) => ("site", site_cmd::run(it).await),
+        Command::Machines(it) => ("machines", machines_cmd::run(it).await),
+        Command::Lock(it) => ("lock", lock_cmd::run(it).await),
+        Command::Failover(it) => ("failover", Box::pin(failover_cmd::run(it)).await),
+        Command::Verify(it) => ("verify", verify_cmd::run(it).await),
+    };
+    // Without a word it goes to the log.
+    if word.is_empty() { done } else { Ok(Voice::exit(word, done)) }
 }
 
 /// Passes an update's status to zedkube.
-fn report_update(command: &args::UpdateStatus) -> anyhow::Result<()> {
+fn report_update(command: &args::UpdateStatus) -> anyhow::Result<Exit> {
     let [device, component, status, version, error] = command.words.as_slice() else {
         anyhow::bail!("read five words: device, component, status, version and error");
     };
     let words = zedkube::update_status::UpdateStatusArgs { device, component, status, version, error };
     let value = words.value(agent::Clock::new().wall()).map_err(anyhow::Error::msg)?;
     zedkube::update_status::hand_over(&command.root, &value).map_err(anyhow::Error::msg)?;
-    Ok(())
+    Ok(Exit::Done)
 }

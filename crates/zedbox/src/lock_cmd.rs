@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 
-use agent::Clock;
 use anyhow::{Context as _, bail};
 use kubeapi::{ApiClient, NodeName};
 use outage::operator::{self, TurnView};
@@ -17,49 +16,42 @@ use sheet::text::{moment, number};
 use topics::{DrainPhase, GoTime};
 
 use crate::Exit;
-use crate::args::{GoOptions, LockAction, LockCommand, Surroundings, kubeconfig_of};
+use crate::args::{GoOptions, LockAction, LockCommand};
+use crate::drain_cmd::Shell;
 use crate::drain_cmd::orders::confirm;
-use crate::drain_cmd::person;
-use crate::drain_cmd::voice::{Labelled, Voice};
+use crate::drain_cmd::voice::Labelled;
 
-/// Does what `command` says. What goes wrong is said on standard error in plain words.
-pub(crate) async fn run(command: &LockCommand) -> Exit {
-    let surroundings = Surroundings::of_this_process();
-    let voice = Voice::new(command.place.at.output, &surroundings);
-    Voice::exit("lock", act(command, &surroundings, &voice).await.map(|()| Exit::Done))
-}
-
-async fn act(command: &LockCommand, surroundings: &Surroundings, voice: &Voice) -> anyhow::Result<()> {
-    let cluster = command.place.cluster()?;
-    let clock = Clock::new();
+pub(crate) async fn run(command: &LockCommand) -> anyhow::Result<Exit> {
+    let shell = &Shell::open(&command.place.at)?;
+    let cluster = &shell.cluster(command.place.kubeconfig.as_deref())?;
     match &command.action {
-        LockAction::Status { node } => status(&cluster, clock, node.as_deref(), voice).await,
+        LockAction::Status { node } => status(shell, cluster, node.as_deref()).await,
         LockAction::Release { node, fence, reason } => {
-            let word = person::statement(clock, surroundings, reason).context("release a turn")?;
-            release(&cluster, clock, node, *fence, word, voice).await
+            let word = shell.statement(reason).context("release a turn")?;
+            release(shell, cluster, (node, *fence), word).await
         }
-        LockAction::Ignore { node, reason: None, .. } => count(&cluster, node, voice).await,
+        LockAction::Ignore { node, reason: None, .. } => count(shell, cluster, node).await,
         LockAction::Ignore { node, reason: Some(reason), .. } => {
-            let word = person::statement(clock, surroundings, reason).context("ignore a node")?;
-            ignore(&cluster, node, &word, voice).await
+            let word = shell.statement(reason).context("ignore a node")?;
+            ignore(shell, cluster, node, &word).await
         }
-        LockAction::Limit { limit } => set_limit(&cluster, clock, *limit, voice).await,
+        LockAction::Limit { limit } => set_limit(shell, cluster, *limit).await,
     }
+    .map(|()| Exit::Done)
 }
 
 /// Releases the turn that this node waits for, of a node that will not continue.
 pub(crate) async fn past_turn(
+    shell: &Shell,
     options: &GoOptions,
     seen: &DrainView,
-    (clock, surroundings, reason): (Clock, &Surroundings, &str),
-    voice: &Voice,
+    reason: &str,
 ) -> anyhow::Result<Exit> {
     let waits = seen.agreed().filter(|it| it.phase == DrainPhase::WaitingForTurn);
     let Some(turn) = waits.map(|it| &it.turn).filter(|it| it.rule == TurnRule::Holder.text()) else {
         bail!("this node waits for no turn that another one holds: `zedbox status` shows what it waits for");
     };
-    let cluster =
-        ApiClient::from_kubeconfig(kubeconfig_of(options.kubeconfig.as_deref(), &options.place.root)?);
+    let cluster = shell.cluster(options.kubeconfig.as_deref())?;
     let record = operator::view(&cluster).await?.held.map(|it| it.record).unwrap_or_default();
     for Holder { node, fence, .. } in record.holders.iter().filter(|it| turn.nodes.contains(&it.node)) {
         let happens = format!(
@@ -67,46 +59,38 @@ pub(crate) async fn past_turn(
              will not continue."
         );
         if !options.yes {
-            confirm(voice, &[happens], node)?;
+            confirm(&shell.voice, &[happens], node)?;
         }
-        let word = person::statement(clock, surroundings, reason)?;
-        release(&cluster, clock, node, *fence, word, voice).await?;
+        release(shell, &cluster, (node, *fence), shell.statement(reason)?).await?;
     }
     Ok(Exit::Done)
 }
 
 /// What was done: `released`, `ignored`, `counted`, `limited`, or `unchanged`.
 fn say(
-    voice: &Voice,
+    shell: &Shell,
     result: &str,
     (node, fence, limit): (&str, Option<u32>, Option<u32>),
     text: &str,
 ) -> anyhow::Result<()> {
-    voice.say(&json!({ "Result": result, "Node": node, "Fence": fence, "Limit": limit }), text)
+    let form = json!({ "Result": result, "Node": node, "Fence": fence, "Limit": limit });
+    shell.voice.say(&form, text)
 }
 
 async fn release(
+    shell: &Shell,
     cluster: &ApiClient,
-    clock: Clock,
-    node: &str,
-    fence: u32,
+    (node, fence): (&str, u32),
     word: OperatorStatement,
-    voice: &Voice,
 ) -> anyhow::Result<()> {
-    let (who, why) = (word.who.clone(), word.why.clone());
-    let forced = ForcedRelease {
-        node: node.to_owned(),
-        fence,
-        who: word.who,
-        why: word.why,
-        when: word.when,
-        ..ForcedRelease::default()
-    };
+    let (OperatorStatement { who, why, when, .. }, node) = (word, node.to_owned());
+    let forced = ForcedRelease { node, fence, who, why, when, ..ForcedRelease::default() };
+    let ForcedRelease { node, who, why, .. } = &forced;
     let edit = |record: &TurnRecord| rule::release(record, forced.clone());
-    let (before, after) = operator::change(cluster, clock.wall().to_timestamp(), edit)
+    let (before, after) = operator::change(cluster, shell.clock.wall().to_timestamp(), edit)
         .await
         .with_context(|| format!("release the turn of node {node}"))?;
-    let held = before.holders.iter().find(|it| it.node == node && it.fence == fence);
+    let held = before.holders.iter().find(|it| it.node == *node && it.fence == fence);
     let was = held.map(|it| format!("{}, phase {}, ", it.op.text(), it.phase.text())).unwrap_or_default();
     let next = match rule::order(&after).first() {
         Some(first) => format!("Node {} is first in the queue.", first.node),
@@ -117,47 +101,44 @@ async fn release(
          what it does under this turn, removes its own cordon and starts over; a reboot that was already ordered is not \
          stopped. No other program is informed: make sure yourself that node {node} is healthy or off. {next}"
     );
-    say(voice, "released", (node, Some(fence), None), &text)
+    say(shell, "released", (node, Some(fence), None), &text)
 }
 
 async fn ignore(
+    shell: &Shell,
     cluster: &ApiClient,
     node: &str,
     word: &OperatorStatement,
-    voice: &Voice,
 ) -> anyhow::Result<()> {
     let name = NodeName::parse(node).context("ignore a node")?;
     let before = operator::mark(cluster, &name, Some(word)).await;
     let before = before.with_context(|| format!("ignore node {node}"))?;
-    let text = format!(
+    let mut text = format!(
         "Node {node} does not count as down from now on, by {}: {}. If it holds a turn, that still counts. \
          `zedbox lock ignore {node} --undo` undoes this; type it when the node is repaired.",
         word.who, word.why
     );
-    let text = if before.seen.ready {
-        format!(
-            "{text} Node {node} is Ready now: if it is not away, type it at once, or others go down beside it."
-        )
-    } else {
-        text
-    };
-    say(voice, "ignored", (node, None, None), &text)
+    if before.seen.ready {
+        let beside = "if it is not away, type it at once, or others go down beside it.";
+        text = format!("{text} Node {node} is Ready now: {beside}");
+    }
+    say(shell, "ignored", (node, None, None), &text)
 }
 
-async fn count(cluster: &ApiClient, node: &str, voice: &Voice) -> anyhow::Result<()> {
+async fn count(shell: &Shell, cluster: &ApiClient, node: &str) -> anyhow::Result<()> {
     let name = NodeName::parse(node).context("count a node")?;
     let before = operator::mark(cluster, &name, None).await.with_context(|| format!("count node {node}"))?;
     let (result, text) = match before.away {
         Some(_) => ("counted", format!("Node {node} counts again: while it is down, others wait.")),
         None => ("unchanged", format!("Node {node} was not ignored: it counts as before.")),
     };
-    say(voice, result, (node, None, None), &text)
+    say(shell, result, (node, None, None), &text)
 }
 
-async fn set_limit(cluster: &ApiClient, clock: Clock, limit: u32, voice: &Voice) -> anyhow::Result<()> {
+async fn set_limit(shell: &Shell, cluster: &ApiClient, limit: u32) -> anyhow::Result<()> {
     let edit = |record: &TurnRecord| rule::with_limit(record, limit);
-    let (before, after) =
-        operator::change(cluster, clock.wall().to_timestamp(), edit).await.context("set the limit")?;
+    let changed = operator::change(cluster, shell.clock.wall().to_timestamp(), edit).await;
+    let (before, after) = changed.context("set the limit")?;
     let holders = match after.holders.len() {
         0 => "No node holds a turn.".to_owned(),
         many => format!("Turns held: by {}; a lower limit takes none away.", number(many, "node")),
@@ -168,19 +149,19 @@ async fn set_limit(cluster: &ApiClient, clock: Clock, limit: u32, voice: &Voice)
         number(limit, "node"),
         before.limit
     );
-    say(voice, result, ("", None, Some(limit)), &text)
+    say(shell, result, ("", None, Some(limit)), &text)
 }
 
 /// Who holds a turn, who waits and why, who counts as down, and what to type, with more of `node`, or of the first in the
 /// queue.
-async fn status(cluster: &ApiClient, clock: Clock, node: Option<&str>, voice: &Voice) -> anyhow::Result<()> {
+async fn status(shell: &Shell, cluster: &ApiClient, node: Option<&str>) -> anyhow::Result<()> {
     if let Some(node) = node {
         NodeName::parse(node).context("show turns")?;
     }
     let view = operator::view(cluster).await.context("show turns")?;
     let look = LockStatusView::of(&view, node)?;
     let colour = (!look.record.holders.is_empty()).then_some("36");
-    voice.rows(&look.headline(), colour, &look.rows(clock.wall()), &look.form())
+    shell.voice.rows(&look.headline(), colour, &look.rows(shell.clock.wall()), &look.form())
 }
 
 struct LockStatusView<'a> {

@@ -7,15 +7,10 @@ use kubenodeop::machines::undo;
 use serde::Serialize;
 
 use crate::Exit;
-use crate::args::{MachinesAction, MachinesCommand, Output, Surroundings};
+use crate::args::{MachinesAction, MachinesCommand, Output};
+use crate::drain_cmd::Shell;
 use crate::drain_cmd::voice::Voice;
 use sheet::text::number;
-
-/// Failures go to standard error in plain words.
-pub(crate) async fn run(command: &MachinesCommand) -> Exit {
-    let voice = Voice::new(command.place.at.output, &Surroundings::of_this_process());
-    Voice::exit("machines", act(command, &voice).await.map(|()| Exit::Done))
-}
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
@@ -26,8 +21,9 @@ struct StoppedMachineForm {
     was: String,
 }
 
-async fn act(command: &MachinesCommand, voice: &Voice) -> anyhow::Result<()> {
-    let cluster = command.place.cluster()?;
+pub(crate) async fn run(command: &MachinesCommand) -> anyhow::Result<Exit> {
+    let shell = &Shell::open(&command.place.at)?;
+    let (cluster, voice) = (shell.cluster(command.place.kubeconfig.as_deref())?, &shell.voice);
     let node = match &command.action {
         MachinesAction::List => None,
         MachinesAction::Restore { node } => Some(node.as_deref()),
@@ -53,7 +49,7 @@ async fn act(command: &MachinesCommand, voice: &Voice) -> anyhow::Result<()> {
         undo::start_all(&cluster, is_of).await.context("start virtual machines")?;
     }
     if voice.output == Output::Json {
-        return Voice::json(&all, false).map(drop);
+        return Voice::json(&all, false).map(|_| Exit::Done);
     }
     let done = if node.is_some() { "asked to start again" } else { "stopped by drains" };
     let count = number(all.len(), "virtual machine");
@@ -61,5 +57,5 @@ async fn act(command: &MachinesCommand, voice: &Voice) -> anyhow::Result<()> {
     for StoppedMachineForm { name, node, was } in &all {
         voice.paragraph(&format!("{name}: by the drain of node {node}, was {was}"))?;
     }
-    Ok(())
+    Ok(Exit::Done)
 }

@@ -4,10 +4,11 @@
 
 use anyhow::{Context as _, anyhow};
 
+use crate::Exit;
 use crate::args::{NotifyCommand, settings, webhook};
 use crate::drain_cmd::voice::Voice;
 
-pub(crate) async fn run(command: &NotifyCommand) -> anyhow::Result<()> {
+pub(crate) async fn run(command: &NotifyCommand) -> anyhow::Result<Exit> {
     let address = settings::notify(&command.root).with_context(|| {
         let file = command.root.join("etc/zedbox").join(settings::NAME);
         let file = file.display();
@@ -17,5 +18,5 @@ pub(crate) async fn run(command: &NotifyCommand) -> anyhow::Result<()> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let posted = hook.post(&format!("{host}: a test of zedbox; notices of this node come here")).await;
     posted.map_err(|why| anyhow!("{why}")).with_context(|| format!("post to {hook}"))?;
-    Voice::print(&format!("Posted a test message to {hook}.\n")).map(drop)
+    Voice::print(&format!("Posted a test message to {hook}.\n")).map(|_| Exit::Done)
 }

@@ -6,12 +6,13 @@
 use kubeapi::names::APP_NAMESPACE;
 use serde_json::json;
 
+use crate::Exit;
 use crate::args::RoleCommand;
 use crate::drain_cmd::voice::Voice;
 use crate::manifests::{OBJECTS, SUBJECT, SURGE, TOKEN};
 
-pub(crate) fn run(command: &RoleCommand) -> anyhow::Result<()> {
-    Voice::print(&manifests(command)).map(drop)
+pub(crate) fn run(command: &RoleCommand) -> anyhow::Result<Exit> {
+    Voice::print(&manifests(command)).map(|_| Exit::Done)
 }
 
 pub(crate) fn manifests(command: &RoleCommand) -> String {

@@ -31,10 +31,6 @@ const DEVICE: &str = "/id/uuid";
 const BY_HAND: &str = "by hand, where kubectl is an administrator: `zedbox role --create-namespace | kubectl apply -f -`, then \
                        `zedbox kubeconfig --to FILE --server https://ADDRESS:6443`";
 
-pub(crate) async fn run(options: &SetupCommand) -> Exit {
-    Voice::exit("setup", set_up(options).await)
-}
-
 /// What is to be known of this machine, as the words say, else the files, else a person at a terminal: members of the device
 /// config, the device, and an administrator's kubeconfig.
 type Wanted = (Vec<(&'static str, Value)>, String, Option<PathBuf>);
@@ -74,7 +70,7 @@ fn wanted(options: &SetupCommand, before: &Value, set: &[(String, String)]) -> a
     Ok((members, device, admin))
 }
 
-async fn set_up(options: &SetupCommand) -> anyhow::Result<Exit> {
+pub(crate) async fn set_up(options: &SetupCommand) -> anyhow::Result<Exit> {
     let config_at = options.root.join(zedagent::CONFIG);
     let settings_at = options.root.join("etc/zedbox").join(settings::NAME);
     let unread = || format!("read {}: `zedbox check` says more, or remove it", config_at.display());

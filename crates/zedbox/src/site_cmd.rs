@@ -4,10 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
-use std::path::Path;
 use std::time::Duration;
 
-use agent::{Clock, wire};
+use agent::wire;
 use anyhow::{Context as _, bail};
 use checks::verify;
 use kubeapi::ApiClient;
@@ -20,89 +19,76 @@ use outage::site::record::{
 };
 use outage::turn::record::{LEASE, TurnRecord};
 use outage::turn::rule::TurnNode;
-use pubsub::TopicRoot;
 use serde_json::json;
 use sheet::text::{moment, number, span, unix_secs};
 use step::{Inserted as _, SmallSort as _};
 use topics::{GoTime, SiteFinding, SiteMachine, SiteNode, SiteOperation, SiteStatus, SiteStep, VerifyResult};
 
 use crate::Exit;
-use crate::args::{BeginOptions, Output, RestartOptions, SiteAction, SiteCommand, Surroundings};
-use crate::drain_cmd::person;
+use crate::args::{BeginOptions, Output, RestartOptions, SiteAction, SiteCommand};
+use crate::drain_cmd::Shell;
 use crate::drain_cmd::voice::{Labelled, Voice};
 use crate::lock_cmd::when;
 
 /// Pause between two looks at a restart that is followed.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Does what `command` says. What goes wrong is said on standard error in plain words.
-pub(crate) async fn run(command: &SiteCommand) -> Exit {
-    let surroundings = Surroundings::of_this_process();
-    let voice = Voice::new(command.place.at.output, &surroundings);
-    Voice::exit("site", act(command, &surroundings, &voice).await.map(|()| Exit::Done))
-}
-
-async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) -> anyhow::Result<()> {
-    let cluster = command.place.cluster()?;
-    let clock = Clock::new();
-    let said = |reason: &str| person::statement(clock, surroundings, reason);
+pub(crate) async fn run(command: &SiteCommand) -> anyhow::Result<Exit> {
+    let shell = &Shell::open(&command.place.at)?;
+    let cluster = &shell.cluster(command.place.kubeconfig.as_deref())?;
+    let said = |reason: &str| shell.statement(reason);
     match &command.action {
         SiteAction::Check => {
-            let findings = checked(&cluster, clock).await.context("check the site")?;
-            show_found(&findings, &[], voice)?;
+            let findings = checked(shell, cluster).await.context("check the site")?;
+            show_found(shell, &findings, &[])?;
             anyhow::ensure!(findings.is_empty(), "pass the checks: {}", number(findings.len(), "finding"));
             Ok(())
         }
-        SiteAction::Status { wait: true } => follow(&cluster, clock, None, voice).await,
-        SiteAction::Status { wait: false } => status(&cluster, clock, &command.place.at.root, voice).await,
+        SiteAction::Status { wait: true } => follow(shell, cluster, None).await,
+        SiteAction::Status { wait: false } => status(shell, cluster).await,
         #[cfg(feature = "demo")]
         SiteAction::Drill(options) => Box::pin(crate::demo::drill(options)).await,
-        SiteAction::Restart(options) => {
-            begin_restart(&cluster, clock, (options, said(&options.reason)), voice).await
-        }
-        SiteAction::Shutdown(options) => {
-            begin(&cluster, clock, SiteKind::Shutdown, (options, said(&options.reason)), voice).await
-        }
-        SiteAction::Reboot(options) => {
-            begin(&cluster, clock, SiteKind::Reboot, (options, said(&options.reason)), voice).await
-        }
+        SiteAction::Restart(options) => begin_restart(shell, cluster, options).await,
+        SiteAction::Shutdown(options) => begin(shell, cluster, SiteKind::Shutdown, options).await,
+        SiteAction::Reboot(options) => begin(shell, cluster, SiteKind::Reboot, options).await,
         SiteAction::Continue { skip: Some(node), reason, .. } => {
             let said = said(reason).context("continue")?;
             let edit = |record: &TurnRecord| operator::skip(record, node, &said);
-            change(&cluster, clock, edit, "continue").await?;
+            change(shell, cluster, edit, "continue").await?;
             let text = format!(
                 "Node {node} is left out of the restart and not rebooted by it, by {}: {}. A turn that it holds is still \
                  waited for: `zedbox lock status`.",
                 said.who, said.why
             );
-            say(voice, "continued", &text)
+            say(shell, "continued", &text)
         }
         SiteAction::Continue { phase, node, reason, skip: None } => {
             let phase = SitePhase::from(phase.clone().unwrap_or_default());
             let said = said(reason).context("continue")?;
             let edit = |record: &TurnRecord| operator::pass(record, &phase, node.as_deref(), &said);
-            let (_, after) = change(&cluster, clock, edit, "continue").await?;
+            let (_, after) = change(shell, cluster, edit, "continue").await?;
             if operator::current(&after)?.is_some_and(|it| it.kind == SiteKind::Restart) {
                 let text = format!("The restart of the site continues, by {}: {}.", said.who, said.why);
-                return say(voice, "continued", &text);
+                say(shell, "continued", &text)
+            } else {
+                let text = format!(
+                    "The site no longer waits for what phase {} waits for, by {}: {}. What was waited for stays as it is.",
+                    phase.text(),
+                    said.who,
+                    said.why
+                );
+                say(shell, "continued", &text)
             }
-            let text = format!(
-                "The site no longer waits for what phase {} waits for, by {}: {}. What was waited for stays as it is.",
-                phase.text(),
-                said.who,
-                said.why
-            );
-            say(voice, "continued", &text)
         }
         SiteAction::Cancel { reason } => {
             let said = said(reason).context("withdraw the whole-site operation")?;
             let edit = |record: &TurnRecord| operator::cancel(record, &said);
-            let (before, _) = change(&cluster, clock, edit, "withdraw the whole-site operation").await?;
+            let (before, _) = change(shell, cluster, edit, "withdraw the whole-site operation").await?;
             let before = operator::current(&before)?;
             if before.as_ref().is_some_and(|it| it.kind == SiteKind::Restart) {
                 let text = "Withdrew the restart of the site: the drain of the node that goes is withdrawn, and no other node \
                             starts; a machine that was ordered to reboot does so.";
-                return say(voice, "cancelled", text);
+                return say(shell, "cancelled", text).map(|()| Exit::Done);
             }
             let phase = before.map(|it| it.phase);
             let off = phase == Some(SitePhase::WorkersGoing);
@@ -111,31 +97,31 @@ async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) 
                 "Withdrew the whole-site operation: cordons are removed, then applications are scaled up again.{machines} \
                  `zedbox site status` shows how far that is."
             );
-            say(voice, "cancelled", &text)
+            say(shell, "cancelled", &text)
         }
     }
+    .map(|()| Exit::Done)
 }
 
 async fn change(
+    shell: &Shell,
     cluster: &ApiClient,
-    clock: Clock,
     edit: impl Fn(&TurnRecord) -> Result<TurnRecord, outage::turn::rule::OperatorRefusal>,
     what: &'static str,
 ) -> anyhow::Result<(TurnRecord, TurnRecord)> {
-    lease::change(cluster, clock.wall().to_timestamp(), edit).await.context(what)
+    lease::change(cluster, shell.clock.wall().to_timestamp(), edit).await.context(what)
 }
 
 async fn begin(
+    shell: &Shell,
     cluster: &ApiClient,
-    clock: Clock,
     kind: SiteKind,
-    (options, by): (&BeginOptions, anyhow::Result<OperatorStatement>),
-    voice: &Voice,
+    options: &BeginOptions,
 ) -> anyhow::Result<()> {
     let what = if kind == SiteKind::Reboot { "reboot the site" } else { "shut the site down" };
-    let by = by.context(what)?;
-    let findings = checked(cluster, clock).await.context(what)?;
-    none_blocks(&findings, &options.pass, what, voice)?;
+    let by = shell.statement(&options.reason).context(what)?;
+    let findings = checked(shell, cluster).await.context(what)?;
+    none_blocks(shell, &findings, &options.pass, what)?;
     let nodes = lease::view(cluster).await.context(what)?.nodes;
     let wish = SiteRequest {
         id: identity(&by),
@@ -145,7 +131,7 @@ async fn begin(
         although_held: options.pass.iter().any(|it| it == "turn"),
         findings,
     };
-    change(cluster, clock, |record| operator::begin(record, &wish, &nodes), what).await?;
+    change(shell, cluster, |record| operator::begin(record, &wish, &nodes), what).await?;
     let text = format!(
         "The whole-site {} {} has begun for {}, by {}: {}. `zedbox site status` shows \
          how far it is; `zedbox site cancel` withdraws it until the servers go.",
@@ -155,7 +141,7 @@ async fn begin(
         wish.by.who,
         wish.by.why
     );
-    say(voice, "begun", &text)
+    say(shell, "begun", &text)
 }
 
 /// Two persons at once get two identities; the record takes one.
@@ -165,10 +151,10 @@ fn identity(by: &OperatorStatement) -> String {
 }
 
 /// Shows the findings, and refuses what they speak against and no option passes.
-fn none_blocks(findings: &[Finding], pass: &[String], what: &str, voice: &Voice) -> anyhow::Result<()> {
+fn none_blocks(shell: &Shell, findings: &[Finding], pass: &[String], what: &str) -> anyhow::Result<()> {
     let blocking = calls::blocking(findings, pass);
-    if voice.output == Output::Text || !blocking.is_empty() {
-        show_found(findings, pass, voice)?;
+    if shell.voice.output == Output::Text || !blocking.is_empty() {
+        show_found(shell, findings, pass)?;
     }
     if blocking.is_empty() {
         return Ok(());
@@ -183,7 +169,7 @@ fn none_blocks(findings: &[Finding], pass: &[String], what: &str, voice: &Voice)
 }
 
 /// What speaks against it now.
-async fn checked(cluster: &ApiClient, clock: Clock) -> anyhow::Result<Vec<Finding>> {
+async fn checked(shell: &Shell, cluster: &ApiClient) -> anyhow::Result<Vec<Finding>> {
     let record = lease::view(cluster).await?.held.map(|it| it.record).unwrap_or_default();
     if let Some(site) = operator::current(&record)? {
         bail!(
@@ -192,11 +178,12 @@ async fn checked(cluster: &ApiClient, clock: Clock) -> anyhow::Result<Vec<Findin
             site.id
         );
     }
-    Ok(calls::look(cluster, &record, clock.wall().to_timestamp()).await)
+    Ok(calls::look(cluster, &record, shell.clock.wall().to_timestamp()).await)
 }
 
 /// Shows what the checks have found.
-fn show_found(findings: &[Finding], pass: &[String], voice: &Voice) -> anyhow::Result<()> {
+fn show_found(shell: &Shell, findings: &[Finding], pass: &[String]) -> anyhow::Result<()> {
+    let voice = &shell.voice;
     let found =
         json!({ "Result": if findings.is_empty() { "clear" } else { "found" }, "Findings": shown(findings) });
     if voice.output == Output::Json || findings.is_empty() {
@@ -210,29 +197,24 @@ fn show_found(findings: &[Finding], pass: &[String], voice: &Voice) -> anyhow::R
 }
 
 /// What was done: `begun`, `continued`, `cancelled`, `clear`.
-fn say(voice: &Voice, result: &str, text: &str) -> anyhow::Result<()> {
-    voice.say(&json!({ "Result": result }), text)
+fn say(shell: &Shell, result: &str, text: &str) -> anyhow::Result<()> {
+    shell.voice.say(&json!({ "Result": result }), text)
 }
 
 /// One node after another, and following that to its end.
-async fn begin_restart(
-    cluster: &ApiClient,
-    clock: Clock,
-    (options, by): (&RestartOptions, anyhow::Result<OperatorStatement>),
-    voice: &Voice,
-) -> anyhow::Result<()> {
+async fn begin_restart(shell: &Shell, cluster: &ApiClient, options: &RestartOptions) -> anyhow::Result<()> {
     let what = "restart the site";
-    let by = by.context(what)?;
-    let mut findings = checked(cluster, clock).await.context(what)?;
+    let by = shell.statement(&options.reason).context(what)?;
+    let mut findings = checked(shell, cluster).await.context(what)?;
     // Turns are waited for.
     findings.retain(|it| it.code != "turn");
-    for layer in Box::pin(verify::look(cluster, || clock.wall().to_timestamp())).await {
+    for layer in Box::pin(verify::look(cluster, || shell.clock.wall().to_timestamp())).await {
         let bad = layer.findings.iter().filter(|it| it.result >= VerifyResult::Unknown);
         let new = bad.map(|it| Finding::new(&layer.layer, it.text.clone(), it.next_step.clone()));
         let new: Vec<Finding> = new.filter(|it| findings.iter().all(|of| of.text != it.text)).collect();
         findings.extend(new);
     }
-    none_blocks(&findings, &options.pass, what, voice)?;
+    none_blocks(shell, &findings, &options.pass, what)?;
     let view = lease::view(cluster).await.context(what)?;
     let wish = SiteRequest {
         id: identity(&by),
@@ -246,29 +228,24 @@ async fn begin_restart(
     let order = operator::begun(&record, &wish, &view.nodes).context(what)?.order.join(", ");
     let order = format!("Order: {order}; of the servers, the one that leads etcd by then goes last.");
     if options.dry_run {
-        return say(voice, "clear", &format!("{order} Nothing was begun."));
+        return say(shell, "clear", &format!("{order} Nothing was begun."));
     }
-    change(cluster, clock, |record| operator::begin(record, &wish, &view.nodes), what).await?;
+    change(shell, cluster, |record| operator::begin(record, &wish, &view.nodes), what).await?;
     let begun = format!(
         "The restart of the site {} has begun, by {}: {}. {order} `zedbox site status` shows how far it is; \
          `zedbox site cancel` ends it.",
         wish.id, wish.by.who, wish.by.why
     );
     if !options.wait {
-        return say(voice, "begun", &begun);
+        return say(shell, "begun", &begun);
     }
     Voice::warn_of("site", &begun);
-    follow(cluster, clock, Some(wish.id), voice).await
+    follow(shell, cluster, Some(wish.id)).await
 }
 
 /// Follows the restart `id`, or the one that is in progress, until it has ended or has stopped; then shows it. A cluster that does
 /// not answer, as where its only server reboots, is waited for.
-async fn follow(
-    cluster: &ApiClient,
-    clock: Clock,
-    mut id: Option<String>,
-    voice: &Voice,
-) -> anyhow::Result<()> {
+async fn follow(shell: &Shell, cluster: &ApiClient, mut id: Option<String>) -> anyhow::Result<()> {
     let (mut steps, mut said, mut known) = (BTreeMap::new(), String::new(), None);
     let mut tell = |line: String| {
         if line != said {
@@ -288,7 +265,7 @@ async fn follow(
                 }
                 let stopped = !ended && site.phase == SitePhase::Stopped;
                 if ended || stopped {
-                    show(Some(&site), ended, &view, clock, voice)?;
+                    show(shell, Some(&site), ended, &view)?;
                     return result(&site, stopped);
                 }
                 if !site.waits.is_empty() {
@@ -296,7 +273,7 @@ async fn follow(
                 }
             }
         }
-        clock.sleep_until(Some(clock.now() + AGAIN)).await;
+        shell.clock.sleep_until(Some(shell.clock.now() + AGAIN)).await;
     }
 }
 
@@ -351,47 +328,40 @@ fn result(site: &SiteRecord, stopped: bool) -> anyhow::Result<()> {
 
 /// The phase, each node, what is waited for, and what to type. Where the API does not answer, as it may while the servers go,
 /// it shows what this node has on its disk.
-async fn status(cluster: &ApiClient, clock: Clock, root: &Path, voice: &Voice) -> anyhow::Result<()> {
-    let own = || anyhow::Ok(wire::peek::<SiteOperation>(&TopicRoot::open(root)?, "zedkube", "global")?);
+async fn status(shell: &Shell, cluster: &ApiClient) -> anyhow::Result<()> {
+    let own = || wire::peek::<SiteOperation>(&shell.topic_root, "zedkube", "global");
     let view = match lease::view(cluster).await {
         Ok(view) => view,
         Err(why) => {
             let Some(record) = own().context("show the site")? else {
                 return Err(why).context("show the site");
             };
-            return of_disk(&record, &why.to_string(), clock, voice);
+            return of_disk(shell, &record, &why.to_string());
         }
     };
     let record = view.held.as_ref().map(|it| it.record.clone()).unwrap_or_default();
     let site = operator::current(&record).context("show the site")?;
     // On another machine, or without root, this node's own record is not known.
-    let under_way = under_way(&view, own().ok().flatten().as_ref(), clock);
+    let under_way = under_way(&view, own().ok().flatten().as_ref(), shell.clock.wall());
     if site.is_none() && !under_way.is_empty() {
-        return show_under_way(under_way, voice);
+        return show_under_way(shell, under_way);
     }
     let (ended, last) = (site.is_none(), operator::last_restart(&record));
-    show(site.or(last).as_ref(), ended, &view, clock, voice)
+    show(shell, site.or(last).as_ref(), ended, &view)
 }
 
 /// Shows an operation that is in progress, or a restart that has ended.
-fn show(
-    site: Option<&SiteRecord>,
-    ended: bool,
-    view: &TurnView,
-    clock: Clock,
-    voice: &Voice,
-) -> anyhow::Result<()> {
-    let form = form(site, ended, view);
-    match site {
-        None => voice.rows("no whole-site operation is in progress", None, &[], &form),
-        Some(site) => {
-            voice.rows(&headline(site, ended), Some("36"), &rows(site, ended, view, clock.wall()), &form)
-        }
-    }
+fn show(shell: &Shell, site: Option<&SiteRecord>, ended: bool, view: &TurnView) -> anyhow::Result<()> {
+    let Some(site) = site else {
+        let none = "no whole-site operation is in progress";
+        return shell.voice.rows(none, None, &[], &SiteStatus::default());
+    };
+    let rows = rows(site, ended, view, shell.clock.wall());
+    shell.voice.rows(&headline(site, ended), Some("36"), &rows, &form(site, ended, view))
 }
 
 /// What this node has on its disk.
-fn of_disk(record: &SiteOperation, why: &str, clock: Clock, voice: &Voice) -> anyhow::Result<()> {
+fn of_disk(shell: &Shell, record: &SiteOperation, why: &str) -> anyhow::Result<()> {
     let headline = format!(
         "this node is in the whole-site {} {}; the cluster cannot be asked, this is what the node has on its disk",
         record.op.word(),
@@ -400,7 +370,7 @@ fn of_disk(record: &SiteOperation, why: &str, clock: Clock, voice: &Voice) -> an
     let mut rows = vec![
         ("by", record.by.clone()),
         ("phase", record.phase.clone()),
-        ("this node", format!("{}; since {}", record.step, moment(record.at, clock.wall()))),
+        ("this node", format!("{}; since {}", record.step, moment(record.at, shell.clock.wall()))),
     ];
     if !record.waiting_for.is_empty() {
         rows.push(("waits for", record.waiting_for.clone()));
@@ -413,11 +383,11 @@ fn of_disk(record: &SiteOperation, why: &str, clock: Clock, voice: &Voice) -> an
         "nothing: it needs the cluster no more once its servers go"
     };
     rows.push(("next step", next.to_owned()));
-    voice.rows(&headline, Some("36"), &rows, record)
+    shell.voice.rows(&headline, Some("36"), &rows, record)
 }
 
 /// What nodes have under way by a Lease that is gone: each with a sentence.
-fn under_way(view: &TurnView, own: Option<&SiteOperation>, clock: Clock) -> Vec<SiteNode> {
+fn under_way(view: &TurnView, own: Option<&SiteOperation>, now: GoTime) -> Vec<SiteNode> {
     let held = view.held.as_ref().map(|it| it.uid.as_str());
     let gone = |it: &&TurnNode| it.mark.as_ref().is_some_and(|mark| Some(mark.lease_uid.as_str()) != held);
     let of = |node: &str, state: &str, waits: String| SiteNode {
@@ -431,14 +401,14 @@ fn under_way(view: &TurnView, own: Option<&SiteOperation>, clock: Clock) -> Vec<
         of(&it.name, state, "its own drain or reboot, which it began by the record that is gone".to_owned())
     });
     let own = own.map(|it| {
-        let (op, id, since) = (it.op.word(), &it.id, moment(it.at, clock.wall()));
+        let (op, id, since) = (it.op.word(), &it.id, moment(it.at, now));
         let waits = if it.waiting_for.is_empty() { "nothing" } else { &it.waiting_for };
         of("this one", &it.step, format!("{waits}; in the whole-site {op} {id}, since {since}"))
     });
     cordoned.chain(own).collect()
 }
 
-fn show_under_way(nodes: Vec<SiteNode>, voice: &Voice) -> anyhow::Result<()> {
+fn show_under_way(shell: &Shell, nodes: Vec<SiteNode>) -> anyhow::Result<()> {
     let headline = format!(
         "no whole-site operation is in the Lease {APP_NAMESPACE}/{LEASE}: it has just ended, or somebody has deleted the \
          Lease, and then no other node is ordered to go. These nodes have something under way:"
@@ -448,12 +418,8 @@ fn show_under_way(nodes: Vec<SiteNode>, voice: &Voice) -> anyhow::Result<()> {
     let text = |it: &SiteNode| format!("{}: {}; waits for {}", it.node, it.state, it.waits_for);
     let mut rows: Vec<Labelled> = nodes.iter().map(|it| ("node", text(it))).collect();
     rows.push(("next step", next.to_owned()));
-    voice.rows(
-        &headline,
-        Some("33"),
-        &rows,
-        &SiteStatus { nodes, next_step: next.to_owned(), ..SiteStatus::default() },
-    )
+    let form = SiteStatus { nodes, next_step: next.to_owned(), ..SiteStatus::default() };
+    shell.voice.rows(&headline, Some("33"), &rows, &form)
 }
 
 fn headline(site: &SiteRecord, ended: bool) -> String {
@@ -590,8 +556,7 @@ fn in_order(site: &SiteRecord) -> Vec<&SiteMember> {
     nodes
 }
 
-fn form(site: Option<&SiteRecord>, ended: bool, view: &TurnView) -> SiteStatus {
-    let Some(site) = site else { return SiteStatus::default() };
+fn form(site: &SiteRecord, ended: bool, view: &TurnView) -> SiteStatus {
     let node = |it: &SiteMember| {
         let shown = SiteNode {
             node: it.node.clone(),

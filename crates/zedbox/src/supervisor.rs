@@ -1,6 +1,5 @@
 //! Keeps agents running: starts them, restarts failed ones, and stops all in order.
 
-use std::fmt;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -13,7 +12,8 @@ use tokio::task::JoinSet;
 use topics::ConfigItemValueMap;
 use tracing::{error, info, warn};
 
-use crate::args::{AgentOptions, SystemdService, webhook};
+use crate::Exit;
+use crate::args::{Agent, AgentOptions, SystemdService, webhook};
 use crate::limits::Limits;
 use crate::log::{self, LogLevels};
 use crate::notify::Reports;
@@ -22,35 +22,6 @@ use crate::panic;
 /// Pause before a failed agent restarts; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Agent {
-    Zedagent,
-    Baseosmgr,
-    Nodeagent,
-    Zedkube,
-}
-
-impl Agent {
-    pub(crate) const ALL: [Self; 4] = [Self::Zedagent, Self::Baseosmgr, Self::Nodeagent, Self::Zedkube];
-}
-
-impl Agent {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Zedagent => "zedagent",
-            Self::Baseosmgr => "baseosmgr",
-            Self::Nodeagent => "nodeagent",
-            Self::Zedkube => "zedkube",
-        }
-    }
-}
-
-impl fmt::Display for Agent {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.name())
-    }
-}
 
 #[derive(Clone)]
 pub(crate) struct AgentsSetup {
@@ -110,7 +81,11 @@ impl Crew {
 }
 
 /// Until a signal comes.
-pub(crate) async fn run(agents: &[Agent], options: &AgentOptions, levels: &LogLevels) -> anyhow::Result<()> {
+pub(crate) async fn run(
+    agents: &[Agent],
+    options: &AgentOptions,
+    levels: &LogLevels,
+) -> anyhow::Result<Exit> {
     log::never_wait();
     // First: by default these two signals end the process.
     let (mut dump, mut debug) = (
@@ -181,7 +156,7 @@ pub(crate) async fn run(agents: &[Agent], options: &AgentOptions, levels: &LogLe
         );
     }
     match left {
-        None => Ok(()),
+        None => Ok(Exit::Done),
         Some(agent) => bail!(
             "continue: {agent} left, as the machine was ordered down and is still up; power-cycle it, or start \
              this program again to repeat the operation"

@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::builder::PossibleValuesParser;
 use clap::{Args as Group, Subcommand};
-use kubeapi::ApiClient;
 use kubeapi::connect::credential::Account;
 use outage::failover::rule::FailoverRule;
 
@@ -32,13 +31,6 @@ pub(crate) struct OverCluster {
     /// <root>/run/.kube/k3s/k3s.yaml].
     #[arg(long, value_name = "FILE", env = "KUBECONFIG", global = true)]
     pub(crate) kubeconfig: Option<PathBuf>,
-}
-
-impl OverCluster {
-    /// Errors: as [`kubeconfig_of`].
-    pub(crate) fn cluster(&self) -> anyhow::Result<ApiClient> {
-        Ok(ApiClient::from_kubeconfig(kubeconfig_of(self.kubeconfig.as_deref(), &self.at.root)?))
-    }
 }
 
 /// The kubeconfig of agents and commands: the one `named` by an argument or `KUBECONFIG`, that of the

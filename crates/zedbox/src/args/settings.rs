@@ -296,12 +296,9 @@ mod tests {
         parse(words.split(' ').map(OsString::from).collect(), link)
     }
 
-    fn of(args: Args) -> AgentOptions {
-        use crate::args::Command::{Baseosmgr, Nodeagent, Run, Zedagent, Zedkube};
-        let (Run(it) | Zedagent(it) | Baseosmgr(it) | Nodeagent(it) | Zedkube(it)) = args.command else {
-            panic!("no agent")
-        };
-        it
+    fn of(args: &Args) -> &AgentOptions {
+        let crate::args::Command::Agents(it) = &args.command else { panic!("no agent") };
+        it.agents().1
     }
 
     #[test]
@@ -315,7 +312,7 @@ mod tests {
         assert_eq!(faults(&path(&right)), []);
         assert!(notify(right.path()).unwrap().reveal().ends_with("/s3cr3t"));
         let words = format!("zedbox run --root {}", right.path().display());
-        let shown = format!("{:?}", of(parsed(&words, false).unwrap()));
+        let shown = format!("{:?}", of(&parsed(&words, false).unwrap()));
         assert!(shown.contains("notify: Some(Secret(..))") && !shown.contains("s3cr3t"), "{shown}");
     }
 
@@ -363,7 +360,7 @@ log-format = \"journald\"
             let args = parsed(&format!("zedbox {agent} --root {root} --device record --log debug"), false);
             let args = args.unwrap();
             assert_eq!((args.log.as_deref(), args.log_format), (Some("debug"), Some(LogFormat::Journald)));
-            let options = of(args);
+            let options = of(&args);
             assert_eq!(options.root.display().to_string(), root.to_string());
             assert_eq!(options.device, device::DeviceChoice::Record);
             assert_eq!(options.partitions, partitions::PartitionsChoice::Gpt("/dev/sda".into()));
@@ -372,8 +369,8 @@ log-format = \"journald\"
         }
         let before = parsed(&format!("zedbox --log debug run --root {root}"), false).unwrap();
         assert_eq!(before.log.as_deref(), Some("debug"));
-        let options = of(parsed(&format!("zedbox run --root {root}/none"), false).unwrap());
-        assert_eq!((options.device, options.limits), (device::DeviceChoice::Record, None));
+        let args = parsed(&format!("zedbox run --root {root}/none"), false).unwrap();
+        assert_eq!((&of(&args).device, &of(&args).limits), (&device::DeviceChoice::Record, &None));
     }
 
     #[test]
@@ -381,7 +378,7 @@ log-format = \"journald\"
         for agent in NAMES {
             let words = super::super::of_now([OsString::from(format!("/opt/zededa/bin/{agent}"))]).0;
             let args = parse(words, true).unwrap();
-            assert_eq!(of(args).root, Path::new("/"), "{agent}");
+            assert_eq!(of(&args).root, Path::new("/"), "{agent}");
         }
         let Err(StartRefusal::Words(refused)) = parsed("zedbox run", false) else {
             panic!("only a link does")
@@ -389,7 +386,7 @@ log-format = \"journald\"
         assert!(refused.to_string().contains("--root"), "{refused}");
         let root = tree("device = \"exec:/d\"");
         let line = format!("zedkube zedkube --root {}", root.path().display());
-        assert_eq!(of(parsed(&line, true).unwrap()).device, device::DeviceChoice::Exec("/d".into()));
+        assert_eq!(of(&parsed(&line, true).unwrap()).device, device::DeviceChoice::Exec("/d".into()));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use clap::{Args as Group, Subcommand};
 use outage::site::calls::CODES;
 use step::SmallSort as _;
 
-use super::OverCluster;
+use super::cluster::OverCluster;
 
 /// The whole site, from any machine with a kubeconfig.
 #[derive(Debug, Clone, Group)]

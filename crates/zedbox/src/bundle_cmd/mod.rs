@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use agent::Clock;
 use anyhow::{Context as _, bail};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -26,7 +25,8 @@ use tokio::time::timeout;
 use topics::{GoTime, number};
 
 use crate::Exit;
-use crate::args::{BundleCommand, Output, Surroundings, kubeconfig_of};
+use crate::args::{BundleCommand, Output, kubeconfig_of};
+use crate::drain_cmd::Shell;
 use crate::drain_cmd::voice::Voice;
 
 /// Limit of each command and of the log.
@@ -67,14 +67,9 @@ struct BundleWritten<'a> {
     bytes: usize,
 }
 
-/// Writes the archive. Failures go to standard error in plain words.
-pub(crate) async fn run(command: &BundleCommand) -> Exit {
-    let voice = Voice::new(command.place.at.output, &Surroundings::of_this_process());
-    Voice::exit("bundle", write(command, &voice).await.map(|()| Exit::Done))
-}
-
-async fn write(command: &BundleCommand, voice: &Voice) -> anyhow::Result<()> {
-    let (root, now) = (&command.place.at.root, Clock::new().wall());
+pub(crate) async fn run(command: &BundleCommand) -> anyhow::Result<Exit> {
+    let shell = &Shell::open(&command.place.at)?;
+    let (root, now) = (&command.place.at.root, shell.clock.wall());
     let file = command.to.clone().unwrap_or_else(|| PathBuf::from(name(now)));
     if let Some(dir) = file.parent().filter(|it| !it.as_os_str().is_empty() && !it.is_dir()) {
         bail!(
@@ -123,9 +118,9 @@ async fn write(command: &BundleCommand, voice: &Voice) -> anyhow::Result<()> {
     let (files, bytes) = (contents.0.len(), archive.len());
     let note =
         if rustix::process::geteuid().is_root() { "" } else { " Without root much is missing: use sudo." };
-    match voice.output {
+    match shell.voice.output {
         Output::Json => Voice::json(&BundleWritten { file: &file, files, bytes }, false)?,
-        Output::Text => voice.paragraph(&format!(
+        Output::Text => shell.voice.paragraph(&format!(
             "{}: {}, {} kB. Kubeconfigs, tokens, keys and the device config are left out; names and \
              addresses of pods, nodes and machines and the agents' log are in it.{}",
             file.display(),
@@ -134,7 +129,7 @@ async fn write(command: &BundleCommand, voice: &Voice) -> anyhow::Result<()> {
             note
         ))?,
     };
-    Ok(())
+    Ok(Exit::Done)
 }
 
 fn about(now: GoTime) -> serde_json::Value {

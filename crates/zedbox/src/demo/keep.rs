@@ -24,10 +24,10 @@ use super::nodes::{NODES, address};
 use super::scenarios::DemoWorld;
 use super::stage::DemoTopics;
 use super::{DemoCluster, Narrator, interrupted, quoted};
-use crate::args::{DemoAgent, Scenario};
+use crate::args::{Agent, DemoAgent, Scenario};
 use crate::limits::SHORTENED;
 use crate::log::LogLevels;
-use crate::supervisor::{self, Agent};
+use crate::supervisor;
 
 /// Duration of a boot.
 const BOOT: Duration = Duration::from_secs(2);
@@ -78,7 +78,7 @@ fn guide(scenario: Scenario, nodes: usize, dir: &str, port: u16) -> String {
 }
 
 /// Runs one agent of the demo, which ends with the demo in any case.
-pub(crate) async fn agent(command: &DemoAgent, levels: &LogLevels) -> anyhow::Result<()> {
+pub(crate) async fn agent(command: &DemoAgent, levels: &LogLevels) -> anyhow::Result<crate::Exit> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("end with the demo")?;
     let Some(agent) = Agent::ALL.into_iter().find(|it| it.name() == command.agent) else {
         bail!("run the agent {}: there is none", command.agent);

@@ -14,7 +14,7 @@ use super::cluster::DemoCluster;
 use super::nodes::{NODES, address};
 use super::stage::DemoTopics;
 use crate::limits::Limits;
-use crate::supervisor::{Agent, AgentsSetup, Crew};
+use crate::supervisor::{AgentsSetup, Crew};
 
 /// The reference's command of the controller: reboot counter 7.
 const REBOOT: &str = include_str!("../../../../tests/golden/EdgeDevConfig/cluster-reboot.json");
@@ -108,7 +108,7 @@ impl DemoMachine {
             partitions: partitions::PartitionsChoice::Record,
             current_partition: None,
         };
-        self.crew = Some(Crew::start(&Agent::ALL, &setting));
+        self.crew = Some(Crew::start(&crate::args::Agent::ALL, &setting));
         Ok(())
     }
 

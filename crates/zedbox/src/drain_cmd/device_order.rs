@@ -78,7 +78,7 @@ pub(super) async fn run(
         refuse_in_cluster(topic_root, options.kubeconfig.as_deref()).await.with_context(doing)?;
     }
     match refuse_while_paused(&seen, &doing(), clock.wall()) {
-        // Power that fails asks nobody.
+        // Power that fails does not ask.
         Err(paused) if within.is_some() => {
             Voice::warn_of(
                 word,
@@ -105,7 +105,7 @@ pub(super) async fn run(
         return voice.done("ordered", &file, ("Order", &order), &text);
     }
     if voice.output == Output::Text {
-        // Whether anybody reads it or not, what comes after the waiting is done.
+        // Read or not, what comes after the waiting is done.
         drop(voice.paragraph(&text));
     }
     let blocked = match options.if_blocked {

@@ -10,63 +10,26 @@ pub(crate) mod orders;
 pub(crate) mod person;
 pub(crate) mod plan;
 mod request;
+mod shell;
 mod status;
 pub(crate) mod text;
 pub(crate) mod voice;
 mod watch;
 
-use agent::Clock;
-use anyhow::Context as _;
-use pubsub::TopicRoot;
-use sheet::DrainView;
 use topics::DeviceOp;
 
 use crate::Exit;
-use crate::args::{NodeCommand, NodePlace, OtherDrain, Surroundings};
+use crate::args::{NodeCommand, OtherDrain};
 use course::Goal;
-use voice::Voice;
+pub(crate) use shell::Shell;
 use watch::WatchPatience;
 
-/// Where a command works, and for whom.
-struct Shell {
-    topic_root: TopicRoot,
-    clock: Clock,
-    surroundings: Surroundings,
-    voice: Voice,
-}
-
-impl Shell {
-    fn open(place: &NodePlace) -> anyhow::Result<Self> {
-        let surroundings = Surroundings::of_this_process();
-        let topic_root = TopicRoot::open(&place.root);
-        Ok(Self {
-            topic_root: topic_root.with_context(|| format!("open the root {}", place.root.display()))?,
-            clock: Clock::new(),
-            voice: Voice::new(place.output, &surroundings),
-            surroundings,
-        })
-    }
-
-    fn look(&self) -> DrainView {
-        DrainView::read(&self.topic_root, self.clock)
-    }
-
-    /// The name of whoever types.
-    fn who(&self) -> String {
-        person::name(&self.surroundings)
-    }
-}
-
-/// Does what `command` says. What goes wrong is said on standard error in plain words.
-pub(crate) async fn run(command: &NodeCommand) -> Exit {
-    let (word, done) = match Shell::open(command.place()) {
-        Ok(shell) => act(command, &shell).await,
-        Err(error) => ("drain", Err(error)),
+/// Does what `command` says; with its name for what goes wrong.
+pub(crate) async fn run(command: &NodeCommand) -> (&'static str, anyhow::Result<Exit>) {
+    let shell = &match Shell::open(command.place()) {
+        Ok(shell) => shell,
+        Err(error) => return ("drain", Err(error)),
     };
-    Voice::exit(word, done)
-}
-
-async fn act(command: &NodeCommand, shell: &Shell) -> (&'static str, anyhow::Result<Exit>) {
     match command {
         NodeCommand::Status(it) => ("status", status::run(shell, it).await),
         NodeCommand::Watch(it) => {

@@ -2,10 +2,8 @@
 
 use std::io;
 
-use agent::Clock;
 use agent::outlet::next_step_of_io;
 use anyhow::bail;
-use outage::site::record::OperatorStatement;
 use pubsub::store;
 use rustix::process::{geteuid, getuid};
 use rustix::system::uname;
@@ -27,18 +25,8 @@ const NO_LOGIN: u32 = u32::MAX;
 /// A user's name is not longer.
 const NAME_CHARS: usize = 32;
 
-/// Who says something, why and when.
-pub(crate) fn statement(
-    clock: Clock,
-    surroundings: &Surroundings,
-    why: &str,
-) -> anyhow::Result<OperatorStatement> {
-    let (who, when) = (format!("operator {}", at(surroundings)), clock.wall().to_timestamp().to_string());
-    Ok(OperatorStatement { who, why: reason(why)?.to_owned(), when, ..OperatorStatement::default() })
-}
-
 /// Who asks: whoever called `sudo`, else whoever logged in, else the user of this process; by name, else by number.
-pub(crate) fn name(surroundings: &Surroundings) -> String {
+pub(super) fn name(surroundings: &Surroundings) -> String {
     let sudo = surroundings.sudo_user.clone().filter(|name| plain(name));
     sudo.unwrap_or_else(|| {
         let login = store::read(LOGIN.as_ref(), NUMBER_BYTES).ok().flatten();
@@ -48,7 +36,7 @@ pub(crate) fn name(surroundings: &Surroundings) -> String {
 }
 
 /// The same with the name of this machine, for words that are kept elsewhere: `field on edge-node-1`.
-pub(crate) fn at(surroundings: &Surroundings) -> String {
+pub(super) fn at(surroundings: &Surroundings) -> String {
     let host = uname().nodename().to_string_lossy().into_owned();
     let host = if plain(&host) { host } else { "an unnamed machine".to_owned() };
     format!("{} on {host}", name(surroundings))

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use agent::{Clock, wire};
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use checks::nodes::{self, DEVICE_NODES};
 use checks::{Finding, Severity, local, verify};
 use kubeapi::ApiClient;
@@ -17,7 +17,8 @@ use topics::{
 use zedkube::after_boot;
 
 use crate::Exit;
-use crate::args::{Output, Surroundings, VerifyCommand, settings};
+use crate::args::{Output, VerifyCommand, settings};
+use crate::drain_cmd::Shell;
 use crate::drain_cmd::plan;
 use crate::drain_cmd::text::paragraph;
 use crate::drain_cmd::voice::Voice;
@@ -31,49 +32,37 @@ const AGAIN: Duration = Duration::from_secs(5);
 const NAME: usize = 14;
 const RESULT: usize = 9;
 
-/// Failures go to standard error in plain words.
-pub(crate) async fn run(command: &VerifyCommand) -> Exit {
-    let voice = Voice::new(command.place.at.output, &Surroundings::of_this_process());
-    let fail = |exit: Exit, error: anyhow::Error| {
-        Voice::warn_of("verify", &format!("failed to {error:#}"));
-        exit
-    };
+pub(crate) async fn run(command: &VerifyCommand) -> anyhow::Result<Exit> {
+    let shell = &Shell::open(&command.place.at)?;
+    let say = |line: &str| Voice::warn_of("verify", line);
     let probes = match after_boot::read(&command.place.at.root, command.probes.as_deref()) {
         Ok(probes) => probes,
-        Err(why) => return fail(Exit::Usage, anyhow::anyhow!(why)),
+        Err(why) => {
+            say(&format!("failed to {why}"));
+            return Ok(Exit::Usage);
+        }
     };
-    let topic_root = match TopicRoot::open(&command.place.at.root) {
-        Ok(topic_root) => topic_root,
-        Err(error) => return fail(Exit::Failed, anyhow::Error::new(error).context("open the root")),
-    };
-    let cluster = match command.place.cluster() {
-        Ok(cluster) => cluster,
-        Err(error) => return fail(Exit::Failed, error),
-    };
-    let clock = Clock::new();
-    let say = |line: &str| Voice::warn_of("verify", line);
+    let Shell { topic_root, clock, voice, .. } = shell;
+    let (clock, cluster) = (*clock, shell.cluster(command.place.kubeconfig.as_deref())?);
     if command.fix {
-        match after_boot::once(&topic_root, &cluster, clock, command.timeout, say).await {
+        match after_boot::once(topic_root, &cluster, clock, command.timeout, say).await {
             Ok(true) => {}
             Ok(false) => say("not all could be repaired in this time: what is left follows"),
-            Err(why) => return fail(Exit::Failed, anyhow::anyhow!("repair this node: {why}")),
+            Err(why) => bail!("repair this node: {why}"),
         }
     }
     let limits = Limits::read(settings::limits_of(topic_root.root()).as_deref()).unwrap_or_else(|error| {
         say(&format!("failed to {error:#}; its defaults are taken"));
         Limits::default()
     });
-    let look = async || report(&topic_root, &cluster, clock, (&probes, &limits.zedkube)).await;
+    let look = async || report(topic_root, &cluster, clock, (&probes, &limits.zedkube)).await;
     let report =
         if command.wait { until_well(clock, command.timeout, look, say).await } else { look().await };
     let printed = match voice.output {
         Output::Json => Voice::json(&report, false),
         Output::Text => Voice::print(&sheet(&report, voice.columns())),
     };
-    match printed.context("print the report") {
-        Ok(_) => exit(report.result),
-        Err(error) => fail(Exit::Failed, error),
-    }
+    printed.context("print the report").map(|_| exit(report.result))
 }
 
 /// Exit code for the worst result of a layer.

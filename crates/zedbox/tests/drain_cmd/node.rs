@@ -95,7 +95,9 @@ impl Node {
 
     /// Copies zedkube's files of another tree, in the order of its writes.
     pub(crate) fn zedkube_tells(&self, tree: &str) {
-        [PROGRESS, STATUS].iter().for_each(|file| self.take(tree, file));
+        for file in [PROGRESS, STATUS] {
+            self.take(tree, file);
+        }
     }
 
     /// zedkube had its last turn then.

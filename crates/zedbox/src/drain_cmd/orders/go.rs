@@ -31,9 +31,8 @@ pub(in crate::drain_cmd) async fn run(shell: &Shell, options: &GoOptions) -> any
                 bail!("a turn that was released stays released: its node asks for another one")
             }
             Past::Turn => {
-                let Shell { clock, surroundings, voice, .. } = shell;
-                let by = (*clock, surroundings, reason(options)?);
-                lock_cmd::past_turn(options, &shell.look(), by, voice).await.context("go past the turn")?
+                let past = lock_cmd::past_turn(shell, options, &shell.look(), reason(options)?).await;
+                past.context("go past the turn")?
             }
             Past::Drain => past_drain(shell, options).await?,
         };
