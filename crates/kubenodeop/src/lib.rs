@@ -19,6 +19,7 @@ pub mod progress;
 pub mod storage;
 
 pub use calls::pods;
+pub use calls::surge::SurgeRule;
 pub use changes::{WatchedBlockers, until_activity, until_changed};
 pub use drain::{DrainOrder, drain};
 pub use engine::containers::RuntimeQuery;
@@ -29,7 +30,6 @@ pub use engine::{
 pub use kubeapi::nodes::CordonAnnotation;
 pub use machines::MachinePolicy;
 pub use node::{Cordoned, NodeFacts, Uncordoned};
-pub use plan::surge::SurgeRule;
 pub use plan::{Plan, PlanClass, PlanCounts, Planned, PlannedMachine, Tier, survey};
 pub use preflight::{PreflightError, PreflightFindings, preflight};
 pub use progress::{BlockCode, MachineState, Progress, Subject, blocker};

@@ -29,14 +29,7 @@ async fn s1_a_second_copy_asks_for_what_its_own_role_grants_and_nothing_else() {
     let all = pods::list(&cluster, &node).await.unwrap();
     let facts = all.into_iter().find(|it| it.pod.name.starts_with("solo-")).unwrap();
     let before = world.cluster.asked_by_agents().len();
-    let order = |over| SurgeOrder {
-        pod: facts.pod.clone(),
-        replica_set: facts.workload.trim_start_matches("ReplicaSet/").to_owned(),
-        deployment: "solo".to_owned(),
-        asked: false,
-        claims: Vec::new(),
-        over,
-    };
+    let order = |over| SurgeOrder { pod: facts.clone(), asked: false, over };
     let answer = surge::surge(&cluster, &node, SurgeRule::All, &order(None)).await.unwrap();
     assert_eq!(answer, SurgeAnswer::UnderWay { deployment: "shop/solo".to_owned(), ours: true });
     let over = order(Some(Duration::from_secs(1)));

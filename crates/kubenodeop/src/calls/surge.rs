@@ -1,7 +1,10 @@
-//! Reading the Deployment of a pod, asking it for a second copy elsewhere, and giving that up.
+//! A second copy elsewhere before the only Ready pods of a Deployment leave a node: whether it has one made, asking for
+//! it, and giving it up.
 //!
-//! Not here: whether one is wanted (`plan::surge`), when it is asked for (`engine`). A patch carries the version that
-//! was read, so that nothing of others is written over.
+//! It is asked to roll out its own template again, as `kubectl rollout restart` does: its controller then makes the new
+//! pod, waits until that is Ready, and ends the old one. Nothing has to be scaled back afterwards, not even after
+//! a crash, and no number of replicas is touched. A patch carries the version that was read, so that nothing of others is
+//! written over. Not here: when (`engine`). Source: the Kubernetes page "Deployments" on `maxSurge` and `maxUnavailable`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,97 +16,246 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::Resource;
 use kube::api::{GetParams, Patch};
 use kube::core::Request;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use step::named;
 
-use crate::calls::budgets::selector;
-use crate::calls::pods::{facts, pod_ref};
-use crate::calls::unhealthy_pods::hindrance;
+use crate::calls::pods::facts;
+use crate::calls::{budgets, unhealthy_pods};
+use crate::plan::PodFacts;
 use crate::plan::placement::tolerates_cordon;
-pub use crate::plan::surge::SurgeAnswer;
-use crate::plan::surge::{
-    DeploymentFacts, FROM_ANNOTATION, PodCase, RECORD_ANNOTATION, SURGE_ANNOTATION, SurgeRecord, SurgeRule,
-    deployment_of, judge, unfit,
-};
-use kubeapi::ApiClient;
-use kubeapi::Error;
-use kubeapi::found;
-use kubeapi::names::{NodeName, PodRef, PodUid};
+use kubeapi::names::{NodeName, PodUid};
 use kubeapi::nodes::{self, signed};
-use kubeapi::objects;
+use kubeapi::objects::{self, items, text};
 use kubeapi::slim::Pod;
 use kubeapi::watch::WatchScope;
+use kubeapi::{ApiClient, Error, found};
 
 /// The time that reading the nodes may take.
 const READ: Duration = Duration::from_secs(30);
+/// What a Deployment puts on its pods: the end of the name of their replica set.
+const HASH_LABEL: &str = "pod-template-hash";
+/// On a Deployment, what its owner wants: `yes` or `no`.
+const SURGE_ANNOTATION: &str = "pillar-rs/drain-surge";
+/// On a Deployment, as long as a second copy that was asked for is on its way: a [`SurgeRecord`]. Without it nothing is
+/// given up.
+const RECORD_ANNOTATION: &str = "pillar-rs/drain-surge-record";
+/// On the template of a Deployment: the node, and the replica set of the pods to be replaced, as `n1/web-5f7d`. With it
+/// the template is another one, which is rolled out; it stays when that is done.
+const FROM_ANNOTATION: &str = "pillar-rs/drain-surge-from";
+
+named! {
+    /// Which Deployments have a second copy made.
+    pub enum SurgeRule {
+        /// None; nothing is read.
+        Never = "never",
+        /// Those with an annotation that says so.
+        Annotated = "annotated",
+        /// All but those with an annotation that says no.
+        All = "all",
+    }
+}
 
 /// A pod for which a second copy may be wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SurgeOrder {
-    pub pod: PodRef,
-    pub replica_set: String,
-    /// Its Deployment, within its namespace.
-    pub deployment: String,
-    /// Claims that it mounts, within its namespace.
-    pub claims: Vec<String>,
+    pub pod: PodFacts,
     /// Its Deployment was asked for one in this drain.
     pub asked: bool,
     /// So long was waited for: what was asked for is given up.
     pub over: Option<Duration>,
 }
 
-/// A Deployment, as its object says.
-fn read(object: &Value) -> DeploymentFacts {
-    let (meta, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
-    let template = &spec["template"];
-    let number = |it: &Value| it.as_u64().unwrap_or(0);
-    let [all, new, available] =
-        ["replicas", "updatedReplicas", "availableReplicas"].map(|it| number(&status[it]));
-    let replicas = spec["replicas"].as_u64().unwrap_or(1);
-    // Its controller has seen what is wanted.
-    let is_seen = number(&status["observedGeneration"]) >= number(&meta["generation"]);
-    let tolerates = |it: &Value| Toleration::deserialize(it).is_ok_and(|it| tolerates_cordon(&it));
-    let tolerates = objects::items(&template["spec"]["tolerations"]).iter().any(tolerates);
-    let record = meta["annotations"][RECORD_ANNOTATION].as_str();
-    let mut facts = DeploymentFacts {
-        namespace: objects::text(&meta["namespace"]),
-        name: objects::text(&meta["name"]),
-        version: objects::text(&meta["resourceVersion"]),
-        selector: LabelSelector::deserialize(&spec["selector"]).ok().map(|it| selector(&it)),
-        word: objects::text(&meta["annotations"][SURGE_ANNOTATION]),
-        replicas,
-        unfit: None,
-        from: template["metadata"]["annotations"][FROM_ANNOTATION].as_str().map(str::to_owned),
-        record: record.and_then(|it| serde_json::from_str(it).ok()),
-        rolling: !is_seen || all > new,
-        complete: is_seen && new >= replicas && all <= new && available >= new,
+/// What becomes of the second copy of a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SurgeAnswer {
+    /// None is needed, or there is one: the pod is evicted like any other.
+    NotNeeded,
+    /// There is none, for this reason.
+    Without(String),
+    /// One is on its way; the controller of the Deployment ends the pod then.
+    UnderWay {
+        /// As `shop/web`.
+        deployment: String,
+        /// This node has asked for it; else the Deployment rolls out by itself.
+        ours: bool,
+    },
+}
+
+/// Who has asked a Deployment for a second copy, and what giving it up restores.
+#[derive(Debug, Serialize, Deserialize)]
+struct SurgeRecord {
+    node: String,
+    /// The replica set of the pod there.
+    replica_set: String,
+    /// What [`FROM_ANNOTATION`] was before.
+    before: Option<String>,
+}
+
+impl SurgeRecord {
+    /// What [`FROM_ANNOTATION`] is meanwhile.
+    fn from(&self) -> String {
+        format!("{}/{}", self.node, self.replica_set)
+    }
+}
+
+/// The replica set of a pod and its Deployment, within their namespace.
+pub(crate) fn deployment_of(pod: &PodFacts) -> Option<(&str, &str)> {
+    let replica_set = pod.workload.strip_prefix("ReplicaSet/")?;
+    let deployment = replica_set.strip_suffix(pod.labels.get(HASH_LABEL)?)?.strip_suffix('-')?;
+    Some((replica_set, deployment))
+}
+
+/// A Deployment, as far as a second copy depends on it.
+#[derive(Debug, Default)]
+struct DeploymentFacts {
+    /// As `shop/web`.
+    named: String,
+    namespace: String,
+    name: String,
+    version: String,
+    /// Which pods may be its own.
+    selector: Option<LabelSelector>,
+    /// What [`SURGE_ANNOTATION`] says, or empty.
+    word: String,
+    replicas: u64,
+    /// Why no rollout of it makes a second copy elsewhere first, see [`unfit`].
+    unfit: Option<String>,
+    /// What [`FROM_ANNOTATION`] says.
+    from: Option<String>,
+    record: Option<SurgeRecord>,
+    /// A rollout is under way by what its controller says.
+    rolling: bool,
+    /// Its newest template is rolled out, as `kubectl rollout status` counts it.
+    complete: bool,
+}
+
+impl DeploymentFacts {
+    /// As the object says.
+    fn of(object: &Value) -> Self {
+        let (meta, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
+        let number = |it: &Value| it.as_u64().unwrap_or(0);
+        let [all, new, available] =
+            ["replicas", "updatedReplicas", "availableReplicas"].map(|it| number(&status[it]));
+        let (named, replicas) = (objects::named(object), spec["replicas"].as_u64().unwrap_or(1));
+        // Its controller has seen what is wanted.
+        let is_seen = number(&status["observedGeneration"]) >= number(&meta["generation"]);
+        Self {
+            namespace: text(&meta["namespace"]),
+            name: text(&meta["name"]),
+            version: text(&meta["resourceVersion"]),
+            selector: LabelSelector::deserialize(&spec["selector"]).ok(),
+            word: text(&meta["annotations"][SURGE_ANNOTATION]),
+            replicas,
+            unfit: unfit(&named, spec, replicas),
+            from: spec["template"]["metadata"]["annotations"][FROM_ANNOTATION].as_str().map(str::to_owned),
+            record: serde_json::from_str(&text(&meta["annotations"][RECORD_ANNOTATION])).ok(),
+            rolling: !is_seen || all > new,
+            complete: is_seen && new >= replicas && all <= new && available >= new,
+            named,
+        }
+    }
+
+    /// What `node` has asked of it.
+    fn record_of(&self, node: &NodeName) -> Option<&SurgeRecord> {
+        self.record.as_ref().filter(|it| it.node == node.as_str())
+    }
+}
+
+/// What follows for a pod of a Deployment on `node` that is Ready there, and no other one elsewhere; `asked` in this drain
+/// already, and with `claims`. One that is to be under way as ours and of which the Deployment has no record is to be
+/// asked for.
+fn judge(
+    rule: SurgeRule,
+    of: &DeploymentFacts,
+    node: &NodeName,
+    asked: bool,
+    claims: &[String],
+) -> SurgeAnswer {
+    let wanted = match rule {
+        SurgeRule::Never => false,
+        SurgeRule::Annotated => of.word == "yes",
+        SurgeRule::All => of.word != "no",
     };
-    facts.unfit = unfit(&facts.to_string(), spec, replicas, tolerates);
-    facts
+    if !wanted || of.replicas == 0 {
+        return SurgeAnswer::NotNeeded;
+    }
+    let named = &of.named;
+    let under_way = |ours| SurgeAnswer::UnderWay { deployment: named.clone(), ours };
+    SurgeAnswer::Without(match (of.record_of(node), &of.unfit, claims) {
+        (Some(record), ..) if of.from.as_ref() != Some(&record.from()) => {
+            format!("somebody has withdrawn the one that Deployment {named} was asked for")
+        }
+        (Some(_), ..) if of.rolling => return under_way(true),
+        (Some(_), ..) => format!("the new pod of Deployment {named} is on this node, too"),
+        // Once is enough, whatever came of it.
+        (None, ..) if asked => format!("Deployment {named} was asked for one in this drain already"),
+        (None, ..) if of.rolling => return under_way(false),
+        // A claim can be bound to one node, and nothing here says that it is shared.
+        (None, _, [claim, ..]) => {
+            format!("its pods mount a volume (claim {claim}), which may be for one node only")
+        }
+        (None, Some(why), []) => why.clone(),
+        (None, None, []) => return under_way(true),
+    })
+}
+
+/// Why no rollout of the Deployment `named` makes a second copy on another node before it ends the first; `spec` is its
+/// own, as JSON.
+fn unfit(named: &str, spec: &Value, replicas: u64) -> Option<String> {
+    let strategy = &spec["strategy"];
+    let (unavailable, surge) = bounds(&strategy["rollingUpdate"], replicas);
+    let tolerates = |it: &Value| Toleration::deserialize(it).is_ok_and(|it| tolerates_cordon(&it));
+    let tolerates = items(&spec["template"]["spec"]["tolerations"]).iter().any(tolerates);
+    let reasons = [
+        // Its new pod could come to a cordoned node.
+        (tolerates, format!("the pods of Deployment {named} tolerate a cordon")),
+        (spec["paused"] == true, format!("Deployment {named} is paused")),
+        // All old pods end before the first new one begins.
+        (strategy["type"] == "Recreate", format!("Deployment {named} has the strategy Recreate")),
+        (
+            surge == 0 || unavailable >= replicas,
+            format!(
+                "a rollout of Deployment {named} may leave it without a Ready pod: maxUnavailable is {unavailable} and \
+                 maxSurge {surge}; replicas: {replicas}"
+            ),
+        ),
+    ];
+    reasons.into_iter().find_map(|(holds, why)| holds.then_some(why))
+}
+
+/// Pods that a rollout may do without and may make in addition, as its controller counts them: shares are rounded down and
+/// up, a quarter each by default, and one of the two is at least one.
+fn bounds(rollout: &Value, replicas: u64) -> (u64, u64) {
+    let (unavailable, surge) = (&rollout["maxUnavailable"], &rollout["maxSurge"]);
+    let percent = |it: &Value| it.as_str()?.strip_suffix('%')?.parse().ok();
+    let parts = |it: &Value| percent(it).unwrap_or(25_u64).saturating_mul(replicas);
+    let surge = surge.as_u64().unwrap_or_else(|| parts(surge).div_ceil(100));
+    let unavailable = unavailable.as_u64().unwrap_or_else(|| parts(unavailable) / 100);
+    (if surge == 0 { unavailable.max(1) } else { unavailable }, surge)
 }
 
 /// Its pods: those of its replica sets, not all that its selector finds.
 async fn pods_of(cluster: &ApiClient, of: &DeploymentFacts) -> Result<Vec<Pod>, Error> {
     let Some(chosen) = &of.selector else { return Ok(Vec::new()) };
-    let all = WatchScope::all(format!("pods of Deployment {of}"), Pod::url_path(Some(&of.namespace)));
-    let scope = WatchScope { labels: Some(chosen.to_string()), ..all };
+    let what = format!("pods of Deployment {}", of.named);
+    let labels = Some(budgets::selector(chosen).to_string());
+    let scope = WatchScope { labels, ..WatchScope::all(what, Pod::url_path(Some(&of.namespace))) };
     let mut pods = scope.list_all::<Pod>(cluster).await?.items;
-    pods.retain(|pod| owns(of, pod));
+    pods.retain(|pod| owns(of, &facts(pod)));
     Ok(pods)
 }
 
-fn owns(of: &DeploymentFacts, pod: &Pod) -> bool {
-    let pod = facts(pod);
-    pod.pod.namespace == of.namespace && deployment_of(&pod).is_some_and(|(_, name)| name == of.name)
+fn owns(of: &DeploymentFacts, pod: &PodFacts) -> bool {
+    pod.pod.namespace == of.namespace && deployment_of(pod).is_some_and(|(_, name)| name == of.name)
 }
 
 fn node_of(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|it| it.node_name.as_deref()).unwrap_or_default()
 }
 
-fn is_ready(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
-    hindrance(pod, Timestamp::now()).is_none() && !matches!(phase, Some("Succeeded" | "Failed"))
+fn is_ready(pod: &PodFacts) -> bool {
+    pod.ready && !pod.finished && !pod.terminating
 }
 
 /// Asks for a second copy of the pod's Deployment where one is needed, and says how far that is; after the time given up.
@@ -112,50 +264,47 @@ pub async fn surge(
     cluster: &ApiClient,
     node: &NodeName,
     rule: SurgeRule,
-    order: &SurgeOrder,
+    SurgeOrder { pod, asked, over }: &SurgeOrder,
 ) -> Result<SurgeAnswer, Error> {
-    let SurgeOrder { pod, replica_set, deployment, claims, asked, over } = order;
-    let request = Request::new(Deployment::url_path(&(), Some(&pod.namespace)));
-    let what = format!("read Deployment {}/{deployment}", pod.namespace);
-    let object = found(cluster.ask::<Value>(&what, request.get(deployment, &GetParams::default())).await)?;
-    let Some(read) = object.as_ref().map(read) else { return Ok(SurgeAnswer::NotNeeded) };
-    let pods = pods_of(cluster, &read).await?;
-    let is_away = |pod: &&Pod| node_of(pod) != node.as_str();
-    let mut away: BTreeSet<&str> =
-        pods.iter().filter(is_away).filter(|it| is_ready(it)).map(node_of).collect();
-    if !away.is_empty() {
+    let Some((replica_set, name)) = deployment_of(pod) else { return Ok(SurgeAnswer::NotNeeded) };
+    let namespace = &pod.pod.namespace;
+    let read = Request::new(Deployment::url_path(&(), Some(namespace))).get(name, &GetParams::default());
+    let object = cluster.ask::<Value>(&format!("read Deployment {namespace}/{name}"), read).await;
+    let Some(of) = found(object)?.as_ref().map(DeploymentFacts::of) else {
+        return Ok(SurgeAnswer::NotNeeded);
+    };
+    let pods = pods_of(cluster, &of).await?;
+    let (here, away): (Vec<&Pod>, Vec<&Pod>) = pods.iter().partition(|it| node_of(it) == node.as_str());
+    let mut ready: BTreeSet<&str> =
+        away.iter().filter(|it| is_ready(&facts(it))).map(|it| node_of(it)).collect();
+    if !ready.is_empty() {
         // What is about to leave, too, does not count.
         let members = nodes::members(cluster, READ).await?;
-        away.retain(|node| !members.iter().any(|it| it.name == *node && it.facts.unschedulable));
+        ready.retain(|node| !members.iter().any(|it| it.name == *node && it.facts.unschedulable));
     }
-    let case = PodCase {
-        node: node.as_str(),
-        asked: *asked,
-        ready: pods.iter().filter(|it| is_ready(it)).any(|it| pod_ref(it).uid == pod.uid),
-        claims,
-        elsewhere: !away.is_empty(),
-    };
-    let answer = judge(rule, &read, case);
+    let is_needed = here.iter().map(|it| facts(it)).any(|it| it.pod.uid == pod.pod.uid && is_ready(&it));
+    if !ready.is_empty() || !is_needed {
+        return Ok(SurgeAnswer::NotNeeded);
+    }
+    let answer = judge(rule, &of, node, *asked, &pod.claims);
     let SurgeAnswer::UnderWay { ours, .. } = answer else { return Ok(answer) };
-    let record = read.record_of(node.as_str());
-    let Some(over) = over else {
-        if ours && record.is_none() {
-            let (node, replica_set) = (node.to_string(), replica_set.clone());
-            let record = SurgeRecord { node, replica_set, before: read.from.clone() };
+    match (over, of.record_of(node)) {
+        (None, None) if ours => {
+            let (node, replica_set) = (node.to_string(), replica_set.to_owned());
+            let record = SurgeRecord { node, replica_set, before: of.from.clone() };
             let from = Some(record.from().into());
-            write(cluster, "ask for a second copy", &read, Some(&record), from).await?;
+            write(cluster, "ask for a second copy", &of, Some(&record), from).await?;
         }
-        return Ok(answer);
-    };
-    if let Some(record) = record {
-        give_up(cluster, &read, record).await?;
+        (Some(_), Some(record)) => give_up(cluster, &of, record).await?,
+        (None, _) | (Some(_), None) => {}
     }
+    let Some(over) = over else { return Ok(answer) };
     let now = Timestamp::now();
-    let new = pods.iter().filter(is_away).find_map(|it| hindrance(it, now));
-    let why = new.map(|it| format!(": {it}")).unwrap_or_default();
-    let secs = over.as_secs();
+    let why = away.into_iter().find_map(|it| unhealthy_pods::hindrance(it, now));
+    let why = why.map(|it| format!(": {it}")).unwrap_or_default();
+    let (named, secs) = (of.named, over.as_secs());
     Ok(SurgeAnswer::Without(format!(
-        "Deployment {read} had no Ready pod on another node within {secs} s{why}"
+        "Deployment {named} had no Ready pod on another node within {secs} s{why}"
     )))
 }
 
@@ -172,23 +321,23 @@ pub(crate) async fn foreseen(
     if rule == SurgeRule::Never {
         return Ok(found);
     }
-    for read in deployments().list_all::<Value>(cluster).await?.items.iter().map(read) {
-        let (here, away): (Vec<&Pod>, Vec<&Pod>) =
-            pods.iter().filter(|it| owns(&read, it)).partition(|it| node_of(it) == node.as_str());
-        let elsewhere = away.into_iter().any(|it| is_ready(it) && !closed(node_of(it)));
-        for pod in here {
-            let (ready, claims) = (is_ready(pod), &facts(pod).claims);
-            let case = PodCase { node: node.as_str(), asked: false, ready, claims, elsewhere };
-            if let SurgeAnswer::UnderWay { deployment, .. } = judge(rule, &read, case) {
-                found.insert(pod_ref(pod).uid, deployment);
+    let ready: Vec<(&str, PodFacts)> =
+        pods.iter().map(|it| (node_of(it), facts(it))).filter(|it| is_ready(&it.1)).collect();
+    for of in deployments(cluster).await? {
+        let (here, away): (Vec<_>, Vec<_>) =
+            ready.iter().filter(|it| owns(&of, &it.1)).partition(|it| it.0 == node.as_str());
+        for (_, pod) in here.into_iter().filter(|_| away.iter().all(|it| closed(it.0))) {
+            if let SurgeAnswer::UnderWay { deployment, .. } = judge(rule, &of, node, false, &pod.claims) {
+                found.insert(pod.pod.uid.clone(), deployment);
             }
         }
     }
     Ok(found)
 }
 
-fn deployments() -> WatchScope {
-    WatchScope::all("Deployments", Deployment::url_path(&(), None))
+async fn deployments(cluster: &ApiClient) -> Result<Vec<DeploymentFacts>, Error> {
+    let all = WatchScope::all("Deployments", Deployment::url_path(&(), None));
+    Ok(all.list_all::<Value>(cluster).await?.items.iter().map(DeploymentFacts::of).collect())
 }
 
 /// Ends what drains of `node` have asked for: the record of a Deployment is removed once its new pods are there. With
@@ -198,16 +347,16 @@ fn deployments() -> WatchScope {
 /// A Deployment without a record of this node is left alone. Without the right to read Deployments none was
 /// asked.
 pub async fn settle(cluster: &ApiClient, node: &NodeName, undo: bool) -> (Vec<String>, Result<(), Error>) {
-    let all = match deployments().list_all::<Value>(cluster).await {
-        Ok(all) => all.items,
+    let all = match deployments(cluster).await {
+        Ok(all) => all,
         Err(error) if error.is_refused() => return (Vec::new(), Ok(())),
         Err(error) => return (Vec::new(), Err(error)),
     };
     let (mut given_up, mut done) = (Vec::new(), Ok(()));
-    for read in all.iter().map(read) {
-        let Some(record) = read.record_of(node.as_str()) else { continue };
-        match settle_one(cluster, &read, record, undo).await {
-            Ok(true) => given_up.push(read.to_string()),
+    for of in &all {
+        let Some(record) = of.record_of(node) else { continue };
+        match settle_one(cluster, of, record, undo).await {
+            Ok(true) => given_up.push(of.named.clone()),
             Ok(false) => {}
             // What is in the way of one does not keep the others from being done.
             Err(error) => done = done.and(Err(error)),
@@ -216,66 +365,161 @@ pub async fn settle(cluster: &ApiClient, node: &NodeName, undo: bool) -> (Vec<St
     (given_up, done)
 }
 
+/// Whether it goes back.
 async fn settle_one(
     cluster: &ApiClient,
-    read: &DeploymentFacts,
+    of: &DeploymentFacts,
     record: &SurgeRecord,
     undo: bool,
 ) -> Result<bool, Error> {
-    let mut is_over = read.from.as_ref() != Some(&record.from()) || read.complete;
+    let mut is_over = of.from.as_ref() != Some(&record.from()) || of.complete;
     if !is_over {
-        let pods = pods_of(cluster, read).await?;
-        let (old, new): (Vec<&Pod>, Vec<&Pod>) = pods
-            .iter()
-            .partition(|it| deployment_of(&facts(it)).is_some_and(|of| of.0 == record.replica_set));
+        let pods: Vec<PodFacts> = pods_of(cluster, of).await?.iter().map(facts).collect();
+        let is_old = |it: &&PodFacts| deployment_of(it).is_some_and(|it| it.0 == record.replica_set);
+        let (old, new): (Vec<&PodFacts>, Vec<&PodFacts>) = pods.iter().partition(is_old);
         let ready = new.into_iter().filter(|it| is_ready(it)).count();
         // All that are wanted, or some and none to go back to.
-        is_over = u64::try_from(ready).unwrap_or(u64::MAX) >= read.replicas || (ready > 0 && old.is_empty());
+        is_over = u64::try_from(ready).unwrap_or(u64::MAX) >= of.replicas || (ready > 0 && old.is_empty());
     }
     if is_over {
-        found(write(cluster, "remove the record of a second copy", read, None, None).await)?;
+        found(write(cluster, "remove the record of a second copy", of, None, None).await)?;
     } else if undo {
-        found(give_up(cluster, read, record).await)?;
+        found(give_up(cluster, of, record).await)?;
     }
     Ok(!is_over && undo)
 }
 
 /// Its template as it was before, without the record.
-async fn give_up(cluster: &ApiClient, read: &DeploymentFacts, record: &SurgeRecord) -> Result<(), Error> {
-    write(cluster, "give up the second copy", read, None, Some(json!(record.before))).await
+async fn give_up(cluster: &ApiClient, of: &DeploymentFacts, record: &SurgeRecord) -> Result<(), Error> {
+    write(cluster, "give up the second copy", of, None, Some(json!(record.before))).await
 }
 
 /// Writes of a Deployment its record, or removes it, and, where it is given, what [`FROM_ANNOTATION`] is to say.
 async fn write(
     cluster: &ApiClient,
     what: &str,
-    read: &DeploymentFacts,
+    of: &DeploymentFacts,
     record: Option<&SurgeRecord>,
     from: Option<Value>,
 ) -> Result<(), Error> {
     let template = |from| json!({ "template": { "metadata": { "annotations": { FROM_ANNOTATION: from } } } });
     let record = record.map(|it| json!(it).to_string());
     let body = json!({
-        "metadata": { "resourceVersion": read.version, "annotations": { RECORD_ANNOTATION: record } },
+        "metadata": { "resourceVersion": of.version, "annotations": { RECORD_ANNOTATION: record } },
         "spec": from.map_or(json!({}), template),
     });
-    let request = Request::new(Deployment::url_path(&(), Some(&read.namespace)));
-    let what = format!("{what} of Deployment {read}");
-    cluster.order(&what, request.patch(&read.name, &signed(), &Patch::Merge(body))).await
+    let request = Request::new(Deployment::url_path(&(), Some(&of.namespace)));
+    let request = request.patch(&of.name, &signed(), &Patch::Merge(body));
+    cluster.order(&format!("{what} of Deployment {}", of.named), request).await
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    fn deployment() -> DeploymentFacts {
+        DeploymentFacts { named: "shop/web".into(), replicas: 1, ..DeploymentFacts::default() }
+    }
+
+    #[test]
+    fn d20_a_second_copy_is_asked_for_where_it_is_wanted_needed_and_can_be() {
+        let with = |change: &dyn Fn(&mut DeploymentFacts)| {
+            let mut facts = deployment();
+            change(&mut facts);
+            facts
+        };
+        let word = |word: &str| DeploymentFacts { word: word.into(), ..deployment() };
+        let record = |node: &str, from: &str, rolling| DeploymentFacts {
+            record: Some(SurgeRecord { node: node.into(), replica_set: "web-5f7d".into(), before: None }),
+            from: Some(from.into()),
+            rolling,
+            ..deployment()
+        };
+        let (never, annotated, all) = (SurgeRule::Never, SurgeRule::Annotated, SurgeRule::All);
+        let (none, one) = (vec![], vec!["data".to_owned()]);
+        let cases = [
+            // The rule and the owner's word.
+            (never, word("yes"), false, &none, "NotNeeded"),
+            (annotated, deployment(), false, &none, "NotNeeded"),
+            (annotated, word("yes"), false, &none, "ours: true"),
+            (annotated, word("true"), false, &none, "NotNeeded"),
+            (all, deployment(), false, &none, "ours: true"),
+            (all, word("no"), false, &none, "NotNeeded"),
+            (all, with(&|it| it.replicas = 0), false, &none, "NotNeeded"),
+            // Whether it was asked, or something is under way.
+            (all, record("n1", "n1/web-5f7d", true), false, &none, "ours: true"),
+            (all, record("n2", "n2/web-5f7d", true), false, &none, "ours: false"),
+            (all, record("n2", "n2/web-5f7d", false), false, &none, "ours: true"),
+            (all, with(&|it| it.from = Some("n1/web-5f7d".into())), false, &none, "ours: true"),
+            // Once in a drain.
+            (all, record("n1", "n1/web-5f7d", false), false, &none, "is on this node, too"),
+            (all, record("n1", "", true), false, &none, "somebody has withdrawn"),
+            (all, deployment(), true, &none, "in this drain already"),
+            (all, record("n1", "n1/web-5f7d", true), true, &none, "ours: true"),
+            (all, with(&|it| it.rolling = true), false, &none, "ours: false"),
+            // What speaks against it, by name.
+            (all, deployment(), false, &one, "claim data"),
+            (all, with(&|it| it.unfit = Some("it is paused".into())), false, &none, "it is paused"),
+        ];
+        let node = NodeName::parse("n1").unwrap();
+        for (rule, facts, asked, claims, expected) in cases {
+            let verdict = format!("{:?}", judge(rule, &facts, &node, asked, claims));
+            assert!(verdict.contains(expected), "{rule:?} {facts:?} {asked}: {verdict}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn d20_the_bounds_of_a_rollout_are_those_that_its_controller_takes() {
+        for (unavailable, surge, replicas, expected) in [
+            (Value::Null, Value::Null, 1, (0, 1)),
+            (Value::Null, Value::Null, 4, (1, 1)),
+            (Value::Null, Value::Null, 10, (2, 3)),
+            (json!(1), json!(1), 1, (1, 1)),
+            (json!(0), json!(1), 1, (0, 1)),
+            (json!("25%"), json!(0), 1, (1, 0)),
+            (json!("0%"), json!("0%"), 3, (1, 0)),
+            (json!("50%"), json!("150%"), 3, (1, 5)),
+            (json!("nonsense"), json!("?"), 1, (0, 1)),
+        ] {
+            let rollout = json!({ "maxUnavailable": unavailable, "maxSurge": surge });
+            let found = bounds(&rollout, replicas);
+            assert_eq!(found, expected, "{rollout} of {replicas}");
+        }
+    }
+
+    #[test]
+    fn d20_what_keeps_a_rollout_from_making_a_second_copy_first_is_named() {
+        let by = |unavailable: u64, surge: u64| json!({ "strategy": { "rollingUpdate": { "maxUnavailable": unavailable, "maxSurge": surge } } });
+        let tolerations = json!([{ "key": "node.kubernetes.io/unschedulable", "operator": "Exists" }]);
+        for (spec, replicas, expected) in [
+            (json!({}), 1, ""),
+            // More than one replica, all of them here.
+            (by(0, 1), 3, ""),
+            (by(2, 1), 3, ""),
+            (
+                json!({ "template": { "spec": { "tolerations": tolerations } } }),
+                1,
+                "shop/web tolerate a cordon",
+            ),
+            (json!({ "paused": true }), 1, "shop/web is paused"),
+            (json!({ "strategy": { "type": "Recreate" } }), 1, "strategy Recreate"),
+            (by(1, 1), 1, "maxUnavailable is 1 and maxSurge 1; replicas: 1"),
+            (by(1, 0), 3, "maxSurge 0; replicas: 3"),
+        ] {
+            let why = unfit("shop/web", &spec, replicas);
+            assert_eq!(why.is_some(), !expected.is_empty(), "{spec}: {why:?}");
+            assert!(why.unwrap_or_default().contains(expected), "{spec}");
+        }
+    }
 
     #[test]
     fn d20_a_rollout_is_complete_only_once_its_controller_has_seen_it() {
         let read = |generation: i64, seen: i64, [all, new, available]: [u64; 3]| {
-            read(&json!({
+            DeploymentFacts::of(&json!({
                 "metadata": { "name": "web", "namespace": "shop", "generation": generation },
-                "spec": { "replicas": 1, "template": { "spec": {
-                    "tolerations": [{ "key": "node.kubernetes.io/unschedulable", "operator": "Exists" }],
-                } } },
+                "spec": { "replicas": 1 },
                 "status": {
                     "observedGeneration": seen, "replicas": all, "updatedReplicas": new, "availableReplicas": available,
                 },
@@ -289,7 +533,6 @@ mod tests {
             (read(2, 2, [1, 0, 1]), false, true),
         ] {
             assert_eq!((read.complete, read.rolling), (complete, rolling), "{read:?}");
-            assert!(read.unfit.is_some_and(|it| it.contains("tolerate a cordon")));
         }
     }
 }

@@ -21,7 +21,6 @@ use crate::machines::kubevirt::{MachineReader, perform};
 use crate::machines::rules::{Action, DrainIdentity};
 use crate::machines::undo::next_step;
 use crate::node::{Cordoned, NodeFacts};
-use crate::plan::surge::SurgeRule;
 use crate::progress::Progress;
 use crate::storage;
 use crate::{
@@ -115,7 +114,7 @@ pub async fn drain(
                     // The gate after the boot then waits for every faulted volume, and not for ever.
                     warn!(node = %order.node, error = error.line(), "the state of volumes is not recorded");
                 }
-                if order.rules.surge != SurgeRule::Never {
+                if order.rules.surge != surge::SurgeRule::Never {
                     // What fails is found again once the node is healthy.
                     let (_, settled) = surge::settle(cluster, &order.node, false).await;
                     if let Err(error) = settled {
@@ -276,7 +275,7 @@ impl<'a> DrainExecutor<'a> {
             Effect::Withdraw(pod) => self.withdrawn(&pod, async { Event::Tick }),
             Effect::Surge(surge) => self.call(async move {
                 let answer = surge::surge(cluster, &order.node, order.rules.surge, &surge).await;
-                Event::Surged { uid: surge.pod.uid, answer: answer.map_err(CallFailure::from) }
+                Event::Surged { uid: surge.pod.pod.uid, answer: answer.map_err(CallFailure::from) }
             }),
             Effect::Remove(guarded) => {
                 let cluster = cluster.clone();

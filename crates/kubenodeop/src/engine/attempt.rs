@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use step::{Core, Inserted as _, Mono, SmallSort as _, say};
 
-use super::calls::CallState;
 use super::machines::MachineTable;
 use super::pod_table::{PodSource, PodTable};
 use super::storage::Detaching;
@@ -32,6 +31,27 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 const CORDON_AGAIN: Duration = Duration::from_secs(2);
 /// How long after a cordon pods may still come that were placed before it, and are no return.
 const PLACED_BEFORE: Duration = Duration::from_secs(5);
+
+/// A call of which there is at most one at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CallState {
+    Idle,
+    Due(Mono),
+    Flying,
+}
+
+impl CallState {
+    fn due(self) -> Option<Mono> {
+        match self {
+            Self::Due(at) => Some(at),
+            Self::Idle | Self::Flying => None,
+        }
+    }
+
+    fn is_due(self, now: Mono) -> bool {
+        self.due().is_some_and(|at| at <= now)
+    }
+}
 
 /// One attempt to empty a node. The first tick asks for the first list.
 #[derive(Debug)]

@@ -1,12 +1,11 @@
-//! One attempt to empty a node, as a pure machine: who is asked next within a tier (`index`), when a pod is over its limit
+//! One attempt to empty a node, as a pure machine: who is asked next (`pod_table`), when a pod is over its limit
 //! (`telling`), the proof (`attempt`).
 //!
 //! Not here: which pods leave and in which tier (`plan`), the calls (`drain`).
 
 mod attempt;
-mod calls;
+mod budgets;
 pub mod containers;
-mod index;
 mod machines;
 mod pod_table;
 mod storage;

@@ -1,6 +1,7 @@
-//! The pods of one attempt: which leave, and how far each is.
+//! The pods of one attempt: which leave, how far each is, whom to ask next and how, and what an answer leads to.
 //!
-//! Not here: the calls (`calls`), what is said and limits (`telling`), the proof and the cordon (`attempt`).
+//! Not here: one pod and the order of all (`track`), what is said and limits (`telling`), the proof and the cordon
+//! (`attempt`).
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,17 +9,21 @@ use std::time::Duration;
 
 use step::{Inserted as _, Mono, say};
 
-use super::index::NamespaceBudgets;
-use super::index::PodIndex;
+use super::budgets::NamespaceBudgets;
 use super::storage::StorageNeeds;
-use super::track::Returns;
-use super::track::{PodState, PodTrack, SLACK};
-use super::words::{AttemptRules, Effect, PodAction, StickyAction, limit, say_gone, say_held, say_left};
+use super::track::{PodIndex, PodState, PodTrack, RemovalCall, Returns};
+use super::words::{
+    AttemptRules, CallFailure, Effect, PodAction, StickyAction, limit, say_gone, say_held, say_left,
+};
+use crate::calls::surge::{SurgeAnswer, SurgeOrder, SurgeRule, deployment_of};
 use crate::calls::volumes::ClaimName;
 use crate::node::cordon::NodeFacts;
+use crate::plan::budget::BudgetFacts;
 use crate::plan::{PodClass, PodFacts, PodOwner, tier};
+use crate::progress::BlockCode;
 use kubeapi::names::PodUid;
 use kubeapi::pace::Pace;
+use kubeapi::reply::{RefusedBy, Reply, ReplyClass};
 use topics::{DrainMarks, number};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +51,7 @@ pub(super) struct PodTable {
     /// Pods that a person has kept, by the end of that.
     pub(super) holds: BTreeSet<(Mono, PodUid)>,
     /// When the whole drain is over its time.
-    drain_ends: Option<Mono>,
+    pub(super) drain_ends: Option<Mono>,
     /// What is known of the container runtime.
     pub(super) runtime: RuntimeLooks,
     /// Since when nobody reports for the kubelet, and what the node says of it.
@@ -192,34 +197,6 @@ impl PodTable {
         }
         if hold {
             self.hold(now, &uid, effects);
-        }
-    }
-
-    /// Keeps a pod as long as its annotation says, from how far ahead that was when it was read; the limits of a pod and of
-    /// the whole drain leave it the time to end.
-    fn hold(&mut self, now: Mono, uid: &PodUid, effects: &mut Vec<Effect>) {
-        let Some(track) = self.book.get(uid) else { return };
-        let facts = &track.facts;
-        if let Some(why) = facts.hold_refused() {
-            say!(effects, warn, "{why}");
-        }
-        let since = track.held.map_or(now, |it| it.0);
-        let ahead = facts.hold.as_ref().and_then(|it| it.ahead.ok());
-        let ahead = ahead.filter(|_| !facts.finished && !tier::is_machine(&facts.labels));
-        let late =
-            self.drain_ends.map(|at| Mono::from_start(at.since_start().saturating_sub(facts.grace + SLACK)));
-        let ends = [ahead.map(|it| now + it), self.rules.pod.after.map(|it| since + it), late];
-        let ends = ends.into_iter().flatten().min().filter(|at| ahead.is_some() && *at > now);
-        self.holds.retain(|it| it.1 != *uid);
-        self.holds.extend(ends.map(|at| (at, uid.clone())));
-        self.book.change(uid, |track| track.held = ends.map(|at| (since, at)));
-    }
-
-    /// Ends the holds that are over.
-    pub(super) fn end_holds(&mut self, now: Mono) {
-        while let Some((_, uid)) = self.holds.first().filter(|(at, _)| *at <= now).cloned() {
-            self.holds.pop_first();
-            self.book.change(&uid, |track| track.held = None);
         }
     }
 
@@ -443,4 +420,365 @@ impl RuntimeLooks {
         self.from = Some(now + if trouble.is_some() { TRY_AGAIN } else { ASK_AGAIN });
         self.trouble = trouble.cloned().unwrap_or_default();
     }
+}
+
+/// The calls: whom to ask next and how, and what an answer leads to.
+impl PodTable {
+    /// The answer to the call for a pod.
+    pub(super) fn answered(&mut self, now: Mono, uid: &PodUid, reply: Reply, effects: &mut Vec<Effect>) {
+        let Some(track) = self.book.get(uid) else { return };
+        let PodState::Asking { way, absent } = track.state else { return };
+        let count = self.replies.entry(reply.word()).or_default();
+        *count = count.saturating_add(1);
+        let (before, text, done) = (track.code(), reply.text().to_owned(), reply == Reply::Done);
+        let pod = track.facts.pod.clone();
+        let many = matches!(reply, Reply::ManyBudgets { .. });
+        if done || matches!(reply, Reply::Responding { .. }) {
+            self.returns.sent(&track.facts);
+        }
+        if done {
+            let deleted_for = track.delete_reason.clone().filter(|_| way == RemovalCall::Delete);
+            let (progress, id) = ("nodedrain-step:pod-evict-progress", &pod.uid);
+            if let Some(why) = deleted_for {
+                say!(effects, warn, "{progress} deletion accepted: {pod}, uid {id}: {why}");
+                self.deleted.push(format!("{pod}: {why}"));
+            } else {
+                say!(effects, info, "{progress} eviction accepted: {pod}, uid {id}");
+            }
+        }
+        self.turn += 1;
+        let (pace, turn) = (&mut self.pace, self.turn);
+        self.book.change(uid, |track| {
+            track.answered(now, pace, reply);
+            if absent {
+                track.state = PodState::Gone;
+            }
+            track.turn = turn;
+        });
+        let Some(track) = self.book.get(uid) else { return };
+        let code = track.code();
+        match track.state {
+            PodState::Gone => say_gone(&pod, effects),
+            PodState::Going { .. } | PodState::Left | PodState::ObjectOnly => {}
+            PodState::Waiting { .. } | PodState::Asking { .. } | PodState::Ended => {
+                if matches!(code, Some(BlockCode::Budget | BlockCode::ManyBudgets)) {
+                    self.held_by_budget(now, uid, many, effects);
+                } else {
+                    self.book.change(uid, |track| track.told = true);
+                }
+                if code != before {
+                    say_held(&pod, &text, effects);
+                }
+                self.settle(now, uid, effects);
+                self.withhold(uid, effects);
+            }
+        }
+    }
+
+    /// Takes a pod back from its responders that is not asked to leave any more.
+    pub(super) fn withhold(&self, uid: &PodUid, effects: &mut Vec<Effect>) {
+        let idle = |it: &&PodTrack| matches!(it.state, PodState::Waiting { .. } | PodState::Left);
+        let held = |it: &&PodTrack| it.due().is_none() && it.code() == Some(BlockCode::Responder);
+        let held = self.book.get(uid).filter(idle).filter(held);
+        effects.extend(held.map(|it| Effect::Withdraw(it.facts.pod.clone())));
+    }
+
+    /// No responder evicts this pod: from now on it is asked as any other.
+    pub(super) fn unrequested(&mut self, now: Mono, uid: &PodUid, why: &str, effects: &mut Vec<Effect>) {
+        let Some(track) = self.book.get(uid) else { return };
+        let PodState::Asking { absent, .. } = track.state else { return };
+        let pod = track.facts.pod.clone();
+        self.turn += 1;
+        let turn = self.turn;
+        self.book.change(uid, |track| {
+            (track.direct, track.refusal, track.turn) = (true, None, turn);
+            track.freed(now, absent);
+        });
+        if absent {
+            return say_gone(&pod, effects);
+        }
+        let step = "nodedrain-step:pod-evict-progress";
+        say!(effects, info, "{step} evicted without its responders: {pod}, uid {uid}: {why}");
+        self.settle(now, uid, effects);
+    }
+
+    /// A budget holds this pod: its numbers are wanted, and what hinders it.
+    fn held_by_budget(&mut self, now: Mono, uid: &PodUid, at_once: bool, effects: &mut Vec<Effect>) {
+        let Some(track) = self.book.get(uid) else { return };
+        let namespace = track.facts.pod.namespace.clone();
+        if self.spaces.follow(now, &namespace) {
+            effects.push(Effect::FollowBudgets(namespace.clone()));
+        }
+        let guards = self.spaces.guards(&track.facts);
+        let shut = guards.iter().filter(|it| !it.admits(track.facts.ready));
+        let full: BTreeSet<String> = shut.map(|it| it.name.clone()).collect();
+        let many = track.facts.has_many(&guards);
+        self.spaces.hold(&namespace, &full);
+        if many {
+            self.spaces.share(&namespace, &full);
+        }
+        let told = self.spaces.is_reportable(&namespace);
+        self.book.change(uid, |track| {
+            track.told = told;
+            track.on_hold = many && !full.is_empty();
+            if many && full.is_empty() && at_once {
+                // The other way is open.
+                track.hurry(now);
+            }
+        });
+    }
+
+    /// The budgets of a namespace as they are now. Of the pods that they hold as many are due at once as have
+    /// room, when their budgets are others than before. A budget that says the same again wakes nobody, so that
+    /// the server is not asked in a circle.
+    pub(super) fn budgets(&mut self, now: Mono, namespace: &str, after: Vec<BudgetFacts>) {
+        let before = self.spaces.set(now, namespace, after);
+        let (mut taken, mut holding) = (BTreeMap::<String, i32>::new(), BTreeSet::new());
+        let mut shared = BTreeSet::new();
+        for uid in self.book.held_in(namespace) {
+            let Some(track) = self.book.get(&uid) else { continue };
+            let (guards, ready) = (self.spaces.guards(&track.facts), track.facts.ready);
+            let shut: Vec<&&BudgetFacts> = guards.iter().filter(|it| !it.admits(ready)).collect();
+            holding.extend(shut.iter().map(|it| it.name.clone()));
+            let many = track.facts.has_many(&guards);
+            if many {
+                shared.extend(shut.iter().map(|it| it.name.clone()));
+            }
+            let on_hold = many && !shut.is_empty();
+            let left = |it: &BudgetFacts| it.allowed > taken.get(&it.name).copied().unwrap_or(0);
+            let room = guards.iter().all(|it| it.passes(ready) || left(it));
+            let changed = before.as_ref().is_none_or(|before| before.guards(&track.facts.labels) != guards);
+            let hurry = changed && room && matches!(track.state, PodState::Waiting { .. });
+            if hurry {
+                for budget in guards.iter().filter(|it| !it.passes(ready)) {
+                    *taken.entry(budget.name.clone()).or_default() += 1;
+                }
+            }
+            if hurry || on_hold != track.on_hold {
+                self.book.change(&uid, |track| {
+                    track.on_hold = on_hold && track.delete_reason.is_none();
+                    if hurry {
+                        track.hurry(now);
+                    }
+                });
+            }
+        }
+        self.spaces.hold_only(namespace, &holding);
+        self.spaces.share(namespace, &shared);
+    }
+
+    /// A pod whose readiness or phase is another one: budgets that let it pass now hold it no longer.
+    pub(super) fn reweigh(&mut self, now: Mono, uid: &PodUid) {
+        let Some(track) = self.book.get(uid) else { return };
+        let guards = self.spaces.guards(&track.facts);
+        let shut = guards.iter().any(|it| !it.admits(track.facts.ready));
+        if track.on_hold && !(shut && track.facts.has_many(&guards)) {
+            self.book.change(uid, |track| {
+                track.on_hold = false;
+                track.hurry(now);
+            });
+        }
+    }
+
+    /// By which call the pod is to be asked now; `None` when it has to wait for its budgets.
+    fn way(&self, track: &PodTrack) -> Option<RemovalCall> {
+        // A launcher that is deleted takes its guest with it, past KubeVirt's refusal.
+        if tier::is_machine(&track.facts.labels) && !track.facts.finished {
+            return Some(RemovalCall::Evict);
+        }
+        if track.delete_reason.is_some() {
+            return Some(RemovalCall::Delete);
+        }
+        if self.rules.eviction_requests && track.has_responders() {
+            return Some(RemovalCall::Request);
+        }
+        let guards = self.spaces.guards(&track.facts);
+        if !track.facts.has_many(&guards) {
+            return Some(RemovalCall::Evict);
+        }
+        guards.iter().all(|budget| budget.admits(track.facts.ready)).then_some(RemovalCall::Remove)
+    }
+
+    /// Starts calls, as many as may be under way.
+    pub(super) fn ask_due(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+        loop {
+            let free = self.rules.at_once.saturating_sub(self.book.asking);
+            if free == 0 {
+                return;
+            }
+            let mut book = std::mem::take(&mut self.book);
+            let may = |book: &PodIndex, track: &PodTrack| {
+                self.way(track) != Some(RemovalCall::Remove)
+                    || !book.removing.contains(&track.facts.pod.namespace)
+            };
+            let ripe = book.ripe(now, free, may);
+            self.book = book;
+            let mut asked = false;
+            for uid in ripe {
+                asked |= self.ask(now, &uid, effects);
+            }
+            if !asked {
+                return;
+            }
+        }
+    }
+
+    /// Asks this pod to leave. Whether anything has come of it.
+    fn ask(&mut self, now: Mono, uid: &PodUid, effects: &mut Vec<Effect>) -> bool {
+        let Some(track) = self.book.get(uid) else { return false };
+        if self.wants_copy(now, track) {
+            self.ask_copy(now, uid, effects);
+            return true;
+        }
+        let (pod, before) = (track.facts.pod.clone(), track.code());
+        let Some(way) = self.way(track) else {
+            let text = "more than one disruption budget guards it".to_owned();
+            self.book.change(uid, |track| {
+                track.asked.get_or_insert(now);
+                track.refused(
+                    now,
+                    Reply::ManyBudgets { text: text.clone() },
+                    BlockCode::ManyBudgets,
+                    RemovalCall::Remove,
+                );
+            });
+            self.held_by_budget(now, uid, false, effects);
+            if before != Some(BlockCode::ManyBudgets) {
+                say_held(&pod, &text, effects);
+            }
+            return true;
+        };
+        if way == RemovalCall::Remove && self.book.removing.contains(&pod.namespace) {
+            return false;
+        }
+        effects.push(match way {
+            RemovalCall::Evict => Effect::Evict(pod),
+            RemovalCall::Request => Effect::Request(pod),
+            RemovalCall::Remove => Effect::Remove(track.facts.guarded()),
+            RemovalCall::Delete => Effect::Delete(pod),
+        });
+        self.book.change(uid, |track| {
+            track.asked.get_or_insert(now);
+            track.state = PodState::Asking { way, absent: false };
+        });
+        true
+    }
+
+    /// Tells refusals whose numbers are known by now, and looks at what hinders budgets.
+    pub(super) fn inspect(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+        self.spaces.inspect(now, effects);
+        for namespace in self.spaces.release_refusals(now) {
+            for uid in self.book.held_in(&namespace) {
+                self.book.change(&uid, |track| track.told = true);
+            }
+        }
+    }
+}
+
+/// Between two looks at how far a second copy is. Its controller ends the pod without one.
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
+/// Between two looks at whether it is still so, while a budget holds the pod.
+const LOOK_SETTLED: Duration = Duration::from_secs(60);
+/// Giving it up is tried so often before the pod is evicted all the same.
+const GIVE_UPS: u32 = 5;
+const RIGHT: &str = "the role pillar-rs-surge allows it: `zedbox role --with surge | kubectl apply -f -`";
+
+/// A second copy elsewhere before the only Ready pods of a Deployment are evicted: when it is asked for, waited for, and
+/// given up.
+impl PodTable {
+    /// Whether something is to be asked about a second copy before the pod is.
+    fn wants_copy(&self, now: Mono, track: &PodTrack) -> bool {
+        let open = match track.copy {
+            None | Some(SurgeAnswer::UnderWay { .. }) => true,
+            Some(SurgeAnswer::NotNeeded | SurgeAnswer::Without(_)) => {
+                track.is_held_by_budget() && track.looked.is_none_or(|at| at + LOOK_SETTLED <= now)
+            }
+        };
+        open && self.rules.surge != SurgeRule::Never
+            && track.delete_reason.is_none()
+            && !track.facts.finished
+            && deployment_of(&track.facts).is_some()
+            // It is about to be deleted whatever is in the way.
+            && !(track.over && self.rules.pod.then == PodAction::Delete)
+    }
+
+    /// Asks about it. The time of the pod's own limit begins with this call.
+    fn ask_copy(&mut self, now: Mono, uid: &PodUid, effects: &mut Vec<Effect>) {
+        let (limit, surged) = (self.rules.surge_limit, &self.surged);
+        let order = self.book.change(uid, |track| {
+            let over = track.asked.filter(|asked| *asked + limit <= now).map(|_| limit);
+            track.asked.get_or_insert(now);
+            track.give_ups += u32::from(over.is_some());
+            track.state = PodState::Asking { way: RemovalCall::Evict, absent: false };
+            let pod = track.facts.clone();
+            let name = deployment_of(&pod).map(|(_, name)| format!("{}/{name}", pod.pod.namespace));
+            SurgeOrder { asked: name.is_some_and(|it| surged.contains(&it)), pod, over }
+        });
+        effects.extend(order.map(Effect::Surge));
+    }
+
+    pub(super) fn copy_answered(
+        &mut self,
+        now: Mono,
+        uid: &PodUid,
+        answer: Result<SurgeAnswer, CallFailure>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(track) = self.book.get(uid) else { return };
+        let PodState::Asking { absent, .. } = track.state else { return };
+        let pod = track.facts.pod.clone();
+        if let Ok(SurgeAnswer::UnderWay { deployment, ours: true }) = &answer {
+            self.surged.insert(deployment.clone());
+        }
+        self.turn += 1;
+        let (turn, limit, pace) = (self.turn, self.rules.surge_limit, &mut self.pace);
+        let without = self.book.change(uid, |track| {
+            (track.turn, track.looked) = (turn, Some(now));
+            if !track.freed(now, absent) {
+                return None;
+            }
+            let copy = match answer {
+                Ok(answer) => answer,
+                Err(CallFailure { reply, .. })
+                    if track.give_ups < GIVE_UPS
+                        && matches!(
+                            reply.class(),
+                            ReplyClass::Budget | ReplyClass::Throttle | ReplyClass::Transient
+                        ) =>
+                {
+                    track.told = true;
+                    track.answered(now, pace, reply);
+                    return None;
+                }
+                Err(failure) if failure.reply.class() == ReplyClass::Done => SurgeAnswer::NotNeeded,
+                Err(failure) => SurgeAnswer::Without(why_failed(track, &failure)),
+            };
+            if let SurgeAnswer::UnderWay { .. } = copy {
+                let (until, again) = (track.asked.unwrap_or(now) + limit, now + LOOK_AGAIN);
+                let due = if until > now { until.min(again) } else { again };
+                track.state = PodState::Waiting { due, not_before: now };
+            }
+            let before = track.copy.replace(copy.clone());
+            if matches!(before, None | Some(SurgeAnswer::UnderWay { .. })) {
+                (track.refusal, track.tries) = (None, 0);
+            }
+            if let SurgeAnswer::Without(why) = copy { Some(why) } else { None }
+        });
+        if absent {
+            return say_gone(&pod, effects);
+        }
+        if let Some(why) = without.flatten() {
+            say_held(&pod, &format!("evicted without a second copy elsewhere: {why}"), effects);
+        }
+        self.settle(now, uid, effects);
+    }
+}
+
+/// Why there is none when a call has failed for good, and what becomes of one that was asked for.
+fn why_failed(track: &PodTrack, failure: &CallFailure) -> String {
+    let by_role = matches!(failure.reply, Reply::Permanent { by: RefusedBy::Role, .. });
+    let next = if by_role { RIGHT } else { &failure.next_step };
+    let is_asked = matches!(track.copy, Some(SurgeAnswer::UnderWay { .. }));
+    let stays = "; what was asked for is withdrawn once the node is schedulable again";
+    format!("{}; {next}{}", failure.text, if is_asked { stays } else { "" })
 }

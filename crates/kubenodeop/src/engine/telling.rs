@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use kubeapi::names::{PodRef, PodUid, listed};
 use kubeapi::reply::Reply;
-use step::{Inserted as _, Mono, SmallSort as _};
+use step::{Inserted as _, Mono, SmallSort as _, say};
 use topics::{Blocker, DrainMarks, number};
 
-use super::index::NamespaceBudgets;
+use super::budgets::NamespaceBudgets;
 use super::pod_table::PodTable;
 use super::storage::StorageNeeds;
-use super::track::{PodRefusal, PodState, PodTrack, RemovalCall, SecondCopy};
+use super::track::{PodRefusal, PodState, PodTrack, RemovalCall, SLACK};
 use super::words::{AttemptRules, Effect, NeverReadyAction, PodAction, limit};
+use crate::calls::surge::SurgeAnswer;
 use crate::calls::volumes::ClaimName;
 use crate::changes::watched::{PermanentRefusal, RefusedCall};
 use crate::plan::budget::BudgetFacts;
@@ -115,10 +116,10 @@ impl PodTable {
             (track.state == PodState::ObjectOnly).then(|| text.to_owned())
         };
         let without = |track: &PodTrack| match &track.copy {
-            SecondCopy::Settled(Some(why)) if !track.is_on_node() => {
+            Some(SurgeAnswer::Without(why)) if !track.is_on_node() => {
                 Some(format!("it left without a second copy elsewhere: {why}"))
             }
-            SecondCopy::Settled(_) | SecondCopy::Unknown | SecondCopy::Awaited(_) => None,
+            Some(_) | None => None,
         };
         let of = |track: &PodTrack| {
             let pod = &track.facts.pod;
@@ -196,7 +197,7 @@ pub(super) fn blocker(
             return named(BlockCode::Sticky, reason, track.asked.unwrap_or(now));
         }
         (PodState::Waiting { .. } | PodState::Asking { .. }, _)
-            if let SecondCopy::Awaited(deployment) = &track.copy =>
+            if let Some(SurgeAnswer::UnderWay { deployment, .. }) = &track.copy =>
         {
             let secs = rules.surge_limit.as_secs();
             let reason = format!(
@@ -356,6 +357,34 @@ impl PodTable {
             }
         }
         self.remove_never_ready(now);
+    }
+
+    /// Keeps a pod as long as its annotation says, from how far ahead that was when it was read; the limits of a pod and of
+    /// the whole drain leave it the time to end.
+    pub(super) fn hold(&mut self, now: Mono, uid: &PodUid, effects: &mut Vec<Effect>) {
+        let Some(track) = self.book.get(uid) else { return };
+        let facts = &track.facts;
+        if let Some(why) = facts.hold_refused() {
+            say!(effects, warn, "{why}");
+        }
+        let since = track.held.map_or(now, |it| it.0);
+        let ahead = facts.hold.as_ref().and_then(|it| it.ahead.ok());
+        let ahead = ahead.filter(|_| !facts.finished && !tier::is_machine(&facts.labels));
+        let late =
+            self.drain_ends.map(|at| Mono::from_start(at.since_start().saturating_sub(facts.grace + SLACK)));
+        let ends = [ahead.map(|it| now + it), self.rules.pod.after.map(|it| since + it), late];
+        let ends = ends.into_iter().flatten().min().filter(|at| ahead.is_some() && *at > now);
+        self.holds.retain(|it| it.1 != *uid);
+        self.holds.extend(ends.map(|at| (at, uid.clone())));
+        self.book.change(uid, |track| track.held = ends.map(|at| (since, at)));
+    }
+
+    /// Ends the holds that are over.
+    fn end_holds(&mut self, now: Mono) {
+        while let Some((_, uid)) = self.holds.first().filter(|(at, _)| *at <= now).cloned() {
+            self.holds.pop_first();
+            self.book.change(&uid, |track| track.held = None);
+        }
     }
 
     /// Has the pods deleted that were never Ready and that a budget holds, when their hold time is over and the rule

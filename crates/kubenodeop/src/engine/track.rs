@@ -1,17 +1,22 @@
-//! One pod in an attempt: where it is on its way out. And workloads whose pods come back to this node: counted, and
-//! called sticky at the limit.
+//! One pod in an attempt: where it is on its way out. All of them with what each event asks about them: counts, and who is
+//! due when; each change of a pod costs the logarithm of their number, and only what is rarely asked, and where pods are
+//! held, walks over all of them. And workloads whose pods come back to this node: counted, and called sticky at the limit.
 //!
-//! Not here: the other pods, the order of calls (`pod_table`), what is said about it (`telling`). Pure: no clock, no
-//! I/O, no task.
+//! Not here: what changes a pod (`pod_table`), what is said about it (`telling`). Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use kubeapi::names::PodUid;
 use kubeapi::pace::Pace;
 use kubeapi::reply::{Reply, ReplyClass};
 use step::{Inserted as _, Mono, SmallSort as _};
+use topics::PodCounts;
 
+use crate::calls::surge::SurgeAnswer;
+use crate::calls::volumes::ClaimName;
 use crate::plan::PodFacts;
+use crate::plan::tier::Tier;
 use crate::progress::BlockCode;
 
 /// How long past its grace period a pod may take before it is named.
@@ -36,8 +41,8 @@ pub(super) struct PodTrack {
     pub(super) delete_reason: Option<String>,
     /// No responder evicts it, or no longer.
     pub(super) direct: bool,
-    /// How far a second copy elsewhere is.
-    pub(super) copy: SecondCopy,
+    /// What was said last of a second copy elsewhere.
+    pub(super) copy: Option<SurgeAnswer>,
     /// When that was looked at last.
     pub(super) looked: Option<Mono>,
     /// How often giving it up was tried.
@@ -96,17 +101,6 @@ pub(super) enum RemovalCall {
     Delete,
 }
 
-/// How far a second copy is for a pod.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) enum SecondCopy {
-    #[default]
-    Unknown,
-    /// It is on its way, of this Deployment.
-    Awaited(String),
-    /// The pod is evicted: it is not needed, or there, or there is none for this reason.
-    Settled(Option<String>),
-}
-
 /// Why the server did not end the pod.
 #[derive(Debug, Clone)]
 pub(super) struct PodRefusal {
@@ -135,7 +129,7 @@ impl PodTrack {
             over: false,
             delete_reason: None,
             direct: false,
-            copy: SecondCopy::Unknown,
+            copy: None,
             looked: None,
             give_ups: 0,
             on_hold: false,
@@ -182,6 +176,19 @@ impl PodTrack {
             self.state = PodState::Going { since: now };
             (self.without, self.lives) = (None, false);
         }
+    }
+
+    /// Its call has come to nothing: it is to be asked again at once, unless it has gone or is ending meanwhile.
+    pub(super) fn freed(&mut self, now: Mono, absent: bool) -> bool {
+        let is_open = !absent && !self.facts.terminating;
+        if is_open {
+            self.state = PodState::Waiting { due: now, not_before: now };
+        } else if absent {
+            self.state = PodState::Gone;
+        } else {
+            self.going(now);
+        }
+        is_open
     }
 
     /// To be asked (again) after a pause of its own.
@@ -291,6 +298,266 @@ impl PodTrack {
     pub(super) fn code(&self) -> Option<BlockCode> {
         self.refusal.as_ref().map(|refusal| refusal.code)
     }
+}
+
+/// Order of asking within a tier: pods that were never refused, then by priority, then by UID.
+type AskOrder = (Tier, u32, i32, PodUid);
+
+/// The pods, and the indexes over them.
+#[derive(Debug, Default)]
+pub(super) struct PodIndex {
+    pods: BTreeMap<PodUid, PodTrack>,
+    /// By state; those that a rule lets stay do not count.
+    pub(super) counts: PodCounts,
+    /// Evictions that the server has accepted.
+    pub(super) evicted: u32,
+    /// Pods on the node by tier, refused ones included.
+    tiers: BTreeMap<Tier, u32>,
+    active: u32,
+    pub(super) asking: usize,
+    /// Namespaces in which a [`RemovalCall::Remove`] is under way.
+    pub(super) removing: BTreeSet<String>,
+    /// Pods to be asked at a time that is still ahead.
+    due: BTreeSet<(Tier, Mono, PodUid)>,
+    ripe: BTreeSet<AskOrder>,
+    /// Ends of grace periods, with some slack.
+    overdue: BTreeSet<(Mono, PodUid)>,
+    /// Pods on the node by the time since when they are being asked to leave.
+    asked: BTreeSet<(Mono, PodUid)>,
+    /// Pods on the node that were never Ready, by the time since when they are being asked to leave.
+    pub(super) never_ready: BTreeSet<(Mono, PodUid)>,
+    /// Pods that the server refuses for good.
+    refused: u32,
+    /// Pods that are not asked, as the storage needs them.
+    kept: u32,
+    /// Claims of pods that are gone.
+    pub(super) claims: BTreeSet<ClaimName>,
+}
+
+impl PodIndex {
+    /// No pods yet; of those that have left before, these claims are known.
+    pub(super) fn owing(claims: BTreeSet<ClaimName>) -> Self {
+        Self { claims, ..Self::default() }
+    }
+
+    /// The claims of pods that are gone and of those that are to go.
+    pub(super) fn all_claims(&self) -> BTreeSet<String> {
+        let gone = self.claims.iter().map(|(namespace, claim)| format!("{namespace}/{claim}"));
+        let here = self.pods.values().flat_map(|track| {
+            let namespace = &track.facts.pod.namespace;
+            track.facts.claims.iter().map(move |claim| format!("{namespace}/{claim}"))
+        });
+        gone.chain(here).into_set()
+    }
+
+    pub(super) fn get(&self, uid: &PodUid) -> Option<&PodTrack> {
+        self.pods.get(uid)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = (&PodUid, &PodTrack)> {
+        self.pods.iter()
+    }
+
+    pub(super) fn insert(&mut self, track: PodTrack) {
+        let uid = track.facts.pod.uid.clone();
+        self.enter(&uid, &track);
+        self.pods.insert(uid, track);
+    }
+
+    pub(super) fn remove(&mut self, uid: &PodUid) {
+        if let Some(track) = self.pods.remove(uid) {
+            self.leave(uid, &track);
+        }
+    }
+
+    /// Changes a pod; the only way to do so.
+    pub(super) fn change<T>(&mut self, uid: &PodUid, change: impl FnOnce(&mut PodTrack) -> T) -> Option<T> {
+        let mut track = self.pods.remove(uid)?;
+        self.leave(uid, &track);
+        let outcome = change(&mut track);
+        if matches!(track.state, PodState::Gone | PodState::ObjectOnly) {
+            // A pod that has gone stays in the list for its count alone.
+            let namespace = &track.facts.pod.namespace;
+            self.claims.extend(track.facts.claims.drain(..).map(|claim| (namespace.clone(), claim)));
+            track.facts.labels.clear();
+        }
+        self.enter(uid, &track);
+        self.pods.insert(uid.clone(), track);
+        Some(outcome)
+    }
+
+    fn enter(&mut self, uid: &PodUid, track: &PodTrack) {
+        self.count(track, u32::saturating_add);
+        let facts = &track.facts;
+        if let Some(due) = track.due() {
+            self.due.insert((facts.tier, due, uid.clone()));
+        }
+        if let Some(at) = track.overdue_at() {
+            self.overdue.insert((at, uid.clone()));
+        }
+        if let Some(asked) = track.asked.filter(|_| track.is_here()) {
+            self.asked.insert((asked, uid.clone()));
+            if facts.never_ready {
+                self.never_ready.insert((asked, uid.clone()));
+            }
+        }
+        if let PodState::Asking { way, .. } = track.state {
+            self.asking += 1;
+            if way == RemovalCall::Remove {
+                self.removing.insert(facts.pod.namespace.clone());
+            }
+        }
+    }
+
+    fn leave(&mut self, uid: &PodUid, track: &PodTrack) {
+        self.count(track, u32::saturating_sub);
+        let facts = &track.facts;
+        if let Some(due) = track.due() {
+            self.due.remove(&(facts.tier, due, uid.clone()));
+            self.ripe.remove(&(facts.tier, track.tries, facts.priority, uid.clone()));
+        }
+        if let Some(at) = track.overdue_at() {
+            self.overdue.remove(&(at, uid.clone()));
+        }
+        if let Some(asked) = track.asked {
+            self.asked.remove(&(asked, uid.clone()));
+            self.never_ready.remove(&(asked, uid.clone()));
+        }
+        if let PodState::Asking { way, .. } = track.state {
+            self.asking -= 1;
+            if way == RemovalCall::Remove {
+                self.removing.remove(&facts.pod.namespace);
+            }
+        }
+    }
+
+    fn count(&mut self, track: &PodTrack, add: fn(u32, u32) -> u32) {
+        let evicted = matches!(track.accepted, Some(RemovalCall::Evict | RemovalCall::Remove));
+        self.evicted = add(self.evicted, u32::from(evicted));
+        self.active = add(self.active, u32::from(track.is_active()));
+        self.kept = add(self.kept, u32::from(track.is_active() && track.kept.is_some()));
+        self.refused = add(self.refused, u32::from(track.state == PodState::Ended));
+        if track.is_here() {
+            let here = self.tiers.entry(track.facts.tier).or_default();
+            *here = add(*here, 1);
+            if *here == 0 {
+                self.tiers.remove(&track.facts.tier);
+            }
+        }
+        let counts = &mut self.counts;
+        let count = match track.state {
+            PodState::Left => return,
+            PodState::Gone | PodState::ObjectOnly => &mut counts.gone,
+            PodState::Going { .. } => &mut counts.going,
+            PodState::Ended => &mut counts.blocked,
+            PodState::Waiting { .. } | PodState::Asking { .. } if track.is_blocked() => &mut counts.blocked,
+            PodState::Waiting { .. } | PodState::Asking { .. } => &mut counts.waiting,
+        };
+        *count = add(*count, 1);
+        counts.total = add(counts.total, 1);
+    }
+
+    pub(super) fn is_active(&self) -> bool {
+        self.active > 0
+    }
+
+    /// Whether all that are to be waited for are kept for the storage.
+    pub(super) fn only_kept(&self) -> bool {
+        self.active == self.kept
+    }
+
+    /// The tier that leaves: the first of which a pod is on the node.
+    pub(super) fn open_tier(&self) -> Option<Tier> {
+        self.tiers.keys().next().copied()
+    }
+
+    /// Pods of the open tier whose time has come and that `may` be asked, in the order of asking; `most` at most.
+    pub(super) fn ripe(
+        &mut self,
+        now: Mono,
+        most: usize,
+        may: impl Fn(&Self, &PodTrack) -> bool,
+    ) -> Vec<PodUid> {
+        let Some(open) = self.open_tier() else { return Vec::new() };
+        while let Some((tier, at, uid)) = self.due.first().cloned() {
+            if tier != open || at > now {
+                break;
+            }
+            if let Some(track) = self.pods.get(&uid) {
+                self.ripe.insert((tier, track.tries, track.facts.priority, uid.clone()));
+            }
+            self.due.remove(&(tier, at, uid));
+        }
+        let of_tier = self.ripe.iter().take_while(|(tier, ..)| *tier == open).map(|(.., uid)| uid);
+        of_tier.filter(|uid| self.get(uid).is_some_and(|it| may(self, it))).take(most).cloned().collect()
+    }
+
+    /// When the next pod of the open tier is due.
+    pub(super) fn next_due(&self) -> Option<Mono> {
+        let open = self.open_tier()?;
+        self.due.first().filter(|(tier, ..)| *tier == open).map(|(_, at, _)| *at)
+    }
+
+    /// When the first pod has had its time to end.
+    pub(super) fn next_overdue(&self) -> Option<Mono> {
+        self.overdue.first().map(|(at, _)| *at)
+    }
+
+    /// The pods that have had their time to end.
+    pub(super) fn overdue_by(&self, now: Mono) -> impl Iterator<Item = &PodUid> {
+        self.overdue.iter().take_while(move |(at, _)| *at <= now).map(|(_, uid)| uid)
+    }
+
+    /// When the last grace period that is running ends.
+    pub(super) fn last_grace(&self) -> Option<Mono> {
+        let (at, _) = self.overdue.last()?;
+        Some(Mono::from_start(at.since_start().saturating_sub(SLACK)))
+    }
+
+    /// Pods that are asked to leave since before `at`, the earliest first.
+    pub(super) fn asked_before(&self, at: Mono) -> impl Iterator<Item = &(Mono, PodUid)> {
+        self.asked.iter().take_while(move |(asked, _)| *asked <= at)
+    }
+
+    /// When the first pod after `now` will have been asked for so long.
+    pub(super) fn next_asked_for(&self, now: Mono, time: Duration) -> Option<Mono> {
+        let from = Mono::from_start(now.since_start().saturating_sub(time));
+        let later = (std::ops::Bound::Excluded((from, last_uid())), std::ops::Bound::Unbounded);
+        self.asked.range(later).next().map(|(asked, _)| *asked + time)
+    }
+
+    /// The pod that is asked for longest and not over a limit yet, and since when.
+    pub(super) fn first_in_time(&self) -> Option<&(Mono, PodUid)> {
+        let in_time = |uid| self.pods.get(uid).is_some_and(|it| !it.over && !it.sticky);
+        self.asked.iter().find(|(_, uid)| in_time(uid))
+    }
+
+    /// Pods of a namespace that a budget holds, lower priorities first.
+    pub(super) fn held_in(&self, namespace: &str) -> Vec<PodUid> {
+        let held = |it: &PodTrack| it.facts.pod.namespace == namespace && it.is_held_by_budget();
+        let mut held: Vec<_> = self.pods.iter().filter(|(_, it)| held(it)).collect();
+        held.order_by_key(|(_, it)| it.facts.priority);
+        held.into_iter().map(|(uid, _)| uid.clone()).collect()
+    }
+
+    /// Whether of the open tier only pods are left that the server refuses for good.
+    pub(super) fn only_refused(&self) -> bool {
+        let Some(open) = self.open_tier().filter(|_| self.refused > 0) else { return false };
+        self.pods
+            .values()
+            .filter(|it| it.facts.tier == open && it.is_here())
+            .all(|it| it.state == PodState::Ended)
+    }
+
+    /// Pods that are in this state.
+    pub(super) fn in_state(&self, state: &PodState) -> impl Iterator<Item = &PodTrack> {
+        self.pods.values().filter(move |it| it.state == *state)
+    }
+}
+
+/// Not before any UID of the API, which are hexadecimal digits and dashes.
+fn last_uid() -> PodUid {
+    PodUid::new("\u{10ffff}")
 }
 
 /// The controller, as `shop/ReplicaSet/web`.

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::calls::surge::{SurgeAnswer, SurgeOrder};
+use crate::calls::surge::{SurgeAnswer, SurgeOrder, SurgeRule};
 use crate::calls::volumes::{AttachmentFacts, ClaimName};
 use crate::changes::WatchedBlockers;
 use crate::machines::kubevirt::MachineChange;
@@ -15,7 +15,6 @@ use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
 use crate::plan::budget::{BudgetFacts, GuardedPod};
 use crate::plan::held::Inspected;
-use crate::plan::surge::SurgeRule;
 use crate::storage::StorageView;
 use kube::core::Selector;
 use kubeapi::names::{PodRef, PodUid};

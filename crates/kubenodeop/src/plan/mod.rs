@@ -10,7 +10,6 @@ pub mod forecast;
 pub mod held;
 pub mod placement;
 pub mod residents;
-pub mod surge;
 pub mod survey;
 pub mod tier;
 

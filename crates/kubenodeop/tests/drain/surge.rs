@@ -382,6 +382,17 @@ async fn d20_only_pods_of_the_deployment_on_nodes_that_stay_count_as_copies() {
     ended(&sim, Attempt::by(&cluster, rules())).await;
     assert_eq!((asked(&sim), evictions(&sim)), (2, 0));
 
+    // Its own pod, which is not Ready: nothing is lost without it.
+    let (sim, cluster) = solo(false, |_| {}).await;
+    let ours = |it: &Value| it["metadata"]["labels"]["app"] == "solo";
+    let pod = sim.list("pods").into_iter().find(ours).unwrap();
+    sim.edit("pods", "shop", pod["metadata"]["name"].as_str().unwrap(), |it| {
+        it["metadata"]["annotations"] = json!({ "kubesim/never-ready": "yes" });
+        it["status"]["conditions"][0]["status"] = "False".into();
+    });
+    ended(&sim, Attempt::by(&cluster, rules())).await;
+    assert_eq!((asked(&sim), evictions(&sim)), (0, 1));
+
     // A second pod of its own on another node, which stays or is cordoned, too.
     for cordoned in [false, true] {
         let (sim, cluster) = solo(false, |it| it["spec"]["replicas"] = 2.into()).await;

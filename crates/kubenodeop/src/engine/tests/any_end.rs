@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::surge::under_way;
 use super::*;
-use crate::plan::surge::SurgeRule;
+use crate::calls::surge::SurgeRule;
 
 #[derive(Debug, Clone)]
 enum Act {
@@ -185,8 +185,9 @@ impl World {
                 }
                 Effect::Evict(pod) | Effect::Request(pod) | Effect::Delete(pod) => self.asked(pod, false),
                 Effect::Surge(order) => {
-                    self.asked(order.pod.clone(), false);
-                    self.surging.insert(order.pod.uid.clone(), order);
+                    let pod = order.pod.pod.clone();
+                    self.surging.insert(pod.uid.clone(), order);
+                    self.asked(pod, false);
                 }
                 Effect::Remove(GuardedPod { pod, .. }) => {
                     assert!(matches!(self.heard, Some((1.., 1..))), "{pod} is removed with {:?}", self.heard);

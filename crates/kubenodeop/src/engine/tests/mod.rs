@@ -185,11 +185,8 @@ impl Bench {
                 }
                 Effect::Withdraw(pod) => self.withdrawals.push((self.now, pod)),
                 Effect::Surge(order) => {
-                    assert!(
-                        self.flying.insert(order.pod.uid.clone()),
-                        "one call for {} at a time",
-                        order.pod
-                    );
+                    let pod = &order.pod.pod;
+                    assert!(self.flying.insert(pod.uid.clone()), "one call for {pod} at a time");
                     self.surges.push((self.now, order));
                 }
                 Effect::Cordon => self.cordons.push(self.now),
