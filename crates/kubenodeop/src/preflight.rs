@@ -13,7 +13,7 @@ use futures::stream::{self, StreamExt};
 use kubeapi::slim::NodeObject;
 use step::{Mono, SmallSort as _};
 
-use crate::calls::{evict, pods};
+use crate::calls::{pods, remove};
 use crate::engine::{AttemptRules, Limit, PodAction};
 use crate::node;
 use crate::plan::placement::peer;
@@ -101,7 +101,7 @@ pub async fn preflight(
         let (asked, rest) = samples(own);
         findings.extend(not_tried(&rest));
         let asked = stream::iter(asked)
-            .map(|it| async move { (evict::evict(cluster, &it.pod, true).await, it) })
+            .map(|it| async move { (remove::evict(cluster, &it.pod, true).await, it) })
             .buffered(DRY_RUNS);
         let mut blockers = Vec::new();
         for (reply, pod) in asked.collect::<Vec<_>>().await {

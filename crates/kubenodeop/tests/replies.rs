@@ -56,6 +56,11 @@ impl Row {
         Self { name, how, meanwhile: Box::new(|| ()), code, wait: None, then }
     }
 
+    /// One that holds the pod, and passes.
+    fn passing(name: &'static str, how: How, code: BlockCode) -> Self {
+        Self::new(name, how, Some(code), Then::Again)
+    }
+
     fn after(self, secs: u64) -> Self {
         Self { wait: Some(Duration::from_secs(secs)), ..self }
     }
@@ -245,7 +250,7 @@ async fn d2_what_passes_is_asked_again_until_the_pod_leaves() {
         "HTTP/1.1 201 Created\r\ncontent-type: application/json\r\ncontent-length: 500\r\n\r\n{\"kind\":";
     let html = "<html><body><h1>504 Gateway Time-out</h1></body></html>";
     let say = |code, message: &str| status(code, "", &json!({ "message": message }));
-    let passing = |name, how| Row::new(name, how, Some(BlockCode::ApiTrouble), Then::Again);
+    let passing = |name, how| Row::passing(name, how, BlockCode::ApiTrouble);
     check_all(vec![
         passing("409 on the version", status(409, "", &conflict)),
         passing("500", say(500, "etcdserver: leader changed")),
@@ -267,26 +272,23 @@ async fn d2_budgets_load_admission_and_ending_namespaces_hold_a_pod_and_do_not_e
         "pods \"asked\" is forbidden: ValidatingAdmissionPolicy 'x' with binding 'x' denied request: no",
     );
     check_all(vec![
-        Row::new("a webhook's 400", status(400, "", &denied), Some(BlockCode::Webhook), Then::Again),
-        Row::new("a webhook's 404", status(404, "", &denied), Some(BlockCode::Webhook), Then::Again),
-        Row::new("a policy", status(422, "", &policy), Some(BlockCode::Admission), Then::Again),
-        Row::new(
+        Row::passing("a webhook's 400", status(400, "", &denied), BlockCode::Webhook),
+        Row::passing("a webhook's 404", status(404, "", &denied), BlockCode::Webhook),
+        Row::passing("a policy", status(422, "", &policy), BlockCode::Admission),
+        Row::passing(
             "429 of a budget",
             with_cause(429, "TooManyRequests", "DisruptionBudget"),
-            Some(BlockCode::Budget),
-            Then::Again,
+            BlockCode::Budget,
         ),
-        Row::new(
+        Row::passing(
             "429 without a cause",
             status(429, "", &said("too many requests")),
-            Some(BlockCode::Throttled),
-            Then::Again,
+            BlockCode::Throttled,
         ),
-        Row::new(
+        Row::passing(
             "403 of an ending namespace",
             with_cause(403, "Forbidden", "NamespaceTerminating"),
-            Some(BlockCode::NamespaceEnding),
-            Then::Again,
+            BlockCode::NamespaceEnding,
         ),
     ])
     .await;
@@ -299,7 +301,7 @@ async fn d2_two_budgets_hold_a_pod_until_both_have_been_claimed() {
         sim.add_budget("shop", name, POD, &json!({ "minAvailable": 0 }));
     }
     let two = status(500, "", &json!({ "message": TWO_BUDGETS }));
-    let row = Row::new("500 for two budgets", two, Some(BlockCode::ManyBudgets), Then::Again);
+    let row = Row::passing("500 for two budgets", two, BlockCode::ManyBudgets);
     check(sim.clone(), row).await;
     // A claim on each; one that met a change of the budget's status is made again.
     for name in ["first", "second"] {
@@ -323,27 +325,15 @@ async fn d3_no_pod_is_asked_again_before_the_time_that_the_server_named() {
     let busy = json!({ "message": "too many requests" });
     let starting = json!({ "message": "starting", "details": { "retryAfterSeconds": 3 } });
     check_all(vec![
-        Row::new(
-            "429 with the header",
-            status(429, "retry-after: 3\r\n", &busy),
-            Some(BlockCode::Throttled),
-            Then::Again,
-        )
-        .after(3),
-        Row::new(
+        Row::passing("429 with the header", status(429, "retry-after: 3\r\n", &busy), BlockCode::Throttled)
+            .after(3),
+        Row::passing(
             "429 with the header and no Status",
             answer(429, "Retry-After: 3\r\n", "text/plain", "Too many requests, please try again later."),
-            Some(BlockCode::Throttled),
-            Then::Again,
+            BlockCode::Throttled,
         )
         .after(3),
-        Row::new(
-            "503 with it in the Status",
-            status(503, "", &starting),
-            Some(BlockCode::ApiTrouble),
-            Then::Again,
-        )
-        .after(3),
+        Row::passing("503 with it in the Status", status(503, "", &starting), BlockCode::ApiTrouble).after(3),
     ])
     .await;
 }

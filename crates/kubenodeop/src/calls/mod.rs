@@ -3,7 +3,6 @@
 //! Not here: when (`engine`), and what follows from an answer.
 
 pub(crate) mod budgets;
-pub mod evict;
 pub mod eviction_request;
 pub mod node_maintenance;
 pub mod pods;

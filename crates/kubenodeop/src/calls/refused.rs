@@ -4,7 +4,7 @@
 //! the kubeconfig has changed. While the server is in trouble the pause grows up to 15 s. Not here: which calls
 //! (`watched`), what follows.
 
-use std::mem::discriminant;
+use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -13,7 +13,8 @@ use tracing::debug;
 use crate::changes::watched::{PermanentRefusal, RefusedCall};
 use crate::machines::MachinePolicy;
 use crate::machines::kubevirt::MachineReader;
-use crate::{calls::evict, calls::pods, calls::remove, node};
+use crate::plan::budget::GuardedPod;
+use crate::{calls::pods, calls::remove, calls::remove::RemovalCall, node};
 use kubeapi::ApiClient;
 use kubeapi::names::NodeName;
 use kubeapi::pace::Pace;
@@ -75,22 +76,22 @@ pub(crate) async fn until_accepted(
 
 /// One call for each kind of call, refuser and namespace.
 fn choose(refused: &[PermanentRefusal]) -> Vec<&PermanentRefusal> {
-    let kind = |it: &PermanentRefusal| (discriminant(&it.call), it.by, namespace(&it.call).to_owned());
     let mut trials: Vec<&PermanentRefusal> = Vec::new();
     for one in refused {
-        if trials.len() < MOST_CALLS && trials.iter().all(|it| kind(it) != kind(one)) {
+        let is_like = |it: &&PermanentRefusal| it.by == one.by && kind(&it.call) == kind(&one.call);
+        if trials.len() < MOST_CALLS && !trials.iter().any(is_like) {
             trials.push(one);
         }
     }
     trials
 }
 
-fn namespace(call: &RefusedCall) -> &str {
-    match call {
-        RefusedCall::Look | RefusedCall::Machines | RefusedCall::Cordon => "",
-        RefusedCall::Evict(pod) | RefusedCall::Delete(pod) => &pod.namespace,
-        RefusedCall::Remove(guarded) => &guarded.pod.namespace,
-    }
+fn kind(call: &RefusedCall) -> (Discriminant<RefusedCall>, Option<(RemovalCall, &str)>) {
+    let leave = match call {
+        RefusedCall::Look | RefusedCall::Machines | RefusedCall::Cordon => None,
+        RefusedCall::Leave(way, guarded) => Some((*way, guarded.pod.namespace.as_str())),
+    };
+    (discriminant(call), leave)
 }
 
 /// The call as it can follow "refuses to".
@@ -99,18 +100,17 @@ fn name(call: &RefusedCall) -> String {
         RefusedCall::Look => "list the pods of this node".to_owned(),
         RefusedCall::Machines => "list the virtual machines of this node".to_owned(),
         RefusedCall::Cordon => "change this node".to_owned(),
-        RefusedCall::Evict(pod) => format!("evict pod {pod}"),
-        RefusedCall::Delete(pod) => format!("delete pod {pod}"),
-        RefusedCall::Remove(guarded) => format!("delete pod {}", guarded.pod),
+        RefusedCall::Leave(way, GuardedPod { pod, .. }) => match way {
+            RemovalCall::Evict | RemovalCall::Request => format!("evict pod {pod}"),
+            RemovalCall::Remove | RemovalCall::Delete => format!("delete pod {pod}"),
+        },
     }
 }
 
 /// The call as a dry run: it changes nothing.
 async fn rehearse(cluster: &ApiClient, node: &NodeName, call: &RefusedCall) -> Reply {
     let result = match call {
-        RefusedCall::Evict(pod) => return evict::evict(cluster, pod, true).await,
-        RefusedCall::Remove(guarded) => return remove::remove(cluster, guarded, true).await,
-        RefusedCall::Delete(pod) => return remove::delete(cluster, pod, true).await,
+        RefusedCall::Leave(way, guarded) => return remove::ask(cluster, *way, guarded, true).await,
         RefusedCall::Machines => {
             let policy = MachinePolicy::MigrateOrHold;
             MachineReader::new(node.clone(), policy).look(cluster).await.map(drop)
@@ -151,8 +151,12 @@ mod tests {
         PermanentRefusal { call, by: answer.refused_by() }
     }
 
+    fn evicts(name: &str) -> RefusedCall {
+        RefusedCall::Leave(RemovalCall::Evict, pod(name).guarded())
+    }
+
     fn eviction(code: u16, message: &str) -> PermanentRefusal {
-        refused(RefusedCall::Evict(pod("a").pod), code, message)
+        refused(evicts("a"), code, message)
     }
 
     /// A server that refuses with this until the flag is set.
@@ -228,11 +232,15 @@ mod tests {
             (RefusedCall::Look, "list the pods of this node", vec!["GET /api/v1/pods?"]),
             (RefusedCall::Cordon, "change this node", vec!["PATCH /api/v1/nodes/n1?&dryRun=All"]),
             (
-                RefusedCall::Remove(pod("a").guarded()),
+                RefusedCall::Leave(RemovalCall::Remove, pod("a").guarded()),
                 "delete pod shop/a",
                 vec!["GET /apis/policy/v1/namespaces/shop/poddisruptionbudgets?", MARK, "DELETE"],
             ),
-            (RefusedCall::Delete(pod("a").pod), "delete pod shop/a", vec![MARK, "DELETE"]),
+            (
+                RefusedCall::Leave(RemovalCall::Delete, pod("a").guarded()),
+                "delete pod shop/a",
+                vec![MARK, "DELETE"],
+            ),
         ];
         for (call, words, expected) in calls {
             let (cluster, calls, open) = server(403, "forbidden");
@@ -254,7 +262,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn many_kinds_of_refusals_are_repeated_in_turn_and_cost_no_more() {
         let mut all = vec![eviction(403, ROLE), eviction(405, "not allowed"), eviction(401, "")];
-        all.push(refused(RefusedCall::Delete(pod("a").pod), 403, "forbidden"));
+        all.push(refused(RefusedCall::Leave(RemovalCall::Delete, pod("a").guarded()), 403, "forbidden"));
         let (cluster, calls, _) = server(403, "forbidden");
         assert_eq!(said(&cluster, &all).await, None);
         let each = LONG.as_secs() / 2;
@@ -275,10 +283,10 @@ mod tests {
     #[test]
     fn one_call_speaks_for_all_of_its_kind_refuser_and_namespace() {
         let mut all: Vec<PermanentRefusal> =
-            ["a", "b", "c"].map(|name| refused(RefusedCall::Evict(pod(name).pod), 403, "")).into();
-        let mut elsewhere = pod("d").pod;
-        elsewhere.namespace = "tools".to_owned();
-        all.push(refused(RefusedCall::Evict(elsewhere), 403, ""));
+            ["a", "b", "c"].map(|name| refused(evicts(name), 403, "")).into();
+        let mut elsewhere = pod("d").guarded();
+        elsewhere.pod.namespace = "tools".to_owned();
+        all.push(refused(RefusedCall::Leave(RemovalCall::Evict, elsewhere), 403, ""));
         all.push(eviction(401, ""));
         assert_eq!(choose(&all).len(), 3);
     }

@@ -1,8 +1,10 @@
-//! The two ways by which a pod is deleted without the eviction API.
+//! The calls by which a pod is asked to leave: its eviction by name *and* UID, and the two that delete it without the
+//! eviction API.
 //!
-//! Not here: when to take which. Sources: the eviction API's own order of work (Kubernetes page "API-initiated
-//! Eviction"): it claims a disruption on the budget's status, under the version that it has read, and deletes the pod
-//! only then. It does so for one budget and refuses for more; [`claim_and_delete`] does the same for each of several.
+//! Not here: when to take which, requests of its responders (`eviction_request`). Not `kube::Api::evict`: it writes
+//! `delete_options` where the API reads `deleteOptions`, so the server drops the UID without a word. Source: the eviction
+//! API's own order of work (Kubernetes page "API-initiated Eviction"): it claims a disruption on the budget's status, under the version that it has read, and deletes the pod
+//! only then. It does so for one budget and refuses for more; [`remove`] does the same for each of several.
 //! Each deletion is marked as a disruption first, as there (`addConditionAndDeletePod`): a Job whose
 //! `podFailurePolicy` passes over disruptions counts a pod without that condition as failed.
 //!
@@ -12,9 +14,11 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::api::policy::v1::Eviction;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, ObjectMeta, Time};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ObjectList, Request};
+use kubeapi::client::BuiltRequest;
 use kubeapi::names::PodRef;
 use kubeapi::nodes::signed;
 use kubeapi::reply::Reply;
@@ -32,18 +36,66 @@ const CLAIM_HOLDS: SignedDuration = SignedDuration::from_secs(90);
 /// More claims than this at a time the eviction API does not make on one budget either.
 const MOST_CLAIMS: usize = 2000;
 
+/// By which call a pod is asked to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RemovalCall {
+    Evict,
+    /// An EvictionRequest, which the pod's responders answer.
+    Request,
+    /// A claim on each of its budgets, then a deletion.
+    Remove,
+    /// A deletion, whatever its budgets say.
+    Delete,
+}
+
+/// Asks exactly this pod to leave by this call, which is no request of its responders; with `dry` only as a dry run.
+pub(crate) async fn ask(cluster: &ApiClient, way: RemovalCall, guarded: &GuardedPod, dry: bool) -> Reply {
+    match way {
+        RemovalCall::Evict | RemovalCall::Request => evict(cluster, &guarded.pod, dry).await,
+        RemovalCall::Remove => remove(cluster, guarded, dry).await,
+        RemovalCall::Delete => delete(cluster, &guarded.pod, dry).await,
+    }
+}
+
+/// Evicts exactly this pod, with its own grace period; with `dry` only as a dry run, which changes nothing. Dropping
+/// the future leaves open whether the server has carried it out.
+pub async fn evict(cluster: &ApiClient, pod: &PodRef, dry: bool) -> Reply {
+    match cluster.order(&format!("evict pod {pod}"), eviction(pod, dry)).await {
+        Ok(()) => Reply::Done,
+        Err(error) => error.reply(),
+    }
+}
+
+fn eviction(pod: &PodRef, dry: bool) -> BuiltRequest {
+    let exactly_this = meta::Preconditions { uid: Some(pod.uid.to_string()), resource_version: None };
+    let order = Eviction {
+        metadata: ObjectMeta {
+            name: Some(pod.name.clone()),
+            namespace: Some(pod.namespace.clone()),
+            ..ObjectMeta::default()
+        },
+        delete_options: Some(meta::DeleteOptions {
+            preconditions: Some(exactly_this),
+            ..meta::DeleteOptions::default()
+        }),
+    };
+    let body = serde_json::to_vec(&order).map_err(kube::core::request::Error::SerializeBody)?;
+    Request::new(Pod::url_path(Some(&pod.namespace))).create_subresource(
+        "eviction",
+        &pod.name,
+        &PostParams { dry_run: dry, ..PostParams::default() },
+        body,
+    )
+}
+
 /// Deletes exactly this pod, with its own grace period, once each budget that guards it has given room for it. Budgets
 /// are claimed in the order of their names, but for those that let the pod pass, as the eviction API passes them. While
 /// one has no room nothing is written, and the reply is [`Reply::Budget`] with the names and numbers of all. Another
 /// writer's change in between is [`Reply::Conflict`]; claims made by then hold for the next call.
 ///
-/// Dropping the future leaves open what the server has carried out; a claim without deletion lapses by itself.
-pub async fn claim_and_delete(cluster: &ApiClient, pod: &GuardedPod) -> Reply {
-    remove(cluster, pod, false).await
-}
-
-/// [`claim_and_delete`]; with `dry` the same calls as dry runs, which change nothing.
-pub(crate) async fn remove(cluster: &ApiClient, guarded: &GuardedPod, dry: bool) -> Reply {
+/// Dropping the future leaves open what the server has carried out; a claim without deletion lapses by itself. With `dry`
+/// the same calls are dry runs, which change nothing.
+async fn remove(cluster: &ApiClient, guarded: &GuardedPod, dry: bool) -> Reply {
     let pod = &guarded.pod;
     let (budgets, now) = match read(cluster, &pod.namespace).await {
         Ok(read) => read,
@@ -286,7 +338,7 @@ fn counts(pod: &Pod) -> bool {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use crate::plan::PodFacts;
     use crate::plan::tier::tests::pod;
@@ -295,13 +347,14 @@ pub(crate) mod tests {
     use serde_json::{Value, json};
     use std::time::Duration;
 
-    pub(super) const LIST: &str = "GET /apis/policy/v1/namespaces/shop/poddisruptionbudgets?";
+    const LIST: &str = "GET /apis/policy/v1/namespaces/shop/poddisruptionbudgets?";
+    const EVICT: &str = "POST /api/v1/namespaces/shop/pods/web-0/eviction?";
     const CLAIM_A: &str = "PUT /apis/policy/v1/namespaces/shop/poddisruptionbudgets/a/status?";
-    pub(super) const CLAIM_B: &str = "PUT /apis/policy/v1/namespaces/shop/poddisruptionbudgets/b/status?";
+    const CLAIM_B: &str = "PUT /apis/policy/v1/namespaces/shop/poddisruptionbudgets/b/status?";
     const MARK: &str = "PATCH /api/v1/namespaces/shop/pods/web-0/status?&fieldManager=pillar-rs";
     const DELETE: &str = "DELETE /api/v1/namespaces/shop/pods/web-0?";
 
-    pub(super) fn budget(name: &str, app: &str, allowed: i32) -> Value {
+    fn budget(name: &str, app: &str, allowed: i32) -> Value {
         json!({
             "metadata": {"namespace": "shop", "name": name, "resourceVersion": "7", "generation": 2, "uid": "u"},
             "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}, "tomorrow": true},
@@ -310,7 +363,7 @@ pub(crate) mod tests {
         })
     }
 
-    pub(super) fn done() -> MockReply {
+    fn done() -> MockReply {
         mock::object(&json!({}))
     }
 
@@ -321,7 +374,7 @@ pub(crate) mod tests {
     async fn remove(answers: Vec<MockReply>) -> (Reply, RecordedCalls) {
         let (cluster, calls) = mock::cluster(answers);
         let pod = pod("web-0");
-        (claim_and_delete(&cluster, &pod.guarded()).await, calls)
+        (super::remove(&cluster, &pod.guarded(), false).await, calls)
     }
 
     #[tokio::test(start_paused = true)]
@@ -399,7 +452,7 @@ pub(crate) mod tests {
     }
 
     /// A list as a server answers it whose clock is not ours.
-    pub(super) fn dated(date: &'static str, items: &[Value]) -> MockReply {
+    fn dated(date: &'static str, items: &[Value]) -> MockReply {
         let MockReply::Full(code, _, body) = mock::list("9", items) else { panic!() };
         MockReply::Full(code, vec![("date", date)], body)
     }
@@ -419,35 +472,91 @@ pub(crate) mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn d6_no_answer_about_a_budget_ever_reads_as_if_the_pod_were_gone() {
-        let changed = "the UID in the precondition (1) does not match the UID in record (2)";
-        let answers = || {
-            [
-                (mock::status(404, "not found"), ReplyClass::Transient),
-                (mock::status(409, changed), ReplyClass::Transient),
-                (mock::status(409, "the object has been modified"), ReplyClass::Transient),
-                (mock::status(429, "too many requests"), ReplyClass::Throttle),
-                (mock::status(500, "etcdserver: leader changed"), ReplyClass::Transient),
-                (mock::status(503, ""), ReplyClass::Transient),
-                (MockReply::Refused("connection refused"), ReplyClass::Transient),
-                (MockReply::Lines(vec!["{".to_owned()], AfterLines::Cut), ReplyClass::Transient),
-                (MockReply::Silence, ReplyClass::Transient),
-                (mock::status(401, ""), ReplyClass::Permanent),
-                (mock::status(403, "forbidden"), ReplyClass::Permanent),
-            ]
-        };
-        for (number, (answer, class)) in answers().into_iter().enumerate() {
-            let (reply, calls) = remove(vec![answer]).await;
-            assert_eq!((reply.class(), calls.lines()), (class, vec![LIST.into()]), "list, row {number}");
+    async fn d1_the_eviction_names_the_uid_where_the_api_reads_it() {
+        let (cluster, calls) = mock::cluster(vec![mock::status(201, "")]);
+        assert_eq!(evict(&cluster, &pod("a").pod, false).await, Reply::Done);
+        let call = calls.all().remove(0);
+        assert_eq!(call.line, "POST /api/v1/namespaces/shop/pods/a/eviction?");
+        assert_eq!(call.content_type, "application/json");
+        let body = r#"{"apiVersion":"policy/v1","kind":"Eviction","deleteOptions":{"preconditions":{"uid":"uid-a"}},"metadata":{"name":"a","namespace":"shop"}}"#;
+        assert_eq!(call.body, body);
+    }
+
+    fn with_cause(code: u16, cause: &str) -> MockReply {
+        let details = json!({"causes": [{"reason": cause, "message": "why"}]});
+        let body = json!({"kind": "Status", "message": "no", "code": code, "details": details});
+        MockReply::Full(code, vec![], body.to_string())
+    }
+
+    /// What a server may answer, and what that means for the pod that it is about.
+    fn answers() -> Vec<(MockReply, ReplyClass)> {
+        let two = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+        let busy = MockReply::Full(429, vec![("retry-after", "7")], "Too many requests".to_owned());
+        let status = mock::status;
+        vec![
+            (status(404, "pods \"web-0\" not found"), ReplyClass::Done),
+            (
+                status(409, "the UID in the precondition (1) does not match the UID in record (2)"),
+                ReplyClass::Done,
+            ),
+            (
+                status(409, "Precondition failed: UID in precondition: 1, UID in object meta: 2"),
+                ReplyClass::Done,
+            ),
+            (status(409, "the object has been modified"), ReplyClass::Transient),
+            (with_cause(429, "DisruptionBudget"), ReplyClass::Budget),
+            (status(429, "too many requests"), ReplyClass::Throttle),
+            (busy, ReplyClass::Throttle),
+            (with_cause(403, "NamespaceTerminating"), ReplyClass::Transient),
+            (status(500, two), ReplyClass::Budget),
+            (status(500, "etcdserver: leader changed"), ReplyClass::Transient),
+            (status(503, ""), ReplyClass::Transient),
+            (MockReply::Full(504, vec![], "<html>bad gateway</html>".to_owned()), ReplyClass::Transient),
+            (MockReply::Lines(vec!["{".to_owned()], AfterLines::Cut), ReplyClass::Transient),
+            (MockReply::Refused("connection refused"), ReplyClass::Transient),
+            (MockReply::Silence, ReplyClass::Transient),
+            (status(401, "Unauthorized"), ReplyClass::Permanent),
+            (status(403, "pods \"web-0\" is forbidden"), ReplyClass::Permanent),
+        ]
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d2_each_reply_to_an_eviction_a_mark_or_a_deletion_arrives_in_its_class() {
+        let table: [(RemovalCall, usize, &[&str]); 3] = [
+            (RemovalCall::Evict, 0, &[EVICT]),
+            (RemovalCall::Delete, 1, &[MARK, DELETE]),
+            // Without the mark nothing is deleted.
+            (RemovalCall::Delete, 0, &[MARK]),
+        ];
+        for (way, before, expected) in table {
+            for (number, (answer, class)) in answers().into_iter().enumerate() {
+                let row = format!("{way:?} after {before}, row {number}");
+                let done = (0..before).map(|_| done());
+                let (cluster, calls) = mock::cluster(done.chain([answer]).collect());
+                let reply = ask(&cluster, way, &pod("web-0").guarded(), false).await;
+                assert_eq!((reply.class(), calls.lines()), (class, lines(expected)), "{row}: {reply:?}");
+            }
         }
-        for (number, (answer, class)) in answers().into_iter().enumerate() {
-            let listed = mock::list("9", &[budget("a", "web", 1), budget("b", "web", 1)]);
-            let (reply, calls) = remove(vec![listed, answer]).await;
-            assert_eq!(
-                (reply.class(), calls.lines()),
-                (class, vec![LIST.into(), CLAIM_A.into()]),
-                "claim, row {number}"
-            );
+        for code in [200, 201, 202] {
+            for (way, mark) in [(RemovalCall::Evict, None), (RemovalCall::Delete, Some(done()))] {
+                let answers = mark.into_iter().chain([mock::status(code, "")]).collect();
+                let reply = ask(&mock::cluster(answers).0, way, &pod("web-0").guarded(), false).await;
+                assert_eq!(reply, Reply::Done, "{way:?} {code}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d6_no_answer_about_a_budget_ever_reads_as_if_the_pod_were_gone() {
+        let two = || mock::list("9", &[budget("a", "web", 1), budget("b", "web", 1)]);
+        for (before, expected) in [(None, vec![LIST]), (Some(()), vec![LIST, CLAIM_A])] {
+            for (number, (answer, class)) in answers().into_iter().enumerate() {
+                let class = if class == ReplyClass::Done { ReplyClass::Transient } else { class };
+                let (reply, calls) =
+                    remove(before.map(|()| two()).into_iter().chain([answer]).collect()).await;
+                let found = (reply.class(), calls.lines());
+                assert_eq!(found, (class, lines(&expected)), "{expected:?}, row {number}");
+            }
         }
         let listed = mock::list("9", &[budget("a", "web", 1)]);
         let (reply, _) = remove(vec![listed, mock::status(409, "the object has been modified")]).await;
@@ -457,41 +566,20 @@ pub(crate) mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn d2_each_reply_to_a_deletion_arrives_in_its_class() {
-        let table = || {
-            let busy = MockReply::Full(429, vec![("retry-after", "7")], "Too many requests".to_owned());
-            [
-                (mock::status(200, ""), ReplyClass::Done),
-                (mock::status(202, ""), ReplyClass::Done),
-                (mock::status(404, "pods \"web-0\" not found"), ReplyClass::Done),
-                (
-                    mock::status(409, "Precondition failed: UID in precondition: 1, UID in object meta: 2"),
-                    ReplyClass::Done,
-                ),
-                (busy, ReplyClass::Throttle),
-                (mock::status(500, ""), ReplyClass::Transient),
-                (mock::status(504, ""), ReplyClass::Transient),
-                (MockReply::Refused("connection refused"), ReplyClass::Transient),
-                (MockReply::Silence, ReplyClass::Transient),
-                (mock::status(401, ""), ReplyClass::Permanent),
-                (mock::status(403, "forbidden"), ReplyClass::Permanent),
-            ]
-        };
-        for (number, (answer, class)) in table().into_iter().enumerate() {
-            let (cluster, calls) = mock::cluster(vec![done(), answer]);
-            let reply = delete(&cluster, &pod("web-0").pod, false).await;
-            assert_eq!(reply.class(), class, "row {number}: {reply:?}");
-            assert_eq!(calls.lines(), [MARK, DELETE], "row {number}");
-            if class == ReplyClass::Throttle {
-                assert_eq!(reply.retry_after(), Some(Duration::from_secs(7)));
-            }
-        }
-        // Of the mark the same is true: without it nothing is deleted.
-        for (number, (answer, class)) in table().into_iter().enumerate().skip(2) {
-            let (cluster, calls) = mock::cluster(vec![answer]);
-            let reply = delete(&cluster, &pod("web-0").pod, false).await;
-            assert_eq!((reply.class(), calls.lines()), (class, lines(&[MARK])), "mark, row {number}");
-        }
+    async fn d3_the_retry_after_header_comes_through_also_on_a_body_that_is_no_status() {
+        let busy = MockReply::Full(429, vec![("retry-after", "7")], "Too many requests".to_owned());
+        let (cluster, _) = mock::cluster(vec![busy]);
+        let reply = evict(&cluster, &pod("a").pod, false).await;
+        assert_eq!(reply.retry_after(), Some(Duration::from_secs(7)));
+        assert_eq!(reply.text(), "429: Too many requests");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_says_nothing_is_given_up_at_the_limit() {
+        let (cluster, _) = mock::cluster(vec![]);
+        let cluster = cluster.with_call_limit(Duration::from_secs(3));
+        let reply = evict(&cluster, &pod("a").pod, false).await;
+        assert_eq!(reply.text(), "evict pod shop/a: no answer within 3 s");
     }
 
     #[tokio::test(start_paused = true)]
@@ -510,19 +598,19 @@ pub(crate) mod tests {
         // `a` has enough healthy pods without it, `b` is told to let it pass.
         let listed = || mock::list("9", &[lenient(), budget("a", "web", 0)]);
         let (cluster, calls) = mock::cluster(vec![listed(), mock::object(&answered("False")), done()]);
-        assert_eq!(claim_and_delete(&cluster, &sick).await, Reply::Done);
+        assert_eq!(super::remove(&cluster, &sick, false).await, Reply::Done);
         assert_eq!(calls.lines(), [LIST, MARK, DELETE]);
         let body = r#"{"preconditions":{"resourceVersion":"12","uid":"uid-web-0"}}"#;
         assert_eq!(calls.all()[2].body, body, "it is still the pod that was not Ready");
         // It has become Ready meanwhile.
         let (cluster, calls) = mock::cluster(vec![listed(), mock::object(&answered("True"))]);
-        assert_eq!(claim_and_delete(&cluster, &sick).await.class(), ReplyClass::Transient);
+        assert_eq!(super::remove(&cluster, &sick, false).await.class(), ReplyClass::Transient);
         assert_eq!(calls.lines(), [LIST, MARK]);
         // A third one has no room, and its others are too few.
         let mut third = budget("c", "web", 0);
         third["status"]["currentHealthy"] = json!(1);
         let (cluster, calls) = mock::cluster(vec![mock::list("9", &[lenient(), third])]);
-        assert_eq!(claim_and_delete(&cluster, &sick).await.class(), ReplyClass::Budget);
+        assert_eq!(super::remove(&cluster, &sick, false).await.class(), ReplyClass::Budget);
         assert_eq!(calls.lines(), [LIST]);
         // Of one that is Ready each asks for its own disruption.
         let (reply, _) = remove(vec![listed()]).await;
@@ -541,6 +629,12 @@ pub(crate) mod tests {
         all.iter().map(|it| serde_json::from_value(pod(it)).unwrap()).collect()
     }
 
+    /// Old pods that are Ready, a letter the name of one.
+    fn healthy(names: &str) -> Vec<Pod> {
+        let names: Vec<String> = names.chars().map(String::from).collect();
+        pods(&names.iter().map(|it| (it.as_str(), OLD, true, false)).collect::<Vec<_>>())
+    }
+
     const NOW: &str = "Mon, 03 Feb 2031 04:06:00 GMT";
     const OLD: &str = "2031-02-01T00:00:00Z";
 
@@ -557,19 +651,10 @@ pub(crate) mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn d6_a_budget_behind_its_pods_is_counted_again_by_a_claim_past_its_time_and_by_nobody_else() {
-        let four = pods(&[
-            ("w", OLD, true, false),
-            ("x", OLD, true, false),
-            ("y", OLD, true, false),
-            ("z", OLD, true, false),
-        ]);
+        let four = healthy("wxyz");
         let again = "2031-02-03T04:02:30Z";
-        let born = pods(&[
-            ("w", OLD, true, false),
-            ("x", OLD, true, false),
-            ("y", OLD, true, false),
-            ("web-0", "2031-02-03T04:05:40Z", true, false),
-        ]);
+        let back = pods(&[("web-0", "2031-02-03T04:05:40Z", true, false)]);
+        let born = [healthy("wxy"), back].concat();
         let table = [
             (
                 "the claim of a pod that is gone",
@@ -599,11 +684,7 @@ pub(crate) mod tests {
     #[tokio::test(start_paused = true)]
     async fn d6_a_budget_whose_numbers_are_right_or_soon_will_be_is_left_alone() {
         let table = [
-            (
-                "as counted",
-                json!(null),
-                pods(&[("w", OLD, true, false), ("x", OLD, true, false), ("y", OLD, true, false)]),
-            ),
+            ("as counted", json!(null), healthy("wxy")),
             (
                 "ending or not Ready",
                 json!(null),
@@ -612,24 +693,14 @@ pub(crate) mod tests {
             (
                 "a claim for a pod that is still to be deleted",
                 json!({"z": "2031-02-03T04:05:30Z"}),
-                pods(&[
-                    ("w", OLD, true, false),
-                    ("x", OLD, true, false),
-                    ("y", OLD, true, false),
-                    ("z", OLD, true, false),
-                ]),
+                healthy("wxyz"),
             ),
         ];
         for (row, claims, pods) in table {
             let (found, calls) = recounted(claims, &pods, MockReply::Silence).await;
             assert_eq!((found.unwrap(), calls.lines()), (None, vec![LIST.to_owned()]), "{row}");
         }
-        let four = pods(&[
-            ("w", OLD, true, false),
-            ("x", OLD, true, false),
-            ("y", OLD, true, false),
-            ("z", OLD, true, false),
-        ]);
+        let four = healthy("wxyz");
         let (found, _) =
             recounted(json!(null), &four, mock::status(409, "the object has been modified")).await;
         assert!(found.unwrap_err().is_conflict());

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use futures::stream::{self, BoxStream, Stream, StreamExt};
+use futures::stream::{self, BoxStream, StreamExt};
 use step::Inserted as _;
 use tokio::time::sleep;
 
@@ -16,7 +16,7 @@ use kubeapi::Error;
 use kubeapi::names::{NodeName, PodRef};
 use kubeapi::pace::Pace;
 use kubeapi::slim::{PersistentVolume, Pod, VolumeAttachment};
-use kubeapi::watch::{Manner, ObjectMirror, WatchScope};
+use kubeapi::watch::{List, Manner, ObjectMirror, WatchScope};
 
 use super::pods;
 use crate::plan::PodFacts;
@@ -60,13 +60,33 @@ pub fn attachments(
     node: NodeName,
     claims: BTreeSet<ClaimName>,
     seed: u64,
-) -> impl Stream<Item = Result<Vec<AttachmentFacts>, Error>> + Send {
-    let at = if claims.is_empty() { VolumeStep::NoClaims } else { VolumeStep::Volumes { tries: 0 } };
-    let reader = VolumeReader { cluster, node, claims, seed, pace: Pace::new(seed), at };
-    stream::unfold(reader, |mut reader| async move {
-        let item = reader.next().await;
-        Some((item, reader))
-    })
+) -> BoxStream<'static, Result<Vec<AttachmentFacts>, Error>> {
+    if claims.is_empty() {
+        return stream::iter([Ok(Vec::new())]).chain(stream::pending()).boxed();
+    }
+    // The volumes of the claims are read once; then their attachments are followed.
+    let from = (Some(0), cluster.clone(), Pace::new(seed));
+    let reads = stream::unfold(from, |(tries, cluster, mut pace)| async move {
+        let tries = tries?;
+        if tries > 0 {
+            sleep(pace.pause(tries, None)).await;
+        }
+        let read = volume_scope().list_all::<PersistentVolume>(&cluster).await;
+        let again = read.is_err().then(|| tries.saturating_add(1));
+        Some((read, (again, cluster, pace)))
+    });
+    let follow = move |read: Result<List<PersistentVolume>, Error>| {
+        let mut bound = match read {
+            Ok(volumes) => bound(&volumes.items),
+            Err(error) => return stream::iter([Err(error)]).boxed(),
+        };
+        bound.retain(|_, claim| claims.contains(claim));
+        let node = node.clone();
+        let keep = move |it: VolumeAttachment| (it.metadata.name.clone(), facts(&it, &node, &bound));
+        let all = ObjectMirror::open(&cluster, scope(), Manner::default(), seed, keep);
+        all.changes(|known| known.values().cloned().collect())
+    };
+    reads.flat_map(follow).boxed()
 }
 
 /// All attachments of the cluster as a thing to follow; the server selects none by node.
@@ -112,73 +132,6 @@ pub(crate) async fn taken_over(cluster: &ApiClient, node: &NodeName) -> Result<V
     let (here, elsewhere): (Vec<_>, Vec<_>) = places.partition(|(_, here)| *here);
     let both = here.into_iter().filter(|(volume, _)| elsewhere.iter().any(|(other, _)| other == volume));
     Ok(both.map(|(volume, _)| volume).collect())
-}
-
-enum VolumeStep {
-    /// There is nothing to ask for, and that has not been said yet.
-    NoClaims,
-    Over,
-    /// The volumes of the claims are to be read.
-    Volumes {
-        tries: u32,
-    },
-    /// They are known, and their attachments are followed.
-    Attachments(BoxStream<'static, Result<Vec<AttachmentFacts>, Error>>),
-}
-
-struct VolumeReader {
-    cluster: ApiClient,
-    node: NodeName,
-    claims: BTreeSet<ClaimName>,
-    seed: u64,
-    pace: Pace,
-    at: VolumeStep,
-}
-
-impl VolumeReader {
-    async fn next(&mut self) -> Result<Vec<AttachmentFacts>, Error> {
-        loop {
-            match &mut self.at {
-                VolumeStep::NoClaims => {
-                    self.at = VolumeStep::Over;
-                    return Ok(Vec::new());
-                }
-                VolumeStep::Over => std::future::pending().await,
-                VolumeStep::Volumes { tries } => {
-                    if *tries > 0 {
-                        sleep(self.pace.pause(*tries, None)).await;
-                    }
-                    match volume_scope().list_all::<PersistentVolume>(&self.cluster).await {
-                        Ok(volumes) => {
-                            let mut bound = bound(&volumes.items);
-                            bound.retain(|_, claim| self.claims.contains(claim));
-                            let node = self.node.clone();
-                            let keep = move |it: VolumeAttachment| {
-                                (it.metadata.name.clone(), facts(&it, &node, &bound))
-                            };
-                            let all = ObjectMirror::open(
-                                &self.cluster,
-                                scope(),
-                                Manner::default(),
-                                self.seed,
-                                keep,
-                            );
-                            let all = all.changes(|known| known.values().cloned().collect());
-                            self.at = VolumeStep::Attachments(all);
-                        }
-                        Err(error) => {
-                            *tries = tries.saturating_add(1);
-                            return Err(error);
-                        }
-                    }
-                }
-                VolumeStep::Attachments(all) => match all.next().await {
-                    Some(heard) => return heard,
-                    None => std::future::pending().await,
-                },
-            }
-        }
-    }
 }
 
 /// A pod that waits for a volume although its device is on this machine.
@@ -255,7 +208,7 @@ mod tests {
     fn started(claims: &[&str], answers: Vec<MockReply>) -> (Sets, RecordedCalls) {
         let (cluster, calls) = mock::cluster(answers);
         let claims = claims.iter().map(|name| ("shop".to_owned(), (*name).to_owned())).collect();
-        (attachments(cluster, NodeName::parse("n1").unwrap(), claims, 7).boxed(), calls)
+        (attachments(cluster, NodeName::parse("n1").unwrap(), claims, 7), calls)
     }
 
     async fn hear(stream: &mut Sets) -> String {

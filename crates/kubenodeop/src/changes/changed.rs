@@ -324,14 +324,11 @@ mod tests {
     }
 
     fn owned_pod(name: &str, owner: &str) -> Value {
-        json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"namespace": "shop", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "6",
-                "ownerReferences": [{"apiVersion": "apps/v1", "kind": owner, "name": "o", "uid": "o",
-                    "controller": true}]},
-            "spec": {"nodeName": "n1", "containers": []},
-            "status": {"phase": "Running"},
-        })
+        let mut pod = pod_object(name, "6");
+        let owner =
+            json!({"apiVersion": "apps/v1", "kind": owner, "name": "o", "uid": "o", "controller": true});
+        pod["metadata"]["ownerReferences"] = json!([owner]);
+        pod
     }
 
     fn node(unschedulable: bool, marked: bool, heartbeat: &str) -> Value {

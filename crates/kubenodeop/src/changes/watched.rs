@@ -8,12 +8,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::calls::remove::RemovalCall;
 use crate::changes::machines::WatchedMachines;
 use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
 use crate::plan::budget::{BudgetFacts, GuardedPod};
 use crate::storage::{Cause, StorageView, VolumeState};
-use kubeapi::names::{PodRef, PodUid};
+use kubeapi::names::PodUid;
 use kubeapi::reply::RefusedBy;
 
 /// What is known of the things that held an attempt up. Empty parts are not watched.
@@ -51,10 +52,8 @@ pub enum RefusedCall {
     Machines,
     /// The patch that cordons the node.
     Cordon,
-    Evict(PodRef),
-    /// A claim on each budget of this pod, and its deletion.
-    Remove(GuardedPod),
-    Delete(PodRef),
+    /// That by which this pod is asked to leave.
+    Leave(RemovalCall, GuardedPod),
 }
 
 /// As much of the node as can make a difference.

@@ -21,11 +21,12 @@ use crate::machines::kubevirt::{MachineReader, perform};
 use crate::machines::rules::{Action, DrainIdentity};
 use crate::machines::undo::next_step;
 use crate::node::{Cordoned, NodeFacts};
+use crate::plan::budget::GuardedPod;
 use crate::progress::Progress;
 use crate::storage;
 use crate::{
-    calls::evict, calls::eviction_request, calls::pods, calls::remove, calls::surge, calls::unhealthy_pods,
-    changes::streams, node,
+    calls::eviction_request, calls::pods, calls::remove, calls::remove::RemovalCall, calls::surge,
+    calls::unhealthy_pods, changes::streams, node,
 };
 use kubeapi::ApiClient;
 use kubeapi::names::{NodeName, PodRef, PodUid};
@@ -257,19 +258,20 @@ impl<'a> DrainExecutor<'a> {
                 let (read, known) = (Arc::clone(&self.read), self.node.clone().filter(|_| !node));
                 self.call(async move { look(cluster, order, &read, (turn, storage), known).await });
             }
-            Effect::Evict(pod) => {
-                let cluster = cluster.clone();
-                self.withdrawn(&pod.clone(), async move {
-                    answered(pod.uid.clone(), evict::evict(&cluster, &pod, false).await)
-                });
-            }
-            Effect::Request(pod) => {
+            Effect::Ask(RemovalCall::Request, GuardedPod { pod, .. }) => {
                 let (cluster, node) = (cluster.clone(), order.node.clone());
                 self.leaves(async move {
                     match eviction_request::ask(&cluster, &node, &pod).await {
-                        Ok(reply) => answered(pod.uid, reply),
+                        Ok(reply) => Event::Evicted { uid: pod.uid, reply },
                         Err(why) => Event::Unrequested { uid: pod.uid, why },
                     }
+                });
+            }
+            Effect::Ask(way, guarded) => {
+                let cluster = cluster.clone();
+                self.withdrawn(&guarded.pod.clone(), async move {
+                    let reply = remove::ask(&cluster, way, &guarded, false).await;
+                    Event::Evicted { uid: guarded.pod.uid, reply }
                 });
             }
             Effect::Withdraw(pod) => self.withdrawn(&pod, async { Event::Tick }),
@@ -277,19 +279,6 @@ impl<'a> DrainExecutor<'a> {
                 let answer = surge::surge(cluster, &order.node, order.rules.surge, &surge).await;
                 Event::Surged { uid: surge.pod.pod.uid, answer: answer.map_err(CallFailure::from) }
             }),
-            Effect::Remove(guarded) => {
-                let cluster = cluster.clone();
-                self.withdrawn(&guarded.pod.clone(), async move {
-                    let reply = remove::claim_and_delete(&cluster, &guarded).await;
-                    answered(guarded.pod.uid, reply)
-                });
-            }
-            Effect::Delete(pod) => {
-                let cluster = cluster.clone();
-                self.withdrawn(&pod.clone(), async move {
-                    answered(pod.uid.clone(), remove::delete(&cluster, &pod, false).await)
-                });
-            }
             Effect::Inspect { namespace, budget, selector, shared } => self.call(async move {
                 let found = unhealthy_pods::inspect(cluster, &namespace, &budget, &selector, shared).await;
                 let found = found.map_err(CallFailure::from);
@@ -345,10 +334,6 @@ impl<'a> DrainExecutor<'a> {
         }
         None
     }
-}
-
-fn answered(uid: PodUid, reply: Reply) -> Event {
-    Event::Evicted { uid, reply }
 }
 
 async fn look(

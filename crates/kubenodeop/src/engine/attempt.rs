@@ -33,8 +33,9 @@ const CORDON_AGAIN: Duration = Duration::from_secs(2);
 const PLACED_BEFORE: Duration = Duration::from_secs(5);
 
 /// A call of which there is at most one at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum CallState {
+    #[default]
     Idle,
     Due(Mono),
     Flying,
@@ -54,7 +55,7 @@ impl CallState {
 }
 
 /// One attempt to empty a node. The first tick asks for the first list.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Engine {
     rules: AttemptRules,
     pace: Pace,
@@ -115,22 +116,11 @@ impl Engine {
             machines: MachineTable::new(drain, seed ^ 1),
             volumes: Detaching::new(Mono::of_ms(marks.volumes_ms)),
             guard: LastCopyGuard::new(&rules, marks),
-            node: None,
-            node_gone: None,
-            listed: false,
             rules,
             look: CallState::Due(now),
-            look_tries: 0,
             looked_at: now,
-            empty_since: None,
-            cordon: CallState::Idle,
-            cordon_tries: 0,
             cordon_from: now,
-            recordons: 0,
-            trouble: None,
-            refused: None,
-            estimated: (PodCounts::default(), DrainPhase::Draining, None),
-            over: None,
+            ..Self::default()
         }
     }
 

@@ -11,10 +11,11 @@ use step::{Inserted as _, Mono, say};
 
 use super::budgets::NamespaceBudgets;
 use super::storage::StorageNeeds;
-use super::track::{PodIndex, PodState, PodTrack, RemovalCall, Returns};
+use super::track::{PodIndex, PodState, PodTrack, Returns};
 use super::words::{
     AttemptRules, CallFailure, Effect, PodAction, StickyAction, limit, say_gone, say_held, say_left,
 };
+use crate::calls::remove::RemovalCall;
 use crate::calls::surge::{SurgeAnswer, SurgeOrder, SurgeRule, deployment_of};
 use crate::calls::volumes::ClaimName;
 use crate::node::cordon::NodeFacts;
@@ -651,12 +652,7 @@ impl PodTable {
         if way == RemovalCall::Remove && self.book.removing.contains(&pod.namespace) {
             return false;
         }
-        effects.push(match way {
-            RemovalCall::Evict => Effect::Evict(pod),
-            RemovalCall::Request => Effect::Request(pod),
-            RemovalCall::Remove => Effect::Remove(track.facts.guarded()),
-            RemovalCall::Delete => Effect::Delete(pod),
-        });
+        effects.push(Effect::Ask(way, track.facts.guarded()));
         self.book.change(uid, |track| {
             track.asked.get_or_insert(now);
             track.state = PodState::Asking { way, absent: false };

@@ -454,7 +454,7 @@ impl StorageNeeds {
 pub const VOLUMES_LIMIT: Duration = Duration::from_mins(10);
 
 /// What is waited for between the last pod and the proof.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Detaching {
     /// Since when an attempt that was cut off has waited.
     mark: Option<Mono>,
@@ -471,7 +471,7 @@ pub(super) struct Detaching {
 
 impl Detaching {
     pub(super) fn new(mark: Option<Mono>) -> Self {
-        Self { mark, since: None, owed: BTreeSet::new(), asked: BTreeSet::new(), heard: None, over: false }
+        Self { mark, ..Self::default() }
     }
 
     /// Pods leave (again): volumes have their whole time from the last of them.

@@ -15,7 +15,7 @@ use topics::{Blocker, DrainMarks, number};
 use super::budgets::NamespaceBudgets;
 use super::pod_table::PodTable;
 use super::storage::StorageNeeds;
-use super::track::{PodRefusal, PodState, PodTrack, RemovalCall, SLACK};
+use super::track::{PodRefusal, PodState, PodTrack, SLACK};
 use super::words::{AttemptRules, Effect, NeverReadyAction, PodAction, limit};
 use crate::calls::surge::SurgeAnswer;
 use crate::calls::volumes::ClaimName;
@@ -76,13 +76,7 @@ impl PodTable {
         let of = |track: &PodTrack| {
             let refusal = track.refusal.as_ref()?;
             let Reply::Permanent { by, .. } = refusal.reply else { return None };
-            let pod = track.facts.pod.clone();
-            let call = match refusal.way {
-                RemovalCall::Evict | RemovalCall::Request => RefusedCall::Evict(pod),
-                RemovalCall::Remove => RefusedCall::Remove(track.facts.guarded()),
-                RemovalCall::Delete => RefusedCall::Delete(pod),
-            };
-            Some(PermanentRefusal { call, by })
+            Some(PermanentRefusal { call: RefusedCall::Leave(refusal.way, track.facts.guarded()), by })
         };
         self.book.in_state(&PodState::Ended).filter_map(of).collect()
     }

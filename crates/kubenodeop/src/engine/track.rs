@@ -13,6 +13,7 @@ use kubeapi::reply::{Reply, ReplyClass};
 use step::{Inserted as _, Mono, SmallSort as _};
 use topics::PodCounts;
 
+use crate::calls::remove::RemovalCall;
 use crate::calls::surge::SurgeAnswer;
 use crate::calls::volumes::ClaimName;
 use crate::plan::PodFacts;
@@ -87,18 +88,6 @@ pub(super) enum PodState {
     /// No container of it lives, though its object is still there: it counts as gone.
     ObjectOnly,
     Gone,
-}
-
-/// By which call a pod is asked to leave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RemovalCall {
-    Evict,
-    /// An EvictionRequest, which the pod's responders answer.
-    Request,
-    /// A claim on each of its budgets, then a deletion.
-    Remove,
-    /// A deletion, whatever its budgets say.
-    Delete,
 }
 
 /// Why the server did not end the pod.

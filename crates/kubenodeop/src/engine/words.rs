@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::calls::remove::RemovalCall;
 use crate::calls::surge::{SurgeAnswer, SurgeOrder, SurgeRule};
 use crate::calls::volumes::{AttachmentFacts, ClaimName};
 use crate::changes::WatchedBlockers;
@@ -152,12 +153,12 @@ pub enum Event {
         /// What it saw, or why it saw nothing.
         seen: Result<(Vec<PodFacts>, NodeFacts, Option<StorageView>), CallFailure>,
     },
-    /// The answer to [`Effect::Evict`], [`Effect::Request`], [`Effect::Remove`] or [`Effect::Delete`].
+    /// The answer to [`Effect::Ask`].
     Evicted {
         uid: PodUid,
         reply: Reply,
     },
-    /// The other answer to [`Effect::Request`]: no responder evicts this pod, or no longer.
+    /// The other answer to a [`RemovalCall::Request`]: no responder evicts this pod, or no longer.
     Unrequested {
         uid: PodUid,
         /// For the log.
@@ -230,15 +231,10 @@ pub enum Effect {
     /// Ask for a second copy of the Deployment of this pod, look how far that is, or give it up; answer with
     /// [`Event::Surged`].
     Surge(SurgeOrder),
-    Evict(PodRef),
-    /// Ask the responders that this pod declares, or read how far they are.
-    Request(PodRef),
-    /// Take that back: the pod is not to leave for now.
+    /// Ask this pod to leave by this call.
+    Ask(RemovalCall, GuardedPod),
+    /// Take a [`RemovalCall::Request`] back: the pod is not to leave for now.
     Withdraw(PodRef),
-    /// Claim a disruption of each budget of this pod, and delete it.
-    Remove(GuardedPod),
-    /// Delete this pod, whatever its budgets say, with its own grace period.
-    Delete(PodRef),
     Cordon,
     /// Follow the budgets of this namespace.
     FollowBudgets(String),

@@ -33,7 +33,7 @@ use super::{
     ASKED, EvictionStrategy, MachineDisk, MachinePolicy, MachinesView, MigrationRequest, MigrationSettings,
     VirtualMachine, facts,
 };
-use crate::calls::{evict, pods, volumes};
+use crate::calls::{pods, remove, volumes};
 use crate::plan::placement::{PeerNode, needs, peer};
 use crate::plan::residents::{Resident, Residents, resident};
 
@@ -339,7 +339,7 @@ async fn machines(cluster: &ApiClient, guests: &[Value]) -> Result<BTreeMap<(Str
 /// One call about the instance `guest`. What follows from its reply is seen on the objects.
 pub(crate) async fn perform(cluster: &ApiClient, node: &NodeName, guest: &PodRef, action: &Action) -> Reply {
     let done = match action {
-        Action::Evict(pod) => return evict::evict(cluster, pod, false).await,
+        Action::Evict(pod) => return remove::evict(cluster, pod, false).await,
         Action::Mark(asked) => mark(cluster, guest, Some(asked), None).await,
         Action::ClearMark => clear(cluster, node, guest).await,
         Action::DeleteMigration(migration) => delete(cluster, migration).await,

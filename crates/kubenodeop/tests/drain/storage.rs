@@ -10,18 +10,24 @@ use kubenodeop::{AttemptFailure, AttemptRules, BlockCode, Limit, VolumeAction, W
 use kubesim::{ScriptedFault, Sim};
 use serde_json::{Value, json};
 
-use crate::stage::{Attempt, cluster, cordoned, n1};
+use crate::stage::{Attempt, cluster, cordoned, n1, woken};
 use topics::DrainPhase;
 
 const SPACE: &str = "longhorn-system";
 const VOLUMES: &str = "longhorn/volumes";
 const REPLICAS: &str = "longhorn/replicas";
 
-/// The stage with Longhorn, and a pod on n1 that uses a volume whose only copy is there. Our node is cordoned.
-async fn with_copy(policy: &str) -> (Sim, ApiClient) {
+/// The stage with Longhorn.
+async fn with_longhorn(policy: &str) -> (Sim, ApiClient) {
     let (sim, cluster) = cluster(2).await;
     sim.add_longhorn(policy);
     sim.until("policy/poddisruptionbudgets", |all| all.len() == 4).await;
+    (sim, cluster)
+}
+
+/// The same with a pod on n1 that uses a volume whose only copy is there. Our node is cordoned.
+async fn with_copy(policy: &str) -> (Sim, ApiClient) {
+    let (sim, cluster) = with_longhorn(policy).await;
     sim.add_longhorn_volume("shop", "data", "pvc-1", &["n1"]);
     sim.add_mounting_pod("shop", "player", "n1", "data");
     sim.until(VOLUMES, |all| all[0]["status"]["robustness"] == "healthy").await;
@@ -78,8 +84,7 @@ async fn d14_a_rebuild_is_shown_in_percent_and_one_that_hangs_holds_the_node() {
         BlockCode::Copying
     );
     attempt.pass(Duration::from_secs(3000)).await;
-    let Err(failure) = attempt.future.await else { panic!("it ended well") };
-    let AttemptFailure { reason, watched, .. } = *failure;
+    let AttemptFailure { reason, watched, .. } = attempt.failed().await;
     assert!(reason.contains("shop/player"), "{reason}");
     assert_eq!(watched.last_copies.keys().collect::<Vec<_>>(), ["pvc-1"]);
 }
@@ -140,9 +145,7 @@ async fn d14_a_detached_volume_whose_only_copy_is_here_holds_the_node_where_noth
     for (policy, held) in
         [("always-allow", true), ("block-if-contains-last-replica", true), ("block-for-eviction", false)]
     {
-        let (sim, cluster) = cluster(2).await;
-        sim.add_longhorn(policy);
-        sim.until("policy/poddisruptionbudgets", |all| all.len() == 4).await;
+        let (sim, cluster) = with_longhorn(policy).await;
         sim.add_longhorn_volume("shop", "data", "pvc-1", &["n1"]);
         cordoned(&cluster).await;
         let mut attempt = Attempt::start(&cluster);
@@ -175,22 +178,13 @@ async fn d14_all_nodes_cordoned_is_a_deadlock_by_name_and_an_uncordon_ends_it() 
     };
     cordon(true);
     let limit = Limit { after: Some(Duration::from_secs(60)), then: VolumeAction::GiveUp };
-    let outcome =
-        Attempt::by(&cluster, AttemptRules { last_copy: limit, ..AttemptRules::default() }).future.await;
-    let Err(failure) = outcome else { panic!("it ended well") };
-    let AttemptFailure { reason, watched, blockers, .. } = *failure;
+    let rules = AttemptRules { last_copy: limit, ..AttemptRules::default() };
+    let AttemptFailure { reason, watched, blockers, .. } = Attempt::by(&cluster, rules).failed().await;
     assert!(reason.contains("uncordon one"), "{reason}");
     assert!(blockers.iter().any(|it| it.code == BlockCode::AllCordoned), "{blockers:?}");
     // A change of it wakes a paused drain within 2 s.
-    let node = n1();
-    let woken = kubenodeop::until_changed(&cluster, &node, &watched);
-    let later = async {
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        cordon(false);
-        tokio::time::sleep(Duration::from_secs(2)).await;
-    };
-    let woken = tokio::select! { what = woken => what, () = later => panic!("nobody woke") };
-    assert!(woken.contains("pvc-1") || woken.contains("player"), "{woken}");
+    let what = woken(&cluster, &watched, 10, || cordon(false), 2).await;
+    assert!(what.contains("pvc-1") || what.contains("player"), "{what}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -198,17 +192,11 @@ async fn d16_an_attempt_that_failed_as_the_storage_could_not_be_read_goes_on_onc
     let (sim, cluster) = with_copy("always-allow").await;
     sim.faults().script("GET", "/replicas", 10_000, ScriptedFault::status(500, "InternalError"));
     let rules = AttemptRules { attempt: Duration::from_secs(60), ..AttemptRules::default() };
-    let Err(failure) = Attempt::by(&cluster, rules).future.await else { panic!("it ended well") };
-    let AttemptFailure { watched, .. } = *failure;
+    let watched = Attempt::by(&cluster, rules).failed().await.watched;
     assert!(watched.storage_unknown && watched.last_copies.is_empty(), "{watched:?}");
     // Nothing but the storage.
     let watched = WatchedBlockers { storage_unknown: true, ..WatchedBlockers::default() };
-    let node = n1();
-    let mut woken = Box::pin(kubenodeop::until_changed(&cluster, &node, &watched));
-    let minute = Duration::from_secs(60);
-    assert!(tokio::time::timeout(minute, &mut woken).await.is_err(), "it cannot be read yet");
-    sim.faults().clear();
-    let what = tokio::time::timeout(minute, woken).await.unwrap();
+    let what = woken(&cluster, &watched, 60, || sim.faults().clear(), 60).await;
     assert_eq!(what, "the state of the storage can be read again");
 }
 
@@ -224,19 +212,14 @@ async fn d16_an_attempt_that_failed_for_want_of_room_goes_on_within_two_seconds_
     place(json!({ "kubesim/unschedulable": "insufficient storage" }));
     sim.until(VOLUMES, |all| all[0]["status"]["conditions"][0]["status"] == "False").await;
     let last_copies = [("pvc-1".to_owned(), Cause::NoPlace("insufficient storage".to_owned()))].into();
-    let (node, watched) = (n1(), WatchedBlockers { last_copies, ..WatchedBlockers::default() });
-    let mut woken = Box::pin(kubenodeop::until_changed(&cluster, &node, &watched));
-    assert!(tokio::time::timeout(Duration::from_secs(60), &mut woken).await.is_err(), "there is no room yet");
-    place(json!({}));
-    let what = tokio::time::timeout(Duration::from_secs(2), woken).await.unwrap();
+    let watched = WatchedBlockers { last_copies, ..WatchedBlockers::default() };
+    let what = woken(&cluster, &watched, 60, || place(json!({})), 2).await;
     assert!(what.contains("volume pvc-1"), "{what}");
 }
 
 /// A volume of 2 shards of data and 1 of parity, whose pod is on n1, which is cordoned.
 async fn with_shards(policy: &str, nodes: [&str; 3]) -> (Sim, ApiClient) {
-    let (sim, cluster) = cluster(2).await;
-    sim.add_longhorn(policy);
-    sim.until("policy/poddisruptionbudgets", |all| all.len() == 4).await;
+    let (sim, cluster) = with_longhorn(policy).await;
     sim.add_sharded_volume("shop", "data", "pvc-1", &nodes, 1);
     sim.add_mounting_pod("shop", "player", "n1", "data");
     sim.until(VOLUMES, |all| all[0]["status"]["state"] == "attached").await;

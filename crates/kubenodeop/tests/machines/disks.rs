@@ -29,6 +29,20 @@ async fn with_copies(on: &[&str]) -> (Sim, ApiClient) {
     (sim, cluster)
 }
 
+/// So many copies are wanted of the volume, and they are made so.
+fn rebuild(sim: &Sim, how: &'static str, wanted: u64) {
+    sim.edit(VOLUMES, SPACE, "pvc-1", |it| {
+        it["metadata"]["annotations"]["kubesim/rebuild"] = how.into();
+        it["spec"]["numberOfReplicas"] = wanted.into();
+    });
+}
+
+/// A third copy is being made, and never comes to its end.
+async fn hangs(sim: &Sim) {
+    rebuild(sim, "hangs", 3);
+    sim.until(ENGINES, |all| all[0]["status"]["replicaModeMap"].to_string().contains("WO")).await;
+}
+
 /// The guard of last copies asks for volumes also where there is no replica.
 fn asked_for_longhorn(sim: &Sim, after: usize) -> Vec<String> {
     let seen = sim.faults().requests();
@@ -39,11 +53,7 @@ fn asked_for_longhorn(sim: &Sim, after: usize) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn a_machine_waits_for_the_rebuild_of_its_volume_and_then_moves_once() {
     let (sim, cluster) = with_disk().await;
-    sim.edit(VOLUMES, SPACE, "pvc-1", |it| {
-        it["metadata"]["annotations"]["kubesim/rebuild"] = "hangs".into();
-        it["spec"]["numberOfReplicas"] = 3.into();
-    });
-    sim.until(ENGINES, |all| all[0]["status"]["replicaModeMap"].to_string().contains("WO")).await;
+    hangs(&sim).await;
     let mut attempt = Attempt::start(&cluster);
     let seen = attempt.until(|it| !it.blockers.is_empty()).await;
     let blocker = &seen.blockers[0];
@@ -51,7 +61,7 @@ async fn a_machine_waits_for_the_rebuild_of_its_volume_and_then_moves_once() {
     assert!(blocker.reason.contains("volume shop/data (pvc-1) is degraded and being rebuilt"), "{blocker:?}");
     assert!(blocker.next_step.contains("pillar-rs/drain-rebuilding=migrate"), "{}", blocker.next_step);
     assert_eq!((evictions(&sim).len(), sim.list(MIGRATIONS).len()), (0, 0));
-    sim.edit(VOLUMES, SPACE, "pvc-1", |it| it["metadata"]["annotations"]["kubesim/rebuild"] = "".into());
+    rebuild(&sim, "", 3);
     attempt.until(|it| it.machines.iter().any(|it| it.state == "moving")).await;
     assert_eq!(sim.list(MIGRATIONS).len(), 1);
 }
@@ -95,39 +105,18 @@ async fn t3_a_machine_is_shut_down_once_its_volume_has_another_copy_or_the_limit
 #[tokio::test(start_paused = true)]
 async fn d16_the_end_of_the_rebuild_wakes_the_next_attempt() {
     let (sim, cluster) = with_disk().await;
-    let script = |how: &'static str, wanted: u64| {
-        sim.edit(VOLUMES, SPACE, "pvc-1", |it| {
-            it["metadata"]["annotations"]["kubesim/rebuild"] = how.into();
-            it["spec"]["numberOfReplicas"] = wanted.into();
-        });
-    };
-    script("hangs", 3);
-    sim.until(ENGINES, |all| all[0]["status"]["replicaModeMap"].to_string().contains("WO")).await;
+    hangs(&sim).await;
     let rules = AttemptRules { attempt: Duration::from_secs(60), ..AttemptRules::default() };
-    let outcome = Attempt::by(&cluster, rules).future.await;
-    let Err(failure) = outcome else { panic!("{outcome:?}") };
-    let kubenodeop::AttemptFailure { watched, .. } = *failure;
-    let node = n1();
-    let woken = kubenodeop::until_changed(&cluster, &node, &watched);
-    tokio::pin!(woken);
-    assert!(tokio::time::timeout(Duration::from_secs(200), &mut woken).await.is_err());
-    script("", 3);
-    let (what, ()) = tokio::join!(
-        tokio::time::timeout(Duration::from_secs(300), woken),
-        sim.until(VOLUMES, |all| all[0]["status"]["robustness"] == "healthy"),
-    );
-    let what = what.unwrap();
+    let watched = Attempt::by(&cluster, rules).failed().await.watched;
+    let what = woken(&cluster, &watched, 200, || rebuild(&sim, "", 3), 300).await;
+    sim.until(VOLUMES, |all| all[0]["status"]["robustness"] == "healthy").await;
     assert!(what.contains("virtual machine shop/db has changed: is asked to migrate"), "{what}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_whose_annotation_says_so_moves_while_its_volume_is_rebuilt() {
     let (sim, cluster) = with_disk().await;
-    sim.edit(VOLUMES, SPACE, "pvc-1", |it| {
-        it["metadata"]["annotations"]["kubesim/rebuild"] = "hangs".into();
-        it["spec"]["numberOfReplicas"] = 3.into();
-    });
-    sim.until(ENGINES, |all| all[0]["status"]["replicaModeMap"].to_string().contains("WO")).await;
+    hangs(&sim).await;
     sim.edit(MACHINES, "shop", "db", |it| {
         it["metadata"]["annotations"]["pillar-rs/drain-rebuilding"] = "migrate".into();
     });
@@ -144,8 +133,7 @@ async fn a_guest_that_an_io_error_has_paused_is_named_as_such_with_its_volume() 
             "lastTransitionTime": "2026-01-01T00:00:00Z" });
         it["status"]["conditions"].as_array_mut().unwrap().push(paused);
     });
-    let rules = AttemptRules { machines: MachinePolicy::MigrateOrHold, ..AttemptRules::default() };
-    let mut attempt = Attempt::by(&cluster, rules);
+    let mut attempt = Attempt::by(&cluster, by(MachinePolicy::MigrateOrHold));
     let seen = attempt.until(|it| !it.blockers.is_empty()).await;
     let reason = &seen.blockers[0].reason;
     let said = "cannot move: PausedIOError: an IO error of a disk has paused it; volume shop/data (pvc-1) is healthy";
@@ -157,8 +145,7 @@ async fn a_guest_that_an_io_error_has_paused_is_named_as_such_with_its_volume() 
 async fn a_guest_that_is_paused_and_resumed_again_and_again_stays_although_kubevirt_would_move_it() {
     let (sim, cluster) = with_disk().await;
     sim.script_migrations("shop", "db", "hang");
-    let rules = AttemptRules { machines: MachinePolicy::MigrateOrHold, ..AttemptRules::default() };
-    let mut attempt = Attempt::by(&cluster, rules);
+    let mut attempt = Attempt::by(&cluster, by(MachinePolicy::MigrateOrHold));
     attempt.until(|it| it.machines.iter().any(|it| it.reason.contains("phase Running"))).await;
     for nth in 0..4 {
         sim.edit(GUESTS, "shop", "db", |it| {

@@ -11,7 +11,7 @@ mod wake;
 
 use std::time::Duration;
 
-use crate::stage::{Attempt, DEVICE, clock, n1, owner};
+use crate::stage::{Attempt, DEVICE, clock, n1, owner, woken};
 use kube::Client;
 use kubeapi::ApiClient;
 use kubenodeop::{AttemptRules, BlockCode, DrainSuccess, Limit, MachinePolicy, Progress, VolumeAction, node};
@@ -70,8 +70,11 @@ fn evictions(sim: &Sim) -> Vec<String> {
 
 /// What a drain of n1 would meet, with this policy for machines.
 async fn planned(cluster: &ApiClient, machines: MachinePolicy) -> kubenodeop::Plan {
-    let rules = AttemptRules { machines, ..AttemptRules::default() };
-    kubenodeop::survey::plan(cluster, &n1(), &rules).await.unwrap()
+    kubenodeop::survey::plan(cluster, &n1(), &by(machines)).await.unwrap()
+}
+
+fn by(machines: MachinePolicy) -> AttemptRules {
+    AttemptRules { machines, ..AttemptRules::default() }
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,7 +162,6 @@ async fn d12_one_that_cannot_be_migrated_follows_its_policy() {
                 "DisksNotLiveMigratable: not shared".into();
         });
     };
-    let by = |machines| AttemptRules { machines, ..AttemptRules::default() };
     let says_no = |all: &[Value]| {
         all.iter().all(|it| it["status"]["conditions"].to_string().contains("DisksNotLiveMigratable"))
     };
@@ -213,16 +215,11 @@ async fn the_references_applications_leave_by_their_eviction_and_disks_of_a_gues
     .await;
     let disk = sim.plug_disk("shop", "alone", "more").unwrap();
     let left = Attempt::start(&cluster).left().await;
-    assert!(
-        left.iter()
-            .any(|it| it.starts_with("virtual machine eve-kube-app/app") && it.contains("makes it again")),
-        "{left:?}"
-    );
-    assert!(
-        left.iter()
-            .any(|it| it.starts_with("virtual machine shop/alone") && it.contains("nobody starts it again")),
-        "{left:?}"
-    );
+    let said = [("eve-kube-app/app", "makes it again"), ("shop/alone", "nobody starts it again")];
+    for (name, words) in said {
+        let is_it = |it: &String| it.starts_with(&format!("virtual machine {name}")) && it.contains(words);
+        assert!(left.iter().any(is_it), "{left:?}");
+    }
     assert!(!evictions(&sim).contains(&disk));
     assert_eq!(launchers_on_n1(&sim), 0);
 }
@@ -308,15 +305,14 @@ async fn o5_a_plan_writes_nothing_and_foretells_what_the_drain_then_does_with_ea
     );
     let fates: Vec<(&str, &str)> =
         plan.machines.iter().map(|it| (it.name.as_str(), it.fate.as_str())).collect();
-    assert!(fates[0].0 == "shop/db" && fates[0].1.contains("is asked to migrate"), "{fates:?}");
-    assert!(
-        fates[1].0 == "shop/stays" && fates[1].1.contains("cannot move: DisksNotLiveMigratable"),
-        "{fates:?}"
-    );
-    assert!(
-        fates[2].0 == "shop/till" && fates[2].1.contains("started again once node n1 is back"),
-        "{fates:?}"
-    );
+    let expected = [
+        ("shop/db", "is asked to migrate"),
+        ("shop/stays", "cannot move: DisksNotLiveMigratable"),
+        ("shop/till", "started again once node n1 is back"),
+    ];
+    for (found, (name, words)) in fates.iter().zip(expected) {
+        assert!(found.0 == name && found.1.contains(words), "{fates:?}");
+    }
     let foreseen: Vec<_> = plan.blockers.iter().map(|it| (it.pod.clone(), it.code.clone())).collect();
     // The drain meets the same.
     let mut attempt = Attempt::start(&cluster);

@@ -34,8 +34,7 @@ fn lists_of_all_pods(sim: &Sim, after: usize) -> usize {
 #[tokio::test(start_paused = true)]
 async fn d12_a_machine_is_not_asked_to_migrate_where_no_peer_has_room_and_is_once_one_has() {
     let (sim, cluster) = full(of("2Gi")).await;
-    let rules = AttemptRules { machines: MachinePolicy::MigrateOrHold, ..AttemptRules::default() };
-    let mut attempt = Attempt::by(&cluster, rules);
+    let mut attempt = Attempt::by(&cluster, by(MachinePolicy::MigrateOrHold));
     let seen = attempt.until(|it| !it.blockers.is_empty()).await;
     let reason = &seen.blockers[0].reason;
     assert!(
@@ -80,14 +79,11 @@ async fn d12_required_affinity_between_pods_and_the_count_of_pods_of_a_peer_hold
     }
     sim.edit("pods", "shop", "big-n3", |it| it["metadata"]["labels"] = json!({}));
     sim.edit("nodes", "", "n3", |it| it["status"]["allocatable"]["pods"] = "1".into());
-    let rules = || AttemptRules { machines: MachinePolicy::Fail, ..AttemptRules::default() };
-    let failed = Attempt::by(&cluster, rules()).future.await;
-    let Err(failure) = failed else { panic!("{failed:?}") };
-    let kubenodeop::AttemptFailure { reason, .. } = *failure;
+    let reason = Attempt::by(&cluster, by(MachinePolicy::Fail)).failed().await.reason;
     assert!(reason.contains("node n2 runs pod shop/big-n2, with which it has anti-affinity"), "{reason}");
     assert!(reason.contains("node n3 has its 1 pod already"), "{reason}");
     sim.edit("nodes", "", "n3", |it| it["status"]["allocatable"]["pods"] = "110".into());
-    Attempt::by(&cluster, rules()).drained().await;
+    Attempt::by(&cluster, by(MachinePolicy::Fail)).drained().await;
     assert_eq!(node_of(&sim, "db"), "n3");
 }
 
@@ -104,25 +100,18 @@ async fn all_pods_are_listed_once_for_a_forecast_and_not_where_no_machine_needs_
     );
     let (sim, cluster) = full(of("1Gi")).await;
     let before = sim.faults().requests().len();
-    Attempt::by(&cluster, AttemptRules { machines: MachinePolicy::Shutdown, ..AttemptRules::default() })
-        .drained()
-        .await;
+    Attempt::by(&cluster, by(MachinePolicy::Shutdown)).drained().await;
     assert_eq!(lists_of_all_pods(&sim, before), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn d16_room_that_becomes_free_on_a_peer_wakes_the_next_attempt() {
     let (sim, cluster) = full(of("2Gi")).await;
-    let rules = AttemptRules { machines: MachinePolicy::Fail, ..AttemptRules::default() };
-    let outcome = Attempt::by(&cluster, rules).future.await;
-    let Err(failure) = outcome else { panic!("{outcome:?}") };
-    let kubenodeop::AttemptFailure { watched, .. } = *failure;
-    let node = n1();
-    let woken = kubenodeop::until_changed(&cluster, &node, &watched);
-    tokio::pin!(woken);
-    assert!(tokio::time::timeout(Duration::from_secs(200), &mut woken).await.is_err());
-    sim.edit("pods", "shop", "big-n3", |it| it["status"]["phase"] = "Succeeded".into());
-    let what = tokio::time::timeout(Duration::from_secs(2), woken).await.unwrap();
+    let watched = Attempt::by(&cluster, by(MachinePolicy::Fail)).failed().await.watched;
+    let ends = || {
+        sim.edit("pods", "shop", "big-n3", |it| it["status"]["phase"] = "Succeeded".into());
+    };
+    let what = woken(&cluster, &watched, 200, ends, 2).await;
     assert!(what.contains("virtual machine shop/db has changed: is asked to migrate"), "{what}");
 }
 
@@ -140,8 +129,7 @@ async fn d12_o5_machines_that_leave_together_are_set_off_against_each_other() {
     let foretold: Vec<(String, &str)> =
         plan.blockers.iter().map(|it| (it.pod.clone(), it.code.as_str())).collect();
     assert_eq!(foretold, [("virtual machine shop/db".to_owned(), "cannot-move")]);
-    let rules = AttemptRules { machines: MachinePolicy::MigrateOrHold, ..AttemptRules::default() };
-    let mut attempt = Attempt::by(&cluster, rules);
+    let mut attempt = Attempt::by(&cluster, by(MachinePolicy::MigrateOrHold));
     let waits = |it: &Progress| {
         it.machines
             .iter()

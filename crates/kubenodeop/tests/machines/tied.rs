@@ -55,7 +55,7 @@ async fn a_machine_of_an_outside_manager_is_held_or_shut_down_and_nothing_of_it_
             |all: &[Value]| all[0]["status"]["conditions"].to_string().contains("DisksNotLiveMigratable");
         sim.until(GUESTS, says_no).await;
         let before = sim.get(MACHINES, "shop", "worker").unwrap()["metadata"]["uid"].clone();
-        let mut attempt = Attempt::by(&cluster, AttemptRules { machines: policy, ..AttemptRules::default() });
+        let mut attempt = Attempt::by(&cluster, by(policy));
         if policy == MachinePolicy::MigrateOrHold {
             attempt.until(|it| !it.blockers.is_empty()).await;
             assert_eq!(launchers_on_n1(&sim), 1);

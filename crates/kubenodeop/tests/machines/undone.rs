@@ -143,8 +143,7 @@ async fn d12_what_was_shut_down_starts_again_as_it_was_unless_somebody_has_chang
         }
     })
     .await;
-    let rules = AttemptRules { machines: MachinePolicy::Shutdown, ..AttemptRules::default() };
-    let left = Attempt::by(&cluster, rules).left().await;
+    let left = Attempt::by(&cluster, by(MachinePolicy::Shutdown)).left().await;
     assert_eq!(left.len(), 5, "{left:?}");
     for machine in sim.list(MACHINES) {
         let written = machine["metadata"]["annotations"]["pillar-rs/drain-stopped"].as_str().unwrap();

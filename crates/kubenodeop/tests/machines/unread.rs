@@ -1,8 +1,5 @@
 //! Machines that cannot be read: none is guessed about, and no launcher of one is evicted.
 
-use kubenodeop::until_changed;
-use tokio::time::timeout;
-
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -18,8 +15,7 @@ async fn d12_what_the_role_does_not_let_us_read_is_named_and_the_next_attempt_st
         let path = if list.contains('/') { list.to_owned() } else { format!("kubevirt.io/v1/{list}") };
         sim.faults().script("GET", &path, u32::MAX, ScriptedFault::status(403, "User \"edge\" cannot list"));
         let mut attempt = Attempt::start(&cluster);
-        let outcome = (&mut attempt.future).await;
-        let Err(failure) = outcome else { panic!("{list}: {outcome:?}") };
+        let failure = (&mut attempt.future).await.unwrap_err();
         let kubenodeop::AttemptFailure { reason, blockers, watched, .. } = *failure;
         assert!(
             reason.contains("virtual machines cannot be read") && reason.contains("403"),
@@ -35,12 +31,7 @@ async fn d12_what_the_role_does_not_let_us_read_is_named_and_the_next_attempt_st
         );
         assert_eq!(newest.blockers, blockers);
         assert_eq!(evictions(&sim), [""; 0], "{list}: neither the launcher nor a pod");
-        let node = n1();
-        let woken = until_changed(&cluster, &node, &watched);
-        tokio::pin!(woken);
-        assert!(timeout(Duration::from_secs(60), &mut woken).await.is_err());
-        sim.faults().clear();
-        let what = timeout(Duration::from_secs(3), woken).await.unwrap();
+        let what = woken(&cluster, &watched, 60, || sim.faults().clear(), 3).await;
         assert!(what.contains("list the virtual machines of this node"), "{what}");
         Attempt::start(&cluster).drained().await;
     }

@@ -1,6 +1,6 @@
 //! What wakes the next attempt after one that machines have made fail.
 
-use kubenodeop::{AttemptFailure, WatchedBlockers, until_changed};
+use kubenodeop::{WatchedBlockers, until_changed};
 use tokio::time::timeout;
 
 use super::*;
@@ -22,10 +22,7 @@ async fn failed() -> (Sim, ApiClient, WatchedBlockers) {
         }
     })
     .await;
-    let rules = AttemptRules { machines: MachinePolicy::Fail, ..AttemptRules::default() };
-    let outcome = Attempt::by(&cluster, rules).future.await;
-    let Err(failure) = outcome else { panic!("{outcome:?}") };
-    let AttemptFailure { watched, .. } = *failure;
+    let watched = Attempt::by(&cluster, by(MachinePolicy::Fail)).failed().await.watched;
     (sim, cluster, watched)
 }
 
@@ -54,15 +51,10 @@ async fn d16_a_machine_that_would_fare_otherwise_wakes_the_next_attempt_within_t
     ];
     for (nth, (change, said)) in table.into_iter().enumerate() {
         let (sim, cluster, watched) = failed().await;
-        let node = n1();
-        let woken = until_changed(&cluster, &node, &watched);
-        tokio::pin!(woken);
-        assert!(timeout(LONG, &mut woken).await.is_err(), "row {nth}: nothing has changed");
-        assert!(change(&sim));
-        let what = timeout(Duration::from_secs(2), woken).await.unwrap();
+        let what = woken(&cluster, &watched, LONG.as_secs(), || assert!(change(&sim), "row {nth}"), 2).await;
         assert!(what.contains(said), "row {nth}: {what}");
         // A change from before it is listened.
-        let what = timeout(Duration::from_secs(2), until_changed(&cluster, &node, &watched)).await.unwrap();
+        let what = timeout(Duration::from_secs(2), until_changed(&cluster, &n1(), &watched)).await.unwrap();
         assert!(what.contains("virtual machine shop/db"), "row {nth}: {what}");
     }
 }
@@ -96,8 +88,7 @@ async fn the_policy_of_a_namespace_that_changes_while_a_machine_is_held_counts_a
         sim.apply("namespaces", json!({ "metadata": { "name": "shop", "annotations": {} } }));
     })
     .await;
-    let rules = AttemptRules { machines: MachinePolicy::MigrateOrHold, ..AttemptRules::default() };
-    let mut attempt = Attempt::by(&cluster, rules);
+    let mut attempt = Attempt::by(&cluster, by(MachinePolicy::MigrateOrHold));
     attempt.until(|it| !it.blockers.is_empty()).await;
     sim.edit("namespaces", "", "shop", shutdown);
     let shut = attempt.until(|it| it.machines.iter().any(|it| it.state == "shutting-down"));

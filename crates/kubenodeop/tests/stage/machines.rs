@@ -48,7 +48,7 @@ pub(crate) async fn floor() -> Result<Duration, kubeapi::Error> {
     let now = clock();
     for pod in kubenodeop::pods::list(&cluster, &n1()).await? {
         if pod.pod.name.starts_with("virt-launcher") {
-            kubenodeop::calls::evict::evict(&cluster, &pod.pod, false).await;
+            kubenodeop::calls::remove::evict(&cluster, &pod.pod, false).await;
         }
     }
     sim.until(GUESTS, |all| !all.iter().any(|it| it["status"]["nodeName"] == "n1")).await;

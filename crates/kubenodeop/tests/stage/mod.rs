@@ -11,11 +11,14 @@ use kubeapi::ApiClient;
 use kubenodeop::node::LastSeen;
 use kubenodeop::node::boot::BootWatch;
 use kubenodeop::node::gate::LayerLimits;
-use kubenodeop::{AttemptOutcome, AttemptRules, Cordoned, DrainSuccess, Progress, drain, node};
+use kubenodeop::{
+    AttemptFailure, AttemptOutcome, AttemptRules, Cordoned, DrainSuccess, Progress, WatchedBlockers, drain,
+    node, until_changed,
+};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 pub(crate) use order::{DEVICE, clock, n1, order, owner};
 
@@ -93,6 +96,11 @@ impl Attempt {
         }
     }
 
+    /// It fails: why, and with what it knew at its end.
+    pub(crate) async fn failed(self) -> AttemptFailure {
+        *self.future.await.unwrap_err()
+    }
+
     async fn success(self) -> DrainSuccess {
         self.future.await.unwrap_or_else(|failure| panic!("{}", failure.reason))
     }
@@ -106,6 +114,22 @@ impl Attempt {
     pub(crate) async fn left(self) -> Vec<String> {
         self.success().await.left
     }
+}
+
+/// What wakes the next attempt within so long of this change; for `quiet` before it nothing has.
+pub(crate) async fn woken(
+    cluster: &ApiClient,
+    watched: &WatchedBlockers,
+    quiet: u64,
+    change: impl FnOnce(),
+    within: u64,
+) -> String {
+    let node = n1();
+    let woken = until_changed(cluster, &node, watched);
+    tokio::pin!(woken);
+    assert!(timeout(Duration::from_secs(quiet), &mut woken).await.is_err(), "nothing has changed");
+    change();
+    timeout(Duration::from_secs(within), woken).await.unwrap()
 }
 
 pub(crate) async fn cordoned(cluster: &ApiClient) {

@@ -183,17 +183,17 @@ impl World {
                     assert!(self.look.replace((turn, None)).is_none(), "one look at a time");
                     self.look_asked = self.now;
                 }
-                Effect::Evict(pod) | Effect::Request(pod) | Effect::Delete(pod) => self.asked(pod, false),
                 Effect::Surge(order) => {
                     let pod = order.pod.pod.clone();
                     self.surging.insert(pod.uid.clone(), order);
                     self.asked(pod, false);
                 }
-                Effect::Remove(GuardedPod { pod, .. }) => {
+                Effect::Ask(RemovalCall::Remove, GuardedPod { pod, .. }) => {
                     assert!(matches!(self.heard, Some((1.., 1..))), "{pod} is removed with {:?}", self.heard);
                     assert!(!self.calls.iter().any(|(_, removal)| *removal), "one removal at a time");
                     self.asked(pod, true);
                 }
+                Effect::Ask(_, GuardedPod { pod, .. }) => self.asked(pod, false),
                 Effect::Cordon => self.cordons += 1,
                 Effect::FollowBudgets(_) => self.follows = true,
                 Effect::Inspect { .. } => self.inspections += 1,

@@ -4,7 +4,7 @@
 use super::*;
 
 /// One way to fail: its name, and the walk.
-type RemovalCall = (&'static str, fn() -> Bench);
+type Way = (&'static str, fn() -> Bench);
 
 fn limit<A>(secs: u64, then: A) -> Limit<A> {
     Limit { after: Some(Duration::from_secs(secs)), then }
@@ -53,7 +53,7 @@ fn comes_back() -> Bench {
     bench
 }
 
-const WAYS: [RemovalCall; 16] = [
+const WAYS: [Way; 16] = [
     ("all pods refused", || {
         let mut bench = Bench::started(vec![pod("a")]);
         bench.reply("a", permanent());
@@ -169,8 +169,7 @@ fn d16_a_failure_tells_what_to_watch() {
             bench.reply("a", budget_reply());
         }
     }
-    let Some(Err(failure)) = bench.end else { panic!() };
-    let AttemptFailure { watched, blockers, marks, .. } = *failure;
+    let AttemptFailure { watched, blockers, marks, .. } = bench.failure();
     assert_eq!(watched.pods.keys().collect::<Vec<_>>(), [&pod("a").pod.uid]);
     assert_eq!(watched.budgets["shop"][0].name, "web");
     assert!(watched.node.is_some_and(|node| node.unschedulable == Some(true)));
@@ -181,7 +180,6 @@ fn d16_a_failure_tells_what_to_watch() {
     bench.hear(attached());
     bench.pass(secs(100));
     assert_eq!(bench.reason(), "not done within 100 s, still attached: shop/data (pv pv)");
-    let Some(Err(failure)) = bench.end else { panic!() };
-    let AttemptFailure { watched, .. } = *failure;
-    assert_eq!(watched.volumes, BTreeMap::from([("va".to_owned(), "shop/data (pv pv)".to_owned())]));
+    let volumes = BTreeMap::from([("va".to_owned(), "shop/data (pv pv)".to_owned())]);
+    assert_eq!(bench.failure().watched.volumes, volumes);
 }

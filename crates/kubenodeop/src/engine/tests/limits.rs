@@ -8,13 +8,11 @@ fn by_pod(secs: u64, then: PodAction) -> AttemptRules {
 
 /// Passes time; every eviction is refused for a budget.
 fn refuse_for(bench: &mut Bench, time: Duration) {
-    let until = bench.now + time;
-    while bench.now < until && bench.end.is_none() {
+    bench.answer_for(time, |bench| {
         while let Some(uid) = bench.flying.pop_first() {
             bench.hear(Event::Evicted { uid, reply: budget_reply() });
         }
-        bench.pass(Duration::from_millis(500).min(until.since(bench.now)));
-    }
+    });
 }
 
 fn deleted(bench: &Bench) -> Vec<&str> {
@@ -89,7 +87,7 @@ fn d15_a_pod_over_its_limit_is_deleted_once_and_named_where_the_rule_says_so() {
     refuse_for(&mut bench, secs(299));
     assert_eq!(deleted(&bench), Vec::<&str>::new());
     bench.pass(secs(1));
-    if bench.flying.contains(&pod("a").pod.uid) && bench.deletions.is_empty() {
+    if bench.is_asked("a") && bench.deletions.is_empty() {
         bench.reply("a", budget_reply());
     }
     assert_eq!(deleted(&bench), ["a"], "the other one is ending already");
@@ -192,9 +190,8 @@ fn d8_a_never_ready_pod_behind_a_budget_is_deleted_after_the_hold_time_where_the
     assert_eq!(deleted(&bench), ["a"]);
     bench.leave("a");
     bench.prove();
-    let Some(Ok(DrainSuccess { left, .. })) = &bench.end else { panic!("{:?}", bench.end) };
     let why = "shop/a: deleted whatever its budgets say: never Ready, and held for 600 s";
-    assert_eq!(left[0], why);
+    assert_eq!(bench.left(), [why]);
 }
 
 #[test]

@@ -25,6 +25,7 @@ use super::{
     AttemptFailure, AttemptOutcome, AttemptRules, CallFailure, DrainSuccess, Effect, Engine, Event, Limit,
     NeverReadyAction, PodAction, StickyAction, VolumeAction,
 };
+use crate::calls::remove::RemovalCall;
 use crate::calls::surge::{SurgeAnswer, SurgeOrder};
 use crate::calls::volumes::{AttachmentFacts, ClaimName};
 use crate::changes::watched::{PermanentRefusal, RefusedCall};
@@ -96,7 +97,8 @@ fn unhealthy(found: Vec<UnhealthyPod>) -> Event {
     Event::Inspected { namespace: "shop".to_owned(), budget: "web".to_owned(), found }
 }
 
-/// An engine with a clock, and the pods as the server has them.
+/// An engine with a clock, the pods as the server has them, and what was asked when.
+#[derive(Default)]
 struct Bench {
     engine: Engine,
     now: Mono,
@@ -132,32 +134,8 @@ impl Bench {
 
     fn with(there: Vec<PodFacts>, rules: AttemptRules, marks: &DrainMarks) -> Self {
         let now = Mono::from_start(Duration::from_secs(1000));
-        Self {
-            engine: Engine::new(DrainIdentity::default(), rules, marks, now, 7),
-            now,
-            there,
-            open: false,
-            evictions: vec![],
-            looks: vec![],
-            removals: vec![],
-            requests: vec![],
-            withdrawals: vec![],
-            surges: vec![],
-            deletions: vec![],
-            inspections: vec![],
-            volumes: vec![],
-            cordons: vec![],
-            copies: vec![],
-            runtime_asked: vec![],
-            follows: vec![],
-            said: vec![],
-            flying: BTreeSet::new(),
-            most_flying: 0,
-            asked: vec![],
-            guarded: BTreeSet::new(),
-            storage: None,
-            end: None,
-        }
+        let engine = Engine::new(DrainIdentity::default(), rules, marks, now, 7);
+        Self { engine, now, there, ..Self::default() }
     }
 
     fn hear(&mut self, event: Event) {
@@ -174,30 +152,22 @@ impl Bench {
                     self.asked.push(turn);
                     self.guarded.extend(storage.then_some(turn));
                 }
-                Effect::Evict(pod) => {
-                    assert!(self.flying.insert(pod.uid.clone()), "one eviction of {pod} at a time");
-                    self.most_flying = self.most_flying.max(self.flying.len());
-                    self.evictions.push((self.now, pod));
-                }
-                Effect::Request(pod) => {
-                    assert!(self.flying.insert(pod.uid.clone()), "one call for {pod} at a time");
-                    self.requests.push((self.now, pod));
+                Effect::Ask(way, GuardedPod { pod, .. }) => {
+                    self.flies(&pod);
+                    let calls = match way {
+                        RemovalCall::Evict => &mut self.evictions,
+                        RemovalCall::Request => &mut self.requests,
+                        RemovalCall::Remove => &mut self.removals,
+                        RemovalCall::Delete => &mut self.deletions,
+                    };
+                    calls.push((self.now, pod));
                 }
                 Effect::Withdraw(pod) => self.withdrawals.push((self.now, pod)),
                 Effect::Surge(order) => {
-                    let pod = &order.pod.pod;
-                    assert!(self.flying.insert(pod.uid.clone()), "one call for {pod} at a time");
+                    self.flies(&order.pod.pod);
                     self.surges.push((self.now, order));
                 }
                 Effect::Cordon => self.cordons.push(self.now),
-                Effect::Remove(GuardedPod { pod, .. }) => {
-                    assert!(self.flying.insert(pod.uid.clone()), "one call for {pod} at a time");
-                    self.removals.push((self.now, pod));
-                }
-                Effect::Delete(pod) => {
-                    assert!(self.flying.insert(pod.uid.clone()), "one call for {pod} at a time");
-                    self.deletions.push((self.now, pod));
-                }
                 Effect::FollowBudgets(namespace) => self.follows.push(namespace),
                 Effect::Inspect { namespace, budget, .. } => {
                     self.inspections.push((self.now, format!("{namespace}/{budget}")));
@@ -216,6 +186,11 @@ impl Bench {
                 Effect::End(outcome) => self.end = Some(outcome),
             }
         }
+    }
+
+    fn flies(&mut self, pod: &PodRef) {
+        assert!(self.flying.insert(pod.uid.clone()), "one call for {pod} at a time");
+        self.most_flying = self.most_flying.max(self.flying.len());
     }
 
     /// Answers every look that is open with the server's state.
@@ -299,13 +274,38 @@ impl Bench {
         }
     }
 
+    /// Passes time, in steps of half a second in which `answers` are given to what was asked.
+    fn answer_for(&mut self, time: Duration, answers: impl Fn(&mut Self)) {
+        let until = self.now + time;
+        while self.now < until && self.end.is_none() {
+            answers(self);
+            self.pass(Duration::from_millis(500).min(until.since(self.now)));
+        }
+    }
+
+    fn is_asked(&self, name: &str) -> bool {
+        self.flying.contains(&pod(name).pod.uid)
+    }
+
     fn evicted_names(&self) -> Vec<&str> {
         self.evictions.iter().map(|(_, pod)| pod.name.as_str()).collect()
     }
 
-    fn reason(&self) -> &str {
+    fn failure(&self) -> &AttemptFailure {
         match &self.end {
-            Some(Err(failure)) => &failure.reason,
+            Some(Err(failure)) => failure,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn reason(&self) -> &str {
+        &self.failure().reason
+    }
+
+    /// What the attempt, which has succeeded, has left.
+    fn left(&self) -> &[String] {
+        match &self.end {
+            Some(Ok(done)) => &done.left,
             other => panic!("{other:?}"),
         }
     }

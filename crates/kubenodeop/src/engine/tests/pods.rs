@@ -21,8 +21,7 @@ fn d2_only_the_permanent_class_ends_a_pod() {
         let mut bench = Bench::started(vec![pod("a"), pod("b")]);
         bench.reply("a", reply.clone());
         bench.pass(Duration::from_millis(500));
-        let held: Vec<String> =
-            bench.engine.progress(bench.now).blockers.into_iter().map(|it| it.code).collect();
+        let held: Vec<String> = bench.blockers().into_iter().map(|it| it.code).collect();
         assert_eq!(held, code.iter().map(|it| it.text()).collect::<Vec<_>>(), "{reply:?}");
         bench.pass(secs(20));
         assert_eq!(bench.end, None, "{reply:?}");
@@ -52,19 +51,22 @@ fn d16_what_was_refused_is_known_at_the_end_with_who_refused_and_each_refuser_ha
     for (by, code) in refusals {
         let mut bench = Bench::started(vec![pod("a")]);
         bench.reply("a", Reply::Permanent { text: "no".to_owned(), by });
-        let Some(Err(failure)) = &bench.end else { panic!("{by:?}") };
-        let AttemptFailure { blockers, watched, .. } = &**failure;
+        let AttemptFailure { blockers, watched, .. } = bench.failure();
         assert_eq!(blockers[0].code, code, "{by:?}");
         assert_eq!(blockers[0].reason, "pod shop/a cannot be evicted: no");
-        assert_eq!(watched.refused, [PermanentRefusal { call: RefusedCall::Evict(pod("a").pod), by }]);
+        assert_eq!(
+            watched.refused,
+            [PermanentRefusal { call: RefusedCall::Leave(RemovalCall::Evict, pod("a").guarded()), by }]
+        );
     }
     let mut bench = Bench::new(vec![]);
     bench.hear(Event::Tick);
     let turn = bench.asked.pop().unwrap();
     bench.hear(Event::Looked { turn, seen: Err(failed(permanent())) });
-    let Some(Err(failure)) = &bench.end else { panic!() };
-    let AttemptFailure { watched, .. } = &**failure;
-    assert_eq!(watched.refused, [PermanentRefusal { call: RefusedCall::Look, by: RefusedBy::Role }]);
+    assert_eq!(
+        bench.failure().watched.refused,
+        [PermanentRefusal { call: RefusedCall::Look, by: RefusedBy::Role }]
+    );
     assert_eq!(bench.progress().trouble_step, "do something");
     let mut bench = Bench::started(vec![pod("a")]);
     let text = "500: failed calling webhook \"guard\"".to_owned();
@@ -127,7 +129,7 @@ fn d16_a_budget_with_room_again_wakes_its_pods_at_once_and_only_when_it_changed(
     bench.hear(budgets(0));
     bench.hear(unhealthy(vec![]));
     assert_eq!(
-        bench.engine.progress(bench.now).blockers[0].reason,
+        bench.blockers()[0].reason,
         "pod shop/a: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required"
     );
     bench.hear(budgets(1));
@@ -147,18 +149,18 @@ fn a_blocker_keeps_its_time_while_its_code_stays() {
     bench.reply("a", budget_reply());
     bench.pass(secs(1));
     bench.reply("a", budget_reply());
-    assert_eq!(bench.engine.progress(bench.now).blockers[0].since, stamp(since));
+    assert_eq!(bench.blockers()[0].since, stamp(since));
     assert_eq!(bench.said.iter().filter(|it| it.contains("pod-evict-err")).count(), 1, "said once");
     bench.pass(secs(2));
     bench.reply("a", transient());
-    assert_eq!(bench.engine.progress(bench.now).blockers[0].since, stamp(bench.now));
+    assert_eq!(bench.blockers()[0].since, stamp(bench.now));
 }
 
 #[test]
 fn d1_a_pod_of_the_same_name_is_another_pod() {
     let mut bench = Bench::started(vec![pod("a")]);
     bench.reply("a", Reply::UidChanged);
-    assert_eq!(bench.engine.progress(bench.now).counts.gone, 1, "not waited for");
+    assert_eq!(bench.progress().counts.gone, 1, "not waited for");
     let mut other = pod("a");
     other.pod.uid = PodUid::new("other");
     bench.there = vec![other.clone()];
@@ -185,9 +187,9 @@ fn a_pod_said_to_be_gone_that_is_still_there_is_asked_again_but_not_at_once() {
 fn a_pod_that_is_ending_is_waited_for_and_named_when_it_is_late() {
     let mut bench = Bench::started(vec![PodFacts { terminating: true, ..pod("a") }]);
     assert_eq!(bench.evicted_names(), Vec::<&str>::new());
-    assert_eq!(bench.engine.progress(bench.now).blockers, []);
+    assert_eq!(bench.blockers(), []);
     bench.pass(secs(60));
-    let blockers = bench.engine.progress(bench.now).blockers;
+    let blockers = bench.blockers();
     assert_eq!(blockers[0].code, BlockCode::SlowToEnd);
     assert_eq!(blockers[0].reason, "pod shop/a was asked to end and is still there after its 30 s");
 }
@@ -201,7 +203,7 @@ fn a_watch_that_lost_an_event_is_made_good_by_a_list_at_the_end_of_the_grace_per
     assert_eq!(bench.looks.len(), 1);
     bench.pass(secs(1));
     bench.look();
-    assert_eq!(bench.engine.progress(bench.now).counts.gone, 1);
+    assert_eq!(bench.progress().counts.gone, 1);
 }
 
 #[test]
@@ -209,10 +211,10 @@ fn a_watch_that_lags_does_not_take_back_an_accepted_eviction_but_a_list_does() {
     let mut bench = Bench::started(vec![pod("a")]);
     bench.reply("a", Reply::Done);
     bench.hear(Event::Pod(pod("a")));
-    assert_eq!(bench.engine.progress(bench.now).counts.going, 1);
+    assert_eq!(bench.progress().counts.going, 1);
     bench.pass(secs(60));
     bench.look();
-    assert_eq!(bench.engine.progress(bench.now).counts.waiting, 1);
+    assert_eq!(bench.progress().counts.waiting, 1);
     bench.pass(secs(1));
     assert_eq!(bench.evictions.len(), 2);
 }
@@ -227,7 +229,7 @@ fn a_watch_does_not_know_that_a_daemon_set_is_gone_and_a_list_does() {
     bench.look();
     assert_eq!(bench.evicted_names(), ["a"]);
     bench.hear(Event::Pod(by_watch));
-    assert_eq!(bench.engine.progress(bench.now).counts.total, 1);
+    assert_eq!(bench.progress().counts.total, 1);
 }
 
 #[test]
@@ -235,7 +237,7 @@ fn a_pod_that_turns_out_to_stay_is_not_waited_for() {
     let mut bench = Bench::started(vec![pod("a")]);
     bench.reply("a", budget_reply());
     bench.hear(Event::Pod(PodFacts { owner: PodOwner::DaemonSet, ..pod("a") }));
-    assert_eq!(bench.engine.progress(bench.now).counts.total, 0);
+    assert_eq!(bench.progress().counts.total, 0);
 }
 
 #[test]
@@ -269,7 +271,7 @@ fn a_list_that_was_asked_for_before_a_pod_went_does_not_bring_it_back() {
     bench.hear(Event::PodGone(pod("a").pod.uid));
     // The answer to the very first list comes now and still has the pod.
     bench.look();
-    assert_eq!(bench.engine.progress(bench.now).counts.gone, 1);
+    assert_eq!(bench.progress().counts.gone, 1);
     bench.pass(secs(20));
     assert_eq!(bench.evictions.len(), 1);
 }
@@ -282,7 +284,7 @@ fn r1_a_watch_that_lags_does_not_have_a_pod_evicted_twice() {
     bench.hear(Event::Pod(pod("a")));
     bench.pass(secs(20));
     assert_eq!(bench.evictions.len(), 1);
-    assert_eq!(bench.engine.progress(bench.now).counts.going, 1);
+    assert_eq!(bench.progress().counts.going, 1);
 }
 
 #[test]
@@ -290,7 +292,7 @@ fn a_pod_that_somebody_else_ends_while_its_eviction_is_refused_is_waited_for() {
     let mut bench = Bench::started(vec![pod("a")]);
     bench.hear(Event::Pod(PodFacts { terminating: true, ..pod("a") }));
     bench.reply("a", permanent());
-    assert_eq!((bench.engine.progress(bench.now).counts.going, bench.end.clone()), (1, None));
+    assert_eq!((bench.progress().counts.going, bench.end.clone()), (1, None));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::*;
 fn d5_an_empty_node_is_proven_by_two_lists_a_second_apart() {
     let mut bench = Bench::started(vec![]);
     assert_eq!((bench.looks.len(), bench.end.clone()), (1, None));
-    assert_eq!(bench.engine.progress(bench.now).phase, DrainPhase::Proving);
+    assert_eq!(bench.progress().phase, DrainPhase::Proving);
     bench.pass(Duration::from_millis(999));
     assert_eq!(bench.looks.len(), 1);
     bench.pass(Duration::from_millis(1));
@@ -60,7 +60,7 @@ fn d5_a_list_that_was_asked_for_before_a_pod_came_does_not_prove_that_it_is_gone
     bench.look();
     assert_eq!(bench.end, None);
     assert_eq!(bench.evicted_names(), ["late"]);
-    assert_eq!(bench.engine.progress(bench.now).counts.gone, 0);
+    assert_eq!(bench.progress().counts.gone, 0);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn d18_somebody_who_undoes_every_cordon_does_not_make_us_spin() {
     }
     assert_eq!(bench.cordons.len(), 5);
     assert!(bench.now.since(start) >= secs(10));
-    assert_eq!(bench.engine.progress(bench.now).recordons, 5);
+    assert_eq!(bench.progress().recordons, 5);
 }
 
 #[test]
@@ -120,11 +120,11 @@ fn a_look_that_fails_in_passing_is_repeated_and_the_proof_starts_over() {
     bench.pass(secs(1));
     let turn = bench.asked.pop().unwrap();
     bench.hear(Event::Looked { turn, seen: Err(failed(transient())) });
-    assert_eq!(bench.engine.progress(bench.now).trouble, "call: 503");
+    assert_eq!(bench.progress().trouble, "call: 503");
     bench.pass(secs(1));
     bench.look();
     assert_eq!((bench.looks.len(), bench.end.clone()), (3, None));
-    assert_eq!(bench.engine.progress(bench.now).trouble, "");
+    assert_eq!(bench.progress().trouble, "");
     bench.pass(secs(1));
     bench.look();
     assert!(bench.end.is_some());

@@ -20,15 +20,13 @@ fn responding() -> Reply {
 
 /// Passes time; the responders are always at work.
 fn respond_for(bench: &mut Bench, time: Duration) {
-    let until = bench.now + time;
-    while bench.now < until && bench.end.is_none() {
+    bench.answer_for(time, |bench| {
         for (_, pod) in bench.requests.clone() {
             if bench.flying.contains(&pod.uid) {
                 bench.hear(Event::Evicted { uid: pod.uid, reply: responding() });
             }
         }
-        bench.pass(Duration::from_millis(500).min(until.since(bench.now)));
-    }
+    });
 }
 
 #[test]

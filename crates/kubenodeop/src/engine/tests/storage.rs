@@ -22,11 +22,19 @@ fn safe() -> StorageView {
 }
 
 fn empty(storage: StorageView, rules: AttemptRules) -> Bench {
-    let mut bench = Bench::with(vec![], rules, &DrainMarks::default());
-    bench.hear(Event::Storage(Ok(Some(storage.clone()))));
-    bench.storage = Some(storage);
+    holding(vec![], storage, rules)
+}
+
+/// These pods are on the node, and the storage is so.
+fn holding(there: Vec<PodFacts>, storage: StorageView, rules: AttemptRules) -> Bench {
+    let mut bench = Bench::with(there, rules, &DrainMarks::default());
+    becomes(&mut bench, storage);
     bench.look();
     bench
+}
+
+fn limited(then: VolumeAction) -> AttemptRules {
+    AttemptRules { last_copy: Limit { after: Some(secs(100)), then }, ..AttemptRules::default() }
 }
 
 fn becomes(bench: &mut Bench, storage: StorageView) {
@@ -83,7 +91,7 @@ fn d14_a_node_with_a_last_copy_is_not_released_however_long_it_is_empty() {
     assert_eq!((wait.volume.as_str(), wait.node.as_str()), ("shop/data (pvc-1)", "n1"));
     becomes(&mut bench, safe());
     bench.prove();
-    assert!(matches!(&bench.end, Some(Ok(DrainSuccess { left, .. })) if left.is_empty()), "{:?}", bench.end);
+    assert_eq!(bench.left(), [""; 0]);
 }
 
 #[test]
@@ -148,9 +156,8 @@ fn d14_a_volume_or_claim_that_the_policy_names_passes_and_is_named() {
         let pass = AttemptRules { last_copy_pass: [word.to_owned()].into(), ..AttemptRules::default() };
         let mut bench = empty(last(), pass);
         bench.prove();
-        let Some(Ok(DrainSuccess { left, .. })) = &bench.end else { panic!("{word}: {:?}", bench.end) };
-        let why = "its last healthy copy is here, and last_copy_pass names it".to_owned();
-        assert_eq!(left, &[format!("volume shop/data (pvc-1): {why}")]);
+        let why = "volume shop/data (pvc-1): its last healthy copy is here, and last_copy_pass names it";
+        assert_eq!(bench.left(), [why], "{word}");
     }
     let mut bench = empty(last(), AttemptRules::default());
     bench.prove();
@@ -158,7 +165,7 @@ fn d14_a_volume_or_claim_that_the_policy_names_passes_and_is_named() {
     let passed = VolumeFinding { passed: "its disk is dead".to_owned(), ..last().findings.remove(0) };
     becomes(&mut bench, StorageView { findings: vec![passed], ..StorageView::default() });
     bench.prove();
-    let Some(Ok(DrainSuccess { left, .. })) = &bench.end else { panic!("{:?}", bench.end) };
+    let left = bench.left();
     assert!(left[0].ends_with("pillar-rs/last-copy-pass allows it: its disk is dead"), "{left:?}");
     let other = AttemptRules { last_copy_pass: ["shop/other".to_owned()].into(), ..AttemptRules::default() };
     let mut bench = empty(last(), other);
@@ -168,9 +175,7 @@ fn d14_a_volume_or_claim_that_the_policy_names_passes_and_is_named() {
 
 #[test]
 fn d14_the_limit_fails_the_attempt_or_lets_it_pass_by_name_as_the_policy_says() {
-    let limit =
-        |then| AttemptRules { last_copy: Limit { after: Some(secs(100)), then }, ..AttemptRules::default() };
-    let mut bench = empty(last(), limit(VolumeAction::GiveUp));
+    let mut bench = empty(last(), limited(VolumeAction::GiveUp));
     bench.pass(secs(99));
     assert_eq!(bench.end, None);
     bench.pass(secs(2));
@@ -178,24 +183,18 @@ fn d14_the_limit_fails_the_attempt_or_lets_it_pass_by_name_as_the_policy_says() 
         "100 s after everything else left, this node still has the last healthy copy of shop/data (pvc-1)";
     assert_eq!(bench.reason(), reason);
 
-    let mut bench = empty(last(), limit(VolumeAction::GoOn));
+    let mut bench = empty(last(), limited(VolumeAction::GoOn));
     bench.pass(secs(101));
     bench.prove();
-    let Some(Ok(DrainSuccess { left, .. })) = &bench.end else { panic!("{:?}", bench.end) };
-    assert_eq!(
-        left[0],
-        "volume shop/data (pvc-1): its last healthy copy is here after 100 s, the limit for it"
-    );
+    let why = "volume shop/data (pvc-1): its last healthy copy is here after 100 s, the limit for it";
+    assert_eq!(bench.left(), [why]);
 
-    let mut bench = empty(last(), limit(VolumeAction::Wait));
+    let mut bench = empty(last(), limited(VolumeAction::Wait));
     bench.pass(secs(101));
     bench.prove();
     assert_eq!(bench.end, None);
-    assert!(
-        bench.progress().storage[0].reason.ends_with("; over its 100 s"),
-        "{:?}",
-        bench.progress().storage
-    );
+    let storage = bench.progress().storage;
+    assert!(storage[0].reason.ends_with("; over its 100 s"), "{storage:?}");
 }
 
 #[test]
@@ -216,9 +215,7 @@ fn d14_a_deadlock_of_all_nodes_cordoned_is_in_the_reason_of_the_failure() {
 
 #[test]
 fn d14_an_instance_manager_stays_until_the_volumes_have_copies_elsewhere() {
-    let mut bench = Bench::with(vec![instance_manager()], AttemptRules::default(), &DrainMarks::default());
-    bench.hear(Event::Storage(Ok(Some(last()))));
-    bench.look();
+    let mut bench = holding(vec![instance_manager()], last(), AttemptRules::default());
     bench.pass(secs(600));
     assert!(bench.evictions.is_empty());
     let blocker = bench.blockers().remove(0);
@@ -231,14 +228,7 @@ fn d14_an_instance_manager_stays_until_the_volumes_have_copies_elsewhere() {
 
 #[test]
 fn the_limit_for_last_copies_runs_while_only_the_instance_manager_is_left() {
-    let then = Limit { after: Some(secs(100)), then: VolumeAction::GoOn };
-    let mut bench = Bench::with(
-        vec![instance_manager()],
-        AttemptRules { last_copy: then, ..AttemptRules::default() },
-        &DrainMarks::default(),
-    );
-    bench.hear(Event::Storage(Ok(Some(last()))));
-    bench.look();
+    let mut bench = holding(vec![instance_manager()], last(), limited(VolumeAction::GoOn));
     bench.pass(secs(99));
     assert!(bench.evictions.is_empty());
     bench.pass(secs(2));
@@ -247,15 +237,13 @@ fn the_limit_for_last_copies_runs_while_only_the_instance_manager_is_left() {
 
 #[test]
 fn d7_the_budget_of_an_instance_manager_is_explained_and_not_called_stuck() {
-    let mut bench = Bench::with(vec![instance_manager()], AttemptRules::default(), &DrainMarks::default());
     let why = ClosedBudget {
         why: "volumes are attached through it: pvc-1".to_owned(),
         opens: "it opens once they are detached".to_owned(),
         by: Vec::new(),
     };
     let storage = StorageView { managers: [("im-1".to_owned(), why)].into(), ..safe() };
-    bench.hear(Event::Storage(Ok(Some(storage))));
-    bench.look();
+    let mut bench = holding(vec![instance_manager()], storage, AttemptRules::default());
     bench.reply("im-1", budget_reply());
     let closed = BudgetFacts {
         namespace: "longhorn-system".to_owned(),
@@ -271,7 +259,6 @@ fn d7_the_budget_of_an_instance_manager_is_explained_and_not_called_stuck() {
 
 #[test]
 fn d14_an_instance_manager_that_only_passed_volumes_keep_stays_in_place_and_is_named() {
-    let mut bench = Bench::with(vec![instance_manager()], AttemptRules::default(), &DrainMarks::default());
     let passes = |why: &str, by: &str| {
         let closed = ClosedBudget {
             why: "last healthy copies are on this node".to_owned(),
@@ -285,11 +272,11 @@ fn d14_an_instance_manager_that_only_passed_volumes_keep_stays_in_place_and_is_n
             ..StorageView::default()
         }
     };
-    bench.hear(Event::Storage(Ok(Some(passes("its disk is dead", "pvc-1")))));
-    bench.look();
+    let storage = passes("its disk is dead", "pvc-1");
+    let mut bench = holding(vec![instance_manager()], storage, AttemptRules::default());
     bench.reply("im-1", budget_reply());
-    let named = |bench: &Bench| bench.engine.progress(bench.now).left.iter().any(|it| it.contains("/im-1: "));
-    assert!(named(&bench), "{:?}", bench.engine.progress(bench.now).left);
+    let named = |bench: &Bench| bench.progress().left.iter().any(|it| it.contains("/im-1: "));
+    assert!(named(&bench), "{:?}", bench.progress().left);
     assert_eq!(bench.blockers().len(), 0);
     // A person changes their mind: it is one more that has to leave.
     bench.hear(Event::Storage(Ok(Some(passes("", "pvc-1")))));
@@ -305,10 +292,7 @@ fn d16_a_last_copy_that_failed_the_attempt_is_watched_and_only_a_help_wakes() {
     let failed_on = |state: VolumeState| {
         let mut bench = empty(look(state), rules.clone());
         bench.pass(secs(61));
-        match bench.end {
-            Some(Err(failure)) => failure.watched,
-            other => panic!("{other:?}"),
-        }
+        bench.failure().watched.clone()
     };
     let held = failed_on(VolumeState::LastCopy(Cause::Detached));
     let deadlock = failed_on(VolumeState::LastCopy(Cause::AllCordoned));

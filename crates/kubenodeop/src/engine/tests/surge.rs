@@ -26,14 +26,12 @@ pub(super) fn under_way() -> SurgeAnswer {
 
 /// Passes time; every look finds the copy under way, until one gives it up.
 fn wait_for(bench: &mut Bench, time: Duration) {
-    let until = bench.now + time;
-    while bench.now < until && bench.end.is_none() {
+    bench.answer_for(time, |bench| {
         let asked = bench.surges.last().is_some_and(|it| it.1.over.is_none()) && bench.deletions.is_empty();
-        if asked && bench.flying.contains(&pod("a").pod.uid) {
+        if asked && bench.is_asked("a") {
             answer(bench, "a", under_way());
         }
-        bench.pass(Duration::from_millis(500).min(until.since(bench.now)));
-    }
+    });
 }
 
 #[test]
@@ -54,7 +52,7 @@ fn d20_a_pod_is_not_evicted_while_its_second_copy_is_made_and_leaves_without_an_
     assert_eq!(bench.evicted_names(), ["b"]);
     // Its Deployment ends it.
     bench.hear(Event::Pod(PodFacts { terminating: true, ..copy("a") }));
-    if bench.flying.contains(&pod("a").pod.uid) {
+    if bench.is_asked("a") {
         answer(&mut bench, "a", under_way());
     }
     assert_eq!(bench.progress().counts.going, 1);
@@ -106,7 +104,7 @@ fn d20_while_a_budget_holds_the_eviction_a_copy_that_comes_later_counts() {
     answer(&mut bench, "a", SurgeAnswer::Without("no room".into()));
     let until = bench.now + secs(200);
     while bench.now < until {
-        if bench.flying.contains(&pod("a").pod.uid) {
+        if bench.is_asked("a") {
             if bench.surges.len() > 1 && bench.evictions.last().unwrap().0 < bench.surges.last().unwrap().0 {
                 answer(&mut bench, "a", SurgeAnswer::NotNeeded);
             } else {
@@ -116,7 +114,7 @@ fn d20_while_a_budget_holds_the_eviction_a_copy_that_comes_later_counts() {
         bench.pass(Duration::from_millis(500));
     }
     assert!((3..=5).contains(&bench.surges.len()), "once a minute: {}", bench.surges.len());
-    while !bench.flying.contains(&pod("a").pod.uid) {
+    while !bench.is_asked("a") {
         bench.pass(Duration::from_millis(500));
     }
     bench.leave("a");
@@ -128,7 +126,7 @@ fn d20_trouble_with_the_api_is_named_and_got_over_by_calls_that_grow_rarer() {
     let mut bench = Bench::by(vec![copy("a")], rules());
     let until = bench.now + secs(LIMIT - 1);
     while bench.now < until {
-        if bench.flying.contains(&pod("a").pod.uid) {
+        if bench.is_asked("a") {
             bench.hear(Event::Surged { uid: pod("a").pod.uid, answer: Err(failure(transient())) });
             assert_eq!(bench.blockers()[0].code, BlockCode::ApiTrouble);
         }
@@ -144,7 +142,7 @@ fn d20_giving_up_is_tried_again_before_the_eviction_and_what_stays_is_named() {
     wait_for(&mut bench, secs(LIMIT));
     let before = bench.surges.len();
     for _ in 0..600 {
-        if bench.evicted_names().is_empty() && bench.flying.contains(&pod("a").pod.uid) {
+        if bench.evicted_names().is_empty() && bench.is_asked("a") {
             bench.hear(Event::Surged { uid: pod("a").pod.uid, answer: Err(failure(transient())) });
         }
         bench.pass(secs(1));

@@ -143,11 +143,8 @@ impl Bench {
                 Effect::Say(_) | Effect::FollowMachines(_) => {}
                 Effect::Cordon
                 | Effect::Surge(_)
-                | Effect::Evict(_)
-                | Effect::Request(_)
+                | Effect::Ask(..)
                 | Effect::Withdraw(_)
-                | Effect::Remove(_)
-                | Effect::Delete(_)
                 | Effect::FollowBudgets(_)
                 | Effect::Inspect { .. }
                 | Effect::FollowVolumes(_)

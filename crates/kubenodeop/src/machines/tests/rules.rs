@@ -30,6 +30,11 @@ fn word(decision: &Decision) -> &'static str {
     }
 }
 
+/// One that this drain has asked for, and that KubeVirt has marked.
+fn marked(migration: Option<Migration>) -> VirtualMachine {
+    VirtualMachine { marked: true, asked: Some(asked()), migration, ..machine("db") }
+}
+
 fn worded(decision: &Decision) -> (&'static str, MachineState) {
     (word(decision), decision.state)
 }
@@ -67,12 +72,9 @@ fn d12_one_that_cannot_be_migrated_follows_its_policy_for_each_reason() {
         TDXNotLiveMigratable SecureExecutionNotLiveMigratable NoTSCFrequencyNotLiveMigratable \
         HypervPassthroughNotLiveMigratable DisksNotLiveMigratable PausedIOError";
     for reason in reasons.split(' ') {
-        for (policy, expected) in ALL.into_iter().zip([
-            ("stop", ShuttingDown),
-            ("nothing", Held),
-            ("stop", ShuttingDown),
-            ("nothing", Failed),
-        ]) {
+        let stops = ("stop", ShuttingDown);
+        for (policy, expected) in ALL.into_iter().zip([stops, ("nothing", Held), stops, ("nothing", Failed)])
+        {
             let it = VirtualMachine { migratable: no(reason), policy, ..machine("db") };
             let found = now(&it);
             assert_eq!(worded(&found), expected, "{reason} {policy:?}");
@@ -117,7 +119,7 @@ fn d12_a_machine_that_only_lacks_room_is_shut_down_once_that_lasts() {
 #[test]
 fn a_limit_without_end_is_no_panic() {
     let limits = MigrationLimits { completion_per_gib: Some(Duration::MAX), ..settings().limits };
-    let it = VirtualMachine { migration: Some(migration("Running")), limits, marked: true, ..machine("db") };
+    let it = VirtualMachine { limits, ..marked(Some(migration("Running"))) };
     assert_eq!(worded(&after(&it, 1 << 40)), ("nothing", MachineState::Moving));
 }
 
@@ -125,19 +127,10 @@ fn a_limit_without_end_is_no_panic() {
 fn d12_under_hold_and_fail_no_launcher_is_evicted_that_would_be_shut_down() {
     for strategy in EvictionStrategy::ALL {
         for policy in [MachinePolicy::MigrateOrHold, MachinePolicy::Fail] {
-            for owner in [
-                vm("db", "Always"),
-                vm("db", "Manual"),
-                MachineOwner::Other("x".into()),
-                MachineOwner::Nobody,
-            ] {
-                let it = VirtualMachine {
-                    strategy: *strategy,
-                    policy,
-                    owner,
-                    migratable: no("x"),
-                    ..machine("db")
-                };
+            let other = MachineOwner::Other("x".into());
+            for owner in [vm("db", "Always"), vm("db", "Manual"), other, MachineOwner::Nobody] {
+                let (strategy, migratable) = (*strategy, no("x"));
+                let it = VirtualMachine { strategy, policy, owner, migratable, ..machine("db") };
                 assert_eq!(word(&now(&it)), "nothing", "{strategy:?} {policy:?}");
             }
         }
@@ -206,7 +199,7 @@ fn what_is_shut_down_is_stopped_once_as_is_written_on_it() {
 #[test]
 fn d12_after_three_failed_migrations_the_mark_goes_then_the_migration_then_the_policy_holds() {
     use MachineState::{Aborting, Asked, Moving, ShuttingDown};
-    let mut it = VirtualMachine { marked: true, asked: Some(asked()), failed: failures(2), ..machine("db") };
+    let mut it = VirtualMachine { failed: failures(2), ..marked(None) };
     assert_eq!(worded(&now(&it)), ("nothing", Asked));
     assert!(now(&it).text.contains("2 of 3 tries failed"));
     it.failed = failures(3);
@@ -227,7 +220,7 @@ fn d12_after_three_failed_migrations_the_mark_goes_then_the_migration_then_the_p
     it.migration = None;
     assert_eq!(worded(&now(&it)), ("stop", ShuttingDown));
     // What had failed before this drain asked does not count.
-    let mut later = VirtualMachine { marked: true, failed: failures(4), ..machine("db") };
+    let mut later = VirtualMachine { failed: failures(4), ..marked(None) };
     let before = (1..4).map(|nth| format!("m{nth}")).collect();
     later.asked = Some(MigrationRequest { failed_before: before, ..asked() });
     assert_eq!(worded(&now(&later)), ("nothing", Asked));
@@ -240,26 +233,20 @@ fn d12_after_three_failed_migrations_the_mark_goes_then_the_migration_then_the_p
 #[test]
 fn d12_a_migration_without_progress_for_the_limits_of_kubevirt_is_given_up_in_each_phase() {
     let rows = [
-        ("Pending", Some(960)),
-        ("Scheduling", Some(960)),
-        ("Scheduled", Some(150)),
-        ("PreparingTarget", Some(150)),
-        ("TargetReady", Some(150)),
+        ("Pending", 960),
+        ("Scheduling", 960),
+        ("Scheduled", 150),
+        ("PreparingTarget", 150),
+        ("TargetReady", 150),
         // 2 GiB at 150 s each, and once more the time without progress.
-        ("Running", Some(450)),
+        ("Running", 450),
     ];
     for (phase, limit) in rows {
-        let it = VirtualMachine {
-            marked: true,
-            asked: Some(asked()),
-            migration: Some(migration(phase)),
-            ..machine("db")
-        };
-        let limit = limit.unwrap();
+        let it = marked(Some(migration(phase)));
         assert_eq!(word(&after(&it, limit - 1)), "nothing", "{phase}");
         assert_eq!(word(&after(&it, limit)), "give-up", "{phase}");
     }
-    let unanswered = VirtualMachine { marked: true, asked: Some(asked()), ..machine("db") };
+    let unanswered = marked(None);
     assert_eq!((word(&after(&unanswered, 299)), word(&after(&unanswered, 300))), ("nothing", "give-up"));
     // Where others run it waits for its place, for ever.
     let waits = decide(&drain(), &unanswered, Duration::from_secs(9999), 1);
@@ -267,21 +254,11 @@ fn d12_a_migration_without_progress_for_the_limits_of_kubevirt_is_given_up_in_ea
     // No limit set, none of ours.
     let limits = settings().limits;
     for phase in ["Scheduled", "Running"] {
-        let endless = MigrationLimits { completion_per_gib: None, progress: None, ..limits };
-        let it = VirtualMachine {
-            marked: true,
-            migration: Some(migration(phase)),
-            limits: endless,
-            ..machine("db")
-        };
+        let limits = MigrationLimits { completion_per_gib: None, progress: None, ..limits };
+        let it = VirtualMachine { limits, ..marked(Some(migration(phase))) };
         assert_eq!(word(&after(&it, 99_999)), "nothing");
     }
-    let slow = |limits| VirtualMachine {
-        marked: true,
-        migration: Some(migration("Running")),
-        limits,
-        ..machine("db")
-    };
+    let slow = |limits| VirtualMachine { limits, ..marked(Some(migration("Running"))) };
     let old = MigrationSettings::of_version((1, 3)).limits;
     assert_eq!((word(&after(&slow(old), 1749)), word(&after(&slow(old), 1750))), ("nothing", "give-up"));
     let twice = MigrationLimits { disrupts: true, ..limits };
@@ -290,13 +267,8 @@ fn d12_a_migration_without_progress_for_the_limits_of_kubevirt_is_given_up_in_ea
 
 #[test]
 fn d12_post_copy_is_never_ended() {
-    let mut it = VirtualMachine {
-        marked: true,
-        asked: Some(asked()),
-        failed: failures(5),
-        migration: Some(Migration { post_copy: true, ..migration("Running") }),
-        ..machine("db")
-    };
+    let running = Migration { post_copy: true, ..migration("Running") };
+    let mut it = VirtualMachine { failed: failures(5), ..marked(Some(running)) };
     assert_eq!(word(&after(&it, 99_999)), "nothing");
     it.asked.as_mut().unwrap().gave_up = "why".into();
     assert_eq!(word(&after(&it, 99_999)), "nothing");
@@ -312,18 +284,12 @@ fn one_that_kubevirt_has_not_reported_on_is_waited_for_and_then_counts_as_not_mi
 #[test]
 fn nothing_ever_deletes_a_launcher_and_an_eviction_asks_only_for_one_on_this_node() {
     // Over all facts: there is no such action, and whoever is marked or moves is not evicted again.
-    for marked in [false, true] {
+    for is_marked in [false, true] {
         for running in [None, Some(migration("Running"))] {
             for here in [false, true] {
-                let it = VirtualMachine {
-                    marked,
-                    here,
-                    migration: running.clone(),
-                    asked: Some(asked()),
-                    ..machine("db")
-                };
+                let it = VirtualMachine { marked: is_marked, here, ..marked(running.clone()) };
                 let evicts = word(&now(&it)) == "evict";
-                assert_eq!(evicts, !marked && here && running.is_none());
+                assert_eq!(evicts, !is_marked && here && running.is_none());
             }
         }
     }
@@ -396,12 +362,8 @@ fn one_that_is_paused_by_an_io_error_or_again_and_again_is_named_with_its_volume
 #[test]
 fn d12_what_an_earlier_drain_gave_up_does_not_count_once_the_machine_is_back() {
     let gave_up = |request: &str| {
-        let asked = MigrationRequest {
-            request: request.to_owned(),
-            gave_up: "3 migrations failed".to_owned(),
-            ..asked()
-        };
-        VirtualMachine { asked: Some(asked), ..machine("db") }
+        let (request, gave_up) = (request.to_owned(), "3 migrations failed".to_owned());
+        VirtualMachine { asked: Some(MigrationRequest { request, gave_up, ..asked() }), ..machine("db") }
     };
     assert_eq!(worded(&now(&gave_up(&drain().request))), ("stop", MachineState::ShuttingDown));
     assert_eq!(worded(&now(&gave_up("request 1 of an hour ago"))), ("mark", MachineState::Waiting));

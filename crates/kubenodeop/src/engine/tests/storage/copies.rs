@@ -96,9 +96,7 @@ fn t3_a_pod_stays_while_longhorn_moves_the_copy_here_as_no_other_node_gets_the_v
     // The limit of last copies ends this wait too.
     let words = "Longhorn moves its copy away from this node, and gives it to no other node before";
     for then in [VolumeAction::Wait, VolumeAction::GoOn, VolumeAction::GiveUp] {
-        let last_copy = Limit { after: Some(secs(100)), then };
-        let rules = AttemptRules { last_copy, ..AttemptRules::default() };
-        let mut bench = Bench::with(vec![mounting()], rules, &DrainMarks::default());
+        let mut bench = Bench::with(vec![mounting()], limited(then), &DrainMarks::default());
         bench.hear(Event::Pods(vec![mounting()]));
         becomes(&mut bench, of(true, true));
         bench.pass(secs(99));
@@ -159,10 +157,8 @@ fn d14_a_pod_stays_whichever_comes_first_the_event_of_our_request_or_its_answer(
 #[test]
 fn d14_once_it_may_pass_the_pods_go_that_stayed_for_a_copy_and_the_instance_manager_after_them() {
     for cause in [Cause::Rebuilding, Cause::Full(vec!["node n2".to_owned()])] {
-        let last_copy = Limit { after: Some(secs(100)), then: VolumeAction::GoOn };
         let there = vec![mounting(), instance_manager()];
-        let rules = AttemptRules { last_copy, ..AttemptRules::default() };
-        let mut bench = Bench::with(there.clone(), rules, &DrainMarks::default());
+        let mut bench = Bench::with(there.clone(), limited(VolumeAction::GoOn), &DrainMarks::default());
         bench.hear(Event::Pods(there));
         becomes(&mut bench, state(VolumeState::LastCopy(cause), Some(42)));
         bench.pass(secs(99));
