@@ -123,11 +123,8 @@ async fn d10_a_workload_that_returns_three_times_is_left_named_and_no_more_evict
     );
     sim.until("pods", |pods| are_ready(pods, 12)).await;
     cordoned(&cluster).await;
-    let outcome =
-        Attempt::by(&cluster, AttemptRules { sticky: StickyAction::Leave, ..AttemptRules::default() })
-            .future
-            .await;
-    let Ok(DrainSuccess { left, took, .. }) = outcome else { panic!("{outcome:?}") };
+    let rules = AttemptRules { sticky: StickyAction::Leave, ..AttemptRules::default() };
+    let DrainSuccess { left, took, .. } = Attempt::by(&cluster, rules).success().await;
     assert_eq!(left, ["tools/clings-0: it stays: its StatefulSet/clings has come back to this node 3 times"]);
     assert!(took < secs(30), "{took:?}");
     assert_eq!(asked(&sim).iter().filter(|name| *name == "clings-0").count(), 3, "three times and no more");
@@ -228,8 +225,7 @@ async fn d18_a_node_uncordoned_while_volumes_detach_or_in_the_proof_is_cordoned_
 async fn d15_volumes_that_do_not_detach_in_time_are_named() {
     let config = SimConfig { detach_time: secs(3600), ..SimConfig::default() };
     let (sim, cluster) = with_volume(config).await;
-    let outcome = Attempt::by(&cluster, AttemptRules::default()).future.await;
-    let Ok(DrainSuccess { left, took, .. }) = outcome else { panic!("{outcome:?}") };
+    let DrainSuccess { left, took, .. } = Attempt::start(&cluster).success().await;
     assert!(left.len() == 1 && left[0].starts_with("tools/data (pv pv-1): "), "{left:?}");
     assert!(took >= secs(600) && took < secs(605), "{took:?}");
     assert_eq!(attachments(&sim), 1);
@@ -240,8 +236,7 @@ async fn d15_a_pod_over_its_limit_is_deleted_whatever_its_budget_says() {
     let (sim, cluster) = cluster(3).await;
     cordoned(&cluster).await;
     let pod = Limit { after: Some(secs(60)), then: PodAction::Delete };
-    let outcome = Attempt::by(&cluster, AttemptRules { pod, ..AttemptRules::default() }).future.await;
-    let Ok(DrainSuccess { left, .. }) = outcome else { panic!("{outcome:?}") };
+    let left = Attempt::by(&cluster, AttemptRules { pod, ..AttemptRules::default() }).left().await;
     assert!(!left.is_empty() && left.iter().all(|it| it.starts_with("shop/web")), "{left:?}");
     assert_eq!(on_n1(&sim.list("pods")), ["agent-n1"]);
 }

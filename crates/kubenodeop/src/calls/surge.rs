@@ -438,30 +438,30 @@ mod tests {
             ..deployment()
         };
         let (never, annotated, all) = (SurgeRule::Never, SurgeRule::Annotated, SurgeRule::All);
-        let (none, one) = (vec![], vec!["data".to_owned()]);
+        let (bare, data) = (vec![], vec!["data".to_owned()]);
         let cases = [
             // The rule and the owner's word.
-            (never, word("yes"), false, &none, "NotNeeded"),
-            (annotated, deployment(), false, &none, "NotNeeded"),
-            (annotated, word("yes"), false, &none, "ours: true"),
-            (annotated, word("true"), false, &none, "NotNeeded"),
-            (all, deployment(), false, &none, "ours: true"),
-            (all, word("no"), false, &none, "NotNeeded"),
-            (all, with(&|it| it.replicas = 0), false, &none, "NotNeeded"),
+            (never, word("yes"), false, &bare, "NotNeeded"),
+            (annotated, deployment(), false, &bare, "NotNeeded"),
+            (annotated, word("yes"), false, &bare, "ours: true"),
+            (annotated, word("true"), false, &bare, "NotNeeded"),
+            (all, deployment(), false, &bare, "ours: true"),
+            (all, word("no"), false, &bare, "NotNeeded"),
+            (all, with(&|it| it.replicas = 0), false, &bare, "NotNeeded"),
             // Whether it was asked, or something is under way.
-            (all, record("n1", "n1/web-5f7d", true), false, &none, "ours: true"),
-            (all, record("n2", "n2/web-5f7d", true), false, &none, "ours: false"),
-            (all, record("n2", "n2/web-5f7d", false), false, &none, "ours: true"),
-            (all, with(&|it| it.from = Some("n1/web-5f7d".into())), false, &none, "ours: true"),
+            (all, record("n1", "n1/web-5f7d", true), false, &bare, "ours: true"),
+            (all, record("n2", "n2/web-5f7d", true), false, &bare, "ours: false"),
+            (all, record("n2", "n2/web-5f7d", false), false, &bare, "ours: true"),
+            (all, with(&|it| it.from = Some("n1/web-5f7d".into())), false, &bare, "ours: true"),
             // Once in a drain.
-            (all, record("n1", "n1/web-5f7d", false), false, &none, "is on this node, too"),
-            (all, record("n1", "", true), false, &none, "somebody has withdrawn"),
-            (all, deployment(), true, &none, "in this drain already"),
-            (all, record("n1", "n1/web-5f7d", true), true, &none, "ours: true"),
-            (all, with(&|it| it.rolling = true), false, &none, "ours: false"),
+            (all, record("n1", "n1/web-5f7d", false), false, &bare, "is on this node, too"),
+            (all, record("n1", "", true), false, &bare, "somebody has withdrawn"),
+            (all, deployment(), true, &bare, "in this drain already"),
+            (all, record("n1", "n1/web-5f7d", true), true, &bare, "ours: true"),
+            (all, with(&|it| it.rolling = true), false, &bare, "ours: false"),
             // What speaks against it, by name.
-            (all, deployment(), false, &one, "claim data"),
-            (all, with(&|it| it.unfit = Some("it is paused".into())), false, &none, "it is paused"),
+            (all, deployment(), false, &data, "claim data"),
+            (all, with(&|it| it.unfit = Some("it is paused".into())), false, &bare, "it is paused"),
         ];
         let node = NodeName::parse("n1").unwrap();
         for (rule, facts, asked, claims, expected) in cases {

@@ -37,6 +37,15 @@ async fn cluster(version: &str, guests: impl FnOnce(&Sim)) -> (Sim, ApiClient) {
     (sim, cluster)
 }
 
+/// One machine on n1 that can be migrated, and how its migrations go.
+async fn one(version: &str, outcome: &str) -> (Sim, ApiClient) {
+    cluster(version, |sim| {
+        sim.add_machine_on("shop", "db", "Always", "n1", &migratable());
+        sim.script_migrations("shop", "db", outcome);
+    })
+    .await
+}
+
 fn runs(guest: &Value) -> bool {
     guest["status"]["phase"] == "Running"
 }
@@ -190,11 +199,7 @@ async fn d12_one_that_cannot_be_migrated_follows_its_policy() {
 #[tokio::test(start_paused = true)]
 async fn d12_migrations_that_fail_end_with_the_policy_and_none_is_left() {
     for version in ["v1.3.0", "v1.7.3"] {
-        let (sim, cluster) = cluster(version, |sim| {
-            sim.add_machine_on("shop", "db", "Always", "n1", &migratable());
-            sim.script_migrations("shop", "db", "fail: no memory");
-        })
-        .await;
+        let (sim, cluster) = one(version, "fail: no memory").await;
         let left = Attempt::start(&cluster).left().await;
         assert!(
             left[0].contains("3 migrations failed") && left[0].contains("no memory"),
@@ -226,8 +231,7 @@ async fn the_references_applications_leave_by_their_eviction_and_disks_of_a_gues
 
 #[tokio::test(start_paused = true)]
 async fn while_virt_api_is_down_a_machine_waits_and_then_moves() {
-    let (sim, cluster) =
-        cluster("v1.7.3", |sim| sim.add_machine_on("shop", "db", "Always", "n1", &migratable())).await;
+    let (sim, cluster) = one("v1.7.3", "succeed").await;
     let down = |sim: &Sim, word: &str| {
         sim.edit("kubevirt/kubevirts", "kubevirt", "kubevirt", |it| {
             it["metadata"]["annotations"]["kubesim/virt-api"] = word.into();
@@ -253,8 +257,7 @@ async fn a_node_without_machines_asks_nothing_of_kubevirt() {
 
 #[tokio::test(start_paused = true)]
 async fn settings_of_kubevirt_that_change_what_a_drain_does_to_machines_are_in_the_plan() {
-    let (sim, cluster) =
-        cluster("v1.9.0", |sim| sim.add_machine_on("shop", "db", "Always", "n1", &migratable())).await;
+    let (sim, cluster) = one("v1.9.0", "succeed").await;
     let migrations = |settings: Value| {
         sim.edit("kubevirt/kubevirts", "kubevirt", "kubevirt", |it| {
             it["spec"]["configuration"]["migrations"] = settings.clone();

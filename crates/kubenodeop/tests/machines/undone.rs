@@ -10,11 +10,7 @@ fn open(sim: &Sim) -> Vec<Value> {
 }
 
 async fn moving(version: &str, outcome: &str) -> (Sim, ApiClient) {
-    let (sim, cluster) = cluster(version, |sim| {
-        sim.add_machine_on("shop", "db", "Always", "n1", &migratable());
-        sim.script_migrations("shop", "db", outcome);
-    })
-    .await;
+    let (sim, cluster) = one(version, outcome).await;
     let mut attempt = Attempt::start(&cluster);
     attempt.until(|it| it.machines.iter().any(|it| it.reason.contains("phase Running"))).await;
     (sim, cluster)
@@ -120,11 +116,7 @@ async fn d19_a_migration_in_post_copy_runs_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_mark_of_somebody_else_is_not_taken_back() {
-    let (sim, cluster) = cluster("v1.7.3", |sim| {
-        sim.add_machine_on("shop", "db", "Always", "n1", &migratable());
-        sim.script_migrations("shop", "db", "hang");
-    })
-    .await;
+    let (sim, cluster) = one("v1.7.3", "hang").await;
     sim.edit(GUESTS, "shop", "db", |it| it["status"]["evacuationNodeName"] = "n1".into());
     sim.until(MIGRATIONS, |all| !all.is_empty()).await;
     undo::take_back(&cluster, &n1()).await.unwrap();

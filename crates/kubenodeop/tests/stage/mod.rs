@@ -101,7 +101,7 @@ impl Attempt {
         *self.future.await.unwrap_err()
     }
 
-    async fn success(self) -> DrainSuccess {
+    pub(crate) async fn success(self) -> DrainSuccess {
         self.future.await.unwrap_or_else(|failure| panic!("{}", failure.reason))
     }
 

@@ -130,7 +130,7 @@ fn d12_under_hold_and_fail_no_launcher_is_evicted_that_would_be_shut_down() {
             let other = MachineOwner::Other("x".into());
             for owner in [vm("db", "Always"), vm("db", "Manual"), other, MachineOwner::Nobody] {
                 let (strategy, migratable) = (*strategy, no("x"));
-                let it = VirtualMachine { strategy, policy, owner, migratable, ..machine("db") };
+                let it = VirtualMachine { strategy, migratable, owner, policy, ..machine("db") };
                 assert_eq!(word(&now(&it)), "nothing", "{strategy:?} {policy:?}");
             }
         }
