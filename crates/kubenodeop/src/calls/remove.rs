@@ -3,8 +3,9 @@
 //!
 //! Not here: when to take which, requests of its responders (`eviction_request`). Not `kube::Api::evict`: it writes
 //! `delete_options` where the API reads `deleteOptions`, so the server drops the UID without a word. Source: the eviction
-//! API's own order of work (Kubernetes page "API-initiated Eviction"): it claims a disruption on the budget's status, under the version that it has read, and deletes the pod
-//! only then. It does so for one budget and refuses for more; [`remove`] does the same for each of several.
+//! API's own order of work (Kubernetes page "API-initiated Eviction"): it claims a disruption on the budget's status, under
+//! the version that it has read, and deletes the pod only then. It does so for one budget and refuses for more; [`remove`]
+//! does the same for each of several.
 //! Each deletion is marked as a disruption first, as there (`addConditionAndDeletePod`): a Job whose
 //! `podFailurePolicy` passes over disruptions counts a pod without that condition as failed.
 //!
