@@ -106,7 +106,7 @@ pub(crate) fn deployment_of(pod: &PodFacts) -> Option<(&str, &str)> {
     Some((replica_set, deployment))
 }
 
-/// A Deployment, as far as a second copy depends on it.
+/// What a second copy of a Deployment depends on.
 #[derive(Debug, Default)]
 struct DeploymentFacts {
     /// As `shop/web`.

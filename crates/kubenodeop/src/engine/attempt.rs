@@ -62,7 +62,7 @@ pub struct Engine {
     started: Mono,
     /// As in the marks: when the drain began, where that is known.
     drain_ms: u64,
-    /// When it was last told something.
+    /// When it last heard an event.
     now: Mono,
     /// When this run of it began; `started` may be before a restart.
     began: Mono,

@@ -55,7 +55,7 @@ pub(super) struct PodTable {
     pub(super) drain_ends: Option<Mono>,
     /// What is known of the container runtime.
     pub(super) runtime: RuntimeLooks,
-    /// Since when nobody reports for the kubelet, and what the node says of it.
+    /// Since when the kubelet does not report, and what the node says of it.
     pub(super) silent: Option<(Mono, String)>,
     /// Answers to the calls, counted.
     pub(super) replies: BTreeMap<&'static str, u32>,

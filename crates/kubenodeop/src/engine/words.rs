@@ -1,4 +1,4 @@
-//! What an attempt is told and what it asks for.
+//! The events and effects of an attempt, and its rules.
 //!
 //! Not here: how one follows from the other (`attempt`). Pure: no clock, no I/O, no task.
 
