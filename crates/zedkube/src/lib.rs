@@ -20,7 +20,6 @@ mod node_report;
 mod other_image;
 mod outage;
 pub mod preflight;
-mod requests;
 mod reserve;
 mod runtime;
 mod shell;
@@ -156,7 +155,8 @@ pub async fn run_into(
     first.extend(core.step(now, Event::Pause(pauses.next().await)));
     let (attempt, reserve) = (shell.attempt.subscribe(), shell.reserve.subscribe());
     let storage = shell.longhorn.subscribe();
-    let (says, published, answers) = (shell.statement(), shell.published.subscribe(), shell.hears());
+    let (says, published, answers) =
+        (shell.work.statement(), shell.published.subscribe(), shell.work.hears.clone());
     let beside = BesideDrain {
         context: context.clone(),
         cluster: cluster.clone(),

@@ -1,4 +1,7 @@
 //! Wires zedkube's topics and files to its facts, and its effects to topics, files and the cluster.
+//!
+//! A request that vanishes is withdrawn only when it stays away: a lost file is written again by its publisher within a
+//! second, and a person's file may be replaced by removing it first. Not here: what follows from a fact (`core`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,23 +9,24 @@ use std::time::Duration;
 
 use agent::force::Orders;
 use agent::settings::{DISK_RESERVE, DRAIN_TIMEOUT, EVICTION_REQUESTS, NODE_MAINTENANCE, Properties, is_on};
-use agent::{AgentContext, Error, Hands, Tasks, Weight, publication, wire};
+use agent::{AgentContext, Clock, Error, Hands, Outbox, Tasks, Weight, operator, publication, wire};
 use kubeapi::NodeName;
 use outage::keeper::Ask;
-use pubsub::{BadFile, FileRule, FileState, Publication, TopicRoot};
+use pubsub::{BadFile, Change, FileRule, FileState, Publication, TopicRoot};
+use step::Mono;
 use tokio::sync::{mpsc, watch};
 use topics::{
     Answer, ConfigItemValueMap, DrainHistory, DrainJournal, DrainStatus, EdgeNodeInfo, FORCE_FILE,
-    NodeDrainProgress, NodeDrainStatus, OutageAnswer, OutageQuestion,
+    NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, OutageAnswer, OutageQuestion, Requester,
+    Topic as _, go_json,
 };
 use tracing::{error, warn};
 
 use crate::core::{Effect, Event, Force, UndoScope};
 use crate::hooks::DrainHooks;
 use crate::node_report::DrainActivity;
-use crate::outage::Hears;
 use crate::work::TaskContext;
-use crate::{GLOBAL, MISSPELT, NAME, WAIT, longhorn, requests};
+use crate::{GLOBAL, MISSPELT, NAME, WAIT, longhorn};
 use clusterview::leader::Door;
 use kubeapi::OwnNode;
 use nodestatus::{ClusterMembership, Membership};
@@ -32,31 +36,23 @@ const MARK_BYTES: u64 = 4096;
 /// Between two readings of what is to be known of the cluster while its API is away, and after one that failed.
 const LEARN_AGAIN: Duration = Duration::from_secs(600);
 const LEARN_SOON: Duration = Duration::from_secs(30);
-/// Name of the task that works on the cluster; there is one at a time.
+/// Names of tasks; of one name there is one at a time.
 const RUN: &str = "run";
-/// Name of the task that looks for what speaks against the drain.
 const PREFLIGHT: &str = "preflight";
-/// Name of the task that keeps our turn.
 const TURN: &str = "turn";
-/// Name of the task that looks at the node.
 const LOOK: &str = "look";
-/// Name of the task that watches the drained node.
 const GUARD: &str = "guard";
-/// Name of the task that watches over the gate after the boot.
 const GATE: &str = "gate";
-/// Name of the task that takes back what drains of our node asked for.
 const LEFTOVERS: &str = "leftovers";
-/// Names of the tasks that call hooks outside of a drain.
 const UNDO: &str = "undo hooks";
 const AFTER_BOOT: &str = "hooks after the boot";
-/// Name of the task that watches for taints of an outage that come back.
 const TAINTS: &str = "taints";
 
 /// The hands of the core.
 pub(crate) struct Shell {
     context: AgentContext,
     pub(crate) tasks: Tasks<Event>,
-    work: TaskContext,
+    pub(crate) work: TaskContext,
     status: Publication<NodeDrainStatus>,
     progress: Publication<NodeDrainProgress>,
     journal: Publication<DrainJournal>,
@@ -127,14 +123,13 @@ impl Shell {
         Ok((shell, earlier))
     }
 
-    /// What this node says of itself to its peers.
-    pub(crate) fn statement(&self) -> nodestatus::Make {
-        self.work.statement()
-    }
-
-    /// What this node says to them of those with silent kubelets.
-    pub(crate) fn hears(&self) -> watch::Sender<Hears> {
-        self.work.hears.clone()
+    /// Starts a task that works on the cluster.
+    fn begin<F>(&mut self, name: &str, work: impl FnOnce(TaskContext, Outbox<Event>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let context = self.work.clone();
+        self.tasks.events(name, |outbox| work(context, outbox));
     }
 
     /// Follows what this agent hears of.
@@ -146,13 +141,13 @@ impl Shell {
         let topic_root = self.context.topic_root.clone();
         self.learn(cluster_membership.clone());
         self.follow_membership(cluster_membership, heard);
-        let own_node = self.work.own_node();
+        let own_node = self.work.own_node.clone();
         self.tasks.follow::<EdgeNodeInfo>(&topic_root, "zedagent", move |change| {
             node_known(&own_node, &change.put()?)
         });
         self.tasks
             .follow::<OutageQuestion>(&topic_root, "nodeagent", |change| change.put().map(Event::Question));
-        requests::follow(&mut self.tasks, &topic_root, self.context.clock);
+        follow_requests(&mut self.tasks, &topic_root, self.context.clock);
         let mut last = Properties::default();
         let (attempt, reserve, longhorn) =
             (self.attempt.clone(), self.reserve.clone(), self.longhorn.clone());
@@ -226,8 +221,7 @@ impl Shell {
             warn!("the keeper of this node's turn cannot be asked");
         }
         self.keeper = Some(keeper);
-        let work = self.work.clone();
-        self.tasks.events(TURN, move |outbox| work.turn(asks, outbox));
+        self.begin(TURN, |work, outbox| work.turn(asks, outbox));
     }
 
     fn follow_files(&mut self, topic_root: &TopicRoot) {
@@ -260,6 +254,135 @@ impl Shell {
             }
             Some(Event::Hold(matches!(file, FileState::Present(_))))
         });
+    }
+}
+
+/// A request that is away for less time was not withdrawn. Publishers write a lost file again within a second; a
+/// withdrawal takes effect within 5 s all the same.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Follows all requests for good: of both agents and of our own duties by their topics, of a person by a file.
+fn follow_requests(tasks: &mut Tasks<Event>, topic_root: &TopicRoot, clock: Clock) {
+    for (agent, from) in [
+        ("zedagent", Requester::DeviceOp),
+        ("baseosmgr", Requester::Update),
+        (wire::ZEDKUBE, Requester::K3sUpdate),
+        (wire::MAINTENANCE, Requester::NodeMaintenance),
+    ] {
+        let topic_root = topic_root.clone();
+        tasks.events(format!("follow {agent}/{}", NodeDrainRequest::NAME), move |outbox| {
+            of_agent(topic_root, agent, RequestFollower::new(from, clock, outbox))
+        });
+    }
+    let topic_root = topic_root.clone();
+    tasks.events(format!("follow {}", operator::FILE), move |outbox| {
+        of_person(topic_root, RequestFollower::new(Requester::Operator, clock, outbox))
+    });
+}
+
+struct RequestFollower {
+    from: Requester,
+    clock: Clock,
+    outbox: Outbox<Event>,
+    /// When a request that has vanished counts as withdrawn.
+    withdrawn: Option<Mono>,
+}
+
+impl RequestFollower {
+    const fn new(from: Requester, clock: Clock, outbox: Outbox<Event>) -> Self {
+        Self { from, clock, outbox, withdrawn: None }
+    }
+
+    /// Sends the request; false once the receiver is gone. Its topic or file says who asks.
+    async fn put(&mut self, request: NodeDrainRequest) -> bool {
+        self.withdrawn = None;
+        let request = NodeDrainRequest { requested_by: self.from, ..request };
+        self.outbox.send(Event::Request(self.from, Some(request))).await
+    }
+
+    fn vanished(&mut self) {
+        self.withdrawn = Some(self.clock.now() + GRACE);
+    }
+
+    /// Returns when what has vanished counts as withdrawn; never while nothing has. Dropping it loses nothing.
+    async fn away(&self) {
+        self.clock.sleep_until(self.withdrawn).await;
+    }
+
+    /// Sends that there is no request; false once the receiver is gone.
+    async fn withdraw(&mut self) -> bool {
+        self.withdrawn = None;
+        self.outbox.send(Event::Request(self.from, None)).await
+    }
+
+    /// Sends that all there is was read.
+    async fn read(&self) -> bool {
+        self.outbox.send(Event::RequestsRead(self.from)).await
+    }
+}
+
+async fn of_agent(topic_root: TopicRoot, agent: &'static str, mut asked: RequestFollower) {
+    let mut topic = wire::subscription::<NodeDrainRequest>(&topic_root, agent);
+    loop {
+        let listening = tokio::select! {
+            biased;
+            change = topic.next() => match change {
+                Change::Put { value, .. } => asked.put(value).await,
+                Change::Gone { .. } => {
+                    asked.vanished();
+                    true
+                }
+                Change::Synced => asked.read().await,
+                Change::Restarted(_) => true,
+                Change::Bad(finding) => {
+                    warn!(topic = NodeDrainRequest::NAME, path = %finding.path.display(), reason = finding.reason,
+                        "a topic file cannot be used, its last good value stays");
+                    true
+                }
+            },
+            () = asked.away() => asked.withdraw().await,
+        };
+        if !listening {
+            return;
+        }
+    }
+}
+
+async fn of_person(topic_root: TopicRoot, mut asked: RequestFollower) {
+    let mut file = operator::request(&topic_root);
+    let mut read = false;
+    loop {
+        let listening = tokio::select! {
+            biased;
+            state = file.next() => match request_in(state) {
+                Ok(Some(request)) => asked.put(request).await,
+                Ok(None) if !read => asked.withdraw().await,
+                Ok(None) => {
+                    asked.vanished();
+                    true
+                }
+                // The last good one stays.
+                Err(why) => {
+                    asked.withdrawn = None;
+                    error!(path = operator::FILE, error = why, "drain request refused; ask with `zedbox drain`");
+                    true
+                }
+            },
+            () = asked.away() => asked.withdraw().await,
+        };
+        // The first state, also that there is no such file or directory, is all that there is to read.
+        if !listening || (!std::mem::replace(&mut read, true) && !asked.read().await) {
+            return;
+        }
+    }
+}
+
+/// What a person with a shell asks for.
+fn request_in(file: FileState) -> Result<Option<NodeDrainRequest>, String> {
+    match file {
+        FileState::Absent => Ok(None),
+        FileState::Present(bytes) => go_json::from_slice(&bytes).map(Some).map_err(|cause| cause.to_string()),
+        FileState::Bad(finding) => Err(finding.reason),
     }
 }
 
@@ -357,21 +480,15 @@ impl Hands for Shell {
             Effect::Status(status) => wire::publish(&mut self.status, GLOBAL, &status)?,
             Effect::OutageAnswer(answer) => wire::publish(&mut self.outage, GLOBAL, &answer)?,
             Effect::Candidacy(candidacy) => self.election.announce(candidacy).await,
-            Effect::Probe(run) => {
-                let work = self.work.clone();
-                self.tasks.events(RUN, move |outbox| work.probe(run, outbox));
-            }
-            Effect::Preflight(run) => {
-                let work = self.work.clone();
-                self.tasks.events(PREFLIGHT, move |outbox| work.preflight(run, outbox));
-            }
+            Effect::Probe(run) => self.begin(RUN, |work, outbox| work.probe(run, outbox)),
+            Effect::Preflight(run) => self.begin(PREFLIGHT, |work, outbox| work.preflight(run, outbox)),
             Effect::Margin { run, lacks_etcd, trouble } => {
                 self.tasks.start(RUN, self.work.clone().margin(run, lacks_etcd, trouble));
             }
             Effect::Turn(ask) => self.ask_keeper(ask),
             Effect::Cordon(run, request, grant) => {
-                let (work, hooks) = (self.work.clone(), self.hooks.clone());
-                self.tasks.events(RUN, move |outbox| async move {
+                let hooks = self.hooks.clone();
+                self.begin(RUN, |work, outbox| async move {
                     let called = hooks.before_drain(run, &request, &outbox).await;
                     if !called && let Some(event) = work.cordon(run, request, grant).await {
                         outbox.send(event).await;
@@ -379,29 +496,25 @@ impl Hands for Shell {
                 });
             }
             Effect::Drain(run, request, limit, marks) => {
-                let work = self.work.clone();
-                self.tasks.events(RUN, move |outbox| work.drain(run, request, (limit, *marks), outbox));
+                self.begin(RUN, |work, outbox| work.drain(run, request, (limit, *marks), outbox));
             }
             Effect::Await(run, watched) => self.tasks.start(RUN, self.work.clone().changed(run, watched)),
             Effect::Cancel => {
-                self.tasks.cancel(RUN);
-                self.tasks.cancel(PREFLIGHT);
-                self.tasks.cancel(LOOK);
-                self.tasks.cancel(GUARD);
+                for task in [RUN, PREFLIGHT, LOOK, GUARD] {
+                    self.tasks.cancel(task);
+                }
             }
             Effect::Guard => self.tasks.start(GUARD, self.work.clone().guard()),
             Effect::Look { nth, uncordon, gate_open } => {
                 self.tasks.start(LOOK, self.work.clone().look(nth, uncordon, gate_open));
             }
             Effect::Gate(true) => {
-                let work = self.work.clone();
-                self.tasks.events(GATE, move |outbox| work.gate(outbox, |it| Event::Gate(Box::new(it))));
+                self.begin(GATE, |work, outbox| work.gate(outbox, |it| Event::Gate(Box::new(it))));
             }
             Effect::Gate(false) => self.tasks.cancel(GATE),
             Effect::Leftovers(UndoScope::Nothing) => self.tasks.cancel(LEFTOVERS),
             Effect::Leftovers(scope) => {
-                let work = self.work.clone();
-                self.tasks.events(LEFTOVERS, move |outbox| work.undo_drain(scope, outbox));
+                self.begin(LEFTOVERS, |work, outbox| work.undo_drain(scope, outbox));
             }
             Effect::UndoHooks => {
                 let hooks = self.hooks.clone();
@@ -411,15 +524,124 @@ impl Hands for Shell {
                 let hooks = self.hooks.clone();
                 self.tasks.events(AFTER_BOOT, move |outbox| hooks.after_boot(outbox));
             }
-            Effect::Taints(true) => {
-                let work = self.work.clone();
-                self.tasks.events(TAINTS, move |outbox| work.taints(outbox));
-            }
+            Effect::Taints(true) => self.begin(TAINTS, TaskContext::taints),
             Effect::Taints(false) => self.tasks.cancel(TAINTS),
             Effect::CordonRemoved => self.published.send_modify(|it| it.uncordons += 1),
             // `records` reads it.
             Effect::Say(message) => step::log!(message),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent::Inbox;
+    use pubsub::store;
+
+    const FILES: [(Requester, &str); 4] = [
+        (Requester::K3sUpdate, "run/zedkube/NodeDrainRequest/global.json"),
+        (Requester::DeviceOp, "run/zedagent/NodeDrainRequest/global.json"),
+        (Requester::Update, "run/baseosmgr/NodeDrainRequest/global.json"),
+        (Requester::Operator, operator::FILE),
+    ];
+    const LONG: Duration = Duration::from_secs(600);
+
+    struct RequestsFixture {
+        root: tempfile::TempDir,
+        clock: Clock,
+        inbox: Inbox<Event>,
+        _tasks: Tasks<Event>,
+    }
+
+    impl RequestsFixture {
+        fn new() -> Self {
+            let (root, clock) = (tempfile::tempdir().unwrap(), Clock::new());
+            let (outbox, inbox) = agent::inbox();
+            let mut tasks = Tasks::new(outbox);
+            follow_requests(&mut tasks, &TopicRoot::open(root.path()).unwrap(), clock);
+            Self { root, clock, inbox, _tasks: tasks }
+        }
+
+        fn write(&self, file: &str, context: &str) {
+            let request = NodeDrainRequest { context: context.to_owned(), ..NodeDrainRequest::default() };
+            store::replace(&self.root.path().join(file), &go_json::to_vec(&request).unwrap()).unwrap();
+        }
+
+        /// The next request from `from`: its context, or `None` for a withdrawal.
+        async fn request_of(&mut self, from: Requester) -> Option<String> {
+            loop {
+                let event = tokio::time::timeout(LONG, self.inbox.recv()).await.unwrap().unwrap();
+                if let Event::Request(by, request) = event
+                    && by == from
+                {
+                    return request.map(|it| it.context);
+                }
+            }
+        }
+
+        async fn first(&mut self, from: Requester) {
+            while self.request_of(from).await.as_deref() != Some("first") {}
+        }
+
+        /// For long no other request comes from `from`, and no withdrawal: at most the same is heard once more.
+        async fn hears_nothing_else(&mut self, from: Requester) {
+            let clock = self.clock;
+            let long_after = clock.now() + 3 * GRACE;
+            loop {
+                tokio::select! {
+                    () = clock.sleep_until(Some(long_after)) => return,
+                    heard = self.request_of(from) => assert_eq!(heard.as_deref(), Some("first"), "{from:?}"),
+                }
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_back_within_two_seconds_was_not_withdrawn() {
+        for (from, file) in FILES {
+            let mut site = RequestsFixture::new();
+            let clock = site.clock;
+            site.write(file, "first");
+            site.first(from).await;
+            std::fs::remove_file(site.root.path().join(file)).unwrap();
+            let before_it_counts = clock.now() + Duration::from_millis(1_999);
+            tokio::select! {
+                () = clock.sleep_until(Some(before_it_counts)) => {}
+                heard = site.request_of(from) => panic!("{heard:?} of {file}"),
+            }
+            site.write(file, "first");
+            site.hears_nothing_else(from).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d19_a_request_that_stays_away_for_two_seconds_is_withdrawn() {
+        for (from, file) in FILES {
+            let mut site = RequestsFixture::new();
+            site.write(file, "first");
+            site.first(from).await;
+            std::fs::remove_file(site.root.path().join(file)).unwrap();
+            let removed = site.clock.now();
+            assert_eq!(site.request_of(from).await, None, "{file}");
+            let after = site.clock.now().since(removed);
+            assert!((GRACE..GRACE * 2).contains(&after), "{after:?} of {file}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_copy_beside_a_request_says_nothing_when_it_comes_and_when_it_goes() {
+        for (from, file) in &FILES[..3] {
+            let mut site = RequestsFixture::new();
+            let copy = file.replace("global", "k0");
+            site.write(file, "first");
+            site.first(*from).await;
+            site.write(&copy, "of a copy");
+            let soon = site.clock.now() + GRACE;
+            site.clock.sleep_until(Some(soon)).await;
+            std::fs::remove_file(site.root.path().join(&copy)).unwrap();
+            site.hears_nothing_else(*from).await;
+        }
     }
 }

@@ -47,8 +47,8 @@ const LEARN_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) struct TaskContext {
     cluster: ApiClient,
     context: AgentContext,
-    limits: Limits,
-    own_node: OwnNode,
+    pub(crate) limits: Limits,
+    pub(crate) own_node: OwnNode,
     /// Our node, as it was seen last.
     seen: LastSeen,
     /// The Lease of turns, as it was seen last.
@@ -83,7 +83,12 @@ impl TaskContext {
 
     /// What this node says of itself to its peers.
     pub(crate) fn statement(&self) -> nodestatus::Make {
-        crate::outage::statement(self.own_node(), self.etcd(), self.says.subscribe(), self.hears.subscribe())
+        crate::outage::statement(
+            self.own_node.clone(),
+            self.etcd(),
+            self.says.subscribe(),
+            self.hears.subscribe(),
+        )
     }
 
     fn etcd(&self) -> EtcdAccess {
@@ -130,14 +135,6 @@ impl TaskContext {
         };
         let addresses = me.addresses.iter().map(ToString::to_string).collect();
         Some(Learned { server: server(me), alone: others.is_empty(), servers, volume, addresses })
-    }
-
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
-    pub(crate) fn own_node(&self) -> OwnNode {
-        self.own_node.clone()
     }
 
     /// Whether the API is there. Throttled or refused, it is.

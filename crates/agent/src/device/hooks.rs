@@ -12,6 +12,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use pubsub::{TopicRoot, reach, trust};
+use serde::{Deserialize, Serialize};
 use step::SmallSort as _;
 use topics::cut_text;
 
@@ -76,7 +77,8 @@ pub struct HookFolder {
     pub refused: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
 pub struct About {
     /// `reboot`, `shutdown`, `poweroff`, `update`, `k3s`, `operator`; empty after a boot without one.
     pub operation: String,
@@ -86,6 +88,7 @@ pub struct About {
     pub reason: String,
     /// How often this stage was started for this operation, from 1.
     pub attempt: u32,
+    #[serde(rename = "BootID")]
     pub boot_id: String,
 }
 

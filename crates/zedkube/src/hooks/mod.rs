@@ -42,12 +42,11 @@ pub(crate) struct DrainHooks {
 
 impl DrainHooks {
     pub(crate) fn new(context: &AgentContext, work: &TaskContext) -> Self {
-        let limits = work.limits();
         Self {
             context: context.clone(),
-            own_node: work.own_node(),
+            own_node: work.own_node.clone(),
             limit: HOOK_LIMIT,
-            tries: (limits.drain_tries, limits.drain_retry()),
+            tries: (work.limits.drain_tries, work.limits.drain_retry()),
             calling: Arc::default(),
         }
     }
@@ -117,7 +116,7 @@ impl DrainHooks {
         if record.is_of(&self.context.boot_id) && record.complete {
             return Ok(());
         }
-        record.begin(&self.context.boot_id, self.about(request));
+        record.begin(self.about(request));
         self.note(&mut record, refused.into_iter().map(|it| format!("not called: {it}")), outbox).await;
         for hook in hooks {
             if record.has_done(&hook.name) {
@@ -128,7 +127,7 @@ impl DrainHooks {
             record.write(topic_root)?;
             outbox.send(Event::Hooking(run, format!("hook {} is running", hook.name))).await;
             info!(hook = hook.name, "calls a hook before the drain");
-            if let Err(why) = hook.call(topic_root, HookVerb::Run, &record.about(), self.limit).await {
+            if let Err(why) = hook.call(topic_root, HookVerb::Run, &record.about, self.limit).await {
                 if hook.is_blocking() {
                     record.write(topic_root)?;
                     return Err(why);
@@ -162,7 +161,7 @@ impl DrainHooks {
         record.complete = false;
         while let Some(name) = record.undoes_last() {
             record.write(topic_root)?;
-            if let Err(why) = self.undo_one(&name, &record.about()).await {
+            if let Err(why) = self.undo_one(&name, &record.about).await {
                 self.note(&mut record, [format!("not undone: {why}")], outbox).await;
             }
             record.called.pop();
@@ -233,8 +232,12 @@ impl DrainHooks {
             record.called.clear();
         }
         self.note(&mut record, refused.into_iter().map(|it| format!("not called: {it}")), outbox).await;
-        let about =
-            About { attempt, boot_id: self.context.boot_id.clone(), node: self.node(), ..record.about() };
+        let about = About {
+            attempt,
+            boot_id: self.context.boot_id.clone(),
+            node: self.node(),
+            ..record.about.clone()
+        };
         for hook in hooks {
             if done.contains(&hook.name) {
                 continue;
@@ -321,15 +324,9 @@ const TEXT_BYTES: usize = 400;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct HookRecord {
-    /// The boot in which those before a drain were called.
-    #[serde(rename = "BootID")]
-    boot_id: String,
-    operation: String,
-    node: String,
-    request: String,
-    reason: String,
-    /// How often they were begun.
-    attempt: u32,
+    /// What those before a drain were called for, in which boot, and how often they were begun.
+    #[serde(flatten)]
+    about: About,
     called: Vec<Called>,
     /// None is left to be called.
     complete: bool,
@@ -372,30 +369,18 @@ impl HookRecord {
     }
 
     fn is_of(&self, boot_id: &str) -> bool {
-        self.boot_id == boot_id
+        self.about.boot_id == boot_id
     }
 
     /// They are begun, for the first time in this boot or once more.
-    fn begin(&mut self, boot_id: &str, about: About) {
-        if !self.is_of(boot_id) || self.called.is_empty() {
+    fn begin(&mut self, about: About) {
+        if !self.is_of(&about.boot_id) || self.called.is_empty() {
             let after_boot = std::mem::take(&mut self.after_boot);
-            *self = Self { boot_id: boot_id.to_owned(), after_boot, ..Self::default() };
+            *self = Self { after_boot, ..Self::default() };
         }
-        let cut = |text: String| cut_text(&text, TEXT_BYTES);
-        (self.operation, self.node) = (cut(about.operation), about.node);
-        (self.request, self.reason) = (about.request, cut(about.reason));
-        self.attempt += 1;
-    }
-
-    fn about(&self) -> About {
-        About {
-            operation: self.operation.clone(),
-            node: self.node.clone(),
-            request: self.request.clone(),
-            reason: self.reason.clone(),
-            attempt: self.attempt,
-            boot_id: self.boot_id.clone(),
-        }
+        let cut = |text: &str| cut_text(text, TEXT_BYTES);
+        let (operation, reason) = (cut(&about.operation), cut(&about.reason));
+        self.about = About { operation, reason, attempt: self.about.attempt + 1, ..about };
     }
 
     fn has_done(&self, name: &str) -> bool {

@@ -25,11 +25,9 @@ const FILE: &str = "persist/vault/k3s-user-override.yaml";
 const CONFIG: &str = "KubeConfig";
 /// Between two tries to have it, first and at last.
 const OPEN_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
-/// Name of the task that reads what the kubelet reports.
+/// Names of tasks.
 const LOOK: &str = "look at the kubelet";
-/// Name of the task that watches over the gate.
 const GATE: &str = "gate";
-/// Name of the task that reads the override file.
 const READ: &str = "read the override file";
 
 /// The updates of k3s on this node, to be run beside the drain.
@@ -42,13 +40,9 @@ pub(crate) struct Updates {
 }
 
 struct Shell {
-    topic_root: TopicRoot,
+    updates: Updates,
     tasks: Tasks<Event>,
-    work: TaskContext,
     config: Publication<KubeConfig>,
-    record: Publication<K3sUpdate>,
-    request: Publication<NodeDrainRequest>,
-    hold: watch::Sender<K3sHold>,
 }
 
 impl Updates {
@@ -72,23 +66,22 @@ impl Updates {
         cluster_membership: watch::Receiver<ClusterMembership>,
         troubles: &Troubles,
     ) -> Result<(), Error> {
-        let Self { context, work, record, request, hold } = *self;
+        let context = self.context.clone();
         let Some(config) = published(&context, troubles).await else { return Ok(()) };
         let mut pauses = context.pauses();
         let found = SavedK3sUpdate {
             version: config.get(GLOBAL).map(|it| it.k3s_version.clone()).unwrap_or_default(),
             on_boot: config.get(GLOBAL).is_some_and(|it| it.vmi_deschedule_events.on_boot),
-            record: record.get(GLOBAL).cloned(),
-            request: request.get(GLOBAL).cloned(),
+            record: self.record.get(GLOBAL).cloned(),
+            request: self.request.get(GLOBAL).cloned(),
             pause: pauses.next().await,
             boot_id: context.boot_id.clone(),
             booted_at: context.clock.booted_at(),
         };
         let (outbox, inbox) = agent::inbox();
-        let (topic_root, tasks) = (context.topic_root.clone(), Tasks::new(outbox));
-        let mut shell = Shell { topic_root, tasks, work, config, record, request, hold };
+        let mut shell = Shell { updates: *self, tasks: Tasks::new(outbox), config };
         shell.tasks.follow_pause(pauses, Event::Pause);
-        shell.follow(&context, cluster_membership);
+        shell.follow(cluster_membership);
         let core = K3s::new(found, context.clock.now());
         turn::run(AgentCore::Second, core, shell, inbox, &context, troubles).await
     }
@@ -121,8 +114,9 @@ async fn published(context: &AgentContext, troubles: &Troubles) -> Option<Public
 }
 
 impl Shell {
-    fn follow(&mut self, context: &AgentContext, mut cluster_membership: watch::Receiver<ClusterMembership>) {
-        let topic_root = self.topic_root.clone();
+    fn follow(&mut self, mut cluster_membership: watch::Receiver<ClusterMembership>) {
+        let context = &self.updates.context;
+        let topic_root = context.topic_root.clone();
         self.tasks.follow_wall(context.clock, Event::Wall);
         let mut told = Vec::new();
         self.tasks.follow::<ConfigItemValueMap>(&topic_root, "zedagent", move |change| {
@@ -204,15 +198,15 @@ impl Hands for Shell {
     async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
         match effect {
             Effect::Journal(record) => {
-                wire::publish(&mut self.record, GLOBAL, &record)?;
-                self.hold.send_replace(K3sHold::of(Some(&record)));
+                wire::publish(&mut self.updates.record, GLOBAL, &record)?;
+                self.updates.hold.send_replace(K3sHold::of(Some(&record)));
             }
             Effect::Forget => {
-                wire::withdraw(&mut self.record, GLOBAL)?;
-                self.hold.send_replace(K3sHold::default());
+                wire::withdraw(&mut self.updates.record, GLOBAL)?;
+                self.updates.hold.send_replace(K3sHold::default());
             }
-            Effect::Request(request) => wire::publish(&mut self.request, GLOBAL, &request)?,
-            Effect::Withdraw => wire::withdraw(&mut self.request, GLOBAL)?,
+            Effect::Request(request) => wire::publish(&mut self.updates.request, GLOBAL, &request)?,
+            Effect::Withdraw => wire::withdraw(&mut self.updates.request, GLOBAL)?,
             Effect::Version(k3s_version) => {
                 let other = self.config.get(GLOBAL).cloned().unwrap_or_default();
                 let config = KubeConfig { k3s_version, ..other };
@@ -224,22 +218,22 @@ impl Hands for Shell {
                 wire::publish(&mut self.config, GLOBAL, &config)?;
             }
             Effect::File(Override(bytes)) => {
-                let path = self.topic_root.path(FILE);
+                let path = self.updates.context.topic_root.path(FILE);
                 if bytes.is_empty() { store::remove(&path).map(drop) } else { store::replace(&path, &bytes) }
                     .map_err(Error::pubsub("the override file of k3s"))?;
             }
             Effect::ReadFile => {
-                let topic_root = self.topic_root.clone();
+                let topic_root = self.updates.context.topic_root.clone();
                 let read = tokio::task::spawn_blocking(move || file(&topic_root));
                 self.tasks.start(READ, async move { Some(Event::File(read.await.ok().flatten())) });
             }
             Effect::Look(number) => {
-                let work = self.work.clone();
+                let work = self.updates.work.clone();
                 self.tasks
                     .start(LOOK, async move { Some(Event::Reported(number, work.kubelet_version().await)) });
             }
             Effect::Gate(true) => {
-                let work = self.work.clone();
+                let work = self.updates.work.clone();
                 self.tasks.events(GATE, move |outbox| work.gate(outbox, report));
             }
             Effect::Gate(false) => self.tasks.cancel(GATE),

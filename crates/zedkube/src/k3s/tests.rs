@@ -24,6 +24,7 @@ struct Disk {
     request: Option<NodeDrainRequest>,
 }
 
+#[derive(Default)]
 struct Bench {
     core: K3s,
     now: Mono,
@@ -52,20 +53,8 @@ impl Bench {
     /// A node of a cluster that runs `v1`, as `KubeConfig` says.
     fn new() -> Self {
         let disk = Disk { version: "v1".to_owned(), ..Disk::default() };
-        let (core, _) = K3s::new(SavedK3sUpdate::default(), T0);
-        let mut bench = Self {
-            core,
-            now: T0,
-            boot: 0,
-            disk,
-            wanted: DesiredK3s::default(),
-            last: Vec::new(),
-            fuse: usize::MAX,
-            gate: false,
-            look: None,
-            earned: None,
-            kubelet: "v1".to_owned(),
-        };
+        let kubelet = "v1".to_owned();
+        let mut bench = Self { now: T0, disk, fuse: usize::MAX, kubelet, ..Self::default() };
         bench.start();
         bench
     }
