@@ -25,7 +25,7 @@ pub(crate) struct Answers {
     /// Whose topics have been read.
     pub(super) read: Vec<Requester>,
     /// When each request was made.
-    asked: Vec<Asked>,
+    pub(super) asked: Vec<Asked>,
     pub(super) force: Force,
     pub(super) given: Vec<Answer>,
     /// When COMPLETE was given last; after a start in the same boot, that start.
@@ -108,16 +108,6 @@ impl Answers {
         }
     }
 
-    /// Hears what the force file says.
-    pub(crate) fn hear_force(&mut self, force: Force) {
-        self.force = force;
-    }
-
-    /// What the force file says.
-    pub(crate) fn force(&self) -> &Force {
-        &self.force
-    }
-
     /// A person has this node count as one in no cluster.
     pub(crate) fn forced_out(&self) -> bool {
         matches!(self.force, Force::Order(order) if order.status == DrainStatus::NotSupported)
@@ -149,15 +139,6 @@ impl Answers {
         self.knows_requests() && self.requests.is_empty()
     }
 
-    /// When each request was made.
-    pub(crate) fn asked(&self) -> &[Asked] {
-        &self.asked
-    }
-
-    pub(crate) fn given(&self) -> &[Answer] {
-        &self.given
-    }
-
     /// The requests that have no final answer yet.
     pub(crate) fn open(&self) -> impl Iterator<Item = &NodeDrainRequest> {
         self.requests().filter(|it| self.final_answer(it.id()).is_none())
@@ -184,11 +165,6 @@ impl Answers {
     /// Whether this is the final answer to a request that exists.
     pub(crate) fn holds(&self, status: DrainStatus) -> bool {
         self.finals().any(|it| it == status)
-    }
-
-    /// Somebody was answered COMPLETE after a drain.
-    pub(crate) fn any_drained(&self) -> bool {
-        self.given.iter().any(is_drained)
     }
 
     pub(crate) fn any_complete(&self) -> bool {

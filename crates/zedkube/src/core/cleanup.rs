@@ -84,11 +84,6 @@ impl AfterBoot {
         self.verdict().is_some_and(|it| it.is_open() && it.shown.stale_taints.is_empty() && !it.holds_turn)
     }
 
-    /// Nothing is left to be watched for but taints.
-    fn is_at_rest(&self) -> bool {
-        self.warnings().is_empty()
-    }
-
     /// What the former boot has left and is not cleared, and what a person can do; `None` when nothing is.
     fn pods_left(&self) -> Option<(&str, &str)> {
         (!self.left.0.is_empty()).then_some((&self.left.0, &self.left.1))
@@ -179,7 +174,7 @@ impl AfterBoot {
         if clean && checked && !self.earlier {
             // What is warned of is watched until it is healed, and what the former boot has left until it is cleared.
             let clears_pods = self.report.as_ref().is_some_and(|it| it.leftovers.pending);
-            self.settled = (self.settled || self.is_at_rest()) && !clears_pods;
+            self.settled = (self.settled || self.warnings().is_empty()) && !clears_pods;
             self.opened = true;
         }
         let member = node.member == Membership::Member;
@@ -418,15 +413,15 @@ pub(crate) const fn cordoned(owner: CordonOwner) -> bool {
 /// What is known of our node, and what is still to be done there.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CordonCleanup {
-    cordon: CordonOwner,
+    pub(super) cordon: CordonOwner,
     check: CordonCheck,
     /// Number of the last look, which is a check of the node.
     looks: u64,
     /// Whether that one was to remove a cordon of ours.
     uncordons: bool,
     in_flight: CordonInFlight,
-    /// Why the node could not be checked, or keeps its cordon.
-    trouble: String,
+    /// Why the node could not be checked, or keeps its cordon; empty when all is well.
+    pub(super) trouble: String,
     guard: CordonWatch,
     /// The cordon of the node as a watch has shown it since the last look.
     pub(crate) watched: Option<CordonSeen>,
@@ -455,18 +450,9 @@ impl CordonCleanup {
         }
     }
 
-    pub(crate) fn cordon(&self) -> CordonOwner {
-        self.cordon
-    }
-
     /// A cordon of before this start is not known until the node has been checked.
     pub(crate) fn knows_cordon(&self) -> bool {
         self.seen || self.check == CordonCheck::NotDue
-    }
-
-    /// Why the node could not be checked, or keeps its cordon; empty when all is well.
-    pub(crate) fn trouble(&self) -> &str {
-        &self.trouble
     }
 
     /// The gate after the boot is open, and no cordon of ours is left.
@@ -495,11 +481,6 @@ impl CordonCleanup {
         }
     }
 
-    /// Its Node object has gone, and with it whatever cordon it had.
-    pub(crate) fn left_cluster(&mut self) {
-        self.cordon = CordonOwner::None;
-    }
-
     /// The node is in other hands from now on: a check under way counts no more; the next one is when they are done.
     pub(crate) fn hand_over(&mut self, now: Mono) {
         self.guard = CordonWatch::Off;
@@ -512,11 +493,6 @@ impl CordonCleanup {
         self.rest();
         self.guard_ended();
         self.in_flight = CordonInFlight::Possible;
-    }
-
-    /// The node was cordoned by us, or found so.
-    pub(crate) fn cordoned(&mut self, owner: CordonOwner) {
-        self.cordon = owner;
     }
 
     /// The task that watches the node was cancelled.

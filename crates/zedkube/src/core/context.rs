@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use agent::settings::Properties;
 use nodestatus::Membership;
 use outage::keeper::{Ask, TurnRequest};
 use outage::turn::event::{TurnState, TurnWait};
@@ -30,6 +31,8 @@ const SET: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct NodeContext {
     pub(crate) limits: Limits,
+    /// Config properties as they were heard last.
+    pub(crate) properties: Properties,
     pub(crate) boot_id: String,
     /// When the monotonic clock started, by the wall clock.
     pub(crate) booted_at: GoTime,
@@ -167,11 +170,6 @@ impl SiteState {
     pub(super) fn last_look(&self) -> Option<Result<&str, &str>> {
         let what = self.holds()?;
         Some(if matches!(self.hold, SiteHold::Go(_)) { Ok(what) } else { Err(what) })
-    }
-
-    /// The operation that goes ahead.
-    pub(super) fn lets_go(&self) -> Option<&str> {
-        self.last_look()?.ok()
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use agent::settings::{self, Properties};
+use agent::settings;
 use nodestatus::Membership;
 use outage::keeper::{Ask, TurnRequest};
 use outage::turn::event::Unconfirmed;
@@ -14,7 +14,7 @@ use step::{Mono, say};
 use topics::{DrainStatus, OutageAnswer, OutageKind, OutageQuestion, OutageRole, OutageVerdict, Requester};
 
 use super::answers::{Answers, is_drained};
-use super::context::NodeContext;
+use super::context::{NodeContext, Step};
 use super::facts::Effect;
 
 /// How long a machine that restarts whatever the record says waits for its entry there.
@@ -34,24 +34,20 @@ pub(crate) struct LastLook {
     refused: Option<OutageAnswer>,
     /// Since when no look has reached the API.
     unread_since: Option<Mono>,
-    server: Option<bool>,
+    /// Whether our node is a control-plane node or a member of etcd.
+    pub(super) server: Option<bool>,
     answer: OutageAnswer,
     /// As it is published.
     said: Option<OutageAnswer>,
 }
 
-/// What the answer depends on beside the question.
-pub(crate) struct LookBasis<'a> {
-    answers: &'a Answers,
-    node: &'a NodeContext,
-    properties: &'a Properties,
-}
-
-impl<'a> LookBasis<'a> {
-    /// As things are now.
-    pub(crate) fn new(answers: &'a Answers, node: &'a NodeContext, properties: &'a Properties) -> Self {
-        Self { answers, node, properties }
-    }
+/// What the question comes to, as things are now.
+enum Ruling {
+    /// Too little is known.
+    Open,
+    /// The keeper has to look.
+    Look,
+    Answer(OutageAnswer),
 }
 
 impl LastLook {
@@ -60,20 +56,8 @@ impl LastLook {
         Self { answer: earlier.clone().unwrap_or_default(), said: earlier, ..Self::default() }
     }
 
-    pub(crate) fn hear_server(&mut self, server: bool) {
-        self.server = Some(server);
-    }
-
     fn is_answered(&self) -> bool {
         self.answer.number == self.question.number && self.answer.verdict == OutageVerdict::Go
-    }
-
-    /// Asks the keeper, unless it was asked.
-    fn ask(&mut self, out: &mut Vec<Effect>) -> Option<OutageAnswer> {
-        if !std::mem::replace(&mut self.asked, true) {
-            out.push(Effect::Turn(Ask::LastLook(self.question.number)));
-        }
-        self.refused.clone()
     }
 
     /// The turn that nodeagent wants for a restart that nobody has asked a drain for.
@@ -91,7 +75,7 @@ impl LastLook {
     /// Nobody has asked for a drain, and nobody was answered one.
     fn is_undrained(&self, answers: &Answers) -> bool {
         let by = self.question.requested_by;
-        let answered = || answers.given().iter().any(|it| it.requested_by == by);
+        let answered = || answers.given.iter().any(|it| it.requested_by == by);
         answers.knows_requests() && answers.request_of(by).is_none() && !answered()
     }
 
@@ -110,12 +94,12 @@ impl LastLook {
     /// Hears what a look has shown.
     pub(super) fn looked(
         &mut self,
-        now: Mono,
         number: u64,
         result: Result<(), Unconfirmed>,
-        basis: &LookBasis<'_>,
-        out: &mut Vec<Effect>,
+        answers: &Answers,
+        step: Step<'_>,
     ) {
+        let Step { now, node, out } = step;
         let still = self.asked && self.question.number == number;
         if !still || self.is_answered() {
             return;
@@ -127,10 +111,7 @@ impl LastLook {
         self.again = stays.then_some(now + LOOK_AGAIN);
         let answer = match result {
             Ok(()) => go("this node still has its turn"),
-            Err(Unconfirmed::Lost(why)) => hold(
-                format!("its turn to be down is no longer its own: {why}"),
-                "`zedbox lock status` shows who holds one; it waits for another turn by itself",
-            ),
+            Err(Unconfirmed::Lost(why)) => turn_lost(&why),
             Err(Unconfirmed::Unknown(why)) => hold(
                 format!("its turn cannot be confirmed now: {why}"),
                 self.forced_by("zedkube is asked again every 30 s"),
@@ -139,18 +120,19 @@ impl LastLook {
                 format!("etcd needs this node for its quorum: {why}"),
                 self.forced_by("make all members of etcd healthy; zedkube is asked again every 30 s"),
             ),
-            Err(Unconfirmed::Unreachable { why, margin }) => self.unreachable(now, &why, margin, basis),
+            Err(Unconfirmed::Unreachable { why, margin }) => {
+                self.unreachable(now, &why, margin, (answers, node))
+            }
         };
         // What makes way for the look must still be so.
         if answer.verdict == OutageVerdict::Go {
-            (self.asked, self.refused) = (false, None);
-            let mut asks = Vec::new();
-            let other = self.ruling(now, basis, &mut asks);
-            self.asked = !asks.is_empty();
-            if self.asked {
-                self.give(answer, out);
-            } else if let Some(other) = other {
-                self.give(other, out);
+            self.refused = None;
+            let ruling = self.ruling(now, answers, node);
+            self.asked = matches!(ruling, Ruling::Look);
+            match ruling {
+                Ruling::Open => {}
+                Ruling::Look => self.give(answer, out),
+                Ruling::Answer(other) => self.give(other, out),
             }
         } else {
             self.refused = Some(answer);
@@ -163,11 +145,11 @@ impl LastLook {
         now: Mono,
         why: &str,
         margin: Result<(), String>,
-        basis: &LookBasis<'_>,
+        (answers, node): (&Answers, &NodeContext),
     ) -> OutageAnswer {
         let since = *self.unread_since.get_or_insert(now);
-        let limit = basis.properties.time(settings::DRAIN_SKIP);
-        let worker = self.role(basis) == OutageRole::Worker || self.question.kind == OutageKind::Turn;
+        let limit = node.properties.time(settings::DRAIN_SKIP);
+        let worker = self.role(answers, node) == OutageRole::Worker || self.question.kind == OutageKind::Turn;
         match margin {
             Err(margin) if !worker => hold(
                 format!(
@@ -211,12 +193,12 @@ impl LastLook {
     }
 
     /// What this node is to its cluster, as far as that is known.
-    fn role(&self, basis: &LookBasis<'_>) -> OutageRole {
+    fn role(&self, answers: &Answers, node: &NodeContext) -> OutageRole {
         let earlier = self.answer.role;
-        if !basis.node.limits.take_turns || basis.answers.forced_out() {
+        if !node.limits.take_turns || answers.forced_out() {
             return OutageRole::None;
         }
-        match (basis.node.member, self.server) {
+        match (node.member, self.server) {
             (Membership::Outside, _) => OutageRole::None,
             (Membership::Member | Membership::Leaving, Some(true)) => OutageRole::Server,
             (Membership::Member | Membership::Leaving, Some(false)) => OutageRole::Worker,
@@ -227,132 +209,120 @@ impl LastLook {
         }
     }
 
-    /// What can be answered; `None` while a look is under way, or too little is known.
-    fn ruling(&mut self, now: Mono, basis: &LookBasis<'_>, out: &mut Vec<Effect>) -> Option<OutageAnswer> {
+    /// What can be answered, or has to be looked at first.
+    fn ruling(&mut self, now: Mono, answers: &Answers, node: &NodeContext) -> Ruling {
         let kind = self.question.kind;
         if kind == OutageKind::None {
-            return None;
+            return Ruling::Open;
         }
-        if self.role(basis) == OutageRole::None {
-            let why = if basis.node.limits.take_turns {
+        if self.role(answers, node) == OutageRole::None {
+            let why = if node.limits.take_turns {
                 "this node is in no cluster"
             } else {
                 "nodes take no turns here: take_turns is false"
             };
-            return Some(go(why));
+            return Ruling::Answer(go(why));
         }
-        match (kind, basis.node.site.last_look()) {
-            (OutageKind::LastLook, Some(Ok(what))) => {
-                return Some(go(format!("{what}: the machine goes down with its pods")));
+        Ruling::Answer(match (kind, node.site.last_look(), node.member) {
+            (OutageKind::LastLook, Some(Ok(what)), _) => {
+                go(format!("{what}: the machine goes down with its pods"))
             }
-            (OutageKind::LastLook, Some(Err(what))) => {
-                return Some(hold(
-                    format!("{what} holds this node"),
-                    "`zedbox site status` shows how far it is",
-                ));
+            (OutageKind::LastLook, Some(Err(what)), _) => {
+                hold(format!("{what} holds this node"), "`zedbox site status` shows how far it is")
             }
-            _ => {}
-        }
-        match (kind, basis.node.member) {
-            (_, Membership::Undecided) => None,
-            (OutageKind::LastLook, Membership::Leaving) => Some(hold(
+            (_, _, Membership::Undecided) => return Ruling::Open,
+            (OutageKind::LastLook, _, Membership::Leaving) => hold(
                 "this node is leaving its cluster, and goes down after that",
                 "read NodeLeave: it says how far that is, and what blocks it",
-            )),
-            (OutageKind::LastLook, _) if !self.is_undrained(basis.answers) => {
-                self.ruling_for_drained(basis, out)
+            ),
+            (OutageKind::LastLook, ..) if !self.is_undrained(answers) => {
+                return self.ruling_for_drained(answers, node);
             }
-            (OutageKind::Turn, _) if let Some(pause) = basis.node.window.paused() => {
-                Some(hold(pause.words(), pause.next_step()))
+            (OutageKind::Turn, ..) if let Some(pause) = node.window.paused() => {
+                hold(pause.words(), pause.next_step())
             }
-            (OutageKind::LastLook | OutageKind::Turn, _) => self.ruling_for_own(now, basis, out),
-            (OutageKind::Emergency, _) if basis.node.turn.held().is_some() || basis.node.turn.is_back() => {
-                Some(go("the Lease records an emergency restart of this node"))
+            (OutageKind::LastLook | OutageKind::Turn, ..) => {
+                return self.ruling_for_own(now, answers, node);
             }
-            (OutageKind::Emergency, _) if now >= self.heard + EMERGENCY => Some(OutageAnswer {
-                unread: true,
-                ..go(format!("the Lease of turns could not be written within {} s", EMERGENCY.as_secs()))
-            }),
-            (OutageKind::Emergency | OutageKind::None, _) => None,
-        }
+            (OutageKind::Emergency, ..) if node.turn.held().is_some() || node.turn.is_back() => {
+                go("the Lease records an emergency restart of this node")
+            }
+            (OutageKind::Emergency, ..) if now >= self.heard + EMERGENCY => {
+                let secs = EMERGENCY.as_secs();
+                let why = format!("the Lease of turns could not be written within {secs} s");
+                OutageAnswer { unread: true, ..go(why) }
+            }
+            (OutageKind::Emergency | OutageKind::None, ..) => return Ruling::Open,
+        })
     }
 
     /// The node was drained for it: by its answer, and by its turn.
-    fn ruling_for_drained(&mut self, basis: &LookBasis<'_>, out: &mut Vec<Effect>) -> Option<OutageAnswer> {
-        if !basis.answers.knows_requests() {
-            return None;
+    fn ruling_for_drained(&self, answers: &Answers, node: &NodeContext) -> Ruling {
+        if !answers.knows_requests() {
+            return Ruling::Open;
         }
         let by = self.question.requested_by;
-        let Some(answer) = basis.answers.given().iter().find(|it| it.requested_by == by) else {
-            return Some(hold("the drain for it has not begun", "wait"));
-        };
-        if answer.status != DrainStatus::Complete {
-            return Some(hold(
-                format!("the drain for it is not complete: {}", answer.status.text()),
-                "see `zedbox status`",
-            ));
-        }
-        if !is_drained(answer) {
-            return Some(go(format!("the node was not drained: {}", answer.skip)));
-        }
-        let turn = &basis.node.turn;
-        if let Some(why) = turn
-            .lost()
-            .map(str::to_owned)
-            .or(turn.waiting().filter(|_| turn.is_refused()).map(|it| it.why.clone()))
-        {
-            return Some(hold(
-                format!("its turn to be down is no longer its own: {why}"),
-                "`zedbox lock status` shows who holds one; it waits for another turn by itself",
-            ));
-        }
-        if turn.held().is_some() || turn.is_unreachable() { self.ask(out) } else { None }
+        let turn = &node.turn;
+        let refused = || turn.waiting().filter(|_| turn.is_refused()).map(|it| it.why.as_str());
+        Ruling::Answer(match answers.given.iter().find(|it| it.requested_by == by) {
+            None => hold("the drain for it has not begun", "wait"),
+            Some(it) if it.status != DrainStatus::Complete => {
+                let why = format!("the drain for it is not complete: {}", it.status.text());
+                hold(why, "see `zedbox status`")
+            }
+            Some(it) if !is_drained(it) => go(format!("the node was not drained: {}", it.skip)),
+            Some(_) if let Some(why) = turn.lost().or_else(refused) => turn_lost(why),
+            Some(_) if turn.held().is_some() || turn.is_unreachable() => return Ruling::Look,
+            Some(_) => return Ruling::Open,
+        })
     }
 
     /// Nobody has asked for a drain, as for a restart on nodeagent's own account: with a turn.
-    fn ruling_for_own(
-        &mut self,
-        now: Mono,
-        basis: &LookBasis<'_>,
-        out: &mut Vec<Effect>,
-    ) -> Option<OutageAnswer> {
-        let turn = &basis.node.turn;
+    fn ruling_for_own(&mut self, now: Mono, answers: &Answers, node: &NodeContext) -> Ruling {
+        let turn = &node.turn;
         if turn.held().is_some() || turn.is_back() {
-            return self.ask(out);
+            return Ruling::Look;
         }
-        let waiting = turn.waiting()?.clone();
+        let Some(waiting) = turn.waiting() else { return Ruling::Open };
         if turn.is_unreachable() {
-            return Some(self.unreachable(now, &waiting.why, Ok(()), basis));
+            return Ruling::Answer(self.unreachable(now, &waiting.why, Ok(()), (answers, node)));
         }
         self.unread_since = None;
         (self.asked, self.refused) = (false, None);
         let place = waiting.place.and_then(|it| u32::try_from(it).ok()).unwrap_or_default();
-        let next = waiting.next_step();
-        Some(OutageAnswer { place, ..hold(format!("waits for its turn to be down: {}", waiting.why), next) })
-    }
-
-    /// `go` for a drained node holds only while that drain is complete and its turn is our own: nodeagent may not have
-    /// read it yet.
-    fn can_be_withdrawn(&self, answers: &Answers) -> bool {
-        self.question.kind == OutageKind::LastLook && !self.is_undrained(answers)
+        let why = format!("waits for its turn to be down: {}", waiting.why);
+        Ruling::Answer(OutageAnswer { place, ..hold(why, waiting.next_step()) })
     }
 
     /// Answers what can be answered, and says what this node is to its cluster.
-    pub(super) fn settle(&mut self, now: Mono, basis: &LookBasis<'_>, out: &mut Vec<Effect>) {
+    pub(super) fn settle(&mut self, answers: &Answers, step: Step<'_>) {
+        let Step { now, node, out } = step;
         if self.again.is_some_and(|at| now >= at) {
             (self.again, self.asked) = (None, false);
         }
+        // `go` for a drained node holds only while that drain is complete and its turn is our own: nodeagent may not have
+        // read it yet.
         let answered = self.is_answered();
-        if (!answered || self.can_be_withdrawn(basis.answers))
-            && let Some(answer) = self.ruling(now, basis, out)
-            && !(answered && answer.verdict == OutageVerdict::Go)
-        {
+        let can_be_withdrawn = self.question.kind == OutageKind::LastLook && !self.is_undrained(answers);
+        let ruling =
+            if !answered || can_be_withdrawn { self.ruling(now, answers, node) } else { Ruling::Open };
+        let answer = match ruling {
+            Ruling::Open => None,
+            Ruling::Look => {
+                if !std::mem::replace(&mut self.asked, true) {
+                    out.push(Effect::Turn(Ask::LastLook(self.question.number)));
+                }
+                self.refused.clone()
+            }
+            Ruling::Answer(answer) => Some(answer),
+        };
+        if let Some(answer) = answer.filter(|it| !answered || it.verdict != OutageVerdict::Go) {
             if answered {
                 (self.asked, self.refused) = (false, None);
             }
             self.give(answer, out);
         }
-        self.answer.role = self.role(basis);
+        self.answer.role = self.role(answers, node);
         if self.said.as_ref() != Some(&self.answer) {
             self.said = Some(self.answer.clone());
             out.push(Effect::OutageAnswer(Box::new(self.answer.clone())));
@@ -379,15 +349,14 @@ impl LastLook {
     }
 
     /// When time alone changes the answer.
-    pub(super) fn due(&self, basis: &LookBasis<'_>) -> Option<Mono> {
+    pub(super) fn due(&self, node: &NodeContext) -> Option<Mono> {
         if self.is_answered() {
             return None;
         }
-        let silent = basis.node.turn.is_unreachable();
         let then = match self.question.kind {
             OutageKind::Emergency => Some(self.heard + EMERGENCY),
-            OutageKind::Turn if silent => {
-                self.unread_since.map(|it| it + basis.properties.time(settings::DRAIN_SKIP))
+            OutageKind::Turn if node.turn.is_unreachable() => {
+                self.unread_since.map(|it| it + node.properties.time(settings::DRAIN_SKIP))
             }
             OutageKind::None | OutageKind::LastLook | OutageKind::Turn => None,
         };
@@ -407,4 +376,11 @@ fn go(why: impl Into<String>) -> OutageAnswer {
 fn hold(why: impl Into<String>, next_step: impl Into<String>) -> OutageAnswer {
     let (why, next_step) = (why.into(), next_step.into());
     OutageAnswer { verdict: OutageVerdict::Hold, why, next_step, ..OutageAnswer::default() }
+}
+
+fn turn_lost(why: &str) -> OutageAnswer {
+    hold(
+        format!("its turn to be down is no longer its own: {why}"),
+        "`zedbox lock status` shows who holds one; it waits for another turn by itself",
+    )
 }

@@ -20,7 +20,7 @@ use super::cleanup::{CordonCleanup, DesiredNode, Voided};
 use super::context::{KeeperLevels, NodeContext, Step, TURN_ALONE};
 use super::drain::{Drain, DrainEnd, StepOutcome};
 use super::facts::{Effect, Event, NodeLook, SiteHold, say_blocker_changed, say_skipped};
-use super::last_look::{LastLook, LookBasis};
+use super::last_look::LastLook;
 use super::records::{History, PublishedRecords};
 use crate::limits::{COMPLETE_AGE, Limits};
 
@@ -116,7 +116,8 @@ impl Core for Zedkube {
                         requested_by,
                     }));
                 }
-                self.member_heard(now, member, &mut out);
+                self.node.site.hear_member(member);
+                self.joined(now, self.node.site.effective(), &mut out);
             }
             Event::Site(hold) => self.site_heard(now, hold, &mut out),
             Event::K3s(hold) => self.node.k3s = hold,
@@ -148,13 +149,13 @@ impl Core for Zedkube {
                 self.answers.request(now, from, request, &self.node);
             }
             Event::RequestsRead(from) => self.answers.topic_read(from),
-            Event::ForceBy(author) => self.history.hear_author(author),
+            Event::ForceBy(author) => self.history.next_author = author,
             Event::Force(force) => {
-                self.answers.hear_force(force);
+                self.answers.force = force;
                 self.history.hear_force();
             }
             Event::Hold(hold) => outcome = self.drain.hold(hold, &mut out),
-            Event::Properties(properties) => self.drain.properties = properties,
+            Event::Properties(properties) => self.node.properties = properties,
             Event::Probed(run, result) if run == ours => {
                 let may_skip = self.answers.may_go_without();
                 outcome =
@@ -190,13 +191,17 @@ impl Core for Zedkube {
             Event::Learned(learned) => self.node.learn(*learned),
             Event::ServersOut(servers) => self.node.known.servers_out = servers,
             Event::Spared(run, result) if run == ours => {
-                outcome = self.drain.spared(now, result, &mut out);
+                outcome = self.drain.spared(result, Step { now, node: &self.node, out: &mut out });
             }
-            Event::Server(server) => self.looks.hear_server(server),
+            Event::Server(server) => self.looks.server = Some(server),
             Event::Question(question) => self.looks.question(now, question),
             Event::LookedLast(number, result) => {
-                let basis = LookBasis::new(&self.answers, &self.node, &self.drain.properties);
-                self.looks.looked(now, number, result, &basis, &mut out);
+                self.looks.looked(
+                    number,
+                    result,
+                    &self.answers,
+                    Step { now, node: &self.node, out: &mut out },
+                );
             }
             Event::Wall(booted_at) => self.set_clock(now, booted_at),
             Event::Probed(..)
@@ -225,8 +230,7 @@ impl Core for Zedkube {
         let outcome = self.drain.settle_preflight(Step { now, node: &self.node, out: &mut out });
         self.follow(now, outcome);
         self.settle_node(now, &mut out);
-        let basis = LookBasis::new(&self.answers, &self.node, &self.drain.properties);
-        self.looks.settle(now, &basis, &mut out);
+        self.looks.settle(&self.answers, Step { now, node: &self.node, out: &mut out });
         self.publish(now, &mut out);
         out
     }
@@ -241,7 +245,7 @@ impl Core for Zedkube {
             self.answers.due(),
             self.expires(),
             self.published.due(),
-            self.looks.due(&LookBasis::new(&self.answers, &self.node, &self.drain.properties)),
+            self.looks.due(&self.node),
         ]
         .into_iter()
         .flatten()
@@ -274,17 +278,11 @@ impl Zedkube {
     pub(super) fn wanted(&self) -> DesiredNode {
         if self.node.member != Membership::Leaving && !self.drain.keeps_cordon(&self.node) {
             DesiredNode::Schedulable
-        } else if self.answers.any_drained() {
+        } else if self.answers.given.iter().any(is_drained) {
             DesiredNode::Drained
         } else {
             DesiredNode::Cordoned
         }
-    }
-
-    /// Hears whether this node is in a cluster.
-    pub(super) fn member_heard(&mut self, now: Mono, member: Membership, out: &mut Vec<Effect>) {
-        self.node.site.hear_member(member);
-        self.joined(now, self.node.site.effective(), out);
     }
 
     /// Hears what a whole-site operation holds it to.
@@ -307,7 +305,8 @@ impl Zedkube {
         self.node.member = member;
         match member {
             Membership::Leaving => self.make_way(now, out),
-            Membership::Outside if was == Membership::Leaving => self.cleanup.left_cluster(),
+            // Its Node object has gone, and with it whatever cordon it had.
+            Membership::Outside if was == Membership::Leaving => self.cleanup.cordon = CordonOwner::None,
             Membership::Member => self.cleanup.joined_cluster(now),
             Membership::Undecided | Membership::Outside => {}
         }
@@ -340,13 +339,19 @@ impl Zedkube {
         match outcome {
             None => {}
             Some(StepOutcome::CordonSent) => self.cleanup.cordon_sent(),
-            Some(StepOutcome::Cordoned(owner)) => self.cleanup.cordoned(owner),
+            Some(StepOutcome::Cordoned(owner)) => self.cleanup.cordon = owner,
             Some(StepOutcome::Drained) => {
                 self.answers.give(now, DrainStatus::Complete, &Skip::default(), &self.node);
                 // At once: with the first check the watch begins.
                 self.cleanup.check_at(now);
             }
-            Some(StepOutcome::TurnAlone) => self.turn_alone(now),
+            Some(StepOutcome::TurnAlone) => {
+                // The turn is its own, by a look after it was granted, and nothing is drained in it.
+                if self.answers.request_of(Requester::K3sUpdate).is_some_and(NodeDrainRequest::is_turn_alone)
+                {
+                    self.answers.skip_for(now, Requester::K3sUpdate, TURN_ALONE, &self.node);
+                }
+            }
             Some(StepOutcome::Skipped(skip)) => {
                 self.answers.give(now, DrainStatus::Complete, &skip, &self.node);
             }
@@ -359,13 +364,6 @@ impl Zedkube {
                 self.answers.give(now, status, &Skip::default(), &self.node);
                 self.uncordon_soon(now);
             }
-        }
-    }
-
-    /// The turn is its own, by a look after it was granted, and nothing is drained in it.
-    fn turn_alone(&mut self, now: Mono) {
-        if self.answers.request_of(Requester::K3sUpdate).is_some_and(NodeDrainRequest::is_turn_alone) {
-            self.answers.skip_for(now, Requester::K3sUpdate, TURN_ALONE, &self.node);
         }
     }
 
@@ -385,7 +383,7 @@ impl Zedkube {
         self.answers.forget_withdrawn();
         let withdrawn = self.answers.all_withdrawn();
         let left = self.node.member != Membership::Undecided && !self.is_member();
-        if (withdrawn || left) && !(self.drain.is_idle() && self.answers.given().is_empty()) {
+        if (withdrawn || left) && !(self.drain.is_idle() && self.answers.given.is_empty()) {
             if withdrawn && self.drain.is_active() {
                 say!(out, info, "all requests were withdrawn: the drain is cancelled and our cordon removed");
             }
@@ -415,7 +413,7 @@ impl Zedkube {
         say!(out, warn, "NodeDrainStatus is forced to {order} by {}", self.history.forced_by());
         if let Some(it) = self.answers.request_of(order.requested_by) {
             let at = (self.node.boot_id.as_str(), self.node.wall(now));
-            self.history.released(self.answers.force(), (it.id(), it.context.as_str()), at);
+            self.history.released(&self.answers.force, (it.id(), it.context.as_str()), at);
         }
         if self.answers.open().next().is_none() {
             self.end_drain(Some(DrainEnd::Skipped(skip)), out);
@@ -449,7 +447,7 @@ impl Zedkube {
 
     /// A whole-site operation goes ahead: whoever asks for it is answered that pods stay.
     fn settle_site(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let Some(what) = self.node.site.lets_go() else { return };
+        let Some(Ok(what)) = self.node.site.last_look() else { return };
         let skip = Skip::other(format!("{what}: pods stay"));
         if self.answers.skip_for(now, Requester::DeviceOp, &skip.text, &self.node) {
             say_skipped(&skip, out);
@@ -470,7 +468,7 @@ impl Zedkube {
         self.cleanup.guard_ended();
         // A cordon of an earlier boot, not seen yet, would hold up all whose turn comes before ours.
         let may_be_left = self.node.limits.take_turns && !self.cleanup.knows_cordon();
-        let has_to_go = self.cleanup.cordon() == CordonOwner::Ours || may_be_left;
+        let has_to_go = self.cleanup.cordon == CordonOwner::Ours || may_be_left;
         if self.drain.keeps_cordon(&self.node) || !has_to_go {
             self.cleanup.rest();
         } else {
@@ -490,7 +488,7 @@ impl Zedkube {
             return;
         }
         let of_agent = |it: &Answer| it.status.is_failure() && it.requested_by != Requester::Operator;
-        if self.answers.given().iter().any(of_agent) {
+        if self.answers.given.iter().any(of_agent) {
             say_blocker_changed(what, out);
             self.answers.void(of_agent);
             self.drain.cause_ended(now, &self.node);
@@ -572,7 +570,7 @@ impl Zedkube {
             return;
         }
         let cordoned =
-            self.cleanup.cordon() == CordonOwner::Ours && self.cleanup.after_boot.earlier_cordon().is_none();
+            self.cleanup.cordon == CordonOwner::Ours && self.cleanup.after_boot.earlier_cordon().is_none();
         let own = self.looks.own_wish(&self.answers);
         let kept = self.answers.keeps_turn();
         let drain = self.drain.wants_turn(&self.node)
@@ -586,7 +584,11 @@ impl Zedkube {
             // In the name of the update, whatever is asked for beside it: by that its turn is known after a restart.
             serves: kept.or(self.drain.serves.as_ref()),
             healthy: self.cleanup.is_healthy() && !self.node.k3s.holds(),
-            phase: if self.node.k3s.failed { Some(Phase::Failed) } else { self.drain.turn_phase() },
+            phase: if self.node.k3s.failed {
+                Some(Phase::Failed)
+            } else {
+                self.drain.run.is_drained().then_some(Phase::Drained)
+            },
             cordoned,
         };
         self.node.turn.settle(&levels, out);

@@ -60,11 +60,11 @@ const BY_BYTES: usize = 40;
 /// The history as it is kept, and what it needs to continue.
 #[derive(Clone, PartialEq, Default)]
 pub(crate) struct History {
-    kept: DrainHistory,
+    pub(super) kept: DrainHistory,
     /// Something is to be written.
     changed: bool,
     /// Who wrote the force file that is heard of next, and the one that was heard of last.
-    next_author: Option<OrderedBy>,
+    pub(super) next_author: Option<OrderedBy>,
     author: Option<OrderedBy>,
     heard_force: bool,
 }
@@ -77,11 +77,6 @@ impl fmt::Debug for History {
 }
 
 impl History {
-    #[cfg(test)]
-    pub(crate) fn kept(&self) -> &DrainHistory {
-        &self.kept
-    }
-
     /// The last drain of an operation in this boot, when it failed and its request is gone: the requester pauses before
     /// it asks again.
     pub(crate) fn failed_before(&self, boot_id: &str) -> Option<String> {
@@ -120,7 +115,7 @@ impl History {
         node: &NodeContext,
     ) -> Option<DrainHistory> {
         let at = node.wall(now);
-        self.audit(answers.force(), Some(&answers.effect_of_force()), (&node.boot_id, at));
+        self.audit(&answers.force, Some(&answers.effect_of_force()), (&node.boot_id, at));
         if let Some(id) = self.open().map(|it| it.id()) {
             if let Some((counts, blockers, sums)) = drain.facts(node) {
                 self.facts(counts, &blockers, sums);
@@ -281,11 +276,6 @@ impl History {
             add(record, DrainStep { at, step: StepWord::Void, attempt: 0, text: cut(why, TEXT_BYTES) });
             self.changed = true;
         }
-    }
-
-    /// Who wrote the force file that is heard of next.
-    pub(crate) fn hear_author(&mut self, author: Option<OrderedBy>) {
-        self.next_author = author;
     }
 
     /// A force file was heard of, or that there is none; who wrote it was heard of before.
@@ -477,7 +467,7 @@ impl PublishedRecords {
 
     /// When a value that was held back must be written.
     pub(crate) fn due(&self) -> Option<Mono> {
-        [self.progress_gap.due(), self.marks_gap.due()].into_iter().flatten().min()
+        [self.progress_gap.due, self.marks_gap.due].into_iter().flatten().min()
     }
 
     /// Everything is kept at once but since when limits run: that changes with pods, and may be a little old. The
@@ -540,7 +530,7 @@ impl PublishedRecords {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Gap {
     last: Option<Mono>,
-    /// When a value that is held back is due.
+    /// When a value that is held back must be written.
     due: Option<Mono>,
 }
 
@@ -564,10 +554,5 @@ impl Gap {
     /// The value is again what was written last.
     fn settled(&mut self) {
         self.due = None;
-    }
-
-    /// When a value that is held back must be written.
-    fn due(&self) -> Option<Mono> {
-        self.due
     }
 }

@@ -47,7 +47,7 @@ impl Zedkube {
         let mut first = Vec::new();
         self.published.journal(now, self.journal(), self.node.limits.marks_gap(), &mut first);
         self.published.candidacy(self.candidacy(), &mut first);
-        let drain = (&self.drain, self.cleanup.cordon());
+        let drain = (&self.drain, self.cleanup.cordon);
         let kept = self.history.keep(now, drain, &self.answers, &self.node);
         first.extend(kept.map(|it| Effect::History(Box::new(it))));
         let (progress, status) = (self.progress(), self.status());
@@ -71,7 +71,7 @@ impl Zedkube {
         if complete(self.status().status) || complete(self.run_status()) || self.answers.any_complete() {
             return Some(Candidacy::Closed);
         }
-        if self.drain.is_active() || self.cleanup.cordon() == CordonOwner::Ours {
+        if self.drain.is_active() || self.cleanup.cordon == CordonOwner::Ours {
             return Some(Candidacy::Kept);
         }
         self.cleanup.knows_cordon().then_some(Candidacy::Open)
@@ -86,14 +86,14 @@ impl Zedkube {
             phase,
             status: self.status().status,
             max_attempts: self.node.limits.drain_tries,
-            cordon: self.cleanup.cordon(),
+            cordon: self.cleanup.cordon,
             reason,
             next_step,
             gate: self.cleanup.after_boot.shown(&self.node),
             repairs: self.cleanup.after_boot.repairs.counts(),
             pause: self.node.window.pause.clone().unwrap_or_default(),
-            answers: self.answers.given().to_vec(),
-            asked: self.answers.asked().to_vec(),
+            answers: self.answers.given.clone(),
+            asked: self.answers.asked.clone(),
             boot_id: self.node.boot_id.clone(),
             booted_at: self.node.booted_at,
             ..drain
@@ -106,9 +106,9 @@ impl Zedkube {
             boot_id: self.node.boot_id.clone(),
             status: self.run_status(),
             known: self.node.known.clone(),
-            cordon: self.cleanup.cordon(),
-            answers: self.answers.given().to_vec(),
-            asked: self.answers.asked().to_vec(),
+            cordon: self.cleanup.cordon,
+            answers: self.answers.given.clone(),
+            asked: self.answers.asked.clone(),
             booted_at: self.node.booted_at,
             repairs: self.cleanup.after_boot.repairs.counted(&self.node),
             ..self.drain.journal()
@@ -119,7 +119,7 @@ impl Zedkube {
         let drain = self.drain.words(&self.answers, &self.node);
         let mut words = drain.unwrap_or_else(|| self.idle_words());
         if words.phase == DrainPhase::Complete
-            && self.cleanup.cordon() == CordonOwner::Foreign
+            && self.cleanup.cordon == CordonOwner::Foreign
             && words.next_step == WORK
         {
             let first = "work on the node; whoever has cordoned it ends that afterwards";
@@ -142,7 +142,7 @@ impl Zedkube {
         if let Some(pause) = self.node.window.pause.as_ref().filter(|_| is_idle) {
             pause.next_step().clone_into(&mut words.next_step);
         }
-        match self.answers.force() {
+        match &self.answers.force {
             Force::Order(order) if order.status != DrainStatus::Complete => {
                 words.phase = DrainPhase::Forced;
                 words.reason =
@@ -197,17 +197,17 @@ impl Zedkube {
                 "whether this node is in a cluster is not known yet: zedagent has read no device config",
                 "`zedbox setup` writes it; where a controller does, `journalctl -u zedbox -n 30` says what zedagent waits for",
             ),
-            Membership::Member | Membership::Outside if self.cleanup.cordon() == CordonOwner::Ours => words(
+            Membership::Member | Membership::Outside if self.cleanup.cordon == CordonOwner::Ours => words(
                 DrainPhase::Withdrawing,
-                format!("removing its own cordon: {}", self.cleanup.trouble()),
+                format!("removing its own cordon: {}", self.cleanup.trouble),
                 "if this stays: look at `kubectl describe node` of this node",
             ),
             Membership::Member if !self.cleanup.after_boot.api_silent_since(&self.node).is_zero() => {
                 words(DrainPhase::Idle, "no drain requested", START_THE_API)
             }
-            Membership::Member if !self.cleanup.trouble().is_empty() => words(
+            Membership::Member if !self.cleanup.trouble.is_empty() => words(
                 DrainPhase::Idle,
-                format!("no drain requested; the node cannot be read: {}", self.cleanup.trouble()),
+                format!("no drain requested; the node cannot be read: {}", self.cleanup.trouble),
                 START_THE_API,
             ),
             Membership::Member if let Some((why, next)) = self.cleanup.leftovers_trouble() => words(
@@ -217,7 +217,7 @@ impl Zedkube {
                 ),
                 next,
             ),
-            Membership::Member | Membership::Outside if cordoned(self.cleanup.cordon()) => words(
+            Membership::Member | Membership::Outside if cordoned(self.cleanup.cordon) => words(
                 DrainPhase::Idle,
                 "no drain requested",
                 format!("if that cordon is yours: `kubectl uncordon {}`", self.node.name),

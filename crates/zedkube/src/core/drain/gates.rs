@@ -28,7 +28,6 @@ use kubeapi::listed;
 use kubenodeop::Progress;
 use kubenodeop::node::START_THE_API;
 use outage::keeper::Ask;
-use outage::turn::record::Phase;
 use step::{Dice, Fault, Mono, planted, say};
 use topics::{
     Blocker, ClusterKnown, DrainPhase, DrainStatus, GoTime, NodeDrainRequest, Requester, Skip, SkipKind,
@@ -469,11 +468,6 @@ impl Drain {
     pub(crate) fn waits_in_service(&self, node: &NodeContext) -> bool {
         (self.is_taken() || self.at_turn().is_some()) && !self.keeps_cordon(node)
     }
-
-    /// How far it is, for others who wait for their turn.
-    pub(crate) fn turn_phase(&self) -> Option<Phase> {
-        self.run.is_drained().then_some(Phase::Drained)
-    }
 }
 
 /// The API, before a drain has begun.
@@ -500,7 +494,7 @@ impl Drain {
         step: Step<'_>,
     ) -> Option<StepOutcome> {
         let Step { now, node, out } = step;
-        let limit = self.properties.time(settings::DRAIN_SKIP);
+        let limit = node.properties.time(settings::DRAIN_SKIP);
         // A drain that was under way holds: an API that is away for one cause would release every draining node.
         let under_way = self.resume.is_some() || !may_skip_it;
         let run = self.run_id;
@@ -513,11 +507,11 @@ impl Drain {
             return None;
         }
         if !node.limits.take_turns {
-            return self.skip_away(now, "", out);
+            return self.skip_away("", Step { now, node, out });
         }
         let may = may_skip(&node.known);
         let at = match &may {
-            May::Now => return self.skip_away(now, "no other node is known", out),
+            May::Now => return self.skip_away("no other node is known", Step { now, node, out }),
             May::No(why) => return self.refuse_skip(now, why.clone(), out),
             May::Later | May::WithMargin { .. } => *away.skip_at.get_or_insert_with(|| {
                 let later = by_chance(&node.boot_id, SKIP_SPREAD);
@@ -535,21 +529,16 @@ impl Drain {
         } else if let May::WithMargin { lacks_etcd } = may {
             out.push(Effect::Margin { run, lacks_etcd, trouble: away.trouble.clone() });
         } else {
-            return self.skip_away(now, "", out);
+            return self.skip_away("", Step { now, node, out });
         }
         None
     }
 
     /// Hears whether etcd can spare this node, and why, when the API is away.
-    pub(crate) fn spared(
-        &mut self,
-        now: Mono,
-        result: Result<String, String>,
-        out: &mut Vec<Effect>,
-    ) -> Option<StepOutcome> {
+    pub(crate) fn spared(&mut self, result: Result<String, String>, step: Step<'_>) -> Option<StepOutcome> {
         match result {
-            Ok(why) => self.skip_away(now, &why, out),
-            Err(why) => self.refuse_skip(now, why, out),
+            Ok(why) => self.skip_away(&why, step),
+            Err(why) => self.refuse_skip(step.now, why, step.out),
         }
     }
 
@@ -568,8 +557,9 @@ impl Drain {
     }
 
     /// The documented skip; `why` it may be, where that is not plain.
-    fn skip_away(&mut self, now: Mono, why: &str, out: &mut Vec<Effect>) -> Option<StepOutcome> {
-        let limit = self.properties.time(settings::DRAIN_SKIP);
+    fn skip_away(&mut self, why: &str, step: Step<'_>) -> Option<StepOutcome> {
+        let Step { now, node, out } = step;
+        let limit = node.properties.time(settings::DRAIN_SKIP);
         let (ApiAbsence { since, trouble, skip_at, .. }, _) = self.probing()?;
         let later = now.since(*since).saturating_sub(limit).as_secs();
         let mut parts =
@@ -586,7 +576,7 @@ impl Drain {
     /// What an API that is away before the drain has begun leads to.
     fn away_words(&self, away: &ApiAbsence, answers: &Answers, node: &NodeContext) -> StateWords {
         let mut reason = format!("the Kubernetes API is not reachable: {}", away.trouble);
-        let secs = self.properties.time(settings::DRAIN_SKIP).as_secs();
+        let secs = node.properties.time(settings::DRAIN_SKIP).as_secs();
         let after = format!("if it stays unreachable for {secs} s");
         let later = SKIP_SPREAD.as_secs();
         let may = if node.limits.take_turns { may_skip(&node.known) } else { May::Now };

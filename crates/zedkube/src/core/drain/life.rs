@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use agent::settings::{self, Properties};
+use agent::settings;
 use kubeapi::listed;
 use kubenodeop::{AttemptOutcome, Progress, STICKY_RETURNS, StickyAction, VOLUMES_LIMIT, VolumeAction};
 use outage::keeper::Ask;
@@ -39,8 +39,6 @@ const REPEAT_MOST: Duration = Duration::from_mins(30);
 /// The drain of this node, or none.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Drain {
-    /// Config properties as they were heard last.
-    pub(crate) properties: Properties,
     /// The fault-injection file holds a drain that is done.
     hold: bool,
     pub(crate) run: DrainRun,
@@ -423,7 +421,7 @@ impl Drain {
     /// Attempt number `attempt`, which began now or when the marks say.
     fn attempt(&mut self, attempt: u32, mut marks: DrainMarks, step: Step<'_>) {
         let Step { now, node, out } = step;
-        let limit = self.properties.time(settings::DRAIN_TIMEOUT);
+        let limit = node.properties.time(settings::DRAIN_TIMEOUT);
         let began = Mono::of_ms(marks.attempt_ms).unwrap_or(now);
         marks.attempt_ms = began.as_ms();
         if marks.drain_ms == 0 {

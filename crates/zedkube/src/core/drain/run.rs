@@ -291,7 +291,7 @@ impl DrainRun {
     }
 
     /// It is proved done, be it held or not.
-    pub(super) fn is_drained(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         matches!(self, Self::Draining { held: Some(_), .. } | Self::Ended(DrainEnd::Drained { .. }))
     }
 

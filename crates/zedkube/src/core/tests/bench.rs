@@ -9,17 +9,23 @@ use kubenodeop::node::gate::{GateStatus, Layer, since_boot};
 use kubenodeop::{AttemptFailure, DrainSuccess, WatchedBlockers};
 use step::{Core as _, Mono};
 use topics::{
-    BootGate, CordonOwner, DrainJournal, DrainMarks, GoTime, NodeDrainRequest, NodeDrainStatus, Requester,
+    BootGate, CordonOwner, DrainJournal, DrainMarks, DrainStatus, GoTime, NodeDrainRequest, NodeDrainStatus,
+    Requester,
 };
 
 use super::world::ALL;
-use super::{Effect, Event, Membership, NodeLook, RunId, Zedkube};
+use super::{Effect, Event, Force, Membership, NodeLook, RunId, Zedkube};
 use crate::limits::Limits;
 
 /// Those of a node that need not wait for its turn: what the drain itself does.
 pub(super) fn alone() -> Limits {
     // The preflight has tests of its own.
     Limits { take_turns: false, preflight: false, ..Limits::default() }
+}
+
+/// Each value is said at once, so that a test waits for what it is about.
+pub(super) fn at_once() -> Limits {
+    Limits { progress_gap_ms: 0, marks_gap_ms: 0, drain_gap_ms: 0, ..alone() }
 }
 
 pub(super) const T0: Mono = Mono::from_start(Duration::from_secs(100));
@@ -79,24 +85,56 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn with(journal: Option<DrainJournal>) -> Self {
-        // Each value is said at once, so that a test waits for what it is about.
-        let limits = Limits { progress_gap_ms: 0, marks_gap_ms: 0, drain_gap_ms: 0, ..alone() };
-        Self::at(T0, limits, journal)
+        Self::at(T0, at_once(), journal)
     }
 
     pub(super) fn at(now: Mono, limits: Limits, journal: Option<DrainJournal>) -> Self {
-        let (core, effects) = Zedkube::new(limits, journal, "b1".into(), now, booted_at());
+        Self::started((now, booted_at()), limits, journal, "b1")
+    }
+
+    /// Started at this time, by these clocks, in this boot.
+    pub(super) fn started(
+        (now, booted_at): (Mono, GoTime),
+        limits: Limits,
+        journal: Option<DrainJournal>,
+        boot: &str,
+    ) -> Self {
+        let (core, effects) = Zedkube::new(limits, journal, boot.to_owned(), now, booted_at);
         let mut bench = Self { core, now, last: Vec::new(), statuses: Vec::new() };
         bench.take(effects);
         bench
     }
 
+    /// Restarted in the same boot, a member with these requests.
+    pub(super) fn again(
+        now: Mono,
+        limits: Limits,
+        journal: DrainJournal,
+        asked: &[NodeDrainRequest],
+    ) -> Self {
+        let mut bench = Self::at(now, limits, Some(journal));
+        for request in asked {
+            bench.ask(request);
+        }
+        bench.join();
+        bench
+    }
+
     /// A member of a cluster, idle.
     pub(super) fn idle() -> Self {
-        let mut bench = Self::with(None);
+        Self::idle_with(at_once())
+    }
+
+    pub(super) fn idle_with(limits: Limits) -> Self {
+        let mut bench = Self::at(T0, limits, None);
         bench.join();
         bench.look(NodeLook::Open);
         bench
+    }
+
+    /// A person's file orders this.
+    pub(super) fn force(&mut self, status: DrainStatus, requested_by: Requester) {
+        self.hear(Event::Force(Force::Order(NodeDrainStatus { status, requested_by })));
     }
 
     pub(super) fn join(&mut self) {
@@ -147,10 +185,24 @@ impl Bench {
         waited
     }
 
+    /// Number of the look that was asked for.
+    pub(super) fn nth(&self) -> u64 {
+        let nth = |it: &Effect| if let Effect::Look { nth, .. } = it { Some(*nth) } else { None };
+        self.last.iter().find_map(nth).expect("no look was asked for")
+    }
+
     pub(super) fn look(&mut self, seen: NodeLook) {
-        let nth =
-            self.last.iter().find_map(|it| if let Effect::Look { nth, .. } = it { Some(*nth) } else { None });
-        self.hear(Event::Looked(nth.expect("no look was asked for"), Ok(seen)));
+        self.hear(Event::Looked(self.nth(), Ok(seen)));
+    }
+
+    pub(super) fn has(&self, is: impl Fn(&Effect) -> bool) -> bool {
+        self.last.iter().any(is)
+    }
+
+    /// A look that removes a cordon of before is ended before the next cordon.
+    pub(super) fn cancels_first(&self) -> bool {
+        let first = |is: fn(&Effect) -> bool| self.last.iter().position(is).expect("it is there");
+        first(|it| *it == Effect::Cancel) < first(|it| matches!(it, Effect::Cordon(..)))
     }
 
     pub(super) fn ask(&mut self, request: &NodeDrainRequest) {
@@ -221,14 +273,16 @@ impl Bench {
         self.hear(Event::Drained(run, Err(Box::new(failure))));
     }
 
-    pub(super) fn skip(&mut self) {
-        let run = self.run();
-        while self.status().0 != 9 {
-            self.hear(Event::Probed(run, Err("connection refused".into())));
+    /// The API is away, for so long at most; returns how long it was until COMPLETE.
+    pub(super) fn away(&mut self, most: Duration) -> Duration {
+        let begun = self.now;
+        while self.status().0 != 9 && self.now.since(begun) < most {
+            self.hear(Event::Probed(self.core.drain.run_id, Err("connection refused".into())));
             if self.status().0 != 9 {
                 self.wait();
             }
         }
+        self.now.since(begun)
     }
 
     pub(super) fn done(&mut self, run: RunId) {
@@ -240,6 +294,6 @@ impl Bench {
     }
 
     pub(super) fn gives_back(&self) -> bool {
-        self.last.iter().any(|it| matches!(it, Effect::Look { uncordon: true, .. }))
+        self.has(|it| matches!(it, Effect::Look { uncordon: true, .. }))
     }
 }

@@ -9,12 +9,10 @@ use kubeapi::{PodRef, PodUid};
 use kubenodeop::node::gate::Layer;
 use kubenodeop::{BlockCode, Progress};
 use step::{Core as _, Mono};
-use topics::{
-    DrainHistory, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainStatus, Requester, StepWord,
-};
+use topics::{DrainHistory, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, Requester, StepWord};
 
 use super::bench::{Bench, T0, alone, booted_at, gate, request, wall};
-use super::{Effect, Event, Force, Membership, Zedkube};
+use super::{Effect, Event, Membership, Zedkube};
 use crate::limits::Limits;
 
 const US: Requester = Requester::DeviceOp;
@@ -86,8 +84,7 @@ fn points() -> Vec<(&'static str, Bench)> {
         written: wall(),
         ..OrderedBy::default()
     })));
-    let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: US };
-    forced.hear(Event::Force(Force::Order(order)));
+    forced.force(DrainStatus::Complete, US);
     let mut withdrawn = draining();
     withdrawn.hear(Event::Request(US, None));
     let mut leaving = draining();
@@ -116,7 +113,7 @@ fn points() -> Vec<(&'static str, Bench)> {
 }
 
 fn shown(core: &Zedkube) -> (NodeDrainProgress, DrainJournal, DrainHistory) {
-    (core.progress(), core.journal(), core.history.kept().clone())
+    (core.progress(), core.journal(), core.history.kept.clone())
 }
 
 /// Every time in it that a clock of this boot has made.
@@ -182,7 +179,7 @@ fn k4_ages_and_deadlines_by_the_new_clock_are_those_of_the_monotonic_one() {
         let run = bench.core.drain.run_id;
         bench.fail(run);
         assert_eq!(bench.core.progress().deadline, shows(320));
-        let steps = &bench.core.history.kept().drains[0].steps;
+        let steps = &bench.core.history.kept.drains[0].steps;
         assert_eq!((steps[0].at, steps[steps.len() - 1].at), (shows(0), shows(20)));
     }
 }
@@ -191,10 +188,9 @@ fn k4_ages_and_deadlines_by_the_new_clock_are_those_of_the_monotonic_one() {
 fn k4_a_clock_that_was_set_while_nobody_ran_is_made_up_for_at_the_next_start() {
     for booted in other_clocks() {
         let bench = failing();
-        let (journal, history) = (bench.core.journal(), bench.core.history.kept().clone());
+        let (journal, history) = (bench.core.journal(), bench.core.history.kept.clone());
         let limits = Limits { progress_gap_ms: 0, marks_gap_ms: 0, ..alone() };
-        let (core, effects) = Zedkube::new(limits, Some(journal), "b1".into(), at(30), booted);
-        let mut again = Bench { core, now: at(30), last: effects, statuses: Vec::new() };
+        let mut again = Bench::started((at(30), booted), limits, Some(journal), "b1");
         let recalled = again.core.recall(at(30), Some(history));
         assert!(matches!(&recalled[..], [Effect::History(_)]), "{recalled:?}");
         again.ask(&request(US, 0));
@@ -205,7 +201,7 @@ fn k4_a_clock_that_was_set_while_nobody_ran_is_made_up_for_at_the_next_start() {
         // The rest of the pause: it is counted by the monotonic clock.
         assert_eq!((said.status, said.deadline), (DrainStatus::DrainRetrying, shows(310)));
         assert_eq!((said.started_at, said.asked_at(request(US, 0).id())), (shows(0), shows(0)));
-        let record = &again.core.history.kept().drains[0];
+        let record = &again.core.history.kept.drains[0];
         assert_eq!((record.started_at, record.steps[0].at), (shows(0), shows(0)));
         assert_eq!(record.steps.iter().filter(|it| it.step == StepWord::Restarted).count(), 1);
     }
@@ -235,12 +231,11 @@ fn k4_what_earlier_boots_have_kept_stays_as_it_was_written() {
     // Before the first answer of a time server the new boot is in 1970.
     let unset = GoTime::from_unix_nanos(0).unwrap();
     let journal = Some(earlier.core.journal());
-    let (core, effects) = Zedkube::new(limits, journal, "b2".into(), T0, unset);
-    let mut bench = Bench { core, now: T0, last: effects, statuses: Vec::new() };
-    let kept = earlier.core.history.kept().clone();
+    let mut bench = Bench::started((T0, unset), limits, journal, "b2");
+    let kept = earlier.core.history.kept.clone();
     bench.core.recall(T0, Some(kept.clone()));
     bench.hear(Event::Wall(booted_at()));
-    let record = &bench.core.history.kept().drains[0];
+    let record = &bench.core.history.kept.drains[0];
     assert_eq!(record.started_at, kept.drains[0].started_at);
     let (last, others) = record.steps.split_last().unwrap();
     assert_eq!(others, kept.drains[0].steps);

@@ -15,21 +15,24 @@ use topics::{
     Answer, ClusterKnown, CordonOwner, DrainJournal, DrainPhase, DrainStatus, GateWarning, GoTime, Requester,
 };
 
-use super::bench::{Bench, T0, alone, gate, request};
+use super::bench::{Bench, T0, at_once, gate, request};
 use super::world::ALL;
 use super::{Effect, Event, Membership, NodeLook, RunId, UndoScope};
-use crate::limits::Limits;
 
 /// Of a repair that has to be made again and again.
 const AGAIN: &str = "had to be removed 3 times or more";
 
 fn report(bench: &Bench, layer: Option<Layer>, taints: &[&str], repairs: &[&str]) -> Event {
+    Event::Gate(Box::new(reported(bench, layer, taints, repairs)))
+}
+
+fn reported(bench: &Bench, layer: Option<Layer>, taints: &[&str], repairs: &[&str]) -> GateReport {
     let mut report = gate(layer, bench.now);
     if let Some(verdict) = &mut report.verdict {
         verdict.shown.stale_taints = taints.iter().map(|it| (*it).to_owned()).collect();
     }
     report.repairs = repairs.iter().map(|it| ((*it).to_owned(), 1)).collect();
-    Event::Gate(Box::new(report))
+    report
 }
 
 /// In a new boot, a member; the journal is of the earlier one.
@@ -255,9 +258,8 @@ fn r5_v2_taints_that_come_back_are_watched_for_removed_and_counted_and_repeats_a
 fn o7_repairs_count_over_restarts_and_boots_until_they_are_a_day_old_and_no_clock_makes_them_count_for_longer()
  {
     let taint = "node.kubernetes.io/unreachable:NoExecute";
-    let limits = || Limits { progress_gap_ms: 0, marks_gap_ms: 0, drain_gap_ms: 0, ..alone() };
     let fixed = |journal: Option<DrainJournal>, hours: u64| {
-        let mut bench = Bench::at(T0 + Duration::from_hours(hours), limits(), journal);
+        let mut bench = Bench::at(T0 + Duration::from_hours(hours), at_once(), journal);
         bench.join();
         bench.look(NodeLook::Open);
         bench.hear(report(&bench, None, &[], &[taint]));
@@ -274,7 +276,7 @@ fn o7_repairs_count_over_restarts_and_boots_until_they_are_a_day_old_and_no_cloc
         assert!(said && third.repairs[taint].len() == 3, "{third:?}");
         assert_eq!((progress.gate.warnings.len(), progress.repairs.get(taint)), (1, Some(&1)));
         // It is shown after a start, without another one, and said no more.
-        let mut again = Bench::at(T0 + Duration::from_hours(3), limits(), Some(third.clone()));
+        let mut again = Bench::at(T0 + Duration::from_hours(3), at_once(), Some(third.clone()));
         again.join();
         assert_eq!(again.core.progress().gate.warnings.len(), 1);
         assert_eq!(again.core.journal().repairs, third.repairs);
@@ -286,7 +288,7 @@ fn o7_repairs_count_over_restarts_and_boots_until_they_are_a_day_old_and_no_cloc
     // Written by a clock that was ahead.
     let ahead = second.repairs[taint].iter().map(|it| it.plus(Duration::from_hours(24 * 400))).collect();
     let wrong = DrainJournal { repairs: [(taint.to_owned(), ahead)].into(), ..second };
-    let again = Bench::at(T0, limits(), Some(wrong));
+    let again = Bench::with(Some(wrong));
     let longest = again.core.journal().repairs[taint].iter().max().copied().unwrap();
     assert!(longest <= again.core.node.wall(T0 + Duration::from_hours(24)), "{longest:?}");
 }
@@ -377,8 +379,7 @@ fn r8_pods_of_the_former_boot_are_looked_after_beside_an_open_gate_counted_and_n
     let with = |bench: &Bench, pending, cleared, words: &str| {
         let leftovers =
             LeftoverPods { pending, cleared, words: words.to_owned(), next_step: "look".to_owned() };
-        let Event::Gate(report) = report(bench, None, &[], &[]) else { unreachable!("it makes a report") };
-        Event::Gate(Box::new(GateReport { leftovers, ..*report }))
+        Event::Gate(Box::new(GateReport { leftovers, ..reported(bench, None, &[], &[]) }))
     };
     bench.hear(with(&bench, true, 0, ""));
     assert!(bench.core.cleanup.is_healthy(), "they hold nothing up");
@@ -398,9 +399,9 @@ fn r8_pods_of_the_former_boot_are_looked_after_beside_an_open_gate_counted_and_n
 fn r8_a_gate_that_ends_beside_a_silent_kubelet_is_not_watched_again_for_pods_that_are_gone_since() {
     let mut bench = open();
     for (layer, pending) in [(None, true), (Some(Layer::Lease), false)] {
-        let Event::Gate(mut now) = report(&bench, layer, &[], &[]) else { unreachable!("it makes a report") };
+        let mut now = reported(&bench, layer, &[], &[]);
         now.leftovers.pending = pending;
-        bench.hear(Event::Gate(now));
+        bench.hear(Event::Gate(Box::new(now)));
     }
     assert!(bench.last.contains(&Effect::Gate(false)), "{:?}", bench.last);
     bench.hear(Event::Tick);
@@ -455,7 +456,7 @@ fn d19_migrations_are_taken_back_beside_the_look_that_removes_our_cordon_and_nei
         assert!(may_open(&bench).is_some(), "{:?}", bench.last);
         bench.look(NodeLook::Open);
         assert!(bench.said("removed our own cordon") == 1, "{:?}", bench.last);
-        assert!(!bench.last.iter().any(|it| matches!(it, Effect::Leftovers(_))), "it goes on");
+        assert!(!bench.has(|it| matches!(it, Effect::Leftovers(_))), "it goes on");
         bench.hear(Event::Leftovers("cancel the evacuation: 503".to_owned(), "look at virt-api".to_owned()));
         let progress = bench.core.progress();
         assert!(!progress.reason.contains("cannot be read"), "{}", progress.reason);
@@ -524,14 +525,11 @@ fn t5_a_cordon_of_ours_that_comes_back_without_a_drain_goes_at_once_and_so_does_
     for seen in [CordonSeen::Ours, CordonSeen::Marked] {
         bench.hear(seen_at_rest(seen));
         assert_eq!(may_open(&bench), Some(true), "{seen:?}");
-        let looks = bench
-            .last
-            .iter()
-            .find_map(|it| if let Effect::Look { nth, .. } = it { Some(*nth) } else { None });
+        let look = bench.nth();
         // An event of before the look's end: it is looked at once more, and no further.
         bench.hear(seen_at_rest(seen));
         assert_eq!(may_open(&bench), None);
-        bench.hear(Event::Looked(looks.unwrap(), Ok(NodeLook::Open)));
+        bench.hear(Event::Looked(look, Ok(NodeLook::Open)));
         assert_eq!(may_open(&bench), Some(true), "{seen:?}");
         bench.look(NodeLook::Open);
         assert_eq!(may_open(&bench), None);
@@ -539,8 +537,8 @@ fn t5_a_cordon_of_ours_that_comes_back_without_a_drain_goes_at_once_and_so_does_
     }
     // While the gate is watched, its reports say the same.
     bench.hear(Event::Tainted(vec!["node.kubernetes.io/unreachable:NoExecute".to_owned()]));
-    let Event::Gate(shut) = report(&bench, Some(Layer::Node), &[], &[]) else { unreachable!() };
-    bench.hear(Event::Gate(Box::new(GateReport { cordon: Some(CordonSeen::Ours), ..*shut })));
+    let shut = reported(&bench, Some(Layer::Node), &[], &[]);
+    bench.hear(Event::Gate(Box::new(GateReport { cordon: Some(CordonSeen::Ours), ..shut })));
     assert_eq!(may_open(&bench), Some(false));
     // A drain has its own cordon.
     let mut drained = at_rest();

@@ -251,5 +251,5 @@ fn an_answer_and_a_status_are_written_at_once_and_in_this_order() {
     let (mut bench, _) = draining();
     bench.ask(&request(Requester::Operator, 2));
     assert_eq!(writes(&bench)[0].answers.len(), 2);
-    assert!(!bench.last.iter().any(|it| matches!(it, Effect::Status(_))));
+    assert!(!bench.has(|it| matches!(it, Effect::Status(_))));
 }

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use step::Core as _;
-use topics::{CordonOwner, DrainJournal, DrainStatus, NodeDrainStatus, Requester};
+use topics::{CordonOwner, DrainJournal, DrainStatus, Requester};
 
-use super::bench::{Bench, request};
+use super::bench::{Bench, T0, at_once, request};
 use super::{Effect, Event, Force, Membership, NodeLook};
 
 #[test]
@@ -42,7 +42,7 @@ fn a_device_in_no_cluster_looks_once_and_is_then_left_alone_until_it_joins() {
     bench.hear(Event::Member(Membership::Outside));
     bench.hear(Event::NodeKnown { name: "n1".into() });
     bench.read_requests();
-    let looks = |bench: &Bench| bench.last.iter().any(|it| matches!(it, Effect::Look { .. }));
+    let looks = |bench: &Bench| bench.has(|it| matches!(it, Effect::Look { .. }));
     assert!(looks(&bench));
     bench.hear(Event::Looked(1, Err("there is no kubeconfig".into())));
     assert_eq!(bench.core.next_wake(), None);
@@ -70,31 +70,16 @@ fn after_another_boot_nothing_is_complete_and_an_own_cordon_goes_when_the_node_i
 }
 
 #[test]
-fn a_fact_heard_twice_is_heard_once() {
-    let mut bench = Bench::idle();
-    let reboot = request(Requester::DeviceOp, 1);
-    bench.ask(&reboot);
-    bench.until_draining();
-    bench.ask(&reboot);
-    assert_eq!(bench.last, []);
-}
-
-#[test]
 fn a_forced_status_is_not_taken_for_the_real_one_after_a_restart() {
     let (reboot, update) = (request(Requester::DeviceOp, 1), request(Requester::Update, 2));
     let mut bench = Bench::idle();
     bench.ask(&reboot);
     bench.until_draining();
     bench.ask(&update);
-    let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
-    bench.hear(Event::Force(Force::Order(order)));
+    bench.force(DrainStatus::Complete, Requester::DeviceOp);
     assert_eq!(bench.status(), (9, 2));
     // The update's drain was not done, and after a restart nobody must think so.
-    let mut bench = Bench::with(Some(bench.core.journal()));
-    for request in [&reboot, &update] {
-        bench.ask(request);
-    }
-    bench.join();
+    let bench = Bench::again(T0, at_once(), bench.core.journal(), &[reboot, update]);
     assert!(bench.statuses.iter().all(|(status, _)| *status == 5), "{:?}", bench.statuses);
     bench.run();
 }
@@ -138,8 +123,7 @@ fn p5_a_requester_whose_drain_failed_is_not_told_complete_for_the_other_one() {
     assert_eq!(bench.status(), (8, 3));
     bench.look(NodeLook::Open);
     bench.ask(&request(Requester::DeviceOp, 2));
-    let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
-    bench.hear(Event::Force(Force::Order(order)));
+    bench.force(DrainStatus::Complete, Requester::DeviceOp);
     bench.hear(Event::Force(Force::Absent));
     assert_eq!(bench.status(), (9, 2));
     bench.now = bench.now + Duration::from_mins(1);

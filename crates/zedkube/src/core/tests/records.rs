@@ -12,13 +12,13 @@ use topics::{
 };
 
 use super::bench::{Bench, T0, alone, booted_at, request, wall};
-use super::{Effect, Event, Force, Membership, Zedkube};
+use super::{Effect, Event, Force, Membership};
 use crate::limits::Limits;
 
 const US: Requester = Requester::DeviceOp;
 
 fn newest(bench: &Bench) -> &DrainRecord {
-    &bench.core.history.kept().drains[0]
+    &bench.core.history.kept.drains[0]
 }
 
 fn word(step: &DrainStep) -> &'static str {
@@ -65,10 +65,10 @@ fn order(bench: &Bench) -> Vec<&'static str> {
 fn restarted(bench: &Bench, boot: &str) -> Bench {
     let journal = Some(bench.core.journal());
     let limits = Limits { progress_gap_ms: 0, ..alone() };
-    let (core, mut effects) = Zedkube::new(limits, journal, boot.into(), bench.now, booted_at());
-    let mut next = Bench { core, now: bench.now, last: Vec::new(), statuses: Vec::new() };
+    let mut next = Bench::started((bench.now, booted_at()), limits, journal, boot);
     next.core.count_on(Some(bench.core.progress()));
-    effects.extend(next.core.recall(next.now, Some(bench.core.history.kept().clone())));
+    let mut effects = next.last.clone();
+    effects.extend(next.core.recall(next.now, Some(bench.core.history.kept.clone())));
     next.take(effects);
     next
 }
@@ -149,9 +149,7 @@ fn each_end_of_a_drain_has_its_word_and_its_reason() {
         }
     });
     assert_eq!(no_cordon, ("failed", 6, text("conflict"), text("")));
-    let skipped = drain(&|bench| {
-        bench.skip();
-    });
+    let skipped = drain(&|bench| assert_eq!(bench.away(Duration::from_hours(1)), Duration::from_secs(300)));
     let why = "the Kubernetes API was not reachable for 300 s: connection refused";
     assert_eq!(skipped, ("skipped", 9, text(why), text(why)));
     let left = drain(&|bench| {
@@ -178,7 +176,7 @@ fn a_request_that_goes_while_the_other_ones_drain_was_done_before_is_not_kept_as
         (newest(&bench).steps.last().unwrap().step, newest(&bench).is_open()),
         (StepWord::Withdrawn, false)
     );
-    assert_eq!(bench.core.history.kept().drains[1].status, DrainStatus::Complete);
+    assert_eq!(bench.core.history.kept.drains[1].status, DrainStatus::Complete);
 }
 
 #[test]
@@ -193,7 +191,7 @@ fn o8_a_restart_goes_on_with_the_open_drain_and_another_boot_ends_it() {
     next.until_draining_after_pause();
     let run = next.core.drain.run_id;
     next.done(run);
-    assert_eq!(next.core.history.kept().drains.len(), 1);
+    assert_eq!(next.core.history.kept.drains.len(), 1);
     let taken = ["taken", "api-reached", "cordoned", "attempt", "attempt-failed"];
     let again = ["restarted", "api-reached", "cordoned", "attempt", "complete"];
     assert_eq!(steps(newest(&next)), [taken, again].concat());
@@ -201,8 +199,8 @@ fn o8_a_restart_goes_on_with_the_open_drain_and_another_boot_ends_it() {
     // What is over is not touched by a boot, what is not is over by it.
     let after = restarted(&next, "b2");
     assert_eq!(
-        (after.core.history.kept().clone(), order(&after).contains(&"history")),
-        (next.core.history.kept().clone(), false)
+        (after.core.history.kept.clone(), order(&after).contains(&"history")),
+        (next.core.history.kept.clone(), false)
     );
     let after = restarted(&bench, "b2");
     let record = newest(&after);
@@ -242,10 +240,9 @@ fn a_restart_in_mid_drain_forgets_no_eviction_and_no_pod_that_has_gone() {
 #[test]
 fn the_end_is_kept_when_the_agent_dies_between_journal_and_history() {
     let (mut bench, run) = Bench::draining(US);
-    let open = bench.core.history.kept().clone();
+    let open = bench.core.history.kept.clone();
     bench.done(run);
-    let (core, _) = Zedkube::new(alone(), Some(bench.core.journal()), "b1".into(), bench.now, booted_at());
-    let mut next = Bench { core, now: bench.now, last: Vec::new(), statuses: Vec::new() };
+    let mut next = Bench::at(bench.now, alone(), Some(bench.core.journal()));
     next.core.recall(next.now, Some(open));
     next.ask(&request(US, 1));
     next.join();
@@ -263,10 +260,10 @@ fn ten_drains_are_kept_newest_first_and_an_uncordon_is_told_of_the_last() {
         let run = bench.until_draining();
         bench.done(run);
     }
-    let kept: Vec<_> = bench.core.history.kept().drains.iter().map(DrainRecord::id).collect();
+    let kept: Vec<_> = bench.core.history.kept.drains.iter().map(DrainRecord::id).collect();
     assert_eq!(kept, (3..=12).rev().map(|nth| request(US, nth).id()).collect::<Vec<_>>());
     bench.look(super::NodeLook::Open);
-    let drains = &bench.core.history.kept().drains;
+    let drains = &bench.core.history.kept.drains;
     assert_eq!(drains[1].steps.last().unwrap().step, StepWord::Void);
     // Who still waits gets a new drain, which is another one.
     assert_eq!((drains[0].id(), drains[0].is_open()), (drains[1].id(), true));
@@ -306,7 +303,7 @@ fn p9_s6_a_forced_complete_says_who_ordered_it_when_and_what_it_released() {
     bench.until_draining();
     later(&mut bench, 5);
     force(&mut bench, ordered(DrainStatus::Complete, US));
-    let forced = bench.core.history.kept().forced[0].clone();
+    let forced = bench.core.history.kept.forced[0].clone();
     assert_eq!((forced.owner_known, forced.owner_uid, forced.owner.as_str()), (true, 0, "root"));
     assert_eq!((forced.by.as_str(), forced.reason.as_str()), ("field", "server is lost"));
     assert!(
@@ -335,11 +332,11 @@ fn p9_s6_a_forced_complete_says_who_ordered_it_when_and_what_it_released() {
     next.ask(&request(US, 1));
     force(&mut next, ordered(DrainStatus::Complete, US));
     next.join();
-    assert_eq!(next.core.history.kept().forced, std::slice::from_ref(&forced));
+    assert_eq!(next.core.history.kept.forced, std::slice::from_ref(&forced));
     later(&mut next, 7);
     next.hear(Event::ForceBy(None));
     next.hear(Event::Force(Force::Absent));
-    let kept = &next.core.history.kept().forced;
+    let kept = &next.core.history.kept.forced;
     assert_eq!((kept.len(), kept[0].effect.clone()), (1, forced.effect));
     assert!(!kept[0].gone_at.is_zero());
 }
@@ -349,7 +346,7 @@ fn p9_each_other_force_file_is_kept_with_its_effect() {
     let (mut bench, run) = Bench::draining(US);
     let mut effect = |order: Force| {
         force(&mut bench, order);
-        bench.core.history.kept().forced[0].effect.clone()
+        bench.core.history.kept.forced[0].effect.clone()
     };
     assert_eq!(
         effect(ordered(DrainStatus::Complete, Requester::Update)),
@@ -362,17 +359,17 @@ fn p9_each_other_force_file_is_kept_with_its_effect() {
     force(&mut bench, Force::Absent);
     bench.done(run);
     force(&mut bench, ordered(DrainStatus::Complete, US));
-    let kept = &bench.core.history.kept().forced;
+    let kept = &bench.core.history.kept.forced;
     // Complete already: from here on its turn and the node are not asked for any more.
     assert_eq!(kept[0].released_at, request(US, 1).requested_at);
     force(&mut bench, Force::Absent);
     force(&mut bench, ordered(DrainStatus::Complete, US));
-    let kept = &bench.core.history.kept().forced;
+    let kept = &bench.core.history.kept.forced;
     assert_eq!(kept[0].effect, "released nothing: that request was answered already");
     assert!(kept[0].gone_at.is_zero());
     assert!(kept[1..].iter().all(|it| !it.gone_at.is_zero()), "{kept:?}");
     force(&mut bench, ordered(DrainStatus::NotSupported, Requester::None));
-    let kept = &bench.core.history.kept().forced;
+    let kept = &bench.core.history.kept.forced;
     assert_eq!(
         (kept.len(), kept[0].effect.as_str()),
         (6, "drains are skipped while the file exists, as on a node in no cluster")
@@ -381,5 +378,5 @@ fn p9_each_other_force_file_is_kept_with_its_effect() {
     let mut bench = Bench::idle();
     force(&mut bench, ordered(DrainStatus::Complete, US));
     bench.ask(&request(US, 3));
-    assert_eq!(bench.core.history.kept().forced[0].released_at, request(US, 3).requested_at);
+    assert_eq!(bench.core.history.kept.forced[0].released_at, request(US, 3).requested_at);
 }

@@ -13,7 +13,7 @@ use topics::{
     CordonOwner, DrainJournal, DrainMarks, DrainStatus, NodeDrainRequest, PodCounts, Requester, RunningLimit,
 };
 
-use super::bench::{Bench, T0, alone, failed, request};
+use super::bench::{Bench, T0, alone, at_once, failed, request};
 use super::{Effect, Event, NodeLook};
 use crate::limits::Limits;
 
@@ -34,15 +34,13 @@ fn begun(bench: &Bench) -> Option<(u32, Duration, DrainMarks)> {
 
 fn awaits(bench: &Bench) -> bool {
     let run = bench.core.drain.run_id;
-    bench.last.iter().any(|it| matches!(it, Effect::Await(of, _) if *of == run))
+    bench.has(|it| matches!(it, Effect::Await(of, _) if *of == run))
 }
 
 /// Restarted at that time of the same boot, with this request made, up to the cordon.
 fn restarted(journal: DrainJournal, now: Mono, standing: &NodeDrainRequest) -> Bench {
     let limits = Limits { progress_gap_ms: 0, ..alone() };
-    let mut bench = Bench::at(now, limits, Some(journal));
-    bench.ask(standing);
-    bench.join();
+    let mut bench = Bench::again(now, limits, journal, std::slice::from_ref(standing));
     bench.cordon();
     bench
 }
@@ -148,9 +146,7 @@ fn an_api_that_is_away_when_zedkube_restarts_in_mid_drain_is_waited_for_and_neve
     let (mut bench, reboot) = retrying();
     bench.wait();
     let limits = Limits { progress_gap_ms: 0, marks_gap_ms: 0, ..alone() };
-    let mut bench = Bench::at(bench.now, limits, Some(bench.core.journal()));
-    bench.ask(&reboot);
-    bench.join();
+    let mut bench = Bench::again(bench.now, limits, bench.core.journal(), &[reboot]);
     let run = bench.run();
     for _ in 0..200 {
         bench.hear(Event::Probed(run, Err("connection refused".into())));
@@ -241,7 +237,7 @@ fn t13_after_the_last_failure_a_change_begins_a_drain_for_the_same_request_at_on
         let from = bench.now;
         assert_eq!(bench.core.progress().answers[0].id(), reboot.id());
         assert!(!bench.core.progress().answers[0].status.is_final());
-        while !bench.last.iter().any(|it| matches!(it, Effect::Probe(_))) {
+        while !bench.has(|it| matches!(it, Effect::Probe(_))) {
             bench.wait();
         }
         assert_eq!(bench.now.since(from), Duration::from_secs(pause));
@@ -253,15 +249,18 @@ fn t13_after_the_last_failure_a_change_begins_a_drain_for_the_same_request_at_on
 const LIMIT: u64 = 600;
 
 fn limits() -> Limits {
-    Limits { drain_limit_ms: LIMIT * 1000, progress_gap_ms: 0, marks_gap_ms: 0, drain_gap_ms: 0, ..alone() }
+    Limits { drain_limit_ms: LIMIT * 1000, ..at_once() }
+}
+
+fn asked_with(limits: Limits) -> Bench {
+    let mut bench = Bench::idle_with(limits);
+    bench.ask(&request(US, 1));
+    bench
 }
 
 /// A drain whose first attempt began at `T0`.
 fn begun_with() -> Bench {
-    let mut bench = Bench::at(T0, limits(), None);
-    bench.join();
-    bench.look(NodeLook::Open);
-    bench.ask(&request(US, 1));
+    let mut bench = asked_with(limits());
     bench.until_draining();
     bench
 }
@@ -344,9 +343,7 @@ fn d15_the_limit_of_a_drain_goes_on_after_a_restart_and_not_in_another_boot() {
         }
         let journal = DrainJournal { boot_id: boot.into(), ..bench.core.journal() };
         assert_eq!(journal.marks.drain_ms, 100_000, "T0 is 100 s after the boot");
-        let mut bench = Bench::at(at(200), limits(), Some(journal));
-        bench.ask(&request(US, 1));
-        bench.join();
+        let mut bench = Bench::again(at(200), limits(), journal, &[request(US, 1)]);
         bench.cordon();
         pass_to(&mut bench, at(LIMIT - 1));
         assert_eq!(bench.status().0, 5, "{paused} {boot}");
@@ -365,9 +362,7 @@ fn d15_a_drain_that_cannot_be_continued_after_a_restart_is_over_its_limit_too() 
     let mut bench = begun_with();
     held(&mut bench);
     let journal = bench.core.journal();
-    let mut bench = Bench::at(at(LIMIT - 10), limits(), Some(journal));
-    bench.ask(&request(US, 1));
-    bench.join();
+    let mut bench = Bench::again(at(LIMIT - 10), limits(), journal, &[request(US, 1)]);
     let run = bench.run();
     bench.hear(Event::Probed(run, Err("connection refused".into())));
     pass_to(&mut bench, at(LIMIT));
@@ -386,10 +381,7 @@ fn d15_a_drain_that_is_proved_is_done_whatever_its_limit() {
 
 #[test]
 fn d15_no_limit_of_a_drain_runs_while_it_waits_to_begin_nor_without_one_set() {
-    let mut bench = Bench::at(T0, limits(), None);
-    bench.join();
-    bench.look(NodeLook::Open);
-    bench.ask(&request(US, 1));
+    let mut bench = asked_with(limits());
     assert_eq!(bench.core.progress().limits, []);
     let run = bench.run();
     bench.hear(Event::Probed(run, Ok(())));
@@ -425,10 +417,7 @@ fn k12_limits_of_volumes_and_last_copies_are_shown_while_they_run_and_are_the_de
         [(VolumeAction::GiveUp, 30), (VolumeAction::GoOn, 24 * 3600), (VolumeAction::Wait, 24 * 3600)]
     {
         let own = Limits { last_copy_limit_ms: 30_000, last_copy_then: then, drain_limit_ms: 0, ..limits() };
-        let mut bench = Bench::at(T0, own, None);
-        bench.join();
-        bench.look(NodeLook::Open);
-        bench.ask(&request(US, 1));
+        let mut bench = asked_with(own);
         bench.until_draining();
         let run = bench.core.drain.run_id;
         let marks = DrainMarks {
@@ -458,9 +447,7 @@ fn d15_a_drain_that_was_proved_and_held_does_not_fail_on_its_limit_after_a_resta
     bench.done(bench.core.drain.run_id);
     let journal = bench.core.journal();
     assert_eq!((journal.status.is_under_way(), journal.marks.drain_ms), (true, 0));
-    let mut bench = Bench::at(at(LIMIT + 50), limits(), Some(journal));
-    bench.ask(&request(US, 1));
-    bench.join();
+    let mut bench = Bench::again(at(LIMIT + 50), limits(), journal, &[request(US, 1)]);
     pass_to(&mut bench, at(LIMIT + 51));
     assert_ne!(bench.status().0, 8);
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use kubenodeop::Progress;
-use topics::{DrainPhase, DrainStatus, NodeDrainStatus, Requester};
+use topics::{DrainPhase, DrainStatus, Requester};
 
 use super::bench::{Bench, request};
 use super::{Effect, Event, Force, Membership, NodeLook};
@@ -17,9 +17,7 @@ fn d_k3_a_second_requester_joins_the_one_drain_and_each_gets_its_answer() {
     bench.ask(&reboot);
     let run = bench.until_draining();
     bench.ask(&update);
-    assert!(
-        !bench.last.iter().any(|it| matches!(it, Effect::Probe(_) | Effect::Cordon(..) | Effect::Drain(..)))
-    );
+    assert!(!bench.has(|it| matches!(it, Effect::Probe(_) | Effect::Cordon(..) | Effect::Drain(..))));
     bench.done(run);
     let answered = |effects: &[Effect]| {
         effects.iter().any(|it| {
@@ -48,16 +46,8 @@ fn d_k5_a_config_change_that_keeps_membership_leaves_the_drain_alone() {
 fn d_k29_a_node_that_cannot_be_looked_at_is_looked_at_again() {
     let mut bench = Bench::with(None);
     bench.join();
-    let nth = |bench: &Bench| {
-        bench
-            .last
-            .iter()
-            .find_map(|it| if let Effect::Look { nth, .. } = it { Some(*nth) } else { None })
-            .unwrap()
-    };
     for _ in 0..3 {
-        let nth = nth(&bench);
-        bench.hear(Event::Looked(nth, Err("500".into())));
+        bench.hear(Event::Looked(bench.nth(), Err("500".into())));
         bench.wait();
     }
     assert!(bench.gives_back());
@@ -75,37 +65,12 @@ fn d_k9_a_drain_that_starts_ends_the_look_that_would_give_its_cordon_back() {
 }
 
 #[test]
-fn d_k2_an_api_that_stays_away_is_skipped_after_its_time_with_a_reason() {
-    let mut bench = Bench::asked(Requester::DeviceOp);
-    let run = bench.run();
-    let mut waited = Duration::ZERO;
-    while bench.status() != (9, 2) {
-        bench.hear(Event::Probed(run, Err("connection refused".into())));
-        if bench.status() != (9, 2) {
-            waited += bench.wait();
-        }
-    }
-    assert_eq!(waited, Duration::from_secs(300));
-    let shown = |it: &Effect| matches!(it, Effect::Progress(it) if it.skip.contains("connection refused"));
-    assert!(bench.last.iter().any(shown));
-}
-
-#[test]
 fn j6_the_drain_of_a_node_maintenance_alone_is_never_skipped_and_a_reboot_beside_it_is() {
     let mut bench = Bench::asked(Requester::NodeMaintenance);
-    let away = |bench: &mut Bench, secs: u64| {
-        let end = bench.now + Duration::from_secs(secs);
-        while bench.now < end && bench.status().0 != 9 {
-            bench.hear(Event::Probed(bench.core.drain.run_id, Err("connection refused".into())));
-            if bench.status().0 != 9 {
-                bench.wait();
-            }
-        }
-    };
-    away(&mut bench, 3_600);
+    bench.away(Duration::from_hours(1));
     assert_eq!(bench.status().0, 4);
     bench.ask(&request(Requester::DeviceOp, 2));
-    away(&mut bench, 600);
+    bench.away(Duration::from_mins(10));
     assert_eq!(bench.status().0, 9);
 }
 
@@ -131,8 +96,7 @@ fn leaving_the_cluster_ends_a_drain() {
 fn any_other_forced_status_is_shown_while_the_file_stays() {
     for number in 2..=8 {
         let mut bench = Bench::idle();
-        let order = NodeDrainStatus { status: number.into(), requested_by: Requester::DeviceOp };
-        bench.hear(Event::Force(Force::Order(order)));
+        bench.force(number.into(), Requester::DeviceOp);
         assert_eq!(bench.status(), (number, 2));
         bench.hear(Event::Force(Force::Absent));
         assert_eq!(bench.status(), (2, 1));
@@ -169,8 +133,7 @@ fn our_own_uncordon_after_a_failure_does_not_take_a_forced_complete_back() {
         if !late {
             bench.look(NodeLook::Open);
         }
-        let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
-        bench.hear(Event::Force(Force::Order(order)));
+        bench.force(DrainStatus::Complete, Requester::DeviceOp);
         assert_eq!(bench.status(), (9, 2));
         if late {
             bench.last = asked;

@@ -104,7 +104,7 @@ fn full() -> Bench {
 #[test]
 fn o8_all_persistent_topics_stay_under_64_kib_when_everything_is_as_long_as_it_can_be() {
     let bench = full();
-    let kept = &bench.core.history.kept();
+    let kept = &bench.core.history.kept;
     assert_eq!((kept.drains.len(), kept.forced.len()), (10, 8));
     assert!(
         kept.drains.iter().all(|it| it.steps.len() == 16 && it.steps_left_out > 0 && it.blockers.len() == 2)

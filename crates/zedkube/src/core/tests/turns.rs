@@ -14,12 +14,12 @@ use outage::turn::record::{Op, Phase};
 use outage::turn::rule::TurnRule;
 use step::Core as _;
 use topics::{
-    CordonOwner, DrainPhase, DrainStatus, K3S_RESTART, NodeDrainRequest, NodeDrainStatus, OutageAnswer,
+    CordonOwner, DrainJournal, DrainPhase, DrainStatus, K3S_RESTART, NodeDrainRequest, OutageAnswer,
     OutageKind, OutageQuestion, OutageRole, OutageVerdict, Requester, SkipKind,
 };
 
 use super::bench::{Bench, T0, gate, request};
-use super::{CordonTurn, Effect, Event, Force, NodeLook};
+use super::{CordonTurn, Effect, Event, NodeLook};
 use crate::limits::Limits;
 
 mod away;
@@ -33,10 +33,7 @@ fn limits() -> Limits {
 }
 
 fn idle() -> Bench {
-    let mut bench = Bench::at(T0, limits(), None);
-    bench.join();
-    bench.look(NodeLook::Open);
-    bench
+    Bench::idle_with(limits())
 }
 
 /// The same, and a reboot asks for its drain.
@@ -65,12 +62,8 @@ fn lost() -> Event {
     Event::Turn(Box::new(TurnState::Lost { why: "an operator released it".into() }))
 }
 
-fn has(bench: &Bench, is: impl Fn(&Effect) -> bool) -> bool {
-    bench.last.iter().any(is)
-}
-
 fn asked(bench: &Bench, ask: &Ask) -> bool {
-    has(bench, |it| matches!(it, Effect::Turn(asked) if asked == ask))
+    bench.has(|it| matches!(it, Effect::Turn(asked) if asked == ask))
 }
 
 fn clean(bench: &mut Bench) {
@@ -85,7 +78,7 @@ fn draining() -> (Bench, super::RunId) {
     let run = bench.run();
     bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
     bench.hear(Event::TurnConfirmed(Ok(())));
-    assert!(has(&bench, |it| matches!(it, Effect::Drain(..))));
+    assert!(bench.has(|it| matches!(it, Effect::Drain(..))));
     (bench, run)
 }
 
@@ -103,7 +96,7 @@ fn u12_a_node_that_waits_is_not_cordoned_and_says_for_whom_since_when_and_what_t
     assert!(asked(&bench, &Ask::Want(Some(reboot))));
     clean(&mut bench);
     bench.hear(waits(TurnRule::Holder));
-    assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..) | Effect::Probe(_))));
+    assert!(!bench.has(|it| matches!(it, Effect::Cordon(..) | Effect::Probe(_))));
     let progress = bench.core.progress();
     assert_eq!((progress.phase, progress.status), (DrainPhase::WaitingForTurn, DrainStatus::Requested));
     assert!(progress.reason.contains("node n2 holds a turn"), "{}", progress.reason);
@@ -114,7 +107,7 @@ fn u12_a_node_that_waits_is_not_cordoned_and_says_for_whom_since_when_and_what_t
 
     bench.hear(held(7));
     let grant = CordonTurn { fence: 7, lease_uid: "lease".into() };
-    assert!(has(&bench, |it| matches!(it, Effect::Cordon(_, _, held) if *held == grant)));
+    assert!(bench.has(|it| matches!(it, Effect::Cordon(_, _, held) if *held == grant)));
     assert_eq!(bench.core.progress().turn.fence, 7);
 }
 
@@ -125,25 +118,25 @@ fn u1_after_the_cordon_and_before_the_first_eviction_the_turn_is_looked_at_once_
     let run = bench.run();
     bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
     assert!(asked(&bench, &Ask::Confirm));
-    assert!(!has(&bench, |it| matches!(it, Effect::Drain(..))));
+    assert!(!bench.has(|it| matches!(it, Effect::Drain(..))));
     // Not known is not enough, and is asked again.
     bench.hear(Event::TurnConfirmed(Err(Unconfirmed::Unknown("no answer".into()))));
-    assert!(!has(&bench, |it| matches!(it, Effect::Drain(..))));
+    assert!(!bench.has(|it| matches!(it, Effect::Drain(..))));
     bench.wait();
     assert!(asked(&bench, &Ask::Confirm));
     // An answer that never comes is asked for again, too.
     bench.wait();
     assert!(asked(&bench, &Ask::Confirm));
     bench.hear(Event::TurnConfirmed(Ok(())));
-    assert!(has(&bench, |it| matches!(it, Effect::Drain(..))));
+    assert!(bench.has(|it| matches!(it, Effect::Drain(..))));
 }
 
 #[test]
 fn u1_a_turn_that_is_lost_in_the_middle_ends_the_drain_and_the_cordon_and_starts_over() {
     let (mut bench, _) = draining();
     bench.hear(lost());
-    assert!(has(&bench, |it| matches!(it, Effect::Cancel)) && bench.gives_back());
-    assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
+    assert!(bench.has(|it| matches!(it, Effect::Cancel)) && bench.gives_back());
+    assert!(!bench.has(|it| matches!(it, Effect::Cordon(..))));
     assert!(!asked(&bench, &Ask::Retry("an operator released it".into())), "the cordon is still there");
     bench.look(NodeLook::Open);
     assert!(asked(&bench, &Ask::Retry("an operator released it".into())));
@@ -151,7 +144,7 @@ fn u1_a_turn_that_is_lost_in_the_middle_ends_the_drain_and_the_cordon_and_starts
     bench.hear(waits(TurnRule::Retry));
     assert_eq!(bench.core.progress().phase, DrainPhase::WaitingForTurn);
     bench.hear(held(9));
-    assert!(has(&bench, |it| matches!(it, Effect::Cordon(_, _, grant) if grant.fence == 9)));
+    assert!(bench.has(|it| matches!(it, Effect::Cordon(_, _, grant) if grant.fence == 9)));
 }
 
 #[test]
@@ -191,10 +184,8 @@ fn u10_after_the_boot_the_gate_counts_as_open_only_without_our_cordon() {
 fn r7_a_restart_keeps_the_cordon_until_the_turn_is_known_to_be_somebody_elses() {
     for refused in [false, true] {
         let (bench, _) = draining();
-        let journal = bench.core.journal();
-        let mut bench = Bench::at(bench.now, limits(), Some(journal));
-        bench.ask(&request(Requester::DeviceOp, 1));
-        bench.join();
+        let asked = [request(Requester::DeviceOp, 1)];
+        let mut bench = Bench::again(bench.now, limits(), bench.core.journal(), &asked);
         assert!(!bench.gives_back(), "{:?}", bench.last);
         bench.hear(waits(TurnRule::Reading));
         assert!(!bench.gives_back());
@@ -203,7 +194,7 @@ fn r7_a_restart_keeps_the_cordon_until_the_turn_is_known_to_be_somebody_elses() 
             assert!(bench.gives_back());
         } else {
             bench.hear(held(7));
-            assert!(has(&bench, |it| matches!(it, Effect::Cordon(_, _, grant) if grant.fence == 7)));
+            assert!(bench.has(|it| matches!(it, Effect::Cordon(_, _, grant) if grant.fence == 7)));
             assert!(!bench.gives_back());
         }
     }
@@ -214,9 +205,9 @@ fn u1_a_drain_does_not_continue_while_the_turn_is_waited_for_however_it_was_lost
     // The object of our node is another one: its keeper begins again.
     let (mut bench, _) = draining();
     bench.hear(waits(TurnRule::Reading));
-    assert!(!has(&bench, |it| matches!(it, Effect::Cancel)), "nothing is known yet");
+    assert!(!bench.has(|it| matches!(it, Effect::Cancel)), "nothing is known yet");
     bench.hear(waits(TurnRule::Holder));
-    assert!(has(&bench, |it| matches!(it, Effect::Cancel)) && bench.gives_back());
+    assert!(bench.has(|it| matches!(it, Effect::Cancel)) && bench.gives_back());
     let mut bench = complete();
     bench.hear(waits(TurnRule::Holder));
     assert_ne!(bench.status().0, 9);
@@ -344,8 +335,7 @@ fn what_needs_no_turn_is_answered_at_once() {
     let mut forced = complete();
     ask(&mut forced, 5, OutageKind::LastLook);
     forced.hear(Event::LookedLast(5, Err(Unconfirmed::NoMargin("two voters".into()))));
-    let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
-    forced.hear(Event::Force(Force::Order(order)));
+    forced.force(DrainStatus::Complete, Requester::DeviceOp);
     assert_eq!(verdict(&forced), OutageVerdict::Go);
     assert_eq!(
         forced.core.progress().answers[0].skip_kind,
@@ -357,10 +347,10 @@ fn what_needs_no_turn_is_answered_at_once() {
     skipped.ask(&request(Requester::DeviceOp, 1));
     skipped.hear(waits(TurnRule::Api));
     while skipped.status().0 != 9 {
-        if has(&skipped, |it| matches!(it, Effect::Probe(_))) {
+        if skipped.has(|it| matches!(it, Effect::Probe(_))) {
             let run = skipped.run();
             skipped.hear(Event::Probed(run, Err("no route to host".into())));
-        } else if has(&skipped, |it| matches!(it, Effect::Margin { .. })) {
+        } else if skipped.has(|it| matches!(it, Effect::Margin { .. })) {
             let run = skipped.run();
             skipped.hear(Event::Spared(run, Ok("no etcd here".into())));
         } else {
@@ -370,9 +360,7 @@ fn what_needs_no_turn_is_answered_at_once() {
     ask(&mut skipped, 5, OutageKind::LastLook);
     assert_eq!(verdict(&skipped), OutageVerdict::Go);
 
-    let mut without = Bench::at(T0, super::bench::alone(), None);
-    without.join();
-    without.look(NodeLook::Open);
+    let mut without = Bench::idle_with(super::bench::alone());
     ask(&mut without, 5, OutageKind::Turn);
     let said = answer(&without).unwrap();
     assert_eq!((said.verdict, said.role), (OutageVerdict::Go, OutageRole::None));
@@ -487,7 +475,7 @@ fn wanted_after_restart(bench: &Bench, requests: &[&NodeDrainRequest]) -> Vec<Op
     }
     again.join();
     all.push(wanted(&again).cloned());
-    if again.last.iter().any(|it| matches!(it, Effect::Look { .. })) {
+    if again.has(|it| matches!(it, Effect::Look { .. })) {
         again.look(NodeLook::Open);
         all.push(wanted(&again).cloned());
     }
@@ -503,16 +491,16 @@ fn u1_before_a_cordon_is_tried_again_the_turn_is_looked_at_once_more() {
     for _ in 0..2 {
         bench.wait();
         assert!(asked(&bench, &Ask::Confirm));
-        assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
+        assert!(!bench.has(|it| matches!(it, Effect::Cordon(..))));
         bench.hear(Event::TurnConfirmed(Err(Unconfirmed::Unknown("no answer".into()))));
-        assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
+        assert!(!bench.has(|it| matches!(it, Effect::Cordon(..))));
     }
     bench.hear(Event::TurnConfirmed(Ok(())));
-    assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))));
+    assert!(bench.has(|it| matches!(it, Effect::Cordon(..))));
     bench.hear(Event::Cordoned(run, Err("no answer".into())));
     bench.hear(lost());
     assert!(bench.gives_back(), "the cordon may have come through");
-    assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
+    assert!(!bench.has(|it| matches!(it, Effect::Cordon(..))));
 }
 
 #[test]
@@ -523,9 +511,9 @@ fn a_cordon_that_failed_is_not_tried_again_without_the_turn_and_is_with_it() {
     bench.hear(Event::Cordoned(run, Err("409".into())));
     bench.hear(waits(TurnRule::Reading));
     bench.wait();
-    assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
+    assert!(!bench.has(|it| matches!(it, Effect::Cordon(..))));
     bench.hear(held(8));
-    assert!(has(&bench, |it| matches!(it, Effect::Cordon(_, _, grant) if grant.fence == 8)));
+    assert!(bench.has(|it| matches!(it, Effect::Cordon(_, _, grant) if grant.fence == 8)));
 }
 
 #[test]
@@ -538,7 +526,7 @@ fn an_api_that_answers_and_never_about_the_turn_is_waited_for_and_fails_nothing(
         while bench.now.since(begun) < Duration::from_hours(1) {
             assert_eq!(bench.status(), (4, 2), "as while it does not answer at all");
             assert_eq!(bench.said("drain-cordon-failure"), 0, "nothing was to be cordoned yet");
-            if has(&bench, |it| matches!(it, Effect::Probe(_))) {
+            if bench.has(|it| matches!(it, Effect::Probe(_))) {
                 let run = bench.run();
                 bench.hear(Event::Probed(run, Ok(())));
                 let reason = bench.core.progress().reason;
@@ -553,7 +541,7 @@ fn an_api_that_answers_and_never_about_the_turn_is_waited_for_and_fails_nothing(
         let run = bench.run();
         bench.hear(Event::Probed(run, Ok(())));
         bench.hear(held(7));
-        assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))), "at once");
+        assert!(bench.has(|it| matches!(it, Effect::Cordon(..))), "at once");
     }
 }
 
@@ -578,26 +566,23 @@ fn t5_a_node_that_waits_for_its_turn_follows_the_cordon_and_the_taints_of_its_ow
     }
     let taints = vec!["node.kubernetes.io/unreachable:NoExecute".to_owned()];
     bench.hear(Event::Tainted(taints));
-    assert!(has(&bench, |it| *it == Effect::Gate(true)));
+    assert!(bench.has(|it| *it == Effect::Gate(true)));
     bench.hear(Event::Gate(Box::new(gate(None, T0))));
-    assert!(has(&bench, |it| *it == Effect::Taints(true)));
+    assert!(bench.has(|it| *it == Effect::Taints(true)));
     // In its turn the drain looks after its node.
     bench.hear(held(7));
-    assert!(has(&bench, |it| *it == Effect::Taints(false)));
+    assert!(bench.has(|it| *it == Effect::Taints(false)));
 }
 
 /// Its request is there before the node was looked at once, as after a power cut.
 fn back() -> Bench {
-    let mut bench = Bench::at(T0, limits(), None);
-    bench.ask(&request(Requester::DeviceOp, 1));
-    bench.join();
-    bench
+    Bench::again(T0, limits(), DrainJournal::default(), &[request(Requester::DeviceOp, 1)])
 }
 
 #[test]
 fn u12_a_cordon_of_an_earlier_boot_is_looked_for_and_removed_before_a_turn_is_waited_for() {
     let mut bench = back();
-    assert!(bench.gives_back() && !has(&bench, |it| matches!(it, Effect::Turn(_))), "{:?}", bench.last);
+    assert!(bench.gives_back() && !bench.has(|it| matches!(it, Effect::Turn(_))), "{:?}", bench.last);
     bench.look(NodeLook::NotReady);
     assert!(asked(&bench, &Ask::Gate(false)));
     bench.hear(waits(TurnRule::Order));
@@ -618,7 +603,6 @@ fn u1_a_look_that_removes_a_cordon_is_over_before_the_next_cordon() {
     bench.hear(Event::Gate(Box::new(gate(None, T0))));
     assert!(bench.gives_back());
     bench.hear(held(7));
-    let first = |is: fn(&Effect) -> bool| bench.last.iter().position(is).expect("it is there");
-    assert!(first(|it| *it == Effect::Cancel) < first(|it| matches!(it, Effect::Cordon(..))));
-    assert!(!has(&bench, |it| matches!(it, Effect::Look { .. })));
+    assert!(bench.cancels_first());
+    assert!(!bench.has(|it| matches!(it, Effect::Look { .. })));
 }

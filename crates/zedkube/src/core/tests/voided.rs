@@ -8,7 +8,7 @@ use kubenodeop::Progress;
 use step::Core as _;
 use topics::{CordonOwner, DrainMarks, DrainStatus, Requester};
 
-use super::bench::{Bench, T0, done_with, request};
+use super::bench::{Bench, T0, at_once, done_with, request};
 use super::{Effect, Event, NodeLook, RemainingPod};
 
 pub(super) fn pod(name: &str) -> RemainingPod {
@@ -23,12 +23,8 @@ fn complete_for(by: Requester) -> Bench {
     bench
 }
 
-fn asks(bench: &Bench, is: fn(&Effect) -> bool) -> bool {
-    bench.last.iter().any(is)
-}
-
 fn looks(bench: &Bench) -> bool {
-    asks(bench, |it| matches!(it, Effect::Look { uncordon: false, .. }))
+    bench.has(|it| matches!(it, Effect::Look { uncordon: false, .. }))
 }
 
 #[test]
@@ -61,23 +57,14 @@ fn whoever_has_cordoned_the_drained_node_before_is_told_how_to_end_that_by_its_n
 
 #[test]
 fn d9_p8_a_pod_that_the_drain_counted_as_gone_voids_complete_only_when_a_container_of_it_is_shown() {
-    let (mut bench, run) = Bench::draining(Requester::DeviceOp);
-    let why = "no container of it runs, by the container runtime";
-    let gone = format!("shop/old-0: {why}");
-    bench.hear(Event::Drained(run, Ok(done_with(vec![gone]))));
-    let unknown = |name: &str| RemainingPod { unknown: true, ..pod(name) };
-    bench.look(NodeLook::HasPods(CordonOwner::Ours, vec![unknown("old-0")]));
-    assert_eq!(bench.status().0, 9);
-    bench.wait();
-    bench.look(NodeLook::HasPods(CordonOwner::Ours, vec![unknown("old-01")]));
-    assert_ne!(bench.status().0, 9);
-
-    let (mut bench, run) = Bench::draining(Requester::DeviceOp);
-    let why = "no container of it runs, by the container runtime";
-    let gone = format!("shop/old-0: {why}");
-    bench.hear(Event::Drained(run, Ok(done_with(vec![gone]))));
-    bench.look(NodeLook::HasPods(CordonOwner::Ours, vec![pod("old-0")]));
-    assert_ne!(bench.status().0, 9, "it is not unknown");
+    for (name, unknown, complete) in [("old-0", true, true), ("old-01", true, false), ("old-0", false, false)]
+    {
+        let (mut bench, run) = Bench::draining(Requester::DeviceOp);
+        let gone = "shop/old-0: no container of it runs, by the container runtime".to_owned();
+        bench.hear(Event::Drained(run, Ok(done_with(vec![gone]))));
+        bench.look(NodeLook::HasPods(CordonOwner::Ours, vec![RemainingPod { unknown, ..pod(name) }]));
+        assert_eq!(bench.status().0 == 9, complete, "{name} {unknown}");
+    }
 }
 
 #[test]
@@ -108,25 +95,24 @@ fn p8_what_a_rule_lets_pass_does_not_void_complete_by_name_or_as_one_more_of_its
 #[test]
 fn p8_what_happens_on_the_drained_node_is_looked_at_at_once_and_not_in_a_circle() {
     let mut bench = complete_for(Requester::Operator);
-    assert!(!asks(&bench, |it| *it == Effect::Guard));
+    assert!(!bench.has(|it| *it == Effect::Guard));
     bench.look(NodeLook::Ours);
-    assert!(asks(&bench, |it| *it == Effect::Guard));
+    assert!(bench.has(|it| *it == Effect::Guard));
     bench.hear(Event::NodeActivity("pod shop/web-1 has come".into()));
     assert!(looks(&bench));
     bench.look(NodeLook::Ours);
-    assert!(!asks(&bench, |it| *it == Effect::Guard));
+    assert!(!bench.has(|it| *it == Effect::Guard));
     assert_eq!(bench.wait(), Duration::from_secs(30));
     bench.look(NodeLook::Ours);
-    assert!(asks(&bench, |it| *it == Effect::Guard));
+    assert!(bench.has(|it| *it == Effect::Guard));
     // A look that is under way may have read before it happened: another one follows.
     bench.wait();
-    let look = |it: &Effect| if let Effect::Look { nth, .. } = it { Some(*nth) } else { None };
-    let nth = bench.last.iter().find_map(look).unwrap();
+    let nth = bench.nth();
     bench.hear(Event::NodeActivity("the cordon is another one".into()));
     bench.hear(Event::Looked(nth, Ok(NodeLook::Ours)));
     assert!(looks(&bench));
     bench.look(NodeLook::Open);
-    assert!(asks(&bench, |it| *it == Effect::Cancel));
+    assert!(bench.has(|it| *it == Effect::Cancel));
     bench.run();
 }
 
@@ -170,12 +156,11 @@ fn p8_a_person_keeps_the_node_when_the_answer_of_an_operation_becomes_too_old() 
 #[test]
 fn p8_pods_that_stay_after_a_skip_void_nothing() {
     let mut bench = Bench::asked(Requester::DeviceOp);
-    bench.skip();
+    bench.away(Duration::from_hours(1));
     assert_eq!(bench.status(), (9, 2));
     assert!(!looks(&bench));
-    let mut again = Bench::with(Some(bench.core.journal()));
-    again.ask(&request(Requester::DeviceOp, 1));
-    again.join();
+    let asked = [request(Requester::DeviceOp, 1)];
+    let mut again = Bench::again(T0, at_once(), bench.core.journal(), &asked);
     again.look(NodeLook::HasPods(CordonOwner::Ours, vec![pod("web-1")]));
     assert_eq!(again.status(), (9, 2));
 }

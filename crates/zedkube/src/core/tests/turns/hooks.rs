@@ -11,7 +11,7 @@ use topics::{CordonOwner, DrainPhase, Requester, StepWord};
 
 use super::super::bench::gate;
 use super::super::{Effect, Event, NodeLook, RunId};
-use super::{Bench, T0, asked, clean, complete, draining, has, held, limits, lost, requested};
+use super::{Bench, T0, asked, clean, complete, draining, held, limits, lost, requested};
 use crate::core::tests::bench::request;
 
 /// The cordon is asked for, and a hook is called instead.
@@ -19,7 +19,7 @@ fn hooking() -> (Bench, RunId) {
     let mut bench = requested();
     clean(&mut bench);
     bench.hear(held(7));
-    assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))));
+    assert!(bench.has(|it| matches!(it, Effect::Cordon(..))));
     let run = bench.core.drain.run_id;
     bench.hear(Event::Hooking(run, "hook 10-a is running".into()));
     (bench, run)
@@ -38,16 +38,16 @@ fn u9_after_the_hooks_the_turn_is_looked_at_again_and_then_comes_the_cordon() {
     assert_eq!(step::Core::next_wake(&bench.core), None, "it has a limit of its own");
     bench.hear(Event::Hooked(run, Ok(())));
     assert!(
-        asked(&bench, &Ask::Confirm) && !has(&bench, |it| matches!(it, Effect::Cordon(..))),
+        asked(&bench, &Ask::Confirm) && !bench.has(|it| matches!(it, Effect::Cordon(..))),
         "{:?}",
         bench.last
     );
     bench.hear(Event::TurnConfirmed(Ok(())));
-    assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))));
+    assert!(bench.has(|it| matches!(it, Effect::Cordon(..))));
     // None is left to be called.
     bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
     bench.hear(Event::TurnConfirmed(Ok(())));
-    assert!(has(&bench, |it| matches!(it, Effect::Drain(..))) && !undoes(&bench));
+    assert!(bench.has(|it| matches!(it, Effect::Drain(..))) && !undoes(&bench));
 }
 
 #[test]
@@ -66,14 +66,14 @@ fn u9_hooks_that_fail_are_tried_again_after_the_pause_of_a_drain_and_end_it_like
         assert_eq!(bench.wait(), Duration::from_secs(300));
         assert!(asked(&bench, &Ask::Confirm));
         bench.hear(Event::TurnConfirmed(Ok(())));
-        assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))), "who is to cordon calls them again");
+        assert!(bench.has(|it| matches!(it, Effect::Cordon(..))), "who is to cordon calls them again");
         bench.hear(Event::Hooking(run, "hook 10-a is running".into()));
     }
     bench.hear(Event::Hooked(run, Err("hook 10-a: no backup".into())));
     assert_eq!(bench.status(), (8, 2));
     assert!(bench.core.progress().reason.contains("no backup"), "{}", bench.core.progress().reason);
     assert!(undoes(&bench) && bench.gives_back(), "{:?}", bench.last);
-    let steps = &bench.core.history.kept().drains[0].steps;
+    let steps = &bench.core.history.kept.drains[0].steps;
     // The last one is the end of the drain.
     assert_eq!(steps.iter().filter(|it| it.step == StepWord::HookFailed).count(), 4);
     let end = steps.last().unwrap();

@@ -5,12 +5,12 @@
 use outage::turn::rule::TurnRule;
 use step::Core as _;
 use topics::{
-    DrainPhase, DrainStatus, GoTime, NodeDrainStatus, OperationPause, OutageKind, OutageQuestion,
-    OutageVerdict, PauseScope, Requester, StepWord,
+    DrainPhase, DrainStatus, GoTime, OperationPause, OutageKind, OutageQuestion, OutageVerdict, PauseScope,
+    Requester, StepWord,
 };
 
-use super::super::{ClosedWindow, Effect, Event, Force, SiteHold};
-use super::{Bench, clean, draining, has, held, idle, requested, waits};
+use super::super::{ClosedWindow, Effect, Event, SiteHold};
+use super::{Bench, answer, clean, draining, held, idle, requested, waits};
 use crate::core::tests::bench::{booted_at, request};
 
 fn pause() -> OperationPause {
@@ -28,7 +28,7 @@ fn paused() -> Event {
 
 fn begins(bench: &Bench) -> bool {
     let wants = |it: &Effect| matches!(it, Effect::Turn(outage::keeper::Ask::Want(Some(_))));
-    has(bench, |it| wants(it) || matches!(it, Effect::Preflight(_) | Effect::Probe(_) | Effect::Cordon(..)))
+    bench.has(|it| wants(it) || matches!(it, Effect::Preflight(_) | Effect::Probe(_) | Effect::Cordon(..)))
 }
 
 fn waits_for_a_person(bench: &Bench) -> bool {
@@ -69,7 +69,7 @@ fn x3_one_that_waits_for_its_turn_leaves_the_queue_and_what_is_cordoned_ends_as_
     bench.hear(paused());
     assert!(waits_for_a_person(&bench), "{:?}", bench.core.progress());
     bench.hear(held(7));
-    assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
+    assert!(!bench.has(|it| matches!(it, Effect::Cordon(..))));
 
     let (mut bench, _) = draining();
     bench.hear(paused());
@@ -86,8 +86,7 @@ fn x3_a_look_that_a_pause_has_begun_is_over_before_the_cordon_that_follows_the_p
     bench.hear(Event::Pause(None));
     let run = bench.run();
     bench.hear(Event::Probed(run, Ok(())));
-    let first = |is: fn(&Effect) -> bool| bench.last.iter().position(is).expect("it is there");
-    assert!(first(|it| *it == Effect::Cancel) < first(|it| matches!(it, Effect::Cordon(..))));
+    assert!(bench.cancels_first());
 }
 
 #[test]
@@ -100,8 +99,7 @@ fn x3_a_refusal_keeps_no_drain_here_and_a_forced_status_and_the_site_pass_a_paus
     let mut bench = idle();
     bench.hear(paused());
     bench.ask(&request(Requester::DeviceOp, 1));
-    let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
-    bench.hear(Event::Force(Force::Order(order)));
+    bench.force(DrainStatus::Complete, Requester::DeviceOp);
     assert_eq!(bench.status(), (9, 2));
 
     let mut bench = idle();
@@ -119,12 +117,7 @@ fn x3_a_restart_on_nodeagents_own_account_is_held_as_long_as_nodeagent_waits() {
     let question =
         |number, kind| Event::Question(OutageQuestion { number, kind, ..OutageQuestion::default() });
     bench.hear(question(1, OutageKind::Turn));
-    let said = bench
-        .last
-        .iter()
-        .rev()
-        .find_map(|it| if let Effect::OutageAnswer(it) = it { Some(it) } else { None });
-    let said = said.unwrap();
+    let said = answer(&bench).unwrap();
     assert_eq!((said.number, said.verdict), (1, OutageVerdict::Hold));
     assert!(said.why.contains("paused by field") && said.next_step.contains("zedbox resume"), "{said:?}");
 }
@@ -135,17 +128,17 @@ fn x3_the_history_keeps_each_pause_once_through_restarts_and_what_it_held_up() {
     bench.hear(paused());
     bench.hear(paused());
     bench.ask(&request(Requester::DeviceOp, 1));
-    let kept = bench.core.history.kept().clone();
+    let kept = bench.core.history.kept.clone();
     assert_eq!(kept.pauses.len(), 1);
     assert_eq!((&kept.pauses[0].pause, kept.pauses[0].ended_at), (&pause(), GoTime::ZERO));
     let step = kept.drains[0].steps.iter().find(|it| it.step == StepWord::Paused).unwrap();
     assert!(step.text.starts_with("paused by field: new disk"), "{}", step.text);
     bench.hear(Event::Pause(None));
-    let ended = bench.core.history.kept().pauses[0].ended_at;
+    let ended = bench.core.history.kept.pauses[0].ended_at;
     assert!(!ended.is_zero());
     for nth in 0..20 {
         bench.hear(Event::Pause(Some(OperationPause { reason: format!("{nth}"), ..pause() })));
     }
-    assert_eq!(bench.core.history.kept().pauses.len(), 8);
-    assert_eq!(bench.core.history.kept().pauses[0].pause.reason, "19");
+    assert_eq!(bench.core.history.kept.pauses.len(), 8);
+    assert_eq!(bench.core.history.kept.pauses[0].pause.reason, "19");
 }

@@ -11,11 +11,11 @@ use step::Core as _;
 use topics::{Blocker, DrainPhase, Requester};
 
 use super::super::{Effect, Event, NodeLook, StartObstacle};
-use super::{Bench, Limits, T0, asked, clean, draining, has, held, limits, lost, requested, waits};
+use super::{Bench, Limits, asked, clean, draining, held, limits, lost, requested, waits};
 use crate::core::tests::bench::request;
 
 fn looks(bench: &Bench) -> bool {
-    has(bench, |it| matches!(it, Effect::Preflight(_)))
+    bench.has(|it| matches!(it, Effect::Preflight(_)))
 }
 
 /// What the keeper was asked last: whether the drain can start.
@@ -56,7 +56,7 @@ fn no_place_in_the_queue_before_the_preflight_is_clean_and_what_it_finds_has_a_n
     bench.hear(waits(TurnRule::Holder));
     assert_eq!(bench.core.next_wake(), None, "who waits in the queue looks no more");
     bench.hear(held(7));
-    assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))));
+    assert!(bench.has(|it| matches!(it, Effect::Cordon(..))));
 }
 
 #[test]
@@ -94,10 +94,10 @@ fn an_api_that_is_away_is_the_keepers_to_judge_and_a_look_that_is_lost_with_it_i
     bench.hear(Event::Preflighted(run, Err(why)));
     assert!(asked(&bench, &Ask::Look));
     bench.hear(waits(TurnRule::Api));
-    assert!(has(&bench, |it| matches!(it, Effect::Probe(_))));
+    assert!(bench.has(|it| matches!(it, Effect::Probe(_))));
     bench.hear(waits(TurnRule::Preflight));
     bench.hear(Event::Probed(run, Ok(())));
-    assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
+    assert!(!bench.has(|it| matches!(it, Effect::Cordon(..))));
     bench.wait();
     assert!(looks(&bench));
     clean(&mut bench);
@@ -107,10 +107,8 @@ fn an_api_that_is_away_is_the_keepers_to_judge_and_a_look_that_is_lost_with_it_i
 #[test]
 fn what_was_under_way_continues_without_a_preflight_and_what_starts_over_has_one() {
     let (bench, _) = draining();
-    let journal = bench.core.journal();
-    let mut again = Bench::at(bench.now, limits(), Some(journal));
-    again.ask(&request(Requester::DeviceOp, 1));
-    again.join();
+    let asked = [request(Requester::DeviceOp, 1)];
+    let mut again = Bench::again(bench.now, limits(), bench.core.journal(), &asked);
     assert!(!looks(&again));
     again.hear(waits(TurnRule::Reading));
     // Somebody else holds it now: from here on it is a drain like any other.
@@ -127,10 +125,7 @@ fn what_was_under_way_continues_without_a_preflight_and_what_starts_over_has_one
 }
 
 fn without_turns() -> Bench {
-    let mut bench = Bench::at(T0, Limits { take_turns: false, ..limits() }, None);
-    bench.join();
-    bench.look(NodeLook::Open);
-    bench
+    Bench::idle_with(Limits { take_turns: false, ..limits() })
 }
 
 #[test]
@@ -153,11 +148,10 @@ fn u6_without_turns_what_stays_fails_the_drain_and_one_that_continues_is_not_loo
     bench.ask(&request(Requester::DeviceOp, 1));
     clean(&mut bench);
     bench.cordon();
-    let journal = bench.core.journal();
-    let mut again = Bench::at(bench.now, Limits { take_turns: false, ..limits() }, Some(journal));
-    again.ask(&request(Requester::DeviceOp, 1));
-    again.join();
-    assert!(!looks(&again) && has(&again, |it| matches!(it, Effect::Probe(_))), "{:?}", again.last);
+    let limits = Limits { take_turns: false, ..limits() };
+    let asked = [request(Requester::DeviceOp, 1)];
+    let again = Bench::again(bench.now, limits, bench.core.journal(), &asked);
+    assert!(!looks(&again) && again.has(|it| matches!(it, Effect::Probe(_))), "{:?}", again.last);
 }
 
 #[test]
@@ -167,13 +161,13 @@ fn u6_without_turns_an_api_that_is_away_is_probed_and_then_it_is_looked_again() 
     let run = bench.run();
     let away = StartObstacle { why: "no route".into(), next_step: "wait".into(), away: true, of_node: true };
     bench.hear(Event::Preflighted(run, Err(away)));
-    assert!(has(&bench, |it| matches!(it, Effect::Probe(_))));
+    assert!(bench.has(|it| matches!(it, Effect::Probe(_))));
     bench.hear(Event::Probed(run, Ok(())));
-    assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..) | Effect::Probe(_))));
+    assert!(!bench.has(|it| matches!(it, Effect::Cordon(..) | Effect::Probe(_))));
     assert!(bench.wait() > Duration::ZERO && looks(&bench), "{:?}", bench.last);
     clean(&mut bench);
     bench.hear(Event::Probed(run, Ok(())));
-    assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))));
+    assert!(bench.has(|it| matches!(it, Effect::Cordon(..))));
 }
 
 #[test]

@@ -7,12 +7,10 @@ use std::time::Duration;
 use outage::keeper::Ask;
 use outage::turn::rule::TurnRule;
 use step::Core as _;
-use topics::{
-    DrainJournal, DrainPhase, DrainStatus, NodeDrainStatus, RequestId, Requester, SkipKind, StepWord,
-};
+use topics::{DrainJournal, DrainPhase, DrainStatus, RequestId, Requester, SkipKind, StepWord};
 
-use super::super::{ClosedWindow, Effect, Event, Force, NodeLook, Pass};
-use super::{Bench, T0, asked, clean, complete, draining, has, held, limits, lost, requested, waits};
+use super::super::{ClosedWindow, Effect, Event, NodeLook, Pass};
+use super::{Bench, T0, asked, clean, complete, draining, held, limits, lost, requested, waits};
 use crate::core::tests::bench::request;
 
 /// Outside of the windows; the next one opens in so many hours.
@@ -51,7 +49,7 @@ fn is_outside(bench: &Bench) -> bool {
 fn begins(bench: &Bench) -> bool {
     let wants = |it: &Effect| matches!(it, Effect::Turn(Ask::Want(Some(_))));
     let calls = |it: &Effect| matches!(it, Effect::Preflight(_) | Effect::Probe(_) | Effect::Cordon(..));
-    has(bench, |it| wants(it) || calls(it))
+    bench.has(|it| wants(it) || calls(it))
 }
 
 #[test]
@@ -86,7 +84,7 @@ fn u9_a_window_that_closes_before_the_cordon_sends_the_drain_back_and_out_of_the
     assert!(is_outside(&bench) && asked(&bench, &Ask::Want(None)), "{:?}", bench.last);
     // A turn that was on its way to us starts nothing, and is released.
     bench.hear(held(7));
-    assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
+    assert!(!bench.has(|it| matches!(it, Effect::Cordon(..))));
     assert!(is_outside(&bench));
     // It starts over, with its preflight.
     bench.hear(open());
@@ -102,7 +100,7 @@ fn u9_a_window_that_closed_on_the_way_to_a_cordon_for_which_the_turn_is_missing_
     bench.hear(waits(TurnRule::Reading));
     bench.wait();
     bench.hear(held(8));
-    assert!(is_outside(&bench) && !has(&bench, |it| matches!(it, Effect::Cordon(..))), "{:?}", bench.last);
+    assert!(is_outside(&bench) && !bench.has(|it| matches!(it, Effect::Cordon(..))), "{:?}", bench.last);
 }
 
 #[test]
@@ -120,7 +118,7 @@ fn u9_what_has_started_ends_whatever_the_window_and_over_a_restart() {
     let run = again.run();
     again.hear(Event::Cordoned(run, Ok(topics::CordonOwner::Ours)));
     again.hear(Event::TurnConfirmed(Ok(())));
-    assert!(has(&again, |it| matches!(it, Effect::Drain(..))), "{:?}", again.last);
+    assert!(again.has(|it| matches!(it, Effect::Drain(..))), "{:?}", again.last);
 
     // One that had not started waits, and keeps no cordon.
     let mut bench = outside();
@@ -167,7 +165,7 @@ fn u9_who_waits_for_a_window_is_not_busy_hooks_after_the_boot_are_called() {
     bench.look(NodeLook::Open);
     assert!(is_outside(&bench));
     bench.hear(Event::Gate(Box::new(super::super::bench::gate(None, bench.now))));
-    assert!(has(&bench, |it| matches!(it, Effect::HooksAfterBoot)), "{:?}", bench.last);
+    assert!(bench.has(|it| matches!(it, Effect::HooksAfterBoot)), "{:?}", bench.last);
 }
 
 #[test]
@@ -180,7 +178,7 @@ fn u9_a_persons_word_lets_this_request_alone_start_and_is_kept_in_the_history() 
     assert!(is_outside(&bench), "a word for another request");
     bench.hear(pass(ours.id()));
     assert!(begins(&bench) && !is_outside(&bench), "{:?}", bench.last);
-    let kept = bench.core.history.kept();
+    let kept = &bench.core.history.kept;
     let step = kept.drains[0].steps.iter().find(|it| it.step == StepWord::WindowPassed).unwrap();
     assert_eq!(step.text, "root: the pump is dry");
     // Taken from it, it has not started yet: it waits again.
@@ -196,8 +194,7 @@ fn u9_a_persons_own_drain_and_a_force_file_wait_for_no_window() {
 
     let mut bench = outside();
     bench.ask(&request(Requester::DeviceOp, 1));
-    let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
-    bench.hear(Event::Force(Force::Order(order)));
+    bench.force(DrainStatus::Complete, Requester::DeviceOp);
     assert_eq!(bench.status(), (9, 2));
     assert!(bench.core.progress().answers.iter().any(|it| it.skip_kind == SkipKind::Forced));
 }
@@ -246,5 +243,5 @@ fn u9_a_clock_that_jumps_to_and_fro_opens_and_closes_it_and_nothing_sticks() {
     bench.hear(open());
     clean(&mut bench);
     bench.hear(held(7));
-    assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))));
+    assert!(bench.has(|it| matches!(it, Effect::Cordon(..))));
 }
