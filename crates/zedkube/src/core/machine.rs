@@ -347,8 +347,8 @@ impl Zedkube {
             }
             Some(StepOutcome::TurnAlone) => {
                 // The turn is its own, by a look after it was granted, and nothing is drained in it.
-                if self.answers.request_of(Requester::K3sUpdate).is_some_and(NodeDrainRequest::is_turn_alone)
-                {
+                let update = self.answers.request_of(Requester::K3sUpdate);
+                if update.is_some_and(NodeDrainRequest::is_turn_alone) {
                     self.answers.skip_for(now, Requester::K3sUpdate, TURN_ALONE, &self.node);
                 }
             }

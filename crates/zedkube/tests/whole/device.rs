@@ -366,6 +366,33 @@ impl Device {
         }
     }
 
+    /// Every call to the API server meets this from now on.
+    pub(crate) fn all_calls(&self, fault: &ScriptedFault) {
+        for method in ["GET", "POST", "PATCH", "DELETE", "PUT"] {
+            self.sim.faults().script(method, "/", u32::MAX, fault.clone());
+        }
+    }
+
+    /// The Lease of turns, as an annotation has who holds one.
+    pub(crate) fn turns(&self) -> Option<String> {
+        let lease = self.sim.get("coordination/leases", "eve-kube-app", "pillar-rs-outage")?;
+        lease["metadata"]["annotations"]["pillar-rs/outage-holders"].as_str().map(str::to_owned)
+    }
+
+    /// The other node, a server, has its turn to be down.
+    pub(crate) fn other_is_down(&self) {
+        let uid = self.sim.get("nodes", "", "n2").unwrap()["metadata"]["uid"].clone();
+        let holders = json!([{ "node": "n2", "nodeUID": uid, "op": "reboot", "fence": 4,
+            "phase": "going-down", "server": true }]);
+        let annotations =
+            json!({ "pillar-rs/outage-holders": holders.to_string(), "pillar-rs/outage-version": "1" });
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": { "leaseTransitions": 4 },
+            "metadata": { "namespace": "eve-kube-app", "name": "pillar-rs-outage", "annotations": annotations },
+        });
+        self.sim.apply("coordination/leases", lease);
+    }
+
     /// Every write to our node fails, `times` times.
     pub(crate) fn cordon_failures(&self, times: u32) {
         self.sim.faults().script("PATCH", "/api/v1/nodes/n1", times, ScriptedFault::status(503, "Busy"));

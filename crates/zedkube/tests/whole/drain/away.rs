@@ -14,16 +14,12 @@ use topics::{CordonOwner, DrainPhase, DrainPreflight, DrainStatus, PASS_FILE, go
 
 use crate::device::{Device, US, status};
 
-const ALWAYS: u32 = u32::MAX;
-
 /// A worker at rest, all of whose calls meet this.
 async fn under(fault: &ScriptedFault) -> Device {
     let mut device = Device::new().await;
     device.worker();
     device.start().await;
-    for method in ["GET", "POST", "PATCH", "DELETE", "PUT"] {
-        device.sim.faults().script(method, "/", ALWAYS, fault.clone());
-    }
+    device.all_calls(fault);
     device
 }
 
@@ -91,23 +87,9 @@ async fn u8_a_worker_waits_for_the_only_server_whose_turn_it_has_seen_also_over_
     let mut device = Device::new().await;
     device.worker();
     device.start().await;
-    let uid = device.sim.get("nodes", "", "n2").unwrap()["metadata"]["uid"].clone();
-    let holders = json!([{ "node": "n2", "nodeUID": uid, "bootID": "b", "op": "reboot", "fence": 1,
-        "phase": "going-down", "server": true }]);
-    device.sim.apply(
-        "coordination/leases",
-        json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": { "namespace": "eve-kube-app", "name": "pillar-rs-outage", "annotations": {
-                "pillar-rs/outage-holders": holders.to_string(), "pillar-rs/outage-version": "1",
-            } },
-            "spec": { "holderIdentity": "n2", "leaseTransitions": 1 },
-        }),
-    );
+    device.other_is_down();
     device.pass(Duration::from_secs(60)).await;
-    for method in ["GET", "POST", "PATCH", "DELETE", "PUT"] {
-        device.sim.faults().script(method, "/", ALWAYS, ScriptedFault::Cut);
-    }
+    device.all_calls(&ScriptedFault::Cut);
     device.ask(US, 1).await;
     for _ in 0..2 {
         device.pass(Duration::from_mins(40)).await;
@@ -126,9 +108,7 @@ async fn u3_a_server_that_cannot_ask_for_its_turn_waits_for_etcds_word_and_a_nod
             assert!(device.sim.remove("nodes", "", "n2"));
         }
         device.start().await;
-        for method in ["GET", "POST", "PATCH", "DELETE", "PUT"] {
-            device.sim.faults().script(method, "/", ALWAYS, ScriptedFault::Cut);
-        }
+        device.all_calls(&ScriptedFault::Cut);
         device.ask(US, 1).await;
         device.pass(Duration::from_secs(310)).await;
         assert_eq!(device.diary.ever_complete(), alone, "{:#?}", device.diary.lines());
@@ -259,21 +239,21 @@ async fn t5_without_a_drain_a_cordon_by_hand_is_shown_with_its_end_and_one_of_ou
     }
 }
 
-async fn device() -> Device {
+/// At rest; it looks before a drain.
+async fn looking(turns: bool) -> Device {
     let mut device = Device::new().await;
-    device.limits.preflight = true;
+    (device.limits.preflight, device.limits.take_turns) = (true, turns);
     device.start().await;
     device
 }
 
 fn named(device: &Device) -> String {
-    let lease = device.sim.get("coordination/leases", "eve-kube-app", "pillar-rs-outage");
-    lease.map(|it| it["metadata"]["annotations"].to_string()).unwrap_or_default()
+    device.turns().unwrap_or_default()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_may_not_be_evicted_is_found_before_the_turn_and_the_drain_starts_once_it_may() {
-    let mut device = device().await;
+    let mut device = looking(true).await;
     device.refusals(1);
     device.ask(US, 1).await;
     device.pass(Duration::from_mins(3)).await;
@@ -291,7 +271,7 @@ async fn a_pod_that_may_not_be_evicted_is_found_before_the_turn_and_the_drain_st
 
 #[tokio::test(start_paused = true)]
 async fn never_complete_when_the_preflight_is_never_clean_and_withdrawn_nothing_is_left() {
-    let mut device = device().await;
+    let mut device = looking(true).await;
     device.refusals(1);
     device.ask(US, 1).await;
     device.until(DrainStatus::FailedDrain, US, 1).await;
@@ -308,9 +288,7 @@ async fn t14_what_an_admission_says_to_a_dry_run_is_a_warning_and_the_eviction_i
         ["webhook-403", "webhook-422", "webhook-without-words", "policy-forbidden", "policy-invalid"]
     {
         for turns in [true, false] {
-            let mut device = Device::new().await;
-            (device.limits.preflight, device.limits.take_turns) = (true, turns);
-            device.start().await;
+            let mut device = looking(turns).await;
             // A dry run meets what the next call would; of those the third is admitted.
             let fault = ScriptedFault::recorded(answer).unwrap();
             device.sim.faults().script("POST", "/pods/shell/eviction", 2, fault.clone());
@@ -330,7 +308,7 @@ async fn t14_what_an_admission_says_to_a_dry_run_is_a_warning_and_the_eviction_i
 
 #[tokio::test(start_paused = true)]
 async fn t14_what_stops_a_drain_is_known_since_it_was_found_first() {
-    let mut device = device().await;
+    let mut device = looking(true).await;
     device.refusals(1);
     device.ask(US, 1).await;
     device.pass(Duration::from_secs(5)).await;
@@ -353,9 +331,7 @@ fn backup(device: &Device, state: &str) {
 async fn u6_all_that_is_found_is_in_one_report_before_anything_is_changed_and_only_what_stops_is_asked_for_again()
  {
     for turns in [true, false] {
-        let mut device = Device::new().await;
-        (device.limits.preflight, device.limits.take_turns) = (true, turns);
-        device.start().await;
+        let mut device = looking(turns).await;
         backup(&device, "InProgress");
         let meta = json!({ "name": "pvc-1", "namespace": "longhorn-system" });
         device
@@ -418,7 +394,7 @@ async fn u6_a_node_that_is_not_ready_or_held_in_maintenance_stops_a_drain_where_
 #[tokio::test(start_paused = true)]
 async fn u6_a_finding_is_passed_by_name_with_a_reason_which_the_history_keeps_and_a_file_of_others_is_not_believed()
  {
-    let mut device = device().await;
+    let mut device = looking(true).await;
     backup(&device, "InProgress");
     device.ask(US, 1).await;
     device.pass(Duration::from_mins(1)).await;

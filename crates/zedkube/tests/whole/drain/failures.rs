@@ -12,6 +12,7 @@ use zedkube::Limits;
 use crate::device::{Device, US, status};
 
 const ALWAYS: u32 = u32::MAX;
+const NODE: &str = "/api/v1/nodes/n1";
 
 fn limits() -> Limits {
     crate::device::limits()
@@ -23,6 +24,12 @@ async fn device(limits: Limits) -> Device {
     device.an_hour_an_attempt();
     device.start().await;
     device
+}
+
+/// A budget holds a pod, and these calls are refused for good.
+fn refuse(device: &Device, method: &str, path: &str, code: u16) {
+    device.block(true);
+    device.sim.faults().script(method, path, ALWAYS, ScriptedFault::status(code, "Forbidden"));
 }
 
 /// Asks, waits for the failure and for long after it.
@@ -54,50 +61,30 @@ async fn held(limits: Limits) -> Device {
 }
 
 #[tokio::test(start_paused = true)]
-async fn never_complete_when_the_cordon_is_refused_ten_times() {
-    let device = device(limits()).await;
-    device.cordon_failures(10);
-    fails(device, DrainStatus::FailedCordon).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn never_complete_when_the_api_refuses_for_good() {
-    for code in [401, 403] {
-        let device = device(limits()).await;
-        device.sim.faults().script(
-            "PATCH",
-            "/api/v1/nodes/n1",
-            ALWAYS,
-            ScriptedFault::status(code, "Forbidden"),
-        );
-        fails(device, DrainStatus::FailedCordon).await;
+async fn never_complete_when_something_is_refused_or_a_time_is_over() {
+    type Way = (&'static str, Limits, fn(&Device), DrainStatus);
+    let pod = Limits { pod_limit_ms: 60_000, pod_limit_then: PodAction::GiveUp, ..limits() };
+    let (no_cordon, no_drain) = (DrainStatus::FailedCordon, DrainStatus::FailedDrain);
+    let ways: [Way; 8] = [
+        ("the cordon, ten times", limits(), |it| it.cordon_failures(10), no_cordon),
+        ("the user, for good", limits(), |it| refuse(it, "PATCH", NODE, 401), no_cordon),
+        ("the cordon, for good", limits(), |it| refuse(it, "PATCH", NODE, 403), no_cordon),
+        ("pods", limits(), |it| refuse(it, "GET", "/api/v1/pods", 403), no_drain),
+        ("budgets", limits(), |it| refuse(it, "GET", "/poddisruptionbudgets", 403), no_drain),
+        ("evictions", limits(), |it| refuse(it, "POST", "/eviction", 403), no_drain),
+        ("the time of an attempt", limits(), |it| it.block(true), no_drain),
+        ("the limit of a pod", pod, |it| it.block(true), no_drain),
+    ];
+    for (way, limits, meets, how) in ways {
+        let short = limits.pod_limit_ms > 0;
+        let device = device(limits).await;
+        meets(&device);
+        let device = fails(device, how).await;
+        let failures = device.diary.times("nodedrain-step:drain-failure ");
+        let attempts = device.diary.times("nodedrain-step:drain-attempt");
+        assert_eq!(attempts.len(), if how == no_drain { 5 } else { 0 }, "{way}");
+        assert!(!short || failures[0].since(attempts[0]) < Duration::from_secs(65), "{way}: {failures:?}");
     }
-    for (method, path) in [("GET", "/api/v1/pods"), ("GET", "/poddisruptionbudgets"), ("POST", "/eviction")] {
-        let device = device(limits()).await;
-        device.block(true);
-        device.sim.faults().script(method, path, ALWAYS, ScriptedFault::status(403, "Forbidden"));
-        fails(device, DrainStatus::FailedDrain).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn never_complete_when_the_user_of_the_kubeconfig_is_refused_in_mid_drain() {
-    let device = held(limits()).await;
-    for method in ["GET", "POST", "PATCH", "DELETE", "PUT"] {
-        device.sim.faults().script(method, "/", ALWAYS, ScriptedFault::status(401, "Unauthorized"));
-    }
-    device.sim.expire_watches();
-    ends(device, DrainStatus::FailedDrain).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn never_complete_when_the_api_goes_away_in_mid_drain() {
-    let device = held(Limits { drain_tries: 2, ..limits() }).await;
-    for method in ["GET", "POST", "PATCH", "DELETE", "PUT"] {
-        device.sim.faults().script(method, "/", ALWAYS, ScriptedFault::Cut);
-    }
-    device.sim.expire_watches();
-    ends(device, DrainStatus::FailedDrain).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,22 +96,14 @@ async fn never_complete_when_a_pod_is_refused_for_good() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn never_complete_when_an_attempts_time_is_over() {
-    let device = device(limits()).await;
-    device.block(true);
-    let device = fails(device, DrainStatus::FailedDrain).await;
-    assert_eq!(device.diary.count("nodedrain-step:drain-attempt"), 5);
-}
-
-#[tokio::test(start_paused = true)]
-async fn never_complete_when_the_limit_of_a_pod_gives_up() {
-    let pod = Limits { pod_limit_ms: 60_000, pod_limit_then: PodAction::GiveUp, ..limits() };
-    let device = device(pod).await;
-    device.block(true);
-    let device = fails(device, DrainStatus::FailedDrain).await;
-    let failures = device.diary.times("nodedrain-step:drain-failure ");
-    let attempts = device.diary.times("nodedrain-step:drain-attempt");
-    assert!(failures[0].since(attempts[0]) < Duration::from_secs(65), "{failures:?}");
+async fn never_complete_when_the_api_goes_away_or_refuses_the_user_in_mid_drain() {
+    let refused = ScriptedFault::status(401, "Unauthorized");
+    for (fault, drain_tries) in [(refused, 5), (ScriptedFault::Cut, 2)] {
+        let device = held(Limits { drain_tries, ..limits() }).await;
+        device.all_calls(&fault);
+        device.sim.expire_watches();
+        ends(device, DrainStatus::FailedDrain).await;
+    }
 }
 
 /// A device with a pod whose volume is never detached.
@@ -192,16 +171,16 @@ async fn t10_no_cordon_and_no_complete_on_a_node_that_another_machine_reports_an
             node["status"]["nodeInfo"] = serde_json::json!({ "bootID": boot, "machineID": machine });
         });
     };
-    let here = |device: &Device| {
+    let started = async |boot: &str, machine: &str| {
+        let mut device = Device::new().await;
         std::fs::create_dir_all(device.topic_root.path("etc")).unwrap();
         device.write("etc/machine-id", "machine-1\n");
+        reported(&device, boot, machine);
+        device.an_hour_an_attempt();
+        device.start().await;
+        device
     };
-    let mut before = Device::new().await;
-    here(&before);
-    reported(&before, "b9", "machine-9");
-    before.limits = limits();
-    before.an_hour_an_attempt();
-    before.start().await;
+    let mut before = started("b9", "machine-9").await;
     before.ask(US, 1).await;
     before.pass(Duration::from_mins(40)).await;
     assert!(!before.cordoned() && !before.diary.ever_complete());
@@ -212,13 +191,8 @@ async fn t10_no_cordon_and_no_complete_on_a_node_that_another_machine_reports_an
     reported(&before, "b1", "machine-1");
     before.until(DrainStatus::Complete, US, 1).await;
 
-    let mut amid = Device::new().await;
-    here(&amid);
     // What the kubelet of this machine said before the boot.
-    reported(&amid, "b0", "machine-1");
-    amid.limits = limits();
-    amid.an_hour_an_attempt();
-    amid.start().await;
+    let mut amid = started("b0", "machine-1").await;
     amid.ask_blocked(US).await;
     amid.pass(Duration::from_secs(30)).await;
     assert!(amid.cordoned());

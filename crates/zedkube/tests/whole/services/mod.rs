@@ -217,8 +217,7 @@ async fn d_v35_another_k3s_waits_for_the_drain_and_the_turn_ends_with_the_kubele
     device.pass(Duration::from_mins(5)).await;
     assert_eq!((device.cordoned(), stage(&device)), (false, K3sStage::Done));
     assert_eq!((device.status(), device.text(REQUEST)), (status(2, 1), None));
-    let lease = device.sim.get("coordination/leases", "eve-kube-app", "pillar-rs-outage").unwrap();
-    assert_eq!(lease["metadata"]["annotations"]["pillar-rs/outage-holders"], "[]");
+    assert_eq!(device.turns().unwrap(), "[]");
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,14 +225,7 @@ async fn an_override_file_takes_a_turn_and_leaves_the_pods_where_they_are() {
     let mut device = node().await;
     let before = device.pods_to_leave();
     // Another node holds the turn.
-    let holders = json!([{ "node": "n2", "nodeUID": device.sim.get("nodes", "", "n2").unwrap()["metadata"]["uid"],
-        "op": "reboot", "fence": 4, "phase": "drained" }]);
-    device.sim.apply(
-        "coordination/leases",
-        json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": "pillar-rs-outage",
-            "namespace": "eve-kube-app", "annotations": { "pillar-rs/outage-holders": holders.to_string() } },
-            "spec": { "leaseTransitions": 4 } }),
-    );
+    device.other_is_down();
     wants(&mut device, BEFORE, "ZGVidWc6IHRydWUK").await;
     device.pass(Duration::from_secs(50)).await;
     assert_eq!(device.text(FILE), None);
@@ -246,15 +238,11 @@ async fn an_override_file_takes_a_turn_and_leaves_the_pods_where_they_are() {
     device.rest().await;
     assert_eq!(device.text(FILE).as_deref(), Some("debug: true\n"));
     assert_eq!((device.cordoned(), device.pods_to_leave()), (false, before.clone()));
-    let held = || {
-        let lease = device.sim.get("coordination/leases", "eve-kube-app", "pillar-rs-outage").unwrap();
-        lease["metadata"]["annotations"]["pillar-rs/outage-holders"].as_str().unwrap().to_owned()
-    };
-    assert!(held().contains(r#""op":"k3s-update""#), "{}", held());
+    let held = device.turns().unwrap();
+    assert!(held.contains(r#""op":"k3s-update""#), "{held}");
     device.pass(Duration::from_mins(5)).await;
     assert_eq!(stage(&device), K3sStage::Done);
-    let lease = device.sim.get("coordination/leases", "eve-kube-app", "pillar-rs-outage").unwrap();
-    assert_eq!(lease["metadata"]["annotations"]["pillar-rs/outage-holders"], "[]");
+    assert_eq!(device.turns().unwrap(), "[]");
     assert_eq!(device.pods_to_leave(), before);
     wants(&mut device, BEFORE, "").await;
     device.until_line("handed to the kube container", 2).await;
@@ -272,10 +260,7 @@ async fn an_update_that_is_not_carried_out_keeps_its_turn_as_failed_also_over_a_
     let progress = device.progress();
     assert!(progress.reason.contains("the update of k3s has failed"), "{}", progress.reason);
     assert!(progress.next_step.contains("set k3s.version back to"), "{}", progress.next_step);
-    let holders = |device: &Device| {
-        let lease = device.sim.get("coordination/leases", "eve-kube-app", "pillar-rs-outage").unwrap();
-        lease["metadata"]["annotations"]["pillar-rs/outage-holders"].as_str().unwrap().to_owned()
-    };
+    let holders = |device: &Device| device.turns().unwrap();
     assert!(holders(&device).contains(r#""phase":"failed""#), "{}", holders(&device));
     device.kill().await;
     device.reboot();
