@@ -170,6 +170,9 @@ impl Zedkube {
     }
 
     fn idle_words(&self) -> StateWords {
+        let idle = |more: &str, next_step: &str| {
+            words(DrainPhase::Idle, format!("no drain requested{more}"), next_step)
+        };
         match self.node.member {
             // Whatever else is known: a cordon of ours that stays is shown with its cause.
             _ if self.cleanup.after_boot.earlier_cordon() == Some(true) => words(
@@ -203,47 +206,30 @@ impl Zedkube {
                 "if this stays: look at `kubectl describe node` of this node",
             ),
             Membership::Member if !self.cleanup.after_boot.api_silent_since(&self.node).is_zero() => {
-                words(DrainPhase::Idle, "no drain requested", START_THE_API)
+                idle("", START_THE_API)
             }
-            Membership::Member if !self.cleanup.trouble.is_empty() => words(
-                DrainPhase::Idle,
-                format!("no drain requested; the node cannot be read: {}", self.cleanup.trouble),
-                START_THE_API,
-            ),
-            Membership::Member if let Some((why, next)) = self.cleanup.leftovers_trouble() => words(
-                DrainPhase::Idle,
-                format!(
-                    "no drain requested; not all is as it was before this node went down or was drained: {why}"
-                ),
+            Membership::Member if !self.cleanup.trouble.is_empty() => {
+                idle(&format!("; the node cannot be read: {}", self.cleanup.trouble), START_THE_API)
+            }
+            Membership::Member if let Some((why, next)) = self.cleanup.leftovers_trouble() => idle(
+                &format!("; not all is as it was before this node went down or was drained: {why}"),
                 next,
             ),
-            Membership::Member | Membership::Outside if cordoned(self.cleanup.cordon) => words(
-                DrainPhase::Idle,
-                "no drain requested",
-                format!("if that cordon is yours: `kubectl uncordon {}`", self.node.name),
-            ),
-            Membership::Member if let Some(order) = self.node.site.queue() => words(
-                DrainPhase::Idle,
-                format!(
-                    "no drain requested; the site restarts, {order}: this node goes when its place comes"
-                ),
+            Membership::Member | Membership::Outside if cordoned(self.cleanup.cordon) => {
+                idle("", &format!("if that cordon is yours: `kubectl uncordon {}`", self.node.name))
+            }
+            Membership::Member if let Some(order) = self.node.site.queue() => idle(
+                &format!("; the site restarts, {order}: this node goes when its place comes"),
                 "`zedbox site status` shows how far it is",
             ),
-            Membership::Member => match self.history.failed_before(&self.node.boot_id) {
-                Some(failed) => words(
-                    DrainPhase::Idle,
-                    format!("no drain requested now; {failed}"),
-                    "an operation that still waits for its drain requests it again by itself; `zedbox history` \
-                     shows what failed",
-                ),
-                None => match self.cleanup.after_boot.warning() {
-                    Some(it) => words(
-                        DrainPhase::Idle,
-                        format!("no drain requested; since the boot: {}", it.words),
-                        it.next_step.clone(),
-                    ),
-                    None => words(DrainPhase::Idle, "no drain requested", ""),
-                },
+            Membership::Member if let Some(failed) = self.history.failed_before(&self.node.boot_id) => idle(
+                &format!(" now; {failed}"),
+                "an operation that still waits for its drain requests it again by itself; `zedbox history` shows what \
+                 failed",
+            ),
+            Membership::Member => match self.cleanup.after_boot.warning() {
+                Some(it) => idle(&format!("; since the boot: {}", it.words), &it.next_step),
+                None => idle("", ""),
             },
             Membership::Outside => words(
                 DrainPhase::Idle,

@@ -71,11 +71,17 @@ fn clean(bench: &mut Bench) {
     bench.hear(Event::Preflighted(run, Ok(Vec::new())));
 }
 
-/// Cordoned in the turn with this fence, and draining.
-fn draining() -> (Bench, super::RunId) {
+/// In its turn, and cordoning.
+fn cordoning() -> (Bench, super::RunId) {
     let mut bench = requested();
     bench.hear(held(7));
     let run = bench.run();
+    (bench, run)
+}
+
+/// Cordoned in the turn with this fence, and draining.
+fn draining() -> (Bench, super::RunId) {
+    let (mut bench, run) = cordoning();
     bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
     bench.hear(Event::TurnConfirmed(Ok(())));
     assert!(bench.has(|it| matches!(it, Effect::Drain(..))));
@@ -113,9 +119,7 @@ fn u12_a_node_that_waits_is_not_cordoned_and_says_for_whom_since_when_and_what_t
 
 #[test]
 fn u1_after_the_cordon_and_before_the_first_eviction_the_turn_is_looked_at_once_more() {
-    let mut bench = requested();
-    bench.hear(held(7));
-    let run = bench.run();
+    let (mut bench, run) = cordoning();
     bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
     assert!(asked(&bench, &Ask::Confirm));
     assert!(!bench.has(|it| matches!(it, Effect::Drain(..))));
@@ -484,9 +488,7 @@ fn wanted_after_restart(bench: &Bench, requests: &[&NodeDrainRequest]) -> Vec<Op
 
 #[test]
 fn u1_before_a_cordon_is_tried_again_the_turn_is_looked_at_once_more() {
-    let mut bench = requested();
-    bench.hear(held(7));
-    let run = bench.run();
+    let (mut bench, run) = cordoning();
     bench.hear(Event::Cordoned(run, Err("no answer".into())));
     for _ in 0..2 {
         bench.wait();
@@ -505,9 +507,7 @@ fn u1_before_a_cordon_is_tried_again_the_turn_is_looked_at_once_more() {
 
 #[test]
 fn a_cordon_that_failed_is_not_tried_again_without_the_turn_and_is_with_it() {
-    let mut bench = requested();
-    bench.hear(held(7));
-    let run = bench.run();
+    let (mut bench, run) = cordoning();
     bench.hear(Event::Cordoned(run, Err("409".into())));
     bench.hear(waits(TurnRule::Reading));
     bench.wait();

@@ -10,7 +10,7 @@ use step::Core as _;
 use topics::{DrainJournal, DrainPhase, DrainStatus, RequestId, Requester, SkipKind, StepWord};
 
 use super::super::{ClosedWindow, Effect, Event, NodeLook, Pass};
-use super::{Bench, T0, asked, clean, complete, draining, held, limits, lost, requested, waits};
+use super::{Bench, T0, asked, clean, complete, cordoning, draining, held, limits, lost, waits};
 use crate::core::tests::bench::request;
 
 /// Outside of the windows; the next one opens in so many hours.
@@ -93,9 +93,8 @@ fn u9_a_window_that_closes_before_the_cordon_sends_the_drain_back_and_out_of_the
 
 #[test]
 fn u9_a_window_that_closed_on_the_way_to_a_cordon_for_which_the_turn_is_missing_keeps_it_out() {
-    let mut bench = requested();
-    bench.hear(held(7));
-    bench.hear(Event::Cordoned(bench.run(), Err("409".into())));
+    let (mut bench, run) = cordoning();
+    bench.hear(Event::Cordoned(run, Err("409".into())));
     bench.hear(closed(5));
     bench.hear(waits(TurnRule::Reading));
     bench.wait();
