@@ -83,7 +83,16 @@ impl WatchScope {
         Ok(crate::found(self.list_all(cluster).await)?.map(|it| it.items))
     }
 
-    async fn pages(&self, cluster: &ApiClient, kind: &mut dyn ObjectSink) -> Result<String, Error> {
+    /// In a box, so that its code is in the program once and not once for each crate that lists something.
+    fn pages<'a>(
+        &'a self,
+        cluster: &'a ApiClient,
+        kind: &'a mut dyn ObjectSink,
+    ) -> BoxFuture<'a, Result<String, Error>> {
+        Box::pin(self.each_page(cluster, kind))
+    }
+
+    async fn each_page(&self, cluster: &ApiClient, kind: &mut dyn ObjectSink) -> Result<String, Error> {
         let mut page = self.list(cluster, Some(PAGE), None, kind).await?;
         while let Some(next) = page.next.take() {
             match self.list(cluster, Some(PAGE), Some(next), kind).await {

@@ -5,13 +5,11 @@
 
 mod message;
 mod planted;
-mod timers;
 
 pub use message::{LogLevel, LogMessage, chain};
 #[cfg(feature = "planted-faults")]
 pub use planted::plant;
 pub use planted::{Fault, planted};
-pub use timers::Timers;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -258,4 +256,21 @@ macro_rules! named {
             }
         }
     )+ };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ordered_is_sorted_and_what_is_equal_keeps_its_order() {
+        let mut numbers = Dice::new(7);
+        for length in [0, 1, 2, 3, 7, 64, 500] {
+            let mut ordered: Vec<_> = (0..length).map(|at| (numbers.draw() % 9, at)).collect();
+            let mut sorted = ordered.clone();
+            ordered.order_by_key(|(number, _)| *number);
+            sorted.sort_by_key(|(number, _)| *number);
+            assert_eq!(ordered, sorted);
+        }
+    }
 }

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::yaml;
+use crate::objects;
 
 /// Members as in the file; others are ignored.
 #[derive(Default, Deserialize)]
@@ -105,7 +106,7 @@ pub(super) fn parse(text: &[u8], dir: &Path) -> Result<Parsed, String> {
     let value = yaml::read(text)
         .map_err(|at| format!("{no_kubeconfig} at line {}, column {}", at.line, at.column))?;
     let file: Option<KubeconfigDocument> =
-        serde_json::from_value(value).map_err(|_quotes| no_kubeconfig.to_owned())?;
+        objects::typed(&value).map_err(|_quotes| no_kubeconfig.to_owned())?;
     let file = file.unwrap_or_default();
     let current = file.current_context.filter(|it| !it.is_empty()).ok_or("it has no current context")?;
     let context = pick("context", file.contexts, &current)?;

@@ -12,7 +12,6 @@ use crate::objects::{items, text};
 use crate::{ApiClient, Error, found};
 
 pub const GROUP: &str = "/apis/kubevirt.io/v1";
-pub const GROUP_NAME: &str = "kubevirt.io";
 pub const MACHINES: &str = "virtualmachines";
 pub const SETS: &str = "virtualmachineinstancereplicasets";
 /// Instances of machines.

@@ -187,7 +187,7 @@ async fn read(cluster: &ApiClient, namespace: &str) -> Result<(Vec<GuardingBudge
     let (found, now): (ObjectList<Value>, _) = cluster.ask_dated(&what, list).await?;
     let mut guards = Vec::new();
     for mut object in found.items {
-        let parsed: PodDisruptionBudget = serde_json::from_value(object.clone())
+        let parsed: PodDisruptionBudget = kubeapi::objects::typed(&object)
             .map_err(|source| Error::Garbled { what: what.clone(), source })?;
         let facts = budget_facts(&parsed);
         // Items of a list do not carry these.

@@ -144,7 +144,7 @@ impl DeploymentFacts {
             namespace: text(&meta["namespace"]),
             name: text(&meta["name"]),
             version: text(&meta["resourceVersion"]),
-            selector: LabelSelector::deserialize(&spec["selector"]).ok(),
+            selector: objects::typed(&spec["selector"]).ok(),
             word: text(&meta["annotations"][SURGE_ANNOTATION]),
             replicas,
             unfit: unfit(&named, spec, replicas),
@@ -205,7 +205,7 @@ fn judge(
 fn unfit(named: &str, spec: &Value, replicas: u64) -> Option<String> {
     let strategy = &spec["strategy"];
     let (unavailable, surge) = bounds(&strategy["rollingUpdate"], replicas);
-    let tolerates = |it: &Value| Toleration::deserialize(it).is_ok_and(|it| tolerates_cordon(&it));
+    let tolerates = |it: &Value| objects::typed(it).is_ok_and(|it| tolerates_cordon(&it));
     let tolerates = items(&spec["template"]["spec"]["tolerations"]).iter().any(tolerates);
     let reasons = [
         // Its new pod could come to a cordoned node.

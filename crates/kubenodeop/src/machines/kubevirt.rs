@@ -258,7 +258,7 @@ impl MachineReader {
         let (limits, limits_of) = rules::of(settings, policies, (guest, labels), uid);
         let model = guest["spec"]["domain"]["cpu"]["model"].as_str();
         let host_model = matches!(model, None | Some("host-model"));
-        let launcher = own.first().map(|it| Pod::deserialize(*it)).transpose();
+        let launcher = own.first().map(|it| kubeapi::objects::typed::<Pod>(it)).transpose();
         let garbled = launcher.as_ref().err().map(|why| format!("a pod of it: {why}"));
         let launcher = launcher.ok().flatten();
         let claims = launcher.as_ref().map(|pod| pods::facts(pod).claims).unwrap_or_default();
