@@ -288,7 +288,11 @@ impl TurnKeeper<'_> {
                 return vec![Event::Tick];
             }
             Some(_) => {}
-            None => (self.leads, self.leads_at) = (None, None),
+            None => {
+                (self.leads, self.leads_at) = (None, None);
+                // Its class comes with the next wish.
+                return vec![ask.into()];
+            }
         }
         vec![Event::Class(class(self.leads, self.tie_breaker, self.me.server)), ask.into()]
     }

@@ -225,8 +225,8 @@ impl<'a> At<'a> {
 
 fn node(root: &At<'_>) -> EdgeNodeInfo {
     EdgeNodeInfo {
-        device_name: root.text("deviceName"),
         device_id: root.object("id").map(|id| id.uuid("uuid")).unwrap_or_default(),
+        device_name: root.text("deviceName"),
         project_name: root.text("projectName"),
         project_id: root.uuid("projectId"),
         enterprise_name: root.text("enterpriseName"),

@@ -83,6 +83,9 @@ pub(crate) async fn set_up(options: &SetupCommand) -> anyhow::Result<Exit> {
     let text = store::read(&settings_at, LIMIT_BYTES)?.unwrap_or_default();
     let text = String::from_utf8(text).with_context(|| format!("read {}", settings_at.display()))?;
     let set = settings::values(&options.root)?;
+    // One that is named already stays where nobody names another.
+    let named = set.iter().find(|it| it.0 == "kubeconfig").map(|it| it.1.clone().into());
+    let options = &SetupCommand { kubeconfig: options.kubeconfig.clone().or(named), ..options.clone() };
     let (members, device, admin) = wanted(options, &before, &set)?;
     let kubeconfig = std::path::absolute(options.kubeconfig())?.display().to_string();
     let lines = [("device", &device), ("kubeconfig", &kubeconfig)];

@@ -2,7 +2,7 @@
 
 mod api;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -14,7 +14,6 @@ use tempfile::TempDir;
 use api::{Api, Nodes, is_at_rest};
 
 use crate::drain_cmd::node::{Ended, Reader, has, words};
-use crate::is_here;
 
 const NODES: [&str; 3] = ["edge-node-1", "edge-node-2", "edge-node-3"];
 /// Repetitions of a watch that ends with its `--timeout` before the drain is blocked, as on a busy machine.
@@ -25,6 +24,11 @@ const SENTENCES: usize = 10;
 const STRANGE: &str = "cmd counter deviceop drainrequest drainstatus fence gate nodeagent pending preflight rebootconfig \
     run/ waitdrain zedagent zedkube";
 const SEARCH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Whether a line that is typed finds this program.
+fn found(program: &str) -> bool {
+    SEARCH.split(':').any(|it| Path::new(it).join(program).exists())
+}
 
 /// A running demo, and its output so far.
 struct Demo {
@@ -89,7 +93,7 @@ impl Demo {
         let lines: Vec<&str> = looks.iter().filter_map(|it| it.strip_prefix("  ")).collect();
         assert!(lines.len() == 4 && lines[3].contains(" demo --keep "), "{looks:?}");
         for line in &lines[..3] {
-            if line.starts_with("jq ") && !is_here("jq") {
+            if line.starts_with("jq ") && !found("jq") {
                 continue;
             }
             let ended = self.shell("", line);
@@ -296,7 +300,7 @@ impl Kept {
         let looks = looks.into_iter().filter(|it| it.starts_with("kubectl ")).collect();
         let api = Api::of(&demo.root().join("edge-node-1/run/.kube/k3s/k3s.yaml"));
         assert_eq!(items.len(), 5, "what to try");
-        Self { setup: setup.join("\n"), looks, items, api, kubectl: is_here("kubectl"), demo }
+        Self { setup: setup.join("\n"), looks, items, api, kubectl: found("kubectl"), demo }
     }
 
     /// Types the lines of the things to try with these titles.

@@ -66,7 +66,12 @@ async fn x4_setup_makes_a_node_of_a_machine_with_the_package_and_done_again_chan
     assert_eq!([CONFIG, SETTINGS].map(|path| machine.mode(path)), [0o600; 2]);
     // Nothing has to be named again.
     assert_eq!(machine.setup("").await.done().out, end);
-    assert_eq!((machine.config(), machine.text(SETTINGS)), (config, settings));
+    assert_eq!((machine.config(), machine.text(SETTINGS)), (config, settings.clone()));
+    // A kubeconfig that is named already stays where it is.
+    let moved = settings.replace("etc/zedbox/kubeconfig", "moved");
+    machine.put(SETTINGS, &moved);
+    std::fs::rename(at, machine.path("moved")).unwrap();
+    assert_eq!((machine.setup("").await.done().out, machine.text(SETTINGS)), (end, moved));
     // A label that is no identity is nobody's.
     let relabel = |it: &mut Value| it["metadata"]["labels"]["node-uuid"] = json!("seven");
     cluster.sim().edit("nodes", "", "edge-node-1", relabel);

@@ -88,8 +88,8 @@ async fn v1_a_cluster_in_which_all_is_well_passes_with_what_was_read_in_a_dozen_
 
 /// What is read, its layer, the result, words of the finding and of the next step, and what is changed.
 const ROWS: &str = r#"
-poddisruptionbudgets | budgets | Warn | all pods run; a drain waits for them until its time limit: shop/b0 (needs 1 of 2) | -n shop describe pdb b0; require one pod less | 0/status/disruptionsAllowed=0
-poddisruptionbudgets | budgets | Warn | because too few pods are Ready: shop/b0 (0 Ready, needs 1) | -n shop describe pdb b0; repair its pods first | 0/status/disruptionsAllowed=0 | 0/status/currentHealthy=0
+poddisruptionbudgets | budgets | Warn | allow no disruption although all pods run; a drain waits for them until its time limit: shop/b0 (needs 1 of 2) | kubectl -n shop describe pdb b0; require one pod less | 0/status/disruptionsAllowed=0
+poddisruptionbudgets | budgets | Warn | allow no disruption because too few pods are Ready: shop/b0 (0 Ready, needs 1) | kubectl -n shop describe pdb b0; repair its pods first | 0/status/disruptionsAllowed=0 | 0/status/currentHealthy=0
 nodes | nodes | Fail | not Ready: n2 | kubectl describe node n2 | 1/status/conditions/0/status=Unknown
 nodes | nodes | Warn | cordoned | kubectl uncordon n1 | 0/spec/unschedulable=true
 nodes | nodes | Warn | versions: v1 on n1; v2 on n2 | kubectl get nodes | 0/status/nodeInfo/kubeletVersion=v1 | 1/status/nodeInfo/kubeletVersion=v2

@@ -60,7 +60,9 @@ impl Groups {
             let request = http::Request::get("/apis").body(Vec::new());
             let request = request.map_err(kube::core::request::Error::BuildRequest);
             let answer = cluster.ask::<APIGroupList>("the API groups", request).await;
-            let served = answer.ok().map(|all| all.groups.into_iter().map(|it| it.name).collect());
+            // A server has some; an answer without one is of something else.
+            let served = answer.ok().filter(|all| !all.groups.is_empty());
+            let served = served.map(|all| all.groups.into_iter().map(|it| it.name).collect());
             let before = self.served.send_replace(served);
             same = if before == *self.served.borrow() { same.saturating_add(1) } else { 0 };
             if same == 0 {

@@ -28,17 +28,23 @@ fn every_reply_of_d2_takes_its_class() {
         vec![
             (answer(404, "pods \"a\" not found"), ReplyClass::Done),
             (
-                answer(409, "the UID in the precondition (1) does not match that in record (2)"),
+                answer(409, "the UID in the precondition (1) does not match the UID in record (2)"),
                 ReplyClass::Done,
             ),
-            (answer(409, "Precondition failed: UID in precondition: 1, in object meta: 2"), ReplyClass::Done),
+            (
+                answer(409, "Precondition failed: UID in precondition: 1, UID in object meta: 2"),
+                ReplyClass::Done,
+            ),
             (answer(409, "the object has been modified"), ReplyClass::Transient),
             (answer(410, "too old resource version: 1 (2)"), ReplyClass::Transient),
             (
                 with_cause(429, "DisruptionBudget", "The disruption budget b needs 2 healthy pods"),
                 ReplyClass::Budget,
             ),
-            (answer(429, "it would violate the pod's disruption budget."), ReplyClass::Budget),
+            (
+                answer(429, "Cannot evict pod as it would violate the pod's disruption budget."),
+                ReplyClass::Budget,
+            ),
             (with_cause(403, "DisruptionBudgetNegativeAllowedDisruptions", "negative"), ReplyClass::Budget),
             (with_cause(403, "DisruptionBudgetTooManyDisruptedPods", "map too big"), ReplyClass::Budget),
             (of_kind("poddisruptionbudget"), ReplyClass::Budget),

@@ -102,6 +102,7 @@ mod tests {
             (json!({ "app": "db", "a": "x", "c": "" }), false),
             (json!({ "a": "x", "c": "" }), false),
             (json!({ "app": "web", "c": "" }), false),
+            (json!({ "app": "web", "a": "z", "c": "" }), false),
             (json!({ "app": "web", "a": "x", "b": "x", "c": "" }), false),
             (json!({ "app": "web", "a": "x" }), false),
             (json!({ "app": "web", "a": "x", "c": "", "d": "" }), false),

@@ -536,6 +536,9 @@ mod tests {
                 let (cluster, calls) = mock::cluster(done.chain([answer]).collect());
                 let reply = ask(&cluster, way, &pod("web-0").guarded(), false).await;
                 assert_eq!((reply.class(), calls.lines()), (class, lines(expected)), "{row}: {reply:?}");
+                if reply.text() == "429: Too many requests" {
+                    assert_eq!(reply.retry_after(), Some(Duration::from_secs(7)), "{row}");
+                }
             }
         }
         for code in [200, 201, 202] {

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::Resource;
 use kube::api::{GetParams, Patch};
@@ -275,8 +274,11 @@ pub async fn surge(
     };
     let pods = pods_of(cluster, &of).await?;
     let (here, away): (Vec<&Pod>, Vec<&Pod>) = pods.iter().partition(|it| node_of(it) == node.as_str());
-    let mut ready: BTreeSet<&str> =
-        away.iter().filter(|it| is_ready(&facts(it))).map(|it| node_of(it)).collect();
+    let mut ready: BTreeSet<&str> = away
+        .iter()
+        .filter(|it| !node_of(it).is_empty() && is_ready(&facts(it)))
+        .map(|it| node_of(it))
+        .collect();
     if !ready.is_empty() {
         // What is about to leave, too, does not count.
         let members = nodes::members(cluster, READ).await?;
@@ -321,8 +323,11 @@ pub(crate) async fn foreseen(
     if rule == SurgeRule::Never {
         return Ok(found);
     }
-    let ready: Vec<(&str, PodFacts)> =
-        pods.iter().map(|it| (node_of(it), facts(it))).filter(|it| is_ready(&it.1)).collect();
+    let ready: Vec<(&str, PodFacts)> = pods
+        .iter()
+        .map(|it| (node_of(it), facts(it)))
+        .filter(|it| !it.0.is_empty() && is_ready(&it.1))
+        .collect();
     for of in deployments(cluster).await? {
         let (here, away): (Vec<_>, Vec<_>) =
             ready.iter().filter(|it| owns(&of, &it.1)).partition(|it| it.0 == node.as_str());

@@ -625,8 +625,10 @@ mod tests {
     fn seed_1_06_of_a_pod_without_a_node_a_taint_or_a_port_is_named_as_the_cause() {
         // What the scheduler says, and what a person reads.
         let none = "0/3 nodes are available:";
-        let (others, no_help) =
-            ("2 node(s) didn't match Pod's node affinity/selector", "preemption: 0/3 nodes are available");
+        let (others, no_help) = (
+            "2 node(s) didn't match Pod's node affinity/selector",
+            "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling",
+        );
         let table = [
             (
                 format!(
@@ -638,12 +640,22 @@ mod tests {
                 format!("{none} 1 node(s) had untolerated taint {{dedicated: db}}. {no_help}"),
                 "taint dedicated: db".to_owned(),
             ),
-            (format!("{none} had untolerated taint(s)"), format!("{none} had untolerated taint(s)")),
             (
-                format!("{none} 1 node(s) didn't have free ports, {others}. {no_help}"),
+                format!("{none} 1 node(s) had untolerated taint(s)"),
+                format!("{none} 1 node(s) had untolerated taint(s)"),
+            ),
+            (
+                format!(
+                    "{none} 1 node(s) didn't have free ports for the requested pod ports, {others}. {no_help}"
+                ),
                 "its host port is taken".to_owned(),
             ),
-            (format!("{none} 3 Insufficient memory. {no_help}: x"), format!("{none} 3 Insufficient memory")),
+            (
+                format!(
+                    "{none} 3 Insufficient memory. preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."
+                ),
+                format!("{none} 3 Insufficient memory"),
+            ),
             (String::new(), String::new()),
         ];
         for (said, words) in table {

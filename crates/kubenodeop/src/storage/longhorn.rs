@@ -140,7 +140,8 @@ pub(crate) fn follow_looks(
             let first = facts.as_ref().map(|it| StorageView::of(it, node.as_str()));
             let followed = facts.as_ref().filter(|it| has_part(it, &node));
             let updates = followed.map_or_else(|| stream::pending().boxed(), |it| pieces(&cluster, it, seed));
-            Ok((first, facts.unwrap_or_default(), updates))
+            let kept = facts.filter(|it| has_part(it, &node)).unwrap_or_default();
+            Ok((first, kept, updates))
         }
     };
     let take = |facts: &mut StorageFacts, update: TakeUpdate| update(facts).err();

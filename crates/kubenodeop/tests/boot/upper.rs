@@ -58,6 +58,16 @@ async fn r4_a_clock_that_is_wrong_shuts_the_gate_until_its_limit_and_heals() {
     stage.shuts_and_warns(Layer::Clock, "shows 1970", heal).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn r4_a_container_runtime_that_does_not_answer_shuts_the_gate_until_its_limit_and_heals() {
+    let mut stage = Stage::well().await;
+    let silent =
+        checks::nodes::runtime("the container runtime cannot be asked: S: cannot connect".to_owned());
+    stage.upper.send_replace([GateFact::Found(Check::Runtime, vec![silent]), well()[1].clone()]);
+    let heal = |stage: &Stage| drop(stage.upper.send_replace(well()));
+    stage.shuts_and_warns(Layer::Runtime, "cannot connect", heal).await;
+}
+
 fn fails() -> [GateFact; 2] {
     let probe = checks::Finding::new("probe", "shop: http://10.0.0.5/ answers 503, not 200", "curl -v");
     [well()[0].clone(), GateFact::Found(Check::Probes, vec![probe])]

@@ -313,6 +313,7 @@ async fn o5_a_plan_writes_nothing_and_foretells_what_the_drain_then_does_with_ea
         ("shop/stays", "cannot move: DisksNotLiveMigratable"),
         ("shop/till", "started again once node n1 is back"),
     ];
+    assert_eq!(fates.len(), expected.len(), "{fates:?}");
     for (found, (name, words)) in fates.iter().zip(expected) {
         assert!(found.0 == name && found.1.contains(words), "{fates:?}");
     }

@@ -36,7 +36,7 @@ pub(crate) struct SetupCommand {
     pub(crate) node: Option<String>,
     /// Kubeconfig of the agents [default: <root>/etc/zedbox/kubeconfig].
     #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    pub(crate) kubeconfig: Option<PathBuf>,
     /// Kubeconfig of an administrator: `kubectl` applies the roles with it, and a missing kubeconfig of the agents is made.
     #[arg(long, value_name = "FILE")]
     pub(crate) admin: Option<PathBuf>,

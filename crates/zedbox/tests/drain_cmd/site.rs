@@ -241,7 +241,9 @@ fn v4_the_script_for_a_real_site_goes_through_the_steps_of_the_page_and_stops_wh
     let (before, after) = ("verify --kubeconfig K\n", "verify --wait --timeout 60 --kubeconfig K\n");
     let (code, said, called) = drilled(&[4, 0], "3");
     assert_eq!((code, called), (Some(0), format!("{before}{after}")), "{said}");
-    has(&said, &["order a reboot of edge-node-1", "(zedbox verify ended with 4)"]);
+    let (_, report) = said.split_once("The drill has ended:\n").unwrap();
+    assert_eq!(report.lines().count(), 9, "{report}");
+    has(report, &["order a reboot of edge-node-1", "(zedbox verify ended with 4)", "so that 2 of 3 are on"]);
     for (servers, steps, quorum) in [
         ("1", 8, "so that 1 of 1 are on"),
         ("3", 9, "so that 2 of 3 are on"),

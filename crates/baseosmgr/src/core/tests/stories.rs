@@ -98,7 +98,7 @@ fn switches(world: &World) -> String {
             ProceedReason::Complete { skip } => skip,
             ProceedReason::NotSupported => "NotSupported".to_owned(),
             ProceedReason::Early => "Early".to_owned(),
-            ProceedReason::Forced(_) => "Forced".to_owned(),
+            ProceedReason::Forced(order) => format!("Forced {:?} {:?}", order.status, order.requested_by),
             ProceedReason::Silent { waited_secs } => format!("Silent {waited_secs}"),
         };
         format!("{letter} {why}").trim().to_owned()
@@ -219,7 +219,12 @@ fn holds(world: &World, words: &[&str], what: &str) {
         ["shows", letter, state] => {
             assert_eq!(world.statuses[image(letter).0].partition_state, state, "{what}");
         }
-        ["runs", label] => assert_eq!(world.partitions.current.word(), label, "{what}"),
+        ["runs", label] => {
+            assert_eq!(world.partitions.current.word(), label, "{what}");
+            for it in world.zboot.values() {
+                assert_eq!(it.current_partition, it.partition_label == label, "{what}");
+            }
+        }
         ["switched", ..] => assert_eq!(switches(world), rest(1).trim_matches('-'), "{what}"),
         ["request", letter] => {
             let request = world.request.as_ref().unwrap_or_else(|| panic!("{what}"));
@@ -302,7 +307,7 @@ fn an_image_is_drained_for_and_switched_by_its_own_drain_alone() {
           bare, want X, load X, wait 250, cluster, says NotRequested None, asked 1, answer Cordoned, wait 1 h, switched -
 
         the force file releases the update and is used once: nodeagent would find no order, and so would one held at its look
-          waiting, answer Cordoned, force Complete Update, switched X Forced, force file goes 0
+          waiting, answer Cordoned, force Complete Update, switched X Forced Complete Update, force file goes 0
           answer Complete, force file goes 0, answers are forced, force file goes 1
 
         a force file for the other requester changes nothing here
@@ -478,7 +483,7 @@ fn x3_what_is_ready_waits_for_a_pause_and_what_is_asked_for_ends_under_it_and_is
           waiting, answer Cordoned, refusal, no request, switched -, resume, asked 2
 
         a forced one does not wait
-          waiting, refusal, force Complete Update, switched X Forced
+          waiting, refusal, force Complete Update, switched X Forced Complete Update
     ",
     );
 }

@@ -125,7 +125,9 @@ fn tell(facts: &mut StorageFacts, fact: &str) {
         "gone" => facts.nodes.retain(|node, _| node != value),
         "unready" => facts.storage_nodes.get_mut(value).unwrap().status.conditions.clear(),
         "only" => facts.storage_nodes.retain(|node, _| node == value),
-        "stopped" => facts.managers.get_mut(&format!("im-{value}")).unwrap().status.current_state.clear(),
+        "stopped" => {
+            facts.managers.get_mut(&format!("im-{value}")).unwrap().status.current_state = "error".to_owned();
+        }
         "deleted" => {
             facts.replicas.get_mut(&format!("r-{value}")).unwrap().metadata =
                 object(json!({"deletionTimestamp": AT}));

@@ -191,7 +191,10 @@ fn holds(bench: &Bench, words: &[&str], what: &str) {
             assert_eq!(told.map(|it| it.0), Some(number(1)), "{what}");
         }
         ["maintenance", ..] => {
-            let reasons = bench.status().local_maintenance_mode_reasons;
+            let status = bench.status();
+            let reasons = status.local_maintenance_mode_reasons;
+            let is_in = reasons.as_ref().is_some_and(|it| !it.is_empty());
+            assert_eq!(status.local_maintenance_mode, is_in, "{what}");
             let reasons = reasons.map_or("never".to_owned(), |all| {
                 if all.is_empty() { "over".to_owned() } else { format!("{all:?}").replace(',', "") }
             });

@@ -205,7 +205,8 @@ type Change<'a> = &'a dyn Fn(&mut TurnRecord);
 
 #[test]
 fn the_second_look_sees_every_way_to_lose_a_turn() {
-    let release = |record: &mut TurnRecord| *record = release(record, forced("a", 1, "burnt")).unwrap();
+    let given = || crate::turn::record::ForcedRelease { node_uid: String::new(), ..forced("a", 1, "burnt") };
+    let release = |record: &mut TurnRecord| *record = release(record, given()).unwrap();
     let mode = |record: &mut TurnRecord| record.mode = Some(mode("shutdown"));
     let older = |record: &mut TurnRecord| record.holders[0].fence = 0;
     let table: [(&str, Change<'_>, &str); 3] = [

@@ -245,7 +245,7 @@ fn a_forced_complete_serves_the_requester_that_it_names_and_is_used_once() {
 }
 
 #[test]
-fn a_request_that_survived_keeps_its_identity_over_a_renew() {
+fn a_request_that_survived_keeps_its_identity_over_a_restart() {
     let (_, request) = asked();
     let pending = DeviceOpPending {
         counter: 7,
