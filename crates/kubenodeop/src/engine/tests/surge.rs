@@ -184,3 +184,24 @@ fn d20_the_time_used_is_kept_over_a_restart_and_a_limit_that_deletes_does_not_wa
     wait_for(&mut bench, secs(20));
     assert_eq!((bench.deletions.len(), bench.evicted_names()), (1, vec![]));
 }
+
+#[test]
+fn d20_a_look_that_fails_while_two_budgets_shut_holds_the_pod_no_longer_than_they_do() {
+    let both = |room: i32| all_budgets(&["one", "other"].map(|it| budget(it, room, 2 + room, 2, 3)));
+    let mut bench = Bench::by(vec![copy("a")], rules());
+    answer(&mut bench, "a", SurgeAnswer::NotNeeded);
+    bench.reply("a", many_budgets());
+    bench.hear(both(1));
+    while bench.surges.len() < 2 {
+        if bench.is_asked("a") {
+            bench.reply("a", many_budgets());
+        }
+        bench.pass(secs(1));
+    }
+    bench.hear(both(0));
+    bench.hear(Event::Surged { uid: pod("a").pod.uid, answer: Err(failure(transient())) });
+    bench.hear(both(1));
+    let before = (bench.surges.len(), bench.removals.len());
+    bench.pass(secs(60));
+    assert_ne!((bench.surges.len(), bench.removals.len()), before, "it is asked about again");
+}
