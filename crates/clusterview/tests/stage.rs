@@ -15,7 +15,7 @@ use tracing::subscriber::DefaultGuard;
 
 pub(crate) const APPS: &str = "eve-kube-app";
 /// A state that takes longer on the paused clock does not come.
-const PATIENCE: Duration = Duration::from_hours(1);
+const PATIENCE: Duration = Duration::from_mins(20);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What is logged in this thread. Every test listens: what a test without a listener says first would be left out in all.
@@ -41,6 +41,7 @@ pub(crate) struct Stage {
     pub(crate) context: AgentContext,
     pub(crate) troubles: Troubles,
     pub(crate) lines: Lines,
+    pub(crate) patience: Duration,
     _stopper: Stopper,
     _root: TempDir,
 }
@@ -55,7 +56,8 @@ impl Stage {
         let topic_root = TopicRoot::open(root.path()).unwrap();
         let (stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "b1");
         let troubles = Troubles::open(&topic_root, context.clock, "zedkube");
-        Self { sim, context, troubles, lines: Lines::open(), _stopper: stopper, _root: root }
+        let lines = Lines::open();
+        Self { sim, context, troubles, lines, patience: PATIENCE, _stopper: stopper, _root: root }
     }
 
     pub(crate) fn cluster(&self) -> ApiClient {
@@ -87,7 +89,7 @@ impl Stage {
     pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&Self) -> bool) -> Duration {
         let began = self.now();
         while !wanted(self) {
-            assert!(self.now() < began + PATIENCE, "waited for {what}: {}", self.lines.text());
+            assert!(self.now() < began + self.patience, "waited for {what}: {}", self.lines.text());
             self.pass(LOOK).await;
         }
         self.now().since(began)

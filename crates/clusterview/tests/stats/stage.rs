@@ -48,7 +48,8 @@ impl Stage {
         Self::of(stage::Stage::on(sim))
     }
 
-    fn of(node: stage::Stage) -> Self {
+    fn of(mut node: stage::Stage) -> Self {
+        node.patience = Duration::from_hours(1);
         let (leading, config) = (watch::Sender::default(), watch::Sender::new(Some(Arc::default())));
         let mut stage = Self { node, leading, config, task: JoinSet::new() };
         stage.start();

@@ -57,6 +57,9 @@ pub(crate) async fn serve(
     loop {
         let (socket, _) = listener.accept().await.unwrap();
         let answer = Arc::clone(&answer);
+        while let Some(ended) = open.try_join_next() {
+            ended.expect("an answer that cannot be given ends the server too");
+        }
         open.spawn(async move { respond(socket, |head, body| answer(head, body)).await });
     }
 }
