@@ -14,7 +14,7 @@ use kube::core::Request;
 use kubeapi::names::APP_NAMESPACE;
 use kubeapi::objects::{items, text};
 use kubeapi::watch::{Manner, ObjectMirror, SLOT, WatchScope};
-use kubeapi::{AnswerBody, ApiClient, Error};
+use kubeapi::{ApiClient, CausedBody, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
@@ -128,7 +128,7 @@ pub enum LogEnd {
 pub struct ContainerLog {
     what: String,
     limit: Duration,
-    body: AnswerBody,
+    body: CausedBody,
     lines: LineSplitter,
     /// Received bytes, and how many of them were parsed.
     come: (Vec<u8>, usize),

@@ -30,7 +30,7 @@ use tracing::debug;
 
 use crate::connect::ClusterEndpoint;
 use crate::connect::credential::Credential;
-use crate::error::{AnswerBody, Error, cause};
+use crate::error::{CausedBody, Error, cause};
 use crate::kubeconfig::KubeconfigFile;
 use crate::nodes::MachineIds;
 use crate::reply::ApiAnswer;
@@ -345,7 +345,7 @@ impl ApiClient {
     }
 
     /// Opens a watch. The limit is for the opening only; the caller limits the silence between events.
-    pub(crate) async fn watch(&self, what: &str, request: BuiltRequest) -> Result<AnswerBody, Error> {
+    pub(crate) async fn watch(&self, what: &str, request: BuiltRequest) -> Result<CausedBody, Error> {
         let plain = HeaderValue::from_static("identity");
         let request = request.map(|mut request| {
             // Servers from 1.37 on compress each event on its own, and only the first would be read.
@@ -357,7 +357,7 @@ impl ApiClient {
 
     /// Sends `request` and opens its answer for reading in pieces. The limit, which is returned, is for the
     /// opening; the caller limits the pieces.
-    pub async fn open(&self, what: &str, request: BuiltRequest) -> Result<(AnswerBody, Duration), Error> {
+    pub async fn open(&self, what: &str, request: BuiltRequest) -> Result<(CausedBody, Duration), Error> {
         let request = request.map_err(|source| unaskable(what, source))?;
         let opening = async {
             self.is_there(what, &request).await?;

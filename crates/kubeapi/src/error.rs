@@ -274,8 +274,8 @@ impl Error {
     }
 }
 
-/// The rest of an answer. Its errors are causes: to print one of the library would bring its YAML reader.
-pub type AnswerBody = MapErr<Body, fn(kube::Error) -> BoxError>;
+/// A body whose errors are their causes: to print one of the library would bring its YAML reader.
+pub type CausedBody = MapErr<Body, fn(kube::Error) -> BoxError>;
 
 /// The cause inside of a client library's error. The library's own texts add nothing, and cover kubeconfigs,
 /// discovery and YAML, which cannot occur here.

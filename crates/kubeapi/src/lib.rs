@@ -24,7 +24,7 @@ pub mod trial;
 pub mod watch;
 
 pub use client::ApiClient;
-pub use error::{AnswerBody, Error, found};
+pub use error::{CausedBody, Error, found};
 pub use names::{NodeName, PodRef, PodUid, listed};
 pub use own_node::OwnNode;
 pub use reply::{Reach, Reply};

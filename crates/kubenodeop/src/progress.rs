@@ -153,7 +153,8 @@ pub fn blocker(subject: &Subject, code: BlockCode, reason: String, since: Mono) 
 
 /// The worst first, then by name.
 pub(crate) fn sort(blockers: &mut [Blocker]) {
-    blockers.order_by_key(|it| (BlockCode::rank_of(&it.code), it.pod.clone()));
+    let rank = |it: &Blocker| BlockCode::rank_of(&it.code);
+    blockers.order_by(|one, other| rank(one).cmp(&rank(other)).then_with(|| one.pod.cmp(&other.pod)));
 }
 
 step::named! {

@@ -35,7 +35,7 @@ use tokio_rustls::rustls::{
     CertificateError, ClientConfig, Error as TlsError, InconsistentKeys, RootCertStore, crypto::ring,
 };
 
-use crate::error::{AnswerBody, cause};
+use crate::error::{CausedBody, cause};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 
@@ -124,7 +124,7 @@ pub fn client(access: &Access) -> Result<Client, Unusable> {
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
     let connector = builder.enable_http1().wrap_connector(connector);
-    let pool: Pool<_, AnswerBody> = Pool::builder(TokioExecutor::new()).build(connector);
+    let pool: Pool<_, CausedBody> = Pool::builder(TokioExecutor::new()).build(connector);
     let prefix = base.path().trim_end_matches('/').to_owned();
     let service = tower::service_fn(move |mut request: Request<Body>| {
         let asked = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);

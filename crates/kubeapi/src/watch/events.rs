@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tower::BoxError;
 
-use crate::error::AnswerBody;
+use crate::error::CausedBody;
 
 pub(super) trait ObjectSink: Send {
     fn keep(&mut self, object: &RawValue) -> Result<(), serde_json::Error>;
@@ -94,14 +94,14 @@ pub(super) struct WatchLine<'a> {
 }
 
 pub(super) struct Events {
-    body: AnswerBody,
+    body: CausedBody,
     /// Received bytes; lines up to `next` were returned.
     come: Vec<u8>,
     next: usize,
 }
 
 impl Events {
-    pub(super) fn new(body: AnswerBody) -> Self {
+    pub(super) fn new(body: CausedBody) -> Self {
         Self { body, come: Vec::new(), next: 0 }
     }
 

@@ -235,14 +235,17 @@ fn bounds(rollout: &Value, replicas: u64) -> (u64, u64) {
 }
 
 /// Its pods: those of its replica sets, not all that its selector finds.
-async fn pods_of(cluster: &ApiClient, of: &DeploymentFacts) -> Result<Vec<Pod>, Error> {
+async fn pods_of(cluster: &ApiClient, of: &DeploymentFacts) -> Result<Vec<(Pod, PodFacts)>, Error> {
     let Some(chosen) = &of.selector else { return Ok(Vec::new()) };
     let what = format!("pods of Deployment {}", of.named);
     let labels = Some(budgets::selector(chosen).to_string());
     let scope = WatchScope { labels, ..WatchScope::all(what, Pod::url_path(Some(&of.namespace))) };
-    let mut pods = scope.list_all::<Pod>(cluster).await?.items;
-    pods.retain(|pod| owns(of, &facts(pod)));
-    Ok(pods)
+    let with_facts = |pod: Pod| {
+        let facts = facts(&pod);
+        (pod, facts)
+    };
+    let all = scope.list_all::<Pod>(cluster).await?.items.into_iter().map(with_facts);
+    Ok(all.filter(|(_, facts)| owns(of, facts)).collect())
 }
 
 fn owns(of: &DeploymentFacts, pod: &PodFacts) -> bool {
@@ -255,6 +258,11 @@ fn node_of(pod: &Pod) -> &str {
 
 fn is_ready(pod: &PodFacts) -> bool {
     pod.ready && !pod.finished && !pod.terminating
+}
+
+/// The node on which the pod is Ready.
+fn ready_on<'a>(pod: &'a Pod, facts: &PodFacts) -> Option<&'a str> {
+    Some(node_of(pod)).filter(|node| !node.is_empty() && is_ready(facts))
 }
 
 /// Asks for a second copy of the pod's Deployment where one is needed, and says how far that is; after the time given up.
@@ -273,18 +281,14 @@ pub async fn surge(
         return Ok(SurgeAnswer::NotNeeded);
     };
     let pods = pods_of(cluster, &of).await?;
-    let (here, away): (Vec<&Pod>, Vec<&Pod>) = pods.iter().partition(|it| node_of(it) == node.as_str());
-    let mut ready: BTreeSet<&str> = away
-        .iter()
-        .filter(|it| !node_of(it).is_empty() && is_ready(&facts(it)))
-        .map(|it| node_of(it))
-        .collect();
+    let (here, away): (Vec<_>, Vec<_>) = pods.iter().partition(|(it, _)| node_of(it) == node.as_str());
+    let mut ready: BTreeSet<&str> = away.iter().filter_map(|(it, facts)| ready_on(it, facts)).collect();
     if !ready.is_empty() {
         // What is about to leave, too, does not count.
         let members = nodes::members(cluster, READ).await?;
         ready.retain(|node| !members.iter().any(|it| it.name == *node && it.facts.unschedulable));
     }
-    let is_needed = here.iter().map(|it| facts(it)).any(|it| it.pod.uid == pod.pod.uid && is_ready(&it));
+    let is_needed = here.iter().any(|(_, it)| it.pod.uid == pod.pod.uid && is_ready(it));
     if !ready.is_empty() || !is_needed {
         return Ok(SurgeAnswer::NotNeeded);
     }
@@ -302,7 +306,7 @@ pub async fn surge(
     }
     let Some(over) = over else { return Ok(answer) };
     let now = Timestamp::now();
-    let why = away.into_iter().find_map(|it| unhealthy_pods::hindrance(it, now));
+    let why = away.into_iter().find_map(|(it, _)| unhealthy_pods::hindrance(it, now));
     let why = why.map(|it| format!(": {it}")).unwrap_or_default();
     let (named, secs) = (of.named, over.as_secs());
     Ok(SurgeAnswer::Without(format!(
@@ -323,11 +327,11 @@ pub(crate) async fn foreseen(
     if rule == SurgeRule::Never {
         return Ok(found);
     }
-    let ready: Vec<(&str, PodFacts)> = pods
-        .iter()
-        .map(|it| (node_of(it), facts(it)))
-        .filter(|it| !it.0.is_empty() && is_ready(&it.1))
-        .collect();
+    let ready = |pod| {
+        let facts = facts(pod);
+        Some((ready_on(pod, &facts)?, facts))
+    };
+    let ready: Vec<(&str, PodFacts)> = pods.iter().filter_map(ready).collect();
     for of in deployments(cluster).await? {
         let (here, away): (Vec<_>, Vec<_>) =
             ready.iter().filter(|it| owns(&of, &it.1)).partition(|it| it.0 == node.as_str());
@@ -379,7 +383,7 @@ async fn settle_one(
 ) -> Result<bool, Error> {
     let mut is_over = of.from.as_ref() != Some(&record.from()) || of.complete;
     if !is_over {
-        let pods: Vec<PodFacts> = pods_of(cluster, of).await?.iter().map(facts).collect();
+        let pods: Vec<PodFacts> = pods_of(cluster, of).await?.into_iter().map(|it| it.1).collect();
         let is_old = |it: &&PodFacts| deployment_of(it).is_some_and(|it| it.0 == record.replica_set);
         let (old, new): (Vec<&PodFacts>, Vec<&PodFacts>) = pods.iter().partition(is_old);
         let ready = new.into_iter().filter(|it| is_ready(it)).count();

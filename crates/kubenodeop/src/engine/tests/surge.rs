@@ -201,7 +201,7 @@ fn d20_a_look_that_fails_while_two_budgets_shut_holds_the_pod_no_longer_than_the
     bench.hear(both(0));
     bench.hear(Event::Surged { uid: pod("a").pod.uid, answer: Err(failure(transient())) });
     bench.hear(both(1));
-    let before = (bench.surges.len(), bench.removals.len());
+    let before = bench.surges.len() + bench.removals.len();
     bench.pass(secs(60));
-    assert_ne!((bench.surges.len(), bench.removals.len()), before, "it is asked about again");
+    assert!(bench.surges.len() + bench.removals.len() > before, "it is asked about again");
 }
