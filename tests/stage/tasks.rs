@@ -89,7 +89,7 @@ pub(crate) fn start(
             Agent::Zedkube => zedkube::run(context, limits_of(&limits, agent), cluster).await,
         };
         if let Err(error) = ended {
-            panic!("{agent:?} failed: {}", agent::report::chain(&error));
+            panic!("{agent:?} failed: {error:?}");
         }
     });
     (task, handle)

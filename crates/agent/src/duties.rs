@@ -7,7 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::{AgentContext, Error, report};
+use crate::{AgentContext, Error};
 use tracing::{debug, error, info};
 
 /// Pause before the first restart; it doubles each time.
@@ -47,7 +47,7 @@ async fn keep_boxed<'a>(
             (pause, logged) = (FIRST_PAUSE, String::new());
         }
         let why =
-            ended.err().map_or_else(|| "it ended without an error".to_owned(), |cause| report::chain(&cause));
+            ended.err().map_or_else(|| "it ended without an error".to_owned(), |cause| step::chain(&cause));
         if why == logged {
             debug!(duty = name, error = why, "failed again");
         } else {

@@ -11,7 +11,7 @@ use pubsub::{FileRule, FileState, FileWatch, TopicRoot, store};
 use topics::{FORCE_FILE, ForceFile, GoTime, NodeDrainStatus, read_force};
 use tracing::warn;
 
-use crate::{AgentContext, Error, Tasks, report};
+use crate::{AgentContext, Error, Tasks};
 
 /// Of [`FORCE_FILE`].
 const FOLDER: &str = "persist/kube-status";
@@ -32,7 +32,7 @@ const USERS_BYTES: u64 = 1 << 20;
 /// Makes the folder of orders where it is missing, for root alone: a person writes there by hand.
 pub fn forget_earlier_boot(context: &AgentContext) {
     if let Err(cause) = forgotten(context) {
-        warn!(error = %report::chain(&cause), "cannot see to force files of an earlier boot; one under /persist is refused meanwhile");
+        warn!(error = %step::chain(&cause), "cannot see to force files of an earlier boot; one under /persist is refused meanwhile");
     }
     let folder = context.topic_root.path(FOLDER);
     if let Err(error) = DirBuilder::new().recursive(true).mode(0o700).create(&folder) {
@@ -140,7 +140,7 @@ impl Orders {
             let why = format!(
                 "it may be of an earlier boot and cannot be removed ({}); while /persist cannot be written, `zedbox \
                  drain force` puts an order of this boot at /{FALLBACK}",
-                report::chain(&cause)
+                step::chain(&cause)
             );
             return (Err(why), by);
         }

@@ -13,7 +13,6 @@ pub mod outlet;
 pub mod partitions;
 pub mod pid;
 pub mod reasons;
-pub mod report;
 pub mod runtime;
 pub mod settings;
 pub mod tasks;

@@ -12,7 +12,7 @@ use topics::{GoTime, OperationPause, PAUSE_FILE, PAUSE_LEFT_FILE, go_json};
 use tracing::warn;
 
 use crate::device::kernel_boot_id;
-use crate::{AgentContext, Clock, Tasks, report};
+use crate::{AgentContext, Clock, Tasks};
 
 /// The topic `NodeDrainRequest` of `zedbox drain`.
 pub const FILE: &str = "run/zedbox/NodeDrainRequest/global.json";
@@ -69,7 +69,7 @@ impl ReadPause {
 /// The boot of this monotonic clock; empty where the kernel does not name it.
 fn boot_id() -> String {
     kernel_boot_id().unwrap_or_else(|error| {
-        warn!(error = %report::chain(&error), "a pause that passes a boot lasts from its start on");
+        warn!(error = %step::chain(&error), "a pause that passes a boot lasts from its start on");
         String::new()
     })
 }
@@ -92,7 +92,7 @@ pub fn counting_pause(
     topic_root: &TopicRoot,
     clock: Clock,
 ) -> Result<Option<OperationPause>, String> {
-    let pause: OperationPause = go_json::from_slice(bytes).map_err(|cause| report::chain(&cause))?;
+    let pause: OperationPause = go_json::from_slice(bytes).map_err(|cause| step::chain(&cause))?;
     let read = pause.is_set().then(|| ReadPause::new(pause, topic_root, clock));
     Ok(read.and_then(|it| it.counts(clock, clock.booted_at())))
 }
@@ -149,7 +149,7 @@ impl Pauses {
                             self.keep = self.keep.map(|_| self.clock.now());
                         }
                         Ok(_) => self.refused("it names nobody"),
-                        Err(cause) => self.refused(&report::chain(&cause)),
+                        Err(cause) => self.refused(&step::chain(&cause)),
                     },
                     FileState::Bad(finding) => self.refused(&finding.reason),
                 },
@@ -171,8 +171,8 @@ impl Pauses {
             at_secs: now.since_start().as_secs(),
             ..pause.clone()
         };
-        let written = go_json::to_vec(&left).map_err(|cause| report::chain(&cause)).and_then(|bytes| {
-            store::replace(&self.topic_root.path(PAUSE_LEFT_FILE), &bytes).map_err(|it| report::chain(&it))
+        let written = go_json::to_vec(&left).map_err(|cause| step::chain(&cause)).and_then(|bytes| {
+            store::replace(&self.topic_root.path(PAUSE_LEFT_FILE), &bytes).map_err(|it| step::chain(&it))
         });
         if let Err(error) = written {
             warn!(

@@ -17,7 +17,7 @@ use crate::clock::ClockSet;
 use crate::outlet::{Effects, Hands, Troubles};
 use crate::tasks::Inbox;
 use crate::watchdog::Watchdog;
-use crate::{AgentContext, Error, pid, report};
+use crate::{AgentContext, Error, pid};
 
 /// How often, at the next turn, directories are checked for a mount over them.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
@@ -69,7 +69,7 @@ where
             looked = clock.now();
             context.topic_root.look_again();
             if let Err(error) = pid::keep(&context.topic_root, troubles.agent()) {
-                let error = report::chain(&error);
+                let error = step::chain(&error);
                 warn!(agent = troubles.agent(), error, "cannot write the file of the process number again");
             }
         }
@@ -80,7 +80,7 @@ where
             match hands.clock_set(now) {
                 Ok(()) => booted_at = now,
                 Err(error) => {
-                    let error = report::chain(&error);
+                    let error = step::chain(&error);
                     warn!(
                         agent = troubles.agent(),
                         error, "times of the clock before it was set are still shown"

@@ -10,7 +10,7 @@ use topics::{GoTime, Kind, Topic, go_json};
 use tracing::warn;
 
 use crate::tasks::{Outbox, Tasks};
-use crate::{Clock, Error, report};
+use crate::{Clock, Error};
 
 /// Of topics with one value.
 pub const GLOBAL: &str = "global";
@@ -114,7 +114,7 @@ pub async fn look<T: Topic>(topic_root: &TopicRoot, agent: &str, key: &str) -> O
             Err(error) => error,
         };
         if retry.failed() {
-            warn!(topic = T::NAME, error = %report::chain(&error), "cannot read a topic file, retrying");
+            warn!(topic = T::NAME, error = %step::chain(&error), "cannot read a topic file, retrying");
         }
         retry.due().await;
     }

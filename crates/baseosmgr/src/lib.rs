@@ -27,7 +27,7 @@ use std::time::Duration;
 use agent::outlet::LONGEST_PAUSE;
 use agent::partitions::{BootResult, Label, PartitionStore, Partitions};
 use agent::turn::{self, AgentCore};
-use agent::{AgentContext, Error, Tasks, Troubles, force, outlet, pid, report};
+use agent::{AgentContext, Error, Tasks, Troubles, force, outlet, pid};
 use topics::BaseOSMgrStatus;
 use tracing::{info, warn};
 
@@ -94,7 +94,7 @@ pub async fn run(
                 troubles.note(PARTITIONS, &cause);
                 troubles.holds(PARTITIONS, vec!["OS updates".to_owned()]);
                 troubles.publish();
-                Some(report::chain(&cause))
+                Some(step::chain(&cause))
             }
         };
         let core = core::UpdateRefuser::new(found, reason.clone());
@@ -128,7 +128,7 @@ async fn again(
     loop {
         context.clock.sleep_until(Some(context.clock.now() + LONGEST_PAUSE)).await;
         match opened(open, &context.boot_id).await {
-            Err(cause) if report::chain(&cause) == reason => {}
+            Err(cause) if step::chain(&cause) == reason => {}
             known => return known,
         }
     }

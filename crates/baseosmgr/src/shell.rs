@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::partitions::{Label, PartitionState, PartitionStore};
 use agent::wire::{self, GLOBAL};
-use agent::{AgentContext, Clock, Error, Hands, Tasks, Weight, force, publication, report};
+use agent::{AgentContext, Clock, Error, Hands, Tasks, Weight, force, publication};
 use pubsub::{Publication, TopicRoot, store};
 use requester::ProceedReason;
 use tokio::sync::watch;
@@ -117,7 +117,7 @@ impl Shell {
         let store = self.store()?.clone();
         let containers = self.containers.clone().filter(|_| order == PartitionChange::MarkActive);
         self.tasks.events(format!("stored {}", self.stored), move |outbox| async move {
-            let outcome = work.await.map_err(|cause| report::chain(&cause));
+            let outcome = work.await.map_err(|cause| step::chain(&cause));
             let passed = outcome.is_ok();
             outbox.send(Event::Stored { order, outcome }).await;
             let Some(containers) = containers.filter(|_| passed) else { return };
@@ -145,7 +145,7 @@ impl Shell {
                 loop {
                     tokio::select! {
                         biased;
-                        outcome = &mut work => return outcome.map_err(|cause| report::chain(&cause)),
+                        outcome = &mut work => return outcome.map_err(|cause| step::chain(&cause)),
                         Ok(()) = told.changed() => {
                             let percent = *told.borrow_and_update();
                             outbox.send(Event::Writing { nth: of.nth, percent }).await;

@@ -109,7 +109,7 @@ struct TpmSanityStatus {
 /// False for any other word, invalid ones included.
 fn tpm_fails(value: &[u8]) -> bool {
     let status = go_json::from_slice::<TpmSanityStatus>(value).unwrap_or_else(|cause| {
-        warn!(error = %agent::report::chain(&cause), "TpmSanityStatus cannot be read");
+        warn!(error = %step::chain(&cause), "TpmSanityStatus cannot be read");
         TpmSanityStatus::default()
     });
     status.status == MaintenanceModeReason::TpmEncryptFailure

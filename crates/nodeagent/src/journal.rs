@@ -2,7 +2,7 @@
 //!
 //! Not here: what survives the boot (`reasons`).
 
-use agent::{Error, report};
+use agent::Error;
 use pubsub::{TopicRoot, store};
 use serde::{Deserialize, Serialize};
 use topics::GoTime;
@@ -36,7 +36,7 @@ impl Journal {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(None),
             Err(cause) if cause.is_refusal() => {
-                warn!(path = %path.display(), error = %report::chain(&cause), "ignored the journal");
+                warn!(path = %path.display(), error = %step::chain(&cause), "ignored the journal");
                 return Ok(None);
             }
             Err(cause) => return Err(Error::pubsub(PATH)(cause)),

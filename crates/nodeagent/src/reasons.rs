@@ -7,11 +7,11 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use agent::Error;
 use agent::device::MachineOperation;
 use agent::reasons::{
     IMAGE, LOG, LOG_LIMIT_BYTES, NUMBER, REASON, RunningImage, STACK, UNWRITTEN, append, is_stored,
 };
-use agent::{Error, report};
 use pubsub::{TopicRoot, reach, store};
 use serde::Deserialize;
 use topics::{BootReason, GoTime};
@@ -78,7 +78,7 @@ fn power_cycles(topic_root: &TopicRoot, file: &str) -> Result<Option<i64>, Error
 pub(crate) fn forget(topic_root: &TopicRoot) {
     for file in [IMAGE, STACK, REASON, NUMBER] {
         if let Err(cause) = store::remove(&topic_root.path(file)) {
-            warn!(path = file, error = %report::chain(&cause), "cannot remove the reason of the last boot; remove it by hand");
+            warn!(path = file, error = %step::chain(&cause), "cannot remove the reason of the last boot; remove it by hand");
         }
     }
 }
@@ -96,7 +96,7 @@ pub(crate) fn take_back(topic_root: &TopicRoot, order: &MachineOrder) -> Result<
 /// The mark of the first boot counts once.
 pub(crate) fn forget_first_boot(topic_root: &TopicRoot) {
     if let Err(cause) = store::remove(&topic_root.path(FIRST_BOOT)) {
-        warn!(path = FIRST_BOOT, error = %report::chain(&cause), "cannot remove the mark of the first boot");
+        warn!(path = FIRST_BOOT, error = %step::chain(&cause), "cannot remove the mark of the first boot");
     }
 }
 
@@ -196,7 +196,7 @@ pub(crate) fn counter(topic_root: &TopicRoot) -> Result<u32, Error> {
 pub(crate) fn count(topic_root: &TopicRoot, before: u32) {
     let next = before.saturating_add(1).to_string();
     if let Err(cause) = store::replace(&topic_root.path(COUNTER), next.as_bytes()) {
-        warn!(path = COUNTER, error = %report::chain(&cause), "cannot count this start");
+        warn!(path = COUNTER, error = %step::chain(&cause), "cannot count this start");
     }
 }
 
@@ -225,7 +225,7 @@ fn content(topic_root: &TopicRoot, file: &str, limit: u64) -> Result<Option<Stri
         })),
         Err(cause) if cause.is_shortage() => Err(Error::pubsub(file.to_owned())(cause)),
         Err(cause) => {
-            warn!(path = file, error = %report::chain(&cause), "cannot be read, ignored");
+            warn!(path = file, error = %step::chain(&cause), "cannot be read, ignored");
             Ok(None)
         }
     }

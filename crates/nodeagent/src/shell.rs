@@ -10,7 +10,7 @@ use agent::device::hooks::About;
 use agent::device::{self, Device, MachineOperation};
 use agent::force::Orders;
 use agent::wire::{GLOBAL, ZEDKUBE};
-use agent::{AgentContext, Error, Hands, Tasks, Troubles, Weight, publication, report, wire};
+use agent::{AgentContext, Error, Hands, Tasks, Troubles, Weight, publication, wire};
 use pubsub::{Publication, TopicRoot};
 use step::Inserted as _;
 use topics::{
@@ -156,7 +156,7 @@ impl Shell {
             match call.await {
                 Ok(Ok(())) => {}
                 Ok(Err(cause)) => {
-                    warn!(error = %report::chain(&cause), "cannot bring everything to the disks");
+                    warn!(error = %step::chain(&cause), "cannot bring everything to the disks");
                 }
                 Err(cause) => warn!(error = %cause, "bringing everything to the disks ended early"),
             }
@@ -312,7 +312,7 @@ fn operate(
     if stood_in(topic_root, boot_id, order.operation) {
         return Ok(Took::StandIn);
     }
-    device.operate(order.operation, &order.reason).map_err(|cause| report::chain(&cause))?;
+    device.operate(order.operation, &order.reason).map_err(|cause| step::chain(&cause))?;
     Ok(if stood_in(topic_root, boot_id, order.operation) { Took::StandIn } else { Took::Machine })
 }
 
@@ -321,7 +321,7 @@ fn stood_in(topic_root: &TopicRoot, boot_id: &str, operation: MachineOperation) 
     match device::recorded(topic_root) {
         Ok(all) => all.iter().any(|it| it.boot_id == boot_id && it.operation == operation),
         Err(cause) => {
-            warn!(error = %report::chain(&cause), "cannot tell whether the device is a stand-in");
+            warn!(error = %step::chain(&cause), "cannot tell whether the device is a stand-in");
             false
         }
     }

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use agent::wire::{self, GLOBAL, MAINTENANCE, ZEDKUBE};
-use agent::{force, operator, report};
+use agent::{force, operator};
 use pubsub::{FILE_LIMIT_BYTES, FileRule, FileState, TopicRoot, glance};
 use rustix::fs::Access;
 use rustix::io::Errno;
@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn topic<T: Topic>(&mut self, agent: &str, key: &str) -> Option<T> {
         self.value(&wire::path::<T>(self.topic_root, agent, key), TOPIC, |bytes| {
-            go_json::from_slice(bytes).map_err(|cause| report::chain(&cause))
+            go_json::from_slice(bytes).map_err(|cause| step::chain(&cause))
         })
     }
 
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
             Ok(FileState::Absent) => return None,
             Ok(FileState::Present(bytes)) => decode(&bytes),
             Ok(FileState::Bad(bad)) => Err(bad.reason),
-            Err(error) => Err(report::chain(&error)),
+            Err(error) => Err(step::chain(&error)),
         };
         read.map_err(|reason| {
             if is_denied(path) {

@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use agent::device::kernel_boot_id;
 use agent::outlet::full_disk;
 use agent::wire::{self, GLOBAL, ZEDKUBE};
-use agent::{Clock, force, operator, report};
+use agent::{Clock, force, operator};
 use pubsub::TopicRoot;
 use serde::Serialize;
 use topics::{
@@ -128,7 +128,7 @@ impl DrainView {
             requests.extend(read.topic::<NodeDrainRequest>(agent, GLOBAL).map(|it| (agent, it)));
         }
         let persons = read.value(&operator_file(topic_root), operator::RULE, |bytes| {
-            let read = go_json::from_slice::<NodeDrainRequest>(bytes).map_err(|cause| report::chain(&cause));
+            let read = go_json::from_slice::<NodeDrainRequest>(bytes).map_err(|cause| step::chain(&cause));
             // Whose file it is says who asks.
             read.map(|it| NodeDrainRequest { requested_by: Requester::Operator, ..it })
         });

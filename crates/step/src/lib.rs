@@ -262,6 +262,23 @@ macro_rules! named {
 mod tests {
     use super::*;
 
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Layer(&'static str, #[source] Option<Box<Layer>>);
+
+    #[test]
+    fn each_layer_is_said_once() {
+        let shown = Layer("write a: disk full", Some(Box::new(Layer("disk full", None))));
+        let top = Layer("publish", Some(Box::new(shown)));
+        assert_eq!(chain(&top), "publish: write a: disk full");
+    }
+
+    #[test]
+    fn a_wait_past_the_end_of_the_clock_is_never() {
+        let at = Mono::from_start(Duration::from_secs(1));
+        assert_eq!(at + Duration::MAX, Mono::from_start(Duration::MAX));
+    }
+
     #[test]
     fn what_is_ordered_is_sorted_and_what_is_equal_keeps_its_order() {
         let mut numbers = Dice::new(7);

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use agent::outlet::Tries;
 use agent::settings::{NUMERIC, OWN};
 use agent::wire::GLOBAL;
-use agent::{Clock, Error, Outbox, Outlet, Troubles, report};
+use agent::{Clock, Error, Outbox, Outlet, Troubles};
 use pubsub::{FileRule, FileState, TopicRoot, store};
 use step::Mono;
 use topics::{
@@ -82,7 +82,7 @@ impl ConfigTopics {
             Ok(None) => {}
             Err(cause) if cause.is_shortage() => return Err(Error::pubsub(LAST_CONFIG)(cause)),
             Err(cause) => {
-                warn!(error = %report::chain(&cause), "cannot read the copy of the last good config");
+                warn!(error = %step::chain(&cause), "cannot read the copy of the last good config");
             }
         }
         // The copy may be older than what was published in this boot, and must not take the node out of its
@@ -436,7 +436,7 @@ pub(crate) fn counters(topic_root: &TopicRoot) -> Result<BTreeMap<DeviceOp, Devi
                 counters.insert(op, command);
             }
             Err(cause) => error!(
-                path = path(op), error = %report::chain(&cause),
+                path = path(op), error = %step::chain(&cause),
                 "the counter of the last operation makes no sense; the next counter of the config is only recorded"
             ),
         }

@@ -61,7 +61,7 @@ pub(crate) fn person(file: FileState, boot_id: &str, troubles: &Troubles) -> Opt
     let order = match file {
         FileState::Absent => Ok(None),
         FileState::Present(bytes) => {
-            go_json::from_slice::<DeviceOrder>(&bytes).map(Some).map_err(|cause| agent::report::chain(&cause))
+            go_json::from_slice::<DeviceOrder>(&bytes).map(Some).map_err(|cause| step::chain(&cause))
         }
         FileState::Bad(finding) => Err(finding.reason),
     };

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use agent::{AgentContext, report, wire};
+use agent::{AgentContext, wire};
 use pubsub::{FileRule, FileState, store};
 use topics::{DEVICE_ORDER, DeviceOp, DeviceOrder, EdgeNodeClusterConfig, go_json};
 use tracing::{info, warn};
@@ -64,7 +64,7 @@ pub(crate) async fn follow(context: AgentContext, path: PathBuf) {
 
 fn now_ordered(context: &AgentContext) -> Result<Option<DeviceOrder>, String> {
     let bytes = store::read(&context.topic_root.path(DEVICE_ORDER), LIMIT_BYTES);
-    let bytes = bytes.map_err(|it| report::chain(&it))?.unwrap_or_default();
+    let bytes = bytes.map_err(|it| step::chain(&it))?.unwrap_or_default();
     // What makes no sense is nobody's order; zedagent names it.
     Ok(go_json::from_slice::<DeviceOrder>(&bytes).ok().filter(|it| it.boot_id == context.boot_id))
 }
@@ -72,16 +72,16 @@ fn now_ordered(context: &AgentContext) -> Result<Option<DeviceOrder>, String> {
 /// Whether there was an order, of a person or of ours, since the file is there.
 fn order(context: &AgentContext, path: &std::path::Path, file: &[u8]) -> Result<bool, String> {
     let [place, ordered] = [DEVICE_ORDER, ORDERED].map(|it| context.topic_root.path(it));
-    let before = store::read(&ordered, LIMIT_BYTES).map_err(|it| report::chain(&it))?;
+    let before = store::read(&ordered, LIMIT_BYTES).map_err(|it| step::chain(&it))?;
     if before.as_deref() == Some(file) {
         return Ok(true);
     }
-    let note = || store::replace(&ordered, file).map(|()| true).map_err(|it| report::chain(&it));
+    let note = || store::replace(&ordered, file).map(|()| true).map_err(|it| step::chain(&it));
     if now_ordered(context)?.is_some() {
         return note();
     }
     let config = wire::peek::<EdgeNodeClusterConfig>(&context.topic_root, "zedagent", wire::GLOBAL);
-    match config.map_err(|it| report::chain(&it))?.and_then(|it| it.member()) {
+    match config.map_err(|it| step::chain(&it))?.and_then(|it| it.member()) {
         Some(true) => {}
         None => return Ok(false),
         Some(false) => {
@@ -97,15 +97,15 @@ fn order(context: &AgentContext, path: &std::path::Path, file: &[u8]) -> Result<
         reason: format!("{} is there", path.display()),
         by: BY.to_owned(),
     };
-    let bytes = go_json::to_vec(&order).map_err(|it| report::chain(&it))?;
-    store::replace(&place, &bytes).map_err(|it| report::chain(&it))?;
+    let bytes = go_json::to_vec(&order).map_err(|it| step::chain(&it))?;
+    store::replace(&place, &bytes).map_err(|it| step::chain(&it))?;
     note()
 }
 
 fn withdraw(context: &AgentContext) -> Result<bool, String> {
     let ours = now_ordered(context)?.is_some_and(|it| it.by == BY);
     for file in [DEVICE_ORDER, ORDERED].iter().skip(usize::from(!ours)) {
-        store::remove(&context.topic_root.path(file)).map_err(|it| report::chain(&it))?;
+        store::remove(&context.topic_root.path(file)).map_err(|it| step::chain(&it))?;
     }
     Ok(true)
 }

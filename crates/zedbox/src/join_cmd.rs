@@ -72,7 +72,7 @@ fn own_cluster(topic_root: &TopicRoot) -> Result<String, String> {
     match wire::peek::<EdgeNodeClusterConfig>(topic_root, "zedagent", wire::GLOBAL) {
         Ok(Some(config)) if config.valid => Ok(config.cluster_id.uuid.to_string()),
         Ok(_) => Err("EdgeNodeClusterConfig of this node names no cluster yet".to_owned()),
-        Err(cause) => Err(agent::report::chain(&cause)),
+        Err(cause) => Err(step::chain(&cause)),
     }
 }
 

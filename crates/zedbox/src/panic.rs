@@ -14,7 +14,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use agent::{Clock, reasons, report};
+use agent::{Clock, reasons};
 use pubsub::TopicRoot;
 use tracing::warn;
 
@@ -57,7 +57,7 @@ pub(crate) fn leave_traces(topic_root: &TopicRoot, agent: &'static str, clock: C
             reasons::STACK_LOG
         ),
         Err(cause) => {
-            warn!(error = %report::chain(&cause), "cannot remove the reason of a panic that is over");
+            warn!(error = %step::chain(&cause), "cannot remove the reason of a panic that is over");
         }
     }
     let topic_root = Arc::new(topic_root.clone());
@@ -72,7 +72,7 @@ pub(crate) fn leave_traces(topic_root: &TopicRoot, agent: &'static str, clock: C
             // `panic:` on as a stack. A failure of this cannot be reported.
             drop(writeln!(stderr(), "panic: {text}\n\n{agent} [running]:\n{}", stack.trim_end()));
             if let Err(cause) = stored {
-                drop(writeln!(stderr(), "cannot store the reason: {}", report::chain(&cause)));
+                drop(writeln!(stderr(), "cannot store the reason: {}", step::chain(&cause)));
             }
         });
         // The panicking thread may hold a lock that this takes, a disk or a reader of the log may hang: the

@@ -180,7 +180,7 @@ async fn boot_id(
             Err(_) if told => {}
             Err(cause) => {
                 told = true;
-                error!(error = %agent::report::chain(&cause), "the identity of this boot cannot be learnt, no agent starts; tried again every second");
+                error!(error = %step::chain(&cause), "the identity of this boot cannot be learnt, no agent starts; tried again every second");
             }
         }
         clock.sleep_until(Some(clock.now() + FIRST_PAUSE)).await;
@@ -231,7 +231,7 @@ async fn keep(agent: Agent, setting: AgentsSetup, mut stop: Stop) -> Option<Agen
         if !matches!(cause, agent::Error::Already { .. }) {
             Watchdog::new(agent.name(), &setting.topic_root, setting.clock).touch();
         }
-        error!(agent = %agent, error = %agent::report::chain(&cause), pause_secs = pause.as_secs(), "failed, starts again");
+        error!(agent = %agent, error = %step::chain(&cause), pause_secs = pause.as_secs(), "failed, starts again");
         tokio::select! {
             () = stop.stopped() => return None,
             () = setting.clock.sleep_until(Some(setting.clock.now() + pause)) => {}

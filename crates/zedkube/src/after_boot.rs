@@ -347,7 +347,7 @@ pub async fn once(
     limit: Duration,
     say: impl Fn(&str),
 ) -> Result<bool, String> {
-    let chain = |error: &(dyn std::error::Error + 'static)| agent::report::chain(error);
+    let chain = |error: &(dyn std::error::Error + 'static)| step::chain(error);
     let info = wire::peek::<EdgeNodeInfo>(topic_root, "zedagent", GLOBAL).map_err(|it| chain(&it))?;
     let info = info.ok_or("zedagent has written no EdgeNodeInfo here: type the command on the node")?;
     let node = NodeName::parse(&info.kube_name()).map_err(|it| chain(&it))?;

@@ -2,9 +2,6 @@
 //! not run, each published like that of an agent; the object's status says what `zedbox status` does. Not here: the calls
 //! (`kubenodeop::calls::node_maintenance`).
 
-use std::time::Duration;
-
-use agent::report;
 use agent::settings::NODE_MAINTENANCE;
 use agent::wire::{self, GLOBAL};
 use kubeapi::objects::{named, text, time};
@@ -13,6 +10,7 @@ use nodestatus::Membership;
 use pubsub::Publication;
 use serde_json::{Value, json};
 use sheet::DrainView;
+use std::time::Duration;
 use tokio::sync::watch;
 use topics::{GoTime, NodeDrainRequest, NodeState, Requester};
 use tracing::debug;
@@ -109,7 +107,7 @@ impl MaintenanceDuty {
             None => wire::withdraw(&mut self.asked, GLOBAL),
         };
         kept.map_err(|cause| {
-            Some((report::chain(&cause), "make room under /run; it is tried again by itself".to_owned()))
+            Some((step::chain(&cause), "make room under /run; it is tried again by itself".to_owned()))
         })
     }
 }

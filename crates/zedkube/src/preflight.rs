@@ -204,7 +204,7 @@ pub(crate) async fn publish(
         if let Some(newest) = newest
             && let Err(error) = topic.publish(GLOBAL, &newest)
         {
-            warn!(error = %agent::report::chain(&error), "cannot publish what the preflight has found");
+            warn!(error = %step::chain(&error), "cannot publish what the preflight has found");
         }
         tokio::select! {
             changed = report.changed() => if changed.is_err() { return Ok(()) },

@@ -52,7 +52,7 @@ async fn renew(cluster: &ApiClient, clock: Clock) -> Result<Option<String>, Stri
     let named = path.to_owned();
     let file = reach::look(path, move || canonicalize(named)).map_err(|it| it.to_string())?;
     let file = file.map_err(|it| it.to_string())?;
-    store::replace(&file, new.text.as_bytes()).map_err(|it| agent::report::chain(&it))?;
+    store::replace(&file, new.text.as_bytes()).map_err(|it| step::chain(&it))?;
     Ok(Some(until))
 }
 

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use agent::outlet::Tries;
-use agent::report::chain;
 use agent::{AgentContext, Error, Troubles, publication};
 use pubsub::{Codec, Name, Publication, TopicRoot, glance, store};
 use step::SmallSort as _;
+use step::chain;
 use topics::{
     ErrorSeverity, GoTime, KubeClusterUpdateStatus, KubeComponent, KubeComponentUpdateStatus, go_json,
 };

@@ -17,7 +17,6 @@ use step::SmallSort as _;
 use topics::cut_text;
 
 use super::program;
-use crate::report;
 
 pub const FOLDER: &str = "etc/zedbox/hooks";
 const ABOVE: [&str; 2] = ["etc", "etc/zedbox"];
@@ -97,7 +96,7 @@ pub struct About {
 pub fn find(topic_root: &TopicRoot, stage: HookStage) -> Result<HookFolder, String> {
     let topic_root = topic_root.clone();
     let found = reach::look(&topic_root.path(FOLDER), move || find_here(&topic_root, stage));
-    found.map_err(|cause| report::chain(&cause))?
+    found.map_err(|cause| step::chain(&cause))?
 }
 
 fn find_here(topic_root: &TopicRoot, stage: HookStage) -> Result<HookFolder, String> {

@@ -16,8 +16,6 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tracing::warn;
 
-use crate::report;
-
 /// How long to wait for a killed program. One stuck in the kernel is collected later.
 const KILLED: Duration = Duration::from_secs(2);
 /// Tries and pause for a program that is still open for writing.
@@ -182,7 +180,7 @@ impl ImageKind {
             Ok(None) => return Self::Unsaid,
             Ok(Some(bytes)) => bytes,
             Err(cause) => {
-                warn!(path = HV_TYPE, error = %report::chain(&cause), "the device config alone says whether there is a cluster");
+                warn!(path = HV_TYPE, error = %step::chain(&cause), "the device config alone says whether there is a cluster");
                 return Self::Unsaid;
             }
         };

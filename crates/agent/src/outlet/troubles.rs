@@ -12,7 +12,7 @@ use topics::{AgentTrouble, Trouble};
 use tracing::{error, info, warn};
 
 use crate::wire::GLOBAL;
-use crate::{Clock, Error, report, wire};
+use crate::{Clock, Error, wire};
 
 /// Copies share one state.
 #[derive(Clone)]
@@ -175,7 +175,7 @@ impl Troubles {
             Err(_) if board.mute => {}
             Err(cause) => {
                 board.mute = true;
-                warn!(agent = board.agent, error = %report::chain(&cause), "cannot publish its troubles; the log has them");
+                warn!(agent = board.agent, error = %step::chain(&cause), "cannot publish its troubles; the log has them");
             }
         }
     }
@@ -265,7 +265,7 @@ struct FailureText {
 impl FailureText {
     fn of(cause: &Error) -> Self {
         let whole = |next_step: &str| {
-            let text = report::chain(cause);
+            let text = step::chain(cause);
             Self { path: None, kind: text.clone(), text, next_step: next_step.to_owned() }
         };
         match cause {

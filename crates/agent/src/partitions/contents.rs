@@ -214,7 +214,7 @@ fn inside(topic_root: &TopicRoot, target: &PartitionTarget) -> Result<String, St
         .map_err(|cause| told(&format!("no squashfs can be mounted from it: {cause}")))?;
     let version = small(&place.join(INSIDE));
     free().map_err(|cause| told(&format!("{} cannot be unmounted: {cause}", place.display())))?;
-    match version.map_err(|cause| told(&crate::report::chain(&cause)))? {
+    match version.map_err(|cause| told(&step::chain(&cause)))? {
         Some(version) => Ok(version),
         None => Err(told(&format!("its image has no {INSIDE}"))),
     }

@@ -26,7 +26,7 @@ use super::{
     BootResult, ImageToWrite, Label, Partition, PartitionState, PartitionStore, PartitionWork, Partitions,
     Percent, StopOnDrop, blocking, booted, refuse, settable,
 };
-use crate::{Error, report};
+use crate::Error;
 
 /// Under the root; the boot loader names the partition there.
 const COMMAND_LINE: &str = "proc/cmdline";
@@ -280,7 +280,7 @@ impl PartitionStore for GptStore {
                     return Err(cause);
                 }
                 // The next write reports it again.
-                warn!(error = report::chain(&cause), "the copies of the partition table stay as they are");
+                warn!(error = step::chain(&cause), "the copies of the partition table stay as they are");
             }
             Ok(booted(&now))
         })

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{Clock, Outlet, Stop, report};
+use agent::{Clock, Outlet, Stop};
 use kubeapi::{ApiClient, Error};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Mutex, watch};
@@ -146,7 +146,7 @@ impl Hand {
         };
         let written = tokio::select! {
             biased;
-            written = self.reader.pipe.write(&bytes) => written.map_err(|cause| report::chain(&cause)),
+            written = self.reader.pipe.write(&bytes) => written.map_err(|cause| step::chain(&cause)),
             () = too_late => Err("whoever reads them does not".to_owned()),
         };
         if self.is_done("hand lines of applications on", written) {

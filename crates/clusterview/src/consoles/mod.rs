@@ -11,7 +11,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use agent::{AgentContext, Clock, Error, report};
+use agent::{AgentContext, Clock, Error};
 use pubsub::{TopicRoot, store};
 use serde::Deserialize;
 use step::Mono;
@@ -219,7 +219,7 @@ pub async fn run(
                 }
                 Ok(ConsoleAction::Remove | ConsoleAction::Write(_)) => Some(LOOK),
                 Err(cause) => {
-                    let why = report::chain(&cause);
+                    let why = step::chain(&cause);
                     if said != why {
                         warn!(error = why, "cannot keep the file of consoles, it is tried again");
                         said = why;

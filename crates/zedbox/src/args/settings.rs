@@ -189,7 +189,7 @@ fn read(path: &Path, table: &Command) -> Result<Vec<(String, String)>, Vec<Setti
             Err(cause) => Err(whole(cause.to_string())),
         },
         Ok(FileState::Bad(finding)) => Err(whole(finding.reason)),
-        Err(cause) => Err(whole(agent::report::chain(&cause))),
+        Err(cause) => Err(whole(step::chain(&cause))),
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Not here: what is kept; zedkube decides that and bounds it.
 
+use agent::wire;
 use agent::wire::GLOBAL;
-use agent::{report, wire};
 use anyhow::Context as _;
 use pubsub::store;
 use sheet::text::{clock_time, date_and_time, number, span};
@@ -35,7 +35,7 @@ pub(super) fn run(shell: &Shell) -> anyhow::Result<Exit> {
         Ok(None) => {}
         Err(cause) => Voice::warn(&format!(
             "a drain that runs is shown as of its last step, as its progress cannot be read: {}",
-            report::chain(&cause)
+            step::chain(&cause)
         )),
     }
     match voice.output {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::device::hooks::{self, About, Hook, HookFolder, HookStage, HookVerb};
-use agent::{AgentContext, Outbox, report};
+use agent::{AgentContext, Outbox};
 use kubeapi::OwnNode;
 use pubsub::{TopicRoot, reach, store};
 use serde::{Deserialize, Serialize};
@@ -358,14 +358,14 @@ impl HookRecord {
         match store::read(&topic_root.path(PATH), LIMIT_BYTES) {
             Ok(None) => Ok(Self::default()),
             Ok(Some(bytes)) => serde_json::from_slice(&bytes).map_err(|cause| wrong(cause.to_string())),
-            Err(cause) => Err(wrong(report::chain(&cause))),
+            Err(cause) => Err(wrong(step::chain(&cause))),
         }
     }
 
     fn write(&self, topic_root: &TopicRoot) -> Result<(), String> {
         let wrong = |why: String| format!("the record of hooks /{PATH} cannot be written: {why}");
         let bytes = serde_json::to_vec(self).map_err(|cause| wrong(cause.to_string()))?;
-        store::replace(&topic_root.path(PATH), &bytes).map_err(|cause| wrong(report::chain(&cause)))
+        store::replace(&topic_root.path(PATH), &bytes).map_err(|cause| wrong(step::chain(&cause)))
     }
 
     fn is_of(&self, boot_id: &str) -> bool {

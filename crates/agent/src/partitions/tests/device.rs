@@ -69,10 +69,7 @@ impl Loop {
 
     async fn write(&self) -> Result<String, String> {
         let image = image(Bytes::Path(self.image.clone()));
-        self.store()
-            .write_image(Label::B, image, nobody())
-            .await
-            .map_err(|cause| crate::report::chain(&cause))
+        self.store().write_image(Label::B, image, nobody()).await.map_err(|cause| step::chain(&cause))
     }
 }
 

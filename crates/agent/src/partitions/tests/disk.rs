@@ -5,7 +5,7 @@ use super::*;
 
 async fn read(machine: &Machine, running: Option<Label>) -> Result<Partitions, String> {
     let mut store = GptStore::new(&machine.topic_root, &machine.disk, running);
-    store.read().await.map_err(|cause| crate::report::chain(&cause))
+    store.read().await.map_err(|cause| step::chain(&cause))
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ pub(super) fn sha256(bytes: &[u8]) -> String {
 async fn write(machine: &Machine, bytes: Bytes, sha256: &str) -> Result<String, String> {
     let image = ImageToWrite { sha256: sha256.to_owned(), ..image(bytes) };
     let mut store = GptStore::new(&machine.topic_root, &machine.disk, None);
-    store.write_image(Label::B, image, nobody()).await.map_err(|cause| crate::report::chain(&cause))
+    store.write_image(Label::B, image, nobody()).await.map_err(|cause| step::chain(&cause))
 }
 
 fn held(machine: &Machine) -> Vec<u8> {

@@ -115,7 +115,7 @@ async fn write(machine: &Machine, bytes: Bytes, wanted: &str) -> Result<(), Stri
     let image = ImageToWrite { sha256: wanted.to_owned(), ..image(bytes) };
     let mut store = GptStore::new(&machine.topic_root, &machine.disk, None);
     let written = store.write_image(Label::B, image, nobody()).await;
-    written.map(drop).map_err(|cause| crate::report::chain(&cause))
+    written.map(drop).map_err(|cause| step::chain(&cause))
 }
 
 fn holds(machine: &Machine, bytes: &[u8]) -> bool {

@@ -139,7 +139,7 @@ async fn t8_where_a_copy_has_no_place_of_its_own_nothing_is_written_and_the_comm
             store.mark_current_active().await,
         ];
         for refused in refusals {
-            let refused = crate::report::chain(&refused.unwrap_err());
+            let refused = step::chain(&refused.unwrap_err());
             let command = format!("nothing was written; type sgdisk -e {}", machine.disk.display());
             assert!(refused.contains(why) && refused.contains(&command), "{what}: {refused}");
         }
@@ -190,7 +190,7 @@ async fn t8_an_image_partition_that_is_not_its_own_or_not_on_the_disk_is_refused
         let machine = Machine::new();
         machine.put("disk.img", &bytes);
         let mut store = GptStore::new(&machine.topic_root, &machine.disk, None);
-        let refused = crate::report::chain(&store.read().await.unwrap_err());
+        let refused = step::chain(&store.read().await.unwrap_err());
         assert!(refused.contains(why), "{refused}");
     }
 }
@@ -202,7 +202,7 @@ async fn t8_the_command_for_an_image_partition_that_ends_past_the_disk_makes_it_
     let machine = Machine::new();
     machine.put("disk.img", &bytes);
     let mut store = GptStore::new(&machine.topic_root, &machine.disk, None);
-    let refused = crate::report::chain(&store.read().await.unwrap_err());
+    let refused = step::chain(&store.read().await.unwrap_err());
     let table = GptTable::read(&mut std::fs::File::open(&machine.disk).unwrap()).unwrap();
     let words = table.shortens(table.slots().iter().find(|it| it.label == "IMGB").unwrap()).unwrap();
     assert!(
