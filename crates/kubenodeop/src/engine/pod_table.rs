@@ -607,15 +607,12 @@ impl PodTable {
             if free == 0 {
                 return;
             }
-            let mut book = std::mem::take(&mut self.book);
-            let may = |book: &PodIndex, track: &PodTrack| {
+            let may = |track: &PodTrack| {
                 self.way(track) != Some(RemovalCall::Remove)
-                    || !book.removing.contains(&track.facts.pod.namespace)
+                    || !self.book.removing.contains(&track.facts.pod.namespace)
             };
-            let ripe = book.ripe(now, free, may);
-            self.book = book;
             let mut asked = false;
-            for uid in ripe {
+            for uid in self.book.ripe(now, free, may) {
                 asked |= self.ask(now, &uid, effects);
             }
             if !asked {

@@ -12,11 +12,9 @@ use kubeapi::reply::Reply;
 use step::{Inserted as _, Mono, SmallSort as _, say};
 use topics::{Blocker, DrainMarks, number};
 
-use super::budgets::NamespaceBudgets;
 use super::pod_table::PodTable;
-use super::storage::StorageNeeds;
 use super::track::{PodRefusal, PodState, PodTrack, SLACK};
-use super::words::{AttemptRules, Effect, NeverReadyAction, PodAction, limit};
+use super::words::{Effect, NeverReadyAction, PodAction, limit};
 use crate::calls::surge::SurgeAnswer;
 use crate::calls::volumes::ClaimName;
 use crate::changes::watched::{PermanentRefusal, RefusedCall};
@@ -35,27 +33,17 @@ impl PodTable {
     /// When [`PodTable::ask_due`] or [`PodTable::inspect`] has something to do, as far as time decides it.
     /// Whether pods are asked at all, is for the caller.
     pub(super) fn next_due(&self, now: Mono, asks: bool) -> Option<Mono> {
-        let due = self.book.next_due().filter(|_| asks && self.book.asking < self.rules.at_once);
-        let more = self.marked(now).count() < MARKED;
-        let mark = self.book.next_asked_for(now, MARKED_AFTER).filter(|_| more);
-        let all = [due, mark, self.spaces.next_due(), self.next_limit(now)];
+        let may_ask = asks && self.book.asking < self.rules.at_once;
+        let due = may_ask.then(|| self.book.next_due(now)).flatten();
+        // Of as many as are marked at most.
+        let mark = self.book.asked.iter().take(MARKED).map(|(asked, _)| *asked + MARKED_AFTER);
+        let all = [due, mark.filter(|at| *at > now).min(), self.spaces.next_due(), self.next_limit(now)];
         all.into_iter().flatten().min()
     }
 
     /// What holds the pods: the worst first, then by their names.
     pub(super) fn blockers(&self, now: Mono) -> Vec<Blocker> {
-        let of = |track: &PodTrack| {
-            let returns = self.returns.count(&track.facts);
-            let silent = self.silent.as_ref();
-            blocker(
-                now,
-                track,
-                (&self.spaces, &self.needs, silent),
-                returns,
-                (&self.rules, &self.given_up_at),
-            )
-        };
-        let mut all: Vec<Blocker> = self.book.all().filter_map(|(_, it)| of(it)).collect();
+        let mut all: Vec<Blocker> = self.book.all().filter_map(|(_, it)| self.blocker(now, it)).collect();
         sort(&mut all);
         all
     }
@@ -151,8 +139,7 @@ impl PodTable {
 
     /// The pods that are worth a mark, with the time since when they are being asked to leave.
     fn marked(&self, now: Mono) -> impl Iterator<Item = &(Mono, PodUid)> {
-        let before = Mono::from_start(now.since_start().saturating_sub(MARKED_AFTER));
-        self.book.asked_before(before).take(MARKED)
+        self.book.asked.iter().take_while(move |(asked, _)| *asked + MARKED_AFTER <= now).take(MARKED)
     }
 
     /// What a restart must not forget about the pods.
@@ -167,158 +154,164 @@ impl PodTable {
     }
 }
 
-/// What holds the pod, when something does.
-pub(super) fn blocker(
-    now: Mono,
-    track: &PodTrack,
-    (spaces, needs, silent): (&NamespaceBudgets, &StorageNeeds, Option<&(Mono, String)>),
-    returns: u32,
-    (rules, (given_up, by)): (&AttemptRules, &(Mono, String)),
-) -> Option<Blocker> {
-    let pod = &track.facts.pod;
-    let named = |code, reason, since| Some(progress::blocker(&pod.clone().into(), code, reason, since));
-    if let (PodState::Going { since }, Some((silent, words))) = (&track.state, silent) {
-        let reason = format!("the kubelet of this node is silent ({words}), so pod {pod} does not end");
-        return named(BlockCode::KubeletSilent, reason, *since.max(silent));
+/// Why one pod does not leave.
+impl PodTable {
+    /// What holds the pod, when something does.
+    fn blocker(&self, now: Mono, track: &PodTrack) -> Option<Blocker> {
+        let (pod, (given_up, by)) = (&track.facts.pod, &self.given_up_at);
+        let named = |code, reason, since| Some(progress::blocker(&pod.clone().into(), code, reason, since));
+        if let (PodState::Going { since }, Some((silent, words))) = (&track.state, &self.silent) {
+            let reason = format!("the kubelet of this node is silent ({words}), so pod {pod} does not end");
+            return named(BlockCode::KubeletSilent, reason, *since.max(silent));
+        }
+        let (code, reason, since) = match (&track.state, &track.refusal) {
+            (PodState::Gone | PodState::ObjectOnly | PodState::Left, _) => return None,
+            (PodState::Waiting { .. } | PodState::Asking { .. }, _) if track.sticky => {
+                let workload = &track.facts.workload;
+                let returns = number(self.returns.count(&track.facts), "time");
+                let reason =
+                    format!("pod {pod} is not asked any more: its {workload} has come back here {returns}");
+                return named(BlockCode::Sticky, reason, track.asked.unwrap_or(now));
+            }
+            (PodState::Waiting { .. } | PodState::Asking { .. }, _)
+                if let Some(SurgeAnswer::UnderWay { deployment, .. }) = &track.copy =>
+            {
+                let secs = self.rules.surge_limit.as_secs();
+                let reason = format!(
+                    "pod {pod} is not evicted yet: Deployment {deployment} makes a second copy on another node first, for {secs} s \
+                     at most"
+                );
+                return named(BlockCode::Surge, reason, track.asked.unwrap_or(now));
+            }
+            (PodState::Waiting { .. }, _)
+                if let (Some((since, _)), Some(hold)) = (track.held, &track.facts.hold) =>
+            {
+                let reason =
+                    format!("pod {pod} is not evicted before {}, as {HOLD_ANNOTATION} says", hold.text);
+                return named(BlockCode::HeldUntil, reason, since);
+            }
+            (PodState::Waiting { .. } | PodState::Ended, _) if track.kept.is_some() => {
+                let (code, why) = self.needs.why(&track.facts)?;
+                return named(
+                    code,
+                    format!("pod {pod} is not evicted yet: {why}"),
+                    track.kept.unwrap_or(now),
+                );
+            }
+            (PodState::Waiting { .. } | PodState::Asking { .. } | PodState::Ended, Some(refusal))
+                if track.told =>
+            {
+                let (code, reason) = match self.needs.budget(&track.facts) {
+                    Some(why) if track.is_held_by_budget() => {
+                        (BlockCode::StorageManager, format!("pod {pod}: {why}"))
+                    }
+                    Some(_) | None => self.refused(track, refusal),
+                };
+                (code, reason, refusal.since)
+            }
+            (PodState::Going { since }, _) if track.overdue_at().is_some_and(|at| at <= now) => {
+                let reason = match track.facts.finalizers.as_slice() {
+                    [] => {
+                        let grace = track.facts.grace.as_secs();
+                        let runs = if track.lives { "; its containers still run" } else { "" };
+                        format!("pod {pod} was asked to end and is still there after its {grace} s{runs}")
+                    }
+                    held => format!(
+                        "pod {pod} was asked to end; its object stays for finalizer {}",
+                        listed(held, ", ")
+                    ),
+                };
+                (BlockCode::SlowToEnd, reason, *since)
+            }
+            (PodState::Going { since }, _) if *since + track.facts.grace > *given_up => {
+                let reason = format!(
+                    "pod {pod} was asked to end and may take its grace period of {} s, which passes the limit {by}",
+                    track.facts.grace.as_secs()
+                );
+                (BlockCode::LongGrace, reason, *since)
+            }
+            (PodState::Going { since }, _) if track.over => {
+                (BlockCode::OverTime, format!("pod {pod} was asked to end and is still there"), *since)
+            }
+            (_, _) if track.over => (
+                BlockCode::OverTime,
+                format!("pod {pod} is being asked to leave"),
+                track.asked.unwrap_or(now),
+            ),
+            (_, _) => return None,
+        };
+        if !track.over || track.state == PodState::Ended {
+            let found = named(code, reason, since)?;
+            return Some(held::advised(found, &track.facts, &self.spaces.guards(&track.facts)));
+        }
+        let code = if code == BlockCode::LongGrace { code } else { BlockCode::OverTime };
+        let limit = limit(self.rules.pod.after.unwrap_or_default(), "a pod");
+        named(code, format!("{reason}; it is over the limit {limit}"), since)
     }
-    let (code, reason, since) = match (&track.state, &track.refusal) {
-        (PodState::Gone | PodState::ObjectOnly | PodState::Left, _) => return None,
-        (PodState::Waiting { .. } | PodState::Asking { .. }, _) if track.sticky => {
-            let workload = &track.facts.workload;
-            let returns = number(returns, "time");
-            let reason =
-                format!("pod {pod} is not asked any more: its {workload} has come back here {returns}");
-            return named(BlockCode::Sticky, reason, track.asked.unwrap_or(now));
-        }
-        (PodState::Waiting { .. } | PodState::Asking { .. }, _)
-            if let Some(SurgeAnswer::UnderWay { deployment, .. }) = &track.copy =>
-        {
-            let secs = rules.surge_limit.as_secs();
-            let reason = format!(
-                "pod {pod} is not evicted yet: Deployment {deployment} makes a second copy on another node first, for {secs} s \
-                 at most"
-            );
-            return named(BlockCode::Surge, reason, track.asked.unwrap_or(now));
-        }
-        (PodState::Waiting { .. }, _)
-            if let (Some((since, _)), Some(hold)) = (track.held, &track.facts.hold) =>
-        {
-            let reason = format!("pod {pod} is not evicted before {}, as {HOLD_ANNOTATION} says", hold.text);
-            return named(BlockCode::HeldUntil, reason, since);
-        }
-        (PodState::Waiting { .. } | PodState::Ended, _) if track.kept.is_some() => {
-            let (code, why) = needs.why(&track.facts)?;
-            return named(code, format!("pod {pod} is not evicted yet: {why}"), track.kept.unwrap_or(now));
-        }
-        (PodState::Waiting { .. } | PodState::Asking { .. } | PodState::Ended, Some(refusal))
-            if track.told =>
-        {
-            let (code, reason) = match needs.budget(&track.facts) {
-                Some(why) if track.is_held_by_budget() => {
-                    (BlockCode::StorageManager, format!("pod {pod}: {why}"))
-                }
-                Some(_) | None => refused(track, refusal, spaces),
-            };
-            (code, reason, refusal.since)
-        }
-        (PodState::Going { since }, _) if track.overdue_at().is_some_and(|at| at <= now) => {
-            let reason = match track.facts.finalizers.as_slice() {
-                [] => {
-                    let grace = track.facts.grace.as_secs();
-                    let runs = if track.lives { "; its containers still run" } else { "" };
-                    format!("pod {pod} was asked to end and is still there after its {grace} s{runs}")
-                }
-                held => format!(
-                    "pod {pod} was asked to end; its object stays for finalizer {}",
-                    listed(held, ", ")
-                ),
-            };
-            (BlockCode::SlowToEnd, reason, *since)
-        }
-        (PodState::Going { since }, _) if *since + track.facts.grace > *given_up => {
-            let reason = format!(
-                "pod {pod} was asked to end and may take its grace period of {} s, which passes the limit {by}",
-                track.facts.grace.as_secs()
-            );
-            (BlockCode::LongGrace, reason, *since)
-        }
-        (PodState::Going { since }, _) if track.over => {
-            (BlockCode::OverTime, format!("pod {pod} was asked to end and is still there"), *since)
-        }
-        (_, _) if track.over => {
-            (BlockCode::OverTime, format!("pod {pod} is being asked to leave"), track.asked.unwrap_or(now))
-        }
-        (_, _) => return None,
-    };
-    if !track.over || track.state == PodState::Ended {
-        let found = named(code, reason, since)?;
-        return Some(held::advised(found, &track.facts, &spaces.guards(&track.facts)));
-    }
-    let code = if code == BlockCode::LongGrace { code } else { BlockCode::OverTime };
-    let limit = limit(rules.pod.after.unwrap_or_default(), "a pod");
-    named(code, format!("{reason}; it is over the limit {limit}"), since)
-}
 
-fn refused(track: &PodTrack, refusal: &PodRefusal, spaces: &NamespaceBudgets) -> (BlockCode, String) {
-    let (pod, text) = (&track.facts.pod, refusal.reply.text());
-    let reason = match refusal.code {
-        BlockCode::Budget | BlockCode::ManyBudgets => return by_budget(track, refusal, spaces),
-        BlockCode::Moving => format!("pod {pod} leaves with its virtual machine: {text}"),
-        BlockCode::CannotMove => format!("pod {pod} stays with its virtual machine: {text}"),
-        BlockCode::Responder => format!("pod {pod} is left to its eviction responders: {text}"),
-        BlockCode::NamespaceEnding => held::by_namespace(pod, text),
-        BlockCode::Throttled => format!("pod {pod} is retried: the API server is throttling (429): {text}"),
-        BlockCode::ApiTrouble => format!("pod {pod} is retried: its eviction failed: {text}"),
-        BlockCode::Webhook | BlockCode::Admission => {
-            format!("pod {pod} is not admitted to leave yet, and asked again: {text}")
-        }
-        BlockCode::Refused | BlockCode::Unauthorized => format!("pod {pod} cannot be evicted: {text}"),
-        BlockCode::SlowToEnd
-        | BlockCode::LongGrace
-        | BlockCode::KubeletSilent
-        | BlockCode::BudgetStuck
-        | BlockCode::StorageManager
-        | BlockCode::Copying
-        | BlockCode::LastCopy
-        | BlockCode::StrictLocal
-        | BlockCode::AllCordoned
-        | BlockCode::NoRoom
-        | BlockCode::VolumeFull
-        | BlockCode::Sticky
-        | BlockCode::OverTime
-        | BlockCode::Surge
-        | BlockCode::HeldUntil
-        | BlockCode::NoOtherNode
-        | BlockCode::Rebuilding
-        | BlockCode::Unreadable => format!("pod {pod} is held ({}): {text}", refusal.code.text()),
-    };
-    (refusal.code, reason)
-}
-
-fn by_budget(track: &PodTrack, refusal: &PodRefusal, spaces: &NamespaceBudgets) -> (BlockCode, String) {
-    let (pod, text) = (&track.facts.pod, refusal.reply.text());
-    let guards = spaces.guards(&track.facts);
-    if guards.is_empty() {
-        let many = refusal.code == BlockCode::ManyBudgets;
-        let why = if many { "has more than one budget" } else { "is held by a disruption budget" };
-        return (refusal.code, format!("pod {pod} {why}: {text}"));
+    fn refused(&self, track: &PodTrack, refusal: &PodRefusal) -> (BlockCode, String) {
+        let (pod, text) = (&track.facts.pod, refusal.reply.text());
+        let reason = match refusal.code {
+            BlockCode::Budget | BlockCode::ManyBudgets => return self.by_budget(track, refusal),
+            BlockCode::Moving => format!("pod {pod} leaves with its virtual machine: {text}"),
+            BlockCode::CannotMove => format!("pod {pod} stays with its virtual machine: {text}"),
+            BlockCode::Responder => format!("pod {pod} is left to its eviction responders: {text}"),
+            BlockCode::NamespaceEnding => held::by_namespace(pod, text),
+            BlockCode::Throttled => {
+                format!("pod {pod} is retried: the API server is throttling (429): {text}")
+            }
+            BlockCode::ApiTrouble => format!("pod {pod} is retried: its eviction failed: {text}"),
+            BlockCode::Webhook | BlockCode::Admission => {
+                format!("pod {pod} is not admitted to leave yet, and asked again: {text}")
+            }
+            BlockCode::Refused | BlockCode::Unauthorized => format!("pod {pod} cannot be evicted: {text}"),
+            BlockCode::SlowToEnd
+            | BlockCode::LongGrace
+            | BlockCode::KubeletSilent
+            | BlockCode::BudgetStuck
+            | BlockCode::StorageManager
+            | BlockCode::Copying
+            | BlockCode::LastCopy
+            | BlockCode::StrictLocal
+            | BlockCode::AllCordoned
+            | BlockCode::NoRoom
+            | BlockCode::VolumeFull
+            | BlockCode::Sticky
+            | BlockCode::OverTime
+            | BlockCode::Surge
+            | BlockCode::HeldUntil
+            | BlockCode::NoOtherNode
+            | BlockCode::Rebuilding
+            | BlockCode::Unreadable => format!("pod {pod} is held ({}): {text}", refusal.code.text()),
+        };
+        (refusal.code, reason)
     }
-    let full = guards.iter().filter(|budget| !budget.admits(track.facts.ready));
-    let hindrances: Vec<&UnhealthyPod> = full.flat_map(|budget| spaces.hindrances(budget)).collect();
-    let (code, reason) = held::by_budgets(&track.facts, &guards, &hindrances, refusal.code);
-    let behind = guards.iter().filter_map(|budget| Some((budget, spaces.ready(budget)?)));
-    let behind: Vec<String> = behind
-        .map(|(BudgetFacts { namespace, name, healthy, .. }, ready)| {
-            format!(
-                "the numbers of budget {namespace}/{name} are behind: {ready} of its pods are Ready, not {healthy}; \
-                 Kubernetes was made to count them again"
-            )
-        })
-        .collect();
-    if behind.is_empty() {
-        (code, reason)
-    } else {
-        (refusal.code, format!("{reason}; {}", behind.join("; ")))
+
+    fn by_budget(&self, track: &PodTrack, refusal: &PodRefusal) -> (BlockCode, String) {
+        let (pod, text) = (&track.facts.pod, refusal.reply.text());
+        let guards = self.spaces.guards(&track.facts);
+        if guards.is_empty() {
+            let many = refusal.code == BlockCode::ManyBudgets;
+            let why = if many { "has more than one budget" } else { "is held by a disruption budget" };
+            return (refusal.code, format!("pod {pod} {why}: {text}"));
+        }
+        let full = guards.iter().filter(|budget| !budget.admits(track.facts.ready));
+        let hindrances: Vec<&UnhealthyPod> = full.flat_map(|budget| self.spaces.hindrances(budget)).collect();
+        let (code, reason) = held::by_budgets(&track.facts, &guards, &hindrances, refusal.code);
+        let behind = guards.iter().filter_map(|budget| Some((budget, self.spaces.ready(budget)?)));
+        let behind: Vec<String> = behind
+            .map(|(BudgetFacts { namespace, name, healthy, .. }, ready)| {
+                format!(
+                    "the numbers of budget {namespace}/{name} are behind: {ready} of its pods are Ready, not {healthy}; \
+                     Kubernetes was made to count them again"
+                )
+            })
+            .collect();
+        if behind.is_empty() {
+            (code, reason)
+        } else {
+            (refusal.code, format!("{reason}; {}", behind.join("; ")))
+        }
     }
 }
 
@@ -387,7 +380,7 @@ impl PodTable {
         if self.rules.never_ready != NeverReadyAction::Delete {
             return;
         }
-        let over = self.book.never_ready.iter().take_while(|(asked, _)| *asked + NEVER_READY_HOLD <= now);
+        let over = self.book.never_ready().take_while(|(asked, _)| *asked + NEVER_READY_HOLD <= now);
         let held =
             |uid: &PodUid| self.book.get(uid).is_some_and(|it| it.is_held_by_budget() && it.may_be_deleted());
         let over: Vec<PodUid> = over.map(|(_, uid)| uid.clone()).filter(held).collect();
@@ -402,8 +395,8 @@ impl PodTable {
     pub(super) fn next_limit(&self, now: Mono) -> Option<Mono> {
         let pod = self.rules.pod.after.and_then(|after| Some(self.book.first_in_time()?.0 + after));
         let deletes = self.rules.never_ready == NeverReadyAction::Delete;
-        let mut holds = self.book.never_ready.iter().filter(|_| deletes).map(|it| it.0 + NEVER_READY_HOLD);
+        let over = || self.book.never_ready().map(|it| it.0 + NEVER_READY_HOLD).find(|at| *at > now);
         let held = self.holds.first().map(|it| it.0);
-        pod.into_iter().chain(holds.find(|at| *at > now)).chain(held).min()
+        [pod, deletes.then(over).flatten(), held].into_iter().flatten().min()
     }
 }

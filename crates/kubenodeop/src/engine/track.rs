@@ -152,6 +152,11 @@ impl PodTrack {
         (!self.on_hold && !self.sticky && self.kept.is_none() && self.held.is_none()).then_some(due)
     }
 
+    /// Its place among those that are to be asked.
+    fn order(&self) -> AskOrder {
+        (self.facts.tier, self.tries, self.facts.priority, self.facts.pod.uid.clone())
+    }
+
     /// When a pod that is ending has had its time.
     pub(super) fn overdue_at(&self) -> Option<Mono> {
         let PodState::Going { since } = self.state else { return None };
@@ -306,15 +311,12 @@ pub(super) struct PodIndex {
     pub(super) asking: usize,
     /// Namespaces in which a [`RemovalCall::Remove`] is under way.
     pub(super) removing: BTreeSet<String>,
-    /// Pods to be asked at a time that is still ahead.
-    due: BTreeSet<(Tier, Mono, PodUid)>,
-    ripe: BTreeSet<AskOrder>,
+    /// Pods that are to be asked, each with when.
+    to_ask: BTreeMap<AskOrder, Mono>,
     /// Ends of grace periods, with some slack.
     overdue: BTreeSet<(Mono, PodUid)>,
     /// Pods on the node by the time since when they are being asked to leave.
-    asked: BTreeSet<(Mono, PodUid)>,
-    /// Pods on the node that were never Ready, by the time since when they are being asked to leave.
-    pub(super) never_ready: BTreeSet<(Mono, PodUid)>,
+    pub(super) asked: BTreeSet<(Mono, PodUid)>,
     /// Pods that the server refuses for good.
     refused: u32,
     /// Pods that are not asked, as the storage needs them.
@@ -379,16 +381,13 @@ impl PodIndex {
         self.count(track, u32::saturating_add);
         let facts = &track.facts;
         if let Some(due) = track.due() {
-            self.due.insert((facts.tier, due, uid.clone()));
+            self.to_ask.insert(track.order(), due);
         }
         if let Some(at) = track.overdue_at() {
             self.overdue.insert((at, uid.clone()));
         }
         if let Some(asked) = track.asked.filter(|_| track.is_here()) {
             self.asked.insert((asked, uid.clone()));
-            if facts.never_ready {
-                self.never_ready.insert((asked, uid.clone()));
-            }
         }
         if let PodState::Asking { way, .. } = track.state {
             self.asking += 1;
@@ -401,16 +400,12 @@ impl PodIndex {
     fn leave(&mut self, uid: &PodUid, track: &PodTrack) {
         self.count(track, u32::saturating_sub);
         let facts = &track.facts;
-        if let Some(due) = track.due() {
-            self.due.remove(&(facts.tier, due, uid.clone()));
-            self.ripe.remove(&(facts.tier, track.tries, facts.priority, uid.clone()));
-        }
+        self.to_ask.remove(&track.order());
         if let Some(at) = track.overdue_at() {
             self.overdue.remove(&(at, uid.clone()));
         }
         if let Some(asked) = track.asked {
             self.asked.remove(&(asked, uid.clone()));
-            self.never_ready.remove(&(asked, uid.clone()));
         }
         if let PodState::Asking { way, .. } = track.state {
             self.asking -= 1;
@@ -460,31 +455,22 @@ impl PodIndex {
         self.tiers.keys().next().copied()
     }
 
-    /// Pods of the open tier whose time has come and that `may` be asked, in the order of asking; `most` at most.
-    pub(super) fn ripe(
-        &mut self,
-        now: Mono,
-        most: usize,
-        may: impl Fn(&Self, &PodTrack) -> bool,
-    ) -> Vec<PodUid> {
-        let Some(open) = self.open_tier() else { return Vec::new() };
-        while let Some((tier, at, uid)) = self.due.first().cloned() {
-            if tier != open || at > now {
-                break;
-            }
-            if let Some(track) = self.pods.get(&uid) {
-                self.ripe.insert((tier, track.tries, track.facts.priority, uid.clone()));
-            }
-            self.due.remove(&(tier, at, uid));
-        }
-        let of_tier = self.ripe.iter().take_while(|(tier, ..)| *tier == open).map(|(.., uid)| uid);
-        of_tier.filter(|uid| self.get(uid).is_some_and(|it| may(self, it))).take(most).cloned().collect()
+    /// Pods of the open tier in the order of asking, each with when.
+    fn in_turn(&self) -> impl Iterator<Item = (&PodUid, Mono)> {
+        let open = self.open_tier();
+        let of_tier = self.to_ask.iter().take_while(move |((tier, ..), _)| Some(*tier) == open);
+        of_tier.map(|((.., uid), at)| (uid, *at))
     }
 
-    /// When the next pod of the open tier is due.
-    pub(super) fn next_due(&self) -> Option<Mono> {
-        let open = self.open_tier()?;
-        self.due.first().filter(|(tier, ..)| *tier == open).map(|(_, at, _)| *at)
+    /// Those of them whose time has come and that `may` be asked; `most` at most.
+    pub(super) fn ripe(&self, now: Mono, most: usize, may: impl Fn(&PodTrack) -> bool) -> Vec<PodUid> {
+        let ripe = self.in_turn().filter(|(_, at)| *at <= now).map(|(uid, _)| uid);
+        ripe.filter(|uid| self.get(uid).is_some_and(&may)).take(most).cloned().collect()
+    }
+
+    /// When the time of the next of them comes.
+    pub(super) fn next_due(&self, now: Mono) -> Option<Mono> {
+        self.in_turn().map(|(_, at)| at).filter(|at| *at > now).min()
     }
 
     /// When the first pod has had its time to end.
@@ -503,16 +489,9 @@ impl PodIndex {
         Some(Mono::from_start(at.since_start().saturating_sub(SLACK)))
     }
 
-    /// Pods that are asked to leave since before `at`, the earliest first.
-    pub(super) fn asked_before(&self, at: Mono) -> impl Iterator<Item = &(Mono, PodUid)> {
-        self.asked.iter().take_while(move |(asked, _)| *asked <= at)
-    }
-
-    /// When the first pod after `now` will have been asked for so long.
-    pub(super) fn next_asked_for(&self, now: Mono, time: Duration) -> Option<Mono> {
-        let from = Mono::from_start(now.since_start().saturating_sub(time));
-        let later = (std::ops::Bound::Excluded((from, last_uid())), std::ops::Bound::Unbounded);
-        self.asked.range(later).next().map(|(asked, _)| *asked + time)
+    /// Pods on the node that were never Ready, with since when they are being asked to leave.
+    pub(super) fn never_ready(&self) -> impl Iterator<Item = &(Mono, PodUid)> {
+        self.asked.iter().filter(|(_, uid)| self.get(uid).is_some_and(|it| it.facts.never_ready))
     }
 
     /// The pod that is asked for longest and not over a limit yet, and since when.
@@ -542,11 +521,6 @@ impl PodIndex {
     pub(super) fn in_state(&self, state: &PodState) -> impl Iterator<Item = &PodTrack> {
         self.pods.values().filter(move |it| it.state == *state)
     }
-}
-
-/// Not before any UID of the API, which are hexadecimal digits and dashes.
-fn last_uid() -> PodUid {
-    PodUid::new("\u{10ffff}")
 }
 
 /// The controller, as `shop/ReplicaSet/web`.
