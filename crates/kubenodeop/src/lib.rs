@@ -24,8 +24,8 @@ pub use changes::{WatchedBlockers, until_activity, until_changed};
 pub use drain::{DrainOrder, drain};
 pub use engine::containers::RuntimeQuery;
 pub use engine::{
-    AttemptFailure, AttemptOutcome, AttemptRules, DrainSuccess, Limit, NeverReadyAction, PodAction,
-    STICKY_RETURNS, StickyAction, VOLUMES_LIMIT, VolumeAction,
+    AttemptFailure, AttemptOutcome, AttemptRules, DrainSuccess, Limit, LimitAction, STICKY_RETURNS,
+    VOLUMES_LIMIT,
 };
 pub use kubeapi::nodes::CordonAnnotation;
 pub use machines::MachinePolicy;

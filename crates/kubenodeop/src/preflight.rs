@@ -14,7 +14,7 @@ use kubeapi::slim::NodeObject;
 use step::{Mono, SmallSort as _};
 
 use crate::calls::{pods, remove};
-use crate::engine::{AttemptRules, Limit, PodAction};
+use crate::engine::{AttemptRules, Limit, LimitAction};
 use crate::node;
 use crate::plan::placement::peer;
 use crate::plan::residents::room_of;
@@ -152,8 +152,8 @@ fn samples(own: Vec<PodFacts>) -> (Vec<PodFacts>, Vec<PodFacts>) {
 }
 
 /// A pod that is refused is deleted after its limit.
-fn ends_otherwise(limit: &Limit<PodAction>) -> bool {
-    limit.after.is_some() && limit.then == PodAction::Delete
+fn ends_otherwise(limit: &Limit) -> bool {
+    limit.after.is_some() && limit.then == LimitAction::GetPast
 }
 
 /// What the dry run of the cordon says that stops nothing: an admission may decide another way about the cordon itself, one
@@ -304,7 +304,7 @@ mod tests {
         assert!(found[0].reason.contains("forbidden") && found[0].next_step.contains("role"), "{found:?}");
         // Where a limit has it deleted, the drain gets past it.
         let lenient = AttemptRules {
-            pod: Limit { after: Some(std::time::Duration::from_secs(60)), then: PodAction::Delete },
+            pod: Limit { after: Some(std::time::Duration::from_secs(60)), then: LimitAction::GetPast },
             ..AttemptRules::default()
         };
         assert_eq!(look(refused, fine, &lenient).await.0.unwrap(), []);

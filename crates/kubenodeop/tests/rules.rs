@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::stage::{Attempt, are_ready, clock, cluster, cluster_with, cordoned, n1, on_n1};
 use kubenodeop::plan::survey;
-use kubenodeop::{AttemptRules, BlockCode, DrainSuccess, Limit, PodAction, StickyAction};
+use kubenodeop::{AttemptRules, BlockCode, DrainSuccess, Limit, LimitAction};
 use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::{Value, json};
 use topics::DrainPhase;
@@ -123,7 +123,7 @@ async fn d10_a_workload_that_returns_three_times_is_left_named_and_no_more_evict
     );
     sim.until("pods", |pods| are_ready(pods, 12)).await;
     cordoned(&cluster).await;
-    let rules = AttemptRules { sticky: StickyAction::Leave, ..AttemptRules::default() };
+    let rules = AttemptRules { sticky: LimitAction::GetPast, ..AttemptRules::default() };
     let DrainSuccess { left, took, .. } = Attempt::by(&cluster, rules).success().await;
     assert_eq!(left, ["tools/clings-0: it stays: its StatefulSet/clings has come back to this node 3 times"]);
     assert!(took < secs(30), "{took:?}");
@@ -235,7 +235,7 @@ async fn d15_volumes_that_do_not_detach_in_time_are_named() {
 async fn d15_a_pod_over_its_limit_is_deleted_whatever_its_budget_says() {
     let (sim, cluster) = cluster(3).await;
     cordoned(&cluster).await;
-    let pod = Limit { after: Some(secs(60)), then: PodAction::Delete };
+    let pod = Limit { after: Some(secs(60)), then: LimitAction::GetPast };
     let left = Attempt::by(&cluster, AttemptRules { pod, ..AttemptRules::default() }).left().await;
     assert!(!left.is_empty() && left.iter().all(|it| it.starts_with("shop/web")), "{left:?}");
     assert_eq!(on_n1(&sim.list("pods")), ["agent-n1"]);

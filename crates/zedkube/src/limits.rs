@@ -10,9 +10,7 @@ use clusterview::consoles::ConsoleFiles;
 use clusterview::lease::ElectionTimes;
 use kubeapi::connect::webhook::Webhook;
 use kubenodeop::node::gate::{self, Layer};
-use kubenodeop::{
-    AttemptRules, Limit, MachinePolicy, NeverReadyAction, PodAction, StickyAction, SurgeRule, VolumeAction,
-};
+use kubenodeop::{AttemptRules, Limit, LimitAction, MachinePolicy, SurgeRule};
 use outage::margin::calls::{Addresses, EtcdAccess, EtcdSettings};
 use outage::margin::facts::Paths;
 use serde::de::Error as _;
@@ -96,21 +94,21 @@ agent::limits! {
         pod_limit_ms: u64 = 0;
         /// What is done about a pod that is over its time: `wait`, `give-up` or `delete`.
         #[serde(deserialize_with = "words::pod_limit_then")]
-        pod_limit_then: PodAction = AttemptRules::default().pod.then;
+        pod_limit_then: LimitAction = AttemptRules::default().pod.then;
         /// What is done about it then: `wait` or `delete`.
         #[serde(deserialize_with = "words::never_ready_then")]
-        never_ready_then: NeverReadyAction = AttemptRules::default().never_ready;
+        never_ready_then: LimitAction = AttemptRules::default().never_ready;
         /// How long a node with the last healthy copy of a volume is kept, from when nothing else is waited for; 0 for no
         /// limit.
         last_copy_limit_ms: u64 = 0;
         /// What is done then: `wait`, `give-up` or `go-on`.
         #[serde(deserialize_with = "words::last_copy_then")]
-        last_copy_then: VolumeAction = AttemptRules::default().last_copy.then;
+        last_copy_then: LimitAction = AttemptRules::default().last_copy.then;
         /// Volumes (`pvc-1`) and claims (`shop/data`) of which the last healthy copy may go down with the node.
         last_copy_pass: Vec<String> = Vec::new();
         /// What becomes of a workload when its pods come back to this node: `leave`, `wait` or `give-up`.
         #[serde(deserialize_with = "words::sticky_then")]
-        sticky_then: StickyAction = AttemptRules::default().sticky;
+        sticky_then: LimitAction = AttemptRules::default().sticky;
         /// What becomes of virtual machines that name no policy of their own: `migrate-or-shutdown`, `migrate-or-hold`,
         /// `shutdown` or `fail`.
         #[serde(deserialize_with = "words::machines_policy")]
@@ -256,7 +254,7 @@ fn some(limit_ms: u64) -> Option<Duration> {
 }
 
 /// The word of what is done when last copies are over their time.
-pub(crate) fn volume_action(then: VolumeAction) -> &'static str {
+pub(crate) fn volume_action(then: LimitAction) -> &'static str {
     words::VOLUME.iter().find(|(_, meaning)| *meaning == then).map_or("", |(word, _)| word)
 }
 
@@ -266,33 +264,30 @@ mod words {
     use serde::de::Error as _;
     use serde_json::Value;
 
-    use super::{
-        Deserializer, MachinePolicy, NeverReadyAction, PodAction, StickyAction, SurgeRule, VolumeAction, word,
-    };
+    use super::{Deserializer, LimitAction, MachinePolicy, SurgeRule, word};
 
-    pub(super) const POD: [(&str, PodAction); 3] =
-        [("wait", PodAction::Wait), ("give-up", PodAction::GiveUp), ("delete", PodAction::Delete)];
-    pub(super) const VOLUME: [(&str, VolumeAction); 3] =
-        [("wait", VolumeAction::Wait), ("give-up", VolumeAction::GiveUp), ("go-on", VolumeAction::GoOn)];
-    const STICKY: [(&str, StickyAction); 3] =
-        [("leave", StickyAction::Leave), ("wait", StickyAction::Wait), ("give-up", StickyAction::GiveUp)];
-
-    const NEVER_READY: [(&str, NeverReadyAction); 2] =
-        [("wait", NeverReadyAction::Wait), ("delete", NeverReadyAction::Delete)];
+    type Word = (&'static str, LimitAction);
+    const WAIT: Word = ("wait", LimitAction::Wait);
+    const GIVE_UP: Word = ("give-up", LimitAction::GiveUp);
+    const DELETE: Word = ("delete", LimitAction::GetPast);
+    pub(super) const POD: [Word; 3] = [WAIT, GIVE_UP, DELETE];
+    pub(super) const VOLUME: [Word; 3] = [WAIT, GIVE_UP, ("go-on", LimitAction::GetPast)];
+    const STICKY: [Word; 3] = [("leave", LimitAction::GetPast), WAIT, GIVE_UP];
+    const NEVER_READY: [Word; 2] = [WAIT, DELETE];
 
     macro_rules! members {
-        ($($member:ident: $kind:ty = $words:ident),+ $(,)?) => { $(
-            pub(super) fn $member<'de, D: Deserializer<'de>>(text: D) -> Result<$kind, D::Error> {
+        ($($member:ident = $words:ident),+ $(,)?) => { $(
+            pub(super) fn $member<'de, D: Deserializer<'de>>(text: D) -> Result<LimitAction, D::Error> {
                 word(text, stringify!($member), &$words)
             }
         )+ };
     }
 
     members! {
-        pod_limit_then: PodAction = POD,
-        never_ready_then: NeverReadyAction = NEVER_READY,
-        last_copy_then: VolumeAction = VOLUME,
-        sticky_then: StickyAction = STICKY,
+        pod_limit_then = POD,
+        never_ready_then = NEVER_READY,
+        last_copy_then = VOLUME,
+        sticky_then = STICKY,
     }
 
     pub(super) fn surge<'de, D: Deserializer<'de>>(text: D) -> Result<SurgeRule, D::Error> {
@@ -374,11 +369,11 @@ mod tests {
             surge_limit: Duration::from_secs(8),
             drain: after(6),
             proof_gap: Duration::from_secs(4),
-            pod: Limit { after: after(1), then: PodAction::Delete },
-            never_ready: NeverReadyAction::Delete,
-            last_copy: Limit { after: after(4), then: VolumeAction::GoOn },
+            pod: Limit { after: after(1), then: LimitAction::GetPast },
+            never_ready: LimitAction::GetPast,
+            last_copy: Limit { after: after(4), then: LimitAction::GetPast },
             last_copy_pass: ["shop/data".to_owned()].into(),
-            sticky: StickyAction::GiveUp,
+            sticky: LimitAction::GiveUp,
             machines: MachinePolicy::MigrateOrHold,
             ..AttemptRules::default()
         };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agent::Clock;
 use kubenodeop::{
-    AttemptRules, CordonAnnotation, DrainOrder, Limit, PodAction, Progress, RuntimeQuery, drain,
+    AttemptRules, CordonAnnotation, DrainOrder, Limit, LimitAction, Progress, RuntimeQuery, drain,
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -30,7 +30,7 @@ async fn s1_eviction_requests_ask_for_what_their_own_role_grants_and_nothing_els
         runtime: RuntimeQuery::default(),
         rules: AttemptRules {
             eviction_requests: true,
-            pod: Limit { after: Some(Duration::from_secs(60)), then: PodAction::Wait },
+            pod: Limit { after: Some(Duration::from_secs(60)), then: LimitAction::Wait },
             ..AttemptRules::default()
         },
         marks: DrainMarks::default(),

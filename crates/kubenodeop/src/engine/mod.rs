@@ -20,5 +20,5 @@ pub use storage::VOLUMES_LIMIT;
 pub use track::STICKY_RETURNS;
 pub use words::{
     AttemptFailure, AttemptOutcome, AttemptRules, CallFailure, DrainSuccess, Effect, Event, Limit,
-    NeverReadyAction, PodAction, StickyAction, VolumeAction,
+    LimitAction,
 };

@@ -12,9 +12,7 @@ use step::{Inserted as _, Mono, say};
 use super::budgets::NamespaceBudgets;
 use super::storage::StorageNeeds;
 use super::track::{PodIndex, PodState, PodTrack, Returns};
-use super::words::{
-    AttemptRules, CallFailure, Effect, PodAction, StickyAction, limit, say_gone, say_held, say_left,
-};
+use super::words::{AttemptRules, CallFailure, Effect, LimitAction, limit, say_gone, say_held, say_left};
 use crate::calls::remove::RemovalCall;
 use crate::calls::surge::{SurgeAnswer, SurgeOrder, SurgeRule, deployment_of};
 use crate::calls::volumes::ClaimName;
@@ -211,7 +209,7 @@ impl PodTable {
         self.stays.remove(&uid);
         let counts = self.returns_from.is_some_and(|from| from <= now);
         let turned = counts && self.returns.came(&facts);
-        let leave = self.rules.sticky == StickyAction::Leave && self.returns.is_sticky(&facts);
+        let leave = self.rules.sticky == LimitAction::GetPast && self.returns.is_sticky(&facts);
         if !leave || facts.terminating {
             self.turn += 1;
         }
@@ -258,15 +256,15 @@ impl PodTable {
             }
             let (pod, why) = (track.facts.pod.clone(), self.why_sticky(track));
             match self.rules.sticky {
-                StickyAction::Leave => {
+                LimitAction::GetPast => {
                     self.book.change(uid, |track| track.state = PodState::Left);
                     say_left(&pod, &why, effects);
                     return;
                 }
-                StickyAction::GiveUp => {
+                LimitAction::GiveUp => {
                     self.given_up.get_or_insert_with(|| format!("pod {pod} cannot leave for good: {why}"));
                 }
-                StickyAction::Wait => {}
+                LimitAction::Wait => {}
             }
             self.book.change(uid, |track| {
                 track.sticky = true;
@@ -275,7 +273,7 @@ impl PodTable {
             say_held(&pod, &why, effects);
             return;
         }
-        let deletes = self.rules.pod.then == PodAction::Delete && track.may_be_deleted();
+        let deletes = self.rules.pod.then == LimitAction::GetPast && track.may_be_deleted();
         if !track.over || !deletes || !track.is_here() {
             return;
         }
@@ -692,7 +690,7 @@ impl PodTable {
             && !track.facts.finished
             && deployment_of(&track.facts).is_some()
             // It is about to be deleted whatever is in the way.
-            && !(track.over && self.rules.pod.then == PodAction::Delete)
+            && !(track.over && self.rules.pod.then == LimitAction::GetPast)
     }
 
     /// Asks about it. The time of the pod's own limit begins with this call.

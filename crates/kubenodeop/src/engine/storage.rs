@@ -12,7 +12,7 @@ use kubeapi::names::{PASS_ANNOTATION, listed};
 use step::{Inserted as _, Mono, SmallSort as _};
 use topics::{Blocker, DrainMarks, StorageWait};
 
-use super::words::{AttemptRules, CallFailure, Effect, Limit, VolumeAction};
+use super::words::{AttemptRules, CallFailure, Effect, Limit, LimitAction};
 use crate::calls::volumes::{AttachmentFacts, ClaimName};
 use crate::changes::watched::WatchedBlockers;
 use crate::plan::PodFacts;
@@ -42,7 +42,7 @@ enum KnownStorage {
 /// What is known of last copies, and how long they are waited for.
 #[derive(Debug, Default)]
 pub(crate) struct LastCopyGuard {
-    limit: Limit<VolumeAction>,
+    limit: Limit,
     /// Volumes and claims that a policy lets pass.
     pass: BTreeSet<String>,
     /// Since when an attempt that was cut off has waited.
@@ -174,7 +174,7 @@ impl LastCopyGuard {
 
     /// Whether the time is over, and the node goes down with its last copies.
     fn goes_on(&self) -> bool {
-        self.over && self.limit.then == VolumeAction::GoOn
+        self.over && self.limit.then == LimitAction::GetPast
     }
 
     /// Whether nothing of the storage keeps the node.
@@ -189,7 +189,7 @@ impl LastCopyGuard {
 
     /// Why the attempt fails on it, if it does.
     pub(crate) fn failure(&self) -> Option<String> {
-        (self.over && self.limit.then == VolumeAction::GiveUp)
+        (self.over && self.limit.then == LimitAction::GiveUp)
             .then(|| format!("{} s after everything else left, {}", self.limit_secs(), self.words()))
     }
 

@@ -14,7 +14,7 @@ use topics::{Blocker, DrainMarks, number};
 
 use super::pod_table::PodTable;
 use super::track::{PodRefusal, PodState, PodTrack, SLACK};
-use super::words::{Effect, NeverReadyAction, PodAction, limit};
+use super::words::{Effect, LimitAction, limit};
 use crate::calls::surge::SurgeAnswer;
 use crate::calls::volumes::ClaimName;
 use crate::changes::watched::{PermanentRefusal, RefusedCall};
@@ -334,7 +334,7 @@ impl PodTable {
                     }
                     track.facts.pod.clone()
                 });
-                if let Some(pod) = pod.filter(|_| self.rules.pod.then == PodAction::GiveUp) {
+                if let Some(pod) = pod.filter(|_| self.rules.pod.then == LimitAction::GiveUp) {
                     let secs = after.as_secs();
                     let reason = format!("pod {pod} has not left within {secs} s, the limit for a pod");
                     self.given_up.get_or_insert(reason);
@@ -377,7 +377,7 @@ impl PodTable {
     /// Has the pods deleted that were never Ready and that a budget holds, when their hold time is over and the rule
     /// says so.
     fn remove_never_ready(&mut self, now: Mono) {
-        if self.rules.never_ready != NeverReadyAction::Delete {
+        if self.rules.never_ready != LimitAction::GetPast {
             return;
         }
         let over = self.book.never_ready().take_while(|(asked, _)| *asked + NEVER_READY_HOLD <= now);
@@ -394,7 +394,7 @@ impl PodTable {
     /// When [`PodTable::enforce`] has something to do.
     pub(super) fn next_limit(&self, now: Mono) -> Option<Mono> {
         let pod = self.rules.pod.after.and_then(|after| Some(self.book.first_in_time()?.0 + after));
-        let deletes = self.rules.never_ready == NeverReadyAction::Delete;
+        let deletes = self.rules.never_ready == LimitAction::GetPast;
         let over = || self.book.never_ready().map(|it| it.0 + NEVER_READY_HOLD).find(|at| *at > now);
         let held = self.holds.first().map(|it| it.0);
         [pod, deletes.then(over).flatten(), held].into_iter().flatten().min()

@@ -35,19 +35,19 @@ pub struct AttemptRules {
     /// Least time between the two lists of the proof.
     pub proof_gap: Duration,
     /// For one pod, from its first eviction call to its end.
-    pub pod: Limit<PodAction>,
+    pub pod: Limit,
     /// Which Deployments have a second copy made elsewhere before their only Ready pods are evicted.
     pub surge: SurgeRule,
     /// How long that is waited for.
     pub surge_limit: Duration,
     /// What is done about a pod that was never Ready and that a budget holds.
-    pub never_ready: NeverReadyAction,
+    pub never_ready: LimitAction,
     /// For volumes whose last healthy copy is here, from the moment that nothing else is waited for.
-    pub last_copy: Limit<VolumeAction>,
+    pub last_copy: Limit,
     /// Volumes (`pvc-1`) and claims (`shop/data`) whose last healthy copy may go with the node.
     pub last_copy_pass: BTreeSet<String>,
     /// What becomes of a workload whose pods come back to this node.
-    pub sticky: StickyAction,
+    pub sticky: LimitAction,
     /// Pods that declare responders are left to them first, where the API server has EvictionRequests.
     pub eviction_requests: bool,
     /// What becomes of virtual machines that name no policy of their own.
@@ -56,10 +56,10 @@ pub struct AttemptRules {
 
 /// A time, and what is done when it is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Limit<A> {
+pub struct Limit {
     /// The time; `None` for none of its own: then only the attempt's limit holds.
     pub after: Option<Duration>,
-    pub then: A,
+    pub then: LimitAction,
 }
 
 /// A limit in words: `of 300 s for a pod`.
@@ -67,47 +67,17 @@ pub(super) fn limit(after: Duration, of: &str) -> String {
     format!("of {} s for {of}", after.as_secs())
 }
 
-/// What is done about a pod that is over its time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum PodAction {
-    /// It is named as over its time, and waited for all the same.
+/// What is done about something that is over its limit of time, or of returns to this node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum LimitAction {
+    #[default]
+    /// It is named, and waited for all the same.
     Wait,
     /// The attempt fails and names it.
     GiveUp,
-    /// It is deleted with its own grace period, whatever its budgets say, and named.
-    Delete,
-}
-
-/// What is done about a pod that was never Ready for the whole of the hold time, and that a budget holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum NeverReadyAction {
-    /// It is waited for like any other.
-    Wait,
-    /// It is deleted with its own grace period, and named.
-    Delete,
-}
-
-/// What is done about volumes with their last copy here that are over their time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum VolumeAction {
-    #[default]
-    /// They are named as over their time, and waited for all the same.
-    Wait,
-    /// The attempt fails and names them.
-    GiveUp,
-    /// The drain continues without them and names them.
-    GoOn,
-}
-
-/// What is done about pods of a workload that comes back to this node again and again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum StickyAction {
-    /// They stay, are named, and do not count in the proof: as if a `DaemonSet` had made them.
-    Leave,
-    /// They are named as blocked until a person acts or the attempt is over.
-    Wait,
-    /// The attempt fails and names them.
-    GiveUp,
+    /// The drain gets past it and names it. A pod is deleted with its own grace period, whatever its budgets say; a volume goes
+    /// down with its last copy; pods that come back stay and do not count in the proof, as if a `DaemonSet` had made them.
+    GetPast,
 }
 
 impl Default for AttemptRules {
@@ -117,13 +87,13 @@ impl Default for AttemptRules {
             drain: None,
             at_once: 32,
             proof_gap: Duration::from_secs(1),
-            pod: Limit { after: None, then: PodAction::Wait },
+            pod: Limit::default(),
             surge: SurgeRule::Never,
             surge_limit: Duration::from_secs(300),
-            never_ready: NeverReadyAction::Wait,
-            last_copy: Limit { after: None, then: VolumeAction::Wait },
+            never_ready: LimitAction::Wait,
+            last_copy: Limit::default(),
             last_copy_pass: BTreeSet::new(),
-            sticky: StickyAction::Leave,
+            sticky: LimitAction::GetPast,
             eviction_requests: false,
             machines: MachinePolicy::MigrateOrShutdown,
         }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kubenodeop::{AttemptRules, BlockCode, Limit, PodAction};
+use kubenodeop::{AttemptRules, BlockCode, Limit, LimitAction};
 use kubesim::Sim;
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ async fn k2_a_pod_is_marked_as_disrupted_before_its_end_begins_by_whatever_way_i
     let open = || json!({ "minAvailable": 0 });
     let shut = || json!({ "minAvailable": 1 });
     let delete = AttemptRules {
-        pod: Limit { after: Some(Duration::from_secs(4)), then: PodAction::Delete },
+        pod: Limit { after: Some(Duration::from_secs(4)), then: LimitAction::GetPast },
         ..AttemptRules::default()
     };
     let table = [

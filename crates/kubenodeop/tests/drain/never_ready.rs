@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kubenodeop::{AttemptRules, NeverReadyAction};
+use kubenodeop::{AttemptRules, LimitAction};
 use kubesim::{ScriptedFault, Sim};
 use serde_json::{Value, json};
 
@@ -33,16 +33,16 @@ async fn add_pod(sim: &Sim, never: bool) {
     });
 }
 
-fn rules(then: NeverReadyAction) -> AttemptRules {
+fn rules(then: LimitAction) -> AttemptRules {
     AttemptRules { never_ready: then, ..AttemptRules::default() }
 }
 
 #[tokio::test(start_paused = true)]
 async fn d8_a_never_ready_pod_is_deleted_only_where_a_budget_holds_it_and_the_rule_says_so() {
-    let delete = NeverReadyAction::Delete;
+    let delete = LimitAction::GetPast;
     for (row, never, budget, then, goes) in [
         ("held by a budget without room", true, true, delete, true),
-        ("the rule says wait", true, true, NeverReadyAction::Wait, false),
+        ("the rule says wait", true, true, LimitAction::Wait, false),
         ("it was Ready once", false, true, delete, false),
         ("its eviction fails for another reason", true, false, delete, false),
     ] {

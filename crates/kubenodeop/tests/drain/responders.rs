@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kubeapi::ApiClient;
-use kubenodeop::{AttemptRules, BlockCode, Limit, PodAction};
+use kubenodeop::{AttemptRules, BlockCode, Limit, LimitAction};
 use kubesim::Sim;
 use serde_json::{Value, json};
 
@@ -90,7 +90,7 @@ async fn j2_a_responder_that_finishes_takes_its_pod_away_without_an_eviction_of_
 #[tokio::test(start_paused = true)]
 async fn j2_a_responder_that_never_finishes_is_stopped_at_the_limit_of_the_pod_before_the_pod_is_evicted() {
     for (then, method, path) in
-        [(PodAction::Wait, "POST", EVICT), (PodAction::Delete, "DELETE", "/pods/slow")]
+        [(LimitAction::Wait, "POST", EVICT), (LimitAction::GetPast, "DELETE", "/pods/slow")]
     {
         let (sim, cluster) = stage().await;
         sim.add_eviction_requests(None, "");
@@ -112,7 +112,7 @@ async fn j2_a_responder_that_never_finishes_is_stopped_at_the_limit_of_the_pod_b
 async fn j2_a_failed_attempt_withdraws_what_it_has_asked_for() {
     let (sim, cluster) = stage().await;
     sim.add_eviction_requests(None, "");
-    let pod = Limit { after: Some(Duration::from_secs(300)), then: PodAction::GiveUp };
+    let pod = Limit { after: Some(Duration::from_secs(300)), then: LimitAction::GiveUp };
     let attempt = waits(&cluster, AttemptRules { pod, ..rules() }).await;
     assert!(attempt.future.await.unwrap_err().reason.contains("shop/slow has not left within 300 s"));
     assert_eq!(sim.list(REQUESTS), [] as [Value; 0]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kubeapi::ApiClient;
 use kubenodeop::plan::survey;
 use kubenodeop::storage::Cause;
-use kubenodeop::{AttemptFailure, AttemptRules, BlockCode, Limit, VolumeAction, WatchedBlockers, storage};
+use kubenodeop::{AttemptFailure, AttemptRules, BlockCode, Limit, LimitAction, WatchedBlockers, storage};
 use kubesim::{ScriptedFault, Sim};
 use serde_json::{Value, json};
 
@@ -177,7 +177,7 @@ async fn d14_all_nodes_cordoned_is_a_deadlock_by_name_and_an_uncordon_ends_it() 
         }
     };
     cordon(true);
-    let limit = Limit { after: Some(Duration::from_secs(60)), then: VolumeAction::GiveUp };
+    let limit = Limit { after: Some(Duration::from_secs(60)), then: LimitAction::GiveUp };
     let rules = AttemptRules { last_copy: limit, ..AttemptRules::default() };
     let AttemptFailure { reason, watched, blockers, .. } = Attempt::by(&cluster, rules).failed().await;
     assert!(reason.contains("uncordon one"), "{reason}");

@@ -76,7 +76,7 @@ async fn t3_a_machine_is_shut_down_once_its_volume_has_another_copy_or_the_limit
             });
         };
         rebuild("hangs");
-        let last_copy = Limit { after, then: VolumeAction::GoOn };
+        let last_copy = Limit { after, then: LimitAction::GetPast };
         let rules = AttemptRules { machines: MachinePolicy::Shutdown, last_copy, ..AttemptRules::default() };
         let now = clock();
         let mut attempt = Attempt::by(&cluster, rules);

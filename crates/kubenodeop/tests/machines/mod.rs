@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::stage::{Attempt, DEVICE, clock, n1, owner, woken};
 use kube::Client;
 use kubeapi::ApiClient;
-use kubenodeop::{AttemptRules, BlockCode, DrainSuccess, Limit, MachinePolicy, Progress, VolumeAction, node};
+use kubenodeop::{AttemptRules, BlockCode, DrainSuccess, Limit, LimitAction, MachinePolicy, Progress, node};
 use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::{Value, json};
 use topics::DrainPhase;

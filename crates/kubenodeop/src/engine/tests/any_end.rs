@@ -39,10 +39,11 @@ enum Act {
 fn rules() -> impl Strategy<Value = AttemptRules> {
     let after = || prop::option::of((20u64..300).prop_map(secs));
     let action = || {
-        let then = prop_oneof![Just(PodAction::Wait), Just(PodAction::GiveUp), Just(PodAction::Delete)];
+        let then =
+            prop_oneof![Just(LimitAction::Wait), Just(LimitAction::GiveUp), Just(LimitAction::GetPast)];
         (after(), then).prop_map(|(after, then)| Limit { after, then })
     };
-    let sticky = prop_oneof![Just(StickyAction::Leave), Just(StickyAction::Wait), Just(StickyAction::GiveUp)];
+    let sticky = prop_oneof![Just(LimitAction::GetPast), Just(LimitAction::Wait), Just(LimitAction::GiveUp)];
     let surge = prop_oneof![Just(SurgeRule::Never), Just(SurgeRule::All)];
     let all = (action(), sticky, 1usize..4, surge);
     all.prop_map(|(pod, sticky, at_once, surge)| AttemptRules {

@@ -6,7 +6,7 @@ use super::*;
 /// One way to fail: its name, and the walk.
 type Way = (&'static str, fn() -> Bench);
 
-fn limit<A>(secs: u64, then: A) -> Limit<A> {
+fn limit(secs: u64, then: LimitAction) -> Limit {
     Limit { after: Some(Duration::from_secs(secs)), then }
 }
 
@@ -44,7 +44,7 @@ fn cordon_fails(reply: Reply) -> Bench {
 }
 
 fn comes_back() -> Bench {
-    let rules = AttemptRules { sticky: StickyAction::GiveUp, ..AttemptRules::default() };
+    let rules = AttemptRules { sticky: LimitAction::GiveUp, ..AttemptRules::default() };
     let mut bench = Bench::by(vec![pod("a")], rules);
     for (gone, comes) in [("a", "b"), ("b", "c"), ("c", "d")] {
         bench.leave(gone);
@@ -66,14 +66,14 @@ const WAYS: [Way; 16] = [
         bench
     }),
     ("pod limit", || {
-        let rules = AttemptRules { pod: limit(60, PodAction::GiveUp), ..AttemptRules::default() };
+        let rules = AttemptRules { pod: limit(60, LimitAction::GiveUp), ..AttemptRules::default() };
         let mut bench = Bench::by(vec![pod("a")], rules);
         bench.reply("a", Reply::Done);
         bench.pass(secs(60));
         bench
     }),
     ("deleted pod refused", || {
-        let rules = AttemptRules { pod: limit(60, PodAction::Delete), ..AttemptRules::default() };
+        let rules = AttemptRules { pod: limit(60, LimitAction::GetPast), ..AttemptRules::default() };
         let mut bench = Bench::by(vec![pod("a")], rules);
         bench.reply("a", Reply::Budget { text: "429".to_owned(), retry_after: Some(secs(70)) });
         bench.pass(secs(70));

@@ -31,8 +31,8 @@ fn j6_a_pod_is_not_evicted_before_its_time_and_the_limits_of_a_drain_win() {
         ("until then", rules(), hour(), 3600),
         ("no hold", rules(), pod("a"), 0),
         ("refused", rules(), held("tomorrow", Err("it is no time")), 0),
-        ("the limit of a pod", by_pod(PodAction::Wait), hour(), 600),
-        ("the same, and then it has failed", by_pod(PodAction::GiveUp), hour(), 600),
+        ("the limit of a pod", by_pod(LimitAction::Wait), hour(), 600),
+        ("the same, and then it has failed", by_pod(LimitAction::GiveUp), hour(), 600),
         // Its grace and as much as a pod may take past it.
         ("the limit of the drain", drain, hour(), 1200 - 60),
         ("it has run to its end", rules(), PodFacts { finished: true, ..hour() }, 0),

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn by_pod(secs: u64, then: PodAction) -> AttemptRules {
+fn by_pod(secs: u64, then: LimitAction) -> AttemptRules {
     AttemptRules { pod: Limit { after: Some(Duration::from_secs(secs)), then }, ..AttemptRules::default() }
 }
 
@@ -21,7 +21,7 @@ fn deleted(bench: &Bench) -> Vec<&str> {
 
 #[test]
 fn d15_a_pod_over_its_limit_is_named_and_waited_for() {
-    let mut bench = Bench::by(vec![pod("a")], by_pod(300, PodAction::Wait));
+    let mut bench = Bench::by(vec![pod("a")], by_pod(300, LimitAction::Wait));
     refuse_for(&mut bench, secs(299));
     assert_eq!(bench.blockers()[0].code, BlockCode::Budget);
     refuse_for(&mut bench, secs(2));
@@ -36,7 +36,7 @@ fn d15_a_pod_over_its_limit_is_named_and_waited_for() {
 
 #[test]
 fn d15_a_pod_that_is_ending_is_over_its_limit_too() {
-    let mut bench = Bench::by(vec![pod("a")], by_pod(40, PodAction::Wait));
+    let mut bench = Bench::by(vec![pod("a")], by_pod(40, LimitAction::Wait));
     bench.reply("a", Reply::Done);
     bench.pass(secs(39));
     assert_eq!(bench.blockers(), []);
@@ -68,7 +68,7 @@ fn k5_a_grace_period_that_passes_the_limit_of_the_attempt_or_the_drain_is_named_
         );
     }
     // What a rule does about the pod itself shortens nothing.
-    let mut bench = Bench::by(week(), by_pod(4, PodAction::Delete));
+    let mut bench = Bench::by(week(), by_pod(4, LimitAction::GetPast));
     bench.reply("a", Reply::Done);
     bench.pass(secs(6));
     let blocker = bench.blockers().remove(0);
@@ -82,7 +82,7 @@ fn k5_a_grace_period_that_passes_the_limit_of_the_attempt_or_the_drain_is_named_
 
 #[test]
 fn d15_a_pod_over_its_limit_is_deleted_once_and_named_where_the_rule_says_so() {
-    let mut bench = Bench::by(vec![pod("a"), pod("b")], by_pod(300, PodAction::Delete));
+    let mut bench = Bench::by(vec![pod("a"), pod("b")], by_pod(300, LimitAction::GetPast));
     bench.reply("b", Reply::Done);
     refuse_for(&mut bench, secs(299));
     assert_eq!(deleted(&bench), Vec::<&str>::new());
@@ -110,7 +110,7 @@ fn d15_a_pod_over_its_limit_is_deleted_once_and_named_where_the_rule_says_so() {
 #[test]
 fn d15_no_limit_deletes_a_pod_that_was_never_asked() {
     let mut bench =
-        Bench::by(vec![pod("a"), pod("b")], AttemptRules { at_once: 1, ..by_pod(300, PodAction::Delete) });
+        Bench::by(vec![pod("a"), pod("b")], AttemptRules { at_once: 1, ..by_pod(300, LimitAction::GetPast) });
     bench.pass(secs(400));
     assert_eq!((bench.evicted_names(), deleted(&bench)), (vec!["a"], vec![]), "the answer is still out");
     bench.leave("a");
@@ -130,7 +130,7 @@ fn d15_limits_go_on_after_a_restart() {
         pods_ms: [("uid-a".to_owned(), at(900).as_ms())].into(),
         ..DrainMarks::default()
     };
-    let mut bench = Bench::on_from(vec![pod("a"), pod("b")], by_pod(300, PodAction::GiveUp), &marks);
+    let mut bench = Bench::on_from(vec![pod("a"), pod("b")], by_pod(300, LimitAction::GiveUp), &marks);
     refuse_for(&mut bench, secs(199));
     assert_eq!(bench.end, None);
     refuse_for(&mut bench, secs(2));
@@ -167,7 +167,7 @@ fn d15_what_a_restart_must_not_forget_is_told_and_bounded() {
 fn a_launcher_of_a_virtual_machine_is_never_deleted_whatever_its_limit_says() {
     let mut launcher = pod("virt-launcher-db");
     launcher.labels.insert("kubevirt.io".into(), "virt-launcher".into());
-    let mut bench = Bench::by(vec![launcher, pod("a")], by_pod(300, PodAction::Delete));
+    let mut bench = Bench::by(vec![launcher, pod("a")], by_pod(300, LimitAction::GetPast));
     refuse_for(&mut bench, secs(400));
     let deleted = deleted(&bench);
     assert!(deleted.contains(&"a") && !deleted.contains(&"virt-launcher-db"), "{deleted:?}");
@@ -177,13 +177,13 @@ fn never_ready() -> PodFacts {
     PodFacts { never_ready: true, ..pod("a") }
 }
 
-fn hold(then: NeverReadyAction) -> AttemptRules {
+fn hold(then: LimitAction) -> AttemptRules {
     AttemptRules { never_ready: then, ..AttemptRules::default() }
 }
 
 #[test]
 fn d8_a_never_ready_pod_behind_a_budget_is_deleted_after_the_hold_time_where_the_policy_says_so() {
-    let mut bench = Bench::by(vec![never_ready()], hold(NeverReadyAction::Delete));
+    let mut bench = Bench::by(vec![never_ready()], hold(LimitAction::GetPast));
     refuse_for(&mut bench, secs(599));
     assert_eq!(deleted(&bench), [""; 0]);
     bench.pass(secs(2));
@@ -196,7 +196,7 @@ fn d8_a_never_ready_pod_behind_a_budget_is_deleted_after_the_hold_time_where_the
 
 #[test]
 fn d8_a_pod_that_becomes_ready_in_the_hold_time_is_not_deleted() {
-    let mut bench = Bench::by(vec![never_ready()], hold(NeverReadyAction::Delete));
+    let mut bench = Bench::by(vec![never_ready()], hold(LimitAction::GetPast));
     refuse_for(&mut bench, secs(300));
     bench.hear(Event::Pod(pod("a")));
     refuse_for(&mut bench, secs(4000));

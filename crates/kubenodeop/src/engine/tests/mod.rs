@@ -23,7 +23,7 @@ use step::{Core, Mono};
 
 use super::{
     AttemptFailure, AttemptOutcome, AttemptRules, CallFailure, DrainSuccess, Effect, Engine, Event, Limit,
-    NeverReadyAction, PodAction, StickyAction, VolumeAction,
+    LimitAction,
 };
 use crate::calls::remove::RemovalCall;
 use crate::calls::surge::{SurgeAnswer, SurgeOrder};

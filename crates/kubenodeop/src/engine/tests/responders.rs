@@ -10,7 +10,7 @@ fn rules() -> AttemptRules {
     AttemptRules { eviction_requests: true, ..AttemptRules::default() }
 }
 
-fn limited(then: PodAction) -> AttemptRules {
+fn limited(then: LimitAction) -> AttemptRules {
     AttemptRules { pod: Limit { after: Some(secs(300)), then }, ..rules() }
 }
 
@@ -77,7 +77,7 @@ fn j2_the_responder_is_the_blocker_is_asked_at_the_usual_pace_and_its_word_prove
 
 #[test]
 fn j2_at_the_limit_of_a_pod_its_responders_have_had_their_time() {
-    for then in [PodAction::Wait, PodAction::GiveUp, PodAction::Delete] {
+    for then in [LimitAction::Wait, LimitAction::GiveUp, LimitAction::GetPast] {
         let mut bench = Bench::by(vec![declares("a")], limited(then));
         respond_for(&mut bench, secs(299));
         assert_eq!((bench.evictions.len(), bench.deletions.len()), (0, 0), "{then:?}");
@@ -85,9 +85,9 @@ fn j2_at_the_limit_of_a_pod_its_responders_have_had_their_time() {
         respond_for(&mut bench, secs(2));
         let now = (bench.evictions.len(), bench.deletions.len(), bench.end.is_some());
         let expected = match then {
-            PodAction::Wait => (1, 0, false),
-            PodAction::GiveUp => (0, 0, true),
-            PodAction::Delete => (0, 1, false),
+            LimitAction::Wait => (1, 0, false),
+            LimitAction::GiveUp => (0, 0, true),
+            LimitAction::GetPast => (0, 1, false),
         };
         assert_eq!(now, expected, "{then:?}");
         respond_for(&mut bench, secs(60));

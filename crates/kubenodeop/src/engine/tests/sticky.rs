@@ -6,12 +6,12 @@ fn back(number: u32) -> PodFacts {
     PodFacts { workload: "ReplicaSet/web".to_owned(), ..pod(&format!("web-{number}")) }
 }
 
-fn rules(sticky: StickyAction) -> AttemptRules {
+fn rules(sticky: LimitAction) -> AttemptRules {
     AttemptRules { sticky, ..AttemptRules::default() }
 }
 
 /// A pod is evicted and its like comes back, three times.
-fn stuck(sticky: StickyAction) -> Bench {
+fn stuck(sticky: LimitAction) -> Bench {
     let mut bench = Bench::by(vec![back(0)], rules(sticky));
     for number in 0..3 {
         assert_eq!(bench.evicted_names().last(), Some(&format!("web-{number}").as_str()));
@@ -24,7 +24,7 @@ fn stuck(sticky: StickyAction) -> Bench {
 
 #[test]
 fn d10_pods_of_a_sticky_workload_are_left_and_named_and_the_drain_goes_on_without_them() {
-    let mut bench = stuck(StickyAction::Leave);
+    let mut bench = stuck(LimitAction::GetPast);
     let disk = PodFacts { tier: Tier::Storage, ..pod("disk") };
     bench.bind(disk);
     assert_eq!(bench.evicted_names(), ["web-0", "web-1", "web-2", "disk"], "the third return is not evicted");
@@ -40,7 +40,7 @@ fn d10_pods_of_a_sticky_workload_are_left_and_named_and_the_drain_goes_on_withou
 
 #[test]
 fn d10_a_sticky_pod_that_is_made_anew_in_the_proof_does_not_start_it_over() {
-    let mut bench = stuck(StickyAction::Leave);
+    let mut bench = stuck(LimitAction::GetPast);
     // The first answer is to a question from before the pod came.
     bench.look();
     bench.look();
@@ -56,7 +56,7 @@ fn d10_a_sticky_pod_that_is_made_anew_in_the_proof_does_not_start_it_over() {
 
 #[test]
 fn d10_siblings_that_wait_are_left_too_and_those_that_end_are_waited_for() {
-    let mut bench = Bench::by(vec![back(0), back(10), back(11)], rules(StickyAction::Leave));
+    let mut bench = Bench::by(vec![back(0), back(10), back(11)], rules(LimitAction::GetPast));
     bench.reply("web-10", budget_reply());
     bench.reply("web-11", Reply::Done);
     bench.leave("web-0");
@@ -78,7 +78,7 @@ fn d10_siblings_that_wait_are_left_too_and_those_that_end_are_waited_for() {
 
 #[test]
 fn d10_a_sticky_workload_is_waited_for_without_evictions_where_the_rule_says_so() {
-    let mut bench = stuck(StickyAction::Wait);
+    let mut bench = stuck(LimitAction::Wait);
     bench.pass(secs(600));
     assert_eq!((bench.evictions.len(), bench.end.clone()), (3, None));
     let blocker = bench.blockers().remove(0);
@@ -96,7 +96,7 @@ fn d10_a_sticky_workload_is_waited_for_without_evictions_where_the_rule_says_so(
 
 #[test]
 fn d10_a_sticky_workload_fails_the_attempt_where_the_rule_says_so() {
-    let bench = stuck(StickyAction::GiveUp);
+    let bench = stuck(LimitAction::GiveUp);
     assert_eq!(
         bench.reason(),
         "pod shop/web-3 cannot leave for good: its ReplicaSet/web has come back to this node 3 times"
@@ -108,7 +108,7 @@ fn d10_a_sticky_workload_fails_the_attempt_where_the_rule_says_so() {
 fn d10_returns_of_an_earlier_attempt_count() {
     let marks =
         DrainMarks { returns: [("shop/ReplicaSet/web".to_owned(), 2)].into(), ..DrainMarks::default() };
-    let mut bench = Bench::on_from(vec![back(0)], rules(StickyAction::Leave), &marks);
+    let mut bench = Bench::on_from(vec![back(0)], rules(LimitAction::GetPast), &marks);
     assert_eq!(bench.progress().marks.returns, marks.returns);
     bench.leave("web-0");
     bench.bind(back(1));
@@ -117,7 +117,7 @@ fn d10_returns_of_an_earlier_attempt_count() {
 
 #[test]
 fn pods_that_come_while_the_node_is_open_are_no_returns() {
-    let mut bench = Bench::by(vec![back(0)], rules(StickyAction::Leave));
+    let mut bench = Bench::by(vec![back(0)], rules(LimitAction::GetPast));
     bench.leave("web-0");
     bench.hear(Event::Node(node(true)));
     for number in 1..=3 {
@@ -137,7 +137,7 @@ fn pods_that_come_while_the_node_is_open_are_no_returns() {
 
 #[test]
 fn a_pod_that_nobody_sent_away_is_no_return() {
-    let mut bench = Bench::by(vec![back(0)], rules(StickyAction::GiveUp));
+    let mut bench = Bench::by(vec![back(0)], rules(LimitAction::GiveUp));
     bench.reply("web-0", budget_reply());
     for number in 1..=9 {
         bench.bind(back(number));

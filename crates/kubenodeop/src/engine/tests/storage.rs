@@ -33,7 +33,7 @@ fn holding(there: Vec<PodFacts>, storage: StorageView, rules: AttemptRules) -> B
     bench
 }
 
-fn limited(then: VolumeAction) -> AttemptRules {
+fn limited(then: LimitAction) -> AttemptRules {
     AttemptRules { last_copy: Limit { after: Some(secs(100)), then }, ..AttemptRules::default() }
 }
 
@@ -46,7 +46,7 @@ type Change = fn(&mut LastCopyGuard, Mono);
 
 #[test]
 fn what_pods_must_stay_for_is_told_when_the_storage_or_a_time_has_changed_and_not_at_each_event() {
-    let limit = Limit { after: Some(secs(5000)), then: VolumeAction::GoOn };
+    let limit = Limit { after: Some(secs(5000)), then: LimitAction::GetPast };
     let rules = AttemptRules { last_copy: limit, ..AttemptRules::default() };
     let mut guard = LastCopyGuard::new(&rules, &DrainMarks::default());
     let at = |secs| Mono::from_start(Duration::from_secs(secs));
@@ -175,7 +175,7 @@ fn d14_a_volume_or_claim_that_the_policy_names_passes_and_is_named() {
 
 #[test]
 fn d14_the_limit_fails_the_attempt_or_lets_it_pass_by_name_as_the_policy_says() {
-    let mut bench = empty(last(), limited(VolumeAction::GiveUp));
+    let mut bench = empty(last(), limited(LimitAction::GiveUp));
     bench.pass(secs(99));
     assert_eq!(bench.end, None);
     bench.pass(secs(2));
@@ -183,13 +183,13 @@ fn d14_the_limit_fails_the_attempt_or_lets_it_pass_by_name_as_the_policy_says() 
         "100 s after everything else left, this node still has the last healthy copy of shop/data (pvc-1)";
     assert_eq!(bench.reason(), reason);
 
-    let mut bench = empty(last(), limited(VolumeAction::GoOn));
+    let mut bench = empty(last(), limited(LimitAction::GetPast));
     bench.pass(secs(101));
     bench.prove();
     let why = "volume shop/data (pvc-1): its last healthy copy is here after 100 s, the limit for it";
     assert_eq!(bench.left(), [why]);
 
-    let mut bench = empty(last(), limited(VolumeAction::Wait));
+    let mut bench = empty(last(), limited(LimitAction::Wait));
     bench.pass(secs(101));
     bench.prove();
     assert_eq!(bench.end, None);
@@ -228,7 +228,7 @@ fn d14_an_instance_manager_stays_until_the_volumes_have_copies_elsewhere() {
 
 #[test]
 fn the_limit_for_last_copies_runs_while_only_the_instance_manager_is_left() {
-    let mut bench = holding(vec![instance_manager()], last(), limited(VolumeAction::GoOn));
+    let mut bench = holding(vec![instance_manager()], last(), limited(LimitAction::GetPast));
     bench.pass(secs(99));
     assert!(bench.evictions.is_empty());
     bench.pass(secs(2));

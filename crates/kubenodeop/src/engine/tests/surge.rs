@@ -177,7 +177,7 @@ fn d20_the_time_used_is_kept_over_a_restart_and_a_limit_that_deletes_does_not_wa
     let bench = Bench::on_from(vec![copy("a")], rules(), &marks);
     assert_eq!(bench.surges[0].1.over, Some(secs(LIMIT)), "nothing is asked for anew");
 
-    let pod_limit = Limit { after: Some(secs(60)), then: PodAction::Delete };
+    let pod_limit = Limit { after: Some(secs(60)), then: LimitAction::GetPast };
     let mut bench = Bench::by(vec![copy("a")], AttemptRules { pod: pod_limit, ..rules() });
     wait_for(&mut bench, secs(59));
     assert_eq!(bench.deletions.len(), 0);

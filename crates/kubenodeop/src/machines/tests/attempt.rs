@@ -13,7 +13,7 @@ use topics::{CordonOwner, DrainMarks, DrainPhase};
 use super::super::MachinesView;
 use super::super::rules::Action;
 use super::*;
-use crate::engine::{AttemptRules, CallFailure, Effect, Engine, Event, Limit, VolumeAction};
+use crate::engine::{AttemptRules, CallFailure, Effect, Engine, Event, Limit, LimitAction};
 use crate::machines::kubevirt::MachineChange;
 use crate::node::cordon::tests::node;
 use crate::plan::PodFacts;
@@ -22,7 +22,7 @@ use crate::progress::{BlockCode, MachineState, Progress};
 use crate::storage::{Cause, StorageView, VolumeFinding, VolumeState, finding};
 
 const HOUR: Duration = Duration::from_secs(3600);
-const WAIT: Limit<VolumeAction> = Limit { after: None, then: VolumeAction::Wait };
+const WAIT: Limit = Limit { after: None, then: LimitAction::Wait };
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
@@ -53,7 +53,7 @@ struct Bench {
 }
 
 /// An attempt that ends within `time`.
-fn attempt(now: Mono, time: Duration, last_copy: Limit<VolumeAction>) -> Engine {
+fn attempt(now: Mono, time: Duration, last_copy: Limit) -> Engine {
     let rules = AttemptRules { last_copy, attempt: time, ..AttemptRules::default() };
     Engine::new(drain(), rules, &DrainMarks::default(), now, 1)
 }
@@ -465,7 +465,7 @@ fn t3_a_machine_that_is_shut_down_stays_up_until_its_volume_has_another_copy_whi
 
 #[test]
 fn t3_the_limit_of_last_copies_holds_for_machines_and_begins_once_nothing_else_is_waited_for() {
-    for (then, up) in [(VolumeAction::Wait, true), (VolumeAction::GoOn, false), (VolumeAction::GiveUp, true)]
+    for (then, up) in [(LimitAction::Wait, true), (LimitAction::GetPast, false), (LimitAction::GiveUp, true)]
     {
         let last = storage(VolumeState::LastCopy(Cause::StrictLocal));
         let two = vec![ends(MachinePolicy::Shutdown), machine("a")];
@@ -490,8 +490,8 @@ fn t3_the_limit_of_last_copies_holds_for_machines_and_begins_once_nothing_else_i
             "{then:?}: the rest of the drain counts from there"
         );
         match (then, bench.end) {
-            (VolumeAction::Wait, None) | (VolumeAction::GoOn, Some(Ok(()))) => {}
-            (VolumeAction::GiveUp, Some(Err(why))) => assert_eq!(
+            (LimitAction::Wait, None) | (LimitAction::GetPast, Some(Ok(()))) => {}
+            (LimitAction::GiveUp, Some(Err(why))) => assert_eq!(
                 why,
                 "60 s after everything else left, this node still has the last healthy copy of shop/data (pvc-1)"
             ),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use agent::settings;
 use kubeapi::listed;
-use kubenodeop::{AttemptOutcome, Progress, STICKY_RETURNS, StickyAction, VOLUMES_LIMIT, VolumeAction};
+use kubenodeop::{AttemptOutcome, LimitAction, Progress, STICKY_RETURNS, VOLUMES_LIMIT};
 use outage::keeper::Ask;
 use step::{Fault, Mono, planted, say};
 use topics::{
@@ -168,7 +168,8 @@ impl Drain {
         }
         let workload = format!("{}/{}", pod.namespace, pod.workload);
         let returns = self.run.pods().and_then(|pods| pods.marks.returns.get(&workload)).copied();
-        node.limits.sticky_then == StickyAction::Leave && returns.is_some_and(|times| times >= STICKY_RETURNS)
+        node.limits.sticky_then == LimitAction::GetPast
+            && returns.is_some_and(|times| times >= STICKY_RETURNS)
     }
 
     /// When it must be looked at again.
@@ -624,20 +625,20 @@ impl Drain {
     /// When the attempt fails on volumes that it waits for, if it does.
     pub(super) fn volumes_end(&self, node: &NodeContext) -> Option<Mono> {
         let DrainRun::Draining { now, held: None, .. } = &self.run else { return None };
-        let fails = waits(now, &node.limits).filter(|(.., then)| *then == VolumeAction::GiveUp);
+        let fails = waits(now, &node.limits).filter(|(.., then)| *then == LimitAction::GiveUp);
         fails.map(|(_, (_, until), _)| until).min()
     }
 
     /// The limits that run, for a reader.
     pub(super) fn running_limits(&self, node: &NodeContext) -> Vec<RunningLimit> {
-        let shown = |of: &str, (since, until): (Mono, Mono), then: VolumeAction| RunningLimit {
+        let shown = |of: &str, (since, until): (Mono, Mono), then: LimitAction| RunningLimit {
             of: of.to_owned(),
             since: node.wall(since),
             until: node.wall(until),
             then: volume_action(then).to_owned(),
         };
         let limits = &node.limits;
-        let gives_up = VolumeAction::GiveUp;
+        let gives_up = LimitAction::GiveUp;
         let drain = self.drain_limit(node).map(|it| shown("drain", it, gives_up));
         let mut all: Vec<RunningLimit> = drain.into_iter().collect();
         if let DrainRun::Draining { deadline, now, held: None, .. } = &self.run {
@@ -653,12 +654,12 @@ impl Drain {
 fn waits(
     now: &Progress,
     limits: &Limits,
-) -> impl Iterator<Item = (&'static str, (Mono, Mono), VolumeAction)> + use<> {
+) -> impl Iterator<Item = (&'static str, (Mono, Mono), LimitAction)> + use<> {
     let of = |name, since_ms: u64, after: Option<Duration>, then| {
         let since = Mono::of_ms(since_ms)?;
         Some((name, (since, since + after?), then))
     };
-    let volumes = of("volumes", now.marks.volumes_ms, Some(VOLUMES_LIMIT), VolumeAction::GoOn);
+    let volumes = of("volumes", now.marks.volumes_ms, Some(VOLUMES_LIMIT), LimitAction::GetPast);
     let last_copy = limits.rules(Duration::ZERO).last_copy;
     volumes.into_iter().chain(of("last-copies", now.marks.storage_ms, last_copy.after, last_copy.then))
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use kubenodeop::{BlockCode, Progress, Subject, VolumeAction};
+use kubenodeop::{BlockCode, LimitAction, Progress, Subject};
 use step::{Core as _, Mono};
 use topics::{
     CordonOwner, DrainJournal, DrainMarks, DrainStatus, NodeDrainRequest, PodCounts, Requester, RunningLimit,
@@ -414,7 +414,7 @@ fn d15_the_limits_that_run_are_shown_with_what_follows() {
 #[test]
 fn k12_limits_of_volumes_and_last_copies_are_shown_while_they_run_and_are_the_deadline_where_they_end_it() {
     for (then, deadline) in
-        [(VolumeAction::GiveUp, 30), (VolumeAction::GoOn, 24 * 3600), (VolumeAction::Wait, 24 * 3600)]
+        [(LimitAction::GiveUp, 30), (LimitAction::GetPast, 24 * 3600), (LimitAction::Wait, 24 * 3600)]
     {
         let own = Limits { last_copy_limit_ms: 30_000, last_copy_then: then, drain_limit_ms: 0, ..limits() };
         let mut bench = asked_with(own);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kubenodeop::{PodAction, StickyAction};
+use kubenodeop::LimitAction;
 use kubesim::ScriptedFault;
 use serde_json::json;
 use topics::DrainStatus;
@@ -63,7 +63,7 @@ async fn held(limits: Limits) -> Device {
 #[tokio::test(start_paused = true)]
 async fn never_complete_when_something_is_refused_or_a_time_is_over() {
     type Way = (&'static str, Limits, fn(&Device), DrainStatus);
-    let pod = Limits { pod_limit_ms: 60_000, pod_limit_then: PodAction::GiveUp, ..limits() };
+    let pod = Limits { pod_limit_ms: 60_000, pod_limit_then: LimitAction::GiveUp, ..limits() };
     let (no_cordon, no_drain) = (DrainStatus::FailedCordon, DrainStatus::FailedDrain);
     let ways: [Way; 8] = [
         ("the cordon, ten times", limits(), |it| it.cordon_failures(10), no_cordon),
@@ -142,7 +142,7 @@ async fn with_sticky(limits: Limits) -> Device {
 
 #[tokio::test(start_paused = true)]
 async fn never_complete_when_a_workload_that_comes_back_is_to_fail_the_drain() {
-    let device = with_sticky(Limits { sticky_then: StickyAction::GiveUp, ..limits() }).await;
+    let device = with_sticky(Limits { sticky_then: LimitAction::GiveUp, ..limits() }).await;
     let device = fails(device, DrainStatus::FailedDrain).await;
     let failure = device.progress().reason;
     assert!(failure.contains("pinned"), "{failure}");
@@ -218,7 +218,7 @@ async fn never_complete_when_the_node_object_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_rule_lets_pass_is_named_in_the_complete_progress_and_in_the_log() {
-    let sticky = Limits { sticky_then: StickyAction::Leave, ..limits() };
+    let sticky = Limits { sticky_then: LimitAction::GetPast, ..limits() };
     for is_sticky in [true, false] {
         // One after the other: the log is that of the device made last.
         let (mut device, name) = if is_sticky {

@@ -19,7 +19,7 @@
 
 use std::time::Duration;
 
-use kubenodeop::PodAction;
+use kubenodeop::LimitAction;
 use kubesim::ScriptedFault;
 use serde_json::json;
 use topics::{
@@ -46,7 +46,7 @@ async fn k1_a_thousand_blocked_pods_are_told_as_the_worst_by_name_and_the_rest_a
         drain_tries: 1,
         progress_gap_ms: 10_000,
         pod_limit_ms: 20_000,
-        pod_limit_then: PodAction::GiveUp,
+        pod_limit_then: LimitAction::GiveUp,
         ..crate::device::limits()
     };
     for nth in 0..PODS {

@@ -95,7 +95,7 @@ fn t3_a_pod_stays_while_longhorn_moves_the_copy_here_as_no_other_node_gets_the_v
     assert_eq!(with_pods(of(true, false)).evicted_names(), ["web", "db"]);
     // The limit of last copies ends this wait too.
     let words = "Longhorn moves its copy away from this node, and gives it to no other node before";
-    for then in [VolumeAction::Wait, VolumeAction::GoOn, VolumeAction::GiveUp] {
+    for then in [LimitAction::Wait, LimitAction::GetPast, LimitAction::GiveUp] {
         let mut bench = Bench::with(vec![mounting()], limited(then), &DrainMarks::default());
         bench.hear(Event::Pods(vec![mounting()]));
         becomes(&mut bench, of(true, true));
@@ -106,16 +106,16 @@ fn t3_a_pod_stays_while_longhorn_moves_the_copy_here_as_no_other_node_gets_the_v
         bench.pass(secs(2));
         let evicted = bench.evicted_names();
         match (then, &bench.end) {
-            (VolumeAction::Wait, None) => {
+            (LimitAction::Wait, None) => {
                 assert!(evicted.is_empty());
                 assert_eq!(bench.progress().storage[0].reason, format!("{words}; over its 100 s"));
             }
-            (VolumeAction::GoOn, None) => {
+            (LimitAction::GetPast, None) => {
                 assert_eq!(evicted, ["db"]);
                 let why = "volume shop/data (pvc-1): Longhorn still moved its copy away after 100 s, the limit for it";
                 assert_eq!(bench.progress().left[0], why);
             }
-            (VolumeAction::GiveUp, Some(Err(failure))) => assert_eq!(
+            (LimitAction::GiveUp, Some(Err(failure))) => assert_eq!(
                 failure.reason,
                 "100 s after everything else left, Longhorn still moves the copy away from this node of shop/data (pvc-1)"
             ),
@@ -158,7 +158,7 @@ fn d14_a_pod_stays_whichever_comes_first_the_event_of_our_request_or_its_answer(
 fn d14_once_it_may_pass_the_pods_go_that_stayed_for_a_copy_and_the_instance_manager_after_them() {
     for cause in [Cause::Rebuilding, Cause::Full(vec!["node n2".to_owned()])] {
         let there = vec![mounting(), instance_manager()];
-        let mut bench = Bench::with(there.clone(), limited(VolumeAction::GoOn), &DrainMarks::default());
+        let mut bench = Bench::with(there.clone(), limited(LimitAction::GetPast), &DrainMarks::default());
         bench.hear(Event::Pods(there));
         becomes(&mut bench, state(VolumeState::LastCopy(cause), Some(42)));
         bench.pass(secs(99));
