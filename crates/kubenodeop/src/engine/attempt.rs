@@ -129,7 +129,7 @@ impl Engine {
         match self.empty_since {
             _ if self.machines.is_active() => DrainPhase::MovingMachines,
             Some(_) => DrainPhase::Proving,
-            None if !self.roster.is_active() && !self.volumes.is_over() => DrainPhase::Detaching,
+            None if !self.roster.book.is_active() && !self.volumes.is_over() => DrainPhase::Detaching,
             None if stored => DrainPhase::WaitingForStorage,
             None => DrainPhase::Draining,
         }
@@ -137,7 +137,7 @@ impl Engine {
 
     pub fn progress(&self, now: Mono) -> Progress {
         let trouble = self.node_gone.as_ref().or(self.machines.trouble.as_ref()).or(self.trouble.as_ref());
-        let trouble = trouble.or_else(|| self.guard.trouble());
+        let trouble = trouble.or(self.guard.trouble.as_ref());
         Progress {
             phase: self.phase(),
             tier: self.roster.book.open_tier(),
@@ -190,7 +190,7 @@ impl Engine {
             attempt_ms: self.started.as_ms(),
             drain_ms: self.drain_ms,
             volumes_ms: self.volumes.since().map_or(0, Mono::as_ms),
-            storage_ms: self.guard.since().map_or(0, Mono::as_ms),
+            storage_ms: self.guard.since.map_or(0, Mono::as_ms),
             ..self.roster.marks(now)
         }
     }
@@ -211,7 +211,7 @@ impl Engine {
 
     /// Whether a machine or a pod is still to be waited for.
     fn is_active(&self) -> bool {
-        self.machines.is_active() || self.roster.is_active()
+        self.machines.is_active() || self.roster.book.is_active()
     }
 
     /// The answer to the look of `turn`.
@@ -226,12 +226,12 @@ impl Engine {
         self.looked_at = now;
         let (pods, node, storage) = match seen {
             Ok(seen) => seen,
-            Err(failure) => return self.look_failed(now, failure),
+            Err(failure) => return self.call_failed(now, RefusedCall::Look, failure),
         };
         self.look_tries = 0;
         self.trouble = None;
         self.listed = true;
-        let undisturbed = self.roster.turn() == turn;
+        let undisturbed = self.roster.turn == turn;
         self.roster.see_all(now, pods, PodSource::Store(turn), effects);
         self.node(now, &node, effects);
         // One that was asked for before the storage was known proves nothing.
@@ -266,28 +266,26 @@ impl Engine {
         }
     }
 
-    fn look_failed(&mut self, now: Mono, failure: CallFailure) {
+    /// A look or a cordon of ours has failed.
+    fn call_failed(&mut self, now: Mono, call: RefusedCall, failure: CallFailure) {
         self.empty_since = None;
-        match failure.reply.class() {
-            // The node is not there, or the lists are not for us: nothing here can fix it.
-            ReplyClass::Permanent | ReplyClass::Done => self.refused(now, RefusedCall::Look, failure),
-            ReplyClass::Budget | ReplyClass::Throttle | ReplyClass::Transient | ReplyClass::Denied => {
-                self.look_tries = self.look_tries.saturating_add(1);
-                self.look =
-                    CallState::Due(now + self.pace.pause(self.look_tries, failure.reply.retry_after()));
-                self.trouble = Some(failure);
-            }
-        }
-    }
-
-    /// A look or a cordon of ours fails for good.
-    fn refused(&mut self, now: Mono, call: RefusedCall, failure: CallFailure) {
-        if let Reply::Permanent { by, .. } = failure.reply {
-            self.refused = Some(PermanentRefusal { call, by });
-        }
-        let reason = failure.text.clone();
+        let (reply, reason) = (failure.reply.clone(), failure.text.clone());
         self.trouble = Some(failure);
-        self.fail(now, reason);
+        if matches!(reply.class(), ReplyClass::Permanent | ReplyClass::Done) {
+            // The node is not there, or the lists are not for us: nothing here can fix it.
+            if let Reply::Permanent { by, .. } = reply {
+                self.refused = Some(PermanentRefusal { call, by });
+            }
+            return self.fail(now, reason);
+        }
+        // Between two cordons at most 4 s, so that it is back within 5 s once it can be.
+        let (state, tries, longest) = if call == RefusedCall::Cordon {
+            (&mut self.cordon, &mut self.cordon_tries, 3)
+        } else {
+            (&mut self.look, &mut self.look_tries, u32::MAX)
+        };
+        *tries = tries.saturating_add(1);
+        *state = CallState::Due(now + self.pace.pause((*tries).min(longest), reply.retry_after()));
     }
 
     /// The calls that the server refused for good.
@@ -311,8 +309,9 @@ impl Engine {
             ..self.guard.watched()
         };
         let blockers = self.blockers(now);
-        let watched =
-            watched.with_pods(blockers.iter().filter_map(|it| self.roster.facts(&PodUid::new(&*it.uid))));
+        let watched = watched.with_pods(
+            blockers.iter().filter_map(|it| Some(&self.roster.book.get(&PodUid::new(&*it.uid))?.facts)),
+        );
         self.over = Some(Err(Box::new(AttemptFailure { reason, blockers, watched, marks: self.marks(now) })));
     }
 
@@ -326,7 +325,7 @@ impl Engine {
         let alone = if self.machines.is_active() {
             self.machines.only_kept()
         } else {
-            self.roster.book.only_kept() && (self.roster.is_active() || self.volumes.is_over())
+            self.roster.book.only_kept() && (self.roster.book.is_active() || self.volumes.is_over())
         };
         let stays = |claim: &ClaimName| self.machines.stays_for(claim) || self.roster.stays_for(claim);
         if self.guard.wait(now, alone && self.listed, stays) {
@@ -335,7 +334,7 @@ impl Engine {
         }
         let asked = self.guard.ask(now).into_iter();
         effects.extend(asked.map(|(volume, wanted)| Effect::AskCopy { volume, wanted }));
-        self.roster.need(now, self.guard.needs(now), effects);
+        self.roster.need(now, self.guard.needs(), effects);
         if self.is_active() || !self.volumes.is_over() || self.guard.holds() {
             self.empty_since = None;
         }
@@ -411,7 +410,7 @@ impl Engine {
             let storage = nothing_left && self.empty_since.is_some() && self.guard.is_there();
             // The cordon as well, but for the first look: the write of it, or the watch of the node, has told.
             let node = self.listed && !(nothing_left && self.empty_since.is_none());
-            effects.push(Effect::Look { turn: self.roster.turn(), storage, node });
+            effects.push(Effect::Look { turn: self.roster.turn, storage, node });
         }
     }
 
@@ -426,11 +425,9 @@ impl Engine {
         self.node_gone = None;
         self.roster.hear_kubelet(now, node);
         if node.unschedulable {
-            if !self.roster.counts_returns() {
-                self.roster.count_returns(Some(now + PLACED_BEFORE));
-            }
+            self.roster.returns_from.get_or_insert(now + PLACED_BEFORE);
         } else {
-            self.roster.count_returns(None);
+            self.roster.returns_from = None;
             self.empty_since = None;
             if self.cordon == CallState::Idle {
                 self.roster.bump();
@@ -449,22 +446,13 @@ impl Engine {
                 self.cordon_tries = 0;
                 self.cordon_from = now + CORDON_AGAIN;
                 self.recordons = self.recordons.saturating_add(u32::from(written));
-                self.roster.count_returns(Some(now + PLACED_BEFORE));
+                self.roster.returns_from = Some(now + PLACED_BEFORE);
                 // What the watch said while the call was under way was not listened to.
                 if self.look == CallState::Idle {
                     self.look = CallState::Due(now);
                 }
             }
-            Err(failure) => match failure.reply.class() {
-                ReplyClass::Permanent | ReplyClass::Done => self.refused(now, RefusedCall::Cordon, failure),
-                ReplyClass::Budget | ReplyClass::Throttle | ReplyClass::Transient | ReplyClass::Denied => {
-                    self.cordon_tries = self.cordon_tries.saturating_add(1);
-                    // At most 4 s, so that the cordon is back within 5 s once it can be.
-                    let pause = self.pace.pause(self.cordon_tries.min(3), failure.reply.retry_after());
-                    self.cordon = CallState::Due(now + pause);
-                    self.trouble = Some(failure);
-                }
-            },
+            Err(failure) => self.call_failed(now, RefusedCall::Cordon, failure),
         }
     }
 
@@ -512,7 +500,7 @@ impl Core for Engine {
             }
             Event::Volumes(attached) => {
                 self.trouble = None;
-                self.volumes.take_attachments(attached);
+                self.volumes.heard = Some(attached);
             }
             Event::CopyAsked { volume, result } => {
                 if result.is_ok() {

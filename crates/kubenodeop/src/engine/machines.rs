@@ -128,10 +128,11 @@ impl MachineTable {
         (self.tries, self.trouble, self.asks_storage) = (0, None, false);
         let mut before = std::mem::take(&mut self.tracks);
         let running_here = |it: &VirtualMachine| it.migration.as_ref().is_some_and(Migration::runs);
-        for machine in &view.machines {
-            let key = key(machine);
+        for seen in &view.machines {
+            let machine = seen;
             let old = before.remove(&machine.guest.uid);
-            let since = old.as_ref().filter(|it| it.key == key).map_or(now, |it| it.since);
+            let is_as_before = |it: &&MachineTrack| key(&it.machine) == key(machine);
+            let since = old.as_ref().filter(is_as_before).map_or(now, |it| it.since);
             let others = view.running.saturating_sub(usize::from(running_here(machine)));
             // Without what only this attempt has seen: who watches it afterwards has not.
             let fate = fate(&self.drain, machine);
@@ -151,15 +152,11 @@ impl MachineTable {
             let keeps = old.as_ref().is_some_and(|it| it.last == new.act);
             let state_since = old.as_ref().filter(|_| same).map_or(now, |it| it.state_since);
             let mut track = MachineTrack {
-                guest: machine.guest.clone(),
-                key,
+                machine: seen.clone(),
                 since,
                 fate,
                 state_since,
-                paused: machine.paused.clone(),
                 flips,
-                copy: rules::estimate(machine),
-                copies: machine.migration.as_ref().is_some_and(|it| it.phase == "Running"),
                 busy: old.as_ref().is_some_and(|it| it.busy),
                 kept: kept_for,
                 tries: old.as_ref().filter(|_| keeps).map_or(0, |it| it.tries),
@@ -183,7 +180,7 @@ impl MachineTable {
             // A call under way outlives its machine.
             track.decision = gone();
             if was_here {
-                say_state(&track.guest, &track.decision, out);
+                say_state(&track.machine.guest, &track.decision, out);
             }
             self.tracks.insert(uid, track);
         }
@@ -243,7 +240,7 @@ impl MachineTable {
             {
                 free -= 1;
                 (track.busy, track.last) = (true, Some(act.clone()));
-                out.push(Effect::Act(track.guest.clone(), act));
+                out.push(Effect::Act(track.machine.guest.clone(), act));
             }
         }
         if look <= now {
@@ -272,8 +269,9 @@ impl MachineTable {
             ) {
                 return None;
             }
-            let done = if it.copies { now.since(it.since) } else { Duration::ZERO };
-            rest.push(it.copy?.saturating_sub(done));
+            let copies = it.machine.migration.as_ref().is_some_and(|it| it.phase == "Running");
+            let done = if copies { now.since(it.since) } else { Duration::ZERO };
+            rest.push(rules::estimate(&it.machine)?.saturating_sub(done));
         }
         (!rest.is_empty()).then(|| now + rules::together(settings, &rest))
     }
@@ -281,7 +279,7 @@ impl MachineTable {
     /// What a reader sees of each machine.
     pub(super) fn shown(&self) -> Vec<MachineProgress> {
         let shown = |it: &MachineTrack| MachineProgress {
-            name: it.guest.to_string(),
+            name: it.machine.guest.to_string(),
             state: it.decision.state.text().to_owned(),
             reason: it.decision.text.clone(),
         };
@@ -307,13 +305,13 @@ impl MachineTable {
     /// Why the attempt fails on them, if it does.
     pub(super) fn failure(&self) -> Option<String> {
         let failed = self.tracks.values().find(|it| it.decision.state == MachineState::Failed);
-        let failed = failed.map(|it| format!("virtual machine {} {}", it.guest, it.decision.text));
+        let failed = failed.map(|it| format!("virtual machine {} {}", it.machine.guest, it.decision.text));
         failed.or_else(|| Some(format!("virtual machines cannot be read: {}", self.refusal()?.text)))
     }
 
     /// Names of those that are left.
     pub(super) fn names(&self) -> Vec<String> {
-        self.here().map(|it| it.guest.to_string()).collect()
+        self.here().map(|it| it.machine.guest.to_string()).collect()
     }
 
     /// What went in another way than by a migration.
@@ -329,12 +327,12 @@ impl MachineTable {
 
     /// Whether one that uses this claim is not ended as the storage needs it.
     pub(super) fn stays_for(&self, (namespace, claim): &ClaimName) -> bool {
-        self.tracks.values().any(|it| it.guest.namespace == *namespace && it.kept.contains(claim))
+        self.tracks.values().any(|it| it.machine.guest.namespace == *namespace && it.kept.contains(claim))
     }
 
     /// What would be done about those that are left, and for whom.
     pub(super) fn fates(&self) -> (DrainIdentity, Vec<(PodRef, Fate)>) {
-        (self.drain.clone(), self.here().map(|it| (it.guest.clone(), it.fate.clone())).collect())
+        (self.drain.clone(), self.here().map(|it| (it.machine.guest.clone(), it.fate.clone())).collect())
     }
 
     /// Why they are not read for good, and who refuses that.
@@ -371,17 +369,12 @@ const FLIPS_WITHIN: Duration = Duration::from_secs(600);
 /// What is kept of one machine.
 #[derive(Debug)]
 struct MachineTrack {
-    guest: PodRef,
-    /// What it is in whose time limits are counted, and since when.
-    key: (String, String),
+    /// As it was seen last, and since when it has been in what its time limits count for.
+    machine: VirtualMachine,
     since: Mono,
     decision: Decision,
     fate: Fate,
-    /// How long its copy is estimated to take, and whether it has begun.
-    copy: Option<Duration>,
-    copies: bool,
-    /// Since when it is paused, and when it was paused or resumed in the last minutes.
-    paused: Option<String>,
+    /// When it was paused or resumed in the last minutes.
     flips: Vec<Mono>,
     /// Since when it has been in that state.
     state_since: Mono,
@@ -399,7 +392,7 @@ struct MachineTrack {
 /// When a machine was paused or resumed in the last minutes, as far as it was seen.
 fn flips(now: Mono, old: Option<&MachineTrack>, machine: &VirtualMachine) -> Vec<Mono> {
     let Some(old) = old else { return Vec::new() };
-    let count = match (&old.paused, &machine.paused) {
+    let count = match (&old.machine.paused, &machine.paused) {
         (before, after) if before == after => 0,
         // Resumed and paused again between two looks.
         (Some(_), Some(_)) => 2,
@@ -433,9 +426,9 @@ fn key(machine: &VirtualMachine) -> (String, String) {
 
 fn blocker(it: &MachineTrack) -> Option<Blocker> {
     let tries = it.tries;
-    let subject = Subject::Machine(it.guest.clone());
+    let subject = Subject::Machine(it.machine.guest.clone());
     let named = |code, reason, since| Some(progress::blocker(&subject, code, reason, since));
-    let text = format!("virtual machine {} {}", it.guest, it.decision.text);
+    let text = format!("virtual machine {} {}", it.machine.guest, it.decision.text);
     if let Some(refusal) = &it.refusal {
         // Up to KubeVirt 1.4 the budget refuses each eviction: only where no mark follows does it hold anything up.
         let is_usual = |it: &BlockCode| *it == BlockCode::Budget && tries < 2;

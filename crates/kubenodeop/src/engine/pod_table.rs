@@ -41,7 +41,7 @@ pub(super) struct PodTable {
     pub(super) spaces: NamespaceBudgets,
     pub(super) returns: Returns,
     /// From then on a pod that comes is a return; `None` while the scheduler may place any pod here.
-    returns_from: Option<Mono>,
+    pub(super) returns_from: Option<Mono>,
     /// Since when pods are asked to leave that an attempt of this boot had asked before.
     marks: BTreeMap<String, u64>,
     /// The claims of pods that stay here.
@@ -95,34 +95,15 @@ impl PodTable {
         }
     }
 
-    pub(super) fn turn(&self) -> u64 {
-        self.turn
-    }
-
     /// Notes a change that is not one of a pod.
     pub(super) fn bump(&mut self) {
         self.turn += 1;
-    }
-
-    /// Whether a pod is still to be waited for.
-    pub(super) fn is_active(&self) -> bool {
-        self.book.is_active()
     }
 
     /// What our node says of its kubelet.
     pub(super) fn hear_kubelet(&mut self, now: Mono, node: &NodeFacts) {
         let since = self.silent.as_ref().map_or(now, |it| it.0);
         self.silent = (!node.silent.is_empty()).then(|| (since, node.silent.clone()));
-    }
-
-    /// From when on a pod that comes is a return; `None` while the node is open for any.
-    pub(super) fn count_returns(&mut self, from: Option<Mono>) {
-        self.returns_from = from;
-    }
-
-    /// Whether pods that come count as returns now or soon.
-    pub(super) fn counts_returns(&self) -> bool {
-        self.returns_from.is_some()
     }
 
     /// One pod as it is now.
@@ -289,9 +270,11 @@ impl PodTable {
         })
     }
 
-    /// What the storage needs, where it may have changed.
-    pub(super) fn need(&mut self, now: Mono, needs: Option<StorageNeeds>, effects: &mut Vec<Effect>) {
-        let Some(needs) = needs.filter(|needs| *needs != self.needs) else { return };
+    /// What the storage needs now.
+    pub(super) fn need(&mut self, now: Mono, needs: StorageNeeds, effects: &mut Vec<Effect>) {
+        if needs == self.needs {
+            return;
+        }
         let before = std::mem::replace(&mut self.needs, needs);
         let other = |track: &PodTrack| before.stays(&track.facts) != self.needs.stays(&track.facts);
         let other = self.book.all().filter(|(_, track)| other(track));

@@ -48,17 +48,14 @@ pub(crate) struct LastCopyGuard {
     /// Since when an attempt that was cut off has waited.
     mark: Option<Mono>,
     /// Since when this one waits for nothing else.
-    since: Option<Mono>,
+    pub(super) since: Option<Mono>,
     known: KnownStorage,
     /// Why what was seen last is not what is.
-    trouble: Option<CallFailure>,
+    pub(super) trouble: Option<CallFailure>,
     /// Volumes of which another copy was asked for in this attempt.
     asked: BTreeMap<String, CopyRequest>,
     over: bool,
     moved: BTreeSet<String>,
-    /// What the pods need of it may have changed; and when time alone changes it next.
-    changed: bool,
-    changes_at: Option<Mono>,
 }
 
 impl LastCopyGuard {
@@ -67,14 +64,12 @@ impl LastCopyGuard {
             limit: rules.last_copy,
             pass: rules.last_copy_pass.clone(),
             mark: Mono::of_ms(marks.storage_ms),
-            changed: true,
             ..Self::default()
         }
     }
 
     /// What the storage is now, or why that could not be read: then nothing is proved by what was seen before.
     pub(crate) fn take_view(&mut self, seen: Result<Option<StorageView>, CallFailure>) {
-        self.changed = true;
         // What was asked for before a restart.
         for it in seen.iter().flatten().flat_map(|it| &it.findings).filter(|it| it.asked) {
             self.asked.entry(it.volume.clone()).or_insert(CopyRequest::Done);
@@ -110,7 +105,6 @@ impl LastCopyGuard {
         let was_over = self.over;
         self.moved = self.moved_now(stays);
         self.wait_for(now, alone);
-        self.changed |= self.over != was_over;
         self.over != was_over
     }
 
@@ -293,16 +287,12 @@ impl LastCopyGuard {
         left
     }
 
-    /// What the drain must leave in place meanwhile; `None` as long as neither the storage nor a time has changed it.
-    pub(super) fn needs(&mut self, now: Mono) -> Option<StorageNeeds> {
-        if !std::mem::take(&mut self.changed) && self.changes_at.is_none_or(|at| now < at) {
-            return None;
-        }
-        self.changes_at = self.next_due(now);
+    /// What the drain must leave in place meanwhile.
+    pub(super) fn needs(&self) -> StorageNeeds {
         let budgets = self.look().map(|it| it.managers.clone()).unwrap_or_default();
         let managers = (self.is_there() && !self.is_clear()).then(|| self.words());
         let unknown = !self.is_known() && self.trouble.is_none();
-        Some(StorageNeeds { unknown, managers, claims: self.in_use(), staying: self.staying(), budgets })
+        StorageNeeds { unknown, managers, claims: self.in_use(), staying: self.staying(), budgets }
     }
 
     /// Instance managers whose budget only volumes keep closed that pass, each with why it stays: nothing opens it, and
@@ -325,16 +315,6 @@ impl LastCopyGuard {
         stays.map(|(name, it)| (name.clone(), why(it))).into_map()
     }
 
-    /// Since when it is waited for.
-    pub(crate) fn since(&self) -> Option<Mono> {
-        self.since
-    }
-
-    /// Why the state of the storage is not known, when it is not.
-    pub(super) fn trouble(&self) -> Option<&CallFailure> {
-        self.trouble.as_ref()
-    }
-
     /// The volumes of which another copy is to be asked for now, as Longhorn makes none because of the cordon, each with how
     /// many are wanted; the answers come to [`LastCopyGuard::asked`].
     pub(crate) fn ask(&mut self, now: Mono) -> Vec<(String, u32)> {
@@ -350,7 +330,6 @@ impl LastCopyGuard {
             self.last().filter(wants).map(|it| (it.volume.clone(), it.wanted)).collect();
         for (volume, _) in &volumes {
             self.asked.insert(volume.clone(), CopyRequest::Flying);
-            self.changed = true;
         }
         volumes
     }
@@ -362,7 +341,6 @@ impl LastCopyGuard {
             Err(failure) => CopyRequest::Failed(now + ASK_AGAIN, failure.text),
         };
         self.asked.insert(volume, asked);
-        self.changed = true;
     }
 
     /// Claims whose users stay for now, each with why.
@@ -464,8 +442,8 @@ pub(super) struct Detaching {
     owed: BTreeSet<ClaimName>,
     /// The claims whose attachments are followed.
     asked: BTreeSet<ClaimName>,
-    /// What of them is attached, once that has been heard.
-    heard: Option<Vec<AttachmentFacts>>,
+    /// What of them is attached, once that has been heard: the answer to the newest [`Effect::FollowVolumes`].
+    pub(super) heard: Option<Vec<AttachmentFacts>>,
     over: bool,
 }
 
@@ -495,11 +473,6 @@ impl Detaching {
             effects.push(Effect::FollowVolumes(self.asked.clone()));
         }
         self.over = self.due().is_some_and(|at| at <= now);
-    }
-
-    /// The answer to the newest [`Effect::FollowVolumes`].
-    pub(super) fn take_attachments(&mut self, attached: Vec<AttachmentFacts>) {
-        self.heard = Some(attached);
     }
 
     /// Whether nothing of them has to be waited for any more.

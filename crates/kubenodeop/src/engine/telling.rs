@@ -69,11 +69,6 @@ impl PodTable {
         self.book.in_state(&PodState::Ended).filter_map(of).collect()
     }
 
-    /// The facts about a pod that is known.
-    pub(super) fn facts(&self, uid: &PodUid) -> Option<&PodFacts> {
-        self.book.get(uid).map(|track| &track.facts)
-    }
-
     /// The pods of virtual machines that have not ended.
     pub(super) fn launchers(&self) -> Vec<PodRef> {
         let runs = |it: &&PodTrack| tier::is_machine(&it.facts.labels) && !it.facts.finished && it.is_here();

@@ -4,7 +4,7 @@ mod copies;
 
 use super::*;
 use crate::changes::watched::WatchedBlockers;
-use crate::engine::storage::LastCopyGuard;
+use crate::engine::storage::{LastCopyGuard, StorageNeeds};
 use crate::storage::{
     Cause, ClosedBudget, NodeDrainPolicy, StorageView, VolumeFinding, VolumeState, finding,
 };
@@ -45,28 +45,33 @@ fn becomes(bench: &mut Bench, storage: StorageView) {
 type Change = fn(&mut LastCopyGuard, Mono);
 
 #[test]
-fn what_pods_must_stay_for_is_told_when_the_storage_or_a_time_has_changed_and_not_at_each_event() {
+fn what_pods_must_stay_for_changes_with_the_storage_or_a_time_and_not_at_each_event() {
     let limit = Limit { after: Some(secs(5000)), then: LimitAction::GetPast };
     let rules = AttemptRules { last_copy: limit, ..AttemptRules::default() };
     let mut guard = LastCopyGuard::new(&rules, &DrainMarks::default());
     let at = |secs| Mono::from_start(Duration::from_secs(secs));
-    let mut told = |now, change: Change| {
+    let mut before = StorageNeeds::default();
+    let mut changes = |now, change: Change| {
         change(&mut guard, now);
         guard.wait(now, true, |_| true);
         guard.ask(now);
-        guard.needs(now).is_some()
+        let needs = guard.needs();
+        std::mem::replace(&mut before, needs.clone()) != needs
     };
-    let table: [(u64, Change, bool); 7] = [
+    let table: [(u64, Change, bool); 9] = [
         (0, |_, _| (), true),
         (1, |_, _| (), false),
         (2, |guard, _| guard.take_view(Ok(Some(last()))), true),
         (3, |_, _| (), false),
-        (4, |guard, now| guard.asked(now, "pvc-1".to_owned(), Ok(())), true),
+        (4, |guard, now| guard.asked(now, "pvc-1".to_owned(), Err(failed(transient()))), true),
+        (33, |_, _| (), false),
+        // It is asked for again.
+        (34, |_, _| (), true),
         (4999, |_, _| (), false),
         (5000, |_, _| (), true),
     ];
     for (secs, change, expected) in table {
-        assert_eq!(told(at(secs), change), expected, "at {secs} s");
+        assert_eq!(changes(at(secs), change), expected, "at {secs} s");
     }
 }
 
