@@ -29,7 +29,7 @@ pub use engine::{
 };
 pub use kubeapi::nodes::CordonAnnotation;
 pub use machines::MachinePolicy;
-pub use node::{Cordoned, NodeFacts, Uncordoned};
+pub use node::{Cordoned, NodeFacts};
 pub use plan::{Plan, PlanClass, PlanCounts, Planned, PlannedMachine, Tier, survey};
 pub use preflight::{PreflightError, PreflightFindings, preflight};
 pub use progress::{BlockCode, MachineState, Progress, Subject, blocker};

@@ -92,26 +92,11 @@ pub enum Subject {
 }
 
 impl Subject {
-    pub fn namespace(&self) -> &str {
+    /// Its namespace, its name there and its UID; of a volume those of its claim, and its own name.
+    fn ids(&self) -> [&str; 3] {
         match self {
-            Self::Pod(it) | Self::Machine(it) => &it.namespace,
-            Self::Volume { namespace, .. } => namespace,
-        }
-    }
-
-    /// Its name in that namespace; of a volume that of its claim.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Pod(it) | Self::Machine(it) => &it.name,
-            Self::Volume { claim, .. } => claim,
-        }
-    }
-
-    /// Its UID; of a volume its own name.
-    pub fn uid(&self) -> &str {
-        match self {
-            Self::Pod(it) | Self::Machine(it) => it.uid.as_str(),
-            Self::Volume { volume, .. } => volume,
+            Self::Pod(it) | Self::Machine(it) => [&it.namespace, &it.name, it.uid.as_str()],
+            Self::Volume { namespace, claim, volume } => [namespace, claim, volume],
         }
     }
 }
@@ -137,13 +122,14 @@ impl fmt::Display for Subject {
 /// Something that does not leave, why, and since when: there by a clock that was at [`GoTime::ZERO`] when the drain's was at its
 /// start.
 pub fn blocker(subject: &Subject, code: BlockCode, reason: String, since: Mono) -> Blocker {
+    let [namespace, name, uid] = subject.ids();
     let next_step = match (code, subject) {
         (BlockCode::Webhook, Subject::Machine(_)) => VIRT_API.to_owned(),
-        (code, subject) => code.next_step(subject.namespace(), subject.name()),
+        (code, _) => code.next_step(namespace, name),
     };
     Blocker {
         pod: subject.to_string(),
-        uid: subject.uid().to_owned(),
+        uid: uid.to_owned(),
         code: code.text().to_owned(),
         reason,
         next_step,
@@ -411,7 +397,7 @@ mod tests {
         let shown: Vec<String> = all.iter().map(ToString::to_string).collect();
         let expected = ["shop/web-0", "virtual machine shop/db", "volume shop/data (pvc-1)", "volume pvc-2"];
         assert_eq!(shown, expected);
-        let ids: Vec<&str> = all.iter().map(Subject::uid).collect();
+        let ids: Vec<&str> = all.iter().map(|it| it.ids()[2]).collect();
         assert_eq!(ids, ["u", "u", "pvc-1", "pvc-2"]);
     }
 }

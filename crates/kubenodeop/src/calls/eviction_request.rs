@@ -147,7 +147,7 @@ pub(crate) async fn withdraw(cluster: &ApiClient, pod: &PodRef) -> Result<(), Er
 pub async fn withdraw_all(cluster: &ApiClient, node: &NodeName) -> Result<(), Error> {
     let all = WatchScope::all("EvictionRequests of drains", path("evictionrequests", None));
     let ours = WatchScope { labels: Some(format!("{NODE_LABEL}={node}")), ..all };
-    let left = found(ours.list_all::<Value>(cluster).await)?.map(|it| it.items).unwrap_or_default();
+    let left = ours.list_installed::<Value>(cluster).await?.unwrap_or_default();
     let mut done = Ok(());
     for it in left.iter().filter(|it| it["spec"]["requester"] == REQUESTER) {
         let meta = &it["metadata"];

@@ -204,6 +204,11 @@ impl GuardingBudget {
         self.parsed.status.as_ref()?.disrupted_pods.as_ref()
     }
 
+    /// As `shop/web`.
+    fn name(&self) -> String {
+        format!("{}/{}", self.facts.namespace, self.facts.name)
+    }
+
     /// A claim for this pod stands, and the numbers have it in them already.
     fn claimed_for(&self, pod: &PodRef, now: Timestamp) -> bool {
         let claim = self.claims().and_then(|claims| claims.get(&pod.name));
@@ -232,19 +237,12 @@ impl GuardingBudget {
     async fn claim(&self, cluster: &ApiClient, pod: &PodRef, now: Timestamp, dry: bool) -> Result<(), Reply> {
         let mut object = self.object.clone();
         object["status"]["disruptionsAllowed"] = json!(self.facts.allowed - 1);
-        let BudgetFacts { namespace, name, .. } = &self.facts;
-        let what = format!("claim a disruption of budget {namespace}/{name} for pod {pod}");
+        let what = format!("claim a disruption of budget {} for pod {pod}", self.name());
         let written = self.write(cluster, &what, object, std::slice::from_ref(&pod.name), now, dry).await;
         written.map_err(|error| of_budget(error.reply()))
     }
 
-    /// Writes claims for these pods once more, with this time.
-    async fn write_claims(&self, cluster: &ApiClient, pods: &[String], at: Timestamp) -> Result<(), Error> {
-        let BudgetFacts { namespace, name, .. } = &self.facts;
-        let what = format!("have budget {namespace}/{name} counted again");
-        self.write(cluster, &what, self.object.clone(), pods, at, false).await
-    }
-
+    /// Writes `object` in its place, with claims for these pods of this time.
     async fn write(
         &self,
         cluster: &ApiClient,
@@ -330,7 +328,8 @@ pub(crate) async fn recount(
     if names.is_empty() {
         names.push(NO_POD.to_owned());
     }
-    budget.write_claims(cluster, &names, now - CLAIM_COUNTS - CLAIM_HOLDS).await?;
+    let (what, object) = (format!("have budget {} counted again", budget.name()), budget.object.clone());
+    budget.write(cluster, &what, object, &names, now - CLAIM_COUNTS - CLAIM_HOLDS, false).await?;
     Ok(Some(healthy))
 }
 

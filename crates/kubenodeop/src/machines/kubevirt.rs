@@ -217,8 +217,7 @@ impl MachineReader {
         if self.policies.is_none() {
             let all = WatchScope::all("migration policies", MIGRATION_POLICIES.to_owned());
             // KubeVirt before 0.53 has none.
-            self.policies =
-                Some(found(all.list_all::<Value>(cluster).await)?.map(|it| it.items).unwrap_or_default());
+            self.policies = Some(all.list_installed::<Value>(cluster).await?.unwrap_or_default());
         }
         if self.volumes.is_none() {
             self.volumes = Some(volumes::volume_scope().list_all(cluster).await?.items);

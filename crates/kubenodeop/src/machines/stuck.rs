@@ -5,7 +5,7 @@
 use kubeapi::machines::calls::{GUESTS, LAUNCHERS, is_over, path};
 use kubeapi::objects::{condition, items, text};
 use kubeapi::watch::WatchScope;
-use kubeapi::{ApiClient, Error, found};
+use kubeapi::{ApiClient, Error};
 use serde_json::Value;
 
 use super::facts;
@@ -25,7 +25,7 @@ pub struct UnstartedMachine {
 /// Errors: those of [`ApiClient`].
 pub async fn unstarted(cluster: &ApiClient) -> Result<Vec<UnstartedMachine>, Error> {
     let guests = WatchScope::all("virtual machine instances", path(GUESTS));
-    let guests = found(guests.list_all::<Value>(cluster).await)?.map(|it| it.items).unwrap_or_default();
+    let guests = guests.list_installed::<Value>(cluster).await?.unwrap_or_default();
     let waits = |it: &&Value| {
         matches!(text(&it["status"]["phase"]).as_str(), "Pending" | "Scheduling") && !is_over(it)
     };

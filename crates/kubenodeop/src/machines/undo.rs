@@ -35,8 +35,8 @@ const AT_ONCE: usize = 8;
 
 async fn listed(cluster: &ApiClient, kind: &str, labels: Option<String>) -> Result<Vec<Value>, Error> {
     let scope = WatchScope { labels, ..WatchScope::all(kind, path(kind)) };
-    match found(scope.list_all::<Value>(cluster).await) {
-        Ok(list) => Ok(list.map(|it| it.items).unwrap_or_default()),
+    match scope.list_installed::<Value>(cluster).await {
+        Ok(list) => Ok(list.unwrap_or_default()),
         // A role without rights to read it is refused also where it is not installed. Every role may list the groups.
         Err(error) if error.is_refused() && !is_installed(cluster).await? => Ok(Vec::new()),
         Err(error) => Err(error),
@@ -218,9 +218,8 @@ pub async fn not_up(cluster: &ApiClient, node: &NodeName) -> Result<Option<Vec<I
     for labels in [format!("{}={node}", facts::NODE_LABEL), format!("!{}", facts::NODE_LABEL)] {
         let scope =
             WatchScope { labels: Some(labels), ..WatchScope::all("virtual machine instances", path(GUESTS)) };
-        let Some(guests) = found(scope.list_all::<Value>(cluster).await)? else { return Ok(None) };
+        let Some(guests) = scope.list_installed::<Value>(cluster).await? else { return Ok(None) };
         let down = guests
-            .items
             .iter()
             .filter(|it| !is_over(it))
             .filter_map(|it| Some((facts::named(it).to_string(), facts::not_up(it)?)));

@@ -220,7 +220,7 @@ impl UpperLooks {
     fn due(&self, gate: &Gate, now: Mono) -> Mono {
         let (first, longest) = UPPER_LOOKS;
         let grown = step::doubled(first, longest, self.count);
-        let pause = if gate.waits_for_upper(now) { grown } else { gate.look() };
+        let pause = if gate.waits_for_upper(now) { grown } else { gate.limits.look };
         self.last.map_or(now, |at| at + pause)
     }
 }

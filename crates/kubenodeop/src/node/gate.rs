@@ -58,7 +58,7 @@ pub fn since_boot(at: Mono) -> GoTime {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gate {
     node_name: String,
-    limits: LayerLimits,
+    pub(super) limits: LayerLimits,
     /// Wanted kernel parameters that this boot is without.
     pub(super) lost: Vec<String>,
     /// The addresses of the node before this boot; empty where they are not known.
@@ -193,11 +193,6 @@ impl Gate {
     pub(super) fn waits_for_upper(&self, now: Mono) -> bool {
         let upper = [Layer::Runtime, Layer::Network, Layer::System, Layer::Machines, Layer::Probes];
         self.patience.ends(now, |it| self.limit(it)).any(|(layer, _)| upper.contains(&layer))
-    }
-
-    /// How often everything is looked at without an event.
-    pub(super) const fn look(&self) -> Duration {
-        self.limits.look
     }
 
     /// The gate as it stands now.

@@ -33,15 +33,6 @@ pub const START_THE_API: &str = "check that the cluster software runs on this no
 /// So often a node is read and written when others, as its kubelet, are faster each time.
 const RACES: usize = 5;
 
-/// What [`uncordon_own`] did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Uncordoned {
-    /// Flag and annotation removed.
-    Opened,
-    /// There was nothing of ours.
-    NothingOfOurs,
-}
-
 /// Our own node by its name.
 /// Errors: [`Error::WrongNode`] when the node carries another device's UUID, [`Error::OtherMachine`] when another machine has
 /// reported it, and all of [`ApiClient`]'s.
@@ -172,13 +163,14 @@ impl LastSeen {
 
 /// Makes the node schedulable again if the cordon is ours, by one patch that removes flag and annotation and
 /// names the resource version. An annotation that somebody's uncordon left behind is removed too. What a drain before
-/// this boot has recorded of volumes stays for as long as the boot lasts. A lost race is run again at once.
+/// this boot has recorded of volumes stays for as long as the boot lasts. A lost race is run again at once. Returns whether
+/// there was something of ours.
 pub async fn uncordon_own(
     cluster: &ApiClient,
     name: &NodeName,
     device_uuid: &str,
     boot: (&str, Mono),
-) -> Result<Uncordoned, Error> {
+) -> Result<bool, Error> {
     raced(|| uncordon_once(cluster, name, device_uuid, boot)).await
 }
 
@@ -187,7 +179,7 @@ async fn uncordon_once(
     name: &NodeName,
     device_uuid: &str,
     (boot_id, now): (&str, Mono),
-) -> Result<Uncordoned, Error> {
+) -> Result<bool, Error> {
     let (object, node) = read_whole(cluster, name, device_uuid).await?;
     let ours = match node.cordon {
         CordonOwner::Ours => true,
@@ -200,7 +192,7 @@ async fn uncordon_once(
         if node.annotation.is_some() {
             unmark(cluster, &node).await?;
         }
-        return Ok(Uncordoned::NothingOfOurs);
+        return Ok(false);
     }
     let body = json!({
         "metadata": {
@@ -212,7 +204,7 @@ async fn uncordon_once(
         },
         "spec": { "unschedulable": null },
     });
-    patch(cluster, &format!("uncordon node {name}"), name, body).await.map(|()| Uncordoned::Opened)
+    patch(cluster, &format!("uncordon node {name}"), name, body).await.map(|()| true)
 }
 
 /// Takes our annotation off a node whose cordon is not ours (any more), by one patch that names the resource

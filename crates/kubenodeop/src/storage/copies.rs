@@ -46,8 +46,8 @@ pub async fn ask(cluster: &ApiClient, node: &NodeName, volume: &str, wanted: u32
 /// All volumes in which a drain may have written. Without Longhorn there are none, and who may not read them has written
 /// in none.
 async fn volumes(cluster: &ApiClient) -> Result<Vec<Volume>, Error> {
-    match found(scope("volumes").list_all::<Volume>(cluster).await) {
-        Ok(volumes) => Ok(volumes.map(|it| it.items).unwrap_or_default()),
+    match scope("volumes").list_installed::<Volume>(cluster).await {
+        Ok(volumes) => Ok(volumes.unwrap_or_default()),
         Err(error) if error.is_refused() => {
             tracing::debug!(error = error.line(), "volumes are not read");
             Ok(Vec::new())

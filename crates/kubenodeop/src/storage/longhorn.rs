@@ -14,7 +14,7 @@ use kubeapi::pace::Pace;
 use kubeapi::slim::longhorn::{DRAIN_POLICY, Replica, Setting, Shard, Volume, scope};
 use kubeapi::slim::{Meta, NodeObject};
 use kubeapi::watch::{Update, WatchScope, follow};
-use kubeapi::{ApiClient, Error, found};
+use kubeapi::{ApiClient, Error};
 use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 
@@ -51,18 +51,21 @@ pub async fn last_of_volume(cluster: &ApiClient, node: &NodeName) -> Result<Opti
 
 /// How many copies and shards are on `node`.
 pub(crate) async fn count(cluster: &ApiClient, node: &NodeName) -> Result<usize, Error> {
-    let copies = replicas(cluster).await?.unwrap_or_default();
-    let copies = copies.iter().filter(|it| it.spec.node == node.as_str()).count();
-    if !volumes(cluster).await?.unwrap_or_default().values().any(Volume::is_sharded) {
+    let copies = installed::<Replica>(cluster, "replicas").await?.unwrap_or_default();
+    let copies = copies.values().filter(|it| it.spec.node == node.as_str()).count();
+    if !installed::<Volume>(cluster, "volumes").await?.unwrap_or_default().values().any(Volume::is_sharded) {
         return Ok(copies);
     }
     let shards = table::<Shard, _>(cluster, scope("shards"), named).await?;
     Ok(copies + shards.values().filter(|it| it.spec.node == node.as_str()).count())
 }
 
-/// `None` without Longhorn.
-async fn replicas(cluster: &ApiClient) -> Result<Option<Vec<Replica>>, Error> {
-    Ok(found(scope("replicas").list_all::<Replica>(cluster).await)?.map(|it| it.items))
+/// All objects of a kind; `None` without Longhorn.
+async fn installed<K: DeserializeOwned + AsRef<Meta> + PartialEq + Send>(
+    cluster: &ApiClient,
+    kind: &str,
+) -> Result<Option<BTreeMap<String, K>>, Error> {
+    scope(kind).list_installed::<K>(cluster).await?.map(|all| tabled(all, named)).transpose()
 }
 
 /// What there is of `scope`, as `keep` keeps it.
@@ -86,10 +89,12 @@ fn tabled<K, V: PartialEq>(
 /// `None` without Longhorn; nothing but copies and instance managers when none of both is on `node`: a volume may be attached
 /// here without a copy here, and where a shard is there is an instance manager.
 async fn read(cluster: &ApiClient, node: &NodeName) -> Result<Option<StorageFacts>, Error> {
-    let Some(replicas) = replicas(cluster).await? else { return Ok(None) };
-    let mut facts = StorageFacts { replicas: tabled(replicas, named)?, ..StorageFacts::default() };
+    let Some(replicas) = installed(cluster, "replicas").await? else { return Ok(None) };
+    let mut facts = StorageFacts { replicas, ..StorageFacts::default() };
     // Of sharded volumes there are none.
-    if facts.replicas.is_empty() && volumes(cluster).await?.unwrap_or_default().is_empty() {
+    if facts.replicas.is_empty()
+        && installed::<Volume>(cluster, "volumes").await?.unwrap_or_default().is_empty()
+    {
         return Ok(Some(facts));
     }
     facts.managers = table(cluster, scope("instancemanagers"), named).await?;
@@ -222,10 +227,6 @@ where
     })
 }
 
-async fn volumes(cluster: &ApiClient) -> Result<Option<BTreeMap<String, Volume>>, Error> {
-    found(scope("volumes").list_all::<Volume>(cluster).await)?.map(|it| tabled(it.items, named)).transpose()
-}
-
 fn summary<'a>(all: impl Iterator<Item = &'a Volume>) -> VolumesSeen {
     let mut seen = VolumesSeen::default();
     for volume in all {
@@ -247,7 +248,7 @@ pub(crate) fn follow_troubled(
     let read = move || {
         let cluster = cluster.clone();
         async move {
-            let (all, updates) = match volumes(&cluster).await? {
+            let (all, updates) = match installed::<Volume>(&cluster, "volumes").await? {
                 Some(all) => (all, follow::<Volume>(cluster, scope("volumes"), seed).boxed()),
                 None => (BTreeMap::new(), stream::pending().boxed()),
             };

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::stage::{Attempt, DEVICE, are_ready, clock, cluster, cluster_with, cordoned, n1, on_n1, owner};
 use kube::Client;
 use kubeapi::ApiClient;
-use kubenodeop::{AttemptRules, BlockCode, Cordoned, DrainSuccess, Progress, Uncordoned, node};
+use kubenodeop::{AttemptRules, BlockCode, Cordoned, DrainSuccess, Progress, node};
 use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::json;
 use topics::DrainPhase;
@@ -32,10 +32,7 @@ async fn a_node_is_cordoned_drained_and_given_back() {
     // The workloads run elsewhere, the bare pods are gone for good.
     sim.until("pods", |pods| are_ready(pods, 9)).await;
 
-    assert_eq!(
-        node::uncordon_own(&cluster, &n1(), DEVICE, ("b1", clock()())).await.unwrap(),
-        Uncordoned::Opened
-    );
+    assert!(node::uncordon_own(&cluster, &n1(), DEVICE, ("b1", clock()())).await.unwrap());
     let given_back = sim.get("nodes", "", "n1").unwrap();
     assert!(given_back["spec"]["unschedulable"].is_null(), "{given_back}");
     assert!(given_back["metadata"]["annotations"]["pillar-rs/cordon-owner"].is_null(), "{given_back}");
@@ -132,10 +129,7 @@ async fn a_foreign_cordon_is_kept_through_a_drain_and_after_it() {
     sim.edit("nodes", "", "n1", |node| node["spec"]["unschedulable"] = json!(true));
     assert_eq!(node::cordon(&cluster, &n1(), DEVICE, &owner()).await.unwrap(), Cordoned::Foreign);
     Attempt::start(&cluster).drained().await;
-    assert_eq!(
-        node::uncordon_own(&cluster, &n1(), DEVICE, ("b1", clock()())).await.unwrap(),
-        Uncordoned::NothingOfOurs
-    );
+    assert!(!node::uncordon_own(&cluster, &n1(), DEVICE, ("b1", clock()())).await.unwrap());
     let kept = sim.get("nodes", "", "n1").unwrap();
     assert_eq!(kept["spec"]["unschedulable"], json!(true));
     assert_eq!(sim.faults().count("PATCH", "/nodes/"), 0);
