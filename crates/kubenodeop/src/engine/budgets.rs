@@ -141,8 +141,8 @@ impl NamespaceBudgets {
         self.all.get_mut(namespace)?.budgets.replace(Budgets::new(after))
     }
 
-    /// These budgets of the namespace, and no others, hold a pod.
-    pub(super) fn hold_only(&mut self, namespace: &str, names: &BTreeSet<String>) {
+    /// These budgets of the namespace, and no others, hold a pod; those that are `shared` one that others of them guard too.
+    pub(super) fn hold_only(&mut self, namespace: &str, names: &BTreeSet<String>, shared: &BTreeSet<String>) {
         if let Some(space) = self.all.get_mut(namespace) {
             for (name, inspection) in &mut space.holding {
                 if !names.contains(name) {
@@ -153,25 +153,17 @@ impl NamespaceBudgets {
                 }
             }
         }
-        self.hold(namespace, names);
+        self.hold(namespace, names, shared);
     }
 
-    /// These budgets of the namespace hold a pod.
-    pub(super) fn hold(&mut self, namespace: &str, names: &BTreeSet<String>) {
+    /// These budgets of the namespace hold a pod, whatever others do.
+    pub(super) fn hold(&mut self, namespace: &str, names: &BTreeSet<String>, shared: &BTreeSet<String>) {
         if let Some(space) = self.all.get_mut(namespace) {
             for name in names {
                 let inspection = space.holding.entry(name.clone()).or_default();
-                self.look_now |= !std::mem::replace(&mut inspection.wanted, true);
-            }
-        }
-    }
-
-    /// These budgets of the namespace hold a pod that others of them guard too.
-    pub(super) fn share(&mut self, namespace: &str, names: &BTreeSet<String>) {
-        if let Some(space) = self.all.get_mut(namespace) {
-            for name in names {
-                let inspection = space.holding.entry(name.clone()).or_default();
-                self.look_now |= !std::mem::replace(&mut inspection.shared, true);
+                let before = (inspection.wanted, inspection.shared);
+                (inspection.wanted, inspection.shared) = (true, before.1 || shared.contains(name));
+                self.look_now |= before != (inspection.wanted, inspection.shared);
             }
         }
     }

@@ -495,10 +495,8 @@ impl PodTable {
         let shut = guards.iter().filter(|it| !it.admits(track.facts.ready));
         let full: BTreeSet<String> = shut.map(|it| it.name.clone()).collect();
         let many = track.facts.has_many(&guards);
-        self.spaces.hold(&namespace, &full);
-        if many {
-            self.spaces.share(&namespace, &full);
-        }
+        let shared = if many { full.clone() } else { BTreeSet::new() };
+        self.spaces.hold(&namespace, &full, &shared);
         let told = self.spaces.is_reportable(&namespace);
         self.book.change(uid, |track| {
             track.told = told;
@@ -545,8 +543,7 @@ impl PodTable {
                 });
             }
         }
-        self.spaces.hold_only(namespace, &holding);
-        self.spaces.share(namespace, &shared);
+        self.spaces.hold_only(namespace, &holding, &shared);
     }
 
     /// A pod whose readiness or phase is another one: budgets that let it pass now hold it no longer.

@@ -246,38 +246,25 @@ impl PodTable {
 
     fn refused(&self, track: &PodTrack, refusal: &PodRefusal) -> (BlockCode, String) {
         let (pod, text) = (&track.facts.pod, refusal.reply.text());
-        let reason = match refusal.code {
-            BlockCode::Budget | BlockCode::ManyBudgets => return self.by_budget(track, refusal),
-            BlockCode::Moving => format!("pod {pod} leaves with its virtual machine: {text}"),
-            BlockCode::CannotMove => format!("pod {pod} stays with its virtual machine: {text}"),
-            BlockCode::Responder => format!("pod {pod} is left to its eviction responders: {text}"),
-            BlockCode::NamespaceEnding => held::by_namespace(pod, text),
-            BlockCode::Throttled => {
+        let reason = match &refusal.reply {
+            Reply::Budget { .. } | Reply::ManyBudgets { .. } => return self.by_budget(track, refusal),
+            Reply::Moving { .. } => format!("pod {pod} leaves with its virtual machine: {text}"),
+            Reply::CannotMove { .. } => format!("pod {pod} stays with its virtual machine: {text}"),
+            Reply::Responding { .. } => format!("pod {pod} is left to its eviction responders: {text}"),
+            Reply::NamespaceEnding { .. } => held::by_namespace(pod, text),
+            Reply::Throttle { .. } => {
                 format!("pod {pod} is retried: the API server is throttling (429): {text}")
             }
-            BlockCode::ApiTrouble => format!("pod {pod} is retried: its eviction failed: {text}"),
-            BlockCode::Webhook | BlockCode::Admission => {
+            Reply::Denied { .. } | Reply::Unanswered { .. } => {
                 format!("pod {pod} is not admitted to leave yet, and asked again: {text}")
             }
-            BlockCode::Refused | BlockCode::Unauthorized => format!("pod {pod} cannot be evicted: {text}"),
-            BlockCode::SlowToEnd
-            | BlockCode::LongGrace
-            | BlockCode::KubeletSilent
-            | BlockCode::BudgetStuck
-            | BlockCode::StorageManager
-            | BlockCode::Copying
-            | BlockCode::LastCopy
-            | BlockCode::StrictLocal
-            | BlockCode::AllCordoned
-            | BlockCode::NoRoom
-            | BlockCode::VolumeFull
-            | BlockCode::Sticky
-            | BlockCode::OverTime
-            | BlockCode::Surge
-            | BlockCode::HeldUntil
-            | BlockCode::NoOtherNode
-            | BlockCode::Rebuilding
-            | BlockCode::Unreadable => format!("pod {pod} is held ({}): {text}", refusal.code.text()),
+            Reply::Permanent { .. } => format!("pod {pod} cannot be evicted: {text}"),
+            Reply::Done
+            | Reply::NotFound { .. }
+            | Reply::UidChanged
+            | Reply::Conflict { .. }
+            | Reply::Expired
+            | Reply::Transient { .. } => format!("pod {pod} is retried: its eviction failed: {text}"),
         };
         (refusal.code, reason)
     }

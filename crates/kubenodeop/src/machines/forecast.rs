@@ -45,7 +45,7 @@ pub fn target(
     residents: Option<&Residents>,
 ) -> Result<String, String> {
     let full = |peer: &PeerNode| residents.and_then(|it| it.why_not(&asks.launcher, peer));
-    let found = place(peers, |peer| why_not(&asks.needs, asks.host_model, own, peer).or_else(|| full(peer)));
+    let found = place(peers, |peer| why_not(asks, own, peer).or_else(|| full(peer)));
     found.map(|it| it.name.clone()).map_err(|why| {
         if asks.needs.is_pinned(peers) && !peers.is_empty() {
             format!(
@@ -90,13 +90,8 @@ pub fn set_off(
     }
 }
 
-fn why_not(
-    needs: &SchedulingNeeds,
-    host_model: bool,
-    own: &BTreeMap<String, String>,
-    peer: &PeerNode,
-) -> Option<String> {
-    if let Some(why) = needs.why_not(peer, false) {
+fn why_not(asks: &Asks, own: &BTreeMap<String, String>, peer: &PeerNode) -> Option<String> {
+    if let Some(why) = asks.needs.why_not(peer, false) {
         return Some(why);
     }
     let is_true =
@@ -104,7 +99,7 @@ fn why_not(
     if own.contains_key(SCHEDULABLE) && !is_true(&peer.labels, SCHEDULABLE) {
         return Some(format!("has no label {SCHEDULABLE}=true: virt-handler is not well there"));
     }
-    if !host_model {
+    if !asks.host_model {
         return None;
     }
     let lacks = |key: &str| {

@@ -15,7 +15,6 @@ use crate::calls::surge::foreseen;
 use crate::calls::unhealthy_pods::hindrance;
 use crate::engine::AttemptRules;
 use crate::machines::kubevirt::MachineReader;
-use crate::machines::{MachinePolicy, MachinesView};
 use crate::plan::budget::BudgetFacts;
 use crate::plan::forecast::{Plan, Survey, Surveyed, forecast};
 use crate::plan::held::UnhealthyPod;
@@ -80,9 +79,16 @@ pub(super) async fn survey(
             ((set.namespace.unwrap_or_default(), set.name.unwrap_or_default()), set.uid)
         })
         .into_map();
-    let machines = machines(cluster, (name, rules.machines), &all_pods.items).await?;
-    let here =
+    let is_here =
         |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(name.as_str());
+    let here: Vec<&Pod> = all_pods.items.iter().filter(is_here).collect();
+    // Without a launcher, or without KubeVirt, there are none.
+    let machines = if here.iter().any(|it| launches(it)) {
+        let mut reader = MachineReader::new(name.clone(), rules.machines).with_pods(&all_pods.items);
+        found(reader.look(cluster).await)?
+    } else {
+        None
+    };
     let surveyed = |pod: &Pod| {
         let facts = pods::looked_up(pod, &alive);
         Surveyed {
@@ -102,7 +108,7 @@ pub(super) async fn survey(
     let by_volume = volumes::bound(&bound.items);
     Ok(Survey {
         node: node::facts(own)?,
-        pods: all_pods.items.iter().filter(here).map(surveyed).collect(),
+        pods: here.into_iter().map(surveyed).collect(),
         hindrances: hindrances(&facts, &all_pods.items),
         budgets: facts,
         given_up_after: rules.drain.map_or(rules.attempt, |it| it.min(rules.attempt)),
@@ -121,21 +127,10 @@ pub(super) async fn survey(
     })
 }
 
-/// The machines of the node, where it has a launcher; `None` where it has none, or there is no KubeVirt.
-async fn machines(
-    cluster: &ApiClient,
-    (node, policy): (&NodeName, MachinePolicy),
-    pods: &[Pod],
-) -> Result<Option<MachinesView>, Error> {
-    let bare = BTreeMap::new();
-    let here =
-        |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node.as_str());
-    let launches =
-        |pod: &Pod| is_machine(pod.metadata.labels.as_ref().unwrap_or(&bare)) && !pods::facts(pod).finished;
-    if !pods.iter().filter(here).any(launches) {
-        return Ok(None);
-    }
-    found(MachineReader::new(node.clone(), policy).with_pods(pods).look(cluster).await)
+/// Whether it is the pod of a virtual machine that has not ended.
+fn launches(pod: &Pod) -> bool {
+    let facts = pods::facts(pod);
+    is_machine(&facts.labels) && !facts.finished
 }
 
 fn ending(namespaces: Vec<Known>) -> BTreeSet<String> {

@@ -1,7 +1,7 @@
 //! Which pods leave a node in a drain, and in which order: first those that nothing else on the node uses. A tier is
 //! over when none of its pods is left on the node.
 //!
-//! Not here: the order within a tier (`engine::index`), virtual machines, which go before all (`engine::attempt`),
+//! Not here: the order within a tier (`engine::track`), virtual machines, which go before all (`engine::attempt`),
 //! reading pods. Sources: `kubectl drain --force --ignore-daemonsets --delete-emptydir-data`; the Kubernetes pages
 //! "Device Plugins" (`/var/lib/kubelet/device-plugins`), "Network Plugins" (`/etc/cni/net.d`, `/opt/cni/bin`),
 //! "Guaranteed Scheduling For Critical Add-On Pods" (the two priority classes and their least value); the CSI
