@@ -153,14 +153,10 @@ async fn applications(cluster: &ApiClient, id: &str) -> Result<Vec<ScaledWorkloa
     let order = |(kind, it): (&'static str, Value)| {
         // Scaled up again by somebody in between: what it had first is kept.
         let before = mark(&it).filter(|it| it.id == id).map_or_else(|| replicas(&it), |it| it.replicas);
-        let mark = Scaled { id: id.to_owned(), replicas: before };
-        let mark = serde_json::to_string(&mark).map_err(|source| Error::Unaskable {
-            what: format!("mark {}", named(&it)),
-            source: source.into(),
-        })?;
-        Ok(workload(kind, &it, 0, Some(mark)))
+        let mark = json!(Scaled { id: id.to_owned(), replicas: before });
+        workload(kind, &it, 0, Some(mark.to_string()))
     };
-    workloads(cluster).await?.into_iter().filter(stops).map(order).collect()
+    Ok(workloads(cluster).await?.into_iter().filter(stops).map(order).collect())
 }
 
 /// Workloads that the operation `id` has scaled down. Those that somebody has scaled since keep what they have.

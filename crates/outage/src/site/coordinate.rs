@@ -1,18 +1,41 @@
 //! What one node does for all in a whole-site operation: the next phase, or what it waits for.
 //!
 //! Any number of nodes may do it at once: each write names the version that it was decided on, and each act on an
-//! application is done once. Time alone moves only the way up, where a node may never come. Pure: no clock, no
-//! I/O, no task.
+//! application is done once. Time alone moves only the way up, where a node may never come.
+//!
+//! In a restart the nodes reboot one after another, each drained in a turn of its own and verified before the next one
+//! starts. A step `draining` of the boot that the node is in is its order to go; all else is what any reboot is: a
+//! drain, a turn, the last look, the checks after boot. What fails first stops the restart. A node that loses power on
+//! its way has gone through a boot: it is not ordered to go once more. Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
 
 use kubeapi::machines::room;
 use kubeapi::names::listed;
+use step::SmallSort as _;
 
 use super::record::{
-    self, MachineAction, MachineWork, Machines, NodeStep, SiteKind, SiteMember, SitePhase, SiteRecord,
+    self, CANCEL, MachineAction, MachineWork, Machines, Move, NODE_LIMIT, NodeStep, PhaseReadings, SiteKind,
+    SiteMember, SitePhase, SiteRecord, in_turn, pass_step, put,
 };
-use super::record::{CANCEL, Move, NODE_LIMIT, PhaseReadings, is_alive, may_coordinate, node_of, pass_step};
-use super::restart;
+use crate::turn::pulses::Pulse;
+use crate::turn::record::Class;
 use crate::turn::rule::TurnNode;
+
+/// The cluster is well once it has been so for as long.
+pub const WELL: Duration = Duration::from_secs(5);
+/// How long copies of volumes that are made again keep the next node up; then the restart stops.
+pub const REBUILD_LIMIT: Duration = Duration::from_hours(2);
+/// How long another server leaves something to the one that works for all, and then does it.
+pub(super) const STAND_IN: Duration = Duration::from_mins(3);
+
+fn node_of<'a>(member: &SiteMember, nodes: &'a [TurnNode]) -> Option<&'a TurnNode> {
+    nodes.iter().find(|it| it.name == member.node && it.uid == member.uid)
+}
+
+fn is_alive(member: &SiteMember, nodes: &[TurnNode]) -> bool {
+    node_of(member, nodes).is_some_and(|it| it.ready && it.pulse != Pulse::Still)
+}
 
 /// Whether this node is off, or was since it said something last.
 pub fn is_gone(site: &SiteRecord, member: &SiteMember, nodes: &[TurnNode]) -> bool {
@@ -23,38 +46,110 @@ pub fn is_gone(site: &SiteRecord, member: &SiteMember, nodes: &[TurnNode]) -> bo
     !is_alive(member, nodes) || other_boot || site.is_back(&member.node)
 }
 
-/// Whether this node works for all: the first by name of the servers that are there and do not go, or of all nodes
-/// where there is no server.
-pub fn is_coordinator(node: &str, site: &SiteRecord, nodes: &[TurnNode]) -> bool {
-    site.nodes.iter().map(|it| it.node.as_str()).filter(|it| may_coordinate(it, site, nodes)).min()
-        == Some(node)
+/// Whether this node works for all: the first by name of the servers that are there and do not go, or of all nodes where
+/// there is no server. In a restart a node that goes does where there is no other one: its limit has to end. There each
+/// other server does what is due, too, once that was left undone for long, by `lasted`: the first may have a kubelet
+/// that answers and no zedkube.
+pub fn works_for_all(node: &str, site: &SiteRecord, nodes: &[TurnNode], lasted: Duration) -> bool {
+    let servers = site.nodes.iter().any(SiteMember::is_server);
+    let may = |it: &&SiteMember, going: bool| {
+        let step = site.step(&it.node);
+        (!servers || it.is_server())
+            && step.is_some_and(|it| going || *it != NodeStep::Going)
+            && is_alive(it, nodes)
+    };
+    let restart = site.kind == SiteKind::Restart;
+    let last = restart && !site.nodes.iter().any(|it| may(&it, false));
+    let all = || site.nodes.iter().filter(|it| may(it, last)).map(|it| it.node.as_str());
+    all().min() == Some(node) || restart && lasted >= STAND_IN && all().any(|it| it == node)
+}
+
+/// What is counted while it lasts: the phase, and of a restart the node that goes, its step, and whether it is there.
+pub fn stage(site: &SiteRecord, nodes: &[TurnNode]) -> String {
+    let goes = in_turn(site).map_or_else(String::new, |(it, ack)| {
+        format!("{} {} {} {}", it.node, ack.step.text(), ack.boot_id, is_alive(it, nodes))
+    });
+    format!("{} {} {goes}", site.phase.text(), site.since)
+}
+
+/// Of a restart: whether the cluster is to be looked at now.
+pub fn is_verifying(site: &SiteRecord) -> bool {
+    site.phase == SitePhase::Checking || in_turn(site).is_some_and(|(_, ack)| ack.step == NodeStep::Verifying)
 }
 
 pub fn next(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
+    let step = |it: &SiteMember| site.step(&it.node);
+    let pass = pass_step(site);
     match &site.phase {
-        SitePhase::Announced => all_said(site, &NodeStep::Seen, SitePhase::Cordoning),
-        SitePhase::Cordoning => all_said(site, &NodeStep::Cordoned, SitePhase::Stopping),
-        SitePhase::Stopping => stopping(site, found),
-        SitePhase::Detaching if found.blocking.is_empty() || site.is_passed() => {
-            to(site, SitePhase::WorkersGoing)
+        SitePhase::Announced => {
+            let late = names(site, |it| step(it).is_none());
+            all_said(site, &late, "write the operation to their disks", SitePhase::Cordoning)
         }
-        SitePhase::Detaching => Move::Wait(
-            format!("volumes to be detached: {}", listed(&found.blocking, ", ")),
-            format!("kubectl get volumeattachments; or leave them attached: {}", pass_step(site)),
-        ),
-        SitePhase::WorkersGoing => workers(site, nodes),
+        SitePhase::Cordoning => {
+            let late = names(site, |it| matches!(step(it), None | Some(NodeStep::Seen)));
+            all_said(site, &late, "be cordoned", SitePhase::Stopping)
+        }
+        SitePhase::Stopping => stopping(site, found),
+        SitePhase::Detaching => after(site, &found.blocking, SitePhase::WorkersGoing, |_| {
+            let next = format!("kubectl get volumeattachments; or leave them attached: {pass}");
+            ("volumes to be detached".to_owned(), next)
+        }),
+        SitePhase::WorkersGoing => {
+            let up = names(site, |it| !it.is_server() && !is_gone(site, it, nodes));
+            after(site, &up, SitePhase::ServersGoing, |first| {
+                let next = format!("look at node {first}: zedbox status; without them: {pass}");
+                (format!("workers to {}", down(&site.kind)), next)
+            })
+        }
         SitePhase::ServersGoing => servers(site, nodes),
         SitePhase::Starting => starting(site, nodes, found),
         SitePhase::Uncordoning => uncordoning(site, nodes, found),
         SitePhase::Restoring => restoring(site, found),
-        SitePhase::Restarting => restart::next(site, nodes, found),
-        SitePhase::Checking => restart::checking(site, found),
+        SitePhase::Restarting => restarting(site, nodes, found),
+        SitePhase::Checking => checking(site, found),
         SitePhase::Stopped => Move::Wait(site.waits.clone(), site.next.clone()),
         SitePhase::Stranger(word) => Move::Wait(
             format!("a node with newer software: this version does not know the phase {word}"),
             "update the software of this node".to_owned(),
         ),
     }
+}
+
+fn to(site: &SiteRecord, phase: SitePhase) -> Move {
+    let mut site = site.clone();
+    (site.phase, site.waits, site.next, site.since) = (phase, String::new(), String::new(), String::new());
+    if site.phase == SitePhase::ServersGoing {
+        (site.order, site.leader) = site.off_order();
+    }
+    Move::To(Box::new(site))
+}
+
+/// Waits until none of `late` is left or an operator has ended that; then it is `then`. `words` of the first one: what is
+/// waited for, and what a person can type.
+fn after(
+    site: &SiteRecord,
+    late: &[String],
+    then: SitePhase,
+    words: impl FnOnce(&str) -> (String, String),
+) -> Move {
+    let Some(first) = late.first().filter(|_| !site.is_passed()) else { return to(site, then) };
+    let (what, next) = words(first);
+    Move::Wait(format!("{what}: {}", listed(late, ", ")), next)
+}
+
+fn all_said(site: &SiteRecord, late: &[String], what: &str, then: SitePhase) -> Move {
+    after(site, late, then, |first| {
+        let next = format!(
+            "`zedbox status` on node {first} shows whether zedkube runs there; without them: {}; or withdraw: {CANCEL}",
+            pass_step(site)
+        );
+        (format!("nodes to {what}"), next)
+    })
+}
+
+/// The nodes of the site of which this holds.
+fn names(site: &SiteRecord, holds: impl Fn(&SiteMember) -> bool) -> Vec<String> {
+    site.nodes.iter().filter(|it| holds(it)).map(|it| it.node.clone()).collect()
 }
 
 /// Machines first, and only then what their guests may need.
@@ -90,6 +185,66 @@ fn guests(site: &SiteRecord, machines: &Machines) -> Move {
     Move::Wait(waits, format!("{own}; or let them go down with their nodes: {}", pass_step(site)))
 }
 
+fn down(kind: &SiteKind) -> &'static str {
+    if *kind == SiteKind::Reboot { "reboot" } else { "be off" }
+}
+
+/// The first node that is back asks this: whether all have gone.
+fn servers(site: &SiteRecord, nodes: &[TurnNode]) -> Move {
+    let servers = site.nodes.iter().any(SiteMember::is_server);
+    let is_concerned = |it: &SiteMember| !servers || it.is_server();
+    let up = names(site, |it| is_concerned(it) && !is_gone(site, it, nodes));
+    let any_back = site.nodes.iter().any(|it| is_concerned(it) && site.is_back(&it.node));
+    match up.first() {
+        first if any_back && (first.is_none() || site.is_passed()) => to(site, SitePhase::Starting),
+        None => Move::Wait("the site to be switched on".to_owned(), "nothing".to_owned()),
+        Some(first) => Move::Wait(
+            format!("servers to {}: {}", down(&site.kind), listed(&up, ", ")),
+            format!("look at node {first}: zedbox site status; if it stays: {}", pass_step(site)),
+        ),
+    }
+}
+
+fn starting(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
+    let missing = names(site, |it| !is_alive(it, nodes) || !site.is_back(&it.node));
+    let (pass, limit) = (pass_step(site), NODE_LIMIT.as_secs() / 60);
+    let obstacle = if !missing.is_empty() && found.lasted < NODE_LIMIT {
+        let missing = listed(&missing, ", ");
+        let waits = format!("nodes to come back: {missing}; after {limit} min it continues without them");
+        Some((waits, format!("switch them on; or at once without them: {pass}")))
+    } else if !found.address.is_empty() {
+        let next = "kubectl -n kube-system get leases,pods -o wide shows kube-vip; or without it:";
+        Some((found.address.clone(), format!("{next} {pass}")))
+    } else if !found.blocking.is_empty() {
+        let waits = format!("storage, faulted volumes: {}", listed(&found.blocking, ", "));
+        let next = "kubectl -n longhorn-system get volumes; or start all the same:";
+        Some((waits, format!("{next} {pass}")))
+    } else {
+        None
+    };
+    match obstacle.filter(|_| !site.is_passed()) {
+        Some((waits, next)) => Move::Wait(waits, next),
+        None => to(&SiteRecord { missing, ..site.clone() }, SitePhase::Uncordoning),
+    }
+}
+
+fn uncordoning(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
+    let late = names(site, |it| {
+        !site.missing.contains(&it.node)
+            && site.step(&it.node) != Some(&NodeStep::Open)
+            // A withdrawal finds nodes that are off, or that never took part.
+            && (site.cancelled.is_none() || site.ack(&it.node).is_some() && is_alive(it, nodes))
+    });
+    if found.lasted >= NODE_LIMIT || site.is_passed() {
+        let missing = [site.missing.clone(), late].concat();
+        return to(&SiteRecord { missing, ..site.clone() }, SitePhase::Restoring);
+    }
+    after(site, &late, SitePhase::Restoring, |first| {
+        let next = format!("zedbox status on node {first} shows what its checks after boot wait for");
+        ("nodes to be schedulable".to_owned(), next)
+    })
+}
+
 /// Applications first: guests may need them.
 fn restoring(site: &SiteRecord, found: &PhaseReadings) -> Move {
     if !found.work.is_empty() {
@@ -116,124 +271,172 @@ pub fn refused_step(site: &SiteRecord) -> String {
     format!("it is tried again; `kubectl get vm,vmi -A` shows more; or continue without: {}", pass_step(site))
 }
 
-fn to(site: &SiteRecord, phase: SitePhase) -> Move {
+/// All nodes in the order in which they go, and who leads etcd, or empty: first those that have gone, as they went; then
+/// workers, the tie-breaker, servers, and last the one that leads.
+pub fn plan(site: &SiteRecord) -> (Vec<String>, String) {
+    let (_, leader) = site.off_order();
+    let mut order: Vec<String> = site.order.iter().filter(|it| !is_waiting(site, it)).cloned().collect();
+    let rank = |it: &SiteMember| match it.class {
+        _ if it.node == leader => 3,
+        Class::Worker => 0,
+        Class::TieBreaker => 1,
+        Class::Follower | Class::Leader | Class::Stranger(_) => 2,
+    };
+    let mut rest: Vec<&SiteMember> = site.nodes.iter().filter(|it| !order.contains(&it.node)).collect();
+    rest.order_by_key(|it| (rank(it), it.node.clone()));
+    order.extend(rest.into_iter().map(|it| it.node.clone()));
+    (order, leader)
+}
+
+/// Whether its turn in a restart has not come.
+fn is_waiting(site: &SiteRecord, node: &str) -> bool {
+    matches!(site.step(node), None | Some(NodeStep::Seen))
+}
+
+fn restarting(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
+    let put = |member: &SiteMember, step, verified: &str| {
+        Move::To(Box::new(put(site.clone(), member, step, "", verified)))
+    };
+    let (order, leader) = plan(site);
+    if (&order, &leader) != (&site.order, &site.leader) {
+        return Move::To(Box::new(SiteRecord { order, leader, ..site.clone() }));
+    }
+    let is_over = |it: &SiteMember| matches!(site.step(&it.node), Some(NodeStep::Done | NodeStep::Skipped));
+    if let Some(member) = site.nodes.iter().find(|it| !is_over(it) && node_of(it, nodes).is_none()) {
+        return put(member, NodeStep::Skipped, "it was deleted from the cluster");
+    }
+    let Some((member, ack)) = in_turn(site) else { return first(site, nodes, found) };
+    let (node, late, limit) = (&member.node, found.lasted >= NODE_LIMIT, NODE_LIMIT.as_secs() / 60);
+    let look = format!("zedbox status on node {node}");
+    let (waits, next) = match &ack.step {
+        NodeStep::Failed => return stop(site, member, &ack.waits),
+        step if !is_alive(member, nodes) && late => {
+            let why = format!("it is not Ready for {limit} min, at step {}", step.text());
+            return stop(site, member, &why);
+        }
+        _ if !is_alive(member, nodes) => (
+            format!("node {node} to be Ready; after {limit} min the restart stops"),
+            format!("look at its console; kubectl describe node {node}"),
+        ),
+        NodeStep::Draining => (format!("node {node} to be drained"), look),
+        NodeStep::Going if late => {
+            let why = format!("it was ordered to reboot {limit} min ago and is still there");
+            return stop(site, member, &why);
+        }
+        NodeStep::Going => (format!("node {node} to reboot"), look),
+        NodeStep::Booted => (format!("the checks after boot of node {node}"), look),
+        NodeStep::Open if found.holders.contains(node) => {
+            (format!("the turn of node {node} to end"), "zedbox lock status".to_owned())
+        }
+        NodeStep::Open => return put(member, NodeStep::Verifying, ""),
+        NodeStep::Verifying => match is_well(site, found, &format!("with node {node} back")) {
+            Ok(None) => return put(member, NodeStep::Done, &found.verified),
+            Ok(Some(waits)) => waits,
+            Err(why) => return stop(site, member, &why),
+        },
+        NodeStep::Seen
+        | NodeStep::Cordoned
+        | NodeStep::Ready
+        | NodeStep::Done
+        | NodeStep::Skipped
+        | NodeStep::Stranger(_) => (
+            format!("node {node}, whose step {} this version does not know", ack.step.text()),
+            "update the software of the nodes".to_owned(),
+        ),
+    };
+    Move::Wait(waits, next)
+}
+
+/// The next node, if one is left.
+fn first(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
+    let named = |name: &String| site.nodes.iter().find(|it| it.node == *name);
+    let left = site.order.iter().filter(|it| is_waiting(site, it)).filter_map(named);
+    let waiting: Vec<&SiteMember> = left.collect();
+    let Some(member) = waiting.first() else { return Move::End };
+    let (node, limit) = (&member.node, NODE_LIMIT.as_secs() / 60);
+    // Which of them leads etcd, each server says itself.
+    let concerned = |it: &&&SiteMember| it.node == *node || member.is_server() && is_alive(it, nodes);
+    // Its kubelet reports the boot that the node itself has said.
+    let has_said = |it: &SiteMember| {
+        let said = site.ack(&it.node).zip(node_of(it, nodes));
+        said.is_some_and(|(ack, seen)| {
+            !ack.boot_id.is_empty() && (seen.boot_id.is_empty() || seen.boot_id == ack.boot_id)
+        })
+    };
+    let silent = waiting.iter().filter(concerned).find(|it| !has_said(it));
+    let (waits, next) = match silent {
+        _ if !is_alive(member, nodes) => ("is not Ready".to_owned(), format!("kubectl describe node {node}")),
+        None => return Move::To(Box::new(put(site.clone(), member, NodeStep::Draining, "", ""))),
+        Some(silent) => (
+            format!("waits for zedkube on node {} to answer", silent.node),
+            format!("zedbox status on node {}", silent.node),
+        ),
+    };
+    if found.lasted >= NODE_LIMIT {
+        return stop(site, member, &format!("for {limit} min it {waits}"));
+    }
+    Move::Wait(format!("the next node, {node}, {waits}; after {limit} min the restart stops"), next)
+}
+
+/// It has failed: nothing more starts. Of a node that has said nothing, nothing is written: its boot is not known.
+fn stop(site: &SiteRecord, member: &SiteMember, why: &str) -> Move {
     let mut site = site.clone();
-    (site.phase, site.waits, site.next, site.since) = (phase, String::new(), String::new(), String::new());
-    if site.phase == SitePhase::ServersGoing {
-        (site.order, site.leader) = site.off_order();
+    if site.ack(&member.node).is_some() {
+        site = put(site, member, NodeStep::Failed, why, "");
+    }
+    site.phase = SitePhase::Stopped;
+    site.waits = format!("node {}: {why}", member.node);
+    site.next = format!(
+        "repair that, then {}; or continue without this node: zedbox site continue --skip {} --reason '...'; or end \
+         it: {CANCEL}",
+        pass_step(&site),
+        member.node
+    );
+    Move::To(Box::new(site))
+}
+
+/// It has stopped: the cluster has to be well before anything starts again.
+fn checking(site: &SiteRecord, found: &PhaseReadings) -> Move {
+    let mut site = site.clone();
+    match is_well(&site, found, "before the restart continues") {
+        Ok(Some((waits, next))) => return Move::Wait(waits, next),
+        Ok(None) => {
+            (site.phase, site.waits, site.next) = (SitePhase::Restarting, String::new(), String::new());
+        }
+        Err(why) => {
+            (site.phase, site.waits) = (SitePhase::Stopped, why);
+            site.next = format!("repair that, then {}; or end it: {CANCEL}", pass_step(&site));
+        }
     }
     Move::To(Box::new(site))
 }
 
-/// The nodes of the site of which this holds.
-fn names(site: &SiteRecord, holds: impl Fn(&SiteMember) -> bool) -> Vec<String> {
-    site.nodes.iter().filter(|it| holds(it)).map(|it| it.node.clone()).collect()
-}
-
-/// Waits until every node has said `step`, the first or the second of all, or a later one.
-fn all_said(site: &SiteRecord, step: &NodeStep, then: SitePhase) -> Move {
-    let first = *step == NodeStep::Seen;
-    let before = |it: &NodeStep| *it == NodeStep::Seen && !first;
-    let late = names(site, |it| site.step(&it.node).is_none_or(before));
-    if late.is_empty() || site.is_passed() {
-        return to(site, then);
+/// Whether the cluster is well, and has been so for long enough: what is waited for with `when`, and what a person can
+/// type; `None` for nothing.
+/// Errors: for too long it is not well: why.
+fn is_well(site: &SiteRecord, found: &PhaseReadings, when: &str) -> Result<Option<(String, String)>, String> {
+    let (limit, hours) = (NODE_LIMIT.as_secs() / 60, REBUILD_LIMIT.as_secs() / 3600);
+    let (blocking, rebuilding) = (listed(&found.blocking, "; "), listed(&found.rebuilding, "; "));
+    let taken = format!("or take it as well: {}", pass_step(site));
+    match (found.blocking.is_empty(), found.rebuilding.is_empty()) {
+        (false, _) if found.lasted >= NODE_LIMIT => {
+            Err(format!("for {limit} min the cluster is not well: {blocking}"))
+        }
+        (false, _) => Ok(Some((
+            format!("the cluster to be well {when}: {blocking}"),
+            format!("zedbox verify; {taken}"),
+        ))),
+        (true, false) if found.lasted >= REBUILD_LIMIT => {
+            Err(format!("for {hours} h copies of volumes are missing: {rebuilding}"))
+        }
+        (true, false) => Ok(Some((
+            format!("copies of volumes to be made again {when}: {rebuilding}"),
+            format!("kubectl -n longhorn-system get volumes; {taken}"),
+        ))),
+        (true, true) if found.well >= WELL => Ok(None),
+        (true, true) => Ok(Some((
+            format!("the cluster to stay well for {} s {when}", WELL.as_secs()),
+            "zedbox verify".to_owned(),
+        ))),
     }
-    let what = if first { "write the operation to their disks" } else { "be cordoned" };
-    Move::Wait(
-        format!("nodes to {what}: {}", listed(&late, ", ")),
-        format!(
-            "`zedbox status` on node {} shows whether zedkube runs there; without them: {}; or withdraw: \
-             {CANCEL}",
-            late[0],
-            pass_step(site)
-        ),
-    )
-}
-
-fn down(kind: &SiteKind) -> &'static str {
-    if *kind == SiteKind::Reboot { "reboot" } else { "be off" }
-}
-
-fn workers(site: &SiteRecord, nodes: &[TurnNode]) -> Move {
-    let up = names(site, |it| !it.is_server() && !is_gone(site, it, nodes));
-    if up.is_empty() || site.is_passed() {
-        return to(site, SitePhase::ServersGoing);
-    }
-    Move::Wait(
-        format!("workers to {}: {}", down(&site.kind), listed(&up, ", ")),
-        format!("look at node {}: zedbox status; without them: {}", up[0], pass_step(site)),
-    )
-}
-
-/// The first node that is back asks this: whether all have gone.
-fn servers(site: &SiteRecord, nodes: &[TurnNode]) -> Move {
-    let servers = site.nodes.iter().any(SiteMember::is_server);
-    let is_concerned = |it: &SiteMember| !servers || it.is_server();
-    let up = names(site, |it| is_concerned(it) && !is_gone(site, it, nodes));
-    let any_back = site.nodes.iter().any(|it| is_concerned(it) && site.is_back(&it.node));
-    if any_back && (up.is_empty() || site.is_passed()) {
-        return to(site, SitePhase::Starting);
-    }
-    let waits = if up.is_empty() {
-        "the site to be switched on".to_owned()
-    } else {
-        format!("servers to {}: {}", down(&site.kind), listed(&up, ", "))
-    };
-    let next = up.first().map_or_else(
-        || "nothing".to_owned(),
-        |it| format!("look at node {it}: zedbox site status; if it stays: {}", pass_step(site)),
-    );
-    Move::Wait(waits, next)
-}
-
-fn starting(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
-    let missing = names(site, |it| !is_alive(it, nodes) || !site.is_back(&it.node));
-    let go_without = found.lasted >= NODE_LIMIT || site.is_passed();
-    if !missing.is_empty() && !go_without {
-        return Move::Wait(
-            format!(
-                "nodes to come back: {}; after {} min it continues without them",
-                listed(&missing, ", "),
-                NODE_LIMIT.as_secs() / 60
-            ),
-            format!("switch them on; or at once without them: {}", pass_step(site)),
-        );
-    }
-    if !found.address.is_empty() && !site.is_passed() {
-        return Move::Wait(
-            found.address.clone(),
-            format!(
-                "kubectl -n kube-system get leases,pods -o wide shows kube-vip; or without it: {}",
-                pass_step(site)
-            ),
-        );
-    }
-    if !found.blocking.is_empty() && !site.is_passed() {
-        return Move::Wait(
-            format!("storage, faulted volumes: {}", listed(&found.blocking, ", ")),
-            format!("kubectl -n longhorn-system get volumes; or start all the same: {}", pass_step(site)),
-        );
-    }
-    to(&SiteRecord { missing, ..site.clone() }, SitePhase::Uncordoning)
-}
-
-fn uncordoning(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
-    let late = names(site, |it| {
-        !site.missing.contains(&it.node)
-            && site.step(&it.node) != Some(&NodeStep::Open)
-            // A withdrawal finds nodes that are off, or that never took part.
-            && (site.cancelled.is_none() || site.ack(&it.node).is_some() && is_alive(it, nodes))
-    });
-    if late.is_empty() {
-        return to(site, SitePhase::Restoring);
-    }
-    if found.lasted >= NODE_LIMIT || site.is_passed() {
-        let mut site = site.clone();
-        site.missing.extend(late);
-        return to(&site, SitePhase::Restoring);
-    }
-    Move::Wait(
-        format!("nodes to be schedulable: {}", listed(&late, ", ")),
-        format!("zedbox status on node {} shows what its checks after boot wait for", late[0]),
-    )
 }

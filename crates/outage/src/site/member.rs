@@ -8,12 +8,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::record::{NodeStep, SiteKind, SiteMember, SitePhase, SiteRecord};
+use topics::{DeviceOp, SiteOperation};
+
+use super::record::{Ack, NodeStep, SiteKind, SiteMember, SitePhase, SiteRecord};
 
 /// How long a server that may go waits at most for those before it, and for an API that has fallen silent.
 pub const GOING_LIMIT: Duration = Duration::from_secs(5 * 60);
 /// How long a wall clock that is behind is waited for.
 pub const CLOCK_LIMIT: Duration = Duration::from_secs(15 * 60);
+/// What a node that is back waits for while its own cordon is there.
+const CORDON: &str = "its cordon to be removed behind the checks after boot";
 
 /// Its Node object, and its boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,36 +25,6 @@ pub struct OwnIdentity {
     pub node: String,
     pub uid: String,
     pub boot_id: String,
-}
-
-/// What is on its own disk.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LocalSite {
-    pub id: String,
-    pub kind: SiteKind,
-    pub step: NodeStep,
-    /// The boot in which it came so far.
-    pub boot_id: String,
-    pub server: bool,
-    /// The servers in the order in which they go.
-    pub order: Vec<String>,
-    /// All of them have that order.
-    pub all_ready: bool,
-    /// The Lease says that the site is up again: the node needs no cordon any more.
-    pub released: bool,
-}
-
-impl LocalSite {
-    fn of(site: &SiteRecord, own: &OwnIdentity, member: &SiteMember, step: NodeStep) -> Self {
-        Self {
-            id: site.id.clone(),
-            kind: site.kind.clone(),
-            step,
-            boot_id: own.boot_id.clone(),
-            server: member.is_server(),
-            ..Self::default()
-        }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,6 +58,13 @@ pub struct SiteFacts {
     pub reboot: Reboot,
 }
 
+impl SiteFacts {
+    /// What a node that is back waits for by itself, or empty.
+    fn unready(&self) -> &str {
+        if !self.clock.is_empty() && self.up < CLOCK_LIMIT { &self.clock } else { &self.etcd }
+    }
+}
+
 /// How the reboot that was ordered of this machine is, in this boot.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reboot {
@@ -93,244 +74,258 @@ pub struct Reboot {
     pub failed: String,
     /// What it waits for, or empty.
     pub waits: String,
+    /// The newest drain that was over before the order.
+    pub drains_before: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Next {
-    /// What is to be on disk, first of all; `None` for nothing. Until that is released, no drain begins, and no cordon is removed.
-    pub local: Option<LocalSite>,
+    /// What is to be on disk, first of all, but for its time; `None` for nothing. Until that is released, no drain begins,
+    /// and no cordon is removed. Its `go` is the order to go down: with its pods, or where it is released behind a drain of
+    /// its own like any other.
+    pub disk: Option<SiteOperation>,
     pub cordon: bool,
-    /// It goes down now: with its pods, or where it is released behind a drain of its own like any other.
-    pub go: bool,
-    /// What is to be said in the Lease, if that says otherwise: how far it is.
-    pub say: Option<NodeStep>,
-    /// What it waits for, a sentence or empty.
-    pub waits: String,
-}
-
-impl Next {
-    fn kept(local: LocalSite, say: Option<NodeStep>, waits: impl Into<String>) -> Self {
-        Self { local: Some(local), say, waits: waits.into(), ..Self::default() }
-    }
+    /// What is to be said in the Lease, if that says otherwise.
+    pub say: Option<Ack>,
 }
 
 /// What this node does now.
-pub fn next(own: &OwnIdentity, local: Option<&LocalSite>, word: &LeaseReading, facts: &SiteFacts) -> Next {
-    match (word, local) {
+pub fn next(own: &OwnIdentity, disk: Option<&SiteOperation>, word: &LeaseReading, facts: &SiteFacts) -> Next {
+    match (word, disk) {
         (LeaseReading::Over, _) | (LeaseReading::Silent(_), None) => Next::default(),
-        (LeaseReading::Silent(why), Some(local)) => Next { say: None, ..alone(own, local, why, facts) },
-        (LeaseReading::Site(site), local) => {
+        (LeaseReading::Silent(why), Some(disk)) => {
+            Next { say: None, ..MemberState { own, facts, disk: disk.clone() }.alone(why) }
+        }
+        (LeaseReading::Site(site), disk) => {
             let Some(member) = site.member(&own.node, &own.uid) else { return Next::default() };
-            if site.kind == SiteKind::Restart {
-                return of_restart(own, member, site, facts);
-            }
-            let known = local.filter(|it| it.id == site.id).cloned();
-            let local = known.unwrap_or_else(|| LocalSite::of(site, own, member, NodeStep::Seen));
-            with_site(own, local, site, facts)
+            let known = disk.filter(|it| it.id == site.id).cloned();
+            let mut disk = known.unwrap_or_else(|| seen(own, member, site));
+            site.phase.text().clone_into(&mut disk.phase);
+            disk.by = format!("{}: {}", site.by.who, site.by.why);
+            let node = MemberState { own, facts, disk };
+            if site.kind == SiteKind::Restart { node.in_restart(site) } else { node.in_phase(site) }
         }
     }
 }
 
-/// It went, and this is a later boot. Power that is lost once a server has the order of going does the same as going:
-/// whoever is up then waits for the others, and does not go once more.
-fn is_back(own: &OwnIdentity, local: &LocalSite) -> bool {
-    matches!(local.step, NodeStep::Ready | NodeStep::Going) && local.boot_id != own.boot_id
+/// What is on the disk of a node that has seen the operation, and no more.
+fn seen(own: &OwnIdentity, member: &SiteMember, site: &SiteRecord) -> SiteOperation {
+    let reboots = matches!(site.kind, SiteKind::Reboot | SiteKind::Restart);
+    SiteOperation {
+        id: site.id.clone(),
+        op: if reboots { DeviceOp::Reboot } else { DeviceOp::Shutdown },
+        step: NodeStep::Seen.text().to_owned(),
+        boot_id: own.boot_id.clone(),
+        server: member.is_server(),
+        ..SiteOperation::default()
+    }
 }
 
-fn with_site(own: &OwnIdentity, mut local: LocalSite, site: &SiteRecord, facts: &SiteFacts) -> Next {
-    if site.phase.is_up_again() {
-        local.released = true;
-        if facts.open {
-            local.step = NodeStep::Open;
+/// This node in an operation, with what is on its disk.
+struct MemberState<'a> {
+    own: &'a OwnIdentity,
+    facts: &'a SiteFacts,
+    disk: SiteOperation,
+}
+
+impl MemberState<'_> {
+    /// It came to this step in this boot.
+    fn at(mut self, step: &NodeStep) -> Self {
+        step.text().clone_into(&mut self.disk.step);
+        self.disk.boot_id.clone_from(&self.own.boot_id);
+        self
+    }
+
+    /// It stays as it is, says nothing, and waits for this, a sentence or empty.
+    fn waits(self, waits: &str) -> Next {
+        let next_step = if waits.is_empty() { "" } else { "zedbox site status" };
+        let (waiting_for, next_step) = (waits.to_owned(), next_step.to_owned());
+        let disk = SiteOperation { go: false, waiting_for, next_step, ..self.disk };
+        Next { disk: Some(disk), ..Next::default() }
+    }
+
+    /// The same, and says how far it is.
+    fn says(self, step: NodeStep, waits: &str) -> Next {
+        let say = Some(self.ack(step, waits));
+        Next { say, ..self.waits(waits) }
+    }
+
+    /// It goes down now.
+    fn goes(self, step: NodeStep, waits: &str) -> Next {
+        let mut next = self.says(step, waits);
+        next.disk.iter_mut().for_each(|it| it.go = true);
+        next
+    }
+
+    fn ack(&self, step: NodeStep, waits: &str) -> Ack {
+        let OwnIdentity { node, uid, boot_id } = self.own;
+        Ack { leads: self.facts.leads, waits: waits.to_owned(), ..Ack::of(node, uid, boot_id, step) }
+    }
+
+    /// In a shutdown or reboot, from its beginning to its end.
+    fn in_phase(mut self, site: &SiteRecord) -> Next {
+        if site.phase.is_up_again() {
+            self.disk.released = true;
+            let open = self.facts.open;
+            return if open { self.at(&NodeStep::Open).says(NodeStep::Open, "") } else { self.waits(CORDON) };
         }
-        let say = facts.open.then_some(NodeStep::Open);
-        let waits = if facts.open { "" } else { "its cordon to be removed behind the checks after boot" };
-        return Next::kept(local, say, waits);
-    }
-    // Going is not said before it is on disk, and the disk is not asked again once it is.
-    if local.step == NodeStep::Going && !is_back(own, &local) {
-        return going(local);
-    }
-    if is_back(own, &local) || local.step == NodeStep::Booted {
-        return booted(own, local, facts);
-    }
-    let late = site.phase == SitePhase::ServersGoing && local.step == NodeStep::Cordoned;
-    if late && !local.server && local.boot_id != own.boot_id {
-        return booted(own, local, facts);
-    }
-    match site.phase {
-        SitePhase::Announced => Next::kept(local, Some(NodeStep::Seen), ""),
-        SitePhase::WorkersGoing | SitePhase::ServersGoing if !local.server && facts.cordoned => {
-            go(own, local)
-        }
-        SitePhase::ServersGoing if facts.cordoned => server(own, local, site, facts),
-        SitePhase::Starting => {
+        let is_later_boot = self.disk.boot_id != self.own.boot_id;
+        let (server, cordoned) = (self.disk.server, self.facts.cordoned);
+        match (NodeStep::from(self.disk.step.clone()), &site.phase) {
+            // Going is not said before it is on disk, and the disk is not asked again once it is.
+            (NodeStep::Going, _) if !is_later_boot => self.going(),
+            // It went, and this is a later boot. Power that is lost once a server has the order of going does the same as
+            // going: whoever is up then waits for the others, and does not go once more.
+            (NodeStep::Going | NodeStep::Ready, _) if is_later_boot => self.booted(),
+            (NodeStep::Cordoned, SitePhase::ServersGoing) if is_later_boot && !server => self.booted(),
+            (NodeStep::Booted, _) => self.booted(),
+            (_, SitePhase::Announced) => self.says(NodeStep::Seen, ""),
+            (_, SitePhase::WorkersGoing | SitePhase::ServersGoing) if !server && cordoned => self.going(),
+            (_, SitePhase::ServersGoing) if cordoned => self.ordered(site),
             // It was gone past: it never went.
-            local.step = NodeStep::Booted;
-            local.boot_id.clone_from(&own.boot_id);
-            booted(own, local, facts)
+            (_, SitePhase::Starting) => self.at(&NodeStep::Booted).booted(),
+            (
+                step,
+                SitePhase::Cordoning
+                | SitePhase::Stopping
+                | SitePhase::Detaching
+                | SitePhase::WorkersGoing
+                | SitePhase::ServersGoing,
+            ) => self.cordoned(step),
+            (
+                _,
+                SitePhase::Uncordoning
+                | SitePhase::Restoring
+                | SitePhase::Restarting
+                | SitePhase::Stopped
+                | SitePhase::Checking,
+            ) => self.waits(""),
+            (_, SitePhase::Stranger(word)) => {
+                self.waits(&format!("an update of this node's software: it does not know the phase {word}"))
+            }
         }
-        SitePhase::Cordoning
-        | SitePhase::Stopping
-        | SitePhase::Detaching
-        | SitePhase::WorkersGoing
-        | SitePhase::ServersGoing => cordoned(own, local, facts),
-        SitePhase::Uncordoning
-        | SitePhase::Restoring
-        | SitePhase::Restarting
-        | SitePhase::Stopped
-        | SitePhase::Checking => Next::kept(local, None, ""),
-        SitePhase::Stranger(ref word) => {
-            let waits = format!("an update of this node's software: it does not know the phase {word}");
-            Next::kept(local, None, waits)
+    }
+
+    fn cordoned(self, step: NodeStep) -> Next {
+        if !self.facts.cordoned {
+            return Next { cordon: true, ..self.at(&step).says(NodeStep::Seen, "its cordon") };
+        }
+        let step = if step == NodeStep::Seen { NodeStep::Cordoned } else { step };
+        self.at(&step).says(step, "")
+    }
+
+    /// A server once the servers go: it has their order on its disk.
+    fn ordered(mut self, site: &SiteRecord) -> Next {
+        self.disk.order.clone_from(&site.order);
+        let has_order = |node: &str| {
+            let step = site.step(node);
+            matches!(step, Some(NodeStep::Ready | NodeStep::Going | NodeStep::Booted | NodeStep::Open))
+        };
+        let own = &self.own.node;
+        let ready = |it: &String| it == own || self.facts.gone.contains(it) || has_order(it);
+        // Said by itself before it counts on the others.
+        let all_ready = has_order(own) && (site.is_passed() || site.order.iter().all(ready));
+        self.disk.all_ready |= all_ready;
+        self.in_order(None)
+    }
+
+    /// Whether it is this server's turn to go.
+    fn in_order(self, silent: Option<&str>) -> Next {
+        let (order, all_ready) = (&self.disk.order, self.disk.all_ready);
+        let at = order.iter().position(|it| *it == self.own.node).unwrap_or(order.len());
+        let (before, after) = (&order[..at], order.len().saturating_sub(at + 1));
+        let are_gone = before.iter().all(|it| self.facts.gone.contains(it))
+            || self.facts.peers.is_some_and(|it| it <= after);
+        let late = self.facts.waited >= GOING_LIMIT;
+        if all_ready && (are_gone || late) || silent.is_some() && late {
+            return self.going();
+        }
+        let limit = GOING_LIMIT.as_secs() / 60;
+        let waits = match (all_ready, silent) {
+            (true, _) => format!("node {} to be off, at most {limit} min", before.join(", node ")),
+            (false, None) => "all servers to have the order of going on their disks".to_owned(),
+            (false, Some(why)) => format!("the Kubernetes API, at most {limit} min: {why}"),
+        };
+        self.at(&NodeStep::Ready).says(NodeStep::Ready, &waits)
+    }
+
+    fn going(self) -> Next {
+        self.at(&NodeStep::Going).goes(NodeStep::Going, "this machine to go down")
+    }
+
+    /// It is back: its own checks come before it says so.
+    fn booted(self) -> Next {
+        match self.facts.unready() {
+            "" => self.at(&NodeStep::Booted).says(NodeStep::Booted, "the other nodes"),
+            waits => self.waits(waits),
         }
     }
-}
 
-fn cordoned(own: &OwnIdentity, mut local: LocalSite, facts: &SiteFacts) -> Next {
-    local.boot_id.clone_from(&own.boot_id);
-    if !facts.cordoned {
-        return Next { cordon: true, ..Next::kept(local, Some(NodeStep::Seen), "its cordon") };
-    }
-    if local.step == NodeStep::Seen {
-        local.step = NodeStep::Cordoned;
-    }
-    let step = local.step.clone();
-    Next::kept(local, Some(step), "")
-}
-
-/// A server once the servers go.
-fn server(own: &OwnIdentity, mut local: LocalSite, site: &SiteRecord, facts: &SiteFacts) -> Next {
-    local.order.clone_from(&site.order);
-    local.step = NodeStep::Ready;
-    let has_order =
-        |it: &NodeStep| matches!(it, NodeStep::Ready | NodeStep::Going | NodeStep::Booted | NodeStep::Open);
-    let ready = |node: &String| {
-        *node == own.node || facts.gone.contains(node) || site.step(node).is_some_and(has_order)
-    };
-    // Said by itself before it counts on the others.
-    let said = site.step(&own.node).is_some_and(has_order);
-    local.all_ready |= said && (site.is_passed() || local.order.iter().all(ready));
-    in_order(own, local, None, facts)
-}
-
-/// Nothing can be read in the Lease: what is on disk decides.
-fn alone(own: &OwnIdentity, local: &LocalSite, why: &str, facts: &SiteFacts) -> Next {
-    if local.step == NodeStep::Draining {
-        return alone_in_restart(own, local, why);
-    }
-    let local = local.clone();
-    if local.released {
-        return Next::kept(local, None, "");
-    }
-    if local.step == NodeStep::Going && !is_back(own, &local) {
-        return going(local);
-    }
-    if local.step == NodeStep::Ready && !is_back(own, &local) {
-        return in_order(own, local, Some(why), facts);
-    }
-    Next::kept(local, None, format!("the Kubernetes API: {why}"))
-}
-
-/// Whether it is this server's turn to go.
-fn in_order(own: &OwnIdentity, mut local: LocalSite, silent: Option<&str>, facts: &SiteFacts) -> Next {
-    local.boot_id.clone_from(&own.boot_id);
-    let at = local.order.iter().position(|it| *it == own.node).unwrap_or(local.order.len());
-    let before = &local.order[..at];
-    let after = local.order.len().saturating_sub(at + 1);
-    let are_gone =
-        before.iter().all(|it| facts.gone.contains(it)) || facts.peers.is_some_and(|it| it <= after);
-    let late = facts.waited >= GOING_LIMIT;
-    if local.all_ready && (are_gone || late) || silent.is_some() && late {
-        return go(own, local);
-    }
-    let limit = GOING_LIMIT.as_secs() / 60;
-    let waits = match (local.all_ready, silent) {
-        (true, _) => format!("node {} to be off, at most {limit} min", before.join(", node ")),
-        (false, None) => "all servers to have the order of going on their disks".to_owned(),
-        (false, Some(why)) => format!("the Kubernetes API, at most {limit} min: {why}"),
-    };
-    Next::kept(local, silent.is_none().then_some(NodeStep::Ready), waits)
-}
-
-fn go(own: &OwnIdentity, mut local: LocalSite) -> Next {
-    local.step = NodeStep::Going;
-    local.boot_id.clone_from(&own.boot_id);
-    going(local)
-}
-
-fn going(local: LocalSite) -> Next {
-    let waits = "this machine to go down";
-    Next { go: true, ..Next::kept(local, Some(NodeStep::Going), waits) }
-}
-
-/// What this node does for itself in a restart.
-fn of_restart(own: &OwnIdentity, member: &SiteMember, site: &SiteRecord, facts: &SiteFacts) -> Next {
-    let says = |step: &NodeStep| Next { say: Some(step.clone()), ..Next::default() };
-    let Some(ack) = site.ack(&own.node) else { return says(&NodeStep::Seen) };
-    // Nothing but its own drain holds it.
-    let at = |step| LocalSite { released: true, ..LocalSite::of(site, own, member, step) };
-    match &ack.step {
-        // An order for no boot is none.
-        NodeStep::Draining | NodeStep::Going if ack.boot_id.is_empty() => says(&NodeStep::Seen),
-        // Its order counts again once the cluster is well.
-        step @ (NodeStep::Draining | NodeStep::Going)
-            if ack.boot_id == own.boot_id && site.phase != SitePhase::Restarting =>
-        {
-            says(step)
+    /// Nothing can be read in the Lease: what is on disk decides.
+    fn alone(self, why: &str) -> Next {
+        let waits = format!("the Kubernetes API: {why}");
+        let is_later_boot = self.disk.boot_id != self.own.boot_id;
+        let step = NodeStep::from(self.disk.step.clone());
+        match (step, is_later_boot) {
+            // A drain that has begun in a restart continues: it has its own rule for that.
+            (NodeStep::Draining, false) => self.goes(NodeStep::Draining, &waits),
+            (NodeStep::Draining, true) => self.at(&NodeStep::Booted).waits(&waits),
+            _ if self.disk.released => self.waits(""),
+            (NodeStep::Going, false) => self.going(),
+            (NodeStep::Ready, false) => self.in_order(Some(why)),
+            _ => self.waits(&waits),
         }
-        NodeStep::Draining | NodeStep::Going if ack.boot_id == own.boot_id => {
-            let (step, waits) = match &facts.reboot {
-                it if !it.failed.is_empty() => (NodeStep::Failed, it.failed.clone()),
-                it if it.commanded => (NodeStep::Going, "this machine to go down".to_owned()),
-                it => (NodeStep::Draining, it.waits.clone()),
-            };
-            Next { go: true, ..Next::kept(at(NodeStep::Draining), Some(step), waits) }
+    }
+
+    /// In a restart.
+    fn in_restart(mut self, site: &SiteRecord) -> Next {
+        // Nothing on disk, and no more in the Lease than whether it leads etcd.
+        let only = |ack: Ack| Next { say: Some(ack), ..Next::default() };
+        let Some(ack) = site.ack(&self.own.node) else { return only(self.ack(NodeStep::Seen, "")) };
+        let leads = self.facts.leads;
+        let is_this_boot = ack.boot_id == self.own.boot_id;
+        // Nothing but its own drain holds it.
+        self.disk.released = true;
+        match &ack.step {
+            // An order for no boot is none.
+            NodeStep::Draining | NodeStep::Going if ack.boot_id.is_empty() => {
+                only(self.ack(NodeStep::Seen, ""))
+            }
+            // Its order counts again once the cluster is well.
+            NodeStep::Draining | NodeStep::Going if is_this_boot && site.phase != SitePhase::Restarting => {
+                only(Ack { leads, waits: String::new(), ..ack.clone() })
+            }
+            NodeStep::Draining | NodeStep::Going if is_this_boot => {
+                let reboot = &self.facts.reboot;
+                if self.disk.step != NodeStep::Draining.text() {
+                    self.disk.drains_before.clone_from(&reboot.drains_before);
+                }
+                let (step, waits) = match reboot {
+                    it if !it.failed.is_empty() => (NodeStep::Failed, it.failed.as_str()),
+                    it if it.commanded => (NodeStep::Going, "this machine to go down"),
+                    it => (NodeStep::Draining, it.waits.as_str()),
+                };
+                self.at(&NodeStep::Draining).goes(step, waits)
+            }
+            NodeStep::Draining | NodeStep::Going | NodeStep::Booted => {
+                let waits = match self.facts.unready() {
+                    "" if self.facts.open => "",
+                    "" => CORDON,
+                    waits => waits,
+                };
+                let step = if waits.is_empty() { NodeStep::Open } else { NodeStep::Booted };
+                self.at(&NodeStep::Booted).says(step, waits)
+            }
+            NodeStep::Seen => only(Ack { boot_id: self.own.boot_id.clone(), leads, ..ack.clone() }),
+            // Its turn is over: what it says of that is about the boot of then.
+            NodeStep::Cordoned
+            | NodeStep::Ready
+            | NodeStep::Open
+            | NodeStep::Verifying
+            | NodeStep::Done
+            | NodeStep::Skipped
+            | NodeStep::Failed
+            | NodeStep::Stranger(_) => only(Ack { leads, ..ack.clone() }),
         }
-        NodeStep::Draining | NodeStep::Going | NodeStep::Booted => {
-            let waits = match unready(facts) {
-                "" if facts.open => "",
-                "" => "its cordon to be removed behind the checks after boot",
-                waits => waits,
-            };
-            let step = if waits.is_empty() { NodeStep::Open } else { NodeStep::Booted };
-            Next::kept(at(NodeStep::Booted), Some(step), waits)
-        }
-        // Its turn is over or has not come: it says who leads, and nothing else.
-        step @ (NodeStep::Seen
-        | NodeStep::Cordoned
-        | NodeStep::Ready
-        | NodeStep::Open
-        | NodeStep::Verifying
-        | NodeStep::Done
-        | NodeStep::Skipped
-        | NodeStep::Failed
-        | NodeStep::Stranger(_)) => Next { waits: ack.waits.clone(), ..says(step) },
     }
-}
-
-/// The same in a restart: a drain that has begun continues: it has its own rule for that.
-fn alone_in_restart(own: &OwnIdentity, local: &LocalSite, why: &str) -> Next {
-    let waits = format!("the Kubernetes API: {why}");
-    if local.boot_id == own.boot_id {
-        return Next { go: true, ..Next::kept(local.clone(), None, waits) };
-    }
-    let local = LocalSite { step: NodeStep::Booted, boot_id: own.boot_id.clone(), ..local.clone() };
-    Next::kept(local, None, waits)
-}
-
-/// What a node that is back waits for by itself, or empty.
-fn unready(facts: &SiteFacts) -> &str {
-    if !facts.clock.is_empty() && facts.up < CLOCK_LIMIT { &facts.clock } else { &facts.etcd }
-}
-
-/// It is back: its own checks come before it says so.
-fn booted(own: &OwnIdentity, mut local: LocalSite, facts: &SiteFacts) -> Next {
-    let waits = unready(facts);
-    if !waits.is_empty() {
-        return Next::kept(local, None, waits);
-    }
-    local.step = NodeStep::Booted;
-    local.boot_id.clone_from(&own.boot_id);
-    Next::kept(local, Some(NodeStep::Booted), "the other nodes")
 }

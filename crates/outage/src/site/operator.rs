@@ -1,10 +1,12 @@
-//! What a person may do to a whole-site operation: begin it, end one wait of it, withdraw it.
+//! What a person may do to a whole-site operation: begin it, end one wait of it, leave a node out, withdraw it.
 //!
 //! Not here: the calls (`crate::operator`), words for a terminal. Pure: no clock, no I/O, no task.
 
 use super::calls::Finding;
-use super::record::{Ack, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord};
-use super::restart;
+use super::coordinate::plan;
+use super::record::{
+    Ack, CANCEL, NodeStep, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord, in_turn, put,
+};
 use crate::turn::record::{Class, TurnRecord};
 use crate::turn::rule::{OperatorRefusal, TurnNode};
 
@@ -37,6 +39,13 @@ fn with(record: &TurnRecord, site: &SiteRecord) -> Result<TurnRecord, OperatorRe
     Ok(TurnRecord { mode: Some(mode), ..record.clone() })
 }
 
+/// What a person can type who has read something else.
+const LOOK: &str = "look again: zedbox site status";
+
+fn refused<T>(why: impl Into<String>) -> Result<T, OperatorRefusal> {
+    Err(OperatorRefusal::Site(why.into()))
+}
+
 fn reason(said: &OperatorStatement) -> Result<(), OperatorRefusal> {
     if said.why.trim().is_empty() { Err(OperatorRefusal::NoReason) } else { Ok(()) }
 }
@@ -59,27 +68,27 @@ pub fn begun(
 ) -> Result<SiteRecord, OperatorRefusal> {
     reason(&wish.by)?;
     if let Some(mode) = &record.mode {
-        return Err(OperatorRefusal::Site(format!(
+        return refused(format!(
             "the whole-site operation {} ({}) is in progress; look at it: zedbox site status",
             mode.kind, mode.id
-        )));
+        ));
     }
     if let Some(holder) = record.holders.first().filter(|_| !wish.although_held) {
-        return Err(OperatorRefusal::Site(format!(
+        return refused(format!(
             "node {} holds a turn ({}, phase {}): wait until it is back, or add --pass turn, which stops what it does",
             holder.node,
             holder.op.text(),
             holder.phase.text()
-        )));
+        ));
     }
     if let Some(it) = record.failovers.iter().find(|it| it.state.is_open()) {
-        return Err(OperatorRefusal::Site(format!(
+        return refused(format!(
             "{} is declared dead: wait until it is back, or delete its Node; how far that is: zedbox failover status",
             it.words()
-        )));
+        ));
     }
     if nodes.is_empty() {
-        return Err(OperatorRefusal::Site("the cluster has no nodes".to_owned()));
+        return refused("the cluster has no nodes");
     }
     let member = |it: &TurnNode| SiteMember {
         node: it.name.clone(),
@@ -103,7 +112,7 @@ pub fn begun(
         ..SiteRecord::default()
     };
     if restarts {
-        (site.order, site.leader) = restart::plan(&site);
+        (site.order, site.leader) = plan(&site);
     }
     Ok(site)
 }
@@ -163,13 +172,13 @@ pub fn cancel(record: &TurnRecord, said: &OperatorStatement) -> Result<TurnRecor
         return Ok(record.clone());
     }
     if !site.phase.may_cancel() {
-        return Err(OperatorRefusal::Site(format!(
+        return refused(format!(
             "the whole-site {} {} is in phase {} and cannot be withdrawn any more; it ends by itself once all nodes are \
              back: zedbox site status",
             site.kind.text(),
             site.id,
             site.phase.text()
-        )));
+        ));
     }
     site.cancelled = Some(OperatorStatement { phase: site.phase.text().to_owned(), ..said.clone() });
     if site.kind == SiteKind::Restart {
@@ -192,36 +201,112 @@ pub fn pass(
     reason(said)?;
     let mut site = existing(record)?;
     if site.phase != *phase {
-        return Err(OperatorRefusal::Site(format!(
+        return refused(format!(
             "the whole-site operation is in phase {}, not {}; look again: zedbox site status",
             site.phase.text(),
             phase.text()
-        )));
+        ));
     }
     if site.kind == SiteKind::Restart {
-        return with(record, &restart::resume(site, node, said)?);
-    }
-    if site.is_passed() {
+        site = resume(site, node, said)?;
+    } else if site.is_passed() {
         return Ok(record.clone());
     }
     site.passed.push(OperatorStatement { phase: phase.text().to_owned(), ..said.clone() });
     with(record, &site)
 }
 
-/// The record of a restart that leaves a node out.
-/// Errors: [`OperatorRefusal`]: no restart is in progress, or not this node is to be skipped.
+/// The restart continued: one that has stopped, where it was, once the cluster is well; one that waits for the cluster to be
+/// well, without that.
+/// Errors: [`OperatorRefusal::Site`]: it waits for something that no person can pass, or another node than `node` goes.
+fn resume(
+    mut site: SiteRecord,
+    node: Option<&str>,
+    said: &OperatorStatement,
+) -> Result<SiteRecord, OperatorRefusal> {
+    let known = in_turn(&site).map(|(member, ack)| (member.clone(), ack.clone()));
+    let goes = known.as_ref().map(|(member, _)| member.node.as_str());
+    let stopped = site.phase == SitePhase::Stopped;
+    match (node, goes) {
+        (Some(node), Some(goes)) if node != goes => {
+            return refused(format!("node {goes} goes now, not {node}; {LOOK}"));
+        }
+        (Some(node), None) if !stopped => return refused(format!("no node goes now, not {node}; {LOOK}")),
+        _ => {}
+    }
+    let mut then = if stopped { SitePhase::Checking } else { SitePhase::Restarting };
+    if let Some((member, ack)) = known.filter(|_| site.phase != SitePhase::Checking) {
+        if !stopped && node.is_none() {
+            return refused(format!("name the node that is taken as well: add --node {}", member.node));
+        }
+        let step = match (&ack.step, ack.past.last()) {
+            (NodeStep::Failed, Some((NodeStep::Verifying | NodeStep::Open, _))) => NodeStep::Open,
+            (NodeStep::Failed, before) => before.map_or(NodeStep::Seen, |(step, _)| step.clone()),
+            (NodeStep::Verifying, _) if !stopped => NodeStep::Done,
+            // It has stopped again while the cluster was looked at.
+            (step @ (NodeStep::Draining | NodeStep::Going), _) if stopped => step.clone(),
+            (step, _) => {
+                return refused(format!(
+                    "node {} is at step {}, which nobody can pass; look at it: zedbox site status; or end the restart: \
+                     {CANCEL}",
+                    member.node,
+                    step.text()
+                ));
+            }
+        };
+        // Where it is back the cluster is looked at anyway.
+        if matches!(step, NodeStep::Booted | NodeStep::Open) {
+            then = SitePhase::Restarting;
+        }
+        let taken = format!("taken as well by {}: {}", said.who, said.why);
+        let verified = if step == NodeStep::Done { &taken } else { "" };
+        site = put(site, &member, step, "", verified);
+    } else if !stopped && site.phase != SitePhase::Checking {
+        return refused("no node goes now, and there is nothing to pass; look again: zedbox site status");
+    }
+    if stopped {
+        ask_again(&mut site);
+    }
+    site.stamp(&said.when);
+    (site.phase, site.waits, site.next) = (then, String::new(), String::new());
+    Ok(SiteRecord { since: said.when.clone(), ..site })
+}
+
+/// Time has passed: boots and who leads etcd are asked again.
+fn ask_again(site: &mut SiteRecord) {
+    site.seen.retain(|it| it.step != NodeStep::Seen);
+}
+
+/// The record of a restart that leaves a node out; one that has stopped for it continues.
+/// Errors: [`OperatorRefusal`]: no restart is in progress, it is none that is to go, or another one is in its turn.
 pub fn skip(
     record: &TurnRecord,
     node: &str,
     said: &OperatorStatement,
 ) -> Result<TurnRecord, OperatorRefusal> {
     reason(said)?;
-    let site = existing(record)?;
+    let mut site = existing(record)?;
     if site.kind != SiteKind::Restart {
-        return Err(OperatorRefusal::Site(format!(
-            "nodes are skipped in a restart, not in a {}",
-            site.kind.text()
-        )));
+        return refused(format!("nodes are skipped in a restart, not in a {}", site.kind.text()));
     }
-    with(record, &restart::skip(site, node, said)?)
+    let Some(member) = site.nodes.iter().find(|it| it.node == node).cloned() else {
+        return refused(format!("node {node} is none of this restart; {LOOK}"));
+    };
+    if let Some(step @ (NodeStep::Done | NodeStep::Skipped)) = site.step(node) {
+        let step = step.text();
+        return refused(format!("node {node} is at step {step}, and nothing is left to skip; {LOOK}"));
+    }
+    let stopped = site.phase == SitePhase::Stopped;
+    if let Some((goes, _)) = in_turn(&site).filter(|(it, _)| stopped && it.node != node) {
+        return refused(format!("the restart has stopped for node {}, not {node}; {LOOK}", goes.node));
+    }
+    let why = format!("skipped by {}: {}", said.who, said.why);
+    site = put(site, &member, NodeStep::Skipped, "", &why);
+    site.stamp(&said.when);
+    if stopped {
+        ask_again(&mut site);
+        (site.phase, site.since) = (SitePhase::Checking, said.when.clone());
+    }
+    site.passed.push(OperatorStatement { phase: format!("node {node}"), ..said.clone() });
+    with(record, &site)
 }

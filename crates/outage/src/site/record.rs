@@ -13,9 +13,7 @@ use serde_json::{Map, Value};
 use step::SmallSort as _;
 
 use super::calls::Finding;
-use crate::turn::pulses::Pulse;
 use crate::turn::record::{Class, Mode, RESTART, words};
-use crate::turn::rule::TurnNode;
 
 words! {
     /// What is done with every machine.
@@ -28,6 +26,7 @@ words! {
 }
 
 words! {
+    /// In their order on the way down and up, then those of a restart.
     SitePhase {
         /// Each node writes the operation to its own disk.
         Announced = "announced",
@@ -77,15 +76,9 @@ words! {
 }
 
 impl SitePhase {
-    /// Its place on the way down and up; a phase of a restart has none, nor has a word of another version.
-    pub fn place(&self) -> Option<usize> {
-        COURSE.iter().position(|it| it == self)
-    }
-
     /// Whether the operation can still be withdrawn: until the servers go.
     pub fn may_cancel(&self) -> bool {
-        matches!(self, Self::Restarting | Self::Stopped | Self::Checking)
-            || self.place().is_some_and(|at| Some(at) < Self::ServersGoing.place())
+        *self < Self::ServersGoing || matches!(self, Self::Restarting | Self::Stopped | Self::Checking)
     }
 
     /// Whether the site is on its way up.
@@ -93,18 +86,6 @@ impl SitePhase {
         matches!(self, Self::Uncordoning | Self::Restoring)
     }
 }
-
-const COURSE: [SitePhase; 9] = [
-    SitePhase::Announced,
-    SitePhase::Cordoning,
-    SitePhase::Stopping,
-    SitePhase::Detaching,
-    SitePhase::WorkersGoing,
-    SitePhase::ServersGoing,
-    SitePhase::Starting,
-    SitePhase::Uncordoning,
-    SitePhase::Restoring,
-];
 
 /// A node of the site when the operation began.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -275,6 +256,11 @@ impl SiteRecord {
         }
     }
 
+    /// Nodes of which it is not written since when they are so are so since `when`.
+    pub fn stamp(&mut self, when: &str) {
+        self.seen.iter_mut().filter(|it| it.since.is_empty()).for_each(|it| when.clone_into(&mut it.since));
+    }
+
     /// Whether an operator has ended the wait of the phase that it is in.
     pub fn is_passed(&self) -> bool {
         self.passed.iter().any(|it| it.phase == self.phase.text())
@@ -392,31 +378,32 @@ pub enum Move {
     End,
 }
 
-pub(super) fn node_of<'a>(member: &SiteMember, nodes: &'a [TurnNode]) -> Option<&'a TurnNode> {
-    nodes.iter().find(|it| it.name == member.node && it.uid == member.uid)
-}
-
-pub(super) fn is_alive(member: &SiteMember, nodes: &[TurnNode]) -> bool {
-    node_of(member, nodes).is_some_and(|it| it.ready && it.pulse != Pulse::Still)
-}
-
-/// Whether this node may work for all. Of a restart one that goes does where there is no other one: its limit has to end.
-pub(super) fn may_coordinate(node: &str, site: &SiteRecord, nodes: &[TurnNode]) -> bool {
-    let servers = site.nodes.iter().any(SiteMember::is_server);
-    let may = |it: &SiteMember, going: bool| {
-        let step = site.step(&it.node);
-        (!servers || it.is_server())
-            && step.is_some_and(|it| going || *it != NodeStep::Going)
-            && is_alive(it, nodes)
-    };
-    let last = site.kind == SiteKind::Restart && !site.nodes.iter().any(|it| may(it, false));
-    site.nodes.iter().any(|it| it.node == node && may(it, last))
-}
-
 /// The node that goes, and how far it is.
 pub(super) fn in_turn(site: &SiteRecord) -> Option<(&SiteMember, &Ack)> {
     let goes = |step: &NodeStep| !matches!(step, NodeStep::Seen | NodeStep::Done | NodeStep::Skipped);
     site.nodes.iter().find_map(|it| Some((it, site.ack(&it.node).filter(|ack| goes(&ack.step))?)))
+}
+
+/// The record of a restart with this node at `step`, with what it waits for, and how it was verified where that is not
+/// empty. Since when, the writer adds: [`SiteRecord::stamp`].
+pub(super) fn put(
+    mut site: SiteRecord,
+    member: &SiteMember,
+    step: NodeStep,
+    waits: &str,
+    verified: &str,
+) -> SiteRecord {
+    let known = site.ack(&member.node);
+    let (boot_id, leads) = known.map(|it| (it.boot_id.clone(), it.leads)).unwrap_or_default();
+    let waits = waits.to_owned();
+    site.hear(Ack { leads, waits, ..Ack::of(&member.node, &member.uid, &boot_id, step) });
+    for ack in site.seen.iter_mut().filter(|it| it.node == member.node) {
+        ack.since.clear();
+        if !verified.is_empty() {
+            verified.clone_into(&mut ack.verified);
+        }
+    }
+    SiteRecord { waits: String::new(), next: String::new(), ..site }
 }
 
 pub(super) const CANCEL: &str = "zedbox site cancel --reason '...'";

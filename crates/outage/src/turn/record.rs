@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use topics::HeldWork;
 
-/// Words of the record; one of another version stays as it is.
+/// Words of the record, ordered as they are listed; one of another version stays as it is, and comes last.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $word:tt,)+ }) => {
         $(#[$meta])*
-        #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Hash, Serialize, Deserialize)]
         #[serde(from = "String", into = "String")]
         pub enum $name {
             $($(#[$of])* $variant,)+

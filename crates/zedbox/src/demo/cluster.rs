@@ -151,8 +151,7 @@ impl DemoCluster {
             let mode = all.iter().find_map(|it| it["metadata"]["annotations"][MODE].as_str());
             let phase = mode.map(|it| serde_json::from_str::<Value>(it).unwrap_or_default()["phase"].clone());
             let phase = phase.map(|it| SitePhase::from(text(&it)));
-            let begun =
-                phases.iter().filter(|it| phase.as_ref().is_none_or(|now| it.0.place() <= now.place()));
+            let begun = phases.iter().filter(|it| phase.as_ref().is_none_or(|now| it.0 <= *now));
             let begun = begun.count().max(told.get());
             for (_, sentence) in phases.iter().take(begun).skip(told.replace(begun)) {
                 tell.say(sentence);

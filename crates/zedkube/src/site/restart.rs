@@ -1,17 +1,16 @@
 //! A restart of the site on this node: how its own reboot is, by the records of its agents, and whether the cluster is well
 //! with a node back.
 //!
-//! Not here: any decision (`outage::site::restart`), and the reboot itself, which is one like any other.
+//! Not here: any decision (`outage::site::coordinate`), and the reboot itself, which is one like any other.
 
 use std::time::Duration;
 
 use agent::{AgentContext, Clock, wire};
 use checks::{Severity, verify};
 use kubeapi::ApiClient;
-use outage::site::member::{Next, OwnIdentity, Reboot};
-use outage::site::record::PhaseReadings;
-use outage::site::record::{NodeStep, SiteKind, SiteRecord};
-use outage::site::restart::is_verifying;
+use outage::site::coordinate::is_verifying;
+use outage::site::member::Reboot;
+use outage::site::record::{NodeStep, PhaseReadings, SiteKind, SiteRecord};
 use step::Mono;
 use topics::{
     Blocker, DeviceOp, DeviceOpPending, DrainHistory, DrainRecord, DrainStatus, PendingState, Requester,
@@ -25,19 +24,12 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// Longest text about a node in the record that all nodes share.
 const TEXT_BYTES: usize = 300;
 
-/// The boot in which a node says how far it is. What it says of a step that is over is about the boot of that.
-pub(super) fn boot_id(site: &SiteRecord, next: &Next, own: &OwnIdentity) -> String {
-    let held = site.ack(&own.node).filter(|_| site.kind == SiteKind::Restart && next.local.is_none());
-    let over = held.filter(|it| it.step != NodeStep::Seen);
-    over.map_or_else(|| own.boot_id.clone(), |it| it.boot_id.clone())
-}
-
 /// The reboot that zedagent was ordered.
 #[derive(Debug, Default)]
 pub(super) struct Ordered {
     /// The newest drain that was over before this node was ordered it: it and those before it are no failure of this order,
     /// also where the controller's own request is the one that is drained for.
-    pub(super) before: String,
+    before: String,
 }
 
 /// What a drain of the history is known by.
@@ -57,11 +49,12 @@ impl Ordered {
             return Reboot::default();
         }
         let ordered = record.filter(|it| it.id == site.id && it.step == NodeStep::Draining.text());
-        self.read(context, site, ordered).unwrap_or_else(|waits| Reboot {
+        let reboot = self.read(context, site, ordered).unwrap_or_else(|waits| Reboot {
             commanded: site.step(own) == Some(&NodeStep::Going),
             waits,
             ..Reboot::default()
-        })
+        });
+        Reboot { drains_before: self.before.clone(), ..reboot }
     }
 
     fn read(
@@ -83,6 +76,7 @@ impl Ordered {
             commanded: pending.state == PendingState::Commanded,
             failed: failed(&pending, &history, &site.id),
             waits: cut_text(&pending.waiting_for, TEXT_BYTES),
+            ..Reboot::default()
         })
     }
 
@@ -117,22 +111,9 @@ fn failed(pending: &DeviceOpPending, history: &DrainHistory, id: &str) -> String
 #[derive(Debug, Default)]
 pub(super) struct Verify {
     /// When the last one was, and what it has shown.
-    last: Option<(Mono, Judged)>,
+    last: Option<(Mono, PhaseReadings)>,
     /// Since when nothing is in the way.
     well: Option<Mono>,
-    /// Of which stage that is.
-    stage: String,
-}
-
-/// What a look at the cluster says.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Judged {
-    /// What is not well.
-    blocking: Vec<String>,
-    /// Volumes with copies that are missing.
-    rebuilding: Vec<String>,
-    /// All of it in one line.
-    verified: String,
 }
 
 impl Verify {
@@ -141,13 +122,11 @@ impl Verify {
         &mut self,
         cluster: &ApiClient,
         clock: Clock,
-        (site, stage): (&SiteRecord, String),
+        site: &SiteRecord,
         found: &mut PhaseReadings,
     ) {
-        if !is_verifying(site) || self.stage != stage {
-            *self = Self { stage, ..Self::default() };
-        }
         if !is_verifying(site) {
+            *self = Self::default();
             return;
         }
         let now = clock.now();
@@ -159,53 +138,54 @@ impl Verify {
             (now, judged(&layers, site))
         };
         let is_well = judged.blocking.is_empty() && judged.rebuilding.is_empty();
-        self.well = if is_well { Some(self.well.unwrap_or(at)) } else { None };
-        found.well = self.well.map_or(Duration::ZERO, |since| at.since(since));
-        found.blocking.clone_from(&judged.blocking);
-        found.rebuilding.clone_from(&judged.rebuilding);
-        found.verified.clone_from(&judged.verified);
+        self.well = self.well.filter(|_| is_well).or(is_well.then_some(at));
+        let well = self.well.map_or(Duration::ZERO, |since| at.since(since));
+        let PhaseReadings { blocking, rebuilding, verified, .. } = judged.clone();
+        *found = PhaseReadings { blocking, rebuilding, verified, well, ..std::mem::take(found) };
         self.last = Some((at, judged));
     }
 }
 
 /// What is not well. What was passed when the restart began stays passed, as the same text; what is new does not.
-fn judged(layers: &[VerifyLayer], site: &SiteRecord) -> Judged {
+fn judged(layers: &[VerifyLayer], site: &SiteRecord) -> PhaseReadings {
     let passed = |it: &VerifyFinding| {
         site.findings.iter().any(|of| of.severity == Severity::Blocks && of.text == it.text)
     };
-    let new = |layer: &VerifyLayer, holds: fn(&VerifyLayer, &VerifyFinding) -> bool| {
-        let of = layer.findings.iter().filter(|it| holds(layer, it) && !passed(it));
-        of.map(|it| cut_text(&format!("{} {}: {}", layer.layer, it.result.text(), it.text), TEXT_BYTES))
-            .collect::<Vec<String>>()
+    let new = |holds: fn(&VerifyLayer, &VerifyFinding) -> bool| -> Vec<String> {
+        let all = layers.iter().flat_map(|layer| layer.findings.iter().map(move |it| (layer, it)));
+        let found = all.filter(|(layer, it)| holds(layer, it) && !passed(it));
+        let text = |layer: &VerifyLayer, it: &VerifyFinding| {
+            cut_text(&format!("{} {}: {}", layer.layer, it.result.text(), it.text), TEXT_BYTES)
+        };
+        found.map(|(layer, it)| text(layer, it)).collect()
     };
-    let bad = |_: &VerifyLayer, it: &VerifyFinding| it.result >= VerifyResult::Unknown;
     // A copy that is missing is a warning while the cluster stands; the next node may hold the last one.
     let degraded = |layer: &VerifyLayer, it: &VerifyFinding| {
         layer.layer == "storage" && it.result == VerifyResult::Warn && checks::storage::is_unhealthy(&it.text)
     };
-    let blocking: Vec<String> = layers.iter().flat_map(|it| new(it, bad)).collect();
-    let rebuilding: Vec<String> = layers.iter().flat_map(|it| new(it, degraded)).collect();
-    let names = |result: VerifyResult, word: &str| {
-        let of: Vec<&str> =
-            layers.iter().filter(|it| it.result == result).map(|it| it.layer.as_str()).collect();
-        (!of.is_empty()).then(|| format!("{word}: {}", of.join(", ")))
-    };
-    let count = layers.iter().filter(|it| it.result == VerifyResult::Pass).count();
-    let more = [
-        names(VerifyResult::Warn, "warnings"),
-        names(VerifyResult::Fail, "failed and passed over"),
-        names(VerifyResult::Unknown, "unknown and passed over"),
-    ];
-    let all: Vec<String> =
-        [Some(format!("layers passed: {count}"))].into_iter().chain(more).flatten().collect();
-    Judged { blocking, rebuilding, verified: all.join("; ") }
+    let passed = layers.iter().filter(|it| it.result == VerifyResult::Pass).count();
+    let mut verified = vec![format!("layers passed: {passed}")];
+    for (result, word) in [
+        (VerifyResult::Warn, "warnings"),
+        (VerifyResult::Fail, "failed and passed over"),
+        (VerifyResult::Unknown, "unknown and passed over"),
+    ] {
+        let of = layers.iter().filter(|it| it.result == result).map(|it| it.layer.as_str());
+        let of: Vec<&str> = of.collect();
+        if !of.is_empty() {
+            verified.push(format!("{word}: {}", of.join(", ")));
+        }
+    }
+    let verified = verified.join("; ");
+    let blocking = new(|_, it| it.result >= VerifyResult::Unknown);
+    PhaseReadings { blocking, rebuilding: new(degraded), verified, ..PhaseReadings::default() }
 }
 
 #[cfg(test)]
 mod tests {
     use checks::Finding;
     use outage::site::operator::{SiteRequest, begun};
-    use outage::site::record::{Ack, OperatorStatement};
+    use outage::site::record::OperatorStatement;
     use outage::turn::record::TurnRecord;
     use outage::turn::rule::TurnNode;
     use topics::GoTime;
@@ -325,15 +305,5 @@ mod tests {
             found.verified,
             "layers passed: 1; warnings: storage, clock; failed and passed over: nodes; unknown and passed over: etcd"
         );
-    }
-
-    #[test]
-    fn v3_what_is_said_of_a_step_that_is_over_is_about_the_boot_of_that_step() {
-        let own = OwnIdentity { node: "n1".to_owned(), uid: "u1".to_owned(), boot_id: "b2".to_owned() };
-        for (step, expected) in [(NodeStep::Seen, "b2"), (NodeStep::Failed, "b1"), (NodeStep::Done, "b1")] {
-            let mut site = site(vec![]);
-            site.hear(Ack::of("n1", "u1", "b1", step.clone()));
-            assert_eq!(boot_id(&site, &Next::default(), &own), expected, "{step:?}");
-        }
     }
 }

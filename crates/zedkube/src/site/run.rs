@@ -1,36 +1,31 @@
 //! Reads the Lease, keeps the record, cordons, and says how far this node is; works for all where that is its part.
 //!
 //! At rest the Lease is watched; nothing else is asked. The record is on disk before anything follows from it.
-//!
-//! The record on disk, as the rule has it and as the topic has it.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use agent::outlet::Tries;
-use agent::{AgentContext, Error, Troubles, publication, wire};
+use agent::{AgentContext, Clock, Error, Troubles, publication, wire};
 use kubeapi::{ApiClient, NodeName, OwnNode};
 use kubenodeop::{CordonAnnotation, node};
 use nodestatus::{ClusterMembership, Membership};
 use outage::calls::{self, LeaseRead, Newest, Pulses};
 use outage::margin;
-use outage::margin::facts::{Data, OwnEtcd as Etcd, Readyz};
+use outage::margin::facts::{Data, Readyz};
 use outage::operator::{self as lease, Failed};
 use outage::site::calls::Address;
-use outage::site::member::{self, LeaseReading, LocalSite, Next, OwnIdentity, SiteFacts};
-use outage::site::record::Move;
-use outage::site::record::{Ack, NodeStep, SiteKind, SitePhase, SiteRecord};
-use outage::site::restart::{stage, stands_in};
+use outage::site::member::{self, LeaseReading, Next, OwnIdentity, SiteFacts};
+use outage::site::record::{Ack, Move, NodeStep, PhaseReadings, SiteMember, SitePhase, SiteRecord};
 use outage::site::{calls as site_calls, coordinate, operator};
 use outage::turn::record::{RecordSnapshot, TurnRecord};
 use outage::turn::rule::TurnNode;
 use pubsub::Publication;
 use step::Mono;
 use tokio::sync::watch;
-use topics::{CordonOwner, DeviceOp, GoTime, SiteOperation};
+use topics::{CordonOwner, GoTime, SiteOperation};
 use tracing::{info, warn};
 
-use super::{log_changed, restart, topic_of};
+use super::restart;
 use crate::core::SiteHold;
 use crate::limits::Limits;
 use crate::{GLOBAL, NAME};
@@ -48,25 +43,22 @@ pub(crate) struct Sites {
     pulses: Pulses,
     /// Since when it could go or the API has been silent; and what of the two.
     waits: Option<(bool, Mono)>,
-    /// Since when the phase is seen, and what was seen of the virtual IP meanwhile.
-    phase: Option<((SitePhase, String), Mono, Address)>,
-    /// Of a restart: what the looks at the cluster have shown.
-    verify: restart::Verify,
+    stage: Option<Stage>,
     /// Of a restart: how this node's own reboot is.
     ordered: restart::Ordered,
-    /// What the last look found where it waits for device configs: until that changes, nobody is asked again.
+    /// The restart that has stopped, as the last look found it: until that changes, nobody is asked again.
     looked: Option<TurnRecord>,
     /// The last look failed, and nothing is on disk yet.
     failed: bool,
 }
 
-struct SiteReadings<'a> {
-    name: &'a NodeName,
-    device_uuid: &'a str,
-    own: OwnIdentity,
-    held: &'a RecordSnapshot,
-    site: &'a SiteRecord,
-    nodes: Vec<TurnNode>,
+/// What the site has been in since when, and what was seen meanwhile.
+struct Stage {
+    /// See [`coordinate::stage`].
+    of: String,
+    since: Mono,
+    address: Address,
+    verify: restart::Verify,
 }
 
 impl Sites {
@@ -90,8 +82,7 @@ impl Sites {
             started: context.clock.now(),
             pulses: Pulses::default(),
             waits: None,
-            phase: None,
-            verify: restart::Verify::default(),
+            stage: None,
             ordered: restart::Ordered::default(),
             looked: None,
             failed: false,
@@ -118,7 +109,8 @@ impl Sites {
             let at_rest = self.record.is_none() && !self.failed && membership == Membership::Member;
             let look = async {
                 let begun = |seen: &Option<LeaseRead>| {
-                    calls::record(seen.as_ref()).is_some_and(|it| it.mode.is_some())
+                    let mode = calls::record(seen.as_ref()).filter(|it| it.mode.is_some());
+                    mode.is_some_and(|it| self.looked.as_ref() != Some(it))
                 };
                 if at_rest && lease.wait_for(begun).await.is_err() {
                     return std::future::pending().await;
@@ -126,15 +118,16 @@ impl Sites {
                 match membership {
                     Membership::Member => {
                         let stopped = if at_rest { stopped(&lease) } else { None };
-                        if stopped.is_none() || stopped != self.looked {
-                            let (name, device_uuid) = own_node.known().await;
-                            self.look(&cluster, &name, &device_uuid).await;
-                            self.looked = stopped.filter(|_| !self.failed);
+                        let (name, device_uuid) = own_node.known().await;
+                        self.failed = false;
+                        if let Err(why) = self.look(&cluster, &name, &device_uuid).await {
+                            self.alone(&name, why).await;
                         }
+                        self.looked = stopped.filter(|_| !self.failed);
                     }
                     // Of a cluster that the node has left nothing holds it.
                     Membership::Outside => {
-                        self.keep(&Next::default(), None);
+                        self.keep(Next::default(), None);
                     }
                     Membership::Undecided | Membership::Leaving => {}
                 }
@@ -151,24 +144,67 @@ impl Sites {
         }
     }
 
-    async fn look(&mut self, cluster: &ApiClient, name: &NodeName, device_uuid: &str) {
-        self.failed = false;
-        let held = match calls::read(cluster).await {
-            Ok(held) => held,
-            Err(why) => return self.alone(name, why.to_string()).await,
-        };
-        let site = match held.as_ref().map(|it| operator::current(&it.record)).transpose() {
-            Ok(site) => site.flatten(),
-            Err(why) => return self.alone(name, why.to_string()).await,
-        };
+    /// One look: what this node does for itself, and then what it does for all.
+    /// Errors: what could not be read or done, in one line.
+    async fn look(&mut self, cluster: &ApiClient, name: &NodeName, device_uuid: &str) -> Result<(), String> {
+        let held = calls::read(cluster).await.map_err(|it| it.to_string())?;
+        let site = held.as_ref().map(|it| operator::current(&it.record)).transpose();
+        let site = site.map_err(|it| it.to_string())?.flatten();
         let (Some(held), Some(site)) = (held, site) else {
-            (self.waits, self.phase) = (None, None);
-            self.keep(&Next::default(), None);
-            return;
+            (self.waits, self.stage) = (None, None);
+            self.keep(Next::default(), None);
+            return Ok(());
         };
-        if let Err(why) = self.take_part(cluster, name, device_uuid, (&held, &site)).await {
-            self.alone(name, why).await;
+        let uid = calls::own(cluster, name, device_uuid).await.map_err(|it| it.line())?.uid;
+        let own = self.own(name, uid);
+        let Some(member) = site.member(&own.node, &own.uid) else {
+            self.keep(Next::default(), None);
+            return Ok(());
+        };
+        let seen = node::read(cluster, name, device_uuid).await.map_err(|it| it.line())?;
+        let now = self.context.clock.now();
+        // Only servers look at the others: one of them works for all, and they go one after another.
+        let nodes = if member.is_server() || !site.nodes.iter().any(SiteMember::is_server) {
+            let looked = calls::look(cluster, name, &mut self.pulses, now).await;
+            looked.map_err(|it| it.to_string())?.nodes
+        } else {
+            Vec::new()
+        };
+        let is_gone = |it: &&SiteMember| !nodes.is_empty() && coordinate::is_gone(&site, it, &nodes);
+        let facts = SiteFacts {
+            cordoned: seen.unschedulable,
+            open: seen.cordon != CordonOwner::Ours,
+            gone: site.nodes.iter().filter(is_gone).map(|it| it.node.clone()).collect(),
+            waited: self.waited(false),
+            reboot: self.ordered.look(&self.context, &site, (&own.node, self.record.as_ref())),
+            ..self.facts(member.is_server()).await
+        };
+        let word = LeaseReading::Site(Box::new(site.clone()));
+        let next = member::next(&own, self.record.as_ref(), &word, &facts);
+        let (cordon, say) = (next.cordon, next.say.clone());
+        // Nothing of this node's own files keeps it from working for all.
+        if self.keep(next, Some(&site)) {
+            if cordon {
+                self.cordon(cluster, name, device_uuid, (&held, &site)).await?;
+            }
+            if let Some(ack) = say {
+                self.say(cluster, &site, ack).await?;
+            }
         }
+        let of = coordinate::stage(&site, &nodes);
+        let stage = match &mut self.stage {
+            Some(known) if known.of == of => known,
+            other => {
+                let (address, verify) = (Address::default(), restart::Verify::default());
+                other.insert(Stage { of, since: now, address, verify })
+            }
+        };
+        let lasted = now.since(stage.since);
+        if coordinate::works_for_all(&own.node, &site, &nodes, lasted) {
+            return work_for_all(cluster, self.context.clock, (&held, &site), &nodes, lasted, stage).await;
+        }
+        stage.verify = restart::Verify::default();
+        Ok(())
     }
 
     /// Nothing can be read: what is on disk decides.
@@ -178,93 +214,31 @@ impl Sites {
             return;
         };
         let own = self.own(name, String::new());
-        let etcd = self.etcd(record.server).await;
-        let facts = SiteFacts { waited: self.waited(true), ..self.facts(etcd.as_ref()) };
-        let next = member::next(&own, Some(&local(&record)), &LeaseReading::Silent(why), &facts);
-        self.keep(&next, None);
+        let facts = SiteFacts { waited: self.waited(true), ..self.facts(record.server).await };
+        let next = member::next(&own, Some(&record), &LeaseReading::Silent(why), &facts);
+        self.keep(next, None);
     }
 
     fn own(&self, name: &NodeName, uid: String) -> OwnIdentity {
         OwnIdentity { node: name.to_string(), uid, boot_id: self.context.boot_id.clone() }
     }
 
-    async fn take_part(
-        &mut self,
-        cluster: &ApiClient,
-        name: &NodeName,
-        device_uuid: &str,
-        (held, site): (&RecordSnapshot, &SiteRecord),
-    ) -> Result<(), String> {
-        let uid = calls::own(cluster, name, device_uuid).await.map_err(|it| it.line())?.uid;
-        let own = self.own(name, uid);
-        let Some(member) = site.member(&own.node, &own.uid) else {
-            self.keep(&Next::default(), None);
-            return Ok(());
-        };
-        let facts = node::read(cluster, name, device_uuid).await.map_err(|it| it.line())?;
-        let now = self.context.clock.now();
-        let alone = !site.nodes.iter().any(outage::site::record::SiteMember::is_server);
-        // Only servers look at the others: one of them works for all, and they go one after another.
-        let nodes = if member.is_server() || alone {
-            let looked = calls::look(cluster, name, &mut self.pulses, now).await;
-            looked.map_err(|it| it.to_string())?.nodes
-        } else {
-            Vec::new()
-        };
-        let etcd = self.etcd(member.is_server()).await;
-        let gone: BTreeSet<String> = site
-            .nodes
-            .iter()
-            .filter(|it| !nodes.is_empty() && coordinate::is_gone(site, it, &nodes))
-            .map(|it| it.node.clone())
-            .collect();
-        let facts = SiteFacts {
-            cordoned: facts.unschedulable,
-            open: facts.cordon != CordonOwner::Ours,
-            gone,
-            waited: self.waited(false),
-            reboot: self.ordered.look(&self.context, site, (&own.node, self.record.as_ref())),
-            ..self.facts(etcd.as_ref())
-        };
-        let leads = facts.leads;
-        let word = LeaseReading::Site(Box::new(site.clone()));
-        let next = member::next(&own, self.record.as_ref().map(local).as_ref(), &word, &facts);
-        let kept = self.keep(&next, Some(site));
-        let read = SiteReadings { name, device_uuid, own, held, site, nodes };
-        if kept && next.cordon {
-            self.cordon(cluster, &read).await?;
-        }
-        if let Some(step) = next.say.clone().filter(|_| kept) {
-            let (own, waits) = (&read.own, next.waits.clone());
-            let boot_id = restart::boot_id(site, &next, own);
-            let ack = Ack { leads, waits, ..Ack::of(&own.node, &own.uid, &boot_id, step) };
-            self.say(cluster, site, ack).await?;
-        }
-        let stage = (site.phase.clone(), stage(site, &read.nodes));
-        let seen = self.phase.take().filter(|(of, ..)| *of == stage);
-        let (_, since, _) = self.phase.insert(seen.unwrap_or_else(|| (stage, now, Address::default())));
-        let lasted = now.since(*since);
-        // Nothing of this node's own files keeps it from working for all.
-        if coordinate::is_coordinator(&read.own.node, site, &read.nodes)
-            || stands_in(&read.own.node, site, &read.nodes, lasted)
-        {
-            return self.coordinate(cluster, &read, lasted).await;
-        }
-        self.verify = restart::Verify::default();
-        Ok(())
-    }
-
     /// What is seen without the API.
-    fn facts(&self, etcd: Option<&Etcd>) -> SiteFacts {
+    async fn facts(&self, server: bool) -> SiteFacts {
         let clock = self.context.clock;
-        let (now, least) = (clock.wall(), self.record.as_ref().map_or(GoTime::ZERO, |it| it.at));
-        let behind =
-            || format!("its clock to be set: it shows {}, and was at {} before", now.shown(), least.shown());
         let mut facts = SiteFacts { up: clock.now().since(self.started), ..SiteFacts::default() };
+        let (now, least) = (clock.wall(), self.record.as_ref().map_or(GoTime::ZERO, |it| it.at));
         if now < least {
-            facts.clock = behind();
+            let (now, least) = (now.shown(), least.shown());
+            facts.clock = format!("its clock to be set: it shows {now}, and was at {least} before");
         }
-        let Some(etcd) = etcd.filter(|it| !matches!(it.data, Ok(Data::Absent { .. }))) else { return facts };
+        if !server {
+            return facts;
+        }
+        let etcd = margin::calls::read(&self.limits.etcd(&self.context.topic_root.path(""))).await;
+        if matches!(etcd.data, Ok(Data::Absent { .. })) {
+            return facts;
+        }
         if let Ok(metrics) = &etcd.metrics {
             facts.leads = metrics.is_leader;
             facts.peers = Some(metrics.streams.values().filter(|it| **it).count());
@@ -277,33 +251,24 @@ impl Sites {
         facts
     }
 
-    async fn etcd(&self, server: bool) -> Option<Etcd> {
-        if !server {
-            return None;
-        }
-        Some(margin::calls::read(&self.limits.etcd(&self.context.topic_root.path(""))).await)
-    }
-
     /// How long it has waited since it could go, or since the API fell silent.
     fn waited(&mut self, silent: bool) -> Duration {
         let now = self.context.clock.now();
         let all_ready = self.record.as_ref().is_some_and(|it| it.all_ready);
-        if !all_ready && !silent {
-            self.waits = None;
-            return Duration::ZERO;
+        let known = self.waits.take().filter(|(of, _)| *of == all_ready);
+        if all_ready || silent {
+            self.waits = Some(known.unwrap_or((all_ready, now)));
         }
-        let (of, since) = *self.waits.get_or_insert((all_ready, now));
-        if of != all_ready {
-            self.waits = Some((all_ready, now));
-            return Duration::ZERO;
-        }
-        now.since(since)
+        self.waits.map_or(Duration::ZERO, |(_, since)| now.since(since))
     }
 
     /// Writes the record and holds the node to it. Returns whether it is on disk.
-    fn keep(&mut self, next: &Next, site: Option<&SiteRecord>) -> bool {
-        let at = (self.context.clock.wall(), self.ordered.before.as_str());
-        let record = record(next, site, self.record.as_ref(), at);
+    fn keep(&mut self, next: Next, site: Option<&SiteRecord>) -> bool {
+        let mut record = next.disk;
+        // The moment alone is no reason to write.
+        if let Some(changed) = record.as_mut().filter(|it| self.record.as_ref() != Some(*it)) {
+            changed.at = self.context.clock.wall();
+        }
         let written = self.write(record.as_ref());
         if !self.tries.ended("SiteOperation global", written) {
             self.failed = true;
@@ -311,11 +276,10 @@ impl Sites {
         }
         log_changed(record.as_ref(), self.record.as_ref());
         self.record = record;
-        let hold = match (hold(self.record.as_ref(), &self.context.boot_id), site) {
-            (SiteHold::None, Some(site)) if next.say == Some(NodeStep::Seen) && next.local.is_none() => {
-                SiteHold::Queued(site.order.join(", then "))
-            }
-            (hold, _) => hold,
+        let is_queued = next.say.is_some_and(|it| it.step == NodeStep::Seen) && self.record.is_none();
+        let hold = match site.filter(|_| is_queued) {
+            Some(site) => SiteHold::Queued(site.order.join(", then ")),
+            None => hold(self.record.as_ref(), &self.context.boot_id),
         };
         self.hold.send_if_modified(|held| step::update(held, hold));
         true
@@ -335,126 +299,118 @@ impl Sites {
         }
     }
 
-    async fn cordon(&self, cluster: &ApiClient, read: &SiteReadings<'_>) -> Result<(), String> {
+    async fn cordon(
+        &self,
+        cluster: &ApiClient,
+        name: &NodeName,
+        device_uuid: &str,
+        (held, site): (&RecordSnapshot, &SiteRecord),
+    ) -> Result<(), String> {
         let owner = CordonAnnotation {
             boot_id: self.context.boot_id.clone(),
             requested_by: 0,
-            requested_at: read.site.by.when.clone(),
-            fence: read.held.record.fence,
-            lease_uid: read.held.uid.clone(),
-            site: read.site.id.clone(),
+            requested_at: site.by.when.clone(),
+            fence: held.record.fence,
+            lease_uid: held.uid.clone(),
+            site: site.id.clone(),
         };
-        node::cordon(cluster, read.name, read.device_uuid, &owner).await.map(drop).map_err(|it| it.line())
+        node::cordon(cluster, name, device_uuid, &owner).await.map(drop).map_err(|it| it.line())
     }
 
     async fn say(&self, cluster: &ApiClient, site: &SiteRecord, mut ack: Ack) -> Result<(), String> {
-        let known = site.ack(&ack.node);
-        let said = known.is_some_and(|it| {
-            (&it.step, &it.boot_id, it.leads, &it.waits) == (&ack.step, &ack.boot_id, ack.leads, &ack.waits)
-        });
-        if said {
-            return Ok(());
-        }
         let wall = self.context.clock.wall().to_timestamp();
         ack.since = wall.to_string();
+        let mut heard = site.clone();
+        heard.hear(ack.clone());
+        if heard == *site {
+            return Ok(());
+        }
         let edit = |record: &_| operator::hear(record, site, &ack);
         lease::change(cluster, wall, edit).await.map(drop).map_err(|it| it.to_string())
     }
-
-    async fn coordinate(
-        &mut self,
-        cluster: &ApiClient,
-        read: &SiteReadings<'_>,
-        lasted: Duration,
-    ) -> Result<(), String> {
-        let site = read.site;
-        let found = async {
-            let mut found = site_calls::find(cluster, &site.phase, &site.id).await?;
-            if let Some((.., address)) = self.phase.as_mut().filter(|_| site.phase == SitePhase::Starting) {
-                let looked = address.look(cluster, &read.nodes).await;
-                found.address = looked.unwrap_or_else(|error| format!("the virtual IP: {}", error.line()));
-            }
-            Ok::<_, kubeapi::Error>(found)
-        };
-        let mut found = match found.await {
-            Ok(found) => found,
-            Err(error) => {
-                let to = waiting(site, error.line(), error.next_step().clone());
-                return self.advance(cluster, site, Some(to)).await;
-            }
-        };
-        found.lasted = lasted;
-        let stage = self.phase.as_ref().map(|((_, stage), ..)| stage.clone()).unwrap_or_default();
-        self.verify.look(cluster, self.context.clock, (site, stage), &mut found).await;
-        found.holders = read.held.record.holders.iter().map(|it| it.node.clone()).collect();
-        match coordinate::next(site, &read.nodes, &found) {
-            Move::Wait(waits, next) => self.advance(cluster, site, Some(waiting(site, waits, next))).await,
-            Move::Scale(work) => {
-                for it in work {
-                    info!(workload = %format_args!("{}/{}", it.namespace, it.name), replicas = it.replicas, "scaled for the whole-site operation");
-                    site_calls::scale(cluster, &it).await.map_err(|it| it.line())?;
-                }
-                Ok(())
-            }
-            Move::Machines(work) => {
-                let mut refused = Vec::new();
-                for it in work {
-                    let machine = &it.machine;
-                    info!(kind = machine.kind, machine = machine.path(), work = ?it.turn, "for the whole-site operation");
-                    if let Err(error) = site_calls::act(cluster, &it).await {
-                        refused.push(error.line());
-                    }
-                }
-                if refused.is_empty() {
-                    return Ok(());
-                }
-                let waits = format!("virtual machines: {}", refused.join("; "));
-                self.advance(cluster, site, Some(waiting(site, waits, coordinate::refused_step(site)))).await
-            }
-            Move::To(mut to) => {
-                let wall = self.context.clock.wall().to_timestamp().to_string();
-                to.seen.iter_mut().filter(|it| it.since.is_empty()).for_each(|it| it.since.clone_from(&wall));
-                if to.phase != site.phase {
-                    to.since = wall;
-                }
-                if !to.missing.is_empty() {
-                    warn!(missing = to.missing.join(", "), "the site continues without nodes");
-                }
-                self.advance(cluster, site, Some(*to)).await
-            }
-            Move::End => self.advance(cluster, site, None).await,
-        }
-    }
-
-    async fn advance(
-        &mut self,
-        cluster: &ApiClient,
-        from: &SiteRecord,
-        to: Option<SiteRecord>,
-    ) -> Result<(), String> {
-        if to.as_ref() == Some(from) {
-            return Ok(());
-        }
-        if let Some(to) = to.as_ref().filter(|it| topic_of(&it.waits) != topic_of(&from.waits)) {
-            info!(
-                operation = to.id,
-                phase = to.phase.text(),
-                waits = to.waits,
-                "whole-site {}",
-                to.kind.text()
-            );
-        }
-        let edit = |record: &_| operator::advance(record, from, to.as_ref());
-        match lease::change(cluster, self.context.clock.wall().to_timestamp(), edit).await {
-            // Another one was faster: the next look sees what it wrote.
-            Ok(_) | Err(Failed::Outrun(_)) => Ok(()),
-            Err(why) => Err(why.to_string()),
-        }
-    }
 }
 
-fn waiting(site: &SiteRecord, waits: String, next: String) -> SiteRecord {
-    SiteRecord { waits, next, ..site.clone() }
+/// What is due for all: the next phase, or what it waits for.
+async fn work_for_all(
+    cluster: &ApiClient,
+    clock: Clock,
+    (held, site): (&RecordSnapshot, &SiteRecord),
+    nodes: &[TurnNode],
+    lasted: Duration,
+    stage: &mut Stage,
+) -> Result<(), String> {
+    let waits = |waits: String, next: String| Some(SiteRecord { waits, next, ..site.clone() });
+    let mut found = match site_calls::find(cluster, &site.phase, &site.id).await {
+        Ok(found) => PhaseReadings { lasted, ..found },
+        Err(error) => {
+            let to = waits(error.line(), error.next_step().clone());
+            return advance(cluster, clock, site, to).await;
+        }
+    };
+    if site.phase == SitePhase::Starting {
+        let looked = stage.address.look(cluster, nodes).await;
+        found.address = looked.unwrap_or_else(|error| format!("the virtual IP: {}", error.line()));
+    }
+    stage.verify.look(cluster, clock, site, &mut found).await;
+    found.holders = held.record.holders.iter().map(|it| it.node.clone()).collect();
+    let to = match coordinate::next(site, nodes, &found) {
+        Move::Wait(what, next) => waits(what, next),
+        Move::Scale(work) => {
+            for it in work {
+                info!(workload = %format_args!("{}/{}", it.namespace, it.name), replicas = it.replicas, "scaled for the whole-site operation");
+                site_calls::scale(cluster, &it).await.map_err(|it| it.line())?;
+            }
+            return Ok(());
+        }
+        Move::Machines(work) => {
+            let mut refused = Vec::new();
+            for it in work {
+                let machine = &it.machine;
+                info!(kind = machine.kind, machine = machine.path(), work = ?it.turn, "for the whole-site operation");
+                if let Err(error) = site_calls::act(cluster, &it).await {
+                    refused.push(error.line());
+                }
+            }
+            if refused.is_empty() {
+                return Ok(());
+            }
+            waits(format!("virtual machines: {}", refused.join("; ")), coordinate::refused_step(site))
+        }
+        Move::To(mut to) => {
+            let wall = clock.wall().to_timestamp().to_string();
+            to.stamp(&wall);
+            if to.phase != site.phase {
+                to.since = wall;
+            }
+            if !to.missing.is_empty() {
+                warn!(missing = to.missing.join(", "), "the site continues without nodes");
+            }
+            Some(*to)
+        }
+        Move::End => None,
+    };
+    advance(cluster, clock, site, to).await
+}
+
+async fn advance(
+    cluster: &ApiClient,
+    clock: Clock,
+    from: &SiteRecord,
+    to: Option<SiteRecord>,
+) -> Result<(), String> {
+    if to.as_ref() == Some(from) {
+        return Ok(());
+    }
+    if let Some(to) = to.as_ref().filter(|it| topic_of(&it.waits) != topic_of(&from.waits)) {
+        let (phase, kind) = (to.phase.text(), to.kind.text());
+        info!(operation = to.id, phase, waits = to.waits, "whole-site {kind}");
+    }
+    let edit = |record: &_| operator::advance(record, from, to.as_ref());
+    match lease::change(cluster, clock.wall().to_timestamp(), edit).await {
+        // Another one was faster: the next look sees what it wrote.
+        Ok(_) | Err(Failed::Outrun(_)) => Ok(()),
+        Err(why) => Err(why.to_string()),
+    }
 }
 
 /// The record of a restart that has stopped.
@@ -464,63 +420,8 @@ fn stopped(lease: &Newest) -> Option<TurnRecord> {
     (site.phase == SitePhase::Stopped).then_some(record)
 }
 
-/// What is done with the machine, for its own agents.
-pub(super) fn op(kind: &SiteKind) -> DeviceOp {
-    if matches!(kind, SiteKind::Reboot | SiteKind::Restart) { DeviceOp::Reboot } else { DeviceOp::Shutdown }
-}
-
-/// What the rule needs of the record.
-pub(super) fn local(record: &SiteOperation) -> LocalSite {
-    LocalSite {
-        id: record.id.clone(),
-        kind: match record.op {
-            DeviceOp::Reboot => SiteKind::Reboot,
-            DeviceOp::Shutdown => SiteKind::Shutdown,
-        },
-        step: NodeStep::from(record.step.clone()),
-        boot_id: record.boot_id.clone(),
-        server: record.server,
-        order: record.order.clone(),
-        all_ready: record.all_ready,
-        released: record.released,
-    }
-}
-
-/// The record of what follows; `None` while there is no operation. `site` is what the Lease says, if that could be read;
-/// `newest` is the newest drain that is over.
-pub(super) fn record(
-    next: &Next,
-    site: Option<&SiteRecord>,
-    before: Option<&SiteOperation>,
-    (at, newest): (GoTime, &str),
-) -> Option<SiteOperation> {
-    let local = next.local.as_ref()?;
-    let before = before.cloned().unwrap_or_default();
-    let by = site.map(|it| format!("{}: {}", it.by.who, it.by.why));
-    let is_ordered = before.id == local.id && before.step == local.step.text();
-    let record = SiteOperation {
-        drains_before: if is_ordered { before.drains_before.clone() } else { newest.to_owned() },
-        id: local.id.clone(),
-        op: op(&local.kind),
-        step: local.step.text().to_owned(),
-        boot_id: local.boot_id.clone(),
-        go: next.go,
-        server: local.server,
-        order: local.order.clone(),
-        all_ready: local.all_ready,
-        released: local.released,
-        phase: site.map_or(before.phase.clone(), |it| it.phase.text().to_owned()),
-        by: by.unwrap_or_else(|| before.by.clone()),
-        waiting_for: next.waits.clone(),
-        next_step: if next.waits.is_empty() { "" } else { "zedbox site status" }.to_owned(),
-        at: before.at,
-    };
-    // The moment alone is no reason to write.
-    Some(if record == before { before } else { SiteOperation { at, ..record } })
-}
-
 /// What the record holds this node to, in the boot `boot_id`.
-pub(super) fn hold(record: Option<&SiteOperation>, boot_id: &str) -> SiteHold {
+fn hold(record: Option<&SiteOperation>, boot_id: &str) -> SiteHold {
     let Some(record) = record.filter(|it| !it.released) else { return SiteHold::None };
     let op = record.op.word();
     match topic_of(&record.waiting_for) {
@@ -530,8 +431,30 @@ pub(super) fn hold(record: Option<&SiteOperation>, boot_id: &str) -> SiteHold {
     }
 }
 
+/// What is waited for, without the figures and names behind it that change.
+fn topic_of(waits: &str) -> &str {
+    waits.split(':').next().unwrap_or_default()
+}
+
+/// Logs what has changed of this node's record, but figures.
+fn log_changed(record: Option<&SiteOperation>, before: Option<&SiteOperation>) {
+    fn shown(it: &SiteOperation) -> [&str; 4] {
+        [&it.id, &it.step, &it.phase, topic_of(&it.waiting_for)]
+    }
+    match record {
+        Some(it) if before.map(shown) != Some(shown(it)) => {
+            let (operation, phase, step, op) = (&it.id, &it.phase, &it.step, it.op.word());
+            info!(operation, phase, step, waits = it.waiting_for, "whole-site {op}");
+        }
+        None if before.is_some() => info!("the whole-site operation is over"),
+        Some(_) | None => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use topics::DeviceOp;
+
     use super::*;
 
     #[test]

@@ -1,228 +1,243 @@
-//! Whole courses: every order of looks, nodes cut off between any two writes, two that work for all at once, an API that
-//! answers only while half of the servers are up, nodes that come back in any order or never.
+//! Whole courses of a shutdown, a reboot and a restart: every order of looks, readings that are old, nodes cut off between any
+//! two writes, two that work for all at once, an API that answers only while half of the servers are up, nodes that come
+//! back in any order or never, drains that fail.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use step::Dice;
+use topics::SiteOperation;
 
-use super::super::coordinate;
-use super::super::member::{self, GOING_LIMIT, LeaseReading, LocalSite, SiteFacts};
-use super::super::operator;
-use super::super::record::{Ack, NodeStep, SiteKind, SitePhase, SiteRecord};
-use super::super::record::{MachineAction, MachineSeen, Machines, RunStrategy};
-use super::restart::{own, said, wish_of_all};
-use crate::site::record::{Move, NODE_LIMIT, PhaseReadings, ScaledWorkload};
+use super::super::coordinate::{self, is_gone, stage, works_for_all};
+use super::super::member::{self, GOING_LIMIT, LeaseReading, Reboot, SiteFacts};
+use super::super::operator::{self, advance, current, hear, last_restart, pass};
+use super::super::record::{MachineAction, MachineSeen, Machines, NodeStep, RunStrategy};
+use super::super::record::{Move, PhaseReadings, ScaledWorkload, SiteKind, SitePhase, SiteRecord};
+use super::restart::{node, own, said, wish, wish_of_all};
 use crate::turn::record::TurnRecord;
 use crate::turn::rule::TurnNode;
 
 #[derive(Debug, Default)]
 struct Machine {
-    server: bool,
+    name: &'static str,
     boot: u32,
     up: bool,
     /// Its device config has ordered what the operation does. It never comes back.
     dead: bool,
-    disk: Option<LocalSite>,
+    disk: Option<SiteOperation>,
     cordoned: bool,
-    /// What it read last, and in which version: an older one may still be acted upon.
-    read: Option<(u32, TurnRecord)>,
+    /// What it read last, which others may have written since.
+    read: Option<TurnRecord>,
     /// For how many looks it has waited, and for what.
     waited: (u32, bool),
-    lasted: (u32, String),
+    /// For how many looks it has worked for all, in which stage, and for how many of them all was well.
+    lasted: (u32, String, u32),
+    /// Of a restart: its agents have the order, and how far they are with it: drained at 3, ordered to reboot at 4, down at 5.
+    ordered: u32,
 }
 
 impl Machine {
+    fn is_at(&self, steps: &[NodeStep]) -> bool {
+        self.disk.as_ref().is_some_and(|it| steps.iter().any(|step| step.text() == it.step))
+    }
+
     /// It is off, or it was since it had the order to go: power that came back is the way up.
     fn went(&self) -> bool {
-        let boot = format!("b{}", self.boot);
-        let back = |it: &LocalSite| {
-            it.step == NodeStep::Booted
-                || matches!(it.step, NodeStep::Ready | NodeStep::Going) && it.boot_id != boot
-        };
-        !self.up || self.disk.as_ref().is_some_and(back)
+        let later = self.disk.as_ref().is_some_and(|it| it.boot_id != format!("b{}", self.boot));
+        !self.up
+            || self.is_at(&[NodeStep::Booted])
+            || later && self.is_at(&[NodeStep::Ready, NodeStep::Going])
     }
 }
 
-struct Site3 {
+/// A site in an operation; every word is written by comparison with what was read.
+struct Site {
     machines: Vec<Machine>,
     record: TurnRecord,
-    version: u32,
     replicas: i64,
     marked: bool,
     /// A virtual machine, and the words with which it began.
     vm: MachineSeen,
     first: RunStrategy,
-    off: Vec<usize>,
+    /// Who went by its order.
+    went: Vec<&'static str>,
     dice: Dice,
     kind: SiteKind,
+    /// The machine of which drains fail.
+    failing: Option<usize>,
+    /// How often power is lost still, and one in how many times.
+    cuts: (u32, usize),
 }
 
-fn name(at: usize) -> String {
-    format!("n{at}")
-}
-
-impl Site3 {
-    fn new(seed: u64, servers: usize, workers: usize, kind: SiteKind) -> Self {
-        let machine = |server| Machine { server, boot: 1, up: true, ..Machine::default() };
-        let all = (0..servers).map(|_| machine(true)).chain((0..workers).map(|_| machine(false)));
-        let mut site = Self {
-            machines: all.collect(),
-            record: TurnRecord::default(),
-            version: 0,
+impl Site {
+    fn new(seed: u64, names: &[&'static str], kind: SiteKind) -> Self {
+        let machine = |name: &&'static str| Machine { name, boot: 1, up: true, ..Machine::default() };
+        let wish = if kind == SiteKind::Restart { wish() } else { wish_of_all(kind.clone()) };
+        let nodes: Vec<TurnNode> = names.iter().map(|it| node(it)).collect();
+        Self {
+            machines: names.iter().map(machine).collect(),
+            record: operator::begin(&TurnRecord::default(), &wish, &nodes).unwrap(),
             replicas: 3,
             marked: false,
             vm: vm(seed),
             first: vm(seed).strategy,
-            off: Vec::new(),
+            went: Vec::new(),
             dice: Dice::new(seed),
-            kind: kind.clone(),
-        };
-        site.record = operator::begin(&site.record, &wish_of_all(kind), &site.nodes()).unwrap();
-        site
+            kind,
+            failing: None,
+            cuts: (0, 20),
+        }
     }
 
     fn nodes(&self) -> Vec<TurnNode> {
-        let node = |(at, it): (usize, &Machine)| TurnNode {
-            name: name(at),
-            uid: format!("uid-n{at}"),
-            boot_id: format!("b{}", it.boot),
+        let seen = |it: &Machine| TurnNode {
             ready: it.up,
+            boot_id: format!("b{}", it.boot),
             unschedulable: it.cordoned,
-            server: it.server,
-            etcd: it.server,
-            ..TurnNode::default()
+            ..node(it.name)
         };
-        self.machines.iter().enumerate().map(node).collect()
+        self.machines.iter().map(seen).collect()
     }
 
     fn site(&self) -> Option<SiteRecord> {
-        operator::current(&self.record).unwrap()
-    }
-
-    fn chance(&mut self, of: u64) -> bool {
-        self.dice.draw().is_multiple_of(of)
+        current(&self.record).unwrap()
     }
 
     fn below(&mut self, most: usize) -> usize {
         usize::try_from(self.dice.draw() % most as u64).unwrap()
     }
 
+    fn chance(&mut self, of: usize) -> bool {
+        self.below(of) == 0
+    }
+
     fn answers(&self) -> bool {
-        let servers = self.machines.iter().filter(|it| it.server);
-        let up = servers.clone().filter(|it| it.up).count();
-        up * 2 > servers.count()
+        let nodes = self.nodes();
+        let servers = nodes.iter().filter(|it| it.server);
+        servers.clone().filter(|it| it.ready).count() * 2 > servers.count()
     }
 
-    fn write(&mut self, at: u32, record: TurnRecord) -> bool {
-        if at != self.version || !self.answers() {
-            return false;
+    fn write(&mut self, record: TurnRecord) {
+        if self.answers() {
+            self.record = record;
         }
-        (self.record, self.version) = (record, self.version + 1);
-        true
     }
 
-    fn cut(&mut self, at: usize) {
-        let machine = &mut self.machines[at];
-        machine.up = false;
-        (machine.read, machine.waited, machine.lasted) = (None, (0, false), (0, String::new()));
-        self.off.push(at);
+    fn is_cut(&mut self) -> bool {
+        let (left, of) = self.cuts;
+        let is_cut = left > 0 && self.chance(of);
+        self.cuts.0 -= u32::from(is_cut);
+        is_cut
+    }
+
+    fn power_off(&mut self, at: usize) {
+        let Machine { name, boot, dead, disk, cordoned, .. } = std::mem::take(&mut self.machines[at]);
+        self.machines[at] = Machine { name, boot, dead, disk, cordoned, ..Machine::default() };
     }
 
     fn power_on(&mut self, at: usize) {
         let machine = &mut self.machines[at];
-        (machine.up, machine.boot) = (true, machine.boot + 1);
+        (machine.up, machine.ordered, machine.boot) = (true, 0, machine.boot + 1);
     }
 
-    /// One look of one node. It may be cut off anywhere: the next boot finds what is on its disk.
-    fn look(&mut self, at: usize, cuts: bool) {
+    fn reads(&mut self, at: usize) {
+        if self.machines[at].up && self.answers() {
+            self.machines[at].read = Some(self.record.clone());
+        }
+    }
+
+    /// One look of one node. Sometimes what was read before is acted upon only now.
+    fn looks(&mut self, at: usize) {
         // A guest takes its time.
         if self.vm.stopping && self.chance(8) {
             (self.vm.alive, self.vm.stopping) = (false, false);
         }
-        // Sometimes what was read before is acted upon only now.
-        if self.answers() && (self.machines[at].read.is_none() || !self.chance(4)) {
-            self.machines[at].read = Some((self.version, self.record.clone()));
+        if self.machines[at].read.is_none() || !self.chance(4) {
+            self.reads(at);
         }
-        let (word, version) = match &self.machines[at].read {
-            Some((version, record)) if self.answers() => {
-                let site = operator::current(record).unwrap();
-                (site.map_or(LeaseReading::Over, |it| LeaseReading::Site(Box::new(it))), *version)
-            }
-            Some(_) | None => (LeaseReading::Silent("no quorum".to_owned()), 0),
+        self.acts(at);
+    }
+
+    /// It acts by what it read last. It may be cut off anywhere: the next boot finds what is on its disk.
+    fn acts(&mut self, at: usize) {
+        let (nodes, machine) = (self.nodes(), &self.machines[at]);
+        if !machine.up {
+            return;
+        }
+        let own = own(machine.name, &format!("b{}", machine.boot));
+        let read = machine.read.clone().filter(|_| self.answers());
+        let site = read.as_ref().and_then(|record| current(record).unwrap());
+        let word = match (&read, &site) {
+            (None, _) => LeaseReading::Silent("no quorum".to_owned()),
+            (_, None) => LeaseReading::Over,
+            (_, Some(site)) => LeaseReading::Site(Box::new(site.clone())),
         };
-        let nodes = self.nodes();
-        let own = own(&name(at), &format!("b{}", self.machines[at].boot));
-        let gone: BTreeSet<String> = match &word {
-            LeaseReading::Site(site) => {
-                let gone = site.nodes.iter().filter(|it| coordinate::is_gone(site, it, &nodes));
-                gone.map(|it| it.node.clone()).collect()
-            }
-            LeaseReading::Silent(_) | LeaseReading::Over => BTreeSet::new(),
-        };
-        let others = self.machines.iter().enumerate().filter(|(nth, it)| it.server && it.up && *nth != at);
-        let silent = matches!(word, LeaseReading::Silent(_));
-        let machine = &self.machines[at];
+        let members = site.iter().flat_map(|site| site.nodes.iter().map(move |it| (site, it)));
+        let gone = members.filter(|(site, it)| is_gone(site, it, &nodes)).map(|(_, it)| it.node.clone());
+        let peers = nodes.iter().filter(|it| it.server && it.ready && it.name != own.node).count();
+        let failed = if self.failing == Some(at) && machine.ordered >= 2 { "its drain failed" } else { "" };
+        let commanded = machine.ordered >= 4;
         let facts = SiteFacts {
             cordoned: machine.cordoned,
             open: !machine.cordoned,
-            leads: at == 0 && machine.server,
-            peers: machine.server.then(|| others.count()),
-            gone,
+            leads: own.node == "a",
+            peers: nodes[at].server.then_some(peers),
+            gone: gone.collect(),
             waited: if machine.waited.1 && machine.waited.0 > 40 { GOING_LIMIT } else { Duration::ZERO },
+            reboot: Reboot { commanded, failed: failed.to_owned(), ..Reboot::default() },
             ..SiteFacts::default()
         };
         let next = member::next(&own, machine.disk.as_ref(), &word, &facts);
+        let (restarts, is_silent) = (self.kind == SiteKind::Restart, read.is_none());
+        let goes = next.disk.as_ref().is_some_and(|it| it.go);
+        let released = next.disk.as_ref().is_none_or(|it| it.released);
         let machine = &mut self.machines[at];
-        let key = next.local.as_ref().is_some_and(|it| it.all_ready) || silent;
+        let key = next.disk.as_ref().is_some_and(|it| it.all_ready) || is_silent;
         machine.waited = if machine.waited.1 == key { (machine.waited.0 + 1, key) } else { (0, key) };
-        machine.disk.clone_from(&next.local);
-        if cuts && self.chance(20) {
-            return self.cut(at);
+        machine.disk.clone_from(&next.disk);
+        if self.is_cut() {
+            return self.power_off(at);
         }
-        if next.cordon {
-            assert!(!silent);
-            self.machines[at].cordoned = true;
+        let machine = &mut self.machines[at];
+        if restarts && goes {
+            machine.ordered = machine.ordered.max(1);
+        } else if restarts && machine.ordered < 4 {
+            (machine.ordered, machine.cordoned) = (0, false);
+        } else if next.cordon {
+            assert!(!is_silent);
+            machine.cordoned = true;
+        } else if !restarts && released && !is_silent {
+            // What the gate after the boot does, once nothing holds the node.
+            machine.cordoned = false;
         }
-        // What the gate after the boot does, once nothing holds the node.
-        if next.local.as_ref().is_none_or(|it| it.released) && self.answers() {
-            self.machines[at].cordoned = false;
+        if self.is_cut() {
+            return self.power_off(at);
         }
-        if cuts && self.chance(20) {
-            return self.cut(at);
+        if let (Some(site), Some(ack)) = (&site, next.say) {
+            // It is written into whatever the record is by then.
+            self.write(hear(&self.record, site, &ack).unwrap());
         }
-        if let (LeaseReading::Site(site), Some(step)) = (&word, next.say) {
-            let mut site = (**site).clone();
-            let before = site.clone();
-            let leads = at == 0;
-            site.hear(Ack { leads, ..Ack::of(&own.node, &own.uid, &own.boot_id, step) });
-            if site != before {
-                let record = TurnRecord {
-                    mode: Some(site.mode().unwrap()),
-                    ..self.machines[at].read.clone().unwrap().1
-                };
-                self.write(version, record);
-            }
-        }
-        if next.go {
-            self.cut(at);
+        if goes && !restarts {
+            self.went.push(self.machines[at].name);
+            self.power_off(at);
             if self.kind == SiteKind::Reboot {
                 self.power_on(at);
             }
-            return;
-        }
-        if let LeaseReading::Site(site) = word
-            && coordinate::is_coordinator(&name(at), &site, &nodes)
+        } else if let Some(site) = site
+            && works_for_all(&own.node, &site, &nodes, Duration::ZERO)
         {
-            self.coordinate(at, &site, version, &nodes, cuts);
+            self.works_for_all(at, &site, &nodes);
         }
     }
 
-    fn coordinate(&mut self, at: usize, site: &SiteRecord, version: u32, nodes: &[TurnNode], cuts: bool) {
-        let machine = &mut self.machines[at];
-        let same = machine.lasted.1 == site.phase.text();
-        machine.lasted = (if same { machine.lasted.0 + 1 } else { 0 }, site.phase.text().to_owned());
-        let lasted = if machine.lasted.0 > 60 { NODE_LIMIT } else { Duration::ZERO };
+    fn works_for_all(&mut self, at: usize, site: &SiteRecord, nodes: &[TurnNode]) {
+        let restarts = self.kind == SiteKind::Restart;
+        let (is_well, stage) = (!restarts || !self.chance(3), stage(site, nodes));
+        let lasted = &mut self.machines[at].lasted;
+        if lasted.1 != stage {
+            *lasted = (0, stage, 0);
+        }
+        (lasted.0, lasted.2) = (lasted.0 + 1, if is_well { lasted.2 + 1 } else { 0 });
+        let (looks, well) = (lasted.0, lasted.2);
         let down = site.phase == SitePhase::Stopping && self.replicas > 0;
         let up = site.phase == SitePhase::Restoring && self.marked;
         let work = (down || up).then(|| ScaledWorkload {
@@ -234,46 +249,34 @@ impl Site3 {
             version: String::new(),
         });
         let guests = if self.vm.alive { vec!["shop/vm".to_owned()] } else { Vec::new() };
-        let machines = Machines { all: vec![self.vm.clone()], guests, ..Machines::default() };
-        let holders = self.record.holders.iter().map(|it| it.node.clone()).collect();
         let found = PhaseReadings {
-            machines,
+            machines: Machines { all: vec![self.vm.clone()], guests, ..Machines::default() },
             work: work.into_iter().collect(),
-            holders,
-            lasted,
+            lasted: Duration::from_secs(u64::from(looks) * 15),
+            well: Duration::from_secs(u64::from(well) * 3),
+            blocking: if is_well { vec![] } else { vec!["nodes fail".to_owned()] },
             ..PhaseReadings::default()
         };
-        match coordinate::next(site, nodes, &found) {
-            Move::Wait(..) => {}
-            Move::Scale(_) if down => (self.replicas, self.marked) = (0, true),
-            Move::Scale(_) => (self.replicas, self.marked) = (3, false),
-            Move::Machines(work) => self.turn(at, site, &work[0].turn, cuts),
-            Move::To(site) => {
-                if site.phase == SitePhase::WorkersGoing {
-                    assert_eq!(self.replicas, 0, "the volumes of applications are still in use");
-                    assert!(!self.vm.alive, "a machine runs");
-                }
-                let record = TurnRecord { mode: Some(site.mode().unwrap()), ..self.record.clone() };
-                self.write(version, record);
+        let to = match coordinate::next(site, nodes, &found) {
+            Move::Wait(waits, next) => Some(SiteRecord { waits, next, ..site.clone() }),
+            Move::Scale(_) => {
+                (self.replicas, self.marked) = if down { (0, true) } else { (3, false) };
+                return;
             }
-            Move::End => {
-                let record = TurnRecord { mode: None, ..self.record.clone() };
-                self.write(version, record);
-            }
+            Move::Machines(work) => return self.turn(at, site, &work[0].turn),
+            Move::To(to) => Some(*to),
+            Move::End => None,
+        };
+        if to.as_ref().is_some_and(|it| it.phase == SitePhase::WorkersGoing) {
+            assert_eq!(self.replicas, 0, "the volumes of applications are still in use");
+            assert!(!self.vm.alive, "a machine runs");
         }
-    }
-
-    fn looks(&mut self, many: usize) {
-        for _ in 0..many {
-            let at = self.below(self.machines.len());
-            if self.machines[at].up {
-                self.look(at, false);
-            }
-        }
+        self.write(advance(&self.record, site, to.as_ref()).unwrap());
     }
 
     /// What is done with the machine, cut off between any two writes.
-    fn turn(&mut self, at: usize, site: &SiteRecord, turn: &MachineAction, cuts: bool) {
+    fn turn(&mut self, at: usize, site: &SiteRecord, turn: &MachineAction) {
+        assert_ne!(self.kind, SiteKind::Restart, "a restart stops and starts no machine");
         match turn {
             MachineAction::Set(strategy, mark) => {
                 let known = site.machines.iter().any(|it| it.uid == self.vm.uid && it.was == self.first);
@@ -284,16 +287,16 @@ impl Site3 {
             MachineAction::Stop(mark) => {
                 assert!(!site.machines.is_empty(), "stopped before it is in the record");
                 self.vm.mark = Some(mark.clone());
-                if cuts && self.chance(2) {
-                    return self.cut(at);
+                if self.cuts.0 > 0 && self.chance(2) {
+                    return self.power_off(at);
                 }
                 self.vm.stopping = true;
             }
             MachineAction::Later => {}
             MachineAction::Start => {
                 self.vm.alive = true;
-                if cuts && self.chance(2) {
-                    return self.cut(at);
+                if self.cuts.0 > 0 && self.chance(2) {
+                    return self.power_off(at);
                 }
                 self.vm.mark = None;
             }
@@ -307,30 +310,59 @@ impl Site3 {
         assert_eq!((&self.vm.strategy, &self.vm.mark, self.vm.alive), (&self.first, &None, true), "{what}");
     }
 
-    fn turns(&mut self, cuts: bool, done: impl Fn(&Self) -> bool) -> bool {
-        (0..20_000).any(|_| {
-            let is_done = done(self);
-            if !is_done {
-                self.turns_of(cuts, 1);
+    /// Nodes look by chance, until this holds. With power cuts a machine comes back from one by itself.
+    fn turns(&mut self, done: impl Fn(&Self) -> bool) -> bool {
+        for _ in 0..20_000 {
+            if done(self) {
+                return true;
             }
-            is_done
-        })
-    }
-
-    /// So many looks by chance; with `cuts` a power cut now and then, and a machine that comes back from it by itself.
-    fn turns_of(&mut self, cuts: bool, many: usize) {
-        for _ in 0..many {
             let at = self.below(self.machines.len());
             if self.machines[at].up {
-                self.look(at, cuts);
-            } else if cuts && self.chance(5) {
-                // A power cut, not the order to go: it comes back by itself.
-                let went = self.machines[at].disk.as_ref().is_some_and(|it| it.step == NodeStep::Going);
-                if !went || self.kind == SiteKind::Reboot {
+                self.looks(at);
+            } else if self.cuts.0 > 0 && self.chance(5) {
+                // A power cut, not the order to go.
+                if !self.machines[at].is_at(&[NodeStep::Going]) || self.kind == SiteKind::Reboot {
                     self.power_on(at);
                 }
             }
         }
+        false
+    }
+
+    /// So many looks by chance.
+    fn some_turns(&mut self, many: usize) {
+        let many = self.below(many);
+        for _ in 0..many {
+            let at = self.below(self.machines.len());
+            if self.machines[at].up {
+                self.looks(at);
+            }
+        }
+    }
+
+    /// Of a restart: the machine's own agents, and its power.
+    fn lives(&mut self, at: usize) {
+        if self.is_cut() {
+            self.power_off(at);
+        }
+        let down = self.machines.iter().filter(|it| it.ordered > 2).count();
+        let machine = &mut self.machines[at];
+        match (machine.up, machine.ordered) {
+            (false, _) => self.power_on(at),
+            (true, 4..) => {
+                assert!(down <= 1, "two are down");
+                self.went.push(machine.name);
+                self.power_off(at);
+                self.machines[at].ordered = 5;
+            }
+            (true, 3) => machine.ordered = 4,
+            (true, 2) if self.failing == Some(at) => {}
+            (true, 1 | 2) => (machine.ordered, machine.cordoned) = (machine.ordered + 1, true),
+            // The gate after the boot.
+            (true, 0) => machine.cordoned = false,
+        }
+        let ordered: Vec<_> = self.machines.iter().filter(|it| it.ordered > 0).map(|it| it.name).collect();
+        assert!(ordered.len() <= 1, "{ordered:?} go together");
     }
 
     fn is_over(&self) -> bool {
@@ -363,28 +395,18 @@ const SEEDS: u64 = 100;
 #[test]
 fn u13_a_site_goes_down_servers_last_and_the_leader_at_the_very_end() {
     for seed in 0..SEEDS {
-        let mut site = Site3::new(seed, 3, 2, SiteKind::Shutdown);
-        assert!(
-            site.turns(false, |it| it.machines.iter().all(|it| !it.up)),
-            "seed {seed}: {:?}",
-            site.site()
-        );
-        let place = |at: usize| site.off.iter().position(|it| *it == at).unwrap();
-        assert!(
-            [0, 1, 2].iter().all(|it| place(*it) > place(3).max(place(4))),
-            "seed {seed}: {:?}",
-            site.off
-        );
-        assert_eq!(site.off.last(), Some(&0), "seed {seed}: {:?}", site.off);
-        assert_eq!(site.off[2..], [1, 2, 0], "seed {seed}");
+        let mut site = Site::new(seed, &["a", "b", "c", "w1", "w2"], SiteKind::Shutdown);
+        assert!(site.turns(|it| it.machines.iter().all(|it| !it.up)), "seed {seed}: {:?}", site.site());
+        assert!(site.went[..2].iter().all(|it| it.starts_with('w')), "seed {seed}: {:?}", site.went);
+        assert_eq!(site.went[2..], ["b", "c", "a"], "seed {seed}");
     }
 }
 
 #[test]
 fn u13_a_site_comes_back_in_any_order_also_without_one_node() {
     for seed in 0..SEEDS {
-        let mut site = Site3::new(seed, 3, 1, SiteKind::Shutdown);
-        assert!(site.turns(false, |it| it.machines.iter().all(|it| !it.up)), "seed {seed}");
+        let mut site = Site::new(seed, &["a", "b", "c", "w1"], SiteKind::Shutdown);
+        assert!(site.turns(|it| it.machines.iter().all(|it| !it.up)), "seed {seed}");
         let mut order = vec![0, 1, 2, 3];
         if seed % 2 == 1 {
             let at = order.remove(site.below(4));
@@ -393,10 +415,9 @@ fn u13_a_site_comes_back_in_any_order_also_without_one_node() {
         while !order.is_empty() {
             let at = order.remove(site.below(order.len()));
             site.power_on(at);
-            let looks = site.below(30);
-            site.looks(looks);
+            site.some_turns(30);
         }
-        assert!(site.turns(false, Site3::is_over), "seed {seed}: {:?}", site.site());
+        assert!(site.turns(Site::is_over), "seed {seed}: {:?}", site.site());
         site.assert_restored(&format!("seed {seed}"));
     }
 }
@@ -405,10 +426,11 @@ fn u13_a_site_comes_back_in_any_order_also_without_one_node() {
 fn u13_power_cuts_between_any_two_writes_neither_lose_the_operation_nor_an_application() {
     for seed in 0..SEEDS {
         for kind in [SiteKind::Shutdown, SiteKind::Reboot] {
-            let mut site = Site3::new(seed, 3, 1, kind.clone());
-            let went =
-                site.turns(true, |it| it.record.mode.is_none() || it.machines.iter().all(Machine::went));
+            let mut site = Site::new(seed, &["a", "b", "c", "w1"], kind.clone());
+            site.cuts.0 = u32::MAX;
+            let went = site.turns(|it| it.record.mode.is_none() || it.machines.iter().all(Machine::went));
             assert!(went, "seed {seed} {kind:?}: {:?}", site.site());
+            site.cuts.0 = 0;
             // A cut before the order to go delays the way down only: what is switched on then goes, and once more.
             let mut over = false;
             for _ in 0..3 {
@@ -417,7 +439,7 @@ fn u13_power_cuts_between_any_two_writes_neither_lose_the_operation_nor_an_appli
                         site.power_on(at);
                     }
                 }
-                site.turns(false, |it| it.is_over() || it.machines.iter().all(|it| !it.up));
+                site.turns(|it| it.is_over() || it.machines.iter().all(|it| !it.up));
                 over |= site.is_over();
             }
             assert!(over, "seed {seed} {kind:?}: {:?}", site.site());
@@ -429,19 +451,63 @@ fn u13_power_cuts_between_any_two_writes_neither_lose_the_operation_nor_an_appli
 #[test]
 fn u13_a_withdrawal_in_any_phase_before_the_servers_go_takes_all_back() {
     for seed in 0..SEEDS {
-        let mut site = Site3::new(seed, 3, 1, SiteKind::Shutdown);
-        let looks = site.below(60);
-        site.looks(looks);
+        let mut site = Site::new(seed, &["a", "b", "c", "w1"], SiteKind::Shutdown);
+        site.some_turns(60);
         let Ok(record) = operator::cancel(&site.record, &said()) else { continue };
-        (site.record, site.version) = (record, site.version + 1);
-        site.turns(false, |it| it.record.mode.is_none());
+        site.record = record;
+        site.turns(|it| it.record.mode.is_none());
         for at in 0..4 {
             if !site.machines[at].up {
-                assert!(!site.machines[at].server, "seed {seed}: a server went");
+                assert_eq!(site.machines[at].name, "w1", "seed {seed}: a server went");
                 site.power_on(at);
             }
         }
-        assert!(site.turns(false, Site3::is_over), "seed {seed}: {:?}", site.site());
+        assert!(site.turns(Site::is_over), "seed {seed}: {:?}", site.site());
         site.assert_restored(&format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn v3_each_node_goes_once_and_alone_whatever_is_cut_off_and_the_record_is_free_afterwards() {
+    std::thread::scope(|scope| {
+        for seeds in [0..30, 30..60] {
+            scope.spawn(|| seeds.for_each(restart_amid_cuts));
+        }
+    });
+}
+
+fn restart_amid_cuts(seed: u64) {
+    let mut site = Site::new(seed, &["a", "b", "t", "w1", "w2"], SiteKind::Restart);
+    let cuts = u32::try_from(seed % 4).unwrap();
+    site.cuts = (cuts, 200);
+    let failing = site.below(8);
+    site.failing = Some(failing);
+    let mut stopped = 0;
+    for turn in 0.. {
+        assert!(turn < 100_000, "seed {seed}: it never ends: {:?}", site.site());
+        let at = site.below(5);
+        match site.below(4) {
+            0 => site.lives(at),
+            1 | 2 => site.reads(at),
+            _ => site.acts(at),
+        }
+        let Some(now) = site.site() else { break };
+        if now.phase == SitePhase::Stopped && site.chance(50) {
+            stopped += 1;
+            site.failing = None;
+            site.record = pass(&site.record, &SitePhase::Stopped, None, &said()).unwrap();
+        }
+    }
+    let last = last_restart(&site.record).unwrap();
+    let all_done = last.seen.iter().all(|it| it.step == NodeStep::Done) && last.seen.len() == 5;
+    assert!(all_done, "seed {seed}: {last:?}");
+    assert!(site.machines.iter().all(|it| it.boot > 1), "seed {seed}");
+    let mut once = site.went.clone();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), site.went.len(), "seed {seed}: {:?}", site.went);
+    if cuts == 0 {
+        assert_eq!(site.went, ["w1", "w2", "t", "b", "a"], "seed {seed}");
+        assert_eq!(stopped, u32::from(failing < 5), "seed {seed}");
     }
 }

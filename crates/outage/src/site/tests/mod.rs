@@ -6,6 +6,5 @@ mod course;
 mod machines;
 mod preflight;
 mod restart;
-mod restarts;
 mod rules;
 mod trouble;

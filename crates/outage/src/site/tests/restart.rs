@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::super::coordinate::next;
-use super::super::member::{self, LeaseReading, LocalSite, OwnIdentity, Reboot, SiteFacts};
+use topics::SiteOperation;
+
+use super::super::coordinate::{REBUILD_LIMIT, WELL, next, plan};
+use super::super::member::{self, LeaseReading, OwnIdentity, Reboot, SiteFacts};
 use super::super::operator::{SiteRequest, begin, begun, cancel, current, hear, last_restart, pass};
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
-use super::super::restart::{REBUILD_LIMIT, WELL, plan};
 use crate::site::record::{Move, NODE_LIMIT, PhaseReadings};
 use crate::turn::record::TurnRecord;
 use crate::turn::rule::TurnNode;
@@ -264,8 +265,8 @@ fn v3_after_a_stop_nothing_is_ordered_before_the_cluster_is_well_or_a_person_tak
     let is_ordered = |site: &SiteRecord| {
         let word = LeaseReading::Site(Box::new(site.clone()));
         let next = member::next(&own("w1", "b1"), None, &word, &SiteFacts::default());
-        assert_eq!(next.say, site.step("w1").cloned());
-        next.local.is_some()
+        assert_eq!(next.say.map(|it| it.step), site.step("w1").cloned());
+        next.disk.is_some()
     };
     // A node that was to be drained when it failed, and none at all.
     for step in [NodeStep::Draining, NodeStep::Seen] {
@@ -368,17 +369,35 @@ fn v3_a_node_takes_its_order_for_one_boot_and_is_held_by_nothing_else() {
         let what = format!("{step:?} in {boot}, {facts:?}");
         let word = LeaseReading::Site(Box::new(at(step)));
         let next = member::next(&own(boot), None, &word, facts);
-        assert_eq!((next.go, next.say, next.cordon), (goes, Some(says), false), "{what}");
-        assert_eq!(next.local.as_ref().map(|it| it.step.clone()), disk, "{what}");
-        assert!(next.local.is_none_or(|it| it.released && it.boot_id == boot), "{what}");
+        assert_eq!((next.say.map(|it| it.step), next.cordon), (Some(says), false), "{what}");
+        let found = next.disk.as_ref();
+        assert_eq!(found.is_some_and(|it| it.go), goes, "{what}");
+        assert_eq!(found.map(|it| it.step.clone()), disk.map(|it| it.text().to_owned()), "{what}");
+        assert!(found.is_none_or(|it| it.released && it.boot_id == boot), "{what}");
     }
+    // Which drains were over before the order is noted with it, and stays.
+    let drains = |before: &str| rebooting(Reboot { drains_before: before.to_owned(), ..Reboot::default() });
+    let word = LeaseReading::Site(Box::new(at(NodeStep::Draining)));
+    let ordered = member::next(&own("b1"), None, &word, &drains("one")).disk.unwrap();
+    let later = member::next(&own("b1"), Some(&ordered), &word, &drains("")).disk.unwrap();
+    assert_eq!((ordered.drains_before.as_str(), later), ("one", ordered.clone()));
     // The API is silent: the drain has its own rule for that. After the boot nothing is ordered.
-    let (step, boot_id, released) = (NodeStep::Draining, "b1".to_owned(), true);
-    let local = LocalSite { kind: SiteKind::Reboot, step, boot_id, released, ..LocalSite::default() };
+    let (step, boot_id, released) = ("draining".to_owned(), "b1".to_owned(), true);
+    let disk = SiteOperation { step, boot_id, released, ..SiteOperation::default() };
     for (boot, goes) in [("b1", true), ("b2", false)] {
-        let next =
-            member::next(&own(boot), Some(&local), &LeaseReading::Silent("refused".to_owned()), &plain);
-        assert_eq!((next.go, next.local.unwrap().boot_id.as_str()), (goes, boot));
+        let silent = LeaseReading::Silent("refused".to_owned());
+        let next = member::next(&own(boot), Some(&disk), &silent, &plain).disk.unwrap();
+        assert_eq!((next.go, next.boot_id.as_str()), (goes, boot));
     }
-    assert_eq!(member::next(&own("b1"), Some(&local), &LeaseReading::Over, &plain).local, None, "withdrawn");
+    assert_eq!(member::next(&own("b1"), Some(&disk), &LeaseReading::Over, &plain).disk, None, "withdrawn");
+}
+
+#[test]
+fn v3_what_is_said_of_a_step_that_is_over_is_about_the_boot_of_that_step() {
+    for (step, expected) in [(NodeStep::Seen, "b2"), (NodeStep::Failed, "b1"), (NodeStep::Done, "b1")] {
+        let word = LeaseReading::Site(Box::new(at(step.clone())));
+        let leads = SiteFacts { leads: true, ..SiteFacts::default() };
+        let said = member::next(&own("w1", "b2"), None, &word, &leads).say.unwrap();
+        assert_eq!((said.step, said.boot_id.as_str(), said.leads), (step, expected, true));
+    }
 }

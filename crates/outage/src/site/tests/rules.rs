@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::coordinate::{is_coordinator, next};
-use super::super::member::{self, GOING_LIMIT, LeaseReading, LocalSite, Next, OwnIdentity, SiteFacts};
+use topics::SiteOperation;
+
+use super::super::coordinate::{next, works_for_all};
+use super::super::member::{self, GOING_LIMIT, LeaseReading, Next, OwnIdentity, SiteFacts};
 use super::super::operator::{SiteRequest, begin, begun, cancel, pass};
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use super::restart::{node, now, own, record, said, wish_of_all};
@@ -181,7 +183,7 @@ fn the_leader_of_etcd_goes_last_and_the_tie_breaker_first() {
 fn the_first_server_that_is_there_and_does_not_go_works_for_all() {
     let mut it = site(SitePhase::WorkersGoing, &NodeStep::Cordoned);
     let coordinator = |it: &SiteRecord, nodes: &[TurnNode]| {
-        let of = ["a", "b", "t", "w"].into_iter().filter(|name| is_coordinator(name, it, nodes));
+        let of = ["a", "b", "t", "w"].into_iter().filter(|name| works_for_all(name, it, nodes, NODE_LIMIT));
         of.collect::<Vec<_>>().join(" ")
     };
     assert_eq!(coordinator(&it, &nodes()), "a");
@@ -195,15 +197,15 @@ fn the_first_server_that_is_there_and_does_not_go_works_for_all() {
 }
 
 /// On the disk of a server that came so far in its boot `b1`.
-fn went(step: NodeStep) -> LocalSite {
-    let (id, kind, boot_id) = ("op".to_owned(), SiteKind::Shutdown, "b1".to_owned());
-    LocalSite { id, kind, step, boot_id, server: true, ..LocalSite::default() }
+fn went(step: &NodeStep) -> SiteOperation {
+    let (id, step, boot_id) = ("op".to_owned(), step.text().to_owned(), "b1".to_owned());
+    SiteOperation { id, step, boot_id, server: true, ..SiteOperation::default() }
 }
 
 #[test]
 fn without_the_api_a_server_goes_by_its_own_etcd_and_never_before_it_has_the_order() {
     let order = || ["t", "b", "a"].map(str::to_owned).to_vec();
-    let local = |step, all_ready| LocalSite { order: order(), all_ready, ..went(step) };
+    let local = |step, all_ready| SiteOperation { order: order(), all_ready, ..went(&step) };
     let facts = |peers, waited| SiteFacts { peers, waited, cordoned: true, ..SiteFacts::default() };
     let (short, long) = (GOING_LIMIT / 2, GOING_LIMIT);
     for (local, facts, goes) in [
@@ -216,17 +218,18 @@ fn without_the_api_a_server_goes_by_its_own_etcd_and_never_before_it_has_the_ord
         (local(NodeStep::Ready, true), facts(None, long), true),
         (local(NodeStep::Going, true), facts(None, short), true),
         // A later boot.
-        (LocalSite { boot_id: "b0".to_owned(), ..local(NodeStep::Going, true) }, facts(Some(0), long), false),
-        (LocalSite { released: true, ..local(NodeStep::Booted, true) }, facts(None, long), false),
+        (
+            SiteOperation { boot_id: "b0".to_owned(), ..local(NodeStep::Going, true) },
+            facts(Some(0), long),
+            false,
+        ),
+        (SiteOperation { released: true, ..local(NodeStep::Booted, true) }, facts(None, long), false),
     ] {
-        let next = member::next(
-            &own("a", "b1"),
-            Some(&local),
-            &LeaseReading::Silent("no answer".to_owned()),
-            &facts,
-        );
-        assert_eq!(next.go, goes, "{local:?} {facts:?}");
-        assert_eq!(next.local.unwrap().released, local.released, "{local:?}");
+        let silent = LeaseReading::Silent("no answer".to_owned());
+        let next = member::next(&own("a", "b1"), Some(&local), &silent, &facts);
+        let disk = next.disk.unwrap();
+        assert_eq!(disk.go, goes, "{local:?} {facts:?}");
+        assert_eq!(disk.released, local.released, "{local:?}");
         assert_eq!(next.say, None, "{local:?}");
     }
 }
@@ -235,9 +238,9 @@ fn without_the_api_a_server_goes_by_its_own_etcd_and_never_before_it_has_the_ord
 fn a_node_that_is_back_says_so_only_behind_its_clock_and_its_etcd() {
     let own = own("a", "b2");
     let site = site(SitePhase::ServersGoing, &NodeStep::Going);
-    let went = LocalSite { all_ready: true, ..went(NodeStep::Going) };
+    let went = SiteOperation { all_ready: true, ..went(&NodeStep::Going) };
     let word = LeaseReading::Site(Box::new(site));
-    let step = |facts: &SiteFacts| member::next(&own, Some(&went), &word, facts).say;
+    let step = |facts: &SiteFacts| member::next(&own, Some(&went), &word, facts).say.map(|it| it.step);
     let clock = SiteFacts { clock: "the clock to be set".to_owned(), ..SiteFacts::default() };
     assert_eq!(step(&clock), None);
     assert_eq!(step(&SiteFacts { up: member::CLOCK_LIMIT, ..clock }), Some(NodeStep::Booted));

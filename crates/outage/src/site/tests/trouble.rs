@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::coordinate::{is_coordinator, next};
+use super::super::coordinate::{STAND_IN, WELL, next, stage, works_for_all};
 use super::super::member::{self, LeaseReading, SiteFacts};
 use super::super::operator::{begun, pass, skip};
 use super::super::record::{Ack, NodeStep, SiteKind, SitePhase, SiteRecord};
-use super::super::restart::{STAND_IN, WELL, stage, stands_in};
 use super::restart::{ack, node, nodes, now, own, record, said, wish};
 use crate::site::record::{Move, NODE_LIMIT, PhaseReadings};
 use crate::turn::record::TurnRecord;
@@ -56,15 +55,16 @@ fn v3_no_node_is_ordered_for_a_boot_that_it_has_not_said_or_counts_as_rebooted_b
     let foreign = site(&[Ack { boot_id: String::new(), ..ack("w1", NodeStep::Draining) }]);
     let next =
         member::next(&own("w1", "b1"), None, &LeaseReading::Site(Box::new(foreign)), &SiteFacts::default());
-    assert_eq!(next.say, Some(NodeStep::Seen));
+    assert_eq!(next.say.map(|it| it.step), Some(NodeStep::Seen));
 }
 
 #[test]
 fn v3_another_server_does_what_the_one_that_works_for_all_leaves_undone() {
     let mut known = site(&all(&NodeStep::Seen));
-    assert!(is_coordinator("a", &known, &nodes()));
-    assert!(!stands_in("b", &known, &nodes(), STAND_IN.saturating_sub(Duration::from_secs(1))));
-    assert!(stands_in("b", &known, &nodes(), STAND_IN) && !stands_in("w1", &known, &nodes(), STAND_IN));
+    let soon = STAND_IN.saturating_sub(Duration::from_secs(1));
+    let works = |node: &str, known: &SiteRecord, lasted| works_for_all(node, known, &nodes(), lasted);
+    assert!(works("a", &known, Duration::ZERO) && !works("b", &known, soon));
+    assert!(works("b", &known, STAND_IN) && !works("w1", &known, STAND_IN));
     let before = stage(&known, &nodes());
     // That a node waits for something else is no sign of the one that works for all.
     known.seen[3].waits = "pod shop/web-0".to_owned();
@@ -72,7 +72,7 @@ fn v3_another_server_does_what_the_one_that_works_for_all_leaves_undone() {
     known.hear(ack("w1", NodeStep::Draining));
     assert_ne!(stage(&known, &nodes()), before, "another one has written");
     let down = SiteRecord { kind: SiteKind::Reboot, ..known };
-    assert!(!stands_in("b", &down, &nodes(), STAND_IN), "of a reboot of all the limits of its phases do");
+    assert!(!works("b", &down, STAND_IN), "of a reboot of all the limits of its phases do");
 }
 
 #[test]
@@ -81,7 +81,8 @@ fn v3_where_the_only_server_goes_its_limit_ends_all_the_same() {
     let mut alone = begun(&TurnRecord::default(), &wish(), &nodes).unwrap();
     alone.hear(ack("w1", NodeStep::Done));
     alone.hear(ack("a", NodeStep::Going));
-    assert!(is_coordinator("a", &alone, &nodes) && !is_coordinator("w1", &alone, &nodes));
+    assert!(works_for_all("a", &alone, &nodes, NODE_LIMIT));
+    assert!(!works_for_all("w1", &alone, &nodes, NODE_LIMIT));
     assert_eq!(settled(alone, &nodes, &late()).phase, SitePhase::Stopped);
 }
 
