@@ -7,7 +7,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use agent::wire;
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use checks::verify;
 use kubeapi::ApiClient;
 use kubeapi::names::APP_NAMESPACE;
@@ -32,6 +32,8 @@ use crate::lock_cmd::when;
 
 /// Pause between two looks at a restart that is followed.
 const AGAIN: Duration = Duration::from_secs(2);
+/// The phase of a restart that is over.
+const ENDED: &str = "ended";
 
 pub(crate) async fn run(command: &SiteCommand) -> anyhow::Result<Exit> {
     let shell = &Shell::open(&command.place.at)?;
@@ -49,54 +51,50 @@ pub(crate) async fn run(command: &SiteCommand) -> anyhow::Result<Exit> {
         #[cfg(feature = "demo")]
         SiteAction::Drill(options) => Box::pin(crate::demo::drill(options)).await,
         SiteAction::Restart(options) => begin_restart(shell, cluster, options).await,
-        SiteAction::Shutdown(options) => begin(shell, cluster, SiteKind::Shutdown, options).await,
-        SiteAction::Reboot(options) => begin(shell, cluster, SiteKind::Reboot, options).await,
-        SiteAction::Continue { skip: Some(node), reason, .. } => {
+        SiteAction::Shutdown(options) => begin_all(shell, cluster, SiteKind::Shutdown, options).await,
+        SiteAction::Reboot(options) => begin_all(shell, cluster, SiteKind::Reboot, options).await,
+        SiteAction::Continue { phase, node, skip, reason } => {
             let said = said(reason).context("continue")?;
-            let edit = |record: &TurnRecord| operator::skip(record, node, &said);
-            change(shell, cluster, edit, "continue").await?;
-            let text = format!(
-                "Node {node} is left out of the restart and not rebooted by it, by {}: {}. A turn that it holds is still \
-                 waited for: `zedbox lock status`.",
-                said.who, said.why
-            );
+            let phase = SitePhase::from(phase.clone().unwrap_or_default());
+            let edit = |record: &TurnRecord| match skip {
+                Some(skip) => operator::skip(record, skip, &said),
+                None => operator::pass(record, &phase, node.as_deref(), &said),
+            };
+            let (before, _) = change(shell, cluster, edit, "continue").await?;
+            let by = format!("by {}: {}", said.who, said.why);
+            let text = match skip {
+                Some(node) => format!(
+                    "Node {node} is left out of the restart and not rebooted by it, {by}. A turn that it holds is still \
+                     waited for: `zedbox lock status`."
+                ),
+                None if operator::current(&before)?.is_some_and(|it| it.kind == SiteKind::Restart) => {
+                    format!("The restart of the site continues, {by}.")
+                }
+                None => format!(
+                    "The site no longer waits for what phase {} waits for, {by}. What was waited for stays as it is.",
+                    phase.text()
+                ),
+            };
             say(shell, "continued", &text)
         }
-        SiteAction::Continue { phase, node, reason, skip: None } => {
-            let phase = SitePhase::from(phase.clone().unwrap_or_default());
-            let said = said(reason).context("continue")?;
-            let edit = |record: &TurnRecord| operator::pass(record, &phase, node.as_deref(), &said);
-            let (_, after) = change(shell, cluster, edit, "continue").await?;
-            if operator::current(&after)?.is_some_and(|it| it.kind == SiteKind::Restart) {
-                let text = format!("The restart of the site continues, by {}: {}.", said.who, said.why);
-                say(shell, "continued", &text)
-            } else {
-                let text = format!(
-                    "The site no longer waits for what phase {} waits for, by {}: {}. What was waited for stays as it is.",
-                    phase.text(),
-                    said.who,
-                    said.why
-                );
-                say(shell, "continued", &text)
-            }
-        }
         SiteAction::Cancel { reason } => {
-            let said = said(reason).context("withdraw the whole-site operation")?;
-            let edit = |record: &TurnRecord| operator::cancel(record, &said);
-            let (before, _) = change(shell, cluster, edit, "withdraw the whole-site operation").await?;
+            let what = "withdraw the whole-site operation";
+            let said = said(reason).context(what)?;
+            let (before, _) = change(shell, cluster, |it| operator::cancel(it, &said), what).await?;
             let before = operator::current(&before)?;
-            if before.as_ref().is_some_and(|it| it.kind == SiteKind::Restart) {
-                let text = "Withdrew the restart of the site: the drain of the node that goes is withdrawn, and no other node \
-                            starts; a machine that was ordered to reboot does so.";
-                return say(shell, "cancelled", text).map(|()| Exit::Done);
-            }
-            let phase = before.map(|it| it.phase);
-            let off = phase == Some(SitePhase::WorkersGoing);
+            let phase = before.as_ref().map(|it| &it.phase);
+            let off = phase == Some(&SitePhase::WorkersGoing);
             let machines = if off { " Workers that are off have to be switched on." } else { "" };
-            let text = format!(
-                "Withdrew the whole-site operation: cordons are removed, then applications are scaled up again.{machines} \
-                 `zedbox site status` shows how far that is."
-            );
+            let text = if before.as_ref().is_some_and(|it| it.kind == SiteKind::Restart) {
+                "Withdrew the restart of the site: the drain of the node that goes is withdrawn, and no other node \
+                 starts; a machine that was ordered to reboot does so."
+                    .to_owned()
+            } else {
+                format!(
+                    "Withdrew the whole-site operation: cordons are removed, then applications are scaled up \
+                     again.{machines} `zedbox site status` shows how far that is."
+                )
+            };
             say(shell, "cancelled", &text)
         }
     }
@@ -112,36 +110,87 @@ async fn change(
     lease::change(cluster, shell.clock.wall().to_timestamp(), edit).await.context(what)
 }
 
-async fn begin(
+/// All nodes off, or rebooted, at once.
+async fn begin_all(
     shell: &Shell,
     cluster: &ApiClient,
     kind: SiteKind,
     options: &BeginOptions,
 ) -> anyhow::Result<()> {
+    let BeginOptions { reason, leave_machines, pass } = options;
     let what = if kind == SiteKind::Reboot { "reboot the site" } else { "shut the site down" };
-    let by = shell.statement(&options.reason).context(what)?;
-    let findings = checked(shell, cluster).await.context(what)?;
-    none_blocks(shell, &findings, &options.pass, what)?;
-    let nodes = lease::view(cluster).await.context(what)?.nodes;
-    let wish = SiteRequest {
-        id: identity(&by),
-        kind,
-        by,
-        leave_machines: options.leave_machines,
-        although_held: options.pass.iter().any(|it| it == "turn"),
-        findings,
-    };
-    change(shell, cluster, |record| operator::begin(record, &wish, &nodes), what).await?;
+    let (leave_machines, although_held) = (*leave_machines, pass.iter().any(|it| it == "turn"));
+    let wish = SiteRequest { leave_machines, although_held, ..request(shell, kind, reason).context(what)? };
+    let site = begin(shell, cluster, (wish, pass, what), false).await?;
     let text = format!(
         "The whole-site {} {} has begun for {}, by {}: {}. `zedbox site status` shows \
          how far it is; `zedbox site cancel` withdraws it until the servers go.",
-        wish.kind.text(),
-        wish.id,
-        number(nodes.len(), "node"),
-        wish.by.who,
-        wish.by.why
+        site.kind.text(),
+        site.id,
+        number(site.nodes.len(), "node"),
+        site.by.who,
+        site.by.why
     );
     say(shell, "begun", &text)
+}
+
+/// One node after another, and following that to its end.
+async fn begin_restart(shell: &Shell, cluster: &ApiClient, options: &RestartOptions) -> anyhow::Result<()> {
+    let RestartOptions { reason, pass, dry_run, wait } = options;
+    let what = "restart the site";
+    let wish = request(shell, SiteKind::Restart, reason).context(what)?;
+    let site = begin(shell, cluster, (wish, pass, what), *dry_run).await?;
+    let order = site.order.join(", ");
+    let order = format!("Order: {order}; of the servers, the one that leads etcd by then goes last.");
+    if *dry_run {
+        return say(shell, "clear", &format!("{order} Nothing was begun."));
+    }
+    let begun = format!(
+        "The restart of the site {} has begun, by {}: {}. {order} `zedbox site status` shows how far it is; \
+         `zedbox site cancel` ends it.",
+        site.id, site.by.who, site.by.why
+    );
+    if !wait {
+        return say(shell, "begun", &begun);
+    }
+    Voice::warn_of("site", &begun);
+    follow(shell, cluster, Some(site.id)).await
+}
+
+fn request(shell: &Shell, kind: SiteKind, reason: &str) -> anyhow::Result<SiteRequest> {
+    let by = shell.statement(reason)?;
+    let id = identity(&by);
+    Ok(SiteRequest { id, kind, by, leave_machines: false, although_held: true, findings: Vec::new() })
+}
+
+/// Begins what no finding speaks against but those that are passed; without anything written for a `dry_run`. The operation
+/// as it begins.
+async fn begin(
+    shell: &Shell,
+    cluster: &ApiClient,
+    (wish, pass, what): (SiteRequest, &[String], &'static str),
+    dry_run: bool,
+) -> anyhow::Result<SiteRecord> {
+    let mut findings = checked(shell, cluster).await.context(what)?;
+    if wish.kind == SiteKind::Restart {
+        // Turns are waited for.
+        findings.retain(|it| it.code != "turn");
+        for layer in Box::pin(verify::look(cluster, || shell.clock.wall().to_timestamp())).await {
+            let bad = layer.findings.iter().filter(|it| it.result >= VerifyResult::Unknown);
+            let new = bad.map(|it| Finding::new(&layer.layer, it.text.clone(), it.next_step.clone()));
+            let new: Vec<Finding> = new.filter(|it| findings.iter().all(|of| of.text != it.text)).collect();
+            findings.extend(new);
+        }
+    }
+    none_blocks(shell, &findings, pass, what)?;
+    let wish = SiteRequest { findings, ..wish };
+    let view = lease::view(cluster).await.context(what)?;
+    let record = view.held.map(|it| it.record).unwrap_or_default();
+    let begun = operator::begun(&record, &wish, &view.nodes).context(what)?;
+    if !dry_run {
+        change(shell, cluster, |record| operator::begin(record, &wish, &view.nodes), what).await?;
+    }
+    Ok(begun)
 }
 
 /// Two persons at once get two identities; the record takes one.
@@ -201,48 +250,6 @@ fn say(shell: &Shell, result: &str, text: &str) -> anyhow::Result<()> {
     shell.voice.say(&json!({ "Result": result }), text)
 }
 
-/// One node after another, and following that to its end.
-async fn begin_restart(shell: &Shell, cluster: &ApiClient, options: &RestartOptions) -> anyhow::Result<()> {
-    let what = "restart the site";
-    let by = shell.statement(&options.reason).context(what)?;
-    let mut findings = checked(shell, cluster).await.context(what)?;
-    // Turns are waited for.
-    findings.retain(|it| it.code != "turn");
-    for layer in Box::pin(verify::look(cluster, || shell.clock.wall().to_timestamp())).await {
-        let bad = layer.findings.iter().filter(|it| it.result >= VerifyResult::Unknown);
-        let new = bad.map(|it| Finding::new(&layer.layer, it.text.clone(), it.next_step.clone()));
-        let new: Vec<Finding> = new.filter(|it| findings.iter().all(|of| of.text != it.text)).collect();
-        findings.extend(new);
-    }
-    none_blocks(shell, &findings, &options.pass, what)?;
-    let view = lease::view(cluster).await.context(what)?;
-    let wish = SiteRequest {
-        id: identity(&by),
-        kind: SiteKind::Restart,
-        by,
-        leave_machines: false,
-        although_held: true,
-        findings,
-    };
-    let record = view.held.map(|it| it.record).unwrap_or_default();
-    let order = operator::begun(&record, &wish, &view.nodes).context(what)?.order.join(", ");
-    let order = format!("Order: {order}; of the servers, the one that leads etcd by then goes last.");
-    if options.dry_run {
-        return say(shell, "clear", &format!("{order} Nothing was begun."));
-    }
-    change(shell, cluster, |record| operator::begin(record, &wish, &view.nodes), what).await?;
-    let begun = format!(
-        "The restart of the site {} has begun, by {}: {}. {order} `zedbox site status` shows how far it is; \
-         `zedbox site cancel` ends it.",
-        wish.id, wish.by.who, wish.by.why
-    );
-    if !options.wait {
-        return say(shell, "begun", &begun);
-    }
-    Voice::warn_of("site", &begun);
-    follow(shell, cluster, Some(wish.id)).await
-}
-
 /// Follows the restart `id`, or the one that is in progress, until it has ended or has stopped; then shows it. A cluster that does
 /// not answer, as where its only server reboots, is waited for.
 async fn follow(shell: &Shell, cluster: &ApiClient, mut id: Option<String>) -> anyhow::Result<()> {
@@ -257,73 +264,56 @@ async fn follow(shell: &Shell, cluster: &ApiClient, mut id: Option<String>) -> a
         match lease::view(cluster).await {
             Err(why) => tell(format!("waiting for the cluster: {why}")),
             Ok(view) => {
-                let (site, ended) = restart_of(&view, id.as_deref(), known.as_ref())?;
-                id = Some(site.id.clone());
-                known = Some(site.clone());
-                for line in news(&site, &mut steps) {
-                    tell(line);
+                let record = view.held.as_ref().map(|it| it.record.clone()).unwrap_or_default();
+                let ours = |it: &SiteRecord| {
+                    it.kind == SiteKind::Restart && id.as_ref().is_none_or(|id| it.id == *id)
+                };
+                let now = operator::current(&record).context("follow the restart")?.filter(ours);
+                let ended = now.is_none();
+                let last = operator::last_restart(&record).filter(|it| id.is_some() && ours(it));
+                let Some(site) = now.or(last) else { return Err(nothing_to_follow(known.as_ref())) };
+                // What has changed of the nodes since it was asked last.
+                for node in &site.order {
+                    let Some(step) = site.step(node).filter(|it| **it != NodeStep::Seen) else { continue };
+                    if steps.insert(node.clone(), step.clone()).as_ref() != Some(step) {
+                        tell(format!("node {node}: {}", word(step.text())));
+                    }
                 }
-                let stopped = !ended && site.phase == SitePhase::Stopped;
-                if ended || stopped {
+                if ended || site.phase == SitePhase::Stopped {
                     show(shell, Some(&site), ended, &view)?;
-                    return result(&site, stopped);
+                    return result(&site, ended);
                 }
                 if !site.waits.is_empty() {
                     tell(format!("waits for {}", site.waits));
                 }
+                id = Some(site.id.clone());
+                known = Some(site);
             }
         }
         shell.clock.sleep_until(Some(shell.clock.now() + AGAIN)).await;
     }
 }
 
-/// The restart of this identity, and whether it has ended.
-fn restart_of(
-    view: &TurnView,
-    id: Option<&str>,
-    known: Option<&SiteRecord>,
-) -> anyhow::Result<(SiteRecord, bool)> {
-    let record = view.held.as_ref().map(|it| it.record.clone()).unwrap_or_default();
-    let ours = |it: &SiteRecord| it.kind == SiteKind::Restart && id.is_none_or(|id| it.id == id);
-    if let Some(site) = operator::current(&record).context("follow the restart")?.filter(ours) {
-        return Ok((site, false));
-    }
-    let last = operator::last_restart(&record).filter(|it| id.is_some() && ours(it));
-    if let Some(known) = known.filter(|_| last.is_none()) {
-        let left = |it: &&String| !matches!(known.step(it), Some(NodeStep::Done | NodeStep::Skipped));
-        let left: Vec<&str> = known.order.iter().filter(left).map(String::as_str).collect();
-        bail!(
-            "follow the restart {}: its record is gone from the Lease, and nothing works on it any more; not restarted: {}",
-            known.id,
-            left.join(", ")
-        );
-    }
-    let Some(last) = last else {
-        bail!("follow the restart: there is none in progress; look: zedbox site status");
+/// No restart is in the record: there was none, or the one that was followed so far, as it was `known`, is gone.
+fn nothing_to_follow(known: Option<&SiteRecord>) -> anyhow::Error {
+    let Some(known) = known else {
+        return anyhow!("follow the restart: there is none in progress; look: zedbox site status");
     };
-    Ok((last, true))
+    let left = |it: &&String| !matches!(known.step(it), Some(NodeStep::Done | NodeStep::Skipped));
+    let left: Vec<&str> = known.order.iter().filter(left).map(String::as_str).collect();
+    anyhow!(
+        "follow the restart {}: its record is gone from the Lease, and nothing works on it any more; not restarted: {}",
+        known.id,
+        left.join(", ")
+    )
 }
 
-/// What has changed of the nodes since it was asked last.
-fn news(site: &SiteRecord, steps: &mut BTreeMap<String, NodeStep>) -> Vec<String> {
-    let mut lines = Vec::new();
-    for node in &site.order {
-        let Some(step) = site.step(node).filter(|it| **it != NodeStep::Seen) else { continue };
-        if steps.insert(node.clone(), step.clone()).as_ref() != Some(step) {
-            lines.push(format!("node {node}: {}", word(step)));
-        }
+fn result(site: &SiteRecord, ended: bool) -> anyhow::Result<()> {
+    match &site.cancelled {
+        _ if !ended => bail!("restart the site: it has stopped: {}; {}", site.waits, site.next),
+        Some(it) => bail!("restart the site: withdrawn by {}: {}", it.who, it.why),
+        None => Ok(()),
     }
-    lines
-}
-
-fn result(site: &SiteRecord, stopped: bool) -> anyhow::Result<()> {
-    if stopped {
-        bail!("restart the site: it has stopped: {}; {}", site.waits, site.next);
-    }
-    if let Some(it) = &site.cancelled {
-        bail!("restart the site: withdrawn by {}: {}", it.who, it.why);
-    }
-    Ok(())
 }
 
 /// The phase, each node, what is waited for, and what to type. Where the API does not answer, as it may while the servers go,
@@ -356,8 +346,9 @@ fn show(shell: &Shell, site: Option<&SiteRecord>, ended: bool, view: &TurnView) 
         let none = "no whole-site operation is in progress";
         return shell.voice.rows(none, None, &[], &SiteStatus::default());
     };
-    let rows = rows(site, ended, view, shell.clock.wall());
-    shell.voice.rows(&headline(site, ended), Some("36"), &rows, &form(site, ended, view))
+    let form = form(site, ended, view);
+    let rows = rows(site, &form, view, shell.clock.wall());
+    shell.voice.rows(&headline(site, ended), Some("36"), &rows, &form)
 }
 
 /// What this node has on its disk.
@@ -435,80 +426,58 @@ fn headline(site: &SiteRecord, ended: bool) -> String {
     format!("{what}: {}", site.phase.text())
 }
 
-/// How a node looks from here: its own word, or what the cluster says of it.
-fn step<'a>(site: &'a SiteRecord, member: &SiteMember) -> &'a str {
-    let Some(step) = site.step(&member.node) else { return "no answer yet" };
-    if site.kind == SiteKind::Restart { word(step) } else { step.text() }
-}
-
-/// A step of a node, for a person.
-fn word(step: &NodeStep) -> &str {
+/// A step of a node in a restart, for a person.
+fn word(step: &str) -> &str {
     match step {
-        NodeStep::Seen => "waiting",
-        NodeStep::Going => "rebooting",
-        NodeStep::Booted => "checks after boot",
-        NodeStep::Open => "back",
-        other @ (NodeStep::Cordoned
-        | NodeStep::Ready
-        | NodeStep::Draining
-        | NodeStep::Verifying
-        | NodeStep::Done
-        | NodeStep::Skipped
-        | NodeStep::Failed
-        | NodeStep::Stranger(_)) => other.text(),
+        "seen" => "waiting",
+        "going" => "rebooting",
+        "booted" => "checks after boot",
+        "open" => "back",
+        other => other,
     }
 }
 
 /// How long each step of a node took, and how it was verified; empty of another operation.
-fn course(ack: &Ack) -> String {
-    let ends = ack.past.iter().skip(1).map(|(_, since)| since).chain([&ack.since]);
-    let went = ack.past.iter().zip(ends).filter(|((step, _), _)| *step != NodeStep::Seen);
-    let took = went.map(|((step, from), until)| {
+fn course(node: &SiteNode) -> String {
+    let ends = node.past.iter().skip(1).map(|it| &it.since).chain([&node.since]);
+    let went = node.past.iter().zip(ends).filter(|(it, _)| it.step != NodeStep::Seen.text());
+    let took = went.map(|(it, until)| {
         let time = |text: &String| text.parse::<GoTime>().ok().map(unix_secs);
-        let took = time(until).zip(time(from)).and_then(|(until, from)| u64::try_from(until - from).ok());
+        let took =
+            time(until).zip(time(&it.since)).and_then(|(until, from)| u64::try_from(until - from).ok());
         // Two clocks that differ.
-        format!("{} {}", word(step), took.map_or_else(|| "?".to_owned(), span))
+        format!("{} {}", word(&it.step), took.map_or_else(|| "?".to_owned(), span))
     });
     let took: Vec<String> = took.collect();
     let took = if took.is_empty() { String::new() } else { format!("; took: {}", took.join(", ")) };
     let verified =
-        if ack.verified.is_empty() { String::new() } else { format!("; verified: {}", ack.verified) };
+        if node.verified.is_empty() { String::new() } else { format!("; verified: {}", node.verified) };
     took + &verified
 }
 
-fn state(member: &SiteMember, view: &TurnView) -> &'static str {
-    match view.nodes.iter().find(|it| it.name == member.node && it.uid == member.uid) {
-        None => "gone",
-        Some(it) if !it.ready => "not Ready",
-        Some(it) if it.unschedulable => "Ready, cordoned",
-        Some(_) => "Ready",
-    }
-}
-
-fn rows(site: &SiteRecord, ended: bool, view: &TurnView, now: GoTime) -> Vec<Labelled> {
+/// The same as `form` says, and what only a person reads.
+fn rows(site: &SiteRecord, form: &SiteStatus, view: &TurnView, now: GoTime) -> Vec<Labelled> {
     let said = |it: &OperatorStatement| format!("{}, {}: {}", it.who, when(&it.when, now), it.why);
+    let (restart, ended) = (site.kind == SiteKind::Restart, form.phase == ENDED);
     let mut rows = vec![("by", said(&site.by))];
     let mut add = |label, text: String| rows.push((label, text));
     if !site.since.is_empty() {
         add("since", when(&site.since, now));
     }
-    for member in in_order(site) {
-        let name = &member.node;
-        let class = if *name == site.leader { "leader" } else { member.class.text() };
-        let (mut since, mut more) = (String::new(), String::new());
-        if let Some(ack) = site.ack(name) {
-            if !ack.since.is_empty() {
-                since = format!(", since {}", when(&ack.since, now));
-            }
-            if !ack.waits.is_empty() {
-                more = format!("; waits for {}", ack.waits);
-            }
-            more += &course(ack);
-        }
-        let (step, state) = (step(site, member), state(member, view));
-        add("node", format!("{name} ({class}): {step}{since}; {state}{more}"));
+    for it in &form.nodes {
+        let class = if it.node == site.leader { "leader" } else { &it.class };
+        let step = match it.step.as_str() {
+            "" => "no answer yet",
+            step if restart => word(step),
+            step => step,
+        };
+        let since =
+            if it.since.is_empty() { String::new() } else { format!(", since {}", when(&it.since, now)) };
+        let waits =
+            if it.waits_for.is_empty() { String::new() } else { format!("; waits for {}", it.waits_for) };
+        add("node", format!("{} ({class}): {step}{since}; {}{waits}{}", it.node, it.state, course(it)));
     }
-    if site.kind == SiteKind::Restart && !ended {
+    if restart && !ended {
         let joined = view.nodes.iter().filter(|it| site.member(&it.name, &it.uid).is_none());
         for it in joined {
             add("node", format!("{}: joined since the restart has begun; it is not restarted", it.name));
@@ -517,7 +486,7 @@ fn rows(site: &SiteRecord, ended: bool, view: &TurnView, now: GoTime) -> Vec<Lab
     for it in &site.findings {
         add("finding", format!("[{}] {}; passed", it.code, it.text));
     }
-    for it in &site.machines {
+    for it in &form.machines {
         add("machine", format!("{}/{}: stopped, was {}", it.namespace, it.name, it.was));
     }
     if !site.order.is_empty() {
@@ -547,34 +516,26 @@ fn rows(site: &SiteRecord, ended: bool, view: &TurnView, now: GoTime) -> Vec<Lab
     rows
 }
 
-/// The nodes as they are listed: of a restart in the order in which they go.
-fn in_order(site: &SiteRecord) -> Vec<&SiteMember> {
-    let mut nodes: Vec<&SiteMember> = site.nodes.iter().collect();
-    if site.kind == SiteKind::Restart {
-        nodes.order_by_key(|it| site.order.iter().position(|name| *name == it.node));
-    }
-    nodes
-}
-
 fn form(site: &SiteRecord, ended: bool, view: &TurnView) -> SiteStatus {
     let node = |it: &SiteMember| {
-        let shown = SiteNode {
-            node: it.node.clone(),
-            class: it.class.text().to_owned(),
-            state: state(it, view).to_owned(),
-            ..SiteNode::default()
+        let seen = view.nodes.iter().find(|of| of.name == it.node && of.uid == it.uid);
+        let state = match seen {
+            None => "gone",
+            Some(it) if !it.ready => "not Ready",
+            Some(it) if it.unschedulable => "Ready, cordoned",
+            Some(_) => "Ready",
         };
-        let Some(Ack { step, since, past, verified, waits, .. }) = site.ack(&it.node).cloned() else {
-            return shown;
-        };
+        let Ack { step, since, past, verified, waits, .. } = site.ack(&it.node).cloned().unwrap_or_default();
         let entry = |(step, since): (NodeStep, String)| SiteStep { step: step.into(), since };
         SiteNode {
+            node: it.node.clone(),
+            class: it.class.text().to_owned(),
             step: step.into(),
             since,
             past: past.into_iter().map(entry).collect(),
             verified,
             waits_for: waits,
-            ..shown
+            state: state.to_owned(),
         }
     };
     let machine = |it: &VmRecord| SiteMachine {
@@ -583,10 +544,14 @@ fn form(site: &SiteRecord, ended: bool, view: &TurnView) -> SiteStatus {
         name: it.name.clone(),
         was: it.was.to_string(),
     };
+    let mut nodes: Vec<SiteNode> = site.nodes.iter().map(node).collect();
+    if site.kind == SiteKind::Restart {
+        nodes.order_by_key(|it| site.order.iter().position(|name| *name == it.node));
+    }
     SiteStatus {
         id: site.id.clone(),
         kind: site.kind.text().to_owned(),
-        phase: if ended { "ended" } else { site.phase.text() }.to_owned(),
+        phase: if ended { ENDED } else { site.phase.text() }.to_owned(),
         since: site.since.clone(),
         who: site.by.who.clone(),
         why: site.by.why.clone(),
@@ -599,7 +564,7 @@ fn form(site: &SiteRecord, ended: bool, view: &TurnView) -> SiteStatus {
         machines: site.machines.iter().map(machine).collect(),
         waits_for: site.waits.clone(),
         next_step: site.next.clone(),
-        nodes: in_order(site).into_iter().map(node).collect(),
+        nodes,
     }
 }
 
