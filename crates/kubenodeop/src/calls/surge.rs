@@ -125,8 +125,6 @@ struct DeploymentFacts {
     record: Option<SurgeRecord>,
     /// A rollout is under way by what its controller says.
     rolling: bool,
-    /// Its newest template is rolled out, as `kubectl rollout status` counts it.
-    complete: bool,
 }
 
 impl DeploymentFacts {
@@ -134,8 +132,7 @@ impl DeploymentFacts {
     fn of(object: &Value) -> Self {
         let (meta, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
         let number = |it: &Value| it.as_u64().unwrap_or(0);
-        let [all, new, available] =
-            ["replicas", "updatedReplicas", "availableReplicas"].map(|it| number(&status[it]));
+        let [all, new] = ["replicas", "updatedReplicas"].map(|it| number(&status[it]));
         let (named, replicas) = (objects::named(object), spec["replicas"].as_u64().unwrap_or(1));
         // Its controller has seen what is wanted.
         let is_seen = number(&status["observedGeneration"]) >= number(&meta["generation"]);
@@ -150,7 +147,6 @@ impl DeploymentFacts {
             from: spec["template"]["metadata"]["annotations"][FROM_ANNOTATION].as_str().map(str::to_owned),
             record: serde_json::from_str(&text(&meta["annotations"][RECORD_ANNOTATION])).ok(),
             rolling: !is_seen || all > new,
-            complete: is_seen && new >= replicas && all <= new && available >= new,
             named,
         }
     }
@@ -381,7 +377,7 @@ async fn settle_one(
     record: &SurgeRecord,
     undo: bool,
 ) -> Result<bool, Error> {
-    let mut is_over = of.from.as_ref() != Some(&record.from()) || of.complete;
+    let mut is_over = of.from.as_ref() != Some(&record.from());
     if !is_over {
         let pods: Vec<PodFacts> = pods_of(cluster, of).await?.into_iter().map(|it| it.1).collect();
         let is_old = |it: &&PodFacts| deployment_of(it).is_some_and(|it| it.0 == record.replica_set);
@@ -524,24 +520,21 @@ mod tests {
     }
 
     #[test]
-    fn d20_a_rollout_is_complete_only_once_its_controller_has_seen_it() {
-        let read = |generation: i64, seen: i64, [all, new, available]: [u64; 3]| {
+    fn d20_a_rollout_is_under_way_until_its_controller_has_seen_it_and_no_old_pod_is_left() {
+        let read = |generation: i64, seen: i64, [all, new]: [u64; 2]| {
             DeploymentFacts::of(&json!({
                 "metadata": { "name": "web", "namespace": "shop", "generation": generation },
                 "spec": { "replicas": 1 },
-                "status": {
-                    "observedGeneration": seen, "replicas": all, "updatedReplicas": new, "availableReplicas": available,
-                },
+                "status": { "observedGeneration": seen, "replicas": all, "updatedReplicas": new },
             }))
         };
-        for (read, complete, rolling) in [
-            (read(2, 2, [1, 1, 1]), true, false),
-            (read(2, 1, [1, 1, 1]), false, true),
-            (read(2, 2, [2, 1, 2]), false, true),
-            (read(2, 2, [1, 1, 0]), false, false),
-            (read(2, 2, [1, 0, 1]), false, true),
+        for (read, rolling) in [
+            (read(2, 2, [1, 1]), false),
+            (read(2, 1, [1, 1]), true),
+            (read(2, 2, [2, 1]), true),
+            (read(2, 2, [1, 0]), true),
         ] {
-            assert_eq!((read.complete, read.rolling), (complete, rolling), "{read:?}");
+            assert_eq!(read.rolling, rolling, "{read:?}");
         }
     }
 }
