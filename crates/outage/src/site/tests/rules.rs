@@ -250,3 +250,23 @@ fn a_node_that_is_back_says_so_only_behind_its_clock_and_its_etcd() {
     let other = OwnIdentity { uid: "other".to_owned(), ..own };
     assert_eq!(member::next(&other, None, &word, &SiteFacts::default()), Next::default());
 }
+
+#[test]
+fn a_worker_that_lost_its_power_before_its_order_goes_no_more_and_whoever_is_up_again_is_released() {
+    let told = |phase, step: &NodeStep| LeaseReading::Site(Box::new(site(phase, step)));
+    let cordoned = SiteFacts { cordoned: true, ..SiteFacts::default() };
+    let worker = SiteOperation { server: false, ..went(&NodeStep::Cordoned) };
+    let going = told(SitePhase::ServersGoing, &NodeStep::Cordoned);
+    for (boot, goes, says) in [("b1", true, NodeStep::Going), ("b2", false, NodeStep::Booted)] {
+        let next = member::next(&own("w", boot), Some(&worker), &going, &cordoned);
+        assert_eq!((next.disk.unwrap().go, next.say.unwrap().step), (goes, says), "{boot}");
+    }
+    let back = told(SitePhase::Uncordoning, &NodeStep::Booted);
+    for (facts, says) in
+        [(cordoned, None), (SiteFacts { open: true, ..SiteFacts::default() }, Some(NodeStep::Open))]
+    {
+        let next = member::next(&own("a", "b2"), Some(&went(&NodeStep::Booted)), &back, &facts);
+        let disk = next.disk.unwrap();
+        assert_eq!((disk.released, disk.go, next.say.map(|it| it.step)), (true, false, says));
+    }
+}
