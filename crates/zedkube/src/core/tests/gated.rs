@@ -16,13 +16,14 @@ use topics::{
 };
 
 use super::bench::{Bench, T0, at_once, gate, request};
+use super::stories::{TAINT, go, tell};
 use super::world::ALL;
-use super::{Effect, Event, Membership, NodeLook, RunId, UndoScope};
+use super::{Effect, Event, Membership, NodeLook};
 
 /// Of a repair that has to be made again and again.
 const AGAIN: &str = "had to be removed 3 times or more";
 
-fn report(bench: &Bench, layer: Option<Layer>, taints: &[&str], repairs: &[&str]) -> Event {
+pub(super) fn report(bench: &Bench, layer: Option<Layer>, taints: &[&str], repairs: &[&str]) -> Event {
     Event::Gate(Box::new(reported(bench, layer, taints, repairs)))
 }
 
@@ -36,12 +37,12 @@ fn reported(bench: &Bench, layer: Option<Layer>, taints: &[&str], repairs: &[&st
 }
 
 /// In a new boot, a member; the journal is of the earlier one.
-fn booted() -> Bench {
+pub(super) fn booted() -> Bench {
     booted_after(Vec::new())
 }
 
 /// Its node is schedulable.
-fn open() -> Bench {
+pub(super) fn open() -> Bench {
     let mut bench = booted();
     bench.look(NodeLook::Open);
     bench
@@ -102,72 +103,39 @@ fn r4_a_cordon_of_an_earlier_boot_waits_for_the_gate_and_then_goes_at_once() {
 
 #[test]
 fn r4_a_gate_that_shuts_again_before_the_cordon_is_gone_keeps_it() {
-    let mut bench = booted();
-    bench.look(NodeLook::NotReady);
-    bench.hear(report(&bench, None, &[], &[]));
-    assert_eq!(may_open(&bench), Some(true));
-    bench.look(NodeLook::NotReady);
-    bench.hear(report(&bench, Some(Layer::Node), &[], &[]));
     // It keeps looking, and removes nothing.
-    for _ in 0..10 {
-        assert_eq!(bench.wait(), Duration::from_secs(15));
-        assert_eq!(may_open(&bench), Some(false));
-        bench.look(NodeLook::NotReady);
-    }
+    let looks = ", wait 15, does uncordon-shut, look NotReady".repeat(10);
+    tell(&format!("booted, look NotReady, gate open, does uncordon-open, look NotReady, gate Node {looks}"));
 }
 
 #[test]
 fn r5_stale_taints_keep_the_watch_on_until_they_are_gone_and_each_removal_is_counted() {
-    let taint = "node.kubernetes.io/unreachable:NoExecute";
-    let mut bench = open();
-    bench.hear(report(&bench, None, &[taint], &[]));
-    assert_eq!(bench.core.progress().gate.stale_taints, [taint]);
-    assert!(!bench.last.contains(&Effect::Gate(false)));
-    bench.hear(report(&bench, None, &[], &[taint]));
-    assert!(bench.last.contains(&Effect::Gate(false)));
-    let progress = bench.core.progress();
-    assert_eq!((progress.repairs.get(taint), progress.gate.stale_taints.len()), (Some(&1), 0));
     // What comes late changes nothing.
-    bench.hear(report(&bench, Some(Layer::Node), &[], &[]));
-    assert_eq!(bench.last, []);
+    tell(
+        "open, gate open taint, stale 1, not leave-gate, gate open fixed, does leave-gate, repaired 1, stale 0
+        gate Node, does nothing",
+    );
 }
 
 #[test]
 fn r4_a_cordon_that_is_kept_is_told_of_also_before_the_cluster_is_known() {
-    let mut bench = Bench::with(None);
-    bench.hear(Event::NodeKnown { name: "n1".into() });
-    bench.read_requests();
-    bench.look(NodeLook::NotReady);
-    bench.hear(report(&bench, Some(Layer::Storage), &[], &[]));
-    let progress = bench.core.progress();
-    assert_eq!((progress.phase, progress.next_step.as_str()), (DrainPhase::AfterBoot, "fix it"));
-    assert!(progress.reason.contains("Storage") && progress.reason.contains("was seen"), "{progress:?}");
+    tell(
+        "new, named, requests read, look NotReady, gate Storage, phase AfterBoot, next is fix it, reason has Storage
+        reason has was seen",
+    );
 }
 
 #[test]
 fn r5_what_was_mended_is_counted_on_over_a_second_watch() {
-    let taint = "node.kubernetes.io/not-ready:NoExecute";
-    let mut bench = open();
-    bench.hear(report(&bench, None, &[], &[taint]));
-    assert!(bench.last.contains(&Effect::Gate(false)));
-    bench.ask(&request(Requester::DeviceOp, 1));
-    bench.hear(Event::Request(Requester::DeviceOp, None));
-    bench.look(NodeLook::NotReady);
-    assert!(bench.last.contains(&Effect::Gate(true)));
-    assert_eq!(bench.core.progress().repairs, [(taint.to_owned(), 1)].into());
-    bench.hear(report(&bench, None, &[], &[taint]));
-    assert_eq!(bench.core.progress().repairs, [(taint.to_owned(), 2)].into());
+    tell(
+        "open, gate open fixed, does leave-gate, ask DeviceOp, withdraw DeviceOp, look NotReady, does watch-gate
+        repaired 1, gate open fixed, repaired 2",
+    );
 }
 
 #[test]
 fn the_log_tells_of_a_gate_once() {
-    let mut bench = booted();
-    let shown = |bench: &Bench| bench.said("the gate after the boot");
-    let event = report(&bench, Some(Layer::Lease), &[], &[]);
-    bench.hear(event.clone());
-    assert_eq!(shown(&bench), 1);
-    bench.hear(event);
-    assert_eq!(shown(&bench), 0);
+    tell("booted, gate Lease, says 1 the gate after the boot, gate Lease, says 0 the gate after the boot");
 }
 
 #[test]
@@ -186,71 +154,41 @@ fn r4_an_api_that_is_away_after_the_boot_is_shown_with_the_other_servers_that_we
 
 #[test]
 fn a_cordon_that_somebody_else_took_away_is_no_repair_of_ours() {
-    let mut bench = booted();
-    bench.look(NodeLook::NotReady);
-    bench.hear(report(&bench, Some(Layer::Node), &[], &[]));
-    bench.wait();
-    bench.look(NodeLook::Open);
-    assert!(bench.core.progress().repairs.is_empty());
+    tell("booted, look NotReady, gate Node, wait, look Open, repaired nothing");
 }
 
 #[test]
 fn in_no_cluster_the_gate_is_watched_only_for_a_cordon_of_ours() {
-    let mut bench = Bench::with(None);
-    bench.hear(Event::Member(Membership::Outside));
-    bench.hear(Event::NodeKnown { name: "n1".into() });
-    for who in ALL {
-        bench.hear(Event::RequestsRead(who));
-        assert!(!bench.last.contains(&Effect::Gate(true)));
-    }
-    bench.look(NodeLook::NotReady);
-    assert!(bench.last.contains(&Effect::Gate(true)));
-    bench.wait();
-    bench.look(NodeLook::Open);
-    assert!(bench.last.contains(&Effect::Gate(false)));
+    let all = ALL.map(|who| format!("read {who:?}, not watch-gate")).join(", ");
+    tell(&format!(
+        "new, member Outside, named, {all}, look NotReady, does watch-gate, wait, look Open, does leave-gate"
+    ));
 }
 
 #[test]
 fn r7_a_drain_in_this_boot_is_not_disturbed_by_the_gate() {
-    let mut bench = booted();
-    bench.look(NodeLook::NotReady);
-    bench.ask(&request(Requester::DeviceOp, 1));
-    let run = bench.until_draining();
-    bench.hear(report(&bench, None, &[], &[]));
-    assert_eq!(may_open(&bench), None);
-    bench.done(run);
-    assert_eq!(bench.status(), (9, 2));
-    bench.look(NodeLook::Ours);
-    assert!(!bench.gives_back());
+    tell(
+        "booted, look NotReady, ask DeviceOp, drains, gate open, not uncordon, done, status 9 2, look Ours
+        not uncordon",
+    );
 }
 
 #[test]
 fn r5_v2_taints_that_come_back_are_watched_for_removed_and_counted_and_repeats_are_warned_of() {
-    let taint = "node.kubernetes.io/unreachable:NoExecute";
-    let mut bench = booted();
-    assert!(!bench.last.contains(&Effect::Taints(true)), "the gate sees them itself");
-    bench.look(NodeLook::Open);
-    bench.hear(report(&bench, None, &[], &[]));
-    assert!(bench.last.contains(&Effect::Gate(false)) && bench.last.contains(&Effect::Taints(true)));
+    // The gate sees them itself, before.
+    let mut bench = tell("booted, not watch-taints, look Open, gate open, does leave-gate watch-taints");
     for times in 1..=3_u32 {
-        bench.now = bench.now + Duration::from_hours(1);
-        bench.hear(Event::Tainted(vec![taint.to_owned()]));
-        assert!(bench.last.contains(&Effect::Gate(true)), "{:?}", bench.last);
-        assert_eq!(bench.said(&format!("renewed its lease for 60 s: {taint}")), 1);
-        // Not looked at yet is no word on taints.
-        bench.hear(report(&bench, Some(Layer::Service), &[], &[]));
-        assert!(!bench.last.contains(&Effect::Gate(false)));
-        bench.hear(report(&bench, Some(Layer::Lease), &[taint], &[]));
-        assert!(!bench.last.contains(&Effect::Gate(false)));
-        bench.hear(report(&bench, Some(Layer::Lease), &[], &[taint]));
-        assert!(bench.last.contains(&Effect::Gate(false)) && bench.last.contains(&Effect::Taints(true)));
-        // What the watch was at when it ended is no word on the node any more.
-        let shown = bench.core.progress().gate;
-        assert!(shown.open && shown.layer.is_empty(), "{shown:?}");
-        assert_eq!(bench.core.progress().repairs, [(taint.to_owned(), times)].into());
-        assert_eq!(bench.said(AGAIN), usize::from(times == 3), "{times}");
-        let warnings = bench.core.progress().gate.warnings;
-        assert_eq!(warnings.len(), usize::from(times == 3), "{warnings:?}");
+        let more = u32::from(times == 3);
+        // Not looked at yet is no word on taints. What the watch was at when it ended is no word on the node any more.
+        go(
+            &mut bench,
+            &format!(
+                "pass 3600, tainted, does watch-gate, says 1 renewed its lease for 60 s: {TAINT}
+                gate Service, not leave-gate, gate Lease taint, not leave-gate
+                gate Lease fixed, does leave-gate watch-taints, layer none, repaired {times}, says {more} {AGAIN}
+                warnings {more}"
+            ),
+        );
     }
 }
 
@@ -320,7 +258,7 @@ fn o7_a_third_repair_of_one_kind_within_a_day_is_warned_of_once_until_they_are_a
     assert!(bench.core.progress().gate.warnings.is_empty());
 }
 
-fn warned(bench: &Bench, failed: bool) -> Event {
+pub(super) fn warned(bench: &Bench, failed: bool) -> Event {
     let mut report = gate(None, bench.now);
     if let Some(verdict) = &mut report.verdict {
         let (words, next_step) = ("pods are not Ready: kube-system/dns".to_owned(), "describe it".to_owned());
@@ -361,16 +299,10 @@ fn seed_1_10_what_is_warned_of_is_shown_logged_once_and_watched_until_it_is_heal
 
 #[test]
 fn seed_1_10_a_warning_stops_no_drain_and_voids_no_complete() {
-    let mut bench = open();
-    bench.hear(warned(&bench, true));
-    bench.ask(&request(Requester::DeviceOp, 1));
-    let run = bench.until_draining();
-    bench.hear(warned(&bench, true));
-    bench.done(run);
-    bench.look(NodeLook::Ours);
-    bench.hear(warned(&bench, true));
-    assert_eq!(bench.status(), (9, 2));
-    assert!(!bench.gives_back());
+    tell(
+        "open, gate warned, ask DeviceOp, drains, gate warned, done, look Ours, gate warned, status 9 2
+        not uncordon",
+    );
 }
 
 #[test]
@@ -410,56 +342,31 @@ fn r8_a_gate_that_ends_beside_a_silent_kubelet_is_not_watched_again_for_pods_tha
 
 #[test]
 fn v2_while_a_drain_is_under_way_or_complete_nobody_watches_for_taints() {
-    let mut bench = open();
-    bench.hear(report(&bench, None, &[], &[]));
-    bench.ask(&request(Requester::DeviceOp, 1));
-    assert!(bench.last.contains(&Effect::Taints(false)), "{:?}", bench.last);
-    let run = bench.until_draining();
-    bench.hear(Event::Tainted(vec!["late".to_owned()]));
-    assert!(!bench.last.contains(&Effect::Gate(true)));
-    bench.done(run);
-    assert!(!bench.last.contains(&Effect::Taints(true)));
-    bench.look(NodeLook::Ours);
-    bench.hear(Event::Request(Requester::DeviceOp, None));
-    assert!(bench.last.contains(&Effect::Taints(true)), "{:?}", bench.last);
+    tell(
+        "open, gate open, ask DeviceOp, does leave-taints, drains, tainted, not watch-gate, done, not watch-taints
+        look Ours, withdraw DeviceOp, does watch-taints",
+    );
 }
 
 #[test]
 fn d12_machines_are_given_back_once_the_gate_is_open_also_beside_a_cordon_of_somebody_else_and_hold_nothing_up()
  {
-    for seen in [NodeLook::Open, NodeLook::Foreign] {
-        let mut bench = booted();
-        bench.look(seen);
-        assert!(!bench.last.contains(&Effect::Leftovers(UndoScope::All)), "the gate is shut");
-        bench.hear(report(&bench, None, &[], &[]));
-        assert!(bench.last.contains(&Effect::Leftovers(UndoScope::All)));
-        let said = ("403".to_owned(), "give the role".to_owned());
-        bench.hear(Event::Leftovers(said.0, said.1));
-        let progress = bench.core.progress();
-        assert!(progress.reason.contains("403"), "{}", progress.reason);
-        assert_eq!((progress.phase, progress.next_step.as_str()), (DrainPhase::Idle, "give the role"));
-        assert!(bench.core.cleanup.is_healthy());
-        bench.hear(Event::Leftovers(String::new(), String::new()));
-        assert!(!bench.core.progress().reason.contains("machines"));
+    for seen in ["Open", "Foreign"] {
+        tell(&format!(
+            "booted, look {seen}, not undo-All, gate open, does undo-All, left 403, reason has 403, phase Idle
+            next is give the role, well, left, reason lacks machines"
+        ));
     }
 }
 
 #[test]
 fn d19_migrations_are_taken_back_beside_the_look_that_removes_our_cordon_and_neither_waits_for_the_other() {
-    let ends: [fn(&mut Bench, RunId); 2] =
-        [|bench, _| bench.hear(Event::Request(Requester::DeviceOp, None)), |bench, run| bench.fail_all(run)];
-    for end in ends {
-        let (mut bench, run) = Bench::draining(Requester::DeviceOp);
-        end(&mut bench, run);
+    for end in ["withdraw DeviceOp", "fails all"] {
         // The gate after the boot is still shut here.
-        assert!(bench.last.contains(&Effect::Leftovers(UndoScope::Migrations)), "{:?}", bench.last);
-        assert!(may_open(&bench).is_some(), "{:?}", bench.last);
-        bench.look(NodeLook::Open);
-        assert!(bench.said("removed our own cordon") == 1, "{:?}", bench.last);
-        assert!(!bench.has(|it| matches!(it, Effect::Leftovers(_))), "it goes on");
-        bench.hear(Event::Leftovers("cancel the evacuation: 503".to_owned(), "look at virt-api".to_owned()));
-        let progress = bench.core.progress();
-        assert!(!progress.reason.contains("cannot be read"), "{}", progress.reason);
+        tell(&format!(
+            "draining DeviceOp, {end}, does undo-Migrations uncordon, look Open, says 1 removed our own cordon
+            not undo-Nothing undo-Migrations undo-All, left cancel the evacuation: 503, reason lacks cannot be read"
+        ));
     }
 }
 

@@ -12,6 +12,7 @@ mod restarted;
 mod rules;
 mod site;
 mod sizes;
+mod stories;
 mod turns;
 mod voided;
 mod world;

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use step::Core as _;
 use topics::{DrainStatus, Requester, SkipKind};
 
-use super::bench::{Bench, T0, at_once, request};
-use super::{Effect, Event, Membership, NodeLook};
+use super::Effect;
+use super::bench::{Bench, request};
+use super::stories::{go, tell};
 
 const ALL: [Requester; 3] = [Requester::DeviceOp, Requester::Update, Requester::Operator];
 
@@ -18,18 +18,10 @@ fn answers(bench: &Bench) -> Vec<(Requester, DrainStatus)> {
 
 #[test]
 fn a_person_asks_and_the_node_stays_drained_until_the_request_is_taken_back() {
-    let (mut bench, run) = Bench::draining(Requester::Operator);
-    bench.done(run);
+    let mut bench = tell("draining Operator, done");
     assert_eq!(bench.statuses, [(1, 1), (2, 1), (3, 4), (4, 4), (5, 4), (9, 4)]);
-    for _ in 0..100 {
-        bench.look(NodeLook::Ours);
-        assert_eq!(bench.wait(), Duration::from_secs(30));
-        assert!(!bench.gives_back());
-    }
-    assert_eq!(bench.status(), (9, 4));
-    bench.hear(Event::Request(Requester::Operator, None));
-    assert!(bench.gives_back());
-    assert_eq!(bench.status(), (2, 1));
+    go(&mut bench, &"look Ours, wait 30, not uncordon, ".repeat(100));
+    go(&mut bench, "status 9 4, withdraw Operator, does uncordon, status 2 1");
 }
 
 #[test]
@@ -62,59 +54,32 @@ fn p5_any_mix_of_requesters_is_one_drain_named_in_order_with_an_answer_for_each(
 
 #[test]
 fn a_reboot_after_a_persons_drain_is_drained_for_itself_and_the_person_keeps_the_node() {
-    let (mut bench, run) = Bench::draining(Requester::Operator);
-    bench.done(run);
-    bench.ask(&request(Requester::DeviceOp, 2));
     // COMPLETE was the person's: the reboot has to wait for its own.
-    assert_eq!(bench.status(), (4, 2));
-    let run = bench.until_draining();
-    bench.done(run);
-    assert_eq!(bench.status(), (9, 2));
-    bench.hear(Event::Request(Requester::DeviceOp, None));
-    assert_eq!(bench.status(), (9, 4));
-    assert!(!bench.gives_back());
+    tell(
+        "draining Operator, done, ask DeviceOp 2, status 4 2, drains, done, status 9 2, withdraw DeviceOp, status 9 4
+        not uncordon",
+    );
 }
 
 #[test]
 fn a_reboot_whose_drain_fails_does_not_take_a_persons_drained_node_away() {
-    let (mut bench, run) = Bench::draining(Requester::Operator);
-    bench.done(run);
-    bench.ask(&request(Requester::DeviceOp, 2));
-    let run = bench.until_draining();
-    bench.fail_all(run);
-    let shown =
-        [(Requester::DeviceOp, DrainStatus::FailedDrain), (Requester::Operator, DrainStatus::Complete)];
     // An agent of the reference reads nothing but the status: it must see its failure.
-    assert_eq!((bench.status(), answers(&bench)), ((8, 2), shown.to_vec()));
-    assert!(!bench.gives_back());
-    bench.look(NodeLook::Ours);
-    // Nor does a restart give the person's node back, or hide the failure.
-    let asked = [request(Requester::Operator, 1), request(Requester::DeviceOp, 2)];
-    let mut again = Bench::again(T0, at_once(), bench.core.journal(), &asked);
-    assert_eq!((again.status(), answers(&again)), ((8, 2), shown.to_vec()));
-    assert!(!again.gives_back());
-    // The operation that withdraws leaves the person's answer to be read.
-    again.hear(Event::Request(Requester::DeviceOp, None));
-    assert_eq!(again.status(), (9, 4));
+    let shown = "status 8 2, answers DeviceOp FailedDrain; Operator Complete, not uncordon";
+    let failed = format!("draining Operator, done, ask DeviceOp 2, drains, fails all, {shown}, look Ours");
+    // Nor does a restart give the person's node back, or hide the failure. The operation that withdraws leaves the
+    // person's answer to be read.
+    tell(&format!("{failed}, restart Operator 1 DeviceOp 2, {shown}, withdraw DeviceOp, status 9 4"));
     // With the person's request the last reason for the cordon goes.
-    bench.hear(Event::Request(Requester::Operator, None));
-    assert!(bench.gives_back());
-    assert_eq!(bench.status(), (8, 2));
+    tell(&format!("{failed}, withdraw Operator, does uncordon, status 8 2"));
 }
 
 #[test]
 fn until_the_persons_request_is_read_nothing_begins() {
-    let mut bench = Bench::with(None);
-    bench.hear(Event::NodeKnown { name: "n1".into() });
-    bench.hear(Event::Member(Membership::Member));
-    for other in super::world::ALL.into_iter().filter(|it| *it != Requester::Operator) {
-        bench.hear(Event::RequestsRead(other));
-    }
-    bench.ask(&request(Requester::DeviceOp, 1));
-    assert_eq!(bench.status(), (2, 1));
-    bench.hear(Event::RequestsRead(Requester::Operator));
-    assert_eq!(bench.status(), (4, 2));
-    assert_eq!(bench.core.next_wake().map(|at| at.since(bench.now)), None::<Duration>);
+    let others = super::world::ALL.into_iter().filter(|it| *it != Requester::Operator);
+    let read = others.map(|it| format!("read {it:?}")).collect::<Vec<_>>().join(", ");
+    tell(&format!(
+        "new, named, member Member, {read}, ask DeviceOp, status 2 1, read Operator, status 4 2, due never"
+    ));
 }
 
 #[test]

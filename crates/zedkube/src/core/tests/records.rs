@@ -12,7 +12,8 @@ use topics::{
 };
 
 use super::bench::{Bench, T0, alone, booted_at, request, wall};
-use super::{Effect, Event, Force, Membership};
+use super::stories::tell;
+use super::{Effect, Event, Force};
 use crate::limits::Limits;
 
 const US: Requester = Requester::DeviceOp;
@@ -119,63 +120,31 @@ fn o8_a_drain_is_kept_step_by_step_with_its_times_counts_and_what_was_let_pass()
 
 #[test]
 fn each_end_of_a_drain_has_its_word_and_its_reason() {
-    let drain = |end: &dyn Fn(&mut Bench)| {
-        let mut bench = Bench::asked(US);
-        end(&mut bench);
-        let record = newest(&bench).clone();
+    let no_cordon = format!("probed, {} cordon fails", "cordon fails, wait 5, ".repeat(9));
+    let away = "the Kubernetes API was not reachable for 300 s: connection refused";
+    let rows = [
+        ("drains, withdraw DeviceOp", "withdrawn 2", "all requests were withdrawn", ""),
+        ("drains, fails all", "failed 8", "budget shop/web", ""),
+        (&no_cordon, "failed 6", "409", ""),
+        ("away 3600, now 300", "skipped 9", away, away),
+        ("drains, member Outside", "withdrawn 2", "this node takes no part in drains any more", ""),
+        ("drains, done, withdraw DeviceOp", "complete 9", "", ""),
+    ];
+    for (steps, end, why, skip) in rows {
+        let bench = tell(&format!("asked DeviceOp, {steps}"));
+        let record = newest(&bench);
         let last = record.steps.last().unwrap();
         assert!(!record.is_open(), "{record:?}");
-        (word(last), record.status.number(), last.text.clone(), record.skip)
-    };
-    let text = |text: &str| text.to_owned();
-    let withdrawn = drain(&|bench| {
-        bench.until_draining();
-        bench.hear(Event::Request(US, None));
-    });
-    assert_eq!(withdrawn, ("withdrawn", 2, text("all requests were withdrawn"), text("")));
-    let failed = drain(&|bench| {
-        let run = bench.until_draining();
-        bench.fail_all(run);
-    });
-    assert_eq!(failed, ("failed", 8, text("budget shop/web"), text("")));
-    let no_cordon = drain(&|bench| {
-        let run = bench.run();
-        bench.hear(Event::Probed(run, Ok(())));
-        for attempt in 1..=10 {
-            bench.hear(Event::Cordoned(run, Err("conflict".into())));
-            if attempt < 10 {
-                bench.wait();
-            }
-        }
-    });
-    assert_eq!(no_cordon, ("failed", 6, text("conflict"), text("")));
-    let skipped = drain(&|bench| assert_eq!(bench.away(Duration::from_hours(1)), Duration::from_secs(300)));
-    let why = "the Kubernetes API was not reachable for 300 s: connection refused";
-    assert_eq!(skipped, ("skipped", 9, text(why), text(why)));
-    let left = drain(&|bench| {
-        bench.until_draining();
-        bench.hear(Event::Member(Membership::Outside));
-    });
-    assert_eq!((left.0, left.1), ("withdrawn", 2));
-    let uncordoned = drain(&|bench| {
-        let run = bench.until_draining();
-        bench.done(run);
-        bench.hear(Event::Request(US, None));
-    });
-    assert_eq!((uncordoned.0, uncordoned.1), ("complete", 9));
+        let found = (format!("{} {}", word(last), record.status.number()), &*last.text, &*record.skip);
+        assert_eq!(found, (end.to_owned(), why, skip), "{steps}");
+    }
 }
 
 #[test]
 fn a_request_that_goes_while_the_other_ones_drain_was_done_before_is_not_kept_as_complete() {
-    let (mut bench, run) = Bench::draining(US);
-    bench.done(run);
-    bench.ask(&request(Requester::Update, 2));
-    bench.until_draining();
-    bench.hear(Event::Request(Requester::Update, None));
-    assert_eq!(
-        (newest(&bench).steps.last().unwrap().step, newest(&bench).is_open()),
-        (StepWord::Withdrawn, false)
-    );
+    let bench = tell("draining DeviceOp, done, ask Update 2, drains, withdraw Update");
+    let record = newest(&bench);
+    assert_eq!((record.steps.last().unwrap().step, record.is_open()), (StepWord::Withdrawn, false));
     assert_eq!(bench.core.history.kept.drains[1].status, DrainStatus::Complete);
 }
 

@@ -14,17 +14,18 @@ use topics::{
 };
 
 use super::bench::{Bench, T0, alone, at_once, failed, request};
+use super::stories::{go, tell};
 use super::{Effect, Event, NodeLook};
 use crate::limits::Limits;
 
 const US: Requester = Requester::DeviceOp;
 
-fn at(secs: u64) -> Mono {
+pub(super) fn at(secs: u64) -> Mono {
     T0 + Duration::from_secs(secs)
 }
 
 /// An attempt and the limit and marks with which it begins.
-fn begun(bench: &Bench) -> Option<(u32, Duration, DrainMarks)> {
+pub(super) fn begun(bench: &Bench) -> Option<(u32, Duration, DrainMarks)> {
     let attempt = (1..=5).find(|nth| *nth == bench.core.progress().attempt)?;
     bench.last.iter().find_map(|it| {
         let Effect::Drain(_, _, limit, marks) = it else { return None };
@@ -46,7 +47,7 @@ fn restarted(journal: DrainJournal, now: Mono, standing: &NodeDrainRequest) -> B
 }
 
 /// A drain whose first attempt, begun at `T0`, failed 60 s later.
-fn retrying() -> (Bench, NodeDrainRequest) {
+pub(super) fn retrying() -> (Bench, NodeDrainRequest) {
     let mut bench = Bench::idle();
     let reboot = request(US, 1);
     bench.ask(&reboot);
@@ -143,18 +144,11 @@ fn a_request_that_came_while_nobody_ran_gets_attempts_of_its_own() {
 
 #[test]
 fn an_api_that_is_away_when_zedkube_restarts_in_mid_drain_is_waited_for_and_never_skipped() {
-    let (mut bench, reboot) = retrying();
-    bench.wait();
-    let limits = Limits { progress_gap_ms: 0, marks_gap_ms: 0, ..alone() };
-    let mut bench = Bench::again(bench.now, limits, bench.core.journal(), &[reboot]);
-    let run = bench.run();
-    for _ in 0..200 {
-        bench.hear(Event::Probed(run, Err("connection refused".into())));
-        assert_eq!(bench.wait(), Duration::from_secs(5));
-    }
-    assert_eq!((bench.status(), bench.core.progress().skip.as_str()), ((5, 2), ""));
-    let next = bench.core.progress().next_step;
-    assert!(next.ends_with("the drain is not skipped and continues by itself once it answers"), "{next}");
+    tell(&format!(
+        "retrying, wait, restart DeviceOp 1, {} status 5 2, no skip
+        next ends the drain is not skipped and continues by itself once it answers",
+        "unreachable, wait 5, ".repeat(200)
+    ));
 }
 
 #[test]
@@ -259,13 +253,13 @@ fn asked_with(limits: Limits) -> Bench {
 }
 
 /// A drain whose first attempt began at `T0`.
-fn begun_with() -> Bench {
+pub(super) fn begun_with() -> Bench {
     let mut bench = asked_with(limits());
     bench.until_draining();
     bench
 }
 
-fn held(bench: &mut Bench) {
+pub(super) fn held(bench: &mut Bench) {
     let run = bench.core.drain.run_id;
     let subject = Subject::Volume { namespace: "shop".into(), claim: "data".into(), volume: "pvc-1".into() };
     let reason = "budget shop/web allows no disruption".to_owned();
@@ -276,7 +270,7 @@ fn held(bench: &mut Bench) {
     bench.hear(Event::Draining(run, Box::new(Progress { counts, blockers, marks, ..Progress::default() })));
 }
 
-fn pass_to(bench: &mut Bench, then: Mono) {
+pub(super) fn pass_to(bench: &mut Bench, then: Mono) {
     while bench.core.next_wake().is_some_and(|due| due <= then) {
         bench.wait();
     }
@@ -285,7 +279,7 @@ fn pass_to(bench: &mut Bench, then: Mono) {
 }
 
 /// The status is FAILEDDRAIN, its task has ended, and our cordon is about to be removed.
-fn has_failed(bench: &mut Bench) -> String {
+pub(super) fn has_failed(bench: &Bench) -> String {
     assert_eq!(bench.status(), (8, 2));
     assert!(!bench.core.drain.is_active());
     bench.core.progress().reason
@@ -293,20 +287,13 @@ fn has_failed(bench: &mut Bench) -> String {
 
 #[test]
 fn d15_a_drain_over_its_limit_fails_with_what_is_left_and_is_undone() {
-    let mut bench = begun_with();
-    held(&mut bench);
-    pass_to(&mut bench, at(LIMIT - 1));
-    assert_eq!(bench.status(), (5, 2), "never early");
-    bench.now = at(LIMIT);
-    bench.hear(Event::Tick);
-    assert!(bench.last.contains(&Effect::Cancel), "nothing of it is under way any more");
-    assert!(bench.gives_back(), "{:?}", bench.last);
-    let expected = "could not drain: not done within 600 s, the limit for the whole drain: budget shop/web allows no \
-                    disruption";
-    assert_eq!(has_failed(&mut bench), expected);
+    // Never early; and nothing of it is under way any more.
+    let mut bench = tell(
+        "begun, blocked, at 599, status 5 2, pass 1, tick, does cancel uncordon
+        | failed is could not drain: not done within 600 s, the limit for the whole drain: budget shop/web allows no disruption",
+    );
     // A late word of the attempt changes nothing, COMPLETE included.
-    let run = bench.core.drain.run_id - 1;
-    bench.done(run);
+    bench.done(bench.core.drain.run_id - 1);
     assert_eq!(bench.status(), (8, 2));
 }
 
@@ -320,7 +307,7 @@ fn d15_the_limit_of_a_drain_runs_on_in_its_pauses_and_over_attempts() {
     assert_eq!(bench.status(), (7, 2));
     assert_eq!(bench.wait(), Duration::from_secs(100), "the pause alone is 300 s");
     let expected = "could not drain: not done within 600 s, the limit for the whole drain: budget shop/web";
-    assert_eq!(has_failed(&mut bench), expected);
+    assert_eq!(has_failed(&bench), expected);
 
     let mut bench = begun_with();
     bench.now = at(100);
@@ -328,7 +315,7 @@ fn d15_the_limit_of_a_drain_runs_on_in_its_pauses_and_over_attempts() {
     pass_to(&mut bench, at(400));
     assert_eq!((bench.status(), bench.core.drain.run.pods().unwrap().marks.drain_ms), ((5, 2), T0.as_ms()));
     pass_to(&mut bench, at(LIMIT));
-    has_failed(&mut bench);
+    has_failed(&bench);
 }
 
 #[test]
@@ -359,24 +346,16 @@ fn d15_the_limit_of_a_drain_goes_on_after_a_restart_and_not_in_another_boot() {
 
 #[test]
 fn d15_a_drain_that_cannot_be_continued_after_a_restart_is_over_its_limit_too() {
-    let mut bench = begun_with();
-    held(&mut bench);
-    let journal = bench.core.journal();
-    let mut bench = Bench::again(at(LIMIT - 10), limits(), journal, &[request(US, 1)]);
-    let run = bench.run();
-    bench.hear(Event::Probed(run, Err("connection refused".into())));
-    pass_to(&mut bench, at(LIMIT));
-    let reason = has_failed(&mut bench);
-    assert!(reason.ends_with("it could not be continued after a restart"), "{reason}");
+    tell(
+        "begun, blocked, pass 590, restart DeviceOp 1, unreachable, at 600
+        failed ends it could not be continued after a restart",
+    );
 }
 
 #[test]
 fn d15_a_drain_that_is_proved_is_done_whatever_its_limit() {
-    let mut bench = begun_with();
-    bench.hear(Event::Hold(true));
-    bench.done(bench.core.drain.run_id);
-    pass_to(&mut bench, at(10 * LIMIT));
-    assert_eq!(bench.status().0, 9, "the fault-injection file held what was proved");
+    // The fault-injection file held what was proved.
+    tell("begun, hold, done, at 6000, status 9");
 }
 
 #[test]
@@ -441,13 +420,8 @@ fn k12_limits_of_volumes_and_last_copies_are_shown_while_they_run_and_are_the_de
 
 #[test]
 fn d15_a_drain_that_was_proved_and_held_does_not_fail_on_its_limit_after_a_restart() {
-    let mut bench = begun_with();
-    held(&mut bench);
-    bench.hear(Event::Hold(true));
-    bench.done(bench.core.drain.run_id);
+    let mut bench = tell("begun, blocked, hold, done");
     let journal = bench.core.journal();
     assert_eq!((journal.status.is_under_way(), journal.marks.drain_ms), (true, 0));
-    let mut bench = Bench::again(at(LIMIT + 50), limits(), journal, &[request(US, 1)]);
-    pass_to(&mut bench, at(LIMIT + 51));
-    assert_ne!(bench.status().0, 8);
+    go(&mut bench, "pass 650, restart DeviceOp 1, at 651, status not 8");
 }

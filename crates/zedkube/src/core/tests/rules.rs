@@ -5,10 +5,11 @@
 use std::time::Duration;
 
 use kubenodeop::Progress;
-use topics::{DrainPhase, DrainStatus, Requester};
+use topics::{DrainStatus, Requester};
 
 use super::bench::{Bench, request};
-use super::{Effect, Event, Force, Membership, NodeLook};
+use super::stories::tell;
+use super::{Effect, Event, Force, NodeLook};
 
 #[test]
 fn d_k3_a_second_requester_joins_the_one_drain_and_each_gets_its_answer() {
@@ -35,91 +36,49 @@ fn d_k3_a_second_requester_joins_the_one_drain_and_each_gets_its_answer() {
 
 #[test]
 fn d_k5_a_config_change_that_keeps_membership_leaves_the_drain_alone() {
-    let mut bench = Bench::asked(Requester::DeviceOp);
-    bench.until_draining();
-    bench.hear(Event::Member(Membership::Member));
-    assert_eq!(bench.last, []);
-    assert_eq!(bench.status(), (5, 2));
+    tell("asked DeviceOp, drains, member Member, does nothing, status 5 2");
 }
 
 #[test]
 fn d_k29_a_node_that_cannot_be_looked_at_is_looked_at_again() {
-    let mut bench = Bench::with(None);
-    bench.join();
-    for _ in 0..3 {
-        bench.hear(Event::Looked(bench.nth(), Err("500".into())));
-        bench.wait();
-    }
-    assert!(bench.gives_back());
+    tell("new, join, look fails, wait, look fails, wait, look fails, wait, does uncordon");
 }
 
 #[test]
 fn d_k9_a_drain_that_starts_ends_the_look_that_would_give_its_cordon_back() {
-    let mut bench = Bench::with(None);
-    bench.join();
-    assert!(bench.gives_back());
-    bench.ask(&request(Requester::DeviceOp, 1));
-    assert!(bench.last.contains(&Effect::Cancel));
-    bench.until_draining();
-    assert!(!bench.gives_back());
+    tell("new, join, does uncordon, ask DeviceOp, does cancel, drains, not uncordon");
 }
 
 #[test]
 fn j6_the_drain_of_a_node_maintenance_alone_is_never_skipped_and_a_reboot_beside_it_is() {
-    let mut bench = Bench::asked(Requester::NodeMaintenance);
-    bench.away(Duration::from_hours(1));
-    assert_eq!(bench.status().0, 4);
-    bench.ask(&request(Requester::DeviceOp, 2));
-    bench.away(Duration::from_mins(10));
-    assert_eq!(bench.status().0, 9);
+    tell("asked NodeMaintenance, away 3600, status 4, ask DeviceOp 2, away 600, status 9");
 }
 
 #[test]
 fn a_request_before_the_cluster_config_waits_for_it() {
-    let mut bench = Bench::with(None);
-    bench.ask(&request(Requester::DeviceOp, 1));
-    assert_eq!(bench.status(), (1, 1));
-    bench.join();
-    assert!(bench.statuses.contains(&(3, 2)));
+    tell("new, ask DeviceOp, status 1 1, join, showed 3 2");
 }
 
 #[test]
 fn leaving_the_cluster_ends_a_drain() {
-    let mut bench = Bench::asked(Requester::DeviceOp);
-    bench.until_draining();
-    bench.hear(Event::Member(Membership::Outside));
-    assert!(bench.last.contains(&Effect::Cancel));
-    assert_eq!(bench.status(), (1, 1));
+    tell("asked DeviceOp, drains, member Outside, does cancel, status 1 1");
 }
 
 #[test]
 fn any_other_forced_status_is_shown_while_the_file_stays() {
     for number in 2..=8 {
-        let mut bench = Bench::idle();
-        bench.force(number.into(), Requester::DeviceOp);
-        assert_eq!(bench.status(), (number, 2));
-        bench.hear(Event::Force(Force::Absent));
-        assert_eq!(bench.status(), (2, 1));
+        let status = DrainStatus::from(number);
+        tell(&format!("idle, force {status:?} DeviceOp, status {number} 2, force gone, status 2 1"));
     }
 }
 
 #[test]
 fn k6_the_fault_injection_file_holds_for_an_hour_at_most() {
-    let mut bench = Bench::idle();
-    bench.hear(Event::Hold(true));
-    bench.ask(&request(Requester::DeviceOp, 1));
-    let run = bench.until_draining();
-    bench.done(run);
-    let progress = bench.core.progress();
-    assert!(
-        progress.reason.contains("delays COMPLETE until Deadline at most; `rm` it to continue"),
-        "{}",
-        progress.reason
+    tell(
+        "idle, hold, ask DeviceOp, drains, done
+        reason has delays COMPLETE until Deadline at most; `rm` it to continue, deadline some
+        next is `rm /tmp/DrainStatus_FaultInjection_Wait`, wait 3600, status 9 2",
     );
-    assert!(!progress.deadline.is_zero());
-    assert_eq!(progress.next_step, "`rm /tmp/DrainStatus_FaultInjection_Wait`");
-    assert_eq!(bench.wait(), Duration::from_hours(1));
-    assert_eq!(bench.status(), (9, 2));
 }
 
 #[test]
@@ -149,43 +108,18 @@ fn our_own_uncordon_after_a_failure_does_not_take_a_forced_complete_back() {
 
 #[test]
 fn between_two_tries_of_an_operation_a_reader_learns_that_the_last_drain_failed() {
-    let mut bench = Bench::idle();
-    let reboot = request(Requester::DeviceOp, 1);
-    bench.ask(&reboot);
-    let run = bench.until_draining();
-    bench.fail_all(run);
-    bench.hear(Event::Request(Requester::DeviceOp, None));
-    bench.look(NodeLook::Open);
-    let progress = bench.core.progress();
-    assert_eq!((progress.phase, progress.requested_at.is_zero()), (DrainPhase::Idle, true));
-    assert!(
-        progress
-            .reason
-            .starts_with("no drain requested now; the last drain (for reboot, requested 2026-03-14")
-            && progress.reason.ends_with("failed: budget shop/web"),
-        "{}",
-        progress.reason
-    );
-    assert!(progress.next_step.contains("requests it again by itself"), "{}", progress.next_step);
     // The next request ends that.
-    bench.ask(&request(Requester::DeviceOp, 2));
-    bench.until_draining();
-    bench.hear(Event::Request(Requester::DeviceOp, None));
-    bench.look(NodeLook::Open);
-    assert_eq!(bench.core.progress().reason, "no drain requested");
+    tell(
+        "idle, ask DeviceOp, drains, fails all, withdraw DeviceOp, look Open, phase Idle, for nobody
+        | reason starts no drain requested now; the last drain (for reboot, requested 2026-03-14
+        reason ends failed: budget shop/web, next has requests it again by itself
+        ask DeviceOp 2, drains, withdraw DeviceOp, look Open, reason is no drain requested",
+    );
 }
 
 #[test]
 fn the_progress_names_a_request_that_exists() {
-    let mut bench = Bench::asked(Requester::DeviceOp);
-    bench.until_draining();
-    bench.ask(&request(Requester::Update, 7));
-    bench.hear(Event::Request(Requester::DeviceOp, None));
-    let progress = bench.core.progress();
-    assert_eq!(
-        (progress.requested_by, progress.requested_at),
-        (Requester::Update, request(Requester::Update, 7).requested_at)
-    );
+    tell("asked DeviceOp, drains, ask Update 7, withdraw DeviceOp, for Update 7");
 }
 
 #[test]

@@ -5,49 +5,46 @@
 
 use std::time::Duration;
 
-use kubenodeop::node::CordonSeen;
-use kubenodeop::node::boot::NodeAtRest;
-use kubenodeop::node::gate::Layer;
 use outage::keeper::{Ask, TurnRequest};
 use outage::turn::event::{TurnState, TurnWait, Unconfirmed};
 use outage::turn::record::{Op, Phase};
 use outage::turn::rule::TurnRule;
-use step::Core as _;
 use topics::{
-    CordonOwner, DrainJournal, DrainPhase, DrainStatus, K3S_RESTART, NodeDrainRequest, OutageAnswer,
-    OutageKind, OutageQuestion, OutageRole, OutageVerdict, Requester, SkipKind,
+    CordonOwner, DrainJournal, K3S_RESTART, NodeDrainRequest, OutageAnswer, OutageKind, OutageQuestion,
+    OutageVerdict, Requester,
 };
 
-use super::bench::{Bench, T0, gate, request};
-use super::{CordonTurn, Effect, Event, NodeLook};
+use super::bench::{Bench, T0, request};
+use super::stories::{go, tell};
+use super::{Effect, Event, NodeLook};
 use crate::limits::Limits;
 
 mod away;
-mod hooks;
-mod pause;
-mod preflight;
-mod window;
+pub(super) mod hooks;
+pub(super) mod pause;
+pub(super) mod preflight;
+pub(super) mod window;
 
-fn limits() -> Limits {
+pub(super) fn limits() -> Limits {
     Limits { progress_gap_ms: 0, marks_gap_ms: 0, drain_gap_ms: 0, ..Limits::default() }
 }
 
-fn idle() -> Bench {
+pub(super) fn idle() -> Bench {
     Bench::idle_with(limits())
 }
 
 /// The same, and a reboot asks for its drain.
-fn requested() -> Bench {
+pub(super) fn requested() -> Bench {
     let mut bench = idle();
     bench.ask(&request(Requester::DeviceOp, 1));
     bench
 }
 
-fn held(fence: u32) -> Event {
+pub(super) fn held(fence: u32) -> Event {
     Event::Turn(Box::new(TurnState::Held { fence, lease_uid: "lease".into(), phase: Phase::Granted }))
 }
 
-fn waits(rule: TurnRule) -> Event {
+pub(super) fn waits(rule: TurnRule) -> Event {
     Event::Turn(Box::new(TurnState::Waiting(Box::new(TurnWait {
         nodes: vec!["n2".into()],
         rule,
@@ -58,11 +55,11 @@ fn waits(rule: TurnRule) -> Event {
     }))))
 }
 
-fn lost() -> Event {
+pub(super) fn lost() -> Event {
     Event::Turn(Box::new(TurnState::Lost { why: "an operator released it".into() }))
 }
 
-fn asked(bench: &Bench, ask: &Ask) -> bool {
+pub(super) fn asked(bench: &Bench, ask: &Ask) -> bool {
     bench.has(|it| matches!(it, Effect::Turn(asked) if asked == ask))
 }
 
@@ -72,7 +69,7 @@ fn clean(bench: &mut Bench) {
 }
 
 /// In its turn, and cordoning.
-fn cordoning() -> (Bench, super::RunId) {
+pub(super) fn cordoning() -> (Bench, super::RunId) {
     let mut bench = requested();
     bench.hear(held(7));
     let run = bench.run();
@@ -80,7 +77,7 @@ fn cordoning() -> (Bench, super::RunId) {
 }
 
 /// Cordoned in the turn with this fence, and draining.
-fn draining() -> (Bench, super::RunId) {
+pub(super) fn draining() -> (Bench, super::RunId) {
     let (mut bench, run) = cordoning();
     bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
     bench.hear(Event::TurnConfirmed(Ok(())));
@@ -88,7 +85,7 @@ fn draining() -> (Bench, super::RunId) {
     (bench, run)
 }
 
-fn complete() -> Bench {
+pub(super) fn complete() -> Bench {
     let (mut bench, run) = draining();
     bench.done(run);
     assert_eq!(bench.status(), (9, 2));
@@ -100,135 +97,83 @@ fn u12_a_node_that_waits_is_not_cordoned_and_says_for_whom_since_when_and_what_t
     let mut bench = requested();
     let reboot = TurnRequest { op: Op::Reboot, counter: 1_773_480_414_000, emergency: false, fit: false };
     assert!(asked(&bench, &Ask::Want(Some(reboot))));
-    clean(&mut bench);
-    bench.hear(waits(TurnRule::Holder));
-    assert!(!bench.has(|it| matches!(it, Effect::Cordon(..) | Effect::Probe(_))));
-    let progress = bench.core.progress();
-    assert_eq!((progress.phase, progress.status), (DrainPhase::WaitingForTurn, DrainStatus::Requested));
-    assert!(progress.reason.contains("node n2 holds a turn"), "{}", progress.reason);
-    assert_eq!(progress.next_step, "wait; `zedbox lock status` shows who is before it");
-    assert_eq!((progress.turn.rule.as_str(), progress.turn.place), ("holder", 2));
-    assert_eq!((progress.turn.nodes.as_slice(), progress.turn.fence), (&["n2".to_owned()][..], 0));
-    assert_eq!(bench.core.next_wake(), None, "nothing is asked while nothing changes");
-
-    bench.hear(held(7));
-    let grant = CordonTurn { fence: 7, lease_uid: "lease".into() };
-    assert!(bench.has(|it| matches!(it, Effect::Cordon(_, _, held) if *held == grant)));
+    go(
+        &mut bench,
+        "preflight clean, waits Holder, not cordon probe, phase WaitingForTurn, shown Requested
+        reason has node n2 holds a turn, next is wait; `zedbox lock status` shows who is before it, due never",
+    );
+    let shown = bench.core.progress().turn;
+    assert_eq!((shown.rule.as_str(), shown.place, shown.fence), ("holder", 2, 0));
+    assert_eq!(shown.nodes, ["n2"]);
+    go(&mut bench, "held 7, cordons in 7");
     assert_eq!(bench.core.progress().turn.fence, 7);
 }
 
 #[test]
 fn u1_after_the_cordon_and_before_the_first_eviction_the_turn_is_looked_at_once_more() {
-    let (mut bench, run) = cordoning();
-    bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
-    assert!(asked(&bench, &Ask::Confirm));
-    assert!(!bench.has(|it| matches!(it, Effect::Drain(..))));
-    // Not known is not enough, and is asked again.
-    bench.hear(Event::TurnConfirmed(Err(Unconfirmed::Unknown("no answer".into()))));
-    assert!(!bench.has(|it| matches!(it, Effect::Drain(..))));
-    bench.wait();
-    assert!(asked(&bench, &Ask::Confirm));
-    // An answer that never comes is asked for again, too.
-    bench.wait();
-    assert!(asked(&bench, &Ask::Confirm));
-    bench.hear(Event::TurnConfirmed(Ok(())));
-    assert!(bench.has(|it| matches!(it, Effect::Drain(..))));
+    tell(
+        "cordoning in turns, cordoned, does confirm, not drain, unconfirmed, not drain, wait, does confirm, wait
+        does confirm, confirmed, does drain",
+    );
 }
 
 #[test]
 fn u1_a_turn_that_is_lost_in_the_middle_ends_the_drain_and_the_cordon_and_starts_over() {
-    let (mut bench, _) = draining();
-    bench.hear(lost());
-    assert!(bench.has(|it| matches!(it, Effect::Cancel)) && bench.gives_back());
-    assert!(!bench.has(|it| matches!(it, Effect::Cordon(..))));
-    assert!(!asked(&bench, &Ask::Retry("an operator released it".into())), "the cordon is still there");
-    bench.look(NodeLook::Open);
-    assert!(asked(&bench, &Ask::Retry("an operator released it".into())));
-    clean(&mut bench);
-    bench.hear(waits(TurnRule::Retry));
-    assert_eq!(bench.core.progress().phase, DrainPhase::WaitingForTurn);
-    bench.hear(held(9));
-    assert!(bench.has(|it| matches!(it, Effect::Cordon(_, _, grant) if grant.fence == 9)));
+    tell(
+        "draining in turns, lost, does cancel uncordon, not cordon retry, look Open, retries an operator released it
+        preflight clean, waits Retry, phase WaitingForTurn, held 9, cordons in 9",
+    );
 }
 
 #[test]
 fn u1_a_turn_that_is_lost_takes_complete_with_it() {
-    let mut bench = complete();
-    bench.hear(lost());
-    assert!(bench.core.journal().answers.iter().all(|it| it.status != DrainStatus::Complete));
-    assert_ne!(bench.status().0, 9);
-    assert!(bench.gives_back());
+    tell("complete in turns, lost, none complete, status not 9, does uncordon");
 }
 
 #[test]
 fn u10_the_turn_is_kept_with_complete_and_given_back_once_the_cordon_is_gone() {
-    let mut bench = complete();
-    assert!(asked(&bench, &Ask::Phase(Phase::Drained)));
-    assert!(!asked(&bench, &Ask::Want(None)));
-    bench.hear(Event::Request(Requester::DeviceOp, None));
-    assert!(bench.gives_back() && !asked(&bench, &Ask::Want(None)));
-    bench.look(NodeLook::Open);
-    assert!(asked(&bench, &Ask::Want(None)));
+    tell(
+        "complete in turns, does phase-Drained, not want-none, withdraw DeviceOp, does uncordon, not want-none
+        look Open, does want-none",
+    );
 }
 
 #[test]
 fn u10_after_the_boot_the_gate_counts_as_open_only_without_our_cordon() {
-    let mut bench = Bench::at(T0, limits(), None);
-    bench.join();
-    bench.look(NodeLook::NotReady);
-    assert!(asked(&bench, &Ask::Gate(false)) && asked(&bench, &Ask::Want(None)));
-    bench.hear(Event::Gate(Box::new(gate(Some(Layer::Steady), T0))));
-    bench.hear(Event::Gate(Box::new(gate(None, T0))));
-    assert!(bench.gives_back() && !asked(&bench, &Ask::Gate(true)));
-    bench.look(NodeLook::Open);
-    assert!(asked(&bench, &Ask::Gate(true)));
+    tell(
+        "new in turns, join, look NotReady, does turn-shut want-none, gate Steady, gate open, does uncordon
+        not turn-open, look Open, does turn-open",
+    );
 }
 
 #[test]
 fn r7_a_restart_keeps_the_cordon_until_the_turn_is_known_to_be_somebody_elses() {
-    for refused in [false, true] {
-        let (bench, _) = draining();
-        let asked = [request(Requester::DeviceOp, 1)];
-        let mut bench = Bench::again(bench.now, limits(), bench.core.journal(), &asked);
-        assert!(!bench.gives_back(), "{:?}", bench.last);
-        bench.hear(waits(TurnRule::Reading));
-        assert!(!bench.gives_back());
-        if refused {
-            bench.hear(waits(TurnRule::Holder));
-            assert!(bench.gives_back());
-        } else {
-            bench.hear(held(7));
-            assert!(bench.has(|it| matches!(it, Effect::Cordon(_, _, grant) if grant.fence == 7)));
-            assert!(!bench.gives_back());
-        }
+    for end in ["waits Holder, does uncordon", "held 7, cordons in 7, not uncordon"] {
+        tell(&format!(
+            "draining in turns, restart DeviceOp 1, not uncordon, waits Reading, not uncordon, {end}"
+        ));
     }
 }
 
 #[test]
 fn u1_a_drain_does_not_continue_while_the_turn_is_waited_for_however_it_was_lost() {
     // The object of our node is another one: its keeper begins again.
-    let (mut bench, _) = draining();
-    bench.hear(waits(TurnRule::Reading));
-    assert!(!bench.has(|it| matches!(it, Effect::Cancel)), "nothing is known yet");
-    bench.hear(waits(TurnRule::Holder));
-    assert!(bench.has(|it| matches!(it, Effect::Cancel)) && bench.gives_back());
-    let mut bench = complete();
-    bench.hear(waits(TurnRule::Holder));
-    assert_ne!(bench.status().0, 9);
+    tell("draining in turns, waits Reading, not cancel, waits Holder, does cancel uncordon");
+    tell("complete in turns, waits Holder, status not 9");
 }
 
 /// The answer as it was published last, if it was in the last step.
-fn answer(bench: &Bench) -> Option<OutageAnswer> {
+pub(super) fn answer(bench: &Bench) -> Option<OutageAnswer> {
     let of =
         |it: &Effect| if let Effect::OutageAnswer(answer) = it { Some((**answer).clone()) } else { None };
     bench.last.iter().filter_map(of).next_back()
 }
 
-fn verdict(bench: &Bench) -> OutageVerdict {
+pub(super) fn verdict(bench: &Bench) -> OutageVerdict {
     answer(bench).map_or(OutageVerdict::Unknown, |it| it.verdict)
 }
 
-fn ask(bench: &mut Bench, number: u64, kind: OutageKind) {
+pub(super) fn ask(bench: &mut Bench, number: u64, kind: OutageKind) {
     let requested_by = if kind == OutageKind::LastLook { Requester::DeviceOp } else { Requester::Unset };
     let question =
         OutageQuestion { number, kind, op: "reboot".into(), requested_by, ..OutageQuestion::default() };
@@ -241,55 +186,30 @@ fn unreachable(margin: Result<(), String>) -> Result<(), Unconfirmed> {
 
 #[test]
 fn u1_only_a_look_after_the_question_says_go_and_only_while_the_drain_is_complete() {
-    let mut bench = complete();
-    bench.look(NodeLook::Ours);
-    ask(&mut bench, 5, OutageKind::LastLook);
-    assert!(asked(&bench, &Ask::LastLook(5)));
-    assert_eq!(verdict(&bench), OutageVerdict::Unknown);
-    // The answer to another question, then to this one.
-    bench.hear(Event::LookedLast(4, Ok(())));
-    assert_eq!(answer(&bench), None);
-    bench.hear(Event::LookedLast(5, Ok(())));
-    let said = answer(&bench).unwrap();
-    assert_eq!((said.number, said.verdict, said.unread), (5, OutageVerdict::Go, false));
-    // A pod comes before nodeagent has read it.
-    bench.hear(Event::NodeActivity("a pod".into()));
-    bench.look(NodeLook::HasPods(CordonOwner::Ours, vec![super::voided::pod("late-0")]));
-    let said = answer(&bench).unwrap();
-    assert_eq!((said.number, said.verdict), (5, OutageVerdict::Hold), "{}", said.why);
+    // A pod comes before nodeagent has read the answer.
+    tell(
+        "complete in turns, look Ours, question 5 LastLook, does last-look-5, verdict Unknown, looked 4 well
+        answer none, looked 5 well, answer 5 Go, activity, look pods Ours late-0, answer 5 Hold",
+    );
 }
 
 #[test]
 fn u1_what_was_answered_once_is_no_answer_to_the_next_question_and_a_lost_turn_says_hold() {
-    let mut bench = complete();
-    ask(&mut bench, 5, OutageKind::LastLook);
-    bench.hear(Event::LookedLast(5, Ok(())));
-    assert_eq!(verdict(&bench), OutageVerdict::Go);
-    ask(&mut bench, 6, OutageKind::LastLook);
-    assert!(asked(&bench, &Ask::LastLook(6)) && answer(&bench).is_none());
     // A look that ends after the turn was lost says nothing any more.
-    bench.hear(lost());
-    assert_eq!(verdict(&bench), OutageVerdict::Hold);
-    bench.hear(Event::LookedLast(6, Ok(())));
-    assert_ne!(verdict(&bench), OutageVerdict::Go);
+    tell(
+        "complete in turns, question 5 LastLook, looked 5 well, verdict Go, question 6 LastLook, does last-look-6
+        answer none, lost, verdict Hold, looked 6 well, verdict not Go",
+    );
 }
 
 #[test]
 fn u3_a_server_without_margin_is_held_with_the_reason_and_the_command_and_asked_again_it_is_looked_at_again()
 {
-    let mut bench = complete();
-    bench.hear(Event::Server(true));
-    assert_eq!(answer(&bench).unwrap().role, OutageRole::Server);
-    ask(&mut bench, 5, OutageKind::LastLook);
-    bench.hear(Event::LookedLast(5, Err(Unconfirmed::NoMargin("2 of 3 etcd voters are healthy".into()))));
-    let held = answer(&bench).unwrap();
-    assert_eq!((held.number, held.verdict), (5, OutageVerdict::Hold));
-    assert!(held.why.contains("2 of 3 etcd voters are healthy"), "{}", held.why);
-    assert!(held.next_step.contains("zedbox go --past drain"), "{}", held.next_step);
-    ask(&mut bench, 6, OutageKind::LastLook);
-    assert!(asked(&bench, &Ask::LastLook(6)));
-    bench.hear(Event::LookedLast(6, Ok(())));
-    assert_eq!(verdict(&bench), OutageVerdict::Go);
+    tell(
+        "complete in turns, server, role Server, question 5 LastLook, looked 5 2 of 3 etcd voters are healthy
+        answer 5 Hold, why has 2 of 3 etcd voters are healthy, then has zedbox go --past drain
+        question 6 LastLook, does last-look-6, looked 6 well, verdict Go",
+    );
 }
 
 #[test]
@@ -335,116 +255,47 @@ fn u8_without_the_api_a_worker_goes_after_the_documented_time_and_a_server_only_
 
 #[test]
 fn what_needs_no_turn_is_answered_at_once() {
-    // A person's order after the drain, too: whoever is held is let go by it.
-    let mut forced = complete();
-    ask(&mut forced, 5, OutageKind::LastLook);
-    forced.hear(Event::LookedLast(5, Err(Unconfirmed::NoMargin("two voters".into()))));
-    forced.force(DrainStatus::Complete, Requester::DeviceOp);
-    assert_eq!(verdict(&forced), OutageVerdict::Go);
-    assert_eq!(
-        forced.core.progress().answers[0].skip_kind,
-        SkipKind::Forced,
-        "nodeagent and zedagent go by it"
+    // A person's order after the drain, too: whoever is held is let go by it. nodeagent and zedagent go by its kind.
+    tell(
+        "complete in turns, question 5 LastLook, looked 5 two voters, force Complete DeviceOp, verdict Go
+        skipped Forced",
     );
-
-    let mut skipped = idle();
-    skipped.ask(&request(Requester::DeviceOp, 1));
-    skipped.hear(waits(TurnRule::Api));
-    while skipped.status().0 != 9 {
-        if skipped.has(|it| matches!(it, Effect::Probe(_))) {
-            let run = skipped.run();
-            skipped.hear(Event::Probed(run, Err("no route to host".into())));
-        } else if skipped.has(|it| matches!(it, Effect::Margin { .. })) {
-            let run = skipped.run();
-            skipped.hear(Event::Spared(run, Ok("no etcd here".into())));
-        } else {
-            skipped.wait();
-        }
-    }
-    ask(&mut skipped, 5, OutageKind::LastLook);
-    assert_eq!(verdict(&skipped), OutageVerdict::Go);
-
-    let mut without = Bench::idle_with(super::bench::alone());
-    ask(&mut without, 5, OutageKind::Turn);
-    let said = answer(&without).unwrap();
-    assert_eq!((said.verdict, said.role), (OutageVerdict::Go, OutageRole::None));
+    let mut skipped = tell("idle in turns, ask DeviceOp, waits Api");
+    assert!(away::away(&mut skipped, Duration::from_hours(3), Ok("no etcd here")).0);
+    go(&mut skipped, "question 5 LastLook, verdict Go");
+    tell("idle, question 5 Turn, answer 5 Go, role None");
 }
 
 #[test]
 fn what_is_not_complete_is_held_and_what_is_not_known_yet_waits() {
-    let (mut bench, run) = draining();
-    ask(&mut bench, 5, OutageKind::LastLook);
-    assert_eq!(verdict(&bench), OutageVerdict::Hold);
-    bench.done(run);
-    assert!(asked(&bench, &Ask::LastLook(5)), "the question stays until it is answered");
-    // After a restart nothing is said before the turn is known again.
-    let journal = bench.core.journal();
-    let mut again = Bench::at(bench.now, limits(), Some(journal));
-    ask(&mut again, 5, OutageKind::LastLook);
-    again.ask(&request(Requester::DeviceOp, 1));
-    again.join();
-    again.look(NodeLook::Ours);
-    again.hear(waits(TurnRule::Reading));
-    assert!(answer(&again).is_none_or(|it| it.verdict == OutageVerdict::Unknown));
-    again.hear(held(7));
-    assert!(asked(&again, &Ask::LastLook(5)));
-}
-
-fn restart(number: u64, emergency: bool) -> Ask {
-    Ask::Want(Some(TurnRequest { op: Op::Restart, counter: number, emergency, fit: true }))
+    // The question stays until it is answered; after a restart nothing is said before the turn is known again.
+    tell(
+        "draining in turns, question 5 LastLook, verdict Hold, done, does last-look-5, crash, question 5 LastLook
+        ask DeviceOp, join, look Ours, waits Reading, verdict Unknown, held 7, does last-look-5",
+    );
 }
 
 #[test]
 fn u11_a_restart_of_nodeagents_own_waits_for_its_turn_and_says_for_whom_and_at_which_place() {
-    let mut bench = idle();
-    ask(&mut bench, 5, OutageKind::Turn);
-    assert!(asked(&bench, &restart(5, false)));
-    bench.hear(waits(TurnRule::Holder));
-    let held_back = answer(&bench).unwrap();
-    assert_eq!((held_back.verdict, held_back.place), (OutageVerdict::Hold, 2));
-    assert!(held_back.why.contains("node n2 holds a turn"), "{}", held_back.why);
-    assert_eq!(held_back.next_step, "wait; `zedbox lock status` shows who is before it");
-    bench.hear(held(8));
-    assert!(asked(&bench, &Ask::LastLook(5)) && verdict(&bench) != OutageVerdict::Go);
-    bench.hear(Event::LookedLast(5, Err(Unconfirmed::NoMargin("one is sick".into()))));
-    assert_eq!(verdict(&bench), OutageVerdict::Hold);
-    // The question stays, so it is looked at again by itself.
-    bench.wait();
-    assert!(asked(&bench, &Ask::LastLook(5)));
-    bench.hear(Event::LookedLast(5, Ok(())));
-    assert_eq!(verdict(&bench), OutageVerdict::Go);
-    // Not called for any more: the turn is released.
-    ask(&mut bench, 5, OutageKind::None);
-    assert!(asked(&bench, &Ask::Want(None)));
+    tell(
+        "idle in turns, question 5 Turn, does want-restart-5, waits Holder, answer 5 Hold, place 2
+        why has node n2 holds a turn, then is wait; `zedbox lock status` shows who is before it
+        held 8, does last-look-5, verdict not Go, looked 5 one is sick, verdict Hold, wait, does last-look-5
+        looked 5 well, verdict Go, question 5 None, does want-none",
+    );
 }
 
 #[test]
 fn u11_an_emergency_is_written_and_answered_within_two_seconds_whatever_becomes_of_the_write() {
-    for written in [true, false] {
-        let mut bench = idle();
-        ask(&mut bench, 5, OutageKind::Turn);
-        bench.hear(waits(TurnRule::Holder));
-        ask(&mut bench, 6, OutageKind::Emergency);
-        assert!(asked(&bench, &restart(6, true)));
-        if written {
-            bench.hear(held(9));
-        } else {
-            assert_eq!(bench.wait(), Duration::from_secs(2));
-        }
-        let said = answer(&bench).unwrap();
-        assert_eq!((said.number, said.verdict, said.unread), (6, OutageVerdict::Go, !written));
+    for end in ["held 9, answer 6 Go", "wait 2, answer 6 Go unread"] {
+        let asked = "question 5 Turn, waits Holder, question 6 Emergency, does want-emergency-6";
+        tell(&format!("idle in turns, {asked}, {end}"));
     }
 }
 
 #[test]
 fn u11_a_restart_that_cannot_read_the_lease_goes_after_the_documented_time() {
-    let mut bench = idle();
-    ask(&mut bench, 5, OutageKind::Turn);
-    bench.hear(waits(TurnRule::Api));
-    assert_eq!(verdict(&bench), OutageVerdict::Hold);
-    assert_eq!(bench.wait(), Duration::from_secs(300));
-    let said = answer(&bench).unwrap();
-    assert_eq!((said.verdict, said.unread), (OutageVerdict::Go, true));
+    tell("idle in turns, question 5 Turn, waits Api, verdict Hold, wait 300, answer 5 Go unread");
 }
 
 /// What was asked of the keeper last, if that was asked now.
@@ -488,32 +339,17 @@ fn wanted_after_restart(bench: &Bench, requests: &[&NodeDrainRequest]) -> Vec<Op
 
 #[test]
 fn u1_before_a_cordon_is_tried_again_the_turn_is_looked_at_once_more() {
-    let (mut bench, run) = cordoning();
-    bench.hear(Event::Cordoned(run, Err("no answer".into())));
-    for _ in 0..2 {
-        bench.wait();
-        assert!(asked(&bench, &Ask::Confirm));
-        assert!(!bench.has(|it| matches!(it, Effect::Cordon(..))));
-        bench.hear(Event::TurnConfirmed(Err(Unconfirmed::Unknown("no answer".into()))));
-        assert!(!bench.has(|it| matches!(it, Effect::Cordon(..))));
-    }
-    bench.hear(Event::TurnConfirmed(Ok(())));
-    assert!(bench.has(|it| matches!(it, Effect::Cordon(..))));
-    bench.hear(Event::Cordoned(run, Err("no answer".into())));
-    bench.hear(lost());
-    assert!(bench.gives_back(), "the cordon may have come through");
-    assert!(!bench.has(|it| matches!(it, Effect::Cordon(..))));
+    let again = "wait, does confirm, not cordon, unconfirmed, not cordon";
+    // In the end the cordon may have come through.
+    tell(&format!(
+        "cordoning in turns, cordon fails, {again}, {again}, confirmed, does cordon
+        cordon fails, lost, does uncordon, not cordon"
+    ));
 }
 
 #[test]
 fn a_cordon_that_failed_is_not_tried_again_without_the_turn_and_is_with_it() {
-    let (mut bench, run) = cordoning();
-    bench.hear(Event::Cordoned(run, Err("409".into())));
-    bench.hear(waits(TurnRule::Reading));
-    bench.wait();
-    assert!(!bench.has(|it| matches!(it, Effect::Cordon(..))));
-    bench.hear(held(8));
-    assert!(bench.has(|it| matches!(it, Effect::Cordon(_, _, grant) if grant.fence == 8)));
+    tell("cordoning in turns, cordon fails, waits Reading, wait, not cordon, held 8, cordons in 8");
 }
 
 #[test]
@@ -547,62 +383,32 @@ fn an_api_that_answers_and_never_about_the_turn_is_waited_for_and_fails_nothing(
 
 #[test]
 fn t5_a_node_that_waits_for_its_turn_follows_the_cordon_and_the_taints_of_its_own_node() {
-    let mut bench = idle();
-    bench.hear(Event::Gate(Box::new(gate(None, T0))));
-    bench.ask(&request(Requester::DeviceOp, 1));
-    clean(&mut bench);
-    bench.hear(waits(TurnRule::Holder));
-    for (seen, look, shown) in [
-        (CordonSeen::Foreign, NodeLook::Foreign, CordonOwner::Foreign),
-        (CordonSeen::None, NodeLook::Open, CordonOwner::None),
-        // Etcd was restored.
-        (CordonSeen::Ours, NodeLook::Open, CordonOwner::None),
-    ] {
-        bench.hear(Event::AtRest(NodeAtRest { cordon: Some(seen), ..NodeAtRest::default() }));
-        assert!(bench.gives_back(), "{seen:?}");
-        bench.look(look);
-        let progress = bench.core.progress();
-        assert_eq!((progress.cordon, progress.phase), (shown, DrainPhase::WaitingForTurn), "{seen:?}");
-    }
-    let taints = vec!["node.kubernetes.io/unreachable:NoExecute".to_owned()];
-    bench.hear(Event::Tainted(taints));
-    assert!(bench.has(|it| *it == Effect::Gate(true)));
-    bench.hear(Event::Gate(Box::new(gate(None, T0))));
-    assert!(bench.has(|it| *it == Effect::Taints(true)));
-    // In its turn the drain looks after its node.
-    bench.hear(held(7));
-    assert!(bench.has(|it| *it == Effect::Taints(false)));
+    // Etcd was restored when ours is seen. In its turn the drain looks after its node.
+    tell(
+        "idle in turns, gate open, ask DeviceOp, preflight clean, waits Holder
+        seen Foreign, does uncordon, look Foreign, owner Foreign, phase WaitingForTurn
+        seen None, does uncordon, look Open, owner None, phase WaitingForTurn
+        seen Ours, does uncordon, look Open, owner None, phase WaitingForTurn
+        tainted, does watch-gate, gate open, does watch-taints, held 7, does leave-taints",
+    );
 }
 
 /// Its request is there before the node was looked at once, as after a power cut.
-fn back() -> Bench {
+pub(super) fn back() -> Bench {
     Bench::again(T0, limits(), DrainJournal::default(), &[request(Requester::DeviceOp, 1)])
 }
 
 #[test]
 fn u12_a_cordon_of_an_earlier_boot_is_looked_for_and_removed_before_a_turn_is_waited_for() {
-    let mut bench = back();
-    assert!(bench.gives_back() && !bench.has(|it| matches!(it, Effect::Turn(_))), "{:?}", bench.last);
-    bench.look(NodeLook::NotReady);
-    assert!(asked(&bench, &Ask::Gate(false)));
-    bench.hear(waits(TurnRule::Order));
-    bench.hear(Event::Gate(Box::new(gate(None, T0))));
-    assert!(bench.gives_back(), "others would wait for it, and it for them");
-    bench.look(NodeLook::Open);
-    assert!(asked(&bench, &Ask::Gate(true)));
-    clean(&mut bench);
-    bench.hear(Event::Turn(Box::new(TurnState::Booted { fence: 7, listed: true })));
-    let reason = bench.core.progress().reason;
-    assert!(reason.starts_with("its turn of before the boot ends once the node is well"), "{reason}");
+    // Others would wait for the cordon, and it for them.
+    tell(
+        "back in turns, does uncordon, not turn, look NotReady, does turn-shut, waits Order, gate open, does uncordon
+        look Open, does turn-open, preflight clean, turn of before
+        reason starts its turn of before the boot ends once the node is well",
+    );
 }
 
 #[test]
 fn u1_a_look_that_removes_a_cordon_is_over_before_the_next_cordon() {
-    let mut bench = back();
-    bench.look(NodeLook::NotReady);
-    bench.hear(Event::Gate(Box::new(gate(None, T0))));
-    assert!(bench.gives_back());
-    bench.hear(held(7));
-    assert!(bench.cancels_first());
-    assert!(!bench.has(|it| matches!(it, Effect::Look { .. })));
+    tell("back in turns, look NotReady, gate open, does uncordon, held 7, cancels first, not any-look");
 }

@@ -5,10 +5,10 @@
 use std::time::Duration;
 
 use kubenodeop::Progress;
-use step::Core as _;
 use topics::{CordonOwner, DrainMarks, DrainStatus, Requester};
 
-use super::bench::{Bench, T0, at_once, done_with, request};
+use super::bench::{Bench, T0, done_with};
+use super::stories::{go, tell};
 use super::{Effect, Event, NodeLook, RemainingPod};
 
 pub(super) fn pod(name: &str) -> RemainingPod {
@@ -16,11 +16,8 @@ pub(super) fn pod(name: &str) -> RemainingPod {
     RemainingPod { namespace: "shop".into(), name: name.into(), workload, unknown: false }
 }
 
-fn complete_for(by: Requester) -> Bench {
-    let (mut bench, run) = Bench::draining(by);
-    bench.done(run);
-    assert_eq!(bench.status().0, 9);
-    bench
+pub(super) fn complete_for(by: Requester) -> Bench {
+    tell(&format!("draining {by:?}, done, status 9"))
 }
 
 fn looks(bench: &Bench) -> bool {
@@ -29,30 +26,19 @@ fn looks(bench: &Bench) -> bool {
 
 #[test]
 fn p8_a_pod_that_has_come_to_the_drained_node_voids_complete_and_it_is_drained_again() {
-    for owner in [CordonOwner::Ours, CordonOwner::Foreign] {
-        let mut bench = complete_for(Requester::DeviceOp);
-        bench.look(NodeLook::HasPods(owner, vec![pod("late-0")]));
-        assert!(bench.core.journal().answers.iter().all(|it| it.status != DrainStatus::Complete));
-        let run = bench.until_draining();
-        assert_eq!(bench.status(), (5, 2));
-        bench.done(run);
-        assert_eq!(bench.status(), (9, 2));
+    for owner in ["Ours", "Foreign"] {
+        tell(&format!(
+            "complete DeviceOp, look pods {owner} late-0, none complete, drains, status 5 2, done, status 9 2"
+        ));
     }
 }
 
 #[test]
 fn whoever_has_cordoned_the_drained_node_before_is_told_how_to_end_that_by_its_name() {
-    let mut bench = Bench::asked(Requester::Operator);
-    let run = bench.run();
-    bench.hear(Event::Probed(run, Ok(())));
-    bench.hear(Event::Cordoned(run, Ok(CordonOwner::Foreign)));
-    bench.done(run);
-    let drained = bench.core.progress();
-    assert_eq!((drained.cordon, bench.status().0), (CordonOwner::Foreign, 9));
-    let node = &bench.core.node.name;
-    let theirs =
-        format!("work on the node; whoever has cordoned it ends that afterwards: `kubectl uncordon {node}`");
-    assert!(!node.is_empty() && drained.next_step == theirs, "{}", drained.next_step);
+    tell(
+        "asked Operator, probed, cordoned Foreign, done, owner Foreign, status 9
+        next is work on the node; whoever has cordoned it ends that afterwards: `kubectl uncordon n1`",
+    );
 }
 
 #[test]
@@ -94,25 +80,15 @@ fn p8_what_a_rule_lets_pass_does_not_void_complete_by_name_or_as_one_more_of_its
 
 #[test]
 fn p8_what_happens_on_the_drained_node_is_looked_at_at_once_and_not_in_a_circle() {
-    let mut bench = complete_for(Requester::Operator);
-    assert!(!bench.has(|it| *it == Effect::Guard));
-    bench.look(NodeLook::Ours);
-    assert!(bench.has(|it| *it == Effect::Guard));
-    bench.hear(Event::NodeActivity("pod shop/web-1 has come".into()));
-    assert!(looks(&bench));
-    bench.look(NodeLook::Ours);
-    assert!(!bench.has(|it| *it == Effect::Guard));
-    assert_eq!(bench.wait(), Duration::from_secs(30));
-    bench.look(NodeLook::Ours);
-    assert!(bench.has(|it| *it == Effect::Guard));
+    let mut bench = tell(
+        "complete Operator, not guard, look Ours, does guard, activity, does look, look Ours, not guard
+        wait 30, look Ours, does guard, wait",
+    );
     // A look that is under way may have read before it happened: another one follows.
-    bench.wait();
     let nth = bench.nth();
     bench.hear(Event::NodeActivity("the cordon is another one".into()));
     bench.hear(Event::Looked(nth, Ok(NodeLook::Ours)));
-    assert!(looks(&bench));
-    bench.look(NodeLook::Open);
-    assert!(bench.has(|it| *it == Effect::Cancel));
+    go(&mut bench, "does look, look Open, does cancel");
     bench.run();
 }
 
@@ -138,46 +114,24 @@ fn p8_complete_that_no_operation_acts_on_is_void_after_its_age_and_drained_again
 
 #[test]
 fn p8_a_person_keeps_the_node_when_the_answer_of_an_operation_becomes_too_old() {
-    let mut bench = complete_for(Requester::Operator);
-    bench.ask(&request(Requester::DeviceOp, 2));
-    let run = bench.until_draining();
-    bench.done(run);
-    bench.now = bench.now + Duration::from_hours(2);
-    bench.hear(Event::Tick);
-    let answer = |by| {
-        let journal = bench.core.journal();
-        journal.answers.iter().find(|it| it.requested_by == by).map(|it| it.status)
-    };
-    assert_eq!(answer(Requester::Operator), Some(DrainStatus::Complete));
-    assert_eq!(answer(Requester::DeviceOp), Some(DrainStatus::Starting));
-    assert!(!bench.gives_back());
+    tell(
+        "complete Operator, ask DeviceOp 2, drains, done, pass 7200, tick
+        answers DeviceOp Starting; Operator Complete, not uncordon",
+    );
 }
 
 #[test]
 fn p8_pods_that_stay_after_a_skip_void_nothing() {
-    let mut bench = Bench::asked(Requester::DeviceOp);
-    bench.away(Duration::from_hours(1));
-    assert_eq!(bench.status(), (9, 2));
-    assert!(!looks(&bench));
-    let asked = [request(Requester::DeviceOp, 1)];
-    let mut again = Bench::again(T0, at_once(), bench.core.journal(), &asked);
-    again.look(NodeLook::HasPods(CordonOwner::Ours, vec![pod("web-1")]));
-    assert_eq!(again.status(), (9, 2));
+    tell(
+        "asked DeviceOp, away 3600, status 9 2, not look, restart DeviceOp 1, look pods Ours web-1, status 9 2",
+    );
 }
 
 #[test]
 fn p8_a_complete_of_before_the_start_that_is_too_old_is_void_only_when_requests_are_known() {
-    let ask = request(Requester::DeviceOp, 1);
-    let journal = complete_for(Requester::DeviceOp).core.journal();
-    let mut bench = Bench::with(Some(journal));
-    assert_eq!(bench.core.next_wake(), None);
-    bench.now = bench.now + Duration::from_hours(3);
-    bench.hear(Event::Tick);
-    assert_eq!(bench.status(), (9, 2));
-    bench.ask(&ask);
-    bench.join();
-    let run = bench.until_draining();
-    bench.done(run);
-    assert_eq!(bench.status(), (9, 2));
+    let bench = tell(
+        "complete DeviceOp, crash, due never, pass 10800, tick, status 9 2, ask DeviceOp, join, drains, done
+        status 9 2",
+    );
     assert!(bench.statuses.iter().all(|it| it.0 != DrainStatus::NotRequested.number()));
 }

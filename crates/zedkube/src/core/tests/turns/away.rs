@@ -51,7 +51,7 @@ fn asked(journal: Option<DrainJournal>, known: Vec<Event>) -> Bench {
 
 /// Lets the API be away for `time` more; returns whether the drain was skipped, and how long that took. `spare` is what
 /// etcd says when it is asked.
-fn away(bench: &mut Bench, time: Duration, spare: Result<&str, &str>) -> (bool, Duration) {
+pub(super) fn away(bench: &mut Bench, time: Duration, spare: Result<&str, &str>) -> (bool, Duration) {
     let began = bench.now;
     while bench.now.since(began) < time && bench.status().0 != 9 {
         let probe = bench.last.iter().any(|it| matches!(it, Effect::Probe(_)));

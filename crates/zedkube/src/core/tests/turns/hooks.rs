@@ -2,77 +2,39 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use std::time::Duration;
+use topics::StepWord;
 
-use kubenodeop::node::gate::Layer;
-use nodestatus::Membership;
-use outage::keeper::Ask;
-use topics::{CordonOwner, DrainPhase, Requester, StepWord};
-
-use super::super::bench::gate;
-use super::super::{Effect, Event, NodeLook, RunId};
-use super::{Bench, T0, asked, clean, complete, draining, held, limits, lost, requested};
-use crate::core::tests::bench::request;
+use super::super::stories::{go, tell};
+use super::Bench;
 
 /// The cordon is asked for, and a hook is called instead.
-fn hooking() -> (Bench, RunId) {
-    let mut bench = requested();
-    clean(&mut bench);
-    bench.hear(held(7));
-    assert!(bench.has(|it| matches!(it, Effect::Cordon(..))));
-    let run = bench.core.drain.run_id;
-    bench.hear(Event::Hooking(run, "hook 10-a is running".into()));
-    (bench, run)
-}
-
-fn undoes(bench: &Bench) -> bool {
-    bench.last.contains(&Effect::UndoHooks)
+pub(in crate::core::tests) fn hooking() -> Bench {
+    tell("requested in turns, preflight clean, held 7, does cordon, hook runs")
 }
 
 #[test]
 fn u9_after_the_hooks_the_turn_is_looked_at_again_and_then_comes_the_cordon() {
-    let (mut bench, run) = hooking();
-    let shown = bench.core.progress();
-    assert_eq!((shown.phase, shown.status.number()), (DrainPhase::RunningHooks, 4));
-    assert_eq!(shown.reason, "hook 10-a is running");
-    assert_eq!(step::Core::next_wake(&bench.core), None, "it has a limit of its own");
-    bench.hear(Event::Hooked(run, Ok(())));
-    assert!(
-        asked(&bench, &Ask::Confirm) && !bench.has(|it| matches!(it, Effect::Cordon(..))),
-        "{:?}",
-        bench.last
+    // A hook has a limit of its own. At the second cordon none is left to be called.
+    tell(
+        "hooking in turns, phase RunningHooks, shown Starting, reason is hook 10-a is running, due never, hooks done
+        does confirm, not cordon, confirmed, does cordon, cordoned, confirmed, does drain, not undo-hooks",
     );
-    bench.hear(Event::TurnConfirmed(Ok(())));
-    assert!(bench.has(|it| matches!(it, Effect::Cordon(..))));
-    // None is left to be called.
-    bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
-    bench.hear(Event::TurnConfirmed(Ok(())));
-    assert!(bench.has(|it| matches!(it, Effect::Drain(..))) && !undoes(&bench));
 }
 
 #[test]
 fn u9_hooks_that_fail_are_tried_again_after_the_pause_of_a_drain_and_end_it_like_one() {
-    let (mut bench, run) = hooking();
+    let mut bench = hooking();
     for tried in 1..5 {
-        bench.hear(Event::Hooked(run, Err("hook 10-a: no backup".into())));
-        let shown = bench.core.progress();
-        assert_eq!(shown.phase, DrainPhase::RunningHooks);
-        assert!(
-            shown.reason.contains(&format!("try {tried} of 5")) && shown.reason.ends_with("no backup"),
-            "{}",
-            shown.reason
+        // Who is to cordon calls them again.
+        go(
+            &mut bench,
+            &format!(
+                "hook fails, phase RunningHooks, reason has try {tried} of 5, reason ends no backup, deadline some
+                not undo-hooks, wait 300, does confirm, confirmed, does cordon, hook runs"
+            ),
         );
-        assert!(!shown.deadline.is_zero() && !undoes(&bench));
-        assert_eq!(bench.wait(), Duration::from_secs(300));
-        assert!(asked(&bench, &Ask::Confirm));
-        bench.hear(Event::TurnConfirmed(Ok(())));
-        assert!(bench.has(|it| matches!(it, Effect::Cordon(..))), "who is to cordon calls them again");
-        bench.hear(Event::Hooking(run, "hook 10-a is running".into()));
     }
-    bench.hear(Event::Hooked(run, Err("hook 10-a: no backup".into())));
-    assert_eq!(bench.status(), (8, 2));
-    assert!(bench.core.progress().reason.contains("no backup"), "{}", bench.core.progress().reason);
-    assert!(undoes(&bench) && bench.gives_back(), "{:?}", bench.last);
+    go(&mut bench, "hook fails, status 8 2, reason has no backup, does undo-hooks uncordon");
     let steps = &bench.core.history.kept.drains[0].steps;
     // The last one is the end of the drain.
     assert_eq!(steps.iter().filter(|it| it.step == StepWord::HookFailed).count(), 4);
@@ -82,71 +44,35 @@ fn u9_hooks_that_fail_are_tried_again_after_the_pause_of_a_drain_and_end_it_like
 
 #[test]
 fn u9_hooks_are_undone_once_when_the_drain_is_withdrawn_fails_or_loses_its_turn() {
-    let withdrawn = Event::Request(Requester::DeviceOp, None);
-    for end in [withdrawn.clone(), lost()] {
-        let (mut bench, _) = hooking();
-        bench.hear(end.clone());
-        assert!(undoes(&bench), "{end:?}: {:?}", bench.last);
-        bench.hear(Event::Tick);
-        assert!(!undoes(&bench), "once");
-        bench.hear(Event::HooksUndone);
-        assert!(!undoes(&bench));
+    for end in ["withdraw DeviceOp", "lost"] {
+        let once = "does undo-hooks, tick, not undo-hooks, hooks undone, not undo-hooks";
+        tell(&format!("hooking in turns, {end}, {once}"));
     }
     // Also a drain that is under way; one that is complete keeps them until its request goes.
-    let (mut bench, run) = draining();
-    bench.hear(Event::HooksLeft { in_place: true, after_boot: false });
-    assert!(!undoes(&bench));
-    bench.done(run);
-    assert!(!undoes(&bench));
-    bench.hear(withdrawn);
-    assert!(undoes(&bench), "{:?}", bench.last);
-    assert!(!undoes(&complete()), "there was none");
+    tell(
+        "draining in turns, hooks in place, not undo-hooks, done, not undo-hooks, withdraw DeviceOp, does undo-hooks",
+    );
+    tell("complete in turns, not undo-hooks");
 }
 
 #[test]
 fn u9_hooks_are_undone_when_the_node_leaves_its_cluster_also_while_zedkube_was_down() {
-    let (mut bench, _) = hooking();
-    bench.hear(Event::Member(Membership::Leaving));
-    assert!(undoes(&bench), "{:?}", bench.last);
-    bench.hear(Event::HooksUndone);
-    bench.hear(Event::Member(Membership::Outside));
-    assert!(!undoes(&bench), "once");
-    for member in [Membership::Leaving, Membership::Outside] {
-        let mut again = Bench::at(T0, limits(), None);
-        again.hear(Event::HooksLeft { in_place: true, after_boot: false });
-        assert!(!undoes(&again), "nothing is known yet");
-        again.hear(Event::Member(member));
-        assert!(undoes(&again), "{member:?}: {:?}", again.last);
+    tell("hooking in turns, member Leaving, does undo-hooks, hooks undone, member Outside, not undo-hooks");
+    for member in ["Leaving", "Outside"] {
+        tell(&format!("new in turns, hooks in place, not undo-hooks, member {member}, does undo-hooks"));
     }
 }
 
 #[test]
 fn u9_after_a_restart_hooks_stay_with_a_drain_that_continues_and_are_undone_without_one() {
-    let (bench, _) = draining();
-    let journal = bench.core.journal();
-    for asks in [true, false] {
-        let mut again = Bench::at(T0, limits(), Some(journal.clone()));
-        again.hear(Event::HooksLeft { in_place: true, after_boot: false });
-        if asks {
-            again.ask(&request(Requester::DeviceOp, 1));
-        }
-        assert!(!undoes(&again), "nothing is known yet");
-        again.join();
-        assert_eq!(undoes(&again), !asks, "{:?}", again.last);
-    }
+    tell("draining in turns, crash, hooks in place, ask DeviceOp, not undo-hooks, join, not undo-hooks");
+    tell("draining in turns, crash, hooks in place, not undo-hooks, join, does undo-hooks");
 }
 
 #[test]
 fn u9_hooks_after_the_boot_come_once_the_gate_is_open_and_once() {
-    let mut bench = Bench::at(T0, limits(), None);
-    bench.hear(Event::HooksLeft { in_place: false, after_boot: true });
-    bench.join();
-    bench.look(NodeLook::NotReady);
-    let calls = |bench: &Bench| bench.last.contains(&Effect::HooksAfterBoot);
-    bench.hear(Event::Gate(Box::new(gate(Some(Layer::Storage), T0))));
-    assert!(!calls(&bench));
-    bench.hear(Event::Gate(Box::new(gate(None, T0))));
-    assert!(calls(&bench), "{:?}", bench.last);
-    bench.hear(Event::Gate(Box::new(gate(None, T0))));
-    assert!(!calls(&bench));
+    tell(
+        "new in turns, hooks after boot, join, look NotReady, gate Storage, not hooks-after-boot, gate open
+        does hooks-after-boot, gate open, not hooks-after-boot",
+    );
 }
