@@ -97,144 +97,66 @@ fn said(course: &[(u64, NodeDrainProgress)]) -> Vec<&'static str> {
     all.map(|it| it.kind.reason()).collect()
 }
 
-type Course = Vec<(u64, NodeDrainProgress)>;
+/// What is published in this state.
+fn state(words: &str) -> NodeDrainProgress {
+    let ours = |it| NodeDrainProgress { cordon: CordonOwner::Ours, ..it };
+    let ended = |phase, status, answers| ours(NodeDrainProgress { answers, ..progress(phase, status) });
+    let done = |phase, kind, skip| ended(phase, DrainStatus::Complete, answer(kind, skip));
+    match words.split_once(' ').unwrap_or((words, "")) {
+        ("idle", _) => idle(),
+        ("checking", _) => progress(DrainPhase::Checking, DrainStatus::Requested),
+        ("cordoning", _) => progress(DrainPhase::Cordoning, DrainStatus::Starting),
+        ("draining", _) => ours(progress(DrainPhase::Draining, DrainStatus::Cordoned)),
+        ("uncordoned", _) => progress(DrainPhase::Draining, DrainStatus::Cordoned),
+        ("blocked", pod) => blocked(pod),
+        ("unread", _) => {
+            let (requested_by, requested_at) = (Requester::None, GoTime::ZERO);
+            NodeDrainProgress { requested_by, requested_at, ..blocked("shop/a") }
+        }
+        ("waits", rule) => waiting(rule),
+        ("outside", _) => progress(DrainPhase::OutsideWindow, DrainStatus::Starting),
+        ("complete", _) => done(DrainPhase::Complete, SkipKind::None, ""),
+        ("skipped", _) => done(DrainPhase::Skipped, SkipKind::ApiUnreachable, "the API was away"),
+        ("forced", _) => done(DrainPhase::Complete, SkipKind::Forced, "forced by root"),
+        ("failed", _) => ended(DrainPhase::FailedDrain, DrainStatus::FailedDrain, vec![]),
+        ("no-cordon", _) => ended(DrainPhase::FailedCordon, DrainStatus::FailedCordon, vec![]),
+        ("withdrawing", _) => ours(NodeDrainProgress { phase: DrainPhase::Withdrawing, ..idle() }),
+        ("after-boot", _) => ours(NodeDrainProgress { phase: DrainPhase::AfterBoot, ..idle() }),
+        other => panic!("{other:?}"),
+    }
+}
 
-#[expect(clippy::too_many_lines, reason = "one table")]
+/// Each course with its states by the second, and the reasons of what is said of it.
+const COURSES: &str = "
+    idle: 0 idle, 9 idle; -
+    a good drain: 0 idle, 1 checking, 2 cordoning, 3 draining, 4 complete, 5 complete; DrainStarted DrainComplete
+    blocked for a while, then by another pod, then free: 0 blocked shop/a, 1 blocked shop/a, 5 blocked shop/a, \
+        6 blocked shop/b, 20 blocked shop/b, 30 blocked shop/b, 31 draining; DrainStarted DrainBlocked DrainBlocked
+    blocked for moments only: 0 blocked shop/a, 4 draining, 5 blocked shop/a, 8 draining; DrainStarted
+    its turn: 0 waits down, 5 waits down, 60 waits down, 61 draining; DrainWaitingForTurn DrainStarted
+    the first turn of a cluster: 0 waits reading, 5 waits reading, 11 draining; DrainStarted
+    cannot start: 0 waits preflight, 5 waits preflight; DrainBlocked
+    a window: 0 outside, 5 outside; DrainWaitingForWindow
+    skipped: 0 idle, 1 skipped; DrainSkipped
+    forced: 0 draining, 1 forced; DrainStarted DrainForced
+    failed, and again: 0 draining, 1 failed, 2 failed, 3 no-cordon; DrainStarted DrainFailed DrainFailed
+    withdrawn: 0 draining, 1 withdrawing, 2 idle; DrainStarted DrainWithdrawn Uncordoned
+    after a boot: 0 after-boot, 9 idle, 10 idle; Uncordoned
+    found in mid-drain, before the request was read: 0 unread, 9 draining; DrainStarted
+    uncordoned by somebody in mid-drain, and cordoned again: 0 draining, 1 uncordoned, 2 draining; DrainStarted
+";
+
 #[test]
 fn o3_what_is_said_of_each_course_of_a_drain() {
-    let draining = || NodeDrainProgress {
-        cordon: CordonOwner::Ours,
-        ..progress(DrainPhase::Draining, DrainStatus::Cordoned)
-    };
-    let ended = |phase, status, answers| NodeDrainProgress {
-        cordon: CordonOwner::Ours,
-        answers,
-        ..progress(phase, status)
-    };
-    let (complete, failed) = (DrainStatus::Complete, DrainStatus::FailedDrain);
-    let after_boot =
-        || NodeDrainProgress { phase: DrainPhase::AfterBoot, cordon: CordonOwner::Ours, ..idle() };
-    let rows: Vec<(&str, Course, &[&str])> = vec![
-        ("idle", vec![(0, idle()), (9, idle())], &[]),
-        (
-            "a good drain",
-            vec![
-                (0, idle()),
-                (1, progress(DrainPhase::Checking, DrainStatus::Requested)),
-                (2, progress(DrainPhase::Cordoning, DrainStatus::Starting)),
-                (3, draining()),
-                (4, ended(DrainPhase::Complete, complete, answer(SkipKind::None, ""))),
-                (5, ended(DrainPhase::Complete, complete, answer(SkipKind::None, ""))),
-            ],
-            &["DrainStarted", "DrainComplete"],
-        ),
-        (
-            "blocked for a while, then by another pod, then free",
-            vec![
-                (0, blocked("shop/a")),
-                (1, blocked("shop/a")),
-                (5, blocked("shop/a")),
-                (6, blocked("shop/b")),
-                (20, blocked("shop/b")),
-                (30, blocked("shop/b")),
-                (31, draining()),
-            ],
-            &["DrainStarted", "DrainBlocked", "DrainBlocked"],
-        ),
-        (
-            "blocked for moments only",
-            vec![(0, blocked("shop/a")), (4, draining()), (5, blocked("shop/a")), (8, draining())],
-            &["DrainStarted"],
-        ),
-        (
-            "its turn",
-            vec![(0, waiting("down")), (5, waiting("down")), (60, waiting("down")), (61, draining())],
-            &["DrainWaitingForTurn", "DrainStarted"],
-        ),
-        (
-            "the first turn of a cluster",
-            vec![(0, waiting("reading")), (5, waiting("reading")), (11, draining())],
-            &["DrainStarted"],
-        ),
-        ("cannot start", vec![(0, waiting("preflight")), (5, waiting("preflight"))], &["DrainBlocked"]),
-        (
-            "a window",
-            [0, 5].map(|at| (at, progress(DrainPhase::OutsideWindow, DrainStatus::Starting))).into(),
-            &["DrainWaitingForWindow"],
-        ),
-        (
-            "skipped",
-            vec![
-                (0, idle()),
-                (
-                    1,
-                    ended(
-                        DrainPhase::Skipped,
-                        complete,
-                        answer(SkipKind::ApiUnreachable, "the API was away"),
-                    ),
-                ),
-            ],
-            &["DrainSkipped"],
-        ),
-        (
-            "forced",
-            vec![
-                (0, draining()),
-                (1, ended(DrainPhase::Complete, complete, answer(SkipKind::Forced, "forced by root"))),
-            ],
-            &["DrainStarted", "DrainForced"],
-        ),
-        (
-            "failed, and again",
-            vec![
-                (0, draining()),
-                (1, ended(DrainPhase::FailedDrain, failed, vec![])),
-                (2, ended(DrainPhase::FailedDrain, failed, vec![])),
-                (3, ended(DrainPhase::FailedCordon, DrainStatus::FailedCordon, vec![])),
-            ],
-            &["DrainStarted", "DrainFailed", "DrainFailed"],
-        ),
-        (
-            "withdrawn",
-            vec![
-                (0, draining()),
-                (
-                    1,
-                    NodeDrainProgress { phase: DrainPhase::Withdrawing, cordon: CordonOwner::Ours, ..idle() },
-                ),
-                (2, idle()),
-            ],
-            &["DrainStarted", "DrainWithdrawn", "Uncordoned"],
-        ),
-        ("after a boot", vec![(0, after_boot()), (9, idle()), (10, idle())], &["Uncordoned"]),
-        (
-            "found in mid-drain, before the request was read",
-            vec![
-                (
-                    0,
-                    NodeDrainProgress {
-                        requested_by: Requester::None,
-                        requested_at: GoTime::ZERO,
-                        ..blocked("shop/a")
-                    },
-                ),
-                (9, draining()),
-            ],
-            &["DrainStarted"],
-        ),
-        (
-            "uncordoned by somebody in mid-drain, and cordoned again",
-            vec![
-                (0, draining()),
-                (1, progress(DrainPhase::Draining, DrainStatus::Cordoned)),
-                (2, draining()),
-            ],
-            &["DrainStarted"],
-        ),
-    ];
-    for (case, course, expected) in rows {
-        assert_eq!(said(&course), expected, "{case}");
+    for row in COURSES.trim().lines().map(str::trim) {
+        let (course, expected) = row.split_once(": ").unwrap().1.split_once("; ").unwrap();
+        let course = course.split(", ").map(|step| {
+            let (at, words) = step.split_once(' ').unwrap();
+            (at.parse().unwrap(), state(words))
+        });
+        let said = said(&course.collect::<Vec<_>>());
+        let said = if said.is_empty() { "-".to_owned() } else { said.join(" ") };
+        assert_eq!(said, expected, "{row}");
     }
 }
 
