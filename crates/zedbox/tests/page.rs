@@ -11,7 +11,7 @@ use std::process::Command;
 
 use pubsub::store;
 use serde_json::Value;
-use states::{STATES, State};
+use states::State;
 use topics::{NodeState, go_json};
 
 use crate::drain_cmd::node::top;
@@ -28,7 +28,7 @@ fn x2_each_state_has_its_headline_in_the_page_its_title_and_the_json_of_the_sche
     let schema = include_str!("../../../schemas/served/status.json.schema.json");
     let schema: Value = serde_json::from_str(schema).unwrap();
     let schema = jsonschema::options().should_validate_formats(true).build(&schema).unwrap();
-    for state in STATES {
+    for state in states::all() {
         let (status, page) = state.shown();
         assert_eq!(status.headline.text, state.headline, "{}", state.name);
         let (words, rest) = state.headline.split_once(": ").unwrap();
@@ -44,9 +44,8 @@ fn x2_each_state_has_its_headline_in_the_page_its_title_and_the_json_of_the_sche
         assert_eq!(claims, status.next_step.starts_with("work on the node"), "{}", state.name);
         assert_eq!(claims, status.headline.state == NodeState::Safe, "{}", state.name);
     }
-    let safe: Vec<&str> =
-        STATES.iter().filter(|it| it.headline.starts_with("SAFE")).map(|it| it.name).collect();
-    assert_eq!(safe, ["safe"]);
+    let safe = states::all().filter(|it| it.headline.starts_with("SAFE"));
+    assert_eq!(safe.map(|it| it.name).collect::<Vec<_>>(), ["safe"]);
 }
 
 #[test]
@@ -60,7 +59,8 @@ fn each_first_line_of_the_page_for_the_night_is_one_that_a_node_says() {
     let page = fs::read_to_string(top().join("docs/night.md")).unwrap();
     let lines: Vec<&str> = page.lines().filter_map(|it| it.strip_prefix("| `")?.split('`').next()).collect();
     let of_trees = include_str!("page/trees.txt").lines().filter_map(|it| it.rsplit('\t').next());
-    let mut said: Vec<String> = of_trees.chain(STATES.map(|it| it.headline)).map(str::to_owned).collect();
+    let mut said: Vec<String> =
+        of_trees.chain(states::all().map(|it| it.headline)).map(str::to_owned).collect();
     said.extend(states::at_night());
     let is_said = |line: &&str| match line.strip_suffix('…') {
         Some(begins) => said.iter().any(|it| it.starts_with(begins)),
@@ -71,7 +71,7 @@ fn each_first_line_of_the_page_for_the_night_is_one_that_a_node_says() {
 
 #[test]
 fn what_blocks_comes_first_each_with_what_to_do_about_it() {
-    let state = STATES.iter().find(|it| it.name == "blocked-many").unwrap();
+    let state = states::all().find(|it| it.name == "blocked-many").unwrap();
     let (_, page) = state.shown();
     let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}: {page}"));
     let order = ["id=\"headline\"", "id=\"first\"", "class=\"bar\"", ">blocked</dt>", ">status</dt>"];
@@ -88,7 +88,7 @@ fn x2_each_state_has_its_section_and_its_pictures_and_no_picture_is_of_none() {
     let docs = top().join("docs");
     let text = fs::read_to_string(docs.join("pages.md")).unwrap();
     let mut pictures: Vec<String> = Vec::new();
-    for State { name, .. } in STATES {
+    for State { name, .. } in states::all() {
         let section = text.split("\n## ").find(|it| it.contains(&format!("\n`{name}`: ")));
         let section = section.unwrap_or_else(|| panic!("docs/pages.md has no section of {name}"));
         for width in [390, 1366] {
@@ -113,7 +113,7 @@ fn x2_each_state_has_its_section_and_its_pictures_and_no_picture_is_of_none() {
 /// All pages in frames of a width; the script of this test, not of the pages, measures them.
 fn frames(width: u32) -> String {
     let mut html = String::from("<!DOCTYPE html><body>");
-    for state in STATES {
+    for state in states::all() {
         write!(html, "<iframe name={0} src={0}.html width={width} height=844></iframe>", state.name).unwrap();
     }
     html + SCRIPT
@@ -140,14 +140,14 @@ fn x2_in_a_browser_each_state_fits_a_phone_and_a_screen_and_can_be_read_in_light
         return skipped(&format!("none of {BROWSERS:?} is installed"));
     };
     let dir = tempfile::tempdir().unwrap();
-    for state in STATES {
+    for state in states::all() {
         store::replace(&dir.path().join(format!("{}.html", state.name)), state.shown().1.as_bytes()).unwrap();
     }
     for (width, dark) in [(390, false), (390, true), (1366, false), (1366, true)] {
         let file = dir.path().join(format!("frames-{width}.html"));
         store::replace(&file, frames(width).as_bytes()).unwrap();
         let all = measured(&browser, &file, dark);
-        for state in STATES {
+        for state in states::all() {
             let it = &all[state.name];
             let about = format!("{} at {width}, dark {dark}: {it}", state.name);
             let (words, rest) = state.headline.split_once(": ").unwrap();
@@ -197,7 +197,7 @@ fn pictures_of_each_state_are_taken_again() {
     let (dir, pictures) = (top().join("target/pages"), top().join("docs/pictures"));
     fs::create_dir_all(&dir).unwrap();
     let (dir, profile) = (dir.canonicalize().unwrap(), tempfile::tempdir().unwrap());
-    for state in STATES {
+    for state in states::all() {
         store::replace(&dir.join(format!("{}.html", state.name)), state.shown().1.as_bytes()).unwrap();
     }
     // A phone in light colours, and a screen in dark ones.
@@ -205,7 +205,7 @@ fn pictures_of_each_state_are_taken_again() {
         let file = dir.join("frames.html");
         store::replace(&file, frames(width).as_bytes()).unwrap();
         let all = measured(&browser, &file, dark);
-        for State { name, .. } in STATES {
+        for State { name, .. } in states::all() {
             let picture = pictures.join(format!("{name}-{width}.png"));
             let taken = chromium(&browser, profile.path(), dark)
                 .arg(format!("--window-size={width},{}", all[name]["height"]))

@@ -18,191 +18,114 @@ const PENDING: &str = "persist/status/zedagent/DeviceOpPending/reboot.json";
 const ZEDAGENTS: &str = "run/zedagent/NodeDrainRequest/global.json";
 const PERSONS: &str = "run/zedbox/NodeDrainRequest/global.json";
 
-/// Name, initial tree, changes, and the expected headline.
+/// Name, initial tree, and the expected headline; what [`change`] changes in the tree goes by the name.
+const STATES: &str = "
+    in-service         | cluster-idle      | IN SERVICE: no drain is requested
+    no-cluster         | single-node       | IN NO CLUSTER: there is nothing to drain
+    cordoned           | cluster-idle      | CORDONED, NOT DRAINED: by somebody else, its pods may still run here
+    pending            | cluster-idle      | REQUESTED: reboot 7 is pending, its drain has not begun
+    requested          | drain-3-requested | REQUESTED: reboot waits, the node is being checked first
+    waiting-for-turn   | drain-3-requested | WAITING FOR ITS TURN: edge-node-3 is down
+    waiting-for-window | drain-3-requested | WAITING FOR A WINDOW: reboot waits, the next one opens at 10:29:00 UTC
+    draining           | drain-5-cordoned  | DRAINING: reboot waits, 2 of 4 pods gone
+    paused             | paused            | PAUSED: no operation starts; paused by field: new disk in bay 2
+    paused-reboot      | drain-3-requested | PAUSED: reboot waits; paused by field: new disk
+    blocked            | drain-5-cordoned  | BLOCKED: reboot waits, 1 of 4 pods cannot leave
+    blocked-many       | drain-5-cordoned  | BLOCKED: reboot waits, 5 of 48 pods cannot leave
+    update-blocked     | update-5-cordoned | BLOCKED: OS update waits, 1 of 4 pods cannot leave
+    api-silent         | drain-4-starting  | WAITING FOR THE KUBERNETES API: reboot waits, no answer since 09:38:00 UTC
+    detaching          | drain-5-detaching | DRAINING: reboot waits, pods are gone, their volumes are being detached
+    retrying           | drain-7-retrying  | BLOCKED: reboot waits, 1 of 4 pods cannot leave
+    failed-cordon      | failed-cordon-6   | NOT DRAINED: reboot waits, the node cannot be cordoned
+    failed             | failed-drain-8    | NOT DRAINED: reboot waits, the drain failed: pod shop/web-5f7d-e757f: PodDisruptionBudget shop/web allows no disruption: 3 of 3 pods healthy, 3 required
+    drained            | drain-9-complete  | DRAINED: reboot goes ahead, do not work on it
+    held               | drain-9-held      | BLOCKED: reboot waits for the last check before it goes down
+    safe               | drain-9-complete  | SAFE TO WORK ON: proved empty under a cordon
+    skipped            | drain-9-complete  | WITHOUT A PROVED DRAIN: reboot goes ahead, its drain was skipped
+    forced             | forced            | WITHOUT A PROVED DRAIN: reboot goes ahead, a person has forced it
+    withdrawn          | drain-9-complete  | WITHDRAWN: nobody asks for this drain any more
+    after-boot         | cluster-idle      | AFTER A BOOT: stays cordoned until it is healthy: lease kube-node-lease/edge-node-1: no longer renewed
+    whole-site         | cluster-idle      | WHOLE-SITE OPERATION: shutdown holds this node
+    leaving            | cluster-idle      | LEAVING ITS CLUSTER: drains wait until it has left
+    nothing-published  | malformed         | NOT KNOWN: zedkube has published nothing yet
+    stale              | drain-9-complete  | NOT KNOWN: zedkube was last heard of at 09:31:00 UTC; below is what it wrote then
+";
+
+#[derive(Clone, Copy)]
 pub(crate) struct State {
     pub(crate) name: &'static str,
     fixture: &'static str,
-    change: fn(&Node),
     pub(crate) headline: &'static str,
+}
+
+pub(crate) fn all() -> impl Iterator<Item = State> {
+    STATES.trim().lines().map(|row| {
+        let mut cells = row.splitn(3, '|').map(str::trim);
+        let [name, fixture, headline] = std::array::from_fn(|_| cells.next().unwrap());
+        State { name, fixture, headline }
+    })
 }
 
 fn now() -> GoTime {
     NOW.parse().unwrap()
 }
 
-pub(crate) const STATES: [State; 29] = [
-    state("in-service", "cluster-idle", |_| {}, "IN SERVICE: no drain is requested"),
-    state("no-cluster", "single-node", |_| {}, "IN NO CLUSTER: there is nothing to drain"),
-    state(
-        "cordoned",
-        "cluster-idle",
-        |it| {
-            it.set(&json!({ "Cordon": "foreign", "NextStep": "if that cordon is yours: `kubectl uncordon NODE`" }));
-        },
-        "CORDONED, NOT DRAINED: by somebody else, its pods may still run here",
-    ),
-    state(
-        "pending",
-        "cluster-idle",
-        |it| it.take("drain-3-requested", PENDING),
-        "REQUESTED: reboot 7 is pending, its drain has not begun",
-    ),
-    state(
-        "requested",
-        "drain-3-requested",
-        preflight,
-        "REQUESTED: reboot waits, the node is being checked first",
-    ),
-    state(
-        "waiting-for-turn",
-        "drain-3-requested",
-        |it| {
-            it.set(&json!({
-        "Phase": "waiting-for-turn",
-        "Turn": { "Fence": 0, "Rule": "down", "Nodes": ["edge-node-3"], "Since": "2026-03-14T09:30:02Z", "Place": 1 },
-        "Reason": "waits for its turn to be down: node edge-node-3 is down: not Ready",
-        "NextStep": "wait; `zedbox lock status` shows who is before it; `kubectl describe node edge-node-3`",
-    }));
-        },
-        "WAITING FOR ITS TURN: edge-node-3 is down",
-    ),
-    state(
-        "waiting-for-window",
-        "drain-3-requested",
-        |it| {
-            it.set(&json!({
-                "Phase": "outside-window", "Deadline": "2026-03-14T10:29:00Z", "Reason": "no window is open",
-                "NextStep": "wait, or `zedbox go --past window --reason TEXT` starts it now",
-            }));
-        },
-        "WAITING FOR A WINDOW: reboot waits, the next one opens at 10:29:00 UTC",
-    ),
-    state(
-        "draining",
-        "drain-5-cordoned",
-        |it| {
-            it.set(&json!({
-                "Blockers": [], "Counts": { "Total": 4, "Gone": 2, "Going": 1, "Waiting": 1, "Blocked": 0 },
-                "Reason": "2 of 4 pods gone", "NextStep": "nothing",
-            }));
-        },
-        "DRAINING: reboot waits, 2 of 4 pods gone",
-    ),
-    state("paused", "paused", |_| {}, "PAUSED: no operation starts; paused by field: new disk in bay 2"),
-    state(
-        "paused-reboot",
-        "drain-3-requested",
-        |it| {
-            it.set(&json!({
-                "Phase": "paused", "Reason": "paused by field: new disk, since 2026-03-14 08:50:00 UTC",
-                "Pause": { "By": "field", "Reason": "new disk", "Since": "2026-03-14T08:50:00Z" },
-                "NextStep": "ask whoever paused it first; then, on this node: `sudo zedbox resume`",
-            }));
-        },
-        "PAUSED: reboot waits; paused by field: new disk",
-    ),
-    state("blocked", "drain-5-cordoned", |_| {}, "BLOCKED: reboot waits, 1 of 4 pods cannot leave"),
-    state("blocked-many", "drain-5-cordoned", many, "BLOCKED: reboot waits, 5 of 48 pods cannot leave"),
-    state(
-        "update-blocked",
-        "update-5-cordoned",
-        |_| {},
-        "BLOCKED: OS update waits, 1 of 4 pods cannot leave",
-    ),
-    state(
-        "api-silent",
-        "drain-4-starting",
-        |it| {
-            it.set(&json!({
-        "ApiSilentSince": "2026-03-14T09:38:00Z",
-        "Reason": "the Kubernetes API is not reachable: get version with kubeconfig k: client error (Connect): tcp \
-                   connect error: Connection refused (os error 111)",
-        "NextStep": "check that the API server runs",
-    }));
-        },
-        "WAITING FOR THE KUBERNETES API: reboot waits, no answer since 09:38:00 UTC",
-    ),
-    state(
-        "detaching",
-        "drain-5-detaching",
-        |_| {},
-        "DRAINING: reboot waits, pods are gone, their volumes are being detached",
-    ),
-    state("retrying", "drain-7-retrying", |_| {}, "BLOCKED: reboot waits, 1 of 4 pods cannot leave"),
-    state(
-        "failed-cordon",
-        "failed-cordon-6",
-        |_| {},
-        "NOT DRAINED: reboot waits, the node cannot be cordoned",
-    ),
-    state(
-        "failed",
-        "failed-drain-8",
-        |_| {},
-        "NOT DRAINED: reboot waits, the drain failed: pod shop/web-5f7d-e757f: PodDisruptionBudget shop/web allows no disruption: 3 of 3 pods healthy, 3 required",
-    ),
-    state("drained", "drain-9-complete", |_| {}, "DRAINED: reboot goes ahead, do not work on it"),
-    state("held", "drain-9-held", |_| {}, "BLOCKED: reboot waits for the last check before it goes down"),
-    state("safe", "drain-9-complete", persons, "SAFE TO WORK ON: proved empty under a cordon"),
-    state(
-        "skipped",
-        "drain-9-complete",
-        skipped,
-        "WITHOUT A PROVED DRAIN: reboot goes ahead, its drain was skipped",
-    ),
-    state("forced", "forced", |_| {}, "WITHOUT A PROVED DRAIN: reboot goes ahead, a person has forced it"),
-    state(
-        "withdrawn",
-        "drain-9-complete",
-        |it| {
-            persons(it);
-            fs::remove_file(it.path(PERSONS)).unwrap();
-        },
-        "WITHDRAWN: nobody asks for this drain any more",
-    ),
-    state(
-        "after-boot",
-        "cluster-idle",
-        after_boot,
-        "AFTER A BOOT: stays cordoned until it is healthy: lease kube-node-lease/edge-node-1: no longer renewed",
-    ),
-    state(
-        "whole-site",
-        "cluster-idle",
-        |it| it.set(&json!({ "Phase": "whole-site", "Reason": "whole-site shutdown holds this node" })),
-        "WHOLE-SITE OPERATION: shutdown holds this node",
-    ),
-    state(
-        "leaving",
-        "cluster-idle",
-        |it| it.set(&json!({ "Phase": "leaving", "Reason": "leaves its cluster" })),
-        "LEAVING ITS CLUSTER: drains wait until it has left",
-    ),
-    state("nothing-published", "malformed", |_| {}, "NOT KNOWN: zedkube has published nothing yet"),
-    state(
-        "stale",
-        "drain-9-complete",
-        |it| {
-            persons(it);
-            it.silent_since("2026-03-14T09:31:00Z");
-        },
-        "NOT KNOWN: zedkube was last heard of at 09:31:00 UTC; below is what it wrote then",
-    ),
-];
-
-const fn state(
-    name: &'static str,
-    fixture: &'static str,
-    change: fn(&Node),
-    headline: &'static str,
-) -> State {
-    State { name, fixture, change, headline }
+fn change(state: &str, tree: &Node) {
+    match state {
+        "cordoned" => tree.set(
+            &json!({ "Cordon": "foreign", "NextStep": "if that cordon is yours: `kubectl uncordon NODE`" }),
+        ),
+        "pending" => tree.take("drain-3-requested", PENDING),
+        "requested" => preflight(tree),
+        "waiting-for-turn" => tree.set(&json!({
+            "Phase": "waiting-for-turn",
+            "Turn": { "Fence": 0, "Rule": "down", "Nodes": ["edge-node-3"], "Since": "2026-03-14T09:30:02Z", "Place": 1 },
+            "Reason": "waits for its turn to be down: node edge-node-3 is down: not Ready",
+            "NextStep": "wait; `zedbox lock status` shows who is before it; `kubectl describe node edge-node-3`",
+        })),
+        "waiting-for-window" => tree.set(&json!({
+            "Phase": "outside-window", "Deadline": "2026-03-14T10:29:00Z", "Reason": "no window is open",
+            "NextStep": "wait, or `zedbox go --past window --reason TEXT` starts it now",
+        })),
+        "draining" => tree.set(&json!({
+            "Blockers": [], "Counts": { "Total": 4, "Gone": 2, "Going": 1, "Waiting": 1, "Blocked": 0 },
+            "Reason": "2 of 4 pods gone", "NextStep": "nothing",
+        })),
+        "paused-reboot" => tree.set(&json!({
+            "Phase": "paused", "Reason": "paused by field: new disk, since 2026-03-14 08:50:00 UTC",
+            "Pause": { "By": "field", "Reason": "new disk", "Since": "2026-03-14T08:50:00Z" },
+            "NextStep": "ask whoever paused it first; then, on this node: `sudo zedbox resume`",
+        })),
+        "blocked-many" => many(tree),
+        "api-silent" => tree.set(&json!({
+            "ApiSilentSince": "2026-03-14T09:38:00Z",
+            "Reason": "the Kubernetes API is not reachable: get version with kubeconfig k: client error (Connect): tcp \
+                       connect error: Connection refused (os error 111)",
+            "NextStep": "check that the API server runs",
+        })),
+        "safe" => persons(tree),
+        "skipped" => skipped(tree),
+        "withdrawn" => {
+            persons(tree);
+            fs::remove_file(tree.path(PERSONS)).unwrap();
+        }
+        "after-boot" => after_boot(tree),
+        "whole-site" => {
+            tree.set(&json!({ "Phase": "whole-site", "Reason": "whole-site shutdown holds this node" }));
+        }
+        "leaving" => tree.set(&json!({ "Phase": "leaving", "Reason": "leaves its cluster" })),
+        "stale" => {
+            persons(tree);
+            tree.silent_since("2026-03-14T09:31:00Z");
+        }
+        _ => {}
+    }
 }
 
 impl State {
     pub(crate) fn shown(&self) -> (NodeStatus, String) {
         let tree = Node::of(self.fixture);
-        (self.change)(&tree);
+        change(self.name, &tree);
         tree.put("run/eve-release", "16.3.0-kubevirt-amd64");
         let headline =
             |state: NodeState, text: &str| Headline { state, text: format!("{}: {text}", state.words()) };
