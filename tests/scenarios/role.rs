@@ -13,12 +13,12 @@ mod turns;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use agent::{Clock, Troubles, wire};
+use agent::{AgentContext, Clock, Stop, Stopper, Troubles, wire};
 use clusterview::leader::Leadership;
 use clusterview::prune;
 use clusterview::stats;
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use kubeapi::NodeName;
+use kubeapi::{NodeName, OwnNode};
 use kubenodeop::leave::{self, Leave};
 use kubenodeop::{AttemptRules, CordonAnnotation, DrainOrder, RuntimeQuery};
 use outage::Ours;
@@ -108,6 +108,39 @@ fn add_application(world: &World) {
         "FixedResources": { "VirtualizationMode": 4 },
     });
     world.put(&format!("run/zedagent/AppInstanceConfig/{APP}.json"), &config.to_string());
+}
+
+fn our_node() -> NodeName {
+    NodeName::parse("edge-node-1").unwrap()
+}
+
+fn own_node() -> OwnNode {
+    let own_node = OwnNode::default();
+    own_node.set(our_node(), UUID.to_owned());
+    own_node
+}
+
+/// The first attempt to empty our node.
+fn order(rules: AttemptRules) -> DrainOrder {
+    let (device_uuid, owner, marks) = (UUID.to_owned(), CordonAnnotation::default(), DrainMarks::default());
+    DrainOrder {
+        node: our_node(),
+        device_uuid,
+        owner,
+        runtime: RuntimeQuery::default(),
+        rules,
+        marks,
+        seen: None,
+    }
+}
+
+/// What a duty of zedkube is given, for as long as it is kept.
+fn context(world: &World) -> (Stopper, AgentContext, Troubles) {
+    let (stopper, stop) = Stop::new();
+    let (topic_root, boot_id) = (world.topic_root.clone(), "b1".to_owned());
+    let context = AgentContext { topic_root, clock: Clock::new(), stop, boot_id };
+    let troubles = Troubles::open(&world.topic_root, context.clock, "zedkube");
+    (stopper, context, troubles)
 }
 
 type Grants = BTreeSet<(String, String, String)>;
@@ -210,7 +243,7 @@ async fn s1_turns_ask_for_what_their_own_role_grants_and_nothing_else() {
     let (tell, mut told) = mpsc::unbounded_channel();
     let (handle, clock) = (world.cluster.handle(), Clock::new());
     let ours = Ours {
-        node: NodeName::parse("edge-node-1").unwrap(),
+        node: our_node(),
         device_uuid: UUID.to_owned(),
         boot_id: "b1".to_owned(),
         etcd: EtcdAccess {
@@ -296,15 +329,7 @@ async fn s1_leaving_the_cluster_asks_for_what_its_own_role_grants_and_nothing_el
     // No node of this cluster is on that list: none is deleted.
     assert!(prune::look(&handle, &["another".to_owned()], "").await.unwrap().stale.is_empty());
     let order = Leave {
-        drain: DrainOrder {
-            node: NodeName::parse("edge-node-1").unwrap(),
-            device_uuid: UUID.to_owned(),
-            owner: CordonAnnotation::default(),
-            runtime: RuntimeQuery::default(),
-            rules: AttemptRules::default(),
-            marks: DrainMarks::default(),
-            seen: None,
-        },
+        drain: order(AttemptRules::default()),
         attempt: watch::Sender::new(Duration::ZERO).subscribe(),
         tries: 1,
         pause: Duration::ZERO,
@@ -350,16 +375,7 @@ async fn s1_the_statistics_ask_for_what_their_own_role_grants_and_nothing_else()
 async fn s1_applications_ask_for_what_their_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     add_application(&world);
-    let own_node = kubeapi::OwnNode::default();
-    own_node.set(NodeName::parse("edge-node-1").unwrap(), String::new());
-    let (_stopper, stop) = agent::Stop::new();
-    let context = agent::AgentContext {
-        topic_root: world.topic_root.clone(),
-        clock: Clock::new(),
-        stop,
-        boot_id: "b1".to_owned(),
-    };
-    let troubles = Troubles::open(&world.topic_root, context.clock, "zedkube");
+    let (_stopper, context, troubles) = context(&world);
     let (cluster, wanted) = (world.cluster.handle(), watch::Sender::default());
     let pipe = clusterview::apps::Pipe::new(tokio::io::sink());
     // A line is marked, and the status is there.
@@ -367,7 +383,7 @@ async fn s1_applications_ask_for_what_their_own_role_grants_and_nothing_else() {
         it.containers.iter().any(|container| !container.moments.is_empty())
     });
     tokio::select! {
-        ended = clusterview::apps::run(&context, &troubles, cluster, own_node, wanted, pipe) => panic!("{ended:?}"),
+        ended = clusterview::apps::run(&context, &troubles, cluster, own_node(), wanted, pipe) => panic!("{ended:?}"),
         _ = marked => {}
     }
     assert!(world.text(&format!("run/zedkube/ENClusterAppStatus/{APP}.json")).is_some());

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use agent::{AgentContext, Clock, Stop, Troubles};
+use agent::Clock;
 use clusterview::apps::AppRequirements;
 use clusterview::{networks, places, services};
 use kubeapi::connect::account;
 use kubeapi::slim::longhorn::{DRAIN_POLICY, NODE_DOWN_POLICY};
-use kubeapi::{NodeName, OwnNode};
 use kubenodeop::storage::{SettingWrite, keep_setting, keep_snapshot_job};
 use pubsub::store;
 use scenarios::World;
@@ -15,28 +14,15 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use topics::Affinity;
 
-use super::{granted_and_used, place, role};
+use super::{context, granted_and_used, own_node, place, role};
 
 const NETWORKS: &str = "k8s/network-attachment-definitions";
 const SETS: &str = "kubevirt/virtualmachineinstancereplicasets";
 
-fn own_node() -> OwnNode {
-    let own_node = OwnNode::default();
-    own_node.set(NodeName::parse("edge-node-1").unwrap(), "d".to_owned());
-    own_node
-}
-
 #[tokio::test(start_paused = true)]
 async fn s1_services_of_users_ask_for_what_their_own_roles_grant_and_nothing_else() {
     let world = World::new().await;
-    let (_stopper, stop) = Stop::new();
-    let context = AgentContext {
-        topic_root: world.topic_root.clone(),
-        clock: Clock::new(),
-        stop,
-        boot_id: "b1".to_owned(),
-    };
-    let troubles = Troubles::open(&world.topic_root, context.clock, "zedkube");
+    let (_stopper, context, troubles) = context(&world);
     let ports = json!({ "Ports": [] }).to_string();
     store::replace(&world.topic_root.path("run/nim/DeviceNetworkStatus/global.json"), ports.as_bytes())
         .unwrap();

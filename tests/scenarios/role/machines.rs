@@ -1,14 +1,12 @@
 //! The role for virtual machines: what a drain of a node that has some asks for besides.
 
-use kubeapi::NodeName;
 use kubenodeop::machines::undo;
 use kubenodeop::{AttemptRules, CordonAnnotation, DrainOrder, Progress, drain, node};
 use scenarios::{UUID, World};
 use tokio::sync::watch;
 
-use super::{Clock, MACHINES_ROLE, granted, needed};
+use super::{Clock, MACHINES_ROLE, granted, needed, order, our_node};
 use crate::machines::add_machines;
-use topics::DrainMarks;
 
 #[tokio::test(start_paused = true)]
 async fn s1_machines_ask_for_what_their_own_role_grants_and_nothing_else() {
@@ -21,18 +19,10 @@ async fn s1_machines_ask_for_what_their_own_role_grants_and_nothing_else() {
         all.len() == 3 && all.iter().all(|it| it["status"]["phase"] == "Running")
     })
     .await;
-    let node = NodeName::parse("edge-node-1").unwrap();
+    let node = our_node();
     let owner = CordonAnnotation { boot_id: "b".to_owned(), requested_by: 2, ..CordonAnnotation::default() };
     node::cordon(&handle, &node, UUID, &owner).await.unwrap();
-    let order = DrainOrder {
-        seen: None,
-        node: node.clone(),
-        device_uuid: UUID.to_owned(),
-        owner,
-        rules: AttemptRules::default(),
-        marks: DrainMarks::default(),
-        runtime: kubenodeop::RuntimeQuery::default(),
-    };
+    let order = DrainOrder { owner, ..order(AttemptRules::default()) };
     let clock = Clock::new();
     let (sender, mut progress) = watch::channel(Progress::default());
     let running = progress.wait_for(|it| {

@@ -5,7 +5,6 @@ use std::process::Command;
 
 use agent::Clock;
 use checks::{cluster, verify};
-use kubeapi::NodeName;
 use kubeapi::nodes;
 use kubeapi::watch::WatchScope;
 use kubenodeop::AttemptRules;
@@ -13,7 +12,7 @@ use scenarios::{UUID, World};
 use serde_json::Value;
 use topics::{VerifyLayer, VerifyResult};
 
-use super::{PREFLIGHT_ROLE, REPORT_ROLES, granted, granted_and_used, needed, place};
+use super::{PREFLIGHT_ROLE, REPORT_ROLES, granted, granted_and_used, needed, our_node, place};
 
 /// There are some, and all are granted.
 pub(super) fn are_events_of_the_node(asked: &[(String, String)]) {
@@ -27,7 +26,7 @@ pub(super) fn are_events_of_the_node(asked: &[(String, String)]) {
 
 /// Writes a condition and an Event, twice.
 async fn show(world: &World, shown: Option<&nodes::DrainCondition>) {
-    let (handle, node) = (world.cluster.handle(), NodeName::parse("edge-node-1").unwrap());
+    let (handle, node) = (world.cluster.handle(), our_node());
     let mut found = nodes::read(&handle, &node, UUID).await.unwrap();
     let now = Clock::new().wall().to_timestamp();
     nodes::write(&handle, &node, &mut found, (None, shown), now).await.unwrap();
@@ -101,7 +100,7 @@ async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {
     crate::machines::add_machines(&world, "succeed").await;
     crate::storage::install(world.cluster.sim(), "");
     crate::storage::shards(world.cluster.sim());
-    let node = NodeName::parse("edge-node-1").unwrap();
+    let node = our_node();
     let rules = AttemptRules::default();
     let plan = kubenodeop::plan::survey::plan(&world.cluster.handle(), &node, &rules).await.unwrap();
     assert!(plan.notes.iter().any(|it| it.contains("volume shop/data (pvc-1)")), "{:?}", plan.notes);

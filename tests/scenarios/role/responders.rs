@@ -3,16 +3,13 @@
 use std::time::Duration;
 
 use agent::Clock;
-use kubenodeop::{
-    AttemptRules, CordonAnnotation, DrainOrder, Limit, LimitAction, Progress, RuntimeQuery, drain,
-};
+use kubenodeop::{AttemptRules, Limit, LimitAction, Progress, drain};
 use serde_json::json;
 use tokio::sync::watch;
-use topics::DrainMarks;
 
-use scenarios::{UUID, World, reboot_config};
+use scenarios::{World, reboot_config};
 
-use super::granted_and_used;
+use super::{granted_and_used, order};
 
 #[tokio::test(start_paused = true)]
 async fn s1_eviction_requests_ask_for_what_their_own_role_grants_and_nothing_else() {
@@ -23,19 +20,11 @@ async fn s1_eviction_requests_ask_for_what_their_own_role_grants_and_nothing_els
     sim.edit("pods", "shop", "slow", |it| {
         it["spec"]["evictionResponders"] = json!([{ "name": "example.com/copier", "priority": 2000 }]);
     });
-    let order = DrainOrder {
-        node: kubeapi::NodeName::parse("edge-node-1").unwrap(),
-        device_uuid: UUID.to_owned(),
-        owner: CordonAnnotation::default(),
-        runtime: RuntimeQuery::default(),
-        rules: AttemptRules {
-            eviction_requests: true,
-            pod: Limit { after: Some(Duration::from_secs(60)), then: LimitAction::Wait },
-            ..AttemptRules::default()
-        },
-        marks: DrainMarks::default(),
-        seen: None,
-    };
+    let order = order(AttemptRules {
+        eviction_requests: true,
+        pod: Limit { after: Some(Duration::from_secs(60)), then: LimitAction::Wait },
+        ..AttemptRules::default()
+    });
     let (clock, told) = (Clock::new(), watch::Sender::new(Progress::default()));
     drain(&cluster, &order, || clock.now(), &told).await.unwrap();
     let mut asked = world.cluster.asked_by_agents();
