@@ -85,7 +85,10 @@ impl Story {
             until(sim, kind, |all| all.iter().all(clean)).await;
         }
         match self {
-            Self::Machines => up(sim, 3).await,
+            Self::Machines => {
+                up(sim, 3).await;
+                assert_eq!(sim.list(MIGRATIONS).len(), 1, "none after the boot");
+            }
             Self::Storage => {
                 until(sim, VOLUMES, |all| all.iter().all(|it| it["spec"]["numberOfReplicas"] == 1)).await;
             }
