@@ -19,7 +19,7 @@ const DEVICE_LINES: usize = 89_452;
 /// What builds, shows or tries it; benches too, 2,142 lines, which counted as device before.
 const DEVELOPMENT_LINES: usize = 14_127;
 /// Tests, those beside the code included.
-const TEST_LINES: usize = 101_277;
+const TEST_LINES: usize = 100_634;
 /// A number that is this much below its limit lowers the limit.
 const SLACK_LINES: usize = 400;
 
