@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::{Error, reach};
@@ -93,7 +93,7 @@ impl Disk for HostDisk {
     }
 
     fn remove_unclaimed(&self, path: &Path) {
-        if let Ok(Some(file)) = open(path)
+        if let Ok(Some((file, _))) = open(path)
             && file.try_lock().is_ok()
             && let Err(error) = fs::remove_file(path)
         {
@@ -112,8 +112,7 @@ impl Disk for HostDisk {
     }
 
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        planted(ReadCall::List)?;
-        fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
+        first_names(dir, usize::MAX)
     }
 
     fn size_bytes(&self, path: &Path) -> Option<u64> {
@@ -121,12 +120,8 @@ impl Disk for HostDisk {
     }
 
     fn read(&self, path: &Path, limit_bytes: u64) -> Result<Option<Vec<u8>>, Error> {
-        let Some((file, length)) = open_in(rustix::fs::CWD, path, &|| path.to_owned())? else {
-            return Ok(None);
-        };
-        let mut bytes = Vec::new();
-        fill(&file, length, limit_bytes, &mut bytes, &|| path.to_owned())?;
-        Ok(Some(bytes))
+        let Some((file, length)) = open(path)? else { return Ok(None) };
+        read_open(&file, length, path, limit_bytes).map(Some)
     }
 }
 
@@ -166,29 +161,52 @@ impl Dir for HeldDir {
     }
 }
 
-/// Opens a regular file without following a link and without waiting for the other end of a pipe.
-pub(crate) fn open(path: &Path) -> Result<Option<File>, Error> {
-    Ok(open_in(rustix::fs::CWD, path, &|| path.to_owned())?.map(|(file, _)| file))
+fn first_names(dir: &Path, most: usize) -> io::Result<Vec<OsString>> {
+    planted(ReadCall::List)?;
+    fs::read_dir(dir)?.take(most).map(|entry| entry.map(|entry| entry.file_name())).collect()
 }
 
-/// The same for `name` in `dir`, with the file's length; `path` is for errors.
-pub(crate) fn open_in(
+/// At most so many names; none where there is no directory.
+pub(crate) fn names(dir: &Path, most: usize) -> Result<Vec<OsString>, Error> {
+    match first_names(dir, most) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        names => names.map_err(Error::io("list", dir)),
+    }
+}
+
+/// Opens a regular file without following a link and without waiting for the other end of a pipe. Returns its length
+/// too.
+pub(crate) fn open(path: &Path) -> Result<Option<(File, u64)>, Error> {
+    open_in(CWD, path, OFlags::RDONLY, &|| path.to_owned())
+}
+
+/// The same for appending; a missing file is made.
+pub(crate) fn open_end(path: &Path) -> Result<(File, u64), Error> {
+    let how = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE;
+    let opened = open_in(CWD, path, how, &|| path.to_owned())?;
+    opened.ok_or_else(|| Error::io("open", path)(Errno::NOENT.into()))
+}
+
+/// The same for `name` in `dir`; `path` is for errors.
+fn open_in(
     dir: impl AsFd,
     name: impl AsRef<Path>,
+    how: OFlags,
     path: &dyn Fn() -> PathBuf,
 ) -> Result<Option<(File, u64)>, Error> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let refuse = |reason: &str| Error::Refused { path: path(), reason: reason.to_owned() };
     let opened = planted(ReadCall::Open);
-    let file = match opened.and_then(|()| rustix::fs::openat(dir, name.as_ref(), flags, Mode::empty())) {
-        Ok(file) => File::from(file),
-        // A path through something that is no directory leads to no file.
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
-        Err(Errno::LOOP) => return Err(refuse("it is a link; put a regular file there")),
-        // A socket, or a device without a driver.
-        Err(Errno::NXIO | Errno::NODEV) => return Err(refuse(NO_FILE)),
-        Err(error) => return Err(Error::io("open", path())(error.into())),
-    };
+    let file =
+        match opened.and_then(|()| rustix::fs::openat(dir, name.as_ref(), flags, Mode::RUSR | Mode::WUSR)) {
+            Ok(file) => File::from(file),
+            // A path through something that is no directory leads to no file.
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+            Err(Errno::LOOP) => return Err(refuse("it is a link; put a regular file there")),
+            // A socket, or a device without a driver.
+            Err(Errno::NXIO | Errno::NODEV) => return Err(refuse(NO_FILE)),
+            Err(error) => return Err(Error::io("open", path())(error.into())),
+        };
     let seen = planted(ReadCall::LookAt).and_then(|()| rustix::fs::fstat(&file));
     let seen = seen.map_err(|error| Error::io("look at", path())(error.into()))?;
     if FileType::from_raw_mode(seen.st_mode) == FileType::RegularFile {
@@ -198,40 +216,10 @@ pub(crate) fn open_in(
     }
 }
 
-pub(crate) fn read_open(file: &File, path: &Path, limit_bytes: u64) -> Result<Vec<u8>, Error> {
-    let length = file.metadata().map_err(Error::io("look at", path))?.len();
+pub(crate) fn read_open(file: &File, length: u64, path: &Path, limit_bytes: u64) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     fill(file, length, limit_bytes, &mut bytes, &|| path.to_owned())?;
     Ok(bytes)
-}
-
-/// At most so many bytes from the start of the regular file at `path`, or `None` when there is none.
-pub(crate) fn read_start(path: &Path, limit_bytes: u64) -> Result<Option<Vec<u8>>, Error> {
-    let Some((file, _)) = open_in(rustix::fs::CWD, path, &|| path.to_owned())? else { return Ok(None) };
-    let mut bytes = Vec::new();
-    io::Read::read_to_end(&mut io::Read::take(&file, limit_bytes), &mut bytes)
-        .map_err(Error::io("read", path))?;
-    Ok(Some(bytes))
-}
-
-/// Opens a regular file for appending, and makes a missing one. Returns its length too.
-pub(crate) fn open_end(path: &Path) -> Result<(File, u64), Error> {
-    let refuse = |reason: &str| Error::Refused { path: path.to_owned(), reason: reason.to_owned() };
-    let flags = bits(OFlags::NOFOLLOW | OFlags::NONBLOCK);
-    let opened =
-        File::options().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path);
-    let file = match opened {
-        Ok(file) => file,
-        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-            return Err(refuse("it is a link; put a regular file there"));
-        }
-        Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
-            return Err(refuse(NO_FILE));
-        }
-        Err(error) => return Err(Error::io("open", path)(error)),
-    };
-    let seen = file.metadata().map_err(Error::io("look at", path))?;
-    if seen.is_file() { Ok((file, seen.len())) } else { Err(refuse(NO_FILE)) }
 }
 
 /// The whole lines of a file that begin behind `from`.
@@ -298,8 +286,7 @@ impl<'a> DirReader<'a> {
     pub(crate) fn read(&mut self, name: &OsStr, limit_bytes: u64) -> Result<Option<&[u8]>, Error> {
         if reach::is_elsewhere(self.path) {
             let path = self.path.join(name);
-            let from = path.clone();
-            let read = reach::at(&path, move || HostDisk.read(&from, limit_bytes))?;
+            let read = reach::at(&path, move |path| HostDisk.read(path, limit_bytes))?;
             return Ok(read.map(|bytes| {
                 self.bytes = bytes;
                 &*self.bytes
@@ -307,8 +294,8 @@ impl<'a> DirReader<'a> {
         }
         let path = || self.path.join(name);
         let opened = match &self.held {
-            Some(held) => open_in(held, name, &path)?,
-            None => open_in(rustix::fs::CWD, path(), &path)?,
+            Some(held) => open_in(held, name, OFlags::RDONLY, &path)?,
+            None => open(&path())?,
         };
         let Some((file, length)) = opened else { return Ok(None) };
         fill(&file, length, limit_bytes, &mut self.bytes, &path)?;

@@ -44,7 +44,7 @@ impl Large {
 
     pub(crate) fn write(&self, member: &str, content: &[u8]) -> Result<String, CodecError> {
         let (large, member, content) = (self.clone(), member.to_owned(), content.to_vec());
-        reach::at(&self.dir, move || Ok(large.write_here(&member, &content)))?
+        reach::at(&self.dir, move |_| Ok(large.write_here(&member, &content)))?
     }
 
     fn write_here(&self, member: &str, content: &[u8]) -> Result<String, CodecError> {
@@ -70,9 +70,8 @@ impl Large {
     /// The files of an earlier process, which the caller removes after [`LEFT_OVER`]. Their own age says nothing:
     /// the wall clock may have been set.
     pub(crate) fn left_over(&self) -> Result<Vec<PathBuf>, Error> {
-        let dir = self.dir.clone();
-        reach::at(&self.dir, move || {
-            let entries = match fs::read_dir(&dir) {
+        reach::at(&self.dir, |dir| {
+            let entries = match fs::read_dir(dir) {
                 Ok(entries) => entries,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
                 Err(error) => return Err(Error::io("list", dir)(error)),
@@ -132,9 +131,7 @@ fn text(path: &Path) -> Result<String, CodecError> {
 }
 
 pub(crate) fn remove(path: &Path) {
-    let file = path.to_owned();
-    let removed = reach::at(path, move || fs::remove_file(&file).map_err(Error::io("remove", file)));
-    match removed {
+    match reach::at(path, |path| fs::remove_file(path).map_err(Error::io("remove", path))) {
         Ok(()) => {}
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
         Err(error) => {

@@ -22,9 +22,8 @@ mod typed;
 mod watch;
 
 pub use socket::record;
-use socket::{peer, server};
-pub use watch::glance;
-use watch::{file, folder, removed};
+use socket::{peer, removed, server};
+use watch::{file, folder};
 
 pub use error::{BadFile, CodecError, Error};
 pub use file::{FileAuthor, FileRule, FileState, FileWatch};

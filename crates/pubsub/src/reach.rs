@@ -37,21 +37,21 @@ pub fn hanging() -> Option<watch::Receiver<BTreeSet<PathBuf>>> {
     OF_THIS_PROCESS.get().map(|reach| reach.hanging.subscribe())
 }
 
-/// Makes a call that reads, or that may be made twice.
+/// Makes a call on `path` that reads, or that may be made twice.
 /// Errors: that of the call, or that the place of `path` does not answer.
 pub(crate) fn at<T: Send + 'static>(
     path: &Path,
-    call: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    call: impl FnOnce(&Path) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     match OF_THIS_PROCESS.get() {
-        Some(reach) => reach.call(path, None, call),
-        None => call(),
+        Some(reach) => reach.call(path, None, move |path, _| call(path)),
+        None => call(path),
     }
 }
 
 /// Runs `look` with the limit of the place of `path`: for callers outside of topics and the store.
 pub fn look<T: Send + 'static>(path: &Path, look: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
-    at(path, move || Ok(look()))
+    at(path, move |_| Ok(look()))
 }
 
 /// Writes `bytes` at `path` by `call`. When an earlier such write was too slow and the bytes are the same,
@@ -59,11 +59,11 @@ pub fn look<T: Send + 'static>(path: &Path, look: impl FnOnce() -> T + Send + 's
 pub(crate) fn write<T: Send + 'static>(
     path: &Path,
     bytes: &[u8],
-    call: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    call: impl FnOnce(&Path, &[u8]) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     match OF_THIS_PROCESS.get() {
         Some(reach) => reach.call(path, Some(bytes), call),
-        None => call(),
+        None => call(path, bytes),
     }
 }
 
@@ -125,9 +125,9 @@ impl DiskPlaces {
         &self,
         path: &Path,
         bytes: Option<&[u8]>,
-        call: impl FnOnce() -> Result<T, Error> + Send + 'static,
+        call: impl FnOnce(&Path, &[u8]) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let Some(place) = self.place_of(path) else { return call() };
+        let Some(place) = self.place_of(path) else { return call(path, bytes.unwrap_or_default()) };
         let place = {
             let new = || Arc::new(DiskPlace::new(place.to_owned(), Arc::clone(&self.hanging)));
             Arc::clone(lock(&self.places).entry(place.to_owned()).or_insert_with(new))
@@ -146,18 +146,17 @@ impl DiskPlace {
         path: &Path,
         bytes: Option<&[u8]>,
         limit: Duration,
-        call: impl FnOnce() -> Result<T, Error> + Send + 'static,
+        call: impl FnOnce(&Path, &[u8]) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let outcome = Arc::new((Mutex::new(Outcome::Awaited), Condvar::new()));
-        let write = bytes.map(|bytes| (path.to_owned(), bytes.to_vec()));
         {
             let mut work = lock(&self.work);
             if work.hangs {
                 return Err(self.no_answer(path));
             }
-            if let Some((path, bytes)) = &write
+            if let Some(bytes) = bytes
                 && let Some((written, late)) = work.late.remove(path)
-                && written == *bytes
+                && written == bytes
                 && let Ok(late) = late.downcast::<Result<T, Error>>()
             {
                 return *late;
@@ -168,12 +167,13 @@ impl DiskPlace {
                 if thread::Builder::new().name(name).spawn(move || served.serve()).is_err() {
                     // It may take long then, but it is done.
                     drop(work);
-                    return call();
+                    return call(path, bytes.unwrap_or_default());
                 }
                 work.served = true;
             }
             let (place, outcome) = (Arc::clone(self), Arc::clone(&outcome));
-            work.calls.push_back(Box::new(move || place.make(call, &outcome, write)));
+            let (path, bytes) = (path.to_owned(), bytes.map(<[u8]>::to_vec));
+            work.calls.push_back(Box::new(move || place.make(call, &outcome, path, bytes)));
             self.more.notify_one();
         }
         let awaited = |it: &mut Outcome<_>| matches!(it, Outcome::Awaited);
@@ -195,17 +195,18 @@ impl DiskPlace {
 
     fn make<T: Send + 'static>(
         &self,
-        call: impl FnOnce() -> Result<T, Error>,
+        call: impl FnOnce(&Path, &[u8]) -> Result<T, Error>,
         outcome: &(Mutex<Outcome<Result<T, Error>>>, Condvar),
-        write: Option<(PathBuf, Vec<u8>)>,
+        path: PathBuf,
+        bytes: Option<Vec<u8>>,
     ) {
         if matches!(*lock(&outcome.0), Outcome::Late) {
             return;
         }
-        let result = call();
+        let result = call(&path, bytes.as_deref().unwrap_or_default());
         let mut held = lock(&outcome.0);
-        match (&*held, write) {
-            (Outcome::Late, Some((path, bytes))) => {
+        match (&*held, bytes) {
+            (Outcome::Late, Some(bytes)) => {
                 let late = &mut lock(&self.work).late;
                 if late.len() < MOST_LATE {
                     late.insert(path, (bytes, Box::new(result)));
@@ -272,7 +273,7 @@ mod tests {
         let mut hanging = reach.hanging.subscribe();
         let file = Path::new("/r/persist/status/a");
         let (go, gate) = mpsc::channel::<()>();
-        let hung = reach.call(file, Some(b"1"), move || {
+        let hung = reach.call(file, Some(b"1"), move |_, _| {
             gate.recv().unwrap();
             Ok(7_u8)
         });
@@ -280,15 +281,15 @@ mod tests {
         assert_eq!(*hanging.borrow_and_update(), BTreeSet::from(["/r/persist".into()]));
         // Late results are bounded, and calls in memory or for other places continue.
         for _ in 0..100 {
-            no_answer(reach.call(Path::new("/r/persist/b"), None, || unreachable!()));
+            no_answer(reach.call(Path::new("/r/persist/b"), None, |_, _| unreachable!()));
         }
-        assert_eq!(reach.call(Path::new("/r/run/a"), None, || Ok(1)).unwrap(), 1);
-        assert_eq!(reach.call(Path::new("/etc/a"), None, || Ok(2)).unwrap(), 2);
+        assert_eq!(reach.call(Path::new("/r/run/a"), None, |_, _| Ok(1)).unwrap(), 1);
+        assert_eq!(reach.call(Path::new("/etc/a"), None, |_, _| Ok(2)).unwrap(), 2);
         go.send(()).unwrap();
         let ends = async { tokio::time::timeout(SURELY, hanging.wait_for(BTreeSet::is_empty)).await.is_ok() };
         assert!(tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(ends));
         // Written already, so it is not written twice; other bytes are.
-        let again = |bytes: &[u8]| reach.call(file, Some(bytes), || Ok(8_u8)).unwrap();
+        let again = |bytes: &[u8]| reach.call(file, Some(bytes), |_, _| Ok(8_u8)).unwrap();
         assert_eq!([again(b"1"), again(b"1")], [7, 8]);
     }
 
@@ -302,7 +303,7 @@ mod tests {
         thread::scope(|scope| {
             let reach = &reach;
             let first = scope.spawn(move || {
-                no_answer(reach.call(file, Some(b"1"), move || {
+                no_answer(reach.call(file, Some(b"1"), move |_, _| {
                     began.send(()).unwrap();
                     gate.recv().unwrap();
                     Ok(1_u8)
@@ -310,15 +311,15 @@ mod tests {
             });
             begins.recv().unwrap();
             // It waits behind the first one, and times out as well.
-            no_answer(reach.call(file, Some(b"2"), || unreachable!()));
+            no_answer(reach.call(file, Some(b"2"), |_, _| unreachable!()));
             first.join().unwrap();
         });
         go.send(()).unwrap();
         let ends = async { tokio::time::timeout(SURELY, hanging.wait_for(BTreeSet::is_empty)).await.is_ok() };
         assert!(tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(ends));
-        assert_eq!(reach.call(file, Some(b"2"), || Ok(2_u8)).unwrap(), 2);
+        assert_eq!(reach.call(file, Some(b"2"), |_, _| Ok(2_u8)).unwrap(), 2);
         assert_eq!(
-            reach.call(file, Some(b"1"), || Ok(3_u8)).unwrap(),
+            reach.call(file, Some(b"1"), |_, _| Ok(3_u8)).unwrap(),
             3,
             "the first result was of another time"
         );

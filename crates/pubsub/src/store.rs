@@ -4,8 +4,9 @@
 //! content.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::io;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,8 +30,7 @@ static SETTLED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 /// Errors: the step that failed. Until the last step, fsync of the directory, the file is unchanged; after
 /// that readers may see either content until the next good write.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let (to, content) = (path.to_owned(), bytes.to_vec());
-    reach::write(path, bytes, move || replace_on(&HostDisk, &SETTLED, &to, &content))
+    reach::write(path, bytes, |path, bytes| replace_on(&HostDisk, &SETTLED, path, bytes))
 }
 
 pub(crate) fn replace_on(
@@ -52,21 +52,18 @@ pub(crate) fn replace_on(
 ///
 /// Errors: the step that failed. Until the last step, fsync of the directory, `path` is unchanged.
 pub fn create(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
-    let (to, content) = (path.to_owned(), bytes.to_vec());
-    reach::write(path, bytes, move || create_here(&to, &content))
-}
-
-fn create_here(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
-    let (disk, dir): (&dyn Disk, _) = (&HostDisk, parent(path));
-    let written = beside(disk, &SETTLED, dir, bytes)?;
-    let linked = disk.link(&written.path, path);
-    disk.take_away(&written.path)?;
-    drop(written.claim);
-    match linked {
-        Ok(()) => disk.sync_dir(dir).map(|()| true),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(Error::io("create", path)(error)),
-    }
+    reach::write(path, bytes, |path, bytes| {
+        let (disk, dir): (&dyn Disk, _) = (&HostDisk, parent(path));
+        let written = beside(disk, &SETTLED, dir, bytes)?;
+        let linked = disk.link(&written.path, path);
+        disk.take_away(&written.path)?;
+        drop(written.claim);
+        match linked {
+            Ok(()) => disk.sync_dir(dir).map(|()| true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(Error::io("create", path)(error)),
+        }
+    })
 }
 
 /// A temporary file with `bytes` in `dir`, which is made where it is missing.
@@ -94,32 +91,28 @@ fn beside(
 ///
 /// Errors: it is a link or no regular file, or cannot be written. A power cut may leave a part of `bytes`.
 pub fn append(path: &Path, bytes: &[u8], limit: u64, kept: u64) -> Result<(), Error> {
-    let (to, more) = (path.to_owned(), bytes.to_vec());
-    reach::write(path, bytes, move || append_here(&to, &more, limit, kept))
-}
-
-fn append_here(path: &Path, bytes: &[u8], limit: u64, kept: u64) -> Result<(), Error> {
-    let disk: &dyn Disk = &HostDisk;
-    disk.make_dirs(parent(path))?;
-    let (mut file, length) = disk::open_end(path)?;
-    if length > limit
-        && let Ok(mut all) = disk::last_lines(&file, length.saturating_sub(kept))
-    {
-        all.extend(bytes);
-        if replace_on(disk, &SETTLED, path, &all).is_ok() {
-            return Ok(());
+    reach::write(path, bytes, move |path, bytes| {
+        let disk: &dyn Disk = &HostDisk;
+        disk.make_dirs(parent(path))?;
+        let (mut file, length) = disk::open_end(path)?;
+        if length > limit
+            && let Ok(mut all) = disk::last_lines(&file, length.saturating_sub(kept))
+        {
+            all.extend(bytes);
+            if replace_on(disk, &SETTLED, path, &all).is_ok() {
+                return Ok(());
+            }
         }
-    }
-    fill(&mut file, bytes).map_err(Error::io("append to", path))?;
-    disk.sync_dir(parent(path))
+        fill(&mut file, bytes).map_err(Error::io("append to", path))?;
+        disk.sync_dir(parent(path))
+    })
 }
 
 /// `None` when there is no file.
 ///
 /// Errors: it is a link or no regular file, is longer than `limit` bytes, or cannot be read.
 pub fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
-    let from = path.to_owned();
-    reach::at(path, move || HostDisk.read(&from, limit))
+    reach::at(path, move |path| HostDisk.read(path, limit))
 }
 
 /// At most `limit` bytes from the start of the regular file at `path`, `None` when there is none: for foreign
@@ -127,16 +120,49 @@ pub fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
 ///
 /// Errors: it is a link or no regular file, or cannot be read.
 pub fn read_start(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
-    let from = path.to_owned();
-    reach::at(path, move || disk::read_start(&from, limit))
+    reach::at(path, move |path| {
+        let Some((file, _)) = disk::open(path)? else { return Ok(None) };
+        read_most(file, limit).map(Some).map_err(Error::io("read", path))
+    })
+}
+
+/// The last `most` bytes of such a file.
+///
+/// Errors: as [`read_start`].
+pub fn read_end(path: &Path, most: u32) -> Result<Option<Vec<u8>>, Error> {
+    reach::at(path, move |path| {
+        let Some((mut file, length)) = disk::open(path)? else { return Ok(None) };
+        file.seek(SeekFrom::Start(length.saturating_sub(most.into()))).map_err(Error::io("read", path))?;
+        // It may grow while it is read.
+        read_most(file, most.into()).map(Some).map_err(Error::io("read", path))
+    })
+}
+
+fn read_most(file: File, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Names in a directory, UTF-8 only, sorted; none where there is no directory.
+///
+/// Errors: it cannot be read, or has more than `most` names.
+pub fn names(dir: &Path, most: usize) -> Result<Vec<String>, Error> {
+    let names = disk::names(dir, most.saturating_add(1))?;
+    if names.len() > most {
+        let reason = format!("it has more than {most} names");
+        return Err(Error::Refused { path: dir.to_owned(), reason });
+    }
+    let mut names: Vec<String> = names.into_iter().flat_map(OsString::into_string).collect();
+    names.sort_unstable();
+    Ok(names)
 }
 
 /// False when there was no file.
 ///
 /// Errors: it cannot be removed, or its directory cannot be synced.
 pub fn remove(path: &Path) -> Result<bool, Error> {
-    let from = path.to_owned();
-    reach::at(path, move || remove_on(&HostDisk, &from))
+    reach::at(path, |path| remove_on(&HostDisk, path))
 }
 
 pub(crate) fn remove_on(disk: &dyn Disk, path: &Path) -> Result<bool, Error> {
@@ -333,7 +359,7 @@ fn settle(disk: &dyn Disk, settled: &Mutex<BTreeSet<PathBuf>>, dir: &Path) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::{self, File};
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     fn mode(path: &Path) -> u32 {
@@ -384,6 +410,31 @@ mod tests {
         }
         assert_eq!(read(&file, 5).unwrap().unwrap(), b"12345");
         assert_eq!(read(&root.path().join("none"), 5).unwrap(), None);
+    }
+
+    #[test]
+    fn names_come_in_order_and_too_many_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(names(&dir.path().join("none"), 1).unwrap(), [""; 0]);
+        for name in ["b", "a", "c"] {
+            File::create(dir.path().join(name)).unwrap();
+        }
+        assert_eq!(names(dir.path(), 3).unwrap(), ["a", "b", "c"]);
+        assert!(names(dir.path(), 2).unwrap_err().to_string().contains("more than 2 names"));
+    }
+
+    #[test]
+    fn the_end_of_a_file_is_read_and_a_link_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        assert_eq!(read_end(&path, 4).unwrap(), None);
+        replace(&path, b"123456").unwrap();
+        assert_eq!(read_end(&path, 4).unwrap().unwrap(), b"3456");
+        assert_eq!(read_end(&path, 9).unwrap().unwrap(), b"123456");
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(read_end(&link, 4).unwrap_err().to_string().contains("link"));
+        assert!(read_end(dir.path(), 4).unwrap_err().to_string().contains("no regular file"));
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl TopicRoot {
         name: &Name,
         codec: Codec<T>,
     ) -> Subscription<T> {
-        Subscription::new(Arc::clone(&self.hub), name.dir(&self.root), codec)
+        Subscription::new(Arc::clone(&self.hub), &name.dir(&self.root), codec)
     }
 
     /// Follows `name` over its socket alone, for keys that cannot be names of files; `None` where it has no

@@ -8,7 +8,7 @@ use crate::{BadFile, Codec, Error, Name, ToWire};
 #[cfg(test)]
 use crate::{disk::Disk, lock::Lock};
 use std::marker::PhantomData;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The only publisher of one topic. Dropping it leaves the files, as a crash would; [`Publication::close`] tidies.
@@ -101,7 +101,7 @@ pub struct Subscription<T> {
 }
 
 impl<T: Clone + PartialEq + Send + Sync + 'static> Subscription<T> {
-    pub(crate) fn new(hub: Arc<WatchHub>, dir: PathBuf, codec: Codec<T>) -> Self {
+    pub(crate) fn new(hub: Arc<WatchHub>, dir: &Path, codec: Codec<T>) -> Self {
         let same = |one: &AnyValue, other: &AnyValue| one.downcast_ref::<T>() == other.downcast_ref();
         Self { raw: Box::new(RawSubscription::new(hub, dir, decode(codec), same)), of: PhantomData }
     }

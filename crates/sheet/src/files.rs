@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use agent::wire::{self, GLOBAL, MAINTENANCE, ZEDKUBE};
 use agent::{force, operator};
-use pubsub::{FILE_LIMIT_BYTES, FileRule, FileState, TopicRoot, glance};
+use pubsub::{FILE_LIMIT_BYTES, FileRule, FileState, TopicRoot, store};
 use rustix::fs::Access;
 use rustix::io::Errno;
 use serde::Serialize;
@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn images(&mut self) -> BTreeMap<String, BaseOsStatus> {
         let dir = wire::name::<BaseOsStatus>("baseosmgr").dir(self.topic_root.root());
-        let names = glance::names(&dir, IMAGES).unwrap_or_default();
+        let names = store::names(&dir, IMAGES).unwrap_or_default();
         let keys = names.iter().filter_map(|it| it.strip_suffix(".json"));
         let all =
             keys.filter_map(|key| Some((key.to_owned(), self.topic::<BaseOsStatus>("baseosmgr", key)?)));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use agent::outlet::Tries;
 use agent::{AgentContext, Error, Troubles, publication};
-use pubsub::{Codec, Name, Publication, TopicRoot, glance, store};
+use pubsub::{Codec, Name, Publication, TopicRoot, store};
 use step::SmallSort as _;
 use step::chain;
 use topics::{
@@ -133,7 +133,7 @@ pub fn hand_over(root: &Path, value: &Handed) -> Result<PathBuf, String> {
 fn numbers(folder: &Path) -> Result<Vec<(u64, String)>, pubsub::Error> {
     let number = |it: String| Some((it.strip_suffix(".json")?.parse().ok()?, it));
     let mut all: Vec<(u64, String)> =
-        glance::names(folder, 2 * MOST)?.into_iter().filter_map(number).collect();
+        store::names(folder, 2 * MOST)?.into_iter().filter_map(number).collect();
     all.order();
     Ok(all)
 }

@@ -45,10 +45,10 @@ struct StoredValue {
 impl RawPublication {
     pub(crate) fn open(hub: &Arc<WatchHub>, root: &Path, name: Name, decode: Decode) -> Result<Self, Error> {
         let (dir, top) = (name.dir(root), root.to_owned());
-        let (topic, at) = (name.to_string(), dir.clone());
-        let lock = reach::at(&dir, move || Lock::take(&topic, &at))?;
+        let topic = name.to_string();
+        let lock = reach::at(&dir, move |dir| Lock::take(&topic, dir))?;
         refuse_live(&name, root)?;
-        let opened = move || Self::open_on(Arc::new(HostDisk), &top, name, decode, lock);
+        let opened = move |_: &Path| Self::open_on(Arc::new(HostDisk), &top, name, decode, lock);
         let mut publication = reach::at(&dir, opened)?;
         // A file that a person removed from a persistent topic stays removed until the next publish.
         if !publication.name.is_persistent() {
@@ -111,7 +111,8 @@ impl RawPublication {
         encoded: Result<Vec<u8>, CodecError>,
     ) -> Result<Published, Error> {
         let file = self.name.file(key)?;
-        let bytes = encoded.map_err(|source| self.no_form(key, source))?;
+        let no_form = |source| Error::Encode { topic: self.name.to_string(), key: key.to_owned(), source };
+        let bytes = encoded.map_err(no_form)?;
         if u64::try_from(bytes.len()).is_ok_and(|length| length > FILE_LIMIT_BYTES) {
             let (topic, key) = (self.name.to_string(), key.to_owned());
             return Err(Error::TooLong { topic, key, bytes: bytes.len(), limit: FILE_LIMIT_BYTES });
@@ -134,7 +135,8 @@ impl RawPublication {
             server.check(key, &bytes)?;
         }
         self.doubtful.insert(key.to_owned());
-        let caught_up = self.replace(file, &bytes, self.former())?;
+        let former = if self.name.is_persistent() { Former::Kept } else { Former::Dropped };
+        let caught_up = self.replace(file, &bytes, former)?;
         self.doubtful.remove(key);
         let value = StoredValue { bytes: Arc::clone(&bytes), value: OnceLock::new() };
         self.values.insert(key.to_owned(), value);
@@ -177,13 +179,13 @@ impl RawPublication {
         work: impl FnOnce(&mut Folder) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let files = Arc::clone(&self.files);
-        reach::at(&self.dir, move || work(&mut lock(&files)))
+        reach::at(&self.dir, move |_| work(&mut lock(&files)))
     }
 
     /// Replaces a file, then writes all that a replaced directory lacks.
     fn replace(&self, file: String, bytes: &Arc<[u8]>, former: Former) -> Result<Result<(), Error>, Error> {
         let (path, files, content) = (self.dir.join(&file), Arc::clone(&self.files), Arc::clone(bytes));
-        reach::write(&path, bytes, move || {
+        reach::write(&path, bytes, move |_, _| {
             let mut files = lock(&files);
             files.replace(&file, &content, former)?;
             Ok(files.catch_up())
@@ -262,14 +264,6 @@ impl RawPublication {
         }
         server.count(0);
         server.close()
-    }
-
-    fn no_form(&self, key: &str, source: CodecError) -> Error {
-        Error::Encode { topic: self.name.to_string(), key: key.to_owned(), source }
-    }
-
-    fn former(&self) -> Former {
-        if self.name.is_persistent() { Former::Kept } else { Former::Dropped }
     }
 
     fn files(&self) -> MutexGuard<'_, Folder> {

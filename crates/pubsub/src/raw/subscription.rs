@@ -3,20 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::mem;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::disk::DirReader;
 use crate::error::chain;
 use crate::name::{RESTARTED, SUFFIX};
 use crate::raw::{AnyValue, Change, Decode};
-use crate::watch::{DirNotifier, Follows, Pending, WatchHub};
-use crate::{BadFile, Error, FILE_LIMIT_BYTES, Retry, glance, reach};
+use crate::watch::{DirFollower, Follows, Pending, WatchHub};
+use crate::{BadFile, Error, FILE_LIMIT_BYTES, disk, reach};
 
 pub(crate) struct RawSubscription {
-    hub: Arc<WatchHub>,
-    bell: Arc<DirNotifier>,
-    dir: PathBuf,
+    dir: DirFollower,
     decode: Decode,
     /// The one key to read; `None` for all.
     only: Option<&'static str>,
@@ -25,22 +23,17 @@ pub(crate) struct RawSubscription {
     bad: BTreeMap<OsString, String>,
     /// Files still to be read again.
     unread: Pending,
-    retry: Retry,
 }
 
 impl RawSubscription {
-    pub(crate) fn new(hub: Arc<WatchHub>, dir: PathBuf, decode: Decode, same: Same) -> Self {
-        let bell = WatchHub::bell(&dir, Follows::Topic);
+    pub(crate) fn new(hub: Arc<WatchHub>, dir: &Path, decode: Decode, same: Same) -> Self {
         Self {
-            hub,
-            bell,
-            dir,
+            dir: DirFollower::new(hub, dir, Follows::Topic),
             decode,
             only: None,
             known: Mirror::new(same),
             bad: BTreeMap::new(),
             unread: Pending::None,
-            retry: Retry::default(),
         }
     }
 
@@ -60,29 +53,22 @@ impl RawSubscription {
             if let Some(change) = self.known.told.pop_front() {
                 return change;
             }
-            let dirt = match self.bell.take() {
-                Pending::None => tokio::select! {
-                    biased;
-                    () = self.hub.wait(&self.bell) => continue,
-                    () = self.retry.due() => Pending::None,
-                },
-                dirt @ (Pending::Names(_) | Pending::All) => dirt,
-            };
+            let dirt = self.dir.changed().await;
             let failed = match dirt.and(mem::take(&mut self.unread)) {
                 Pending::All => self.read_all(),
                 Pending::Names(names) => {
-                    let dir = self.dir.clone();
+                    let dir = self.dir.dir().to_owned();
                     self.read(&names, &mut DirReader::pass(&dir))
                 }
                 Pending::None => None,
             };
             match failed {
                 None => {
-                    self.retry.worked();
+                    self.dir.retry.worked();
                     self.known.synced();
                 }
-                Some(error) if self.retry.failed() => {
-                    self.known.told.push_back(Change::Bad(unreadable(&self.dir, &error)));
+                Some(error) if self.dir.retry.failed() => {
+                    self.known.told.push_back(Change::Bad(unreadable(self.dir.dir(), &error)));
                 }
                 Some(_) => {}
             }
@@ -90,7 +76,7 @@ impl RawSubscription {
     }
 
     pub(crate) fn was_tried(&self) -> bool {
-        (self.known.synced || self.retry.is_failing()) && self.known.told.is_empty()
+        (self.known.synced || self.dir.retry.is_failing()) && self.known.told.is_empty()
     }
 
     /// In the order of keys.
@@ -100,10 +86,8 @@ impl RawSubscription {
 
     /// Reads the directory; returns the first error. What could not be read is noted for later.
     fn read_all(&mut self) -> Option<Error> {
-        let dir = self.dir.clone();
-        let (hub, bell, from) = (Arc::clone(&self.hub), Arc::clone(&self.bell), dir.clone());
-        let listed = reach::at(&dir, move || hub.attend(&bell).and_then(|()| glance::all(&from)));
-        let mut names = match listed {
+        let (dir, attend) = (self.dir.dir().to_owned(), self.dir.attend());
+        let mut names = match reach::at(&dir, |dir| attend().and_then(|()| disk::names(dir, usize::MAX))) {
             Ok(names) => names,
             // Half a list does not prove that the other names are gone.
             Err(error) => {
@@ -162,7 +146,7 @@ impl RawSubscription {
             Some(reason) if self.bad.get(name) == Some(&reason) => {}
             Some(reason) => {
                 self.bad.insert(name.to_owned(), reason.clone());
-                self.known.told.push_back(Change::Bad(BadFile { path: self.dir.join(name), reason }));
+                self.known.told.push_back(Change::Bad(BadFile { path: self.dir.dir().join(name), reason }));
             }
         }
         Ok(())

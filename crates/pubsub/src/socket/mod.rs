@@ -5,6 +5,7 @@
 pub(crate) mod feed;
 pub(crate) mod peer;
 pub mod record;
+pub(crate) mod removed;
 pub(crate) mod server;
 
 use std::fs;

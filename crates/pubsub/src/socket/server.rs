@@ -22,7 +22,7 @@ use crate::peer::{self, PeersShared};
 use crate::record::{MESSAGE_LIMIT_BYTES, update_bytes};
 use crate::removed::Removed;
 use crate::socket::{SocketListener, SocketState, probe};
-use crate::watch::{Follows, WatchHub};
+use crate::watch::{DirFollower, Follows, WatchHub};
 use crate::{CodecError, Error, Name, ToWire};
 
 /// Further subscribers of a topic are refused.
@@ -128,10 +128,11 @@ impl SocketServer {
             });
         }
         let name = place.path.file_name().unwrap_or_default().to_owned();
-        let bell = WatchHub::bell(crate::store::parent(&place.path), Follows::File(name));
+        let dir = crate::store::parent(&place.path);
+        let dir = DirFollower::new(Arc::clone(hub), dir, Follows::File(name));
         let kept = Arc::clone(&place);
         let restore = Box::new(move |_: Option<&_>| Some(kept.restore()));
-        keeper.spawn(keep(Arc::clone(hub), bell, "sockets", restore));
+        keeper.spawn(keep(dir, "sockets", restore));
         tasks.spawn(welcome(Arc::clone(&shared), Arc::clone(&place), board.subscribe()));
         Ok(Some(Self { shared, place, board, removed, tasks, _keeper: keeper }))
     }

@@ -10,8 +10,8 @@ use std::time::SystemTime;
 use tracing::warn;
 
 use crate::error::chain;
-use crate::watch::{DirNotifier, Follows, Pending, WatchHub};
-use crate::{BadFile, Error, Retry, disk, reach, trust};
+use crate::watch::{DirFollower, Follows, Pending, WatchHub};
+use crate::{BadFile, Error, disk, reach, trust};
 
 /// Only the owner of a file may remove it from such a directory.
 const STICKY: u32 = 0o1000;
@@ -48,55 +48,44 @@ impl FileAuthor {
 }
 
 pub struct FileWatch {
-    hub: Arc<WatchHub>,
-    bell: Arc<DirNotifier>,
-    place: WatchedPath,
-    last: Option<FileState>,
-    author: Option<FileAuthor>,
-    retry: Retry,
-}
-
-#[derive(Clone)]
-struct WatchedPath {
+    dir: DirFollower,
     path: PathBuf,
     rule: FileRule,
+    last: Option<FileState>,
+    author: Option<FileAuthor>,
 }
 
 impl FileState {
     /// One look at the file.
     pub fn now(path: &Path, rule: FileRule) -> Result<Self, Error> {
-        let place = WatchedPath { path: path.to_owned(), rule };
-        reach::at(path, move || place.look().map(|(state, _)| state))
+        reach::at(path, move |path| rule.look(path).map(|(state, _)| state))
     }
 }
 
 impl FileWatch {
     pub(crate) fn new(hub: Arc<WatchHub>, path: PathBuf, rule: FileRule) -> Self {
         let follows = Follows::File(path.file_name().unwrap_or_default().to_owned());
-        let bell = WatchHub::bell(path.parent().unwrap_or(Path::new("/")), follows);
-        let place = WatchedPath { path, rule };
-        Self { hub, bell, place, last: None, author: None, retry: Retry::default() }
+        let dir = DirFollower::new(hub, path.parent().unwrap_or(Path::new("/")), follows);
+        Self { dir, path, rule, last: None, author: None }
     }
 
     /// The present state at the first call, then each different state. A failed read is no state: it is
     /// logged once and repeated after a pause. Dropping it loses nothing.
     pub async fn next(&mut self) -> FileState {
         loop {
-            let attended = match self.bell.take() {
-                Pending::None => tokio::select! {
-                    biased;
-                    () = self.hub.wait(&self.bell) => continue,
-                    () = self.retry.due() => self.attend(),
-                },
-                Pending::All => self.attend(),
+            let attended = match self.dir.changed().await {
+                Pending::None | Pending::All => {
+                    let attend = self.dir.attend();
+                    reach::at(&self.path, |_| attend())
+                }
                 Pending::Names(_) => Ok(()),
             };
-            let place = self.place.clone();
-            let looked = reach::at(&self.place.path, move || place.look());
+            let rule = self.rule;
+            let looked = reach::at(&self.path, move |path| rule.look(path));
             match attended.as_ref().err().or(looked.as_ref().err()) {
-                None => self.retry.worked(),
-                Some(error) if self.retry.failed() => {
-                    let (path, error) = (self.place.path.display(), chain(error));
+                None => self.dir.retry.worked(),
+                Some(error) if self.dir.retry.failed() => {
+                    let (path, error) = (self.path.display(), chain(error));
                     warn!(%path, error, "cannot read a file, retrying; what it said before counts until then");
                 }
                 Some(_) => {}
@@ -111,79 +100,73 @@ impl FileWatch {
         }
     }
 
-    fn attend(&self) -> Result<(), Error> {
-        let (hub, bell) = (Arc::clone(&self.hub), Arc::clone(&self.bell));
-        reach::at(&self.place.path, move || hub.attend(&bell))
-    }
-
     /// The author of the file that [`FileWatch::next`] returned last, if known.
     pub const fn author(&self) -> Option<FileAuthor> {
         self.author
     }
 }
 
-impl WatchedPath {
-    fn look(&self) -> Result<(FileState, Option<FileAuthor>), Error> {
-        match disk::open(&self.path) {
-            Ok(Some(file)) => {
+impl FileRule {
+    fn look(self, path: &Path) -> Result<(FileState, Option<FileAuthor>), Error> {
+        match disk::open(path) {
+            Ok(Some((file, length))) => {
                 let author = file.metadata().ok().as_ref().and_then(FileAuthor::of);
-                Ok((self.read(&file)?, author))
+                Ok((self.read(path, &file, length)?, author))
             }
             Ok(None) => Ok((FileState::Absent, None)),
             Err(error) if error.is_refusal() || self.is_kept_from(&error) => {
                 // A link is not opened, but its maker tried to order something.
-                let author = fs::symlink_metadata(&self.path).ok().as_ref().and_then(FileAuthor::of);
-                Ok((self.bad(error.to_string()), author))
+                let author = fs::symlink_metadata(path).ok().as_ref().and_then(FileAuthor::of);
+                Ok((bad(path, error.to_string()), author))
             }
             Err(error) => Err(error),
         }
     }
 
     /// An order that the agent may not open is no order.
-    fn is_kept_from(&self, error: &Error) -> bool {
-        self.rule.order
+    fn is_kept_from(self, error: &Error) -> bool {
+        self.order
             && matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
     }
 
-    fn read(&self, opened: &File) -> Result<FileState, Error> {
-        if self.rule.order
-            && let Some(reason) = self.may_not_order(opened).map_err(Error::io("look at", &self.path))?
+    fn read(self, path: &Path, opened: &File, length: u64) -> Result<FileState, Error> {
+        if self.order
+            && let Some(reason) = may_not_order(path, opened).map_err(Error::io("look at", path))?
         {
-            return Ok(self.bad(reason));
+            return Ok(bad(path, reason));
         }
-        match disk::read_open(opened, &self.path, self.rule.limit_bytes) {
+        match disk::read_open(opened, length, path, self.limit_bytes) {
             Ok(bytes) => Ok(FileState::Present(bytes)),
-            Err(error) if error.is_refusal() => Ok(self.bad(error.to_string())),
+            Err(error) if error.is_refusal() => Ok(bad(path, error.to_string())),
             Err(error) => Err(error),
         }
     }
+}
 
-    fn bad(&self, reason: String) -> FileState {
-        FileState::Bad(BadFile { path: self.path.clone(), reason })
-    }
+fn bad(path: &Path, reason: String) -> FileState {
+    FileState::Bad(BadFile { path: path.to_owned(), reason })
+}
 
-    /// Why the file may not order anything; `None` when it may.
-    fn may_not_order(&self, file: &File) -> io::Result<Option<String>> {
-        let path = self.path.display();
-        let seen = file.metadata()?;
-        if let Some(owner) = trust::foreign_owner(&seen) {
-            return Ok(Some(format!("it belongs to user {owner}, not to root; chown root {path}")));
-        }
-        if trust::others_may_write(&seen) {
-            let mode = seen.mode() & 0o777;
-            return Ok(Some(format!("others may write it (mode {mode:o}); chmod 600 {path}")));
-        }
-        // A user who may write in the parent of its folder may replace the folder.
-        for dir in self.path.ancestors().skip(1).take(2) {
-            let above = fs::metadata(dir)?;
-            if trust::others_may_write(&above) && above.mode() & STICKY == 0 {
-                return Ok(Some(format!("others may put files beside it; chmod 755 {}", dir.display())));
-            }
-            if let Some(owner) = trust::foreign_owner(&above) {
-                let dir = dir.display();
-                return Ok(Some(format!("{dir} belongs to user {owner}, not to root; chown root {dir}")));
-            }
-        }
-        Ok(None)
+/// Why the file may not order anything; `None` when it may.
+fn may_not_order(path: &Path, file: &File) -> io::Result<Option<String>> {
+    let (shown, seen) = (path.display(), file.metadata()?);
+    if let Some(owner) = trust::foreign_owner(&seen) {
+        return Ok(Some(format!("it belongs to user {owner}, not to root; chown root {shown}")));
     }
+    if trust::others_may_write(&seen) {
+        let mode = seen.mode() & 0o777;
+        return Ok(Some(format!("others may write it (mode {mode:o}); chmod 600 {shown}")));
+    }
+    // A user who may write in the parent of its folder may replace the folder.
+    for dir in path.ancestors().skip(1).take(2) {
+        let above = fs::metadata(dir)?;
+        if trust::others_may_write(&above) && above.mode() & STICKY == 0 {
+            return Ok(Some(format!("others may put files beside it; chmod 755 {}", dir.display())));
+        }
+        if let Some(owner) = trust::foreign_owner(&above) {
+            let dir = dir.display();
+            return Ok(Some(format!("{dir} belongs to user {owner}, not to root; chown root {dir}")));
+        }
+    }
+    Ok(None)
 }

@@ -19,8 +19,8 @@ use crate::lock::Lock;
 use crate::name::RESTARTED;
 use crate::reach::lock;
 use crate::store::{self, TempFileOwner};
-use crate::watch::{DirNotifier, Follows, Pending, WatchHub};
-use crate::{Error, FILE_LIMIT_BYTES, Retry};
+use crate::watch::{DirFollower, Follows, Pending, WatchHub};
+use crate::{Error, FILE_LIMIT_BYTES};
 
 /// Least time between two repairs.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -256,14 +256,14 @@ impl DirKeeper {
     /// `None` outside of a runtime: then the next publish writes again what is missing.
     pub(crate) fn start(hub: Arc<WatchHub>, folder: &SharedFolder) -> Option<Self> {
         let runtime = Handle::try_current().ok()?;
-        let bell = WatchHub::bell(&lock(folder).path, Follows::Topic);
+        let dir = DirFollower::new(hub, &lock(folder).path, Follows::Topic);
         let weak = Arc::downgrade(folder);
         let restore = move |names: Option<&BTreeSet<OsString>>| {
             let folder = weak.upgrade()?;
             let restored = lock(&folder).restore(names);
             Some(restored)
         };
-        let task = runtime.spawn(keep(hub, bell, "files", Box::new(restore))).abort_handle();
+        let task = runtime.spawn(keep(dir, "files", Box::new(restore))).abort_handle();
         Some(Self { task, folder: Arc::clone(folder) })
     }
 }
@@ -281,39 +281,29 @@ impl Drop for DirKeeper {
 type Restore = Box<dyn FnMut(Option<&BTreeSet<OsString>>) -> Option<Result<usize, Error>> + Send>;
 
 /// Calls `restore`, which repairs `what`, whenever something in the followed directory changed.
-pub(crate) async fn keep(
-    hub: Arc<WatchHub>,
-    bell: Arc<DirNotifier>,
-    what: &'static str,
-    mut restore: Restore,
-) {
-    let mut retry = Retry::default();
+pub(crate) async fn keep(mut dir: DirFollower, what: &'static str, mut restore: Restore) {
+    let at = dir.dir().to_owned();
+    let path = at.display();
     loop {
-        let names = match bell.take() {
-            Pending::None => tokio::select! {
-                biased;
-                () = hub.wait(&bell) => continue,
-                () = retry.due() => None,
-            },
-            Pending::Names(names) if !retry.is_failing() => Some(names),
-            Pending::Names(_) | Pending::All => None,
+        let names = match dir.changed().await {
+            Pending::Names(names) if !dir.retry.is_failing() => Some(names),
+            Pending::None | Pending::Names(_) | Pending::All => None,
         };
-        let attended = if names.is_none() { hub.attend(&bell) } else { Ok(()) };
+        let attended = if names.is_none() { dir.attend()() } else { Ok(()) };
         let restored = match attended {
             Ok(()) => restore(names.as_ref()),
             Err(error) => Some(Err(error)),
         };
         let Some(restored) = restored else { return };
-        let path = bell.dir().display();
         match restored {
-            Ok(0) => retry.worked(),
+            Ok(0) => dir.retry.worked(),
             Ok(count) => {
-                retry.worked();
+                dir.retry.worked();
                 warn!(%path, count, "{what} of this topic were removed or replaced by somebody else and are made again");
                 tokio::time::sleep(PAUSE).await;
             }
             Err(error) => {
-                if retry.failed() {
+                if dir.retry.failed() {
                     warn!(%path, error = chain(&error), "cannot restore {what} of this topic, retrying");
                 }
             }

@@ -1,29 +1,28 @@
 //! inotify, without the events that reading causes.
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::path::Path;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
-
-use crate::reach::lock;
 
 /// Events taken at once, so that other tasks of the thread run in a storm.
 const MOST_EVENTS: usize = 1_024;
 /// Room for some thirty events with names as long as they may be.
 const BUFFER_BYTES: usize = 8_192;
 
+/// Each with the watch that it is of.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum KernelEvent<'a> {
-    Name(&'a Path, &'a OsStr),
+    Name(i32, &'a OsStr),
     /// The directory itself was removed, moved, or changed its owner or mode.
-    Dir(&'a Path),
+    Dir(i32),
+    /// The same, and it is watched no more.
+    Ended(i32),
     /// Events were lost.
     Everything,
 }
@@ -56,63 +55,22 @@ impl WatchPurpose {
 }
 
 #[derive(Debug)]
-pub(crate) struct Kernel {
-    queue: OwnedFd,
-    watched: Mutex<WatchedDirs>,
-}
-
-/// Two paths can be one directory, which has one watch descriptor.
-#[derive(Debug, Default)]
-struct WatchedDirs {
-    paths: HashMap<i32, Vec<PathBuf>>,
-    numbers: HashMap<PathBuf, i32>,
-}
-
-impl WatchedDirs {
-    /// Removes a path; returns the descriptor when no other path uses it.
-    fn part(&mut self, dir: &Path) -> Option<i32> {
-        let number = self.numbers.remove(dir)?;
-        let paths = self.paths.get_mut(&number)?;
-        paths.retain(|path| path != dir);
-        if !paths.is_empty() {
-            return None;
-        }
-        self.paths.remove(&number);
-        Some(number)
-    }
-}
+pub(crate) struct Kernel(OwnedFd);
 
 impl Kernel {
     pub(crate) fn open() -> io::Result<Self> {
-        let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        Ok(Self { queue, watched: Mutex::default() })
+        Ok(Self(inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?))
     }
 
-    /// Watches the directory that is at `dir` now, in place of an earlier one.
-    pub(crate) fn watch(&self, dir: &Path, why: WatchPurpose) -> Result<(), Errno> {
-        // Locked meanwhile, so that no event is taken before its descriptor is known.
-        let mut watched = lock(&self.watched);
-        let number = inotify::add_watch(&self.queue, dir, why.flags())?;
-        if watched.numbers.get(dir) != Some(&number) {
-            let former = watched.part(dir);
-            watched.numbers.insert(dir.to_owned(), number);
-            watched.paths.entry(number).or_default().push(dir.to_owned());
-            self.unwatch(former);
-        }
-        Ok(())
+    /// Watches the directory that is at `dir` now. A directory has one watch, by whichever path.
+    pub(crate) fn watch(&self, dir: &Path, why: WatchPurpose) -> Result<i32, Errno> {
+        inotify::add_watch(&self.0, dir, why.flags())
     }
 
-    pub(crate) fn forget(&self, dir: &Path) {
-        let former = lock(&self.watched).part(dir);
-        self.unwatch(former);
-    }
-
-    fn unwatch(&self, number: Option<i32>) {
-        if let Some(number) = number
-            && let Err(error) = inotify::remove_watch(&self.queue, number)
-        {
+    pub(crate) fn unwatch(&self, watch: i32) {
+        if let Err(error) = inotify::remove_watch(&self.0, watch) {
             // The kernel dropped it with its directory.
-            tracing::trace!(number, %error, "nothing to watch any more");
+            tracing::trace!(watch, %error, "nothing to watch any more");
         }
     }
 
@@ -121,7 +79,7 @@ impl Kernel {
     /// Errors: [`io::ErrorKind::WouldBlock`] once there is none left.
     pub(crate) fn drain(&self, mut tell: impl FnMut(KernelEvent<'_>)) -> io::Result<()> {
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
-        let mut reader = Reader::new(self.queue.as_fd(), &mut buffer);
+        let mut reader = Reader::new(self.0.as_fd(), &mut buffer);
         let mut taken = 0;
         // What was read is told to its end.
         while taken < MOST_EVENTS || !reader.is_buffer_empty() {
@@ -131,38 +89,21 @@ impl Kernel {
                 Err(error) => return Err(error.into()),
             };
             taken += 1;
-            if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
-                tell(KernelEvent::Everything);
-                continue;
-            }
-            let mut watched = lock(&self.watched);
-            let paths = watched.paths.get(&event.wd()).cloned().unwrap_or_default();
-            if event.events().contains(ReadFlags::IGNORED) {
-                watched.paths.remove(&event.wd());
-                watched.numbers.retain(|_, number| *number != event.wd());
-            }
-            drop(watched);
-            for path in &paths {
-                match event.file_name() {
-                    Some(name) => tell(KernelEvent::Name(path, OsStr::from_bytes(name.to_bytes()))),
-                    None => tell(KernelEvent::Dir(path)),
-                }
+            let (watch, flags) = (event.wd(), event.events());
+            match event.file_name() {
+                _ if flags.contains(ReadFlags::QUEUE_OVERFLOW) => tell(KernelEvent::Everything),
+                Some(name) => tell(KernelEvent::Name(watch, OsStr::from_bytes(name.to_bytes()))),
+                None if flags.contains(ReadFlags::IGNORED) => tell(KernelEvent::Ended(watch)),
+                None => tell(KernelEvent::Dir(watch)),
             }
         }
         Ok(())
-    }
-
-    #[cfg(test)]
-    pub(super) fn watched(&self) -> Vec<PathBuf> {
-        let mut all: Vec<_> = lock(&self.watched).numbers.keys().cloned().collect();
-        all.sort();
-        all
     }
 }
 
 impl AsRawFd for Kernel {
     fn as_raw_fd(&self) -> RawFd {
-        self.queue.as_raw_fd()
+        self.0.as_raw_fd()
     }
 }
 
@@ -176,7 +117,7 @@ mod tests {
         let mut all = Vec::new();
         let mut tell = |heard: KernelEvent<'_>| match heard {
             KernelEvent::Name(_, name) => all.push(name.to_str().unwrap().to_owned()),
-            KernelEvent::Dir(_) => all.push(".".to_owned()),
+            KernelEvent::Dir(_) | KernelEvent::Ended(_) => all.push(".".to_owned()),
             KernelEvent::Everything => all.push("everything".to_owned()),
         };
         while kernel.drain(&mut tell).is_ok() {}
@@ -251,32 +192,5 @@ mod tests {
             fs::rename(&names[round % 2], &names[(round + 1) % 2]).unwrap();
         }
         assert_eq!(changed_paths(&kernel).last().unwrap(), "everything");
-    }
-
-    #[test]
-    fn a_directory_is_watched_by_each_of_its_paths_until_the_last_is_forgotten() {
-        let root = tempfile::tempdir().unwrap();
-        let [dir, link, away] = ["dir", "link", "away"].map(|name| root.path().join(name));
-        fs::create_dir(&dir).unwrap();
-        std::os::unix::fs::symlink(&dir, &link).unwrap();
-        let kernel = Kernel::open().unwrap();
-        kernel.watch(&dir, WatchPurpose::Files).unwrap();
-        kernel.watch(&link, WatchPurpose::Files).unwrap();
-        File::create(dir.join("a")).unwrap();
-        assert_eq!(changed_paths(&kernel), ["a", "a", "a", "a"]);
-        kernel.forget(&link);
-        fs::remove_file(dir.join("a")).unwrap();
-        assert_eq!(changed_paths(&kernel), ["a"]);
-        // Another directory takes its place: the former one is heard no more.
-        fs::rename(&dir, &away).unwrap();
-        assert_eq!(changed_paths(&kernel), ["."]);
-        fs::create_dir(&dir).unwrap();
-        kernel.watch(&dir, WatchPurpose::Files).unwrap();
-        File::create(away.join("a")).unwrap();
-        assert_eq!(changed_paths(&kernel), [""; 0]);
-        fs::remove_dir(&dir).unwrap();
-        assert!(changed_paths(&kernel).contains(&".".to_owned()));
-        assert_eq!(kernel.watched(), [""; 0].map(PathBuf::from));
-        assert_eq!(kernel.watch(&dir, WatchPurpose::Files), Err(Errno::NOENT));
     }
 }

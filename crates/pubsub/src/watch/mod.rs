@@ -7,8 +7,6 @@
 
 pub(crate) mod file;
 pub(crate) mod folder;
-pub mod glance;
-pub(crate) mod removed;
 
 mod kernel;
 mod look;
@@ -93,8 +91,9 @@ impl Follows {
     }
 }
 
+/// One follower's directory, and what may have changed there.
 #[derive(Debug)]
-pub(crate) struct DirNotifier {
+struct DirNotifier {
     dir: PathBuf,
     follows: Follows,
     dirt: Mutex<Pending>,
@@ -102,11 +101,12 @@ pub(crate) struct DirNotifier {
 }
 
 impl DirNotifier {
-    pub(crate) fn dir(&self) -> &Path {
-        &self.dir
+    fn new(dir: &Path, follows: Follows) -> Arc<Self> {
+        let dirt = Mutex::new(Pending::All);
+        Arc::new(Self { dir: dir.to_owned(), follows, dirt, rung: Notify::new() })
     }
 
-    pub(crate) fn take(&self) -> Pending {
+    fn take(&self) -> Pending {
         std::mem::take(&mut *lock(&self.dirt))
     }
 
@@ -121,75 +121,135 @@ impl DirNotifier {
         }
     }
 
-    fn ring_all(&self) {
-        *lock(&self.dirt) = Pending::All;
-        self.rung.notify_one();
-    }
-
-    fn ring(&self, name: OsString) {
-        lock(&self.dirt).add(name);
+    /// `dir` itself changed, this directory or one on the way to it, or `name` in it.
+    fn ring(&self, dir: &Path, name: Option<&OsStr>) {
+        match name {
+            Some(name) if self.dir == *dir => {
+                if !self.follows.wants(name) {
+                    return;
+                }
+                lock(&self.dirt).add(name.to_owned());
+            }
+            // Beside the way.
+            Some(name) if !self.dir.strip_prefix(dir).is_ok_and(|way| way.iter().next() == Some(name)) => {
+                return;
+            }
+            Some(_) | None => *lock(&self.dirt) = Pending::All,
+        }
         self.rung.notify_one();
     }
 }
 
-/// The notifiers of each watched directory.
+/// Follows a directory, which need not exist.
+#[derive(Debug)]
+pub(crate) struct DirFollower {
+    hub: Arc<WatchHub>,
+    notifier: Arc<DirNotifier>,
+    /// Of failed readings.
+    pub(crate) retry: Retry,
+}
+
+impl DirFollower {
+    pub(crate) fn new(hub: Arc<WatchHub>, dir: &Path, follows: Follows) -> Self {
+        Self { hub, notifier: DirNotifier::new(dir, follows), retry: Retry::default() }
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.notifier.dir
+    }
+
+    /// What may have changed since the last call, all of it at the first one; [`Pending::None`] when a failed
+    /// reading is due again. Dropping it loses nothing.
+    pub(crate) async fn changed(&mut self) -> Pending {
+        loop {
+            match self.notifier.take() {
+                Pending::None => tokio::select! {
+                    biased;
+                    () = self.hub.wait(&self.notifier) => {}
+                    () = self.retry.due() => return Pending::None,
+                },
+                dirt @ (Pending::Names(_) | Pending::All) => return dirt,
+            }
+        }
+    }
+
+    /// Watches the directory and its parent, or the nearest existing one. To be called before the directory is
+    /// read, so that no change is missed.
+    ///
+    /// Errors: a change may be missed: call it again after a pause.
+    pub(crate) fn attend(&self) -> impl FnOnce() -> Result<(), Error> + Send + 'static {
+        let (hub, notifier) = (Arc::clone(&self.hub), Arc::clone(&self.notifier));
+        move || hub.attend(&notifier)
+    }
+}
+
+/// A watched directory.
 #[derive(Debug, Default)]
-struct Bells(Mutex<HashMap<PathBuf, Vec<Weak<DirNotifier>>>>);
+struct WatchedDir {
+    notifiers: Vec<Weak<DirNotifier>>,
+    /// File system and inode.
+    number: Option<(u64, u64)>,
+    /// The kernel's watch. Two paths can be one directory, which has one watch.
+    watch: Option<i32>,
+}
 
-impl Bells {
-    /// Adds a notifier to `dir`. Returns the directories that have none any more.
-    fn hang(&self, dir: &Path, bell: &Arc<DirNotifier>) -> Vec<PathBuf> {
-        let mut bells = lock(&self.0);
-        let hung = bells.entry(dir.to_owned()).or_default();
-        if !hung.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(bell))) {
-            hung.push(Arc::downgrade(bell));
-        }
-        let mut bare = Vec::new();
-        bells.retain(|dir, hung| {
-            hung.retain(|known| known.strong_count() > 0);
-            if hung.is_empty() {
-                bare.push(dir.clone());
-            }
-            !hung.is_empty()
-        });
-        bare
-    }
-
-    fn ring(&self, heard: &KernelEvent<'_>) {
-        let bells = lock(&self.0);
-        let on = |dir: &Path| bells.get(dir).into_iter().flatten().filter_map(Weak::upgrade);
-        match heard {
-            KernelEvent::Everything => {
-                bells.values().flatten().filter_map(Weak::upgrade).for_each(|bell| bell.ring_all());
-            }
-            KernelEvent::Dir(dir) => on(dir).for_each(|bell| bell.ring_all()),
-            KernelEvent::Name(dir, name) => {
-                for bell in on(dir) {
-                    if bell.dir == *dir {
-                        if bell.follows.wants(name) {
-                            bell.ring((*name).to_owned());
-                        }
-                    } else if bell.dir.strip_prefix(dir).is_ok_and(|way| way.iter().next() == Some(*name)) {
-                        // A directory on the way.
-                        bell.ring_all();
-                    }
-                }
-            }
+impl WatchedDir {
+    fn add(&mut self, notifier: &Arc<DirNotifier>) {
+        if !self.notifiers.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(notifier))) {
+            self.notifiers.push(Arc::downgrade(notifier));
         }
     }
 
-    fn ring_looked(&self, event: notify::Result<notify::Event>) {
+    fn is_bare(&mut self) -> bool {
+        self.notifiers.retain(|known| known.strong_count() > 0);
+        self.notifiers.is_empty()
+    }
+
+    fn ring(&self, dir: &Path, name: Option<&OsStr>) {
+        self.notifiers.iter().filter_map(Weak::upgrade).for_each(|it| it.ring(dir, name));
+    }
+}
+
+/// All watched directories by path.
+#[derive(Debug, Default)]
+struct WatchedDirs(Mutex<HashMap<PathBuf, WatchedDir>>);
+
+impl WatchedDirs {
+    fn ring_all(&self) {
+        lock(&self.0).iter().for_each(|(dir, it)| it.ring(dir, None));
+    }
+
+    fn ring(&self, dir: &Path, name: Option<&OsStr>) {
+        if let Some(watched) = lock(&self.0).get(dir) {
+            watched.ring(dir, name);
+        }
+    }
+
+    fn hear(&self, heard: &KernelEvent<'_>) {
+        let (watch, name) = match heard {
+            KernelEvent::Everything => return self.ring_all(),
+            KernelEvent::Name(watch, name) => (*watch, Some(*name)),
+            KernelEvent::Dir(watch) | KernelEvent::Ended(watch) => (*watch, None),
+        };
+        let ended = matches!(heard, KernelEvent::Ended(_));
+        for (dir, it) in lock(&self.0).iter_mut().filter(|(_, it)| it.watch == Some(watch)) {
+            it.watch = it.watch.filter(|_| !ended);
+            it.ring(dir, name);
+        }
+    }
+
+    fn hear_poll(&self, event: notify::Result<notify::Event>) {
         let event = match event {
             Ok(event) => event,
             Err(error) => {
                 debug!(%error, "cannot look at files, everything is read again");
-                return self.ring(&KernelEvent::Everything);
+                return self.ring_all();
             }
         };
         for path in &event.paths {
-            self.ring(&KernelEvent::Dir(path));
+            self.ring(path, None);
             if let (Some(dir), Some(name)) = (path.parent(), path.file_name()) {
-                self.ring(&KernelEvent::Name(dir, name));
+                self.ring(dir, Some(name));
             }
         }
     }
@@ -204,9 +264,7 @@ pub(crate) struct WatchHub {
     kernel: OpenedKernel,
     open: OpenKernel,
     look: DirPoller,
-    bells: Arc<Bells>,
-    /// File system and inode of each watched directory.
-    watched: Mutex<HashMap<PathBuf, (u64, u64)>>,
+    dirs: Arc<WatchedDirs>,
     listening: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -224,35 +282,25 @@ impl WatchHub {
                  the limit of open files or fs.inotify.max_user_instances"
             );
         }
-        let (bells, watched, listening) = (Arc::default(), Mutex::default(), Mutex::default());
-        Arc::new(Self { kernel, open, look: DirPoller::new(look_every), bells, watched, listening })
+        let (dirs, listening) = (Arc::default(), Mutex::default());
+        Arc::new(Self { kernel, open, look: DirPoller::new(look_every), dirs, listening })
     }
 
-    /// A notifier for `dir`, which need not exist.
-    pub(crate) fn bell(dir: &Path, follows: Follows) -> Arc<DirNotifier> {
-        let dirt = Mutex::new(Pending::All);
-        Arc::new(DirNotifier { dir: dir.to_owned(), follows, dirt, rung: Notify::new() })
-    }
-
-    /// Watches the notifier's directory and its parent, or the nearest existing one. To be called before the
-    /// directory is read, so that no change is missed.
-    ///
-    /// Errors: a change may be missed: call it again after a pause.
-    pub(crate) fn attend(&self, bell: &Arc<DirNotifier>) -> Result<(), Error> {
+    fn attend(&self, notifier: &Arc<DirNotifier>) -> Result<(), Error> {
         loop {
-            let nearest = self.watch_nearest(bell)?;
+            let nearest = self.watch_nearest(notifier)?;
             // A directory that was made before the one above it was watched has caused no event.
-            if nearest == existing(bell).next().transpose()? {
+            if nearest == existing(notifier).next().transpose()? {
                 return Ok(());
             }
         }
     }
 
-    fn watch_nearest<'a>(&self, bell: &'a Arc<DirNotifier>) -> Result<Option<&'a Path>, Error> {
+    fn watch_nearest<'a>(&self, notifier: &'a Arc<DirNotifier>) -> Result<Option<&'a Path>, Error> {
         let mut nearest = None;
-        for dir in existing(bell) {
+        for dir in existing(notifier) {
             let dir = dir?;
-            if self.watch(dir, bell)? {
+            if self.watch(dir, notifier)? {
                 // The parent reports when the watched directory is replaced.
                 if nearest.is_some() {
                     break;
@@ -264,23 +312,38 @@ impl WatchHub {
     }
 
     /// False when the directory has just gone.
-    fn watch(&self, dir: &Path, bell: &Arc<DirNotifier>) -> Result<bool, Error> {
+    fn watch(&self, dir: &Path, notifier: &Arc<DirNotifier>) -> Result<bool, Error> {
+        let why = if dir == notifier.dir { WatchPurpose::Files } else { WatchPurpose::Way };
         let kernel = self.kernel.get();
-        for bare in self.bells.hang(dir, bell) {
-            if let Some(kernel) = kernel {
-                kernel.forget(&bare);
-            }
-            self.look.forget(&bare);
-            lock(&self.watched).remove(&bare);
-        }
         // Before the watch: a replacement in between is found later.
-        if let Some(number) = number(dir) {
-            lock(&self.watched).insert(dir.to_owned(), number);
+        let number = number(dir);
+        let (bare, watched) = {
+            // Locked meanwhile, so that no event is taken before its watch is known.
+            let dirs = &mut *lock(&self.dirs.0);
+            let known = dirs.entry(dir.to_owned()).or_default();
+            known.add(notifier);
+            known.number = number.or(known.number);
+            // Each time, because the path may be another directory now; the kernel knows.
+            let watched = kernel.map(|kernel| kernel.watch(dir, why));
+            let mut former = Vec::new();
+            if let Some(Ok(watch)) = watched {
+                former.extend(known.watch.replace(watch));
+            }
+            let bare: Vec<_> = dirs.extract_if(|_, it| it.is_bare()).collect();
+            former.extend(bare.iter().filter_map(|(_, it)| it.watch));
+            former.retain(|watch| dirs.values().all(|it| it.watch != Some(*watch)));
+            if let Some(kernel) = kernel {
+                for watch in former {
+                    kernel.unwatch(watch);
+                }
+            }
+            (bare, watched)
+        };
+        for (dir, _) in &bare {
+            self.look.forget(dir);
         }
-        let why = if dir == bell.dir { WatchPurpose::Files } else { WatchPurpose::Way };
-        // Each time, because the path may be another directory now; the kernel knows.
-        let refused = match kernel.map(|kernel| kernel.watch(dir, why)) {
-            Some(Ok(())) => {
+        let refused = match watched {
+            Some(Ok(_)) => {
                 self.look.forget(dir);
                 return Ok(true);
             }
@@ -288,8 +351,8 @@ impl WatchHub {
             Some(Err(error)) => Some(error),
             None => None,
         };
-        let bells = Arc::clone(&self.bells);
-        match (self.look.watch(dir, why, move |event| bells.ring_looked(event)), refused) {
+        let dirs = Arc::clone(&self.dirs);
+        match (self.look.watch(dir, why, move |event| dirs.hear_poll(event)), refused) {
             (Ok(true), Some(error)) => {
                 let path = dir.display();
                 warn!(%path, %error, "looked at every two seconds; raise fs.inotify.max_user_watches");
@@ -303,13 +366,10 @@ impl WatchHub {
     /// Finds directories in memory that were replaced by a mount, which the kernel does not report. Their
     /// followers read and write everything again.
     pub(crate) fn look_again(&self) {
-        let others: Vec<PathBuf> = {
-            let mut watched = lock(&self.watched);
-            let is_other = |dir: &Path, was| !reach::is_elsewhere(dir) && number(dir) != Some(was);
-            watched.extract_if(|dir, was| is_other(dir, *was)).map(|(dir, _)| dir).collect()
-        };
-        for dir in others {
-            self.bells.ring(&KernelEvent::Dir(&dir));
+        for (dir, it) in lock(&self.dirs.0).iter_mut().filter(|(dir, _)| !reach::is_elsewhere(dir)) {
+            if it.number.take_if(|was| number(dir) != Some(*was)).is_some() {
+                it.ring(dir, None);
+            }
         }
     }
 
@@ -317,15 +377,15 @@ impl WatchHub {
     ///
     /// Events are taken by a task of the first runtime that waits here; when that runtime is gone, by one of
     /// the next.
-    pub(crate) async fn wait(&self, bell: &DirNotifier) {
+    async fn wait(&self, notifier: &DirNotifier) {
         {
             let mut listening = lock(&self.listening);
             if listening.as_ref().is_none_or(JoinHandle::is_finished) {
-                let task = listen(Arc::clone(&self.kernel), self.open, Arc::clone(&self.bells));
+                let task = listen(Arc::clone(&self.kernel), self.open, Arc::clone(&self.dirs));
                 *listening = Some(Handle::current().spawn(task));
             }
         }
-        bell.wait().await;
+        notifier.wait().await;
     }
 }
 
@@ -358,8 +418,8 @@ pub(crate) fn number(path: &Path) -> Option<(u64, u64)> {
 }
 
 /// The existing directories on the way to the notifier's, the nearest first.
-fn existing(bell: &DirNotifier) -> impl Iterator<Item = Result<&Path, Error>> {
-    let way = bell.dir.ancestors().filter(|dir| !dir.as_os_str().is_empty());
+fn existing(notifier: &DirNotifier) -> impl Iterator<Item = Result<&Path, Error>> {
+    let way = notifier.dir.ancestors().filter(|dir| !dir.as_os_str().is_empty());
     way.filter_map(|dir| match dir.metadata() {
         Ok(seen) => seen.is_dir().then_some(Ok(dir)),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => None,
@@ -370,7 +430,7 @@ fn existing(bell: &DirNotifier) -> impl Iterator<Item = Result<&Path, Error>> {
 }
 
 /// Takes events and rings, again after a pause when that fails.
-async fn listen(kernel: OpenedKernel, open: OpenKernel, bells: Arc<Bells>) {
+async fn listen(kernel: OpenedKernel, open: OpenKernel, dirs: Arc<WatchedDirs>) {
     let mut retry = Retry::default();
     loop {
         let late = kernel.get().is_none();
@@ -386,12 +446,12 @@ async fn listen(kernel: OpenedKernel, open: OpenKernel, bells: Arc<Bells>) {
                 if late || retry.is_failing() {
                     info!("files are watched from now on");
                     // All followers watch again, with the kernel's events.
-                    bells.ring(&KernelEvent::Everything);
+                    dirs.ring_all();
                 }
                 retry.worked();
-                let error = take_events(queue, &bells).await;
+                let error = take_events(queue, &dirs).await;
                 warn!(%error, "cannot take file events, everything is read again");
-                bells.ring(&KernelEvent::Everything);
+                dirs.ring_all();
             }
             Err(error) => debug!(%error, "cannot wait for file events yet"),
         }
@@ -400,13 +460,13 @@ async fn listen(kernel: OpenedKernel, open: OpenKernel, bells: Arc<Bells>) {
     }
 }
 
-async fn take_events(queue: AsyncFd<KernelQueue>, bells: &Bells) -> io::Error {
+async fn take_events(queue: AsyncFd<KernelQueue>, dirs: &WatchedDirs) -> io::Error {
     loop {
         let mut ready = match queue.readable().await {
             Ok(ready) => ready,
             Err(error) => return error,
         };
-        match ready.try_io(|queue| queue.get_ref().0.drain(|heard| bells.ring(&heard))) {
+        match ready.try_io(|queue| queue.get_ref().0.drain(|heard| dirs.hear(&heard))) {
             Err(_) => {}
             // In a storm, tasks with a rung notifier run first.
             Ok(Ok(())) => tokio::task::yield_now().await,

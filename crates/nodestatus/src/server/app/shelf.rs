@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use pubsub::{Error, FILE_LIMIT_BYTES, TopicRoot, glance, store};
+use pubsub::{Error, FILE_LIMIT_BYTES, TopicRoot, store};
 use serde_json::{Map, Value};
 use topics::go_json;
 use uuid::Uuid;
@@ -74,7 +74,7 @@ impl<'a> TopicReader<'a> {
     /// The first file of the object: named by the UUID, or the UUID, `#` or `-`, and a suffix.
     fn name(&mut self, dir: &PathBuf, uuid: Uuid) -> Result<Option<String>, String> {
         if !self.seen.contains_key(dir) {
-            let names = glance::names(dir, NAMES).map_err(|error| plain(&error))?;
+            let names = store::names(dir, NAMES).map_err(|error| plain(&error))?;
             self.seen.insert(dir.clone(), names);
         }
         let start = uuid.to_string();
@@ -86,7 +86,7 @@ impl<'a> TopicReader<'a> {
     }
 
     pub(super) fn install_log(&self) -> Option<String> {
-        let bytes = glance::tail(&self.topic_root.path(INSTALL_LOG), INSTALL_LOG_BYTES).ok()??;
+        let bytes = store::read_end(&self.topic_root.path(INSTALL_LOG), INSTALL_LOG_BYTES).ok()??;
         Some(last_lines(&String::from_utf8_lossy(&bytes)))
     }
 }
