@@ -19,6 +19,8 @@ pub(crate) const MEMBER_LIMIT_BYTES: usize = (1 << 20) - 1;
 const UNREAD_LIMIT_BYTES: usize = 16 << 20;
 /// Files of an earlier process that have existed for so long have no reader any more.
 pub(crate) const LEFT_OVER: Duration = Duration::from_secs(60);
+/// How many of the last directories of their path are the topic's own: in these no link is followed.
+const OWN_DIRS: usize = 3;
 const PREFIX: &str = "pubsub-file-";
 /// Numbers of ten digits, so that every path of a topic has the same length.
 const NUMBERS: std::ops::Range<u64> = 1_000_000_000..10_000_000_000;
@@ -26,15 +28,11 @@ const NUMBERS: std::ops::Range<u64> = 1_000_000_000..10_000_000_000;
 #[derive(Debug, Clone)]
 pub(crate) struct Large {
     dir: PathBuf,
-    /// How many of the last directories of the path are the topic's own: in these no link is followed.
-    own: usize,
 }
 
 impl Large {
     pub(crate) fn of(name: &Name, root: &Path) -> Self {
-        let base = root.join("persist/pubsub-large");
-        let own = name.parts().len() + 1;
-        Self { dir: name.parts().iter().fold(base, |dir, part| dir.join(part)), own }
+        Self { dir: name.below(&root.join("persist/pubsub-large")) }
     }
 
     /// A path as long as every one that [`Large::write`] returns for a member.
@@ -86,7 +84,7 @@ impl Large {
     }
 
     fn refuse_links(&self) -> Result<(), CodecError> {
-        for dir in self.dir.ancestors().take(self.own) {
+        for dir in self.dir.ancestors().take(OWN_DIRS) {
             match fs::symlink_metadata(dir) {
                 Ok(seen) if seen.is_dir() => {}
                 Ok(_) => return Err(format!("{} is no directory; remove it", dir.display()).into()),

@@ -18,19 +18,20 @@ pub(crate) const RESTARTED: &str = "restarted";
 /// A topic of an agent: its place, and whether it survives a reboot.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Name {
-    parts: Vec<String>,
+    agent: String,
+    topic: String,
     persistent: bool,
 }
 
 impl Name {
     /// `/run/<agent>/<topic>`: lost at a reboot.
     pub fn volatile(agent: &str, topic: &str) -> Self {
-        Self { parts: vec![agent.to_owned(), topic.to_owned()], persistent: false }
+        Self { agent: agent.to_owned(), topic: topic.to_owned(), persistent: false }
     }
 
     /// `/persist/status/<agent>/<topic>`: survives a reboot.
     pub fn persistent(agent: &str, topic: &str) -> Self {
-        Self { parts: vec![agent.to_owned(), topic.to_owned()], persistent: true }
+        Self { persistent: true, ..Self::volatile(agent, topic) }
     }
 
     /// `/run/global/<topic>`: without an agent.
@@ -38,20 +39,12 @@ impl Name {
         Self::volatile(GLOBAL, topic)
     }
 
-    /// The same within `scope`: `<agent>/<scope>/<topic>`.
-    #[must_use]
-    pub fn scoped(mut self, scope: &str) -> Self {
-        self.parts.insert(1, scope.to_owned());
-        self
-    }
-
     pub const fn is_persistent(&self) -> bool {
         self.persistent
     }
 
     pub fn dir(&self, root: &Path) -> PathBuf {
-        let base = if self.persistent { "persist/status" } else { "run" };
-        self.parts.iter().fold(root.join(base), |dir, part| dir.join(part))
+        self.below(&root.join(if self.persistent { "persist/status" } else { "run" }))
     }
 
     /// The socket of its publisher: beside the directory of a volatile topic, and where that would be for a
@@ -59,22 +52,19 @@ impl Name {
     ///
     /// The reference names `/var/run`, which is a link to `/run` on a device and does not exist under other roots.
     pub fn socket(&self, root: &Path) -> Option<PathBuf> {
-        if self.parts.first().is_some_and(|agent| agent == GLOBAL) {
-            return None;
-        }
-        let mut path = self.parts.iter().fold(root.join("run"), |dir, part| dir.join(part)).into_os_string();
+        let mut path = self.below(&root.join("run")).into_os_string();
         path.push(SOCKET);
-        Some(path.into())
+        (self.agent != GLOBAL).then(|| path.into())
     }
 
-    /// From the outside in.
-    pub(crate) fn parts(&self) -> &[String] {
-        &self.parts
+    /// Two directories below `base`.
+    pub(crate) fn below(&self, base: &Path) -> PathBuf {
+        base.join(&self.agent).join(&self.topic)
     }
 
     /// The topic alone, as in records of a socket.
     pub(crate) fn topic(&self) -> &str {
-        self.parts.last().map_or("", String::as_str)
+        &self.topic
     }
 
     pub(crate) fn file(&self, key: &str) -> Result<String, Error> {
@@ -97,7 +87,7 @@ impl Name {
 
 impl fmt::Display for Name {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.parts.join("/"))
+        write!(out, "{}/{}", self.agent, self.topic)
     }
 }
 
@@ -112,7 +102,6 @@ mod tests {
         assert_eq!(dir(Name::volatile("zedkube", "NodeDrainStatus")), "/run/zedkube/NodeDrainStatus");
         assert_eq!(dir(Name::persistent("zedkube", "KubeConfig")), "/persist/status/zedkube/KubeConfig");
         assert_eq!(dir(Name::global("X")), "/run/global/X");
-        assert_eq!(dir(Name::volatile("a", "T").scoped("s")), "/run/a/s/T");
         let socket = |name: Name| name.socket(root).map(|path| path.display().to_string());
         assert_eq!(
             socket(Name::volatile("zedkube", "NodeDrainStatus")).unwrap(),
@@ -122,7 +111,6 @@ mod tests {
             socket(Name::persistent("zedkube", "KubeConfig")).unwrap(),
             "/run/zedkube/KubeConfig.sock"
         );
-        assert_eq!(socket(Name::volatile("a", "T").scoped("s")).unwrap(), "/run/a/s/T.sock");
         assert_eq!(socket(Name::global("X")), None);
     }
 

@@ -121,12 +121,6 @@ impl<T: Clone + PartialEq + Send + Sync + 'static> Subscription<T> {
         }
     }
 
-    /// Whether everything was read once, or a failed read is being repeated, and all of that was returned:
-    /// for callers that cannot wait for [`Change::Synced`].
-    pub fn was_tried(&self) -> bool {
-        self.raw.was_tried()
-    }
-
     /// As read so far.
     pub fn get(&self, key: &str) -> Option<&T> {
         self.raw.values().get(key)?.downcast_ref()

@@ -75,10 +75,6 @@ impl RawSubscription {
         }
     }
 
-    pub(crate) fn was_tried(&self) -> bool {
-        (self.known.synced || self.dir.retry.is_failing()) && self.known.told.is_empty()
-    }
-
     /// In the order of keys.
     pub(crate) const fn values(&self) -> &BTreeMap<String, AnyValue> {
         &self.known.values

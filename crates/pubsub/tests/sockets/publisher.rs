@@ -325,7 +325,6 @@ async fn sockets_lie_beside_volatile_topics_and_under_run_for_persistent_ones() 
     for (name, path) in [
         (Name::volatile("tester", "Topic"), "run/tester/Topic.sock"),
         (Name::persistent("tester", "Topic"), "run/tester/Topic.sock"),
-        (Name::volatile("tester", "Topic").scoped("vm"), "run/tester/vm/Topic.sock"),
     ] {
         let place = Place::new(name);
         let _publication = place.served();
