@@ -75,33 +75,34 @@ pub async fn run(
         let Some((shell, found, inbox)) = outlet::started(&context, &troubles, begin).await? else {
             return Ok(());
         };
-        let reason = match known {
+        let (partitions, reason) = match known {
             Ok(Some((_, boot, partitions))) => {
                 troubles.over(PARTITIONS);
                 log_boot(boot, partitions.current);
-                let core = core::BaseOs::new(limits.clone(), partitions, found);
-                return turn::run(AgentCore::First, (core, Vec::new()), shell, inbox, &context, &troubles)
-                    .await;
+                (Some(partitions), None)
             }
             Ok(None) => {
                 warn!(
                     "no image partitions are named (--partitions none): every OS update in the device config is \
                      refused, with the reason in /run/baseosmgr/BaseOsStatus"
                 );
-                None
+                (None, None)
             }
             Err(cause) => {
                 troubles.note(PARTITIONS, &cause);
                 troubles.holds(PARTITIONS, vec!["OS updates".to_owned()]);
                 troubles.publish();
-                Some(step::chain(&cause))
+                (None, Some(step::chain(&cause)))
             }
         };
-        let core = core::UpdateRefuser::new(found, reason.clone());
-        let refusing = turn::run(AgentCore::First, (core, Vec::new()), shell, inbox, &context, &troubles);
-        let Some(reason) = reason else { return refusing.await };
+        let core = match partitions {
+            Some(partitions) => core::BaseOs::new(limits.clone(), partitions, found),
+            None => core::BaseOs::refusing(limits.clone(), reason.clone(), found),
+        };
+        let running = turn::run(AgentCore::First, (core, Vec::new()), shell, inbox, &context, &troubles);
+        let Some(reason) = reason else { return running.await };
         known = tokio::select! {
-            ended = refusing => return ended,
+            ended = running => return ended,
             known = again(&context, &mut open, &reason) => known,
         };
     }

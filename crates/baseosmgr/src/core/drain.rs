@@ -190,14 +190,20 @@ impl BaseOs {
         }
     }
 
-    fn withdraw(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn withdraw(&mut self, effects: &mut Vec<Effect>) {
         match self.withdraw {
             WithdrawState::Unasked if self.facts.hold.own.is_some() && !planted(Fault::WithdrawUnasked) => {
                 self.withdraw = WithdrawState::Due;
             }
             WithdrawState::Unasked | WithdrawState::Granted => {
                 if let Some(own) = self.facts.hold.own.take() {
-                    withdrawn(&own.context, effects);
+                    say!(
+                        effects,
+                        info,
+                        "NodeDrainRequest withdrawn: nothing waits for {} any more",
+                        own.context
+                    );
+                    effects.push(Effect::Withdraw);
                 }
             }
             WithdrawState::Due | WithdrawState::Asked | WithdrawState::Refused => {}
@@ -220,7 +226,12 @@ impl BaseOs {
     pub(super) fn parted(&mut self, going_down: bool, effects: &mut Vec<Effect>) {
         self.withdraw = if going_down { WithdrawState::Refused } else { WithdrawState::Granted };
         if let Some(own) = self.facts.hold.own.as_ref().filter(|_| going_down) {
-            kept(&own.context, effects);
+            say!(
+                effects,
+                info,
+                "NodeDrainRequest stays although nothing waits for {}: nodeagent restarts the machine",
+                own.context
+            );
         }
     }
 
@@ -297,18 +308,4 @@ impl BaseOs {
         let until = *until;
         self.wake_at(until);
     }
-}
-
-pub(super) fn withdrawn(context: &str, effects: &mut Vec<Effect>) {
-    say!(effects, info, "NodeDrainRequest withdrawn: nothing waits for {context} any more");
-    effects.push(Effect::Withdraw);
-}
-
-/// The request stays although nothing waits for it.
-pub(super) fn kept(context: &str, effects: &mut Vec<Effect>) {
-    say!(
-        effects,
-        info,
-        "NodeDrainRequest stays although nothing waits for {context}: nodeagent restarts the machine"
-    );
 }

@@ -14,6 +14,7 @@ use topics::{BaseOsStatus, ContentTreeStatus, ImageWrite, Requester, ZbootStatus
 
 use super::event::UpdateFacts;
 use super::event::{Effect, Event, PartitionChange, PartitionWrite, SavedUpdates};
+use super::refusal::NoPartitions;
 use super::stage::same_bytes;
 use crate::Limits;
 
@@ -21,6 +22,8 @@ use crate::Limits;
 pub struct BaseOs {
     pub(super) limits: Limits,
     pub(super) facts: UpdateFacts,
+    /// There are no partitions to be had.
+    pub(super) refuses: Option<NoPartitions>,
     pub(super) withdraw: WithdrawState,
     /// An order that was given; the next one waits for its outcome.
     pub(super) ordered: Option<PartitionChange>,
@@ -83,6 +86,7 @@ impl BaseOs {
         Self {
             limits,
             facts: UpdateFacts::new(partitions, found.counters, hold),
+            refuses: None,
             withdraw: WithdrawState::default(),
             ordered: None,
             asks: 0,
@@ -199,6 +203,10 @@ impl BaseOs {
     /// Everything that follows from the facts, in one go; a second call adds nothing.
     fn settle(&mut self, now: Mono, effects: &mut Vec<Effect>) {
         self.wake = None;
+        if let Some(refuses) = self.refuses.clone() {
+            self.refuse(&refuses, effects);
+            return self.part(effects);
+        }
         self.prove(now, effects);
         if self.facts.all_heard() {
             self.count(effects);

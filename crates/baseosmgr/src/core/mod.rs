@@ -18,7 +18,6 @@ pub use event::{
     RequiredTopic, SavedUpdates,
 };
 pub use machine::BaseOs;
-pub use refusal::UpdateRefuser;
 
 #[cfg(test)]
 mod tests;

@@ -20,8 +20,8 @@ impl BaseOs {
         }
         let spare = self.facts.spare();
         let (label, version) = (spare.label, spare.short_version.clone());
-        let gone = || self.said.statuses.iter().filter(|(key, _)| !self.facts.configs.contains_key(*key));
-        let was_of_gone = gone().any(|(_, status)| status.base_os_version == version);
+        let mut gone = self.said.statuses.iter().filter(|(key, _)| !self.facts.configs.contains_key(*key));
+        let was_of_gone = gone.any(|(_, status)| status.base_os_version == version);
         let changed = spare.state == PartitionState::Updating
             && self
                 .facts
@@ -41,11 +41,7 @@ impl BaseOs {
             self.order(now, PartitionChange::Set { label, state: PartitionState::Unused }, effects);
             return;
         }
-        let gone: Vec<String> = gone().map(|(key, _)| key.clone()).collect();
-        for key in gone {
-            self.said.statuses.remove(&key);
-            effects.push(Effect::Unpublish { key });
-        }
+        self.unpublish_gone(effects);
     }
 
     /// Stores the counters of completed work.

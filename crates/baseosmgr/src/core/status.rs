@@ -54,10 +54,7 @@ impl BaseOs {
         if first {
             effects.push(Effect::ZbootReady);
         }
-        let retry = self.facts.counters.current_retry;
-        if self.said.manager.replace(retry) != Some(retry) {
-            effects.push(Effect::Manager(retry));
-        }
+        self.publish_manager(effects);
         let write = self.writing.as_ref().map(|write| ImageWrite {
             base_os_version: write.version.clone(),
             content_tree_uuid: write.tree.clone(),
@@ -78,11 +75,28 @@ impl BaseOs {
             .map(|(key, config, stage)| (key.clone(), self.image_status(key, config, &stage, held.as_ref())))
             .collect();
         for (key, status) in statuses {
-            if self.said.statuses.get(&key) != Some(&status) {
-                self.said.statuses.insert(key.clone(), status.clone());
-                effects.push(Effect::Status { key, status: Box::new(status) });
-            }
+            self.publish_status(key, status, effects);
         }
+    }
+
+    pub(super) fn publish_manager(&mut self, effects: &mut Vec<Effect>) {
+        let retry = self.facts.counters.current_retry;
+        if self.said.manager.replace(retry) != Some(retry) {
+            effects.push(Effect::Manager(retry));
+        }
+    }
+
+    pub(super) fn publish_status(&mut self, key: String, status: BaseOsStatus, effects: &mut Vec<Effect>) {
+        if self.said.statuses.get(&key) != Some(&status) {
+            self.said.statuses.insert(key.clone(), status.clone());
+            effects.push(Effect::Status { key, status: Box::new(status) });
+        }
+    }
+
+    /// Statuses of images that are not wanted any more.
+    pub(super) fn unpublish_gone(&mut self, effects: &mut Vec<Effect>) {
+        let gone = self.said.statuses.extract_if(.., |key, _| !self.facts.configs.contains_key(key));
+        effects.extend(gone.map(|(key, _)| Effect::Unpublish { key }));
     }
 
     fn zboot_status(&self, label: Label) -> ZbootStatus {
