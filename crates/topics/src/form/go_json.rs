@@ -58,15 +58,12 @@ pub fn to_vec_indented<T: Serialize>(value: &T) -> Result<Vec<u8>, Error> {
 /// Bytes that are no UTF-8 become U+FFFD, as in Go. Nesting deeper than 128 is refused.
 /// Errors: syntax, with line and column, or the first member of the wrong type, with its path.
 pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
-    value_of(&parsed(bytes)?)
+    let tree: Tree = parsed(bytes)?;
+    T::deserialize(&tree).map_err(|JsonFault { pointer, text }| Error::Member { pointer, text })
 }
 
-fn parsed(bytes: &[u8]) -> Result<Tree, Error> {
+fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     serde_json::from_str(&String::from_utf8_lossy(bytes)).map_err(Error::Syntax)
-}
-
-fn value_of<T: DeserializeOwned>(tree: &Tree) -> Result<T, Error> {
-    T::deserialize(tree).map_err(|JsonFault { pointer, text }| Error::Member { pointer, text })
 }
 
 /// Go escapes what HTML or JavaScript would read as markup. In JSON these occur within strings only.

@@ -7,9 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Number;
+use serde_json::{Map, Number, Value};
 
-use super::tree::Tree;
 use super::{Error, escaped, parsed};
 
 /// Name prefix of a member that goes into a file of its own.
@@ -31,6 +30,7 @@ pub type StoreMember<'a> = dyn FnMut(&str, &[u8]) -> Result<String, BoxError> + 
 /// failed.
 pub fn to_wire(disk: &[u8], store: &mut StoreMember<'_>) -> Result<Vec<u8>, Error> {
     let mut out = String::with_capacity(disk.len());
+    // Sorted, of duplicates the last.
     write(&parsed(disk)?, &mut out, &mut Some(store))?;
     Ok(out.into_bytes())
 }
@@ -46,27 +46,23 @@ fn rest_of<'a>(member: &'a str, prefix: &str) -> Option<&'a str> {
     (plain && !rest.is_empty() && rest.len() <= NAME_LIMIT_BYTES).then_some(rest)
 }
 
-fn write(tree: &Tree, out: &mut String, store: &mut Option<&mut StoreMember<'_>>) -> Result<(), Error> {
-    match tree {
-        Tree::Null => out.push_str("null"),
-        Tree::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-        Tree::Number(number) => out.push_str(&digits(number)),
-        Tree::Text(text) => out.push_str(&quoted(text)?),
-        Tree::List(items) if items.is_empty() => out.push_str("null"),
-        Tree::List(items) => {
+fn write(value: &Value, out: &mut String, store: &mut Option<&mut StoreMember<'_>>) -> Result<(), Error> {
+    match value {
+        Value::Null => out.push_str("null"),
+        Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+        Value::Number(number) => out.push_str(&digits(number)),
+        Value::String(text) => out.push_str(&quoted(text)?),
+        Value::Array(items) if items.is_empty() => out.push_str("null"),
+        Value::Array(items) => {
             for (at, item) in items.iter().enumerate() {
                 out.push(if at == 0 { '[' } else { ',' });
                 write(item, out, store)?;
             }
             out.push(']');
         }
-        Tree::Object(members) => {
+        Value::Object(members) => {
             out.push('{');
-            let mut sorted = BTreeMap::new();
-            for (name, value) in members {
-                sorted.insert(name.as_str(), value);
-            }
-            write_members(sorted, out, store)?;
+            write_members(members, out, store)?;
             out.push('}');
         }
     }
@@ -74,7 +70,7 @@ fn write(tree: &Tree, out: &mut String, store: &mut Option<&mut StoreMember<'_>>
 }
 
 fn write_members(
-    members: BTreeMap<&str, &Tree>,
+    members: &Map<String, Value>,
     out: &mut String,
     store: &mut Option<&mut StoreMember<'_>>,
 ) -> Result<(), Error> {
