@@ -2,10 +2,9 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use std::borrow::Cow;
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use zeroize::Zeroize as _;
 
@@ -21,8 +20,9 @@ pub fn by_length(text: &str) -> String {
 }
 
 /// A secret. Its `Debug` tells only whether there is one, and its memory is wiped when it is dropped.
-#[derive(Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[serde(transparent)]
+#[schemars(inline)]
 pub struct Secret(String);
 
 impl Secret {
@@ -51,20 +51,6 @@ impl fmt::Debug for Secret {
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         or_zero(deserializer, |text| Ok(Self(text.to_owned())))
-    }
-}
-
-impl JsonSchema for Secret {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Secret".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string" })
     }
 }
 

@@ -4,13 +4,12 @@
 //! Source: lf-edge/eve pkg/pillar/types/{types,errortime}.go. Pure: no clock, no I/O, no task.
 
 use core::net::IpAddr;
-use std::borrow::Cow;
 use std::fmt;
 
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
@@ -68,8 +67,9 @@ pub struct ErrorDescription {
 }
 
 /// A UUID as lower-case text; all zeros means none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, JsonSchema)]
 #[serde(transparent)]
+#[schemars(with = "String", description = "all zeros means none", extend("format" = "uuid"))]
 pub struct GoUuid(pub Uuid);
 
 impl<'de> Deserialize<'de> for GoUuid {
@@ -80,16 +80,6 @@ impl<'de> Deserialize<'de> for GoUuid {
     }
 }
 
-impl JsonSchema for GoUuid {
-    fn schema_name() -> Cow<'static, str> {
-        "GoUuid".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "format": "uuid", "description": "all zeros means none" })
-    }
-}
-
 impl fmt::Display for GoUuid {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(out)
@@ -97,7 +87,12 @@ impl fmt::Display for GoUuid {
 }
 
 /// An address as text; empty when there is none. An IPv4 address in IPv6 clothes is the IPv4 address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, JsonSchema)]
+#[schemars(
+    with = "String",
+    description = "an IPv4 or IPv6 address, or empty",
+    extend("anyOf" = [{ "format": "ipv4" }, { "format": "ipv6" }, { "maxLength": 0 }])
+)]
 pub struct GoIp(pub Option<IpAddr>);
 
 impl fmt::Display for GoIp {
@@ -125,23 +120,6 @@ impl<'de> Deserialize<'de> for GoIp {
     }
 }
 
-impl JsonSchema for GoIp {
-    fn schema_name() -> Cow<'static, str> {
-        "GoIp".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "anyOf": [
-                { "type": "string", "format": "ipv4" },
-                { "type": "string", "format": "ipv6" },
-                { "type": "string", "maxLength": 0 }
-            ],
-            "description": "an IPv4 or IPv6 address, or empty"
-        })
-    }
-}
-
 /// Go reads base64 with any bits after the last byte.
 const LOOSE: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
@@ -149,7 +127,14 @@ const LOOSE: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// Bytes as standard base64 with padding; in reading, line ends do not count.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, JsonSchema)]
+#[schemars(
+    with = "String",
+    extend(
+        "contentEncoding" = "base64",
+        "pattern" = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+    )
+)]
 pub struct Base64(pub Vec<u8>);
 
 impl Serialize for Base64 {
@@ -163,20 +148,6 @@ impl<'de> Deserialize<'de> for Base64 {
         or_zero(deserializer, |text| {
             let text = text.replace(['\r', '\n'], "");
             LOOSE.decode(text).map(Self).map_err(|cause| format!("no base64: {cause}"))
-        })
-    }
-}
-
-impl JsonSchema for Base64 {
-    fn schema_name() -> Cow<'static, str> {
-        "Base64".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "contentEncoding": "base64",
-            "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
         })
     }
 }

@@ -12,13 +12,18 @@ use std::time::Duration;
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::or_zero;
 
 /// An instant with the offset that it was written in. Two are equal when they are the same instant.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, JsonSchema)]
+#[schemars(
+    with = "String",
+    description = "RFC 3339 with up to nine digits of a second; 0001-01-01T00:00:00Z means not set",
+    extend("format" = "date-time")
+)]
 pub struct GoTime {
     instant: Timestamp,
     offset: Offset,
@@ -229,20 +234,6 @@ impl Serialize for GoTime {
 impl<'de> Deserialize<'de> for GoTime {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         or_zero(deserializer, str::parse)
-    }
-}
-
-impl JsonSchema for GoTime {
-    fn schema_name() -> Cow<'static, str> {
-        "GoTime".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "format": "date-time",
-            "description": "RFC 3339 with up to nine digits of a second; 0001-01-01T00:00:00Z means not set"
-        })
     }
 }
 
