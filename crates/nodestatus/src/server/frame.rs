@@ -3,18 +3,17 @@
 //! A peer's answer is inserted unchanged, so it is checked first: the whole stays valid JSON for any reader.
 //! Pure: no clock, no I/O, no task.
 
-use core::fmt;
 use core::net::IpAddr;
 use std::time::Duration;
 
 use serde::Serialize;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 use topics::go_json;
 
 /// Limit of the whole answer; further objects are left out.
 const WHOLE_BYTES: usize = 2 << 20;
 /// A report has four levels.
-const LEVELS: u32 = 16;
+const LEVELS: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PeerBytes {
@@ -64,83 +63,30 @@ pub(super) fn object(bytes: &[u8]) -> Option<String> {
     if !text.starts_with('{') {
         return None;
     }
-    let mut reader = serde_json::Deserializer::from_str(text);
-    Sound { levels: LEVELS }.deserialize(&mut reader).ok()?;
-    reader.end().ok()?;
-    Some(text.to_owned())
+    serde_json::from_str::<Value>(text).ok()?;
+    (levels(text) <= LEVELS).then(|| text.to_owned())
 }
 
-/// Parses a value and keeps nothing.
-#[derive(Clone, Copy)]
-struct Sound {
-    levels: u32,
-}
-
-impl Sound {
-    fn below<E: serde::de::Error>(self) -> Result<Self, E> {
-        let levels = self.levels.checked_sub(1).ok_or_else(|| E::custom("too deep"))?;
-        Ok(Self { levels })
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Sound {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
-        reader.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Sound {
-    type Value = ();
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("JSON")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<(), E> {
-        if number.is_finite() { Ok(()) } else { Err(E::custom("a number out of range")) }
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let below = self.below::<A::Error>()?;
-        while items.next_element_seed(below)?.is_some() {}
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        let below = self.below::<A::Error>()?;
-        while members.next_key_seed(below)?.is_some() {
-            members.next_value_seed(below)?;
+/// How deep a valid JSON text is nested, members that a later one replaces included.
+fn levels(text: &str) -> usize {
+    let (mut now, mut most, mut quoted, mut escaped) = (0_usize, 0, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => quoted = !quoted,
+            b'{' | b'[' if !quoted => now += 1,
+            b'}' | b']' if !quoted => now = now.saturating_sub(1),
+            _ => {}
         }
-        Ok(())
+        most = most.max(now);
     }
+    most
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
 
     const OWN: &str = "{\n  \"hostname\": \"n1\"\n}";
 
@@ -175,11 +121,13 @@ mod tests {
             (b"{\"a\":\"\xff\"}", false),
             (b"{\"a\":NaN}", false),
             (b"{/**/}", false),
+            (b"{\"a\":\"\\\"[[[[[[[[[[[[[[[[[[[[\"}", true),
         ] {
             assert_eq!(object(bytes).is_some(), taken, "{}", String::from_utf8_lossy(bytes));
         }
         let nested = |levels| format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
         assert_eq!([15, 16, 100_000].map(|it| object(nested(it).as_bytes()).is_some()), [true, true, false]);
+        assert_eq!(object(format!("{{\"a\":{},\"a\":1}}", nested(16)).as_bytes()), None);
     }
 
     #[test]
